@@ -4,7 +4,7 @@
 -- Stored:  the instant at which the bucket is full again by what is spent, the begin of the latest
 --          era, and the units that are held since that era and since the one before, as
 --          `full:begin:current:former`, or with a fraction as `full+part/denominator:...`
--- Mark:    the begin of the era since which the units are held
+-- Mark:    mark1: the begin of the era since which the units are held
 
 -- One unit takes unit_numerator / unit_denominator microseconds; max_hold: how long an era is.
 --@ arguments horizon, unit_numerator, unit_denominator, burst, max_hold
@@ -25,6 +25,8 @@ local function full_after(full, part, at, units, unit_numerator, unit_denominato
   return full, part
 end
 
+-- A number, perhaps with a fraction, and three more. Any other text leaves `full`
+-- nil.
 --@ read
 local digits1, over, digits2, digits3, digits4 =
   string.match(text, '^(%d+)([^:]*):(%d+):(%d+):(%d+)$')
@@ -43,7 +45,8 @@ if digits1 then
   end
 end
 
--- What is held since two eras ago counts as spent since that time was over.
+-- A fraction over another denominator is rounded up. Then to the era of now: what
+-- was held for more than an era counts as spent when that time was over.
 --@ rebase
 if denominator ~= unit_denominator then
   if part > 0 then
@@ -52,6 +55,7 @@ if denominator ~= unit_denominator then
   denominator = unit_denominator
 end
 begin = begin - begin % max_hold
+-- Three turns at most: after two of them, nothing is held.
 while begin + max_hold <= now do
   if current == 0 and former == 0 then
     begin = now - now % max_hold
@@ -66,7 +70,9 @@ while begin + max_hold <= now do
   end
 end
 
--- A step back of the clock by less than an era changes no era.
+-- A step back of the clock by less than an era changes no era: by more, what is
+-- held counts as spent now. And no more is owed than a charge can leave that waits
+-- as long as it may.
 --@ clamp
 if begin > now + max_hold then
   full, part = full_after(
@@ -83,6 +89,9 @@ end
 
 --@ reply full, part, begin, current, former
 
+-- What is free is the burst without what is held and what is spent. Spent units
+-- come back in time; held ones only if they are settled, which nobody can foresee:
+-- `unsettled`.
 --@ fit
 if cost <= burst then
   instant, unsettled = now, false
@@ -114,12 +123,14 @@ if cost <= burst then
   end
 end
 
+-- A charge is held, and spends nothing yet.
 --@ consume
 if not full then
   full, part, begin, current, former = 0, 0, now - now % max_hold, 0, 0
 end
 current, denominator = current + cost, unit_denominator
 
+-- A penalty is spent at once: the bucket is full again later.
 --@ spend
 if not full then
   full, part, begin, current, former = 0, 0, now - now % max_hold, 0, 0
@@ -127,6 +138,7 @@ end
 full, part = full_after(full, part, now, cost, unit_numerator, unit_denominator)
 denominator = unit_denominator
 
+-- As if all that is held were spent at the end of its time.
 --@ expires
 local last, rest = full, part
 if former > 0 then
@@ -141,6 +153,7 @@ if current > 0 then
 end
 expires_at = rest > 0 and last + 1 or last
 
+-- The fraction is left out if there is none.
 --@ write
 if part == 0 then
   value = format('%d:%d:%d:%d', full, begin, current, former)
@@ -148,9 +161,12 @@ else
   value = format('%d+%d/%d:%d:%d:%d', full, part, denominator, begin, current, former)
 end
 
+-- A product must stay below 2^53.
 --@ unchecked
 most = (INEXACT - 1 - (INEXACT - 1) % unit_numerator) / unit_numerator
 
+-- A settlement: what the charge held is free again, and spent but for the units
+-- given back.
 --@ refund
 local since = mark1 - mark1 % max_hold
 local held = -1

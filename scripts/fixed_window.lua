@@ -2,14 +2,15 @@
 --
 -- Stored:  an instant in the latest window that holds units (anchored: its start), and the units,
 --          as `begin:units`
--- Mark:    begin  units, and of the state before a wait that it reserved with others: from (one
---          more than it was)  from_units
+-- Mark:    mark1, mark2: begin and units after the charge. mark3, mark4: begin + 1 and units before
+--          it, if it reserved a wait together with other quotas; else 0
 
 -- anchored: 1 if a window starts with its first charge, 0 if with the epoch's periods.
 --@ arguments horizon, limit, period, anchored
 
 --@ state begin, units
 
+-- Two numbers. Any other text leaves `begin` nil.
 --@ read
 local first_digits, second_digits = string.match(text, '^(%d+):(%d+)$')
 if first_digits then
@@ -19,6 +20,7 @@ if first_digits then
   end
 end
 
+-- A window that begins later than any reserved wait can: a full one of now instead.
 --@ clamp
 if begin > now then
   if anchored == 1 then
@@ -35,6 +37,8 @@ end
 
 --@ reply begin, units
 
+-- In the latest window, or at its end if it has no room. An empty one that is over
+-- counts as none.
 --@ fit
 if cost <= limit then
   instant = now
@@ -53,6 +57,7 @@ if cost <= limit then
   end
 end
 
+-- Into the latest window, or into a new one if that is over at this instant.
 --@ consume
 local ends = begin and (anchored == 1 and begin or begin - begin % period) + period
 if ends and ends > instant and (units > 0 or begin > instant) then
@@ -61,15 +66,18 @@ else
   begin, units = anchored == 1 and instant or instant - instant % period, cost
 end
 
+-- The window's end.
 --@ expires
 expires_at = (anchored == 1 and begin or begin - begin % period) + period
 
 --@ write
 value = format('%d:%d', begin, units)
 
+-- A window is never more than full.
 --@ unchecked
 most = limit
 
+-- While the window lasts that the mark says.
 --@ refund
 local ends = (anchored == 1 and begin or begin - begin % period) + period
 local is_over = ends <= now or (units == 0 and begin <= now)

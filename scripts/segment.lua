@@ -1,6 +1,7 @@
--- How the charges of a segment ask: all of them alike.
+-- Reads a segment: how many charges, under which rule, and what they ask.
 repeats = ARGV[a] + 0
 a = a + 1
+-- Where the rule stands: at ARGV[2], unless the charges bring one.
 local from = 2
 if ARGV[a] == 'quota' then
   from = a + 1
@@ -15,6 +16,7 @@ op = ARGV[a]
 if op == 'refund' or op == 'settle' then
   back = ARGV[a + 1] + 0
   if op == 'settle' then
+    -- What was not used is given back: below 0, if more was used than taken.
     a, back = a + 1, ARGV[a + 2] - back
   end
   a = a + 1
@@ -33,6 +35,7 @@ elseif op == 'block' then
   -- How long it lasts.
   cost, back, a = 0, ARGV[a + 1] + 0, a + 2
 else
+  -- A check: its first word is the cost.
   op, cost, max_wait, a = nil, op + 0, ARGV[a + 1] + 0, a + 2
 end
 max_wait = math.min(max_wait, $horizons)

@@ -1,28 +1,34 @@
--- A call of a limiter of several quotas, all or nothing: every charge has a key for each. Keys may
--- come again in other company, so all charges are decided before anything is written.
---
--- A template, as single.lua.
+-- The loop. Every charge has a key of each quota, and is taken from all of them or from none. A key
+-- may come again beside other keys, so all charges are decided before anything is written.
 
 --@ if any_text
+-- What each key holds: false if it is absent, or of another type.
 local texts = redis.call('MGET', unpack(KEYS))
 --@ end
+-- A group is the keys of one charge, QUOTAS of them. `last` is the last group that is done.
 local last, groups = 0, #KEYS / QUOTAS
--- By a key's name, the place of its first mention in KEYS; and by that place, what is known of it.
+-- By a key's name, the place of its first mention in KEYS: its slot. By the slot, what is known of
+-- the key; of its state, 8 elements from 8 * slot on.
 local known, saved = {}, {}
+-- Whether it is to be written, or emptied; why its charges fail; the number that it holds, if that
+-- is all; when its state is worth nothing.
 local changed_at, wiped_at, why_at, number_at, expires = {}, {}, {}, {}, {}
 --@ if complete
+-- When its block ends.
 local blocked_at = {}
 --@ end
--- Where the answers of a group of charges begin in the reply.
+-- Where the answers of a group begin in the reply.
 local starts = {}
 
 while last < groups do
+  -- The next groups that are asked alike, from `first` to `last`, and how many segments each has.
   local first, segments = last + 1, ARGV[a + 1] + 0
   last = last + ARGV[a]
   a = a + 2
   local segment_at = a
   for k = first, last do
     --@ each
+    -- READ the state of quota N, unless its key was read before. `$exists` is nil if there is none.
     local $state
     local slot_N = (k - 1) * QUOTAS + N
     if known[KEYS[slot_N]] then
@@ -32,6 +38,7 @@ while last < groups do
       local key, why, number, blocked = KEYS[slot_N], nil, nil, nil
       known[key] = slot_N
       --@ if text
+      -- `none` is no state: a key that was made so that a cluster can move its slot.
       local text = texts[slot_N]
       if text and text ~= 'none' then
         do
@@ -46,7 +53,7 @@ while last < groups do
       --@ end
       --@ if complete
       if blocked then
-        -- It refuses checks alone.
+        -- A block fails checks alone, and those are answered below.
         blocked_at[slot_N], why = blocked, nil
       end
       --@ end
@@ -54,6 +61,8 @@ while last < groups do
       $saved = $state
     end
     --@ end
+
+    -- DECIDE the charges of the group. Groups that are asked alike read the same segments.
     starts[k] = n
     if segments > 1 then
       a = segment_at
@@ -62,6 +71,8 @@ while last < groups do
       if segments > 1 or k == first then
         --@ include segment
       end
+      -- A state of another rule is brought under this one. A state from the future is clamped: a
+      -- clock was set back, or a quota was lowered.
       --@ each
       local clamped_N, kept_N = false, false
       --@ if holds
@@ -73,6 +84,7 @@ while last < groups do
       end
       --@ end
       for _ = 1, repeats do
+        -- One charge. `instant_1` and on are when it fits each quota.
         local wait = 0
         --@ if complete
         --@ include several_operation
@@ -82,7 +94,8 @@ while last < groups do
         reply[n + 1] = wait
         n = n + WIDTH
       end
-      -- A charge that fails under one quota takes nothing under the others.
+
+      -- KEEP the states that the segment left. If one key failed, no other is changed.
       local broken
       --@ each
       do
@@ -96,6 +109,7 @@ while last < groups do
       if kept_N and not broken then
         changed_at[slot_N] = true
         if $exists then
+          -- From `expires_at` on, the state decides like no state.
           local expires_at
           --@ paste expires
           expires[slot_N] = expires_at
@@ -110,6 +124,7 @@ while last < groups do
 end
 starts[groups + 1] = n
 
+-- WRITE each key once, at its slot.
 for k = 1, groups do
   --@ each
   do
@@ -131,9 +146,11 @@ for k = 1, groups do
   end
   --@ end
 end
+
+-- REPORT a key that failed to all its charges, whatever was decided.
 if next(why_at) then
   for k = 1, groups do
-    -- The longest of several blocks, unless a key failed: texts compare so.
+    -- The longest of several blocks, unless a key failed otherwise: texts compare so.
     local why
     --@ each
     do

@@ -1,18 +1,21 @@
--- A charge fits when it fits all quotas. What fits at an instant fits at every later one.
+-- A check. It fits at `fits_at`, when it fits all quotas: what fits at an instant
+-- fits later too.
 local fits_at, fits = now, true
 --@ if any_holds
 -- While a charge has to be settled first, no wait is reserved.
 local max_wait = max_wait
 --@ end
 --@ if own_terms
--- How long the quota that needs the longest wait lets a charge wait.
+-- The own longest wait of the quota that needs the longest one.
 local longest_wait = 0
 --@ end
 --@ each
 local instant_N
 do
+  -- The earliest instant at which the cost fits quota N, nil if it never does.
   --@ paste fit
   --@ paste reply
+  $reply = $values
 end
 --@ if holds
 if unsettled_N then
@@ -46,15 +49,17 @@ if fits then
     --@ else
     if wait <= max_wait then
     --@ end
+      -- Takes the units of every quota, at that instant.
       --@ each
       do
         instant_N, kept_N = fits_at, true
         --@ paste consume
       end
       --@ end
-      -- The units are taken.
       wait = -1 - wait
     else
+      -- The only write of a refusal: or a clamped state would move along with the
+      -- clock.
       --@ each
       kept_N = kept_N or clamped_N
       --@ end

@@ -1,9 +1,10 @@
--- One charge of a complete script, under several quotas.
 -- At 0 stands the longest block of this charge.
 blocked_at[0] = 0
 --@ each
---@ paste no_reply
+-- The reply shows no state of quota N, unless a check or a penalty below does.
+$reply = $zeros
 if op == 'block' then
+  -- Until the later end of two blocks.
   blocked_at[slot_N], kept_N = math.max(blocked_at[slot_N] or 0, now + back), true
 elseif op == 'unblock' and blocked_at[slot_N] then
   blocked_at[slot_N], kept_N, wiped_at[slot_N] = nil, true, wiped_at[slot_N] or not $exists
@@ -11,6 +12,8 @@ end
 blocked_at[0] = math.max(blocked_at[0], blocked_at[slot_N] or 0)
 --@ end
 if op == 'refund' then
+  -- Gives back `back` of the cost to each quota whose state shows that the charge
+  -- stands in it.
   local any
   --@ each
   local refunded_N
@@ -32,7 +35,7 @@ if op == 'refund' then
   --@ if holds
   --@ else
   if back < 0 then
-    -- It used more than it took.
+    -- More was used than taken: what is missing is taken now, as a penalty.
     local most, instant_N
     local taken = cost
     cost = 0
@@ -59,6 +62,8 @@ if op == 'refund' then
   kept_N = kept_N or refunded_N ~= nil or any and clamped_N
   --@ end
 elseif op == 'penalize' then
+  -- Takes the cost whether or not it fits, unless a peek would wait longer than the
+  -- horizon: so the debt has a bound.
   local amount, fits_at = cost, now
   cost = 0
   --@ each
@@ -67,6 +72,7 @@ elseif op == 'penalize' then
     --@ paste cost
     --@ paste fit
     --@ paste reply
+    $reply = $values
     fits_at = math.max(fits_at, instant_N)
   end
   --@ end
@@ -75,6 +81,7 @@ elseif op == 'penalize' then
     wait = 0
     --@ each
     do
+      -- `most` is the largest cost that the sums can hold.
       local most, instant_N = nil, fits_at
       --@ paste unchecked
       cost = math.min(amount, most)
@@ -85,16 +92,19 @@ elseif op == 'penalize' then
       --@ paste consume
       --@ end
       --@ paste clamp
+      -- The answer is that of a peek after it.
       kept_N, cost, instant_N = true, 0, nil
       --@ paste cost
       --@ paste fit
       --@ paste reply
+      $reply = $values
       wait = math.max(wait, instant_N - now)
     end
     --@ end
   end
   cost = amount
 elseif op == 'reset' then
+  -- Whatever the keys hold, they hold it no more.
   --@ each
   $state = nil
   kept_N, wiped_at[slot_N], why_at[slot_N] = true, true, nil

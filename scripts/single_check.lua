@@ -1,6 +1,8 @@
--- A charge fits, or would fit at a later instant.
+-- A check. `instant` is the earliest at which the cost fits, or nil if it never does.
 --@ paste fit
+-- The reply says the state that this was decided on.
 --@ paste reply
+$reply = $values
 if instant then
   wait = instant - now
   --@ if complete
@@ -15,11 +17,12 @@ if instant then
     --@ else
     if wait <= max_wait then
     --@ end
+      -- Takes the units, at that instant.
       --@ paste consume
-      -- The units are taken.
       kept, wait = true, -1 - wait
     elseif clamped then
-      -- The only write of a refusal: or the clamped state would move along with the clock.
+      -- The only write of a refusal: or the clamped state would move along with the
+      -- clock.
       kept = true
     end
   end

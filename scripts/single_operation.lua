@@ -1,11 +1,14 @@
--- One charge of a complete script, under one quota.
---@ paste no_reply
+-- The reply shows no state, unless a check or a penalty below does.
+$reply = $zeros
 if op == 'block' then
+  -- Until the later end of two blocks.
   blocked, kept = math.max(blocked or 0, now + back), true
 elseif op == 'unblock' and blocked then
   blocked, kept, wiped = nil, true, wiped or not $exists
 end
 if op == 'refund' then
+  -- Gives back `back` of the cost, if the state shows that the charge of these
+  -- marks stands in it.
   local refunded
   --@ if holds
   if $exists and back <= cost then
@@ -21,8 +24,9 @@ if op == 'refund' then
   kept = kept or refunded ~= nil
   wait = refunded or 0
 elseif op == 'penalize' then
-  -- Taken without a check that it fits, unless the debt is past the horizon. The answer is that of
-  -- a peek after it.
+  -- Takes the cost whether or not it fits, unless a peek would wait longer than the
+  -- horizon: so the debt has a bound. `most` is the largest cost that the sums can
+  -- hold.
   local amount, most = cost, nil
   --@ paste unchecked
   cost = 0
@@ -38,10 +42,12 @@ elseif op == 'penalize' then
     --@ end
     --@ paste clamp
     kept, cost, instant = true, 0, nil
+    -- The answer is that of a peek after it.
     --@ paste cost
     --@ paste fit
   end
   --@ paste reply
+  $reply = $values
   wait, cost = instant - now, amount
 elseif op == 'reset' then
   -- Whatever the key holds, it holds it no more.

@@ -2,16 +2,18 @@
 --
 -- Stored:  the start of the latest window that holds units, its units, those of the one before, and
 --          the latest instant of admission, as `begin:current:previous:latest`
--- Mark:    latest, and of the state before if it was taken with others: from (one more than
---          its latest)  from_current  from_previous
+-- Mark:    mark1: latest after the charge. mark2 to mark4: latest + 1, current and previous before
+--          it, if it was taken together with other quotas; else 0
 
 --@ arguments horizon, limit, period
 
+-- Weights are products of units and times, which must stay below 2^53.
 --@ rule most_units
 most_units = (INEXACT - INEXACT % period) / period
 
 --@ state begin, current, previous, latest
 
+-- Four numbers. Any other text leaves `begin` nil.
 --@ read
 local digits1, digits2, digits3, digits4 = string.match(text, '^(%d+):(%d+):(%d+):(%d+)$')
 if digits1 then
@@ -22,7 +24,7 @@ if digits1 then
   end
 end
 
--- Into this rule's windows.
+-- Into this rule's windows, as another period cuts the time elsewhere.
 --@ rebase
 local window = latest - latest % period
 if begin ~= window then
@@ -42,6 +44,8 @@ if previous > most_units then
   previous = most_units
 end
 
+-- A latest admission that is later than any reserved wait can be: a full window of
+-- now instead.
 --@ clamp
 if latest > now + horizon then
   begin, current, previous, latest, clamped = now - now % period, limit, 0, now, true
@@ -49,6 +53,9 @@ end
 
 --@ reply begin, current, previous, latest
 
+-- The first instant from the latest one on at which the units of its window, and
+-- those of the one before by the share that the sliding window still covers, leave
+-- room for the cost.
 --@ fit
 if cost <= limit then
   instant = now
@@ -56,6 +63,7 @@ if cost <= limit then
     local from = latest > now and latest or now
     local window = from - from % period
     instant = nil
+    -- Three turns at most: two windows after the latest one, nothing counts.
     while not instant do
       -- The units of this window, and of the one before it.
       local here, before = 0, 0
@@ -66,8 +74,8 @@ if cost <= limit then
       end
       local room = limit - cost - here
       if room >= 0 then
-        -- The longest that may be left of the window for the one before it to weigh no more than
-        -- the room.
+        -- The longest that may be left of the window for the one before it to weigh
+        -- no more than the room.
         local left = period
         if before > room then
           left = (room * period - room * period % before) / before
@@ -81,6 +89,7 @@ if cost <= limit then
   end
 end
 
+-- Into the window of that instant.
 --@ consume
 local window = instant - instant % period
 if not begin or window > begin + period then
@@ -90,6 +99,7 @@ elseif window == begin + period then
 end
 begin, current, latest = window, math.min(current + cost, most_units), instant
 
+-- When no unit weighs anything.
 --@ expires
 if current > 0 then
   expires_at = begin + 2 * period
@@ -102,9 +112,12 @@ end
 --@ write
 value = format('%d:%d:%d:%d', begin, current, previous, latest)
 
+-- A window is never more than full.
 --@ unchecked
 most = limit
 
+-- While its window, or the next one, is the latest. A reserved wait is undone
+-- completely if the state is still what it left.
 --@ refund
 local marked = mark1 - mark1 % period
 if marked + 2 * period > now then
@@ -127,8 +140,8 @@ if marked + 2 * period > now then
     local most_back = math.min(back, is_current and current or previous)
     local moved = latest
     if mark2 > 0 and most_back > 0 and latest > now then
-      -- What is reserved into the room that this leaves, at the same latest instant, must not pass
-      -- for what was there.
+      -- What is reserved into the room that this leaves, at the same latest
+      -- instant, must not pass for what was there.
       moved = latest + 1
     end
     if moved == latest or moved <= now + horizon and moved - moved % period == begin then

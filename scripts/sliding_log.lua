@@ -5,7 +5,7 @@
 --          this charge. The units between two members are a difference of totals, so no decision
 --          walks the log. While it is blocked, the last member is `blocked:instant`, of the
 --          infinite score.
--- Mark:    at  lap  total
+-- Mark:    mark1: the score of the charge's member. mark2, mark3: its total, by LAP and the rest
 
 --@ arguments horizon, limit, period
 
@@ -225,6 +225,8 @@ local function store_log(key, state, now, period)
   end
 end
 
+-- Of the sorted set only the newest member is read now, and the others as they are
+-- asked for.
 --@ load
 local newest = redis.pcall('ZRANGE', key, -1, -1, 'WITHSCORES')
 if newest.err then
@@ -251,12 +253,15 @@ else
   end
 end
 
+-- A newest member that is later than any reserved wait can be: a full charge of now
+-- instead.
 --@ clamp
 if log.last and log.last.at > now + horizon then
   local full = { at = now, lap = 0, total = limit, units = limit }
   log, clamped = { last = full, added = true, wiped = true }, true
 end
 
+-- Now, or at the newest member's instant; or when enough members have left the window.
 --@ fit
 if cost <= limit then
   instant = now
@@ -269,9 +274,10 @@ if cost <= limit then
   end
 end
 
--- What a decision needs of the log: its newest member, the units that count now or when that is
--- admitted, and the instant of the member that the charge waits for. If the units leave room for
--- the charge, it waits for none, and that number says nothing.
+-- What a decision needs of the log: its newest member, the units that count now or
+-- when that is admitted, and the instant of the member that the charge waits for.
+-- If the units leave room for the charge, it waits for none, and that number says
+-- nothing.
 --@ reply at, lap, total, counted, leaver_at
 local at, lap, total, counted, leaver_at
 local newest = log and log.last
@@ -281,21 +287,27 @@ if newest then
   leaver_at = instant and instant > from and instant - period
 end
 
+-- One more member.
 --@ consume
 log = added_to(log, instant, cost, now, period)
 
+-- A member that a decision read was corrupt.
 --@ flaw
 why = why or log and log.stored and log.stored.flaw
 
+-- When the newest member leaves the window.
 --@ expires
 expires_at = log.last and log.last.at + period or 0
 
+-- Removes what was given back, adds what was taken, and removes some of what has
+-- expired.
 --@ store
 why = log and store_log(key, log, now, period) or nil
 if blocked and not why then
   why = failure('ZADD', key, 'inf', format('blocked:%d', blocked))
 end
 
+-- A window is never more than full.
 --@ unchecked
 most = limit
 

@@ -2,9 +2,9 @@
 --
 -- Stored:  the width, the newest cell, and the units of the cells up to it, as
 --          `width:newest,units,..,units`
--- Mark:    newest  width, and of the state before a wait that it reserved with others: from (one
---          more than its newest)  pushed (units of cells that still count, but not in the period
---          of the newest)
+-- Mark:    mark1, mark2: newest and width after the charge. mark3, mark4: newest + 1 before it, and
+--          the units of the cells that it pushed out and that still count, if it reserved a wait
+--          together with other quotas; else 0
 
 -- The period is cut into so many cells of `width` microseconds.
 --@ arguments horizon, limit, width, cells
@@ -65,6 +65,7 @@ local function restored(newest, counts, cells, from, pushed)
   return units
 end
 
+-- Two numbers and a list of 2 to 61 units. Any other text leaves `newest` nil.
 --@ read
 local width_digits, newest_digits, rest = string.match(text, '^(%d+):(%d+)(,[%d,]+)$')
 if width_digits and #rest <= 1037 then
@@ -76,12 +77,15 @@ if width_digits and #rest <= 1037 then
   end
 end
 
+-- Into this rule's cells, if another rule cut the time otherwise.
 --@ rebase
 if cell_width ~= width or #counts ~= cells + 1 then
   newest, counts = moved(newest, cell_width, counts, width, cells)
   cell_width, list = width, nil
 end
 
+-- A newest cell that is later than any reserved wait can be: one full cell of now
+-- instead.
 --@ clamp
 if newest * width > now + horizon then
   newest, counts, list, clamped = math.floor(now / width), {}, nil, true
@@ -91,11 +95,14 @@ if newest * width > now + horizon then
   counts[cells + 1] = limit
 end
 
+-- The list is as it is stored, unless it was changed.
 --@ reply newest, list
 if newest and not list then
   list = listed(counts, 1, cells + 1)
 end
 
+-- The first cell, not before the newest one or now, whose period has room.
+-- One turn for each cell at most, and there are 60.
 --@ fit
 if cost <= limit then
   instant = now
@@ -113,6 +120,8 @@ if cost <= limit then
   end
 end
 
+-- Into the cell of that instant, which becomes the newest. The cells move by as
+-- many places.
 --@ consume
 local cell = math.floor(instant / width)
 local passed = newest and cell - newest or cells + 1
@@ -123,6 +132,7 @@ end
 units[cells + 1] = units[cells + 1] + cost
 newest, cell_width, counts, list = cell, width, units, nil
 
+-- When the last cell with units leaves the period.
 --@ expires
 expires_at = newest * width
 for i = cells + 1, 1, -1 do
@@ -136,16 +146,19 @@ end
 list = list or listed(counts, 1, #counts)
 value = format('%d:%d', cell_width, newest) .. list
 
+-- A cell is never more than full.
 --@ unchecked
 most = limit
 
+-- While the cell of the mark counts. A reserved wait is undone completely if
+-- nothing else stands in the cells that it reached.
 --@ refund
 local passed = newest - mark1
 if width == mark2 and passed >= 0 and passed <= cells and (mark1 + cells + 1) * width > now then
   local alone = mark3 > 0 and back == cost and passed == 0
   if alone then
-    -- The cells are exactly what the charge left if nothing else stands in those that it reached by
-    -- waiting.
+    -- The cells are exactly what the charge left if nothing else stands in those
+    -- that it reached by waiting.
     local total = 0
     for i = math.max(1, mark3 - newest + cells + 1), cells + 1 do
       total = total + counts[i]

@@ -3,14 +3,15 @@
 --
 -- Stored:  the credit in microseconds over the denominator, the instant from which on nobody waits,
 --          the rate, and the last now, as `credit:next:unit_denominator/unit_numerator:last`
--- Mark:    next  credit before, made positive  what was added to next, for its debt and for a later
---          start
+-- Mark:    mark1: next_free after the charge. mark2: credit + unit_denominator before it. mark3,
+--          mark4: what was added to next_free, for its debt and for a later start
 
 -- A permit takes unit_numerator / unit_denominator microseconds; burst: how long permits are
 -- stored; own_cost: 1 if a charge waits for its own cost; full: 1 if a new key has all that can be
 -- stored.
 --@ arguments horizon, unit_denominator, unit_numerator, burst, own_cost, full
 
+-- The most that can be stored, in microseconds over the denominator.
 --@ rule cap
 cap = burst * unit_denominator
 
@@ -44,6 +45,7 @@ local function credit_until(
   return math.min(credit, cap), next_free
 end
 
+-- A sign and five numbers. Any other text leaves `next_free` nil.
 --@ read
 local sign, digits1, digits2, digits3, digits4, digits5 =
   string.match(text, '^(%-?)(%d+):(%d+):(%d+)/(%d+):(%d+)$')
@@ -61,6 +63,7 @@ if sign then
   end
 end
 
+-- The clock was set back: what was to come is as far ahead as it was.
 --@ clamp
 if now < last_now then
   next_free, last_now, clamped = math.max(0, next_free - (last_now - now)), now, true
@@ -70,6 +73,8 @@ end
 --@ reply next_free, credit_sent, of_denominator, of_numerator, last_now
 local credit_sent = next_free and credit + of_denominator
 
+-- At the instant from which on nobody waits; with `own_cost`, later by the price of
+-- this charge.
 --@ fit
 if cost * unit_numerator < INEXACT then
   local has, free = full == 1 and cap or 0, now
@@ -92,6 +97,8 @@ if cost * unit_numerator < INEXACT then
   end
 end
 
+-- Takes what is stored, and moves `next_free` by the price of the rest: the next
+-- one waits for it.
 --@ consume
 local has, free = full == 1 and cap or 0, now
 if next_free then
@@ -101,12 +108,14 @@ if next_free then
   )
 end
 local debt = quotient(math.max(0, cost * unit_numerator - has), unit_denominator)
--- A charge that also waits for another quota starts later, and nothing is stored meanwhile.
+-- A charge that also waits for another quota starts later, and nothing is stored
+-- meanwhile.
 local shift = math.max(0, instant - free - (own_cost == 1 and debt or 0))
 next_free = free + shift + math.min(debt, INEXACT - 1 - free - shift)
 credit = has + debt * unit_denominator - cost * unit_numerator
 of_denominator, of_numerator, last_now = unit_denominator, unit_numerator, now
 
+-- When as much is stored as can be.
 --@ expires
 local has, free = credit_until(
   next_free, next_free, credit, of_denominator, of_numerator,
@@ -118,9 +127,11 @@ expires_at = free + ceil((cap - has) / unit_denominator)
 local layout = '%d:%d:%d/%d:%d'
 value = format(layout, credit, next_free, of_denominator, of_numerator, last_now)
 
+-- A product must stay below 2^53.
 --@ unchecked
 most = (INEXACT - 1 - (INEXACT - 1) % unit_numerator) / unit_numerator
 
+-- Only if nothing was taken since: the state is still the one that the mark says.
 --@ refund
 local before = mark2 - unit_denominator
 local is_same_rate = of_denominator == unit_denominator and of_numerator == unit_numerator

@@ -4,12 +4,14 @@
 --
 -- Stored:  the stored permits, the instant from which on nobody waits, the rate, and the last now,
 --          as `stored:next:unit_denominator/unit_numerator:last`
--- Mark:    next  the stored permits before, as two halves of a double  what was added to next
+-- Mark:    mark1: next_free after the charge. mark2, mark3: stored before it, as two halves of a
+--          double. mark4: what was added to next_free
 
 -- A permit takes unit_numerator / unit_denominator microseconds; factor: in thousandths; own_cost:
 -- 1 if a charge waits for its own cost.
 --@ arguments horizon, unit_denominator, unit_numerator, warm_up, factor, own_cost
 
+-- The price of a permit when warm, and the most that can be stored.
 --@ rule stable, most_stored
 stable, most_stored = pace_of(unit_denominator, unit_numerator, warm_up, factor)
 
@@ -65,6 +67,7 @@ local function price_of(stored, cost, stable, most_stored, warm_up, factor)
   return time + math.floor(stable * take) + math.floor(fresh * stable)
 end
 
+-- A fraction and four numbers. Any other text leaves `next_free` nil.
 --@ read
 local digits, digits2, digits3, digits4, digits5 =
   string.match(text, '^([%d.e+-]+):(%d+):(%d+)/(%d+):(%d+)$')
@@ -79,6 +82,7 @@ if digits and #digits <= 24 then
   end
 end
 
+-- The clock was set back: what was to come is as far ahead as it was.
 --@ clamp
 if now < last_now then
   next_free, last_now, clamped = math.max(0, next_free - (last_now - now)), now, true
@@ -88,6 +92,8 @@ end
 --@ reply next_free, of_denominator, of_numerator, last_now, stored_bytes
 local stored_bytes = next_free and struct.pack('>d', stored)
 
+-- At the instant from which on nobody waits; with `own_cost`, later by the price of
+-- this charge.
 --@ fit
 if cost * unit_numerator < INEXACT then
   local has, free = most_stored, now
@@ -101,13 +107,15 @@ if cost * unit_numerator < INEXACT then
     free = math.min(free + price_of(has, cost, stable, most_stored, warm_up, factor), INEXACT - 1)
   end
   instant = math.max(free, now)
-  -- No permit costs less than at the stable pace, and a price is cut to whole microseconds three
-  -- times. One that may not wait so long never fits.
+  -- No permit costs less than at the stable pace, and a price is cut to whole
+  -- microseconds three times. One that may not wait so long never fits.
   if own_cost == 1 and math.floor(stable * cost) - 3 > max_wait then
     instant = nil
   end
 end
 
+-- Takes what is stored, and moves `next_free` by the price of the rest: the next
+-- one waits for it.
 --@ consume
 local has, free = most_stored, now
 if next_free then
@@ -117,12 +125,14 @@ if next_free then
   )
 end
 local price = price_of(has, cost, stable, most_stored, warm_up, factor)
--- A charge that also waits for another quota starts later, and nothing is stored meanwhile.
+-- A charge that also waits for another quota starts later, and nothing is stored
+-- meanwhile.
 local due = free + (own_cost == 1 and price or 0)
 next_free = free + math.min(math.max(0, instant - due) + price, INEXACT - 1 - free)
 stored = has - math.min(cost, has)
 of_denominator, of_numerator, last_now = unit_denominator, unit_numerator, now
 
+-- When as much is stored as can be.
 --@ expires
 local has, free = permits_until(
   next_free, next_free, stored, of_denominator, of_numerator,
@@ -134,9 +144,11 @@ expires_at = free + ceil((most_stored - has) * (warm_up / most_stored)) + 1
 local layout = '%.17g:%d:%d/%d:%d'
 value = format(layout, stored, next_free, of_denominator, of_numerator, last_now)
 
+-- A product must stay below 2^53.
 --@ unchecked
 most = (INEXACT - 1 - (INEXACT - 1) % unit_numerator) / unit_numerator
 
+-- Only if nothing was taken since: the state is still the one that the mark says.
 --@ refund
 local before = struct.unpack('>d', struct.pack('>I4I4', mark2, mark3))
 local is_same_rate = of_denominator == unit_denominator and of_numerator == unit_numerator
@@ -150,7 +162,8 @@ if is_same_rate and next_free == mark1 and stored == before - math.min(cost, bef
       local kept_price = price_of(before, kept_cost, stable, most_stored, warm_up, factor)
       local less = math.max(0, whole - kept_price)
       stored, refunded = before - math.min(kept_cost, before), back
-      -- The slot is kept, so a charge that waited for its own cost gives no time back.
+      -- The slot is kept, so a charge that waited for its own cost gives no time
+      -- back.
       if own_cost == 0 then
         next_free = next_free - less
       end

@@ -1,8 +1,8 @@
 -- Token bucket (GCRA). The twin of src/algorithm/token_bucket.rs.
 --
 -- Stored:  the instant at which the bucket is full again, as `full` or `full+part/denominator`
--- Mark:    full  part, and of the state before a wait that it reserved with others: from (one more
---          than it was)  from_part
+-- Mark:    mark1, mark2: full and part after the charge. mark3, mark4: full + 1 and part before it,
+--          if it reserved a wait together with other quotas; else 0
 
 -- One unit takes unit_numerator / unit_denominator microseconds.
 --@ arguments horizon, unit_numerator, unit_denominator, burst
@@ -21,6 +21,7 @@ credit = ((burst - cost) * unit_numerator - credit_rest) / unit_denominator
 
 --@ state full, part, denominator
 
+-- A plain number, or one with a fraction. Any other text leaves `full` nil.
 --@ read
 full = integer(text)
 if full then
@@ -33,6 +34,7 @@ else
   end
 end
 
+-- A fraction over another denominator is rounded up.
 --@ rebase
 if denominator ~= unit_denominator then
   if part > 0 then
@@ -41,6 +43,7 @@ if denominator ~= unit_denominator then
   denominator = unit_denominator
 end
 
+-- No bucket is full again later than a burst after the longest wait.
 --@ clamp
 if full >= now + horizon + span and (full > now + horizon + span or part > spare) then
   full, part, clamped = now + horizon + span, spare, true
@@ -48,6 +51,8 @@ end
 
 --@ reply full, part
 
+-- It fits as soon as `full` is no further ahead than the time of what the burst
+-- leaves.
 --@ fit
 if cost <= burst then
   instant = now
@@ -62,6 +67,7 @@ if cost <= burst then
   end
 end
 
+-- The bucket is full again later, by the time of the cost.
 --@ consume
 if not full or full < instant then
   full, part = instant, 0
@@ -71,9 +77,11 @@ if part >= unit_denominator then
   full, part = full + 1, part - unit_denominator
 end
 
+-- A full bucket is as good as a new one.
 --@ expires
 expires_at = part > 0 and full + 1 or full
 
+-- The shortest text: mostly a plain number.
 --@ write
 if part == 0 then
   plain = full
@@ -81,15 +89,18 @@ else
   value = format('%d+%d/%d', full, part, denominator)
 end
 
+-- A product must stay below 2^53.
 --@ unchecked
 most = (INEXACT - 1 - (INEXACT - 1) % unit_numerator) / unit_numerator
 
+-- Only if nothing was taken since: the state is still the one that the mark says.
 --@ refund
 if full == mark1 and part == mark2 then
   if mark3 > 0 and back == cost then
     full, part, refunded = mark3 - 1, mark4, back
   else
-    -- While its slot is ahead no part is given back, or a later charge could come before it.
+    -- While its slot is ahead no part is given back, or a later charge could come
+    -- before it.
     local ahead, ahead_rest = span, spare
     if mark3 > 0 then
       ahead, ahead_rest = time, rest

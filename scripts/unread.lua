@@ -1,4 +1,6 @@
--- A text that the algorithm does not write: a block with the state beneath it, or a foreign value.
+-- A text that is no state: a block with the state beneath it, as
+-- `blocked:instant:state`, or a foreign value. A block that is over counts as if it
+-- were not there.
 blocked, text = string.match(text, '^blocked:(%d+):(.*)$')
 why, blocked = CORRUPT, blocked and integer(blocked)
 if blocked and text ~= '' then

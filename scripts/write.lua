@@ -1,5 +1,3 @@
--- Writes a key that has changed. Expiry only collects garbage: it never comes before the state is
--- old.
 --@ if complete
 if wiped and not why then
   why = failure('UNLINK', key)
@@ -21,6 +19,7 @@ elseif changed and $exists then
     expires_at = now
   end
   --@ if text
+  -- The text to store, or the number if that is all.
   local value, plain
   --@ if complete
   if $exists then
@@ -36,9 +35,11 @@ elseif changed and $exists then
   --@ paste write
   --@ end
   if number and plain and not own_clock and plain - plain % SPARE == number - number % SPARE then
+    -- A number in the same stretch: its expiry still comes late enough.
     local answer = pcall('INCRBY', key, format('%d', plain - number))
     why = type(answer) == 'table' and answer.err or nil
   else
+    -- Expiry only collects garbage: it never comes before the state is old.
     local unit, expiry = 'PXAT', ceil((expires_at + SPARE) / 1000)
     if own_clock then
       -- An hour more, in milliseconds, since the clocks differ.
@@ -48,6 +49,7 @@ elseif changed and $exists then
     if plain then
       value = format('%d', plain)
     end
+    -- A key of another type reads as absent: NX does not overwrite it.
     local answer
     if text then
       answer = pcall('SET', key, value, unit, expiry)
@@ -62,9 +64,11 @@ elseif changed and $exists then
   end
   --@ else
   --@ paste store
+  -- Expiry only collects garbage: it never comes before the state is old.
   if why then
     -- It could not be written.
   elseif own_clock then
+    -- An hour more, in milliseconds, since the clocks differ.
     redis.call('PEXPIRE', key, ceil((expires_at - now) / 1000) + 3600000)
   else
     redis.call('PEXPIREAT', key, ceil((expires_at + SPARE) / 1000))
@@ -72,7 +76,7 @@ elseif changed and $exists then
   --@ end
 --@ if text
 elseif not text and not wiped then
-  -- A key of another type reads as absent.
+  -- Nothing is written, so GET says whether an absent key is one of another type.
   why = failure('GET', key)
 --@ end
 end

@@ -18,6 +18,8 @@ pub mod what_an_operator_sees {}
 
 // Of two definitions of a link the first counts: in rustdoc these, in the repository the page's.
 #[cfg(feature = "redis")]
+#[doc = "[assembled]: https://docs.rs/crate/tower-sluice/latest/source/scripts/assembled/"]
+#[doc = "[scripts]: https://docs.rs/crate/tower-sluice/latest/source/scripts/README.md"]
 #[doc = "[bound]: crate::guide::what_the_bound_means"]
 #[doc = "[failures]: crate::guide::when_redis_fails"]
 #[doc = "[capacity]: crate::guide::capacity"]

@@ -10,7 +10,8 @@ use crate::algorithm::ScriptPart;
 pub(super) const HEAD: &str = include_str!("../../../scripts/head.lua");
 
 /// The templates, by the name that others include them under.
-const TEMPLATES: [(&str, &str); 10] = [
+const TEMPLATES: [(&str, &str); 11] = [
+    ("contract", include_str!("../../../scripts/contract.lua")),
     ("call", include_str!("../../../scripts/call.lua")),
     ("single", include_str!("../../../scripts/single.lua")),
     ("single_check", include_str!("../../../scripts/single_check.lua")),
@@ -32,8 +33,20 @@ pub(super) enum Kind {
     Complete,
 }
 
-/// The text of a script for the algorithms of `parts`, one for each quota.
+/// The text of a script for the algorithms of `parts`, one for each quota, as Redis gets it:
+/// without comments and blank lines.
 pub(super) fn assemble(parts: &[ScriptPart], kind: Kind) -> String {
+    let text = commented(parts, kind);
+    let is_code = |line: &&str| !line.is_empty() && !is_comment(line);
+    text.lines().filter(is_code).flat_map(|line| [line, "\n"]).collect()
+}
+
+fn is_comment(line: &str) -> bool {
+    line.trim_start().starts_with("--")
+}
+
+/// The text of a script with the comments of its templates and sections.
+pub(super) fn commented(parts: &[ScriptPart], kind: Kind) -> String {
     let mut members: Vec<_> = parts.iter().map(Member::new).collect();
     let (mut arguments, mut elements) = (0, 1);
     let is_single = members.len() == 1;
@@ -47,18 +60,14 @@ pub(super) fn assemble(parts: &[ScriptPart], kind: Kind) -> String {
         elements += member.list("reply").len();
     }
     let mut assembly =
-        Assembly { members: &members, kind, arguments, elements, text: String::from(HEAD) };
-    let mut defined = Vec::new();
-    for member in &members {
-        if !defined.contains(&member.name)
-            && let Some(helpers) = member.section("helpers")
-        {
-            assembly.push_lines(&helpers.lines);
-        }
-        defined.push(member.name);
-    }
+        Assembly { members: &members, kind, arguments, elements, text: String::new() };
     let only = is_single.then_some(&members[0]);
+    assembly.push_once("about");
+    assembly.include("contract", "", only);
+    assembly.text.extend(["\n", HEAD, "\n"]);
+    assembly.push_once("helpers");
     assembly.include("call", "", only);
+    assembly.text.push('\n');
     assembly.include(if is_single { "single" } else { "several" }, "", only);
     assembly.text
 }
@@ -90,9 +99,15 @@ struct Assembly<'a> {
 }
 
 impl Assembly<'_> {
-    fn push_lines(&mut self, lines: &[&str]) {
-        for line in lines {
-            self.text.extend([line, "\n"]);
+    /// Writes a section of each algorithm, once.
+    fn push_once(&mut self, section: &str) {
+        for (place, member) in self.members.iter().enumerate() {
+            if self.members[..place].iter().all(|earlier| earlier.name != member.name)
+                && let Some(section) = member.section(section)
+            {
+                section.lines.iter().for_each(|line| self.text.extend([*line, "\n"]));
+                self.text.push('\n');
+            }
         }
     }
 
@@ -104,43 +119,30 @@ impl Assembly<'_> {
 
     /// Expands the lines of a template, for one quota or outside of all.
     fn expand(&mut self, lines: &[&str], indent: &str, member: Option<&Member>) {
-        // Whether the branches around a line are taken.
-        let mut taken: Vec<bool> = Vec::new();
         let mut rest = lines;
         while let Some((line, after)) = rest.split_first() {
             rest = after;
-            let is_taken = taken.iter().all(|taken| *taken);
             let Some((space, directive)) = line.split_once("--@ ") else {
-                if is_taken && !line.trim_start().starts_with("--") {
-                    self.push(&format!("{indent}{line}"), member);
-                }
+                self.push(&format!("{indent}{line}"), member);
                 continue;
             };
-            let indent = format!("{indent}{space}");
+            let deeper = format!("{indent}{space}");
             match directive.split_once(' ').unwrap_or((directive, "")) {
                 ("each", _) => {
-                    let end = matching_end(rest);
-                    if is_taken {
-                        let members = self.members;
-                        let block: Vec<_> = rest[..end]
-                            .iter()
-                            .map(|line| line.strip_prefix(space).unwrap_or(line))
-                            .collect();
-                        members.iter().for_each(|one| self.expand(&block, &indent, Some(one)));
-                    }
-                    rest = &rest[end + 1..];
+                    let (block, _, after) = split_block(rest);
+                    rest = after;
+                    let members = self.members;
+                    members.iter().for_each(|one| self.expand(block, indent, Some(one)));
                 }
-                ("if", flag) => taken.push(is_taken && self.holds(flag, member)),
-                ("else", _) => {
-                    let is_outer_taken = taken.iter().rev().skip(1).all(|taken| *taken);
-                    let last = taken.last_mut().expect("a branch is open");
-                    *last = is_outer_taken && !*last;
+                ("if", flag) => {
+                    let (block, otherwise, after) = split_block(rest);
+                    rest = after;
+                    let taken = if self.holds(flag, member) { block } else { otherwise };
+                    self.expand(taken, indent, member);
                 }
-                ("end", _) => _ = taken.pop().expect("a branch is open"),
-                _ if !is_taken => {}
-                ("include", name) => self.include(name, &indent, member),
+                ("include", name) => self.include(name, &deeper, member),
                 ("paste", name) => {
-                    self.paste(name, &indent, member.expect("a section is of one quota"));
+                    self.paste(name, &deeper, member.expect("a section is of one quota"));
                 }
                 (other, _) => panic!("no directive is called {other}"),
             }
@@ -150,6 +152,7 @@ impl Assembly<'_> {
     fn holds(&self, flag: &str, member: Option<&Member>) -> bool {
         let is_text = |member: &Member| member.section("read").is_some();
         match flag {
+            "several" => self.members.len() > 1,
             "complete" => self.kind == Kind::Complete,
             "text" => member.is_some_and(is_text),
             "any_text" => self.members.iter().any(is_text),
@@ -160,26 +163,18 @@ impl Assembly<'_> {
         }
     }
 
-    /// Writes a section, whose names are those of one quota.
+    /// Writes a section under its name. Its variables are those of one quota.
     fn paste(&mut self, name: &str, indent: &str, member: &Member) {
-        if let Some(section) = member.section(name) {
-            for line in &section.lines {
-                self.text.extend([indent, &member.numbered(line), "\n"]);
-            }
+        let Some(section) = member.section(name) else { return };
+        self.text.extend([indent, "-- [", name, "]\n"]);
+        for line in &section.lines {
+            let line = if is_comment(line) { (*line).to_owned() } else { member.numbered(line) };
+            self.text.extend([indent, &line, "\n"]);
         }
-        let values = match name {
-            "reply" => member.values(),
-            "no_reply" => vec!["0"; member.list("reply").len()].join(", "),
-            _ => return,
-        };
-        self.text.extend([indent, &member.elements(), " = ", &values, "\n"]);
     }
 
     /// Writes a line of a template, whose placeholders are replaced.
     fn push(&mut self, line: &str, member: Option<&Member>) {
-        if line.trim().is_empty() {
-            return;
-        }
         let replaced = each_word(line, |word, _| {
             Some(match word {
                 "ARGUMENTS" => self.arguments.to_string(),
@@ -196,22 +191,26 @@ impl Assembly<'_> {
                 _ => return member.and_then(|member| placeholder(word, member)),
             })
         });
-        self.text.extend([&replaced, "\n"]);
+        self.text.extend([replaced.trim_end(), "\n"]);
     }
 }
 
-/// Where the block ends that the lines before these have opened.
-fn matching_end(lines: &[&str]) -> usize {
-    let mut depth = 1;
-    lines
-        .iter()
-        .position(|line| {
-            match line.trim_start().strip_prefix("--@ ").and_then(|text| text.split(' ').next()) {
-                Some("each" | "if") => depth += 1,
-                Some("end") => depth -= 1,
-                _ => {}
-            }
-            depth == 0
-        })
-        .expect("each block has an end")
+/// Splits the lines after `--@ each` or `--@ if` into the block, its `--@ else`, and what follows
+/// its `--@ end`.
+fn split_block<'a, 'b>(lines: &'a [&'b str]) -> (&'a [&'b str], &'a [&'b str], &'a [&'b str]) {
+    let (mut depth, mut otherwise) = (1, None);
+    for (place, line) in lines.iter().enumerate() {
+        match line.trim_start().strip_prefix("--@ ").and_then(|text| text.split(' ').next()) {
+            Some("each" | "if") => depth += 1,
+            Some("else") if depth == 1 => otherwise = Some(place),
+            Some("end") => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            let middle = otherwise.unwrap_or(place);
+            let other = lines.get(middle + 1..place).unwrap_or_default();
+            return (&lines[..middle], other, &lines[place + 1..]);
+        }
+    }
+    panic!("a block has no end");
 }

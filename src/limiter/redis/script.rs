@@ -187,3 +187,6 @@ fn append_operation(command: &mut Cmd, request: &Request) {
         Op::Unblock => command.arg("unblock"),
     };
 }
+
+#[cfg(test)]
+mod tests;

@@ -29,16 +29,23 @@ pub(super) struct Member {
 
 impl Member {
     pub(super) fn new(part: &ScriptPart) -> Self {
-        let mut sections: Vec<Section> = Vec::new();
+        let mut sections = vec![Section { name: "about", list: Vec::new(), lines: Vec::new() }];
+        // Comments right above a heading are of its section.
+        let mut above = Vec::new();
         for line in part.script.lines() {
+            let section = sections.last_mut().expect("a section");
             if let Some(heading) = line.strip_prefix("--@ ") {
                 let (name, list) = heading.split_once(' ').unwrap_or((heading, ""));
                 let list = list.split(',').map(str::trim).filter(|name| !name.is_empty());
-                sections.push(Section { name, list: list.collect(), lines: Vec::new() });
-            } else if let Some(section) = sections.last_mut()
-                && !line.is_empty()
-                && !line.starts_with("--")
-            {
+                let lines = std::mem::take(&mut above);
+                while section.lines.last().is_some_and(|line| line.is_empty()) {
+                    section.lines.pop();
+                }
+                sections.push(Section { name, list: list.collect(), lines });
+            } else if line.starts_with("--") {
+                above.push(line);
+            } else {
+                section.lines.append(&mut above);
                 section.lines.push(line);
             }
         }
@@ -87,24 +94,14 @@ impl Member {
         })
     }
 
-    /// The elements of the reply that hold its state.
-    pub(super) fn elements(&self) -> String {
-        let count = self.list("reply").len();
-        let places = (1..=count).map(|place| format!("reply[n + {}]", self.first_element + place));
-        places.collect::<Vec<_>>().join(", ")
-    }
-
-    /// What those elements are: the first one more than it is, so that 0 stands for no state.
-    pub(super) fn values(&self) -> String {
-        let mut values = Vec::new();
-        for (place, name) in self.list("reply").iter().enumerate() {
+    /// What the reply says of its state: the first name one more than it is, so that 0 stands for
+    /// no state.
+    fn reply(&self) -> String {
+        let value = |(place, name): (usize, &&str)| {
             let name = self.numbered(name);
-            values.push(match place {
-                0 => format!("({name} or -1) + 1"),
-                _ => format!("{name} or 0"),
-            });
-        }
-        values.join(", ")
+            if place == 0 { format!("({name} or -1) + 1") } else { format!("{name} or 0") }
+        };
+        self.list("reply").iter().enumerate().map(value).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -125,6 +122,12 @@ pub(super) fn placeholder(word: &str, member: &Member) -> Option<String> {
             let part = |place| format!("saved[8 * slot{suffix} + {place}]");
             (0..member.list("state").len()).map(part).collect::<Vec<_>>().join(", ")
         }
+        "$reply" => {
+            let element = |place| format!("reply[n + {}]", member.first_element + place);
+            (1..=member.list("reply").len()).map(element).collect::<Vec<_>>().join(", ")
+        }
+        "$values" => member.reply(),
+        "$zeros" => vec!["0"; member.list("reply").len()].join(", "),
         "$numbers" => {
             let mut numbers = String::new();
             for place in 0..member.list("arguments").len() {

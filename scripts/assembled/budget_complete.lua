@@ -1,0 +1,618 @@
+-- Put together from scripts/*.lua, and not to be edited: scripts/README.md.
+--
+-- Redis gets this file without its comments and blank lines, and nothing else:
+--   grep -vE '^ *(--|$)' budget_complete.lua
+-- EVALSHA calls that text by its SHA-1, 171309f521d7156d6058ad7f3b7d5b55afbec566.
+
+-- Budget: a token bucket whose charges are held until they are settled. The twin of
+-- src/algorithm/budget.rs.
+--
+-- Stored:  the instant at which the bucket is full again by what is spent, the begin of the latest
+--          era, and the units that are held since that era and since the one before, as
+--          `full:begin:current:former`, or with a fraction as `full+part/denominator:...`
+-- Mark:    mark1: the begin of the era since which the units are held
+
+-- KEYS     the keys, each once
+-- ARGV     first now in microseconds since the Unix epoch, or empty: then TIME is read once.
+--          Then 5 integers, the limiter's rule. Its horizon is the longest wait:
+--   horizon, unit_numerator, unit_denominator, burst, max_hold
+--          The charges follow. Until all keys are named: how many of the next keys are asked
+--          alike, how many segments each of them has, and the segments. A segment is
+--            how many charges ask alike; `quota` and a rule, if they bring their own; and
+--            cost, max_wait               takes the units if they are free within that time;
+--                                         a cost of 0 takes nothing, and is called a peek
+--            `estimate`, cost, max_wait   answers as if it took the units
+--            `penalize`, cost             takes the units whether or not they are free
+--            `refund`, cost, marks        gives back what a charge took. Its marks are four
+--                                         words of each quota: above they stand as `Mark`
+--            `settle`, used, cost, marks  gives back what was not used
+--            `reset`                      forgets the key
+--            `block`, time                refuses the key for so many microseconds
+--            `unblock`                    ends that
+--          So `9 1 1 1 0` asks for one unit of each of 9 keys, and `1 1 9 1 0` of one key 9 times.
+-- Reply    one string, a list packed by cmsgpack: now, and for each charge 6 elements.
+--          The first is how many microseconds to wait, and 0 also if it never fits; -1 less that,
+--          if the units were taken; or a text, if this charge failed: why.
+--          Of a refund, it is the units that were given back.
+--          The others are the state that decided, 0 if there was none:
+--   (full or -1) + 1, part or 0, begin or 0, current or 0, former or 0
+
+-- What every script starts with: strict numbers, the clock, and what failed.
+
+local INEXACT = 9007199254740992
+local CORRUPT = 'CORRUPT the stored value is not one that this limiter writes'
+
+-- Numbers are written with `%d`, which is faster than what the server does with a number.
+local format = string.format
+
+-- The number that `text` is, if it is one that a script writes: digits, exact,
+-- without leading zeros.
+local function integer(text)
+  local number = tonumber(text)
+  if number and number >= 0 and number < INEXACT and format('%d', number) == text then
+    return number
+  end
+end
+
+-- Now, in microseconds: the caller's if one is given, else the server's, read once.
+local function clock(given)
+  if given ~= '' then
+    return tonumber(given)
+  end
+  local time = redis.call('TIME')
+  return tonumber(time[1]) * 1000000 + tonumber(time[2])
+end
+
+-- Why a command failed, if it did.
+local function failure(...)
+  local reply = redis.pcall(...)
+  return type(reply) == 'table' and reply.err or nil
+end
+
+-- When a bucket is full again after units are spent at an instant.
+local function full_after(full, part, at, units, unit_numerator, unit_denominator)
+  if full < at then
+    full, part = at, 0
+  end
+  local rest = units * unit_numerator % unit_denominator
+  full, part = full + (units * unit_numerator - rest) / unit_denominator, part + rest
+  if part >= unit_denominator then
+    full, part = full + 1, part - unit_denominator
+  end
+  return full, part
+end
+
+-- The clock, and the variables of a call.
+
+-- How much longer than its state a key lives, in microseconds: as long as the state stays within
+-- one such stretch, the expiry that was set first suffices. Part of the format: every writer of a
+-- key keeps to one number.
+local SPARE = 10000000
+
+local KEYS, ARGV, pcall, ceil = KEYS, ARGV, redis.pcall, math.ceil
+-- True if the caller gives the time.
+local own_clock = ARGV[1] ~= ''
+local now = clock(ARGV[1])
+-- The reply, and how many elements of it are written.
+local reply, n = { now }, 1
+-- The element of ARGV that is read next. Those before it are now and the limiter's rule.
+local a = 2 + 5
+-- What a segment asks: how many charges, and the cost and the longest wait of each.
+local repeats, cost, max_wait
+-- Its operation, nil for a check; the units to give back, or the time of a block; the marks.
+local op, back, mark
+max_wait = 0
+-- The rule, and what follows from it.
+-- [arguments]
+-- One unit takes unit_numerator / unit_denominator microseconds; max_hold: how long an era is.
+local horizon, unit_numerator, unit_denominator, burst, max_hold
+
+-- The loop. Each key is read, its charges are decided, and it is written once if they changed it.
+
+-- What each key holds: false if it is absent, or of another type.
+local texts = redis.call('MGET', unpack(KEYS))
+-- The last of the keys that are done.
+local last = 0
+
+while last < #KEYS do
+  -- The next keys that are asked alike, from `first` to `last`, and how many segments each has.
+  local first, segments = last + 1, ARGV[a + 1] + 0
+  last = last + ARGV[a]
+  a = a + 2
+  local segment_at = a
+  for k = first, last do
+    -- READ the state of a key. `full` is nil if there is none.
+    local key = KEYS[k]
+    local full, part, denominator, begin, current, former
+    -- Whether the key is to be written, or emptied; why its charges fail; the number that it
+    -- holds, if that is all; when its state is worth nothing; when its block ends.
+    local changed, wiped, why, number, expires_at, blocked
+    -- `none` is no state: a key that was made so that a cluster can move its slot.
+    local text = texts[k]
+    if text and text ~= 'none' then
+      do
+        -- [read]
+        -- A number, perhaps with a fraction, and three more. Any other text leaves `full`
+        -- nil.
+        local digits1, over, digits2, digits3, digits4 =
+          string.match(text, '^(%d+)([^:]*):(%d+):(%d+):(%d+)$')
+        if digits1 then
+          full, part, denominator = integer(digits1), 0, 1
+          begin, current, former = integer(digits2), integer(digits3), integer(digits4)
+          if over ~= '' then
+            local digits5, digits6 = string.match(over, '^%+(%d+)/(%d+)$')
+            part, denominator = digits5 and integer(digits5), digits6 and integer(digits6)
+            if not (part and denominator and 0 < part and part < denominator) then
+              full = nil
+            end
+          end
+          if not (begin and current and former) then
+            full = nil
+          end
+        end
+      end
+      if not full then
+        -- A text that is no state: a block with the state beneath it, as
+        -- `blocked:instant:state`, or a foreign value. A block that is over counts as if it
+        -- were not there.
+        blocked, text = string.match(text, '^blocked:(%d+):(.*)$')
+        why, blocked = CORRUPT, blocked and integer(blocked)
+        if blocked and text ~= '' then
+          -- [read]
+          -- A number, perhaps with a fraction, and three more. Any other text leaves `full`
+          -- nil.
+          local digits1, over, digits2, digits3, digits4 =
+            string.match(text, '^(%d+)([^:]*):(%d+):(%d+):(%d+)$')
+          if digits1 then
+            full, part, denominator = integer(digits1), 0, 1
+            begin, current, former = integer(digits2), integer(digits3), integer(digits4)
+            if over ~= '' then
+              local digits5, digits6 = string.match(over, '^%+(%d+)/(%d+)$')
+              part, denominator = digits5 and integer(digits5), digits6 and integer(digits6)
+              if not (part and denominator and 0 < part and part < denominator) then
+                full = nil
+              end
+            end
+            if not (begin and current and former) then
+              full = nil
+            end
+          end
+          -- It is no plain number that could be changed in place.
+          number = nil
+        end
+        if blocked and (text == '' or full) then
+          why = blocked > now and format('BLOCKED %016d', blocked) or nil
+        end
+        blocked = why ~= CORRUPT and why and blocked
+      end
+    end
+    if blocked then
+      -- A block fails checks alone, and those are answered below.
+      why = nil
+    end
+
+    -- DECIDE the charges of the key. Keys that are asked alike read the same segments.
+    local start = n
+    if segments > 1 then
+      a = segment_at
+    end
+    for _ = 1, segments do
+      if segments > 1 or k == first then
+        -- Reads a segment: how many charges, under which rule, and what they ask.
+        repeats = ARGV[a] + 0
+        a = a + 1
+        -- Where the rule stands: at ARGV[2], unless the charges bring one.
+        local from = 2
+        if ARGV[a] == 'quota' then
+          from = a + 1
+          a = from + 5
+        end
+        horizon, unit_numerator, unit_denominator, burst, max_hold = ARGV[from + 0] + 0, ARGV[from + 1] + 0, ARGV[from + 2] + 0, ARGV[from + 3] + 0, ARGV[from + 4] + 0
+        op = ARGV[a]
+        if op == 'refund' or op == 'settle' then
+          back = ARGV[a + 1] + 0
+          if op == 'settle' then
+            -- What was not used is given back: below 0, if more was used than taken.
+            a, back = a + 1, ARGV[a + 2] - back
+          end
+          a = a + 1
+          cost, mark = ARGV[a] + 0, {}
+          for i = 1, 4 * 1 do
+            mark[i] = tonumber(ARGV[a + i]) or ARGV[a + i]
+          end
+          op, a = 'refund', a + 1 + 4 * 1
+        elseif op == 'penalize' then
+          cost, a = ARGV[a + 1] + 0, a + 2
+        elseif op == 'estimate' then
+          cost, max_wait, a = ARGV[a + 1] + 0, ARGV[a + 2] + 0, a + 3
+        elseif op == 'reset' or op == 'unblock' then
+          cost, a = 0, a + 1
+        elseif op == 'block' then
+          -- How long it lasts.
+          cost, back, a = 0, ARGV[a + 1] + 0, a + 2
+        else
+          -- A check: its first word is the cost.
+          op, cost, max_wait, a = nil, op + 0, ARGV[a + 1] + 0, a + 2
+        end
+        max_wait = math.min(max_wait, horizon)
+      end
+      -- As it was, if no charge of this segment is kept. What is kept is written at the end.
+      local full_before, part_before, denominator_before, begin_before, current_before, former_before = full, part, denominator, begin, current, former
+      local clamped, kept = false, false
+      local unsettled
+      if full then
+        -- A state of another rule is brought under this one. A state from the future is clamped:
+        -- a clock was set back, or a quota was lowered.
+        -- [rebase]
+        -- A fraction over another denominator is rounded up. Then to the era of now: what
+        -- was held for more than an era counts as spent when that time was over.
+        if denominator ~= unit_denominator then
+          if part > 0 then
+            full, part = full + 1, 0
+          end
+          denominator = unit_denominator
+        end
+        begin = begin - begin % max_hold
+        -- Three turns at most: after two of them, nothing is held.
+        while begin + max_hold <= now do
+          if current == 0 and former == 0 then
+            begin = now - now % max_hold
+          else
+            begin = begin + max_hold
+            if former > 0 then
+              full, part = full_after(
+                full, part, begin, math.min(former, burst), unit_numerator, unit_denominator
+              )
+            end
+            current, former = 0, current
+          end
+        end
+        -- [clamp]
+        -- A step back of the clock by less than an era changes no era: by more, what is
+        -- held counts as spent now. And no more is owed than a charge can leave that waits
+        -- as long as it may.
+        if begin > now + max_hold then
+          full, part = full_after(
+            full, part, now, math.min(current + former, burst), unit_numerator, unit_denominator
+          )
+          begin, current, former, clamped = now - now % max_hold, 0, 0, true
+        end
+        local free = math.max(0, burst - current - former) * unit_numerator
+        local free_rest = free % unit_denominator
+        local last = now + horizon + (free - free_rest) / unit_denominator
+        if full > last or full == last and part > free_rest then
+          full, part, clamped = last, free_rest, true
+        end
+      end
+      for _ = 1, repeats do
+        -- One charge. `instant` is when it fits.
+        local wait, instant = 0, nil
+        -- The reply shows no state, unless a check or a penalty below does.
+        reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5], reply[n + 6] = 0, 0, 0, 0, 0
+        if op == 'block' then
+          -- Until the later end of two blocks.
+          blocked, kept = math.max(blocked or 0, now + back), true
+        elseif op == 'unblock' and blocked then
+          blocked, kept, wiped = nil, true, wiped or not full
+        end
+        if op == 'refund' then
+          -- Gives back `back` of the cost, if the state shows that the charge of these
+          -- marks stands in it.
+          local refunded
+          if full and back <= cost then
+            local mark1, mark2, mark3, mark4 = unpack(mark)
+            -- [refund]
+            -- A settlement: what the charge held is free again, and spent but for the units
+            -- given back.
+            local since = mark1 - mark1 % max_hold
+            local held = -1
+            if since == begin then
+              held = current
+            elseif since + max_hold == begin then
+              held = former
+            end
+            -- What is no longer held counts as spent, or was forgotten.
+            if held >= cost then
+              if since == begin then
+                current = current - cost
+              else
+                former = former - cost
+              end
+              refunded = math.max(0, back)
+              if back < cost then
+                local most = (INEXACT - 1 - (INEXACT - 1) % unit_numerator) / unit_numerator
+                full, part = full_after(
+                  full, part, now, math.min(cost - back, most), unit_numerator, unit_denominator
+                )
+              end
+            end
+            -- [clamp]
+            -- A step back of the clock by less than an era changes no era: by more, what is
+            -- held counts as spent now. And no more is owed than a charge can leave that waits
+            -- as long as it may.
+            if begin > now + max_hold then
+              full, part = full_after(
+                full, part, now, math.min(current + former, burst), unit_numerator, unit_denominator
+              )
+              begin, current, former, clamped = now - now % max_hold, 0, 0, true
+            end
+            local free = math.max(0, burst - current - former) * unit_numerator
+            local free_rest = free % unit_denominator
+            local last = now + horizon + (free - free_rest) / unit_denominator
+            if full > last or full == last and part > free_rest then
+              full, part, clamped = last, free_rest, true
+            end
+          end
+          kept = kept or refunded ~= nil
+          wait = refunded or 0
+        elseif op == 'penalize' then
+          -- Takes the cost whether or not it fits, unless a peek would wait longer than the
+          -- horizon: so the debt has a bound. `most` is the largest cost that the sums can
+          -- hold.
+          local amount, most = cost, nil
+          -- [unchecked]
+          -- A product must stay below 2^53.
+          most = (INEXACT - 1 - (INEXACT - 1) % unit_numerator) / unit_numerator
+          cost = 0
+          -- [fit]
+          -- What is free is the burst without what is held and what is spent. Spent units
+          -- come back in time; held ones only if they are settled, which nobody can foresee:
+          -- `unsettled`.
+          if cost <= burst then
+            instant, unsettled = now, false
+            if full then
+              local room = burst - cost - current - former
+              local from, over = now, 0
+              if full >= now then
+                from, over = full, part
+              end
+              local time = math.min(math.abs(room), burst) * unit_numerator
+              local rest = time % unit_denominator
+              time = (time - rest) / unit_denominator
+              if room < 0 then
+                -- As if all that is held were spent now. Only a settlement makes room.
+                unsettled, over = true, over + rest
+                instant = from + time
+                if over > 0 then
+                  instant = instant + (over > unit_denominator and 2 or 1)
+                end
+              elseif full >= now then
+                instant = from - time
+                if over > rest then
+                  instant = instant + 1
+                end
+                if instant < now then
+                  instant = now
+                end
+              end
+            end
+          end
+          if amount > 0 and instant - now <= horizon then
+            cost = math.min(amount, most)
+            -- [spend]
+            -- A penalty is spent at once: the bucket is full again later.
+            if not full then
+              full, part, begin, current, former = 0, 0, now - now % max_hold, 0, 0
+            end
+            full, part = full_after(full, part, now, cost, unit_numerator, unit_denominator)
+            denominator = unit_denominator
+            -- [clamp]
+            -- A step back of the clock by less than an era changes no era: by more, what is
+            -- held counts as spent now. And no more is owed than a charge can leave that waits
+            -- as long as it may.
+            if begin > now + max_hold then
+              full, part = full_after(
+                full, part, now, math.min(current + former, burst), unit_numerator, unit_denominator
+              )
+              begin, current, former, clamped = now - now % max_hold, 0, 0, true
+            end
+            local free = math.max(0, burst - current - former) * unit_numerator
+            local free_rest = free % unit_denominator
+            local last = now + horizon + (free - free_rest) / unit_denominator
+            if full > last or full == last and part > free_rest then
+              full, part, clamped = last, free_rest, true
+            end
+            kept, cost, instant = true, 0, nil
+            -- The answer is that of a peek after it.
+            -- [fit]
+            -- What is free is the burst without what is held and what is spent. Spent units
+            -- come back in time; held ones only if they are settled, which nobody can foresee:
+            -- `unsettled`.
+            if cost <= burst then
+              instant, unsettled = now, false
+              if full then
+                local room = burst - cost - current - former
+                local from, over = now, 0
+                if full >= now then
+                  from, over = full, part
+                end
+                local time = math.min(math.abs(room), burst) * unit_numerator
+                local rest = time % unit_denominator
+                time = (time - rest) / unit_denominator
+                if room < 0 then
+                  -- As if all that is held were spent now. Only a settlement makes room.
+                  unsettled, over = true, over + rest
+                  instant = from + time
+                  if over > 0 then
+                    instant = instant + (over > unit_denominator and 2 or 1)
+                  end
+                elseif full >= now then
+                  instant = from - time
+                  if over > rest then
+                    instant = instant + 1
+                  end
+                  if instant < now then
+                    instant = now
+                  end
+                end
+              end
+            end
+          end
+          -- [reply]
+          reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5], reply[n + 6] = (full or -1) + 1, part or 0, begin or 0, current or 0, former or 0
+          wait, cost = instant - now, amount
+        elseif op == 'reset' then
+          -- Whatever the key holds, it holds it no more.
+          full, part, denominator, begin, current, former = nil
+          kept, wiped, why = true, true, nil
+        elseif not blocked then
+          -- A check. `instant` is the earliest at which the cost fits, or nil if it never does.
+          -- [fit]
+          -- What is free is the burst without what is held and what is spent. Spent units
+          -- come back in time; held ones only if they are settled, which nobody can foresee:
+          -- `unsettled`.
+          if cost <= burst then
+            instant, unsettled = now, false
+            if full then
+              local room = burst - cost - current - former
+              local from, over = now, 0
+              if full >= now then
+                from, over = full, part
+              end
+              local time = math.min(math.abs(room), burst) * unit_numerator
+              local rest = time % unit_denominator
+              time = (time - rest) / unit_denominator
+              if room < 0 then
+                -- As if all that is held were spent now. Only a settlement makes room.
+                unsettled, over = true, over + rest
+                instant = from + time
+                if over > 0 then
+                  instant = instant + (over > unit_denominator and 2 or 1)
+                end
+              elseif full >= now then
+                instant = from - time
+                if over > rest then
+                  instant = instant + 1
+                end
+                if instant < now then
+                  instant = now
+                end
+              end
+            end
+          end
+          -- The reply says the state that this was decided on.
+          -- [reply]
+          reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5], reply[n + 6] = (full or -1) + 1, part or 0, begin or 0, current or 0, former or 0
+          if instant then
+            wait = instant - now
+            if op == 'estimate' then
+              -- Nothing is taken.
+            elseif cost > 0 then
+              if wait <= max_wait and not unsettled then
+                -- Takes the units, at that instant.
+                -- [consume]
+                -- A charge is held, and spends nothing yet.
+                if not full then
+                  full, part, begin, current, former = 0, 0, now - now % max_hold, 0, 0
+                end
+                current, denominator = current + cost, unit_denominator
+                kept, wait = true, -1 - wait
+              elseif clamped then
+                -- The only write of a refusal: or the clamped state would move along with the
+                -- clock.
+                kept = true
+              end
+            end
+          end
+        end
+        if blocked and op ~= 'refund' then
+          wait = format('BLOCKED %016d', blocked)
+        end
+        reply[n + 1] = wait
+        n = n + 6
+      end
+      if kept then
+        changed = true
+        if full then
+          -- From `expires_at` on, the state decides like no state.
+          -- [expires]
+          -- As if all that is held were spent at the end of its time.
+          local last, rest = full, part
+          if former > 0 then
+            last, rest = full_after(
+              last, rest, begin + max_hold, math.min(former, burst), unit_numerator, unit_denominator
+            )
+          end
+          if current > 0 then
+            last, rest = full_after(
+              last, rest, begin + 2 * max_hold, math.min(current, burst), unit_numerator, unit_denominator
+            )
+          end
+          expires_at = rest > 0 and last + 1 or last
+        end
+      else
+        full, part, denominator, begin, current, former = full_before, part_before, denominator_before, begin_before, current_before, former_before
+      end
+    end
+
+    -- WRITE the key.
+    if wiped and not why then
+      why = failure('UNLINK', key)
+      number = nil
+      text = nil
+    end
+    if why then
+      -- Nothing is to be stored.
+    elseif changed and (full or blocked) then
+      expires_at = math.max(expires_at or 0, blocked or 0)
+      if expires_at < now then
+        expires_at = now
+      end
+      -- The text to store, or the number if that is all.
+      local value, plain
+      if full then
+        -- [write]
+        -- The fraction is left out if there is none.
+        if part == 0 then
+          value = format('%d:%d:%d:%d', full, begin, current, former)
+        else
+          value = format('%d+%d/%d:%d:%d:%d', full, part, denominator, begin, current, former)
+        end
+      end
+      if blocked then
+        if plain then
+          value = format('%d', plain)
+        end
+        value, plain = format('blocked:%d:%s', blocked, value or ''), nil
+      end
+      if number and plain and not own_clock and plain - plain % SPARE == number - number % SPARE then
+        -- A number in the same stretch: its expiry still comes late enough.
+        local answer = pcall('INCRBY', key, format('%d', plain - number))
+        why = type(answer) == 'table' and answer.err or nil
+      else
+        -- Expiry only collects garbage: it never comes before the state is old.
+        local unit, expiry = 'PXAT', ceil((expires_at + SPARE) / 1000)
+        if own_clock then
+          -- An hour more, in milliseconds, since the clocks differ.
+          unit, expiry = 'PX', ceil((expires_at - now) / 1000) + 3600000
+        end
+        expiry = format('%d', expiry)
+        if plain then
+          value = format('%d', plain)
+        end
+        -- A key of another type reads as absent: NX does not overwrite it.
+        local answer
+        if text then
+          answer = pcall('SET', key, value, unit, expiry)
+        else
+          answer = pcall('SET', key, value, unit, expiry, 'NX')
+        end
+        if answer then
+          why = answer.err
+        else
+          why = 'WRONGTYPE the key holds a value of another type'
+        end
+      end
+    elseif not text and not wiped then
+      -- Nothing is written, so GET says whether an absent key is one of another type.
+      why = failure('GET', key)
+    end
+    if why then
+      -- All charges of this key failed, whatever was decided.
+      for i = start + 1, n, 6 do
+        reply[i] = why
+      end
+    end
+  end
+end
+return cmsgpack.pack(reply)

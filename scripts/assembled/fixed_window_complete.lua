@@ -1,0 +1,472 @@
+-- Put together from scripts/*.lua, and not to be edited: scripts/README.md.
+--
+-- Redis gets this file without its comments and blank lines, and nothing else:
+--   grep -vE '^ *(--|$)' fixed_window_complete.lua
+-- EVALSHA calls that text by its SHA-1, af2e93f861a959e047cff7902c8a40d8438aba92.
+
+-- Fixed window. The twin of src/algorithm/fixed_window.rs.
+--
+-- Stored:  an instant in the latest window that holds units (anchored: its start), and the units,
+--          as `begin:units`
+-- Mark:    mark1, mark2: begin and units after the charge. mark3, mark4: begin + 1 and units before
+--          it, if it reserved a wait together with other quotas; else 0
+
+-- KEYS     the keys, each once
+-- ARGV     first now in microseconds since the Unix epoch, or empty: then TIME is read once.
+--          Then 4 integers, the limiter's rule. Its horizon is the longest wait:
+--   horizon, limit, period, anchored
+--          The charges follow. Until all keys are named: how many of the next keys are asked
+--          alike, how many segments each of them has, and the segments. A segment is
+--            how many charges ask alike; `quota` and a rule, if they bring their own; and
+--            cost, max_wait               takes the units if they are free within that time;
+--                                         a cost of 0 takes nothing, and is called a peek
+--            `estimate`, cost, max_wait   answers as if it took the units
+--            `penalize`, cost             takes the units whether or not they are free
+--            `refund`, cost, marks        gives back what a charge took. Its marks are four
+--                                         words of each quota: above they stand as `Mark`
+--            `settle`, used, cost, marks  gives back what was not used
+--            `reset`                      forgets the key
+--            `block`, time                refuses the key for so many microseconds
+--            `unblock`                    ends that
+--          So `9 1 1 1 0` asks for one unit of each of 9 keys, and `1 1 9 1 0` of one key 9 times.
+-- Reply    one string, a list packed by cmsgpack: now, and for each charge 3 elements.
+--          The first is how many microseconds to wait, and 0 also if it never fits; -1 less that,
+--          if the units were taken; or a text, if this charge failed: why.
+--          Of a refund, it is the units that were given back.
+--          The others are the state that decided, 0 if there was none:
+--   (begin or -1) + 1, units or 0
+
+-- What every script starts with: strict numbers, the clock, and what failed.
+
+local INEXACT = 9007199254740992
+local CORRUPT = 'CORRUPT the stored value is not one that this limiter writes'
+
+-- Numbers are written with `%d`, which is faster than what the server does with a number.
+local format = string.format
+
+-- The number that `text` is, if it is one that a script writes: digits, exact,
+-- without leading zeros.
+local function integer(text)
+  local number = tonumber(text)
+  if number and number >= 0 and number < INEXACT and format('%d', number) == text then
+    return number
+  end
+end
+
+-- Now, in microseconds: the caller's if one is given, else the server's, read once.
+local function clock(given)
+  if given ~= '' then
+    return tonumber(given)
+  end
+  local time = redis.call('TIME')
+  return tonumber(time[1]) * 1000000 + tonumber(time[2])
+end
+
+-- Why a command failed, if it did.
+local function failure(...)
+  local reply = redis.pcall(...)
+  return type(reply) == 'table' and reply.err or nil
+end
+
+-- The clock, and the variables of a call.
+
+-- How much longer than its state a key lives, in microseconds: as long as the state stays within
+-- one such stretch, the expiry that was set first suffices. Part of the format: every writer of a
+-- key keeps to one number.
+local SPARE = 10000000
+
+local KEYS, ARGV, pcall, ceil = KEYS, ARGV, redis.pcall, math.ceil
+-- True if the caller gives the time.
+local own_clock = ARGV[1] ~= ''
+local now = clock(ARGV[1])
+-- The reply, and how many elements of it are written.
+local reply, n = { now }, 1
+-- The element of ARGV that is read next. Those before it are now and the limiter's rule.
+local a = 2 + 4
+-- What a segment asks: how many charges, and the cost and the longest wait of each.
+local repeats, cost, max_wait
+-- Its operation, nil for a check; the units to give back, or the time of a block; the marks.
+local op, back, mark
+max_wait = 0
+-- The rule, and what follows from it.
+-- [arguments]
+-- anchored: 1 if a window starts with its first charge, 0 if with the epoch's periods.
+local horizon, limit, period, anchored
+
+-- The loop. Each key is read, its charges are decided, and it is written once if they changed it.
+
+-- What each key holds: false if it is absent, or of another type.
+local texts = redis.call('MGET', unpack(KEYS))
+-- The last of the keys that are done.
+local last = 0
+
+while last < #KEYS do
+  -- The next keys that are asked alike, from `first` to `last`, and how many segments each has.
+  local first, segments = last + 1, ARGV[a + 1] + 0
+  last = last + ARGV[a]
+  a = a + 2
+  local segment_at = a
+  for k = first, last do
+    -- READ the state of a key. `begin` is nil if there is none.
+    local key = KEYS[k]
+    local begin, units
+    -- Whether the key is to be written, or emptied; why its charges fail; the number that it
+    -- holds, if that is all; when its state is worth nothing; when its block ends.
+    local changed, wiped, why, number, expires_at, blocked
+    -- `none` is no state: a key that was made so that a cluster can move its slot.
+    local text = texts[k]
+    if text and text ~= 'none' then
+      do
+        -- [read]
+        -- Two numbers. Any other text leaves `begin` nil.
+        local first_digits, second_digits = string.match(text, '^(%d+):(%d+)$')
+        if first_digits then
+          begin, units = integer(first_digits), integer(second_digits)
+          if not units then
+            begin = nil
+          end
+        end
+      end
+      if not begin then
+        -- A text that is no state: a block with the state beneath it, as
+        -- `blocked:instant:state`, or a foreign value. A block that is over counts as if it
+        -- were not there.
+        blocked, text = string.match(text, '^blocked:(%d+):(.*)$')
+        why, blocked = CORRUPT, blocked and integer(blocked)
+        if blocked and text ~= '' then
+          -- [read]
+          -- Two numbers. Any other text leaves `begin` nil.
+          local first_digits, second_digits = string.match(text, '^(%d+):(%d+)$')
+          if first_digits then
+            begin, units = integer(first_digits), integer(second_digits)
+            if not units then
+              begin = nil
+            end
+          end
+          -- It is no plain number that could be changed in place.
+          number = nil
+        end
+        if blocked and (text == '' or begin) then
+          why = blocked > now and format('BLOCKED %016d', blocked) or nil
+        end
+        blocked = why ~= CORRUPT and why and blocked
+      end
+    end
+    if blocked then
+      -- A block fails checks alone, and those are answered below.
+      why = nil
+    end
+
+    -- DECIDE the charges of the key. Keys that are asked alike read the same segments.
+    local start = n
+    if segments > 1 then
+      a = segment_at
+    end
+    for _ = 1, segments do
+      if segments > 1 or k == first then
+        -- Reads a segment: how many charges, under which rule, and what they ask.
+        repeats = ARGV[a] + 0
+        a = a + 1
+        -- Where the rule stands: at ARGV[2], unless the charges bring one.
+        local from = 2
+        if ARGV[a] == 'quota' then
+          from = a + 1
+          a = from + 4
+        end
+        horizon, limit, period, anchored = ARGV[from + 0] + 0, ARGV[from + 1] + 0, ARGV[from + 2] + 0, ARGV[from + 3] + 0
+        op = ARGV[a]
+        if op == 'refund' or op == 'settle' then
+          back = ARGV[a + 1] + 0
+          if op == 'settle' then
+            -- What was not used is given back: below 0, if more was used than taken.
+            a, back = a + 1, ARGV[a + 2] - back
+          end
+          a = a + 1
+          cost, mark = ARGV[a] + 0, {}
+          for i = 1, 4 * 1 do
+            mark[i] = tonumber(ARGV[a + i]) or ARGV[a + i]
+          end
+          op, a = 'refund', a + 1 + 4 * 1
+        elseif op == 'penalize' then
+          cost, a = ARGV[a + 1] + 0, a + 2
+        elseif op == 'estimate' then
+          cost, max_wait, a = ARGV[a + 1] + 0, ARGV[a + 2] + 0, a + 3
+        elseif op == 'reset' or op == 'unblock' then
+          cost, a = 0, a + 1
+        elseif op == 'block' then
+          -- How long it lasts.
+          cost, back, a = 0, ARGV[a + 1] + 0, a + 2
+        else
+          -- A check: its first word is the cost.
+          op, cost, max_wait, a = nil, op + 0, ARGV[a + 1] + 0, a + 2
+        end
+        max_wait = math.min(max_wait, horizon)
+      end
+      -- As it was, if no charge of this segment is kept. What is kept is written at the end.
+      local begin_before, units_before = begin, units
+      local clamped, kept = false, false
+      if begin then
+        -- A state of another rule is brought under this one. A state from the future is clamped:
+        -- a clock was set back, or a quota was lowered.
+        -- [clamp]
+        -- A window that begins later than any reserved wait can: a full one of now instead.
+        if begin > now then
+          if anchored == 1 then
+            if begin > now + horizon + period then
+              begin, units, clamped = now, limit, true
+            end
+          else
+            local window = now - now % period
+            if (begin - begin % period - window) / period > ceil(horizon / period) + 1 then
+              begin, units, clamped = window, limit, true
+            end
+          end
+        end
+      end
+      for _ = 1, repeats do
+        -- One charge. `instant` is when it fits.
+        local wait, instant = 0, nil
+        -- The reply shows no state, unless a check or a penalty below does.
+        reply[n + 2], reply[n + 3] = 0, 0
+        if op == 'block' then
+          -- Until the later end of two blocks.
+          blocked, kept = math.max(blocked or 0, now + back), true
+        elseif op == 'unblock' and blocked then
+          blocked, kept, wiped = nil, true, wiped or not begin
+        end
+        if op == 'refund' then
+          -- Gives back `back` of the cost, if the state shows that the charge of these
+          -- marks stands in it.
+          local refunded
+          if begin and back >= 1 and back <= cost then
+            local mark1, mark2, mark3, mark4 = unpack(mark)
+            -- [refund]
+            -- While the window lasts that the mark says.
+            local ends = (anchored == 1 and begin or begin - begin % period) + period
+            local is_over = ends <= now or (units == 0 and begin <= now)
+            if begin == mark1 and not is_over then
+              if mark3 > 0 and back == cost and units == mark2 then
+                -- The state is exactly what the charge left: nothing else stands in the window.
+                begin, units, refunded = mark3 - 1, mark4, back
+              else
+                refunded = math.min(back, units)
+                units = units - refunded
+              end
+            end
+          end
+          kept = kept or refunded ~= nil
+          wait = refunded or 0
+        elseif op == 'penalize' then
+          -- Takes the cost whether or not it fits, unless a peek would wait longer than the
+          -- horizon: so the debt has a bound. `most` is the largest cost that the sums can
+          -- hold.
+          local amount, most = cost, nil
+          -- [unchecked]
+          -- A window is never more than full.
+          most = limit
+          cost = 0
+          -- [fit]
+          -- In the latest window, or at its end if it has no room. An empty one that is over
+          -- counts as none.
+          if cost <= limit then
+            instant = now
+            if begin then
+              local ends = begin + period
+              if anchored == 0 then
+                ends = ends - begin % period
+              end
+              if ends > now and (units > 0 or begin > now) then
+                if units + cost > limit then
+                  instant = ends
+                elseif begin > now then
+                  instant = begin
+                end
+              end
+            end
+          end
+          if amount > 0 and instant - now <= horizon then
+            cost = math.min(amount, most)
+            -- [consume]
+            -- Into the latest window, or into a new one if that is over at this instant.
+            local ends = begin and (anchored == 1 and begin or begin - begin % period) + period
+            if ends and ends > instant and (units > 0 or begin > instant) then
+              units = units + cost
+            else
+              begin, units = anchored == 1 and instant or instant - instant % period, cost
+            end
+            -- [clamp]
+            -- A window that begins later than any reserved wait can: a full one of now instead.
+            if begin > now then
+              if anchored == 1 then
+                if begin > now + horizon + period then
+                  begin, units, clamped = now, limit, true
+                end
+              else
+                local window = now - now % period
+                if (begin - begin % period - window) / period > ceil(horizon / period) + 1 then
+                  begin, units, clamped = window, limit, true
+                end
+              end
+            end
+            kept, cost, instant = true, 0, nil
+            -- The answer is that of a peek after it.
+            -- [fit]
+            -- In the latest window, or at its end if it has no room. An empty one that is over
+            -- counts as none.
+            if cost <= limit then
+              instant = now
+              if begin then
+                local ends = begin + period
+                if anchored == 0 then
+                  ends = ends - begin % period
+                end
+                if ends > now and (units > 0 or begin > now) then
+                  if units + cost > limit then
+                    instant = ends
+                  elseif begin > now then
+                    instant = begin
+                  end
+                end
+              end
+            end
+          end
+          -- [reply]
+          reply[n + 2], reply[n + 3] = (begin or -1) + 1, units or 0
+          wait, cost = instant - now, amount
+        elseif op == 'reset' then
+          -- Whatever the key holds, it holds it no more.
+          begin, units = nil
+          kept, wiped, why = true, true, nil
+        elseif not blocked then
+          -- A check. `instant` is the earliest at which the cost fits, or nil if it never does.
+          -- [fit]
+          -- In the latest window, or at its end if it has no room. An empty one that is over
+          -- counts as none.
+          if cost <= limit then
+            instant = now
+            if begin then
+              local ends = begin + period
+              if anchored == 0 then
+                ends = ends - begin % period
+              end
+              if ends > now and (units > 0 or begin > now) then
+                if units + cost > limit then
+                  instant = ends
+                elseif begin > now then
+                  instant = begin
+                end
+              end
+            end
+          end
+          -- The reply says the state that this was decided on.
+          -- [reply]
+          reply[n + 2], reply[n + 3] = (begin or -1) + 1, units or 0
+          if instant then
+            wait = instant - now
+            if op == 'estimate' then
+              -- Nothing is taken.
+            elseif cost > 0 then
+              if wait <= max_wait then
+                -- Takes the units, at that instant.
+                -- [consume]
+                -- Into the latest window, or into a new one if that is over at this instant.
+                local ends = begin and (anchored == 1 and begin or begin - begin % period) + period
+                if ends and ends > instant and (units > 0 or begin > instant) then
+                  units = units + cost
+                else
+                  begin, units = anchored == 1 and instant or instant - instant % period, cost
+                end
+                kept, wait = true, -1 - wait
+              elseif clamped then
+                -- The only write of a refusal: or the clamped state would move along with the
+                -- clock.
+                kept = true
+              end
+            end
+          end
+        end
+        if blocked and op ~= 'refund' then
+          wait = format('BLOCKED %016d', blocked)
+        end
+        reply[n + 1] = wait
+        n = n + 3
+      end
+      if kept then
+        changed = true
+        if begin then
+          -- From `expires_at` on, the state decides like no state.
+          -- [expires]
+          -- The window's end.
+          expires_at = (anchored == 1 and begin or begin - begin % period) + period
+        end
+      else
+        begin, units = begin_before, units_before
+      end
+    end
+
+    -- WRITE the key.
+    if wiped and not why then
+      why = failure('UNLINK', key)
+      number = nil
+      text = nil
+    end
+    if why then
+      -- Nothing is to be stored.
+    elseif changed and (begin or blocked) then
+      expires_at = math.max(expires_at or 0, blocked or 0)
+      if expires_at < now then
+        expires_at = now
+      end
+      -- The text to store, or the number if that is all.
+      local value, plain
+      if begin then
+        -- [write]
+        value = format('%d:%d', begin, units)
+      end
+      if blocked then
+        if plain then
+          value = format('%d', plain)
+        end
+        value, plain = format('blocked:%d:%s', blocked, value or ''), nil
+      end
+      if number and plain and not own_clock and plain - plain % SPARE == number - number % SPARE then
+        -- A number in the same stretch: its expiry still comes late enough.
+        local answer = pcall('INCRBY', key, format('%d', plain - number))
+        why = type(answer) == 'table' and answer.err or nil
+      else
+        -- Expiry only collects garbage: it never comes before the state is old.
+        local unit, expiry = 'PXAT', ceil((expires_at + SPARE) / 1000)
+        if own_clock then
+          -- An hour more, in milliseconds, since the clocks differ.
+          unit, expiry = 'PX', ceil((expires_at - now) / 1000) + 3600000
+        end
+        expiry = format('%d', expiry)
+        if plain then
+          value = format('%d', plain)
+        end
+        -- A key of another type reads as absent: NX does not overwrite it.
+        local answer
+        if text then
+          answer = pcall('SET', key, value, unit, expiry)
+        else
+          answer = pcall('SET', key, value, unit, expiry, 'NX')
+        end
+        if answer then
+          why = answer.err
+        else
+          why = 'WRONGTYPE the key holds a value of another type'
+        end
+      end
+    elseif not text and not wiped then
+      -- Nothing is written, so GET says whether an absent key is one of another type.
+      why = failure('GET', key)
+    end
+    if why then
+      -- All charges of this key failed, whatever was decided.
+      for i = start + 1, n, 3 do
+        reply[i] = why
+      end
+    end
+  end
+end
+return cmsgpack.pack(reply)

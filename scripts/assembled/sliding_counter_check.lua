@@ -1,0 +1,337 @@
+-- Put together from scripts/*.lua, and not to be edited: scripts/README.md.
+--
+-- Redis gets this file without its comments and blank lines, and nothing else:
+--   grep -vE '^ *(--|$)' sliding_counter_check.lua
+-- EVALSHA calls that text by its SHA-1, 946d1720a8c661aa9a79931213cabfe2e63e1526.
+
+-- Sliding counter: two weighted windows. The twin of src/algorithm/sliding_counter.rs.
+--
+-- Stored:  the start of the latest window that holds units, its units, those of the one before, and
+--          the latest instant of admission, as `begin:current:previous:latest`
+-- Mark:    mark1: latest after the charge. mark2 to mark4: latest + 1, current and previous before
+--          it, if it was taken together with other quotas; else 0
+
+-- KEYS     the keys, each once
+-- ARGV     first now in microseconds since the Unix epoch, or empty: then TIME is read once.
+--          Then 3 integers, the limiter's rule. Its horizon is the longest wait:
+--   horizon, limit, period
+--          The charges follow. Until all keys are named: how many of the next keys are asked
+--          alike, how many segments each of them has, and the segments. A segment is
+--            how many charges ask alike; `quota` and a rule, if they bring their own; and
+--            cost, max_wait               takes the units if they are free within that time;
+--                                         a cost of 0 takes nothing, and is called a peek
+--          So `9 1 1 1 0` asks for one unit of each of 9 keys, and `1 1 9 1 0` of one key 9 times.
+-- Reply    one string, a list packed by cmsgpack: now, and for each charge 5 elements.
+--          The first is how many microseconds to wait, and 0 also if it never fits; -1 less that,
+--          if the units were taken; or a text, if this charge failed: why.
+--          The others are the state that decided, 0 if there was none:
+--   (begin or -1) + 1, current or 0, previous or 0, latest or 0
+
+-- What every script starts with: strict numbers, the clock, and what failed.
+
+local INEXACT = 9007199254740992
+local CORRUPT = 'CORRUPT the stored value is not one that this limiter writes'
+
+-- Numbers are written with `%d`, which is faster than what the server does with a number.
+local format = string.format
+
+-- The number that `text` is, if it is one that a script writes: digits, exact,
+-- without leading zeros.
+local function integer(text)
+  local number = tonumber(text)
+  if number and number >= 0 and number < INEXACT and format('%d', number) == text then
+    return number
+  end
+end
+
+-- Now, in microseconds: the caller's if one is given, else the server's, read once.
+local function clock(given)
+  if given ~= '' then
+    return tonumber(given)
+  end
+  local time = redis.call('TIME')
+  return tonumber(time[1]) * 1000000 + tonumber(time[2])
+end
+
+-- Why a command failed, if it did.
+local function failure(...)
+  local reply = redis.pcall(...)
+  return type(reply) == 'table' and reply.err or nil
+end
+
+-- The clock, and the variables of a call.
+
+-- How much longer than its state a key lives, in microseconds: as long as the state stays within
+-- one such stretch, the expiry that was set first suffices. Part of the format: every writer of a
+-- key keeps to one number.
+local SPARE = 10000000
+
+local KEYS, ARGV, pcall, ceil = KEYS, ARGV, redis.pcall, math.ceil
+-- True if the caller gives the time.
+local own_clock = ARGV[1] ~= ''
+local now = clock(ARGV[1])
+-- The reply, and how many elements of it are written.
+local reply, n = { now }, 1
+-- The element of ARGV that is read next. Those before it are now and the limiter's rule.
+local a = 2 + 3
+-- What a segment asks: how many charges, and the cost and the longest wait of each.
+local repeats, cost, max_wait
+-- The rule, and what follows from it.
+-- [arguments]
+local horizon, limit, period
+local most_units
+
+-- The loop. Each key is read, its charges are decided, and it is written once if they changed it.
+
+-- What each key holds: false if it is absent, or of another type.
+local texts = redis.call('MGET', unpack(KEYS))
+-- The last of the keys that are done.
+local last = 0
+
+while last < #KEYS do
+  -- The next keys that are asked alike, from `first` to `last`, and how many segments each has.
+  local first, segments = last + 1, ARGV[a + 1] + 0
+  last = last + ARGV[a]
+  a = a + 2
+  local segment_at = a
+  for k = first, last do
+    -- READ the state of a key. `begin` is nil if there is none.
+    local key = KEYS[k]
+    local begin, current, previous, latest
+    -- Whether the key is to be written, or emptied; why its charges fail; the number that it
+    -- holds, if that is all; when its state is worth nothing; when its block ends.
+    local changed, wiped, why, number, expires_at, blocked
+    -- `none` is no state: a key that was made so that a cluster can move its slot.
+    local text = texts[k]
+    if text and text ~= 'none' then
+      do
+        -- [read]
+        -- Four numbers. Any other text leaves `begin` nil.
+        local digits1, digits2, digits3, digits4 = string.match(text, '^(%d+):(%d+):(%d+):(%d+)$')
+        if digits1 then
+          begin, current = integer(digits1), integer(digits2)
+          previous, latest = integer(digits3), integer(digits4)
+          if not (begin and current and previous and latest and begin <= latest) then
+            begin = nil
+          end
+        end
+      end
+      if not begin then
+        -- A text that is no state: a block with the state beneath it, as
+        -- `blocked:instant:state`, or a foreign value. A block that is over counts as if it
+        -- were not there.
+        blocked, text = string.match(text, '^blocked:(%d+):(.*)$')
+        why, blocked = CORRUPT, blocked and integer(blocked)
+        if blocked and text ~= '' then
+          -- [read]
+          -- Four numbers. Any other text leaves `begin` nil.
+          local digits1, digits2, digits3, digits4 = string.match(text, '^(%d+):(%d+):(%d+):(%d+)$')
+          if digits1 then
+            begin, current = integer(digits1), integer(digits2)
+            previous, latest = integer(digits3), integer(digits4)
+            if not (begin and current and previous and latest and begin <= latest) then
+              begin = nil
+            end
+          end
+          -- It is no plain number that could be changed in place.
+          number = nil
+        end
+        if blocked and (text == '' or begin) then
+          why = blocked > now and format('BLOCKED %016d', blocked) or nil
+        end
+        blocked = why ~= CORRUPT and why and blocked
+      end
+    end
+
+    -- DECIDE the charges of the key. Keys that are asked alike read the same segments.
+    local start = n
+    if segments > 1 then
+      a = segment_at
+    end
+    for _ = 1, segments do
+      if segments > 1 or k == first then
+        -- Reads a segment: how many charges, under which rule, and what they ask.
+        repeats = ARGV[a] + 0
+        a = a + 1
+        -- Where the rule stands: at ARGV[2], unless the charges bring one.
+        local from = 2
+        if ARGV[a] == 'quota' then
+          from = a + 1
+          a = from + 3
+        end
+        horizon, limit, period = ARGV[from + 0] + 0, ARGV[from + 1] + 0, ARGV[from + 2] + 0
+        -- [rule]
+        -- Weights are products of units and times, which must stay below 2^53.
+        most_units = (INEXACT - INEXACT % period) / period
+        cost, max_wait, a = ARGV[a] + 0, math.min(ARGV[a + 1] + 0, horizon), a + 2
+      end
+      -- As it was, if no charge of this segment is kept. What is kept is written at the end.
+      local begin_before, current_before, previous_before, latest_before = begin, current, previous, latest
+      local clamped, kept = false, false
+      if begin then
+        -- A state of another rule is brought under this one. A state from the future is clamped:
+        -- a clock was set back, or a quota was lowered.
+        -- [rebase]
+        -- Into this rule's windows, as another period cuts the time elsewhere.
+        local window = latest - latest % period
+        if begin ~= window then
+          local before = math.max(begin - 1, 0)
+          before = before - before % period
+          if before == window then
+            current, previous = current + previous, 0
+          elseif before ~= window - period then
+            previous = 0
+          end
+          begin = window
+        end
+        if current > most_units then
+          current = most_units
+        end
+        if previous > most_units then
+          previous = most_units
+        end
+        -- [clamp]
+        -- A latest admission that is later than any reserved wait can be: a full window of
+        -- now instead.
+        if latest > now + horizon then
+          begin, current, previous, latest, clamped = now - now % period, limit, 0, now, true
+        end
+      end
+      for _ = 1, repeats do
+        -- One charge. `instant` is when it fits.
+        local wait, instant = 0, nil
+        -- A check. `instant` is the earliest at which the cost fits, or nil if it never does.
+        -- [fit]
+        -- The first instant from the latest one on at which the units of its window, and
+        -- those of the one before by the share that the sliding window still covers, leave
+        -- room for the cost.
+        if cost <= limit then
+          instant = now
+          if begin then
+            local from = latest > now and latest or now
+            local window = from - from % period
+            instant = nil
+            -- Three turns at most: two windows after the latest one, nothing counts.
+            while not instant do
+              -- The units of this window, and of the one before it.
+              local here, before = 0, 0
+              if window == begin then
+                here, before = current, previous
+              elseif window == begin + period then
+                before = current
+              end
+              local room = limit - cost - here
+              if room >= 0 then
+                -- The longest that may be left of the window for the one before it to weigh
+                -- no more than the room.
+                local left = period
+                if before > room then
+                  left = (room * period - room * period % before) / before
+                end
+                if left > 0 then
+                  instant = math.max(from, window + period - left)
+                end
+              end
+              window = window + period
+            end
+          end
+        end
+        -- The reply says the state that this was decided on.
+        -- [reply]
+        reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5] = (begin or -1) + 1, current or 0, previous or 0, latest or 0
+        if instant then
+          wait = instant - now
+          if cost > 0 then
+            if wait <= max_wait then
+              -- Takes the units, at that instant.
+              -- [consume]
+              -- Into the window of that instant.
+              local window = instant - instant % period
+              if not begin or window > begin + period then
+                current, previous = 0, 0
+              elseif window == begin + period then
+                current, previous = 0, current
+              end
+              begin, current, latest = window, math.min(current + cost, most_units), instant
+              kept, wait = true, -1 - wait
+            elseif clamped then
+              -- The only write of a refusal: or the clamped state would move along with the
+              -- clock.
+              kept = true
+            end
+          end
+        end
+        reply[n + 1] = wait
+        n = n + 5
+      end
+      if kept then
+        changed = true
+        if begin then
+          -- From `expires_at` on, the state decides like no state.
+          -- [expires]
+          -- When no unit weighs anything.
+          if current > 0 then
+            expires_at = begin + 2 * period
+          elseif previous > 0 then
+            expires_at = begin + period
+          else
+            expires_at = latest
+          end
+        end
+      else
+        begin, current, previous, latest = begin_before, current_before, previous_before, latest_before
+      end
+    end
+
+    -- WRITE the key.
+    if why then
+      -- Nothing is to be stored.
+    elseif changed and begin then
+      if expires_at < now then
+        expires_at = now
+      end
+      -- The text to store, or the number if that is all.
+      local value, plain
+      -- [write]
+      value = format('%d:%d:%d:%d', begin, current, previous, latest)
+      if number and plain and not own_clock and plain - plain % SPARE == number - number % SPARE then
+        -- A number in the same stretch: its expiry still comes late enough.
+        local answer = pcall('INCRBY', key, format('%d', plain - number))
+        why = type(answer) == 'table' and answer.err or nil
+      else
+        -- Expiry only collects garbage: it never comes before the state is old.
+        local unit, expiry = 'PXAT', ceil((expires_at + SPARE) / 1000)
+        if own_clock then
+          -- An hour more, in milliseconds, since the clocks differ.
+          unit, expiry = 'PX', ceil((expires_at - now) / 1000) + 3600000
+        end
+        expiry = format('%d', expiry)
+        if plain then
+          value = format('%d', plain)
+        end
+        -- A key of another type reads as absent: NX does not overwrite it.
+        local answer
+        if text then
+          answer = pcall('SET', key, value, unit, expiry)
+        else
+          answer = pcall('SET', key, value, unit, expiry, 'NX')
+        end
+        if answer then
+          why = answer.err
+        else
+          why = 'WRONGTYPE the key holds a value of another type'
+        end
+      end
+    elseif not text and not wiped then
+      -- Nothing is written, so GET says whether an absent key is one of another type.
+      why = failure('GET', key)
+    end
+    if why then
+      -- All charges of this key failed, whatever was decided.
+      for i = start + 1, n, 5 do
+        reply[i] = why
+      end
+    end
+  end
+end
+return cmsgpack.pack(reply)

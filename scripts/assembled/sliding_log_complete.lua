@@ -1,0 +1,617 @@
+-- Put together from scripts/*.lua, and not to be edited: scripts/README.md.
+--
+-- Redis gets this file without its comments and blank lines, and nothing else:
+--   grep -vE '^ *(--|$)' sliding_log_complete.lua
+-- EVALSHA calls that text by its SHA-1, aaa28011dc1dbd55c4dedafc1409a352efbb280e.
+
+-- Sliding log. The twin of src/algorithm/sliding_log.rs.
+--
+-- Stored:  a sorted set with one member for each charge. The score is the instant of admission, the
+--          member `total:units`: the units so far, these included, in twenty digits, and those of
+--          this charge. The units between two members are a difference of totals, so no decision
+--          walks the log. While it is blocked, the last member is `blocked:instant`, of the
+--          infinite score.
+-- Mark:    mark1: the score of the charge's member. mark2, mark3: its total, by LAP and the rest
+
+-- KEYS     the keys, each once
+-- ARGV     first now in microseconds since the Unix epoch, or empty: then TIME is read once.
+--          Then 3 integers, the limiter's rule. Its horizon is the longest wait:
+--   horizon, limit, period
+--          The charges follow. Until all keys are named: how many of the next keys are asked
+--          alike, how many segments each of them has, and the segments. A segment is
+--            how many charges ask alike; `quota` and a rule, if they bring their own; and
+--            cost, max_wait               takes the units if they are free within that time;
+--                                         a cost of 0 takes nothing, and is called a peek
+--            `estimate`, cost, max_wait   answers as if it took the units
+--            `penalize`, cost             takes the units whether or not they are free
+--            `refund`, cost, marks        gives back what a charge took. Its marks are four
+--                                         words of each quota: above they stand as `Mark`
+--            `settle`, used, cost, marks  gives back what was not used
+--            `reset`                      forgets the key
+--            `block`, time                refuses the key for so many microseconds
+--            `unblock`                    ends that
+--          So `9 1 1 1 0` asks for one unit of each of 9 keys, and `1 1 9 1 0` of one key 9 times.
+-- Reply    one string, a list packed by cmsgpack: now, and for each charge 6 elements.
+--          The first is how many microseconds to wait, and 0 also if it never fits; -1 less that,
+--          if the units were taken; or a text, if this charge failed: why.
+--          Of a refund, it is the units that were given back.
+--          The others are the state that decided, 0 if there was none:
+--   (at or -1) + 1, lap or 0, total or 0, counted or 0, leaver_at or 0
+
+-- What every script starts with: strict numbers, the clock, and what failed.
+
+local INEXACT = 9007199254740992
+local CORRUPT = 'CORRUPT the stored value is not one that this limiter writes'
+
+-- Numbers are written with `%d`, which is faster than what the server does with a number.
+local format = string.format
+
+-- The number that `text` is, if it is one that a script writes: digits, exact,
+-- without leading zeros.
+local function integer(text)
+  local number = tonumber(text)
+  if number and number >= 0 and number < INEXACT and format('%d', number) == text then
+    return number
+  end
+end
+
+-- Now, in microseconds: the caller's if one is given, else the server's, read once.
+local function clock(given)
+  if given ~= '' then
+    return tonumber(given)
+  end
+  local time = redis.call('TIME')
+  return tonumber(time[1]) * 1000000 + tonumber(time[2])
+end
+
+-- Why a command failed, if it did.
+local function failure(...)
+  local reply = redis.pcall(...)
+  return type(reply) == 'table' and reply.err or nil
+end
+
+-- A total is kept in two exact numbers: how often it passed this many units, and the rest.
+local LAP = 1000000000000000
+
+-- The most expired members that one call removes.
+local PRUNED = 256
+
+-- A state is what one decision left:
+--   last     the newest member, or nil if there is none
+--   before   if this call added that member: the state that it was added to, or nil if there was
+--            none
+--   added    whether this call added that member
+--   stored   what is stored, read piece by piece as it is asked for; nil if nothing stored counts
+--   dropped  how many stored members were given back, from the newest on
+--   wiped    whether whatever is stored is to go
+-- and what has been found out about it.
+
+-- The member in a reply, or nil if there is none.
+local function member(log, reply)
+  if not reply[1] then
+    return nil
+  end
+  local digits, units = string.match(reply[1], '^(%d+):(%d+)$')
+  local at = integer(reply[2])
+  units = units and integer(units)
+  if not at or not units or units == 0 or #digits ~= 20 then
+    log.flaw = CORRUPT
+    return { at = 0, lap = 0, total = 0, units = 0 }
+  end
+  local lap, total = tonumber(string.sub(digits, 1, 5)), tonumber(string.sub(digits, 6))
+  return { at = at, lap = lap, total = total, units = units }
+end
+
+-- When a block ends, if a member is one.
+local function block_in(member)
+  local digits = string.match(member, '^blocked:(%d+)$')
+  return digits and integer(digits)
+end
+
+-- The member at a rank, from the oldest on, or from the newest if it is negative.
+local function ranked(log, rank)
+  return member(log, redis.call('ZRANGE', log.key, rank, rank, 'WITHSCORES'))
+end
+
+local function oldest(log)
+  log.oldest = log.oldest or ranked(log, 0)
+  return log.oldest
+end
+
+-- The newest member that is out of a window that begins after `cutoff`, or nil if all are in it.
+local function newest_out(log, cutoff)
+  if log.cutoff ~= cutoff then
+    log.cutoff = cutoff
+    local newest =
+      redis.call('ZRANGE', log.key, cutoff, '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
+    log.out = member(log, newest)
+  end
+  return log.out
+end
+
+-- The units after `member`, up to `last`.
+local function after(member, last)
+  local units = last.total - member.total
+  return units < 0 and units + LAP or units
+end
+
+-- The units admitted after `cutoff`.
+local function count(state, cutoff)
+  local last, first = state.last, nil
+  while state and state.last do
+    if state.last.at <= cutoff then
+      return after(state.last, last)
+    end
+    first = state.last
+    if not state.added then
+      local out = newest_out(state.stored, cutoff)
+      if out then
+        return after(out, last)
+      end
+      first = oldest(state.stored)
+      break
+    end
+    state = state.before
+  end
+  return after(first, last) + first.units
+end
+
+-- The same, counted once for a state: most charges of a busy key are refused, and
+-- leave it as it is.
+local function used(state, cutoff)
+  if state.cutoff ~= cutoff then
+    state.cutoff, state.used = cutoff, count(state, cutoff)
+  end
+  return state.used
+end
+
+-- The oldest member with no more than `room` units after it: as many fit as soon as it is
+-- out of the window.
+local function find_leaver(state, room)
+  local last, found = state.last, state.last
+  while state.added do
+    found, state = state.last, state.before
+    if not state or not state.last or after(state.last, last) > room then
+      return found
+    end
+  end
+
+  local log = state.stored
+  local low, high = oldest(log), state.last
+  if after(low, last) <= room then
+    return low
+  end
+  -- Interpolates, which is fast for equal costs; every third try halves the range.
+  local bottom, top = 0, redis.call('ZCARD', log.key) - 1 - state.dropped
+  local tries = 0
+  while top - bottom > 1 do
+    tries = tries + 1
+    local rank = math.floor((bottom + top) / 2)
+    if tries % 3 > 0 then
+      local above, below = after(low, last), after(high, last)
+      rank = bottom + math.ceil((top - bottom) * (above - room) / (above - below))
+      rank = math.max(bottom + 1, math.min(top - 1, rank))
+    end
+    local middle = ranked(log, rank)
+    if log.flaw then
+      return high
+    end
+    if after(middle, last) <= room then
+      top, high = rank, middle
+    else
+      bottom, low = rank, middle
+    end
+  end
+  return high
+end
+
+-- The same, found once for a state.
+local function leaver(state, room)
+  state.leavers = state.leavers or {}
+  state.leavers[room] = state.leavers[room] or find_leaver(state, room)
+  return state.leavers[room]
+end
+
+-- The log after a charge.
+local function added_to(state, instant, cost, now, period)
+  local last = state and state.last
+  local added = { at = instant, lap = 0, total = cost, units = cost }
+  if last and last.at <= now - period then
+    -- Every member has expired: the log starts again.
+    return { last = added, added = true, wiped = true }
+  end
+  if last then
+    added.lap, added.total = last.lap, last.total + cost
+    if added.total >= LAP then
+      added.lap, added.total = (added.lap + 1) % 100000, added.total - LAP
+    end
+  end
+  return { last = added, before = state, added = true, log = state and state.stored }
+end
+
+-- The log without so many units of its newest member.
+local function taken_back(state, back)
+  local last, before, stored = state.last, state.before, state.stored
+  if not state.added then
+    local dropped = state.dropped + 1
+    before = { last = ranked(stored, -1 - dropped), stored = stored, dropped = dropped }
+  end
+  if back == last.units then
+    return before or { wiped = state.wiped }
+  end
+  -- The same member, with fewer units. The totals borrow from the laps, as they carry into them.
+  local total, units = last.total - back, last.units - back
+  local kept = { at = last.at, lap = last.lap, total = total, units = units }
+  if kept.total < 0 then
+    kept.lap, kept.total = (kept.lap - 1) % 100000, kept.total + LAP
+  end
+  return { last = kept, before = before, added = true, stored = stored, wiped = state.wiped }
+end
+
+-- Writes what has changed. Returns why it could not.
+local function store_log(key, state, now, period)
+  local members, root = {}, nil
+  while state and state.added do
+    local last = state.last
+    table.insert(members, format('%05d%015d:%d', last.lap, last.total, last.units))
+    table.insert(members, last.at)
+    root, state = state, state.before
+  end
+  root = state or root
+  local why
+  if root.wiped then
+    why = failure('UNLINK', key)
+  elseif (root.dropped or 0) > 0 then
+    why = failure('ZREMRANGEBYRANK', key, -root.dropped, -1)
+  end
+  if why or not members[1] then
+    return why
+  end
+  local pairs = {}
+  for i = 1, #members do
+    pairs[i] = members[#members + 1 - i]
+  end
+  why = failure('ZADD', key, unpack(pairs))
+  if why then
+    return why
+  end
+  -- After what may fail for want of memory, since nothing does once a script has written.
+  local old = redis.call('ZCOUNT', key, '-inf', now - period)
+  if old > 0 then
+    redis.call('ZREMRANGEBYRANK', key, 0, math.min(old, PRUNED) - 1)
+  end
+end
+
+-- The clock, and the variables of a call.
+
+-- How much longer than its state a key lives, in microseconds: as long as the state stays within
+-- one such stretch, the expiry that was set first suffices. Part of the format: every writer of a
+-- key keeps to one number.
+local SPARE = 10000000
+
+local KEYS, ARGV, pcall, ceil = KEYS, ARGV, redis.pcall, math.ceil
+-- True if the caller gives the time.
+local own_clock = ARGV[1] ~= ''
+local now = clock(ARGV[1])
+-- The reply, and how many elements of it are written.
+local reply, n = { now }, 1
+-- The element of ARGV that is read next. Those before it are now and the limiter's rule.
+local a = 2 + 3
+-- What a segment asks: how many charges, and the cost and the longest wait of each.
+local repeats, cost, max_wait
+-- Its operation, nil for a check; the units to give back, or the time of a block; the marks.
+local op, back, mark
+max_wait = 0
+-- The rule, and what follows from it.
+-- [arguments]
+local horizon, limit, period
+
+-- The loop. Each key is read, its charges are decided, and it is written once if they changed it.
+
+-- The last of the keys that are done.
+local last = 0
+
+while last < #KEYS do
+  -- The next keys that are asked alike, from `first` to `last`, and how many segments each has.
+  local first, segments = last + 1, ARGV[a + 1] + 0
+  last = last + ARGV[a]
+  a = a + 2
+  local segment_at = a
+  for k = first, last do
+    -- READ the state of a key. `log` is nil if there is none.
+    local key = KEYS[k]
+    local log
+    -- Whether the key is to be written, or emptied; why its charges fail; the number that it
+    -- holds, if that is all; when its state is worth nothing; when its block ends.
+    local changed, wiped, why, number, expires_at, blocked
+    -- [load]
+    -- Of the sorted set only the newest member is read now, and the others as they are
+    -- asked for.
+    local newest = redis.pcall('ZRANGE', key, -1, -1, 'WITHSCORES')
+    if newest.err then
+      why = newest.err
+    else
+      local stored, dropped = { key = key }, 0
+      local newest_member = member(stored, newest)
+      local lasts_until = stored.flaw and newest[2] == 'inf' and block_in(newest[1])
+      if lasts_until then
+        -- A block counts as a member that was given back: the next write removes it.
+        stored.flaw, dropped = nil, 1
+        newest_member = ranked(stored, -2)
+      end
+      if stored.flaw then
+        why = stored.flaw
+      elseif newest_member and newest_member.at + newest_member.lap + newest_member.total > 0 then
+        log = { last = newest_member, stored = stored, dropped = dropped }
+      elseif newest_member or lasts_until then
+        -- A total that no charge leaves stands for no state, and so does a block alone.
+        log = { wiped = true }
+      end
+      if lasts_until and lasts_until > now and not why then
+        blocked, why = lasts_until, format('BLOCKED %016d', lasts_until)
+      end
+    end
+    if blocked then
+      -- A block fails checks alone, and those are answered below.
+      why = nil
+    end
+
+    -- DECIDE the charges of the key. Keys that are asked alike read the same segments.
+    local start = n
+    if segments > 1 then
+      a = segment_at
+    end
+    for _ = 1, segments do
+      if segments > 1 or k == first then
+        -- Reads a segment: how many charges, under which rule, and what they ask.
+        repeats = ARGV[a] + 0
+        a = a + 1
+        -- Where the rule stands: at ARGV[2], unless the charges bring one.
+        local from = 2
+        if ARGV[a] == 'quota' then
+          from = a + 1
+          a = from + 3
+        end
+        horizon, limit, period = ARGV[from + 0] + 0, ARGV[from + 1] + 0, ARGV[from + 2] + 0
+        op = ARGV[a]
+        if op == 'refund' or op == 'settle' then
+          back = ARGV[a + 1] + 0
+          if op == 'settle' then
+            -- What was not used is given back: below 0, if more was used than taken.
+            a, back = a + 1, ARGV[a + 2] - back
+          end
+          a = a + 1
+          cost, mark = ARGV[a] + 0, {}
+          for i = 1, 4 * 1 do
+            mark[i] = tonumber(ARGV[a + i]) or ARGV[a + i]
+          end
+          op, a = 'refund', a + 1 + 4 * 1
+        elseif op == 'penalize' then
+          cost, a = ARGV[a + 1] + 0, a + 2
+        elseif op == 'estimate' then
+          cost, max_wait, a = ARGV[a + 1] + 0, ARGV[a + 2] + 0, a + 3
+        elseif op == 'reset' or op == 'unblock' then
+          cost, a = 0, a + 1
+        elseif op == 'block' then
+          -- How long it lasts.
+          cost, back, a = 0, ARGV[a + 1] + 0, a + 2
+        else
+          -- A check: its first word is the cost.
+          op, cost, max_wait, a = nil, op + 0, ARGV[a + 1] + 0, a + 2
+        end
+        max_wait = math.min(max_wait, horizon)
+      end
+      -- As it was, if no charge of this segment is kept. What is kept is written at the end.
+      local log_before = log
+      local clamped, kept = false, false
+      if log then
+        -- A state of another rule is brought under this one. A state from the future is clamped:
+        -- a clock was set back, or a quota was lowered.
+        -- [clamp]
+        -- A newest member that is later than any reserved wait can be: a full charge of now
+        -- instead.
+        if log.last and log.last.at > now + horizon then
+          local full = { at = now, lap = 0, total = limit, units = limit }
+          log, clamped = { last = full, added = true, wiped = true }, true
+        end
+      end
+      for _ = 1, repeats do
+        -- One charge. `instant` is when it fits.
+        local wait, instant = 0, nil
+        -- The reply shows no state, unless a check or a penalty below does.
+        reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5], reply[n + 6] = 0, 0, 0, 0, 0
+        if op == 'block' then
+          -- Until the later end of two blocks.
+          blocked, kept = math.max(blocked or 0, now + back), true
+        elseif op == 'unblock' and blocked then
+          blocked, kept, wiped = nil, true, wiped or not log
+        end
+        if op == 'refund' then
+          -- Gives back `back` of the cost, if the state shows that the charge of these
+          -- marks stands in it.
+          local refunded
+          if log and back >= 1 and back <= cost then
+            local mark1, mark2, mark3, mark4 = unpack(mark)
+            -- [refund]
+            -- Only the newest member's: the totals after an older one would be wrong.
+            local last = log.last
+            local is_marked = last and last.at == mark1 and last.lap == mark2 and last.total == mark3
+            if is_marked and last.units == cost and last.at + period > now then
+              log, refunded = taken_back(log, back), back
+            end
+          end
+          kept = kept or refunded ~= nil
+          wait = refunded or 0
+        elseif op == 'penalize' then
+          -- Takes the cost whether or not it fits, unless a peek would wait longer than the
+          -- horizon: so the debt has a bound. `most` is the largest cost that the sums can
+          -- hold.
+          local amount, most = cost, nil
+          -- [unchecked]
+          -- A window is never more than full.
+          most = limit
+          cost = 0
+          -- [fit]
+          -- Now, or at the newest member's instant; or when enough members have left the window.
+          if cost <= limit then
+            instant = now
+            if log and log.last then
+              local from, room = math.max(now, log.last.at), limit - cost
+              instant = from
+              if used(log, from - period) > room then
+                instant = math.max(from, leaver(log, room).at + period)
+              end
+            end
+          end
+          if amount > 0 and instant - now <= horizon then
+            cost = math.min(amount, most)
+            -- [consume]
+            -- One more member.
+            log = added_to(log, instant, cost, now, period)
+            -- [clamp]
+            -- A newest member that is later than any reserved wait can be: a full charge of now
+            -- instead.
+            if log.last and log.last.at > now + horizon then
+              local full = { at = now, lap = 0, total = limit, units = limit }
+              log, clamped = { last = full, added = true, wiped = true }, true
+            end
+            kept, cost, instant = true, 0, nil
+            -- The answer is that of a peek after it.
+            -- [fit]
+            -- Now, or at the newest member's instant; or when enough members have left the window.
+            if cost <= limit then
+              instant = now
+              if log and log.last then
+                local from, room = math.max(now, log.last.at), limit - cost
+                instant = from
+                if used(log, from - period) > room then
+                  instant = math.max(from, leaver(log, room).at + period)
+                end
+              end
+            end
+          end
+          -- [reply]
+          -- What a decision needs of the log: its newest member, the units that count now or
+          -- when that is admitted, and the instant of the member that the charge waits for.
+          -- If the units leave room for the charge, it waits for none, and that number says
+          -- nothing.
+          local at, lap, total, counted, leaver_at
+          local newest = log and log.last
+          if newest then
+            local from = math.max(now, newest.at)
+            at, lap, total, counted = newest.at, newest.lap, newest.total, used(log, from - period)
+            leaver_at = instant and instant > from and instant - period
+          end
+          reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5], reply[n + 6] = (at or -1) + 1, lap or 0, total or 0, counted or 0, leaver_at or 0
+          wait, cost = instant - now, amount
+        elseif op == 'reset' then
+          -- Whatever the key holds, it holds it no more.
+          log = nil
+          kept, wiped, why = true, true, nil
+        elseif not blocked then
+          -- A check. `instant` is the earliest at which the cost fits, or nil if it never does.
+          -- [fit]
+          -- Now, or at the newest member's instant; or when enough members have left the window.
+          if cost <= limit then
+            instant = now
+            if log and log.last then
+              local from, room = math.max(now, log.last.at), limit - cost
+              instant = from
+              if used(log, from - period) > room then
+                instant = math.max(from, leaver(log, room).at + period)
+              end
+            end
+          end
+          -- The reply says the state that this was decided on.
+          -- [reply]
+          -- What a decision needs of the log: its newest member, the units that count now or
+          -- when that is admitted, and the instant of the member that the charge waits for.
+          -- If the units leave room for the charge, it waits for none, and that number says
+          -- nothing.
+          local at, lap, total, counted, leaver_at
+          local newest = log and log.last
+          if newest then
+            local from = math.max(now, newest.at)
+            at, lap, total, counted = newest.at, newest.lap, newest.total, used(log, from - period)
+            leaver_at = instant and instant > from and instant - period
+          end
+          reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5], reply[n + 6] = (at or -1) + 1, lap or 0, total or 0, counted or 0, leaver_at or 0
+          if instant then
+            wait = instant - now
+            if op == 'estimate' then
+              -- Nothing is taken.
+            elseif cost > 0 then
+              if wait <= max_wait then
+                -- Takes the units, at that instant.
+                -- [consume]
+                -- One more member.
+                log = added_to(log, instant, cost, now, period)
+                kept, wait = true, -1 - wait
+              elseif clamped then
+                -- The only write of a refusal: or the clamped state would move along with the
+                -- clock.
+                kept = true
+              end
+            end
+          end
+        end
+        if blocked and op ~= 'refund' then
+          wait = format('BLOCKED %016d', blocked)
+        end
+        reply[n + 1] = wait
+        n = n + 6
+      end
+      if kept then
+        changed = true
+        if log then
+          -- From `expires_at` on, the state decides like no state.
+          -- [expires]
+          -- When the newest member leaves the window.
+          expires_at = log.last and log.last.at + period or 0
+        end
+      else
+        log = log_before
+      end
+    end
+    -- [flaw]
+    -- A member that a decision read was corrupt.
+    why = why or log and log.stored and log.stored.flaw
+
+    -- WRITE the key.
+    if wiped and not why then
+      why = failure('UNLINK', key)
+      number = nil
+    end
+    if why then
+      -- Nothing is to be stored.
+    elseif changed and (log or blocked) then
+      expires_at = math.max(expires_at or 0, blocked or 0)
+      if expires_at < now then
+        expires_at = now
+      end
+      -- [store]
+      -- Removes what was given back, adds what was taken, and removes some of what has
+      -- expired.
+      why = log and store_log(key, log, now, period) or nil
+      if blocked and not why then
+        why = failure('ZADD', key, 'inf', format('blocked:%d', blocked))
+      end
+      -- Expiry only collects garbage: it never comes before the state is old.
+      if why then
+        -- It could not be written.
+      elseif own_clock then
+        -- An hour more, in milliseconds, since the clocks differ.
+        redis.call('PEXPIRE', key, ceil((expires_at - now) / 1000) + 3600000)
+      else
+        redis.call('PEXPIREAT', key, ceil((expires_at + SPARE) / 1000))
+      end
+    end
+    if why then
+      -- All charges of this key failed, whatever was decided.
+      for i = start + 1, n, 6 do
+        reply[i] = why
+      end
+    end
+  end
+end
+return cmsgpack.pack(reply)

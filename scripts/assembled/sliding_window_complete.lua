@@ -1,0 +1,560 @@
+-- Put together from scripts/*.lua, and not to be edited: scripts/README.md.
+--
+-- Redis gets this file without its comments and blank lines, and nothing else:
+--   grep -vE '^ *(--|$)' sliding_window_complete.lua
+-- EVALSHA calls that text by its SHA-1, e184ad161a8fa3b1256dcd619962f3661323fe1b.
+
+-- Sliding window by cells. The twin of src/algorithm/sliding_window.rs.
+--
+-- Stored:  the width, the newest cell, and the units of the cells up to it, as
+--          `width:newest,units,..,units`
+-- Mark:    mark1, mark2: newest and width after the charge. mark3, mark4: newest + 1 before it, and
+--          the units of the cells that it pushed out and that still count, if it reserved a wait
+--          together with other quotas; else 0
+
+-- KEYS     the keys, each once
+-- ARGV     first now in microseconds since the Unix epoch, or empty: then TIME is read once.
+--          Then 4 integers, the limiter's rule. Its horizon is the longest wait:
+--   horizon, limit, width, cells
+--          The charges follow. Until all keys are named: how many of the next keys are asked
+--          alike, how many segments each of them has, and the segments. A segment is
+--            how many charges ask alike; `quota` and a rule, if they bring their own; and
+--            cost, max_wait               takes the units if they are free within that time;
+--                                         a cost of 0 takes nothing, and is called a peek
+--            `estimate`, cost, max_wait   answers as if it took the units
+--            `penalize`, cost             takes the units whether or not they are free
+--            `refund`, cost, marks        gives back what a charge took. Its marks are four
+--                                         words of each quota: above they stand as `Mark`
+--            `settle`, used, cost, marks  gives back what was not used
+--            `reset`                      forgets the key
+--            `block`, time                refuses the key for so many microseconds
+--            `unblock`                    ends that
+--          So `9 1 1 1 0` asks for one unit of each of 9 keys, and `1 1 9 1 0` of one key 9 times.
+-- Reply    one string, a list packed by cmsgpack: now, and for each charge 3 elements.
+--          The first is how many microseconds to wait, and 0 also if it never fits; -1 less that,
+--          if the units were taken; or a text, if this charge failed: why.
+--          Of a refund, it is the units that were given back.
+--          The others are the state that decided, 0 if there was none:
+--   (newest or -1) + 1, list or 0
+
+-- What every script starts with: strict numbers, the clock, and what failed.
+
+local INEXACT = 9007199254740992
+local CORRUPT = 'CORRUPT the stored value is not one that this limiter writes'
+
+-- Numbers are written with `%d`, which is faster than what the server does with a number.
+local format = string.format
+
+-- The number that `text` is, if it is one that a script writes: digits, exact,
+-- without leading zeros.
+local function integer(text)
+  local number = tonumber(text)
+  if number and number >= 0 and number < INEXACT and format('%d', number) == text then
+    return number
+  end
+end
+
+-- Now, in microseconds: the caller's if one is given, else the server's, read once.
+local function clock(given)
+  if given ~= '' then
+    return tonumber(given)
+  end
+  local time = redis.call('TIME')
+  return tonumber(time[1]) * 1000000 + tonumber(time[2])
+end
+
+-- Why a command failed, if it did.
+local function failure(...)
+  local reply = redis.pcall(...)
+  return type(reply) == 'table' and reply.err or nil
+end
+
+-- The counts of a text, or nil if it is not one that is written.
+local function counts_of(list)
+  local counts = {}
+  for digits in string.gmatch(list, ',(%d*)') do
+    local number = digits ~= '' and integer(digits)
+    if not number then
+      return nil
+    end
+    counts[#counts + 1] = number
+  end
+  return #counts >= 2 and #counts <= 61 and counts or nil
+end
+
+local function listed(counts, first, last)
+  return format(string.rep(',%d', last - first + 1), unpack(counts, first, last))
+end
+
+-- The counts in other cells: units move to the cell of their last instant.
+local function moved(newest, cell_width, counts, width, cells)
+  local function cell_of(cell)
+    return math.floor(((cell + 1) * cell_width - 1) / width)
+  end
+  local last = cell_of(newest)
+  local units = {}
+  for i = 1, cells + 1 do
+    units[i] = 0
+  end
+  for i = 1, #counts do
+    local place = cells + 1 - (last - cell_of(newest - #counts + i))
+    if place >= 1 then
+      units[place] = units[place] + counts[i]
+    end
+  end
+  return last, units
+end
+
+-- The counts before the charge that made its newest cell the newest where `from` was it. `pushed`
+-- lists those of cells that it pushed out.
+local function restored(newest, counts, cells, from, pushed)
+  local old, last = {}, math.min(newest - cells - 1, from)
+  for digits in string.gmatch(pushed, '%d+') do
+    old[#old + 1] = tonumber(digits)
+  end
+  local units = {}
+  for i = 1, cells + 1 do
+    local cell = from - cells - 1 + i
+    units[i] = counts[cell - newest + cells + 1] or old[cell - last + #old] or 0
+  end
+  return units
+end
+
+-- The clock, and the variables of a call.
+
+-- How much longer than its state a key lives, in microseconds: as long as the state stays within
+-- one such stretch, the expiry that was set first suffices. Part of the format: every writer of a
+-- key keeps to one number.
+local SPARE = 10000000
+
+local KEYS, ARGV, pcall, ceil = KEYS, ARGV, redis.pcall, math.ceil
+-- True if the caller gives the time.
+local own_clock = ARGV[1] ~= ''
+local now = clock(ARGV[1])
+-- The reply, and how many elements of it are written.
+local reply, n = { now }, 1
+-- The element of ARGV that is read next. Those before it are now and the limiter's rule.
+local a = 2 + 4
+-- What a segment asks: how many charges, and the cost and the longest wait of each.
+local repeats, cost, max_wait
+-- Its operation, nil for a check; the units to give back, or the time of a block; the marks.
+local op, back, mark
+max_wait = 0
+-- The rule, and what follows from it.
+-- [arguments]
+-- The period is cut into so many cells of `width` microseconds.
+local horizon, limit, width, cells
+
+-- The loop. Each key is read, its charges are decided, and it is written once if they changed it.
+
+-- What each key holds: false if it is absent, or of another type.
+local texts = redis.call('MGET', unpack(KEYS))
+-- The last of the keys that are done.
+local last = 0
+
+while last < #KEYS do
+  -- The next keys that are asked alike, from `first` to `last`, and how many segments each has.
+  local first, segments = last + 1, ARGV[a + 1] + 0
+  last = last + ARGV[a]
+  a = a + 2
+  local segment_at = a
+  for k = first, last do
+    -- READ the state of a key. `newest` is nil if there is none.
+    local key = KEYS[k]
+    local newest, cell_width, counts, list
+    -- Whether the key is to be written, or emptied; why its charges fail; the number that it
+    -- holds, if that is all; when its state is worth nothing; when its block ends.
+    local changed, wiped, why, number, expires_at, blocked
+    -- `none` is no state: a key that was made so that a cluster can move its slot.
+    local text = texts[k]
+    if text and text ~= 'none' then
+      do
+        -- [read]
+        -- Two numbers and a list of 2 to 61 units. Any other text leaves `newest` nil.
+        local width_digits, newest_digits, rest = string.match(text, '^(%d+):(%d+)(,[%d,]+)$')
+        if width_digits and #rest <= 1037 then
+          cell_width, newest = integer(width_digits), integer(newest_digits)
+          counts, list = counts_of(rest), rest
+          local is_exact = cell_width and newest and cell_width > 0 and newest * cell_width < INEXACT
+          if not (is_exact and counts) then
+            newest = nil
+          end
+        end
+      end
+      if not newest then
+        -- A text that is no state: a block with the state beneath it, as
+        -- `blocked:instant:state`, or a foreign value. A block that is over counts as if it
+        -- were not there.
+        blocked, text = string.match(text, '^blocked:(%d+):(.*)$')
+        why, blocked = CORRUPT, blocked and integer(blocked)
+        if blocked and text ~= '' then
+          -- [read]
+          -- Two numbers and a list of 2 to 61 units. Any other text leaves `newest` nil.
+          local width_digits, newest_digits, rest = string.match(text, '^(%d+):(%d+)(,[%d,]+)$')
+          if width_digits and #rest <= 1037 then
+            cell_width, newest = integer(width_digits), integer(newest_digits)
+            counts, list = counts_of(rest), rest
+            local is_exact = cell_width and newest and cell_width > 0 and newest * cell_width < INEXACT
+            if not (is_exact and counts) then
+              newest = nil
+            end
+          end
+          -- It is no plain number that could be changed in place.
+          number = nil
+        end
+        if blocked and (text == '' or newest) then
+          why = blocked > now and format('BLOCKED %016d', blocked) or nil
+        end
+        blocked = why ~= CORRUPT and why and blocked
+      end
+    end
+    if blocked then
+      -- A block fails checks alone, and those are answered below.
+      why = nil
+    end
+
+    -- DECIDE the charges of the key. Keys that are asked alike read the same segments.
+    local start = n
+    if segments > 1 then
+      a = segment_at
+    end
+    for _ = 1, segments do
+      if segments > 1 or k == first then
+        -- Reads a segment: how many charges, under which rule, and what they ask.
+        repeats = ARGV[a] + 0
+        a = a + 1
+        -- Where the rule stands: at ARGV[2], unless the charges bring one.
+        local from = 2
+        if ARGV[a] == 'quota' then
+          from = a + 1
+          a = from + 4
+        end
+        horizon, limit, width, cells = ARGV[from + 0] + 0, ARGV[from + 1] + 0, ARGV[from + 2] + 0, ARGV[from + 3] + 0
+        op = ARGV[a]
+        if op == 'refund' or op == 'settle' then
+          back = ARGV[a + 1] + 0
+          if op == 'settle' then
+            -- What was not used is given back: below 0, if more was used than taken.
+            a, back = a + 1, ARGV[a + 2] - back
+          end
+          a = a + 1
+          cost, mark = ARGV[a] + 0, {}
+          for i = 1, 4 * 1 do
+            mark[i] = tonumber(ARGV[a + i]) or ARGV[a + i]
+          end
+          op, a = 'refund', a + 1 + 4 * 1
+        elseif op == 'penalize' then
+          cost, a = ARGV[a + 1] + 0, a + 2
+        elseif op == 'estimate' then
+          cost, max_wait, a = ARGV[a + 1] + 0, ARGV[a + 2] + 0, a + 3
+        elseif op == 'reset' or op == 'unblock' then
+          cost, a = 0, a + 1
+        elseif op == 'block' then
+          -- How long it lasts.
+          cost, back, a = 0, ARGV[a + 1] + 0, a + 2
+        else
+          -- A check: its first word is the cost.
+          op, cost, max_wait, a = nil, op + 0, ARGV[a + 1] + 0, a + 2
+        end
+        max_wait = math.min(max_wait, horizon)
+      end
+      -- As it was, if no charge of this segment is kept. What is kept is written at the end.
+      local newest_before, cell_width_before, counts_before, list_before = newest, cell_width, counts, list
+      local clamped, kept = false, false
+      if newest then
+        -- A state of another rule is brought under this one. A state from the future is clamped:
+        -- a clock was set back, or a quota was lowered.
+        -- [rebase]
+        -- Into this rule's cells, if another rule cut the time otherwise.
+        if cell_width ~= width or #counts ~= cells + 1 then
+          newest, counts = moved(newest, cell_width, counts, width, cells)
+          cell_width, list = width, nil
+        end
+        -- [clamp]
+        -- A newest cell that is later than any reserved wait can be: one full cell of now
+        -- instead.
+        if newest * width > now + horizon then
+          newest, counts, list, clamped = math.floor(now / width), {}, nil, true
+          for i = 1, cells do
+            counts[i] = 0
+          end
+          counts[cells + 1] = limit
+        end
+      end
+      for _ = 1, repeats do
+        -- One charge. `instant` is when it fits.
+        local wait, instant = 0, nil
+        -- The reply shows no state, unless a check or a penalty below does.
+        reply[n + 2], reply[n + 3] = 0, 0
+        if op == 'block' then
+          -- Until the later end of two blocks.
+          blocked, kept = math.max(blocked or 0, now + back), true
+        elseif op == 'unblock' and blocked then
+          blocked, kept, wiped = nil, true, wiped or not newest
+        end
+        if op == 'refund' then
+          -- Gives back `back` of the cost, if the state shows that the charge of these
+          -- marks stands in it.
+          local refunded
+          if newest and back >= 1 and back <= cost then
+            local mark1, mark2, mark3, mark4 = unpack(mark)
+            -- [refund]
+            -- While the cell of the mark counts. A reserved wait is undone completely if
+            -- nothing else stands in the cells that it reached.
+            local passed = newest - mark1
+            if width == mark2 and passed >= 0 and passed <= cells and (mark1 + cells + 1) * width > now then
+              local alone = mark3 > 0 and back == cost and passed == 0
+              if alone then
+                -- The cells are exactly what the charge left if nothing else stands in those
+                -- that it reached by waiting.
+                local total = 0
+                for i = math.max(1, mark3 - newest + cells + 1), cells + 1 do
+                  total = total + counts[i]
+                end
+                alone = total == cost
+              end
+              if alone then
+                counts = restored(newest, counts, cells, mark3 - 1, mark4)
+                newest, refunded = mark3 - 1, back
+              else
+                local units, place = {}, cells + 1 - passed
+                for i = 1, cells + 1 do
+                  units[i] = counts[i]
+                end
+                refunded = math.min(back, units[place])
+                units[place] = units[place] - refunded
+                counts = units
+              end
+              list = nil
+            end
+          end
+          kept = kept or refunded ~= nil
+          wait = refunded or 0
+        elseif op == 'penalize' then
+          -- Takes the cost whether or not it fits, unless a peek would wait longer than the
+          -- horizon: so the debt has a bound. `most` is the largest cost that the sums can
+          -- hold.
+          local amount, most = cost, nil
+          -- [unchecked]
+          -- A cell is never more than full.
+          most = limit
+          cost = 0
+          -- [fit]
+          -- The first cell, not before the newest one or now, whose period has room.
+          -- One turn for each cell at most, and there are 60.
+          if cost <= limit then
+            instant = now
+            if newest then
+              local cell = math.max(math.floor(now / width), newest)
+              local total = cost
+              for i = cell - newest + 1, cells + 1 do
+                total = total + counts[i]
+              end
+              while total > limit and cell <= newest + cells do
+                total = total - counts[cell - newest + 1]
+                cell = cell + 1
+              end
+              instant = math.max(now, cell * width)
+            end
+          end
+          if amount > 0 and instant - now <= horizon then
+            cost = math.min(amount, most)
+            -- [consume]
+            -- Into the cell of that instant, which becomes the newest. The cells move by as
+            -- many places.
+            local cell = math.floor(instant / width)
+            local passed = newest and cell - newest or cells + 1
+            local units = {}
+            for i = 1, cells + 1 do
+              units[i] = counts and counts[i + passed] or 0
+            end
+            units[cells + 1] = units[cells + 1] + cost
+            newest, cell_width, counts, list = cell, width, units, nil
+            -- [clamp]
+            -- A newest cell that is later than any reserved wait can be: one full cell of now
+            -- instead.
+            if newest * width > now + horizon then
+              newest, counts, list, clamped = math.floor(now / width), {}, nil, true
+              for i = 1, cells do
+                counts[i] = 0
+              end
+              counts[cells + 1] = limit
+            end
+            kept, cost, instant = true, 0, nil
+            -- The answer is that of a peek after it.
+            -- [fit]
+            -- The first cell, not before the newest one or now, whose period has room.
+            -- One turn for each cell at most, and there are 60.
+            if cost <= limit then
+              instant = now
+              if newest then
+                local cell = math.max(math.floor(now / width), newest)
+                local total = cost
+                for i = cell - newest + 1, cells + 1 do
+                  total = total + counts[i]
+                end
+                while total > limit and cell <= newest + cells do
+                  total = total - counts[cell - newest + 1]
+                  cell = cell + 1
+                end
+                instant = math.max(now, cell * width)
+              end
+            end
+          end
+          -- [reply]
+          -- The list is as it is stored, unless it was changed.
+          if newest and not list then
+            list = listed(counts, 1, cells + 1)
+          end
+          reply[n + 2], reply[n + 3] = (newest or -1) + 1, list or 0
+          wait, cost = instant - now, amount
+        elseif op == 'reset' then
+          -- Whatever the key holds, it holds it no more.
+          newest, cell_width, counts, list = nil
+          kept, wiped, why = true, true, nil
+        elseif not blocked then
+          -- A check. `instant` is the earliest at which the cost fits, or nil if it never does.
+          -- [fit]
+          -- The first cell, not before the newest one or now, whose period has room.
+          -- One turn for each cell at most, and there are 60.
+          if cost <= limit then
+            instant = now
+            if newest then
+              local cell = math.max(math.floor(now / width), newest)
+              local total = cost
+              for i = cell - newest + 1, cells + 1 do
+                total = total + counts[i]
+              end
+              while total > limit and cell <= newest + cells do
+                total = total - counts[cell - newest + 1]
+                cell = cell + 1
+              end
+              instant = math.max(now, cell * width)
+            end
+          end
+          -- The reply says the state that this was decided on.
+          -- [reply]
+          -- The list is as it is stored, unless it was changed.
+          if newest and not list then
+            list = listed(counts, 1, cells + 1)
+          end
+          reply[n + 2], reply[n + 3] = (newest or -1) + 1, list or 0
+          if instant then
+            wait = instant - now
+            if op == 'estimate' then
+              -- Nothing is taken.
+            elseif cost > 0 then
+              if wait <= max_wait then
+                -- Takes the units, at that instant.
+                -- [consume]
+                -- Into the cell of that instant, which becomes the newest. The cells move by as
+                -- many places.
+                local cell = math.floor(instant / width)
+                local passed = newest and cell - newest or cells + 1
+                local units = {}
+                for i = 1, cells + 1 do
+                  units[i] = counts and counts[i + passed] or 0
+                end
+                units[cells + 1] = units[cells + 1] + cost
+                newest, cell_width, counts, list = cell, width, units, nil
+                kept, wait = true, -1 - wait
+              elseif clamped then
+                -- The only write of a refusal: or the clamped state would move along with the
+                -- clock.
+                kept = true
+              end
+            end
+          end
+        end
+        if blocked and op ~= 'refund' then
+          wait = format('BLOCKED %016d', blocked)
+        end
+        reply[n + 1] = wait
+        n = n + 3
+      end
+      if kept then
+        changed = true
+        if newest then
+          -- From `expires_at` on, the state decides like no state.
+          -- [expires]
+          -- When the last cell with units leaves the period.
+          expires_at = newest * width
+          for i = cells + 1, 1, -1 do
+            if counts[i] > 0 then
+              expires_at = (newest + i) * width
+              break
+            end
+          end
+        end
+      else
+        newest, cell_width, counts, list = newest_before, cell_width_before, counts_before, list_before
+      end
+    end
+
+    -- WRITE the key.
+    if wiped and not why then
+      why = failure('UNLINK', key)
+      number = nil
+      text = nil
+    end
+    if why then
+      -- Nothing is to be stored.
+    elseif changed and (newest or blocked) then
+      expires_at = math.max(expires_at or 0, blocked or 0)
+      if expires_at < now then
+        expires_at = now
+      end
+      -- The text to store, or the number if that is all.
+      local value, plain
+      if newest then
+        -- [write]
+        list = list or listed(counts, 1, #counts)
+        value = format('%d:%d', cell_width, newest) .. list
+      end
+      if blocked then
+        if plain then
+          value = format('%d', plain)
+        end
+        value, plain = format('blocked:%d:%s', blocked, value or ''), nil
+      end
+      if number and plain and not own_clock and plain - plain % SPARE == number - number % SPARE then
+        -- A number in the same stretch: its expiry still comes late enough.
+        local answer = pcall('INCRBY', key, format('%d', plain - number))
+        why = type(answer) == 'table' and answer.err or nil
+      else
+        -- Expiry only collects garbage: it never comes before the state is old.
+        local unit, expiry = 'PXAT', ceil((expires_at + SPARE) / 1000)
+        if own_clock then
+          -- An hour more, in milliseconds, since the clocks differ.
+          unit, expiry = 'PX', ceil((expires_at - now) / 1000) + 3600000
+        end
+        expiry = format('%d', expiry)
+        if plain then
+          value = format('%d', plain)
+        end
+        -- A key of another type reads as absent: NX does not overwrite it.
+        local answer
+        if text then
+          answer = pcall('SET', key, value, unit, expiry)
+        else
+          answer = pcall('SET', key, value, unit, expiry, 'NX')
+        end
+        if answer then
+          why = answer.err
+        else
+          why = 'WRONGTYPE the key holds a value of another type'
+        end
+      end
+    elseif not text and not wiped then
+      -- Nothing is written, so GET says whether an absent key is one of another type.
+      why = failure('GET', key)
+    end
+    if why then
+      -- All charges of this key failed, whatever was decided.
+      for i = start + 1, n, 3 do
+        reply[i] = why
+      end
+    end
+  end
+end
+return cmsgpack.pack(reply)

@@ -1,0 +1,359 @@
+-- Put together from scripts/*.lua, and not to be edited: scripts/README.md.
+--
+-- Redis gets this file without its comments and blank lines, and nothing else:
+--   grep -vE '^ *(--|$)' smooth_bursty_check.lua
+-- EVALSHA calls that text by its SHA-1, 6e2226b14ca5bca28c9e026ce78aec3b198e79d1.
+
+-- Smooth bursty: Guava's pacing with a store of unused permits. The twin of
+-- src/algorithm/smooth_bursty.rs.
+--
+-- Stored:  the credit in microseconds over the denominator, the instant from which on nobody waits,
+--          the rate, and the last now, as `credit:next:unit_denominator/unit_numerator:last`
+-- Mark:    mark1: next_free after the charge. mark2: credit + unit_denominator before it. mark3,
+--          mark4: what was added to next_free, for its debt and for a later start
+
+-- KEYS     the keys, each once
+-- ARGV     first now in microseconds since the Unix epoch, or empty: then TIME is read once.
+--          Then 6 integers, the limiter's rule. Its horizon is the longest wait:
+--   horizon, unit_denominator, unit_numerator, burst, own_cost, full
+--          The charges follow. Until all keys are named: how many of the next keys are asked
+--          alike, how many segments each of them has, and the segments. A segment is
+--            how many charges ask alike; `quota` and a rule, if they bring their own; and
+--            cost, max_wait               takes the units if they are free within that time;
+--                                         a cost of 0 takes nothing, and is called a peek
+--          So `9 1 1 1 0` asks for one unit of each of 9 keys, and `1 1 9 1 0` of one key 9 times.
+-- Reply    one string, a list packed by cmsgpack: now, and for each charge 6 elements.
+--          The first is how many microseconds to wait, and 0 also if it never fits; -1 less that,
+--          if the units were taken; or a text, if this charge failed: why.
+--          The others are the state that decided, 0 if there was none:
+--   (next_free or -1) + 1, credit_sent or 0, of_denominator or 0, of_numerator or 0, last_now or 0
+
+-- What every script starts with: strict numbers, the clock, and what failed.
+
+local INEXACT = 9007199254740992
+local CORRUPT = 'CORRUPT the stored value is not one that this limiter writes'
+
+-- Numbers are written with `%d`, which is faster than what the server does with a number.
+local format = string.format
+
+-- The number that `text` is, if it is one that a script writes: digits, exact,
+-- without leading zeros.
+local function integer(text)
+  local number = tonumber(text)
+  if number and number >= 0 and number < INEXACT and format('%d', number) == text then
+    return number
+  end
+end
+
+-- Now, in microseconds: the caller's if one is given, else the server's, read once.
+local function clock(given)
+  if given ~= '' then
+    return tonumber(given)
+  end
+  local time = redis.call('TIME')
+  return tonumber(time[1]) * 1000000 + tonumber(time[2])
+end
+
+-- Why a command failed, if it did.
+local function failure(...)
+  local reply = redis.pcall(...)
+  return type(reply) == 'table' and reply.err or nil
+end
+
+local function quotient(dividend, divisor)
+  return (dividend - dividend % divisor) / divisor
+end
+
+-- The credit and the instant under a rule's rate, with what the time until `now` has stored.
+local function credit_until(
+  now, next_free, credit, of_denominator, of_numerator,
+  unit_denominator, unit_numerator, burst, cap
+)
+  if of_denominator ~= unit_denominator or of_numerator ~= unit_numerator then
+    local rest = credit % of_denominator
+    credit = math.min(quotient(credit, of_denominator), burst) * unit_denominator
+    if of_denominator * unit_denominator < INEXACT then
+      credit = credit + quotient(rest * unit_denominator, of_denominator)
+    end
+  end
+  if now > next_free then
+    if now - next_free > burst then
+      credit = cap
+    else
+      credit = credit + (now - next_free) * unit_denominator
+    end
+    next_free = now
+  end
+  return math.min(credit, cap), next_free
+end
+
+-- The clock, and the variables of a call.
+
+-- How much longer than its state a key lives, in microseconds: as long as the state stays within
+-- one such stretch, the expiry that was set first suffices. Part of the format: every writer of a
+-- key keeps to one number.
+local SPARE = 10000000
+
+local KEYS, ARGV, pcall, ceil = KEYS, ARGV, redis.pcall, math.ceil
+-- True if the caller gives the time.
+local own_clock = ARGV[1] ~= ''
+local now = clock(ARGV[1])
+-- The reply, and how many elements of it are written.
+local reply, n = { now }, 1
+-- The element of ARGV that is read next. Those before it are now and the limiter's rule.
+local a = 2 + 6
+-- What a segment asks: how many charges, and the cost and the longest wait of each.
+local repeats, cost, max_wait
+-- The rule, and what follows from it.
+-- [arguments]
+-- A permit takes unit_numerator / unit_denominator microseconds; burst: how long permits are
+-- stored; own_cost: 1 if a charge waits for its own cost; full: 1 if a new key has all that can be
+-- stored.
+local horizon, unit_denominator, unit_numerator, burst, own_cost, full
+local cap
+
+-- The loop. Each key is read, its charges are decided, and it is written once if they changed it.
+
+-- What each key holds: false if it is absent, or of another type.
+local texts = redis.call('MGET', unpack(KEYS))
+-- The last of the keys that are done.
+local last = 0
+
+while last < #KEYS do
+  -- The next keys that are asked alike, from `first` to `last`, and how many segments each has.
+  local first, segments = last + 1, ARGV[a + 1] + 0
+  last = last + ARGV[a]
+  a = a + 2
+  local segment_at = a
+  for k = first, last do
+    -- READ the state of a key. `next_free` is nil if there is none.
+    local key = KEYS[k]
+    local next_free, credit, of_denominator, of_numerator, last_now
+    -- Whether the key is to be written, or emptied; why its charges fail; the number that it
+    -- holds, if that is all; when its state is worth nothing; when its block ends.
+    local changed, wiped, why, number, expires_at, blocked
+    -- `none` is no state: a key that was made so that a cluster can move its slot.
+    local text = texts[k]
+    if text and text ~= 'none' then
+      do
+        -- [read]
+        -- A sign and five numbers. Any other text leaves `next_free` nil.
+        local sign, digits1, digits2, digits3, digits4, digits5 =
+          string.match(text, '^(%-?)(%d+):(%d+):(%d+)/(%d+):(%d+)$')
+        if sign then
+          credit, next_free, last_now = integer(digits1), integer(digits2), integer(digits5)
+          of_denominator, of_numerator = integer(digits3), integer(digits4)
+          local is_rate = of_denominator and of_numerator and of_denominator > 0 and of_numerator > 0
+          if not (credit and last_now and is_rate) then
+            next_free = nil
+          elseif sign == '-' then
+            if credit == 0 or credit > of_denominator then
+              next_free = nil
+            end
+            credit = -credit
+          end
+        end
+      end
+      if not next_free then
+        -- A text that is no state: a block with the state beneath it, as
+        -- `blocked:instant:state`, or a foreign value. A block that is over counts as if it
+        -- were not there.
+        blocked, text = string.match(text, '^blocked:(%d+):(.*)$')
+        why, blocked = CORRUPT, blocked and integer(blocked)
+        if blocked and text ~= '' then
+          -- [read]
+          -- A sign and five numbers. Any other text leaves `next_free` nil.
+          local sign, digits1, digits2, digits3, digits4, digits5 =
+            string.match(text, '^(%-?)(%d+):(%d+):(%d+)/(%d+):(%d+)$')
+          if sign then
+            credit, next_free, last_now = integer(digits1), integer(digits2), integer(digits5)
+            of_denominator, of_numerator = integer(digits3), integer(digits4)
+            local is_rate = of_denominator and of_numerator and of_denominator > 0 and of_numerator > 0
+            if not (credit and last_now and is_rate) then
+              next_free = nil
+            elseif sign == '-' then
+              if credit == 0 or credit > of_denominator then
+                next_free = nil
+              end
+              credit = -credit
+            end
+          end
+          -- It is no plain number that could be changed in place.
+          number = nil
+        end
+        if blocked and (text == '' or next_free) then
+          why = blocked > now and format('BLOCKED %016d', blocked) or nil
+        end
+        blocked = why ~= CORRUPT and why and blocked
+      end
+    end
+
+    -- DECIDE the charges of the key. Keys that are asked alike read the same segments.
+    local start = n
+    if segments > 1 then
+      a = segment_at
+    end
+    for _ = 1, segments do
+      if segments > 1 or k == first then
+        -- Reads a segment: how many charges, under which rule, and what they ask.
+        repeats = ARGV[a] + 0
+        a = a + 1
+        -- Where the rule stands: at ARGV[2], unless the charges bring one.
+        local from = 2
+        if ARGV[a] == 'quota' then
+          from = a + 1
+          a = from + 6
+        end
+        horizon, unit_denominator, unit_numerator, burst, own_cost, full = ARGV[from + 0] + 0, ARGV[from + 1] + 0, ARGV[from + 2] + 0, ARGV[from + 3] + 0, ARGV[from + 4] + 0, ARGV[from + 5] + 0
+        -- [rule]
+        -- The most that can be stored, in microseconds over the denominator.
+        cap = burst * unit_denominator
+        cost, max_wait, a = ARGV[a] + 0, math.min(ARGV[a + 1] + 0, horizon), a + 2
+      end
+      -- As it was, if no charge of this segment is kept. What is kept is written at the end.
+      local next_free_before, credit_before, of_denominator_before, of_numerator_before, last_now_before = next_free, credit, of_denominator, of_numerator, last_now
+      local clamped, kept = false, false
+      if next_free then
+        -- A state of another rule is brought under this one. A state from the future is clamped:
+        -- a clock was set back, or a quota was lowered.
+        -- [clamp]
+        -- The clock was set back: what was to come is as far ahead as it was.
+        if now < last_now then
+          next_free, last_now, clamped = math.max(0, next_free - (last_now - now)), now, true
+        end
+      end
+      for _ = 1, repeats do
+        -- One charge. `instant` is when it fits.
+        local wait, instant = 0, nil
+        -- A check. `instant` is the earliest at which the cost fits, or nil if it never does.
+        -- [fit]
+        -- At the instant from which on nobody waits; with `own_cost`, later by the price of
+        -- this charge.
+        if cost * unit_numerator < INEXACT then
+          local has, free = full == 1 and cap or 0, now
+          if next_free then
+            has, free = credit_until(
+              now, next_free, credit, of_denominator, of_numerator,
+              unit_denominator, unit_numerator, burst, cap
+            )
+          end
+          if own_cost == 1 then
+            local debt = quotient(math.max(0, cost * unit_numerator - has), unit_denominator)
+            free = math.min(free + debt, INEXACT - 1)
+          end
+          instant = math.max(free, now)
+          if own_cost == 1 then
+            -- One that may not wait for what a full store lacks never fits.
+            if quotient(math.max(0, cost * unit_numerator - cap), unit_denominator) > max_wait then
+              instant = nil
+            end
+          end
+        end
+        -- The reply says the state that this was decided on.
+        -- [reply]
+        -- A credit may be a little below nothing.
+        local credit_sent = next_free and credit + of_denominator
+        reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5], reply[n + 6] = (next_free or -1) + 1, credit_sent or 0, of_denominator or 0, of_numerator or 0, last_now or 0
+        if instant then
+          wait = instant - now
+          if cost > 0 then
+            if wait <= max_wait then
+              -- Takes the units, at that instant.
+              -- [consume]
+              -- Takes what is stored, and moves `next_free` by the price of the rest: the next
+              -- one waits for it.
+              local has, free = full == 1 and cap or 0, now
+              if next_free then
+                has, free = credit_until(
+                  now, next_free, credit, of_denominator, of_numerator,
+                  unit_denominator, unit_numerator, burst, cap
+                )
+              end
+              local debt = quotient(math.max(0, cost * unit_numerator - has), unit_denominator)
+              -- A charge that also waits for another quota starts later, and nothing is stored
+              -- meanwhile.
+              local shift = math.max(0, instant - free - (own_cost == 1 and debt or 0))
+              next_free = free + shift + math.min(debt, INEXACT - 1 - free - shift)
+              credit = has + debt * unit_denominator - cost * unit_numerator
+              of_denominator, of_numerator, last_now = unit_denominator, unit_numerator, now
+              kept, wait = true, -1 - wait
+            elseif clamped then
+              -- The only write of a refusal: or the clamped state would move along with the
+              -- clock.
+              kept = true
+            end
+          end
+        end
+        reply[n + 1] = wait
+        n = n + 6
+      end
+      if kept then
+        changed = true
+        if next_free then
+          -- From `expires_at` on, the state decides like no state.
+          -- [expires]
+          -- When as much is stored as can be.
+          local has, free = credit_until(
+            next_free, next_free, credit, of_denominator, of_numerator,
+            unit_denominator, unit_numerator, burst, cap
+          )
+          expires_at = free + ceil((cap - has) / unit_denominator)
+        end
+      else
+        next_free, credit, of_denominator, of_numerator, last_now = next_free_before, credit_before, of_denominator_before, of_numerator_before, last_now_before
+      end
+    end
+
+    -- WRITE the key.
+    if why then
+      -- Nothing is to be stored.
+    elseif changed and next_free then
+      if expires_at < now then
+        expires_at = now
+      end
+      -- The text to store, or the number if that is all.
+      local value, plain
+      -- [write]
+      local layout = '%d:%d:%d/%d:%d'
+      value = format(layout, credit, next_free, of_denominator, of_numerator, last_now)
+      if number and plain and not own_clock and plain - plain % SPARE == number - number % SPARE then
+        -- A number in the same stretch: its expiry still comes late enough.
+        local answer = pcall('INCRBY', key, format('%d', plain - number))
+        why = type(answer) == 'table' and answer.err or nil
+      else
+        -- Expiry only collects garbage: it never comes before the state is old.
+        local unit, expiry = 'PXAT', ceil((expires_at + SPARE) / 1000)
+        if own_clock then
+          -- An hour more, in milliseconds, since the clocks differ.
+          unit, expiry = 'PX', ceil((expires_at - now) / 1000) + 3600000
+        end
+        expiry = format('%d', expiry)
+        if plain then
+          value = format('%d', plain)
+        end
+        -- A key of another type reads as absent: NX does not overwrite it.
+        local answer
+        if text then
+          answer = pcall('SET', key, value, unit, expiry)
+        else
+          answer = pcall('SET', key, value, unit, expiry, 'NX')
+        end
+        if answer then
+          why = answer.err
+        else
+          why = 'WRONGTYPE the key holds a value of another type'
+        end
+      end
+    elseif not text and not wiped then
+      -- Nothing is written, so GET says whether an absent key is one of another type.
+      why = failure('GET', key)
+    end
+    if why then
+      -- All charges of this key failed, whatever was decided.
+      for i = start + 1, n, 6 do
+        reply[i] = why
+      end
+    end
+  end
+end
+return cmsgpack.pack(reply)

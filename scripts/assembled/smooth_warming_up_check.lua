@@ -1,0 +1,373 @@
+-- Put together from scripts/*.lua, and not to be edited: scripts/README.md.
+--
+-- Redis gets this file without its comments and blank lines, and nothing else:
+--   grep -vE '^ *(--|$)' smooth_warming_up_check.lua
+-- EVALSHA calls that text by its SHA-1, 9c2174722f148eff8436aab0ea7f84e214468555.
+
+-- Smooth warming up: Guava's pacing, slow after a rest. The twin of
+-- src/algorithm/smooth_warming_up.rs. The one algorithm that computes with fractions, as its model
+-- does, in the order in which that does.
+--
+-- Stored:  the stored permits, the instant from which on nobody waits, the rate, and the last now,
+--          as `stored:next:unit_denominator/unit_numerator:last`
+-- Mark:    mark1: next_free after the charge. mark2, mark3: stored before it, as two halves of a
+--          double. mark4: what was added to next_free
+
+-- KEYS     the keys, each once
+-- ARGV     first now in microseconds since the Unix epoch, or empty: then TIME is read once.
+--          Then 6 integers, the limiter's rule. Its horizon is the longest wait:
+--   horizon, unit_denominator, unit_numerator, warm_up, factor, own_cost
+--          The charges follow. Until all keys are named: how many of the next keys are asked
+--          alike, how many segments each of them has, and the segments. A segment is
+--            how many charges ask alike; `quota` and a rule, if they bring their own; and
+--            cost, max_wait               takes the units if they are free within that time;
+--                                         a cost of 0 takes nothing, and is called a peek
+--          So `9 1 1 1 0` asks for one unit of each of 9 keys, and `1 1 9 1 0` of one key 9 times.
+-- Reply    one string, a list packed by cmsgpack: now, and for each charge 6 elements.
+--          The first is how many microseconds to wait, and 0 also if it never fits; -1 less that,
+--          if the units were taken; or a text, if this charge failed: why.
+--          The others are the state that decided, 0 if there was none:
+--   (next_free or -1) + 1, of_denominator or 0, of_numerator or 0, last_now or 0, stored_bytes or 0
+
+-- What every script starts with: strict numbers, the clock, and what failed.
+
+local INEXACT = 9007199254740992
+local CORRUPT = 'CORRUPT the stored value is not one that this limiter writes'
+
+-- Numbers are written with `%d`, which is faster than what the server does with a number.
+local format = string.format
+
+-- The number that `text` is, if it is one that a script writes: digits, exact,
+-- without leading zeros.
+local function integer(text)
+  local number = tonumber(text)
+  if number and number >= 0 and number < INEXACT and format('%d', number) == text then
+    return number
+  end
+end
+
+-- Now, in microseconds: the caller's if one is given, else the server's, read once.
+local function clock(given)
+  if given ~= '' then
+    return tonumber(given)
+  end
+  local time = redis.call('TIME')
+  return tonumber(time[1]) * 1000000 + tonumber(time[2])
+end
+
+-- Why a command failed, if it did.
+local function failure(...)
+  local reply = redis.pcall(...)
+  return type(reply) == 'table' and reply.err or nil
+end
+
+-- The stable interval in microseconds, and the permits that are stored when cold.
+local function pace_of(unit_denominator, unit_numerator, warm_up, factor)
+  local stable = 1000000 / (unit_denominator * 1000000 / unit_numerator)
+  local threshold = 0.5 * warm_up / stable
+  return stable, threshold + 2 * warm_up / (stable + stable * (factor / 1000))
+end
+
+-- The stored permits and the instant under a rule's rate, with what the time until `now` has
+-- stored.
+local function permits_until(
+  now, next_free, stored, of_denominator, of_numerator,
+  unit_denominator, unit_numerator, warm_up, factor, most_stored
+)
+  local most, has_rate = most_stored, true
+  if of_denominator ~= unit_denominator or of_numerator ~= unit_numerator then
+    has_rate = false
+    local _, before = pace_of(of_denominator, of_numerator, warm_up, factor)
+    most = before
+  end
+  stored = math.min(stored, most)
+  if now > next_free then
+    stored = math.min(most, stored + (now - next_free) / (warm_up / most))
+    next_free = now
+  end
+  if not has_rate then
+    -- It may round to a bit above the most. Guava keeps that bit too.
+    stored = stored * most_stored / most
+  end
+  return stored, next_free
+end
+
+-- The time that a cost takes, in whole microseconds: what is stored above the threshold is dear,
+-- all else is not.
+local function price_of(stored, cost, stable, most_stored, warm_up, factor)
+  local take = math.min(cost, stored)
+  local fresh = cost - take
+  local threshold = 0.5 * warm_up / stable
+  local above = stored - threshold
+  local time = 0
+  if above > 0 then
+    local slope = (stable * (factor / 1000) - stable) / (most_stored - threshold)
+    local part = math.min(above, take)
+    local length = (stable + above * slope) + (stable + (above - part) * slope)
+    time = math.floor(part * length / 2)
+    take = take - part
+  end
+  return time + math.floor(stable * take) + math.floor(fresh * stable)
+end
+
+-- The clock, and the variables of a call.
+
+-- How much longer than its state a key lives, in microseconds: as long as the state stays within
+-- one such stretch, the expiry that was set first suffices. Part of the format: every writer of a
+-- key keeps to one number.
+local SPARE = 10000000
+
+local KEYS, ARGV, pcall, ceil = KEYS, ARGV, redis.pcall, math.ceil
+-- True if the caller gives the time.
+local own_clock = ARGV[1] ~= ''
+local now = clock(ARGV[1])
+-- The reply, and how many elements of it are written.
+local reply, n = { now }, 1
+-- The element of ARGV that is read next. Those before it are now and the limiter's rule.
+local a = 2 + 6
+-- What a segment asks: how many charges, and the cost and the longest wait of each.
+local repeats, cost, max_wait
+-- The rule, and what follows from it.
+-- [arguments]
+-- A permit takes unit_numerator / unit_denominator microseconds; factor: in thousandths; own_cost:
+-- 1 if a charge waits for its own cost.
+local horizon, unit_denominator, unit_numerator, warm_up, factor, own_cost
+local stable, most_stored
+
+-- The loop. Each key is read, its charges are decided, and it is written once if they changed it.
+
+-- What each key holds: false if it is absent, or of another type.
+local texts = redis.call('MGET', unpack(KEYS))
+-- The last of the keys that are done.
+local last = 0
+
+while last < #KEYS do
+  -- The next keys that are asked alike, from `first` to `last`, and how many segments each has.
+  local first, segments = last + 1, ARGV[a + 1] + 0
+  last = last + ARGV[a]
+  a = a + 2
+  local segment_at = a
+  for k = first, last do
+    -- READ the state of a key. `next_free` is nil if there is none.
+    local key = KEYS[k]
+    local next_free, stored, of_denominator, of_numerator, last_now
+    -- Whether the key is to be written, or emptied; why its charges fail; the number that it
+    -- holds, if that is all; when its state is worth nothing; when its block ends.
+    local changed, wiped, why, number, expires_at, blocked
+    -- `none` is no state: a key that was made so that a cluster can move its slot.
+    local text = texts[k]
+    if text and text ~= 'none' then
+      do
+        -- [read]
+        -- A fraction and four numbers. Any other text leaves `next_free` nil.
+        local digits, digits2, digits3, digits4, digits5 =
+          string.match(text, '^([%d.e+-]+):(%d+):(%d+)/(%d+):(%d+)$')
+        if digits and #digits <= 24 then
+          stored, next_free, last_now = tonumber(digits), integer(digits2), integer(digits5)
+          of_denominator, of_numerator = integer(digits3), integer(digits4)
+          local is_rate = of_denominator and of_numerator and of_denominator > 0 and of_numerator > 0
+          if not (stored and last_now and is_rate) then
+            next_free = nil
+          elseif not (stored >= 0 and stored < INEXACT and format('%.17g', stored) == digits) then
+            next_free = nil
+          end
+        end
+      end
+      if not next_free then
+        -- A text that is no state: a block with the state beneath it, as
+        -- `blocked:instant:state`, or a foreign value. A block that is over counts as if it
+        -- were not there.
+        blocked, text = string.match(text, '^blocked:(%d+):(.*)$')
+        why, blocked = CORRUPT, blocked and integer(blocked)
+        if blocked and text ~= '' then
+          -- [read]
+          -- A fraction and four numbers. Any other text leaves `next_free` nil.
+          local digits, digits2, digits3, digits4, digits5 =
+            string.match(text, '^([%d.e+-]+):(%d+):(%d+)/(%d+):(%d+)$')
+          if digits and #digits <= 24 then
+            stored, next_free, last_now = tonumber(digits), integer(digits2), integer(digits5)
+            of_denominator, of_numerator = integer(digits3), integer(digits4)
+            local is_rate = of_denominator and of_numerator and of_denominator > 0 and of_numerator > 0
+            if not (stored and last_now and is_rate) then
+              next_free = nil
+            elseif not (stored >= 0 and stored < INEXACT and format('%.17g', stored) == digits) then
+              next_free = nil
+            end
+          end
+          -- It is no plain number that could be changed in place.
+          number = nil
+        end
+        if blocked and (text == '' or next_free) then
+          why = blocked > now and format('BLOCKED %016d', blocked) or nil
+        end
+        blocked = why ~= CORRUPT and why and blocked
+      end
+    end
+
+    -- DECIDE the charges of the key. Keys that are asked alike read the same segments.
+    local start = n
+    if segments > 1 then
+      a = segment_at
+    end
+    for _ = 1, segments do
+      if segments > 1 or k == first then
+        -- Reads a segment: how many charges, under which rule, and what they ask.
+        repeats = ARGV[a] + 0
+        a = a + 1
+        -- Where the rule stands: at ARGV[2], unless the charges bring one.
+        local from = 2
+        if ARGV[a] == 'quota' then
+          from = a + 1
+          a = from + 6
+        end
+        horizon, unit_denominator, unit_numerator, warm_up, factor, own_cost = ARGV[from + 0] + 0, ARGV[from + 1] + 0, ARGV[from + 2] + 0, ARGV[from + 3] + 0, ARGV[from + 4] + 0, ARGV[from + 5] + 0
+        -- [rule]
+        -- The price of a permit when warm, and the most that can be stored.
+        stable, most_stored = pace_of(unit_denominator, unit_numerator, warm_up, factor)
+        cost, max_wait, a = ARGV[a] + 0, math.min(ARGV[a + 1] + 0, horizon), a + 2
+      end
+      -- As it was, if no charge of this segment is kept. What is kept is written at the end.
+      local next_free_before, stored_before, of_denominator_before, of_numerator_before, last_now_before = next_free, stored, of_denominator, of_numerator, last_now
+      local clamped, kept = false, false
+      if next_free then
+        -- A state of another rule is brought under this one. A state from the future is clamped:
+        -- a clock was set back, or a quota was lowered.
+        -- [clamp]
+        -- The clock was set back: what was to come is as far ahead as it was.
+        if now < last_now then
+          next_free, last_now, clamped = math.max(0, next_free - (last_now - now)), now, true
+        end
+      end
+      for _ = 1, repeats do
+        -- One charge. `instant` is when it fits.
+        local wait, instant = 0, nil
+        -- A check. `instant` is the earliest at which the cost fits, or nil if it never does.
+        -- [fit]
+        -- At the instant from which on nobody waits; with `own_cost`, later by the price of
+        -- this charge.
+        if cost * unit_numerator < INEXACT then
+          local has, free = most_stored, now
+          if next_free then
+            has, free = permits_until(
+              now, next_free, stored, of_denominator, of_numerator,
+              unit_denominator, unit_numerator, warm_up, factor, most_stored
+            )
+          end
+          if own_cost == 1 then
+            free = math.min(free + price_of(has, cost, stable, most_stored, warm_up, factor), INEXACT - 1)
+          end
+          instant = math.max(free, now)
+          -- No permit costs less than at the stable pace, and a price is cut to whole
+          -- microseconds three times. One that may not wait so long never fits.
+          if own_cost == 1 and math.floor(stable * cost) - 3 > max_wait then
+            instant = nil
+          end
+        end
+        -- The reply says the state that this was decided on.
+        -- [reply]
+        -- The permits as the eight bytes of a double.
+        local stored_bytes = next_free and struct.pack('>d', stored)
+        reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5], reply[n + 6] = (next_free or -1) + 1, of_denominator or 0, of_numerator or 0, last_now or 0, stored_bytes or 0
+        if instant then
+          wait = instant - now
+          if cost > 0 then
+            if wait <= max_wait then
+              -- Takes the units, at that instant.
+              -- [consume]
+              -- Takes what is stored, and moves `next_free` by the price of the rest: the next
+              -- one waits for it.
+              local has, free = most_stored, now
+              if next_free then
+                has, free = permits_until(
+                  now, next_free, stored, of_denominator, of_numerator,
+                  unit_denominator, unit_numerator, warm_up, factor, most_stored
+                )
+              end
+              local price = price_of(has, cost, stable, most_stored, warm_up, factor)
+              -- A charge that also waits for another quota starts later, and nothing is stored
+              -- meanwhile.
+              local due = free + (own_cost == 1 and price or 0)
+              next_free = free + math.min(math.max(0, instant - due) + price, INEXACT - 1 - free)
+              stored = has - math.min(cost, has)
+              of_denominator, of_numerator, last_now = unit_denominator, unit_numerator, now
+              kept, wait = true, -1 - wait
+            elseif clamped then
+              -- The only write of a refusal: or the clamped state would move along with the
+              -- clock.
+              kept = true
+            end
+          end
+        end
+        reply[n + 1] = wait
+        n = n + 6
+      end
+      if kept then
+        changed = true
+        if next_free then
+          -- From `expires_at` on, the state decides like no state.
+          -- [expires]
+          -- When as much is stored as can be.
+          local has, free = permits_until(
+            next_free, next_free, stored, of_denominator, of_numerator,
+            unit_denominator, unit_numerator, warm_up, factor, most_stored
+          )
+          expires_at = free + ceil((most_stored - has) * (warm_up / most_stored)) + 1
+        end
+      else
+        next_free, stored, of_denominator, of_numerator, last_now = next_free_before, stored_before, of_denominator_before, of_numerator_before, last_now_before
+      end
+    end
+
+    -- WRITE the key.
+    if why then
+      -- Nothing is to be stored.
+    elseif changed and next_free then
+      if expires_at < now then
+        expires_at = now
+      end
+      -- The text to store, or the number if that is all.
+      local value, plain
+      -- [write]
+      local layout = '%.17g:%d:%d/%d:%d'
+      value = format(layout, stored, next_free, of_denominator, of_numerator, last_now)
+      if number and plain and not own_clock and plain - plain % SPARE == number - number % SPARE then
+        -- A number in the same stretch: its expiry still comes late enough.
+        local answer = pcall('INCRBY', key, format('%d', plain - number))
+        why = type(answer) == 'table' and answer.err or nil
+      else
+        -- Expiry only collects garbage: it never comes before the state is old.
+        local unit, expiry = 'PXAT', ceil((expires_at + SPARE) / 1000)
+        if own_clock then
+          -- An hour more, in milliseconds, since the clocks differ.
+          unit, expiry = 'PX', ceil((expires_at - now) / 1000) + 3600000
+        end
+        expiry = format('%d', expiry)
+        if plain then
+          value = format('%d', plain)
+        end
+        -- A key of another type reads as absent: NX does not overwrite it.
+        local answer
+        if text then
+          answer = pcall('SET', key, value, unit, expiry)
+        else
+          answer = pcall('SET', key, value, unit, expiry, 'NX')
+        end
+        if answer then
+          why = answer.err
+        else
+          why = 'WRONGTYPE the key holds a value of another type'
+        end
+      end
+    elseif not text and not wiped then
+      -- Nothing is written, so GET says whether an absent key is one of another type.
+      why = failure('GET', key)
+    end
+    if why then
+      -- All charges of this key failed, whatever was decided.
+      for i = start + 1, n, 6 do
+        reply[i] = why
+      end
+    end
+  end
+end
+return cmsgpack.pack(reply)

@@ -1,0 +1,41 @@
+--@ if several
+-- KEYS     for each charge its QUOTAS keys, one of each quota. A charge is taken from all or none.
+--          A name that ends with a number belongs to that quota: comments leave the number out
+--@ else
+-- KEYS     the keys, each once
+--@ end
+-- ARGV     first now in microseconds since the Unix epoch, or empty: then TIME is read once.
+--          Then ARGUMENTS integers, the limiter's rule. Its horizon is the longest wait:
+--@ each
+--   $arguments
+--@ end
+--          The charges follow. Until all keys are named: how many of the next keys are asked
+--          alike, how many segments each of them has, and the segments. A segment is
+--            how many charges ask alike; `quota` and a rule, if they bring their own; and
+--            cost, max_wait               takes the units if they are free within that time;
+--                                         a cost of 0 takes nothing, and is called a peek
+--@ if complete
+--            `estimate`, cost, max_wait   answers as if it took the units
+--            `penalize`, cost             takes the units whether or not they are free
+--            `refund`, cost, marks        gives back what a charge took. Its marks are four
+--                                         words of each quota: above they stand as `Mark`
+--            `settle`, used, cost, marks  gives back what was not used
+--            `reset`                      forgets the key
+--            `block`, time                refuses the key for so many microseconds
+--            `unblock`                    ends that
+--@ end
+--@ if several
+--          So `9 1 1 1 0` asks for one unit of each of the next 9 * QUOTAS keys.
+--@ else
+--          So `9 1 1 1 0` asks for one unit of each of 9 keys, and `1 1 9 1 0` of one key 9 times.
+--@ end
+-- Reply    one string, a list packed by cmsgpack: now, and for each charge WIDTH elements.
+--          The first is how many microseconds to wait, and 0 also if it never fits; -1 less that,
+--          if the units were taken; or a text, if this charge failed: why.
+--@ if complete
+--          Of a refund, it is the units that were given back.
+--@ end
+--          The others are the state that decided, 0 if there was none:
+--@ each
+--   $values
+--@ end
