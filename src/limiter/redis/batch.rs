@@ -1,8 +1,8 @@
 //! What is sent together: a batch for each hash slot, and the call that carries the batches.
 
-use super::partitions::Partition;
 use super::queued::QueuedRequest;
 use super::request::Op;
+use super::slot::Partition;
 
 /// The requests of a call.
 #[allow(clippy::vec_box, reason = "requests are passed on many times, and a box moves faster")]

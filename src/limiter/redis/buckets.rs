@@ -7,7 +7,8 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use super::key::{HASH_SLOTS, hash_slot, hash_tagged, push_verbatim_or_digest};
+use super::key::{hash_tagged, push_verbatim_or_digest};
+use super::slot::{HASH_SLOTS, hash_slot};
 
 /// The end of a key's name.
 #[derive(Clone, Debug, Default)]

@@ -17,9 +17,9 @@ use super::deadline::Deadline;
 use super::eval::{LATE_REPLY_TIMEOUT, eval, is_reply};
 use super::health::MAX_SILENCE;
 use super::outcome::{CallOutcome, Unfinished};
-use super::partitions::Partition;
 use super::request::Request;
 use super::script_call::{ScriptCall, own_now};
+use super::slot::Partition;
 
 /// Waits for a late reply. Ends when it has come, or when it is given up.
 pub(super) type LateReply = Pin<Box<dyn Future<Output = EndedCall> + Send>>;

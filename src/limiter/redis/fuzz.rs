@@ -11,9 +11,10 @@ use redis::Value;
 
 use super::address::Address;
 use super::error::from_error_reply;
-use super::key::{hash_slot, hash_tagged, key_prefixes};
+use super::key::{hash_tagged, key_prefixes};
 use super::reply::{BatchReply, ReadEntry, ReplyEntry};
 use super::request::{Op, Request};
+use super::slot::hash_slot;
 use crate::algorithm::*;
 use crate::limiter::named::NamedAlgorithm;
 use crate::{ErrorKind, Quota};

@@ -14,9 +14,6 @@ use std::fmt::Write as _;
 use crate::algorithm::ScriptPart;
 use crate::digest::{DIGEST_PREFIX, MAX_VERBATIM_LENGTH, push_digest};
 
-/// The hash slots of a cluster.
-pub(super) const HASH_SLOTS: u16 = 16_384;
-
 /// What stands before the braces for the limiter called `name`: a prefix for each part, which is a
 /// quota, numbered if there are several.
 pub(super) fn key_prefixes(parts: &[ScriptPart], prefix: &str, name: &str) -> Vec<String> {
@@ -65,31 +62,6 @@ pub(super) fn fingerprint(key: &str) -> u64 {
     rest.iter().fold(sum, |sum, byte| mix(sum, u64::from(*byte)))
 }
 
-/// The hash slot of a cluster that holds the key of this name: by what stands in its first braces.
-pub(crate) fn hash_slot(name: &str) -> u16 {
-    let tag = name.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
-    let hashed = tag.map(|(tag, _)| tag).filter(|tag| !tag.is_empty()).unwrap_or(name);
-    let sum = hashed
-        .bytes()
-        .fold(0_u16, |sum, byte| sum << 8 ^ CRC_16[usize::from(sum >> 8 ^ u16::from(byte))]);
-    sum % HASH_SLOTS
-}
-
-/// The CRC-16 of each byte, as XMODEM computes it.
-const CRC_16: [u16; 256] = {
-    let (mut sums, mut byte) = ([0; 256], 0);
-    while byte < 256 {
-        let (mut sum, mut bit) = ((byte as u16) << 8, 0);
-        while bit < 8 {
-            sum = if sum >> 15 == 0 { sum << 1 } else { sum << 1 ^ 0x1021 };
-            bit += 1;
-        }
-        sums[byte] = sum;
-        byte += 1;
-    }
-    sums
-};
-
 /// `text` with some characters percent-encoded.
 fn percent_encoded(text: &str, characters: &[char]) -> String {
     let mut encoded = String::with_capacity(text.len());
@@ -123,6 +95,7 @@ pub(crate) fn push_verbatim_or_digest(name: &mut String, text: &str) {
 mod tests {
     use std::collections::HashSet;
 
+    use super::super::slot::hash_slot;
     use super::*;
     use crate::algorithm::{InLua, TokenBucket};
     use crate::quota::Quota;
@@ -160,15 +133,6 @@ mod tests {
             assert_eq!(name.len(), "{h:}".len() + 32, "{key:?}");
             assert_eq!(name.matches(['{', '}']).count(), 2, "{key:?}");
         }
-    }
-
-    // Case 36.
-    #[test]
-    fn slots_are_those_of_a_cluster() {
-        // As CLUSTER KEYSLOT answers.
-        assert_eq!(hash_slot("123456789"), 12_739);
-        assert_eq!(hash_slot("sluice:api:tb1:{foo}"), 12_182);
-        assert_eq!(hash_slot("foo"), 12_182);
     }
 
     /// All strings of these characters up to a length, the empty one among them.

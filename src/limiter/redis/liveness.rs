@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::health::{BUSY_FACTOR, MAX_SILENCE};
-use super::key::HASH_SLOTS;
+use super::slot::HASH_SLOTS;
 
 /// What the clones of a pool have observed.
 #[derive(Clone)]

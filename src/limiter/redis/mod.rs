@@ -79,6 +79,7 @@ mod sentinel;
 mod server;
 #[cfg(test)]
 mod silent;
+mod slot;
 mod target;
 #[cfg_attr(not(feature = "rustls"), path = "no_tls.rs")]
 mod tls;

@@ -8,9 +8,7 @@ mod partition;
 use std::collections::{HashMap, VecDeque};
 
 use self::partition::{Limits, PartitionState};
-
-/// The number of a partition.
-pub(super) type Partition = usize;
+use super::slot::Partition;
 
 /// The partitions that have something to send, or a call in flight.
 pub(super) struct Partitions {

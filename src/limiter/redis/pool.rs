@@ -19,10 +19,9 @@ use super::cluster::Cluster;
 #[cfg(feature = "redisson")]
 use super::cluster::Redirected;
 use super::connections::{ConnectionFuture, Connections, MAX_CONNECTION_WAIT, SharedConnection};
-use super::key;
 use super::liveness::Liveness;
 use super::login::Login;
-use super::partitions::Partition;
+use super::slot::{self, Partition};
 use crate::limiter::grace_period::{too_busy_to_connect, watch_timers};
 use crate::{Error, ErrorKind};
 
@@ -294,7 +293,7 @@ impl Pool {
 
     /// The hash slot of a key, whose charges share batches: 0 on a plain server.
     pub(crate) fn hash_slot(&self, key: &str) -> u16 {
-        if self.clustered { key::hash_slot(key) } else { 0 }
+        if self.clustered { slot::hash_slot(key) } else { 0 }
     }
 
     /// Whether the servers answer, and this process is on time.

@@ -16,9 +16,10 @@ use std::collections::BTreeMap;
 
 use self::slot::SlotQueue;
 use super::batch::{Batch, Call};
-use super::partitions::{Partition, Partitions};
+use super::partitions::Partitions;
 use super::pool::Pool;
 use super::queued::QueuedRequest;
+use super::slot::Partition;
 use crate::Error;
 
 /// The requests that wait.

@@ -5,8 +5,8 @@ pub(crate) use super::connections::SharedConnection;
 pub(crate) use super::deadline::{Deadline, Stage};
 pub(crate) use super::error::{from_failed_call, met_read_only};
 pub(crate) use super::eval::{LATE_REPLY_TIMEOUT, eval, is_reply};
-#[cfg(test)]
-pub(crate) use super::key::hash_slot;
 pub(crate) use super::pool::MAX_TIMEOUT;
 pub(crate) use super::reply::malformed_reply;
 pub(crate) use super::script::Script;
+#[cfg(test)]
+pub(crate) use super::slot::hash_slot;

@@ -28,9 +28,9 @@ use super::call::{EndedCall, follow, send_call};
 use super::config::Config;
 use super::connections::SharedConnection;
 use super::eval::LATE_REPLY_TIMEOUT;
-use super::partitions::Partition;
 use super::queue::Queue;
 use super::queued::QueuedRequest;
+use super::slot::Partition;
 
 /// Serves a limiter until its handles are gone. `busy` says whether a charge waits
 /// or is in flight.

@@ -38,7 +38,7 @@ use self::nodes::Nodes;
 use self::refresh::Refreshes;
 use super::address::Host;
 use super::connections::{ConnectionFuture, Connections, MAX_CONNECTION_WAIT, SharedConnection};
-use super::partitions::Partition;
+use super::slot::Partition;
 use crate::limiter::grace_period::GracePeriod;
 use crate::{Error, ErrorKind};
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::super::address::Host;
-use super::super::key::HASH_SLOTS;
+use super::super::slot::HASH_SLOTS;
 use super::node::{Node, NodeSettings};
 use super::slot_map::SlotMap;
 use crate::Error;

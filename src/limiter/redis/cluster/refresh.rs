@@ -191,7 +191,7 @@ mod tests {
     use tokio::time::advance;
 
     use super::super::super::connections::Connections as _;
-    use super::super::super::key::HASH_SLOTS;
+    use super::super::super::slot::HASH_SLOTS;
     use super::*;
     use crate::{ErrorKind, Pool};
 

@@ -5,8 +5,8 @@ use std::ops::Range;
 use redis::{Value, from_redis_value_ref};
 
 use super::super::address::Host;
-use super::super::key::HASH_SLOTS;
 use super::super::reply::malformed_reply;
+use super::super::slot::HASH_SLOTS;
 use crate::Error;
 
 /// The master of each range of slots.

@@ -6,9 +6,9 @@ use tokio::time::Instant;
 
 use super::super::batch::Requests;
 use super::super::deadline::Stage;
-use super::super::partitions::Partition;
 use super::super::queued::QueuedRequest;
 use super::super::request::Op;
+use super::super::slot::Partition;
 use crate::algorithm::Mark;
 
 /// The requests of one hash slot that wait.

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use tokio::task::{JoinError, JoinSet};
 
 use super::super::connections::SharedConnection;
-use super::super::partitions::Partition;
 use super::super::pool::Pool;
+use super::super::slot::Partition;
 use crate::Error;
 
 pub(super) type ConnectionResult = Result<Arc<dyn SharedConnection>, Error>;
