@@ -41,27 +41,6 @@ pub(super) fn hash_tagged(key: &str) -> String {
     name
 }
 
-/// The suffixes of the keys of `quotas` quotas, joined in one text, each with a brace at its begin.
-/// One quota has one suffix.
-pub(super) fn key_suffixes(suffixes: &str, quotas: usize) -> impl Iterator<Item = &str> {
-    let mut rest = suffixes;
-    std::iter::from_fn(move || {
-        let next = if quotas == 1 { None } else { rest.get(1..)?.find('{') };
-        let (suffix, after) = rest.split_at(next.map_or(rest.len(), |at| at + 1));
-        rest = after;
-        (!suffix.is_empty()).then_some(suffix)
-    })
-}
-
-/// A number that is the same for equal keys, and nearly always different for others. Keys that an
-/// attacker chooses can share it: they cost a sort.
-pub(super) fn fingerprint(key: &str) -> u64 {
-    let mix = |sum: u64, word: u64| (sum.rotate_left(5) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    let (words, rest) = key.as_bytes().as_chunks::<8>();
-    let sum = words.iter().fold(0, |sum, word| mix(sum, u64::from_le_bytes(*word)));
-    rest.iter().fold(sum, |sum, byte| mix(sum, u64::from(*byte)))
-}
-
 /// `text` with some characters percent-encoded.
 fn percent_encoded(text: &str, characters: &[char]) -> String {
     let mut encoded = String::with_capacity(text.len());
@@ -112,16 +91,6 @@ mod tests {
         assert_eq!(one("prod", "eu:api"), ["prod:eu%3Aapi:tb1:"]);
         assert_eq!(one("{prod}", "api"), ["%7Bprod%7D:api:tb1:"]);
         assert_eq!(hash_tagged("user-42@example.org"), "{user-42@example.org}");
-    }
-
-    // Cases 76, 78 and 79.
-    #[test]
-    fn joined_suffixes_are_parted_again() {
-        let parted = |joined, quotas| key_suffixes(joined, quotas).collect::<Vec<_>>();
-        assert_eq!(parted("{a}{b}{a}", 3), ["{a}", "{b}", "{a}"]);
-        assert_eq!(parted("{7}:a{8}:b", 2), ["{7}:a", "{8}:b"]);
-        assert_eq!(parted("{a}", 2), ["{a}"]);
-        assert_eq!(parted("{a}{b}", 1), ["{a}{b}"]);
     }
 
     #[test]

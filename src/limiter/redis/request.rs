@@ -41,3 +41,30 @@ impl Request {
         self.op == other.op && self.rule == other.rule
     }
 }
+
+/// The suffixes of the keys of `quotas` quotas, joined in one text, each with a brace at its begin.
+/// One quota has one suffix.
+pub(super) fn key_suffixes(suffixes: &str, quotas: usize) -> impl Iterator<Item = &str> {
+    let mut rest = suffixes;
+    std::iter::from_fn(move || {
+        let next = if quotas == 1 { None } else { rest.get(1..)?.find('{') };
+        let (suffix, after) = rest.split_at(next.map_or(rest.len(), |at| at + 1));
+        rest = after;
+        (!suffix.is_empty()).then_some(suffix)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Cases 76, 78 and 79.
+    #[test]
+    fn joined_suffixes_are_parted_again() {
+        let parted = |joined, quotas| key_suffixes(joined, quotas).collect::<Vec<_>>();
+        assert_eq!(parted("{a}{b}{a}", 3), ["{a}", "{b}", "{a}"]);
+        assert_eq!(parted("{7}:a{8}:b", 2), ["{7}:a", "{8}:b"]);
+        assert_eq!(parted("{a}", 2), ["{a}"]);
+        assert_eq!(parted("{a}{b}", 1), ["{a}{b}"]);
+    }
+}

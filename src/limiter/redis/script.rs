@@ -11,8 +11,7 @@ use sha1_smol::Sha1;
 #[cfg(feature = "redisson")]
 use super::assembly::HEAD;
 use super::assembly::{Kind, assemble};
-use super::key;
-use super::request::{Op, Request};
+use super::request::{Op, Request, key_suffixes};
 use crate::algorithm::{InLua, ScriptPart};
 
 /// A script of one limiter.
@@ -135,7 +134,7 @@ impl Arguments<'_> {
         command.arg(groups.len() * self.key_prefixes.len());
         let mut name = String::new();
         for group in &groups {
-            let mut suffixes = key::key_suffixes(&group[0].key, self.key_prefixes.len());
+            let mut suffixes = key_suffixes(&group[0].key, self.key_prefixes.len());
             let mut suffix = "";
             for prefix in self.key_prefixes {
                 suffix = suffixes.next().unwrap_or(suffix);

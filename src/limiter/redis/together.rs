@@ -5,9 +5,8 @@
 //! have one cost and one longest wait.
 
 use super::assembly::local_names;
-use super::key::key_suffixes;
 use super::members::join;
-use super::request::Op;
+use super::request::{Op, key_suffixes};
 use super::{Redis, RedisFuture};
 use crate::algorithm::{Check, InLua, OwnTerms, sealed::Single};
 use crate::charge::Key;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use redis::{Cmd, cmd};
 
 use super::super::config::Config;
-use super::super::key;
+use super::super::request::key_suffixes;
 use super::Cluster;
 use super::redirect::{Next, ask};
 
@@ -33,7 +33,7 @@ pub(super) async fn claim(config: &Config, cluster: &Arc<Cluster>, hash_slot: u1
         return;
     }
     let Ok(connection) = cluster.connection_for(hash_slot).await else { return };
-    let suffixes = key::key_suffixes(keys, quotas).collect::<Vec<_>>();
+    let suffixes = key_suffixes(keys, quotas).collect::<Vec<_>>();
     let commands = config.key_prefixes.iter().zip(&config.keeps_text).enumerate();
     let commands = commands.map(|(index, (prefix, keeps_text))| {
         let suffix = suffixes.get(index).or(suffixes.last()).copied().unwrap_or_default();
