@@ -10,7 +10,7 @@ use std::time::Duration;
 use redis::Value;
 
 use super::address::Address;
-use super::error::from_error_reply;
+use super::error::{from_error_reply, is_read_only};
 use super::key::{hash_tagged, key_prefixes};
 use super::reply::{BatchReply, ReadEntry, ReplyEntry};
 use super::request::{Op, Request};
@@ -29,7 +29,7 @@ pub fn reply(bytes: &[u8]) {
             let Ok(batch) = BatchReply::read(&value, charges, reader.state_elements()) else {
                 continue;
             };
-            batch.is_read_only();
+            let _ = batch.texts().any(|text| is_read_only(&text));
             for request in requests() {
                 for position in 0..charges {
                     read(&batch, position, &request, &*reader);
@@ -41,7 +41,7 @@ pub fn reply(bytes: &[u8]) {
 
 /// Reads an entry. No wait is longer than it was asked for, and no error fails open.
 fn read(batch: &BatchReply<'_>, position: usize, request: &Request, reader: &dyn ReadEntry) {
-    match (batch.entry(position, request, reader), &request.op) {
+    match (batch.entry(position, request, reader, from_error_reply), &request.op) {
         (Ok(ReplyEntry::Decided(answer)), Op::Check { .. } | Op::Estimate { .. }) => {
             match answer.verdict {
                 Verdict::Wait(wait) => assert!((0..=MAX_WAIT).contains(&wait), "{answer:?}"),

@@ -5,9 +5,10 @@
 //! read than an array. This reads only what a script uses of that format: a list of integers
 //! and texts.
 
+use std::borrow::Cow;
+
 use redis::Value;
 
-use super::error;
 use super::request::{Op, Request};
 use crate::algorithm::{Answer, Check, Element, INEXACT, InLua, LATEST, Verdict};
 use crate::limiter::named::NamedAlgorithm;
@@ -150,7 +151,8 @@ impl<'a> BatchReply<'a> {
         }
     }
 
-    /// What it says of the charge at `position`, which `request` asked about.
+    /// What it says of the charge at `position`, which `request` asked about. `raised` makes the
+    /// error of a text that the server raised for it.
     ///
     /// # Errors
     ///
@@ -160,6 +162,7 @@ impl<'a> BatchReply<'a> {
         position: usize,
         request: &Request,
         reader: &dyn ReadEntry,
+        raised: impl Fn(&str) -> Error,
     ) -> Result<ReplyEntry, Error> {
         let begin = 1 + position * self.elements_per_charge;
         let (wait, state) = self.elements[begin..begin + self.elements_per_charge]
@@ -184,16 +187,17 @@ impl<'a> BatchReply<'a> {
                     _ => Err(malformed_reply()),
                 }
             }
-            Element::Text(text) => Err(error::from_error_reply(&String::from_utf8_lossy(text))),
+            Element::Text(text) => Err(raised(&String::from_utf8_lossy(text))),
         }
     }
 
-    /// Whether a charge failed since the server takes no writes.
-    pub(super) fn is_read_only(&self) -> bool {
+    /// The texts in place of an answer: errors that the server raised, and ends of blocks.
+    pub(super) fn texts(&self) -> impl Iterator<Item = Cow<'a, str>> {
         // States hold texts as well, which are no errors.
-        self.elements.iter().skip(1).step_by(self.elements_per_charge).any(|wait| match wait {
-            Element::Text(text) => error::is_read_only(&String::from_utf8_lossy(text)),
-            Element::Number(_) => false,
+        let waits = self.elements.iter().skip(1).step_by(self.elements_per_charge);
+        waits.filter_map(|wait| match *wait {
+            Element::Text(text) => Some(String::from_utf8_lossy(text)),
+            Element::Number(_) => None,
         })
     }
 }

@@ -142,13 +142,14 @@ fn distribute(
     requests: Requests,
     reply: &BatchReply<'_>,
 ) -> Vec<Request> {
-    if reply.is_read_only() {
+    if reply.texts().any(|text| error::is_read_only(&text)) {
         connection.mark_read_only();
     }
     let complete = |(position, queued): (usize, Box<QueuedRequest>)| match reply.entry(
         position,
         &queued.request,
         &*config.reader,
+        error::from_error_reply,
     ) {
         Ok(entry) => queued.complete(entry, reply.now, position),
         Err(error) => {

@@ -5,9 +5,8 @@ use std::ops::Range;
 use redis::{Value, from_redis_value_ref};
 
 use super::super::address::Host;
-use super::super::reply::malformed_reply;
 use super::super::slot::HASH_SLOTS;
-use crate::Error;
+use crate::{Error, ErrorKind};
 
 /// The master of each range of slots.
 #[derive(Debug, PartialEq, Eq)]
@@ -30,6 +29,10 @@ impl SlotMap {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+}
+
+fn malformed_reply() -> Error {
+    Error::new(ErrorKind::State, "the reply is not one that the script gives")
 }
 
 /// First slot, last slot, master, replicas.

@@ -40,8 +40,13 @@ fn reader() -> impl ReadEntry {
     NamedAlgorithm::new("bucket".into(), TokenBucket::new(quota)).unwrap()
 }
 
+/// The error of a text that the server raised.
+fn raised(text: &str) -> Error {
+    Error::new(ErrorKind::Capacity, text.to_owned())
+}
+
 fn read_first(reply: &Value) -> Result<ReplyEntry, Error> {
-    BatchReply::read(reply, 1, 2)?.entry(0, &check(), &reader())
+    BatchReply::read(reply, 1, 2)?.entry(0, &check(), &reader(), raised)
 }
 
 #[test]
@@ -138,7 +143,7 @@ fn a_block_is_read() {
         bytes.extend(text);
         bytes.extend([0, 0]);
         let reply = Value::BulkString(bytes);
-        BatchReply::read(&reply, 1, 2)?.entry(0, &request(op), &reader())
+        BatchReply::read(&reply, 1, 2)?.entry(0, &request(op), &reader(), raised)
     };
     let check = || Op::Check { cost: 1, max_wait: i64::MAX };
     let report = Report { remaining: 0, reset_after: 100 };
@@ -169,8 +174,10 @@ fn one_charge_fails_alone() {
     let reply = packed(&elements);
     let reply = BatchReply::read(&reply, 2, 2).unwrap();
     let reader = reader();
-    assert_eq!(reply.entry(0, &check(), &reader).unwrap_err().kind(), ErrorKind::Capacity);
-    assert!(reply.entry(1, &check(), &reader).is_ok());
+    let error = reply.entry(0, &check(), &reader, raised).unwrap_err();
+    assert_eq!((error.kind(), error.to_string()), (ErrorKind::Capacity, String::from("OOM no")));
+    assert_eq!(reply.texts().collect::<Vec<_>>(), ["OOM no"]);
+    assert!(reply.entry(1, &check(), &reader, raised).is_ok());
 }
 
 #[test]
@@ -179,9 +186,9 @@ fn a_number_that_no_script_computes_with_fails_its_own_charge() {
         let reply = ints(&[7, -1, odd, 0, -1, 0, 0]);
         let reply = BatchReply::read(&reply, 2, 2).unwrap();
         let reader = reader();
-        let error = reply.entry(0, &check(), &reader).unwrap_err();
+        let error = reply.entry(0, &check(), &reader, raised).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::State);
-        assert!(reply.entry(1, &check(), &reader).is_ok());
+        assert!(reply.entry(1, &check(), &reader, raised).is_ok());
     }
 }
 
