@@ -1,8 +1,10 @@
-//! Pauses between attempts to connect after failures.
+//! Pauses between attempts to connect after failures, and how long an attempt may take.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+use crate::{Error, ErrorKind};
 
 /// The longest pause after the first failure. It doubles with the second. Together with the time
 /// after which a silent connection is given up, it is below half a second.
@@ -13,6 +15,9 @@ const MAX_PAUSE: Duration = Duration::from_millis(300);
 
 /// A failure this long ago is forgotten.
 const FORGET_AFTER: Duration = Duration::from_secs(2);
+
+/// An attempt to connect that is not over by then may hang.
+pub(super) const HANGS_AFTER: Duration = Duration::from_millis(150);
 
 /// When the next attempt to connect may begin.
 ///
@@ -74,6 +79,25 @@ impl Backoff {
         let max_pause = if self.failures == 0 { MAX_FIRST_PAUSE } else { MAX_PAUSE };
         max_pause * 2 / 3 + max_pause.mul_f64(fastrand::f64() / 3.0)
     }
+}
+
+/// Whether one of the attempts, which began then, takes clearly longer than the last one, and that
+/// one failed for a reason that a hang makes void. A server at fault that hangs is still at fault,
+/// and after load, a slow attempt may well be load again: it says so itself when it ends.
+pub(super) fn any_hangs(
+    mut attempts: impl Iterator<Item = Instant>,
+    last_error: Option<&Error>,
+    last_took: Duration,
+) -> bool {
+    let stays = [ErrorKind::Infrastructure, ErrorKind::Saturation];
+    let end = hangs_after(last_took);
+    last_error.is_some_and(|error| !stays.contains(&error.kind()))
+        && attempts.any(|begun| begun + end <= Instant::now())
+}
+
+/// Returns how long an attempt may take after one that took so long and failed.
+pub(super) fn hangs_after(last_took: Duration) -> Duration {
+    HANGS_AFTER.max(2 * last_took)
 }
 
 #[cfg(test)]

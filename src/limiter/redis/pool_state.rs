@@ -6,14 +6,11 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use super::backoff::Backoff;
+use super::backoff::{Backoff, any_hangs};
 use super::error::before_asking;
 use super::health::ConnectionState;
 use super::runtime_connections::{PoolEntry, RuntimeConnections};
 use crate::{Error, ErrorKind};
-
-/// An attempt to connect that is not over by then may hang.
-const HANGS_AFTER: Duration = Duration::from_millis(150);
 
 /// The state of a pool.
 #[derive(Default)]
@@ -79,25 +76,6 @@ impl PoolState {
     }
 }
 
-/// Whether one of the attempts, which began then, takes clearly longer than the last one, and that
-/// one failed for a reason that a hang makes void. A server at fault that hangs is still at fault,
-/// and after load, a slow attempt may well be load again: it says so itself when it ends.
-pub(super) fn any_hangs(
-    mut attempts: impl Iterator<Item = Instant>,
-    last_error: Option<&Error>,
-    last_took: Duration,
-) -> bool {
-    let stays = [ErrorKind::Infrastructure, ErrorKind::Saturation];
-    let end = hangs_after(last_took);
-    last_error.is_some_and(|error| !stays.contains(&error.kind()))
-        && attempts.any(|begun| begun + end <= Instant::now())
-}
-
-/// Returns how long an attempt may take after one that took so long and failed.
-pub(super) fn hangs_after(last_took: Duration) -> Duration {
-    HANGS_AFTER.max(2 * last_took)
-}
-
 /// A connection that was lost.
 pub(super) struct Lost {
     /// The address of its server.
@@ -114,6 +92,7 @@ pub(super) fn no_connection(address: &str, cause: Error) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use super::super::backoff::HANGS_AFTER;
     use super::*;
 
     /// A mistake in the configuration is hidden, so that it is not taken for the reason why a

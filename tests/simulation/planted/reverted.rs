@@ -129,7 +129,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "63303cb cluster, sentinel: take no slow attempt after load for a hang",
         &[
             edit(
-                "limiter/redis/pool_state.rs",
+                "limiter/redis/backoff.rs",
                 "    let stays = [ErrorKind::Infrastructure, ErrorKind::Saturation];",
                 "    let stays = [ErrorKind::Infrastructure];",
             ),
@@ -144,7 +144,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "hang_hides_that_the_server_was_away",
         "348fb04 redis: let load end a fault, and hide none",
         &[edit(
-            "limiter/redis/pool_state.rs",
+            "limiter/redis/backoff.rs",
             "    let stays = [ErrorKind::Infrastructure, ErrorKind::Saturation];",
             "    let stays = [ErrorKind::Saturation];",
         )],

@@ -13,9 +13,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::super::address::Host;
-use super::super::backoff::Backoff;
+use super::super::backoff::{Backoff, any_hangs};
 use super::super::connections::MAX_CONNECTION_WAIT;
-use super::super::pool_state::any_hangs;
 use super::Cluster;
 use super::candidate::{Candidate, first_map};
 use super::slot_map::SlotMap;

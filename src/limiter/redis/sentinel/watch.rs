@@ -13,9 +13,8 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::super::address::Host;
-use super::super::backoff::Backoff;
+use super::super::backoff::{Backoff, hangs_after};
 use super::super::error;
-use super::super::pool_state::hangs_after;
 use super::super::server::Server;
 use super::Sentinels;
 use super::reports::Report;
