@@ -10,7 +10,6 @@ use tokio::select;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::batch::{Batch, Call};
-use super::cluster;
 use super::config::Config;
 use super::connections::SharedConnection;
 use super::deadline::Deadline;
@@ -18,6 +17,7 @@ use super::eval::{LATE_REPLY_TIMEOUT, eval, is_reply};
 use super::health::MAX_SILENCE;
 use super::outcome::{CallOutcome, Unfinished};
 use super::request::Request;
+use super::routed;
 use super::script_call::{ScriptCall, own_now};
 use super::slot::Partition;
 
@@ -56,7 +56,7 @@ pub(super) async fn send_call(
     let wait = Wait::new(&config, &call.batches, Some((call.partition, call.requests)));
     let used = Arc::clone(&connection);
     if config.pool.is_routed() {
-        let sending = cluster::send_batches(config, connection, call.batches);
+        let sending = routed::send_batches(config, connection, call.batches);
         wait.run(sending, Some(used)).await
     } else {
         // All keys share one hash slot.
@@ -75,7 +75,7 @@ pub(super) async fn follow(config: Arc<Config>, unfinished: Unfinished) -> Ended
     }
     let [Batch { hash_slot, requests }] = batch;
     let unfinished = Unfinished { call: ScriptCall { hash_slot, requests }, next, keeps_slot };
-    wait.run(cluster::follow(config, unfinished), None).await
+    wait.run(routed::follow(config, unfinished), None).await
 }
 
 /// Sends a batch and distributes the reply.

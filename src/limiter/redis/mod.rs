@@ -25,7 +25,7 @@
 //!   function. `tls.rs` sets up TLS, and `probe.rs` finds out whether the server expects it. It
 //!   says in its `greeting.rs` what it is. `login.rs` is the user there.
 //! - `connection.rs`: one of them. `health.rs` says whether it is usable.
-//! - `cluster/`: such a pool for each server of a cluster.
+//! - `cluster/`: such a pool for each server of a cluster. `routed.rs` sends calls to where it says.
 //! - `bb8_pool.rs`: a pool of the application's own. `given_connection.rs`: one connection.
 
 mod address;
@@ -39,6 +39,7 @@ mod buckets;
 mod builder;
 mod busy;
 mod call;
+mod claim;
 mod cluster;
 mod config;
 mod connection;
@@ -70,6 +71,7 @@ mod queued;
 mod reply;
 mod request;
 mod resolver;
+mod routed;
 mod runtime_connections;
 mod script;
 mod script_call;

@@ -6,7 +6,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "redirect_loses_its_refund",
         &[edit(
-            "limiter/redis/cluster/batches.rs",
+            "limiter/redis/routed.rs",
             "            let is_late = queued.is_settlement() && begun + MAX_REFUND_TIME < now;",
             "            let is_late = queued.is_settlement() && begun <= now;",
         )],
@@ -14,7 +14,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "refunds_of_a_redirected_call_lost",
         &[edit(
-            "limiter/redis/cluster/batches.rs",
+            "limiter/redis/routed.rs",
             "                outcome.refunds.extend(step.call.complete(config, connection, reply));",
             "                let _ = step.call.complete(config, connection, reply);",
         )],
@@ -42,12 +42,12 @@ pub(super) const FAULTS: &[Fault] = &[
         "asked_without_asking",
         &[
             edit(
-                "limiter/redis/cluster/batches.rs",
+                "limiter/redis/routed.rs",
                 "            commands.add_command(cmd(\"ASKING\"));",
                 "            let _ = cmd(\"ASKING\");",
             ),
             edit(
-                "limiter/redis/cluster/batches.rs",
+                "limiter/redis/routed.rs",
                 "            Some(_) => reply_after_asking(&mut replies),",
                 "            Some(_) if false => reply_after_asking(&mut replies),
             Some(_) => next_reply(&mut replies),",
@@ -73,7 +73,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "sent_again_after_an_answer_was_lost",
         &[edit(
-            "limiter/redis/cluster/batches.rs",
+            "limiter/redis/routed.rs",
             "            for step in steps {
                 step.call.complete(config, connection, Err(error.clone()));
             }

@@ -344,7 +344,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "each_key_asked_for_where_one_has_moved",
         "63e7c20 cluster: ask the source about each key on Redis 6.2",
         &[edit(
-            "limiter/redis/cluster/batches.rs",
+            "limiter/redis/routed.rs",
             "                if let [step] = &mut steps[..] {
                     step.asked = Some(host);
                 }",
@@ -411,7 +411,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "map_not_read_when_a_server_cannot_serve",
         "d5a3da4 cluster: read the slot map when a server cannot serve",
         &[edit(
-            "limiter/redis/cluster/batches.rs",
+            "limiter/redis/routed.rs",
             "                    cluster.doubt(connection.address());",
             "                    let _ = cluster.partition(0);",
         )],

@@ -1,17 +1,13 @@
 //! The servers of a Redis Cluster, and which of them holds each hash slot.
 //!
 //! `node.rs` is one server, reached by connections of the crate's own. `nodes.rs` knows the server
-//! of each slot, as `slot_map.rs` read it; `refresh.rs` reads it anew. `batches.rs` sends script
-//! calls, and follows those that a server did not run to where `redirect.rs` says. `claim.rs` lets
-//! a charge of several new keys be decided while its slot moves. `redirected.rs` sends single
-//! commands.
+//! of each slot, as `slot_map.rs` read it; `refresh.rs` reads it anew. `redirect.rs` says where a
+//! call goes that a server did not run. `redirected.rs` sends single commands.
 //!
 //! A call is sent again only if a server's reply proves that it has not run: MOVED, ASK, TRYAGAIN,
 //! NOSCRIPT. Only masters are asked.
 
-mod batches;
 mod candidate;
-mod claim;
 mod node;
 mod nodes;
 pub(super) mod redirect;
@@ -20,7 +16,6 @@ mod redirected;
 mod refresh;
 mod slot_map;
 
-pub(super) use self::batches::{follow, send_batches};
 pub(super) use self::node::NodeSettings;
 #[cfg(feature = "redisson")]
 pub(super) use self::redirected::Redirected;
@@ -85,7 +80,7 @@ impl Cluster {
     }
 
     /// A connection to the server that holds a slot.
-    async fn connection_for(
+    pub(super) async fn connection_for(
         self: &Arc<Self>,
         hash_slot: u16,
     ) -> Result<Arc<dyn SharedConnection>, Error> {
@@ -96,7 +91,7 @@ impl Cluster {
     }
 
     /// A connection to the server that a slot is moving to.
-    async fn connection_to(
+    pub(super) async fn connection_to(
         &self,
         host: &Host,
         hash_slot: u16,
@@ -110,7 +105,7 @@ impl Cluster {
     }
 
     /// Records that a server said where a slot is.
-    fn moved(self: &Arc<Self>, hash_slot: u16, host: &Host) -> Result<(), Error> {
+    pub(super) fn moved(self: &Arc<Self>, hash_slot: u16, host: &Host) -> Result<(), Error> {
         let (number, _) = self.nodes.redirected_to(host, &self.settings)?;
         self.nodes.assign(hash_slot, number);
         self.changed.notify_waiters();

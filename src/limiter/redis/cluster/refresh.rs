@@ -110,7 +110,7 @@ impl Refreshes {
 impl Cluster {
     /// Reads the slot map, since the server at `address` cannot serve its slots. It is asked last:
     /// cut off from the others, it would say that it holds them.
-    pub(super) fn doubt(self: &Arc<Self>, address: Option<&ConnectionAddr>) {
+    pub(in super::super) fn doubt(self: &Arc<Self>, address: Option<&ConnectionAddr>) {
         self.refreshes.lock().doubted = address.and_then(Host::of);
         self.refresh();
     }

@@ -7,16 +7,16 @@ use std::time::Duration;
 use redis::{Pipeline, cmd};
 use tokio::time::{Instant, sleep};
 
-use super::super::address::Host;
-use super::super::batch::Batch;
-use super::super::config::Config;
-use super::super::connections::SharedConnection;
-use super::super::deadline::Stage;
-use super::super::outcome::{CallOutcome, Unfinished};
-use super::super::script_call::{ScriptCall, own_now};
-use super::Cluster;
+use super::address::Host;
+use super::batch::Batch;
 use super::claim::claim;
-use super::redirect::{Next, cannot_serve, next_reply, reply_after_asking};
+use super::cluster::Cluster;
+use super::cluster::redirect::{Next, cannot_serve, next_reply, reply_after_asking};
+use super::config::Config;
+use super::connections::SharedConnection;
+use super::deadline::Stage;
+use super::outcome::{CallOutcome, Unfinished};
+use super::script_call::{ScriptCall, own_now};
 use crate::Error;
 
 /// The longest pause before a call is sent once more.
@@ -29,7 +29,7 @@ const MAX_REFUND_TIME: Duration = Duration::from_millis(100);
 const REDIRECTS_WITHOUT_PAUSE: u32 = 3;
 
 /// Sends batches for hash slots that one server holds, in one write.
-pub(in super::super) async fn send_batches(
+pub(super) async fn send_batches(
     config: Arc<Config>,
     connection: Arc<dyn SharedConnection>,
     batches: Vec<Batch>,
@@ -55,7 +55,7 @@ pub(in super::super) async fn send_batches(
 }
 
 /// Sends a call to where the cluster says, until a server runs it or its time is over.
-pub(in super::super) async fn follow(config: Arc<Config>, unfinished: Unfinished) -> CallOutcome {
+pub(super) async fn follow(config: Arc<Config>, unfinished: Unfinished) -> CallOutcome {
     let mut outcome = CallOutcome::default();
     let Some(cluster) = config.pool.cluster() else { return outcome };
     let (hash_slot, begun) = (unfinished.call.hash_slot, Instant::now());

@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use redis::{Cmd, cmd};
 
-use super::super::config::Config;
-use super::super::request::key_suffixes;
-use super::Cluster;
-use super::redirect::{Next, ask};
+use super::cluster::Cluster;
+use super::cluster::redirect::{Next, ask};
+use super::config::Config;
+use super::request::key_suffixes;
 
 /// How long a key without state is kept, in ms.
 const KEPT_MS: u32 = 1_000;
