@@ -39,7 +39,6 @@ mod buckets;
 mod builder;
 mod busy;
 mod call;
-mod claim;
 mod cluster;
 mod config;
 mod connection;
