@@ -9,16 +9,14 @@ use redis::Cmd;
 use tokio::select;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::batch::{Batch, Call};
+use super::batch::{Batch, Call, CallOutcome, ScriptCall, Unfinished, own_now};
 use super::config::Config;
 use super::connections::SharedConnection;
 use super::deadline::Deadline;
 use super::eval::{LATE_REPLY_TIMEOUT, eval, is_reply};
 use super::health::MAX_SILENCE;
-use super::outcome::{CallOutcome, Unfinished};
 use super::request::Request;
 use super::routed;
-use super::script_call::{ScriptCall, own_now};
 use super::slot::Partition;
 
 /// Waits for a late reply. Ends when it has come, or when it is given up.

@@ -58,7 +58,6 @@ mod limiter;
 mod liveness;
 mod login;
 mod members;
-mod outcome;
 mod own_pool;
 mod partitions;
 mod pending;
@@ -73,7 +72,6 @@ mod resolver;
 mod routed;
 mod runtime_connections;
 mod script;
-mod script_call;
 #[cfg(feature = "redisson")]
 pub(crate) mod sending;
 mod sentinel;

@@ -8,15 +8,13 @@ use redis::{Cmd, Pipeline, cmd};
 use tokio::time::{Instant, sleep};
 
 use super::address::Host;
-use super::batch::Batch;
+use super::batch::{Batch, CallOutcome, ScriptCall, Unfinished, own_now};
 use super::cluster::Cluster;
 use super::cluster::redirect::{Next, ask, cannot_serve, next_reply, reply_after_asking};
 use super::config::Config;
 use super::connections::SharedConnection;
 use super::deadline::Stage;
-use super::outcome::{CallOutcome, Unfinished};
 use super::request::key_suffixes;
-use super::script_call::{ScriptCall, own_now};
 use crate::Error;
 
 /// The longest pause before a call is sent once more.

@@ -119,7 +119,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "reply_to_another_caller_of_the_batch",
         &[edit(
-            "limiter/redis/script_call.rs",
+            "limiter/redis/batch.rs",
             "    requests.into_iter().enumerate().filter_map(complete).collect()",
             "    requests.into_iter().rev().enumerate().filter_map(complete).collect()",
         )],
@@ -127,7 +127,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "batch_of_a_key_out_of_order",
         &[edit(
-            "limiter/redis/script_call.rs",
+            "limiter/redis/batch.rs",
             "        requests.sort_by(|one, other| one.request.key.cmp(&other.request.key));",
             "        requests.reverse();
         requests.sort_by(|one, other| one.request.key.cmp(&other.request.key));",
@@ -261,7 +261,7 @@ pub(super) const FAULTS: &[Fault] = &[
                 "            Err(error) if error::met_read_only(error) => {}",
             ),
             edit(
-                "limiter/redis/script_call.rs",
+                "limiter/redis/batch.rs",
                 "        connection.mark_read_only();",
                 "        let _ = connection;",
             ),
