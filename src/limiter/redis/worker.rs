@@ -7,30 +7,34 @@
 //! There is one for each runtime that uses the limiter. It ends when the limiter is dropped and
 //! every call has ended, or with its runtime.
 
-mod connecting;
-mod hold;
-mod tasks;
-
 use std::collections::HashMap;
+use std::future::{Future, pending, poll_fn};
+use std::mem;
+use std::panic::resume_unwind;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
 
 use tokio::select;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::task::{JoinSet, yield_now};
-use tokio::time::Instant;
+use tokio::task::{JoinError, JoinSet, yield_now};
+use tokio::time::{Instant, Sleep, sleep_until};
 
-use self::connecting::{Connecting, ConnectionResult};
-use self::hold::Hold;
-use self::tasks::{joined, sent_now};
 use super::batch::Call;
 use super::busy::Busy;
 use super::call::{EndedCall, follow, send_call};
 use super::config::Config;
 use super::connections::SharedConnection;
 use super::eval::LATE_REPLY_TIMEOUT;
+use super::pool::Pool;
 use super::queue::Queue;
 use super::queued::QueuedRequest;
 use super::slot::Partition;
+use crate::Error;
+
+/// Charges are held back no longer than this.
+const MAX_HOLD: Duration = Duration::from_millis(5);
 
 /// Serves a limiter until its handles are gone. `busy` says whether a charge waits
 /// or is in flight.
@@ -209,6 +213,117 @@ impl Worker {
             let pool = &self.config.pool;
             self.queue.push(QueuedRequest::without_receiver(pool, request, deadline));
         }
+    }
+}
+
+type ConnectionResult = Result<Arc<dyn SharedConnection>, Error>;
+
+/// The attempts to get a connection, and the partitions that wait for them.
+///
+/// In a cluster each partition has connections of its own. All other partitions share connections,
+/// and a library's client of a cluster has as many partitions as hash slots: so they wait for one
+/// attempt.
+#[derive(Default)]
+struct Connecting {
+    /// Each with its partition if it is for that alone.
+    attempts: JoinSet<(Option<Partition>, ConnectionResult)>,
+    /// The partitions that wait for an attempt for all.
+    waiting: Vec<Partition>,
+}
+
+impl Connecting {
+    /// Lets a partition wait for a connection.
+    fn begin(&mut self, pool: &Pool, partition: Partition, hash_slot: u16) {
+        let own = Some(partition).filter(|_| pool.is_routed());
+        if own.is_none() {
+            self.waiting.push(partition);
+        }
+        if own.is_some() || self.attempts.is_empty() {
+            let connection = pool.connection(hash_slot);
+            self.attempts.spawn(async move { (own, connection.await) });
+        }
+    }
+
+    /// The end of the next attempt. `None`: there is none.
+    async fn join_next(&mut self) -> Option<Result<(Vec<Partition>, ConnectionResult), JoinError>> {
+        let ended = self.attempts.join_next().await?;
+        Some(ended.map(|(own, outcome)| match own {
+            Some(partition) => (vec![partition], outcome),
+            None => (mem::take(&mut self.waiting), outcome),
+        }))
+    }
+}
+
+/// Since when no answer has come to the calls that left: how long charges are held back while a
+/// server works on others.
+///
+/// Half of the charges that wait leave in one call. The other half waits for its answer, so that
+/// the server works on one half while this process reads the answers to the other (`partitions.rs`).
+/// If none comes, the server is far away, or the connection is dead: then waiting gains nothing.
+struct Hold {
+    /// When the first call left after the last answer.
+    first_sent: Option<Instant>,
+    /// It is set anew only after it has fired: most holds end before.
+    timer: Pin<Box<Sleep>>,
+    is_set: bool,
+}
+
+impl Hold {
+    fn new() -> Self {
+        Self { first_sent: None, timer: Box::pin(sleep_until(Instant::now())), is_set: false }
+    }
+
+    /// Records that a call leaves.
+    fn call_left(&mut self) {
+        self.first_sent.get_or_insert_with(Instant::now);
+    }
+
+    fn has_begun(&self) -> bool {
+        self.first_sent.is_some()
+    }
+
+    /// Records that nothing is held back any more.
+    fn ended(&mut self) {
+        self.first_sent = None;
+    }
+
+    /// Waits until no answer has come for too long. Never ends while nothing is held back.
+    async fn end(&mut self) {
+        let Some(first_sent) = self.first_sent else { return pending().await };
+        let end = first_sent + MAX_HOLD;
+        while Instant::now() < end {
+            if !self.is_set {
+                self.timer.as_mut().reset(end);
+                self.is_set = true;
+            }
+            self.timer.as_mut().await;
+            self.is_set = false;
+        }
+    }
+}
+
+/// Sends a call before anything else is sent: a task of its own would send it when it runs first.
+async fn sent_now<F>(call: F) -> impl Future<Output = EndedCall> + use<F>
+where
+    F: Future<Output = EndedCall>,
+{
+    let mut call = Box::pin(call);
+    let ended = poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx))).await;
+    async move {
+        match ended {
+            Poll::Ready(ended) => ended,
+            Poll::Pending => call.await,
+        }
+    }
+}
+
+/// How a call ended. `None`: the runtime is shutting down. A panic of the caller's clock continues
+/// here and ends the worker; the next charge starts another.
+fn joined<T>(ended: Result<T, JoinError>) -> Option<T> {
+    match ended.map_err(JoinError::try_into_panic) {
+        Ok(ended) => Some(ended),
+        Err(Ok(panic)) => resume_unwind(panic),
+        Err(Err(_)) => None,
     }
 }
 

@@ -310,7 +310,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "burst_held_back_behind_a_dead_connection",
         "a8cafd0 worker: bound what waits for a connection",
         &[edit(
-            "limiter/redis/worker/hold.rs",
+            "limiter/redis/worker.rs",
             "        let end = first_sent + MAX_HOLD;",
             "        let end = first_sent + 20 * MAX_HOLD;",
         )],
