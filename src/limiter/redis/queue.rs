@@ -10,17 +10,19 @@
 //! carries refunds, all that follow it for the same slot go over its connection (`worker.rs`). In a
 //! cluster a refund may be redirected, so there they wait for its end.
 
-mod slot;
+use std::collections::{BTreeMap, VecDeque};
 
-use std::collections::BTreeMap;
+use tokio::time::Instant;
 
-use self::slot::SlotQueue;
-use super::batch::{Batch, Call};
+use super::batch::{Batch, Call, Requests};
+use super::deadline::Stage;
 use super::partitions::Partitions;
 use super::pool::Pool;
 use super::queued::QueuedRequest;
+use super::request::Op;
 use super::slot::Partition;
 use crate::Error;
+use crate::algorithm::Mark;
 
 /// The requests that wait.
 pub(super) struct Queue {
@@ -29,6 +31,18 @@ pub(super) struct Queue {
     partitions: Partitions,
     /// Counts requests, so that refunds of one mark stay apart.
     count: u64,
+}
+
+/// The requests of one hash slot that wait.
+#[derive(Default)]
+struct SlotQueue {
+    requests: VecDeque<Box<QueuedRequest>>,
+    /// By the mark of each reservation: marks of one key grow from one to the next.
+    refunds: BTreeMap<(Mark, u64), Box<QueuedRequest>>,
+    /// The calls that carry refunds and have not ended.
+    refund_calls: usize,
+    /// The partition that it waits in.
+    partition: Option<Partition>,
 }
 
 impl Queue {
@@ -167,6 +181,51 @@ impl Queue {
             slot_queue.partition = Some(partition);
             self.partitions.push(partition, hash_slot, slot_queue.len());
         }
+    }
+}
+
+impl SlotQueue {
+    fn len(&self) -> usize {
+        self.requests.len() + self.refunds.len()
+    }
+
+    fn has_work(&self) -> bool {
+        self.len() > 0
+    }
+
+    fn is_idle(&self) -> bool {
+        !self.has_work() && self.refund_calls == 0
+    }
+
+    /// `number` keeps refunds of one mark apart.
+    fn push(&mut self, queued: Box<QueuedRequest>, number: u64) {
+        match &queued.request.op {
+            Op::Refund { mark, .. } => {
+                self.refunds.insert((mark.clone(), number), queued);
+            }
+            _ => self.requests.push_back(queued),
+        }
+    }
+
+    /// The next requests, at most `size`: refunds first, the latest before all. Those that nobody
+    /// waits for any more are dropped.
+    fn take(&mut self, size: usize) -> Requests {
+        let (mut requests, now) = (Vec::with_capacity(size.min(self.len())), Instant::now());
+        while requests.len() < size
+            && let Some(mut queued) = self.pop()
+        {
+            queued.queue_permit = None;
+            queued.record(Stage::Sent);
+            if queued.is_wanted(now) {
+                requests.push(queued);
+            }
+        }
+        requests
+    }
+
+    fn pop(&mut self) -> Option<Box<QueuedRequest>> {
+        let refund = self.refunds.pop_last().map(|(_, queued)| queued);
+        refund.or_else(|| self.requests.pop_front())
     }
 }
 

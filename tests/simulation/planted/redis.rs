@@ -69,7 +69,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "place_in_the_queue_not_returned",
         &[edit(
-            "limiter/redis/queue/slot.rs",
+            "limiter/redis/queue.rs",
             "            queued.queue_permit = None;",
             "            std::mem::forget(queued.queue_permit.take());",
         )],
@@ -136,7 +136,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "newest_charge_sent_first",
         &[edit(
-            "limiter/redis/queue/slot.rs",
+            "limiter/redis/queue.rs",
             "        refund.or_else(|| self.requests.pop_front())",
             "        refund.or_else(|| self.requests.pop_back())",
         )],

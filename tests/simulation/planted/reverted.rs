@@ -653,7 +653,7 @@ impl Drop",
         "oldest_refund_first",
         "c4b52fa redis: unwind bookings last first, whatever their number",
         &[edit(
-            "limiter/redis/queue/slot.rs",
+            "limiter/redis/queue.rs",
             "        let refund = self.refunds.pop_last().map(|(_, queued)| queued);",
             "        let refund = self.refunds.pop_first().map(|(_, queued)| queued);",
         )],
@@ -726,7 +726,7 @@ impl Drop",
         "refunds_wait_behind_charges",
         "5d4f553 redis: a refund comes before its caller's next request",
         &[edit(
-            "limiter/redis/queue/slot.rs",
+            "limiter/redis/queue.rs",
             "        let refund = self.refunds.pop_last().map(|(_, queued)| queued);
         refund.or_else(|| self.requests.pop_front())",
             "        let request = self.requests.pop_front();
