@@ -2,8 +2,7 @@
 //!
 //! A charge that finds the limiter idle and a connection ready is sent at once, by its own task.
 //! All others go to a worker, which sends those that wait in batches: no timer delays a charge, and
-//! the busier the limiter, the larger its batches. `partitions/partition.rs` says how large they
-//! are.
+//! the busier the limiter, the larger its batches. `partitions.rs` says how large they are.
 //!
 //! Each runtime has its own worker, so a runtime that has ended or stands still delays no other.
 
