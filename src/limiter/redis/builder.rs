@@ -12,12 +12,11 @@ use super::address::{Address, Topology};
 use super::cluster::{Cluster, NodeSettings};
 use super::dialer::Dialer;
 use super::login::Login;
-use super::own_pool::OwnPool;
+use super::own_pool::{OwnPool, Target};
 use super::pool::{MAX_TIMEOUT, Pool};
 use super::resolver::Resolver;
 use super::sentinel::Sentinels;
 use super::server::Connector;
-use super::target::Target;
 use super::tls::Tls;
 use crate::{Error, ErrorKind};
 

@@ -62,7 +62,6 @@ mod own_pool;
 mod partitions;
 mod pending;
 mod pool;
-mod pool_state;
 mod probe;
 mod queue;
 mod queued;
@@ -70,7 +69,6 @@ mod reply;
 mod request;
 mod resolver;
 mod routed;
-mod runtime_connections;
 mod script;
 #[cfg(feature = "redisson")]
 pub(crate) mod sending;
@@ -79,7 +77,6 @@ mod server;
 #[cfg(test)]
 mod silent;
 mod slot;
-mod target;
 #[cfg_attr(not(feature = "rustls"), path = "no_tls.rs")]
 mod tls;
 #[cfg(feature = "policies")]

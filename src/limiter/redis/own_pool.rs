@@ -14,13 +14,13 @@ use tokio::select;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
-use super::backoff::Backoff;
+use super::backoff::{Backoff, any_hangs};
 use super::connection::Connection;
 use super::connections::{ConnectionFuture, Connections, MAX_CONNECTION_WAIT, SharedConnection};
-use super::pool_state::{Lost, PoolState, no_connection};
-use super::runtime_connections::RuntimeConnections;
-use super::server::Failure;
-use super::target::Target;
+use super::error::before_asking;
+use super::health::ConnectionState;
+use super::sentinel::Sentinels;
+use super::server::{Failure, Server};
 use crate::limiter::grace_period::{GracePeriod, unless_busy};
 use crate::observe::ConnectionWatch;
 use crate::{Error, ErrorKind};
@@ -31,6 +31,13 @@ const MIN_AGE: Duration = Duration::from_millis(50);
 
 /// The pause after an attempt to connect that ended with its runtime, or that load ended.
 const INTERRUPTED_PAUSE: Duration = Duration::from_millis(10);
+
+/// An attempt to connect that takes longer gets another beside it: a network that swallowed the
+/// first may carry the next, long before the first is given up.
+const NEXT_ATTEMPT_AFTER: Duration = Duration::from_millis(300);
+
+/// So many attempts of one entry are under way at most, however long each of them may take.
+const MAX_ATTEMPTS: usize = 4;
 
 /// The connections to one server.
 pub(super) struct OwnPool {
@@ -44,6 +51,56 @@ pub(super) struct OwnPool {
     shutdown: watch::Sender<()>,
     /// Reports its connections.
     watch: ConnectionWatch,
+}
+
+/// Where the connections of a pool lead: to one server, or to the primary that sentinels name.
+#[derive(Clone)]
+pub(super) enum Target {
+    Server(Box<Server>),
+    Primary(Arc<Sentinels>),
+}
+
+/// The state of a pool.
+#[derive(Default)]
+struct PoolState {
+    runtimes: Vec<RuntimeConnections>,
+    backoff: Backoff,
+    /// Why the last attempt to connect failed. None after a success.
+    last_error: Option<Error>,
+    /// When the last attempt failed.
+    failed: Option<Instant>,
+    /// The time that the last attempt took.
+    last_took: Duration,
+    /// How often the server or the user had changed when this state began.
+    switches: u64,
+}
+
+/// The connections of one runtime.
+struct RuntimeConnections {
+    runtime: runtime::Id,
+    entries: Vec<PoolEntry>,
+    /// Where the search for the next connection begins.
+    next: usize,
+}
+
+/// A connection, or the attempts to make it.
+#[derive(Clone, Default)]
+struct PoolEntry {
+    connection: Option<Arc<Connection>>,
+    /// The begin of the oldest attempt to connect that is under way.
+    attempt: Option<Instant>,
+    /// The begin of the newest one.
+    newest: Option<Instant>,
+    under_way: usize,
+}
+
+/// A connection that was lost.
+struct Lost {
+    /// The address of its server.
+    address: String,
+    reason: &'static str,
+    /// The instant since which it is useless.
+    since: Instant,
 }
 
 impl OwnPool {
@@ -269,6 +326,181 @@ impl Drop for ConnectAttempt {
             Some(Ok(())) => pool.watch.made(|| pool.target.address()),
             Some(Err(Failure { address, cause })) => pool.watch.failed(|| address, &cause),
             None => {}
+        }
+    }
+}
+
+impl PoolState {
+    /// The entries of the current runtime.
+    fn entries(&self) -> impl Iterator<Item = &PoolEntry> {
+        let runtime = Handle::try_current().ok().map(|runtime| runtime.id());
+        let current = self.runtimes.iter().filter(move |one| Some(one.runtime) == runtime);
+        current.flat_map(|connections| &connections.entries)
+    }
+
+    /// Returns whether any runtime has a connection.
+    fn is_connected(&self) -> bool {
+        let mut entries = self.runtimes.iter().flat_map(|runtime| &runtime.entries);
+        entries.any(|entry| entry.connection.is_some())
+    }
+
+    /// Whether an attempt takes clearly longer than the one that failed last. Then the server
+    /// hangs, and why that one failed says nothing any more.
+    fn attempt_hangs(&self) -> bool {
+        let attempts = self.entries().filter_map(|entry| entry.attempt);
+        any_hangs(attempts, self.last_error.as_ref(), self.last_took)
+    }
+
+    /// Drops the connections that are of no more use, and runtimes without any. Returns which was
+    /// lost and why, if any was.
+    #[must_use]
+    fn clean(&mut self, now: Instant) -> Option<Lost> {
+        let (mut unusable, mut closed) = (None, None);
+        for entry in self.runtimes.iter_mut().flat_map(|runtime| &mut runtime.entries) {
+            let Some(connection) = &entry.connection else { continue };
+            let since = connection.useless_since().min(now);
+            let lost = |reason| Some(Lost { address: connection.server(), reason, since });
+            match connection.state() {
+                ConnectionState::Usable => continue,
+                ConnectionState::Closed => closed = lost("it was closed"),
+                ConnectionState::ReadOnly => unusable = lost("redis is read-only"),
+                ConnectionState::Silent => unusable = lost("redis stopped answering"),
+            }
+            entry.connection = None;
+        }
+        self.runtimes.retain(|runtime| !runtime.entries.iter().all(PoolEntry::is_empty));
+        if let Some(Lost { address, reason, since }) = &unusable {
+            // Connecting at once may well succeed, and lead to the same server.
+            self.backoff.record_unusable(*since);
+            let cause = Error::new(ErrorKind::Infrastructure, *reason);
+            (self.last_error, self.failed) = (Some(no_connection(address, cause)), Some(*since));
+        }
+        unusable.or(closed)
+    }
+}
+
+/// The error of a failed attempt to connect to `address`, of which nobody asked a decision.
+fn no_connection(address: &str, cause: Error) -> Error {
+    before_asking(format!("no connection to {address}"), cause)
+}
+
+impl RuntimeConnections {
+    /// The connections of `runtime`.
+    fn of(runtimes: &mut Vec<Self>, runtime: runtime::Id, size: usize) -> &mut Self {
+        let known = runtimes.iter().position(|connections| connections.runtime == runtime);
+        let at = known.unwrap_or_else(|| {
+            runtimes.push(Self { runtime, entries: vec![PoolEntry::default(); size], next: 0 });
+            runtimes.len() - 1
+        });
+        &mut runtimes[at]
+    }
+
+    /// Begins the attempts to connect that are due: returns their entries, and when to try again.
+    fn begin_attempts(&mut self, now: Instant, backoff: &mut Backoff) -> (Vec<usize>, Instant) {
+        let mut started = Vec::new();
+        let mut retry_at = now + MAX_CONNECTION_WAIT;
+        for (number, entry) in
+            self.entries.iter_mut().enumerate().filter(|(_, entry)| entry.may_attempt())
+        {
+            if let Some(later) = entry.retry_at(now).max(backoff.retry_at(now)) {
+                retry_at = retry_at.min(later);
+                continue;
+            }
+            backoff.record_attempt(now);
+            entry.begin_attempt(now);
+            started.push(number);
+        }
+        (started, retry_at)
+    }
+
+    /// The connection at a place, if it is usable. Or else the usable connections take turns.
+    fn pick(&mut self, place: Option<usize>) -> Option<Arc<Connection>> {
+        if let Some(connection) = place.and_then(|place| self.entries[place].connection.as_ref()) {
+            return Some(Arc::clone(connection));
+        }
+        let (before, after) = self.entries.split_at(self.next);
+        let at = after.iter().chain(before).position(|entry| entry.connection.is_some())?;
+        let at = (self.next + at) % self.entries.len();
+        self.next = (at + 1) % self.entries.len();
+        self.entries[at].connection.clone()
+    }
+}
+
+impl PoolEntry {
+    fn is_empty(&self) -> bool {
+        self.connection.is_none() && self.attempt.is_none()
+    }
+
+    /// True if another attempt may be needed.
+    fn may_attempt(&self) -> bool {
+        self.connection.is_none() && self.under_way < MAX_ATTEMPTS
+    }
+
+    /// The instant at which the next attempt may begin, if not now.
+    fn retry_at(&self, now: Instant) -> Option<Instant> {
+        self.newest.map(|begun| begun + NEXT_ATTEMPT_AFTER).filter(|next| *next > now)
+    }
+
+    fn begin_attempt(&mut self, now: Instant) {
+        self.attempt.get_or_insert(now);
+        self.newest = Some(now);
+        self.under_way += 1;
+    }
+
+    /// Ends the attempt that began then.
+    fn end_attempt(&mut self, begun: Instant) {
+        self.under_way -= 1;
+        if self.under_way == 0 {
+            (self.attempt, self.newest) = (None, None);
+        } else if self.attempt == Some(begun) {
+            self.attempt = self.newest;
+        }
+    }
+}
+
+impl From<Server> for Target {
+    fn from(server: Server) -> Self {
+        Self::Server(Box::new(server))
+    }
+}
+
+impl Target {
+    pub(super) async fn connect(&self) -> Result<Connection, Failure> {
+        match self {
+            Self::Server(server) => {
+                server.connect().await.map_err(|cause| Failure::new(server.address(), cause))
+            }
+            Self::Primary(sentinels) => sentinels.connect().await,
+        }
+    }
+
+    /// For errors.
+    pub(super) fn address(&self) -> String {
+        match self {
+            Self::Server(server) => server.address(),
+            Self::Primary(sentinels) => sentinels.address(),
+        }
+    }
+
+    pub(super) fn connect_timeout(&self) -> Duration {
+        match self {
+            Self::Server(server) => server.connect_timeout,
+            Self::Primary(sentinels) => sentinels.connect_timeout(),
+        }
+    }
+
+    /// Finds out on `runtime` when the server changes.
+    pub(super) fn keep_watching(&self, runtime: &Handle) {
+        if let Self::Primary(sentinels) = self {
+            sentinels.keep_watching(runtime);
+        }
+    }
+
+    /// Returns how often the server, or the user there, has changed.
+    pub(super) fn switches(&self) -> u64 {
+        match self {
+            Self::Server(server) => server.login_changes(),
+            Self::Primary(sentinels) => sentinels.switches(),
         }
     }
 }

@@ -112,11 +112,11 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "slow_attempt_after_load_taken_for_a_hang",
-        "limiter::redis::pool_state::tests::an_attempt_that_hangs_hides_neither_a_fault_of_the_server_nor_load",
+        "limiter::redis::own_pool::tests::an_attempt_that_hangs_hides_neither_a_fault_of_the_server_nor_load",
     ),
     unit(
         "hang_hides_that_the_server_was_away",
-        "limiter::redis::pool_state::tests::an_attempt_that_hangs_hides_neither_a_fault_of_the_server_nor_load",
+        "limiter::redis::own_pool::tests::an_attempt_that_hangs_hides_neither_a_fault_of_the_server_nor_load",
     ),
     by(
         "fault_stays_while_load_ends_all_attempts",
@@ -274,7 +274,7 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "an_attempt_that_hangs_keeps_others_waiting",
-        "limiter::redis::runtime_connections::tests::an_attempt_that_hangs_gets_another_beside_it",
+        "limiter::redis::own_pool::tests::an_attempt_that_hangs_gets_another_beside_it",
     ),
     unit(
         "time_of_a_process_that_stood_still_is_silence",

@@ -1,4 +1,4 @@
-//! Attempts to connect to servers that tests make up, in paused time.
+//! Attempts to connect to servers that tests make up, in paused time, and what a pool knows of them.
 
 use std::future::{pending, poll_fn, ready};
 use std::io;
@@ -9,6 +9,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 use tokio::time::{advance, sleep, timeout};
 
 use super::super::address::Host;
+use super::super::backoff::HANGS_AFTER;
 use super::super::dialer::Dialer;
 use super::super::login::Login;
 use super::super::server::Connector;
@@ -134,4 +135,61 @@ async fn a_process_that_was_paused_waits_on_for_its_connection() {
         advance(wait).await;
         assert_eq!(is_pending().await, waits_on, "{wait:?}");
     }
+}
+
+/// A mistake in the configuration is hidden, so that it is not taken for the reason why a
+/// server is silent since.
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_hangs_hides_neither_a_fault_of_the_server_nor_load() {
+    let mut entry = PoolEntry::default();
+    entry.attempt = Some(Instant::now());
+    let mut runtimes = Vec::new();
+    RuntimeConnections::of(&mut runtimes, Handle::current().id(), 1).entries[0] = entry;
+    let mut state = PoolState { runtimes, ..PoolState::default() };
+    for (kind, hangs) in [
+        (ErrorKind::Configuration, true),
+        (ErrorKind::Infrastructure, false),
+        (ErrorKind::Saturation, false),
+    ] {
+        state.last_error = Some(Error::new(kind, "why"));
+        assert!(!state.attempt_hangs());
+        advance(HANGS_AFTER).await;
+        assert_eq!(state.attempt_hangs(), hangs, "{kind:?}");
+        let entry = &mut state.runtimes[0].entries[0];
+        entry.attempt = Some(Instant::now());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_hangs_gets_another_beside_it() {
+    let (mut runtimes, mut backoff) = (Vec::new(), Backoff::default());
+    let all = RuntimeConnections::of(&mut runtimes, Handle::current().id(), 1);
+    let begun = Instant::now();
+    assert_eq!(all.begin_attempts(begun, &mut backoff).0, [0]);
+    let next = begun + NEXT_ATTEMPT_AFTER;
+    let soon = next - Duration::from_millis(1);
+    assert_eq!(all.begin_attempts(soon, &mut backoff), (Vec::new(), next));
+    assert_eq!(all.begin_attempts(next, &mut backoff).0, [0]);
+    let entry = &mut all.entries[0];
+    assert_eq!(entry.attempt, Some(begun));
+    entry.end_attempt(begun);
+    assert_eq!(entry.attempt, Some(next));
+    entry.end_attempt(next);
+    assert!(entry.is_empty());
+}
+
+/// A network that swallows everything collects few of them, whatever the time to connect is.
+#[tokio::test(start_paused = true)]
+async fn few_attempts_are_under_way_at_once() {
+    let (mut runtimes, mut backoff) = (Vec::new(), Backoff::default());
+    let all = RuntimeConnections::of(&mut runtimes, Handle::current().id(), 1);
+    let (begun, mut started) = (Instant::now(), 0);
+    for number in 0..100 {
+        let now = begun + number * NEXT_ATTEMPT_AFTER;
+        started += all.begin_attempts(now, &mut backoff).0.len();
+    }
+    assert_eq!(started, MAX_ATTEMPTS);
+    all.entries[0].end_attempt(begun);
+    let later = begun + 100 * NEXT_ATTEMPT_AFTER;
+    assert_eq!(all.begin_attempts(later, &mut backoff).0, [0]);
 }
