@@ -1,14 +1,13 @@
 //! The servers of a Redis Cluster, and which of them holds each hash slot.
 //!
-//! `node.rs` is one server, reached by connections of the crate's own. `nodes.rs` knows the server
-//! of each slot, as `slot_map.rs` read it; `refresh.rs` reads it anew. `redirect.rs` says where a
+//! `nodes.rs` knows the servers, reached by connections of the crate's own, and the server of each
+//! slot, as `slot_map.rs` read it; `refresh.rs` reads it anew. `redirect.rs` says where a
 //! call goes that a server did not run. `redirected.rs` sends single commands.
 //!
 //! A call is sent again only if a server's reply proves that it has not run: MOVED, ASK, TRYAGAIN,
 //! NOSCRIPT. Only masters are asked.
 
 mod candidate;
-mod node;
 mod nodes;
 pub(super) mod redirect;
 #[cfg(feature = "redisson")]
@@ -16,7 +15,7 @@ mod redirected;
 mod refresh;
 mod slot_map;
 
-pub(super) use self::node::NodeSettings;
+pub(super) use self::nodes::NodeSettings;
 #[cfg(feature = "redisson")]
 pub(super) use self::redirected::Redirected;
 
@@ -28,8 +27,7 @@ use tokio::select;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use self::node::Node;
-use self::nodes::Nodes;
+use self::nodes::{Node, Nodes};
 use self::refresh::Refreshes;
 use super::address::Host;
 use super::connections::{ConnectionFuture, Connections, MAX_CONNECTION_WAIT, SharedConnection};

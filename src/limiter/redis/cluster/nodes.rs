@@ -7,8 +7,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::super::address::Host;
+use super::super::own_pool::OwnPool;
+use super::super::server::{Connector, Server};
 use super::super::slot::HASH_SLOTS;
-use super::node::{Node, NodeSettings};
 use super::slot_map::SlotMap;
 use crate::Error;
 use crate::observe::SlotWatch;
@@ -18,6 +19,48 @@ const UNKNOWN: u16 = u16::MAX;
 
 /// A server without slots is kept for this long after a redirect named it: slots move to it.
 const KEEP_AFTER_REDIRECT: Duration = Duration::from_secs(60);
+
+/// What the connections to all servers of a cluster have in common.
+#[derive(Clone)]
+pub(in super::super) struct NodeSettings {
+    pub(in super::super) connector: Connector,
+    /// The connections to each server, for each runtime.
+    pub(in super::super) size: usize,
+}
+
+impl NodeSettings {
+    /// The server at an address. Fails if it cannot be used.
+    pub(super) fn server(&self, host: &Host) -> Result<Server, Error> {
+        self.connector.server(host).map(Server::in_cluster)
+    }
+}
+
+/// A server, and the connections to it.
+pub(super) struct Node {
+    host: Host,
+    server: Server,
+    pool: Arc<OwnPool>,
+}
+
+impl Node {
+    fn new(host: &Host, settings: &NodeSettings) -> Result<Self, Error> {
+        let server = settings.server(host)?;
+        let pool = Arc::new(OwnPool::new(server.clone(), settings.size));
+        Ok(Self { host: host.clone(), server, pool })
+    }
+
+    pub(super) fn host(&self) -> &Host {
+        &self.host
+    }
+
+    pub(super) fn server(&self) -> &Server {
+        &self.server
+    }
+
+    pub(super) fn pool(&self) -> &Arc<OwnPool> {
+        &self.pool
+    }
+}
 
 /// The servers of a cluster, by number, and the number of each slot's server.
 pub(super) struct Nodes {
