@@ -229,7 +229,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "map_that_is_read_late_is_the_servers_fault",
         "29c2f61 redis: a slot map that is read late opens no gate",
         &[edit(
-            "limiter/redis/cluster/candidate.rs",
+            "limiter/redis/cluster/refresh.rs",
             "        unless_busy(end, self.read_map(end)).await",
             "        match end.elapsed().is_zero() {
             true => self.read_map(end).await,
@@ -250,7 +250,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "panic_while_the_map_is_read_is_the_servers_fault",
         "1141e6b redis: a panic before a cluster or sentinels opens no gate",
         &[edit(
-            "limiter/redis/cluster/candidate.rs",
+            "limiter/redis/cluster/refresh.rs",
             "            Some(Err(ended)) if ended.is_panic() => {",
             "            Some(Err(ended)) if ended.is_cancelled() => {",
         )],

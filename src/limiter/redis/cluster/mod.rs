@@ -7,7 +7,6 @@
 //! A call is sent again only if a server's reply proves that it has not run: MOVED, ASK, TRYAGAIN,
 //! NOSCRIPT. Only masters are asked.
 
-mod candidate;
 mod nodes;
 pub(super) mod redirect;
 #[cfg(feature = "redisson")]
