@@ -1,10 +1,9 @@
 //! Puts a limiter's scripts together from templates and from the sections of its algorithms' files.
 //!
-//! `scripts/README.md` says what directives and placeholders mean. `member.rs` reads the sections.
+//! `scripts/README.md` says what directives and placeholders mean.
 
-mod member;
+use std::fmt::Write as _;
 
-use self::member::{Member, each_word, placeholder};
 use crate::algorithm::ScriptPart;
 
 pub(super) const HEAD: &str = include_str!("../../../scripts/head.lua");
@@ -23,6 +22,9 @@ const TEMPLATES: [(&str, &str); 10] = [
     ("write", include_str!("../../../scripts/write.lua")),
 ];
 
+/// The names that a template gives to each quota, besides those that its algorithm declares.
+const NAMES: [&str; 4] = ["instant", "unsettled", "clamped", "refunded"];
+
 /// What a script can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -30,6 +32,35 @@ pub(super) enum Kind {
     Checks,
     /// Every operation.
     Complete,
+}
+
+/// A text that is being put together.
+struct Assembly<'a> {
+    members: &'a [Member],
+    kind: Kind,
+    arguments: usize,
+    elements: usize,
+    text: String,
+}
+
+/// A section of an algorithm's file: what its heading lists, and its lines.
+struct Section {
+    name: &'static str,
+    list: Vec<&'static str>,
+    lines: Vec<&'static str>,
+}
+
+/// An algorithm of a script, and where it stands among the quotas.
+struct Member {
+    name: &'static str,
+    sections: Vec<Section>,
+    /// What its names end with: nothing if there is only one quota.
+    suffix: String,
+    number: usize,
+    /// The arguments of the quotas before it.
+    first_argument: usize,
+    /// The elements of the reply before those of its state.
+    first_element: usize,
 }
 
 /// The text of a script for the algorithms of `parts`, one for each quota.
@@ -78,15 +109,6 @@ pub(super) fn local_names(parts: &[ScriptPart]) -> usize {
 /// Whether the keys of each algorithm hold a text, or pieces of a state.
 pub(super) fn keep_text(parts: &[ScriptPart]) -> Vec<bool> {
     parts.iter().map(|part| Member::new(part).section("read").is_some()).collect()
-}
-
-/// A text that is being put together.
-struct Assembly<'a> {
-    members: &'a [Member],
-    kind: Kind,
-    arguments: usize,
-    elements: usize,
-    text: String,
 }
 
 impl Assembly<'_> {
@@ -214,4 +236,133 @@ fn matching_end(lines: &[&str]) -> usize {
             depth == 0
         })
         .expect("each block has an end")
+}
+
+impl Member {
+    fn new(part: &ScriptPart) -> Self {
+        let mut sections: Vec<Section> = Vec::new();
+        for line in part.script.lines() {
+            if let Some(heading) = line.strip_prefix("--@ ") {
+                let (name, list) = heading.split_once(' ').unwrap_or((heading, ""));
+                let list = list.split(',').map(str::trim).filter(|name| !name.is_empty());
+                sections.push(Section { name, list: list.collect(), lines: Vec::new() });
+            } else if let Some(section) = sections.last_mut()
+                && !line.is_empty()
+                && !line.starts_with("--")
+            {
+                section.lines.push(line);
+            }
+        }
+        if part.own_terms
+            && let Some(arguments) = sections.iter_mut().find(|section| section.name == "arguments")
+        {
+            arguments.list.extend(["cost", "own_max_wait"]);
+        }
+        let (suffix, number) = (String::new(), 1);
+        Self { name: part.name, sections, suffix, number, first_argument: 0, first_element: 1 }
+    }
+
+    fn section(&self, name: &str) -> Option<&Section> {
+        self.sections.iter().find(|section| section.name == name)
+    }
+
+    /// True if it holds what a charge takes until that is settled.
+    fn holds(&self) -> bool {
+        self.section("spend").is_some()
+    }
+
+    fn list(&self, name: &str) -> &[&'static str] {
+        self.section(name).map_or(&[], |section| &section.list)
+    }
+
+    /// The names that a heading lists, as `form` makes them of each.
+    fn names(&self, list: &str, form: impl Fn(String) -> String) -> String {
+        let name = |name: &&str| form(format!("{name}{}", self.suffix));
+        self.list(list).iter().map(name).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Whether a name is this quota's own.
+    fn owns(&self, name: &str) -> bool {
+        let lists = ["arguments", "rule", "cost", "state"];
+        NAMES.contains(&name) || lists.iter().any(|list| self.list(list).contains(&name))
+    }
+
+    /// A line of a section, whose names end with the number of this quota.
+    fn numbered(&self, line: &str) -> String {
+        if self.suffix.is_empty() {
+            return line.to_owned();
+        }
+        each_word(line, |word, before| match before != Some('.') && self.owns(word) {
+            true => Some(format!("{word}{}", self.suffix)),
+            false => None,
+        })
+    }
+
+    /// The elements of the reply that hold its state.
+    fn elements(&self) -> String {
+        let count = self.list("reply").len();
+        let places = (1..=count).map(|place| format!("reply[n + {}]", self.first_element + place));
+        places.collect::<Vec<_>>().join(", ")
+    }
+
+    /// What those elements are: the first one more than it is, so that 0 stands for no state.
+    fn values(&self) -> String {
+        let mut values = Vec::new();
+        for (place, name) in self.list("reply").iter().enumerate() {
+            let name = self.numbered(name);
+            values.push(match place {
+                0 => format!("({name} or -1) + 1"),
+                _ => format!("{name} or 0"),
+            });
+        }
+        values.join(", ")
+    }
+}
+
+/// What a placeholder stands for, in the lines of one quota.
+fn placeholder(word: &str, member: &Member) -> Option<String> {
+    let suffix = &member.suffix;
+    let is = |name: String| name;
+    Some(match word {
+        "N" => member.number.to_string(),
+        "$arguments" => member.names("arguments", is),
+        "$rule" => member.names("rule", is),
+        "$cost" => member.names("cost", is),
+        "$state" => member.names("state", is),
+        "$exists" => format!("{}{suffix}", member.list("state")[0]),
+        "$before" => member.names("state", |name| name + "_before"),
+        "$saved" => {
+            // A key has room for so many parts of a state.
+            let part = |place| format!("saved[8 * slot{suffix} + {place}]");
+            (0..member.list("state").len()).map(part).collect::<Vec<_>>().join(", ")
+        }
+        "$numbers" => {
+            let mut numbers = String::new();
+            for place in 0..member.list("arguments").len() {
+                let separator = if place > 0 { ", " } else { "" };
+                let place = member.first_argument + place;
+                write!(numbers, "{separator}ARGV[from + {place}] + 0").expect("a string takes all");
+            }
+            numbers
+        }
+        _ => format!("{}{suffix}", word.strip_suffix("_N")?),
+    })
+}
+
+/// The line with some of its words replaced; `replaced` also sees what stands before a word.
+fn each_word(line: &str, replaced: impl Fn(&str, Option<char>) -> Option<String>) -> String {
+    let is_part = |character: char| character.is_ascii_alphanumeric() || "_$".contains(character);
+    let (mut result, mut rest) = (String::new(), line);
+    while !rest.is_empty() {
+        let length = rest.find(|character| !is_part(character)).unwrap_or(rest.len());
+        let (word, after) = rest.split_at(length);
+        match replaced(word, result.chars().last()) {
+            Some(replacement) if !word.is_empty() => result.push_str(&replacement),
+            _ => result.push_str(word),
+        }
+        let next = after.chars().next().map_or(0, char::len_utf8);
+        result.push_str(&after[..next]);
+        rest = &after[next..];
+    }
+    result
 }

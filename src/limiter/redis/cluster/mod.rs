@@ -1,8 +1,8 @@
 //! The servers of a Redis Cluster, and which of them holds each hash slot.
 //!
 //! `nodes.rs` knows the servers, reached by connections of the crate's own, and the server of each
-//! slot, as `slot_map.rs` read it; `refresh.rs` reads it anew. `redirect.rs` says where a
-//! call goes that a server did not run. `redirected.rs` sends single commands.
+//! slot, as `slot_map.rs` read it; `refresh.rs` reads it anew. `redirect.rs` says where a call goes
+//! that a server did not run. `redirected.rs` sends single commands.
 //!
 //! A call is sent again only if a server's reply proves that it has not run: MOVED, ASK, TRYAGAIN,
 //! NOSCRIPT. Only masters are asked.
