@@ -4,7 +4,7 @@
 //!
 //! - `limiter.rs`: the limiter and its settings, which `config.rs` holds. It converts a charge to a
 //!   `request.rs` about a key, which `key.rs` and `buckets.rs` name. `future.rs` is the decision.
-//!   `all_at_once.rs`, `members.rs` and `together.rs` let several limiters decide in one call.
+//!   `all_at_once.rs` and `together.rs` let several limiters decide in one call.
 //! - `pending.rs`: the caller's half. It awaits the answer until the `deadline.rs`.
 //! - `batcher.rs`: sends a charge at once that finds the limiter idle, and passes on all others.
 //! - `worker.rs`: the task that sends them. It owns the `queue.rs` of `queued.rs`; `partitions.rs`
@@ -57,7 +57,6 @@ mod key;
 mod limiter;
 mod liveness;
 mod login;
-mod members;
 mod own_pool;
 mod partitions;
 mod pending;
@@ -83,7 +82,7 @@ mod tls;
 mod together;
 mod worker;
 
-pub use all_at_once::{AllAtOnce, AllAtOnceFuture};
+pub use all_at_once::{AllAtOnce, AllAtOnceFuture, Members};
 pub use builder::PoolBuilder;
 pub use future::RedisFuture;
 #[cfg(all(feature = "policies", feature = "redisson"))]
@@ -91,7 +90,6 @@ pub(crate) use key::push_verbatim_or_digest;
 #[cfg(any(feature = "policies", feature = "redisson"))]
 pub(crate) use limiter::DEFAULT_DECISION_TIMEOUT;
 pub use limiter::Redis;
-pub use members::Members;
 pub use pool::Pool;
 pub use script::texts as script_texts;
 #[cfg(feature = "policies")]

@@ -4,10 +4,11 @@
 //! `all_at_once.rs` is the same for members that are known when the program is written, and that
 //! have one cost and one longest wait.
 
+use super::all_at_once::join;
 use super::assembly::local_names;
-use super::members::join;
+use super::future::RedisFuture;
+use super::limiter::Redis;
 use super::request::{Op, key_suffixes};
-use super::{Redis, RedisFuture};
 use crate::algorithm::{Check, InLua, OwnTerms, sealed::Single};
 use crate::charge::Key;
 use crate::limiter::Limiter;
