@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
-use super::buckets::Buckets;
+use super::key::Buckets;
 use super::pool::Pool;
 use super::reply::ReadEntry;
 use super::script::Scripts;

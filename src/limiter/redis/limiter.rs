@@ -7,10 +7,9 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use super::batcher::Batcher;
-use super::buckets::Buckets;
 use super::config::Config;
 use super::future::{Inner, RedisFuture};
-use super::key::key_prefixes;
+use super::key::{Buckets, key_prefixes};
 use super::pool::{MAX_TIMEOUT, Pool};
 use super::request::Op;
 use crate::algorithm::{Check, InLua};

@@ -3,7 +3,7 @@
 //! How a charge is decided, in the order of the calls:
 //!
 //! - `limiter.rs`: the limiter and its settings, which `config.rs` holds. It converts a charge to a
-//!   `request.rs` about a key, which `key.rs` and `buckets.rs` name. `future.rs` is the decision.
+//!   `request.rs` about a key, which `key.rs` names. `future.rs` is the decision.
 //!   `all_at_once.rs` and `together.rs` let several limiters decide in one call.
 //! - `pending.rs`: the caller's half. It awaits the answer until the `deadline.rs`.
 //! - `batcher.rs`: sends a charge at once that finds the limiter idle, and passes on all others.
@@ -35,7 +35,6 @@ mod backoff;
 mod batch;
 mod batcher;
 mod bb8_pool;
-mod buckets;
 mod builder;
 mod busy;
 mod call;
