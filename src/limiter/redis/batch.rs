@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::cluster::redirect::Next;
 use super::config::Config;
-use super::connections::SharedConnection;
+use super::connection::SharedConnection;
 use super::deadline::Stage;
 use super::error;
 use super::queued::QueuedRequest;

@@ -19,7 +19,7 @@ use super::batch::{Batch, Call};
 use super::busy::Busy;
 use super::call::{follow, send_call};
 use super::config::Config;
-use super::connections::SharedConnection;
+use super::connection::SharedConnection;
 use super::deadline::{Progress, Stage};
 use super::eval::LATE_REPLY_TIMEOUT;
 use super::queued::{CompletedRequest, QueuedRequest, ReplyTo};

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::batch::{Batch, Call, CallOutcome, ScriptCall, Unfinished, own_now};
 use super::config::Config;
-use super::connections::SharedConnection;
+use super::connection::SharedConnection;
 use super::deadline::Deadline;
 use super::eval::{LATE_REPLY_TIMEOUT, eval, is_reply};
 use super::health::MAX_SILENCE;

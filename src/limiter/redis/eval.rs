@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::connections::SharedConnection;
+use super::connection::SharedConnection;
 use super::script::Script;
 use redis::{Cmd, RedisResult, ServerErrorKind, Value};
 

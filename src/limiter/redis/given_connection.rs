@@ -8,7 +8,7 @@ use redis::aio::ConnectionLike;
 use redis::{Cmd, Pipeline};
 use tokio::time::Instant;
 
-use super::connections::{
+use super::connection::{
     ConnectionFuture, Connections, RepliesFuture, ReplyFuture, SharedConnection,
 };
 use super::pool::Pool;

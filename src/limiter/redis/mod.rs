@@ -41,7 +41,6 @@ mod call;
 mod cluster;
 mod config;
 mod connection;
-mod connections;
 mod deadline;
 mod dialer;
 mod error;

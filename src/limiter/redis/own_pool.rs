@@ -15,8 +15,9 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
 use super::backoff::{Backoff, any_hangs};
-use super::connection::Connection;
-use super::connections::{ConnectionFuture, Connections, MAX_CONNECTION_WAIT, SharedConnection};
+use super::connection::{
+    Connection, ConnectionFuture, Connections, MAX_CONNECTION_WAIT, SharedConnection,
+};
 use super::error::before_asking;
 use super::health::ConnectionState;
 use super::sentinel::Sentinels;

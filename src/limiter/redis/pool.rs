@@ -18,7 +18,7 @@ use super::bb8_pool::Bb8Pool;
 use super::cluster::Cluster;
 #[cfg(feature = "redisson")]
 use super::cluster::Redirected;
-use super::connections::{ConnectionFuture, Connections, MAX_CONNECTION_WAIT, SharedConnection};
+use super::connection::{ConnectionFuture, Connections, MAX_CONNECTION_WAIT, SharedConnection};
 use super::liveness::Liveness;
 use super::login::Login;
 use super::slot::{self, Partition};

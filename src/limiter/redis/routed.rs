@@ -12,7 +12,7 @@ use super::batch::{Batch, CallOutcome, ScriptCall, Unfinished, own_now};
 use super::cluster::Cluster;
 use super::cluster::redirect::{Next, ask, cannot_serve, next_reply, reply_after_asking};
 use super::config::Config;
-use super::connections::SharedConnection;
+use super::connection::SharedConnection;
 use super::deadline::Stage;
 use super::request::key_suffixes;
 use crate::Error;

@@ -25,7 +25,7 @@ use super::batch::Call;
 use super::busy::Busy;
 use super::call::{EndedCall, follow, send_call};
 use super::config::Config;
-use super::connections::SharedConnection;
+use super::connection::SharedConnection;
 use super::eval::LATE_REPLY_TIMEOUT;
 use super::pool::Pool;
 use super::queue::Queue;

@@ -29,7 +29,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use self::nodes::{Node, Nodes};
 use self::refresh::Refreshes;
 use super::address::Host;
-use super::connections::{ConnectionFuture, Connections, MAX_CONNECTION_WAIT, SharedConnection};
+use super::connection::{ConnectionFuture, Connections, MAX_CONNECTION_WAIT, SharedConnection};
 use super::slot::Partition;
 use crate::limiter::grace_period::GracePeriod;
 use crate::{Error, ErrorKind};

@@ -3,7 +3,7 @@
 use redis::{Cmd, ConnectionAddr, Pipeline, RedisError, RedisResult, ServerErrorKind, Value, cmd};
 
 use super::super::address::Host;
-use super::super::connections::SharedConnection;
+use super::super::connection::SharedConnection;
 
 /// Where a call goes that a server did not run.
 #[derive(Clone, Debug, PartialEq, Eq)]

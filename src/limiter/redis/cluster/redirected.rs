@@ -5,7 +5,7 @@ use std::sync::Arc;
 use redis::{Cmd, Pipeline};
 use tokio::time::Instant;
 
-use super::super::connections::{RepliesFuture, ReplyFuture, SharedConnection};
+use super::super::connection::{RepliesFuture, ReplyFuture, SharedConnection};
 use super::Cluster;
 use super::redirect::{Next, ask, cannot_serve};
 

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::super::address::Host;
 use super::super::backoff::{Backoff, any_hangs};
-use super::super::connections::{MAX_CONNECTION_WAIT, SharedConnection};
+use super::super::connection::{MAX_CONNECTION_WAIT, SharedConnection};
 use super::super::error::{from_redis_error, weight};
 use super::super::server::Server;
 use super::Cluster;
@@ -255,7 +255,7 @@ mod tests {
     use redis::Value;
     use tokio::time::advance;
 
-    use super::super::super::connections::Connections as _;
+    use super::super::super::connection::Connections as _;
     use super::super::super::slot::HASH_SLOTS;
     use super::*;
     use crate::Pool;

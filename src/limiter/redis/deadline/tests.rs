@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{advance, sleep};
 
-use super::super::connections::MAX_CONNECTION_WAIT;
+use super::super::connection::MAX_CONNECTION_WAIT;
 use super::super::health::{BUSY_FACTOR, MAX_SILENCE};
 use super::super::silent::Silent;
 use super::*;
