@@ -11,12 +11,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::address::{Address, Topology};
 use super::cluster::{Cluster, NodeSettings};
 use super::dialer::Dialer;
-use super::login::Login;
 use super::own_pool::{OwnPool, Target};
 use super::pool::{MAX_TIMEOUT, Pool};
 use super::resolver::Resolver;
 use super::sentinel::Sentinels;
-use super::server::Connector;
+use super::server::{Connector, Login};
 use super::tls::Tls;
 use crate::{Error, ErrorKind};
 

@@ -54,7 +54,6 @@ mod health;
 mod key;
 mod limiter;
 mod liveness;
-mod login;
 mod own_pool;
 mod partitions;
 mod pending;

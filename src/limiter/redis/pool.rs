@@ -20,7 +20,7 @@ use super::cluster::Cluster;
 use super::cluster::Redirected;
 use super::connection::{ConnectionFuture, Connections, MAX_CONNECTION_WAIT, SharedConnection};
 use super::liveness::Liveness;
-use super::login::Login;
+use super::server::Login;
 use super::slot::{self, Partition};
 use crate::limiter::grace_period::{too_busy_to_connect, watch_timers};
 use crate::{Error, ErrorKind};

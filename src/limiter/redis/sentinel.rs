@@ -22,8 +22,7 @@ use self::watch::Watch;
 use super::address::Host;
 use super::connection::Connection;
 use super::greeting::ServerKind;
-use super::login::Login;
-use super::server::{Connector, Failure, Server};
+use super::server::{Connector, Failure, Login, Server};
 use crate::observe::primary_changed;
 use crate::{Error, ErrorKind};
 

@@ -4,14 +4,14 @@ use std::error::Error as _;
 use std::future::pending;
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::aio::{MultiplexedConnection, SendError};
 use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, PushInfo,
-    PushKind, RedisError, RedisResult,
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
+    ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo, RedisError, RedisResult,
 };
 use tokio::select;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -22,7 +22,6 @@ use super::dialer::Dialer;
 use super::error;
 use super::greeting::{Greeting, ServerKind};
 use super::health::{ConnectionState, Health, ServerHealth};
-use super::login::Login;
 use super::probe;
 use super::resolver::Resolver;
 use super::tls::TlsParams;
@@ -60,6 +59,17 @@ pub(super) struct Connector {
     pub(super) dialer: Option<Dialer>,
 }
 
+/// User, password and database of connections, which may change while a pool is used. Clones share
+/// them.
+#[derive(Clone)]
+pub(super) struct Login(Arc<Mutex<LoginState>>);
+
+struct LoginState {
+    settings: RedisConnectionInfo,
+    /// The number of changes of user and password.
+    changes: u64,
+}
+
 impl Connector {
     /// The server at `host`. Connects to nothing yet.
     pub(super) fn server(&self, host: &Host) -> Result<Server, Error> {
@@ -83,6 +93,33 @@ impl Connector {
         let (connect_timeout, login) = (self.timeout, self.login.clone());
         let (health, kind) = (Arc::default(), ServerKind::Plain);
         Ok(Server { info, login, connect_timeout, resolver, dialer, health, kind })
+    }
+}
+
+impl Login {
+    pub(super) fn new(settings: RedisConnectionInfo) -> Self {
+        // RESP3 carries the notice of a lost connection.
+        let settings = settings.set_protocol(ProtocolVersion::RESP3);
+        Self(Arc::new(Mutex::new(LoginState { settings, changes: 0 })))
+    }
+
+    /// Lets the connections that are made from now on log in so.
+    pub(super) fn set(&self, user: &str, password: &str) {
+        let mut state = self.lock();
+        state.settings = state.settings.clone().set_username(user).set_password(password);
+        state.changes += 1;
+    }
+
+    pub(super) fn settings(&self) -> RedisConnectionInfo {
+        self.lock().settings.clone()
+    }
+
+    pub(super) fn changes(&self) -> u64 {
+        self.lock().changes
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LoginState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

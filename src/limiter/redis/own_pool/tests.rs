@@ -11,8 +11,7 @@ use tokio::time::{advance, sleep, timeout};
 use super::super::address::Host;
 use super::super::backoff::HANGS_AFTER;
 use super::super::dialer::Dialer;
-use super::super::login::Login;
-use super::super::server::Connector;
+use super::super::server::{Connector, Login};
 use super::super::tls::Tls;
 use super::*;
 
