@@ -10,10 +10,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::address::{Address, Topology};
 use super::cluster::{Cluster, NodeSettings};
-use super::dialer::Dialer;
+use super::dialer::{Dialer, Resolver};
 use super::own_pool::{OwnPool, Target};
 use super::pool::{MAX_TIMEOUT, Pool};
-use super::resolver::Resolver;
 use super::sentinel::Sentinels;
 use super::server::{Connector, Login};
 use super::tls::Tls;

@@ -1,13 +1,46 @@
-//! Opens sockets by the application's own function.
+//! How the application itself finds a server's addresses, or opens sockets to it.
 
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, ConnectionAddr, RedisConnectionInfo, RedisResult};
+use redis::io::AsyncDNSResolver;
+use redis::{AsyncConnectionConfig, ConnectionAddr, RedisConnectionInfo, RedisFuture, RedisResult};
 use tokio::io::{AsyncRead, AsyncWrite};
+
+type Resolved = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
+
+/// Resolves host names, anew for each connection.
+#[derive(Clone)]
+pub(super) struct Resolver(Arc<dyn Fn(String, u16) -> Resolved + Send + Sync>);
+
+impl Resolver {
+    pub(super) fn new<F>(resolve: impl Fn(String, u16) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'static,
+    {
+        Self(Arc::new(move |host, port| Box::pin(resolve(host, port))))
+    }
+
+    /// The addresses of a host.
+    pub(super) fn addresses(&self, host: String, port: u16) -> Resolved {
+        (self.0)(host, port)
+    }
+}
+
+impl AsyncDNSResolver for Resolver {
+    fn resolve<'a, 'b: 'a>(
+        &'a self,
+        host: &'b str,
+        port: u16,
+    ) -> RedisFuture<'a, Box<dyn Iterator<Item = SocketAddr> + Send + 'a>> {
+        let resolved = self.addresses(host.to_owned(), port);
+        Box::pin(async move { Ok(Box::new(resolved.await?.into_iter()) as Box<_>) })
+    }
+}
 
 /// A socket, whatever it is.
 trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}

@@ -63,7 +63,6 @@ mod queue;
 mod queued;
 mod reply;
 mod request;
-mod resolver;
 mod routed;
 mod script;
 #[cfg(feature = "redisson")]

@@ -12,7 +12,7 @@ use redis::ConnectionAddr;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{Instant, timeout_at};
 
-use super::resolver::Resolver;
+use super::dialer::Resolver;
 
 /// How long the server has for its answer at most.
 const TIMEOUT: Duration = Duration::from_millis(250);

@@ -18,12 +18,11 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::address::Host;
 use super::connection::Connection;
-use super::dialer::Dialer;
+use super::dialer::{Dialer, Resolver};
 use super::error;
 use super::greeting::{Greeting, ServerKind};
 use super::health::{ConnectionState, Health, ServerHealth};
 use super::probe;
-use super::resolver::Resolver;
 use super::tls::TlsParams;
 use crate::{Error, ErrorKind};
 
