@@ -65,8 +65,6 @@ mod reply;
 mod request;
 mod routed;
 mod script;
-#[cfg(feature = "redisson")]
-pub(crate) mod sending;
 mod sentinel;
 mod server;
 #[cfg(test)]
@@ -90,3 +88,21 @@ pub use pool::Pool;
 pub use script::texts as script_texts;
 #[cfg(feature = "policies")]
 pub(crate) use together::Together;
+
+// What it takes to send one call, for the limiter of Redisson's keys.
+#[cfg(feature = "redisson")]
+pub(crate) use connection::SharedConnection;
+#[cfg(feature = "redisson")]
+pub(crate) use deadline::{Deadline, Stage};
+#[cfg(feature = "redisson")]
+pub(crate) use error::{from_failed_call, met_read_only};
+#[cfg(feature = "redisson")]
+pub(crate) use eval::{LATE_REPLY_TIMEOUT, eval, is_reply};
+#[cfg(feature = "redisson")]
+pub(crate) use pool::MAX_TIMEOUT;
+#[cfg(feature = "redisson")]
+pub(crate) use reply::malformed_reply;
+#[cfg(feature = "redisson")]
+pub(crate) use script::Script;
+#[cfg(all(test, feature = "redisson"))]
+pub(crate) use slot::hash_slot;
