@@ -5,16 +5,13 @@
 use redis::{Cmd, RedisError, RedisResult, Value};
 use tokio::time::Instant;
 
-use super::cluster::redirect::Next;
+use super::client::{Next, Partition, SharedConnection, error};
 use super::config::Config;
-use super::connection::SharedConnection;
 use super::deadline::Stage;
-use super::error;
 use super::queued::QueuedRequest;
 use super::reply::BatchReply;
 use super::request::{Op, Request};
 use super::script::{Arguments, Script};
-use super::slot::Partition;
 use crate::Error;
 use crate::limiter::named::instant;
 

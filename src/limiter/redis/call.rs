@@ -10,14 +10,12 @@ use tokio::select;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::batch::{Batch, Call, CallOutcome, ScriptCall, Unfinished, own_now};
+use super::client::{MAX_SILENCE, Partition, SharedConnection};
 use super::config::Config;
-use super::connection::SharedConnection;
 use super::deadline::Deadline;
 use super::eval::{LATE_REPLY_TIMEOUT, eval, is_reply};
-use super::health::MAX_SILENCE;
 use super::request::Request;
 use super::routed;
-use super::slot::Partition;
 
 /// Waits for a late reply. Ends when it has come, or when it is given up.
 pub(super) type LateReply = Pin<Box<dyn Future<Output = EndedCall> + Send>>;

@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
+use super::client::{Pool, hash_slot};
 use super::key::Buckets;
-use super::pool::Pool;
 use super::reply::ReadEntry;
 use super::script::Scripts;
-use super::slot::hash_slot;
 use crate::Charge;
 use crate::algorithm::InLua;
 use crate::limiter::named::{Clock, NamedAlgorithm};

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::connection::SharedConnection;
+use super::client::SharedConnection;
 use super::script::Script;
 use redis::{Cmd, RedisResult, ServerErrorKind, Value};
 

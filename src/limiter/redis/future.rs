@@ -12,9 +12,9 @@ use pin_project_lite::pin_project;
 use tokio::time::Instant;
 
 use super::batcher::Batcher;
+use super::client::MAX_TIMEOUT;
 use super::eval::LATE_REPLY_TIMEOUT;
 use super::pending::Pending;
-use super::pool::MAX_TIMEOUT;
 use super::queued::{CompletedRequest, QueuedRequest};
 use super::reply::{ReplyEntry, malformed_reply};
 use super::request::{Op, Request};

@@ -9,12 +9,11 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::address::Address;
-use super::error::{from_error_reply, is_read_only};
+use super::client::error::{from_error_reply, is_read_only};
+use super::client::{Address, hash_slot};
 use super::key::{hash_tagged, key_prefixes};
 use super::reply::{BatchReply, ReadEntry, ReplyEntry};
 use super::request::{Op, Request};
-use super::slot::hash_slot;
 use crate::algorithm::*;
 use crate::limiter::named::NamedAlgorithm;
 use crate::{ErrorKind, Quota};

@@ -12,7 +12,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use super::slot::{HASH_SLOTS, hash_slot};
+use super::client::{HASH_SLOTS, hash_slot};
 use crate::algorithm::ScriptPart;
 use crate::digest::{DIGEST_PREFIX, MAX_VERBATIM_LENGTH, push_digest};
 

@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use super::batcher::Batcher;
+use super::client::{MAX_TIMEOUT, Pool};
 use super::config::Config;
 use super::future::{Inner, RedisFuture};
 use super::key::{Buckets, key_prefixes};
-use super::pool::{MAX_TIMEOUT, Pool};
 use super::request::Op;
 use crate::algorithm::{Check, InLua};
 use crate::limiter::named::{NamedAlgorithm, block_time, expect_valid_quota};

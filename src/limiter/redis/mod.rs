@@ -28,81 +28,57 @@
 //! - `cluster/`: such a pool for each server of a cluster. `routed.rs` sends calls to where it says.
 //! - `bb8_pool.rs`: a pool of the application's own. `given_connection.rs`: one connection.
 
-mod address;
 mod all_at_once;
 mod assembly;
-mod backoff;
 mod batch;
 mod batcher;
-mod bb8_pool;
-mod builder;
 mod busy;
 mod call;
-mod cluster;
+mod client;
 mod config;
-mod connection;
 mod deadline;
-mod dialer;
-mod error;
 mod eval;
 mod future;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
-mod given_connection;
-mod greeting;
-mod health;
 mod key;
 mod limiter;
-mod liveness;
-mod own_pool;
 mod partitions;
 mod pending;
-mod pool;
-mod probe;
 mod queue;
 mod queued;
 mod reply;
 mod request;
 mod routed;
 mod script;
-mod sentinel;
-mod server;
-#[cfg(test)]
-mod silent;
-mod slot;
-#[cfg_attr(not(feature = "rustls"), path = "no_tls.rs")]
-mod tls;
 #[cfg(feature = "policies")]
 mod together;
 mod worker;
 
 pub use all_at_once::{AllAtOnce, AllAtOnceFuture, Members};
-pub use builder::PoolBuilder;
+pub use client::{Pool, PoolBuilder};
 pub use future::RedisFuture;
 #[cfg(all(feature = "policies", feature = "redisson"))]
 pub(crate) use key::push_verbatim_or_digest;
 #[cfg(any(feature = "policies", feature = "redisson"))]
 pub(crate) use limiter::DEFAULT_DECISION_TIMEOUT;
 pub use limiter::Redis;
-pub use pool::Pool;
 pub use script::texts as script_texts;
 #[cfg(feature = "policies")]
 pub(crate) use together::Together;
 
 // What it takes to send one call, for the limiter of Redisson's keys.
 #[cfg(feature = "redisson")]
-pub(crate) use connection::SharedConnection;
+pub(crate) use client::error::{from_failed_call, met_read_only};
+#[cfg(all(test, feature = "redisson"))]
+pub(crate) use client::hash_slot;
+#[cfg(feature = "redisson")]
+pub(crate) use client::{MAX_TIMEOUT, SharedConnection};
 #[cfg(feature = "redisson")]
 pub(crate) use deadline::{Deadline, Stage};
 #[cfg(feature = "redisson")]
-pub(crate) use error::{from_failed_call, met_read_only};
-#[cfg(feature = "redisson")]
 pub(crate) use eval::{LATE_REPLY_TIMEOUT, eval, is_reply};
-#[cfg(feature = "redisson")]
-pub(crate) use pool::MAX_TIMEOUT;
 #[cfg(feature = "redisson")]
 pub(crate) use reply::malformed_reply;
 #[cfg(feature = "redisson")]
 pub(crate) use script::Script;
-#[cfg(all(test, feature = "redisson"))]
-pub(crate) use slot::hash_slot;

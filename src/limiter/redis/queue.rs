@@ -15,12 +15,11 @@ use std::collections::{BTreeMap, VecDeque};
 use tokio::time::Instant;
 
 use super::batch::{Batch, Call, Requests};
+use super::client::{Partition, Pool};
 use super::deadline::Stage;
 use super::partitions::Partitions;
-use super::pool::Pool;
 use super::queued::QueuedRequest;
 use super::request::Op;
-use super::slot::Partition;
 use crate::Error;
 use crate::algorithm::Mark;
 

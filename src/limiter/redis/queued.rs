@@ -6,8 +6,8 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
+use super::client::Pool;
 use super::deadline::{Progress, Stage};
-use super::pool::Pool;
 use super::reply::ReplyEntry;
 use super::request::{Op, Request};
 use crate::Error;

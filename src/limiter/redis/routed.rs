@@ -7,12 +7,11 @@ use std::time::Duration;
 use redis::{Cmd, Pipeline, cmd};
 use tokio::time::{Instant, sleep};
 
-use super::address::Host;
 use super::batch::{Batch, CallOutcome, ScriptCall, Unfinished, own_now};
-use super::cluster::Cluster;
-use super::cluster::redirect::{Next, ask, cannot_serve, next_reply, reply_after_asking};
+use super::client::{
+    Cluster, Host, Next, SharedConnection, ask, cannot_serve, next_reply, reply_after_asking,
+};
 use super::config::Config;
-use super::connection::SharedConnection;
 use super::deadline::Stage;
 use super::request::key_suffixes;
 use crate::Error;

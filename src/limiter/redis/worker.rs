@@ -24,13 +24,11 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::batch::Call;
 use super::busy::Busy;
 use super::call::{EndedCall, follow, send_call};
+use super::client::{Partition, Pool, SharedConnection};
 use super::config::Config;
-use super::connection::SharedConnection;
 use super::eval::LATE_REPLY_TIMEOUT;
-use super::pool::Pool;
 use super::queue::Queue;
 use super::queued::QueuedRequest;
-use super::slot::Partition;
 use crate::Error;
 
 /// Charges are held back no longer than this.

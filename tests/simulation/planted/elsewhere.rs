@@ -26,15 +26,15 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "silent_server_taken_for_a_silent_connection",
-        "limiter::redis::health::tests::a_useless_connection_says_since_when",
+        "limiter::redis::client::health::tests::a_useless_connection_says_since_when",
     ),
     unit(
         "read_only_connection_kept",
-        "limiter::redis::health::tests::a_failed_call_ends_a_connection_that_is_closed_or_takes_no_writes",
+        "limiter::redis::client::health::tests::a_failed_call_ends_a_connection_that_is_closed_or_takes_no_writes",
     ),
     unit(
         "oldest_epoch_followed",
-        "limiter::redis::sentinel::reports::tests::a_switch_that_no_other_sentinel_hears_of_is_none",
+        "limiter::redis::client::sentinel::reports::tests::a_switch_that_no_other_sentinel_hears_of_is_none",
     ),
     by("lease_outlives_a_reset", "wrappers", "lease::ending::reset_forgets_leased_units"),
     by(
@@ -104,7 +104,7 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "refused_greeting_taken_for_a_silent_one",
-        "limiter::redis::greeting::tests::a_refusal_that_may_pass_is_no_answer_without_a_role",
+        "limiter::redis::client::greeting::tests::a_refusal_that_may_pass_is_no_answer_without_a_role",
     ),
     unit(
         "wait_for_a_connection_judged_by_its_last_timer",
@@ -112,11 +112,11 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "slow_attempt_after_load_taken_for_a_hang",
-        "limiter::redis::own_pool::tests::an_attempt_that_hangs_hides_neither_a_fault_of_the_server_nor_load",
+        "limiter::redis::client::own_pool::tests::an_attempt_that_hangs_hides_neither_a_fault_of_the_server_nor_load",
     ),
     unit(
         "hang_hides_that_the_server_was_away",
-        "limiter::redis::own_pool::tests::an_attempt_that_hangs_hides_neither_a_fault_of_the_server_nor_load",
+        "limiter::redis::client::own_pool::tests::an_attempt_that_hangs_hides_neither_a_fault_of_the_server_nor_load",
     ),
     by(
         "fault_stays_while_load_ends_all_attempts",
@@ -125,11 +125,11 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "arrived_answers_lost_at_a_switch",
-        "limiter::redis::health::tests::a_call_to_a_server_that_is_left_ends_with_what_has_arrived",
+        "limiter::redis::client::health::tests::a_call_to_a_server_that_is_left_ends_with_what_has_arrived",
     ),
     unit(
         "calls_to_a_server_that_was_left_go_on",
-        "limiter::redis::health::tests::a_call_to_a_server_that_is_left_ends_with_what_has_arrived",
+        "limiter::redis::client::health::tests::a_call_to_a_server_that_is_left_ends_with_what_has_arrived",
     ),
     unit(
         "ticks_of_timers_count_as_load",
@@ -137,7 +137,7 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "dead_sentinel_hides_load",
-        "limiter::redis::sentinel::reports::tests::errors_say_what_is_wrong",
+        "limiter::redis::client::sentinel::reports::tests::errors_say_what_is_wrong",
     ),
     by(
         "map_that_is_read_late_is_the_servers_fault",
@@ -170,7 +170,7 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "slot_that_nobody_serves_taken_for_load",
-        "limiter::redis::cluster::refresh::tests::a_slot_that_nobody_serves_is_known_once_the_map_is_read",
+        "limiter::redis::client::cluster::refresh::tests::a_slot_that_nobody_serves_is_known_once_the_map_is_read",
     ),
     unit(
         "some_errors_fail_open_for_all",
@@ -186,7 +186,7 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "wrong_sentinel_believed_when_it_comes_back",
-        "limiter::redis::sentinel::reports::tests::at_the_start_most_votes_win",
+        "limiter::redis::client::sentinel::reports::tests::at_the_start_most_votes_win",
     ),
     by(
         "retry_of_a_member_repeated",
@@ -195,11 +195,11 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "silence_begins_before_the_last_reply",
-        "limiter::redis::health::tests::a_silence_begins_after_the_last_reply",
+        "limiter::redis::client::health::tests::a_silence_begins_after_the_last_reply",
     ),
     unit(
         "silence_of_a_busy_process_is_short",
-        "limiter::redis::health::tests::a_busy_process_waits_longer",
+        "limiter::redis::client::health::tests::a_busy_process_waits_longer",
     ),
     by(
         "slow_attempt_to_connect_is_the_servers_fault",
@@ -225,7 +225,7 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "connection_left_at_its_first_missed_deadlines",
-        "limiter::redis::health::tests::a_busy_process_waits_longer",
+        "limiter::redis::client::health::tests::a_busy_process_waits_longer",
     ),
     unit(
         "oldest_refund_first",
@@ -237,7 +237,7 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "silence_counts_for_one_connection_alone",
-        "limiter::redis::health::tests::a_useless_connection_says_since_when",
+        "limiter::redis::client::health::tests::a_useless_connection_says_since_when",
     ),
     by(
         "short_caller_of_a_lease_waits_for_a_long_refill",
@@ -274,11 +274,11 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "an_attempt_that_hangs_keeps_others_waiting",
-        "limiter::redis::own_pool::tests::an_attempt_that_hangs_gets_another_beside_it",
+        "limiter::redis::client::own_pool::tests::an_attempt_that_hangs_gets_another_beside_it",
     ),
     unit(
         "time_of_a_process_that_stood_still_is_silence",
-        "limiter::redis::health::tests::a_process_that_stood_still_gives_up_no_connection",
+        "limiter::redis::client::health::tests::a_process_that_stood_still_gives_up_no_connection",
     ),
     by(
         "pause_since_a_connection_was_looked_at",
@@ -316,11 +316,11 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "attempt_to_connect_without_an_end",
-        "limiter::redis::own_pool::tests::an_attempt_without_an_answer_ends_in_time_and_no_pause_follows",
+        "limiter::redis::client::own_pool::tests::an_attempt_without_an_answer_ends_in_time_and_no_pause_follows",
     ),
     unit(
         "attempt_to_read_the_map_never_over",
-        "limiter::redis::cluster::refresh::tests::the_next_attempt_may_begin_whatever_ended_the_last_one",
+        "limiter::redis::client::cluster::refresh::tests::the_next_attempt_may_begin_whatever_ended_the_last_one",
     ),
     unit(
         "arrived_answers_not_read_at_the_deadline",
@@ -352,7 +352,7 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "pauses_of_an_outage_go_on_after_it",
-        "limiter::redis::backoff::tests::a_success_ends_the_pauses_unless_connections_are_unusable",
+        "limiter::redis::client::backoff::tests::a_success_ends_the_pauses_unless_connections_are_unusable",
     ),
     unit(
         "refunds_of_a_late_call_lose_their_turn",
@@ -360,19 +360,19 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "paused_process_gives_up_its_connection",
-        "limiter::redis::own_pool::tests::a_process_that_was_paused_waits_on_for_its_connection",
+        "limiter::redis::client::own_pool::tests::a_process_that_was_paused_waits_on_for_its_connection",
     ),
     unit(
         "attempts_to_connect_outlive_the_pool",
-        "limiter::redis::own_pool::tests::attempts_end_with_the_pool",
+        "limiter::redis::client::own_pool::tests::attempts_end_with_the_pool",
     ),
     unit(
         "login_that_changed_waits_for_the_pause",
-        "limiter::redis::own_pool::tests::a_login_that_changed_is_tried_without_a_pause",
+        "limiter::redis::client::own_pool::tests::a_login_that_changed_is_tried_without_a_pause",
     ),
     unit(
         "pause_since_the_end_of_a_slow_attempt",
-        "limiter::redis::own_pool::tests::an_attempt_without_an_answer_ends_in_time_and_no_pause_follows",
+        "limiter::redis::client::own_pool::tests::an_attempt_without_an_answer_ends_in_time_and_no_pause_follows",
     ),
     unit(
         "process_that_stands_still_until_the_deadline_blames_the_server",
@@ -384,15 +384,15 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "server_refuted_late_is_left_out_after_a_switch",
-        "limiter::redis::sentinel::reports::tests::a_server_that_was_left_out_late_becomes_the_primary_again",
+        "limiter::redis::client::sentinel::reports::tests::a_server_that_was_left_out_late_becomes_the_primary_again",
     ),
     unit(
         "server_that_was_read_only_is_left_out_though_no_other_is_named",
-        "limiter::redis::sentinel::reports::tests::a_server_that_is_no_primary_is_asked_again_if_no_other_is_named",
+        "limiter::redis::client::sentinel::reports::tests::a_server_that_is_no_primary_is_asked_again_if_no_other_is_named",
     ),
     unit(
         "old_failure_to_connect_blames_the_server",
-        "limiter::redis::own_pool::tests::an_attempt_without_an_answer_ends_in_time_and_no_pause_follows",
+        "limiter::redis::client::own_pool::tests::an_attempt_without_an_answer_ends_in_time_and_no_pause_follows",
     ),
     by(
         "refund_waits_for_the_text_of_its_script",
@@ -405,7 +405,7 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "old_fault_remembered_after_a_success",
-        "limiter::redis::own_pool::tests::a_failure_before_the_last_connection_counts_no_more",
+        "limiter::redis::client::own_pool::tests::a_failure_before_the_last_connection_counts_no_more",
     ),
     by(
         "demoted_primary_taken_again",

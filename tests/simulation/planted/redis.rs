@@ -218,17 +218,17 @@ pub(super) const FAULTS: &[Fault] = &[
         "closed_connection_kept",
         &[
             edit(
-                "limiter/redis/health.rs",
+                "limiter/redis/client/health.rs",
                 "            Err(error) if error.is_unrecoverable_error() => self.retire(ConnectionState::Closed),",
                 "            Err(error) if error.is_unrecoverable_error() => {}",
             ),
             edit(
-                "limiter/redis/server.rs",
+                "limiter/redis/client/server.rs",
                 "                retire_on_drop.0.retire(ConnectionState::Closed);",
                 "                let _ = &retire_on_drop;",
             ),
             edit(
-                "limiter/redis/server.rs",
+                "limiter/redis/client/server.rs",
                 "        self.0.retire(ConnectionState::Closed);
     }",
                 "        let _ = &self.0;
@@ -239,7 +239,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "silent_connection_kept",
         &[edit(
-            "limiter/redis/health.rs",
+            "limiter/redis/client/health.rs",
             "        let limit = (2 * now.saturating_sub(sent)).max(max_silence.as_micros() as u64);",
             "        let limit = u64::MAX / 4 + max_silence.as_micros() as u64;",
         )],
@@ -247,7 +247,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "silent_server_taken_for_a_silent_connection",
         &[edit(
-            "limiter/redis/health.rs",
+            "limiter/redis/client/health.rs",
             "            self.server.generation.store(next, Relaxed);",
             "            let _ = next;",
         )],
@@ -256,7 +256,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "read_only_connection_kept",
         &[
             edit(
-                "limiter/redis/health.rs",
+                "limiter/redis/client/health.rs",
                 "            Err(error) if error::met_read_only(error) => self.retire(ConnectionState::ReadOnly),",
                 "            Err(error) if error::met_read_only(error) => {}",
             ),
@@ -270,7 +270,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "connection_leaked",
         &[edit(
-            "limiter/redis/own_pool.rs",
+            "limiter/redis/client/own_pool.rs",
             "                entry.connection = Some(Arc::new(connection));",
             "                let connection = Arc::new(connection);
                 std::mem::forget(Arc::clone(&connection));
@@ -280,7 +280,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "attempt_to_connect_without_an_end",
         &[edit(
-            "limiter/redis/server.rs",
+            "limiter/redis/client/server.rs",
             "            let in_time = timeout(self.connect_timeout, connected).await;",
             "            let in_time = timeout(100 * self.connect_timeout, connected).await;",
         )],
@@ -288,7 +288,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "attempt_that_failed_keeps_its_place",
         &[edit(
-            "limiter/redis/own_pool.rs",
+            "limiter/redis/client/own_pool.rs",
             "                ended = Some(Err(failure));",
             "                entry.attempt = Some(Instant::now());
                 ended = Some(Err(failure));",
@@ -297,7 +297,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "pause_between_attempts_never_ends",
         &[edit(
-            "limiter/redis/backoff.rs",
+            "limiter/redis/client/backoff.rs",
             "        self.next = self.next.max(Some(begun + self.pause()));",
             "        self.next = self.next.max(Some(begun + 100 * self.pause()));",
         )],
@@ -305,7 +305,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "old_fault_remembered_after_a_success",
         &[edit(
-            "limiter/redis/own_pool.rs",
+            "limiter/redis/client/own_pool.rs",
             "                backoff.record_success();
                 *last_error = None;",
             "                backoff.record_success();",
@@ -314,7 +314,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "waiter_for_a_connection_not_woken",
         &[edit(
-            "limiter/redis/own_pool.rs",
+            "limiter/redis/client/own_pool.rs",
             "        pool.changed.notify_waiters();",
             "        let _ = &pool.changed;",
         )],

@@ -1,8 +1,8 @@
 //! How long a call that gets no answer keeps a hash slot.
 
+use super::super::client::Silent;
 use super::super::queued::QueuedRequest;
 use super::super::request::Op;
-use super::super::silent::Silent;
 use super::*;
 use crate::algorithm::FixedWindow;
 use crate::limiter::named::NamedAlgorithm;

@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{advance, sleep};
 
-use super::super::connection::MAX_CONNECTION_WAIT;
-use super::super::health::{BUSY_FACTOR, MAX_SILENCE};
-use super::super::silent::Silent;
+use super::super::client::{BUSY_FACTOR, MAX_CONNECTION_WAIT, MAX_SILENCE, Silent};
 use super::*;
 use crate::algorithm::FixedWindow;
 use crate::{Charge, Limiter, Quota, Redis};

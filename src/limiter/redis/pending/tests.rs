@@ -5,9 +5,7 @@ use std::future::poll_fn;
 use tokio::runtime::Builder;
 use tokio::time::advance;
 
-use super::super::health::MAX_SILENCE;
-use super::super::pool::Pool;
-use super::super::silent::Silent;
+use super::super::client::{MAX_SILENCE, Pool, Silent};
 use super::*;
 use crate::algorithm::FixedWindow;
 use crate::{Charge, Limiter, Quota, Redis};

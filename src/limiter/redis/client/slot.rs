@@ -1,10 +1,10 @@
 //! The hash slots of a cluster, by which it spreads keys over its servers.
 
 /// The number of them.
-pub(super) const HASH_SLOTS: u16 = 16_384;
+pub(crate) const HASH_SLOTS: u16 = 16_384;
 
 /// The number of a partition: the slots whose calls share a connection to a cluster.
-pub(super) type Partition = usize;
+pub(crate) type Partition = usize;
 
 /// The hash slot of a cluster that holds the key of this name: by what stands in its first braces.
 pub(crate) fn hash_slot(name: &str) -> u16 {

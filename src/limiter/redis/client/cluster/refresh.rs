@@ -116,7 +116,7 @@ impl Refreshes {
 impl Cluster {
     /// Reads the slot map, since the server at `address` cannot serve its slots. It is asked last:
     /// cut off from the others, it would say that it holds them.
-    pub(in super::super) fn doubt(self: &Arc<Self>, address: Option<&ConnectionAddr>) {
+    pub(crate) fn doubt(self: &Arc<Self>, address: Option<&ConnectionAddr>) {
         self.refreshes.lock().doubted = address.and_then(Host::of);
         self.refresh();
     }
@@ -256,9 +256,9 @@ mod tests {
     use tokio::time::advance;
 
     use super::super::super::connection::Connections as _;
+    use super::super::super::pool::Pool;
     use super::super::super::slot::HASH_SLOTS;
     use super::*;
-    use crate::Pool;
 
     #[tokio::test]
     async fn a_slot_that_nobody_serves_is_known_once_the_map_is_read() {

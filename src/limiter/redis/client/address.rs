@@ -10,7 +10,7 @@ use crate::{Error, ErrorKind};
 
 /// An address in parts.
 #[derive(Clone)]
-pub(super) struct Address {
+pub(crate) struct Address {
     pub(super) topology: Topology,
     /// Whether every connection uses TLS.
     pub(super) uses_tls: bool,
@@ -38,7 +38,7 @@ pub(super) enum Topology {
 
 /// The name or the IP address of a host, and a port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Host {
+pub(crate) struct Host {
     pub(super) name: String,
     pub(super) port: u16,
 }
@@ -78,7 +78,7 @@ impl Form {
 
 impl Address {
     /// Reads an address. No error repeats a part of it, since any part may hold a password.
-    pub(super) fn parse(url: &str) -> Result<Self, Error> {
+    pub(crate) fn parse(url: &str) -> Result<Self, Error> {
         let (scheme, rest) = url.split_once("://").ok_or_else(|| invalid("it has no scheme"))?;
         let scheme = scheme.to_ascii_lowercase();
         let (scheme, form) =

@@ -7,7 +7,7 @@ use super::super::connection::SharedConnection;
 
 /// Where a call goes that a server did not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) enum Next {
+pub(crate) enum Next {
     /// The same server, which does not know the script.
     WithText,
     /// The server that holds the slot from now on.
@@ -20,7 +20,7 @@ pub(in super::super) enum Next {
 
 impl Next {
     /// What an error of the server at `asked` says. `None`: the call may have run, or failed.
-    pub(in super::super) fn of(error: &RedisError, asked: Option<&ConnectionAddr>) -> Option<Self> {
+    pub(crate) fn of(error: &RedisError, asked: Option<&ConnectionAddr>) -> Option<Self> {
         let redirect = || {
             let (address, _) = error.redirect_node()?;
             read_address(address, asked)
@@ -36,24 +36,20 @@ impl Next {
 }
 
 /// Whether a server says that it cannot serve its slots. Another one may hold them by now.
-pub(in super::super) fn cannot_serve(error: &RedisError) -> bool {
+pub(crate) fn cannot_serve(error: &RedisError) -> bool {
     use ServerErrorKind::{BusyLoading, ClusterDown, MasterDown, ReadOnly};
     let redis::ErrorKind::Server(kind) = error.kind() else { return false };
     matches!(kind, BusyLoading | ClusterDown | MasterDown | ReadOnly)
 }
 
 /// A reply that is an error becomes one. As many replies come as there are commands.
-pub(in super::super) fn next_reply(
-    replies: &mut impl Iterator<Item = Value>,
-) -> RedisResult<Value> {
+pub(crate) fn next_reply(replies: &mut impl Iterator<Item = Value>) -> RedisResult<Value> {
     replies.next().unwrap_or(Value::Nil).extract_error()
 }
 
 /// The reply to a command behind ASKING, which may fail itself: then the server redirects the
 /// command to where it came from, and the failure is what its caller must hear.
-pub(in super::super) fn reply_after_asking(
-    replies: &mut impl Iterator<Item = Value>,
-) -> RedisResult<Value> {
+pub(crate) fn reply_after_asking(replies: &mut impl Iterator<Item = Value>) -> RedisResult<Value> {
     let (asking, reply) = (next_reply(replies), next_reply(replies));
     match (asking, reply) {
         (Err(refused), Err(_)) => Err(refused),
@@ -63,10 +59,7 @@ pub(in super::super) fn reply_after_asking(
 }
 
 /// Sends a command to the server that its slot is moving to.
-pub(in super::super) async fn ask(
-    connection: &dyn SharedConnection,
-    command: Cmd,
-) -> RedisResult<Value> {
+pub(crate) async fn ask(connection: &dyn SharedConnection, command: Cmd) -> RedisResult<Value> {
     let mut commands = Pipeline::with_capacity(2);
     commands.add_command(cmd("ASKING")).add_command(command);
     reply_after_asking(&mut connection.send_all(commands).await?.into_iter())

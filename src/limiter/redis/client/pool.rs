@@ -30,7 +30,7 @@ pub(crate) const MAX_TIMEOUT: Duration = Duration::from_secs(86_400);
 
 /// So long ago at most an attempt to connect failed that says something about the server now, in a
 /// process that is busy: pauses between attempts are shorter.
-pub(super) const MAX_ERROR_AGE: Duration = Duration::from_secs(1);
+pub(crate) const MAX_ERROR_AGE: Duration = Duration::from_secs(1);
 
 /// Connections to Redis, shared by every clone and by many limiters.
 ///
@@ -96,7 +96,7 @@ impl Pool {
         self
     }
 
-    pub(super) fn new(
+    pub(crate) fn new(
         connections: Arc<impl Connections + 'static>,
         response_timeout: Option<Duration>,
     ) -> Self {
@@ -123,7 +123,7 @@ impl Pool {
     }
 
     /// What keys start with.
-    pub(super) fn key_prefix(&self) -> &str {
+    pub(crate) fn key_prefix(&self) -> &str {
         &self.prefix
     }
 
@@ -207,26 +207,26 @@ impl Pool {
     }
 
     /// Whether both ask the same server, and name keys alike.
-    pub(super) fn is_same_as(&self, other: &Pool) -> bool {
+    pub(crate) fn is_same_as(&self, other: &Pool) -> bool {
         Arc::ptr_eq(&self.connections, &other.connections) && self.prefix == other.prefix
     }
 
-    pub(super) fn is_clustered(&self) -> bool {
+    pub(crate) fn is_clustered(&self) -> bool {
         self.clustered
     }
 
     /// The cluster whose servers the connections know.
-    pub(super) fn cluster(&self) -> Option<&Arc<Cluster>> {
+    pub(crate) fn cluster(&self) -> Option<&Arc<Cluster>> {
         self.cluster.as_ref()
     }
 
     /// Whether calls are sent to the server that holds their hash slot.
-    pub(super) fn is_routed(&self) -> bool {
+    pub(crate) fn is_routed(&self) -> bool {
         self.cluster.is_some()
     }
 
     /// The partition of the queue that holds a hash slot.
-    pub(super) fn partition(&self, hash_slot: u16) -> Partition {
+    pub(crate) fn partition(&self, hash_slot: u16) -> Partition {
         self.cluster
             .as_ref()
             .map_or(Partition::from(hash_slot), |cluster| cluster.partition(hash_slot))
@@ -234,7 +234,7 @@ impl Pool {
 
     /// Waits for a connection to the server that holds a hash slot; the error says why there is
     /// none.
-    pub(super) fn connection(&self, hash_slot: u16) -> ConnectionFuture {
+    pub(crate) fn connection(&self, hash_slot: u16) -> ConnectionFuture {
         let pool = self.clone();
         Box::pin(async move {
             let connecting = Arc::clone(&pool.connections).connection(hash_slot);
@@ -244,7 +244,7 @@ impl Pool {
 
     /// Waits for a connection to the server that holds a hash slot. If it is not known why there is
     /// none, a process that was busy may have had no time to connect.
-    pub(super) async fn unless_busy<T>(
+    pub(crate) async fn unless_busy<T>(
         &self,
         hash_slot: u16,
         connecting: impl Future<Output = Result<T, Error>>,
@@ -276,12 +276,12 @@ impl Pool {
     }
 
     /// The number of connections that the calls of one partition share, at least 1.
-    pub(super) fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.connections.size()
     }
 
     /// How long to wait for a reply, given the caller's timeout.
-    pub(super) fn reply_timeout(&self, timeout: Duration) -> Duration {
+    pub(crate) fn reply_timeout(&self, timeout: Duration) -> Duration {
         self.response_timeout.map_or(timeout, |own| own.min(timeout))
     }
 
@@ -297,23 +297,23 @@ impl Pool {
     }
 
     /// Whether the servers answer, and this process is on time.
-    pub(super) fn liveness(&self) -> &Liveness {
+    pub(crate) fn liveness(&self) -> &Liveness {
         &self.liveness
     }
 
     /// A connection that is ready.
-    pub(super) fn ready_connection(&self, hash_slot: u16) -> Option<Arc<dyn SharedConnection>> {
+    pub(crate) fn ready_connection(&self, hash_slot: u16) -> Option<Arc<dyn SharedConnection>> {
         Arc::clone(&self.connections).ready_connection(hash_slot)
     }
 
     /// Why there is no connection, if the last attempt to connect has failed, and not before
     /// `since`.
-    pub(super) fn connect_error(&self, hash_slot: u16, since: Option<Instant>) -> Option<Error> {
+    pub(crate) fn connect_error(&self, hash_slot: u16, since: Option<Instant>) -> Option<Error> {
         self.connections.connect_error(hash_slot, since)
     }
 
     /// The error of a call that got neither a connection nor a reply in time.
-    pub(super) fn no_reply_error(&self, hash_slot: u16) -> Error {
+    pub(crate) fn no_reply_error(&self, hash_slot: u16) -> Error {
         self.connections.no_reply_error(hash_slot)
     }
 }

@@ -19,11 +19,11 @@ use crate::limiter::grace_period::read_arrived;
 
 /// How long a connection may be silent. It is longer than the pauses of a healthy server, such as a
 /// fork or a slow command, and short enough to leave an address that swallows everything.
-pub(super) const MAX_SILENCE: Duration = Duration::from_millis(300);
+pub(crate) const MAX_SILENCE: Duration = Duration::from_millis(300);
 
 /// A connection may be silent this many times longer in a process that is too busy to read
 /// replies at once.
-pub(super) const BUSY_FACTOR: u32 = 10;
+pub(crate) const BUSY_FACTOR: u32 = 10;
 
 /// A timeout this long after the last one begins a new silence: the reply to the last call came
 /// after its callers had left.

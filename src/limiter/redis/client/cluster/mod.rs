@@ -38,7 +38,7 @@ use crate::{Error, ErrorKind};
 const REFRESH_CHECK: Duration = Duration::from_millis(50);
 
 /// Connections to the servers of a cluster.
-pub(super) struct Cluster {
+pub(crate) struct Cluster {
     settings: NodeSettings,
     /// The addresses to begin with.
     seeds: Vec<Host>,
@@ -77,7 +77,7 @@ impl Cluster {
     }
 
     /// A connection to the server that holds a slot.
-    pub(super) async fn connection_for(
+    pub(crate) async fn connection_for(
         self: &Arc<Self>,
         hash_slot: u16,
     ) -> Result<Arc<dyn SharedConnection>, Error> {
@@ -88,7 +88,7 @@ impl Cluster {
     }
 
     /// A connection to the server that a slot is moving to.
-    pub(super) async fn connection_to(
+    pub(crate) async fn connection_to(
         &self,
         host: &Host,
         hash_slot: u16,
@@ -102,7 +102,7 @@ impl Cluster {
     }
 
     /// Records that a server said where a slot is.
-    pub(super) fn moved(self: &Arc<Self>, hash_slot: u16, host: &Host) -> Result<(), Error> {
+    pub(crate) fn moved(self: &Arc<Self>, hash_slot: u16, host: &Host) -> Result<(), Error> {
         let (number, _) = self.nodes.redirected_to(host, &self.settings)?;
         self.nodes.assign(hash_slot, number);
         self.changed.notify_waiters();

@@ -14,7 +14,7 @@ use super::health::{ConnectionState, Health};
 use crate::Error;
 
 /// How long a call waits for a connection at most.
-pub(super) const MAX_CONNECTION_WAIT: Duration = Duration::from_millis(500);
+pub(crate) const MAX_CONNECTION_WAIT: Duration = Duration::from_millis(500);
 
 /// The future of a connection.
 pub(crate) type ConnectionFuture =
@@ -27,7 +27,7 @@ pub(crate) type ReplyFuture = Pin<Box<dyn Future<Output = RedisResult<Value>> + 
 pub(crate) type RepliesFuture = Pin<Box<dyn Future<Output = RedisResult<Vec<Value>>> + Send>>;
 
 /// A source of connections: a pool. Each hash slot of a cluster is on one of its servers.
-pub(super) trait Connections: Send + Sync {
+pub(crate) trait Connections: Send + Sync {
     /// A connection that is ready.
     fn ready_connection(self: Arc<Self>, hash_slot: u16) -> Option<Arc<dyn SharedConnection>>;
     /// Waits for a connection; the error says why there is none.

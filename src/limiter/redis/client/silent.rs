@@ -13,13 +13,13 @@ use crate::{Error, ErrorKind};
 
 /// The server, and the connection to it.
 #[derive(Default)]
-pub(super) struct Silent {
+pub(crate) struct Silent {
     is_dead: AtomicBool,
 }
 
 impl Silent {
     /// Cuts the connection.
-    pub(super) fn die(&self) {
+    pub(crate) fn die(&self) {
         self.is_dead.store(true, Relaxed);
     }
 }

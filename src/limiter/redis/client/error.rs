@@ -125,7 +125,7 @@ fn is_code(word: &str) -> bool {
 }
 
 /// The error for an error reply.
-pub(super) fn from_error_reply(text: &str) -> Error {
+pub(crate) fn from_error_reply(text: &str) -> Error {
     ErrorReply::read(text).into()
 }
 
@@ -140,7 +140,7 @@ pub(super) fn weight(error: &Error) -> u8 {
 }
 
 /// Whether an error reply says that the server takes no writes.
-pub(super) fn is_read_only(text: &str) -> bool {
+pub(crate) fn is_read_only(text: &str) -> bool {
     ErrorReply::read(text).code == "READONLY"
 }
 

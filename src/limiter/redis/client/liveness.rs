@@ -14,7 +14,7 @@ use super::slot::HASH_SLOTS;
 
 /// What the clones of a pool have observed.
 #[derive(Clone)]
-pub(super) struct Liveness {
+pub(crate) struct Liveness {
     /// The number of replies: one counter for a server; for a cluster one for each hash slot,
     /// and one for all.
     replies: Arc<[AtomicU64]>,
@@ -45,12 +45,12 @@ impl Liveness {
     }
 
     /// How many replies have come in time from the server that holds `hash_slot`.
-    pub(super) fn replies(&self, hash_slot: u16) -> u64 {
+    pub(crate) fn replies(&self, hash_slot: u16) -> u64 {
         self.replies[usize::from(hash_slot)].load(Relaxed)
     }
 
     /// Counts a reply that came in time.
-    pub(super) fn record_reply(&self, hash_slot: u16) {
+    pub(crate) fn record_reply(&self, hash_slot: u16) {
         self.replies[usize::from(hash_slot)].fetch_add(1, Relaxed);
         if self.is_clustered {
             self.replies[self.replies.len() - 1].fetch_add(1, Relaxed);
@@ -59,20 +59,20 @@ impl Liveness {
     }
 
     /// Records a reply that came too late for its callers: the server is not silent.
-    pub(super) fn record_late_reply(&self, hash_slot: u16) {
+    pub(crate) fn record_late_reply(&self, hash_slot: u16) {
         if self.is_clustered {
             self.first_missed[usize::from(hash_slot)].store(0, Relaxed);
         }
     }
 
     /// How many replies have come in time from any server.
-    pub(super) fn all_replies(&self) -> u64 {
+    pub(crate) fn all_replies(&self) -> u64 {
         self.replies[self.replies.len() - 1].load(Relaxed)
     }
 
     /// Whether a server of a cluster has been silent for long, while others answer. A call has just
     /// missed its deadline.
-    pub(super) fn is_silent(&self, hash_slot: u16) -> bool {
+    pub(crate) fn is_silent(&self, hash_slot: u16) -> bool {
         let now = self.now();
         let first_missed = &self.first_missed[usize::from(hash_slot)];
         let since = match first_missed.compare_exchange(0, now, Relaxed, Relaxed) {
@@ -85,7 +85,7 @@ impl Liveness {
     }
 
     /// Records that a timer has just fired late.
-    pub(super) fn record_busy(&self) {
+    pub(crate) fn record_busy(&self) {
         self.last_late_timer.fetch_max(self.now(), Relaxed);
     }
 
@@ -98,7 +98,7 @@ impl Liveness {
     ///
     /// In a cluster, late timers count for a while: replies of one hash slot are too rare to show
     /// that the process is busy.
-    pub(super) fn was_busy_since(&self, start: Instant) -> bool {
+    pub(crate) fn was_busy_since(&self, start: Instant) -> bool {
         let last_late_timer = self.last_late_timer.load(Relaxed);
         let since = start.saturating_duration_since(self.start);
         let while_counted = if self.is_clustered { MAX_SILENCE } else { Duration::ZERO };
