@@ -15,7 +15,7 @@ use pin_project_lite::pin_project;
 
 use super::future::RedisFuture;
 use super::limiter::Redis;
-use super::request::Op;
+use super::script::Op;
 use crate::algorithm::{AnyAlgorithm, Check, InLua};
 use crate::limiter::all_in_turn::AllInTurn;
 use crate::limiter::named::{NamedAlgorithm, block_time, expect_valid_quota, one_key};

@@ -9,9 +9,7 @@ use super::client::{Next, Partition, SharedConnection, error};
 use super::config::Config;
 use super::deadline::Stage;
 use super::queued::QueuedRequest;
-use super::reply::BatchReply;
-use super::request::{Op, Request};
-use super::script::{Arguments, Script};
+use super::script::{Arguments, BatchReply, Op, Request, Script};
 use crate::Error;
 use crate::limiter::named::instant;
 

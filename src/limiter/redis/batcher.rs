@@ -23,7 +23,7 @@ use super::config::Config;
 use super::deadline::{Progress, Stage};
 use super::eval::LATE_REPLY_TIMEOUT;
 use super::queued::{CompletedRequest, QueuedRequest, ReplyTo};
-use super::request::{Op, Request};
+use super::script::{Op, Request};
 use super::worker;
 use crate::settlement::Settler;
 use crate::{Error, ErrorKind};

@@ -14,8 +14,8 @@ use super::client::{MAX_SILENCE, Partition, SharedConnection};
 use super::config::Config;
 use super::deadline::Deadline;
 use super::eval::{LATE_REPLY_TIMEOUT, eval, is_reply};
-use super::request::Request;
 use super::routed;
+use super::script::Request;
 
 /// Waits for a late reply. Ends when it has come, or when it is given up.
 pub(super) type LateReply = Pin<Box<dyn Future<Output = EndedCall> + Send>>;

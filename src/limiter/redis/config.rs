@@ -6,8 +6,7 @@ use tokio::sync::Semaphore;
 
 use super::client::{Pool, hash_slot};
 use super::key::Buckets;
-use super::reply::ReadEntry;
-use super::script::Scripts;
+use super::script::{ReadEntry, Scripts};
 use crate::Charge;
 use crate::algorithm::InLua;
 use crate::limiter::named::{Clock, NamedAlgorithm};
@@ -65,7 +64,7 @@ impl Config {
             reader: Arc::new(named.clone()),
             key_prefixes,
             buckets: vec![Buckets::default()],
-            keeps_text: super::assembly::keep_text(&named.algorithm().parts()),
+            keeps_text: super::script::keep_text(&named.algorithm().parts()),
             rule: A::arguments(named.own_rule()),
             clock: None,
             max_batch_size: 1,

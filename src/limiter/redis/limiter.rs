@@ -11,7 +11,7 @@ use super::client::{MAX_TIMEOUT, Pool};
 use super::config::Config;
 use super::future::{Inner, RedisFuture};
 use super::key::{Buckets, key_prefixes};
-use super::request::Op;
+use super::script::Op;
 use crate::algorithm::{Check, InLua};
 use crate::limiter::named::{NamedAlgorithm, block_time, expect_valid_quota};
 use crate::limiter::{Limiter, Operation};

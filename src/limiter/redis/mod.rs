@@ -29,7 +29,6 @@
 //! - `bb8_pool.rs`: a pool of the application's own. `given_connection.rs`: one connection.
 
 mod all_at_once;
-mod assembly;
 mod batch;
 mod batcher;
 mod busy;
@@ -47,8 +46,6 @@ mod partitions;
 mod pending;
 mod queue;
 mod queued;
-mod reply;
-mod request;
 mod routed;
 mod script;
 #[cfg(feature = "policies")]
@@ -79,6 +76,4 @@ pub(crate) use deadline::{Deadline, Stage};
 #[cfg(feature = "redisson")]
 pub(crate) use eval::{LATE_REPLY_TIMEOUT, eval, is_reply};
 #[cfg(feature = "redisson")]
-pub(crate) use reply::malformed_reply;
-#[cfg(feature = "redisson")]
-pub(crate) use script::Script;
+pub(crate) use script::{Script, malformed_reply};

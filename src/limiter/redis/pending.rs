@@ -14,7 +14,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::batcher::{Batcher, InlineSend, Receiver, Submitted};
 use super::deadline::{Deadline, Progress, Stage};
 use super::queued::{CompletedRequest, QueuedRequest};
-use super::request::Request;
+use super::script::Request;
 use crate::limiter::grace_period::Timers;
 use crate::{Error, ErrorKind};
 

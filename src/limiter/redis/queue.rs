@@ -19,7 +19,7 @@ use super::client::{Partition, Pool};
 use super::deadline::Stage;
 use super::partitions::Partitions;
 use super::queued::QueuedRequest;
-use super::request::Op;
+use super::script::Op;
 use crate::Error;
 use crate::algorithm::Mark;
 

@@ -8,8 +8,7 @@ use tokio::time::Instant;
 
 use super::client::Pool;
 use super::deadline::{Progress, Stage};
-use super::reply::ReplyEntry;
-use super::request::{Op, Request};
+use super::script::{Op, ReplyEntry, Request};
 use crate::Error;
 use crate::algorithm::Verdict;
 use crate::settlement::Settler;

@@ -13,7 +13,7 @@ use super::client::{
 };
 use super::config::Config;
 use super::deadline::Stage;
-use super::request::key_suffixes;
+use super::script::key_suffixes;
 use crate::Error;
 
 /// The longest pause before a call is sent once more.

@@ -5,10 +5,9 @@
 //! have one cost and one longest wait.
 
 use super::all_at_once::join;
-use super::assembly::local_names;
 use super::future::RedisFuture;
 use super::limiter::Redis;
-use super::request::{Op, key_suffixes};
+use super::script::{Op, key_suffixes, local_names};
 use crate::algorithm::{Check, InLua, OwnTerms, sealed::Single};
 use crate::charge::Key;
 use crate::limiter::Limiter;

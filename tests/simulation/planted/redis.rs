@@ -420,7 +420,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "both_keys_of_a_batch_charged_as_one",
         &[edit(
-            "limiter/redis/script.rs",
+            "limiter/redis/script/mod.rs",
             "            let mut suffixes = key_suffixes(&group[0].key, self.key_prefixes.len());",
             "            let mut suffixes = key_suffixes(&groups[0][0].key, self.key_prefixes.len());",
         )],

@@ -873,7 +873,7 @@ impl Drop",
         "refund_waits_for_the_text_of_its_script",
         "5d4f553 redis: a refund comes before its caller's next request",
         &[edit(
-            "limiter/redis/script.rs",
+            "limiter/redis/script/mod.rs",
             "        Self { source, is_known: Arc::default() }",
             "        Self { source, is_known: Arc::new(AtomicBool::new(true)) }",
         )],

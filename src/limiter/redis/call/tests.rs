@@ -2,7 +2,7 @@
 
 use super::super::client::Silent;
 use super::super::queued::QueuedRequest;
-use super::super::request::Op;
+use super::super::script::Op;
 use super::*;
 use crate::algorithm::FixedWindow;
 use crate::limiter::named::NamedAlgorithm;

@@ -4,8 +4,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, advance};
 
 use super::super::queued::{CompletedRequest, ReplyTo};
-use super::super::reply::ReplyEntry;
-use super::super::request::{Op, Request};
+use super::super::script::{Op, ReplyEntry, Request};
 use super::*;
 use crate::ErrorKind;
 use crate::algorithm::{Answer, Report, Verdict};

@@ -1,6 +1,18 @@
-//! A limiter's scripts: their texts and digests, and the arguments of a call.
+//! What the server runs: a limiter's scripts, their texts and digests, and the arguments of a call.
 //!
-//! `scripts/README.md` describes the arguments and the reply, which `reply.rs` reads.
+//! `assembly.rs` puts the texts together, and a `request.rs` says what is asked about a key.
+//! `scripts/README.md` describes the arguments and the reply, which `reply.rs` reads. Nothing here
+//! knows how a call is sent.
+
+mod assembly;
+mod reply;
+mod request;
+
+pub(crate) use self::assembly::keep_text;
+#[cfg(feature = "policies")]
+pub(crate) use self::assembly::local_names;
+pub(crate) use self::reply::{BatchReply, ReadEntry, ReplyEntry, malformed_reply};
+pub(crate) use self::request::{Op, Request, key_suffixes};
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -9,9 +21,8 @@ use redis::{Cmd, cmd};
 use sha1_smol::Sha1;
 
 #[cfg(feature = "redisson")]
-use super::assembly::HEAD;
-use super::assembly::{Kind, assemble};
-use super::request::{Op, Request, key_suffixes};
+use self::assembly::HEAD;
+use self::assembly::{Kind, assemble};
 use crate::algorithm::{InLua, ScriptPart};
 
 /// A script of one limiter.

@@ -22,20 +22,20 @@ const BLOCKED: &[u8] = b"BLOCKED ";
 
 /// What a reply says of one request.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum ReplyEntry {
+pub(crate) enum ReplyEntry {
     Decided(Answer),
     Refunded { units: i64 },
 }
 
 impl ReplyEntry {
     /// The units that were given back.
-    pub(super) fn refunded(&self) -> i64 {
+    pub(crate) fn refunded(&self) -> i64 {
         if let Self::Refunded { units } = self { *units } else { 0 }
     }
 }
 
 /// Reads what a script says of a charge, with the arithmetic of its algorithm.
-pub(super) trait ReadEntry: Send + Sync {
+pub(crate) trait ReadEntry: Send + Sync {
     /// The elements of a reply that hold the state of a charge's keys.
     fn state_elements(&self) -> usize;
 
@@ -120,8 +120,8 @@ impl<A: InLua> ReadEntry for NamedAlgorithm<A> {
 
 /// The reply to a batch: the instant of the decisions, and the elements of each charge in order.
 #[derive(Debug)]
-pub(super) struct BatchReply<'a> {
-    pub(super) now: i64,
+pub(crate) struct BatchReply<'a> {
+    pub(crate) now: i64,
     /// The elements for each charge.
     elements_per_charge: usize,
     elements: Vec<Element<'a>>,
@@ -133,7 +133,7 @@ impl<'a> BatchReply<'a> {
     /// # Errors
     ///
     /// If it has another shape than the script gives it.
-    pub(super) fn read(
+    pub(crate) fn read(
         reply: &'a Value,
         charges: usize,
         state_elements: usize,
@@ -157,7 +157,7 @@ impl<'a> BatchReply<'a> {
     /// # Errors
     ///
     /// Why this charge failed; or if what is said of it cannot be.
-    pub(super) fn entry(
+    pub(crate) fn entry(
         &self,
         position: usize,
         request: &Request,
@@ -192,7 +192,7 @@ impl<'a> BatchReply<'a> {
     }
 
     /// The texts in place of an answer: errors that the server raised, and ends of blocks.
-    pub(super) fn texts(&self) -> impl Iterator<Item = Cow<'a, str>> {
+    pub(crate) fn texts(&self) -> impl Iterator<Item = Cow<'a, str>> {
         // States hold texts as well, which are no errors.
         let waits = self.elements.iter().skip(1).step_by(self.elements_per_charge);
         waits.filter_map(|wait| match *wait {

@@ -5,18 +5,18 @@ use crate::quota::Quotas;
 
 /// One entry of a script call.
 #[derive(Clone, Debug)]
-pub(super) struct Request {
+pub(crate) struct Request {
     /// The suffix of its keys' names: one for all quotas, or one for each, joined.
-    pub(super) key: String,
+    pub(crate) key: String,
     /// The charge's own quota, and its rule as the script reads it.
-    pub(super) quota: Option<Quotas>,
-    pub(super) rule: Option<Vec<i64>>,
-    pub(super) op: Op,
+    pub(crate) quota: Option<Quotas>,
+    pub(crate) rule: Option<Vec<i64>>,
+    pub(crate) op: Op,
 }
 
 /// What the script does to the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Op {
+pub(crate) enum Op {
     /// Takes `cost` units if they fit within `max_wait` microseconds; a cost of 0 reports
     /// and takes nothing.
     Check { cost: i64, max_wait: i64 },
@@ -44,7 +44,7 @@ impl Request {
 
 /// The suffixes of the keys of `quotas` quotas, joined in one text, each with a brace at its begin.
 /// One quota has one suffix.
-pub(super) fn key_suffixes(suffixes: &str, quotas: usize) -> impl Iterator<Item = &str> {
+pub(crate) fn key_suffixes(suffixes: &str, quotas: usize) -> impl Iterator<Item = &str> {
     let mut rest = suffixes;
     std::iter::from_fn(move || {
         let next = if quotas == 1 { None } else { rest.get(1..)?.find('{') };

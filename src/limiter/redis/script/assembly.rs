@@ -6,20 +6,20 @@ use std::fmt::Write as _;
 
 use crate::algorithm::ScriptPart;
 
-pub(super) const HEAD: &str = include_str!("../../../scripts/head.lua");
+pub(super) const HEAD: &str = include_str!("../../../../scripts/head.lua");
 
 /// The templates, by the name that others include them under.
 const TEMPLATES: [(&str, &str); 10] = [
-    ("call", include_str!("../../../scripts/call.lua")),
-    ("single", include_str!("../../../scripts/single.lua")),
-    ("single_check", include_str!("../../../scripts/single_check.lua")),
-    ("single_operation", include_str!("../../../scripts/single_operation.lua")),
-    ("several", include_str!("../../../scripts/several.lua")),
-    ("several_check", include_str!("../../../scripts/several_check.lua")),
-    ("several_operation", include_str!("../../../scripts/several_operation.lua")),
-    ("segment", include_str!("../../../scripts/segment.lua")),
-    ("unread", include_str!("../../../scripts/unread.lua")),
-    ("write", include_str!("../../../scripts/write.lua")),
+    ("call", include_str!("../../../../scripts/call.lua")),
+    ("single", include_str!("../../../../scripts/single.lua")),
+    ("single_check", include_str!("../../../../scripts/single_check.lua")),
+    ("single_operation", include_str!("../../../../scripts/single_operation.lua")),
+    ("several", include_str!("../../../../scripts/several.lua")),
+    ("several_check", include_str!("../../../../scripts/several_check.lua")),
+    ("several_operation", include_str!("../../../../scripts/several_operation.lua")),
+    ("segment", include_str!("../../../../scripts/segment.lua")),
+    ("unread", include_str!("../../../../scripts/unread.lua")),
+    ("write", include_str!("../../../../scripts/write.lua")),
 ];
 
 /// The names that a template gives to each quota, besides those that its algorithm declares.
@@ -96,7 +96,7 @@ pub(super) fn assemble(parts: &[ScriptPart], kind: Kind) -> String {
 
 /// How many local variables the algorithms of a script declare, of the 200 that a script may have.
 #[cfg(feature = "policies")]
-pub(super) fn local_names(parts: &[ScriptPart]) -> usize {
+pub(crate) fn local_names(parts: &[ScriptPart]) -> usize {
     let lists = ["arguments", "rule", "cost", "state"];
     // Besides those that they list: `slot`, `clamped`, `kept` and `instant`; or `unsettled` too.
     let names = |member: Member| {
@@ -107,7 +107,7 @@ pub(super) fn local_names(parts: &[ScriptPart]) -> usize {
 }
 
 /// Whether the keys of each algorithm hold a text, or pieces of a state.
-pub(super) fn keep_text(parts: &[ScriptPart]) -> Vec<bool> {
+pub(crate) fn keep_text(parts: &[ScriptPart]) -> Vec<bool> {
     parts.iter().map(|part| Member::new(part).section("read").is_some()).collect()
 }
 
