@@ -6,7 +6,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "redirect_loses_its_refund",
         &[edit(
-            "limiter/redis/routed.rs",
+            "limiter/redis/send/routed.rs",
             "            let is_late = queued.is_settlement() && begun + MAX_REFUND_TIME < now;",
             "            let is_late = queued.is_settlement() && begun <= now;",
         )],
@@ -14,7 +14,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "refunds_of_a_redirected_call_lost",
         &[edit(
-            "limiter/redis/routed.rs",
+            "limiter/redis/send/routed.rs",
             "                outcome.refunds.extend(step.call.complete(config, connection, reply));",
             "                let _ = step.call.complete(config, connection, reply);",
         )],
@@ -42,12 +42,12 @@ pub(super) const FAULTS: &[Fault] = &[
         "asked_without_asking",
         &[
             edit(
-                "limiter/redis/routed.rs",
+                "limiter/redis/send/routed.rs",
                 "            commands.add_command(cmd(\"ASKING\"));",
                 "            let _ = cmd(\"ASKING\");",
             ),
             edit(
-                "limiter/redis/routed.rs",
+                "limiter/redis/send/routed.rs",
                 "            Some(_) => reply_after_asking(&mut replies),",
                 "            Some(_) if false => reply_after_asking(&mut replies),
             Some(_) => next_reply(&mut replies),",
@@ -73,7 +73,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "sent_again_after_an_answer_was_lost",
         &[edit(
-            "limiter/redis/routed.rs",
+            "limiter/redis/send/routed.rs",
             "            for step in steps {
                 step.call.complete(config, connection, Err(error.clone()));
             }
@@ -115,7 +115,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "slot_waits_for_ever_for_its_refunds",
         &[edit(
-            "limiter/redis/queue.rs",
+            "limiter/redis/send/queue.rs",
             "            slot_queue.refund_calls -= 1;",
             "            slot_queue.refund_calls -= usize::from(!self.pool.is_routed());",
         )],

@@ -108,7 +108,7 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "wait_for_a_connection_judged_by_its_last_timer",
-        "limiter::redis::deadline::tests::a_wait_for_a_connection_whose_timers_fire_late_is_load",
+        "limiter::redis::send::deadline::tests::a_wait_for_a_connection_whose_timers_fire_late_is_load",
     ),
     unit(
         "slow_attempt_after_load_taken_for_a_hang",
@@ -162,11 +162,11 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "burst_held_back_behind_a_dead_connection",
-        "limiter::redis::worker::tests::charges_are_not_held_back_behind_a_dead_connection",
+        "limiter::redis::send::worker::tests::charges_are_not_held_back_behind_a_dead_connection",
     ),
     unit(
         "slot_of_a_cluster_waits_for_a_silent_refund",
-        "limiter::redis::call::tests::a_refund_without_an_answer_keeps_its_slot_for_a_short_time",
+        "limiter::redis::send::call::tests::a_refund_without_an_answer_keeps_its_slot_for_a_short_time",
     ),
     unit(
         "slot_that_nobody_serves_taken_for_load",
@@ -208,11 +208,11 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "first_missed_deadline_dated_by_the_start",
-        "limiter::redis::deadline::tests::in_a_cluster_a_silent_server_shows_after_a_while",
+        "limiter::redis::send::deadline::tests::in_a_cluster_a_silent_server_shows_after_a_while",
     ),
     unit(
         "late_timer_counts_for_its_own_charge_alone",
-        "limiter::redis::deadline::tests::a_late_timer_is_load_for_every_charge_of_the_moment",
+        "limiter::redis::send::deadline::tests::a_late_timer_is_load_for_every_charge_of_the_moment",
     ),
     by(
         "demoted_server_connected_to_without_pauses",
@@ -221,7 +221,7 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "call_without_a_reply_keeps_its_place_in_flight",
-        "limiter::redis::call::tests::a_refund_without_an_answer_keeps_its_slot_for_a_short_time",
+        "limiter::redis::send::call::tests::a_refund_without_an_answer_keeps_its_slot_for_a_short_time",
     ),
     unit(
         "connection_left_at_its_first_missed_deadlines",
@@ -229,11 +229,11 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "oldest_refund_first",
-        "limiter::redis::queue::tests::a_slot_keeps_its_order_until_all_its_refunds_are_done",
+        "limiter::redis::send::queue::tests::a_slot_keeps_its_order_until_all_its_refunds_are_done",
     ),
     unit(
         "refunds_wait_behind_charges",
-        "limiter::redis::queue::tests::a_failure_reaches_all_that_wait",
+        "limiter::redis::send::queue::tests::a_failure_reaches_all_that_wait",
     ),
     unit(
         "silence_counts_for_one_connection_alone",
@@ -246,7 +246,7 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "turned_away_by_a_cluster_in_a_busy_process_fails_open",
-        "limiter::redis::deadline::tests::a_cluster_that_turns_a_charge_away_for_most_of_its_time_is_at_fault",
+        "limiter::redis::send::deadline::tests::a_cluster_that_turns_a_charge_away_for_most_of_its_time_is_at_fault",
     ),
     unit(
         "word_to_a_waiter_of_redisson_who_is_gone_lost",
@@ -312,7 +312,7 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "late_timer_not_seen",
-        "limiter::redis::deadline::tests::a_late_timer_is_load_for_every_charge_of_the_moment",
+        "limiter::redis::send::deadline::tests::a_late_timer_is_load_for_every_charge_of_the_moment",
     ),
     unit(
         "attempt_to_connect_without_an_end",
@@ -344,11 +344,11 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "silence_during_late_timers_is_short",
-        "limiter::redis::deadline::tests::in_a_cluster_a_busy_process_takes_longer_to_find_a_server_silent",
+        "limiter::redis::send::deadline::tests::in_a_cluster_a_busy_process_takes_longer_to_find_a_server_silent",
     ),
     unit(
         "deadline_before_the_sending_is_the_servers_fault",
-        "limiter::redis::pending::tests::a_charge_whose_time_ends_before_it_is_sent_blames_no_server",
+        "limiter::redis::send::pending::tests::a_charge_whose_time_ends_before_it_is_sent_blames_no_server",
     ),
     unit(
         "pauses_of_an_outage_go_on_after_it",
@@ -356,7 +356,7 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "refunds_of_a_late_call_lose_their_turn",
-        "limiter::redis::call::tests::a_refund_without_an_answer_keeps_its_slot_for_a_short_time",
+        "limiter::redis::send::call::tests::a_refund_without_an_answer_keeps_its_slot_for_a_short_time",
     ),
     unit(
         "paused_process_gives_up_its_connection",
@@ -376,11 +376,11 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "process_that_stands_still_until_the_deadline_blames_the_server",
-        "limiter::redis::deadline::tests::a_process_that_stands_still_until_the_deadline_is_busy",
+        "limiter::redis::send::deadline::tests::a_process_that_stands_still_until_the_deadline_is_busy",
     ),
     unit(
         "one_timer_alone_shows_load",
-        "limiter::redis::deadline::tests::a_process_that_has_next_to_no_time_is_busy",
+        "limiter::redis::send::deadline::tests::a_process_that_has_next_to_no_time_is_busy",
     ),
     unit(
         "server_refuted_late_is_left_out_after_a_switch",
@@ -401,7 +401,7 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "charge_sent_after_its_time",
-        "limiter::redis::queue::tests::a_charge_whose_time_is_over_never_leaves",
+        "limiter::redis::send::queue::tests::a_charge_whose_time_is_over_never_leaves",
     ),
     unit(
         "old_fault_remembered_after_a_success",

@@ -6,7 +6,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "charge_sent_again_after_a_cut",
         &[edit(
-            "limiter/redis/call.rs",
+            "limiter/redis/send/call.rs",
             "    let Some(reply) = eval(Arc::clone(&connection), script, arguments).await else {
         return CallOutcome::default();
     };
@@ -26,7 +26,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "refund_dropped_without_a_connection",
         &[edit(
-            "limiter/redis/batcher.rs",
+            "limiter/redis/send/batcher.rs",
             "        match self.worker()?.push(queued) {",
             "        if self.config.pool.ready_connection(queued.hash_slot).is_none() {
             return Ok(());
@@ -37,7 +37,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "refund_of_a_caller_who_left_dropped_by_the_worker",
         &[edit(
-            "limiter/redis/worker.rs",
+            "limiter/redis/send/worker.rs",
             "        for request in ended.refunds {",
             "        for request in ended.refunds.into_iter().take(0) {",
         )],
@@ -45,7 +45,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "refund_of_a_caller_who_left_never_asked_for",
         &[edit(
-            "limiter/redis/queued.rs",
+            "limiter/redis/send/queued.rs",
             "            Err(Ok(completed)) => completed.into_refund(),",
             "            Err(Ok(_)) => None,",
         )],
@@ -53,7 +53,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "charge_dropped_on_its_way_with_its_caller",
         &[edit(
-            "limiter/redis/pending.rs",
+            "limiter/redis/send/pending.rs",
             "                runtime.spawn(inline.future);",
             "                drop((runtime, inline.future));",
         )],
@@ -61,7 +61,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "late_answer_not_awaited",
         &[edit(
-            "limiter/redis/call.rs",
+            "limiter/redis/send/call.rs",
             "        let until = self.latest + LATE_REPLY_TIMEOUT;",
             "        let until = Instant::now();",
         )],
@@ -69,7 +69,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "place_in_the_queue_not_returned",
         &[edit(
-            "limiter/redis/queue.rs",
+            "limiter/redis/send/queue.rs",
             "            queued.queue_permit = None;",
             "            std::mem::forget(queued.queue_permit.take());",
         )],
@@ -77,7 +77,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "place_in_flight_not_returned",
         &[edit(
-            "limiter/redis/partitions.rs",
+            "limiter/redis/send/partitions.rs",
             "            state.calls_in_flight -= 1;
             state.requests_in_flight -= requests;",
             "            state.requests_in_flight -= requests;
@@ -89,7 +89,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "queue_entry_never_answered",
         &[edit(
-            "limiter/redis/queue.rs",
+            "limiter/redis/send/queue.rs",
             "                waiting.into_iter().for_each(|queued| queued.fail(error.clone()));",
             "                std::mem::forget(waiting);",
         )],
@@ -97,7 +97,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "queue_fails_where_it_should_wait_for_a_connection",
         &[edit(
-            "limiter/redis/worker.rs",
+            "limiter/redis/send/worker.rs",
             "                self.queue.connecting(partition);",
             "                self.queue.connecting(partition);
                 let none = crate::Error::new(crate::ErrorKind::Infrastructure, \"none\");
@@ -107,7 +107,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "worker_waits_for_ever_for_a_connection",
         &[edit(
-            "limiter/redis/worker.rs",
+            "limiter/redis/send/worker.rs",
             "            self.queue.connected(partition);
             if let Err(error) = &outcome {",
             "            if outcome.is_ok() {
@@ -119,7 +119,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "reply_to_another_caller_of_the_batch",
         &[edit(
-            "limiter/redis/batch.rs",
+            "limiter/redis/send/batch.rs",
             "    requests.into_iter().enumerate().filter_map(complete).collect()",
             "    requests.into_iter().rev().enumerate().filter_map(complete).collect()",
         )],
@@ -127,7 +127,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "batch_of_a_key_out_of_order",
         &[edit(
-            "limiter/redis/batch.rs",
+            "limiter/redis/send/batch.rs",
             "        requests.sort_by(|one, other| one.request.key.cmp(&other.request.key));",
             "        requests.reverse();
         requests.sort_by(|one, other| one.request.key.cmp(&other.request.key));",
@@ -136,7 +136,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "newest_charge_sent_first",
         &[edit(
-            "limiter/redis/queue.rs",
+            "limiter/redis/send/queue.rs",
             "        refund.or_else(|| self.requests.pop_front())",
             "        refund.or_else(|| self.requests.pop_back())",
         )],
@@ -144,7 +144,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "unknown_script_is_an_error",
         &[edit(
-            "limiter/redis/eval.rs",
+            "limiter/redis/send/eval.rs",
             "        if !matches!(&reply, Err(error) if error.kind() == no_script) {",
             "        if is_reply(&reply) || !matches!(&reply, Err(error) if error.kind() == no_script) {",
         )],
@@ -152,7 +152,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "script_forgotten_for_good_once_it_was_known",
         &[edit(
-            "limiter/redis/eval.rs",
+            "limiter/redis/send/eval.rs",
             "    if reply.is_ok() {
         script.record_run();
     }",
@@ -172,7 +172,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "missing_answer_is_always_the_servers",
         &[edit(
-            "limiter/redis/deadline.rs",
+            "limiter/redis/send/deadline.rs",
             "        if is_busy || server_answers || is_load {",
             "        if (is_busy || server_answers || is_load) && false {",
         )],
@@ -180,7 +180,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "missing_answer_is_always_load",
         &[edit(
-            "limiter/redis/deadline.rs",
+            "limiter/redis/send/deadline.rs",
             "        if is_busy || server_answers || is_load {",
             "        if is_busy || server_answers || is_load || true {",
         )],
@@ -188,7 +188,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "deadline_counted_twice",
         &[edit(
-            "limiter/redis/deadline.rs",
+            "limiter/redis/send/deadline.rs",
             "        Timers::until(self.grace_period.begin())",
             "        Timers::until(self.at + self.at.saturating_duration_since(self.start))",
         )],
@@ -196,7 +196,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "deadline_counted_from_the_sending",
         &[edit(
-            "limiter/redis/pending.rs",
+            "limiter/redis/send/pending.rs",
             "                    let Submitted { receiver, inline, progress } = this.batcher.submit(queued)?;",
             "                    let Submitted { receiver, inline, progress } = this.batcher.submit(queued)?;
                     let at = Instant::now() + super::DEFAULT_DECISION_TIMEOUT;
@@ -206,7 +206,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "timer_of_a_caller_not_polled",
         &[edit(
-            "limiter/redis/pending.rs",
+            "limiter/redis/send/pending.rs",
             "                        ready!(timer.as_mut().poll(cx));",
             "                        if receiver.is_some() {
                             return Poll::Pending;
@@ -261,7 +261,7 @@ pub(super) const FAULTS: &[Fault] = &[
                 "            Err(error) if error::met_read_only(error) => {}",
             ),
             edit(
-                "limiter/redis/batch.rs",
+                "limiter/redis/send/batch.rs",
                 "        connection.mark_read_only();",
                 "        let _ = connection;",
             ),
@@ -322,7 +322,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "settlement_sent_twice",
         &[edit(
-            "limiter/redis/batcher.rs",
+            "limiter/redis/send/batcher.rs",
             "        let mut queued = QueuedRequest::without_receiver(&self.config.pool, request, deadline);
         queued.reply_to = ReplyTo::Settler(settler);",
             "        let pool = &self.config.pool;
@@ -334,7 +334,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "settlement_says_nothing_was_given_back",
         &[edit(
-            "limiter/redis/queued.rs",
+            "limiter/redis/send/queued.rs",
             "                settler.end(Ok(entry.refunded().cast_unsigned()));",
             "                settler.end(Ok(entry.refunded().cast_unsigned() * 0));",
         )],

@@ -8,13 +8,13 @@ pub(super) const FAULTS: &[Fault] = &[
         "c998c62 redis: queue a charge that finds no connection ready",
         &[
             edit(
-                "limiter/redis/batcher.rs",
+                "limiter/redis/send/batcher.rs",
                 "            if let Some(connection) = self.config.pool.ready_connection(queued.hash_slot) {",
                 "            let connection = self.config.pool.ready_connection(queued.hash_slot);
             {",
             ),
             edit(
-                "limiter/redis/batcher.rs",
+                "limiter/redis/send/batcher.rs",
                 "    connection: Arc<dyn SharedConnection>,
     permit: OwnedSemaphorePermit,
 ) {
@@ -310,7 +310,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "burst_held_back_behind_a_dead_connection",
         "a8cafd0 worker: bound what waits for a connection",
         &[edit(
-            "limiter/redis/worker.rs",
+            "limiter/redis/send/worker.rs",
             "        let end = first_sent + MAX_HOLD;",
             "        let end = first_sent + 20 * MAX_HOLD;",
         )],
@@ -319,7 +319,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "slot_of_a_cluster_waits_for_a_silent_refund",
         "07f4155 cluster: give up a silent refund's slot early",
         &[edit(
-            "limiter/redis/call.rs",
+            "limiter/redis/send/call.rs",
             "        if self.config.pool.is_routed() && !self.refund_slots.is_empty() {",
             "        if self.config.pool.is_routed() && self.refund_slots.len() > 20_000 {",
         )],
@@ -344,7 +344,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "each_key_asked_for_where_one_has_moved",
         "63e7c20 cluster: ask the source about each key on Redis 6.2",
         &[edit(
-            "limiter/redis/routed.rs",
+            "limiter/redis/send/routed.rs",
             "                if let [step] = &mut steps[..] {
                     step.asked = Some(host);
                 }",
@@ -411,7 +411,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "map_not_read_when_a_server_cannot_serve",
         "d5a3da4 cluster: read the slot map when a server cannot serve",
         &[edit(
-            "limiter/redis/routed.rs",
+            "limiter/redis/send/routed.rs",
             "                    cluster.doubt(connection.address());",
             "                    let _ = cluster.partition(0);",
         )],
@@ -420,7 +420,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "slot_waits_for_a_refund_that_was_sent_again",
         "3af2307 cluster: open a slot after a refund that was sent again",
         &[edit(
-            "limiter/redis/batch.rs",
+            "limiter/redis/send/batch.rs",
             "        self.requests.iter().any(|queued| matches!(queued.request.op, Op::Refund { .. }))",
             "        let first = self.requests.first();
         first.is_some_and(|queued| matches!(queued.request.op, Op::Refund { .. }))",
@@ -499,7 +499,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "deadline_before_the_sending_is_the_servers_fault",
         "0568e51 redis: judge silence by evidence that load cannot make",
         &[edit(
-            "limiter/redis/pending.rs",
+            "limiter/redis/send/pending.rs",
             "                        return Poll::Ready(Err(Error::new(ErrorKind::Saturation, message)));",
             "                        return Poll::Ready(Err(Error::new(ErrorKind::Infrastructure, message)));",
         )],
@@ -519,7 +519,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "refunds_of_a_late_call_lose_their_turn",
         "0568e51 redis: judge silence by evidence that load cannot make",
         &[edit(
-            "limiter/redis/call.rs",
+            "limiter/redis/send/call.rs",
             "        let late_reply = self.late_reply(sending, sent, connection);
         EndedCall { partition, late_reply: Some(Box::pin(late_reply)), ..EndedCall::default() }",
             "        let refunds_done = self.refund_slots.clone();
@@ -593,7 +593,7 @@ impl Drop",
         "late_timer_counts_for_its_own_charge_alone",
         "bfa293f redis: count a late timer of any charge as load",
         &[edit(
-            "limiter/redis/deadline.rs",
+            "limiter/redis/send/deadline.rs",
             "            pool.liveness().record_busy();
         }
         pool.liveness().was_busy_since(self.start)",
@@ -635,7 +635,7 @@ impl Drop",
         "call_without_a_reply_keeps_its_place_in_flight",
         "b5383b3 redis: free the place of a call that gets no reply",
         &[edit(
-            "limiter/redis/call.rs",
+            "limiter/redis/send/call.rs",
             "        let earliest = deadlines().min().unwrap_or(sent).min(sent + IN_FLIGHT_TIMEOUT);",
             "        let earliest = deadlines().max().unwrap_or(sent).min(sent + 1_000 * IN_FLIGHT_TIMEOUT);",
         )],
@@ -653,7 +653,7 @@ impl Drop",
         "oldest_refund_first",
         "c4b52fa redis: unwind bookings last first, whatever their number",
         &[edit(
-            "limiter/redis/queue.rs",
+            "limiter/redis/send/queue.rs",
             "        let refund = self.refunds.pop_last().map(|(_, queued)| queued);",
             "        let refund = self.refunds.pop_first().map(|(_, queued)| queued);",
         )],
@@ -663,12 +663,12 @@ impl Drop",
         "5d4f553 redis: a refund comes before its caller's next request",
         &[
             edit(
-                "limiter/redis/worker.rs",
+                "limiter/redis/send/worker.rs",
                 "        if call.has_refunds() && !self.config.pool.is_routed() {",
                 "        if call.has_refunds() && hash_slot == u16::MAX {",
             ),
             edit(
-                "limiter/redis/worker.rs",
+                "limiter/redis/send/worker.rs",
                 "        self.calls.spawn(sent_now(call).await);",
                 "        self.calls.spawn(call);",
             ),
@@ -678,7 +678,7 @@ impl Drop",
         "call_with_refunds_overtakes_others",
         "9795b90 redis: let calls leave in the order in which they were put together",
         &[edit(
-            "limiter/redis/worker.rs",
+            "limiter/redis/send/worker.rs",
             "        let call = send_call(Arc::clone(&self.config), connection, call);
         self.calls.spawn(sent_now(call).await);",
             "        let keeps_order = call.has_refunds();
@@ -717,7 +717,7 @@ impl Drop",
         "charge_sent_after_its_time",
         "5363a83 redis: send no charge whose time is over",
         &[edit(
-            "limiter/redis/queued.rs",
+            "limiter/redis/send/queued.rs",
             "!caller.is_closed() && now < self.deadline,",
             "!caller.is_closed(),",
         )],
@@ -726,7 +726,7 @@ impl Drop",
         "refunds_wait_behind_charges",
         "5d4f553 redis: a refund comes before its caller's next request",
         &[edit(
-            "limiter/redis/queue.rs",
+            "limiter/redis/send/queue.rs",
             "        let refund = self.refunds.pop_last().map(|(_, queued)| queued);
         refund.or_else(|| self.requests.pop_front())",
             "        let request = self.requests.pop_front();
@@ -737,7 +737,7 @@ impl Drop",
         "settlement_refused_by_a_full_queue",
         "af96eac redis: settlements pass a full queue",
         &[edit(
-            "limiter/redis/batcher.rs",
+            "limiter/redis/send/batcher.rs",
             "        queued.reply_to = ReplyTo::Settler(settler);
         self.push(queued)",
             "        queued.reply_to = ReplyTo::Settler(settler);
@@ -749,7 +749,7 @@ impl Drop",
         "late_answers_dropped",
         "8919b71 pool: a builder, and answers that come too late are undone",
         &[edit(
-            "limiter/redis/call.rs",
+            "limiter/redis/send/call.rs",
             "        let late_reply = self.late_reply(sending, sent, connection);
 ",
             "        drop(sending);
@@ -791,7 +791,7 @@ impl Drop",
         "turned_away_by_a_cluster_in_a_busy_process_fails_open",
         "aa136d3 Mend what users, operators and attackers met in the crate",
         &[edit(
-            "limiter/redis/deadline.rs",
+            "limiter/redis/send/deadline.rs",
             "        if !is_busy && matches!(stage, Stage::TurnedAway { since } if since <= self.half()) {",
             "        if matches!(stage, Stage::TurnedAway { since } if since <= self.half()) {",
         )],
@@ -939,7 +939,7 @@ impl Drop",
         "process_that_stands_still_until_the_deadline_blames_the_server",
         "redis: see a process that stands still until a deadline",
         &[edit(
-            "limiter/redis/deadline.rs",
+            "limiter/redis/send/deadline.rs",
             "        if timers.show_load() {
             pool.liveness()",
             "        if was_last && self.grace_period.is_late() {

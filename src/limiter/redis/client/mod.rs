@@ -1,5 +1,18 @@
 //! Connections to Redis, and what servers answer over them. Nothing here knows a charge or a script:
-//! a caller sends commands, and reads the replies.
+//! who calls sends commands, and reads the replies.
+//!
+//! - `pool.rs`: what limiters share. It hides which of the sources below implements the traits in
+//!   `connection.rs`. `builder.rs` makes it, from what `address.rs` reads.
+//! - `own_pool.rs`: connections of the crate's own, to one `server.rs`, or to the primary that
+//!   `sentinel/` names. `backoff.rs` says when to connect again, and `health.rs` whether a
+//!   connection is usable.
+//! - `dialer.rs` finds the server's IP address, or opens the socket, by the application's own
+//!   function. `tls.rs` sets up TLS, and `probe.rs` finds out whether the server expects it. It
+//!   says in its `greeting.rs` what it is.
+//! - `cluster/`: such a pool for each server of a cluster, by the hash slots of `slot.rs`.
+//! - `bb8_pool.rs`: a pool of the application's own. `given_connection.rs`: one connection.
+//! - `error.rs` finds the kind of an error, and `liveness.rs` tells a silent server from a busy
+//!   process.
 
 mod address;
 mod backoff;

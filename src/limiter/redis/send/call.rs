@@ -9,13 +9,13 @@ use redis::Cmd;
 use tokio::select;
 use tokio::time::{Instant, sleep, timeout_at};
 
+use super::super::client::{MAX_SILENCE, Partition, SharedConnection};
+use super::super::script::Request;
 use super::batch::{Batch, Call, CallOutcome, ScriptCall, Unfinished, own_now};
-use super::client::{MAX_SILENCE, Partition, SharedConnection};
 use super::config::Config;
 use super::deadline::Deadline;
 use super::eval::{LATE_REPLY_TIMEOUT, eval, is_reply};
 use super::routed;
-use super::script::Request;
 
 /// Waits for a late reply. Ends when it has come, or when it is given up.
 pub(super) type LateReply = Pin<Box<dyn Future<Output = EndedCall> + Send>>;

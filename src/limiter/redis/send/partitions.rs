@@ -12,7 +12,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::client::Partition;
+use super::super::client::Partition;
 
 /// Fewer charges without an answer than this go in one call: a call costs as much as some charges.
 const MIN_SHARED: usize = 24;

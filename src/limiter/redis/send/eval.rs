@@ -7,8 +7,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::client::SharedConnection;
-use super::script::Script;
+use super::super::client::SharedConnection;
+use super::super::script::Script;
 use redis::{Cmd, RedisResult, ServerErrorKind, Value};
 
 /// How long a late reply is awaited after its deadline, so that what the call took can be refunded.

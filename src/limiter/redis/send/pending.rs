@@ -11,16 +11,16 @@ use pin_project_lite::pin_project;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use super::super::script::Request;
 use super::batcher::{Batcher, InlineSend, Receiver, Submitted};
 use super::deadline::{Deadline, Progress, Stage};
 use super::queued::{CompletedRequest, QueuedRequest};
-use super::script::Request;
 use crate::limiter::grace_period::Timers;
 use crate::{Error, ErrorKind};
 
 pin_project! {
     /// The future of the answer to one request. Nothing is sent before the first poll.
-    pub(super) struct Pending {
+    pub(crate) struct Pending {
         batcher: Arc<Batcher>,
         #[pin]
         state: State,
@@ -55,7 +55,7 @@ pin_project! {
 
 impl Pending {
     /// One that ends so long after its first poll, or at the deadline of the request.
-    pub(super) fn new(
+    pub(crate) fn new(
         batcher: Arc<Batcher>,
         queued: Box<QueuedRequest>,
         timeout: Duration,
@@ -64,7 +64,7 @@ impl Pending {
     }
 
     /// The request, as long as nothing was sent.
-    pub(super) fn unsent(&self) -> Option<&Request> {
+    pub(crate) fn unsent(&self) -> Option<&Request> {
         match &self.state {
             State::Starting { queued, .. } => queued.as_ref().map(|queued| &queued.request),
             _ => None,

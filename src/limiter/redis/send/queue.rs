@@ -14,12 +14,12 @@ use std::collections::{BTreeMap, VecDeque};
 
 use tokio::time::Instant;
 
+use super::super::client::{Partition, Pool};
+use super::super::script::Op;
 use super::batch::{Batch, Call, Requests};
-use super::client::{Partition, Pool};
 use super::deadline::Stage;
 use super::partitions::Partitions;
 use super::queued::QueuedRequest;
-use super::script::Op;
 use crate::Error;
 use crate::algorithm::Mark;
 

@@ -1,8 +1,8 @@
 //! How long a call that gets no answer keeps a hash slot.
 
-use super::super::client::Silent;
+use super::super::super::client::Silent;
+use super::super::super::script::Op;
 use super::super::queued::QueuedRequest;
-use super::super::script::Op;
 use super::*;
 use crate::algorithm::FixedWindow;
 use crate::limiter::named::NamedAlgorithm;

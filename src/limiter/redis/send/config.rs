@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
-use super::client::{Pool, hash_slot};
-use super::key::Buckets;
-use super::script::{ReadEntry, Scripts};
+use super::super::client::{Pool, hash_slot};
+use super::super::key::Buckets;
+use super::super::script::{ReadEntry, Scripts, keep_text};
 use crate::Charge;
 use crate::algorithm::InLua;
 use crate::limiter::named::{Clock, NamedAlgorithm};
@@ -29,31 +29,31 @@ const DEFAULT_QUEUE_CAPACITY: usize = 16_384;
 
 /// A limiter's settings.
 #[derive(Clone)]
-pub(super) struct Config {
-    pub(super) pool: Pool,
+pub(crate) struct Config {
+    pub(crate) pool: Pool,
     pub(super) scripts: Scripts,
     pub(super) reader: Arc<dyn ReadEntry>,
     /// The prefixes of a charge's keys, one for each quota.
-    pub(super) key_prefixes: Vec<String>,
+    pub(crate) key_prefixes: Vec<String>,
     /// How the keys of a charge are named: all alike, or each in its own way.
-    pub(super) buckets: Vec<Buckets>,
+    pub(crate) buckets: Vec<Buckets>,
     /// Whether the keys of each quota hold a text, or pieces of a state.
     pub(super) keeps_text: Vec<bool>,
     /// The limiter's own rule, as the script reads it.
-    pub(super) rule: Vec<i64>,
-    pub(super) clock: Option<Clock>,
+    pub(crate) rule: Vec<i64>,
+    pub(crate) clock: Option<Clock>,
     /// The most charges in one call.
-    pub(super) max_batch_size: usize,
+    pub(crate) max_batch_size: usize,
     /// The most calls at the same time, for each connection.
-    pub(super) max_in_flight: usize,
+    pub(crate) max_in_flight: usize,
     /// One permit for each charge that may wait to be sent.
-    pub(super) queue_permits: Arc<Semaphore>,
+    pub(crate) queue_permits: Arc<Semaphore>,
     /// Reports its calls.
     pub(super) calls: CallWatch,
 }
 
 impl Config {
-    pub(super) fn new<A: InLua>(
+    pub(crate) fn new<A: InLua>(
         pool: Pool,
         key_prefixes: Vec<String>,
         named: &NamedAlgorithm<A>,
@@ -64,7 +64,7 @@ impl Config {
             reader: Arc::new(named.clone()),
             key_prefixes,
             buckets: vec![Buckets::default()],
-            keeps_text: super::script::keep_text(&named.algorithm().parts()),
+            keeps_text: keep_text(&named.algorithm().parts()),
             rule: A::arguments(named.own_rule()),
             clock: None,
             max_batch_size: 1,
@@ -77,13 +77,13 @@ impl Config {
     }
 
     /// Sets the most charges in one call, as far as a script can take them.
-    pub(super) fn set_max_batch_size(&mut self, charges: usize) {
+    pub(crate) fn set_max_batch_size(&mut self, charges: usize) {
         let max = MAX_BATCH_SIZE.min(MAX_KEYS / self.key_prefixes.len());
         self.max_batch_size = charges.clamp(1, max);
     }
 
     /// What the names of the charges' keys end with, of each in its own way.
-    pub(super) fn key_suffixes<'a>(
+    pub(crate) fn key_suffixes<'a>(
         &self,
         charges: impl IntoIterator<Item = &'a Charge>,
     ) -> Vec<String> {
@@ -93,7 +93,7 @@ impl Config {
 
     /// Whether one call decides about keys with these suffixes. In a cluster it does if they lie in
     /// one hash slot.
-    pub(super) fn share_a_call(&self, key_suffixes: &[String]) -> bool {
+    pub(crate) fn share_a_call(&self, key_suffixes: &[String]) -> bool {
         let mut slots = key_suffixes.iter().map(|suffix| hash_slot(suffix));
         let first = slots.next();
         !self.pool.is_clustered() || slots.all(|slot| Some(slot) == first)

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
-use super::client::Pool;
+use super::super::client::Pool;
+use super::super::script::{Op, ReplyEntry, Request};
 use super::deadline::{Progress, Stage};
-use super::script::{Op, ReplyEntry, Request};
 use crate::Error;
 use crate::algorithm::Verdict;
 use crate::settlement::Settler;
 
 /// A request that waits to be sent.
-pub(super) struct QueuedRequest {
-    pub(super) request: Request,
+pub(crate) struct QueuedRequest {
+    pub(crate) request: Request,
     pub(super) hash_slot: u16,
     /// The instant by which the caller needs the answer.
     pub(super) deadline: Instant,
@@ -37,7 +37,7 @@ pub(super) enum ReplyTo {
 
 impl QueuedRequest {
     /// A request without a receiver for its answer.
-    pub(super) fn without_receiver(pool: &Pool, request: Request, deadline: Instant) -> Box<Self> {
+    pub(crate) fn without_receiver(pool: &Pool, request: Request, deadline: Instant) -> Box<Self> {
         let hash_slot = pool.hash_slot(&request.key);
         Box::new(Self {
             request,
@@ -104,13 +104,13 @@ impl QueuedRequest {
 }
 
 /// A request, and what the script answered.
-pub(super) struct CompletedRequest {
-    pub(super) queued: Box<QueuedRequest>,
-    pub(super) entry: ReplyEntry,
+pub(crate) struct CompletedRequest {
+    pub(crate) queued: Box<QueuedRequest>,
+    pub(crate) entry: ReplyEntry,
     /// The instant of the decision, in µs since the Unix epoch, by the clock that decided.
-    pub(super) now: i64,
+    pub(crate) now: i64,
     /// The request's position in its batch.
-    pub(super) batch_position: u16,
+    pub(crate) batch_position: u16,
 }
 
 impl CompletedRequest {

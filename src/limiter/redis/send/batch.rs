@@ -5,11 +5,11 @@
 use redis::{Cmd, RedisError, RedisResult, Value};
 use tokio::time::Instant;
 
-use super::client::{Next, Partition, SharedConnection, error};
+use super::super::client::{Next, Partition, SharedConnection, error};
+use super::super::script::{Arguments, BatchReply, Op, Request, Script};
 use super::config::Config;
 use super::deadline::Stage;
 use super::queued::QueuedRequest;
-use super::script::{Arguments, BatchReply, Op, Request, Script};
 use crate::Error;
 use crate::limiter::named::instant;
 

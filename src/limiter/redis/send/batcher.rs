@@ -15,15 +15,15 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
 
+use super::super::client::SharedConnection;
+use super::super::script::{Op, Request};
 use super::batch::{Batch, Call};
 use super::busy::Busy;
 use super::call::{follow, send_call};
-use super::client::SharedConnection;
 use super::config::Config;
 use super::deadline::{Progress, Stage};
 use super::eval::LATE_REPLY_TIMEOUT;
 use super::queued::{CompletedRequest, QueuedRequest, ReplyTo};
-use super::script::{Op, Request};
 use super::worker;
 use crate::settlement::Settler;
 use crate::{Error, ErrorKind};
@@ -48,7 +48,7 @@ pub(super) struct Submitted {
 }
 
 /// Sends the charges of one limiter.
-pub(super) struct Batcher {
+pub(crate) struct Batcher {
     config: Arc<Config>,
     workers: Mutex<Vec<Arc<Worker>>>,
 }
@@ -64,11 +64,11 @@ struct Worker {
 }
 
 impl Batcher {
-    pub(super) fn new(config: Config) -> Self {
+    pub(crate) fn new(config: Config) -> Self {
         Self { config: Arc::new(config), workers: Mutex::default() }
     }
 
-    pub(super) fn config(&self) -> &Config {
+    pub(crate) fn config(&self) -> &Config {
         &self.config
     }
 
@@ -120,7 +120,7 @@ impl Batcher {
 
     /// Sends a request that settles what was taken, and lets the settler say what came of it. As
     /// [`send_and_forget`](Self::send_and_forget), but it may wait until `deadline`.
-    pub(super) fn settle(
+    pub(crate) fn settle(
         &self,
         request: Request,
         deadline: Instant,

@@ -21,10 +21,10 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{JoinError, JoinSet, yield_now};
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use super::super::client::{Partition, Pool, SharedConnection};
 use super::batch::Call;
 use super::busy::Busy;
 use super::call::{EndedCall, follow, send_call};
-use super::client::{Partition, Pool, SharedConnection};
 use super::config::Config;
 use super::eval::LATE_REPLY_TIMEOUT;
 use super::queue::Queue;

@@ -3,8 +3,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, advance};
 
+use super::super::super::script::{Op, ReplyEntry, Request};
 use super::super::queued::{CompletedRequest, ReplyTo};
-use super::super::script::{Op, ReplyEntry, Request};
 use super::*;
 use crate::ErrorKind;
 use crate::algorithm::{Answer, Report, Verdict};

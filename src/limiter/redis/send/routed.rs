@@ -7,13 +7,13 @@ use std::time::Duration;
 use redis::{Cmd, Pipeline, cmd};
 use tokio::time::{Instant, sleep};
 
-use super::batch::{Batch, CallOutcome, ScriptCall, Unfinished, own_now};
-use super::client::{
+use super::super::client::{
     Cluster, Host, Next, SharedConnection, ask, cannot_serve, next_reply, reply_after_asking,
 };
+use super::super::script::key_suffixes;
+use super::batch::{Batch, CallOutcome, ScriptCall, Unfinished, own_now};
 use super::config::Config;
 use super::deadline::Stage;
-use super::script::key_suffixes;
 use crate::Error;
 
 /// The longest pause before a call is sent once more.

@@ -14,8 +14,8 @@ use tokio::select;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 #[cfg(feature = "redisson")]
-use super::client::SharedConnection;
-use super::client::{MAX_ERROR_AGE, Pool};
+use super::super::client::SharedConnection;
+use super::super::client::{MAX_ERROR_AGE, Pool};
 use crate::limiter::grace_period::{GracePeriod, Timers};
 use crate::{Error, ErrorKind};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::super::client::{
+use super::super::super::client::{
     ConnectionFuture, Connections, RepliesFuture, ReplyFuture, SharedConnection,
 };
 use crate::algorithm::FixedWindow;
