@@ -225,7 +225,7 @@ impl Pool {
         self.cluster.is_some()
     }
 
-    /// The partition of the queue that holds a hash slot.
+    /// The partition that holds a hash slot.
     pub(crate) fn partition(&self, hash_slot: u16) -> Partition {
         self.cluster
             .as_ref()
@@ -291,7 +291,7 @@ impl Pool {
         deadline.min(Instant::now() + self.reply_timeout(MAX_TIMEOUT))
     }
 
-    /// The hash slot of a key, whose charges share batches: 0 on a plain server.
+    /// The hash slot of a key, whose calls are shared: 0 on a plain server.
     pub(crate) fn hash_slot(&self, key: &str) -> u16 {
         if self.clustered { slot::hash_slot(key) } else { 0 }
     }
