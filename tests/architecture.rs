@@ -1,5 +1,5 @@
 //! Which module may use which module and which crate: the rules as data, held against every path in
-//! `src`. And rules for dependencies, scripts and widths of comments.
+//! `src`. And rules for dependencies and scripts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -322,45 +322,4 @@ fn every_algorithm_is_implemented_twice() {
         let is_algorithm = name == "redisson" || text.contains("\n--@ state ");
         assert!(!is_algorithm || twin.is_file(), "{name}.lua has no twin");
     }
-}
-
-/// The lines of `text` that hold a comment and are wider than 100 columns. Tables and addresses may
-/// be, since they cannot be wrapped.
-fn wide_comments(text: &str, mark: &str) -> Vec<usize> {
-    let is_comment =
-        |line: &str| line.trim_start().starts_with(mark) || line.contains(&format!(" {mark} "));
-    let is_excepted = |line: &str| {
-        line.contains("://") || line.trim_start_matches([' ', '/', '!']).starts_with('|')
-    };
-    let is_wide = |line: &str| line.chars().count() > 100 && is_comment(line) && !is_excepted(line);
-    text.lines().zip(1..).filter(|(line, _)| is_wide(line)).map(|(_, number)| number).collect()
-}
-
-#[test]
-fn no_comment_is_wider_than_100_columns() {
-    let mut wide = Vec::new();
-    for folder in ["benches", "examples", "interop", "scripts", "src", "tests"] {
-        for path in files(&root().join(folder)) {
-            let mark = match path.extension().and_then(|extension| extension.to_str()) {
-                Some("rs") => "//",
-                Some("lua") => "--",
-                _ => continue,
-            };
-            let lines = wide_comments(&fs::read_to_string(&path).expect("text"), mark);
-            wide.extend(lines.iter().map(|line| format!("{}:{line}", path.display())));
-        }
-    }
-    assert!(wide.is_empty(), "{}", wide.join("\n"));
-}
-
-#[test]
-fn a_wide_comment_is_found_with_its_line() {
-    let long = "word ".repeat(20);
-    assert_eq!(wide_comments(&format!("// word\n/// {long}"), "//"), [2]);
-    assert_eq!(wide_comments(&format!("let x = 1; // {long}"), "//"), [1]);
-    assert_eq!(wide_comments(&format!("    -- {long}"), "--"), [1]);
-    assert!(
-        wide_comments(&format!("/// | {long} |\n// https://example.com {long}"), "//").is_empty()
-    );
-    assert!(wide_comments(&format!("let text = \"{long}\";"), "//").is_empty());
 }
