@@ -140,8 +140,7 @@ async fn a_process_that_was_paused_waits_on_for_its_connection() {
 /// server is silent since.
 #[tokio::test(start_paused = true)]
 async fn an_attempt_that_hangs_hides_neither_a_fault_of_the_server_nor_load() {
-    let mut entry = PoolEntry::default();
-    entry.attempt = Some(Instant::now());
+    let entry = PoolEntry { attempt: Some(Instant::now()), ..PoolEntry::default() };
     let mut runtimes = Vec::new();
     RuntimeConnections::of(&mut runtimes, Handle::current().id(), 1).entries[0] = entry;
     let mut state = PoolState { runtimes, ..PoolState::default() };
