@@ -24,7 +24,7 @@ use tower_sluice::{Charge, Limiter, Memory, Outcome, Quota, Reservation};
 const END: u64 = 12_000;
 const BAR: u64 = 200;
 
-/// How long a request is under way, in ms.
+/// The time that a request is under way, in ms.
 const ANSWER: u64 = 300;
 
 const SIZE: (u32, u32) = (960, 700);
@@ -43,7 +43,7 @@ const VERDICTS: [(&str, RGBColor); 3] = [
     ("rejected", RGBColor(176, 58, 46)),
 ];
 
-/// How many requests of a bar got each verdict.
+/// The number of requests of a bar that got each verdict.
 type Bar = [i32; 3];
 
 #[tokio::main(flavor = "current_thread")]
@@ -68,7 +68,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// When requests come, in ms.
+/// Returns the instants at which requests come, in ms.
 fn traffic() -> Vec<u64> {
     let steady = (0..END).step_by(500);
     let crowds =
@@ -79,7 +79,7 @@ fn traffic() -> Vec<u64> {
     all
 }
 
-/// How an algorithm decides the traffic.
+/// Decides the traffic by an algorithm, and counts the verdicts in bars.
 async fn lane<A: Algorithm>(algorithm: A) -> Result<Vec<Bar>, tower_sluice::Error> {
     // The start of a second.
     const BEGIN: u64 = 1_767_225_600_000;

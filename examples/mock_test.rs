@@ -1,5 +1,5 @@
-//! How to unit-test a limited service without Redis: decisions are scripted, and the inner service
-//! is a mock.
+//! Unit tests of a limited service without Redis: decisions are scripted, and the inner service is
+//! a mock.
 //!
 //! `cargo test --example mock_test`
 

@@ -11,7 +11,7 @@ use tower::{BoxError, Layer, Service, ServiceExt};
 use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::{Global, LimiterExt, Memory, Pool, Quota, Raise, RateLimitLayer, Redis};
 
-/// What the supplier allows: 5 calls per second, and never two at once.
+/// The quota of the supplier: 5 calls per second, and never two at once.
 const SUPPLIER: Quota = Quota::per_second(5).burst(1);
 
 #[tokio::main]

@@ -21,7 +21,7 @@ use tower::BoxError;
 use tower_sluice::policy::{Policies, Row, Rows, Source};
 use tower_sluice::{Pool, RateLimitLayer, redis};
 
-/// How often the hash is read.
+/// The pause between two reads of the hash.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The rows of a Redis hash.

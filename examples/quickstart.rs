@@ -186,7 +186,7 @@ async fn pool(url: &str) -> Result<Pool, String> {
     }
 }
 
-/// Where decisions are made, whatever the algorithm.
+/// The place where decisions are made, whatever the algorithm.
 struct Store {
     pool: Option<Pool>,
     deadline: Duration,

@@ -1,4 +1,5 @@
-//! What a limiter is asked: a key, a cost, and the longest wait. `charge/parts.rs` asks several.
+//! A charge, the question to a limiter: a key, a cost, and the longest wait. `charge/parts.rs` has
+//! charges of several keys.
 
 mod parts;
 
@@ -20,12 +21,12 @@ pub(crate) enum Key {
     Shared(Arc<str>),
     /// Those of a charge with parts, which has no key of its own.
     Several(Arc<[Option<Charge>]>),
-    /// What a limiter's own extractor found, for that limiter.
+    /// A text with a value that a limiter's own extractor attached, for that limiter.
     #[cfg(feature = "policies")]
     Attached(Arc<Attached>),
 }
 
-/// The text that stands for a key, and what only one limiter reads.
+/// The text that stands for a key, and a value that only one limiter reads.
 #[cfg(feature = "policies")]
 pub(crate) struct Attached {
     text: String,
@@ -95,9 +96,9 @@ pub struct Charge {
     quota: Option<Quotas>,
     max_wait: Option<Duration>,
     deadline: Option<Instant>,
-    /// Whether it is the charge of a member and states no cost of its own.
+    /// True for the charge of a member that states no cost of its own.
     inherits_cost: bool,
-    /// How long the same request has waited before, in milliseconds.
+    /// The time that the same request has waited before, in milliseconds.
     retried_for: u32,
 }
 
@@ -121,7 +122,7 @@ impl Charge {
         Self::of(Key::Attached(Arc::new(Attached { text, value: Box::new(value) })))
     }
 
-    /// What is attached to it, if that is a `T`.
+    /// Returns the value that is attached to it, if that is a `T`.
     #[cfg(feature = "policies")]
     pub(crate) fn attachment<T: std::any::Any>(&self) -> Option<&T> {
         match &self.key {
@@ -252,8 +253,8 @@ impl Charge {
         self.deadline
     }
 
-    /// How long the same request has waited before, in whole milliseconds, where it has to ask
-    /// again since nothing can be reserved. 0 for one that asks for the first time.
+    /// Returns the time that the same request has waited before, in whole milliseconds, where it
+    /// has to ask again since nothing can be reserved. 0 for one that asks for the first time.
     #[must_use]
     pub fn retried_for(&self) -> Duration {
         Duration::from_millis(self.retried_for.into())
@@ -313,7 +314,7 @@ impl Charge {
         Self { key: other.key.clone(), ..self }
     }
 
-    /// Whether it is the charge of a member and states no cost of its own.
+    /// Returns true for the charge of a member that states no cost of its own.
     pub(crate) fn inherits_cost(&self) -> bool {
         self.inherits_cost
     }

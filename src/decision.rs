@@ -51,7 +51,7 @@ use crate::{Error, Quota, Reservation, SettleHandle};
 pub struct Decision {
     outcome: Outcome,
     origin: Origin,
-    /// Whether this denial was an [`Outcome::Retry`], which says nothing of how long it holds.
+    /// True if this denial was an [`Outcome::Retry`], which does not say how long the denial holds.
     was_retry: bool,
     /// `None` if only the outcome is known.
     details: Option<Held>,
@@ -94,14 +94,14 @@ impl Decision {
         Self { outcome, origin, was_retry: false, details: Some(Held::new(details)) }
     }
 
-    /// What was decided.
+    /// Returns the outcome.
     #[must_use]
     #[inline]
     pub fn outcome(&self) -> Outcome {
         self.outcome
     }
 
-    /// Whether the charge goes through, at once or after a reserved wait.
+    /// Returns true if the charge goes through, at once or after a reserved wait.
     #[must_use]
     #[inline]
     pub fn is_admitted(&self) -> bool {
@@ -115,7 +115,7 @@ impl Decision {
         self.outcome.retry_after()
     }
 
-    /// Where it was decided.
+    /// Returns the source of the decision.
     #[must_use]
     pub fn origin(&self) -> Origin {
         self.origin
@@ -148,7 +148,7 @@ impl Decision {
         self.details()?.reset_after
     }
 
-    /// When it was decided, since the Unix epoch, by the clock that decided.
+    /// Returns the time of the decision, since the Unix epoch, by the clock that decided.
     #[must_use]
     pub fn decided_at(&self) -> Option<Duration> {
         self.details()?.decided_at
@@ -160,7 +160,7 @@ impl Decision {
         self.details().map_or(0, |details| details.batch_position)
     }
 
-    /// How long an admitted charge was delayed: the reserved wait, or, where nothing can be
+    /// Returns the delay of an admitted charge: the reserved wait, or, where nothing can be
     /// reserved, the time from the first attempt to the one that was admitted. Behind a layer, a
     /// responder sees it in [`annotate`](crate::Respond::annotate).
     #[must_use]
@@ -171,8 +171,9 @@ impl Decision {
         }
     }
 
-    /// What it would have been if it had counted: the outcome, or the error of a limiter that could
-    /// not decide. `None` unless a [`Shadow`](crate::Shadow) admitted the charge, whatever it was.
+    /// Returns the result that would have counted outside of a shadow: the outcome, or the error of
+    /// a limiter that could not decide. `None` unless a shadow admitted the charge, whatever the
+    /// result was: a [`Shadow`](crate::Shadow), a [`Switch`](crate::Switch) or a policy.
     ///
     /// ```
     /// # use tower_sluice::{Decision, Outcome};
@@ -187,9 +188,9 @@ impl Decision {
         Some(shadowed.as_ref().map(|outcome| *outcome))
     }
 
-    /// Why a fallback decided: the error of the limiter that could not. `None` if no
-    /// [`or_else`](crate::LimiterExt::or_else) asked its fallback, and no policy's `on_error` stood
-    /// in for the store.
+    /// Returns the error of the limiter that could not decide, where a fallback decided. `None` if
+    /// no [`or_else`](crate::LimiterExt::or_else) asked its fallback, and no policy's `on_error`
+    /// stood in for the store.
     ///
     /// Of an `or_else` inside the fallback of another one, the error of the outer one stays: it is
     /// that of the limiter that was asked first.
@@ -214,7 +215,8 @@ impl Decision {
         self.details()?.fallback_cause.as_deref()
     }
 
-    /// What was taken. `None` if nothing was, or if it was handed out already.
+    /// Returns the reservation of the units that were taken. `None` if nothing was taken, or if the
+    /// reservation was handed out already.
     #[must_use]
     #[inline]
     pub fn reservation(&self) -> Option<&Reservation> {
@@ -319,12 +321,12 @@ impl Decision {
         self
     }
 
-    /// How long before this answer it was decided, where an earlier decision is repeated.
+    /// Returns the time from the decision to this answer, where an earlier decision is repeated.
     pub(crate) fn age(&self) -> Duration {
         self.details().map_or(Duration::ZERO, |details| details.age)
     }
 
-    /// What was taken.
+    /// Returns the reservation of the units that were taken.
     pub(crate) fn reservation_mut(&mut self) -> Option<&mut Reservation> {
         self.details.as_mut()?.reserved()?.as_mut()
     }
@@ -403,7 +405,7 @@ impl Decision {
         });
     }
 
-    /// Where the request waits.
+    /// Takes out the line in which the request waits.
     pub(crate) fn take_waiters(&mut self) -> Option<Arc<dyn Waiters>> {
         self.details.as_mut()?.own().waiters.take()
     }

@@ -33,7 +33,7 @@ pub(crate) fn short(key: &str) -> Cow<'_, str> {
     Cow::Owned(name)
 }
 
-/// How secrets become keys: 32 hexadecimal digits, the first half of a SHA-256 digest.
+/// The digest that makes keys of secrets: 32 hexadecimal digits, the first half of SHA-256.
 #[derive(Clone)]
 pub(crate) enum SecretDigest {
     Sha256,

@@ -1,4 +1,4 @@
-//! Why there is no decision.
+//! The error of a limiter that could not decide.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tower::BoxError;
 
-/// What kind of trouble kept a limiter from deciding.
+/// The kind of trouble that kept a limiter from deciding.
 ///
 /// | kind | `.or_else(FailOpen)` | `.or_else(another limiter)` |
 /// |---|---|---|
@@ -33,14 +33,14 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// Whether a request may pass without a decision: neither requests nor load of this process
-    /// cause it.
+    /// Returns true if a request may pass without a decision: neither requests nor load of this
+    /// process cause such an error.
     pub(crate) fn may_fail_open(self) -> bool {
         self == Self::Infrastructure
     }
 
-    /// Whether another limiter may decide, which keeps a bound: no request causes it by what it
-    /// holds.
+    /// Returns true if another limiter, which keeps a bound, may decide: no request causes such an
+    /// error by its content.
     pub(crate) fn may_fall_back(self) -> bool {
         !matches!(self, Self::Request | Self::State)
     }

@@ -35,13 +35,13 @@ pub(crate) fn content_type(request: &HeaderMap) -> Option<HeaderValue> {
     }
 }
 
-/// What follows `prefix`, in letters of either case.
+/// Strips `prefix`, in letters of either case.
 fn strip<'a>(text: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
     let (start, rest) = text.split_at_checked(prefix.len())?;
     start.eq_ignore_ascii_case(prefix).then_some(rest)
 }
 
-/// How long the caller waits for its answer, if it says so: up to 8 digits and a unit.
+/// Returns the time that the caller waits for its answer, if it says so: up to 8 digits and a unit.
 pub(crate) fn timeout(request: &HeaderMap) -> Option<Duration> {
     let (unit, digits) = request.get("grpc-timeout")?.as_bytes().split_last()?;
     if !(1..=8).contains(&digits.len()) || !digits.iter().all(u8::is_ascii_digit) {

@@ -75,7 +75,7 @@ impl<Req> KeyExtractor<Req> for Global {
     }
 }
 
-/// What an extractor found in a request.
+/// The result of a key extractor: a charge, an exemption, or the lack of a key.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Keyed {
@@ -146,7 +146,7 @@ impl Keyed {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Exempt;
 
-/// What a key closure may return: `&'static str`, `String`, `Arc<str>`, `Box<str>`,
+/// The types that a key closure may return: `&'static str`, `String`, `Arc<str>`, `Box<str>`,
 /// `Cow<'static, str>`, [`IpAddr`], [`Charge`], [`Exempt`], [`Keyed`], a type of your own, and an
 /// `Option` or `Result` of these, where `None` and `Err` mean that there is no key.
 ///

@@ -14,7 +14,7 @@ use crate::service::RateLimit;
 use crate::shared::Shared;
 use crate::{PenalizeIf, RefundIf, RefundOnError, RefundUnused, ResetIf, Settle};
 
-/// How many requests of a layer wait at once unless set otherwise.
+/// The number of a layer's requests that may wait at once, unless set otherwise.
 const DEFAULT_MAX_WAITERS: usize = 1_024;
 
 /// Limits every service that it wraps, all by one limiter.

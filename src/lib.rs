@@ -60,7 +60,7 @@ mod shared;
 mod sync;
 // HTTP, gRPC, policies, Java, tests.
 mod grpc;
-/// What `fuzz/` runs.
+/// The functions that `fuzz/` runs.
 #[cfg(all(fuzzing, feature = "redis"))]
 #[doc(hidden)]
 pub mod fuzz {

@@ -1,4 +1,4 @@
-//! What a refund needs to know about the state that a charge left.
+//! The mark of the state that a charge left, which a refund needs.
 
 /// Identifies the state that a decision wrote, and holds what a refund needs of the
 /// state before it.
@@ -41,7 +41,7 @@ impl Mark {
         self.rest.as_ref().map_or(&[], |rest| &rest.more)
     }
 
-    /// What a script takes for it: four words for each quota.
+    /// Returns the mark as arguments of a script: four words for each quota.
     #[doc(hidden)]
     #[must_use]
     pub fn words(&self) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! How much may pass: a limit per period, and a burst.
+//! Quotas: a limit per period, and a burst.
 
 use std::fmt;
 use std::sync::Arc;
@@ -89,7 +89,7 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// Where [`Quota::try_new`] returns an error; in a `const`, at compile time.
+    /// If [`Quota::try_new`] returns an error; in a `const`, at compile time.
     #[must_use]
     #[track_caller]
     pub const fn new(limit: u64, period: Duration) -> Self {
@@ -128,7 +128,7 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// Where [`Quota::try_burst`] returns an error; in a `const`, at compile time.
+    /// If [`Quota::try_burst`] returns an error; in a `const`, at compile time.
     #[must_use]
     #[track_caller]
     pub const fn burst(self, units: u64) -> Self {
@@ -237,7 +237,7 @@ struct OnTerms {
     terms: Box<[Terms]>,
 }
 
-/// What one member of a list is asked for, whatever the others are.
+/// The cost and the longest wait of one member of a list, whatever those of the others are.
 #[cfg(feature = "policies")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Terms {
@@ -284,7 +284,8 @@ impl Quotas {
         Self(Several::OnTerms(Arc::new(OnTerms { quotas: quotas.into(), terms: terms.into() })))
     }
 
-    /// What the only member is asked for: a unit at once unless it says so.
+    /// Returns the cost and the longest wait of the only member: one unit at once, unless it states
+    /// others.
     pub(crate) fn terms(&self) -> Terms {
         let stated = match &self.0 {
             Several::OnTerms(each) => each.terms.first().copied(),
@@ -343,7 +344,7 @@ from_tuple!(a, b, c, d, e, f);
 from_tuple!(a, b, c, d, e, f, g);
 from_tuple!(a, b, c, d, e, f, g, h);
 
-/// Why a quota is invalid: see [`Quota::try_new`].
+/// The reason why a quota is invalid: see [`Quota::try_new`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotaError(pub(crate) &'static str);
 

@@ -1,12 +1,12 @@
-//! Why a request does not pass.
+//! The reason why a request does not pass.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::{Decision, Error, ErrorKind};
 
-/// Why a request does not pass: what a responder is given, and the error that
-/// [`Raise`](crate::Raise) and [`acquire`](crate::LimiterExt::acquire) return.
+/// The reason why a request does not pass. Responders get it, and [`Raise`](crate::Raise) and
+/// [`acquire`](crate::LimiterExt::acquire) return it as their error.
 #[derive(Debug)]
 #[allow(
     clippy::large_enum_variant,
@@ -34,7 +34,8 @@ impl Refusal {
         }
     }
 
-    /// What the caller may read: what is wrong with its request, and nothing of the store.
+    /// Returns the text that the caller may read: what is wrong with its request, and nothing of
+    /// the store.
     pub(crate) fn for_caller(&self) -> &dyn fmt::Display {
         match self {
             Refusal::Undecided(error) | Refusal::NoKey(error)

@@ -1,4 +1,4 @@
-//! What an admission took.
+//! Reservations: the units that admissions took.
 
 use std::any::Any;
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::charge::Key;
 use crate::mark::Mark;
 use crate::waiters::Turn;
 
-/// What an admission took. Its holder may settle it, once.
+/// The record of the units that an admission took. Its holder may settle it, once.
 ///
 /// A [`Decision`](crate::Decision) that admits hands it out. [`Limiter::settle`] then says what the
 /// request cost in the end: less is refunded, more is taken. Dropped, it changes nothing, and the
@@ -56,7 +56,7 @@ enum Payload {
     Other(Box<dyn Any + Send + Sync>),
 }
 
-/// What a limiter that runs an algorithm needs to settle a charge.
+/// The key, quota and mark by which a limiter that runs an algorithm settles a charge.
 pub(crate) struct Taken {
     /// The name of the key in the limiter's store.
     pub(crate) key: Key,
@@ -180,7 +180,7 @@ impl Reservation {
         }
     }
 
-    /// Which keys were charged.
+    /// Returns the key that was charged, as far as it is known and is one key.
     pub(crate) fn charged(&self) -> Charged {
         match self.charged {
             None => Charged::Unknown,

@@ -1,4 +1,4 @@
-//! What a caller sees when its request does not pass.
+//! Responders, which answer the requests that do not pass.
 
 use std::time::Duration;
 
@@ -56,7 +56,8 @@ pub trait Respond<Req, Res, E> {
         None
     }
 
-    /// Whether [`actual_cost`](Respond::actual_cost) may return more than was charged. Default: no.
+    /// Returns true if [`actual_cost`](Respond::actual_cost) may return more than was charged.
+    /// Default: `false`.
     ///
     /// If so, a layer passes no request to a limiter that cannot take more. It refuses each as
     /// undecided, with an error of kind [`Configuration`](crate::ErrorKind::Configuration).

@@ -1,4 +1,4 @@
-//! What a request costs in the end, known once it is answered.
+//! The final cost of a request, which is known once it is answered.
 
 use std::fmt;
 use std::sync::Arc;
@@ -93,7 +93,7 @@ use crate::{Decision, Refusal, Reservation, Respond};
 ///
 /// A budget holds what was charged until it is settled. So a layer settles each request that was
 /// answered: with the full cost where nothing says what it cost, also if the inner service failed.
-/// What is never settled counts as spent when its time is over.
+/// A charge that is never settled counts as spent when its time is over.
 pub struct Settle<R, F> {
     respond: Arc<R>,
     cost: F,
@@ -133,7 +133,7 @@ pub struct ResetIf<F>(pub(crate) F);
 #[derive(Clone, Copy, Debug)]
 pub struct RefundOnError<F>(pub(crate) F);
 
-/// What a [`Settle`] asks for a cost: a closure that returns `u64` or `Option<u64>`, a
+/// The source that a [`Settle`] asks for the cost: a closure that returns `u64` or `Option<u64>`, a
 /// [`RefundIf`], a [`RefundUnused`], a [`PenalizeIf`], a [`ResetIf`] or a [`RefundOnError`].
 /// Sealed.
 pub trait ActualCost<Res, E>: sealed::Sealed<Res, E> {

@@ -1,4 +1,4 @@
-//! What the layer, its services and their futures share.
+//! The parts that the layer, its services and their futures share.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::observe::RefusalWatch;
 
-/// What a layer and its services share.
+/// The parts that a layer and its services share.
 pub(crate) struct Shared<L, K, R> {
     pub(crate) limiter: Arc<L>,
     pub(crate) key: Arc<K>,

@@ -158,7 +158,7 @@ impl Scripted {
         self.play().operations.clone()
     }
 
-    /// How many decisions are left.
+    /// Returns the number of decisions that are left.
     #[must_use]
     pub fn left(&self) -> usize {
         self.play().answers.len()

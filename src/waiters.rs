@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::mark::Mark;
 use crate::settlement::Settlement;
 
-/// Where requests wait. A decision that delays carries it to where the wait is slept.
+/// A line of requests that wait. A decision that delays carries it to the code that sleeps.
 pub(crate) trait Waiters: Send + Sync {
     /// Begins the wait.
     fn add(&self);

@@ -1,5 +1,5 @@
-//! Which module may use which module and which crate: the rules as data, held against every path in
-//! `src`. And rules for dependencies and scripts.
+//! The rules for which module may use which module and which crate, as data, held against every
+//! path in `src`. And rules for dependencies and scripts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -215,7 +215,7 @@ impl Map {
         Self { modules, foreign }
     }
 
-    /// Why `path` may not stand in `module`, if it may not.
+    /// Returns why `path` may not stand in `module`, if it may not.
     fn violation(&self, module: &Module, path: &str) -> Option<String> {
         let mut names = path.split("::");
         let head = names.next().expect("a name");

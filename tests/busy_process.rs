@@ -39,7 +39,8 @@ fn timeout() -> Duration {
     Duration::from_millis(size("BUSY_TIMEOUT_MS", 100))
 }
 
-/// What a handler costs: one of 200 clients has to wait for the timeout until it is its turn.
+/// Returns the time that a handler takes: one of 200 clients has to wait for the timeout until it
+/// is its turn.
 fn handler() -> Duration {
     timeout() / 200
 }
@@ -47,7 +48,7 @@ fn handler() -> Duration {
 #[derive(Default)]
 struct Counts {
     decided: AtomicUsize,
-    /// When each request was admitted unasked.
+    /// The instants at which requests were admitted unasked.
     unasked: Mutex<Vec<Instant>>,
     saturated: AtomicUsize,
     /// Admitted unasked, since a connection was lost or a server said that it cannot decide.
@@ -361,7 +362,7 @@ struct Load {
     /// The tasks that block their thread for 10 ms at a time.
     busy: usize,
     callers: usize,
-    /// How often each caller asks, and on while there is trouble.
+    /// The number of charges of each caller, which goes on while there is trouble.
     asks: usize,
 }
 

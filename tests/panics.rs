@@ -1,4 +1,4 @@
-//! What a programmer wrote wrong panics at the line that says it, and names the limiter.
+//! A programmer's mistake panics at the line that says it, and names the limiter.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};

@@ -49,7 +49,8 @@ async fn a_client_shows_its_certificate() {
     assert_well(pool.client_certificate(client.certificate, client.key).build().unwrap()).await;
 }
 
-/// What is wrong, what the error must say, how the server was asked, and the pool.
+/// A refused connection: what is wrong, what the error must say, how the server was asked, and the
+/// pool.
 struct Refusal {
     case: &'static str,
     says: &'static str,

@@ -1,4 +1,4 @@
-//! What a decision in Redis costs, beside a competitor's: a lean script of a dozen lines
+//! The cost of a decision in Redis, beside a competitor's: a lean script of a dozen lines
 //! (`benches/lean.lua`), called once for each decision on one shared connection.
 
 use redis::aio::MultiplexedConnection;
@@ -115,7 +115,7 @@ impl Bench {
         }
     }
 
-    /// What a key weighs, beside a plain SET of as many digits under the same name.
+    /// Measures the memory of a key, beside a plain SET of as many digits under the same name.
     fn weigh(&self) {
         self.site.flush();
         let empty = self.site.used_memory();

@@ -1,4 +1,4 @@
-//! What a decision costs in a cluster of three masters: the crate's own client, the same with keys
+//! The cost of a decision in a cluster of three masters: the crate's own client, the same with keys
 //! gathered into buckets, and a raw client with the lean script of `against_redis.rs`; beside one
 //! plain server.
 
@@ -23,10 +23,10 @@ const TASKS: [usize; 3] = [64, 256, 1_024];
 const DECISIONS: usize = 60_000;
 const BUCKETS: [u16; 2] = [24, 96];
 
-/// How long a first charge may take, however busy the machine is.
+/// The time that a first charge may take, however busy the machine is.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often a first charge is tried: without a connection it fails after half a second.
+/// The most tries of a first charge: without a connection it fails after half a second.
 const TRIES: usize = 100;
 
 /// Prints a line for each case and number of tasks.

@@ -1,4 +1,5 @@
-//! What each algorithm costs the server: the memory of a key, and the time that its script takes.
+//! The cost of each algorithm for the server: the memory of a key, and the time that its script
+//! takes.
 //!
 //! Redis itself measures the time of EVALSHA, without sockets. It is divided by the decisions. Keys
 //! come again before they are old, and every charge is admitted. The log is also measured with many

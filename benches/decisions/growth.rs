@@ -1,4 +1,4 @@
-//! What a decision costs as work grows: more keys, tasks, quotas, processes on one server, and
+//! The cost of a decision as work grows: more keys, tasks, quotas, processes on one server, and
 //! entries of a log. Cases that can be interleaved are, in rounds whose median counts.
 //!
 //! With a path as its argument it also draws the lines, and writes a link with the picture for
@@ -24,7 +24,7 @@ const ROUNDS: usize = 5;
 const TASKS: usize = 256;
 const DECISIONS: usize = 60_000;
 
-/// How long the processes on one server ask.
+/// The time for which the processes on one server ask.
 const TOGETHER: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(chart: Option<&str>) {

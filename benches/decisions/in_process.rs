@@ -1,4 +1,4 @@
-//! What a decision costs in this process alone.
+//! The cost of a decision in this process alone.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -178,7 +178,7 @@ fn extracted(key: impl KeyExtractor<Request<()>> + 'static) -> Calls {
     repeated(move || drop(black_box(key.extract(black_box(&request)))))
 }
 
-/// What all cases with keys do besides.
+/// Makes the keys, which all cases with keys do besides.
 fn making_keys() -> Calls {
     let mut next = charges(KEYS);
     repeated(move || drop(black_box(next())))

@@ -1,4 +1,4 @@
-//! What a lease saves on one hot key, beside one call for each decision: the crate's own, which
+//! The saving of a lease on one hot key, beside one call for each decision: the crate's own, which
 //! gathers charges of the same moment, and the yardstick's.
 
 use redis::aio::MultiplexedConnection;

@@ -1,10 +1,9 @@
-//! What a decision costs, side by side: `cargo bench --bench decisions` prints one line per case,
+//! The cost of a decision, side by side: `cargo bench --bench decisions` prints one line per case,
 //! `cargo bench --bench decisions -- algorithms` one per algorithm, `-- settle` what settling costs
 //! a response, `-- lease` what leases save on a hot key, `-- redisson` how long the script of
 //! Redisson's limiter holds the server, and `-- growth` what a decision costs as work grows.
-//! `-- cluster` compares a cluster with one server and with a raw client.
-//! `-- process` prints the cases of this process alone, and `-- memory` those of ten million keys
-//! and two threads.
+//! `-- cluster` compares a cluster with one server and with a raw client. `-- process` prints the
+//! cases of this process alone, and `-- memory` those of ten million keys and two threads.
 //!
 //! Absolute times vary from run to run, so the cases that call Redis are printed as ratios within
 //! one run, whose rounds are interleaved. `benches/README.md` explains each number.

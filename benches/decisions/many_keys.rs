@@ -1,4 +1,4 @@
-//! What a decision in this process costs where ten million keys are live and two threads ask.
+//! The cost of a decision in this process where ten million keys are live and two threads ask.
 
 use std::fmt::Write as _;
 use std::hint::black_box;
@@ -49,7 +49,7 @@ pub(crate) fn measure(case: &str, ask: impl Fn(&str) + Sync) {
     );
 }
 
-/// How long a thread takes for one call while the others call too, in ns.
+/// Returns the time that a thread takes for one call while the others call too, in ns.
 fn two_threads(round: u64, ask: &(impl Fn(&str) + Sync)) -> f64 {
     let begun = Instant::now();
     thread::scope(|scope| {

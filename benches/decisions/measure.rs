@@ -1,5 +1,5 @@
-//! What a stretch of work cost: time, processor time of this process and of the server,
-//! and allocations.
+//! The cost of a stretch of work: time, processor time of this process and of the server, and
+//! allocations.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -43,7 +43,7 @@ pub(crate) fn cost(
     }
 }
 
-/// What `redis-benchmark` makes of one command, sent over one connection, `depth` at a time.
+/// Measures one command with `redis-benchmark`, sent over one connection, `depth` at a time.
 pub(crate) fn redis_benchmark(
     server: &Server,
     command: &[String],

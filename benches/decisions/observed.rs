@@ -1,4 +1,4 @@
-//! What it costs to watch a limiter: `inspect`, `trace` and `metrics` around `Memory` and one key.
+//! The cost of watching a limiter: `inspect`, `trace` and `metrics` around `Memory` and one key.
 
 use std::hint::black_box;
 use std::time::Instant;

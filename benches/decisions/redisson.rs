@@ -1,5 +1,5 @@
-//! How long Redisson's script holds the server where a limiter has 100,000 live permits, each a
-//! member of its own.
+//! The time that Redisson's script holds the server where a limiter has 100,000 live permits, each
+//! a member of its own.
 //!
 //! The time is Redis' own account of each call, from its slow log. What is asked is the
 //! dearest of its kind.
@@ -22,7 +22,7 @@ const ROUNDS: usize = 9;
 /// A line of the slow log: its number, when, how long in µs, the command, and by whom.
 type Entry = (u64, u64, u64, Vec<Vec<u8>>, String, String);
 
-/// Where the members stand, in ms before now, and the value.
+/// The place of the members, in ms before now, and the value.
 struct State {
     age: u64,
     value: Option<i64>,

@@ -1,4 +1,4 @@
-//! What settling costs a response: the same gate with and without it, in Redis, in
+//! The cost of settling for a response: the same layer with and without it, in Redis, in
 //! interleaved rounds.
 
 use std::convert::Infallible;

@@ -122,7 +122,7 @@ impl Site {
         assert_eq!(held, keys, "no key is gone");
     }
 
-    /// What the server holds, in bytes.
+    /// Returns the memory that the server uses, in bytes.
     pub(crate) fn used_memory(&self) -> f64 {
         let bytes = self.figure("memory", "used_memory:");
         bytes.and_then(|bytes| bytes.parse().ok()).expect("bytes")

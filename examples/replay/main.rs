@@ -1,4 +1,4 @@
-//! What would this policy have done to last night's traffic?
+//! Shows what a policy would have done to last night's traffic.
 //!
 //! Reads charges as JSON lines from standard input, decides each at its own time, in memory or in
 //! Redis, and writes one JSON line for each to standard output and a summary to standard error:
@@ -68,7 +68,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Why a replay ends before its traffic does.
+/// The reason why a replay ends before its traffic does.
 #[derive(Debug)]
 enum Stop {
     /// The options or a line of the traffic are invalid.

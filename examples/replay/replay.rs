@@ -262,7 +262,7 @@ impl<G: Gate> Replay<G> {
         self.given_back(key, quota, units, told).await
     }
 
-    /// What was refunded to a key, and its state afterwards.
+    /// Returns the line about what was refunded to a key, and its state afterwards.
     async fn given_back(
         &mut self,
         key: Arc<str>,
@@ -299,7 +299,7 @@ impl<G: Gate> Replay<G> {
     }
 }
 
-/// Why a line does not suit the algorithm, if it does not.
+/// Returns why a line does not suit the algorithm, if it does not.
 fn foreign(line: &Line<'_>, has_quota: bool, algorithm: Name) -> Option<&'static str> {
     match (algorithm == Name::Redisson, line.op) {
         (true, Op::Penalize) => Some("redisson takes nothing without asking"),

@@ -12,7 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::traffic::{Told, Verdict};
 
-/// How many keys the summary names.
+/// The number of keys that the summary names.
 const NAMED: usize = 5;
 
 #[derive(Default)]

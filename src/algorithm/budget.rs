@@ -44,8 +44,8 @@ const MIN_MAX_HOLD: Duration = Duration::from_micros(1);
 /// held, and at most `burst` units are under way or wait at once. So give it a burst that is large
 /// enough for all requests that run at the same time.
 ///
-/// What a settlement frees goes to the next charge. Those who wait already keep their slots, so it
-/// may overtake them.
+/// Units that a settlement frees go to the next charge. Requests that wait already keep their
+/// slots, so that charge may overtake them.
 ///
 /// A [`deny_cache`](crate::LimiterExt::deny_cache) does not see the settlements of other processes:
 /// it may repeat a refusal for up to its `max_age`, 1 s unless set. A
@@ -64,7 +64,7 @@ const MIN_MAX_HOLD: Duration = Duration::from_micros(1);
 /// [`acquire`](crate::LimiterExt::acquire) and [`check`](crate::Limiter::check) hand the decision
 /// to their caller, who settles it. This holds for a charge that used all of its units too.
 ///
-/// What is never settled counts as spent when its time is over: after
+/// A charge that is never settled counts as spent when its time is over: after
 /// [`max_hold`](Budget::max_hold) at the earliest, and after twice that at the latest. So a process
 /// that crashes takes its units away no longer. A settlement that comes later changes nothing, and
 /// gives back 0. The same holds for a key that was reset, unless it holds as many units again.

@@ -1,11 +1,12 @@
-//! What several quotas decide together, from what each of them answers: the arithmetic that tuples
-//! and lists share.
+//! The joint decision of several quotas, from the answer of each of them: the arithmetic that
+//! tuples and lists share.
 
 use super::{Algorithm, Refund, Report, Verdict};
 
 /// The earliest instant from `at` on that fits all; `None` if one of them never fits.
 ///
-/// What fits at an instant fits at every later one, so the latest of all is the earliest for all.
+/// A charge that fits at an instant fits at every later one, so the latest of all is the earliest
+/// for all.
 #[inline]
 pub(super) fn earliest_fit(at: i64, fits: impl IntoIterator<Item = Option<i64>>) -> Option<i64> {
     fits.into_iter().try_fold(at, |latest, one| Some(latest.max(one?)))

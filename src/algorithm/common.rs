@@ -1,4 +1,4 @@
-//! What every algorithm repeats: the horizon, no burst, and exact integers.
+//! Helpers that the algorithms share: the horizon, no burst, and exact integers.
 
 use std::time::Duration;
 

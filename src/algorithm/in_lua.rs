@@ -32,7 +32,7 @@ pub trait InLua: Algorithm {
         }]
     }
 
-    /// How many elements of a script's reply hold the state of a key.
+    /// Returns the number of elements of a script's reply that hold the state of a key.
     #[doc(hidden)]
     fn state_elements(rule: &Self::Rule) -> usize;
 
@@ -87,7 +87,7 @@ pub struct ScriptPart {
     pub(crate) name: &'static str,
     pub(crate) tag: &'static str,
     pub(crate) script: &'static str,
-    /// Whether its charges state a cost and a longest wait of their own, as two more arguments.
+    /// True if its charges state a cost and a longest wait of their own, as two more arguments.
     pub(crate) own_terms: bool,
 }
 

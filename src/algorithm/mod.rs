@@ -156,7 +156,7 @@ const NO_STATE: i64 = 1;
 /// The latest instant that the arithmetic is exact for, in the year 2112.
 pub(crate) const LATEST: i64 = 1 << 52;
 
-/// When a charge fits, as pure functions over a stored state.
+/// Decides when a charge fits, by pure functions over a stored state.
 ///
 /// Sealed: most algorithms are also a script ([`InLua`]), and scripts are this crate's own.
 #[diagnostic::on_unimplemented(
@@ -167,14 +167,14 @@ pub(crate) const LATEST: i64 = 1 << 52;
 pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     /// A quota as the numbers that the arithmetic needs.
     type Rule: Clone + Debug + Send + Sync + 'static;
-    /// What is stored for a key.
+    /// The state that is stored for a key.
     type State: Clone + Debug + PartialEq + Send + 'static;
 
-    /// Whether a later instant can be reserved. If not, a refused caller asks again.
+    /// True if a later instant can be reserved. If not, a refused caller asks again.
     const RESERVES: bool = true;
 
-    /// Whether the units of the quota at `index` come back one by one, as a bucket's do, and not
-    /// when a window ends.
+    /// Returns true if the units of the quota at `index` come back one by one, as a bucket's do,
+    /// and not when a window ends.
     fn refills(&self, index: usize) -> bool {
         let _ = index;
         false
@@ -188,8 +188,8 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         quota
     }
 
-    /// What each quota of several decides alone, in order; nothing for one quota. The reports are
-    /// not known yet.
+    /// Returns the answer of each quota of several alone, in order; none for one quota. The reports
+    /// are not known yet.
     fn judge_each(
         rule: &Self::Rule,
         state: Option<&Self::State>,
@@ -255,7 +255,8 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         0
     }
 
-    /// When the state is equivalent to no state, in µs since the Unix epoch.
+    /// Returns the instant from which on the state is equivalent to no state, in µs since the Unix
+    /// epoch.
     fn expires_at(rule: &Self::Rule, state: &Self::State) -> i64;
 
     /// Clamps a state from the future: the clock was set back, or the quota was lowered. `None` if
@@ -352,8 +353,8 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         Answer { mark: state.map(Self::mark), ..answer }
     }
 
-    /// What `step` would answer, without taking anything: the report is of the key as it is. The
-    /// twin of the operation `estimate` of a complete script.
+    /// Returns the answer that `step` would give, without taking anything: the report is of the key
+    /// as it is. The twin of the operation `estimate` of a complete script.
     fn estimate(rule: &Self::Rule, state: Option<&Self::State>, now: i64, check: Check) -> Answer {
         let clamped = state.and_then(|state| Self::clamp(rule, state, now));
         let seen = clamped.as_ref().or(state);

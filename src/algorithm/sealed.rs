@@ -1,4 +1,5 @@
-//! Which types are algorithms: those of this crate. Each says so in its own file.
+//! The traits that mark this crate's types as algorithms. Each type implements them in its own
+//! file.
 
 pub trait Sealed {}
 

@@ -107,7 +107,7 @@ pub struct Rule {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
     members: VecDeque<Member>,
-    /// How often the totals have passed [`LAP`] before those of the members.
+    /// The laps, of [`LAP`] units each, that the totals of the members leave out.
     laps: i64,
 }
 

@@ -125,7 +125,7 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Whether the state was kept under this rule's rate.
+    /// Returns true if the state was kept under this rule's rate.
     fn has_rate_of(&self, state: &State) -> bool {
         (state.unit_denominator, state.unit_numerator)
             == (self.unit_denominator, self.unit_numerator)
@@ -186,7 +186,8 @@ impl Algorithm for SmoothBursty {
         self.quota.into()
     }
 
-    /// What it stores, and 1 at least: a charge passes though nothing is stored.
+    /// Reports what it stores as the burst, and 1 at least: a charge passes though nothing is
+    /// stored.
     fn reported(&self, _: usize, quota: Quota) -> Quota {
         let micros = quota.period().as_micros();
         let stored = self.burst.as_micros().saturating_mul(quota.limit().into()) / micros;

@@ -133,7 +133,7 @@ impl Rule {
         (stable, threshold, most)
     }
 
-    /// Whether the state was kept under this rule's rate.
+    /// Returns true if the state was kept under this rule's rate.
     fn has_rate_of(&self, state: &State) -> bool {
         (state.unit_denominator, state.unit_numerator)
             == (self.unit_denominator, self.unit_numerator)
@@ -215,7 +215,8 @@ impl Algorithm for SmoothWarmingUp {
         self.quota.into()
     }
 
-    /// What it stores, and 1 at least: a charge passes though nothing is stored.
+    /// Reports what it stores as the burst, and 1 at least: a charge passes though nothing is
+    /// stored.
     fn reported(&self, _: usize, quota: Quota) -> Quota {
         let Ok(rule) = self.rule(quota.burst(quota.limit())) else { return quota };
         quota.try_burst(rule.whole_most.max(1).cast_unsigned()).unwrap_or(quota)

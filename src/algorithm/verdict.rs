@@ -1,4 +1,4 @@
-//! What an algorithm is asked about a key, and what it answers, in numbers. Times are in µs.
+//! The questions to an algorithm about a key, and its answers, in numbers. Times are in µs.
 
 use super::Mark;
 
@@ -11,7 +11,7 @@ pub struct Check {
     pub max_wait: i64,
 }
 
-/// What a step decided. Waits are in µs.
+/// The decision of a step. Waits are in µs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
@@ -25,7 +25,8 @@ pub enum Verdict {
     Never,
 }
 
-/// What a decision reports about its key. Of several quotas the least number, and the latest time.
+/// The figures of a key that a decision reports. Of several quotas the least number, and the latest
+/// time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
@@ -35,11 +36,11 @@ pub struct Report {
     pub reset_after: i64,
 }
 
-/// What one quota of several answers alone.
+/// The answer of one quota of several, alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemberAnswer {
-    /// What it decides.
+    /// The decision of this quota.
     pub verdict: Verdict,
     /// The report about the key under this quota.
     pub report: Report,
@@ -81,15 +82,15 @@ impl<'a> Refund<'a> {
     }
 }
 
-/// What was decided about a charge: by a step in this process, or by a script on a server.
+/// The answer about a charge: of a step in this process, or of a script on a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Answer {
-    /// What was decided.
+    /// The decision.
     pub verdict: Verdict,
     /// The report about the key.
     pub report: Report,
-    /// What each quota of several answers alone, in order; empty for one quota.
+    /// The answer of each quota of several alone, in order; empty for one quota.
     pub members: Box<[MemberAnswer]>,
     /// The mark of the state that the step wrote; `None` if it wrote none.
     pub mark: Option<Mark>,

@@ -66,7 +66,7 @@ impl Charge {
         }
     }
 
-    /// Whether it is a charge of several keys, or of none, and not of one.
+    /// Returns true for a charge of several keys or of none, and false for a charge of one.
     pub(crate) fn has_parts(&self) -> bool {
         matches!(self.key, Key::Several(_))
     }

@@ -1,4 +1,4 @@
-//! What a decision says besides its outcome, and who holds it.
+//! The details of a decision besides its outcome: its own, or shared by its reports.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use super::policy::Policy;
 use crate::waiters::Waiters;
 use crate::{Error, Outcome, Quota, Reservation, SettleHandle};
 
-/// What a limiter reports besides the outcome.
+/// All that a limiter reports besides the outcome.
 #[derive(Default)]
 pub(crate) struct Details {
     pub(crate) limiter: Option<Arc<str>>,
@@ -15,10 +15,10 @@ pub(crate) struct Details {
     pub(crate) remaining: Option<u64>,
     pub(crate) reset_after: Option<Duration>,
     pub(crate) decided_at: Option<Duration>,
-    /// How long before this answer that was, where it is repeated.
+    /// The time from the decision to this answer, where the decision is repeated.
     pub(crate) age: Duration,
     pub(crate) batch_position: u16,
-    /// Whether the units of the only policy come back one by one.
+    /// True if the units of the only policy come back one by one.
     pub(crate) refills: bool,
     /// The place of the only policy among all of its limiter.
     pub(crate) place: usize,
@@ -28,11 +28,12 @@ pub(crate) struct Details {
     pub(crate) reservation: Option<Reservation>,
     /// The handle that has the reservation meanwhile.
     pub(crate) handed_out: Option<SettleHandle>,
-    /// What it would have been outside of a shadow. Boxed, since few decisions have it.
+    /// The result that would have counted outside of a shadow. Boxed, since few decisions have it.
     pub(crate) shadowed: Option<Box<Result<Outcome, Error>>>,
-    /// Why a fallback decided. Boxed for the same reason.
+    /// The error of the limiter that could not decide, where a fallback did. Boxed for the same
+    /// reason.
     pub(crate) fallback_cause: Option<Box<Error>>,
-    /// Where the request waits.
+    /// The line in which the request waits.
     pub(crate) waiters: Option<Arc<dyn Waiters>>,
     /// The copy that reports share, once there is one.
     pub(crate) shared: Option<Arc<Details>>,
@@ -86,7 +87,7 @@ impl Held {
         own
     }
 
-    /// Where the reservation is, which no report has.
+    /// Returns the place of the reservation, which no report has.
     #[inline]
     pub(super) fn reserved(&mut self) -> Option<&mut Option<Reservation>> {
         match self {

@@ -1,8 +1,8 @@
-//! What was decided, and where.
+//! The outcome of a decision, and its source.
 
 use std::time::Duration;
 
-/// What a limiter decided.
+/// The outcome of a charge: it goes, waits, asks again, or is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -31,7 +31,7 @@ impl Outcome {
     }
 }
 
-/// Where a decision was made.
+/// The source of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Origin {
@@ -39,16 +39,16 @@ pub enum Origin {
     Store,
     /// This process.
     Local,
-    /// Earlier, by the limiter inside of a [`DenyCache`](crate::DenyCache), which repeats the
+    /// The limiter inside of a [`DenyCache`](crate::DenyCache), earlier: the cache repeats its
     /// refusal.
     Cache,
-    /// Nowhere: [`FailOpen`](crate::FailOpen) admitted because the store was away.
+    /// None: [`FailOpen`](crate::FailOpen) admitted because the store was away.
     FailOpen,
-    /// Nowhere: a [`Shadow`](crate::Shadow) admitted because its limiter could not decide.
+    /// None: a [`Shadow`](crate::Shadow) admitted because its limiter could not decide.
     Shadow,
-    /// Nowhere: a [`Switch`](crate::Switch) is off.
+    /// None: a [`Switch`](crate::Switch) is off.
     Off,
-    /// Nowhere: the request is not limited, since its key is [`Exempt`](crate::Exempt) or no policy
+    /// None: the request is not limited, since its key is [`Exempt`](crate::Exempt) or no policy
     /// takes it.
     Exempt,
 }

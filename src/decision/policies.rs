@@ -145,7 +145,7 @@ impl Decision {
         self
     }
 
-    /// What is reported of one policy, while several are not listed.
+    /// Returns the report of the only policy, where several are not listed.
     fn only_policy(&self) -> Option<PolicyReport<'_>> {
         let details = self.details()?;
         let figures = Figures {

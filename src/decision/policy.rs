@@ -1,4 +1,4 @@
-//! What a decision reports of each policy that took part in it.
+//! The report of a decision about each policy that took part in it.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub struct PolicyReport<'a> {
     figures: Figures,
 }
 
-/// What the units of a quota are.
+/// The unit of a quota.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum QuotaUnit {
@@ -70,15 +70,15 @@ pub(crate) const KEEPS_NAME: usize = usize::MAX;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Figures {
     pub(crate) quota: Quota,
-    /// What this policy alone decides.
+    /// The outcome under this policy alone.
     pub(crate) outcome: Outcome,
     pub(crate) remaining: Option<u64>,
     pub(crate) reset_after: Option<Duration>,
     pub(crate) unit: QuotaUnit,
     pub(crate) partition_key: Option<[u8; 8]>,
-    /// Whether the units come back one by one, and not when a window ends.
+    /// True if the units come back one by one, and not when a window ends.
     pub(crate) refills: bool,
-    /// Whether it refuses nobody.
+    /// True if it refuses nobody.
     pub(crate) is_shadow: bool,
 }
 
@@ -106,13 +106,13 @@ impl<'a> PolicyReport<'a> {
         self.figures.quota
     }
 
-    /// What this policy alone decides about the charge.
+    /// Returns the outcome of the charge under this policy alone.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         self.figures.outcome
     }
 
-    /// Whether this policy alone admits the charge, at once or after a reserved wait.
+    /// Returns true if this policy alone admits the charge, at once or after a reserved wait.
     #[must_use]
     pub fn is_admitted(&self) -> bool {
         matches!(self.figures.outcome, Outcome::Allow | Outcome::Wait(_))
@@ -144,7 +144,7 @@ impl<'a> PolicyReport<'a> {
         self.figures.window()
     }
 
-    /// What its units are. Default: [`QuotaUnit::Requests`].
+    /// Returns the unit of its quota. Default: [`QuotaUnit::Requests`].
     #[must_use]
     pub fn unit(&self) -> QuotaUnit {
         self.figures.unit
@@ -157,8 +157,8 @@ impl<'a> PolicyReport<'a> {
         self.figures.partition_key
     }
 
-    /// Whether a [`Shadow`](crate::Shadow) or a [`Switch`](crate::Switch) watches the policy, so
-    /// that it refuses nobody.
+    /// Returns true if a [`Shadow`](crate::Shadow) or a [`Switch`](crate::Switch) watches the
+    /// policy, so that it refuses nobody.
     #[must_use]
     pub fn is_shadow(&self) -> bool {
         self.figures.is_shadow
@@ -186,7 +186,8 @@ impl<'a> PolicyReport<'a> {
         self
     }
 
-    /// What it says besides its name, and whatever is decided.
+    /// Returns its parts that no decision changes: the quota, its unit, and whether units come back
+    /// one by one.
     pub(crate) fn terms(&self) -> (Quota, QuotaUnit, bool) {
         (self.figures.quota, self.figures.unit, self.figures.refills)
     }
@@ -266,7 +267,7 @@ impl Figures {
 /// The longest name of a policy.
 pub(crate) const MAX_POLICY_NAME: usize = 64;
 
-/// Whether it may name a policy: 1 to 64 letters, digits or any of `_.:-`.
+/// Returns true if it may name a policy: 1 to 64 letters, digits or any of `_.:-`.
 pub(crate) fn is_policy_name(name: &str) -> bool {
     (1..=MAX_POLICY_NAME).contains(&name.len()) && name.bytes().all(is_policy_name_byte)
 }

@@ -121,7 +121,7 @@ pub struct ClientIp<P = KnownPeers> {
     ipv6_prefix: u8,
 }
 
-/// Which proxies are trusted.
+/// The proxies that are trusted.
 #[derive(Clone, Debug)]
 enum Trusted {
     Networks(Vec<IpNet>),
@@ -248,7 +248,8 @@ impl<P> ClientIp<P> {
         ClientAddr::new(address.to_canonical(), self.ipv6_prefix)
     }
 
-    /// Whether to believe what an address wrote that is as many hops away.
+    /// Returns true if what `address` wrote into the header is believed. `hop` is its distance from
+    /// the peer.
     fn trusts(&self, address: IpAddr, hop: usize) -> bool {
         match &self.trusted {
             Trusted::Networks(networks) => networks.iter().any(|one| one.contains(&address)),

@@ -83,7 +83,7 @@ impl RateLimitHeaders {
         }
     }
 
-    /// Whether so little is left that the fields are to be shown.
+    /// Returns true if so little is left that the fields are to be shown.
     fn is_near_enough(&self, decision: &Decision, standing: Option<Standing>) -> bool {
         match (self.on_admitted, standing) {
             (OnAdmitted::LeftBelowPercent(percent), Some(at)) if decision.is_admitted() => {
@@ -140,7 +140,7 @@ mod tests {
 
     use super::*;
 
-    /// What is written by hand is what the library writes.
+    /// The text written by hand is the text that the library writes.
     #[test]
     fn a_standing_is_written_as_a_serializer_writes_it() {
         let mut dice = fastrand::Rng::with_seed(11);

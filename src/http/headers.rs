@@ -1,4 +1,4 @@
-//! Which fields tell a caller its limits, and on which responses.
+//! The fields that tell a caller its limits, and the responses that have them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -54,21 +54,20 @@ const NAMES: [(&str, HeaderStyle); 6] = [
     ("none", HeaderStyle::None),
 ];
 
-/// When the response to an admitted request has the fields. Default:
-/// [`Never`](OnAdmitted::Never).
+/// The admitted requests whose responses have the fields. Default: [`Never`](OnAdmitted::Never).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnAdmitted {
-    /// Never: only refusals have them.
+    /// None: only refusals have them.
     #[default]
     Never,
-    /// When less than so many per cent of the quota are left.
+    /// Those that leave less than so many per cent of the quota.
     LeftBelowPercent(u8),
-    /// Always.
+    /// All.
     Always,
 }
 
-/// Which fields tell a caller its limits, and on which responses: see
+/// The fields that tell a caller its limits, and the responses that have them: see
 /// [`HttpResponder::headers`](crate::HttpResponder::headers).
 ///
 /// A refusal has the fields, in the style `draft-11` unless set. The response to an admitted

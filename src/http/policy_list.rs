@@ -10,14 +10,14 @@ use http::HeaderValue;
 use super::structured;
 use crate::{PolicyReport, Quota, QuotaUnit};
 
-/// How many lists a thread keeps. The oldest one makes room for a new one.
+/// The most lists that a thread keeps. The oldest one makes room for a new one.
 const MOST: usize = 32;
 
 thread_local! {
     static KEPT: RefCell<VecDeque<Rc<PolicyList>>> = const { RefCell::new(VecDeque::new()) };
 }
 
-/// How the members of the list are written.
+/// The form of the members of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// `"api";q=100;w=60`, of draft-11.
@@ -32,7 +32,7 @@ pub(super) struct PolicyList {
     members: Vec<Member>,
     /// `None` if the list is empty.
     pub(super) field: Option<HeaderValue>,
-    /// What the field calls the policies.
+    /// The names that the field gives the policies.
     pub(super) names: Vec<String>,
 }
 
@@ -82,7 +82,7 @@ impl PolicyList {
         Self { form, members: policies.map(member).collect(), field, names }
     }
 
-    /// Whether it is the list of these policies, none of which shows whose quota it is.
+    /// Returns true if it is the list of these policies, none of which shows whose quota it is.
     fn says<'a>(&self, form: Form, mut policies: impl Iterator<Item = PolicyReport<'a>>) -> bool {
         let is_next = |member: &Member| {
             let next = policies.next();

@@ -47,15 +47,15 @@ impl HttpRefusal {
         self.status
     }
 
-    /// When to come back. `Retry-After` states it rounded up to seconds. `None` if the response has
-    /// no such header.
+    /// Returns the time after which to come back. `Retry-After` states it rounded up to seconds.
+    /// `None` if the response has no such header.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
 
-    /// Why the request does not pass. A denial has the decision, which names the limiter. An
-    /// undecided one has the error, to log the cause of a 503.
+    /// Returns the reason why the request does not pass. A denial has the decision, which names the
+    /// limiter. An undecided one has the error, to log the cause of a 503.
     #[must_use]
     pub fn refusal(&self) -> &Refusal {
         &self.refusal

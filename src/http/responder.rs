@@ -1,4 +1,4 @@
-//! What a refused HTTP caller sees.
+//! The answer to an HTTP caller that is refused.
 
 use std::fmt;
 use std::time::Duration;

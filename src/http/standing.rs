@@ -1,4 +1,4 @@
-//! What the fields say of a caller, in whole units and seconds.
+//! The numbers that the fields show a caller, in whole units and seconds.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -9,14 +9,14 @@ use crate::{Decision, Outcome, PolicyReport};
 /// it either.
 pub(super) const MAX_INTEGER: u64 = 999_999_999_999_999;
 
-/// How a caller stands under one policy, in numbers of fields.
+/// The standing of a caller under one policy, in numbers of fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Standing {
     pub(super) limit: u64,
     pub(super) remaining: u64,
     /// In seconds.
     pub(super) reset: u64,
-    /// Whether `reset` says more than that nothing is taken.
+    /// True if `t` states `reset`: not if nothing is taken, nor if a refused charge can never fit.
     pub(super) has_reset: bool,
 }
 

@@ -22,8 +22,8 @@ pin_project! {
     /// The admission of one charge. Its owner passes the limiter to each poll, keeps the decision,
     /// and must `abandon` the admission when dropped.
     ///
-    /// What only a charge that waits needs is allocated: most do not wait, and a future is copied
-    /// several times before it is polled.
+    /// The state that only a charge that waits needs is on the heap: most do not wait, and a future
+    /// is copied several times before it is polled.
     pub(crate) struct Admission<C> {
         // None for a charge that does not wait.
         attempts: Option<Box<Attempts>>,
@@ -39,9 +39,9 @@ struct Attempts {
     max_wait: Duration,
     _waiter_permit: Option<OwnedSemaphorePermit>,
     since: Instant,
-    /// When the last check began: the earliest instant that it can have been decided at.
+    /// The instant at which the last check began: the earliest at which it can have been decided.
     last_check: Instant,
-    /// Whether it was checked more than once.
+    /// True if it was checked more than once.
     has_retried: bool,
     /// Counted and in line while it waits.
     waiter: Option<Waiter>,
@@ -201,7 +201,7 @@ fn begin_wait(attempts: &mut Option<Box<Attempts>>, decision: &mut Decision) {
     }
 }
 
-/// When a reserved wait is over at the latest.
+/// Returns the latest instant at which a reserved wait is over.
 fn due(attempts: Option<&Attempts>, wait: Duration) -> Instant {
     let since = attempts.map_or_else(Instant::now, |attempts| attempts.last_check);
     since.checked_add(wait).unwrap_or(since)
@@ -251,7 +251,7 @@ impl Attempts {
         }
     }
 
-    /// What remains of `max_wait`, which began with the first check.
+    /// Returns the part of `max_wait` that remains. It began with the first check.
     fn remaining_wait(&self) -> Duration {
         self.charge.get_max_wait().unwrap_or_default().saturating_sub(self.since.elapsed())
     }
@@ -261,7 +261,7 @@ impl Attempts {
         self.waiter.as_ref()?.due(waker).map(Instant::from_std)
     }
 
-    /// Whether another pause fits into the remaining wait.
+    /// Returns true if another pause fits into the remaining wait.
     fn has_time_for(&self, pause: Duration) -> bool {
         pause <= self.remaining_wait()
     }

@@ -190,13 +190,13 @@ impl Breaker {
         Self { shared: Arc::new(Shared::new(self.shared.settings, Some(name.into()))) }
     }
 
-    /// What it does with a call now.
+    /// Returns its state: what it does with a call now.
     #[must_use]
     pub fn state(&self) -> BreakerState {
         self.shared.state()
     }
 
-    /// What it has done since it was made.
+    /// Returns the counts of what it has done since it was made.
     #[must_use]
     pub fn counts(&self) -> BreakerCounts {
         self.shared.counts()

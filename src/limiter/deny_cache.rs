@@ -153,7 +153,7 @@ impl<L> DenyCache<L> {
         self.cache.len()
     }
 
-    /// Whether no refused key is held.
+    /// Returns true if no refused key is held.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

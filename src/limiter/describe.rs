@@ -1,4 +1,4 @@
-//! What callers read of a limiter's policies: names, units, and whose key it is.
+//! The description of a limiter's policies for callers: names, units, and partition keys.
 
 use std::fmt;
 use std::future::Future;
@@ -14,8 +14,9 @@ use crate::digest;
 use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error, ErrorKind, QuotaUnit, Reservation};
 
-/// What the decisions of a limiter say about its [policies](Decision::policies), for the callers
-/// who read them in header fields: see [`LimiterExt::describe`](crate::LimiterExt::describe).
+/// The names, the unit and the partition key that the decisions of a limiter show of its
+/// [policies](Decision::policies), for the callers who read them in header fields: see
+/// [`LimiterExt::describe`](crate::LimiterExt::describe).
 ///
 /// ```
 /// use tower_sluice::algorithm::{FixedWindow, TokenBucket};
@@ -60,7 +61,7 @@ impl Description {
     ///
     /// # Panics
     ///
-    /// Where [`try_names`](Description::try_names) returns an error.
+    /// If [`try_names`](Description::try_names) returns an error.
     #[must_use]
     #[track_caller]
     pub fn names(self, names: impl IntoIterator<Item = impl Into<Arc<str>>>) -> Self {

@@ -1,4 +1,4 @@
-//! What every limiter has besides its decisions: limiters around it, and questions to it.
+//! The methods of every limiter besides its decisions: limiters around it, and questions to it.
 
 use std::time::Duration;
 
@@ -239,8 +239,8 @@ pub trait LimiterExt: Limiter + Sized {
         self.check(&charge.into().peek())
     }
 
-    /// What a check of a charge would answer now, without taking anything: whether it would be
-    /// admitted, and how long it would wait.
+    /// Returns the answer that a check of a charge would get now, without taking anything: whether
+    /// it would be admitted, and how long it would wait.
     ///
     /// An estimate reserves nothing. Its [`Outcome::Wait`](crate::Outcome::Wait) is the wait that a
     /// check would reserve, and another charge may come first. `remaining` and `reset_after` are of

@@ -51,10 +51,10 @@ const WATCHED_TIMERS: u32 = 10;
 #[derive(Debug)]
 pub(super) struct Timers {
     interval: Duration,
-    /// When the next one is to fire.
+    /// The instant at which the next one is to fire.
     next: Instant,
     end: Instant,
-    /// How much time passed after they were to fire.
+    /// The time that passed after they were to fire, of all together.
     late: Duration,
 }
 
@@ -66,7 +66,7 @@ impl Timers {
         Self { interval, next: (begun + interval).min(end), end, late: Duration::ZERO }
     }
 
-    /// When the next one is to fire; at the end for the last time.
+    /// Returns the instant at which the next one is to fire; at the end for the last time.
     pub(super) fn next(&self) -> Instant {
         self.next
     }
@@ -152,7 +152,7 @@ impl GracePeriod {
         Self { begin, deadline }
     }
 
-    /// When the caller's timer is to fire.
+    /// Returns the instant at which the caller's timer is to fire.
     #[cfg(feature = "redis")]
     pub(super) fn begin(&self) -> Instant {
         self.begin

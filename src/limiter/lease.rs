@@ -97,13 +97,13 @@ use crate::{Charge, Decision, Error, Reservation};
 ///
 /// # What comes back
 ///
-/// What is unspent is refunded when its time is over, when nobody asks for half of that time, when
-/// another quota, a [penalty](crate::LimiterExt::penalize) or a
-/// [block](crate::LimiterExt::block) comes for the key, when the last clone is dropped, and by
-/// [`end_leases`](Lease::end_leases). How much of it comes back depends on the algorithm, as for
-/// any refund: windows refund exactly, a bucket only if no other charge was decided since. What
-/// does not come back counts as taken: a crash or a busy bucket admits less, never more. A closure
-/// cannot refund, so there it is lost too.
+/// Unspent units are refunded when their time is over, when nobody asks for half of that time, when
+/// another quota, a [penalty](crate::LimiterExt::penalize) or a [block](crate::LimiterExt::block)
+/// comes for the key, when the last clone is dropped, and by [`end_leases`](Lease::end_leases). How
+/// many of them come back depends on the algorithm, as for any refund: windows refund exactly, a
+/// bucket only if no other charge was decided since. Those that do not come back count as taken: a
+/// crash or a busy bucket admits less, never more. A closure cannot refund, so there they are lost
+/// too.
 ///
 /// # Settling
 ///

@@ -1,4 +1,4 @@
-//! What the members of a combination are asked: what a closure makes of a charge, or its parts.
+//! The charges of a combination's members: what a closure makes of a charge, or its parts.
 
 use crate::{Charge, Error, ErrorKind};
 

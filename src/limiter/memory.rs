@@ -32,7 +32,7 @@ use crate::quota::QuotaError;
 use crate::settlement::Settlement;
 use crate::{Charge, Reservation};
 
-/// How many live keys are held unless set otherwise.
+/// The most live keys that are held, unless set otherwise.
 pub(crate) const DEFAULT_MAX_KEYS: usize = 100_000;
 
 /// A limiter in this process. Cheap to clone: clones share their keys.
@@ -147,7 +147,7 @@ impl<A: Algorithm> Memory<A> {
         self.store.len()
     }
 
-    /// Whether no key is held.
+    /// Returns true if no key is held.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -93,7 +93,7 @@ pub struct Metered<L> {
 #[derive(Debug)]
 struct Counts {
     meter: Meter,
-    /// Where each policy is counted under its own name.
+    /// The series of each policy, where each is counted under its own name.
     policies: Option<PolicySeries>,
 }
 
@@ -128,7 +128,7 @@ impl<L> Metered<L> {
         Self { counts: Arc::new(counts), ..self }
     }
 
-    /// What counts its decisions.
+    /// Returns the meter that counts its decisions.
     #[must_use]
     pub fn meter(&self) -> &Meter {
         &self.counts.meter

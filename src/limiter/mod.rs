@@ -192,7 +192,8 @@ pub trait Limiter {
         Err(reservation)
     }
 
-    /// Whether [`settle`](Limiter::settle) can take more than was reserved. Default: no.
+    /// Returns true if [`settle`](Limiter::settle) can take more than was reserved. Default:
+    /// `false`.
     ///
     /// A layer whose responder may take more asks this before a request passes.
     fn can_take_more(&self) -> bool {

@@ -1,4 +1,4 @@
-//! What all limiters that run an algorithm share: they convert a charge to numbers, and an
+//! The common part of all limiters that run an algorithm: it converts a charge to numbers, and an
 //! answer to a decision.
 
 use std::borrow::Cow;
@@ -23,7 +23,7 @@ const MAX_KEY_LENGTH: usize = 64 * 1024;
 /// The largest cost that is accepted.
 const MAX_COST: u64 = INEXACT;
 
-/// Where a caller's own clock comes from: the time since the Unix epoch.
+/// A clock of the caller's own: the time since the Unix epoch.
 pub(crate) type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
 
 /// A limiter's algorithm, with its names and the rule of its quota.
@@ -35,7 +35,7 @@ pub(super) struct NamedAlgorithm<A: Algorithm> {
     names: Vec<Arc<str>>,
     /// The place and the name of several policies, one for each quota.
     policies: Vec<(usize, Arc<str>)>,
-    /// Whether the units of a single quota come back one by one.
+    /// True if the units of a single quota come back one by one.
     refills: bool,
     algorithm: A,
     quota: Quotas,
@@ -63,7 +63,7 @@ pub(super) struct ReservationPayload {
     pub(super) mark: Mark,
 }
 
-/// Where and when an answer was given.
+/// The source and the time of an answer.
 #[derive(Debug)]
 pub(super) struct Provenance {
     /// The instant of the decision, in µs since the Unix epoch.
@@ -170,7 +170,7 @@ impl<A: Algorithm> NamedAlgorithm<A> {
         self.algorithm.reported(index, quotas[index])
     }
 
-    /// What several quotas say, each for itself.
+    /// Returns the report of each of several quotas.
     fn policies(&self, quotas: &[Quota], members: &[MemberAnswer]) -> Arc<[Policy]> {
         let each = quotas.iter().zip(members).zip(&self.policies).enumerate();
         each.map(|(index, ((quota, member), (place, name)))| {

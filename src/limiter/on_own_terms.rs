@@ -19,7 +19,7 @@ pub(super) fn whole(charges: &[Charge], quotas: &Quotas) -> Charge {
     charges[0].clone().cost(cost).max_wait(max_wait.unwrap_or_default()).quota(on_terms)
 }
 
-/// What one of the members took: its units, and what the member alone settles it by.
+/// Returns the part of one of the members: its units, and what the member alone settles it by.
 pub(super) fn member_of(
     quotas: &Quotas,
     mark: &Mark,

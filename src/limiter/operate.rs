@@ -9,8 +9,8 @@ use pin_project_lite::pin_project;
 
 use crate::{Decision, Error, ErrorKind};
 
-/// What can be asked of a key besides admission: see [`LimiterExt::estimate`],
-/// [`LimiterExt::penalize`], [`LimiterExt::reset`] and [`LimiterExt::block`].
+/// An operation on a key besides admission: see [`LimiterExt::estimate`], [`LimiterExt::penalize`],
+/// [`LimiterExt::reset`] and [`LimiterExt::block`].
 ///
 /// [`LimiterExt::block`]: crate::LimiterExt::block
 /// [`LimiterExt::estimate`]: crate::LimiterExt::estimate

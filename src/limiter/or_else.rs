@@ -1,4 +1,4 @@
-//! What to do when a limiter cannot decide.
+//! Fallbacks, which decide when a limiter cannot.
 
 use std::fmt;
 use std::future::{Future, Ready, ready};
@@ -32,7 +32,7 @@ use crate::{Charge, Decision, Error, Origin, Outcome, Reservation};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FailOpen;
 
-/// What decides in place of a limiter that cannot: [`FailOpen`], every limiter, and [`FallbackIf`].
+/// Decides in place of a limiter that cannot: [`FailOpen`], every limiter, and [`FallbackIf`].
 /// Sealed.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no fallback",
@@ -54,7 +54,8 @@ pub trait Fallback: sealed::Sealed {
         Err(reservation)
     }
 
-    /// Whether more can be taken for its own decisions. Default: yes, since they count nothing.
+    /// Returns true if more can be taken for its own decisions. Default: `true`, since they count
+    /// nothing.
     #[doc(hidden)]
     fn can_settle_more(&self) -> bool {
         true

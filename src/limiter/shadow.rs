@@ -58,7 +58,8 @@ pub struct Shadow<L> {
     counters: Arc<Counters>,
 }
 
-/// What the charges of a shadow would have been. A peek takes nothing and is not counted.
+/// The counts of the results that the charges of a shadow would have had. A peek takes nothing and
+/// is not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShadowCounts {
@@ -114,7 +115,8 @@ impl<L> Shadow<L> {
         Self { inner, counters: Arc::default() }
     }
 
-    /// What its charges would have been, those of its clones included.
+    /// Returns the counts of the results that its charges would have had, those of its clones
+    /// included.
     #[must_use]
     pub fn counts(&self) -> ShadowCounts {
         self.counters.counts()
@@ -155,7 +157,7 @@ pin_project! {
     }
 }
 
-/// What becomes of an answer.
+/// The way in which an answer is handled.
 enum Verdict {
     /// It passes as it is.
     Passes,

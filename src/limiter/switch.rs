@@ -57,7 +57,7 @@ pub struct Switch {
     shared: Arc<Shared>,
 }
 
-/// What limiters with a [`Switch`] do.
+/// The mode of limiters with a [`Switch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SwitchMode {
@@ -92,7 +92,7 @@ impl Switch {
         self.shared.mode.store(mode, Relaxed);
     }
 
-    /// What limiters with this switch do.
+    /// Returns the mode of limiters with this switch.
     #[must_use]
     #[inline]
     pub fn mode(&self) -> SwitchMode {
@@ -103,13 +103,14 @@ impl Switch {
         }
     }
 
-    /// What the charges in shadow would have been, since the switch was made. Peeks do not count.
+    /// Returns the counts of the results that the charges in shadow would have had, since the
+    /// switch was made. Peeks do not count.
     #[must_use]
     pub fn shadow_counts(&self) -> ShadowCounts {
         self.shared.counters.counts()
     }
 
-    /// Whether somebody else has this switch too.
+    /// Returns true if somebody else has this switch too.
     #[cfg(feature = "policies")]
     pub(crate) fn is_shared(&self) -> bool {
         Arc::strong_count(&self.shared) > 1

@@ -81,7 +81,7 @@ pub struct Traced<L> {
     shown_key: ShownKey,
 }
 
-/// What events show of a key.
+/// The form in which events show a key.
 #[derive(Clone, Copy, Debug)]
 enum ShownKey {
     None,
@@ -177,7 +177,7 @@ pin_project! {
 struct Trace {
     tracer: Arc<Tracer>,
     asked: Asked,
-    /// Whether somebody listens to decisions.
+    /// True if somebody listens to decisions.
     is_shown: bool,
     key: Option<String>,
     begun: Option<Instant>,

@@ -1,4 +1,4 @@
-//! Whether the worker threads of the runtime run.
+//! The worker threads of the runtime, and whether they run.
 //!
 //! The operating system may pause one thread while the others go on: on a busy machine, or under a
 //! limit of processor time. What waits for that thread then waits on, be it the task that writes a
@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::{Handle, RuntimeFlavor, RuntimeMetrics};
 
-/// What each worker thread of the current runtime has done up to a moment.
+/// The counts of each worker thread of the current runtime, as they were at a moment.
 pub(super) struct WorkerThreads {
     metrics: RuntimeMetrics,
     seen: Vec<Turns>,
     seen_at: Instant,
 }
 
-/// What a thread counts: its parks, and the time that it was busy.
+/// The counts of a thread: its parks, and the time that it was busy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Turns {
     parks: u64,
@@ -35,13 +35,13 @@ impl WorkerThreads {
         Some(Self { metrics, seen, seen_at: Instant::now() })
     }
 
-    /// Whether each of them has made a turn since, or has nothing to do.
+    /// Returns true if each of them has made a turn since, or has nothing to do.
     pub(super) fn have_run(&self) -> bool {
         self.turns().all(|(seen, turns)| turns.is_parked() || turns != seen)
     }
 
-    /// Whether one of them stood still then, and has gone on since: it has ended a turn that took
-    /// longer than `max_turn`.
+    /// Returns true if one of them stood still then, and has gone on since: it has ended a turn
+    /// that took longer than `max_turn`.
     pub(super) fn stood_still(&self, max_turn: Duration) -> bool {
         let most = self.seen_at.elapsed() + max_turn;
         self.turns().any(|(seen, turns)| turns.busy.saturating_sub(seen.busy) > most)

@@ -1,4 +1,4 @@
-//! What a breaker reports.
+//! The reports of a breaker.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use super::recorder::{Handles, Value, counter, gauge};
 use super::seldom::Seldom;
 use crate::Error;
 
-/// What a breaker does with calls, as a number.
+/// The state of a breaker, as a number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum State {
     Asks = 0,

@@ -1,4 +1,4 @@
-//! What a limiter in Redis reports of its calls.
+//! The reports of a limiter in Redis about its calls.
 
 use std::sync::Arc;
 

@@ -15,7 +15,7 @@ pub struct Metric {
     /// The names of its labels. Their values are configured names or come from short lists, so the
     /// number of series does not grow with the keys.
     pub labels: &'static [&'static str],
-    /// What it says.
+    /// The text that explains it.
     pub help: &'static str,
 }
 

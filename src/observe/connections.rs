@@ -1,4 +1,4 @@
-//! What pools of connections report.
+//! The reports of pools about their connections.
 
 #[cfg(feature = "tracing")]
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -101,7 +101,7 @@ pub(crate) fn primary_changed(service: &str, address: &str) {
 
 /// Reports the hash slots of a cluster that have moved.
 pub(crate) struct SlotWatch {
-    /// How many are not reported yet.
+    /// The number of moved slots that are not reported yet.
     #[cfg(feature = "tracing")]
     unsaid: AtomicUsize,
     #[cfg(feature = "tracing")]

@@ -22,7 +22,7 @@ const BREAKER: &str = "tower_sluice::breaker";
 #[cfg(feature = "policies")]
 const POLICIES: &str = "tower_sluice::policies";
 
-/// Whether anybody listens to decisions.
+/// Returns true if somebody listens to decisions.
 #[inline]
 pub(crate) fn shows_decisions() -> bool {
     enabled!(target: DECISION, Level::DEBUG)

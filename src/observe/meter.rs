@@ -112,7 +112,7 @@ impl Meter {
         });
     }
 
-    /// Whether there is anybody to count for.
+    /// Returns true if there is a recorder to count for.
     pub(crate) fn is_live(&self) -> bool {
         self.series.handles().is_some()
     }

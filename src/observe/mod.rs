@@ -1,4 +1,4 @@
-//! What an operator sees: metrics and events, by the features `metrics` and `tracing`.
+//! Metrics and events for operators, by the features `metrics` and `tracing`.
 //!
 //! [`MetricsExt::metrics`](crate::MetricsExt::metrics) counts the decisions of a limiter, and
 //! [`TraceExt::trace`](crate::TraceExt::trace) makes an event of each. The crate itself reports

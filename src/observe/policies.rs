@@ -7,11 +7,11 @@ use super::series::Series;
 use super::verdict::Asked;
 use crate::{Decision, Outcome};
 
-/// How many names have metrics of their own: a limiter of the application's own could make up one
+/// The most names with metrics of their own: a limiter of the application's own could make up one
 /// for each key. Names that come first at the same instant may be a few more.
 const MAX_NAMES: usize = 1_000;
 
-/// What all further names are counted under.
+/// The name under which all further names are counted.
 const OTHERS: &str = "other";
 
 /// The series of each policy that has taken part.

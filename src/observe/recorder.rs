@@ -27,8 +27,8 @@ impl<T> Handles<T> {
     }
 }
 
-/// Whether the application has a recorder. The one that does nothing has no size, and nothing else
-/// tells it from others.
+/// Returns true if the application has a recorder. The one that does nothing has no size, and
+/// nothing else tells it from others.
 fn has_recorder() -> bool {
     metrics::with_recorder(|recorder| size_of_val(recorder) > 0)
 }

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long an event of one kind is not repeated.
+/// The time for which an event of one kind is not repeated.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Lets one event of a kind through each second.
 #[derive(Debug)]
 pub(crate) struct Seldom {
     start: Instant,
-    /// When the next one may pass, in µs since the start.
+    /// The instant from which on the next one may pass, in µs since the start.
     next: AtomicU64,
     suppressed: AtomicU64,
 }

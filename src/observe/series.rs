@@ -141,7 +141,7 @@ impl LimiterHandles {
     }
 }
 
-/// How many wait, as a gauge.
+/// The number of requests that wait, as a gauge.
 struct WaitersGauge(Gauge);
 
 impl Waiters for WaitersGauge {

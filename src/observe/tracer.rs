@@ -26,7 +26,7 @@ impl Tracer {
         Self { limiter, undecided, stood_in: from_fn(|_| Seldom::new()) }
     }
 
-    /// Whether anybody listens to decisions.
+    /// Returns true if somebody listens to decisions.
     #[inline]
     #[allow(clippy::unused_self, reason = "it is asked of the one who makes the events")]
     pub(crate) fn shows_decisions(&self) -> bool {

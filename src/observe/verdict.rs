@@ -1,4 +1,4 @@
-//! What the result of a charge counts as.
+//! The verdict on the result of a charge, as metrics and events count it.
 
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use tokio::time::Instant;
 
 use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome};
 
-/// What is known of a charge when its limiter is asked.
+/// The facts about a charge that are known when its limiter is asked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     pub(crate) cost: u64,
     max_wait: Duration,
-    /// How long the same request has waited before, where nothing can be reserved.
+    /// The time that the same request has waited before, where nothing can be reserved.
     retried_for: Duration,
 }
 
-/// What a result counts as. Each charge is one of these, once.
+/// The verdict on a result. Each charge has one of these, once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Decided(Decided),
@@ -55,7 +55,7 @@ impl Asked {
         self.cost == 0
     }
 
-    /// What a result counts as. In a shadow: what it would have been without.
+    /// Returns the verdict on a result. In a shadow: the one that it would have had outside.
     pub(crate) fn verdict(
         &self,
         result: Result<&Decision, &Error>,
@@ -73,7 +73,7 @@ impl Asked {
         }
     }
 
-    /// What an outcome counts as.
+    /// Returns the verdict on an outcome.
     pub(crate) fn of_outcome(&self, outcome: Outcome, begun: Option<Instant>) -> Verdict {
         let elapsed = || begun.map_or(Duration::ZERO, |begun| begun.elapsed());
         match outcome {
@@ -91,7 +91,7 @@ impl Asked {
 }
 
 impl Verdict {
-    /// Whether the caller would be refused.
+    /// Returns true if the caller would be refused.
     #[cfg(feature = "metrics")]
     pub(crate) fn is_refusal(self) -> bool {
         matches!(self, Self::Decided(Decided::Denied | Decided::Undecided))
@@ -145,7 +145,7 @@ pub(crate) const KINDS: [(ErrorKind, &str); 6] = [
     (ErrorKind::State, "state"),
 ];
 
-/// Where a kind stands in [`KINDS`].
+/// Returns the place of a kind in [`KINDS`].
 pub(crate) fn kind_index(kind: ErrorKind) -> usize {
     match kind {
         ErrorKind::Infrastructure => 0,

@@ -15,13 +15,13 @@ pub(super) struct Armed {
     pub(super) gate: Gate,
     /// The same for each table that keeps the gate.
     pub(super) gate_id: u64,
-    /// What this process admits while the store is away.
+    /// The limiter of this process, which decides while the store cannot.
     pub(super) local: Option<Memory<AnyAlgorithm>>,
     pub(super) switch: Switch,
 }
 
 impl Armed {
-    /// What decides about a policy, which keeps the states of the one `before` it.
+    /// Makes the limiters of a policy, which keep the states of the one `before` it.
     pub(super) fn new(
         policy: Policy,
         store: &Store,

@@ -3,7 +3,7 @@
 use std::future::{Future, poll_fn};
 use std::task::Poll;
 
-/// What the futures return, in their order. They run at once, in the task of the caller.
+/// Runs the futures at once, in the task of the caller, and returns their outputs in order.
 pub(super) async fn at_once<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
     let mut running: Vec<_> = futures.into_iter().map(|future| (Box::pin(future), None)).collect();
     poll_fn(|cx| {

@@ -1,4 +1,4 @@
-//! What decides about the keys of a policy: an algorithm with the settings that are its own.
+//! The algorithm of a policy, with the settings that are its own.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub(super) const ALGORITHMS: [(&str, &[&str]); 9] = [
     ("redisson", &["burst", "rate_type", "keep_alive"]),
 ];
 
-/// What decides about the keys of a policy.
+/// The algorithm that decides about the keys of a policy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Choice {
     Any(AnyAlgorithm),
@@ -202,7 +202,8 @@ impl Unhorizoned {
     }
 }
 
-/// How long the quota takes for so many units, rounded up: a store of less would not hold them.
+/// Returns the time that the quota takes for so many units, rounded up: a store of less would not
+/// hold them.
 fn time_of(quota: Quota, units: u64) -> Duration {
     let micros = quota.period().as_micros() * u128::from(units);
     let micros = micros.div_ceil(u128::from(quota.limit()));

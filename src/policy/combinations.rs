@@ -12,7 +12,7 @@ use crate::limiter::memory::Together as MemoryTogether;
 #[cfg(feature = "redis")]
 use crate::limiter::redis::Together as RedisTogether;
 
-/// How many combinations of policies keep a limiter of their own.
+/// The most combinations of policies that keep a limiter of their own.
 const MAX_COMBINATIONS: usize = 1_024;
 
 /// Several policies that decide together, all or nothing.
@@ -23,7 +23,7 @@ pub(super) enum Together {
     Redis(Arc<RedisTogether<AnyAlgorithm>>),
 }
 
-/// By the gates of their policies, what decides about them.
+/// The limiters that decide about several policies together, by the gates of these policies.
 #[derive(Default)]
 pub(super) struct Combinations {
     known: RwLock<HashMap<Vec<u64>, Known>>,
@@ -32,7 +32,7 @@ pub(super) struct Combinations {
 struct Known {
     /// `None` if nothing decides about all of them.
     together: Option<Together>,
-    /// Whether a request needed it since the last search for one that none needs.
+    /// True if a request needed it since the last search for one that none needs.
     was_needed: AtomicBool,
 }
 
@@ -51,7 +51,7 @@ impl Known {
 }
 
 impl Combinations {
-    /// What decides about these policies together. `None` if nothing can.
+    /// Returns the limiter that decides about these policies together. `None` if nothing can.
     pub(super) fn of(&self, asked: &[&Asked]) -> Option<Together> {
         let gates: Vec<u64> = asked.iter().map(|asked| asked.armed.gate_id).collect();
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! What a request costs under a policy.
+//! The cost of a request under a policy.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -12,7 +12,7 @@ const KB: u64 = 1_024;
 /// The largest cost. It is above every capacity, so what costs more can never pass either.
 const MAX_COST: u64 = 1 << 53;
 
-/// What a request costs.
+/// The cost of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cost {
     Units(u64),

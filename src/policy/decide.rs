@@ -1,4 +1,4 @@
-//! How the policies of one request decide: all or nothing, those in a shadow apart.
+//! The decision about a request: its policies decide all or nothing, those in a shadow apart.
 
 use std::sync::Arc;
 
@@ -69,7 +69,7 @@ fn count(selection: &Selection, armed: &Armed, shadowed: Result<Outcome, &Error>
     }
 }
 
-/// Whether the request waits, and then asks again.
+/// Returns true if the request waits, and then asks again.
 fn will_ask_again(charge: &Charge, answer: &Option<Answer>) -> bool {
     let Some(Ok((decision, _))) = answer else { return false };
     let max_wait = charge.get_max_wait().unwrap_or_default();

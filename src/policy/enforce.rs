@@ -1,4 +1,4 @@
-//! How the policies in force decide about a request: all or nothing.
+//! The decision of the policies in force about a request: all or nothing.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::limiter::timeout::after_other_calls;
 use crate::limiter::{Limiter, Operation, memory};
 use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome, Reservation};
 
-/// What was decided, and what was taken.
+/// The decision about a request, and the units that were taken.
 pub(super) type Answer = Result<(Decision, Taken), Error>;
 
-/// What each policy decided, and what was taken.
+/// The decisions of policies, and the units that were taken.
 type Parts = Result<(Vec<Part>, Taken), Error>;
 
 /// Asks the policies in force. `None` if there are none. Beside the answer stands what each of them

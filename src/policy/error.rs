@@ -1,4 +1,4 @@
-//! Why a table is not taken.
+//! The error of a table that is not taken.
 
 use std::error::Error;
 use std::fmt;
@@ -18,7 +18,7 @@ fn shown(text: &str) -> String {
     shown
 }
 
-/// What is wrong with a table: some of its rows, or that it has none. The table that was in force
+/// The faults of a table: those of its rows, or that it has no row. The table that was in force
 /// stays.
 ///
 /// Its text is one line that names each: by the row's name, or by its number from 1 if it has none.
@@ -37,7 +37,7 @@ fn shown(text: &str) -> String {
 #[derive(Clone, PartialEq, Eq)]
 pub struct TableError(Vec<RowError>);
 
-/// What is wrong with one row.
+/// The fault of one row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowError {
     table: &'static str,
@@ -120,7 +120,7 @@ impl RowError {
         self.field.as_deref()
     }
 
-    /// What is wrong.
+    /// Returns the message, which says what is wrong.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message

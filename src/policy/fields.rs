@@ -79,7 +79,7 @@ impl Fields {
         }
     }
 
-    /// Whether a field is there and not read yet.
+    /// Returns true if a field is there and not read yet.
     pub(super) fn has(&self, field: &str) -> bool {
         self.rest.contains_key(field) || self.invalid.contains_key(field)
     }
@@ -107,7 +107,7 @@ impl Fields {
         None
     }
 
-    /// What is wrong with the row, which has been read.
+    /// Returns the faults of the row, which has been read.
     pub(super) fn end(mut self) -> Vec<RowError> {
         let unknown: Vec<_> = self.rest.keys().chain(self.invalid.keys()).cloned().collect();
         for field in unknown {

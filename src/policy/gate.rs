@@ -18,11 +18,11 @@ use crate::{Charge, Memory, Reservation};
 #[cfg(feature = "redis")]
 use crate::{Pool, Redis};
 
-/// Where policies keep what was taken, and the clock that they decide by.
+/// The place where policies keep what was taken, and the clock that they decide by.
 #[derive(Clone)]
 pub(super) struct Store {
     pub(super) place: Place,
-    /// How many live keys a limiter of this process has.
+    /// The most live keys that a limiter of this process has.
     pub(super) max_keys: usize,
     #[cfg(feature = "redis")]
     pub(super) decision_timeout: Duration,
@@ -49,7 +49,7 @@ impl Store {
     }
 }
 
-/// What decides about the keys of one policy.
+/// The limiter that decides about the keys of one policy.
 #[derive(Clone, Debug)]
 pub(super) enum Gate {
     Memory(Memory<AnyAlgorithm>),
@@ -124,7 +124,7 @@ impl Gate {
         }
     }
 
-    /// Whether its decisions can be made together with those of others, all or nothing.
+    /// Returns true if its decisions can be made together with those of others, all or nothing.
     pub(super) fn joins_others(&self) -> bool {
         match self {
             Gate::Memory(_) => true,

@@ -1,4 +1,4 @@
-//! What a policy charges a request to.
+//! The key that a policy charges a request to.
 
 use std::fmt;
 
@@ -116,7 +116,7 @@ impl Key {
         self
     }
 
-    /// Whether all requests have one key.
+    /// Returns true if all requests have one key.
     pub(super) fn is_global(&self) -> bool {
         self.0 == [Part::Global]
     }
@@ -128,7 +128,7 @@ impl Key {
         keys.next().is_some_and(|first| keys.any(|key| key != first))
     }
 
-    /// How many parts it has.
+    /// Returns the number of its parts.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
@@ -137,7 +137,7 @@ impl Key {
     ///
     /// # Errors
     ///
-    /// Which part is missing.
+    /// If a part is missing. The error names it.
     pub(super) fn of_request(
         &self,
         head: &Head<'_>,

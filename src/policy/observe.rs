@@ -1,4 +1,4 @@
-//! What an observer of policies sees.
+//! The events that an observer of policies sees.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use crate::{Decision, Error, Origin, Outcome};
 /// Sees what each policy decided.
 pub(super) type Observer = Arc<dyn Fn(&Event<'_>) + Send + Sync>;
 
-/// What one policy decided about one request: what an
-/// [observer](super::PoliciesBuilder::on_decision) is shown.
+/// The decision of one policy about one request, as an
+/// [observer](super::PoliciesBuilder::on_decision) is shown it.
 ///
 /// A request that is refused is shown for those of its policies that refuse it, since the others
 /// have taken nothing. If it is undecided, those in a shadow are not asked, and not shown. If it
@@ -24,13 +24,15 @@ pub(super) type Observer = Arc<dyn Fn(&Event<'_>) + Send + Sync>;
 pub struct Event<'a> {
     /// The policy.
     pub policy: &'a Policy,
-    /// What it decided, or why it could not. Of a policy in a shadow: what it would have been.
+    /// The outcome, or the error of a policy that could not decide. Of a policy in a shadow: the
+    /// result that would have counted outside of it.
     pub result: Result<Outcome, &'a Error>,
-    /// Where it was decided. `None` if it was not.
+    /// The source of the decision. `None` if there is none.
     pub origin: Option<Origin>,
-    /// Why its `on_error` decided: the error of the store that could not. `None` if the store did.
+    /// The error of the store that could not decide, where its `on_error` did. `None` if the store
+    /// did.
     pub cause: Option<&'a Error>,
-    /// Whether the policy is in a shadow, so that the request passes whatever it decided.
+    /// True if the policy is in a shadow, so that the request passes whatever it decided.
     pub in_shadow: bool,
 }
 
@@ -40,7 +42,7 @@ impl<'a> Event<'a> {
     ///
     /// # Errors
     ///
-    /// Why a policy in force could not decide.
+    /// If a policy in force could not decide.
     pub fn decision(&self) -> Result<Decision, Error> {
         let origin = self.origin.unwrap_or(Origin::Local);
         let decision = |outcome| {
@@ -54,8 +56,8 @@ impl<'a> Event<'a> {
         if self.in_shadow { Ok(Decision::in_shadow(answer)) } else { answer }
     }
 
-    /// What a policy in a shadow would have decided. `None` if it would have admitted a request
-    /// that another one refuses: it takes nothing of it.
+    /// Returns the event of a policy in a shadow: what it would have decided. `None` if it would
+    /// have admitted a request that another one refuses: it takes nothing of it.
     pub(super) fn in_shadow(
         armed: &'a Armed,
         decision: &'a Decision,

@@ -1,4 +1,4 @@
-//! What a policy does while its store cannot decide.
+//! The answer to requests while the store of a policy cannot decide.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::{Error, Quota, QuotaError};
 /// The largest local share whose every charge is remembered.
 const MAX_LOGGED_SHARE: u64 = 1_000;
 
-/// What becomes of a request while the store cannot decide.
+/// The answer to a request while the store cannot decide.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
@@ -28,7 +28,7 @@ pub enum OnError {
 }
 
 impl OnError {
-    /// Whether something else decides in place of a store with this error.
+    /// Returns true if something else decides in place of a store with this error.
     pub(super) fn stands_in(self, error: &Error) -> bool {
         match self {
             Self::Deny => false,
@@ -38,7 +38,7 @@ impl OnError {
     }
 }
 
-/// What this process admits of a key: never more than `units` in a period.
+/// Returns the algorithm of what this process admits of a key: never more than `units` in a period.
 pub(super) fn share(units: u64, period: Duration) -> Result<AnyAlgorithm, QuotaError> {
     let quota = Quota::try_new(units, period)?;
     let share: AnyAlgorithm = match units {

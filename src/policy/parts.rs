@@ -1,4 +1,4 @@
-//! What policies of one request decided apart, and the one decision that it makes.
+//! The separate decisions of a request's policies, and the one decision that they make.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use super::armed::{Armed, Asked};
 use crate::decision::{KEEPS_NAME, Policy};
 use crate::{Decision, Error, Origin, Outcome};
 
-/// What one policy decided, or several of them together.
+/// The decision of one policy, or of several together.
 pub(super) struct Part {
     policies: Vec<Arc<Armed>>,
     decision: Decision,
@@ -15,17 +15,17 @@ pub(super) struct Part {
     taken: Vec<u64>,
 }
 
-/// What one policy decided.
+/// The decision of one policy.
 pub(super) struct Verdict {
     pub(super) armed: Arc<Armed>,
     pub(super) outcome: Outcome,
     pub(super) origin: Origin,
-    /// Why something else decided in place of its store.
+    /// The error of its store, where something else decided in its place.
     pub(super) cause: Option<Error>,
 }
 
 impl Part {
-    /// What several policies decided together.
+    /// Makes the part of several policies that decided together.
     pub(super) fn of_all(asked: &[&Asked], decision: Decision) -> Self {
         let policies = asked.iter().map(|one| Arc::clone(&one.armed)).collect();
         let takes = decision.is_admitted();
@@ -33,7 +33,7 @@ impl Part {
         Self { policies, decision, taken: asked.iter().map(units).collect() }
     }
 
-    /// What one policy decided, which took so many units.
+    /// Makes the part of one policy, which took so many units.
     pub(super) fn of_one(asked: &Asked, decision: Decision, taken: u64) -> Self {
         Self { policies: vec![Arc::clone(&asked.armed)], decision, taken: vec![taken] }
     }
@@ -56,7 +56,7 @@ impl Part {
         Self { decision: self.decision.given_back(&self.taken), taken: Vec::new(), ..self }
     }
 
-    /// What each of the policies decided.
+    /// Returns the decision of each of the policies.
     pub(super) fn verdicts(&self) -> impl Iterator<Item = Verdict> {
         let Self { policies, decision, .. } = self;
         // A decision that no policy made, as of `FailOpen`, is that of all.

@@ -117,8 +117,8 @@ pub(super) fn canonical(path: &str) -> Cow<'_, str> {
     path.into()
 }
 
-/// Whether a path has no other reading than itself. One that does not begin with a slash is no path
-/// of a resource.
+/// Returns true if a path has no other reading than itself. One that does not begin with a slash is
+/// not the path of a resource.
 fn is_plainly_spelled(path: &str) -> bool {
     let mut before = 0;
     let is_odd = |byte| {

@@ -1,4 +1,4 @@
-//! Which requests a policy takes.
+//! The requests that a policy takes.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -20,7 +20,8 @@ const METHODS: &str = "\
     POST PROPFIND PROPPATCH PURGE PUT QUERY REBIND REPORT SEARCH TRACE UNBIND UNCHECKOUT UNLINK \
     UNLOCK UPDATE UPDATEREDIRECTREF VERSION-CONTROL";
 
-/// Which requests a row takes, as it writes it. All that it states must hold.
+/// The pattern of the requests that a row takes, as the row writes it. All that it states must
+/// hold.
 #[derive(Clone, Default, PartialEq, Serialize)]
 pub(super) struct Pattern {
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -120,7 +121,7 @@ impl<'de> Deserialize<'de> for Pattern {
     }
 }
 
-/// What is wrong with a list that names nothing.
+/// Returns the message about a list that names nothing.
 fn nothing(what: &str) -> String {
     format!("{what} is empty, and would take no request")
 }
@@ -278,7 +279,7 @@ pub(super) struct Matcher {
     ignore_case: bool,
 }
 
-/// Which of the readings of a path a policy takes.
+/// The readings of a path that a policy takes.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Takes {
     None,
@@ -378,7 +379,7 @@ pub(super) fn tell_apart<'a>(matchers: impl Iterator<Item = &'a mut Matcher>) {
 }
 
 impl Matcher {
-    /// Which readings of its path it takes of a request that may have been given a name.
+    /// Returns which readings of its path it takes of a request that may have been given a name.
     pub(super) fn takes(&self, head: &Head<'_>, path: &Readings<'_>, name: Option<&str>) -> Takes {
         let has_header = |(name, value): &(HeaderName, Option<String>)| {
             let mut lines = head.headers().get_all(name).iter();
@@ -416,7 +417,8 @@ impl Matcher {
         }
     }
 
-    /// Whether, apart from paths, it takes every request that the other one takes.
+    /// Returns true if, apart from paths, it takes every request that the other one takes. Two
+    /// different lists of methods or headers count as apart, even where one has all of the other.
     fn takes_all_of(&self, other: &Self) -> bool {
         (self.ignore_case || !other.ignore_case)
             && (self.methods.is_empty() || self.methods == other.methods)
@@ -424,8 +426,8 @@ impl Matcher {
             && self.name == other.name
     }
 
-    /// How each path that it takes begins: the whole segments before the first placeholder, in
-    /// lower case if it ignores case. `None` if it may take every path.
+    /// Returns the beginning of each path that it takes: the whole segments before the first
+    /// placeholder, in lower case if it ignores case. `None` if it may take every path.
     pub(super) fn beginnings(&self) -> Option<impl Iterator<Item = &str>> {
         (!self.paths.is_empty()).then(|| self.paths.iter().map(PathTest::beginning))
     }

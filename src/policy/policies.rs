@@ -124,8 +124,8 @@ impl Policies {
         &self.shared.global
     }
 
-    /// What a request is charged to: [`Keyed::Exempt`] if no policy takes it. If all that take it
-    /// are off, its charge is admitted with [`Origin::Off`](crate::Origin::Off).
+    /// Returns the charge of a request: [`Keyed::Exempt`] if no policy takes it. If all that take
+    /// it are off, its charge is admitted with [`Origin::Off`](crate::Origin::Off).
     #[must_use]
     pub fn charge(&self, head: Head<'_>) -> Keyed {
         self.shared.charge(&head, None)

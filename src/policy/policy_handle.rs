@@ -44,7 +44,8 @@ impl PolicyHandle {
         Self { policies, armed }
     }
 
-    /// What its row said when the handle was made by [`Policies::get`](super::Policies::get).
+    /// Returns the policy as its row stated it when the handle was made by
+    /// [`Policies::get`](super::Policies::get).
     #[must_use]
     pub fn policy(&self) -> &Policy {
         &self.armed.policy
@@ -59,21 +60,21 @@ impl PolicyHandle {
         &self.armed.switch
     }
 
-    /// What holds for it: the laxest of its row, its own switch and that of all policies.
-    /// [`Off`](SwitchMode::Off) if its row is gone.
+    /// Returns the mode that holds for it: the laxest of its row, its own switch and that of all
+    /// policies. [`Off`](SwitchMode::Off) if its row is gone.
     #[must_use]
     pub fn mode(&self) -> SwitchMode {
         let global = self.policies.global.mode();
         self.in_force().map_or(SwitchMode::Off, |armed| armed.mode(global))
     }
 
-    /// How many parts its keys have.
+    /// Returns the number of parts of its keys.
     #[must_use]
     pub fn key_parts(&self) -> usize {
         self.armed.policy.key().len()
     }
 
-    /// How a key stands, which takes nothing. A key that was never seen has all of its quota.
+    /// Peeks at a key, which takes nothing. A key that was never seen has all of its quota.
     ///
     /// # Errors
     ///

@@ -15,7 +15,7 @@ pub(super) struct Routes {
     ignoring_case: HashMap<Box<str>, Vec<usize>>,
     /// The length of the longest beginning, in bytes.
     longest: usize,
-    /// How many there are.
+    /// The number of policies.
     policies: usize,
 }
 

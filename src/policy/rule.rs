@@ -38,7 +38,7 @@ pub struct Policy {
     shadow: bool,
     #[serde(skip)]
     pub(super) choice: Choice,
-    /// What this process admits while the store cannot decide, if the row says so.
+    /// The algorithm of what this process admits while the store cannot decide, if the row sets it.
     #[serde(skip)]
     pub(super) share: Option<AnyAlgorithm>,
     #[serde(skip)]
@@ -47,7 +47,7 @@ pub struct Policy {
     matcher: Matcher,
 }
 
-/// What a row says besides its name and its algorithm.
+/// The fields of a row besides its name and its algorithm.
 pub(super) struct Written {
     pub(super) key: Key,
     pub(super) pattern: Pattern,
@@ -108,25 +108,25 @@ impl Policy {
         self.max_wait
     }
 
-    /// What becomes of a request while the store cannot decide.
+    /// Returns the answer to a request while the store cannot decide.
     #[must_use]
     pub fn on_error(&self) -> OnError {
         self.on_error
     }
 
-    /// Whether its row turns it on.
+    /// Returns true if its row turns it on.
     #[must_use]
     pub fn is_enabled(&self) -> bool {
         self.enabled
     }
 
-    /// Whether its row puts it into a shadow.
+    /// Returns true if its row puts it into a shadow.
     #[must_use]
     pub fn is_shadow(&self) -> bool {
         self.shadow
     }
 
-    /// Whether both decide alike about a key, whatever requests they take.
+    /// Returns true if both decide alike about a key, whatever requests they take.
     pub(super) fn decides_as(&self, other: &Self) -> bool {
         self.choice == other.choice
     }

@@ -10,7 +10,7 @@ use super::row::Row;
 use crate::Quota;
 use crate::algorithm::{Algorithm, AnyAlgorithm, DEFAULT_HORIZON, INEXACT, SmoothBursty};
 
-/// What is wrong with a cost that no key has room for.
+/// The message about a cost that no key has room for.
 const NEVER: &str =
     "no request of this cost is ever admitted: write a smaller cost, or a larger limit or burst";
 
@@ -77,7 +77,8 @@ impl Setting {
         Some(Self { name: "smooth_bursty", quota, choice: Choice::Any(pace.into()), max_wait })
     }
 
-    /// Why a request of so many units is never admitted, whatever was taken before.
+    /// Checks that a request of so many units can be admitted. The error says why it never is,
+    /// whatever was taken before.
     pub(super) fn check_cost(&self, units: u64) -> Result<(), String> {
         match self.choice {
             Choice::Any(algorithm) => self.check_cost_under(algorithm, units),

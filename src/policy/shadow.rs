@@ -8,7 +8,7 @@ use super::taken::{Settler, Taken};
 use crate::Decision;
 use crate::limiter::{Limiter, Operation};
 
-/// What policies in a shadow decided.
+/// The decisions of policies in a shadow.
 pub(super) type Shadowed<'a> = Vec<(&'a Armed, Decision)>;
 
 /// Asks them all at once, and admits whatever they say. So the request waits for the slowest of
@@ -30,8 +30,8 @@ pub(super) async fn check(asked: &[Asked]) -> (Shadowed<'_>, Taken) {
     (each_armed(asked).zip(decisions).collect(), taken)
 }
 
-/// What they would have decided about a request that another policy refuses, as far as they can say
-/// so without taking anything.
+/// Estimates what they would have decided about a request that another policy refuses, as far as
+/// they can say so without taking anything.
 pub(super) async fn estimate(asked: &[Asked]) -> Shadowed<'_> {
     let estimate = |Asked { armed, charge, .. }: &Asked| {
         let estimate = armed.gate.operate(Operation::Estimate, charge);

@@ -1,5 +1,5 @@
-//! What policies and their handles share: the table in use, which is exchanged while it decides,
-//! and the switches, which outlive it.
+//! The state that policies and their handles share: the table in use, which is exchanged while it
+//! decides, and the switches, which outlive it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,7 +16,7 @@ use super::rule::Policy;
 use super::table::Table;
 use crate::{Charge, Head, Keyed, Owner, Switch, SwitchMode};
 
-/// What [`Policies`](super::Policies), its clones and its handles share.
+/// The state that [`Policies`](super::Policies), its clones and its handles share.
 pub(super) struct Shared {
     table: RwLock<Arc<Table>>,
     /// By the names of policies. One that somebody has set survives its row.
@@ -81,7 +81,7 @@ impl Shared {
         Ok(())
     }
 
-    /// What a request is charged to, by the name that the program gives it.
+    /// Returns the charge of a request, by the name that the program gives it.
     pub(super) fn charge(&self, head: &Head<'_>, name: Option<&str>) -> Keyed {
         let (table, addresses) = (self.table(), &*self.addresses);
         let selected = table.select(head, name, &self.global, addresses, self.refuses_ambiguous);

@@ -1,4 +1,4 @@
-//! Where rows come from.
+//! Sources of rows.
 
 use std::future::Future;
 

@@ -13,7 +13,7 @@ use super::pattern::Takes;
 use super::routes::Routes;
 use crate::{Error, ErrorKind, Head, Switch, SwitchMode};
 
-/// How many policies one call decides about.
+/// The most policies that one call decides about.
 pub(super) const MAX_TOGETHER: usize = 8;
 
 /// A table of policies.
@@ -21,7 +21,7 @@ pub(super) struct Table {
     pub(super) armed: Vec<Arc<Armed>>,
     /// The place of each policy by its name.
     places: HashMap<String, usize>,
-    /// Which table of these policies it is, from 0.
+    /// The number of this table among those of these policies, from 0.
     number: u64,
     routes: Routes,
     combinations: Combinations,
@@ -146,7 +146,7 @@ impl Table {
         modes.map(|mode| self.armed.iter().filter(|one| one.mode(global) == mode).count())
     }
 
-    /// What decides about these policies together. `None` if nothing can.
+    /// Returns the limiter that decides about these policies together. `None` if nothing can.
     pub(super) fn together(&self, asked: &[&Asked]) -> Option<Together> {
         if asked.len() > MAX_TOGETHER {
             return None;

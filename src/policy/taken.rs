@@ -1,4 +1,4 @@
-//! What a request took under its policies, and who settles it.
+//! The units that a request took under its policies, and their settlement.
 
 use std::sync::Arc;
 
@@ -20,9 +20,9 @@ pub(super) enum Settler {
     LocalTogether(Arc<memory::Together<AnyAlgorithm>>),
 }
 
-/// What was taken, each with the limiter that settles it.
+/// The reservations of a request, each with the limiter that settles it.
 ///
-/// Dropped, it is given back: a charge that one policy refuses takes nothing of the others.
+/// Dropped, they are given back: a charge that one policy refuses takes nothing of the others.
 #[derive(Default)]
 pub(super) struct Taken(Vec<(Settler, Reservation)>);
 
@@ -35,13 +35,14 @@ impl Taken {
         self.0.append(&mut other.0);
     }
 
-    /// What stays taken, unless it is settled. `None` if nothing was taken.
+    /// Returns the reservations, which stay taken unless they are settled. `None` if nothing was
+    /// taken.
     pub(super) fn kept(mut self) -> Option<Kept> {
         Some(Kept(std::mem::take(&mut self.0))).filter(|kept| !kept.0.is_empty())
     }
 }
 
-/// What an admitted request took.
+/// The reservations of an admitted request.
 pub(super) struct Kept(Vec<(Settler, Reservation)>);
 
 impl Kept {
@@ -60,7 +61,8 @@ impl Kept {
     }
 }
 
-/// What `own` units come to where `cost` units came to `actual`: as much more or less, rounded up.
+/// Returns the units that `own` come to where `cost` units came to `actual`: as much more or less,
+/// rounded up.
 fn in_proportion(own: u64, cost: u64, actual: u64) -> u64 {
     let units = u128::from(own) * u128::from(actual);
     u64::try_from(units.div_ceil(u128::from(cost.max(1)))).unwrap_or(u64::MAX)

@@ -69,7 +69,7 @@ impl Sender {
     }
 }
 
-/// Whether it is certain that the script granted nothing.
+/// Returns true if it is certain that the script granted nothing.
 fn took_nothing(failure: &Failure) -> bool {
     match failure {
         Failure::TimedOut(_) => false,

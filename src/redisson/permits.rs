@@ -13,7 +13,8 @@ use crate::{Error, ErrorKind, LimiterExt, Refusal, Reservation};
 pub struct Permits {
     limiter: RRateLimiter,
     reservation: Reservation,
-    /// How many may be held: one number, or several where the reply to a release was lost.
+    /// The numbers of permits that may be held: one, or several where the reply to a release was
+    /// lost.
     held: Vec<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Which callers of this process ask for a limiter that others wait for.
+//! The callers of this process that ask for a limiter, and those that wait meanwhile.
 //!
 //! The format has no room for reservations, so every refused caller asks again. Of many callers
 //! that wait for one permit, all but one would ask for nothing. Callers that can wait therefore
@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout_at};
 
 use self::known_refusal::KnownRefusal;
 
-/// How long an idle queue is kept: callers whose pause is over come back soon after.
+/// The time that an idle queue is kept: callers whose pause is over come back soon after.
 const IDLE_LIFETIME: Duration = Duration::from_secs(2);
 
 /// Longer names have no queue, because many of them would take much memory.
@@ -42,7 +42,7 @@ struct State {
     by_name: HashMap<String, Queue>,
     /// The number of queues from which on idle ones are dropped.
     sweep_at: usize,
-    /// When idle ones may be dropped again.
+    /// The instant from which on idle ones may be dropped again.
     next_sweep: Option<Instant>,
 }
 
@@ -64,7 +64,7 @@ struct Wakeup {
     was_received: bool,
 }
 
-/// What a caller does next.
+/// The next step of a caller.
 pub(super) enum Turn {
     /// It asks now, and reports the result to the attempt.
     Ask(Attempt),
@@ -77,7 +77,7 @@ pub(super) struct Attempt {
     queues: Arc<Queues>,
     name: String,
     permits: u32,
-    /// Whether the queue counts its permits as requested.
+    /// True if the queue counts its permits as requested.
     is_counted: bool,
 }
 

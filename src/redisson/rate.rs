@@ -8,7 +8,7 @@ use crate::{Error, ErrorKind, Quota};
 /// The longest interval in ms: sums of instants stay exact.
 pub(super) const MAX_MILLIS: u64 = 1 << 52;
 
-/// Which permits are counted together: Java's `RateType`.
+/// The permits that are counted together: Java's `RateType`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RateType {
     /// `OVERALL`: those of all clients.
@@ -58,7 +58,7 @@ impl Rate {
         Self { keep_alive, ..self }
     }
 
-    /// Which permits are counted together.
+    /// Returns which permits are counted together.
     #[must_use]
     pub const fn rate_type(&self) -> RateType {
         self.rate_type

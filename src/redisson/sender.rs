@@ -48,7 +48,7 @@ pub(super) struct Sender {
 /// A reply to come. `None`: nothing was sent, because the deadline had passed.
 pub(super) type PendingReply = Pin<Box<dyn Future<Output = Option<RedisResult<Value>>> + Send>>;
 
-/// Why a request has no reply of the script.
+/// The reason why a request has no reply of the script.
 pub(super) enum Failure {
     /// The deadline passed after the request was sent.
     TimedOut(Error),
@@ -205,7 +205,7 @@ impl Sender {
     }
 }
 
-/// Whether a cluster is moving the keys to another server, and ran nothing.
+/// Returns true if a cluster is moving the keys to another server, and ran nothing.
 pub(super) fn is_moving_keys(error: &RedisError) -> bool {
     error.kind() == redis::ErrorKind::Server(ServerErrorKind::TryAgain)
 }

@@ -77,7 +77,7 @@ fn hang_up<A: Algorithm>(algorithm: A, histories: u64) {
     println!("twins algorithm={name} waiters={waiters}");
 }
 
-/// What a quota promises of the grants that stand, ordered by instant.
+/// The promise of a quota about the grants that stand, ordered by instant.
 #[derive(Clone, Copy, Debug)]
 enum Bound {
     /// So many units in any stretch, and so many at once.

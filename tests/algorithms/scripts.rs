@@ -265,7 +265,7 @@ fn there_is_one_place_that_writes_and_nothing_after_it_can_fail_half_way() {
     }
 }
 
-/// What a template calls its own, no algorithm declares.
+/// A name that a template calls its own is declared by no algorithm.
 #[test]
 fn no_name_of_an_algorithm_is_a_name_of_a_template() {
     let files = files();

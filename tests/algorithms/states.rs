@@ -1,5 +1,5 @@
-//! What may be found in Redis: what the scripts write is read, anything else is an error and
-//! never an admission.
+//! The values that may be found in Redis: those that the scripts write are read, anything else is
+//! an error and never an admission.
 
 use std::time::Duration;
 

@@ -23,7 +23,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 const START: u64 = 1_767_225_600_000_000;
 const LATEST: u64 = 1 << 52;
 
-/// What a decision tells, as its twin tells it.
+/// Returns what a decision tells, as its twin tells it.
 fn verdict(decision: &Decision) -> (Verdict, i64, i64) {
     let remaining = i64::try_from(decision.remaining().expect("reported")).expect("exact");
     (

@@ -178,7 +178,7 @@ async fn what_a_failed_reset_leaves_is_settled() {
     assert_eq!(after(layer, &tokens, "hello").await, [0, 5]);
 }
 
-/// Where nothing is held, nothing is settled that costs what was charged.
+/// Nothing is settled that is not held and costs what was charged.
 #[tokio::test(start_paused = true)]
 async fn what_is_not_held_is_not_settled() {
     let (limiter, inner) = (Scripted::new().allow().allow(), Strict::default());
@@ -239,7 +239,7 @@ async fn members_in_turn_are_settled_each_by_its_own() {
     assert_eq!([left(&tokens, "alice").await, left(&requests, "all").await], [5, 2]);
 }
 
-/// What a lease took is held while it lasts. Then what was handed out counts as spent.
+/// Units that a lease took are held while it lasts. Then those that were handed out count as spent.
 #[tokio::test(start_paused = true)]
 async fn a_lease_settles_what_it_handed_out() {
     let tokens = Memory::new("tokens", Budget::new(Quota::per_second(100)));

@@ -10,7 +10,7 @@ use tower_sluice::{Pool, Quota, Redis};
 use super::support::faults::LONG;
 use super::{storm, streams};
 
-/// What a process does.
+/// The work of a process.
 pub(crate) struct Role {
     pub(crate) name: &'static str,
     pub(crate) quota: Quota,
@@ -49,7 +49,7 @@ impl Process {
         assert!(lines.map_while(Result::ok).any(|said| said == line), "it ended without {line}");
     }
 
-    /// What it says.
+    /// Takes out the lines that it writes.
     pub(crate) fn lines(&mut self) -> Lines<BufReader<ChildStdout>> {
         self.lines.take().expect("taken once")
     }

@@ -1,5 +1,5 @@
-//! What was admitted, by the time that truly passes: steps of the clock forward count, steps back
-//! do not.
+//! The admissions, by the time that truly passes: steps of the clock forward count, steps back do
+//! not.
 
 use tower_sluice::algorithm::{Algorithm, Mark};
 
@@ -12,7 +12,7 @@ pub struct Booking {
     pub decided: i64,
     pub slot: i64,
     pub cost: i64,
-    /// What its caller uses of it, or may still use.
+    /// The units that its caller uses of it, or may still use.
     pub used: i64,
     /// True if its slot had not come when the clock was set back too far to remember it.
     pub is_forgotten: bool,
@@ -25,7 +25,7 @@ pub struct Booking {
 #[derive(Clone, Debug, Default)]
 pub struct Book {
     pub bookings: Vec<Booking>,
-    /// What was settled in time, and when.
+    /// The settlements in time: the instant of each, and its units.
     pub settled: Vec<(i64, i64)>,
 }
 

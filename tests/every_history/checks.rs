@@ -1,4 +1,4 @@
-//! What has to hold of a state at an instant, whatever led to it.
+//! The checks of a state at an instant, which hold whatever led to it.
 
 use tower_sluice::algorithm::{Algorithm, Answer, Check, Refund, Report, Verdict};
 

@@ -17,7 +17,7 @@ const START: i64 = 840;
 /// The steps of the clock between two events, in µs: the last is past every horizon and window.
 const CLOCK_STEPS: [i64; 8] = [0, 1, 2, 3, 5, -1, -4, -61];
 
-/// What was explored.
+/// The result of an exploration.
 pub struct Seen {
     /// Different states, whatever their books.
     pub states: usize,
@@ -26,7 +26,7 @@ pub struct Seen {
     pub violation: Option<String>,
 }
 
-/// What happens at an instant.
+/// An event at an instant.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Charge {
@@ -51,9 +51,9 @@ type History = Option<Rc<Link>>;
 
 struct Node<A: Algorithm> {
     state: Option<A::State>,
-    /// What the clock says.
+    /// The time that the clock shows.
     now: i64,
-    /// What has truly passed.
+    /// The time that has truly passed.
     passed: i64,
     went_back: bool,
     book: Book,
@@ -249,7 +249,7 @@ impl<A: Algorithm> Node<A> {
         Ok(Some(next))
     }
 
-    /// What is wrong, and all that led to it.
+    /// Tells what is wrong, and all that led to it.
     fn tell(&self, why: String, clock_step: i64) -> String {
         let mut events = vec![format!("{clock_step:+} µs")];
         let mut link = &self.history;

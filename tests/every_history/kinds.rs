@@ -28,13 +28,13 @@ pub struct Kind<A: Algorithm> {
     pub promise: Promise,
 }
 
-/// What not every algorithm promises.
+/// The promises that not every algorithm makes.
 #[derive(Clone, Copy)]
 pub struct Promise {
     /// At the end of its wait a charge is admitted at once, and not before. A charge that waits for
     /// its own permits may have to wait then too.
     pub is_exact: bool,
-    /// What is left of a reserved wait that is refunded at once.
+    /// The trace that a reserved wait leaves which is refunded at once.
     pub unwinds_waits: Unwinds,
     /// A charge passes at once, and the next one waits for it: so more than remain may pass.
     pub pays_later: bool,
@@ -42,7 +42,7 @@ pub struct Promise {
     pub to_the_bit: bool,
 }
 
-/// What the refund of a reserved wait leaves.
+/// The trace that the refund of a reserved wait leaves.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Unwinds {
     /// No trace.
@@ -76,7 +76,7 @@ pub struct Bound {
     /// A clock that is set back can make a state lie so far ahead that it is cut. Then this one
     /// forgets the reserved slots that had not come.
     pub forgets_slots: bool,
-    /// What is settled counts, and not what was admitted: the shortest hold, in µs.
+    /// The shortest hold, in µs, if settled units count, and not admitted ones.
     pub max_hold: Option<i64>,
 }
 

@@ -1,4 +1,4 @@
-//! What the documents and examples show, run.
+//! Runs of what the documents and examples show.
 
 #![cfg(feature = "redisson")]
 

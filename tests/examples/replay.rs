@@ -15,7 +15,7 @@ use crate::support::tls::{Authority, TlsServer};
 
 const T0: u64 = 1_767_225_600_000_000;
 
-/// What comes of `traffic` under `options`, words apart by spaces.
+/// Replays `traffic` under `options`, words apart by spaces.
 fn replay(options: &str, traffic: &str) -> Output {
     replay_with(&[], options, traffic)
 }

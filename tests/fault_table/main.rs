@@ -140,7 +140,7 @@ fn simulated() -> (BTreeSet<String>, BTreeSet<String>) {
     (disturbances, all)
 }
 
-/// What tests printed: lines such as `fault case=7 open_after_ms=900`.
+/// Returns the lines that tests printed, such as `fault case=7 open_after_ms=900`.
 fn figures_by_case() -> BTreeMap<usize, Vec<&'static str>> {
     let mut figures: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
     for line in FIGURES.lines().filter_map(|line| line.strip_prefix("fault case=")) {

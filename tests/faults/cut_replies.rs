@@ -10,7 +10,7 @@ use crate::support::faults::*;
 use crate::support::proxy::{Fault, Proxy};
 use crate::support::{Server, fake};
 
-/// How many connections are cut side by side.
+/// The number of connections that are cut side by side.
 const AT_ONCE: usize = 64;
 
 /// More bytes than any conversation of these tests has.

@@ -1,4 +1,4 @@
-//! What a server that loses state costs, in units: the figures of `SECURITY.md`.
+//! The cost of a server that loses state, in units: the figures of `SECURITY.md`.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn ten(server: &Server) -> Yearly {
     Redis::new("durable", FixedWindow::new(Quota::new(LIMIT, YEAR)), pool).decision_timeout(LONG)
 }
 
-/// How many of `asked` charges are admitted, over connections of its own.
+/// Returns how many of `asked` charges are admitted, over connections of its own.
 async fn admitted(server: &Server, asked: u64) -> u64 {
     let (limiter, mut admitted) = (ten(server), 0);
     for _ in 0..asked {

@@ -1,5 +1,5 @@
-//! What replies of Redis say: errors have their kinds however they are worded, none repeats a key
-//! or a password, and an odd reply never admits.
+//! The replies of Redis: errors have their kinds however they are worded, none repeats a key or a
+//! password, and an odd reply never admits.
 
 use std::time::Duration;
 

@@ -295,7 +295,7 @@ fn a_limiter_asked_outside_of_a_runtime_answers_with_an_error() {
     }
 }
 
-/// What needs no runtime answers without one, until it has to wait.
+/// A limiter that needs no runtime answers without one, until it has to wait.
 // Case 166.
 #[test]
 fn a_limiter_that_needs_no_runtime_answers_without_one() {

@@ -1,4 +1,4 @@
-//! How many milliseconds trouble costs. Machines differ, so this is a command of its own:
+//! The milliseconds that trouble costs. Machines differ, so this is a command of its own:
 //! `cargo test --release --test faults timed:: -- --ignored --nocapture`.
 
 use std::sync::Arc;
@@ -26,7 +26,7 @@ fn yearly(url: &str) -> Yearly {
     over(Pool::connect(url).expect("an address"))
 }
 
-/// How long each of `calls` took, and how many were decided.
+/// Returns the time that each of `calls` took, and how many were decided.
 async fn timed(limiter: &Yearly, calls: usize) -> (Vec<Duration>, usize) {
     let (mut times, mut decided) = (Vec::new(), 0);
     for _ in 0..calls {

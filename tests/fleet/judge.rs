@@ -1,7 +1,8 @@
-//! What went over, and why.
+//! Judges what went over, and why.
 //!
-//! What goes over is compared with the acknowledged writes that a promoted replica never had. The
-//! bucket and the counter of a key are written together, so the counter tells how many are lost.
+//! Units that go over are compared with the acknowledged writes that a promoted replica never had.
+//! The bucket and the counter of a key are written together, so the counter tells how many are
+//! lost.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What a process keeps after many keys and many failures: its memory, tasks and descriptors.
+//! The memory, tasks and descriptors that a process keeps after many keys and many failures.
 
 use std::cell::RefCell;
 use std::fs;
@@ -22,7 +22,7 @@ const MOST_GROWTH_KIB: u64 = 10 * 1_024;
 /// Tasks that may be making a connection while servers are away, one for each of three.
 const CONNECTING: usize = 3;
 
-/// What the process holds now, as Linux counts it.
+/// The memory, tasks and descriptors of the process now, as Linux counts them.
 struct Held {
     kib: u64,
     tasks: usize,

@@ -29,14 +29,14 @@ pub(crate) const BURST: u64 = 16;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answer {
     pub(crate) key: usize,
-    /// When it came, in µs since the Unix epoch.
+    /// The instant at which it came, in µs since the Unix epoch.
     pub(crate) at: u64,
     pub(crate) kind: Kind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// When the server decided, in µs since the Unix epoch.
+    /// Admitted by the server at this instant, in µs since the Unix epoch.
     Admitted(u64),
     Refused,
     Infrastructure,

@@ -25,14 +25,14 @@ struct Answer {
     key: Option<String>,
 }
 
-/// How a caller stands under one policy.
+/// The standing of a caller under one policy.
 struct Standing {
     name: String,
     q: u64,
     r: u64,
     /// Until all is back.
     reset: Duration,
-    /// How long it refuses, if it does.
+    /// The time for which it refuses, if it does.
     refusal: Option<Duration>,
 }
 

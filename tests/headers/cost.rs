@@ -1,5 +1,5 @@
-//! What an admitted request allocates for its fields and for the decision in the extensions. The
-//! counts do not depend on the machine.
+//! The allocations of an admitted request for its fields and for the decision in the extensions.
+//! The counts do not depend on the machine.
 
 use std::hint::black_box;
 

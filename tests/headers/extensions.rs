@@ -17,11 +17,11 @@ use tower_sluice::{
 
 use super::*;
 
-/// What the handler and the layer outside have seen.
+/// The decisions that the handler and the layer outside have seen.
 #[derive(Clone, Default)]
 struct Seen(Arc<Mutex<Vec<Sight>>>);
 
-/// Where a decision was seen, its outcome, and the units left.
+/// The place where a decision was seen, its outcome, and the units left.
 type Sight = (&'static str, Outcome, Option<u64>);
 
 impl Seen {

@@ -1,4 +1,4 @@
-//! Who obeys `Retry-After` alone is admitted at the first retry, if nobody else asks.
+//! A caller that obeys `Retry-After` alone is admitted at the first retry, if nobody else asks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -59,7 +59,7 @@ async fn obeys<L: Limiter>(name: &str, limiter: L, max_cost: u64, hand: &Hand) {
     }
 }
 
-/// Which limiters an algorithm decides in.
+/// Runs each algorithm in all limiters.
 struct Everywhere {
     pool: Pool,
     runs: Vec<std::pin::Pin<Box<dyn Future<Output = ()>>>>,

@@ -1,4 +1,4 @@
-//! What the fields say, and when a response has them.
+//! The texts of the fields, and the responses that have them.
 
 use http::StatusCode;
 use tower_sluice::{Error, ErrorKind, Origin, PolicyReport};

@@ -1,4 +1,4 @@
-//! What a refused HTTP caller sees, through a layer.
+//! The answers to HTTP callers that are refused, through a layer.
 
 use std::convert::Infallible;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What the layer promises a tower service, with time paused and without Redis.
+//! The promises of the layer to a tower service, with time paused and without Redis.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -46,7 +46,7 @@ fn gate(limiter: &Scripted) -> (RateLimit<Strict, Scripted, Global, Raise>, Stri
     (layer(limiter).max_wait(HOUR).layer(inner.clone()), inner)
 }
 
-/// What `future` comes to: with time paused, one that waits for nothing fails instead of hanging.
+/// Awaits `future`: with time paused, one that waits for nothing fails instead of hanging.
 async fn soon<F: Future>(future: F) -> F::Output {
     tokio::time::timeout(24 * HOUR, future).await.expect("it hangs")
 }

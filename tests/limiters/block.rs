@@ -197,7 +197,7 @@ impl Limiter for Slow {
     }
 }
 
-/// What a lease is about to get when a key is blocked goes back.
+/// Units that a lease is about to get when a key is blocked go back.
 #[tokio::test(start_paused = true)]
 async fn a_block_gives_back_what_a_lease_asked_for() {
     let limiter = Memory::new("api", FixedWindow::new(Quota::per_day(100)).anchored());

@@ -1,4 +1,4 @@
-//! What limiters around limiters promise, and the one in memory; time is paused.
+//! The promises of limiters around limiters, and of the one in memory; time is paused.
 
 use std::future::{pending, ready};
 use std::sync::Arc;

@@ -21,7 +21,7 @@ const LIMIT: u64 = 10;
 /// The rows of a table, by key and number.
 type Rows = HashMap<(String, usize), u64>;
 
-/// What a reservation needs to find its row.
+/// The payload by which a reservation finds its row.
 struct Row {
     key: String,
     number: usize,

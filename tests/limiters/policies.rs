@@ -1,4 +1,4 @@
-//! What a decision reports of every policy that took part.
+//! The report of a decision about every policy that took part.
 
 use tokio::time::advance;
 use tower_sluice::algorithm::{FixedWindow, SlidingLog};

@@ -1,4 +1,4 @@
-//! What a layer settles once a request is answered, with time paused where no Redis is asked.
+//! The settlements of a layer once a request is answered, with time paused where no Redis is asked.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ async fn a_request_whose_cost_is_0_pays_1() {
     assert!(limiter.acquire(Charge::new("alice").cost(0)).await.is_ok());
 }
 
-/// What is to be given back or taken is, and what was refused or failed is not asked about.
+/// Units that are to be given back or taken are, and what was refused or failed is not asked about.
 #[tokio::test(start_paused = true)]
 async fn an_answered_request_is_settled() {
     let limiter = (0..6).fold(Scripted::new(), |limiter, _| limiter.allow());
@@ -317,7 +317,7 @@ async fn settings_of_what_a_request_cost_add_up() {
     assert_eq!(limiter.settlements(), [(0, 9), (1, 0), (3, 0), (4, 1)]);
 }
 
-/// What a fallback admitted is not charged to the limiter that was away.
+/// Units that a fallback admitted are not charged to the limiter that was away.
 #[tokio::test(start_paused = true)]
 async fn a_settlement_takes_from_the_limiter_that_decided() {
     let settle = |_: &Decision, _: &&'static str| 41;
@@ -345,7 +345,7 @@ async fn a_settlement_takes_from_the_limiter_that_decided() {
     }
 }
 
-/// What is left of 20 after a charge of 8 was settled to each of these costs.
+/// Returns what is left of 20 after a charge of 8 was settled to each of these costs.
 async fn left_after_settling<L: Limiter>(limiter: L) -> [u64; 4] {
     let mut left = [0; 4];
     for (at, (key, actual)) in
@@ -450,8 +450,8 @@ fn outside_of_a_runtime_a_reservation_comes_back() {
     runtime.block_on(async { assert!(limiter.settle(reservation, 11).is_ok()) });
 }
 
-/// What settling 10 units at 4 gives back, where nobody else has asked; and what settling the first
-/// of two does.
+/// Returns what settling 10 units at 4 gives back, where nobody else has asked; and what settling
+/// the first of two does.
 async fn given_back<L: Limiter>(limiter: L) -> [u64; 2] {
     let taken = async |key: &str| {
         let mut decision = limiter.check(&Charge::new(key).cost(10)).await.expect("a decision");

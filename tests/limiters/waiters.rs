@@ -1,4 +1,4 @@
-//! Who waits for a slot, and what becomes of the slot when its waiter leaves.
+//! The callers that wait for a slot, and the slots of those that leave.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,8 +17,8 @@ const SECOND: Duration = Duration::from_secs(1);
 /// The time between two slots.
 const PACE: Duration = Duration::from_millis(20);
 
-/// How long a caller waits before it hangs up, and the longest wait that its charge reserves, in
-/// ms. Callers who wait longer than `max_wait` are refused, the others hang up.
+/// The time that a caller waits before it hangs up, and the longest wait that its charge reserves,
+/// in ms. Callers who wait longer than `max_wait` are refused, the others hang up.
 const PATIENCE: [(u32, u32); 4] = [(3_000, 2_000), (500, 400), (900, 1_000), (500, 2_000)];
 
 /// Ten slots a minute.
@@ -257,7 +257,7 @@ mod over_redis {
     use super::*;
     use crate::support::Server;
 
-    /// How long a busy machine may take to answer.
+    /// The time that a busy machine may take to answer.
     const TIMEOUT: Duration = Duration::from_secs(20);
 
     fn redis(server: &Server, name: &'static str, algorithm: TokenBucket) -> Redis<TokenBucket> {

@@ -35,8 +35,8 @@ pub(crate) enum Judge {
 const SIZE: Size = Size { processes: 2, tasks: 8, seconds: 1 };
 
 impl Judge {
-    /// What it finds wrong with an algorithm, decided over `url` by `server`;
-    /// nothing if all is well.
+    /// Returns what it finds wrong with an algorithm, decided over `url` by `server`; nothing if
+    /// all is well.
     pub(crate) fn finds(self, algorithm: &str, server: &Server, url: &str) -> Option<String> {
         let of_trial = || Algorithm::called(algorithm);
         // What cannot be decided any more is found as well.
@@ -81,7 +81,7 @@ fn awaited(work: impl Future<Output = Option<String>>) -> Option<String> {
     runtime.expect("a runtime").block_on(work)
 }
 
-/// What a judge finds; the message, if it panics.
+/// Returns what a judge finds; the message, if it panics.
 fn caught(judge: impl FnOnce() -> Option<String>) -> Option<String> {
     catch_unwind(AssertUnwindSafe(judge)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map_or("a panic", String::as_str);

@@ -73,7 +73,7 @@ fn every_mutant_of_the_scripts_is_killed() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// What `judge` finds wrong with `algorithm`, whose script has the edit of `mutant`.
+/// Returns what `judge` finds wrong with `algorithm`, whose script has the edit of `mutant`.
 fn finding(algorithm: &str, judge: Judge, mutant: Option<&Mutant>) -> Option<String> {
     let server = Server::with(&[]);
     let digests = load(&server, algorithm, None).into_iter();

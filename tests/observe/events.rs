@@ -1,4 +1,4 @@
-//! What is traced, with a subscriber that the test reads.
+//! The events that are traced, with a subscriber that the test reads.
 
 use std::fmt::{Debug, Write};
 use std::future::pending;

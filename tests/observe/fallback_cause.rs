@@ -56,7 +56,7 @@ async fn a_decision_that_needed_no_fallback_has_none() {
     assert!(off.fallback_cause().is_none());
 }
 
-/// What stands around a fallback hands its decisions on with the cause, refusals too.
+/// Limiters around a fallback hand its decisions on with the cause, refusals too.
 #[tokio::test(start_paused = true)]
 async fn it_passes_every_limiter_around_the_fallback() {
     let fallback = || away().or_else(share(2));

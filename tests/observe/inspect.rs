@@ -18,7 +18,7 @@ use super::{SECOND, one};
 /// Key, cost, and the outcome or the kind of the error.
 type Line = (String, u64, Result<Outcome, ErrorKind>);
 
-/// What a closure has seen.
+/// The lines of what a closure has seen.
 #[derive(Clone, Default)]
 struct Seen(Arc<Mutex<Vec<Line>>>);
 

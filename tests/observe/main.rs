@@ -1,4 +1,4 @@
-//! What an operator sees of a limiter. Time is paused.
+//! The metrics and events of a limiter, as an operator sees them. Time is paused.
 
 #[cfg(feature = "tracing")]
 mod events;

@@ -1,4 +1,4 @@
-//! What is counted of several limiters that decide together: each under its own name.
+//! The counts of several limiters that decide together: each under its own name.
 
 use metrics_util::debugging::DebugValue;
 use tower_sluice::algorithm::TokenBucket;

@@ -1,4 +1,4 @@
-//! What is counted of one limiter.
+//! The counts of one limiter.
 
 use std::future::pending;
 use std::sync::Arc;

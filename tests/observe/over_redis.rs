@@ -1,4 +1,4 @@
-//! What a limiter in Redis reports of its calls and connections.
+//! The reports of a limiter in Redis about its calls and connections.
 
 use std::time::Instant;
 
@@ -199,7 +199,7 @@ async fn slots_of_a_cluster_that_have_moved_are_said() {
     }
 }
 
-/// What a newcomer sees who starts without Redis: why, and what decides meanwhile.
+/// A newcomer who starts without Redis sees why it fails, and what decides meanwhile.
 #[tokio::test]
 async fn without_redis_one_line_says_why_and_one_what_the_fallback_does() {
     let (lines, _guard) = Lines::listen();

@@ -58,7 +58,7 @@ impl Recorder {
     }
 }
 
-/// What Prometheus reads: unlike a snapshot, reading it changes nothing.
+/// The page that Prometheus reads: unlike a snapshot, reading it changes nothing.
 pub(super) struct Page {
     handle: PrometheusHandle,
     _guard: LocalRecorderGuard<'static>,

@@ -16,7 +16,7 @@ pub(crate) fn quota(algorithm: &Algorithm) -> Quota {
     (algorithm.quota)(Quota::new(7, Duration::from_micros(1_000)), 5)
 }
 
-/// What a limiter that follows `model` writes down.
+/// Returns the rows of a limiter that follows `model`.
 pub(crate) fn honest(mut model: Box<dyn Model>, seed: u64) -> Vec<Row> {
     let mut dice = fastrand::Rng::with_seed(seed);
     let mut rows: Vec<Row> = Vec::new();

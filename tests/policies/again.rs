@@ -45,7 +45,7 @@ fn built(rows: &Rows, now: &Arc<AtomicU64>) -> Policies {
     Policies::builder().clock(clock).build(rows).expect("a table")
 }
 
-/// What two tables decide about the same requests.
+/// Asserts that two tables decide alike about the same requests.
 async fn assert_alike(one: &Policies, other: &Policies, now: &AtomicU64) {
     let call = request("GET", "/x", &["host: a.example", "content-length: 1500"]);
     for step in [0, 0, 0, 100_000, 0, 300_000, 900_000, 0, 0, 0, 1_400_000, 0, 50_000, 7_000_000] {

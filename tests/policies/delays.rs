@@ -14,7 +14,7 @@ const SLOW: &str = "
     max_wait = '2s'
 ";
 
-/// What three requests get; `None` if no policy takes them.
+/// Returns the outcomes of three requests; `None` if no policy takes them.
 async fn three(policies: &Policies) -> Vec<Option<Outcome>> {
     let mut outcomes = Vec::new();
     for _ in 0..3 {

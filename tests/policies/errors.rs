@@ -4,7 +4,7 @@ use tower_sluice::policy::{Policies, Rows, TableError};
 
 use super::{burst, policies, request, rows};
 
-/// What is wrong with a row of a name and these fields.
+/// Returns the error of a table whose second row has these fields.
 fn wrong(fields: &str) -> TableError {
     let table =
         format!("[[policy]]\nname = 'good'\nlimit = 1\nperiod = '1s'\n\n[[policy]]\n{fields}");

@@ -2,7 +2,7 @@
 
 use tower_sluice::policy::{Policies, Rows, TableError};
 
-/// How a format is read.
+/// A reader of one format.
 type Reader = fn(&str) -> Result<Rows, String>;
 
 fn toml(text: &str) -> Result<Rows, String> {
@@ -32,7 +32,7 @@ fn built(rows: &Rows) -> Result<serde_json::Value, TableError> {
     Ok(each.collect())
 }
 
-/// What is wrong with a row of these fields, in each format.
+/// Returns what is wrong with a row of these fields, in each format.
 fn wrong(fields: [&str; 3]) -> Vec<String> {
     let [in_toml, in_json, in_yaml] = fields;
     let toml_text = format!("[[policy]]\nname = 'bad'\nlimit = 5\nperiod = '1s'\n{in_toml}");

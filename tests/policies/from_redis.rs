@@ -29,7 +29,7 @@ impl Example {
         assert!(self.said.any(|line| line.expect("a line").contains(text)), "{text}");
     }
 
-    /// Where it listens, once it does.
+    /// Returns the address at which it listens, once it does.
     fn address(&mut self) -> SocketAddr {
         let out = BufReader::new(self.child.stdout.take().expect("its output"));
         let line = out.lines().next().expect("a line").expect("a text");

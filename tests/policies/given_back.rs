@@ -1,4 +1,4 @@
-//! What policies that are asked in turn took is given back before a refusal is reported.
+//! Units that policies took in turn are given back before a refusal is reported.
 
 use super::{burst, decide, policies, request};
 

@@ -21,7 +21,7 @@ const HANDLERS: [(&str, &str, &str); 3] = [
     ("api", "/api/x", "/api/{*rest}"),
 ];
 
-/// What an attacker puts between the segments of a path.
+/// The texts that an attacker puts between the segments of a path.
 const BETWEEN: [&str; 27] = [
     "/",
     "/.",

@@ -64,7 +64,7 @@ fn request(method: &str, path: &str, headers: &[&str]) -> Request<()> {
     request.body(()).expect("a request")
 }
 
-/// What the policies decide about a request; `None` if no policy takes it but some that are off.
+/// Decides about a request; `None` if no policy takes it but some that are off.
 async fn check(policies: &Policies, request: &Request<()>) -> Option<Result<Decision, Error>> {
     match policies.charge(Head::from(request)) {
         Keyed::Charge(charge) => {
@@ -77,7 +77,7 @@ async fn check(policies: &Policies, request: &Request<()>) -> Option<Result<Deci
     }
 }
 
-/// What the policies decide about a request that one of them takes.
+/// Decides about a request that one of the policies takes.
 async fn decide(policies: &Policies, request: &Request<()>) -> Decision {
     check(policies, request).await.expect("a policy takes it").expect("a decision")
 }

@@ -219,7 +219,7 @@ async fn an_odd_row_is_a_policy_or_an_error_of_its_field() {
     assert_eq!(burst(&policies, &request("GET", "/", &[]), 7).await, (5, vec![], 2));
 }
 
-/// Whether the row's name was replaced.
+/// Returns true if the row's name was replaced.
 fn odd_name(row: &Row) -> bool {
     !format!("{row:?}").contains(r#""name": String("odd")"#)
 }

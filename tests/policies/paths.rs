@@ -88,7 +88,7 @@ async fn no_spelling_of_an_exact_path_gets_around_its_policy() {
     assert!(escaped.is_empty(), "{escaped:?}");
 }
 
-/// Where a row writes the slash at the end, or the parameters, it takes those requests alone.
+/// A row that writes the slash at the end, or the parameters, takes those requests alone.
 #[tokio::test(start_paused = true)]
 async fn paths_that_rows_tell_apart_are_taken_by_their_own() {
     let row = |name: &str, rest: &str| {

@@ -1,4 +1,4 @@
-//! What each field of a row means.
+//! The meaning of each field of a row.
 
 use tower_sluice::policy::{Policies, Row, Rows};
 use tower_sluice::{ClientIp, ErrorKind, Head, Keyed, PeerAddr, SwitchMode};

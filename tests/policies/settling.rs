@@ -1,4 +1,4 @@
-//! What a request costs in the end is settled under each of its policies, in proportion.
+//! The final cost of a request is settled under each of its policies, in proportion.
 
 use std::time::Duration;
 
@@ -162,7 +162,7 @@ async fn javas_limiter_gives_back_and_takes_no_more_than_was_charged() {
     }
 }
 
-/// What a budget holds is settled when the request was answered, alone and beside others.
+/// Units that a budget holds are settled when the request was answered, alone and beside others.
 #[tokio::test(start_paused = true)]
 async fn what_a_policy_holds_is_settled_when_it_was_answered() {
     let budget =

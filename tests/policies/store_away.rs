@@ -1,4 +1,4 @@
-//! What each row does while no server answers.
+//! The decisions of each row while no server answers.
 
 use std::time::Duration;
 

@@ -338,8 +338,8 @@ async fn members_in_several_slots_share_one_deadline() {
     assert_eq!(error.kind(), ErrorKind::Saturation);
 }
 
-/// What asking in turn costs on a busy key:
-/// `cargo test --release --test together -- --ignored --nocapture`.
+/// Measures the cost of asking in turn on a busy key:
+/// `cargo test --release --all-features --test redis all_at_once:: -- --ignored --nocapture`.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a measure, not a promise"]
 async fn what_is_lost_in_turn() {

@@ -1,4 +1,4 @@
-//! What the limiter in Redis promises, on real servers.
+//! The promises of the limiter in Redis, on real servers.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -12,7 +12,7 @@ use crate::support::script::{Call, Form, NOW, SLIDING_LOG, ask};
 use crate::support::stats::calls;
 use crate::support::{Server, expires};
 
-/// How long an era of a budget is, in µs; 0 where nothing is held.
+/// Returns the length of a budget's era, in µs; 0 where nothing is held.
 fn era<A: InLua>(algorithm: &A) -> i64 {
     let rule = algorithm.rule(algorithm.quota()).expect("a rule");
     if A::holds(&rule) { 60_000_000 } else { 0 }
@@ -62,7 +62,7 @@ async fn every_key_outlives_its_effect_and_none_is_kept_for_ever() {
     });
 }
 
-/// What one step of the diet must keep: no key expires before its state is old.
+/// The promise of a step that leaves an expiry alone: no key expires before its state is old.
 // Case 56.
 #[tokio::test]
 async fn an_expiry_that_is_left_alone_still_outlives_its_effect() {

@@ -33,14 +33,14 @@ fn address(pool: &Pool) -> Redis<SlidingLog> {
     Redis::new("address", SlidingLog::new(quota(1_000)), pool.clone()).decision_timeout(PATIENT)
 }
 
-/// What is left of the limits of a user and of an address, in 1,000 units of memory each.
+/// Makes limits of 1,000 units in memory, of a user and of an address, and the limiter of both.
 fn in_memory() -> ([Boxed; 2], AllInTurn<2, Parts>) {
     let user = Memory::new("user", TokenBucket::new(quota(1_000))).boxed();
     let address = Memory::new("address", TokenBucket::new(quota(1_000))).boxed();
     ([user.clone(), address.clone()], AllInTurn::of_parts([user, address]))
 }
 
-/// What `alice` and the address have taken.
+/// Returns the units that `alice` and the address have taken.
 async fn taken([user, address]: &[Boxed; 2]) -> [u64; 2] {
     let user = user.peek("alice").await.unwrap().remaining().unwrap();
     let address = address.peek(ADDRESS).await.unwrap().remaining().unwrap();

@@ -42,8 +42,8 @@ async fn fifty_waiters_of_a_tuple_that_hang_up_close_the_key_to_nobody() {
     assert_eq!(after_fifty_hung_up(&server, counters).await, [0, 20, 20]);
 }
 
-/// How many are admitted at once after 20 were and 50 that waited hung up: at that moment, 12 s
-/// later, and a minute later.
+/// Returns how many are admitted at once after 20 were and 50 that waited hung up: at that moment,
+/// 12 s later, and a minute later.
 async fn after_fifty_hung_up<A: InLua>(server: &Server, algorithm: A) -> [usize; 3] {
     let now = Arc::new(AtomicU64::new(1_767_225_600));
     let clock = Arc::clone(&now);
@@ -146,7 +146,7 @@ async fn stored(connection: &mut MultiplexedConnection, name: &str) -> Vec<(Stri
     all
 }
 
-/// What a decision says, whoever made it.
+/// Returns what a decision says, whoever made it.
 fn said(decision: &Decision) -> String {
     let quota = (decision.quota(), decision.remaining(), decision.reset_after());
     format!("{:?} {quota:?} {:?}", decision.outcome(), decision.reservation().is_some())
@@ -240,7 +240,7 @@ async fn algorithms_chosen_at_run_time_keep_keys_scripts_states_and_decisions() 
     assert!(Memory::try_new("nine", vec![bucket; 9]).is_err());
 }
 
-/// Where each caller waits for its own cost, one that may not wait long enough never fits.
+/// A cost that may not wait long enough never fits, where each caller waits for its own cost.
 // Case 163.
 #[tokio::test]
 async fn a_cost_that_may_not_wait_for_itself_gets_no_time_to_come_back() {

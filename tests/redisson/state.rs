@@ -1,5 +1,5 @@
-//! What stands in Redis for Redisson's limiter, and how long: what no scenario of the format's
-//! description asks.
+//! The keys of Redisson's limiter in Redis, and how long they last: what no scenario of the
+//! format's description asks.
 
 use std::time::Duration;
 

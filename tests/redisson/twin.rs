@@ -15,12 +15,12 @@ use crate::support::script::{HEAD, NOW};
 type Rule = <PermitLog as Algorithm>::Rule;
 type State = <PermitLog as Algorithm>::State;
 
-/// What may happen in a history.
+/// A kind of history, by what may happen in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum History {
-    /// What Java takes part in without going over by itself.
+    /// All that Java takes part in without going over by itself.
     WithJava,
-    /// What the bound survives.
+    /// All that the bound survives.
     Tame,
     /// Whatever may be stored.
     Wild,
@@ -70,7 +70,7 @@ impl Twins {
         PermitLog::new(quota).rule(quota).expect("a rule")
     }
 
-    /// What the script replies, without `now`.
+    /// Calls the script. Returns its reply without `now`.
     async fn call(&mut self, operation: &str, arguments: &[&[u8]]) -> Vec<i64> {
         let mut call = cmd("EVALSHA");
         call.arg(&self.script).arg(5);
@@ -108,7 +108,7 @@ impl Twins {
         assert!(held <= self.rate, "{place}: {held} of {}", self.rate);
     }
 
-    /// What is stored, as the twin has it.
+    /// Checks that what is stored is what the twin has.
     async fn check_stored(&mut self, place: &str) {
         let (value, members) = self.stored().await;
         assert_eq!(value, self.state.value, "{place}");

@@ -105,7 +105,7 @@ pub struct Charge {
     pub op: Op,
     pub answer: Packed,
     rule: Rule,
-    /// Which of its limiter's quotas each key is asked by.
+    /// For each key, the place of its limiter's quota by which it is asked.
     quotas: Vec<usize>,
 }
 
@@ -140,7 +140,7 @@ fn keep(charge: &Charge, state: Option<State>, is_changed: bool, works: &mut Wor
     }
 }
 
-/// When the block of a charge's keys ends that lasts longest.
+/// Returns the instant at which the longest block of a charge's keys ends.
 fn blocked_until(charge: &Charge, works: &Works) -> Option<i64> {
     let until = charge.keys.iter().filter_map(|key| works[key].standing.blocked_until).max();
     until.filter(|until| *until > charge.now)
@@ -164,12 +164,12 @@ pub struct Booking {
     /// The labels of its keys by the names of their limiters.
     pub keys: Vec<(&'static str, String)>,
     names: Rc<[String]>,
-    /// Which of its limiter's quotas each key was asked by.
+    /// For each key, the place of its limiter's quota by which it was asked.
     pub quotas: Vec<usize>,
     pub cost: i64,
     /// The units that are taken of it still.
     pub taken: i64,
-    /// How often it was settled.
+    /// The number of times that it was settled.
     pub settlements: u32,
     /// A settlement failed, and may have given back its units of some of its keys.
     pub was_settled_in_part: bool,
@@ -210,7 +210,7 @@ pub struct Refusal {
     pub wait: Option<i64>,
 }
 
-/// What the reference knows of a key.
+/// The state of a key, as the reference knows it.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Standing {
     state: MemberState,
@@ -238,11 +238,12 @@ struct Work {
 
 type Works = HashMap<String, Work>;
 
-/// What stands under a key of a server.
+/// The value that stands under a key of a server.
 #[derive(Clone, Copy, Debug, Default)]
 struct Current {
     version: Option<u64>,
-    /// When the value expired, if it did: until then the state may still be looked at.
+    /// The instant at which the value expired, if it did. A charge of an earlier instant, by a
+    /// clock that was set back, finds no state.
     expired_at: Option<i64>,
 }
 

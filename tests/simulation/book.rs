@@ -1,4 +1,4 @@
-//! What a server did, in order: the account that checks read.
+//! The book of a server: all that it did, in order. The account that checks read is made of it.
 
 use std::cell::Cell;
 
@@ -28,7 +28,7 @@ pub struct ScriptCall {
     pub digest: String,
     pub keys: Vec<Word>,
     pub arguments: Vec<Word>,
-    /// Where its changes begin in the book.
+    /// The place in the book at which its changes begin.
     pub first_change: usize,
     pub reply: Reply,
 }

@@ -22,7 +22,7 @@ use super::policies::{Table, taken_by_no_table};
 use super::servers::{StrikeKind, Topology};
 use super::world::{Fate, Record, Settled, TIMEOUT};
 
-/// How long after the last fault everything is decided again.
+/// The longest time after the last fault until everything is decided again.
 const RECOVERY: Duration = SECOND;
 
 /// The same behind sentinels, where one is asked before the server that it names: an attempt to
@@ -38,13 +38,13 @@ const MIN_TIMEOUT: Duration = Duration::from_millis(60);
 /// Timers of a process that is on time fire that much later, and answers take as long.
 const SLOT_GRACE: Duration = Duration::from_millis(20);
 
-/// An answer of a server that is well is read so soon.
-const READ: Duration = Duration::from_millis(1);
+/// An answer of a server that is well is read so soon, also one that arrives in two slow pieces.
+const READ: Duration = Duration::from_millis(13);
 
 /// An answer may be so late, and is awaited still.
 const LATENESS: Duration = Duration::from_millis(300);
 
-/// How late a settlement may reach a server that is well.
+/// The longest time that a settlement takes to reach a server that is well.
 const SETTLING: Duration = Duration::from_millis(500);
 
 /// All that was seen of a world.
@@ -56,13 +56,13 @@ pub struct Seen<'a> {
     /// Strikes on servers: begin, end, kind.
     pub strikes: &'a [(Duration, Duration, StrikeKind)],
     pub freezes: &'a [(Duration, Duration)],
-    /// When the switches were turned.
+    /// The modes of the switches, each with the instant at which it was set.
     pub modes: &'a [(Duration, SwitchMode)],
-    /// When tables of policies came into force.
+    /// The tables of policies, each with the instant at which it came into force.
     pub tables: &'a [At<Table>],
-    /// What each process counted in its shadow.
+    /// The counts that each process made in its shadow.
     pub shadow_counts: &'a [ShadowCounts],
-    /// When clients dialled, and which host.
+    /// The hosts that clients dialled, each with the instant.
     pub dials: &'a [(Duration, String)],
     pub open_connections: usize,
     pub tasks: usize,
@@ -328,6 +328,10 @@ impl Seen<'_> {
                 (at - one.at, settled, record.decided_at != Some(one.now), one.taken)
             };
             let Some(one) = open.iter().filter(is_own).min_by_key(least).copied() else {
+                let went_on = |one: &Booking| has_settled && self.went_to_the_line(record, one);
+                if self.account.bookings.iter().any(|one| is_own(&&one) && went_on(one)) {
+                    continue;
+                }
                 return Some(format!("no charge stands for {}", self.shown(record)));
             };
             if let Some(wrong) = self.settled_wrongly(record, one) {
@@ -551,7 +555,8 @@ impl Seen<'_> {
         self.records.iter().find(is_wrong).map(|record| self.shown(record))
     }
 
-    /// What the store refused to the caller's keys at the instant that it was told.
+    /// Returns the refusals of the caller's keys by the store, at the instant that the caller was
+    /// told.
     fn refusals_of(&self, record: &Record) -> impl Iterator<Item = &Refusal> {
         let labels = [self.ask(record).key, EVERYBODY];
         let now = record.decided_at.unwrap_or(0);
@@ -641,6 +646,7 @@ impl Seen<'_> {
                     && is_behind
                     && has_waited
                     && earlier < at
+                    && second.ended <= first.ended
                     && !is_freed(second)
                     && !self.is_disturbed(first.asked, second.ended)
             };
@@ -661,8 +667,8 @@ impl Seen<'_> {
         })
     }
 
-    /// When the slot of an admission was reserved: before it was asked for, if it was at hand. A
-    /// reset by its own process voids what is at hand.
+    /// Returns the instant at which the slot of an admission was reserved: before it was asked for,
+    /// if it was at hand. A reset by its own process voids what is at hand.
     fn reserved(&self, record: &Record, at: i64) -> Duration {
         let ask = self.ask(record);
         let is_its = |one: &&Booking| one.at == at && one.label("api") == ask.key;
@@ -678,7 +684,7 @@ impl Seen<'_> {
         if is_void { record.asked } else { reserved.min(record.asked) }
     }
 
-    /// Who waits goes at its slot: not before it, and not long after it.
+    /// A caller that waits goes at its slot: not before it, and not long after it.
     fn slot(&self) -> Option<String> {
         // In a shadow nobody waits.
         let waits = !self.plan.stack.is_shadow && self.plan.stack.switches.is_empty();
@@ -697,7 +703,7 @@ impl Seen<'_> {
         self.records.iter().find(is_wrong).map(|record| self.shown(record))
     }
 
-    /// What fails is the store's fault, or load, unless a server says otherwise.
+    /// A failure is the store's fault, or load, unless a server says otherwise.
     fn kind(&self) -> Option<String> {
         use StrikeKind::{DialerPanics, Login, OutOfMemory};
         let is_odd = |kind| matches!(kind, OutOfMemory | Login | DialerPanics);

@@ -109,7 +109,7 @@ impl Process {
         }
     }
 
-    /// What it counted in its shadow.
+    /// Returns the counts of its shadow.
     pub fn shadow_counts(&self) -> ShadowCounts {
         match &self.shadow {
             Some(shadow) => shadow.counts(),

@@ -15,14 +15,14 @@ pub type Answer = Result<Reply, Reply>;
 /// A command of the server.
 pub struct Command {
     pub name: &'static str,
-    /// How many words, the name among them; negative: at least so many.
+    /// The number of words, the name among them; negative: the least number.
     arity: i64,
     pub keys: Keys,
     pub flags: u8,
     pub run: Run,
 }
 
-/// Which words of a command are keys.
+/// The words of a command that are keys.
 #[derive(Clone, Copy, Debug)]
 pub enum Keys {
     None,
@@ -32,7 +32,7 @@ pub enum Keys {
     Counted,
 }
 
-/// What a command works on.
+/// The function of a command, by what it works on.
 pub enum Run {
     Data(fn(&mut Keyspace, &[Word]) -> Answer),
     Session(fn(&mut Server, &mut Session, &[Word]) -> Answer),
@@ -111,7 +111,7 @@ impl Command {
         self.flags & flag != 0
     }
 
-    /// Whether a request has as many words as the command takes.
+    /// Returns true if a request has as many words as the command takes.
     pub fn takes(&self, words: &[Word]) -> bool {
         let count = words.len() as i64;
         if self.arity < 0 { count >= -self.arity } else { count == self.arity }

@@ -24,7 +24,7 @@ use crate::for_each_script;
 /// Calls that are sent to the real server at once.
 const BATCH: usize = 64;
 
-/// What is stored under some keys.
+/// A script that returns what is stored under some keys.
 const DUMP: &str = "local all = {} \
     for i, key in ipairs(KEYS) do \
       local kind, value = redis.call('TYPE', key).ok, false \
@@ -45,7 +45,8 @@ struct Pair {
     connection: ConnectionId,
     /// Sent to the simulated server, and not yet to the real one: what, and the answer.
     waiting: Vec<(Vec<Word>, Vec<u8>)>,
-    /// When the first of those was sent, and the longest time until a batch was answered, in ms.
+    /// The instant at which the first of those was sent, and the longest time until a batch was
+    /// answered, in ms.
     begun: i64,
     slack: i64,
     /// The digests of scripts that were loaded, by their texts.
@@ -326,7 +327,7 @@ impl Calls<'_> {
     }
 }
 
-/// What is asked of one charge.
+/// The question of one charge.
 enum Asked {
     Form(Form),
     /// A charge under a quota of its own: so many each second, and the cost.

@@ -22,7 +22,7 @@ const MEASURED: &str = "SLUICE_ENDURES";
 const WARM_UP: usize = 3_000;
 const FAULTS: usize = 10_000;
 
-/// What the process may grow meanwhile: less than 60 bytes for each fault.
+/// The most that the process may grow meanwhile: less than 60 bytes for each fault.
 const MAX_GROWTH: u64 = 600_000;
 
 /// Tasks and connections that a quiet process keeps.

@@ -1,4 +1,4 @@
-//! What a server stores, by key, and until when.
+//! The keys that a server stores, what they hold, and until when.
 //!
 //! Expiry is lazy: a key that is old by the server's clock is removed when somebody looks at it.
 //! Every change of a key is an entry of the book, which replicas follow.
@@ -11,7 +11,7 @@ use super::book::{Book, Change};
 use super::resp::Word;
 use super::sorted_set::SortedSet;
 
-/// What a key holds.
+/// The value of a key.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stored {
     Text(Word),
@@ -30,7 +30,7 @@ impl Stored {
         }
     }
 
-    /// Whether nothing is left, so that the key goes.
+    /// Returns true if nothing is left, so that the key goes.
     fn is_empty(&self) -> bool {
         match self {
             Self::Text(_) => false,
@@ -75,7 +75,7 @@ pub struct Keyspace {
     entries: BTreeMap<Word, Entry>,
     /// The server's clock, in µs since the epoch: one instant for each command.
     pub now: i64,
-    /// Whether keys that are old are removed. A replica waits for its primary to do so.
+    /// True if keys that are old are not removed: a replica waits for its primary to do so.
     pub is_replica: bool,
     pub book: Book,
 }

@@ -18,7 +18,7 @@ use super::resp::{Reply, Word, seventeen_digits};
 /// The interpreter of a thread. Scripts keep nothing in it from one call to the next.
 struct Shared {
     lua: Lua,
-    /// What the prelude returns: runs one script.
+    /// The function that the prelude returns: it runs one script.
     run: Function,
     /// Whatever any server has loaded, compiled, by its digest.
     scripts: RefCell<HashMap<String, Function>>,
@@ -187,7 +187,7 @@ fn raising(lua: &Lua, send: Function) -> mlua::Result<Function> {
     })
 }
 
-/// What was raised, as a table of the error and its line.
+/// Returns what was raised, as a table of the error and its line.
 fn located(lua: &Lua, raised: Value) -> mlua::Result<Table> {
     let failure = lua.create_table()?;
     let mut line = line_of_script(lua);
@@ -262,7 +262,7 @@ fn to_lua(lua: &Lua, reply: &Reply) -> mlua::Result<Value> {
     }
 }
 
-/// What a script returns, as a reply.
+/// Converts what a script returns to a reply.
 fn from_lua(value: &Value) -> mlua::Result<Reply> {
     Ok(match value {
         Value::Boolean(true) => Reply::Integer(1),

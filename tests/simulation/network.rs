@@ -3,7 +3,7 @@
 //!
 //! Bytes travel in order and take time. A fault holds for one connection, or for all to a server.
 //!
-//! What happens is a queue of events, each at its instant. So the network and the servers go on
+//! All that happens is a queue of events, each at its instant. So the network and the servers go on
 //! while the clients' thread stands still: [`Network::run_until`] runs what happened meanwhile.
 
 use std::cell::{Cell, RefCell, RefMut};
@@ -26,19 +26,20 @@ use tokio::time::{Instant, timeout_at};
 use super::keyspace::reset_versions;
 use super::server::{Address, ConnectionId, Server};
 
-/// When the world begins, in µs since the epoch.
+/// The instant at which the world begins, in µs since the epoch.
 pub const START: i64 = 1_767_225_600_000_000;
 
 /// Losses that follow each other within this time are of one moment.
 const MOMENT: Duration = Duration::from_millis(100);
 
-/// A client may lose calls in that many more moments until it leaves a connection.
-const FREE_LOSSES: u32 = 3;
+/// A client may lose calls in that many more moments until it leaves a connection. One of them may
+/// be a refund, whose answer nobody awaits, and after two idle seconds it begins to count again.
+const FREE_LOSSES: u32 = 4;
 
 /// A call is given up so long after it was lost.
 const NOTICED: Duration = Duration::from_millis(150);
 
-/// How a host is reached.
+/// The way in which a host can be reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reach {
     #[default]
@@ -49,7 +50,7 @@ pub enum Reach {
     Silent,
     /// Its name leads nowhere.
     Nameless,
-    /// What asks for its name panics.
+    /// The code that asks for its name panics.
     Panics,
 }
 
@@ -58,7 +59,7 @@ pub struct Host {
     server: RefCell<Server>,
     /// The difference of its clock to that of the world, in µs.
     clock: Cell<i64>,
-    /// How much its clock gains on the world's, in ‰, and since when.
+    /// The gain of its clock on the world's, in ‰, and the instant since which it gains.
     drift: Cell<(i64, i64)>,
     reach: Cell<Reach>,
     /// Grows when all connections to it end.
@@ -127,7 +128,7 @@ impl Host {
         self.ring();
     }
 
-    /// Whether its replicas and the other servers hear of it.
+    /// Returns true if its replicas and the other servers hear of it.
     pub fn is_up(&self) -> bool {
         let is_silent = self.reach.get() == Reach::Silent;
         !is_silent && self.standing().is_zero() && self.server.borrow().runs()
@@ -173,7 +174,7 @@ impl Host {
         self.stands_until.set(self.stands_until.get().max(Some(now() + time)));
     }
 
-    /// How long it reads nothing yet.
+    /// Returns the time for which it reads nothing yet.
     pub fn standing(&self) -> Duration {
         let until = self.stands_until.get();
         until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now()))
@@ -217,7 +218,7 @@ thread_local! {
     /// The instant of the event that is run, or the last that anybody asked for.
     static CLOCK: Cell<Option<Instant>> = const { Cell::new(None) };
     static RUNS_EVENT: Cell<bool> = const { Cell::new(false) };
-    /// How much real time each piece takes that arrives.
+    /// The real time that each piece takes that arrives.
     static PAUSE: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
@@ -252,7 +253,7 @@ pub fn micros() -> i64 {
     START + i64::try_from(elapsed().as_micros()).expect("few")
 }
 
-/// How often each fault is drawn: one in so many, 0 being never.
+/// The odds of each fault: one in so many, 0 being never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Odds {
     /// A new connection is refused.
@@ -330,7 +331,7 @@ impl Dialer {
 
 type Opening = oneshot::Sender<io::Result<Socket>>;
 
-/// What clients do, in order.
+/// An action of a client. The network runs them in order.
 enum Sent {
     Dial { host: String, socket: Opening },
     Piece { link: u64, piece: Vec<u8> },
@@ -437,7 +438,8 @@ struct Link {
     stalled_until: Instant,
     /// Nothing arrives any more: the number of the fault.
     lost: Option<usize>,
-    /// When the last piece was lost, and how often one was after a pause.
+    /// The instant at which the last piece was lost, and the number of moments of loss, less one
+    /// for each time that the client stood still.
     last_lost: Instant,
     losses: u32,
     /// Pieces that are sent again once the host can be reached.
@@ -475,7 +477,7 @@ pub struct Network {
     /// The number of links and of events so far.
     count: Cell<u64>,
     outbox: Outbox,
-    /// When clients dialled, and which host.
+    /// The hosts that clients dialled, each with the instant.
     dials: RefCell<Vec<(Duration, String)>>,
     /// Dials that nobody answers, and the number of the fault if one was drawn.
     silent: RefCell<Vec<(Opening, Option<usize>)>>,
@@ -523,7 +525,7 @@ impl Network {
         self.disturbances.borrow().clone()
     }
 
-    /// When clients dialled, and which host.
+    /// Returns the hosts that clients dialled, each with the instant.
     pub fn dials(&self) -> Vec<(Duration, String)> {
         self.dials.borrow().clone()
     }

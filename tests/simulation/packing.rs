@@ -64,8 +64,9 @@ fn pack_integer(number: i64, out: &mut Vec<u8>) {
     out.extend_from_slice(&number.to_be_bytes()[8 - size..]);
 }
 
-/// How long something is: within the code itself if it is shorter than `within`. Else it stands
-/// behind `byte`, if there is such a code and one byte suffices, or behind `wide` or the next code.
+/// Writes the length of something: within the code itself if it is shorter than `within`. Else it
+/// stands behind `byte`, if there is such a code and one byte suffices, or behind `wide` or the
+/// next code.
 fn pack_length(
     length: usize,
     (code, within): (u8, usize),

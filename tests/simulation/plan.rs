@@ -24,7 +24,7 @@ const FIRST_FAULT: Duration = Duration::from_millis(500);
 /// Something, and when it begins.
 pub type At<T> = (Duration, T);
 
-/// What is to happen in a world.
+/// The plan of a world: all that is to happen in it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// The seed of the network and of the servers.
@@ -51,7 +51,7 @@ pub struct Plan {
     pub asks: Vec<Ask>,
 }
 
-/// How the limiters are asked, if there are several.
+/// The way in which the limiters are asked, if there are several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asking {
     Alone,
@@ -86,7 +86,7 @@ pub struct Ask {
     pub key: &'static str,
     pub cost: u64,
     pub max_wait: Duration,
-    /// Which of the quotas that charges may bring; none being the limiter's own.
+    /// The place of its quota among those that charges may bring; none being the limiter's own.
     pub own_quota: Option<usize>,
     pub way: Way,
     /// The caller hangs up so long after it has asked.
@@ -114,7 +114,7 @@ pub enum Way {
     Unblock,
 }
 
-/// What a caller does once it is answered.
+/// The action of a caller once it is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
     Keep,
@@ -317,7 +317,7 @@ fn limits(asking: Asking, is_leased: bool, dice: &mut Rng) -> Vec<Limit> {
     limits
 }
 
-/// Whether an algorithm can follow a quota.
+/// Tells whether an algorithm can follow a quota.
 trait Follows {
     fn rule_of(&self, quota: Quota) -> bool;
 }
@@ -416,7 +416,7 @@ fn faults(
     (odds, strikes, freezes)
 }
 
-/// How long a thread stands still: 1 ms to 3 s, mostly short.
+/// Draws the time for which a thread stands still: 1 ms to 3 s, mostly short.
 fn freeze(dice: &mut Rng) -> Duration {
     let most = [10, 100, 300, 3_000][dice.usize(0..4)];
     MILLISECOND * dice.u32(1..most)

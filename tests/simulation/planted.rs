@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 
 use bodies::{Bodies, CHOICE};
 
-/// How many worlds have the chance to find a fault, unless `SEEDS` says another number.
+/// The number of worlds that have the chance to find a fault, unless `SEEDS` says another number.
 const DEFAULT_SEEDS: u64 = 200;
 
 /// The test that holds the worlds.
@@ -51,7 +51,7 @@ const MAX_TIME: Duration = Duration::from_secs(120);
 /// One world that takes longer, on any machine, does not end.
 const MAX_TIME_OF_ONE: Duration = Duration::from_secs(20);
 
-/// What a package needs beside the sources, so that it can be built.
+/// The files that a package needs beside the sources, so that it can be built.
 const COPIED: [&str; 10] = [
     "Cargo.toml",
     "Cargo.lock",
@@ -72,7 +72,7 @@ struct Fault {
     edits: &'static [Edit],
 }
 
-/// Why a fault is in the table.
+/// The reason why a fault is in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// Somebody could write it.
@@ -211,7 +211,7 @@ fn planted_faults_are_found() {
     assert_eq!(found, all, "some faults are not found");
 }
 
-/// What the worlds say of a fault.
+/// The result of the search for a fault.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
     Found {

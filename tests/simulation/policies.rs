@@ -12,7 +12,7 @@ use tower_sluice::policy::{Row, Rows};
 use super::account::{Account, Booking, Limit};
 use super::plan::{Ask, Asking, At, MILLISECOND, Plan, SECOND, Stack, Then, Way};
 
-/// How long a charge may be on its way from a process that is well to a server that is.
+/// The longest time that a charge is on its way from a process that is well to a server that is.
 const ON_ITS_WAY: Duration = Duration::from_millis(200);
 
 /// A table: of each limit the quota that its row has, if it has a row.

@@ -1,4 +1,5 @@
-//! What a world relies on: roles, faults and the book of a simulated server, spoken to in bytes.
+//! The promises that a world relies on: roles, faults and the book of a simulated server, spoken to
+//! in bytes.
 
 use std::collections::BTreeMap;
 

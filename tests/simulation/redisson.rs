@@ -21,10 +21,10 @@ use super::resp::Reply;
 use super::servers::{Servers, Topology};
 use super::world::TIMEOUT;
 
-/// How late a decision may be.
+/// The most that a decision may be late.
 const GRACE: Duration = Duration::from_millis(60);
 
-/// How long after the last fault everything is decided again.
+/// The longest time after the last fault until everything is decided again.
 const RECOVERY: Duration = SECOND;
 
 /// A connection that is silent for longer is left.
@@ -57,7 +57,7 @@ struct Record {
     fate: Fate,
 }
 
-/// How a caller asks.
+/// A caller, and the way in which it asks.
 struct Caller {
     at: Instant,
     redisson: Redisson,
@@ -100,7 +100,7 @@ impl Caller {
     }
 }
 
-/// What was seen of a world.
+/// All that was seen of a world.
 struct Seen {
     rate: u64,
     interval: i64,
@@ -185,7 +185,7 @@ async fn live(seed: u64) -> Seen {
     seen
 }
 
-/// What stands under the random bytes of a grant.
+/// The grant that stands under its random bytes.
 #[derive(Clone, Debug)]
 struct Grant {
     limiter: String,

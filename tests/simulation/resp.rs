@@ -20,7 +20,7 @@ pub enum Reply {
     /// Scores and members of a sorted set: pairs, or all in one list in RESP2.
     Scored(Vec<(f64, Word)>),
     Map(Vec<(&'static str, Reply)>),
-    /// What a subscriber gets without a question.
+    /// A message that a subscriber gets without a question.
     Push(Vec<Reply>),
 }
 

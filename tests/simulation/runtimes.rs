@@ -25,10 +25,10 @@ use super::plan::{MILLISECOND, SECOND};
 use super::servers::{Servers, Topology};
 use super::world::TIMEOUT;
 
-/// How late a decision may be of a caller whose runtime is polled.
+/// The most that a decision may be late for a caller whose runtime is polled.
 const GRACE: Duration = Duration::from_millis(60);
 
-/// How long after another runtime stood still or ended every charge is decided again.
+/// The longest time after another runtime stood still or ended until every charge is decided again.
 const RECOVERY: Duration = SECOND;
 
 /// The worlds of a run, unless `SEEDS` says another number.
@@ -120,7 +120,7 @@ fn slot(decision: &Decision) -> i64 {
     i64::try_from(at.as_micros()).expect("an instant")
 }
 
-/// What was seen of a world.
+/// All that was seen of a world.
 struct Seen {
     account: Result<Account, String>,
     records: Vec<Record>,

@@ -21,7 +21,7 @@ use super::slots::Slots;
 /// Host and port, as clients are sent to them.
 pub type Address = (String, u16);
 
-/// What a server is.
+/// The role of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
     Primary,
@@ -39,7 +39,7 @@ pub struct Service {
     pub epoch: u64,
 }
 
-/// What a server is part of.
+/// The group that a server is part of.
 #[derive(Debug)]
 pub enum Mode {
     Standalone,
@@ -53,7 +53,7 @@ pub enum Mode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConnectionId(pub u64);
 
-/// What the server keeps of a connection.
+/// The state that the server keeps of a connection.
 #[derive(Debug)]
 pub struct Session {
     pub(super) id: u64,
@@ -65,7 +65,7 @@ pub struct Session {
     pub(super) is_read_only: bool,
     pub(super) channels: BTreeSet<Word>,
     input: Vec<u8>,
-    /// What was published to it and has not been fetched.
+    /// The bytes that were published to it and have not been fetched.
     pub(super) output: Vec<u8>,
 }
 
@@ -83,7 +83,8 @@ pub struct Server {
     pub address: Address,
     pub role: Role,
     pub mode: Mode,
-    /// What a connection must log in with. A change counts for connections that come after it.
+    /// The password that a connection must log in with. A change counts for connections that come
+    /// after it.
     pub password: Option<String>,
     /// Commands are answered with LOADING.
     pub is_loading: bool,
@@ -349,7 +350,7 @@ impl Server {
         self.interpreter.flush();
     }
 
-    /// Whether it answers.
+    /// Returns true if it answers.
     pub fn runs(&self) -> bool {
         self.life == Life::Runs
     }
@@ -364,7 +365,7 @@ impl Server {
         self.data.book = Book::default();
     }
 
-    /// What a key holds and when it expires in ms, old or not.
+    /// Returns the value of a key and when it expires in ms, old or not.
     pub fn stored(&self, key: &[u8]) -> Option<(&Stored, Option<i64>)> {
         self.data.peek(key).map(|entry| (&*entry.stored, entry.expires_at))
     }

@@ -27,7 +27,7 @@ use super::server::{Role, Server};
 const PASSWORD: &str = "secret";
 const OTHER_PASSWORD: &str = "changed";
 
-/// Which servers there are.
+/// The servers that there are.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Topology {
     One,
@@ -42,7 +42,7 @@ pub enum Topology {
     },
 }
 
-/// What knows who decides.
+/// The record of which server decides.
 enum Order {
     One,
     Sentinels(Sentinels),
@@ -53,7 +53,7 @@ enum Order {
 pub struct Servers {
     group: Rc<Group>,
     order: Order,
-    /// What clients log in with.
+    /// The password that clients log in with.
     password: Option<&'static str>,
     /// Roles and slots change one at a time.
     turns: Mutex<()>,

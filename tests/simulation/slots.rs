@@ -10,7 +10,7 @@ use super::server::Address;
 /// The number of hash slots.
 pub const COUNT: u16 = 16_384;
 
-/// Which node holds which slot, as one node sees it. Nodes go by their numbers.
+/// The node that holds each slot, as one node sees it. Nodes go by their numbers.
 #[derive(Clone, Debug)]
 pub struct Slots {
     /// The node whose view this is.

@@ -19,26 +19,26 @@ use super::network::{Host, Network};
 use super::server::{Mode, Role, Server};
 use super::servers::{ANYWHERE, Servers, Strike, StrikeKind, Topology};
 
-/// How long all strikes and their healing take at most.
+/// The longest time that all strikes and their healing take.
 const MOST: Duration = Duration::from_secs(60);
 
-/// How long after a strike everything is decided again.
+/// The longest time after a strike until everything is decided again.
 const RECOVERY: Duration = Duration::from_secs(1);
 
-/// How often each of several callers asks.
+/// The pause of each of several callers between two charges.
 const PACE: Duration = Duration::from_millis(20);
 
-/// How long a strike lasts, or how far a clock steps.
+/// The time that a strike lasts, or by which a clock steps.
 const LASTING: Duration = Duration::from_millis(300);
 
-/// What a limiter that is asked all the time did about a strike.
+/// The decisions and failures, around a strike, of a limiter that is asked all the time.
 #[derive(Default)]
 struct Outcome {
     /// Charges that failed from the strike on until a second after it.
     failed: usize,
     /// Charges that were decided meanwhile.
     decided: usize,
-    /// What each server did.
+    /// The book of each server.
     books: Vec<Vec<Event>>,
 }
 
@@ -139,6 +139,34 @@ fn an_idle_process_is_decided_at_once_when_the_server_is_well() {
         let ((), _) = (struck, refused.expect_err("it takes no writes"));
         sleep(RECOVERY).await;
         limiter.acquire("a").await.expect("a decision");
+    };
+    LocalSet::new().block_on(&runtime.expect("a runtime"), world);
+}
+
+/// Nobody needed a connection since the server was struck: what is given back makes one.
+#[test]
+fn units_come_back_also_where_no_connection_is_left() {
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
+    let world = async {
+        let network = Network::start(8);
+        let servers = Servers::start(&Topology::One, &network, 8);
+        let pool = servers.pool(&network.dialer()).build().expect("a pool");
+        let limiter = Redis::new("api", TokenBucket::new(Quota::per_day(5)), pool);
+        let mut taken = Vec::new();
+        for key in ["a", "b"] {
+            let mut decision = limiter.check(&key.into()).await.expect("a decision");
+            taken.extend(decision.take_reservation());
+        }
+        let strike = Strike { kind: StrikeKind::CrashKeepingData, place: 0, lasting: LASTING };
+        servers.strike(&strike).await;
+        let [first, second] = taken.try_into().expect("two reservations");
+        let settlement = limiter.settle(first, 0).expect("its own reservation");
+        assert_eq!(settlement.await.expect("a refund"), 1);
+        servers.strike(&strike).await;
+        drop(limiter.settle(second, 0).expect("its own reservation"));
+        sleep(RECOVERY).await;
+        let left = limiter.check(&Charge::new("b").cost(0)).await.expect("a decision");
+        assert_eq!(left.remaining(), Some(5));
     };
     LocalSet::new().block_on(&runtime.expect("a runtime"), world);
 }

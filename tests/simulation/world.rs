@@ -28,7 +28,7 @@ use super::plan::{Ask, At, MILLISECOND, Plan, SECOND, Then, Way};
 use super::policies::Table;
 use super::servers::{Servers, StrikeKind};
 
-/// How long a decision may take.
+/// The longest time that a decision may take.
 pub const TIMEOUT: Duration = Duration::from_millis(100);
 
 /// A process that stands still for longer finds its timers late.
@@ -52,15 +52,15 @@ pub struct Record {
     pub fate: Fate,
     /// The instant of the decision, by the clock that decided.
     pub decided_at: Option<i64>,
-    /// When units were given back, or more were taken.
+    /// The instant at which units were given back, or more were taken.
     pub settled_at: Option<Duration>,
     /// True if it was asked again, since it was told to.
     pub is_second: bool,
-    /// What became of its settlement.
+    /// The result of its settlement.
     pub settlement: Option<Settled>,
 }
 
-/// What became of a settlement.
+/// The result of a settlement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
     GaveBack(u64),
@@ -68,7 +68,7 @@ pub enum Settled {
     Never,
 }
 
-/// How a caller fared.
+/// The fate of a caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// Admitted by the store, at this slot.
@@ -94,15 +94,16 @@ pub enum Fate {
     Panicked,
 }
 
-/// What became of one world.
+/// The result of one world.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     pub simulated: Duration,
     pub callers: usize,
     pub injected: BTreeMap<String, u64>,
-    /// What is wrong, if anything is: the name of the check, and why.
+    /// The promise that was broken, if one was: the name of the check, and why.
     pub violation: Option<String>,
-    /// What happened, in order: equal for equal seeds. Empty if nobody asked for it.
+    /// The events in order: equal for equal seeds. Empty if all promises were kept and nobody asked
+    /// for it.
     pub timeline: String,
 }
 
@@ -118,11 +119,11 @@ struct World {
     /// Stretches in which a server was struck, and what struck it.
     strikes: RefCell<Vec<(Duration, Duration, StrikeKind)>>,
     freezes: RefCell<Vec<(Duration, Duration)>>,
-    /// When the switches were turned.
+    /// The modes of the switches, each with the instant at which it was set.
     modes: RefCell<Vec<(Duration, SwitchMode)>>,
-    /// When tables of policies came into force.
+    /// The tables of policies, each with the instant at which it came into force.
     tables: RefCell<Vec<At<Table>>>,
-    /// What each process counted in its shadow.
+    /// The counts that each process made in its shadow.
     shadow_counts: Vec<ShadowCounts>,
 }
 
@@ -469,7 +470,7 @@ impl Drop for Note<'_> {
     }
 }
 
-/// What a caller was answered.
+/// The answer that a caller got.
 struct Answer {
     fate: Fate,
     decided_at: Option<i64>,

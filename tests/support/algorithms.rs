@@ -10,7 +10,7 @@ use tower_sluice::algorithm::{
     SmoothWarmingUp, TokenBucket,
 };
 
-/// What is done with each algorithm.
+/// Does something with each algorithm.
 pub trait Visit {
     fn visit<A: InLua>(&mut self, algorithm: A);
 }

@@ -12,7 +12,7 @@ use super::{ADMIN, Server, free_port};
 
 pub const SLOTS: u16 = 16_384;
 
-/// How long a cluster may take for what it does by itself, however busy the machine is.
+/// The longest time that a cluster takes for what it does by itself, however busy the machine is.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A cluster, whose servers end when it is dropped.

@@ -1,4 +1,4 @@
-//! What tests of faults share: a limiter whose `remaining` counts what was taken, and ways to wait
+//! Helpers for tests of faults: a limiter whose `remaining` counts what was taken, and ways to wait
 //! for trouble and its end.
 
 use std::future::Future;
@@ -16,9 +16,9 @@ use super::Server;
 
 /// The deadline of one decision.
 pub const D: Duration = Duration::from_millis(50);
-/// What may be added to it.
+/// The time that may be added to it.
 pub const SLACK: Duration = Duration::from_secs(2);
-/// By when things must be well again, however slow the machine is.
+/// The time within which things must be well again, however slow the machine is.
 pub const LONG: Duration = Duration::from_secs(30);
 
 pub const MILLION: u64 = 1_000_000;

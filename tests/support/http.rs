@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// What came back.
+/// The answer that came back.
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub status: u16,

@@ -1,4 +1,5 @@
-//! What tests share: real servers of their own, on free loopback ports, in folders of their own.
+//! Helpers that tests share: real servers of their own, on free loopback ports, in folders of their
+//! own.
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part")]
 
@@ -53,7 +54,7 @@ pub fn program_for(settings: &str) -> OsString {
     if settings.contains("tls-port") { WITH_TLS.clone() } else { program() }
 }
 
-/// What a server says when it is ready.
+/// The line that a server writes when it is ready.
 const READY: &str = "Ready to accept connections";
 
 /// The user of tests, and its password.
@@ -245,9 +246,9 @@ impl Drop for Server {
     }
 }
 
-/// When a key expires, in ms since the Unix epoch; negative if it does not, or is not there. The
-/// same as `PEXPIRETIME`, which 6.2 lacks: so the time that is left is read within one millisecond
-/// of the server's clock.
+/// Returns when a key expires, in ms since the Unix epoch; negative if it does not, or is not
+/// there. The same as `PEXPIRETIME`, which 6.2 lacks: so the time that is left is read within one
+/// millisecond of the server's clock.
 pub async fn expires(connection: &mut MultiplexedConnection, key: &str) -> i64 {
     let mut ask = redis::pipe();
     ask.cmd("TIME").cmd("PTTL").arg(key).cmd("TIME");

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-/// What happens to answers on their way back.
+/// The fault that answers meet on their way back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     None,
@@ -81,7 +81,7 @@ impl Proxy {
         self.address.port()
     }
 
-    /// How many connections clients have made.
+    /// Returns the number of connections that clients have made.
     pub fn connections(&self) -> u64 {
         self.connections.load(Relaxed)
     }
@@ -91,7 +91,7 @@ impl Proxy {
         self.faults.send_modify(|faults| faults.0 = fault);
     }
 
-    /// What is done at present.
+    /// Returns the present fault.
     pub fn fault(&self) -> Fault {
         self.faults.borrow().0
     }
@@ -118,7 +118,7 @@ async fn swallowed(faults: &mut Faults, epoch: u64, keep: impl Fn(Fault) -> bool
     }
 }
 
-/// Whether this is the connection that [`Fault::ResetNext`] is for.
+/// Returns true if this is the connection that [`Fault::ResetNext`] is for.
 fn is_next(faults: &watch::Sender<(Fault, u64)>) -> bool {
     faults.send_if_modified(|faults| {
         let is_next = faults.0 == Fault::ResetNext;

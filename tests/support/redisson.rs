@@ -1,5 +1,5 @@
-//! What tests of Redisson's limiter share: a server, one limiter on it, and a clock, in
-//! ms from one base.
+//! Helpers for tests of Redisson's limiter: a server, one limiter on it, and a clock, in ms from
+//! one base.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -109,8 +109,8 @@ impl Bench {
         pairs.iter().map(|(member, at)| (permits(member), *at as u64 - BASE)).collect()
     }
 
-    /// What Java gets when it calls `acquire`, `release` or `available`: `nil` if it takes permits,
-    /// else the wait.
+    /// Calls `acquire`, `release` or `available` as Java does. Returns `nil` if it takes or
+    /// releases permits, else the wait, or the permits that are available.
     pub async fn java(&mut self, call: &str, permits: u32, millis: u64) -> String {
         let script = include_str!("java.lua");
         let mut asked = cmd("EVAL");

@@ -35,7 +35,7 @@ fn text<A: InLua>(algorithm: &A, complete: bool) -> String {
     of_type.or_insert_with(|| tower_sluice::script_texts(algorithm))[usize::from(complete)].clone()
 }
 
-/// What is asked of one charge: the words that a script takes, and the quota that it brings.
+/// The question of one charge: the words that a script takes, and the quota that it brings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Form {
     words: Vec<String>,
@@ -66,7 +66,7 @@ impl Form {
         self.words[place].parse().expect("a number")
     }
 
-    /// What is replayed: of all but checks and estimates, a peek.
+    /// Returns the check that is replayed: of all but checks and estimates, a peek.
     fn check(&self) -> Check {
         let (cost, max_wait) = match self.operation() {
             "" => (self.number(0), self.number(1)),
@@ -209,7 +209,7 @@ impl<A: InLua> Call<A> {
         (now, entries)
     }
 
-    /// What a script says of a charge. The twin computes the rest, and both agree.
+    /// Reads what a script says of a charge. The twin computes the rest, and both agree.
     fn entry(&self, now: i64, form: &Form, told: &[Value]) -> Entry {
         let wait = match &told[0] {
             // Redis 6.2 puts the line of the script before the error: `@user_script: 30: -OOM ...`.
@@ -259,7 +259,7 @@ impl Call<TokenBucket> {
     }
 }
 
-/// What was decided about a charge.
+/// The decision about a charge.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Entry {
     Told {

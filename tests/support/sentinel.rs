@@ -56,7 +56,7 @@ impl Replicated {
     }
 }
 
-/// What a sentinel is configured with whose servers are limited.
+/// Returns the settings with which a sentinel logs in to servers that limit what each user may do.
 fn log_in_lines() -> String {
     format!("sentinel auth-user {SERVICE} {ADMIN}\nsentinel auth-pass {SERVICE} {ADMIN}")
 }

@@ -1,10 +1,10 @@
-//! What a server says of the commands that it ran.
+//! The counts of the commands that a server ran.
 
 use std::collections::HashMap;
 
 use redis::aio::MultiplexedConnection;
 
-/// How often a command came.
+/// The counts of a command.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Calls {
     pub calls: u64,
@@ -40,12 +40,12 @@ pub async fn all(connection: &mut MultiplexedConnection) -> HashMap<String, Call
     read(&section)
 }
 
-/// How often the server ran `command`.
+/// Returns the number of times that the server ran `command`.
 pub async fn calls(connection: &mut MultiplexedConnection, command: &str) -> u64 {
     all(connection).await.get(command).copied().unwrap_or_default().calls
 }
 
-/// How often scripts ran.
+/// Returns the number of times that scripts ran.
 pub async fn script_calls(connection: &mut MultiplexedConnection) -> u64 {
     let all = all(connection).await;
     ["eval", "evalsha"].iter().filter_map(|name| all.get(*name)).map(|of| of.calls).sum()

@@ -15,7 +15,7 @@ pub fn install_crypto_provider() {
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// What was made so far, so that each has a name of its own.
+/// The number of things that were made so far, so that each has a name of its own.
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 /// An authority that signs certificates.
@@ -65,7 +65,8 @@ impl Authority {
     }
 }
 
-/// What makes a server or a sentinel take clients with TLS on a port, by the names of the settings.
+/// Returns the settings by which a server or a sentinel takes clients with TLS on a port, with
+/// their names.
 pub fn settings(
     files: &Files,
     port: u16,

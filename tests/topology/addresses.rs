@@ -1,4 +1,4 @@
-//! What an address leads to: a pool never uses servers of another kind than its address says.
+//! The servers of an address: a pool never uses servers of another kind than its address says.
 
 use tower_sluice::{ErrorKind, Pool};
 

@@ -19,7 +19,7 @@ fn one() -> Charge {
     Charge::new("key")
 }
 
-/// What a decision in shadow would have been.
+/// Returns the result that would have counted outside of the shadow.
 fn verdict(decision: &Decision) -> Result<Outcome, ErrorKind> {
     decision.shadowed().expect("a decision in shadow").map_err(|error| error.kind())
 }

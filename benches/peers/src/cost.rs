@@ -1,4 +1,5 @@
-//! What a stretch of work cost: time, processor time of the client and of the server, allocations.
+//! The cost of a stretch of work: time, processor time of the client and of the server,
+//! allocations.
 
 use std::time::Duration;
 

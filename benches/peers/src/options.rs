@@ -1,4 +1,4 @@
-//! What a run measures, as `run.sh` passes it: words of the form `name=value`.
+//! The options of a run, as `run.sh` passes them: words of the form `name=value`.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ pub(crate) struct Options {
     /// The server's port and process.
     pub(crate) port: u16,
     pub(crate) server: u32,
-    /// Whether the server has the module redis-cell.
+    /// True if the server has the module redis-cell.
     pub(crate) has_cell: bool,
     pub(crate) tasks: Vec<usize>,
     pub(crate) rounds: usize,
-    /// How long a peer asks in each round.
+    /// The time for which a peer asks in each round.
     pub(crate) slot: Duration,
     /// Names of peers, or none for all. The yardstick is always measured.
     pub(crate) only: Vec<String>,

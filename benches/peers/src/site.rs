@@ -16,7 +16,7 @@ pub(crate) const KEYS: usize = 100_000;
 /// Coprime to `KEYS`: steps of this width visit every key.
 const STEP: usize = 61_803;
 
-/// How many tasks ask, and for how long.
+/// The number of tasks that ask, and the time for which they do.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slot {
     pub(crate) tasks: usize,
@@ -29,7 +29,8 @@ pub(crate) struct Site {
     pub(crate) runtime: Runtime,
     pub(crate) keys: Arc<[Arc<str>]>,
     databases: Cell<u16>,
-    /// How long each decision of a slot took, in ns. Reused, so that no slot pays for its growth.
+    /// The time that each decision of a slot took, in ns. Reused, so that no slot pays for its
+    /// growth.
     took: Arc<Mutex<Vec<u32>>>,
 }
 

@@ -94,8 +94,8 @@ async fn metrics(State(admin): State<Admin>) -> Response {
     ([(header::CONTENT_TYPE, kind)], text).into_response()
 }
 
-/// What the page shows: what became of all requests in each second of the last minute, and what
-/// each policy decided.
+/// Returns what the page shows: the outcomes of all requests in each second of the last minute, the
+/// decisions of each policy, and what is wrong.
 async fn metrics_json(State(admin): State<Admin>) -> Response {
     let text = beside(move || {
         let (requests, policies) = admin.minute.seconds();

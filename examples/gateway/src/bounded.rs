@@ -26,19 +26,19 @@ use crate::http1::{Idle, Open};
 /// The bound, which all workers share.
 pub(crate) struct Room {
     state: Mutex<State>,
-    /// How many wait, for those who look without the lock.
+    /// The number of requests that wait, for those who look without the lock.
     waiting: AtomicUsize,
 }
 
 struct State {
-    /// How many connections may still be opened.
+    /// The number of connections that may still be opened.
     free: usize,
     /// Those whose requests are gone stay until their turn.
     waiters: VecDeque<oneshot::Sender<Entry>>,
     workers: Vec<Weak<Idle>>,
 }
 
-/// What a request may use.
+/// The connection that a request may use.
 pub(crate) enum Entry {
     /// A connection that it opens.
     New(Permit),

@@ -1,4 +1,4 @@
-//! What the gateway answers itself, where no upstream is set.
+//! The answers of the gateway itself, where no upstream is set.
 
 use http::header::{ALLOW, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Response, StatusCode};

@@ -25,9 +25,9 @@ use crate::http2::Http2;
 use crate::sent::Sent;
 use crate::settings::Upstream;
 
-/// How long a connection to the upstream may take.
+/// The time that a connection to the upstream may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a connection is silent before it is asked whether the upstream is still there.
+/// The time that a connection is silent before it is asked whether the upstream is still there.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
 /// Opens clients of the upstream, one for each worker. They share the bound of connections, and the
@@ -51,7 +51,7 @@ pub(crate) struct Client {
     two: Arc<Http2>,
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The caller broke off, or sent what is no HTTP.
@@ -91,7 +91,7 @@ impl Clients {
 }
 
 impl Client {
-    /// Whether a request, as the caller sent it, is forwarded by HTTP/2.
+    /// Returns true if a request, as the caller sent it, is forwarded by HTTP/2.
     pub(crate) fn is_by_http2<B>(&self, request: &Request<B>) -> bool {
         self.upstream.by_http2 || (request.version() == Version::HTTP_2 && is_grpc(request))
     }
@@ -145,7 +145,7 @@ fn host_field(target: &Uri) -> String {
     }
 }
 
-/// Whether a request is gRPC, which needs HTTP/2. That of browsers does not.
+/// Returns true if a request is gRPC, which needs HTTP/2. That of browsers does not.
 pub(crate) fn is_grpc<B>(request: &Request<B>) -> bool {
     const GRPC: &[u8] = b"application/grpc";
     let kind = request.headers().get(CONTENT_TYPE).map(|kind| kind.as_bytes());

@@ -30,13 +30,13 @@ use crate::log::Log;
 use crate::running::Running;
 use crate::settings::Timeouts;
 
-/// How long connections without a request may take to close.
+/// The time that connections without a request may take to close.
 const CLOSING: Duration = Duration::from_secs(2);
-/// How long a caller may be silent within a request while the process ends.
+/// The time that a caller may be silent within a request while the process ends.
 const ENDING_SILENCE: Duration = Duration::from_secs(7);
-/// How long a connection may be silent before a new one may take its place.
+/// The time that a connection may be silent before a new one may take its place, in milliseconds.
 const UNDISTURBED: u64 = 100;
-/// How often a new connection looks for such a place.
+/// The pause of a new connection between two looks for such a place.
 const TURN: Duration = Duration::from_millis(20);
 
 static FULL: Log = Log::new();
@@ -85,7 +85,8 @@ pub(crate) struct Connections {
     room: Arc<Semaphore>,
     open: Arc<Mutex<HashMap<u64, Arc<Caller>>>>,
     number: AtomicU64,
-    /// When silent ones may be ended again, in milliseconds: each worker may look for a place.
+    /// The instant from which on silent ones may be ended again, in milliseconds: each worker may
+    /// look for a place.
     next_turn: AtomicU64,
 }
 
@@ -166,7 +167,8 @@ fn lock(open: &Mutex<HashMap<u64, Arc<Caller>>>) -> MutexGuard<'_, HashMap<u64, 
     open.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a connection without a request waits for.
+/// The kinds of what a connection without a request waits for: its first byte, a head, or the next
+/// request.
 const FIRST_BYTE: u8 = 0;
 const HEAD: u8 = 1;
 const NEXT: u8 = 2;
@@ -176,9 +178,9 @@ pub(crate) struct Caller {
     pub(crate) peer: Peer,
     pub(crate) running: Running,
     pub(crate) timeouts: Timeouts,
-    /// How many requests run.
+    /// The number of requests that run.
     requests: AtomicUsize,
-    /// How many answers have a part that is not taken.
+    /// The number of answers with a part that is not taken.
     untaken: AtomicUsize,
     awaited: AtomicU8,
     /// Since when it waits, in milliseconds.
@@ -228,7 +230,7 @@ impl Caller {
         self.states_length.store(true, Relaxed);
     }
 
-    /// Whether the head that came states a length. Asked once for each request.
+    /// Returns true if the head that came states a length. Asked once for each request.
     pub(crate) fn states_length(&self) -> bool {
         self.states_length.swap(false, Relaxed)
     }
@@ -281,7 +283,7 @@ impl Caller {
         self.requests.load(Relaxed) > 0
     }
 
-    /// When the caller is given up; none while nothing is awaited of it.
+    /// Returns the instant at which the caller is given up; none while nothing is awaited of it.
     fn deadline(&self, timeouts: &Timeouts) -> Option<u64> {
         let patience = if self.is_running() {
             match self.untaken.load(Relaxed) {

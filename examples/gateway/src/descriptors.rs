@@ -1,4 +1,4 @@
-//! How many connections the limit of open files allows.
+//! The number of connections that the limit of open files allows.
 
 use std::thread::available_parallelism;
 use std::{cmp, fs};
@@ -10,20 +10,22 @@ pub(crate) const ADMIN: usize = 32;
 const OTHERS: usize = 32;
 const OF_PROCESS: usize = 16;
 const OF_WORKER: usize = 8;
-/// How many open files make a worker worth its own.
+/// The number of open files that makes one more worker worth its own.
 const FOR_WORKER: usize = 64;
 /// The most connections of callers where `MAX_CONNECTIONS` does not say.
 pub(crate) const DEFAULT_MAX: usize = 10_000;
 /// The limit where the system does not say.
 const USUAL: usize = 1_024;
 
-/// How many threads serve callers: one for each core, where there are files for them.
+/// Returns the number of threads that serve callers: one for each core, where there are files for
+/// them.
 pub(crate) fn workers() -> usize {
     let cores = available_parallelism().map_or(1, usize::from);
     cores.min(limit() / FOR_WORKER).max(1)
 }
 
-/// How many connections callers may have. With an upstream each may need one more there.
+/// Returns the most connections that callers may have. With an upstream each may need one more
+/// there.
 pub(crate) fn max_connections(has_upstream: bool) -> usize {
     let others = cmp::max(OTHERS, OF_PROCESS + workers() * OF_WORKER);
     let room = limit().saturating_sub(ADMIN + others);

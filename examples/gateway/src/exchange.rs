@@ -24,7 +24,7 @@ use crate::connections::{Caller, instant, millis, now};
 /// Shared by all that carry the request and the response.
 pub(crate) struct Exchange {
     pub(crate) caller: Arc<Caller>,
-    /// When a part of either body moved, in milliseconds.
+    /// The last instant at which a part of either body moved, in milliseconds.
     moved: AtomicU64,
     /// The next part of the request's body is awaited.
     is_owed: AtomicBool,
@@ -32,7 +32,7 @@ pub(crate) struct Exchange {
     is_given_up: AtomicBool,
     /// Nothing more of the request's body is sent on.
     is_sent: AtomicBool,
-    /// What a caller of HTTP/2 still sends: see `sent.rs`.
+    /// The rest of the body that a caller of HTTP/2 still sends: see `sent.rs`.
     pub(crate) unread: Mutex<Option<Incoming>>,
 }
 
@@ -64,12 +64,12 @@ impl Exchange {
         self.is_sent.store(true, Relaxed);
     }
 
-    /// Whether nothing more of the request's body is sent on.
+    /// Returns true if nothing more of the request's body is sent on.
     pub(crate) fn is_sent(&self) -> bool {
         self.is_sent.load(Relaxed)
     }
 
-    /// Whether the caller was given up in the middle of its body.
+    /// Returns true if the caller was given up in the middle of its body.
     pub(crate) fn is_given_up(&self) -> bool {
         self.is_given_up.load(Relaxed)
     }

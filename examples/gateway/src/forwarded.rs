@@ -1,4 +1,4 @@
-//! What the upstream learns about the caller.
+//! The fields that tell the upstream about the caller.
 //!
 //! | field | value |
 //! |---|---|
@@ -82,7 +82,8 @@ pub(crate) fn add(
     }
 }
 
-/// Whether only a proxy may set a field: upstreams believe it about the caller or its request.
+/// Returns true if only a proxy may set a field: upstreams believe it about the caller or its
+/// request.
 fn is_claim(name: &HeaderName) -> bool {
     matches!(
         name.as_str(),

@@ -19,7 +19,7 @@ use crate::settings::Settings;
 /// The time that a probe of the store may take.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How many live keys each policy has in memory at most.
+/// The most live keys that each policy has in memory.
 const MAX_KEYS: usize = 1_000_000;
 
 /// Makes services that decide before their inner one is called.
@@ -52,7 +52,7 @@ pub(crate) struct Gate {
     probe: Option<Redis<TokenBucket>>,
 }
 
-/// What an operator asks of one key.
+/// The action of an operator on one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyAction {
     Show,
@@ -60,7 +60,7 @@ pub(crate) enum KeyAction {
     Penalize(u64),
 }
 
-/// Why an operator's request fails.
+/// The reason why an operator's request fails.
 #[derive(Debug)]
 pub(crate) enum AdminError {
     UnknownPolicy,
@@ -160,7 +160,7 @@ impl Gate {
         self.policies.policies().iter().map(shown).collect()
     }
 
-    /// How many policies there are, and how many of them limit, decide in a shadow, and are off.
+    /// Returns the number of policies, and how many of them limit, decide in a shadow, and are off.
     pub(crate) fn counts(&self) -> Value {
         let modes: Vec<_> = self.policies.policies().iter().map(PolicyHandle::mode).collect();
         let count = |mode| modes.iter().filter(|one| **one == mode).count();
@@ -220,7 +220,7 @@ impl Gate {
     }
 }
 
-/// How a key stands.
+/// Returns what is left of a key, and the time until all of it is back.
 fn stands(decision: &Decision) -> Value {
     let reset_after = decision.reset_after().map(|time| time.as_secs_f64());
     json!({ "remaining": decision.remaining().unwrap_or(0), "reset_after": reset_after })

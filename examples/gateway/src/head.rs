@@ -45,7 +45,7 @@ pub(crate) fn wrong<B>(
 /// it, hyper removes the length before anybody sees it.
 #[derive(Debug, Default)]
 pub(crate) struct LengthSearch {
-    /// How many letters of the field's name the present line begins with.
+    /// The number of letters of the field's name that the present line begins with.
     matched: usize,
     /// The present line is another field, or the length's value.
     is_other: bool,

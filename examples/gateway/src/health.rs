@@ -1,4 +1,5 @@
-//! Whether the gateway can decide. It asks the store all the time, so it knows without traffic.
+//! The health of the gateway: it asks the store all the time, so it knows without traffic whether
+//! it can decide.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -8,7 +9,7 @@ use crate::gate::Gate;
 /// The time between two probes.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// What the last probes said. Clones share it.
+/// The result of the last probes. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Health {
     wrong: Arc<Mutex<Option<String>>>,
@@ -22,7 +23,7 @@ impl Health {
         this
     }
 
-    /// Why nothing can be decided.
+    /// Returns why nothing can be decided. `None` if decisions can be made.
     pub(crate) fn wrong(&self) -> Option<String> {
         self.wrong.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

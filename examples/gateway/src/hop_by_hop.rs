@@ -6,7 +6,7 @@ use http::header::{
     UPGRADE, VIA,
 };
 
-/// Whether a field is removed whether or not `Connection` names it.
+/// Returns true if a field is removed whether or not `Connection` names it.
 fn is_of_connection(name: &HeaderName) -> bool {
     matches!(
         name.as_str(),
@@ -51,8 +51,8 @@ pub(crate) fn remove(headers: &mut HeaderMap) {
     }
 }
 
-/// Whether a field is for everybody on the way. A caller that named it in `Connection` would hide
-/// from the upstream where the request is addressed, and where it came from.
+/// Returns true if a field is for everybody on the way. A caller that named it in `Connection`
+/// would hide from the upstream where the request is addressed, and where it came from.
 pub(crate) fn is_for_all(name: &HeaderName) -> bool {
     [HOST, CONTENT_LENGTH, FORWARDED, VIA].contains(name)
         || name.as_str().starts_with("x-forwarded-")

@@ -60,7 +60,7 @@ pub(crate) struct Open {
     /// None once it has ended.
     connection: Option<Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>>,
     home: Arc<Idle>,
-    /// Whether bytes that were written have not left: TLS keeps some, which hyper does not see.
+    /// True if bytes that were written have not left: TLS keeps some, which hyper does not see.
     is_unsent: Arc<AtomicBool>,
 }
 
@@ -155,13 +155,13 @@ impl Open {
         }
     }
 
-    /// Whether it takes a request. It wakes nobody from now on.
+    /// Returns true if it takes a request. It wakes nobody from now on.
     fn is_ready(&mut self) -> bool {
         self.poll(&mut Context::from_waker(Waker::noop()));
         self.connection.is_some() && self.is_done()
     }
 
-    /// Whether a request, its answer, and what was written have ended.
+    /// Returns true if a request, its answer, and what was written have ended.
     fn is_done(&self) -> bool {
         self.sender.is_ready() && !self.is_unsent.load(Relaxed)
     }

@@ -27,7 +27,7 @@ pub(crate) struct Http2 {
 enum State {
     Closed,
     Open(SendRequest<Sent>),
-    /// When the last attempt to connect failed, and why.
+    /// The instant at which the last attempt to connect failed, and the reason.
     Failed(Instant, String),
 }
 

@@ -16,7 +16,7 @@ use tokio::time::{Sleep, sleep};
 use crate::connections::{Caller, Place};
 use crate::head::LengthSearch;
 
-/// How long it reads on at most.
+/// The longest time that it reads on.
 const LONGEST: Duration = Duration::from_secs(2);
 
 /// A stream whose shutdown reads what still comes, until the caller has closed its side.

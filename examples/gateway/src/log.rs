@@ -6,7 +6,7 @@ use crate::connections::now;
 
 /// The lines about one kind of event.
 pub(crate) struct Log {
-    /// When the next line may be written, in milliseconds.
+    /// The instant from which on the next line may be written, in milliseconds.
     next: AtomicU64,
     left_out: AtomicU64,
 }

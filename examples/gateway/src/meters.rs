@@ -12,14 +12,14 @@ use crate::metrics::Metrics;
 /// The label of the counters of all requests. No policy has such a name.
 pub(crate) const REQUESTS: &str = "all requests";
 
-/// What became of a request, or of its part under one policy, as the page calls it. Only a request
-/// that no policy takes has the last one.
+/// The outcomes of a request, or of its part under one policy, as the page calls them. Only a
+/// request that no policy takes has the last one.
 pub(crate) const OUTCOMES: [&str; 8] =
     ["allowed", "delayed", "limited", "errors", "shadow", "failed_open", "off", "no_policy"];
 
 const FREE: &str = "gateway_requests_without_policy_total";
 
-/// How often each of [`OUTCOMES`] came.
+/// The number of times that each of [`OUTCOMES`] came.
 pub(crate) type Counts = [u64; OUTCOMES.len()];
 
 /// The counters, which `/metrics` shows too. Clones share them.
@@ -86,12 +86,12 @@ impl Meters {
         self.requests.counters[OUTCOMES.len() - 1].fetch_add(1, Relaxed);
     }
 
-    /// What all requests were since the last call.
+    /// Returns the outcomes of all requests since the last call.
     pub(crate) fn new_requests(&self) -> Counts {
         self.requests.new_counts()
     }
 
-    /// What was decided since the last call, by the policies that decided anything.
+    /// Returns the decisions since the last call, of the policies that decided anything.
     pub(crate) fn new_decisions(&self) -> Vec<(Arc<str>, Counts)> {
         let policies = Arc::clone(&self.by_policy.read().unwrap_or_else(PoisonError::into_inner));
         let counts = policies.iter().map(|(name, one)| (name, one.tally.new_counts()));
@@ -123,7 +123,7 @@ impl Tally {
         Self { counters, last: Default::default() }
     }
 
-    /// What was counted since the last call. A refusal in a shadow is counted as `denied` or
+    /// Returns the counts since the last call. A refusal in a shadow is counted as `denied` or
     /// `undecided` besides, and is shown once.
     fn new_counts(&self) -> Counts {
         let mut counts = Counts::default();

@@ -1,4 +1,4 @@
-//! What the process counts, as Prometheus reads it.
+//! The counts of the process, as Prometheus reads them.
 //!
 //! A series is there while somebody holds its handle. So those of a policy leave with its row: an
 //! exporter that keeps every name that it ever saw grows with each table. Values are counted where
@@ -36,7 +36,7 @@ enum Series {
     Histogram(Weak<Buckets>),
 }
 
-/// How many values were at most as large as each bound, and their sum.
+/// The number of values that were at most as large as each bound, and their sum.
 #[derive(Debug)]
 struct Buckets {
     bounds: &'static [f64],
@@ -227,7 +227,7 @@ impl HistogramFn for Buckets {
     }
 }
 
-/// What a series has counted.
+/// The value of a series.
 enum Value {
     Counter(u64),
     Gauge(f64),

@@ -1,4 +1,4 @@
-//! What became of requests in the last minute, second by second: for the page.
+//! The outcomes of requests in the last minute, second by second: for the page.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,10 +8,10 @@ use serde_json::{Map, Value, json};
 
 use crate::meters::{Counts, Meters, OUTCOMES};
 
-/// How many seconds are kept.
+/// The number of seconds that are kept.
 const SECONDS: usize = 60;
 
-/// What was counted in one second. A policy that decided nothing takes no place.
+/// The counts of one second. A policy that decided nothing takes no place.
 #[derive(Debug, Default)]
 struct Second {
     requests: Counts,

@@ -1,4 +1,4 @@
-//! Where admitted requests go: to the upstream, or to the gateway's own answers.
+//! The destination of admitted requests: the upstream, or the gateway's own answers.
 
 use std::convert::Infallible;
 use std::pin::Pin;

@@ -23,15 +23,15 @@ use crate::gate::Gate;
 const DEFAULT: &str = include_str!("../policies.toml");
 const DEFAULT_PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/policies.toml");
 
-/// How long the file must be left alone before it is read, so that it is read whole.
+/// The time that the file must be left alone before it is read, so that it is read whole.
 const QUIET: Duration = Duration::from_millis(50);
-/// How long a file that is written again and again is left alone at most.
+/// The longest time that a file is left alone which is written again and again.
 const LONGEST_QUIET: Duration = Duration::from_millis(200);
-/// How often the file is looked at without an event.
+/// The pause between two looks at the file without an event.
 const LOOK: Duration = Duration::from_millis(400);
-/// How long a file of no bytes is left alone: most editors empty a file before they write it.
+/// The time that a file of no bytes is left alone: most editors empty a file before they write it.
 const EMPTY: Duration = Duration::from_millis(150);
-/// How long loading may take before that is reported.
+/// The time that loading may take before that is reported.
 const SLOW: Duration = Duration::from_secs(5);
 /// The most bytes of a file: some 100,000 policies.
 const MOST: u64 = 16 << 20;
@@ -48,7 +48,7 @@ impl PolicyFile {
     ///
     /// # Errors
     ///
-    /// Why the table cannot be in force.
+    /// If the table cannot be in force.
     pub(crate) async fn open(path: Option<PathBuf>, gate: Gate) -> Result<Self, Box<dyn Error>> {
         let this = Self { gate, wrong: Arc::default() };
         // From here on SIGHUP ends no process.
@@ -72,7 +72,7 @@ impl PolicyFile {
         Ok(this)
     }
 
-    /// What is wrong with the file, while an older table is in force.
+    /// Returns what is wrong with the file, while an older table is in force.
     pub(crate) fn wrong(&self) -> Option<String> {
         self.wrong.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -192,7 +192,7 @@ struct Changes {
     _watcher: RecommendedWatcher,
 }
 
-/// What differs between two versions of a file: its place, its length and the time of its change.
+/// The marks of a version of a file: its place, its length and the time of its change.
 type Stamp = (u64, u64, u64, i64, i64);
 
 fn stamp(path: &Path) -> Option<Stamp> {

@@ -144,7 +144,7 @@ impl Proxy {
     }
 }
 
-/// What a caller of gRPC reads where others read a 502.
+/// Makes the answer that a caller of gRPC reads where others read a 502.
 fn unavailable() -> Response<Body> {
     let mut response = Response::new(Body::default());
     let fields = [

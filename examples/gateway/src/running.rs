@@ -1,4 +1,4 @@
-//! What is still running: a request until its response has ended, and a tunnel until it is closed.
+//! The requests that run until their responses have ended, and the tunnels until they are closed.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl Running {
         self.tracker.token()
     }
 
-    /// How many run now.
+    /// Returns the number of those that run now.
     pub(crate) fn count(&self) -> usize {
         self.tracker.len()
     }
@@ -55,7 +55,7 @@ impl Running {
         is_first
     }
 
-    /// Whether the process is about to end.
+    /// Returns true if the process is about to end.
     pub(crate) fn is_ending(&self) -> bool {
         self.is_ending.load(Relaxed)
     }

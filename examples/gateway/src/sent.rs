@@ -21,7 +21,7 @@ use crate::body::BoxError;
 use crate::exchange::{Exchange, Patience};
 use crate::forwarded;
 
-/// How long a body is read on that nobody wants any more.
+/// The longest time for which a body is read on that nobody wants any more.
 const LONGEST: Duration = Duration::from_secs(2);
 
 /// Reads the rest of the request's body, if any is kept. The response has left.

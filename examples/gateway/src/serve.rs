@@ -28,11 +28,11 @@ use crate::sent::Sent;
 use crate::settings::Timeouts;
 use crate::{built_in, head};
 
-/// How often a connection of HTTP/2 is asked whether its caller is still there.
+/// The time after which a connection of HTTP/2 is asked again whether its caller is still there.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// The most bytes of a head. By HTTP/2 they are 16 KiB.
 const MAX_HEAD: usize = 64 * 1_024;
-/// How many requests a connection of HTTP/2 may have at once.
+/// The most requests that a connection of HTTP/2 may have at once.
 const MAX_STREAMS: u32 = 128;
 
 static NOT_ACCEPTED: Log = Log::new();

@@ -1,4 +1,4 @@
-//! What the environment sets. An empty variable counts as absent.
+//! The settings of the environment. An empty variable counts as absent.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -42,7 +42,7 @@ pub(crate) struct Settings {
     pub(crate) max_connections: usize,
 }
 
-/// How long the gateway waits for others.
+/// The times that the gateway waits for others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Timeouts {
     /// `FIRST_BYTE_TIMEOUT` of a new connection. Default: 10 s.
@@ -70,12 +70,12 @@ impl Default for Timeouts {
     }
 }
 
-/// Where admitted requests go.
+/// The upstream, to which admitted requests go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Upstream {
     /// `http` or `https`.
     pub(crate) scheme: Scheme,
-    /// Whether every request is forwarded by HTTP/2: `h2c://`.
+    /// True if every request is forwarded by HTTP/2: `h2c://`.
     pub(crate) by_http2: bool,
     pub(crate) authority: http::uri::Authority,
     /// Without a slash at its end; often empty.

@@ -13,7 +13,7 @@ const BY_IP: &str = r#"
     key = "client_ip"
 "#;
 
-/// How many of these requests are admitted, each with one value of the header.
+/// Returns how many of these requests are admitted, each with one value of the header.
 fn admitted(gateway: &Gateway, header: &str, values: impl Iterator<Item = String>) -> usize {
     let status = |value: String| gateway.send("GET", "/", &[(header, &value)], b"").status;
     values.map(status).filter(|status| *status == 200).count()

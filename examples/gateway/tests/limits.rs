@@ -1,4 +1,4 @@
-//! What policies decide, and what a caller sees of it.
+//! The decisions of policies, and what a caller sees of them.
 
 mod support;
 

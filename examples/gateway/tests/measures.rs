@@ -1,4 +1,5 @@
-//! What the gateway costs, and how it stands under load. Minutes of it, so it is a named command:
+//! The cost of the gateway, and its behaviour under load. It takes minutes, so it is a named
+//! command:
 //! `cargo test --release -p gateway --test measures -- --ignored --nocapture --test-threads 1`.
 
 mod support;

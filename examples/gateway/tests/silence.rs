@@ -38,7 +38,7 @@ fn stopped(address: SocketAddr, sent: &[u8]) -> TcpStream {
     stream
 }
 
-/// What comes until the other side has closed. Waits for it.
+/// Returns what comes until the other side has closed. Waits for it.
 fn until_closed(mut stream: TcpStream) -> Vec<u8> {
     let mut read = Vec::new();
     match stream.read_to_end(&mut read) {

@@ -39,7 +39,8 @@ impl ClientAddr {
         self.address
     }
 
-    /// What limits count: the address itself, or the network of an IPv6 address.
+    /// Returns the network that limits count: the address itself, or the network of an IPv6
+    /// address.
     #[must_use]
     pub fn network(&self) -> IpNet {
         self.network

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-/// Where the last comma outside of quotation marks stands.
+/// Returns the place of the last comma outside of quotation marks.
 ///
 /// It is found from the right, where a quotation mark ends a text, and the one before that no odd
 /// number of backslashes stands before begins it.
@@ -20,7 +20,7 @@ pub(super) fn last_comma(text: &[u8]) -> Option<usize> {
     None
 }
 
-/// Whether what follows `before` is escaped, inside of quotation marks.
+/// Returns true if the byte after `before` is escaped, inside of quotation marks.
 fn is_escaped(before: &[u8]) -> bool {
     before.iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
 }

@@ -1,4 +1,4 @@
-//! What is fuzzed: the bytes are a forwarded header that a client sends.
+//! The fuzzed function: its bytes are a forwarded header that a client sends.
 
 #![cfg_attr(not(fuzzing), allow(unreachable_pub, reason = "they are public where they are fuzzed"))]
 

@@ -21,7 +21,7 @@ const MAX_BYTES: usize = 8 * 1024;
 #[derive(Clone, Debug)]
 pub(super) struct ForwardedHeader {
     name: HeaderName,
-    /// Whether it is a list of addresses, and not `Forwarded`.
+    /// True if it is a list of addresses, and not `Forwarded`.
     is_list: bool,
 }
 
@@ -80,7 +80,7 @@ impl ForwardedHeader {
 
 struct Elements<'a> {
     rest: Option<&'a [u8]>,
-    /// Whether the first element is incomplete.
+    /// True if the first element is incomplete.
     is_cut: bool,
     is_list: bool,
 }

@@ -34,8 +34,8 @@ pub(super) fn parse(list: &str) -> Result<Vec<IpNet>, NetworksError> {
     texts.map(network).collect()
 }
 
-/// Whether it is written as an IPv4 address that is mapped into IPv6, with the bits of an IPv4
-/// network: `::ffff:10.0.0.0/8`. That would be `::/8`, where clients behind NAT64 are.
+/// Returns true if it is written as an IPv4 address that is mapped into IPv6, with the bits of an
+/// IPv4 network: `::ffff:10.0.0.0/8`. That would be `::/8`, where clients behind NAT64 are.
 fn is_half_mapped(network: &IpNet) -> bool {
     let IpNet::V6(network) = network else { return false };
     network.addr().to_ipv4_mapped().is_some() && network.prefix_len() < MAPPED_BITS

@@ -1,4 +1,4 @@
-//! Who is at the other end of the socket.
+//! The peer: the address at the other end of the socket.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -1,4 +1,4 @@
-//! What the members answered, as one decision.
+//! The answers of the members, as one decision.
 
 use std::array;
 use std::cmp::Ordering;
@@ -14,7 +14,7 @@ pub(super) struct Member {
     /// Its place among all members.
     pub(super) index: usize,
     pub(super) charge: Charge,
-    /// What it answered last.
+    /// Its last answer.
     pub(super) answer: Option<Decision>,
     /// The units that it took.
     pub(super) taken: u64,
@@ -34,8 +34,8 @@ impl Member {
     }
 }
 
-/// How many policies each member has: one, until it shows more. So a policy keeps its place where
-/// members before it are not asked.
+/// The number of policies that each member has: one, until it shows more. So a policy keeps its
+/// place where members before it are not asked.
 pub(super) struct PolicyCounts<const N: usize>([AtomicUsize; N]);
 
 impl<const N: usize> PolicyCounts<N> {

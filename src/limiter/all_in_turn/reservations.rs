@@ -1,4 +1,4 @@
-//! What the members took: settled together, or refunded when one of them refuses.
+//! The reservations of the members: settled together, or refunded when one of them refuses.
 
 use std::mem;
 use std::ops::ControlFlow;
@@ -8,12 +8,12 @@ use crate::limiter::{Boxed, Limiter};
 use crate::settlement::Settlement;
 use crate::{Owner, Reservation};
 
-/// What each member took.
+/// The reservations of the members.
 pub(super) struct MemberReservations(pub(super) Vec<MemberReservation>);
 
 pub(super) struct MemberReservation {
     pub(super) reservation: Reservation,
-    /// Whether the member states no cost of its own, and takes that of the charge.
+    /// True if the member states no cost of its own, and takes that of the charge.
     pub(super) inherits_cost: bool,
 }
 
@@ -46,7 +46,7 @@ impl MemberReservations {
     }
 }
 
-/// What was taken so far: refunded when dropped, unless all members have admitted.
+/// The reservations so far: refunded when dropped, unless all members have admitted.
 pub(super) struct TentativeReservations<const N: usize> {
     pub(super) limiters: Arc<[Boxed; N]>,
     pub(super) reservations: Vec<MemberReservation>,

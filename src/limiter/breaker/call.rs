@@ -57,7 +57,7 @@ impl Drop for Call {
     }
 }
 
-/// What an answer says of the limiter that gave it.
+/// Returns the outcome of a call by its answer: what that says of the limiter that gave it.
 fn what_it_says(answer: &Result<Decision, Error>) -> Outcome {
     match answer {
         Ok(decision) => match decision.origin() {

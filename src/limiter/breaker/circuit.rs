@@ -10,7 +10,7 @@ use super::settings::Settings;
 use super::state::BreakerState;
 use super::window::{Trouble, Window};
 
-/// What the end of a call changed.
+/// The change that the end of a call made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Opened(Trouble),
@@ -51,7 +51,8 @@ enum State {
     Closed(Window),
     Open {
         trouble: Trouble,
-        /// When the next probe may begin. While one is under way: when that one is given up.
+        /// The instant from which on the next probe may begin. While one is under way, the instant
+        /// at which that one is given up.
         next_probe: Duration,
         /// The number of the probe that is under way.
         probe: Option<u32>,
@@ -79,7 +80,7 @@ impl Circuit {
         }
     }
 
-    /// Whether a caller would be refused now.
+    /// Returns true if a caller would be refused now.
     pub(super) fn refuses(&self, now: Duration) -> bool {
         matches!(self.state, State::Open { next_probe, .. } if now < next_probe)
     }

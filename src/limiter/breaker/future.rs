@@ -28,7 +28,7 @@ pin_project! {
     }
 }
 
-/// How far a call is. It takes nothing before it is polled, not even the place of the probe.
+/// The progress of a call. It takes nothing before it is polled, not even the place of the probe.
 enum Progress {
     Starting(Arc<Shared>),
     Calling(Call),

@@ -1,6 +1,6 @@
-//! How a call ended.
+//! The outcome of a call.
 
-/// What the end of a call says of the limiter.
+/// The outcome of a call, by what its end says of the limiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Outcome {
     /// It decides, or its store answers.
@@ -9,8 +9,9 @@ pub(super) enum Outcome {
     Failed,
     /// It took too long, in a process that is not busy.
     Slow,
-    /// This process has more to send than it can, or is too busy to hear. Nothing of the limiter.
+    /// This process has more to send than it can, or is too busy to hear. That says nothing of the
+    /// limiter.
     Saturated,
-    /// Nothing.
+    /// Its end says nothing.
     Unknown,
 }

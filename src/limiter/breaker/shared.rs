@@ -1,4 +1,5 @@
-//! What the clones of a breaker share: the circuit behind a lock, its counts, and its error.
+//! The state that the clones of a breaker share: the circuit behind a lock, its counts, and its
+//! error.
 
 use std::error::Error as StdError;
 use std::iter::successors;
@@ -37,7 +38,7 @@ struct Guarded {
     counts: BreakerCounts,
     /// The error of a call that failed, the last one.
     cause: Option<Error>,
-    /// What callers get while it is open.
+    /// The error that callers get while it is open.
     refusal: Error,
 }
 
@@ -58,7 +59,7 @@ impl Shared {
         }
     }
 
-    /// Whether a call would be refused now. It is not counted yet.
+    /// Returns true if a call would be refused now. It is not counted yet.
     pub(super) fn refuses(&self) -> bool {
         self.closed_period.load(Relaxed) == 0 && self.guarded().circuit.refuses(self.now())
     }

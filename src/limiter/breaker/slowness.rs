@@ -1,4 +1,4 @@
-//! Whether a call is slow, or this process is.
+//! The watch that tells a slow call from a busy process.
 
 use std::fmt;
 use std::future::Future;

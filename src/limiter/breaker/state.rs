@@ -1,4 +1,4 @@
-//! What a caller sees of a breaker: its state, and what it has done.
+//! The state and the counts of a breaker, as callers see them.
 
 /// The state of a [`Breaker`](crate::Breaker).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -12,11 +12,11 @@ pub enum BreakerState {
     HalfOpen,
 }
 
-/// What a [`Breaker`](crate::Breaker) has done since it was made.
+/// The counts of what a [`Breaker`](crate::Breaker) has done since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BreakerCounts {
-    /// How often it opened. A probe that fails does not open it again.
+    /// The number of times that it opened. A probe that fails does not open it again.
     pub opened: u64,
     /// Calls that it refused.
     pub refused: u64,

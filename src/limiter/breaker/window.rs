@@ -1,4 +1,4 @@
-//! How calls ended in the last while, and the trouble that they show: counts in slices of the
+//! The ends of calls in the last while, and the trouble that they show: counts in slices of the
 //! window.
 
 use std::time::Duration;
@@ -8,7 +8,7 @@ use super::settings::Settings;
 
 const SLICES: usize = 10;
 
-/// What the ends of calls show, and why a circuit is open.
+/// The trouble that the ends of calls show, and for which a circuit is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Trouble {
     /// Calls failed, and nothing was answered for a window.

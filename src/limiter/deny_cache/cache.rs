@@ -23,9 +23,9 @@ pub(super) struct Cache {
 /// A question that the inner limiter has to answer.
 pub(super) struct Miss {
     question: Question,
-    /// How many times the key was forgotten before the inner limiter was asked.
+    /// The number of times that the key was forgotten before the inner limiter was asked.
     forgotten: u64,
-    /// Whether another charge of the key is refused.
+    /// True if a refusal of the key is kept, which does not answer this question.
     has_refusal: bool,
 }
 
@@ -52,7 +52,7 @@ impl Cache {
     ///
     /// # Errors
     ///
-    /// What the cache has to know when the inner limiter has answered, if there is none.
+    /// If there is none. The error is the question, to be completed by the inner limiter's answer.
     pub(super) fn look_up(&self, question: Question) -> Result<Decision, Miss> {
         let place = question.key.place;
         let mut shard = self.shard(place);
@@ -66,7 +66,7 @@ impl Cache {
 
     /// Keeps a refusal, unless the key was forgotten since the inner limiter was asked.
     ///
-    /// What was admitted may delay the charge that is refused, so that refusal is forgotten.
+    /// An admitted charge may delay the one that is refused, so that refusal is forgotten.
     pub(super) fn learn(&self, miss: Miss, decision: &mut Decision) {
         let place = miss.place();
         if let Some(reservation) = decision.reservation_mut() {

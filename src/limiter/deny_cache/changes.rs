@@ -1,12 +1,12 @@
-//! Which keys were changed, and which changes may still be on their way to a store.
+//! The keys that were changed, and the changes that may still be on their way to a store.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long a change may be on its way. [`Redis`](crate::Redis) waits 500 ms for a late answer, and
-/// sends a refund for 500 ms more.
+/// The longest time that a change may be on its way. [`Redis`](crate::Redis) waits 500 ms for a
+/// late answer, and sends a refund for 500 ms more.
 const SETTLING_TIME: Duration = Duration::from_secs(1);
 
 /// The slots of a shard's keys. A change of one key counts as a change of all keys in its slot.
@@ -22,19 +22,20 @@ pub(super) struct Changes {
 
 #[derive(Clone, Copy, Default)]
 struct Change {
-    /// How many times a key was forgotten.
+    /// The number of times that a key was forgotten.
     forgotten: u64,
     /// The last change that was perhaps on its way.
     settling_since: Option<Instant>,
 }
 
 impl Changes {
-    /// How many times a key was forgotten, or one that shares its slot.
+    /// Returns the number of times that a key was forgotten, or one that shares its slot.
     pub(super) fn forgotten(&self, place: NonZeroU64) -> u64 {
         self.all.forgotten + self.slot(place).forgotten
     }
 
-    /// Whether a change of the key may reach the store after a question that was asked then.
+    /// Returns true if a change of the key may reach the store after a question that was asked at
+    /// `asked_at`.
     pub(super) fn is_settling(&self, place: NonZeroU64, asked_at: Instant) -> bool {
         let since = self.all.settling_since.max(self.slot(place).settling_since);
         since.is_some_and(|since| asked_at.saturating_duration_since(since) < SETTLING_TIME)

@@ -41,7 +41,7 @@ pin_project! {
     }
 }
 
-/// What the cache does with an answer.
+/// The step that the cache takes after an answer.
 pub(super) enum Afterwards {
     /// Keeps it, if it is a refusal.
     Learn(Miss),

@@ -1,4 +1,4 @@
-//! What stands for a key in the cache: hashes of it, so that every entry has one size.
+//! The hashes that stand for a key in the cache, so that every entry has one size.
 
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::num::NonZeroU64;
@@ -10,7 +10,7 @@ use crate::Charge;
 /// hashes are equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KeyHash {
-    /// Where the key is found. A reservation keeps this part.
+    /// The place at which the key is found. A reservation keeps this part.
     pub(super) place: NonZeroU64,
     /// Tells keys apart whose places are equal, and charges of the same parts whose costs or quotas
     /// differ.

@@ -1,4 +1,4 @@
-//! What is kept of a refusal, and which charges it answers.
+//! The refusals that are kept, and the charges that they answer.
 
 use std::time::Duration;
 
@@ -8,10 +8,11 @@ use super::key::KeyHash;
 use crate::limiter::named::{check_cost, one_key};
 use crate::{Charge, Decision, Origin, Outcome, Quotas};
 
-/// How long a refusal is repeated while a change of its key may be on its way to the store.
+/// The time for which a refusal is repeated while a change of its key may be on its way to the
+/// store.
 const SETTLING_AGE: Duration = Duration::from_millis(100);
 
-/// What the inner limiter is asked.
+/// A question to the inner limiter.
 pub(super) struct Question {
     pub(super) key: KeyHash,
     cost: u64,
@@ -36,7 +37,7 @@ impl Question {
     }
 }
 
-/// Whether each key is one that the inner limiter takes. One that is too long is not hashed.
+/// Returns true if the inner limiter takes each key. One that is too long is not hashed.
 fn has_keys(charge: &Charge) -> bool {
     match charge.has_parts() {
         true => charge.parts().iter().flatten().all(has_keys),
@@ -48,7 +49,7 @@ fn has_keys(charge: &Charge) -> bool {
 pub(super) struct Refusal {
     pub(super) question: Question,
     kept_at: Instant,
-    /// How long the answer is repeated, since it was asked for.
+    /// The time for which the answer is repeated, since it was asked for.
     lasts: Duration,
     decision: Decision,
 }
@@ -80,15 +81,16 @@ impl Refusal {
         }
     }
 
-    /// Whether the inner limiter must be asked again, whatever the charge.
+    /// Returns true if the inner limiter must be asked again, whatever the charge.
     pub(super) fn is_over(&self, now: Instant) -> bool {
         self.age(now) >= self.lasts
     }
 
-    /// What the inner limiter would answer to another question, if that is certain.
+    /// Returns the answer that the inner limiter would give to another question, if that is
+    /// certain.
     ///
-    /// What costs as much or more does not fit earlier. A wait that reaches the instant at which
-    /// the charge fits could be reserved.
+    /// A charge that costs as much or more does not fit earlier. A wait that reaches the instant at
+    /// which the charge fits could be reserved.
     pub(super) fn answer(&self, other: &Question) -> Option<Decision> {
         let (age, refused) = (self.age(other.asked_at), &self.question);
         let retry_after = self.decision.retry_after().unwrap_or_default();

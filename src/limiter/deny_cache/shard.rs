@@ -10,7 +10,8 @@ use super::changes::Changes;
 use super::key::{AlreadyHashed, KeyHash};
 use super::refusal::Refusal;
 
-/// How many refusals a new one examines, to find one that is over or else the oldest of them.
+/// The number of refusals that a new one examines, to find one that is over or else the oldest of
+/// them.
 const EXAMINED: usize = 8;
 
 const MIN_GROWTH: usize = 8;
@@ -20,7 +21,7 @@ pub(super) struct Shard {
     /// The index of each key's refusal.
     indexes: HashMap<NonZeroU64, usize, BuildHasherDefault<AlreadyHashed>>,
     refusals: Vec<Refusal>,
-    /// Where the search for a refusal to replace goes on.
+    /// The place at which the search for a refusal to replace goes on.
     next: usize,
     changes: Changes,
 }
@@ -84,7 +85,7 @@ impl Shard {
         examined.find(is_over).or(oldest).unwrap_or_default()
     }
 
-    /// How many times a key was forgotten, or one that shares its counter.
+    /// Returns the number of times that a key was forgotten, or one that shares its counter.
     pub(super) fn forgotten(&self, place: NonZeroU64) -> u64 {
         self.changes.forgotten(place)
     }

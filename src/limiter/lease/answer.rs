@@ -1,4 +1,4 @@
-//! What a charge gets: units of a lease, or the way to the inner limiter.
+//! The answer to a charge: units of a lease, or the way to the inner limiter.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::stock::Stock;
 use crate::limiter::Limiter;
 use crate::{Decision, Error, Owner};
 
-/// What a waiter hears.
+/// The answer to a waiter.
 pub(super) enum Answer<L: Limiter> {
     Granted(Grant<L>),
     /// The inner limiter did not decide.
@@ -23,7 +23,7 @@ pub(super) enum Answer<L: Limiter> {
 pub(super) struct Grant<L: Limiter> {
     pub(super) stock: Arc<Stock<L>>,
     pub(super) cost: u64,
-    /// What the stock then had left.
+    /// The units that the stock then had left.
     pub(super) left: u64,
     pub(super) at: Instant,
 }
@@ -37,7 +37,7 @@ impl<L: Limiter> Grant<L> {
     }
 }
 
-/// What becomes of a charge.
+/// The next step of a charge.
 pub(super) enum Asked<L: Limiter> {
     /// It takes units of a stock. The order, if any, is for those who come next.
     Granted(Grant<L>, Option<Order>),

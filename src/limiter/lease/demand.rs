@@ -1,4 +1,4 @@
-//! How many units a key used lately.
+//! The units that a key used lately.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ impl Demand {
         self.units.max(self.before)
     }
 
-    /// When it counts as none, unless more is admitted.
+    /// Returns the instant from which on it counts as none, unless more is admitted.
     pub(super) fn ends_at(&self, stretch: Duration) -> Instant {
         self.since + 2 * stretch
     }

@@ -63,8 +63,8 @@ fn leased(left: u64) -> (Arc<Leases<Inner>>, Arc<Stock<Inner>>, Arc<Mutex<Vec<u6
     (leases, stock, settled)
 }
 
-/// What was refunded and what was spent are together no more than was leased, and it is refunded
-/// once.
+/// The units that were refunded and those that were spent are together no more than were leased,
+/// and they are refunded once.
 #[test]
 fn no_unit_of_a_lease_is_both_spent_and_refunded() {
     each("lease", || {

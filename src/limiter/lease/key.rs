@@ -1,4 +1,4 @@
-//! What is known of one key: the units to spend, the refills under way, and who waits for them.
+//! One leased key: the units to spend, the refills under way, and the callers that wait for them.
 
 use std::mem;
 use std::sync::Arc;
@@ -131,8 +131,9 @@ impl<L: Limiter> LeasedKey<L> {
     }
 
     /// Hands the units of a refill to those who wait, first come, first served, and keeps the rest.
-    /// Who came when the units were not valid any more, while the reply was on its way, gets none.
-    /// Returns the waiters with their grants, and after them those that no refill covers.
+    /// A waiter that came when the units were not valid any more, while the reply was on its way,
+    /// gets none. Returns the waiters with their grants, and after them those that no refill
+    /// covers.
     pub(super) fn stock_up(
         &mut self,
         stock: &Arc<Stock<L>>,

@@ -1,4 +1,5 @@
-//! What the clones of a leased limiter share: the inner limiter, and its leased keys in shards.
+//! The state that the clones of a leased limiter share: the inner limiter, and its leased keys in
+//! shards.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;

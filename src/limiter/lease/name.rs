@@ -12,8 +12,8 @@ pub(super) struct Name {
     pub(super) hash: u64,
 }
 
-/// Whether a charge has one key, which may be leased. One that the inner limiter refuses, since it
-/// is empty or too long, is not even digested.
+/// Returns true if a charge has one key, which may be leased. One that the inner limiter refuses,
+/// since it is empty or too long, is not even digested.
 pub(super) fn may_be_leased(charge: &Charge) -> bool {
     one_key(charge).is_ok()
 }

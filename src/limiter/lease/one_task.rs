@@ -7,7 +7,7 @@ use tokio::task::AbortHandle;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-/// Whether a task runs, and how to stop it.
+/// The right of one task to run, and the handle that stops the task.
 #[derive(Debug, Default)]
 pub(super) struct OneTask {
     is_running: AtomicBool,

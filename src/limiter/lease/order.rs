@@ -1,11 +1,11 @@
-//! What a refill asks for.
+//! The order of a refill: the charge that takes its units.
 
 use std::time::Duration;
 
 use super::name::Name;
 use crate::Charge;
 
-/// What a refill asks for.
+/// The order of a refill.
 #[derive(Debug)]
 pub(super) struct Order {
     /// The key in the table of leased keys, and its generation.

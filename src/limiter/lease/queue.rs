@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::answer::Answer;
 use crate::limiter::Limiter;
 
-/// Who waits for a refill.
+/// A caller that waits for a refill.
 pub(super) struct Waiter<L: Limiter> {
     pub(super) cost: u64,
     pub(super) since: Instant,

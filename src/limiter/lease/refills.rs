@@ -32,7 +32,7 @@ impl Refills {
         Self { demand: Demand::new(now), remaining: None, under_way: UnderWay::default() }
     }
 
-    /// Whether none is under way.
+    /// Returns true if none is under way.
     pub(super) fn is_empty(&self) -> bool {
         self.under_way.count == 0
     }
@@ -42,8 +42,8 @@ impl Refills {
         self.under_way.units
     }
 
-    /// Whether a caller of this runtime may wait for one until `deadline`. One that has less time
-    /// than they have would hear nothing of why they fail.
+    /// Returns true if a caller of this runtime may wait for one until `deadline`. A caller that
+    /// has less time than the refills have would hear nothing of why they fail.
     pub(super) fn may_serve(&self, runtime: runtime::Id, deadline: Option<StdInstant>) -> bool {
         let is_before = |end| deadline.is_some_and(|deadline| deadline < end);
         let UnderWay { runtime: other, deadline: end, .. } = self.under_way;
@@ -91,7 +91,7 @@ impl Refills {
         self.demand = Demand::new(now);
     }
 
-    /// When the demand counts as none, unless more is admitted.
+    /// Returns the instant from which on the demand counts as none, unless more is admitted.
     pub(super) fn demand_ends_at(&self, settings: &Settings) -> Instant {
         self.demand.ends_at(settings.validity)
     }

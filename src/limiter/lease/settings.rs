@@ -9,9 +9,9 @@ const DEFAULT_MAX_KEYS: usize = 10_000;
 pub(super) struct Settings {
     /// The most units of one lease.
     pub(super) max_units: u64,
-    /// How long leased units may be spent.
+    /// The time for which leased units may be spent.
     pub(super) validity: Duration,
-    /// How many keys are watched at once.
+    /// The most keys that are watched at once.
     pub(super) max_keys: usize,
 }
 

@@ -17,8 +17,8 @@ pub(super) struct Shard<L: Limiter> {
     keys: HashTable<LeasedKey<L>>,
     max_keys: usize,
     last_generation: u64,
-    /// What was asked for under this generation or an older one, and is not spent, is not refunded
-    /// either: a reset may have forgotten it.
+    /// The last generation that a reset may have forgotten. What was asked for under it or an older
+    /// one, and is not spent, is not refunded either.
     last_forgotten: u64,
     /// Resets under way. Until they end there is no refill: it could be decided before the reset,
     /// and be spent after it.
@@ -57,7 +57,7 @@ impl<L: Limiter> Shard<L> {
         self.resets == 0 && self.no_refills_until.is_none_or(|until| until <= now)
     }
 
-    /// Whether a reset may have forgotten what was asked for under a generation.
+    /// Returns true if a reset may have forgotten what was asked for under a generation.
     pub(super) fn is_forgotten(&self, generation: u64) -> bool {
         generation <= self.last_forgotten
     }

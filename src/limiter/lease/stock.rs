@@ -24,7 +24,7 @@ pub(super) struct Stock<L: Limiter> {
     pub(super) valid_until: Instant,
     /// The answer to that charge, without its reservation.
     answer: Decision,
-    /// Whether the inner limiter can settle what it took.
+    /// True if the inner limiter made a reservation, so that it can settle what it took.
     can_settle: bool,
     open: Mutex<Open>,
 }
@@ -37,7 +37,7 @@ struct Open {
 }
 
 impl<L: Limiter> Stock<L> {
-    /// What the inner limiter admitted to an order that was sent at `sent`.
+    /// Makes the stock of what the inner limiter admitted to an order that was sent at `sent`.
     pub(super) fn new(
         inner: Arc<L>,
         order: &Order,

@@ -31,7 +31,7 @@ impl<L: Limiter> Stocks<L> {
         self.0.len()
     }
 
-    /// When the next stock ends.
+    /// Returns the instant at which the next stock ends.
     pub(super) fn next_end(&self) -> Option<Instant> {
         Some(self.0.front()?.stock.valid_until)
     }

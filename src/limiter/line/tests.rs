@@ -17,7 +17,7 @@ const SECOND: Duration = Duration::from_secs(1);
 struct Served {
     process: usize,
     asked: Instant,
-    /// When it was to be served at the latest.
+    /// The latest instant at which it was to be served.
     told: Instant,
     at: Instant,
 }
@@ -150,7 +150,7 @@ async fn who_waited_at_a_block_gives_its_slot_back() {
     assert_eq!(left, Some(SECOND));
 }
 
-/// What cannot be given back is of no use to a key that is blocked.
+/// A slot that cannot be given back is of no use to a key that is blocked.
 #[tokio::test(start_paused = true)]
 async fn who_waited_at_a_block_leaves_no_slot_at_hand() {
     let limiter = one_a_second().await;

@@ -24,7 +24,7 @@ impl Clock {
         Self::Tokio { since: Instant::now(), epoch_micros: micros(epoch) }
     }
 
-    /// Whether it only goes forward, so that an expired state stays expired.
+    /// Returns true if it only goes forward, so that an expired state stays expired.
     #[inline]
     pub(super) fn is_monotonic(&self) -> bool {
         matches!(self, Clock::Tokio { .. })

@@ -18,7 +18,7 @@ use crate::{Charge, Decision, Error};
 #[must_use = "nothing is decided until it is awaited"]
 pub struct MemoryFuture<A: Algorithm> {
     store: Arc<Store<A>>,
-    /// What is done besides asking.
+    /// The operation. `None` for a check.
     operation: Option<Operation>,
     charge: Charge,
     is_done: bool,

@@ -57,7 +57,7 @@ pub(super) fn hash(hasher: &RandomState, name: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// What was found about the key that may expire first.
+/// The state of the key that may expire first.
 enum Oldest {
     /// It cannot have expired yet, and so no key has.
     Live,
@@ -111,7 +111,8 @@ impl<S> Shard<S> {
         Ok(answer)
     }
 
-    /// Whether a key with this name has a place, or can have one.
+    /// Returns true if a key with this name has a place, or can have one. Evicts an expired key to
+    /// make room.
     #[cfg(feature = "policies")]
     pub(super) fn has_room_for(&mut self, (hash_of_name, name): (u64, &[u8]), now: i64) -> bool {
         self.entries.find(hash_of_name, |entry| entry.name.as_bytes() == name).is_some()

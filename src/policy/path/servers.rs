@@ -2,8 +2,8 @@
 
 use super::{Readings, spelled};
 
-/// How servers find the segments of a path: each takes out dots and parameters, merges slashes and
-/// decodes, in an order of its own.
+/// Reads a path as servers find its segments: each takes out dots and parameters, merges slashes
+/// and decodes, in an order of its own.
 fn servers(path: &str) -> [Vec<String>; 21] {
     let split = |path: &str| path.split('/').skip(1).map(str::to_owned).collect::<Vec<_>>();
     let joined = |segments: &[String]| format!("/{}", segments.join("/"));

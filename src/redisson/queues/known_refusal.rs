@@ -1,10 +1,10 @@
-//! What the last refusal says of requests to come.
+//! The last refusal under a name, and what it says of requests to come.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long a refusal is believed. Others may refund permits or raise the rate meanwhile.
+/// The time for which a refusal is believed. Others may refund permits or raise the rate meanwhile.
 pub(super) const REFUSAL_LIFETIME: Duration = Duration::from_secs(1);
 
 /// The last refusal under a name.
@@ -13,26 +13,26 @@ pub(super) struct KnownRefusal {
     /// This number of permits is not free before `until`.
     pub(super) permits: u32,
     pub(super) until: Instant,
-    /// When the refusal came.
+    /// The instant at which the refusal came.
     pub(super) at: Instant,
     /// The rate of the limiter: more permits are never granted.
     pub(super) rate: u64,
 }
 
 impl KnownRefusal {
-    /// Whether it says anything now.
+    /// Returns true if it says anything now.
     pub(super) fn is_believed(&self, now: Instant) -> bool {
         now < self.until.min(self.believed_until())
     }
 
-    /// How long a caller that needs this number of permits waits for them before it asks. `None` if
+    /// Returns the time that a caller waits for this number of permits before it asks. `None` if
     /// they may be free.
     pub(super) fn pause(&self, permits: u32, now: Instant) -> Option<Duration> {
         let end = self.until.min(self.believed_until());
         self.covers(permits, now).then(|| end - now)
     }
 
-    /// When neither it nor its lifetime is left.
+    /// Returns the instant at which neither the refusal nor its lifetime lasts any longer.
     pub(super) fn last_end(&self) -> Instant {
         self.until.max(self.believed_until())
     }
@@ -46,7 +46,7 @@ impl KnownRefusal {
         }
     }
 
-    /// Whether this number of permits is known not to be free.
+    /// Returns true if this number of permits is known not to be free.
     fn covers(&self, permits: u32, now: Instant) -> bool {
         self.is_believed(now) && permits >= self.permits && u64::from(permits) <= self.rate
     }

@@ -26,7 +26,7 @@ async fn pause(queues: &Arc<Queues>, permits: u32) -> Duration {
     }
 }
 
-/// Whether a new caller waits to be woken.
+/// Returns true if a new caller waits to be woken.
 async fn must_wait(queues: &Arc<Queues>, permits: u32) -> bool {
     tokio::select! {
         biased;

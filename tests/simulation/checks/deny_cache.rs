@@ -9,7 +9,7 @@ use super::{Seen, since_begin};
 use crate::plan::{SECOND, Way};
 use crate::world::{Fate, Record};
 
-/// How long a refusal is repeated.
+/// The longest time for which a refusal is repeated.
 const MAX_AGE: Duration = SECOND;
 
 /// So long after a settlement what is refused is repeated for a shorter time.
@@ -21,7 +21,7 @@ const SETTLING_AGE: Duration = Duration::from_millis(100);
 /// Something that a process did to a key, after which its refusals are not what they were.
 struct Change {
     at: Duration,
-    /// When its question was asked, if nobody knows whether it was charged.
+    /// The instant at which its question was asked, if nobody knows whether it was charged.
     lost_since: Option<Duration>,
     /// It may be on its way still.
     is_settling: bool,
@@ -61,7 +61,7 @@ impl Seen<'_> {
                 .any(|one| one.wait.is_some_and(|wait| is_its(one.cost, wait)))
     }
 
-    /// Why a refusal of the instant `refused` should have been forgotten.
+    /// Returns why a refusal of the instant `refused` should have been forgotten.
     fn outlived(&self, record: &Record, refused: Duration) -> Option<&'static str> {
         let now = record.asked;
         // Limiters that are asked in turn say when one of them decided.
@@ -81,7 +81,7 @@ impl Seen<'_> {
         changes.any(outlives).then_some("was repeated after a change")
     }
 
-    /// What this process did to the key before it was asked.
+    /// Returns what this process did to the key before it was asked.
     fn changes_before<'a>(&'a self, record: &'a Record) -> impl Iterator<Item = Change> + 'a {
         let own = self.ask(record);
         let is_own = move |other: &&Record| {

@@ -10,10 +10,10 @@ use super::{LATENESS, Seen, since_begin};
 use crate::account::Booking;
 use crate::world::{Fate, Record};
 
-/// How long leased units may be spent.
+/// The time for which leased units may be spent.
 const VALIDITY: Duration = Duration::from_millis(100);
 
-/// How late after a charge its lease is over, and its last holder has settled.
+/// The longest time after a charge until its lease is over, and its last holder has settled.
 const SETTLING: Duration = Duration::from_millis(1_500);
 
 /// The charges of one key at one instant, and who was admitted by them.
@@ -105,8 +105,8 @@ impl Seen<'_> {
         }
     }
 
-    /// What was given back was not spent, and for what was not spent the store was asked.
-    /// `elsewhere` hold units of instants that they do not tell.
+    /// Units that were given back were not spent, and for units that were not spent the store was
+    /// asked. `elsewhere` hold units of instants that they do not tell.
     fn returned(
         &self,
         groups: &BTreeMap<(&str, i64), Group<'_>>,

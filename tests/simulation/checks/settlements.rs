@@ -64,7 +64,15 @@ impl Seen<'_> {
             || self.plan.is_flooded
     }
 
-    /// What a charge says that is a settled caller's alone, unless it is what the caller settled.
+    /// True if the caller settled before its process knew that the slot had come: the slot goes to
+    /// the next who waits there. The process waits from the moment at which it read the answer.
+    pub(super) fn went_to_the_line(&self, record: &Record, booking: &Booking) -> bool {
+        let (begun, slot) = (since_begin(booking.now), since_begin(booking.at));
+        record.settled_at.is_some_and(|settled| settled < slot + self.frozen(begun, settled))
+    }
+
+    /// Returns the fault of a charge that is a settled caller's alone, and that is not what the
+    /// caller settled.
     pub(super) fn settled_wrongly(&self, record: &Record, booking: &Booking) -> Option<String> {
         let Fate::Admitted { settled: Some(actual), .. } = record.fate else { return None };
         let is_alike = |other: &&Booking| {
@@ -74,13 +82,13 @@ impl Seen<'_> {
         let is_only = self.account.bookings.iter().filter(is_alike).count() == 1;
         let has_budget = self.plan.limits.iter().any(has_budget);
         let is_told = self.has_unique_marks() && !has_budget && !self.forgets();
-        // Which of the earlier slots is its own then, is a guess.
-        if self.tells_no_slot(record) {
+        // Which of the earlier slots is its own then, is a guess, and so is which of two charges
+        // with one mark it settled: a server that lost one gave its mark anew.
+        if self.tells_no_slot(record) || self.account.has_twin(booking) {
             return None;
         }
         let Some(Settled::GaveBack(units)) = record.settlement else { return None };
-        // A slot that is yet to come goes back to the line of its process.
-        if record.settled_at.is_some_and(|settled| settled < since_begin(booking.at)) {
+        if self.went_to_the_line(record, booking) {
             return None;
         }
         let back = booking.cost - booking.taken;

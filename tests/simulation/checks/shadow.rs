@@ -9,7 +9,7 @@ use super::{Seen, since_begin};
 use crate::plan::{SECOND, Way};
 use crate::world::{Fate, Record};
 
-/// How long a charge may be on its way when a switch goes off.
+/// The longest time that a charge is on its way when a switch goes off.
 const ON_ITS_WAY: Duration = SECOND;
 
 impl Seen<'_> {

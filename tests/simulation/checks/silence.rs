@@ -71,7 +71,7 @@ impl Seen<'_> {
         let strikes = || self.strikes.iter().filter(|(_, _, kind)| is_felt(*kind));
         let mut own = strikes().filter(|(_, _, kind)| is_panicking(*kind));
         own.find_map(|(begin, end, _)| {
-            let begin = *begin + GIVING_UP;
+            let begin = self.after(*begin, GIVING_UP);
             let is_beside = |one: &(Duration, Duration)| self.is_felt(one.0, one.1, begin, *end);
             let others = strikes().filter(|(_, _, kind)| !is_panicking(*kind));
             let mut others = others

@@ -24,7 +24,7 @@ pub(crate) fn is_planted(number: usize) -> bool {
 }
 ";
 
-/// What a fault edits of each body: by its file, begin and end.
+/// The edits of each body by the faults, by its file, begin and end.
 type Changes = BTreeMap<(&'static str, usize, usize), Vec<(Range<usize>, &'static str)>>;
 
 /// Faults that edit nothing but bodies, by their numbers, and the files that they edit.
@@ -39,7 +39,7 @@ struct File {
     text: String,
     /// All bodies, without their braces, the outer ones first.
     places: Vec<Range<usize>>,
-    /// What each fault makes of a body, by the body's begin and end.
+    /// The texts of each body after the faults, by the body's begin and end.
     edited: BTreeMap<(usize, usize), BTreeMap<usize, String>>,
 }
 
@@ -103,7 +103,7 @@ impl File {
         Self { text, places, edited: BTreeMap::new() }
     }
 
-    /// What an edit changes: without what both texts begin and end with.
+    /// Returns the change that an edit makes: without what both texts begin and end with.
     fn change(&self, edit: &'static Edit) -> Option<(Range<usize>, &'static str)> {
         let Edit { from, to, .. } = edit;
         let begin = self.text.find(from)?;

@@ -20,6 +20,21 @@ const fn by(fault: &'static str, target: &'static str, test: &'static str) -> El
 
 pub(super) const ELSEWHERE: &[Elsewhere] = &[
     by(
+        "refund_dropped_without_a_connection",
+        "simulation",
+        "strikes::units_come_back_also_where_no_connection_is_left",
+    ),
+    by(
+        "script_forgotten_for_good_once_it_was_known",
+        "redis",
+        "batcher::one_alone_is_one_call_and_a_batch_of_one_is_a_setting",
+    ),
+    by(
+        "moved_without_a_look_at_the_map",
+        "topology",
+        "cluster::map::one_slot_that_has_moved_shows_where_the_others_are",
+    ),
+    by(
         "charge_that_connects_is_overtaken",
         "simulation",
         "strikes::charges_that_wait_for_a_connection_are_decided_in_the_order_of_their_callers",

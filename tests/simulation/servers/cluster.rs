@@ -13,13 +13,13 @@ use super::super::server::{Address, Mode};
 use super::super::slots::{COUNT, Slots, slot_of};
 use super::replication::Group;
 
-/// How long a master refuses requests after it was restarted, in ms: long enough to hear of a
+/// The time for which a master refuses requests after it was restarted: long enough to hear of a
 /// successor. Redis has 2 s.
 const REJOINS_AFTER: Duration = Duration::from_millis(500);
 
 pub struct Cluster {
     group: Rc<Group>,
-    /// Who holds which slot, once all know it.
+    /// The node that holds each slot, once all know it.
     owners: RefCell<Vec<Option<u8>>>,
     /// The same before the last change.
     before: RefCell<Vec<Option<u8>>>,

@@ -13,7 +13,7 @@ use super::super::book::Event;
 use super::super::network::Host;
 use super::super::server::Role;
 
-/// How often a server that waits for another looks again.
+/// The pause of a server that waits for another, between two looks.
 const CHECK: Duration = Duration::from_millis(10);
 
 /// All servers that store, by number, and who copies whom.
@@ -21,7 +21,7 @@ pub struct Group {
     pub hosts: Vec<Rc<Host>>,
     /// The primary of each replica.
     primaries: RefCell<Vec<Option<usize>>>,
-    /// How much of the book of its primary each replica has copied.
+    /// The number of events in the book of its primary that each replica has copied.
     copied: Vec<Cell<usize>>,
     /// Notifies of a change of `primaries`.
     roles: Notify,
@@ -97,7 +97,7 @@ impl Group {
         self.copied[replica].set(begin.max(end));
     }
 
-    /// How much of its primary's book a replica has copied.
+    /// Returns the number of events in its primary's book that a replica has copied.
     pub fn copied(&self, replica: usize) -> usize {
         self.copied[replica].get()
     }

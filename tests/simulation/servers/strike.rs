@@ -10,9 +10,9 @@ use super::Topology;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Strike {
     pub kind: StrikeKind,
-    /// Which server or slot, modulo their number.
+    /// The number of the server or slot, modulo how many there are.
     pub place: u32,
-    /// How long it lasts, or how far a clock steps.
+    /// The time that it lasts, or by which a clock steps.
     pub lasting: Duration,
 }
 

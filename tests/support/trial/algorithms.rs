@@ -25,7 +25,7 @@ use super::model::{
     Anchored, Both, Bucket, Bursty, Cells, Counter, Log, Model, Permits, Warm, Window,
 };
 
-/// What is judged, by which model.
+/// A judged algorithm, and the model that judges it.
 pub(crate) struct Algorithm {
     pub(crate) name: &'static str,
     /// The quota with a burst, if the algorithm knows bursts.
@@ -35,9 +35,9 @@ pub(crate) struct Algorithm {
     /// The costs of the first charge on a key of 3 units, one key for each. After it no more than 3
     /// units fit.
     pub(crate) openings: &'static [u64],
-    /// Whether a refused charge goes at once when its wait is over.
+    /// True if a refused charge goes at once when its wait is over.
     pub(crate) at_once: bool,
-    /// Whether it reserves waits; else a refused caller asks again.
+    /// True if it reserves waits; else a refused caller asks again.
     pub(crate) reserves: bool,
 }
 
@@ -158,7 +158,7 @@ pub(crate) fn pool(url: &str) -> Pool {
     builder.connect_timeout(DEADLINE).response_timeout(DEADLINE).build().expect("a pool")
 }
 
-/// Where a limiter decides, and by which clock: the server's unless one is given.
+/// The place where a limiter decides, and its clock: the server's unless one is given.
 pub(crate) struct Site {
     pub(crate) pool: Pool,
     pub(crate) clock: Option<Arc<AtomicU64>>,
@@ -215,13 +215,13 @@ pub(crate) trait Judged: Debug + Send + Sync {
     /// Settles a reservation, best effort.
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation>;
 
-    /// Whether it reserves waits.
+    /// Returns true if it reserves waits.
     fn reserves(&self) -> bool {
         true
     }
 }
 
-/// How long leased units may be spent.
+/// The time for which leased units may be spent.
 pub(crate) const VALIDITY: Duration = Duration::from_millis(20);
 
 /// A judged limiter as the inner one of a limiter around it.

@@ -21,7 +21,8 @@ use super::workload::Workload;
 /// Calls that a run is cut at, for memory's sake.
 const MOST_CALLS: usize = 2_000_000;
 
-/// How many tasks call, and for how long: from the environment, else what suits a debug build.
+/// The number of tasks that call, and the time for which they do: from the environment, else what
+/// suits a debug build.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
     pub(crate) processes: u16,

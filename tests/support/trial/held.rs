@@ -16,7 +16,7 @@ use super::algorithms::pool;
 const START: i128 = 1_767_225_600_000_000;
 const STEPS: usize = 150;
 
-/// What the longest hold and the longest wait are, and the quota: times in µs.
+/// The quota, the longest hold and the longest wait: times in µs.
 #[derive(Clone, Copy, Debug)]
 struct Terms {
     limit: i128,
@@ -48,7 +48,8 @@ struct Model {
     terms: Terms,
     full: i128,
     holds: Vec<Hold>,
-    /// What is spent and has not refilled, as far as only the bound counts it, and since when.
+    /// The units that are spent and have not refilled, as far as only the bound counts them, and
+    /// since when.
     level: (i128, i128),
     is_over: bool,
 }
@@ -71,7 +72,7 @@ impl Model {
         self.is_over |= self.level.0 > burst * period;
     }
 
-    /// What nobody settled in time counts as spent when its time is over.
+    /// Counts a hold as spent when its time is over, if nobody settled it in time.
     fn go_on(&mut self, now: i128) {
         let end = |hold: &Hold| (hold.era + 2) * self.terms.hold;
         let mut over: Vec<_> = self
@@ -86,7 +87,7 @@ impl Model {
         over.into_iter().for_each(|(at, units)| self.spend(units, at));
     }
 
-    /// When a charge fits; and whether it may wait for that.
+    /// Returns the instant at which a charge fits, and whether it may wait for that.
     fn fits(&self, now: i128, cost: i128) -> Option<(i128, bool)> {
         let Terms { limit, period, burst, .. } = self.terms;
         let room = burst - self.held() - cost;
@@ -119,7 +120,7 @@ impl Model {
         units - used
     }
 
-    /// What remains, and when the key is as good as new.
+    /// Returns the units that remain, and the time until the key is as good as new.
     fn report(&self, now: i128) -> (i128, i128) {
         let Terms { limit, period, burst, .. } = self.terms;
         let free = (burst - self.held()) * period;

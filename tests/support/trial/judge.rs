@@ -21,7 +21,7 @@ const HORIZON: i128 = 60_000_000;
 /// The faults that are described; further ones are only counted.
 const TOLD: usize = 20;
 
-/// What was found.
+/// All that the judge found.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     pub(crate) over: usize,
@@ -84,7 +84,8 @@ struct Replay<'a> {
     model: Box<dyn Model>,
     findings: &'a mut Findings,
     grants: Vec<Grant>,
-    /// When something was taken last: what is taken at one instant is taken by one call.
+    /// The instant at which something was taken last: what is taken at one instant is taken by one
+    /// call.
     taken_at: Option<i64>,
     /// The reservations by task and number of their call: the mark, and the place of the grant.
     reserved: HashMap<(u16, u16, u32), (Mark, usize)>,

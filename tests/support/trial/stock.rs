@@ -11,8 +11,8 @@ use super::algorithms::SECOND;
 use super::model::Model;
 use crate::support::{Server, stats};
 
-/// What is not as it must be: each key's state, no more script runs than `calls`, and as many
-/// writes as `changes` says: none for a refusal or a peek (S5).
+/// Returns what is not as it must be: each key's state, no more script runs than `calls`, and as
+/// many writes as `changes` says: none for a refusal or a peek (S5).
 pub(crate) fn faults(
     server: &Server,
     models: &BTreeMap<u32, Box<dyn Model>>,

@@ -12,7 +12,7 @@ use super::trace::{Event, Row, nanos};
 pub(crate) struct Task {
     pub(crate) process: u16,
     pub(crate) number: u16,
-    /// How many tasks there are in each process.
+    /// The number of tasks in each process.
     pub(crate) tasks: u16,
     pub(crate) limiter: Arc<dyn Judged>,
     pub(crate) dice: fastrand::Rng,

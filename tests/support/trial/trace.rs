@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What became of a call.
+/// The result of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// Admitted at once; of a peek: it would be.
@@ -38,7 +38,7 @@ impl Event {
         Self::Refunded,
     ];
 
-    /// Whether it gives a reservation back, which is answered without a `now`.
+    /// Returns true if it gives a reservation back, which is answered without a `now`.
     pub(crate) fn returns(self) -> bool {
         matches!(self, Self::Cancelled | Self::Refunded)
     }
@@ -51,7 +51,7 @@ pub(crate) struct Row {
     pub(crate) cost: u32,
     pub(crate) process: u16,
     pub(crate) task: u16,
-    /// Which of its task's calls this is.
+    /// The number of this call among those of its task.
     pub(crate) number: u32,
     pub(crate) event: Event,
     /// Its place among the decisions of one call to the server.

@@ -55,7 +55,7 @@ impl Workload {
         all.into_iter().find(|workload| workload.name() == name).expect("a known workload")
     }
 
-    /// What is called, over a limiter in Redis.
+    /// Returns the limiter that is called, over a limiter in Redis.
     pub(crate) fn limiter(self, inner: Arc<dyn Judged>) -> Arc<dyn Judged> {
         match self {
             Self::Leased => leased(inner),
@@ -63,8 +63,9 @@ impl Workload {
         }
     }
 
-    /// What is asked of: a quota, and the burst of those that know bursts. A unit takes a fraction
-    /// of a microsecond in all but the sparse one, whose edges fall on the milliseconds of expiry.
+    /// Returns the quota of the limiter, with a burst for those that know bursts. A unit takes a
+    /// fraction of a microsecond in all but the sparse one, whose edges fall on the milliseconds of
+    /// expiry.
     pub(crate) fn quota(self, with_burst: fn(Quota, u64) -> Quota) -> Quota {
         let (limit, millis, burst) = match self {
             Self::Saturating => (210, 500, 120),

@@ -1,8 +1,8 @@
-//! When the slot map is read anew.
+//! The times at which the slot map is read anew.
 
 use super::*;
 
-/// How often a node answered with an error of this code.
+/// Returns how often a node answered with an error of this code.
 async fn errors(cluster: &Cluster, node: usize, code: &str) -> u64 {
     let stats: String = cluster.ask(node, cmd("INFO").arg("errorstats")).await;
     let count =
@@ -10,7 +10,7 @@ async fn errors(cluster: &Cluster, node: usize, code: &str) -> u64 {
     stats.lines().find_map(count).unwrap_or(0)
 }
 
-/// How often the nodes were asked for the map.
+/// Returns how often the nodes were asked for the map.
 async fn reads(cluster: &Cluster) -> u64 {
     let mut reads = 0;
     for node in 0..cluster.nodes.len() {

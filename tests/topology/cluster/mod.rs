@@ -36,7 +36,7 @@ fn patient(pool: Pool) -> Redis<FixedWindow> {
     Redis::new("cluster", FixedWindow::new(quota), pool).decision_timeout(LONG)
 }
 
-/// What was taken of a key.
+/// Returns the units that were taken of a key.
 async fn taken<L: Limiter>(limiter: &L, key: &str) -> u64 {
     MILLION - limiter.peek(key).await.expect("a decision").remaining().expect("known")
 }

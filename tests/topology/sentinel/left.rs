@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// How many units there are.
+/// The number of units.
 const UNITS: u64 = 10;
 
 // Case 153.

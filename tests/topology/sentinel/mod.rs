@@ -21,7 +21,7 @@ use crate::support::proxy::{Fault, Proxy};
 use crate::support::sentinel::{Replicated, SERVICE, Sentinel, url};
 use crate::support::{NOWHERE, Server, fake, stats};
 
-/// What an error of `ready` says, which must be of kind configuration.
+/// Returns what an error of `ready` says, which must be of kind configuration.
 async fn refused(pool: Pool) -> String {
     let begun = Instant::now();
     loop {
@@ -75,7 +75,7 @@ impl Load {
         self.seen.lock().unwrap().refused
     }
 
-    /// When a call was decided first after `instant`.
+    /// Returns the instant at which a call was decided first after `instant`.
     async fn decided_after(&self, instant: Instant) -> Instant {
         loop {
             let next =
@@ -134,7 +134,7 @@ async fn until_named(replicated: &Replicated, port: u16) -> Instant {
     first
 }
 
-/// How often the server was asked to run a script, refused calls included.
+/// Returns how often the server was asked to run a script, refused calls included.
 async fn asked(server: &Server) -> u64 {
     // Sentinels close all connections to a server that they promote.
     let section = loop {

@@ -1,4 +1,4 @@
-//! Who watches the sentinels, when what watched or was watched is gone.
+//! The watch over the sentinels, when what watched or was watched is gone.
 
 use tokio::runtime;
 
@@ -36,7 +36,7 @@ fn a_switch_is_followed_although_a_sentinel_and_the_watching_runtime_are_gone() 
     second.block_on(async { drop(replicated) });
 }
 
-/// Why it failed before says nothing about a sentinel that is silent since, however long an attempt
+/// An earlier failure says nothing about a sentinel that is silent since, however long an attempt
 /// to connect may take.
 #[tokio::test]
 async fn a_sentinel_that_refused_to_answer_and_is_silent_since_is_away() {

@@ -1,4 +1,4 @@
-//! What opens a breaker, what does not, and how its own error is treated.
+//! The failures that open a breaker, those that do not, and the treatment of its own error.
 
 use tokio::time::{Instant, advance};
 use tokio_test::{assert_pending, task};

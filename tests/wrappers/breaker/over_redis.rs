@@ -11,7 +11,7 @@ use super::*;
 use crate::support::Server;
 use crate::support::faults::{D, LONG, SLACK, until_decided, yearly};
 
-/// How long each decision took, and whether Redis made it.
+/// The time that each decision took, by whether Redis made it.
 #[derive(Default)]
 struct Times {
     decided: Vec<Duration>,

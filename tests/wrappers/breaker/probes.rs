@@ -1,4 +1,4 @@
-//! How an open breaker finds out that its limiter is well again.
+//! The probes of an open breaker: they find out that its limiter is well again.
 
 use tokio::task::JoinSet;
 use tokio::time::{Instant, advance};

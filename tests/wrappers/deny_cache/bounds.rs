@@ -1,5 +1,4 @@
-//! How much the cache holds, and that it works around and inside of every other limiter. Time is
-//! paused.
+//! The bounds of the cache, and its work around and inside of every other limiter. Time is paused.
 
 use std::convert::Infallible;
 

@@ -1,4 +1,5 @@
-//! When a refusal is forgotten before its time, also while another is on its way. Time is paused.
+//! The refusals that are forgotten before their time, also while another is on its way. Time is
+//! paused.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -22,7 +22,7 @@ struct Twins<A: Algorithm> {
     bare: Memory<A>,
     cached: tower_sluice::DenyCache<Memory<A>>,
     quotas: Quotas,
-    /// What both have taken and not settled yet.
+    /// The reservations that both have made and not settled yet.
     reservations: Vec<[Reservation; 2]>,
     repeated: usize,
     asked: usize,
@@ -151,7 +151,7 @@ async fn every_algorithm_decides_as_without_a_cache() {
     play_both((TokenBucket::new(QUOTA), FixedWindow::new(Quota::per_minute(20)))).await;
 }
 
-/// What is held does not refill, so a time to come back does not come nearer while it is held.
+/// Held units do not refill, so a time to come back does not come nearer while they are held.
 #[tokio::test(start_paused = true)]
 async fn what_is_held_is_refused_as_without_a_cache() {
     play(Budget::new(QUOTA), &[1, 1, 2, 3, 5, 9], false).await;

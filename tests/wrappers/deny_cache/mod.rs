@@ -24,7 +24,7 @@ fn slow() -> Memory<TokenBucket> {
     Memory::new("slow", TokenBucket::new(Quota::per_second(1)))
 }
 
-/// Whether the cache refuses a charge of one unit. The inner limiter refuses it too.
+/// Returns true if the cache refuses a charge of one unit, and false if the inner limiter does.
 async fn refused_from_cache(limiter: &impl Limiter, key: &'static str) -> bool {
     let refused = limiter.check(&Charge::from_static(key)).await.expect("a decision");
     assert!(!refused.is_admitted(), "{refused:?}");

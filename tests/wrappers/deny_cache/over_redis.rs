@@ -1,4 +1,4 @@
-//! What the cache saves a real server, and what it sees of other processes.
+//! The calls that the cache saves a real server, and what it sees of other processes.
 
 use tower_sluice::algorithm::FixedWindow;
 use tower_sluice::{Charge, FailOpen, Limiter, LimiterExt, Origin, Outcome, Pool, Quota, Redis};

@@ -1,4 +1,4 @@
-//! Which refusals are repeated, for how long, and for which charges. Time is paused.
+//! The refusals that are repeated, for how long, and for which charges. Time is paused.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tower_sluice::{AllInTurn, Charge, ErrorKind, Limiter, LimiterExt, Origin, Ou
 
 use super::{HOUR, SECOND, one, slow};
 
-/// How often the inner limiter was asked.
+/// Returns how often the inner limiter was asked.
 fn asked(scripted: &Scripted) -> usize {
     scripted.charges().len()
 }
@@ -190,7 +190,7 @@ async fn a_peek_and_an_estimate_neither_ask_the_cache_nor_fill_it() {
     assert_eq!(limiter.check(&one()).await.unwrap().origin(), Origin::Cache);
 }
 
-/// What is an error whatever the state stays one for a key that is refused.
+/// A charge that is an error whatever the state stays one for a key that is refused.
 #[tokio::test(start_paused = true)]
 async fn an_invalid_charge_of_a_refused_key_is_an_error() {
     let limiter = slow().deny_cache();

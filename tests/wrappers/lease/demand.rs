@@ -1,4 +1,4 @@
-//! How many units a lease has: as many as the key is worth, and no more.
+//! The units of a lease: as many as the key is worth, and no more.
 
 use std::time::Duration;
 
@@ -137,7 +137,7 @@ async fn keys_beyond_the_most_ask_alone_until_others_are_idle() {
     assert!(calls("c").await < 50);
 }
 
-/// What it says is left includes the units that this process has leased.
+/// The units that are reported as left include those that this process has leased.
 #[tokio::test(start_paused = true)]
 async fn report_counts_down_unit_by_unit() {
     let (limiter, inner, _) = leased(10_000);

@@ -1,4 +1,4 @@
-//! When a lease ends, what is unspent goes back.
+//! The end of a lease: what is unspent goes back.
 
 use std::time::Duration;
 

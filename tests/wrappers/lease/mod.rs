@@ -17,7 +17,7 @@ use tower_sluice::{Charge, Decision, Lease, Limiter, LimiterExt, Memory, Quota};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// How long leased units may be spent unless set otherwise.
+/// The time for which leased units may be spent unless set otherwise.
 const VALIDITY: Duration = Duration::from_millis(100);
 
 type Inner = Recorder<Memory<FixedWindow>>;

@@ -12,7 +12,7 @@ use tower_sluice::{Charge, Decision, Error, Limiter, Operation, Reservation};
 /// More checks than a test makes.
 const OPEN: usize = 1 << 32;
 
-/// What happens to a check, by its cost.
+/// The trouble that a check meets, by its cost.
 type Trouble = Arc<dyn Fn(u64) -> Option<Error> + Send + Sync>;
 
 #[derive(Clone)]
@@ -45,7 +45,7 @@ impl<L: Limiter> Recorder<L> {
         self.checks.lock().unwrap().iter().map(|(_, wait)| *wait).collect()
     }
 
-    /// What was settled: the cost of a reservation, and the actual one.
+    /// Returns the settlements: the cost of a reservation, and the actual one.
     pub(crate) fn settled(&self) -> Vec<(u64, u64)> {
         self.settled.lock().unwrap().clone()
     }

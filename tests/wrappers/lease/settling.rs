@@ -1,4 +1,4 @@
-//! What an admission cost in the end.
+//! The final cost of an admission.
 
 use tokio::time::sleep;
 use tower_sluice::{Charge, Limiter, LimiterExt, Reservation};

@@ -1,4 +1,4 @@
-//! Who waits for a refill is answered, whatever becomes of the refill.
+//! Callers that wait for a refill are answered, whatever becomes of the refill.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What the page calls the peers, and what it says of each.
+//! The names of the peers on the page, and what it says of each.
 
 pub(super) struct Name {
     pub(super) name: &'static str,

@@ -81,7 +81,7 @@ fn ratios(run: &Run) -> String {
 /// The yardstick on one key: beside this crate's layer over many keys it says nothing.
 const HOT_YARDSTICK: &str = "evalsha_hot";
 
-/// Which peers decide more per second than this crate's layer.
+/// Lists the peers that decide more per second than this crate's layer.
 fn ahead(run: &Run) -> String {
     let mut list = String::new();
     for tasks in run.tasks() {

@@ -1,5 +1,5 @@
-//! What is measured over Redis. Each peer has a database of its own with 100,000 keys, which exist
-//! before anything is timed, and a limit so high that it admits everything.
+//! The peers that are measured over Redis. Each has a database of its own with 100,000 keys, which
+//! exist before anything is timed, and a limit so high that it admits everything.
 
 mod bare;
 mod layers;

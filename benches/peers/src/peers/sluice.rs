@@ -65,7 +65,7 @@ pub(super) fn deny_cache(site: &Site, name: &'static str) -> Peer {
     })
 }
 
-/// What is answered in the process lets other tasks run once, as a service does between requests.
+/// Lets other tasks run once after an answer in the process, as a service does between requests.
 async fn then_yield(answer: impl Future<Output = bool>) -> bool {
     let answer = answer.await;
     tokio::task::yield_now().await;

@@ -43,7 +43,7 @@ pub(super) async fn answer(
     }
 }
 
-/// What is asked of which key.
+/// The action that is asked for, and its key.
 #[derive(Debug, PartialEq, Eq)]
 struct Asked {
     policy: String,

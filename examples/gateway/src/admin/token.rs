@@ -1,4 +1,4 @@
-//! Who may change anything: the caller that sends `Authorization: Bearer` and the token.
+//! The right to change anything, of the caller that sends `Authorization: Bearer` and the token.
 
 use std::sync::Arc;
 

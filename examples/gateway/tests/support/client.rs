@@ -9,7 +9,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 
 use super::PATIENCE;
 
-/// What came back.
+/// The answer that came back.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
@@ -41,7 +41,7 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// Whether any rate limit field is there.
+    /// Returns true if any rate limit field is there.
     pub fn has_fields(&self) -> bool {
         self.headers.iter().any(|(name, _)| name.contains("ratelimit"))
     }
@@ -124,7 +124,7 @@ impl Connection {
         self.stream.read_exact(bytes).expect("bytes");
     }
 
-    /// Whether the other side has closed. Waits for it.
+    /// Returns true if the other side has closed. Waits for it.
     pub fn is_closed(&mut self) -> bool {
         matches!(self.stream.read(&mut [0]), Ok(0))
     }

@@ -140,12 +140,12 @@ impl Gateway {
             .sum()
     }
 
-    /// What it has written to stderr.
+    /// Returns what it has written to stderr.
     pub fn stderr(&self) -> String {
         self.stderr.lock().unwrap().clone()
     }
 
-    /// How many files it has open.
+    /// Returns the number of files that it has open.
     pub fn open_files(&self) -> usize {
         let folder = format!("/proc/{}/fd", self.child.id());
         std::fs::read_dir(folder).expect("a process").count()
@@ -175,7 +175,7 @@ impl Gateway {
         line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
     }
 
-    /// Whether it has ended.
+    /// Returns its status if it has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("a status")
     }

@@ -1,5 +1,5 @@
-//! What the tests share: the built gateway as a process, a client, upstreams and Redis, all over
-//! real sockets on free ports of the loopback.
+//! Helpers that the tests share: the built gateway as a process, a client, upstreams and Redis, all
+//! over real sockets on free ports of the loopback.
 
 #![allow(dead_code, unreachable_pub, unused_imports, reason = "each test binary uses a part")]
 

@@ -59,7 +59,8 @@ fn elements(text: &str, is_list: bool) -> Vec<String> {
     }
 }
 
-/// Whether each quotation mark is closed, and no backslash stands outside, read from the left.
+/// Returns true if each quotation mark is closed, and no backslash stands outside, read from the
+/// left.
 fn is_balanced(text: &str) -> bool {
     let (mut is_quoted, mut is_escaped) = (false, false);
     for character in text.chars() {

@@ -1,5 +1,5 @@
-//! What the spec says that algorithms do, in `i128`: the judge's own account, which shares nothing
-//! with the limiter or its scripts.
+//! The algorithms as the spec describes them, in `i128`: the judge's own account, which shares
+//! nothing with the limiter or its scripts.
 //!
 //! An algorithm is judged once it has a [`Model`] here and its line in `algorithms.rs`.
 
@@ -30,10 +30,10 @@ use std::ops::{Range, RangeInclusive};
 
 use tower_sluice::Quota;
 
-/// What was admitted: the instant at which it goes, and its units.
+/// An admission: the instant at which it goes, and its units.
 pub(crate) type Grant = (i128, i128);
 
-/// What a reservation remembers of the state that it left, and of the one before.
+/// The numbers by which a reservation knows the state that it left, and the one before.
 pub(crate) type Mark = [i128; 2];
 
 /// One key under one quota. Instants and stretches are in µs.
@@ -68,7 +68,7 @@ pub(crate) trait Model: Debug {
     /// The time until the key is as good as new.
     fn reset_after(&self, now: i128) -> i128;
 
-    /// Whether this is what the server should hold.
+    /// Returns true if this is what the server should hold.
     fn is_stored_as(&self, text: &str) -> bool;
 
     /// The keys that it is stored under, each of which a change writes.
@@ -76,12 +76,14 @@ pub(crate) trait Model: Debug {
         1
     }
 
-    /// How many values `changes` changes may write, of which `fewest` came apart from others.
+    /// Returns how many values `changes` changes may write, of which `fewest` came apart from
+    /// others.
     fn writes(&self, fewest: usize, changes: usize, _calls: usize) -> RangeInclusive<usize> {
         self.keys() * fewest..=self.keys() * changes
     }
 
-    /// How many grants, ordered by instant, break the bound in some window that ends with them.
+    /// Counts the grants, ordered by instant, that break the bound in some window that ends with
+    /// them.
     fn excess(&self, grants: &[Grant]) -> usize;
 
     /// A stretch within `first` to `last` whose use can be measured, and the most that it admits.
@@ -99,8 +101,8 @@ fn ceil(dividend: i128, divisor: i128) -> i128 {
     -(-dividend).div_euclid(divisor)
 }
 
-/// How many grants, ordered by instant, end a half-open window of `period` that holds
-/// more than `limit`.
+/// Counts the grants, ordered by instant, that end a half-open window of `period` that holds more
+/// than `limit`.
 pub(crate) fn over_any_window(grants: &[Grant], period: i128, limit: i128) -> usize {
     let (mut oldest, mut sum, mut over) = (0, 0, 0);
     for (at, cost) in grants {

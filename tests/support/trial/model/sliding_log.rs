@@ -12,7 +12,7 @@ pub(crate) struct Log {
     limit: i128,
     period: i128,
     grants: Vec<Grant>,
-    /// When something was taken last, which may have been given back since.
+    /// The instant at which something was taken last, which may have been given back since.
     taken: i128,
 }
 
@@ -22,7 +22,7 @@ impl Log {
         Box::new(Self { limit, period, grants: Vec::new(), taken: 0 })
     }
 
-    /// Where reservations have come to.
+    /// Returns the instant that reservations have come to.
     fn latest(&self) -> Option<i128> {
         self.grants.last().map(|grant| grant.0)
     }

@@ -90,8 +90,8 @@ impl Model for Cells {
         over_any_window(grants, self.period, self.limit)
     }
 
-    /// What is taken in one cell comes back when that cell no longer counts, so as many
-    /// cells make a turn.
+    /// Units that are taken in one cell come back when that cell no longer counts, so as many cells
+    /// make a turn.
     fn most(&self, first: i128, last: i128) -> (Range<i128>, i128) {
         let turn = (self.cells + 1) * self.width;
         let begin = first.div_euclid(self.width) * self.width;

@@ -17,7 +17,7 @@ pub(crate) struct Bursty {
     /// The instant of debt, and the one from which no charge waits; none before the first charge.
     state: Option<[i128; 2]>,
     last: i128,
-    /// What each charge found, by what it left.
+    /// The state that each charge found, by the one that it left.
     found: Vec<([i128; 2], [i128; 2])>,
 }
 
@@ -105,8 +105,8 @@ impl Model for Bursty {
         text == format!("{credit}:{next}:{}/{}:{}", self.r, self.p, self.last)
     }
 
-    /// What is taken from a grant up to another is stored or has grown since; with own debt up to
-    /// and with that one.
+    /// Units that are taken from a grant up to another are stored or have grown since; with own
+    /// debt up to and with that one.
     fn excess(&self, grants: &[Grant]) -> usize {
         let (mut sum, mut least, mut excess) = (0, i128::MAX, 0);
         for (at, cost) in grants {

@@ -22,7 +22,7 @@ pub(crate) struct Warm {
     state: Option<(f64, i128)>,
     last: i128,
     reserved: bool,
-    /// What each charge found, by what it left.
+    /// The state that each charge found, by what it left.
     found: Vec<(Mark, (f64, i128))>,
 }
 
@@ -178,8 +178,8 @@ impl Model for Warm {
         excess
     }
 
-    /// What the warm-up costs aside, and where reservations follow one another: a late
-    /// caller finds nothing stored that is cheaper, so time without a waiter is lost.
+    /// Leaves out the cost of the warm-up, and counts only where reservations follow one another: a
+    /// late caller finds nothing stored that is cheaper, so time without a waiter is lost.
     fn most(&self, first: i128, last: i128) -> (Range<i128>, i128) {
         if !self.reserved {
             return (first..first, 0);

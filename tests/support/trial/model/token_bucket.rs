@@ -25,7 +25,7 @@ impl Bucket {
         Self { limit, period, burst, full: 0 }
     }
 
-    /// What the bucket would owe at `at` if `cost` were taken then, the unit being 1/L µs.
+    /// Returns what the bucket would owe at `at` if `cost` were taken then, the unit being 1/L µs.
     fn debt(&self, at: i128, cost: i128) -> i128 {
         self.full.max(self.limit * at) + cost * self.period - self.limit * at
     }
@@ -42,7 +42,8 @@ impl Model for Bucket {
         [self.full, 0]
     }
 
-    /// Where there was no state, what stands for it: full again a microsecond after the epoch.
+    /// Marks the state before. Where there was none, another stands for it: full again a
+    /// microsecond after the epoch.
     fn take_with_others(&mut self, now: i128, at: i128, cost: i128) -> Mark {
         let before = if at > now { self.full.max(self.limit) } else { 0 };
         [self.take(now, at, cost)[0], before]

@@ -1,4 +1,4 @@
-//! What a circuit ought to decide, from its whole history.
+//! A model of the circuit, which decides from its whole history.
 
 use crate::limiter::breaker::circuit::Change;
 use crate::limiter::breaker::outcome::Outcome;
@@ -16,14 +16,14 @@ pub(super) enum Model {
     Closed(Vec<(u32, Outcome)>),
     Open {
         first: Trouble,
-        /// How the probes ended that count, in order.
+        /// The outcomes of the probes that count, in order.
         probes: Vec<Outcome>,
-        /// When the last failure ended.
+        /// The tick at which the last failure ended.
         failed: Option<u32>,
     },
 }
 
-/// What the last end of a closed circuit shows.
+/// Returns the trouble that the last end of a closed circuit shows.
 pub(super) fn trouble(ends: &[(u32, Outcome)]) -> Option<Trouble> {
     let (now, last) = *ends.last()?;
     match (last, trouble_at(ends)) {
@@ -44,8 +44,8 @@ pub(super) fn trouble(ends: &[(u32, Outcome)]) -> Option<Trouble> {
     }
 }
 
-/// What the ends show at the time of the last one: those of the window, or all since the last
-/// answer.
+/// Returns the trouble that the ends show at the time of the last one: those of the window, or all
+/// since the last answer.
 fn trouble_at(ends: &[(u32, Outcome)]) -> Option<Trouble> {
     let now = ends.last()?.0;
     let recent: Vec<Outcome> =
