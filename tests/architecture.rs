@@ -249,14 +249,14 @@ impl Map {
 }
 
 impl Room {
-    /// Why `path` may not stand in one of its files, if it may not.
+    /// Returns why `path` may not stand in one of its files, if it may not.
     fn violation(&self, path: &str) -> Option<String> {
         let leaves = begins_with_one(path, &["crate"]) && !begins_with_one(path, self.paths);
         leaves.then(|| format!("leaves the room {}", self.folder))
     }
 }
 
-/// Whether one of `begins` is `path` or stands around it.
+/// Returns whether `path` is one of `begins`, or stands inside one.
 fn begins_with_one(path: &str, begins: &[&str]) -> bool {
     let is_begin = |begin: &&str| {
         path.strip_prefix(*begin).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
