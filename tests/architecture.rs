@@ -1,5 +1,5 @@
 //! The rules for which module may use which module and which crate, as data, held against every
-//! path in `src`. And rules for dependencies, scripts and widths of comments.
+//! path in `src`. And rules for dependencies and scripts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -126,6 +126,65 @@ const MODULES: &[Module] = &[
     Module { files: &["testing"], crates: &[], modules: &["limiter"] },
 ];
 
+/// A folder inside a module: of this crate, its files name nothing but what begins with `paths`.
+struct Room {
+    folder: &'static str,
+    paths: &'static [&'static str],
+}
+
+/// The limiter in Redis asks `send`, and `send` asks the two others, which know neither it nor each
+/// other.
+const ROOMS: &[Room] = &[
+    // Another crate could use it: it names no charge, and nothing that carries one.
+    Room {
+        folder: "limiter/redis/client",
+        paths: &[
+            "crate::limiter::redis::client",
+            "crate::limiter::grace_period",
+            "crate::limiter::runtime",
+            "crate::observe",
+            "crate::Error",
+            "crate::ErrorKind",
+        ],
+    },
+    Room {
+        folder: "limiter/redis/script",
+        paths: &[
+            "crate::limiter::redis::script",
+            "crate::limiter::named",
+            "crate::algorithm",
+            "crate::quota",
+            "crate::Quota",
+            "crate::Error",
+            "crate::ErrorKind",
+        ],
+    },
+    Room {
+        folder: "limiter/redis/send",
+        paths: &[
+            "crate::limiter::redis::send",
+            "crate::limiter::redis::client",
+            "crate::limiter::redis::script",
+            "crate::limiter::redis::key",
+            "crate::limiter::grace_period",
+            "crate::limiter::named",
+            "crate::limiter::runtime",
+            "crate::algorithm",
+            "crate::observe",
+            "crate::settlement",
+            "crate::sync",
+            "crate::Charge",
+            "crate::Error",
+            "crate::ErrorKind",
+            // Its tests ask whole limiters.
+            "crate::Limiter",
+            "crate::Pool",
+            "crate::Quota",
+            "crate::Redis",
+        ],
+    },
+];
+
 /// The module behind each name in `lib.rs`, and all foreign crates.
 struct Map {
     modules: BTreeMap<String, String>,
@@ -168,11 +227,7 @@ impl Map {
             let allowed = VALUES.contains(&&**used) || module.modules.contains(&&**used);
             return (!allowed).then(|| format!("uses {used}"));
         }
-        let allowed = |allowed: &&str| {
-            path.strip_prefix(*allowed)
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
-        };
-        (self.foreign.contains(head) && !module.crates.iter().any(allowed))
+        (self.foreign.contains(head) && !begins_with_one(path, module.crates))
             .then(|| format!("names the crate {head}"))
     }
 
@@ -183,11 +238,30 @@ impl Map {
         };
         let module = MODULES.iter().find(|module| module.files.iter().any(inside));
         let module = module.unwrap_or_else(|| panic!("src/{file} is in no module of MODULES"));
+        let room = ROOMS.iter().find(|room| inside(&room.folder));
         let line = |(line, path): (usize, String)| {
-            self.violation(module, &path).map(|why| format!("src/{file}:{line} {why}: {path}"))
+            let leaves = |room: &Room| room.violation(&path);
+            let why = self.violation(module, &path).or_else(|| room.and_then(leaves))?;
+            Some(format!("src/{file}:{line} {why}: {path}"))
         };
         paths(file, text).into_iter().filter_map(line).collect()
     }
+}
+
+impl Room {
+    /// Returns why `path` may not stand in one of its files, if it may not.
+    fn violation(&self, path: &str) -> Option<String> {
+        let leaves = begins_with_one(path, &["crate"]) && !begins_with_one(path, self.paths);
+        leaves.then(|| format!("leaves the room {}", self.folder))
+    }
+}
+
+/// Returns whether `path` is one of `begins`, or stands inside one.
+fn begins_with_one(path: &str, begins: &[&str]) -> bool {
+    let is_begin = |begin: &&str| {
+        path.strip_prefix(*begin).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+    };
+    begins.iter().any(is_begin)
 }
 
 fn root() -> &'static Path {
@@ -269,6 +343,14 @@ fn a_planted_violation_is_found_with_its_line() {
         ("respond.rs", "use tower::ServiceExt;"),
         ("error.rs", "use tower;"),
         ("http/head.rs", "let quote = '\"'; use redis::Value; let other = '\"';"),
+        ("limiter/redis/client/pool.rs", "use super::super::send::Config;"),
+        ("limiter/redis/client/pool.rs", "use super::super::{Redis, client::own_pool::OwnPool};"),
+        ("limiter/redis/client/cluster/mod.rs", "use super::super::script::Script;"),
+        ("limiter/redis/client/cluster/mod.rs", "fn cost(charge: &crate::Charge) {}"),
+        ("limiter/redis/client/mod.rs", "mod tests { use super::super::*; }"),
+        ("limiter/redis/script/reply.rs", "use super::super::client::error;"),
+        ("limiter/redis/script/mod.rs", "use super::send::Config;"),
+        ("limiter/redis/send/worker.rs", "use super::super::future::RedisFuture;"),
     ];
     for (file, text) in planted {
         let found = map.violations(file, &format!("use std::fmt;\n\n{text}\n"));
@@ -289,7 +371,11 @@ fn allowed_imports_and_mere_texts_pass() {
         ("error.rs", "/* use redis::Value;\n*/ let text = \"redis::\\\"Value\";"),
         ("error.rs", "let text = r#\"a \" redis::Value\"#;"),
         ("error.rs", "fn f<'a>(a: &'a str) -> impl Sized + use<'a> { a }"),
-        ("limiter/redis/pool.rs", "let value = redis::Value::Nil;"),
+        ("limiter/redis/client/pool.rs", "let value = redis::Value::Nil;"),
+        ("limiter/redis/client/pool.rs", "use super::own_pool; use crate::{Error, ErrorKind};"),
+        ("limiter/redis/script/mod.rs", "mod tests { use super::*; use crate::algorithm::Check; }"),
+        ("limiter/redis/send/call.rs", "use super::super::client::Pool; use super::batch::Call;"),
+        ("limiter/redis/limiter.rs", "use super::send::Config; use super::client::Pool;"),
         ("limiter/mod.rs", "pub use self::redis::{Pool, Redis};"),
         ("limiter/redis/key.rs", "mod tests { use super::*; use super::super::NamedAlgorithm; }"),
         ("service.rs", "use crate::{Charge, KeyExtractor, Limiter, Respond};"),
@@ -322,45 +408,4 @@ fn every_algorithm_is_implemented_twice() {
         let is_algorithm = name == "redisson" || text.contains("\n--@ state ");
         assert!(!is_algorithm || twin.is_file(), "{name}.lua has no twin");
     }
-}
-
-/// The lines of `text` that hold a comment and are wider than 100 columns. Tables and addresses may
-/// be, since they cannot be wrapped.
-fn wide_comments(text: &str, mark: &str) -> Vec<usize> {
-    let is_comment =
-        |line: &str| line.trim_start().starts_with(mark) || line.contains(&format!(" {mark} "));
-    let is_excepted = |line: &str| {
-        line.contains("://") || line.trim_start_matches([' ', '/', '!']).starts_with('|')
-    };
-    let is_wide = |line: &str| line.chars().count() > 100 && is_comment(line) && !is_excepted(line);
-    text.lines().zip(1..).filter(|(line, _)| is_wide(line)).map(|(_, number)| number).collect()
-}
-
-#[test]
-fn no_comment_is_wider_than_100_columns() {
-    let mut wide = Vec::new();
-    for folder in ["benches", "examples", "interop", "scripts", "src", "tests"] {
-        for path in files(&root().join(folder)) {
-            let mark = match path.extension().and_then(|extension| extension.to_str()) {
-                Some("rs") => "//",
-                Some("lua") => "--",
-                _ => continue,
-            };
-            let lines = wide_comments(&fs::read_to_string(&path).expect("text"), mark);
-            wide.extend(lines.iter().map(|line| format!("{}:{line}", path.display())));
-        }
-    }
-    assert!(wide.is_empty(), "{}", wide.join("\n"));
-}
-
-#[test]
-fn a_wide_comment_is_found_with_its_line() {
-    let long = "word ".repeat(20);
-    assert_eq!(wide_comments(&format!("// word\n/// {long}"), "//"), [2]);
-    assert_eq!(wide_comments(&format!("let x = 1; // {long}"), "//"), [1]);
-    assert_eq!(wide_comments(&format!("    -- {long}"), "--"), [1]);
-    assert!(
-        wide_comments(&format!("/// | {long} |\n// https://example.com {long}"), "//").is_empty()
-    );
-    assert!(wide_comments(&format!("let text = \"{long}\";"), "//").is_empty());
 }

@@ -16,7 +16,7 @@ use super::reply::{DONE, ScriptReply};
 use super::request::Request;
 use super::sender::{Failure, PendingReply, Sender, is_moving_keys};
 use crate::Error;
-use crate::limiter::redis::sending::{LATE_REPLY_TIMEOUT, SharedConnection, malformed_reply};
+use crate::limiter::redis::{LATE_REPLY_TIMEOUT, SharedConnection, malformed_reply};
 
 impl Sender {
     /// Takes permits for a grant. When the caller leaves, they are refunded.

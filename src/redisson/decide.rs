@@ -14,7 +14,7 @@ use super::reply::{DONE, EXCEEDS, NO_CONFIGURATION, REFUSED, ScriptReply};
 use super::request::Request;
 use super::sender::Sender;
 use crate::limiter::named::one_key;
-use crate::limiter::redis::sending::malformed_reply;
+use crate::limiter::redis::malformed_reply;
 use crate::limiter::{runtime, timeout};
 use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome, Owner, Reservation};
 

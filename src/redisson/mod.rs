@@ -46,7 +46,7 @@ use self::keys::Keys;
 use self::request::Request;
 use self::sender::Sender;
 use crate::future::BoxedFuture;
-use crate::limiter::redis::sending::{DEFAULT_DECISION_TIMEOUT, MAX_TIMEOUT};
+use crate::limiter::redis::{DEFAULT_DECISION_TIMEOUT, MAX_TIMEOUT};
 use crate::settlement::Settlement;
 use crate::{Charge, Error, Limiter, Operation, Owner, Pool, Reservation};
 

@@ -3,7 +3,7 @@
 use redis::Value;
 
 use crate::algorithm::LATEST;
-use crate::limiter::redis::sending::malformed_reply;
+use crate::limiter::redis::malformed_reply;
 use crate::{Error, ErrorKind};
 
 /// The outcomes that the script returns.

@@ -16,7 +16,7 @@ use super::keys::Keys;
 use super::reply::ScriptReply;
 use super::request::Request;
 use crate::limiter::named::{Clock, instant};
-use crate::limiter::redis::sending::{
+use crate::limiter::redis::{
     Deadline, Script, SharedConnection, Stage, eval, from_failed_call, is_reply, malformed_reply,
     met_read_only,
 };

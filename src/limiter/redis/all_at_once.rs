@@ -5,23 +5,26 @@
 //! only, and a call has one cost for all its keys. Where slots or costs differ, the members are
 //! asked in turn, as [`AllInTurn`] does.
 
-mod future;
-
 use std::fmt;
+use std::future::{Future, ready};
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, ready};
 
-pub use self::future::AllAtOnceFuture;
-use self::future::{Joined, TakenTogether};
-use super::members::join;
-use super::request::Op;
-use super::{Members, Redis};
-use crate::algorithm::{AnyAlgorithm, Check};
+use pin_project_lite::pin_project;
+
+use super::future::RedisFuture;
+use super::limiter::Redis;
+use super::script::Op;
+use crate::algorithm::{AnyAlgorithm, Check, InLua};
 use crate::limiter::all_in_turn::AllInTurn;
 use crate::limiter::named::{NamedAlgorithm, block_time, expect_valid_quota, one_key};
-use crate::limiter::{Limiter, MemberCharges, Operation, Parts, timeout};
+use crate::limiter::{
+    Boxed, BoxedFuture, Limiter, LimiterExt, MemberCharges, Operation, Parts, timeout,
+};
 use crate::quota::{Quota, Quotas};
 use crate::settlement::Settlement;
-use crate::{Charge, Error, ErrorKind, Owner, Reservation};
+use crate::{Charge, Decision, Error, ErrorKind, Owner, Reservation};
 
 /// Limiters in one Redis over different keys, in one call, all or nothing: per user *and* for
 /// everybody.
@@ -57,6 +60,9 @@ pub struct AllAtOnce<const N: usize, F> {
     one_call: Arc<OneCall<N>>,
     in_turn: AllInTurn<N, F>,
 }
+
+/// A limiter that asks for several members in one call.
+type Joined = Redis<Vec<AnyAlgorithm>>;
 
 /// The members, and the limiters that ask for several of them in one call.
 struct OneCall<const N: usize> {
@@ -299,3 +305,153 @@ impl<const N: usize, F> fmt::Debug for AllAtOnce<N, F> {
         f.debug_struct("AllAtOnce").field("members", &self.one_call.members).finish_non_exhaustive()
     }
 }
+
+/// The payload of a reservation: what members took in one call, and how it is settled.
+struct TakenTogether {
+    limiter: Joined,
+    reservation: Reservation,
+    /// True if the members state their own costs.
+    states_costs: bool,
+}
+
+/// The reservation of the whole: its owner, its cost, and what its payload begins with.
+type Reserved = (Owner, u64, Joined, bool);
+
+pin_project! {
+    /// The future of [`AllAtOnce`](crate::AllAtOnce).
+    #[must_use = "nothing is decided until it is awaited"]
+    pub struct AllAtOnceFuture {
+        #[pin]
+        state: State,
+    }
+}
+
+pin_project! {
+    #[project = StateProj]
+    enum State {
+        InOneCall { #[pin] decision: RedisFuture<Vec<AnyAlgorithm>>, reserved: Option<Reserved> },
+        InTurn { decision: BoxedFuture },
+    }
+}
+
+impl AllAtOnceFuture {
+    fn in_one_call(decision: RedisFuture<Vec<AnyAlgorithm>>, reserved: Reserved) -> Self {
+        Self { state: State::InOneCall { decision, reserved: Some(reserved) } }
+    }
+
+    fn in_turn(decision: BoxedFuture) -> Self {
+        Self { state: State::InTurn { decision } }
+    }
+
+    fn failed(error: Error) -> Self {
+        Self::in_turn(Box::pin(ready(Err(error))))
+    }
+}
+
+impl Future for AllAtOnceFuture {
+    type Output = Result<Decision, Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.project().state.project() {
+            StateProj::InOneCall { decision, reserved } => {
+                let mut decision = ready!(decision.poll(cx))?;
+                if let Some(reservation) = decision.take_reservation()
+                    && let Some((owner, cost, limiter, states_costs)) = reserved.take()
+                {
+                    let held = reservation.is_held();
+                    let taken = TakenTogether { limiter, reservation, states_costs };
+                    let reservation = Reservation::new(owner, cost, taken).with_held(held);
+                    decision = decision.with_reservation(reservation);
+                }
+                Poll::Ready(Ok(decision))
+            }
+            StateProj::InTurn { decision } => decision.as_mut().poll(cx),
+        }
+    }
+}
+
+impl fmt::Debug for AllAtOnceFuture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AllAtOnceFuture").finish_non_exhaustive()
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// The members of an [`AllAtOnce`](crate::AllAtOnce): a tuple of two to eight
+/// [`Redis`](crate::Redis) limiters over one pool. Sealed.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot decide in one call to Redis",
+    label = "no tuple of two to eight `Redis` limiters",
+    note = "`AllAtOnce` takes a tuple of two to eight `Redis` limiters, and a closure that returns as many charges",
+    note = "for `Memory` and any other limiters take `AllInTurn::new([one.boxed(), other.boxed()], ..)`"
+)]
+pub trait Members<const N: usize>: sealed::Sealed {
+    /// The members as limiters of one type.
+    #[doc(hidden)]
+    fn members(&self) -> [Redis<AnyAlgorithm>; N];
+
+    /// The members themselves.
+    #[doc(hidden)]
+    fn boxed_members(&self) -> [Boxed; N];
+}
+
+/// The members at some places as one limiter, of an algorithm that `named` makes of theirs. Each
+/// keeps its own keys. The time for a decision, the clock and the settings of batches are those of
+/// the first of all members, and its queue's bound holds for all of them together.
+pub(super) fn join<A: InLua, B: InLua>(
+    all: &[&Redis<A>],
+    places: &[usize],
+    named: NamedAlgorithm<B>,
+) -> Redis<B> {
+    let first = &all[0].inner;
+    let config = first.batcher.config();
+    let configs = || places.iter().map(|place| all[*place].inner.batcher.config());
+    let key_prefixes = configs().flat_map(|one| one.key_prefixes.clone()).collect();
+    let named = named.asking_several(places.iter().map(|place| &all[*place].inner.named));
+    let joined = Redis::under(named, key_prefixes, config.pool.clone());
+    joined.decision_timeout(first.decision_timeout).configure(|joined| {
+        joined.buckets = configs().flat_map(|one| one.buckets.clone()).collect();
+        joined.set_max_batch_size(config.max_batch_size);
+        joined.clock = config.clock.clone();
+        joined.max_in_flight = config.max_in_flight;
+        joined.queue_permits = Arc::clone(&config.queue_permits);
+    })
+}
+
+impl<A: InLua + Into<AnyAlgorithm>> Redis<A> {
+    /// The same limiter, of an algorithm that is known at run time.
+    fn of_any_algorithm(&self) -> Redis<AnyAlgorithm> {
+        let name = self.inner.named.name().clone();
+        let algorithm = self.inner.named.algorithm().clone().into();
+        // The algorithm follows its quota already.
+        let named = NamedAlgorithm::new(name.clone(), algorithm);
+        join(&[self], &[0], expect_valid_quota(&name, named))
+    }
+}
+
+macro_rules! members {
+    ($count:literal: $($member:ident $index:tt),+) => {
+        impl<$($member: InLua),+> sealed::Sealed for ($(Redis<$member>,)+) {}
+
+        impl<$($member: InLua + Into<AnyAlgorithm>),+> Members<$count> for ($(Redis<$member>,)+) {
+            fn members(&self) -> [Redis<AnyAlgorithm>; $count] {
+                [$(self.$index.of_any_algorithm()),+]
+            }
+
+            fn boxed_members(&self) -> [Boxed; $count] {
+                [$(self.$index.clone().boxed()),+]
+            }
+        }
+    };
+}
+
+members!(2: A 0, B 1);
+members!(3: A 0, B 1, C 2);
+members!(4: A 0, B 1, C 2, D 3);
+members!(5: A 0, B 1, C 2, D 3, E 4);
+members!(6: A 0, B 1, C 2, D 3, E 4, F 5);
+members!(7: A 0, B 1, C 2, D 3, E 4, F 5, G 6);
+members!(8: A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);

@@ -11,13 +11,9 @@ use std::time::Duration;
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
 
-use super::batcher::Batcher;
-use super::eval::LATE_REPLY_TIMEOUT;
-use super::pending::Pending;
-use super::pool::MAX_TIMEOUT;
-use super::queued::{CompletedRequest, QueuedRequest};
-use super::reply::{ReplyEntry, malformed_reply};
-use super::request::{Op, Request};
+use super::client::MAX_TIMEOUT;
+use super::script::{Op, ReplyEntry, Request, malformed_reply};
+use super::send::{Batcher, CompletedRequest, LATE_REPLY_TIMEOUT, Pending, QueuedRequest};
 use crate::algorithm::{Check, InLua};
 use crate::charge::Key;
 use crate::limiter::line::{Known, Reclaim};

@@ -9,11 +9,10 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::address::Address;
-use super::error::from_error_reply;
-use super::key::{hash_slot, hash_tagged, key_prefixes};
-use super::reply::{BatchReply, ReadEntry, ReplyEntry};
-use super::request::{Op, Request};
+use super::client::error::{from_error_reply, is_read_only};
+use super::client::{Address, hash_slot};
+use super::key::{hash_tagged, key_prefixes};
+use super::script::{BatchReply, Op, ReadEntry, ReplyEntry, Request};
 use crate::algorithm::*;
 use crate::limiter::named::NamedAlgorithm;
 use crate::{ErrorKind, Quota};
@@ -28,7 +27,7 @@ pub fn reply(bytes: &[u8]) {
             let Ok(batch) = BatchReply::read(&value, charges, reader.state_elements()) else {
                 continue;
             };
-            batch.is_read_only();
+            let _ = batch.texts().any(|text| is_read_only(&text));
             for request in requests() {
                 for position in 0..charges {
                     read(&batch, position, &request, &*reader);
@@ -40,7 +39,7 @@ pub fn reply(bytes: &[u8]) {
 
 /// Reads an entry. No wait is longer than it was asked for, and no error fails open.
 fn read(batch: &BatchReply<'_>, position: usize, request: &Request, reader: &dyn ReadEntry) {
-    match (batch.entry(position, request, reader), &request.op) {
+    match (batch.entry(position, request, reader, from_error_reply), &request.op) {
         (Ok(ReplyEntry::Decided(answer)), Op::Check { .. } | Op::Estimate { .. }) => {
             match answer.verdict {
                 Verdict::Wait(wait) => assert!((0..=MAX_WAIT).contains(&wait), "{answer:?}"),

@@ -10,12 +10,22 @@
 //! for its hash tag.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
+use super::client::{HASH_SLOTS, hash_slot};
 use crate::algorithm::ScriptPart;
 use crate::digest::{DIGEST_PREFIX, MAX_VERBATIM_LENGTH, push_digest};
 
-/// The hash slots of a cluster.
-pub(super) const HASH_SLOTS: u16 = 16_384;
+/// How the names of keys end, and so which hash slots of a cluster they share.
+///
+/// A cluster runs a script on keys of one slot. Usually each key has a slot of its own. With
+/// buckets the keys of a limiter share so few slots that charges of different keys share calls:
+/// `sluice:api:tb1:{17}:alice`.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Buckets {
+    /// What stands in the braces for each bucket. None: the key itself.
+    tags: Option<Arc<[u32]>>,
+}
 
 /// What stands before the braces for the limiter called `name`: a prefix for each part, which is a
 /// quota, numbered if there are several.
@@ -43,52 +53,6 @@ pub(super) fn hash_tagged(key: &str) -> String {
     name.push('}');
     name
 }
-
-/// The suffixes of the keys of `quotas` quotas, joined in one text, each with a brace at its begin.
-/// One quota has one suffix.
-pub(super) fn key_suffixes(suffixes: &str, quotas: usize) -> impl Iterator<Item = &str> {
-    let mut rest = suffixes;
-    std::iter::from_fn(move || {
-        let next = if quotas == 1 { None } else { rest.get(1..)?.find('{') };
-        let (suffix, after) = rest.split_at(next.map_or(rest.len(), |at| at + 1));
-        rest = after;
-        (!suffix.is_empty()).then_some(suffix)
-    })
-}
-
-/// A number that is the same for equal keys, and nearly always different for others. Keys that an
-/// attacker chooses can share it: they cost a sort.
-pub(super) fn fingerprint(key: &str) -> u64 {
-    let mix = |sum: u64, word: u64| (sum.rotate_left(5) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    let (words, rest) = key.as_bytes().as_chunks::<8>();
-    let sum = words.iter().fold(0, |sum, word| mix(sum, u64::from_le_bytes(*word)));
-    rest.iter().fold(sum, |sum, byte| mix(sum, u64::from(*byte)))
-}
-
-/// The hash slot of a cluster that holds the key of this name: by what stands in its first braces.
-pub(crate) fn hash_slot(name: &str) -> u16 {
-    let tag = name.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
-    let hashed = tag.map(|(tag, _)| tag).filter(|tag| !tag.is_empty()).unwrap_or(name);
-    let sum = hashed
-        .bytes()
-        .fold(0_u16, |sum, byte| sum << 8 ^ CRC_16[usize::from(sum >> 8 ^ u16::from(byte))]);
-    sum % HASH_SLOTS
-}
-
-/// The CRC-16 of each byte, as XMODEM computes it.
-const CRC_16: [u16; 256] = {
-    let (mut sums, mut byte) = ([0; 256], 0);
-    while byte < 256 {
-        let (mut sum, mut bit) = ((byte as u16) << 8, 0);
-        while bit < 8 {
-            sum = if sum >> 15 == 0 { sum << 1 } else { sum << 1 ^ 0x1021 };
-            bit += 1;
-        }
-        sums[byte] = sum;
-        byte += 1;
-    }
-    sums
-};
 
 /// `text` with some characters percent-encoded.
 fn percent_encoded(text: &str, characters: &[char]) -> String {
@@ -119,6 +83,44 @@ pub(crate) fn push_verbatim_or_digest(name: &mut String, text: &str) {
     push_digest(name, text);
 }
 
+impl Buckets {
+    /// So many buckets, at least 1.
+    ///
+    /// Each bucket has an equal share of all slots, and lies in one slot of its share. So masters
+    /// with equal shares have equally many buckets.
+    pub(super) fn new(count: u16) -> Self {
+        let count = count.clamp(1, HASH_SLOTS);
+        let (mut tags, mut missing) = (vec![None; usize::from(count)], count);
+        for tag in 0.. {
+            let bucket = &mut tags[share(hash_slot(&tag.to_string()), count)];
+            if bucket.is_none() {
+                *bucket = Some(tag);
+                missing -= 1;
+            }
+            if missing == 0 {
+                break;
+            }
+        }
+        Self { tags: Some(tags.into_iter().flatten().collect()) }
+    }
+
+    /// What the names of a key in Redis end with.
+    pub(super) fn suffix(&self, key: &str) -> String {
+        let own = hash_tagged(key);
+        let Some(tags) = &self.tags else { return own };
+        let tag = tags[share(hash_slot(&own), tags.len() as u16)];
+        let mut name = String::with_capacity(own.len() + 6);
+        write!(name, "{{{tag}}}:").expect("a string takes all");
+        push_verbatim_or_digest(&mut name, key);
+        name
+    }
+}
+
+/// Which of `count` equal shares of all slots holds a slot.
+fn share(hash_slot: u16, count: u16) -> usize {
+    usize::from(hash_slot) * usize::from(count) / usize::from(HASH_SLOTS)
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
@@ -141,16 +143,6 @@ mod tests {
         assert_eq!(hash_tagged("user-42@example.org"), "{user-42@example.org}");
     }
 
-    // Cases 76, 78 and 79.
-    #[test]
-    fn joined_suffixes_are_parted_again() {
-        let parted = |joined, quotas| key_suffixes(joined, quotas).collect::<Vec<_>>();
-        assert_eq!(parted("{a}{b}{a}", 3), ["{a}", "{b}", "{a}"]);
-        assert_eq!(parted("{7}:a{8}:b", 2), ["{7}:a", "{8}:b"]);
-        assert_eq!(parted("{a}", 2), ["{a}"]);
-        assert_eq!(parted("{a}{b}", 1), ["{a}{b}"]);
-    }
-
     #[test]
     fn everything_else_is_digested() {
         let long = "x".repeat(65);
@@ -160,15 +152,6 @@ mod tests {
             assert_eq!(name.len(), "{h:}".len() + 32, "{key:?}");
             assert_eq!(name.matches(['{', '}']).count(), 2, "{key:?}");
         }
-    }
-
-    // Case 36.
-    #[test]
-    fn slots_are_those_of_a_cluster() {
-        // As CLUSTER KEYSLOT answers.
-        assert_eq!(hash_slot("123456789"), 12_739);
-        assert_eq!(hash_slot("sluice:api:tb1:{foo}"), 12_182);
-        assert_eq!(hash_slot("foo"), 12_182);
     }
 
     /// All strings of these characters up to a length, the empty one among them.
@@ -213,5 +196,32 @@ mod tests {
         assert_distinct(&BUCKET, &["a", ":", "{"], [2, 2, 4]);
         assert_distinct(&BUCKET, &["%", "7B", "3A", "}", "{", ":", "h:"], [2, 2, 1]);
         assert_distinct(&(BUCKET, BUCKET), &["1tb1", "2tb1", ":"], [3, 3, 1]);
+    }
+
+    #[test]
+    fn each_bucket_lies_in_its_share_of_the_slots() {
+        for count in [1, 2, 3, 96, 1_000] {
+            let buckets = Buckets::new(count);
+            let tags = buckets.tags.as_ref().expect("buckets");
+            let shares = tags.iter().map(|tag| share(hash_slot(&tag.to_string()), count));
+            assert!(shares.eq(0..usize::from(count)), "{count}");
+        }
+    }
+
+    #[test]
+    fn a_key_stays_in_its_share_and_keys_stay_apart() {
+        let buckets = Buckets::new(12);
+        let (mut names, mut slots) = (HashSet::new(), HashSet::new());
+        for number in 0..2_000 {
+            let key = format!("user {number}");
+            let name = buckets.suffix(&key);
+            let slot = hash_slot(&format!("sluice:api:tb1:{name}"));
+            assert_eq!(share(slot, 12), share(hash_slot(&hash_tagged(&key)), 12), "{name}");
+            slots.insert(slot);
+            assert!(names.insert(name));
+        }
+        assert_eq!(slots.len(), 12);
+        assert!(Buckets::new(1).suffix("alice").ends_with("}:alice"));
+        assert_eq!(Buckets::default().suffix("alice"), "{alice}");
     }
 }

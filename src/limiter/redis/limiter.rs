@@ -6,13 +6,11 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-use super::batcher::Batcher;
-use super::buckets::Buckets;
-use super::config::Config;
+use super::client::{MAX_TIMEOUT, Pool};
 use super::future::{Inner, RedisFuture};
-use super::key::key_prefixes;
-use super::pool::{MAX_TIMEOUT, Pool};
-use super::request::Op;
+use super::key::{Buckets, key_prefixes};
+use super::script::Op;
+use super::send::{Batcher, Config};
 use crate::algorithm::{Check, InLua};
 use crate::limiter::named::{NamedAlgorithm, block_time, expect_valid_quota};
 use crate::limiter::{Limiter, Operation};

@@ -1,101 +1,45 @@
 //! The limiter that many processes share: one script call decides.
 //!
-//! How a charge is decided, in the order of the calls:
-//!
-//! - `limiter.rs`: the limiter and its settings, which `config.rs` holds. It converts a charge to a
-//!   `request.rs` about a key, which `key.rs` and `buckets.rs` name. `future.rs` is the decision.
-//!   `all_at_once.rs`, `members.rs` and `together.rs` let several limiters decide in one call.
-//! - `pending.rs`: the caller's half. It awaits the answer until the `deadline.rs`.
-//! - `batcher.rs`: sends a charge at once that finds the limiter idle, and passes on all others.
-//! - `worker.rs`: the task that sends them. It owns the `queue.rs` of `queued.rs`; `partitions.rs`
-//!   says which are next.
-//! - `call.rs`: sends each `batch.rs`, and waits. `outcome.rs` is what comes of it.
-//! - `script_call.rs`: puts a script call together and distributes the answers, which `reply.rs`
-//!   reads. `eval.rs` runs the `script.rs`, which `assembly.rs` puts together. `error.rs` finds the
-//!   kind of an error, and `liveness.rs` tells a silent server from a busy process.
-//!
-//! Where connections come from:
-//!
-//! - `pool.rs`: what limiters share. It hides which of the sources below implements the traits in
-//!   `connections.rs`. `builder.rs` makes it, from what `address.rs` reads.
-//! - `own_pool.rs`: connections of the crate's own. `pool_state.rs` and `runtime_connections.rs`
-//!   hold them; `backoff.rs` says when to connect again.
-//! - `target.rs`: where they lead, to one `server.rs` or to the primary that a `sentinel.rs` names.
-//!   `resolver.rs` finds its IP address, or `dialer.rs` opens the socket by the application's own
-//!   function. `tls.rs` sets up TLS, and `probe.rs` finds out whether the server expects it. It
-//!   says in its `greeting.rs` what it is. `login.rs` is the user there.
-//! - `connection.rs`: one of them. `health.rs` says whether it is usable.
-//! - `cluster/`: such a pool for each server of a cluster.
-//! - `bb8_pool.rs`: a pool of the application's own. `given_connection.rs`: one connection.
+//! - `limiter.rs`: the limiter and its settings. It converts a charge to a request about a key,
+//!   which `key.rs` names. `future.rs` is the decision. `all_at_once.rs` and `together.rs` let
+//!   several limiters decide in one call.
+//! - `send/`: what a call carries, when it leaves, and how long its answer is awaited. It asks the
+//!   two other rooms, and they know nothing of it.
+//! - `script/`: what the server runs, and how its reply is read. It knows no connection.
+//! - `client/`: connections, and what servers answer. It knows no charge and no script.
 
-mod address;
 mod all_at_once;
-mod assembly;
-mod backoff;
-mod batch;
-mod batcher;
-mod bb8_pool;
-mod buckets;
-mod builder;
-mod busy;
-mod call;
-mod cluster;
-mod config;
-mod connection;
-mod connections;
-mod deadline;
-mod dialer;
-mod error;
-mod eval;
+mod client;
 mod future;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
-mod given_connection;
-mod greeting;
-mod health;
 mod key;
 mod limiter;
-mod liveness;
-mod login;
-mod members;
-mod outcome;
-mod own_pool;
-mod partitions;
-mod pending;
-mod pool;
-mod pool_state;
-mod probe;
-mod queue;
-mod queued;
-mod reply;
-mod request;
-mod resolver;
-mod runtime_connections;
 mod script;
-mod script_call;
-#[cfg(feature = "redisson")]
-pub(crate) mod sending;
-mod sentinel;
-mod server;
-#[cfg(test)]
-mod silent;
-mod target;
-#[cfg_attr(not(feature = "rustls"), path = "no_tls.rs")]
-mod tls;
+mod send;
 #[cfg(feature = "policies")]
 mod together;
-mod worker;
 
-pub use all_at_once::{AllAtOnce, AllAtOnceFuture};
-pub use builder::PoolBuilder;
+pub use all_at_once::{AllAtOnce, AllAtOnceFuture, Members};
+pub use client::{Pool, PoolBuilder};
 pub use future::RedisFuture;
 #[cfg(all(feature = "policies", feature = "redisson"))]
 pub(crate) use key::push_verbatim_or_digest;
 #[cfg(any(feature = "policies", feature = "redisson"))]
 pub(crate) use limiter::DEFAULT_DECISION_TIMEOUT;
 pub use limiter::Redis;
-pub use members::Members;
-pub use pool::Pool;
 pub use script::texts as script_texts;
 #[cfg(feature = "policies")]
 pub(crate) use together::Together;
+
+// What it takes to send one call, for the limiter of Redisson's keys.
+#[cfg(feature = "redisson")]
+pub(crate) use client::error::{from_failed_call, met_read_only};
+#[cfg(all(test, feature = "redisson"))]
+pub(crate) use client::hash_slot;
+#[cfg(feature = "redisson")]
+pub(crate) use client::{MAX_TIMEOUT, SharedConnection};
+#[cfg(feature = "redisson")]
+pub(crate) use script::{Script, malformed_reply};
+#[cfg(feature = "redisson")]
+pub(crate) use send::{Deadline, LATE_REPLY_TIMEOUT, Stage, eval, is_reply};

@@ -4,11 +4,10 @@
 //! `all_at_once.rs` is the same for members that are known when the program is written, and that
 //! have one cost and one longest wait.
 
-use super::assembly::local_names;
-use super::key::key_suffixes;
-use super::members::join;
-use super::request::Op;
-use super::{Redis, RedisFuture};
+use super::all_at_once::join;
+use super::future::RedisFuture;
+use super::limiter::Redis;
+use super::script::{Op, key_suffixes, local_names};
 use crate::algorithm::{Check, InLua, OwnTerms, sealed::Single};
 use crate::charge::Key;
 use crate::limiter::Limiter;

@@ -6,7 +6,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "redirect_loses_its_refund",
         &[edit(
-            "limiter/redis/cluster/batches.rs",
+            "limiter/redis/send/routed.rs",
             "            let is_late = queued.is_settlement() && begun + MAX_REFUND_TIME < now;",
             "            let is_late = queued.is_settlement() && begun <= now;",
         )],
@@ -14,7 +14,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "refunds_of_a_redirected_call_lost",
         &[edit(
-            "limiter/redis/cluster/batches.rs",
+            "limiter/redis/send/routed.rs",
             "                outcome.refunds.extend(step.call.complete(config, connection, reply));",
             "                let _ = step.call.complete(config, connection, reply);",
         )],
@@ -22,7 +22,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "moved_slot_not_remembered",
         &[edit(
-            "limiter/redis/cluster/mod.rs",
+            "limiter/redis/client/cluster/mod.rs",
             "        self.nodes.assign(hash_slot, number);
         self.changed.notify_waiters();",
             "        let _ = number;
@@ -32,7 +32,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "moved_without_a_look_at_the_map",
         &[edit(
-            "limiter/redis/cluster/mod.rs",
+            "limiter/redis/client/cluster/mod.rs",
             "        // Other slots have moved too, most likely.
         self.refresh();",
             "",
@@ -42,12 +42,12 @@ pub(super) const FAULTS: &[Fault] = &[
         "asked_without_asking",
         &[
             edit(
-                "limiter/redis/cluster/batches.rs",
+                "limiter/redis/send/routed.rs",
                 "            commands.add_command(cmd(\"ASKING\"));",
                 "            let _ = cmd(\"ASKING\");",
             ),
             edit(
-                "limiter/redis/cluster/batches.rs",
+                "limiter/redis/send/routed.rs",
                 "            Some(_) => reply_after_asking(&mut replies),",
                 "            Some(_) if false => reply_after_asking(&mut replies),
             Some(_) => next_reply(&mut replies),",
@@ -57,7 +57,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "asked_slot_taken_for_moved",
         &[edit(
-            "limiter/redis/cluster/redirect.rs",
+            "limiter/redis/client/cluster/redirect.rs",
             "            redis::ErrorKind::Server(ServerErrorKind::Ask) => redirect().map(Self::Ask),",
             "            redis::ErrorKind::Server(ServerErrorKind::Ask) => redirect().map(Self::Moved),",
         )],
@@ -65,7 +65,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "try_again_is_an_error",
         &[edit(
-            "limiter/redis/cluster/redirect.rs",
+            "limiter/redis/client/cluster/redirect.rs",
             "            redis::ErrorKind::Server(ServerErrorKind::TryAgain) => Some(Self::Again),",
             "            redis::ErrorKind::Server(ServerErrorKind::TryAgain) => None,",
         )],
@@ -73,7 +73,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "sent_again_after_an_answer_was_lost",
         &[edit(
-            "limiter/redis/cluster/batches.rs",
+            "limiter/redis/send/routed.rs",
             "            for step in steps {
                 step.call.complete(config, connection, Err(error.clone()));
             }
@@ -85,7 +85,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "cluster_leaves_the_server_that_lives",
         &[edit(
-            "limiter/redis/cluster/nodes.rs",
+            "limiter/redis/client/cluster/nodes.rs",
             "            if is_away {
                 one.node.server().leave();",
             "            if !is_away {
@@ -95,7 +95,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "map_read_once_and_never_again",
         &[edit(
-            "limiter/redis/cluster/refresh.rs",
+            "limiter/redis/client/cluster/refresh.rs",
             "                state.backoff.hold_until(now + pause);",
             "                state.backoff.hold_until(now + 10_000 * pause);",
         )],
@@ -103,7 +103,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "attempt_to_read_the_map_never_over",
         &[edit(
-            "limiter/redis/cluster/refresh.rs",
+            "limiter/redis/client/cluster/refresh.rs",
             "        state.running.retain(|(running, _)| *running != runtime);
         match result {",
             "        if matches!(result, Some(Ok(()))) {
@@ -115,7 +115,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "slot_waits_for_ever_for_its_refunds",
         &[edit(
-            "limiter/redis/queue.rs",
+            "limiter/redis/send/queue.rs",
             "            slot_queue.refund_calls -= 1;",
             "            slot_queue.refund_calls -= usize::from(!self.pool.is_routed());",
         )],
@@ -123,7 +123,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "sentinels_switch_ignored",
         &[edit(
-            "limiter/redis/sentinel.rs",
+            "limiter/redis/client/sentinel/mod.rs",
             "        let Some(host) = reports.choose(now) else { return false };",
             "        let Some(host) = reports.choose(now) else { return false };
         if self.primary.borrow().is_some() {
@@ -134,7 +134,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "old_primary_not_left",
         &[edit(
-            "limiter/redis/sentinel.rs",
+            "limiter/redis/client/sentinel/mod.rs",
             "            old.server.leave();",
             "            let _ = &old.server;",
         )],
@@ -143,12 +143,12 @@ pub(super) const FAULTS: &[Fault] = &[
         "demoted_primary_taken_again",
         &[
             edit(
-                "limiter/redis/sentinel.rs",
+                "limiter/redis/client/sentinel/mod.rs",
                 "                Ok(connection) if connection.is_primary() => {",
                 "                Ok(connection) => {",
             ),
             edit(
-                "limiter/redis/sentinel.rs",
+                "limiter/redis/client/sentinel/mod.rs",
                 "                Ok(_) => {
                     let message = \"the server that the sentinels name is no primary\";
                     (Error::new(ErrorKind::Infrastructure, message), true)
@@ -162,12 +162,12 @@ pub(super) const FAULTS: &[Fault] = &[
         "sentinel_asked_once_and_never_again",
         &[
             edit(
-                "limiter/redis/sentinel/watch.rs",
+                "limiter/redis/client/sentinel/watch.rs",
                 "                () = sleep(INTERVAL.mul_f64(0.75 + fastrand::f64() / 2.0)) => {}",
                 "                () = sleep(INTERVAL.mul_f64(1e6)) => {}",
             ),
             edit(
-                "limiter/redis/sentinel/watch.rs",
+                "limiter/redis/client/sentinel/watch.rs",
                 "                if concerns(&push, &service_name) {",
                 "                if concerns(&push, &service_name) && false {",
             ),
@@ -176,7 +176,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "sentinel_that_was_away_not_asked_again",
         &[edit(
-            "limiter/redis/sentinel/watch.rs",
+            "limiter/redis/client/sentinel/watch.rs",
             "            backoff.record_failure(failed);
             self.report(Report::Unreachable(error))?;",
             "            backoff.record_failure(failed);
@@ -187,7 +187,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "oldest_epoch_followed",
         &[edit(
-            "limiter/redis/sentinel/reports.rs",
+            "limiter/redis/client/sentinel/reports.rs",
             "            _ if candidate.host == followed => is_followed_still,",
             "            _ if candidate.host == followed => true,",
         )],

@@ -41,15 +41,15 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "silent_server_taken_for_a_silent_connection",
-        "limiter::redis::health::tests::a_useless_connection_says_since_when",
+        "limiter::redis::client::health::tests::a_useless_connection_says_since_when",
     ),
     unit(
         "read_only_connection_kept",
-        "limiter::redis::health::tests::a_failed_call_ends_a_connection_that_is_closed_or_takes_no_writes",
+        "limiter::redis::client::health::tests::a_failed_call_ends_a_connection_that_is_closed_or_takes_no_writes",
     ),
     unit(
         "oldest_epoch_followed",
-        "limiter::redis::sentinel::reports::tests::a_switch_that_no_other_sentinel_hears_of_is_none",
+        "limiter::redis::client::sentinel::reports::tests::a_switch_that_no_other_sentinel_hears_of_is_none",
     ),
     by("lease_outlives_a_reset", "wrappers", "lease::ending::reset_forgets_leased_units"),
     by(
@@ -119,19 +119,19 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "refused_greeting_taken_for_a_silent_one",
-        "limiter::redis::greeting::tests::a_refusal_that_may_pass_is_no_answer_without_a_role",
+        "limiter::redis::client::greeting::tests::a_refusal_that_may_pass_is_no_answer_without_a_role",
     ),
     unit(
         "wait_for_a_connection_judged_by_its_last_timer",
-        "limiter::redis::deadline::tests::a_wait_for_a_connection_whose_timers_fire_late_is_load",
+        "limiter::redis::send::deadline::tests::a_wait_for_a_connection_whose_timers_fire_late_is_load",
     ),
     unit(
         "slow_attempt_after_load_taken_for_a_hang",
-        "limiter::redis::pool_state::tests::an_attempt_that_hangs_hides_neither_a_fault_of_the_server_nor_load",
+        "limiter::redis::client::own_pool::tests::an_attempt_that_hangs_hides_neither_a_fault_of_the_server_nor_load",
     ),
     unit(
         "hang_hides_that_the_server_was_away",
-        "limiter::redis::pool_state::tests::an_attempt_that_hangs_hides_neither_a_fault_of_the_server_nor_load",
+        "limiter::redis::client::own_pool::tests::an_attempt_that_hangs_hides_neither_a_fault_of_the_server_nor_load",
     ),
     by(
         "fault_stays_while_load_ends_all_attempts",
@@ -140,11 +140,11 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "arrived_answers_lost_at_a_switch",
-        "limiter::redis::health::tests::a_call_to_a_server_that_is_left_ends_with_what_has_arrived",
+        "limiter::redis::client::health::tests::a_call_to_a_server_that_is_left_ends_with_what_has_arrived",
     ),
     unit(
         "calls_to_a_server_that_was_left_go_on",
-        "limiter::redis::health::tests::a_call_to_a_server_that_is_left_ends_with_what_has_arrived",
+        "limiter::redis::client::health::tests::a_call_to_a_server_that_is_left_ends_with_what_has_arrived",
     ),
     unit(
         "ticks_of_timers_count_as_load",
@@ -152,7 +152,7 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "dead_sentinel_hides_load",
-        "limiter::redis::sentinel::reports::tests::errors_say_what_is_wrong",
+        "limiter::redis::client::sentinel::reports::tests::errors_say_what_is_wrong",
     ),
     by(
         "map_that_is_read_late_is_the_servers_fault",
@@ -177,15 +177,15 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "burst_held_back_behind_a_dead_connection",
-        "limiter::redis::worker::tests::charges_are_not_held_back_behind_a_dead_connection",
+        "limiter::redis::send::worker::tests::charges_are_not_held_back_behind_a_dead_connection",
     ),
     unit(
         "slot_of_a_cluster_waits_for_a_silent_refund",
-        "limiter::redis::call::tests::a_refund_without_an_answer_keeps_its_slot_for_a_short_time",
+        "limiter::redis::send::call::tests::a_refund_without_an_answer_keeps_its_slot_for_a_short_time",
     ),
     unit(
         "slot_that_nobody_serves_taken_for_load",
-        "limiter::redis::cluster::refresh::tests::a_slot_that_nobody_serves_is_known_once_the_map_is_read",
+        "limiter::redis::client::cluster::refresh::tests::a_slot_that_nobody_serves_is_known_once_the_map_is_read",
     ),
     unit(
         "some_errors_fail_open_for_all",
@@ -201,7 +201,7 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "wrong_sentinel_believed_when_it_comes_back",
-        "limiter::redis::sentinel::reports::tests::at_the_start_most_votes_win",
+        "limiter::redis::client::sentinel::reports::tests::at_the_start_most_votes_win",
     ),
     by(
         "retry_of_a_member_repeated",
@@ -210,11 +210,11 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "silence_begins_before_the_last_reply",
-        "limiter::redis::health::tests::a_silence_begins_after_the_last_reply",
+        "limiter::redis::client::health::tests::a_silence_begins_after_the_last_reply",
     ),
     unit(
         "silence_of_a_busy_process_is_short",
-        "limiter::redis::health::tests::a_busy_process_waits_longer",
+        "limiter::redis::client::health::tests::a_busy_process_waits_longer",
     ),
     by(
         "slow_attempt_to_connect_is_the_servers_fault",
@@ -223,11 +223,11 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "first_missed_deadline_dated_by_the_start",
-        "limiter::redis::deadline::tests::in_a_cluster_a_silent_server_shows_after_a_while",
+        "limiter::redis::send::deadline::tests::in_a_cluster_a_silent_server_shows_after_a_while",
     ),
     unit(
         "late_timer_counts_for_its_own_charge_alone",
-        "limiter::redis::deadline::tests::a_late_timer_is_load_for_every_charge_of_the_moment",
+        "limiter::redis::send::deadline::tests::a_late_timer_is_load_for_every_charge_of_the_moment",
     ),
     by(
         "demoted_server_connected_to_without_pauses",
@@ -236,23 +236,23 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "call_without_a_reply_keeps_its_place_in_flight",
-        "limiter::redis::call::tests::a_refund_without_an_answer_keeps_its_slot_for_a_short_time",
+        "limiter::redis::send::call::tests::a_refund_without_an_answer_keeps_its_slot_for_a_short_time",
     ),
     unit(
         "connection_left_at_its_first_missed_deadlines",
-        "limiter::redis::health::tests::a_busy_process_waits_longer",
+        "limiter::redis::client::health::tests::a_busy_process_waits_longer",
     ),
     unit(
         "oldest_refund_first",
-        "limiter::redis::queue::tests::a_slot_keeps_its_order_until_all_its_refunds_are_done",
+        "limiter::redis::send::queue::tests::a_slot_keeps_its_order_until_all_its_refunds_are_done",
     ),
     unit(
         "refunds_wait_behind_charges",
-        "limiter::redis::queue::tests::a_failure_reaches_all_that_wait",
+        "limiter::redis::send::queue::tests::a_failure_reaches_all_that_wait",
     ),
     unit(
         "silence_counts_for_one_connection_alone",
-        "limiter::redis::health::tests::a_useless_connection_says_since_when",
+        "limiter::redis::client::health::tests::a_useless_connection_says_since_when",
     ),
     by(
         "short_caller_of_a_lease_waits_for_a_long_refill",
@@ -261,7 +261,7 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "turned_away_by_a_cluster_in_a_busy_process_fails_open",
-        "limiter::redis::deadline::tests::a_cluster_that_turns_a_charge_away_for_most_of_its_time_is_at_fault",
+        "limiter::redis::send::deadline::tests::a_cluster_that_turns_a_charge_away_for_most_of_its_time_is_at_fault",
     ),
     unit(
         "word_to_a_waiter_of_redisson_who_is_gone_lost",
@@ -289,11 +289,11 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "an_attempt_that_hangs_keeps_others_waiting",
-        "limiter::redis::runtime_connections::tests::an_attempt_that_hangs_gets_another_beside_it",
+        "limiter::redis::client::own_pool::tests::an_attempt_that_hangs_gets_another_beside_it",
     ),
     unit(
         "time_of_a_process_that_stood_still_is_silence",
-        "limiter::redis::health::tests::a_process_that_stood_still_gives_up_no_connection",
+        "limiter::redis::client::health::tests::a_process_that_stood_still_gives_up_no_connection",
     ),
     by(
         "pause_since_a_connection_was_looked_at",
@@ -327,15 +327,15 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "late_timer_not_seen",
-        "limiter::redis::deadline::tests::a_late_timer_is_load_for_every_charge_of_the_moment",
+        "limiter::redis::send::deadline::tests::a_late_timer_is_load_for_every_charge_of_the_moment",
     ),
     unit(
         "attempt_to_connect_without_an_end",
-        "limiter::redis::own_pool::tests::an_attempt_without_an_answer_ends_in_time_and_no_pause_follows",
+        "limiter::redis::client::own_pool::tests::an_attempt_without_an_answer_ends_in_time_and_no_pause_follows",
     ),
     unit(
         "attempt_to_read_the_map_never_over",
-        "limiter::redis::cluster::refresh::tests::the_next_attempt_may_begin_whatever_ended_the_last_one",
+        "limiter::redis::client::cluster::refresh::tests::the_next_attempt_may_begin_whatever_ended_the_last_one",
     ),
     unit(
         "arrived_answers_not_read_at_the_deadline",
@@ -359,55 +359,55 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "silence_during_late_timers_is_short",
-        "limiter::redis::deadline::tests::in_a_cluster_a_busy_process_takes_longer_to_find_a_server_silent",
+        "limiter::redis::send::deadline::tests::in_a_cluster_a_busy_process_takes_longer_to_find_a_server_silent",
     ),
     unit(
         "deadline_before_the_sending_is_the_servers_fault",
-        "limiter::redis::pending::tests::a_charge_whose_time_ends_before_it_is_sent_blames_no_server",
+        "limiter::redis::send::pending::tests::a_charge_whose_time_ends_before_it_is_sent_blames_no_server",
     ),
     unit(
         "pauses_of_an_outage_go_on_after_it",
-        "limiter::redis::backoff::tests::a_success_ends_the_pauses_unless_connections_are_unusable",
+        "limiter::redis::client::backoff::tests::a_success_ends_the_pauses_unless_connections_are_unusable",
     ),
     unit(
         "refunds_of_a_late_call_lose_their_turn",
-        "limiter::redis::call::tests::a_refund_without_an_answer_keeps_its_slot_for_a_short_time",
+        "limiter::redis::send::call::tests::a_refund_without_an_answer_keeps_its_slot_for_a_short_time",
     ),
     unit(
         "paused_process_gives_up_its_connection",
-        "limiter::redis::own_pool::tests::a_process_that_was_paused_waits_on_for_its_connection",
+        "limiter::redis::client::own_pool::tests::a_process_that_was_paused_waits_on_for_its_connection",
     ),
     unit(
         "attempts_to_connect_outlive_the_pool",
-        "limiter::redis::own_pool::tests::attempts_end_with_the_pool",
+        "limiter::redis::client::own_pool::tests::attempts_end_with_the_pool",
     ),
     unit(
         "login_that_changed_waits_for_the_pause",
-        "limiter::redis::own_pool::tests::a_login_that_changed_is_tried_without_a_pause",
+        "limiter::redis::client::own_pool::tests::a_login_that_changed_is_tried_without_a_pause",
     ),
     unit(
         "pause_since_the_end_of_a_slow_attempt",
-        "limiter::redis::own_pool::tests::an_attempt_without_an_answer_ends_in_time_and_no_pause_follows",
+        "limiter::redis::client::own_pool::tests::an_attempt_without_an_answer_ends_in_time_and_no_pause_follows",
     ),
     unit(
         "process_that_stands_still_until_the_deadline_blames_the_server",
-        "limiter::redis::deadline::tests::a_process_that_stands_still_until_the_deadline_is_busy",
+        "limiter::redis::send::deadline::tests::a_process_that_stands_still_until_the_deadline_is_busy",
     ),
     unit(
         "one_timer_alone_shows_load",
-        "limiter::redis::deadline::tests::a_process_that_has_next_to_no_time_is_busy",
+        "limiter::redis::send::deadline::tests::a_process_that_has_next_to_no_time_is_busy",
     ),
     unit(
         "server_refuted_late_is_left_out_after_a_switch",
-        "limiter::redis::sentinel::reports::tests::a_server_that_was_left_out_late_becomes_the_primary_again",
+        "limiter::redis::client::sentinel::reports::tests::a_server_that_was_left_out_late_becomes_the_primary_again",
     ),
     unit(
         "server_that_was_read_only_is_left_out_though_no_other_is_named",
-        "limiter::redis::sentinel::reports::tests::a_server_that_is_no_primary_is_asked_again_if_no_other_is_named",
+        "limiter::redis::client::sentinel::reports::tests::a_server_that_is_no_primary_is_asked_again_if_no_other_is_named",
     ),
     unit(
         "old_failure_to_connect_blames_the_server",
-        "limiter::redis::own_pool::tests::an_attempt_without_an_answer_ends_in_time_and_no_pause_follows",
+        "limiter::redis::client::own_pool::tests::an_attempt_without_an_answer_ends_in_time_and_no_pause_follows",
     ),
     by(
         "refund_waits_for_the_text_of_its_script",
@@ -416,11 +416,11 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "charge_sent_after_its_time",
-        "limiter::redis::queue::tests::a_charge_whose_time_is_over_never_leaves",
+        "limiter::redis::send::queue::tests::a_charge_whose_time_is_over_never_leaves",
     ),
     unit(
         "old_fault_remembered_after_a_success",
-        "limiter::redis::own_pool::tests::a_failure_before_the_last_connection_counts_no_more",
+        "limiter::redis::client::own_pool::tests::a_failure_before_the_last_connection_counts_no_more",
     ),
     by(
         "demoted_primary_taken_again",

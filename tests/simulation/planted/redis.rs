@@ -6,7 +6,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "charge_sent_again_after_a_cut",
         &[edit(
-            "limiter/redis/call.rs",
+            "limiter/redis/send/call.rs",
             "    let Some(reply) = eval(Arc::clone(&connection), script, arguments).await else {
         return CallOutcome::default();
     };
@@ -26,7 +26,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "refund_dropped_without_a_connection",
         &[edit(
-            "limiter/redis/batcher.rs",
+            "limiter/redis/send/batcher.rs",
             "        match self.worker()?.push(queued) {",
             "        if self.config.pool.ready_connection(queued.hash_slot).is_none() {
             return Ok(());
@@ -37,7 +37,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "refund_of_a_caller_who_left_dropped_by_the_worker",
         &[edit(
-            "limiter/redis/worker.rs",
+            "limiter/redis/send/worker.rs",
             "        for request in ended.refunds {",
             "        for request in ended.refunds.into_iter().take(0) {",
         )],
@@ -45,7 +45,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "refund_of_a_caller_who_left_never_asked_for",
         &[edit(
-            "limiter/redis/queued.rs",
+            "limiter/redis/send/queued.rs",
             "            Err(Ok(completed)) => completed.into_refund(),",
             "            Err(Ok(_)) => None,",
         )],
@@ -53,7 +53,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "charge_dropped_on_its_way_with_its_caller",
         &[edit(
-            "limiter/redis/pending.rs",
+            "limiter/redis/send/pending.rs",
             "                runtime.spawn(inline.future);",
             "                drop((runtime, inline.future));",
         )],
@@ -61,7 +61,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "late_answer_not_awaited",
         &[edit(
-            "limiter/redis/call.rs",
+            "limiter/redis/send/call.rs",
             "        let until = self.latest + LATE_REPLY_TIMEOUT;",
             "        let until = Instant::now();",
         )],
@@ -69,7 +69,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "place_in_the_queue_not_returned",
         &[edit(
-            "limiter/redis/queue/slot.rs",
+            "limiter/redis/send/queue.rs",
             "            queued.queue_permit = None;",
             "            std::mem::forget(queued.queue_permit.take());",
         )],
@@ -77,7 +77,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "place_in_flight_not_returned",
         &[edit(
-            "limiter/redis/partitions.rs",
+            "limiter/redis/send/partitions.rs",
             "            state.calls_in_flight -= 1;
             state.requests_in_flight -= requests;",
             "            state.requests_in_flight -= requests;
@@ -89,7 +89,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "queue_entry_never_answered",
         &[edit(
-            "limiter/redis/queue.rs",
+            "limiter/redis/send/queue.rs",
             "                waiting.into_iter().for_each(|queued| queued.fail(error.clone()));",
             "                std::mem::forget(waiting);",
         )],
@@ -97,7 +97,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "queue_fails_where_it_should_wait_for_a_connection",
         &[edit(
-            "limiter/redis/worker.rs",
+            "limiter/redis/send/worker.rs",
             "                self.queue.connecting(partition);",
             "                self.queue.connecting(partition);
                 let none = crate::Error::new(crate::ErrorKind::Infrastructure, \"none\");
@@ -107,7 +107,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "worker_waits_for_ever_for_a_connection",
         &[edit(
-            "limiter/redis/worker.rs",
+            "limiter/redis/send/worker.rs",
             "            self.queue.connected(partition);
             if let Err(error) = &outcome {",
             "            if outcome.is_ok() {
@@ -119,7 +119,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "reply_to_another_caller_of_the_batch",
         &[edit(
-            "limiter/redis/script_call.rs",
+            "limiter/redis/send/batch.rs",
             "    requests.into_iter().enumerate().filter_map(complete).collect()",
             "    requests.into_iter().rev().enumerate().filter_map(complete).collect()",
         )],
@@ -127,7 +127,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "batch_of_a_key_out_of_order",
         &[edit(
-            "limiter/redis/script_call.rs",
+            "limiter/redis/send/batch.rs",
             "        requests.sort_by(|one, other| one.request.key.cmp(&other.request.key));",
             "        requests.reverse();
         requests.sort_by(|one, other| one.request.key.cmp(&other.request.key));",
@@ -136,7 +136,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "newest_charge_sent_first",
         &[edit(
-            "limiter/redis/queue/slot.rs",
+            "limiter/redis/send/queue.rs",
             "        refund.or_else(|| self.requests.pop_front())",
             "        refund.or_else(|| self.requests.pop_back())",
         )],
@@ -144,7 +144,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "unknown_script_is_an_error",
         &[edit(
-            "limiter/redis/eval.rs",
+            "limiter/redis/send/eval.rs",
             "        if !matches!(&reply, Err(error) if error.kind() == no_script) {",
             "        if is_reply(&reply) || !matches!(&reply, Err(error) if error.kind() == no_script) {",
         )],
@@ -152,7 +152,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "script_forgotten_for_good_once_it_was_known",
         &[edit(
-            "limiter/redis/eval.rs",
+            "limiter/redis/send/eval.rs",
             "    if reply.is_ok() {
         script.record_run();
     }",
@@ -172,7 +172,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "missing_answer_is_always_the_servers",
         &[edit(
-            "limiter/redis/deadline.rs",
+            "limiter/redis/send/deadline.rs",
             "        if is_busy || server_answers || is_load {",
             "        if (is_busy || server_answers || is_load) && false {",
         )],
@@ -180,7 +180,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "missing_answer_is_always_load",
         &[edit(
-            "limiter/redis/deadline.rs",
+            "limiter/redis/send/deadline.rs",
             "        if is_busy || server_answers || is_load {",
             "        if is_busy || server_answers || is_load || true {",
         )],
@@ -188,7 +188,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "deadline_counted_twice",
         &[edit(
-            "limiter/redis/deadline.rs",
+            "limiter/redis/send/deadline.rs",
             "        Timers::until(self.grace_period.begin())",
             "        Timers::until(self.at + self.at.saturating_duration_since(self.start))",
         )],
@@ -196,7 +196,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "deadline_counted_from_the_sending",
         &[edit(
-            "limiter/redis/pending.rs",
+            "limiter/redis/send/pending.rs",
             "                    let Submitted { receiver, inline, progress } = this.batcher.submit(queued)?;",
             "                    let Submitted { receiver, inline, progress } = this.batcher.submit(queued)?;
                     let at = Instant::now() + super::DEFAULT_DECISION_TIMEOUT;
@@ -206,7 +206,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "timer_of_a_caller_not_polled",
         &[edit(
-            "limiter/redis/pending.rs",
+            "limiter/redis/send/pending.rs",
             "                        ready!(timer.as_mut().poll(cx));",
             "                        if receiver.is_some() {
                             return Poll::Pending;
@@ -218,17 +218,17 @@ pub(super) const FAULTS: &[Fault] = &[
         "closed_connection_kept",
         &[
             edit(
-                "limiter/redis/health.rs",
+                "limiter/redis/client/health.rs",
                 "            Err(error) if error.is_unrecoverable_error() => self.retire(ConnectionState::Closed),",
                 "            Err(error) if error.is_unrecoverable_error() => {}",
             ),
             edit(
-                "limiter/redis/server.rs",
+                "limiter/redis/client/server.rs",
                 "                retire_on_drop.0.retire(ConnectionState::Closed);",
                 "                let _ = &retire_on_drop;",
             ),
             edit(
-                "limiter/redis/server.rs",
+                "limiter/redis/client/server.rs",
                 "        self.0.retire(ConnectionState::Closed);
     }",
                 "        let _ = &self.0;
@@ -239,7 +239,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "silent_connection_kept",
         &[edit(
-            "limiter/redis/health.rs",
+            "limiter/redis/client/health.rs",
             "        let limit = (2 * now.saturating_sub(sent)).max(max_silence.as_micros() as u64);",
             "        let limit = u64::MAX / 4 + max_silence.as_micros() as u64;",
         )],
@@ -247,7 +247,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "silent_server_taken_for_a_silent_connection",
         &[edit(
-            "limiter/redis/health.rs",
+            "limiter/redis/client/health.rs",
             "            self.server.generation.store(next, Relaxed);",
             "            let _ = next;",
         )],
@@ -256,12 +256,12 @@ pub(super) const FAULTS: &[Fault] = &[
         "read_only_connection_kept",
         &[
             edit(
-                "limiter/redis/health.rs",
+                "limiter/redis/client/health.rs",
                 "            Err(error) if error::met_read_only(error) => self.retire(ConnectionState::ReadOnly),",
                 "            Err(error) if error::met_read_only(error) => {}",
             ),
             edit(
-                "limiter/redis/script_call.rs",
+                "limiter/redis/send/batch.rs",
                 "        connection.mark_read_only();",
                 "        let _ = connection;",
             ),
@@ -270,7 +270,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "connection_leaked",
         &[edit(
-            "limiter/redis/own_pool.rs",
+            "limiter/redis/client/own_pool.rs",
             "                entry.connection = Some(Arc::new(connection));",
             "                let connection = Arc::new(connection);
                 std::mem::forget(Arc::clone(&connection));
@@ -280,7 +280,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "attempt_to_connect_without_an_end",
         &[edit(
-            "limiter/redis/server.rs",
+            "limiter/redis/client/server.rs",
             "            let in_time = timeout(self.connect_timeout, connected).await;",
             "            let in_time = timeout(100 * self.connect_timeout, connected).await;",
         )],
@@ -288,7 +288,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "attempt_that_failed_keeps_its_place",
         &[edit(
-            "limiter/redis/own_pool.rs",
+            "limiter/redis/client/own_pool.rs",
             "                ended = Some(Err(failure));",
             "                entry.attempt = Some(Instant::now());
                 ended = Some(Err(failure));",
@@ -297,7 +297,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "pause_between_attempts_never_ends",
         &[edit(
-            "limiter/redis/backoff.rs",
+            "limiter/redis/client/backoff.rs",
             "        self.next = self.next.max(Some(begun + self.pause()));",
             "        self.next = self.next.max(Some(begun + 100 * self.pause()));",
         )],
@@ -305,7 +305,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "old_fault_remembered_after_a_success",
         &[edit(
-            "limiter/redis/own_pool.rs",
+            "limiter/redis/client/own_pool.rs",
             "                backoff.record_success();
                 *last_error = None;",
             "                backoff.record_success();",
@@ -314,7 +314,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "waiter_for_a_connection_not_woken",
         &[edit(
-            "limiter/redis/own_pool.rs",
+            "limiter/redis/client/own_pool.rs",
             "        pool.changed.notify_waiters();",
             "        let _ = &pool.changed;",
         )],
@@ -322,7 +322,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "settlement_sent_twice",
         &[edit(
-            "limiter/redis/batcher.rs",
+            "limiter/redis/send/batcher.rs",
             "        let mut queued = QueuedRequest::without_receiver(&self.config.pool, request, deadline);
         queued.reply_to = ReplyTo::Settler(settler);",
             "        let pool = &self.config.pool;
@@ -334,7 +334,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "settlement_says_nothing_was_given_back",
         &[edit(
-            "limiter/redis/queued.rs",
+            "limiter/redis/send/queued.rs",
             "                settler.end(Ok(entry.refunded().cast_unsigned()));",
             "                settler.end(Ok(entry.refunded().cast_unsigned() * 0));",
         )],
@@ -420,9 +420,9 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "both_keys_of_a_batch_charged_as_one",
         &[edit(
-            "limiter/redis/script.rs",
-            "            let mut suffixes = key::key_suffixes(&group[0].key, self.key_prefixes.len());",
-            "            let mut suffixes = key::key_suffixes(&groups[0][0].key, self.key_prefixes.len());",
+            "limiter/redis/script/mod.rs",
+            "            let mut suffixes = key_suffixes(&group[0].key, self.key_prefixes.len());",
+            "            let mut suffixes = key_suffixes(&groups[0][0].key, self.key_prefixes.len());",
         )],
     ),
 ];

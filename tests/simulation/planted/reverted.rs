@@ -8,13 +8,13 @@ pub(super) const FAULTS: &[Fault] = &[
         "c998c62 redis: queue a charge that finds no connection ready",
         &[
             edit(
-                "limiter/redis/batcher.rs",
+                "limiter/redis/send/batcher.rs",
                 "            if let Some(connection) = self.config.pool.ready_connection(queued.hash_slot) {",
                 "            let connection = self.config.pool.ready_connection(queued.hash_slot);
             {",
             ),
             edit(
-                "limiter/redis/batcher.rs",
+                "limiter/redis/send/batcher.rs",
                 "    connection: Arc<dyn SharedConnection>,
     permit: OwnedSemaphorePermit,
 ) {
@@ -109,7 +109,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "refused_greeting_taken_for_a_silent_one",
         "d380ecf greeting: see that a HELLO was refused",
         &[edit(
-            "limiter/redis/greeting.rs",
+            "limiter/redis/client/greeting.rs",
             "        match reply.and_then(Value::extract_error) {",
             "        match reply {",
         )],
@@ -118,7 +118,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "wait_for_a_connection_judged_by_its_last_timer",
         "b2dc58e redis: judge a wait for a connection by all its timers",
         &[edit(
-            "limiter/redis/pool.rs",
+            "limiter/redis/client/pool.rs",
             "        let (result, is_busy) = watch_timers(begun + MAX_CONNECTION_WAIT, connecting).await;",
             "        let (result, is_busy) = (connecting.await, false);
         let _ = watch_timers::<std::future::Ready<()>>;",
@@ -129,12 +129,12 @@ pub(super) const FAULTS: &[Fault] = &[
         "63303cb cluster, sentinel: take no slow attempt after load for a hang",
         &[
             edit(
-                "limiter/redis/pool_state.rs",
+                "limiter/redis/client/backoff.rs",
                 "    let stays = [ErrorKind::Infrastructure, ErrorKind::Saturation];",
                 "    let stays = [ErrorKind::Infrastructure];",
             ),
             edit(
-                "limiter/redis/sentinel/watch.rs",
+                "limiter/redis/client/sentinel/watch.rs",
                 "            last_took = Some(took).filter(|_| error.kind() != ErrorKind::Saturation);",
                 "            last_took = Some(took);",
             ),
@@ -144,7 +144,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "hang_hides_that_the_server_was_away",
         "348fb04 redis: let load end a fault, and hide none",
         &[edit(
-            "limiter/redis/pool_state.rs",
+            "limiter/redis/client/backoff.rs",
             "    let stays = [ErrorKind::Infrastructure, ErrorKind::Saturation];",
             "    let stays = [ErrorKind::Saturation];",
         )],
@@ -153,7 +153,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "fault_stays_while_load_ends_all_attempts",
         "348fb04 redis: let load end a fault, and hide none",
         &[edit(
-            "limiter/redis/own_pool.rs",
+            "limiter/redis/client/own_pool.rs",
             "                last_error.take_if(|error| error.kind() == ErrorKind::Infrastructure);
 ",
             "",
@@ -163,7 +163,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "arrived_answers_lost_at_a_switch",
         "eb1faa6 redis: read what has arrived when a server is left",
         &[edit(
-            "limiter/redis/health.rs",
+            "limiter/redis/client/health.rs",
             "            () = left => {}
             outcome",
             "            () = left => return None,
@@ -175,12 +175,12 @@ pub(super) const FAULTS: &[Fault] = &[
         "aa136d3 Mend what users, operators and attackers met in the crate",
         &[
             edit(
-                "limiter/redis/health.rs",
+                "limiter/redis/client/health.rs",
                 "        self.left.notify_waiters();",
                 "        let _ = &self.left;",
             ),
             edit(
-                "limiter/redis/health.rs",
+                "limiter/redis/client/health.rs",
                 "        if self.server.is_left.load(Relaxed) {
             return None;
         }",
@@ -192,7 +192,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "end_within_a_reply_taken_for_an_odd_reply",
         "aa136d3 Mend what users, operators and attackers met in the crate",
         &[edit(
-            "limiter/redis/error.rs",
+            "limiter/redis/client/error.rs",
             "        redis::ErrorKind::Parse if ends_within_reply(&error) => {",
             "        redis::ErrorKind::Parse if ends_within_reply(&error) && error.is_timeout() => {",
         )],
@@ -210,7 +210,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "sentinel_that_refused_and_is_silent_since",
         "2708dde sentinel: see one that refused and is silent since",
         &[edit(
-            "limiter/redis/sentinel/watch.rs",
+            "limiter/redis/client/sentinel/watch.rs",
             "                Some(took) => self.connect_or_report(end, took).await?,",
             "                Some(took) if Duration::is_zero(&took) => self.connect_or_report(end, took).await?,
                 Some(_) => unless_busy(end, self.connect(end)).await,",
@@ -220,7 +220,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "dead_sentinel_hides_load",
         "12360f3 sentinel: let load weigh more than a dead sentinel",
         &[edit(
-            "limiter/redis/sentinel/reports.rs",
+            "limiter/redis/client/sentinel/reports.rs",
             "        match errors.max_by_key(|error| weight(error)) {",
             "        match { errors }.find(|error| weight(error) <= 2) {",
         )],
@@ -229,7 +229,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "map_that_is_read_late_is_the_servers_fault",
         "29c2f61 redis: a slot map that is read late opens no gate",
         &[edit(
-            "limiter/redis/cluster/candidate.rs",
+            "limiter/redis/client/cluster/refresh.rs",
             "        unless_busy(end, self.read_map(end)).await",
             "        match end.elapsed().is_zero() {
             true => self.read_map(end).await,
@@ -241,7 +241,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "sentinel_that_is_read_late_is_at_fault",
         "29c2f61 redis: a slot map that is read late opens no gate",
         &[edit(
-            "limiter/redis/sentinel/watch.rs",
+            "limiter/redis/client/sentinel/watch.rs",
             "            match unless_busy(end, asking).await {",
             "            match asking.await {",
         )],
@@ -250,7 +250,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "panic_while_the_map_is_read_is_the_servers_fault",
         "1141e6b redis: a panic before a cluster or sentinels opens no gate",
         &[edit(
-            "limiter/redis/cluster/candidate.rs",
+            "limiter/redis/client/cluster/refresh.rs",
             "            Some(Err(ended)) if ended.is_panic() => {",
             "            Some(Err(ended)) if ended.is_cancelled() => {",
         )],
@@ -259,7 +259,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "panic_before_sentinels_is_their_fault",
         "1141e6b redis: a panic before a cluster or sentinels opens no gate",
         &[edit(
-            "limiter/redis/sentinel/watch.rs",
+            "limiter/redis/client/sentinel/watch.rs",
             "        if std::thread::panicking() {",
             "        if std::thread::panicking() && self.number == usize::MAX {",
         )],
@@ -310,7 +310,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "burst_held_back_behind_a_dead_connection",
         "a8cafd0 worker: bound what waits for a connection",
         &[edit(
-            "limiter/redis/worker/hold.rs",
+            "limiter/redis/send/worker.rs",
             "        let end = first_sent + MAX_HOLD;",
             "        let end = first_sent + 20 * MAX_HOLD;",
         )],
@@ -319,7 +319,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "slot_of_a_cluster_waits_for_a_silent_refund",
         "07f4155 cluster: give up a silent refund's slot early",
         &[edit(
-            "limiter/redis/call.rs",
+            "limiter/redis/send/call.rs",
             "        if self.config.pool.is_routed() && !self.refund_slots.is_empty() {",
             "        if self.config.pool.is_routed() && self.refund_slots.len() > 20_000 {",
         )],
@@ -329,12 +329,12 @@ pub(super) const FAULTS: &[Fault] = &[
         "9acb4cd cluster: know a slot that nobody serves",
         &[
             edit(
-                "limiter/redis/cluster/mod.rs",
+                "limiter/redis/client/cluster/mod.rs",
                 "            None => self.refreshes.has_result().then(|| self.no_node_error()),",
                 "            None => None,",
             ),
             edit(
-                "limiter/redis/cluster/mod.rs",
+                "limiter/redis/client/cluster/mod.rs",
                 "            None if self.refreshes.has_result() || self.refreshes.attempt_hangs() => {",
                 "            None if self.refreshes.attempt_hangs() => {",
             ),
@@ -344,7 +344,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "each_key_asked_for_where_one_has_moved",
         "63e7c20 cluster: ask the source about each key on Redis 6.2",
         &[edit(
-            "limiter/redis/cluster/batches.rs",
+            "limiter/redis/send/routed.rs",
             "                if let [step] = &mut steps[..] {
                     step.asked = Some(host);
                 }",
@@ -399,7 +399,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "wrong_sentinel_believed_when_it_comes_back",
         "f9cf4d0 sentinel: no news when a wrong one comes back",
         &[edit(
-            "limiter/redis/sentinel/reports.rs",
+            "limiter/redis/client/sentinel/reports.rs",
             "        entry.report = report;",
             "        if !matches!(report, Report::Primary { .. }) {
             entry.claim = None;
@@ -411,7 +411,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "map_not_read_when_a_server_cannot_serve",
         "d5a3da4 cluster: read the slot map when a server cannot serve",
         &[edit(
-            "limiter/redis/cluster/batches.rs",
+            "limiter/redis/send/routed.rs",
             "                    cluster.doubt(connection.address());",
             "                    let _ = cluster.partition(0);",
         )],
@@ -420,7 +420,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "slot_waits_for_a_refund_that_was_sent_again",
         "3af2307 cluster: open a slot after a refund that was sent again",
         &[edit(
-            "limiter/redis/batch.rs",
+            "limiter/redis/send/batch.rs",
             "        self.requests.iter().any(|queued| matches!(queued.request.op, Op::Refund { .. }))",
             "        let first = self.requests.first();
         first.is_some_and(|queued| matches!(queued.request.op, Op::Refund { .. }))",
@@ -456,13 +456,13 @@ pub(super) const FAULTS: &[Fault] = &[
         "666abb7 redis: a silence begins after the last reply",
         &[
             edit(
-                "limiter/redis/health.rs",
+                "limiter/redis/client/health.rs",
                 "        let sent = sent.max(self.last_end.load(Relaxed));
 ",
                 "",
             ),
             edit(
-                "limiter/redis/health.rs",
+                "limiter/redis/client/health.rs",
                 "        begun.max(self.last_end.load(Relaxed))",
                 "        begun",
             ),
@@ -472,7 +472,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "silence_during_late_timers_is_short",
         "1845070 redis: a client library's timeout in a busy process is load",
         &[edit(
-            "limiter/redis/liveness.rs",
+            "limiter/redis/client/liveness.rs",
             "        let is_busy = self.last_late_timer.load(Relaxed) >= since;",
             "        let is_busy = self.last_late_timer.load(Relaxed) >= since && since > now;",
         )],
@@ -481,7 +481,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "silence_of_a_busy_process_is_short",
         "0568e51 redis: judge silence by evidence that load cannot make",
         &[edit(
-            "limiter/redis/health.rs",
+            "limiter/redis/client/health.rs",
             "        let max_silence = MAX_SILENCE * if is_busy { BUSY_FACTOR } else { 1 };",
             "        let max_silence = MAX_SILENCE * if is_busy { BUSY_FACTOR / BUSY_FACTOR } else { 1 };",
         )],
@@ -490,7 +490,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "slow_attempt_to_connect_is_the_servers_fault",
         "0568e51 redis: judge silence by evidence that load cannot make",
         &[edit(
-            "limiter/redis/own_pool.rs",
+            "limiter/redis/client/own_pool.rs",
             "                Error::new(ErrorKind::Saturation, message)",
             "                Error::new(ErrorKind::Infrastructure, message)",
         )],
@@ -499,7 +499,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "deadline_before_the_sending_is_the_servers_fault",
         "0568e51 redis: judge silence by evidence that load cannot make",
         &[edit(
-            "limiter/redis/pending.rs",
+            "limiter/redis/send/pending.rs",
             "                        return Poll::Ready(Err(Error::new(ErrorKind::Saturation, message)));",
             "                        return Poll::Ready(Err(Error::new(ErrorKind::Infrastructure, message)));",
         )],
@@ -508,7 +508,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "pauses_of_an_outage_go_on_after_it",
         "0568e51 redis: judge silence by evidence that load cannot make",
         &[edit(
-            "limiter/redis/backoff.rs",
+            "limiter/redis/client/backoff.rs",
             "        if !self.was_unusable {
             *self = Self::default();
         }",
@@ -519,7 +519,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "refunds_of_a_late_call_lose_their_turn",
         "0568e51 redis: judge silence by evidence that load cannot make",
         &[edit(
-            "limiter/redis/call.rs",
+            "limiter/redis/send/call.rs",
             "        let late_reply = self.late_reply(sending, sent, connection);
         EndedCall { partition, late_reply: Some(Box::pin(late_reply)), ..EndedCall::default() }",
             "        let refunds_done = self.refund_slots.clone();
@@ -553,7 +553,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "first_missed_deadline_dated_by_the_start",
         "27c545d pool: date the first missed deadline of a slot by now",
         &[edit(
-            "limiter/redis/liveness.rs",
+            "limiter/redis/client/liveness.rs",
             "            Ok(_) => now,",
             "            Ok(_) => 1,",
         )],
@@ -562,7 +562,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "paused_process_gives_up_its_connection",
         "3bd3ff8 redis: a paused process waits on for its connection",
         &[edit(
-            "limiter/redis/own_pool.rs",
+            "limiter/redis/client/own_pool.rs",
             "                        None if end.is_late() => {",
             "                        None if end.is_late() && place == Some(usize::MAX) => {",
         )],
@@ -571,7 +571,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "attempts_to_connect_outlive_the_pool",
         "1a9d162 redis: end attempts to connect with the pool",
         &[edit(
-            "limiter/redis/own_pool.rs",
+            "limiter/redis/client/own_pool.rs",
             "            _ = pool.changed() => {}
         }
     }
@@ -593,7 +593,7 @@ impl Drop",
         "late_timer_counts_for_its_own_charge_alone",
         "bfa293f redis: count a late timer of any charge as load",
         &[edit(
-            "limiter/redis/deadline.rs",
+            "limiter/redis/send/deadline.rs",
             "            pool.liveness().record_busy();
         }
         pool.liveness().was_busy_since(self.start)",
@@ -606,7 +606,7 @@ impl Drop",
         "attempt_that_panicked_keeps_its_place",
         "741f6b3 redis: keep connections in a pool of the crate's own",
         &[edit(
-            "limiter/redis/own_pool.rs",
+            "limiter/redis/client/own_pool.rs",
             "        let Some(pool) = self.pool.upgrade() else { return };
         let (mut state, now)",
             "        let Some(pool) = self.pool.upgrade().filter(|_| self.result.is_some()) else { return };
@@ -617,7 +617,7 @@ impl Drop",
         "demoted_server_connected_to_without_pauses",
         "741f6b3 redis: keep connections in a pool of the crate's own",
         &[edit(
-            "limiter/redis/pool_state.rs",
+            "limiter/redis/client/own_pool.rs",
             "            self.backoff.record_unusable(*since);",
             "            let _ = since;",
         )],
@@ -635,7 +635,7 @@ impl Drop",
         "call_without_a_reply_keeps_its_place_in_flight",
         "b5383b3 redis: free the place of a call that gets no reply",
         &[edit(
-            "limiter/redis/call.rs",
+            "limiter/redis/send/call.rs",
             "        let earliest = deadlines().min().unwrap_or(sent).min(sent + IN_FLIGHT_TIMEOUT);",
             "        let earliest = deadlines().max().unwrap_or(sent).min(sent + 1_000 * IN_FLIGHT_TIMEOUT);",
         )],
@@ -644,7 +644,7 @@ impl Drop",
         "connection_left_at_its_first_missed_deadlines",
         "c930ae4 redis: give up a connection after a silence, not three calls",
         &[edit(
-            "limiter/redis/health.rs",
+            "limiter/redis/client/health.rs",
             "        if self.silence.begin_or_continue(sent, now) + limit <= now {",
             "        if self.silence.begin_or_continue(sent, now) <= now {",
         )],
@@ -653,7 +653,7 @@ impl Drop",
         "oldest_refund_first",
         "c4b52fa redis: unwind bookings last first, whatever their number",
         &[edit(
-            "limiter/redis/queue/slot.rs",
+            "limiter/redis/send/queue.rs",
             "        let refund = self.refunds.pop_last().map(|(_, queued)| queued);",
             "        let refund = self.refunds.pop_first().map(|(_, queued)| queued);",
         )],
@@ -663,12 +663,12 @@ impl Drop",
         "5d4f553 redis: a refund comes before its caller's next request",
         &[
             edit(
-                "limiter/redis/worker.rs",
+                "limiter/redis/send/worker.rs",
                 "        if call.has_refunds() && !self.config.pool.is_routed() {",
                 "        if call.has_refunds() && hash_slot == u16::MAX {",
             ),
             edit(
-                "limiter/redis/worker.rs",
+                "limiter/redis/send/worker.rs",
                 "        self.calls.spawn(sent_now(call).await);",
                 "        self.calls.spawn(call);",
             ),
@@ -678,7 +678,7 @@ impl Drop",
         "call_with_refunds_overtakes_others",
         "9795b90 redis: let calls leave in the order in which they were put together",
         &[edit(
-            "limiter/redis/worker.rs",
+            "limiter/redis/send/worker.rs",
             "        let call = send_call(Arc::clone(&self.config), connection, call);
         self.calls.spawn(sent_now(call).await);",
             "        let keeps_order = call.has_refunds();
@@ -694,7 +694,7 @@ impl Drop",
         "two_servers_that_are_no_primary_asked_without_a_pause",
         "5e555b0 sentinel: pause between servers that both are no primary",
         &[edit(
-            "limiter/redis/sentinel.rs",
+            "limiter/redis/client/sentinel/mod.rs",
             "            primary_changed(&self.service_name, &address);
         }
         true",
@@ -708,7 +708,7 @@ impl Drop",
         "sentinels_not_watched_after_a_panic",
         "2c57efa sentinel: watch on soon after a panic",
         &[edit(
-            "limiter/redis/sentinel.rs",
+            "limiter/redis/client/sentinel/mod.rs",
             "                _ = tasks.join_next() => has_panicked = true,",
             "                _ = tasks.join_next() => return None,",
         )],
@@ -717,7 +717,7 @@ impl Drop",
         "charge_sent_after_its_time",
         "5363a83 redis: send no charge whose time is over",
         &[edit(
-            "limiter/redis/queued.rs",
+            "limiter/redis/send/queued.rs",
             "!caller.is_closed() && now < self.deadline,",
             "!caller.is_closed(),",
         )],
@@ -726,7 +726,7 @@ impl Drop",
         "refunds_wait_behind_charges",
         "5d4f553 redis: a refund comes before its caller's next request",
         &[edit(
-            "limiter/redis/queue/slot.rs",
+            "limiter/redis/send/queue.rs",
             "        let refund = self.refunds.pop_last().map(|(_, queued)| queued);
         refund.or_else(|| self.requests.pop_front())",
             "        let request = self.requests.pop_front();
@@ -737,7 +737,7 @@ impl Drop",
         "settlement_refused_by_a_full_queue",
         "af96eac redis: settlements pass a full queue",
         &[edit(
-            "limiter/redis/batcher.rs",
+            "limiter/redis/send/batcher.rs",
             "        queued.reply_to = ReplyTo::Settler(settler);
         self.push(queued)",
             "        queued.reply_to = ReplyTo::Settler(settler);
@@ -749,7 +749,7 @@ impl Drop",
         "late_answers_dropped",
         "8919b71 pool: a builder, and answers that come too late are undone",
         &[edit(
-            "limiter/redis/call.rs",
+            "limiter/redis/send/call.rs",
             "        let late_reply = self.late_reply(sending, sent, connection);
 ",
             "        drop(sending);
@@ -761,7 +761,7 @@ impl Drop",
         "silence_counts_for_one_connection_alone",
         "8919b71 pool: a builder, and answers that come too late are undone",
         &[edit(
-            "limiter/redis/health.rs",
+            "limiter/redis/client/health.rs",
             "        if self.generation == self.server.generation.load(Relaxed)
             && self",
             "        if self.generation == self.server.generation.load(Relaxed).wrapping_add(1)
@@ -772,7 +772,7 @@ impl Drop",
         "login_that_changed_waits_for_the_pause",
         "aa136d3 Mend what users, operators and attackers met in the crate",
         &[edit(
-            "limiter/redis/own_pool.rs",
+            "limiter/redis/client/own_pool.rs",
             "        if state.switches != switches {",
             "        if state.switches != switches && state.switches > switches {",
         )],
@@ -791,7 +791,7 @@ impl Drop",
         "turned_away_by_a_cluster_in_a_busy_process_fails_open",
         "aa136d3 Mend what users, operators and attackers met in the crate",
         &[edit(
-            "limiter/redis/deadline.rs",
+            "limiter/redis/send/deadline.rs",
             "        if !is_busy && matches!(stage, Stage::TurnedAway { since } if since <= self.half()) {",
             "        if matches!(stage, Stage::TurnedAway { since } if since <= self.half()) {",
         )],
@@ -873,7 +873,7 @@ impl Drop",
         "refund_waits_for_the_text_of_its_script",
         "5d4f553 redis: a refund comes before its caller's next request",
         &[edit(
-            "limiter/redis/script.rs",
+            "limiter/redis/script/mod.rs",
             "        Self { source, is_known: Arc::default() }",
             "        Self { source, is_known: Arc::new(AtomicBool::new(true)) }",
         )],
@@ -882,7 +882,7 @@ impl Drop",
         "pause_begins_when_a_useless_connection_is_noticed",
         "redis: pause since a connection became useless",
         &[edit(
-            "limiter/redis/pool_state.rs",
+            "limiter/redis/client/own_pool.rs",
             "            let since = connection.useless_since().min(now);",
             "            let since = now.max(connection.useless_since());",
         )],
@@ -891,7 +891,7 @@ impl Drop",
         "an_attempt_that_hangs_keeps_others_waiting",
         "redis: connect again beside an attempt that hangs",
         &[edit(
-            "limiter/redis/runtime_connections.rs",
+            "limiter/redis/client/own_pool.rs",
             "        self.newest.map(|begun| begun + NEXT_ATTEMPT_AFTER).filter(|next| *next > now)",
             "        self.newest.map(|begun| begun + 5 * NEXT_ATTEMPT_AFTER).filter(|next| *next > now)",
         )],
@@ -900,7 +900,7 @@ impl Drop",
         "time_of_a_process_that_stood_still_is_silence",
         "redis: count no time in which the process stood still",
         &[edit(
-            "limiter/redis/health.rs",
+            "limiter/redis/client/health.rs",
             "if is_busy { MAX_SILENCE.as_micros() as u64 } else { u64::MAX };",
             "if is_busy { u64::MAX - 1 } else { u64::MAX };",
         )],
@@ -919,7 +919,7 @@ impl Drop",
         "pause_since_a_connection_was_looked_at",
         "c56b30d redis: pause since a connection became useless",
         &[edit(
-            "limiter/redis/pool_state.rs",
+            "limiter/redis/client/own_pool.rs",
             "            let since = connection.useless_since().min(now);",
             "            let since = connection.useless_since().max(now);",
         )],
@@ -928,7 +928,7 @@ impl Drop",
         "pause_since_the_end_of_a_slow_attempt",
         "redis: pause since an attempt began, not since it failed",
         &[edit(
-            "limiter/redis/own_pool.rs",
+            "limiter/redis/client/own_pool.rs",
             "            Some(Err(failure)) => {
                 backoff.record_failure(self.begun);",
             "            Some(Err(failure)) => {
@@ -939,7 +939,7 @@ impl Drop",
         "process_that_stands_still_until_the_deadline_blames_the_server",
         "redis: see a process that stands still until a deadline",
         &[edit(
-            "limiter/redis/deadline.rs",
+            "limiter/redis/send/deadline.rs",
             "        if timers.show_load() {
             pool.liveness()",
             "        if was_last && self.grace_period.is_late() {
@@ -959,7 +959,7 @@ impl Drop",
         "server_refuted_late_is_left_out_after_a_switch",
         "sentinel: follow a switch back to a server that was refuted late",
         &[edit(
-            "limiter/redis/sentinel/reports.rs",
+            "limiter/redis/client/sentinel/reports.rs",
             ".or_else(epoch_of_other).unwrap_or(0)",
             ".or_else(|| Some(u64::MAX)).or_else(epoch_of_other).unwrap_or(0)",
         )],
@@ -968,7 +968,7 @@ impl Drop",
         "server_that_was_read_only_is_left_out_though_no_other_is_named",
         "sentinel: ask a server again that was no primary if no other is named",
         &[edit(
-            "limiter/redis/sentinel/reports.rs",
+            "limiter/redis/client/sentinel/reports.rs",
             "        if !candidates.iter().all(is_refuted) {",
             "        if candidates.iter().any(is_refuted) {",
         )],
@@ -977,7 +977,7 @@ impl Drop",
         "old_failure_to_connect_blames_the_server",
         "redis: an old failure to connect says nothing of a busy process's attempt",
         &[edit(
-            "limiter/redis/own_pool.rs",
+            "limiter/redis/client/own_pool.rs",
             "        let is_known = state.failed >= since && !state.attempt_hangs();",
             "        let is_known = state.failed >= since.and(None) && !state.attempt_hangs();",
         )],
@@ -1015,7 +1015,7 @@ impl Drop",
         "server_that_was_no_primary_is_left_out_after_a_switch",
         "sentinel: follow a later switch to a server that was no primary",
         &[edit(
-            "limiter/redis/sentinel/reports.rs",
+            "limiter/redis/client/sentinel/reports.rs",
             "self.epoch_of(host).is_none_or(|now| now <= *epoch)",
             "self.epoch_of(host).is_none_or(|_| *epoch > 0)",
         )],

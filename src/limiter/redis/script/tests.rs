@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 use std::{env, fs};
 
-use super::super::assembly::commented;
+use super::assembly::commented;
 use super::*;
 use crate::Quota;
 use crate::algorithm::{

@@ -1,0 +1,182 @@
+//! Pauses between attempts to connect after failures, and how long an attempt may take.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::{Error, ErrorKind};
+
+/// The longest pause after the first failure. It doubles with the second. Together with the time
+/// after which a silent connection is given up, it is below half a second.
+const MAX_FIRST_PAUSE: Duration = Duration::from_millis(150);
+
+/// No pause is longer, so that half a second suffices to find out what a server does now.
+const MAX_PAUSE: Duration = Duration::from_millis(300);
+
+/// A failure this long ago is forgotten.
+const FORGET_AFTER: Duration = Duration::from_secs(2);
+
+/// An attempt to connect that is not over by then may hang.
+pub(super) const HANGS_AFTER: Duration = Duration::from_millis(150);
+
+/// When the next attempt to connect may begin.
+///
+/// Without failures it may begin at once. After one there are at most ten attempts a second, for
+/// all connections together. A third of each pause is random, so that the processes of a
+/// fleet do not connect at the same moment.
+#[derive(Debug, Default)]
+pub(super) struct Backoff {
+    failures: u32,
+    /// Whether a new connection turned out to be unusable: then connecting proves nothing.
+    was_unusable: bool,
+    failed: Option<Instant>,
+    next: Option<Instant>,
+}
+
+impl Backoff {
+    /// When the next attempt may begin, if not now.
+    pub(super) fn retry_at(&self, now: Instant) -> Option<Instant> {
+        self.next.filter(|next| *next > now)
+    }
+
+    /// Records that an attempt begins.
+    pub(super) fn record_attempt(&mut self, now: Instant) {
+        self.next = self.in_trouble(now).then(|| now + self.pause());
+    }
+
+    /// Records that connecting went well.
+    pub(super) fn record_success(&mut self) {
+        if !self.was_unusable {
+            *self = Self::default();
+        }
+    }
+
+    /// Records that a connection turned out to be unusable, at an instant that may be long ago.
+    pub(super) fn record_unusable(&mut self, at: Instant) {
+        self.record_failure(at);
+        self.was_unusable = true;
+    }
+
+    /// Records that an attempt failed that began at `begun`. The pause counts from there: one that
+    /// got no answer for long says nothing about the server now.
+    pub(super) fn record_failure(&mut self, begun: Instant) {
+        self.was_unusable &= self.in_trouble(begun);
+        self.failures = if self.in_trouble(begun) { self.failures.saturating_add(1) } else { 0 };
+        self.failed = self.failed.max(Some(begun));
+        self.next = self.next.max(Some(begun + self.pause()));
+    }
+
+    /// Lets no attempt begin before `instant`.
+    pub(super) fn hold_until(&mut self, instant: Instant) {
+        self.next = self.next.max(Some(instant));
+    }
+
+    fn in_trouble(&self, now: Instant) -> bool {
+        self.failed.is_some_and(|failed| now < failed + FORGET_AFTER)
+    }
+
+    fn pause(&self) -> Duration {
+        let max_pause = if self.failures == 0 { MAX_FIRST_PAUSE } else { MAX_PAUSE };
+        max_pause * 2 / 3 + max_pause.mul_f64(fastrand::f64() / 3.0)
+    }
+}
+
+/// Whether one of the attempts, which began then, takes clearly longer than the last one, and that
+/// one failed for a reason that a hang makes void. A server at fault that hangs is still at fault,
+/// and after load, a slow attempt may well be load again: it says so itself when it ends.
+pub(super) fn any_hangs(
+    mut attempts: impl Iterator<Item = Instant>,
+    last_error: Option<&Error>,
+    last_took: Duration,
+) -> bool {
+    let stays = [ErrorKind::Infrastructure, ErrorKind::Saturation];
+    let end = hangs_after(last_took);
+    last_error.is_some_and(|error| !stays.contains(&error.kind()))
+        && attempts.any(|begun| begun + end <= Instant::now())
+}
+
+/// Returns how long an attempt may take after one that took so long and failed.
+pub(super) fn hangs_after(last_took: Duration) -> Duration {
+    HANGS_AFTER.max(2 * last_took)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn in_trouble_there_are_at_most_ten_attempts_a_second() {
+        let (mut backoff, begun) = (Backoff::default(), Instant::now());
+        let (mut now, mut attempts) = (begun, 0);
+        backoff.record_failure(now);
+        while now < begun + Duration::from_secs(60) {
+            if backoff.retry_at(now).is_none() {
+                attempts += 1;
+                backoff.record_attempt(now);
+                // Attempts succeed, and what they make is unusable.
+                if fastrand::bool() {
+                    backoff.record_failure(now);
+                }
+            }
+            now += Duration::from_millis(1);
+        }
+        assert!((60..=600).contains(&attempts), "{attempts}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_became_unusable_long_ago_is_no_reason_to_pause() {
+        let (mut backoff, now) = (Backoff::default(), Instant::now());
+        let later = now + MAX_PAUSE;
+        backoff.record_unusable(now);
+        assert_eq!(backoff.retry_at(later), None);
+        // An older failure shortens no pause.
+        backoff.record_failure(later);
+        let pause = backoff.retry_at(later);
+        backoff.record_unusable(now);
+        assert_eq!(backoff.retry_at(later), pause);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_attempt_that_took_long_is_no_reason_to_pause() {
+        let (mut backoff, begun) = (Backoff::default(), Instant::now());
+        backoff.record_attempt(begun);
+        let ended = begun + MAX_FIRST_PAUSE;
+        backoff.record_failure(begun);
+        assert_eq!(backoff.retry_at(ended), None);
+        backoff.record_attempt(ended);
+        assert!(backoff.retry_at(ended).is_some(), "the next one is an attempt in trouble");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_success_ends_the_pauses_unless_connections_are_unusable() {
+        let (mut backoff, now) = (Backoff::default(), Instant::now());
+        backoff.record_failure(now);
+        backoff.record_success();
+        assert_eq!(backoff.retry_at(now), None);
+        backoff.record_unusable(now);
+        backoff.record_success();
+        assert!(backoff.retry_at(now).is_some());
+    }
+
+    #[test]
+    fn a_silent_server_is_given_up_within_half_a_second() {
+        let most = super::super::health::MAX_SILENCE + MAX_FIRST_PAUSE;
+        assert!(most < Duration::from_millis(490), "{most:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_trouble_nothing_pauses() {
+        let (mut backoff, now) = (Backoff::default(), Instant::now());
+        for _ in 0..10 {
+            assert_eq!(backoff.retry_at(now), None);
+            backoff.record_attempt(now);
+        }
+        backoff.record_failure(now);
+        let first = backoff.retry_at(now).expect("a pause") - now;
+        assert!((MAX_FIRST_PAUSE / 2..=MAX_FIRST_PAUSE).contains(&first), "{first:?}");
+        let later = now + FORGET_AFTER;
+        assert_eq!(backoff.retry_at(later), None);
+        backoff.record_attempt(later);
+        assert_eq!(backoff.retry_at(later), None);
+    }
+}

@@ -1,0 +1,244 @@
+//! Connections of a bb8 pool that the application owns.
+//!
+//! In bb8 only a pool's manager can say that a connection is broken, and the managers that come
+//! with redis never do. So when a server turns out to be read-only, the connections are replaced
+//! inside the pool: each is checked out in turn, and exchanged for a new one.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use bb8_redis::bb8::{self, ManageConnection, RunError};
+use redis::aio::ConnectionLike;
+use redis::{Cmd, Pipeline, RedisError, RedisResult};
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+
+use super::backoff::Backoff;
+use super::connection::{
+    ConnectionFuture, Connections, MAX_CONNECTION_WAIT, RepliesFuture, ReplyFuture,
+    SharedConnection,
+};
+use super::error;
+use crate::limiter::grace_period::GracePeriod;
+use crate::{Error, ErrorKind};
+
+/// A connection is used this long before the pool is asked for the next one, which it may
+/// test with a PING.
+const CHECK_OUT_INTERVAL: Duration = Duration::from_millis(10);
+
+/// The connections of a bb8 pool.
+pub(super) struct Bb8Pool<M: ManageConnection> {
+    pool: bb8::Pool<M>,
+    backoff: Mutex<Backoff>,
+    /// Whether the connections are being replaced.
+    replacing: AtomicBool,
+    /// Whether a connection is being checked out to follow the last one.
+    checking_out: AtomicBool,
+    /// The connection that was checked out last.
+    last_checked_out: Mutex<Option<Arc<Bb8Connection<M>>>>,
+}
+
+impl<M> Bb8Pool<M>
+where
+    M: ManageConnection<Error = RedisError>,
+    M::Connection: Sync,
+{
+    pub(super) fn new(pool: bb8::Pool<M>) -> Self {
+        let (backoff, last_checked_out) = (Mutex::default(), Mutex::default());
+        let [replacing, checking_out] = [const { AtomicBool::new(false) }; 2];
+        Self { pool, backoff, replacing, checking_out, last_checked_out }
+    }
+
+    /// Asks the pool for a connection, which is shared from then on.
+    async fn check_out(self: &Arc<Self>) -> Result<Arc<Bb8Connection<M>>, Error>
+    where
+        M::Connection: Clone,
+    {
+        loop {
+            let end = GracePeriod::new(Instant::now() + MAX_CONNECTION_WAIT);
+            return match timeout_at(end.deadline(), self.pool.get()).await {
+                Ok(Ok(connection)) => {
+                    let checked_out = Arc::new(Bb8Connection {
+                        connection: connection.clone(),
+                        pool: Arc::downgrade(self),
+                        checked_out_at: Instant::now(),
+                        has_failed: AtomicBool::new(false),
+                    });
+                    *self.last_checked_out() = Some(Arc::clone(&checked_out));
+                    Ok(checked_out)
+                }
+                Ok(Err(RunError::User(error))) => Err(error::from_redis_error(error)),
+                // This process was too busy. Callers have deadlines of their own.
+                Ok(Err(RunError::TimedOut)) | Err(_) if end.is_late() => continue,
+                Ok(Err(RunError::TimedOut)) | Err(_) => {
+                    Err(Error::new(ErrorKind::Infrastructure, "no connection to redis in time"))
+                }
+            };
+        }
+    }
+
+    /// Asks the pool for the next connection while the last one is still used.
+    fn check_out_ahead(self: &Arc<Self>)
+    where
+        M::Connection: Clone,
+    {
+        let Ok(runtime) = Handle::try_current() else { return };
+        if !self.checking_out.swap(true, Relaxed) {
+            let check_out = CheckOut(Arc::clone(self));
+            // Without a connection the next call asks, and gets the error.
+            runtime.spawn(async move { drop(check_out.0.check_out().await) });
+        }
+    }
+
+    /// Replaces as many connections as the pool has, unless that is under way.
+    fn replace_all(self: &Arc<Self>) {
+        let Ok(runtime) = Handle::try_current() else { return };
+        if self.replacing.swap(true, Relaxed) {
+            return;
+        }
+        let replacement = Replacement(Arc::clone(self));
+        self.backoff().record_unusable(Instant::now());
+        runtime.spawn(async move {
+            let pool = &replacement.0;
+            for _ in 0..pool.pool.state().connections {
+                // ConnectionFuture succeeds also while the server is read-only, so the
+                // pause comes before.
+                let pause = pool.backoff().retry_at(Instant::now());
+                sleep_until(pause.unwrap_or_else(Instant::now)).await;
+                pool.backoff().record_attempt(Instant::now());
+                pool.replace_one().await;
+            }
+        });
+    }
+
+    /// Records how a call ended.
+    fn record<T>(self: &Arc<Self>, outcome: &RedisResult<T>) {
+        let Err(error) = outcome else { return };
+        // With a test on each checkout bb8 finds a dead connection itself.
+        let is_lost = error.is_unrecoverable_error() && !self.pool.config().test_on_check_out;
+        if is_lost || error::met_read_only(error) {
+            self.replace_all();
+        }
+        if error.is_unrecoverable_error() {
+            *self.last_checked_out() = None;
+        }
+    }
+
+    async fn replace_one(&self) {
+        let Ok(Ok(mut old)) = timeout(MAX_CONNECTION_WAIT, self.pool.get()).await else { return };
+        if let Ok(Ok(new)) = timeout(MAX_CONNECTION_WAIT, self.pool.dedicated_connection()).await {
+            *old = new;
+        }
+    }
+
+    fn last_checked_out(&self) -> MutexGuard<'_, Option<Arc<Bb8Connection<M>>>> {
+        self.last_checked_out.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn backoff(&self) -> MutexGuard<'_, Backoff> {
+        self.backoff.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The replacement that is under way, until it is dropped.
+struct Replacement<M: ManageConnection>(Arc<Bb8Pool<M>>);
+
+impl<M: ManageConnection> Drop for Replacement<M> {
+    fn drop(&mut self) {
+        self.0.replacing.store(false, Relaxed);
+    }
+}
+
+/// The check-out that is under way, until it is dropped.
+struct CheckOut<M: ManageConnection>(Arc<Bb8Pool<M>>);
+
+impl<M: ManageConnection> Drop for CheckOut<M> {
+    fn drop(&mut self) {
+        self.0.checking_out.store(false, Relaxed);
+    }
+}
+
+impl<M> Connections for Bb8Pool<M>
+where
+    M: ManageConnection<Error = RedisError>,
+    M::Connection: ConnectionLike + Clone + Sync,
+{
+    fn ready_connection(self: Arc<Self>, _: u16) -> Option<Arc<dyn SharedConnection>> {
+        let connection =
+            self.last_checked_out().clone().filter(|connection| connection.is_alive())?;
+        if connection.checked_out_at.elapsed() >= CHECK_OUT_INTERVAL {
+            self.check_out_ahead();
+        }
+        Some(connection as Arc<dyn SharedConnection>)
+    }
+
+    fn connection(self: Arc<Self>, _: u16) -> ConnectionFuture {
+        Box::pin(async move { Ok(self.check_out().await? as Arc<dyn SharedConnection>) })
+    }
+
+    fn size(&self) -> usize {
+        (self.pool.state().connections as usize).max(1)
+    }
+
+    fn connect_error(&self, _: u16, _: Option<Instant>) -> Option<Error> {
+        None
+    }
+
+    fn no_reply_error(&self, _: u16) -> Error {
+        Error::new(ErrorKind::Infrastructure, "redis did not answer in time")
+    }
+}
+
+/// A connection of a bb8 pool.
+struct Bb8Connection<M: ManageConnection> {
+    connection: M::Connection,
+    pool: Weak<Bb8Pool<M>>,
+    /// When the pool gave it.
+    checked_out_at: Instant,
+    /// Whether a call over it has failed.
+    has_failed: AtomicBool,
+}
+
+impl<M> SharedConnection for Bb8Connection<M>
+where
+    M: ManageConnection<Error = RedisError>,
+    M::Connection: ConnectionLike + Clone + Sync,
+{
+    fn send(&self, command: Cmd) -> ReplyFuture {
+        let (mut connection, pool) = (self.connection.clone(), self.pool.upgrade());
+        Box::pin(async move {
+            let outcome = connection.req_packed_command(&command).await;
+            if let Some(pool) = pool {
+                pool.record(&outcome);
+            }
+            outcome
+        })
+    }
+
+    fn send_all(&self, commands: Pipeline) -> RepliesFuture {
+        let (mut connection, pool) = (self.connection.clone(), self.pool.upgrade());
+        Box::pin(async move {
+            let outcome = connection.req_packed_commands(&commands, 0, commands.len()).await;
+            if let Some(pool) = pool {
+                pool.record(&outcome);
+            }
+            outcome
+        })
+    }
+
+    fn is_alive(&self) -> bool {
+        self.checked_out_at.elapsed() < MAX_CONNECTION_WAIT && !self.has_failed.load(Relaxed)
+    }
+
+    fn record_timeout(&self, _sent: Instant, is_busy: bool) {
+        self.has_failed.fetch_or(!is_busy, Relaxed);
+    }
+
+    fn mark_read_only(&self) {
+        self.has_failed.store(true, Relaxed);
+        if let Some(pool) = self.pool.upgrade() {
+            pool.replace_all();
+        }
+    }
+}

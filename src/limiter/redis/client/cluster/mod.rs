@@ -1,0 +1,216 @@
+//! The servers of a Redis Cluster, and which of them holds each hash slot.
+//!
+//! `nodes.rs` knows the servers, reached by connections of the crate's own, and the server of each
+//! slot, as `slot_map.rs` read it; `refresh.rs` reads it anew. `redirect.rs` says where a call goes
+//! that a server did not run. `redirected.rs` sends single commands.
+//!
+//! A call is sent again only if a server's reply proves that it has not run: MOVED, ASK, TRYAGAIN,
+//! NOSCRIPT. Only masters are asked.
+
+mod nodes;
+pub(super) mod redirect;
+#[cfg(feature = "redisson")]
+mod redirected;
+mod refresh;
+mod slot_map;
+
+pub(super) use self::nodes::NodeSettings;
+#[cfg(feature = "redisson")]
+pub(super) use self::redirected::Redirected;
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::select;
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use self::nodes::{Node, Nodes};
+use self::refresh::Refreshes;
+use super::address::Host;
+use super::connection::{ConnectionFuture, Connections, MAX_CONNECTION_WAIT, SharedConnection};
+use super::slot::Partition;
+use crate::limiter::grace_period::GracePeriod;
+use crate::{Error, ErrorKind};
+
+/// While a server is away, how often to see whether the slot map must be read again.
+const REFRESH_CHECK: Duration = Duration::from_millis(50);
+
+/// Connections to the servers of a cluster.
+pub(crate) struct Cluster {
+    settings: NodeSettings,
+    /// The addresses to begin with.
+    seeds: Vec<Host>,
+    nodes: Nodes,
+    refreshes: Refreshes,
+    /// Notified when the slot map changes, and when an attempt to read it ends.
+    changed: Notify,
+    /// Closed when the cluster is dropped: that ends the attempts to read the slot map.
+    shutdown: watch::Sender<()>,
+}
+
+impl Cluster {
+    /// Connects to nothing yet. Fails if an address cannot be used.
+    pub(super) fn new(settings: NodeSettings, seeds: Vec<Host>) -> Result<Self, Error> {
+        if seeds.is_empty() {
+            let message = "a cluster needs the address of a server";
+            return Err(Error::new(ErrorKind::Configuration, message));
+        }
+        // What cannot be used fails now, and not at each attempt to connect.
+        seeds.iter().try_for_each(|seed| settings.server(seed).map(drop))?;
+        let (nodes, refreshes) = (Nodes::default(), Refreshes::default());
+        let (changed, shutdown) = (Notify::new(), watch::Sender::new(()));
+        Ok(Self { settings, seeds, nodes, refreshes, changed, shutdown })
+    }
+
+    /// The partition of a slot: one for each connection, so calls of one slot keep their order.
+    pub(super) fn partition(&self, hash_slot: u16) -> Partition {
+        self.nodes.number_of(hash_slot).map_or(Partition::MAX, |node| {
+            Partition::from(node) * self.settings.size + self.place(hash_slot)
+        })
+    }
+
+    /// The place of a slot's connection among those of its server.
+    fn place(&self, hash_slot: u16) -> usize {
+        usize::from(hash_slot) % self.settings.size
+    }
+
+    /// A connection to the server that holds a slot.
+    pub(crate) async fn connection_for(
+        self: &Arc<Self>,
+        hash_slot: u16,
+    ) -> Result<Arc<dyn SharedConnection>, Error> {
+        match Arc::clone(self).ready_connection(hash_slot) {
+            Some(connection) => Ok(connection),
+            None => Arc::clone(self).connection(hash_slot).await,
+        }
+    }
+
+    /// A connection to the server that a slot is moving to.
+    pub(crate) async fn connection_to(
+        &self,
+        host: &Host,
+        hash_slot: u16,
+    ) -> Result<Arc<dyn SharedConnection>, Error> {
+        let (_, node) = self.nodes.redirected_to(host, &self.settings)?;
+        let place = Some(self.place(hash_slot));
+        match node.pool().ready_at(place) {
+            Some(connection) => Ok(connection),
+            None => Arc::clone(node.pool()).connection_at(place).await,
+        }
+    }
+
+    /// Records that a server said where a slot is.
+    pub(crate) fn moved(self: &Arc<Self>, hash_slot: u16, host: &Host) -> Result<(), Error> {
+        let (number, _) = self.nodes.redirected_to(host, &self.settings)?;
+        self.nodes.assign(hash_slot, number);
+        self.changed.notify_waiters();
+        // Other slots have moved too, most likely.
+        self.refresh();
+        Ok(())
+    }
+
+    /// Waits until each master has a connection.
+    pub(super) async fn ready(self: Arc<Self>) -> Result<(), Error> {
+        // Any slot does: the map is read first.
+        Arc::clone(&self).connection(0).await?;
+        for hash_slot in self.nodes.first_slots() {
+            Arc::clone(&self).connection(hash_slot).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits for a connection to a server, as long as that holds the slot. `None`: the slot moved.
+    async fn connection_of(
+        self: &Arc<Self>,
+        number: u16,
+        node: &Node,
+        hash_slot: u16,
+    ) -> Option<Result<Arc<dyn SharedConnection>, Error>> {
+        let mut connecting = Arc::clone(node.pool()).connection_at(Some(self.place(hash_slot)));
+        loop {
+            let mut changed = pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if self.nodes.number_of(hash_slot) != Some(number) {
+                return None;
+            }
+            if node.pool().connect_error(hash_slot, None).is_some() {
+                self.refresh();
+            }
+            select! {
+                outcome = &mut connecting => return Some(outcome),
+                () = changed => {}
+                () = sleep(REFRESH_CHECK) => {}
+            }
+        }
+    }
+
+    /// The error for a slot that no server is known to hold.
+    fn no_node_error(&self) -> Error {
+        let cause = self.refreshes.last_error();
+        let kind = cause.as_ref().map_or(ErrorKind::Infrastructure, Error::kind);
+        let message = format!("no server of the cluster at {} holds the key", self.seeds[0]);
+        let error = Error::new(kind, message);
+        match cause {
+            Some(cause) => error.with_source(cause),
+            None => error,
+        }
+    }
+}
+
+impl Connections for Cluster {
+    fn ready_connection(self: Arc<Self>, hash_slot: u16) -> Option<Arc<dyn SharedConnection>> {
+        let (_, node) = self.nodes.of(hash_slot)?;
+        node.pool().ready_at(Some(self.place(hash_slot)))
+    }
+
+    fn connection(self: Arc<Self>, hash_slot: u16) -> ConnectionFuture {
+        Box::pin(async move {
+            let mut end = GracePeriod::new(Instant::now() + MAX_CONNECTION_WAIT);
+            loop {
+                let mut changed = pin!(self.changed.notified());
+                changed.as_mut().enable();
+                if let Some((number, node)) = self.nodes.of(hash_slot) {
+                    match self.connection_of(number, &node, hash_slot).await {
+                        Some(outcome) => return outcome,
+                        None => continue,
+                    }
+                }
+                let retry_at = self.refresh().min(end.deadline());
+                if timeout_at(retry_at, changed).await.is_err() && Instant::now() >= end.deadline()
+                {
+                    if !end.is_late() || self.refreshes.has_result() {
+                        return Err(self.no_node_error());
+                    }
+                    // This process was paused. Callers have deadlines of their own.
+                    end = GracePeriod::new(Instant::now() + MAX_CONNECTION_WAIT);
+                }
+            }
+        })
+    }
+
+    fn size(&self) -> usize {
+        1
+    }
+
+    fn connect_error(&self, hash_slot: u16, since: Option<Instant>) -> Option<Error> {
+        match self.nodes.of(hash_slot) {
+            Some((_, node)) => node.pool().connect_error(hash_slot, since),
+            None => self.refreshes.has_result().then(|| self.no_node_error()),
+        }
+    }
+
+    fn no_reply_error(&self, hash_slot: u16) -> Error {
+        match self.nodes.of(hash_slot) {
+            Some((_, node)) => node.pool().no_reply_error(hash_slot),
+            None if self.refreshes.has_result() || self.refreshes.attempt_hangs() => {
+                self.no_node_error()
+            }
+            None => {
+                let message = format!("the cluster at {} is not known yet", self.seeds[0]);
+                Error::new(ErrorKind::Saturation, message)
+            }
+        }
+    }
+}

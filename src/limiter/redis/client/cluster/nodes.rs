@@ -1,0 +1,204 @@
+//! The servers that are known, and which of them holds each hash slot.
+
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::super::address::Host;
+use super::super::own_pool::OwnPool;
+use super::super::server::{Connector, Server};
+use super::super::slot::HASH_SLOTS;
+use super::slot_map::SlotMap;
+use crate::Error;
+use crate::observe::SlotWatch;
+
+/// A slot that no server is known to hold.
+const UNKNOWN: u16 = u16::MAX;
+
+/// A server without slots is kept for this long after a redirect named it: slots move to it.
+const KEEP_AFTER_REDIRECT: Duration = Duration::from_secs(60);
+
+/// What the connections to all servers of a cluster have in common.
+#[derive(Clone)]
+pub(in super::super) struct NodeSettings {
+    pub(in super::super) connector: Connector,
+    /// The connections to each server, for each runtime.
+    pub(in super::super) size: usize,
+}
+
+impl NodeSettings {
+    /// The server at an address. Fails if it cannot be used.
+    pub(super) fn server(&self, host: &Host) -> Result<Server, Error> {
+        self.connector.server(host).map(Server::in_cluster)
+    }
+}
+
+/// A server, and the connections to it.
+pub(super) struct Node {
+    host: Host,
+    server: Server,
+    pool: Arc<OwnPool>,
+}
+
+impl Node {
+    fn new(host: &Host, settings: &NodeSettings) -> Result<Self, Error> {
+        let server = settings.server(host)?;
+        let pool = Arc::new(OwnPool::new(server.clone(), settings.size));
+        Ok(Self { host: host.clone(), server, pool })
+    }
+
+    pub(super) fn host(&self) -> &Host {
+        &self.host
+    }
+
+    pub(super) fn server(&self) -> &Server {
+        &self.server
+    }
+
+    pub(super) fn pool(&self) -> &Arc<OwnPool> {
+        &self.pool
+    }
+}
+
+/// The servers of a cluster, by number, and the number of each slot's server.
+pub(super) struct Nodes {
+    slots: Box<[AtomicU16]>,
+    known: RwLock<Vec<Option<Known>>>,
+    watch: SlotWatch,
+}
+
+struct Known {
+    node: Arc<Node>,
+    /// When a redirect last named it.
+    redirected_to: Option<Instant>,
+}
+
+impl Default for Nodes {
+    fn default() -> Self {
+        let slots = (0..HASH_SLOTS).map(|_| AtomicU16::new(UNKNOWN)).collect();
+        Self { slots, known: RwLock::default(), watch: SlotWatch::new() }
+    }
+}
+
+impl Nodes {
+    /// The number of the server that holds a slot, if it is known.
+    pub(super) fn number_of(&self, hash_slot: u16) -> Option<u16> {
+        let number = self.slots[usize::from(hash_slot)].load(Relaxed);
+        Some(number).filter(|number| *number != UNKNOWN)
+    }
+
+    /// The server that holds a slot, and its number.
+    pub(super) fn of(&self, hash_slot: u16) -> Option<(u16, Arc<Node>)> {
+        let number = self.number_of(hash_slot)?;
+        let known = self.read();
+        let node = &known.get(usize::from(number))?.as_ref()?.node;
+        Some((number, Arc::clone(node)))
+    }
+
+    /// Records that a server holds a slot, as a redirect said.
+    pub(super) fn assign(&self, hash_slot: u16, number: u16) {
+        let before = self.slots[usize::from(hash_slot)].swap(number, Relaxed);
+        if has_moved(before, number) {
+            self.watch.redirected();
+        }
+    }
+
+    /// One slot of each server that holds any.
+    pub(super) fn first_slots(&self) -> Vec<u16> {
+        let mut first: Vec<(u16, u16)> = Vec::new();
+        for hash_slot in 0..HASH_SLOTS {
+            if let Some(number) = self.number_of(hash_slot)
+                && !first.iter().any(|(_, known)| *known == number)
+            {
+                first.push((hash_slot, number));
+            }
+        }
+        first.into_iter().map(|(hash_slot, _)| hash_slot).collect()
+    }
+
+    /// All servers.
+    pub(super) fn all(&self) -> Vec<Arc<Node>> {
+        self.read().iter().flatten().map(|known| Arc::clone(&known.node)).collect()
+    }
+
+    /// The server at an address that a redirect named, and its number.
+    pub(super) fn redirected_to(
+        &self,
+        address: &Host,
+        settings: &NodeSettings,
+    ) -> Result<(u16, Arc<Node>), Error> {
+        let mut known = self.write();
+        let number = find_or_add(&mut known, address, settings)?;
+        let entry = known[usize::from(number)].as_mut().expect("found or added");
+        entry.redirected_to = Some(Instant::now());
+        Ok((number, Arc::clone(&entry.node)))
+    }
+
+    /// Takes over what a server said of all slots. Servers without slots are forgotten.
+    pub(super) fn replace(&self, map: &SlotMap, settings: &NodeSettings) -> Result<(), Error> {
+        let away: Vec<_> = self.all().into_iter().filter(|node| node.pool().is_away()).collect();
+        let mut known = self.write();
+        let mut numbers = vec![UNKNOWN; usize::from(HASH_SLOTS)];
+        for (slots, address) in map.ranges() {
+            let number = find_or_add(&mut known, address, settings)?;
+            numbers[slots].fill(number);
+        }
+        let mut moved = 0;
+        for (slot, number) in self.slots.iter().zip(&numbers) {
+            moved += usize::from(has_moved(slot.swap(*number, Relaxed), *number));
+        }
+        let now = Instant::now();
+        for (entry, number) in known.iter_mut().zip(0..) {
+            let Some(one) = entry.as_ref().filter(|_| !numbers.contains(&number)) else { continue };
+            // Another server was promoted in its place. What it answers when it is back is of no
+            // use. One that lives and has lost its slots still answers what it has decided.
+            let is_away = away.iter().any(|node| Arc::ptr_eq(node, &one.node));
+            if is_away {
+                one.node.server().leave();
+            }
+            if is_away || one.redirected_to.is_none_or(|at| now >= at + KEEP_AFTER_REDIRECT) {
+                *entry = None;
+            }
+        }
+        // Whoever listens may use the cluster, so nothing is locked.
+        drop(known);
+        self.watch.mapped(moved);
+        Ok(())
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Vec<Option<Known>>> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Vec<Option<Known>>> {
+        self.known.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a slot of one server became that of another.
+fn has_moved(before: u16, number: u16) -> bool {
+    before != UNKNOWN && before != number
+}
+
+/// The number of the server at an address, added if it is not known.
+fn find_or_add(
+    known: &mut Vec<Option<Known>>,
+    address: &Host,
+    settings: &NodeSettings,
+) -> Result<u16, Error> {
+    let is_there =
+        |one: &Option<Known>| one.as_ref().is_some_and(|known| known.node.host() == address);
+    if let Some(number) = known.iter().position(is_there) {
+        return Ok(number as u16);
+    }
+    let node = Arc::new(Node::new(address, settings)?);
+    let entry = Some(Known { node, redirected_to: None });
+    let number = known.iter().position(Option::is_none).unwrap_or(known.len());
+    match known.get_mut(number) {
+        Some(free) => *free = entry,
+        None => known.push(entry),
+    }
+    Ok(number as u16)
+}

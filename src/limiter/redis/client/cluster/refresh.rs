@@ -1,0 +1,296 @@
+//! Reads the slot map: from a server that is connected, or else from any that is known.
+//!
+//! One attempt at a time for each runtime, with pauses in between: however many slots move, and
+//! however many calls fail, a process asks a few times a second.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use redis::{ConnectionAddr, cmd};
+use tokio::runtime::{self, Handle};
+use tokio::select;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::super::address::Host;
+use super::super::backoff::{Backoff, any_hangs};
+use super::super::connection::{MAX_CONNECTION_WAIT, SharedConnection};
+use super::super::error::{from_redis_error, weight};
+use super::super::server::Server;
+use super::Cluster;
+use super::slot_map::SlotMap;
+use crate::limiter::grace_period::unless_busy;
+use crate::{Error, ErrorKind};
+
+/// The longest pause after the map was read. Half of it is random.
+const MAX_PAUSE: Duration = Duration::from_millis(400);
+
+/// A server that has not answered after this time is not waited for alone.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// The attempts to read the slot map.
+#[derive(Default)]
+pub(super) struct Refreshes(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// The runtimes that attempt it, and since when.
+    running: Vec<(runtime::Id, Instant)>,
+    backoff: Backoff,
+    /// Why the last attempt failed. None after a success.
+    last_error: Option<Error>,
+    /// The time that the last attempt took.
+    last_took: Duration,
+    /// Whether the map was ever read.
+    was_read: bool,
+    /// The server that last said that it cannot serve its slots.
+    doubted: Option<Host>,
+}
+
+impl State {
+    fn attempt_hangs(&self) -> bool {
+        let attempts = self.running.iter().map(|(_, begun)| *begun);
+        any_hangs(attempts, self.last_error.as_ref(), self.last_took)
+    }
+}
+
+impl Refreshes {
+    /// Why the last attempt failed, unless one hangs since.
+    pub(super) fn last_error(&self) -> Option<Error> {
+        let state = self.lock();
+        state.last_error.clone().filter(|_| !state.attempt_hangs())
+    }
+
+    /// Whether an attempt has ended, so that a slot without a server is no matter of load.
+    pub(super) fn has_result(&self) -> bool {
+        let state = self.lock();
+        state.was_read || state.last_error.is_some() && !state.attempt_hangs()
+    }
+
+    /// Returns whether an attempt hangs, which makes void why the last one failed.
+    pub(super) fn attempt_hangs(&self) -> bool {
+        self.lock().attempt_hangs()
+    }
+
+    /// Begins an attempt, or says when the next may begin.
+    fn begin(&self, runtime: runtime::Id) -> Result<(), Instant> {
+        let (mut state, now) = (self.lock(), Instant::now());
+        if state.running.iter().any(|(running, _)| *running == runtime) {
+            return Err(now + MAX_CONNECTION_WAIT);
+        }
+        match state.backoff.retry_at(now) {
+            Some(later) => return Err(later),
+            None => state.backoff.record_attempt(now),
+        }
+        state.running.push((runtime, now));
+        Ok(())
+    }
+
+    /// `None`: the attempt was not finished.
+    fn end(&self, runtime: runtime::Id, result: Option<Result<(), Error>>) {
+        let (mut state, now) = (self.lock(), Instant::now());
+        let attempt = state.running.iter().find(|(running, _)| *running == runtime);
+        let begun = attempt.map_or(now, |(_, begun)| *begun);
+        state.running.retain(|(running, _)| *running != runtime);
+        match result {
+            Some(Ok(())) => {
+                (state.last_error, state.was_read) = (None, true);
+                state.backoff.record_success();
+                let pause = MAX_PAUSE / 2 + MAX_PAUSE.mul_f64(fastrand::f64() / 2.0);
+                state.backoff.hold_until(now + pause);
+            }
+            Some(Err(error)) => {
+                (state.last_error, state.last_took) = (Some(error), now - begun);
+                state.backoff.record_failure(begun);
+            }
+            None => {}
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Cluster {
+    /// Reads the slot map, since the server at `address` cannot serve its slots. It is asked last:
+    /// cut off from the others, it would say that it holds them.
+    pub(crate) fn doubt(self: &Arc<Self>, address: Option<&ConnectionAddr>) {
+        self.refreshes.lock().doubted = address.and_then(Host::of);
+        self.refresh();
+    }
+
+    /// Reads the slot map, unless that is under way or was done a moment ago. Returns when to try
+    /// again.
+    pub(super) fn refresh(self: &Arc<Self>) -> Instant {
+        let runtime = Handle::current();
+        if let Err(later) = self.refreshes.begin(runtime.id()) {
+            return later;
+        }
+        let candidates = self.candidates();
+        let attempt =
+            Attempt { cluster: Arc::downgrade(self), runtime: runtime.id(), result: None };
+        runtime.spawn(attempt.run(candidates, self.shutdown.subscribe()));
+        Instant::now() + MAX_CONNECTION_WAIT
+    }
+
+    /// Who may know the map: first the servers that are connected, last the addresses to begin
+    /// with.
+    fn candidates(&self) -> Vec<Candidate> {
+        let mut nodes = self.nodes.all();
+        fastrand::shuffle(&mut nodes);
+        let mut candidates: Vec<_> = nodes
+            .iter()
+            .map(|node| Candidate {
+                host: node.host().clone(),
+                server: node.server().clone(),
+                connection: node.pool().ready_at(None),
+            })
+            .collect();
+        candidates.sort_by_key(|candidate| candidate.connection.is_none());
+        let doubted = self.refreshes.lock().doubted.clone();
+        candidates.sort_by_key(|candidate| Some(&candidate.host) == doubted.as_ref());
+        let mut seeds: Vec<_> = self.seeds.iter().collect();
+        fastrand::shuffle(&mut seeds);
+        for seed in seeds {
+            if !candidates.iter().any(|candidate| candidate.host == *seed)
+                && let Ok(server) = self.settings.server(seed)
+            {
+                candidates.push(Candidate { host: seed.clone(), server, connection: None });
+            }
+        }
+        candidates
+    }
+}
+
+/// An attempt to read the map. Whatever ends it, another may begin.
+struct Attempt {
+    cluster: Weak<Cluster>,
+    runtime: runtime::Id,
+    /// None if the attempt is not finished.
+    result: Option<Result<SlotMap, Error>>,
+}
+
+impl Attempt {
+    async fn run(mut self, candidates: Vec<Candidate>, mut cluster: watch::Receiver<()>) {
+        select! {
+            result = first_map(candidates) => self.result = Some(result),
+            _ = cluster.changed() => {}
+        }
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        let Some(cluster) = self.cluster.upgrade() else { return };
+        let result = self.result.take().map(|map| cluster.nodes.replace(&map?, &cluster.settings));
+        cluster.refreshes.end(self.runtime, result);
+        cluster.changed.notify_waiters();
+    }
+}
+
+/// A server that may know the map.
+struct Candidate {
+    host: Host,
+    server: Server,
+    /// Its connection, if there is one.
+    connection: Option<Arc<dyn SharedConnection>>,
+}
+
+impl Candidate {
+    async fn ask(self) -> Result<SlotMap, Error> {
+        let end = Instant::now() + self.server.connect_timeout;
+        unless_busy(end, self.read_map(end)).await
+    }
+
+    async fn read_map(self, end: Instant) -> Result<SlotMap, Error> {
+        let connection = match self.connection {
+            Some(connection) => connection,
+            None => Arc::new(self.server.connect().await?),
+        };
+        let reply = connection.send(cmd("CLUSTER").arg("SLOTS").take());
+        let reply = timeout_at(end, reply).await.map_err(|_| {
+            let message = format!("{} did not answer in time", self.server.address());
+            Error::new(ErrorKind::Infrastructure, message)
+        })?;
+        let reply = reply.and_then(redis::Value::extract_error).map_err(from_redis_error)?;
+        let map = SlotMap::read(&reply, &self.host)?;
+        if map.is_empty() {
+            let message = format!("{} knows no slots", self.server.address());
+            return Err(Error::new(ErrorKind::Infrastructure, message));
+        }
+        Ok(map)
+    }
+}
+
+/// Asks one after another, and does not wait long for one alone. The first map counts.
+async fn first_map(candidates: Vec<Candidate>) -> Result<SlotMap, Error> {
+    let mut error = Error::new(ErrorKind::Infrastructure, "no server of the cluster is known");
+    let (mut candidates, mut asked) = (candidates.into_iter(), JoinSet::new());
+    loop {
+        if let Some(candidate) = candidates.next() {
+            asked.spawn(candidate.ask());
+        }
+        let answer = select! {
+            answer = asked.join_next() => answer,
+            () = sleep(PATIENCE), if candidates.len() > 0 => continue,
+        };
+        match answer {
+            Some(Ok(Ok(map))) => return Ok(map),
+            Some(Ok(Err(why))) if weight(&why) >= weight(&error) => error = why,
+            // As of a resolver that panics: no fallback may admit for it.
+            Some(Err(ended)) if ended.is_panic() => {
+                let message = "a panic ended the attempt to connect to redis";
+                error = Error::new(ErrorKind::Configuration, message);
+            }
+            Some(_) => {}
+            None => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::Value;
+    use tokio::time::advance;
+
+    use super::super::super::connection::Connections as _;
+    use super::super::super::pool::Pool;
+    use super::super::super::slot::HASH_SLOTS;
+    use super::*;
+
+    #[tokio::test]
+    async fn a_slot_that_nobody_serves_is_known_once_the_map_is_read() {
+        let pool = Pool::connect("redis-cluster://127.0.0.1:1").expect("an address");
+        let cluster = pool.cluster().expect("a cluster");
+        let (served, unserved) = (0, HASH_SLOTS - 1);
+        assert!(cluster.connect_error(unserved, None).is_none());
+        assert_eq!(cluster.no_reply_error(unserved).kind(), ErrorKind::Saturation);
+
+        let master = Value::Array(vec![Value::BulkString(b"127.0.0.1".into()), Value::Int(1)]);
+        let range = [Value::Int(0), Value::Int(i64::from(unserved) - 1), master];
+        let reply = Value::Array(vec![Value::Array(range.into())]);
+        let map = SlotMap::read(&reply, &cluster.seeds[0]).expect("a map");
+        let (runtime, result) = (Handle::current().id(), Some(Ok(map)));
+        drop(Attempt { cluster: Arc::downgrade(cluster), runtime, result });
+        assert!(cluster.connect_error(served, None).is_none());
+        let error = cluster.connect_error(unserved, None).expect("known to the map");
+        assert_eq!(error.kind(), ErrorKind::Infrastructure);
+        assert!(error.to_string().ends_with("holds the key"), "{error}");
+        assert_eq!(cluster.no_reply_error(unserved).kind(), ErrorKind::Infrastructure);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_next_attempt_may_begin_whatever_ended_the_last_one() {
+        let (refreshes, runtime) = (Refreshes::default(), Handle::current().id());
+        let failed = Err(Error::new(ErrorKind::Infrastructure, "away"));
+        for result in [Some(failed), None, Some(Ok(()))] {
+            assert!(refreshes.begin(runtime).is_ok());
+            assert!(refreshes.begin(runtime).is_err(), "one at a time");
+            refreshes.end(runtime, result);
+            advance(Duration::from_secs(1)).await;
+        }
+        assert!(refreshes.begin(runtime).is_ok());
+    }
+}

@@ -1,0 +1,224 @@
+//! The errors of Redis: their kind, and a text that repeats no argument of the call.
+//!
+//! Servers word one error in several ways. Redis 6.2 writes the location in the script before an
+//! error, at times with one more sentence in front. Redis 7 and Valkey write the location at the
+//! end. So a reply is first reduced to its code and text. The code alone decides the kind; only
+//! the bare `ERR` needs the text.
+
+use std::borrow::Cow;
+use std::error::Error as _;
+use std::io;
+use std::sync::Arc;
+
+use redis::RedisError;
+
+use crate::{Error, ErrorKind};
+
+/// The longest text of a reply that is passed on, in bytes.
+const MAX_TEXT_LENGTH: usize = 256;
+
+/// How texts under the bare `ERR` begin that have a kind of their own.
+const KINDS_BY_TEXT: [(&str, ErrorKind); 8] = [
+    ("max number of clients", ErrorKind::Infrastructure),
+    ("Script killed by user", ErrorKind::Infrastructure),
+    // Redis 6.2 and 7.0, then 8 and Valkey.
+    ("The user executing the script", ErrorKind::Configuration),
+    ("ACL failure in script", ErrorKind::Configuration),
+    // A command that this server lacks, or that was renamed; also one that a script calls.
+    ("unknown command", ErrorKind::Configuration),
+    ("Unknown command called from", ErrorKind::Configuration),
+    ("Unknown Redis command called from", ErrorKind::Configuration),
+    ("This instance has cluster support disabled", ErrorKind::Configuration),
+];
+
+/// How further texts under `ERR` begin, into which no server writes an argument.
+const TEXTS_WITHOUT_ARGUMENTS: [&str; 7] = [
+    "AUTH <password> called without any password",
+    "DB index is out of range",
+    "Error compiling script",
+    "Protocol error",
+    "Script attempted to access a non local key",
+    "Write commands are not allowed from read-only scripts",
+    "user_script:",
+];
+
+/// What stands before the arguments in some texts, which are cut there.
+const ARGUMENT_MARKERS: [&str; 2] = [", with args", " access the '"];
+
+/// An error reply without its location in a script.
+struct ErrorReply<'a> {
+    code: &'a str,
+    text: &'a str,
+}
+
+impl<'a> ErrorReply<'a> {
+    fn read(reply: &'a str) -> Self {
+        let mut rest = reply.trim();
+        while let Some(inner) = without_script_location(rest) {
+            rest = inner;
+        }
+        rest = rest.strip_prefix('-').unwrap_or(rest);
+        let (code, text) = rest.split_once(' ').unwrap_or((rest, ""));
+        match is_code(code) {
+            true => Self { code, text: text.trim_start() },
+            // An error of the Lua interpreter has no code on Redis 6.2.
+            false => Self { code: "ERR", text: rest },
+        }
+    }
+
+    /// The kind, if the reply is a known one.
+    fn known_kind(&self) -> Option<ErrorKind> {
+        match self.code {
+            "LOADING" | "BUSY" | "MASTERDOWN" | "CLUSTERDOWN" | "NOREPLICAS" | "MISCONF"
+            | "READONLY" | "TRYAGAIN" => Some(ErrorKind::Infrastructure),
+            "OOM" => Some(ErrorKind::Capacity),
+            "NOAUTH" | "WRONGPASS" | "NOPERM" | "CROSSSLOT" | "MOVED" | "ASK" | "NOSCRIPT" => {
+                Some(ErrorKind::Configuration)
+            }
+            "WRONGTYPE" | "CORRUPT" => Some(ErrorKind::State),
+            "ERR" => KINDS_BY_TEXT
+                .iter()
+                .find(|(begin, _)| self.text.starts_with(begin))
+                .map(|(_, kind)| *kind),
+            _ => None,
+        }
+    }
+
+    /// Its text up to the arguments; `None` if an argument may stand anywhere in it.
+    fn text_without_arguments(&self) -> Option<String> {
+        let is_listed = self.code == "ERR"
+            && TEXTS_WITHOUT_ARGUMENTS.iter().any(|begin| self.text.starts_with(begin));
+        if self.known_kind().is_none() && !is_listed {
+            return None;
+        }
+        let ends = ARGUMENT_MARKERS.iter().filter_map(|mark| self.text.find(mark));
+        let end = ends.min().unwrap_or(self.text.len());
+        let end = (0..=end.min(MAX_TEXT_LENGTH)).rev().find(|&end| self.text.is_char_boundary(end));
+        Some(self.text[..end.unwrap_or(0)].replace(char::is_control, " "))
+    }
+}
+
+impl From<ErrorReply<'_>> for Error {
+    fn from(reply: ErrorReply<'_>) -> Self {
+        let kind = reply.known_kind().unwrap_or(ErrorKind::State);
+        let code = reply.code;
+        match reply.text_without_arguments() {
+            Some(text) => Self::new(kind, format!("redis answered: {code} {text}")),
+            None => Self::new(kind, format!("redis answered: {code} (its text may repeat a key)")),
+        }
+    }
+}
+
+/// What follows the location in a script, if a reply begins with one as on Redis 6.2:
+/// `ERR Error running script (call to f_<digest>): ` or `@user_script:<line>: `.
+fn without_script_location(reply: &str) -> Option<&str> {
+    let raised = reply.strip_prefix("ERR ").unwrap_or(reply);
+    if let Some(call) = raised.strip_prefix("Error running script (call to f_") {
+        return call.split_once("): ").map(|(_, inner)| inner);
+    }
+    let (line, inner) = reply.strip_prefix("@user_script:")?.split_once(": ")?;
+    line.trim_start().bytes().all(|byte| byte.is_ascii_digit()).then_some(inner)
+}
+
+fn is_code(word: &str) -> bool {
+    (2..=16).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_uppercase())
+}
+
+/// The error for an error reply.
+pub(crate) fn from_error_reply(text: &str) -> Error {
+    ErrorReply::read(text).into()
+}
+
+/// Of the errors of several servers, one with the most weight is shown: what must be set up anew is
+/// worth more than load, and load is worth more than a server that is away.
+pub(super) fn weight(error: &Error) -> u8 {
+    match error.kind() {
+        ErrorKind::Configuration => 2,
+        ErrorKind::Saturation => 1,
+        _ => 0,
+    }
+}
+
+/// Whether an error reply says that the server takes no writes.
+pub(crate) fn is_read_only(text: &str) -> bool {
+    ErrorReply::read(text).code == "READONLY"
+}
+
+/// The error reply of the server, if the call failed with one.
+fn error_reply(error: &RedisError) -> Option<String> {
+    Some(format!("{} {}", error.code()?, error.detail().unwrap_or_default()))
+}
+
+/// Whether a call failed because the server takes no writes.
+pub(crate) fn met_read_only(error: &RedisError) -> bool {
+    error_reply(error).is_some_and(|text| is_read_only(&text))
+}
+
+/// The error for a failed call. It has a source only where the server sent no error reply: such a
+/// reply may repeat arguments of the call.
+pub(crate) fn from_redis_error(error: RedisError) -> Error {
+    if let Some(text) = error_reply(&error) {
+        return from_error_reply(&text);
+    }
+    let kind = match error.kind() {
+        redis::ErrorKind::Parse if ends_within_reply(&error) => {
+            let message = "the connection to redis ended within a reply";
+            return Error::new(ErrorKind::Infrastructure, message);
+        }
+        redis::ErrorKind::Io
+        | redis::ErrorKind::NoValidReplicasFoundBySentinel
+        | redis::ErrorKind::ClusterConnectionNotFound => ErrorKind::Infrastructure,
+        redis::ErrorKind::AuthenticationFailed
+        | redis::ErrorKind::InvalidClientConfig
+        | redis::ErrorKind::MasterNameNotFoundBySentinel
+        | redis::ErrorKind::EmptySentinelList
+        | redis::ErrorKind::RESP3NotSupported => ErrorKind::Configuration,
+        redis::ErrorKind::Client => ErrorKind::State,
+        _ => {
+            return Error::new(
+                ErrorKind::State,
+                format!("redis did not decide: {}", error.category()),
+            );
+        }
+    };
+    Error::new(kind, UNDECIDED).with_source(error)
+}
+
+/// The error of what failed before anybody asked for a decision.
+pub(super) fn before_asking(message: impl Into<Cow<'static, str>>, cause: Error) -> Error {
+    if cause.to_string() == UNDECIDED {
+        return cause.with_message(message);
+    }
+    Error::new(cause.kind(), message).with_source(cause)
+}
+
+/// The message of a call that failed in the client, whose cause says why.
+const UNDECIDED: &str = "redis did not decide";
+
+/// Whether the connection ended within a reply, which the client reports as a reply that does not
+/// parse. While a connection lives, the client waits for the rest of a reply: so bytes that do not
+/// parse never lead to this line.
+fn ends_within_reply(error: &RedisError) -> bool {
+    error.detail().is_some_and(|text| text.lines().any(|line| line == "Unexpected end of input"))
+}
+
+/// The error for a failed script call. A client of the application has a timer of its own, and a
+/// busy process fires it before it reads the reply: it says nothing about the server.
+pub(crate) fn from_failed_call(error: RedisError) -> Error {
+    match is_client_timeout(&error) {
+        true => Error::new(ErrorKind::Saturation, "the client's own timer ended the call")
+            .with_source(error),
+        false => from_redis_error(error),
+    }
+}
+
+/// Whether a timer of the client ended the call, and not the operating system.
+fn is_client_timeout(error: &RedisError) -> bool {
+    type SharedError = Arc<dyn std::error::Error + Send + Sync>;
+    let Some(cause) = error.source().filter(|_| error.is_timeout()) else { return false };
+    let cause = cause.downcast_ref::<SharedError>().map_or(cause, |shared| &**shared);
+    cause.downcast_ref::<io::Error>().is_none_or(|error| error.raw_os_error().is_none())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,112 @@
+//! Whether the servers answer, and whether this process is on time.
+//!
+//! A call without a reply means one of two things: the server is silent, or this process is too
+//! busy to read. Replies to other calls and timers that fire late tell which (`deadline.rs`).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::health::{BUSY_FACTOR, MAX_SILENCE};
+use super::slot::HASH_SLOTS;
+
+/// What the clones of a pool have observed.
+#[derive(Clone)]
+pub(crate) struct Liveness {
+    /// The number of replies: one counter for a server; for a cluster one for each hash slot,
+    /// and one for all.
+    replies: Arc<[AtomicU64]>,
+    /// For each of them but the last, when a call first missed its deadline since the last
+    /// reply; 0: none did.
+    first_missed: Arc<[AtomicU64]>,
+    start: Instant,
+    /// When a timer last fired late, in µs since `start`; 0: never.
+    last_late_timer: Arc<AtomicU64>,
+    is_clustered: bool,
+}
+
+impl Liveness {
+    /// One server has all hash slots.
+    pub(super) fn of_server() -> Self {
+        Self::new(1, 1, false)
+    }
+
+    /// Each hash slot may have another server.
+    pub(super) fn of_cluster() -> Self {
+        Self::new(HASH_SLOTS + 1, HASH_SLOTS, true)
+    }
+
+    fn new(replies: u16, first_missed: u16, is_clustered: bool) -> Self {
+        let (replies, first_missed) = (counters(replies), counters(first_missed));
+        let (start, last_late_timer) = (Instant::now(), Arc::default());
+        Self { replies, first_missed, start, last_late_timer, is_clustered }
+    }
+
+    /// How many replies have come in time from the server that holds `hash_slot`.
+    pub(crate) fn replies(&self, hash_slot: u16) -> u64 {
+        self.replies[usize::from(hash_slot)].load(Relaxed)
+    }
+
+    /// Counts a reply that came in time.
+    pub(crate) fn record_reply(&self, hash_slot: u16) {
+        self.replies[usize::from(hash_slot)].fetch_add(1, Relaxed);
+        if self.is_clustered {
+            self.replies[self.replies.len() - 1].fetch_add(1, Relaxed);
+        }
+        self.record_late_reply(hash_slot);
+    }
+
+    /// Records a reply that came too late for its callers: the server is not silent.
+    pub(crate) fn record_late_reply(&self, hash_slot: u16) {
+        if self.is_clustered {
+            self.first_missed[usize::from(hash_slot)].store(0, Relaxed);
+        }
+    }
+
+    /// How many replies have come in time from any server.
+    pub(crate) fn all_replies(&self) -> u64 {
+        self.replies[self.replies.len() - 1].load(Relaxed)
+    }
+
+    /// Whether a server of a cluster has been silent for long, while others answer. A call has just
+    /// missed its deadline.
+    pub(crate) fn is_silent(&self, hash_slot: u16) -> bool {
+        let now = self.now();
+        let first_missed = &self.first_missed[usize::from(hash_slot)];
+        let since = match first_missed.compare_exchange(0, now, Relaxed, Relaxed) {
+            Ok(_) => now,
+            Err(since) => since,
+        };
+        let is_busy = self.last_late_timer.load(Relaxed) >= since;
+        let max_silence = MAX_SILENCE * if is_busy { BUSY_FACTOR } else { 1 };
+        now - since.min(now) >= max_silence.as_micros() as u64
+    }
+
+    /// Records that a timer has just fired late.
+    pub(crate) fn record_busy(&self) {
+        self.last_late_timer.fetch_max(self.now(), Relaxed);
+    }
+
+    /// Microseconds since the start, at least 1.
+    fn now(&self) -> u64 {
+        self.start.elapsed().as_micros() as u64 + 1
+    }
+
+    /// Whether a timer has fired late since `start`.
+    ///
+    /// In a cluster, late timers count for a while: replies of one hash slot are too rare to show
+    /// that the process is busy.
+    pub(crate) fn was_busy_since(&self, start: Instant) -> bool {
+        let last_late_timer = self.last_late_timer.load(Relaxed);
+        let since = start.saturating_duration_since(self.start);
+        let while_counted = if self.is_clustered { MAX_SILENCE } else { Duration::ZERO };
+        let since = since.saturating_sub(while_counted).as_micros() as u64;
+        last_late_timer > 0 && since <= last_late_timer
+    }
+}
+
+fn counters(count: u16) -> Arc<[AtomicU64]> {
+    (0..count).map(|_| AtomicU64::new(0)).collect()
+}

@@ -1,0 +1,510 @@
+//! The crate's own pool: a fixed number of connections for each runtime, each shared by many calls.
+//! They lead to one server, or to the primary that sentinels name at the moment.
+//!
+//! Connections are made when a call asks for one, by a task of that call's runtime. When that task
+//! ends early, since its runtime ended or since it panicked, the next call starts another. Each
+//! runtime has connections of its own, since a socket is read only while its runtime runs.
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::runtime::{self, Handle};
+use tokio::select;
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, timeout_at};
+
+use super::backoff::{Backoff, any_hangs};
+use super::connection::{
+    Connection, ConnectionFuture, Connections, MAX_CONNECTION_WAIT, SharedConnection,
+};
+use super::error::before_asking;
+use super::health::ConnectionState;
+use super::sentinel::Sentinels;
+use super::server::{Failure, Server};
+use crate::limiter::grace_period::{GracePeriod, unless_busy};
+use crate::observe::ConnectionWatch;
+use crate::{Error, ErrorKind};
+
+/// A younger connection has hardly been used: that it brought no reply says nothing about its
+/// server.
+const MIN_AGE: Duration = Duration::from_millis(50);
+
+/// The pause after an attempt to connect that ended with its runtime, or that load ended.
+const INTERRUPTED_PAUSE: Duration = Duration::from_millis(10);
+
+/// An attempt to connect that takes longer gets another beside it: a network that swallowed the
+/// first may carry the next, long before the first is given up.
+const NEXT_ATTEMPT_AFTER: Duration = Duration::from_millis(300);
+
+/// So many attempts of one entry are under way at most, however long each of them may take.
+const MAX_ATTEMPTS: usize = 4;
+
+/// The connections to one server.
+pub(super) struct OwnPool {
+    target: Target,
+    /// The connections of each runtime.
+    size: usize,
+    state: Mutex<PoolState>,
+    /// Notified when an attempt to connect ends.
+    changed: Notify,
+    /// Closed when the pool is dropped: that ends the attempts to connect.
+    shutdown: watch::Sender<()>,
+    /// Reports its connections.
+    watch: ConnectionWatch,
+}
+
+/// Where the connections of a pool lead: to one server, or to the primary that sentinels name.
+#[derive(Clone)]
+pub(super) enum Target {
+    Server(Box<Server>),
+    Primary(Arc<Sentinels>),
+}
+
+/// The state of a pool.
+#[derive(Default)]
+struct PoolState {
+    runtimes: Vec<RuntimeConnections>,
+    backoff: Backoff,
+    /// Why the last attempt to connect failed. None after a success.
+    last_error: Option<Error>,
+    /// When the last attempt failed.
+    failed: Option<Instant>,
+    /// The time that the last attempt took.
+    last_took: Duration,
+    /// How often the server or the user had changed when this state began.
+    switches: u64,
+}
+
+/// The connections of one runtime.
+struct RuntimeConnections {
+    runtime: runtime::Id,
+    entries: Vec<PoolEntry>,
+    /// Where the search for the next connection begins.
+    next: usize,
+}
+
+/// A connection, or the attempts to make it.
+#[derive(Clone, Default)]
+struct PoolEntry {
+    connection: Option<Arc<Connection>>,
+    /// The begin of the oldest attempt to connect that is under way.
+    attempt: Option<Instant>,
+    /// The begin of the newest one.
+    newest: Option<Instant>,
+    under_way: usize,
+}
+
+/// A connection that was lost.
+struct Lost {
+    /// The address of its server.
+    address: String,
+    reason: &'static str,
+    /// The instant since which it is useless.
+    since: Instant,
+}
+
+impl OwnPool {
+    /// `size` connections to `target` for each runtime, made when they are first needed.
+    pub(super) fn new(target: impl Into<Target>, size: usize) -> Self {
+        let (state, changed, shutdown) = (Mutex::default(), Notify::new(), watch::Sender::new(()));
+        let watch = ConnectionWatch::new();
+        Self { target: target.into(), size, state, changed, shutdown, watch }
+    }
+
+    /// The connection at this place if it is usable, or else the next; or when to try again. Starts
+    /// the attempts to connect that are due.
+    fn next(self: &Arc<Self>, place: Option<usize>) -> Result<Arc<Connection>, Instant> {
+        let (now, runtime) = (Instant::now(), Handle::current());
+        self.target.keep_watching(&runtime);
+        let switches = self.target.switches();
+        let mut state = self.lock();
+        let lost = state.clean(now);
+        if state.switches != switches {
+            // What failed before says nothing about the new server or user.
+            (state.switches, state.backoff, state.last_error) =
+                (switches, Backoff::default(), None);
+        }
+        let PoolState { runtimes, backoff, .. } = &mut *state;
+        let connections = RuntimeConnections::of(runtimes, runtime.id(), self.size);
+        let (started, retry_at) = connections.begin_attempts(now, backoff);
+        let connection = connections.pick(place);
+        // An attempt that cannot be spawned ends at once, and takes the lock.
+        drop(state);
+        self.report_lost(lost);
+        for entry in started {
+            let pool = Arc::downgrade(self);
+            let runtime_id = runtime.id();
+            let attempt =
+                ConnectAttempt { pool, runtime: runtime_id, entry, begun: now, result: None };
+            runtime.spawn(attempt.run(self.target.clone(), self.shutdown.subscribe()));
+        }
+        connection.ok_or(retry_at)
+    }
+
+    /// Reports that connections were lost: the last one, and why.
+    fn report_lost(&self, lost: Option<Lost>) {
+        if let Some(Lost { address, reason, .. }) = lost {
+            self.watch.lost(|| address, reason);
+        }
+    }
+
+    /// Returns whether the last attempt to connect has failed, and no runtime has a connection.
+    pub(super) fn is_away(&self) -> bool {
+        let mut state = self.lock();
+        let lost = state.clean(Instant::now());
+        let is_away = state.last_error.is_some() && !state.is_connected();
+        drop(state);
+        self.report_lost(lost);
+        is_away
+    }
+
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A connection that is ready: the one at this place, if that is usable.
+    pub(super) fn ready_at(
+        self: &Arc<Self>,
+        place: Option<usize>,
+    ) -> Option<Arc<dyn SharedConnection>> {
+        self.next(place).ok().map(|connection| connection as Arc<dyn SharedConnection>)
+    }
+
+    /// Waits for a connection; the error says why there is none.
+    pub(super) fn connection_at(self: Arc<Self>, place: Option<usize>) -> ConnectionFuture {
+        Box::pin(async move {
+            let mut end = GracePeriod::new(Instant::now() + MAX_CONNECTION_WAIT);
+            loop {
+                let mut changed = pin!(self.changed.notified());
+                changed.as_mut().enable();
+                let retry_at = match self.next(place) {
+                    Ok(connection) => return Ok(connection as Arc<dyn SharedConnection>),
+                    Err(retry_at) => retry_at.min(end.deadline()),
+                };
+                let waited = timeout_at(retry_at, changed).await;
+                if waited.is_err() && Instant::now() >= end.deadline() {
+                    match self.connect_error(0, None) {
+                        Some(error) => return Err(error),
+                        // This process was paused. Callers have deadlines of their own.
+                        None if end.is_late() => {
+                            end = GracePeriod::new(Instant::now() + MAX_CONNECTION_WAIT);
+                        }
+                        None => return Err(self.no_reply_error(0)),
+                    }
+                }
+            }
+        })
+    }
+}
+
+impl Connections for OwnPool {
+    fn ready_connection(self: Arc<Self>, _: u16) -> Option<Arc<dyn SharedConnection>> {
+        self.ready_at(None)
+    }
+
+    fn connection(self: Arc<Self>, _: u16) -> ConnectionFuture {
+        self.connection_at(None)
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn connect_error(&self, _: u16, since: Option<Instant>) -> Option<Error> {
+        let mut state = self.lock();
+        let lost = state.clean(Instant::now());
+        let is_known = state.failed >= since && !state.attempt_hangs();
+        let last_error = state.last_error.clone().filter(|_| is_known);
+        let is_connected = state.entries().any(|entry| entry.connection.is_some());
+        drop(state);
+        self.report_lost(lost);
+        last_error.filter(|_| !is_connected)
+    }
+
+    fn no_reply_error(&self, _: u16) -> Error {
+        let state = self.lock();
+        let ages = state.entries().filter_map(|entry| Some(entry.connection.as_ref()?.age()));
+        let age = ages.max();
+        let oldest_attempt = state.entries().filter_map(|entry| entry.attempt).min();
+        let hangs = state.attempt_hangs();
+        drop(state);
+        if age.is_some_and(|age| age >= MIN_AGE) {
+            return Error::new(ErrorKind::Infrastructure, "redis did not answer in time");
+        }
+        if let Some(error) = self.connect_error(0, None) {
+            return error;
+        }
+        // Nor does an attempt that has just begun say anything about the server yet.
+        let address = self.target.address();
+        match oldest_attempt {
+            Some(started)
+                if age.is_none() && (hangs || started.elapsed() >= MAX_CONNECTION_WAIT) =>
+            {
+                let message = format!("no connection to {address} in time");
+                Error::new(ErrorKind::Infrastructure, message)
+            }
+            _ => {
+                let message = format!("the connection to {address} is not ready yet");
+                Error::new(ErrorKind::Saturation, message)
+            }
+        }
+    }
+}
+
+/// An attempt to connect. Whatever ends it, its entry has one less under way afterwards.
+struct ConnectAttempt {
+    pool: Weak<OwnPool>,
+    runtime: runtime::Id,
+    entry: usize,
+    begun: Instant,
+    /// None if the attempt is not finished.
+    result: Option<Result<Connection, Failure>>,
+}
+
+impl ConnectAttempt {
+    async fn run(mut self, target: Target, mut pool: watch::Receiver<()>) {
+        let end = Instant::now() + target.connect_timeout();
+        let mut address = String::new();
+        let attempt = async {
+            target.connect().await.map_err(|failure| {
+                address = failure.address;
+                failure.cause
+            })
+        };
+        select! {
+            result = unless_busy(end, attempt) => {
+                self.result = Some(result.map_err(|cause| Failure::new(address, cause)));
+            }
+            _ = pool.changed() => {}
+        }
+    }
+}
+
+impl Drop for ConnectAttempt {
+    fn drop(&mut self) {
+        let Some(pool) = self.pool.upgrade() else { return };
+        let (mut state, now) = (pool.lock(), Instant::now());
+        let PoolState { runtimes, backoff, last_error, failed, last_took, .. } = &mut *state;
+        let connections = runtimes.iter_mut().find(|one| one.runtime == self.runtime);
+        let Some(entry) = connections.map(|one| &mut one.entries[self.entry]) else { return };
+        entry.end_attempt(self.begun);
+        let mut ended = None;
+        match self.result.take() {
+            // Another attempt was faster: what this one met is of the past.
+            Some(_) if entry.connection.is_some() => {}
+            Some(Ok(connection)) => {
+                entry.connection = Some(Arc::new(connection));
+                backoff.record_success();
+                *last_error = None;
+                ended = Some(Ok(()));
+            }
+            // This process was too busy. The server may be well again, so that an earlier fault of
+            // it counts no more.
+            Some(Err(failure)) if failure.cause.kind() == ErrorKind::Saturation => {
+                last_error.take_if(|error| error.kind() == ErrorKind::Infrastructure);
+                backoff.hold_until(now + INTERRUPTED_PAUSE);
+            }
+            Some(Err(failure)) => {
+                backoff.record_failure(self.begun);
+                *last_error = Some(no_connection(&failure.address, failure.cause.clone()));
+                (*failed, *last_took) = (Some(now), self.begun.elapsed());
+                ended = Some(Err(failure));
+            }
+            None if std::thread::panicking() => {
+                backoff.record_failure(self.begun);
+                let message = "a panic ended the attempt to connect to redis";
+                let cause = Error::new(ErrorKind::Configuration, message);
+                (*last_error, *failed) =
+                    (Some(no_connection(&pool.target.address(), cause)), Some(now));
+            }
+            // Its runtime ended.
+            None => backoff.hold_until(now + INTERRUPTED_PAUSE),
+        }
+        drop(state);
+        pool.changed.notify_waiters();
+        match ended {
+            Some(Ok(())) => pool.watch.made(|| pool.target.address()),
+            Some(Err(Failure { address, cause })) => pool.watch.failed(|| address, &cause),
+            None => {}
+        }
+    }
+}
+
+impl PoolState {
+    /// The entries of the current runtime.
+    fn entries(&self) -> impl Iterator<Item = &PoolEntry> {
+        let runtime = Handle::try_current().ok().map(|runtime| runtime.id());
+        let current = self.runtimes.iter().filter(move |one| Some(one.runtime) == runtime);
+        current.flat_map(|connections| &connections.entries)
+    }
+
+    /// Returns whether any runtime has a connection.
+    fn is_connected(&self) -> bool {
+        let mut entries = self.runtimes.iter().flat_map(|runtime| &runtime.entries);
+        entries.any(|entry| entry.connection.is_some())
+    }
+
+    /// Whether an attempt takes clearly longer than the one that failed last. Then the server
+    /// hangs, and why that one failed says nothing any more.
+    fn attempt_hangs(&self) -> bool {
+        let attempts = self.entries().filter_map(|entry| entry.attempt);
+        any_hangs(attempts, self.last_error.as_ref(), self.last_took)
+    }
+
+    /// Drops the connections that are of no more use, and runtimes without any. Returns which was
+    /// lost and why, if any was.
+    #[must_use]
+    fn clean(&mut self, now: Instant) -> Option<Lost> {
+        let (mut unusable, mut closed) = (None, None);
+        for entry in self.runtimes.iter_mut().flat_map(|runtime| &mut runtime.entries) {
+            let Some(connection) = &entry.connection else { continue };
+            let since = connection.useless_since().min(now);
+            let lost = |reason| Some(Lost { address: connection.server(), reason, since });
+            match connection.state() {
+                ConnectionState::Usable => continue,
+                ConnectionState::Closed => closed = lost("it was closed"),
+                ConnectionState::ReadOnly => unusable = lost("redis is read-only"),
+                ConnectionState::Silent => unusable = lost("redis stopped answering"),
+            }
+            entry.connection = None;
+        }
+        self.runtimes.retain(|runtime| !runtime.entries.iter().all(PoolEntry::is_empty));
+        if let Some(Lost { address, reason, since }) = &unusable {
+            // Connecting at once may well succeed, and lead to the same server.
+            self.backoff.record_unusable(*since);
+            let cause = Error::new(ErrorKind::Infrastructure, *reason);
+            (self.last_error, self.failed) = (Some(no_connection(address, cause)), Some(*since));
+        }
+        unusable.or(closed)
+    }
+}
+
+/// The error of a failed attempt to connect to `address`, of which nobody asked a decision.
+fn no_connection(address: &str, cause: Error) -> Error {
+    before_asking(format!("no connection to {address}"), cause)
+}
+
+impl RuntimeConnections {
+    /// The connections of `runtime`.
+    fn of(runtimes: &mut Vec<Self>, runtime: runtime::Id, size: usize) -> &mut Self {
+        let known = runtimes.iter().position(|connections| connections.runtime == runtime);
+        let at = known.unwrap_or_else(|| {
+            runtimes.push(Self { runtime, entries: vec![PoolEntry::default(); size], next: 0 });
+            runtimes.len() - 1
+        });
+        &mut runtimes[at]
+    }
+
+    /// Begins the attempts to connect that are due: returns their entries, and when to try again.
+    fn begin_attempts(&mut self, now: Instant, backoff: &mut Backoff) -> (Vec<usize>, Instant) {
+        let mut started = Vec::new();
+        let mut retry_at = now + MAX_CONNECTION_WAIT;
+        for (number, entry) in
+            self.entries.iter_mut().enumerate().filter(|(_, entry)| entry.may_attempt())
+        {
+            if let Some(later) = entry.retry_at(now).max(backoff.retry_at(now)) {
+                retry_at = retry_at.min(later);
+                continue;
+            }
+            backoff.record_attempt(now);
+            entry.begin_attempt(now);
+            started.push(number);
+        }
+        (started, retry_at)
+    }
+
+    /// The connection at a place, if it is usable. Or else the usable connections take turns.
+    fn pick(&mut self, place: Option<usize>) -> Option<Arc<Connection>> {
+        if let Some(connection) = place.and_then(|place| self.entries[place].connection.as_ref()) {
+            return Some(Arc::clone(connection));
+        }
+        let (before, after) = self.entries.split_at(self.next);
+        let at = after.iter().chain(before).position(|entry| entry.connection.is_some())?;
+        let at = (self.next + at) % self.entries.len();
+        self.next = (at + 1) % self.entries.len();
+        self.entries[at].connection.clone()
+    }
+}
+
+impl PoolEntry {
+    fn is_empty(&self) -> bool {
+        self.connection.is_none() && self.attempt.is_none()
+    }
+
+    /// True if another attempt may be needed.
+    fn may_attempt(&self) -> bool {
+        self.connection.is_none() && self.under_way < MAX_ATTEMPTS
+    }
+
+    /// The instant at which the next attempt may begin, if not now.
+    fn retry_at(&self, now: Instant) -> Option<Instant> {
+        self.newest.map(|begun| begun + NEXT_ATTEMPT_AFTER).filter(|next| *next > now)
+    }
+
+    fn begin_attempt(&mut self, now: Instant) {
+        self.attempt.get_or_insert(now);
+        self.newest = Some(now);
+        self.under_way += 1;
+    }
+
+    /// Ends the attempt that began then.
+    fn end_attempt(&mut self, begun: Instant) {
+        self.under_way -= 1;
+        if self.under_way == 0 {
+            (self.attempt, self.newest) = (None, None);
+        } else if self.attempt == Some(begun) {
+            self.attempt = self.newest;
+        }
+    }
+}
+
+impl From<Server> for Target {
+    fn from(server: Server) -> Self {
+        Self::Server(Box::new(server))
+    }
+}
+
+impl Target {
+    pub(super) async fn connect(&self) -> Result<Connection, Failure> {
+        match self {
+            Self::Server(server) => {
+                server.connect().await.map_err(|cause| Failure::new(server.address(), cause))
+            }
+            Self::Primary(sentinels) => sentinels.connect().await,
+        }
+    }
+
+    /// For errors.
+    pub(super) fn address(&self) -> String {
+        match self {
+            Self::Server(server) => server.address(),
+            Self::Primary(sentinels) => sentinels.address(),
+        }
+    }
+
+    pub(super) fn connect_timeout(&self) -> Duration {
+        match self {
+            Self::Server(server) => server.connect_timeout,
+            Self::Primary(sentinels) => sentinels.connect_timeout(),
+        }
+    }
+
+    /// Finds out on `runtime` when the server changes.
+    pub(super) fn keep_watching(&self, runtime: &Handle) {
+        if let Self::Primary(sentinels) = self {
+            sentinels.keep_watching(runtime);
+        }
+    }
+
+    /// Returns how often the server, or the user there, has changed.
+    pub(super) fn switches(&self) -> u64 {
+        match self {
+            Self::Server(server) => server.login_changes(),
+            Self::Primary(sentinels) => sentinels.switches(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,193 @@
+//! Attempts to connect to servers that tests make up, in paused time, and what a pool knows of them.
+
+use std::future::{pending, poll_fn, ready};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::Poll;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+use tokio::time::{advance, sleep, timeout};
+
+use super::super::address::Host;
+use super::super::backoff::HANGS_AFTER;
+use super::super::dialer::Dialer;
+use super::super::server::{Connector, Login};
+use super::super::tls::Tls;
+use super::*;
+
+const CONNECT_TIMEOUT: Duration = MAX_CONNECTION_WAIT.saturating_mul(4);
+
+const SOON: Duration = Duration::from_millis(5);
+
+/// How long a server keeps a connection.
+const LIFE: Duration = Duration::from_secs(1);
+
+/// A pool whose sockets this opens, and the login there.
+fn over(dialer: Dialer) -> (Arc<OwnPool>, Login) {
+    let login = Login::new(redis::RedisConnectionInfo::default());
+    let connector = Connector {
+        tls: Tls::default().params(false).expect("no TLS"),
+        login: login.clone(),
+        timeout: CONNECT_TIMEOUT,
+        resolver: None,
+        dialer: Some(dialer),
+    };
+    let host = Host { name: "127.0.0.1".into(), port: 1 };
+    let server = connector.server(&host).expect("an address");
+    (Arc::new(OwnPool::new(server, 1)), login)
+}
+
+/// A pool before a server that never answers.
+fn silent() -> (Arc<OwnPool>, Login) {
+    over(Dialer::new(|_, _| pending::<io::Result<DuplexStream>>()))
+}
+
+/// Answers the greeting of a client.
+async fn greet(mut socket: DuplexStream) -> io::Result<()> {
+    let mut bytes = [0; 4_096];
+    loop {
+        let length = socket.read(&mut bytes).await?;
+        for line in String::from_utf8_lossy(&bytes[..length]).lines() {
+            match line {
+                "HELLO" => socket.write_all(b"%1\r\n+role\r\n+master\r\n").await?,
+                "SETINFO" => socket.write_all(b"+OK\r\n").await?,
+                _ => {}
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_without_an_answer_ends_in_time_and_no_pause_follows() {
+    let (pool, _) = silent();
+    assert!(pool.next(None).is_err());
+    sleep(CONNECT_TIMEOUT + SOON).await;
+    let error = pool.connect_error(0, None).expect("it has failed");
+    assert_eq!(error.kind(), ErrorKind::Infrastructure);
+    // It began long ago, and says nothing about the server now.
+    assert_eq!(pool.lock().backoff.retry_at(Instant::now()), None);
+    let failed = Instant::now() - SOON;
+    assert!(pool.connect_error(0, Some(failed)).is_some());
+    assert!(pool.connect_error(0, Some(failed + 2 * SOON)).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_login_that_changed_is_tried_without_a_pause() {
+    let (pool, login) = silent();
+    let refused = Error::new(ErrorKind::Configuration, "the password is wrong");
+    {
+        let mut state = pool.lock();
+        state.backoff.record_failure(Instant::now());
+        state.last_error = Some(refused);
+    }
+    for is_tried in [false, true] {
+        assert!(pool.next(None).is_err());
+        assert_eq!(pool.lock().entries().any(|entry| entry.attempt.is_some()), is_tried);
+        assert_eq!(pool.connect_error(0, None).is_none(), is_tried);
+        login.set("app", "two");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn attempts_end_with_the_pool() {
+    let (pool, _) = silent();
+    assert!(pool.next(None).is_err());
+    let metrics = Handle::current().metrics();
+    assert_eq!(metrics.num_alive_tasks(), 1);
+    drop(pool);
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(metrics.num_alive_tasks(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_before_the_last_connection_counts_no_more() {
+    let was_asked = AtomicBool::new(false);
+    let (pool, _) = over(Dialer::new(move |_, _| {
+        if !was_asked.swap(true, Relaxed) {
+            return ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        let (own, other) = duplex(4_096);
+        tokio::spawn(timeout(LIFE, greet(other)));
+        ready(Ok(own))
+    }));
+    assert!(pool.next(None).is_err());
+    sleep(SOON).await;
+    assert!(pool.connect_error(0, None).is_some());
+    sleep(LIFE).await;
+    assert!(pool.next(None).is_err());
+    sleep(SOON).await;
+    assert!(pool.next(None).is_ok());
+    sleep(LIFE).await;
+    assert!(pool.next(None).is_err());
+    assert!(pool.connect_error(0, None).is_none());
+}
+
+/// Who is on time gives up.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_was_paused_waits_on_for_its_connection() {
+    for (wait, waits_on) in [(MAX_CONNECTION_WAIT, false), (2 * MAX_CONNECTION_WAIT, true)] {
+        let (pool, _) = silent();
+        let mut connection = pool.connection_at(None);
+        let mut is_pending =
+            async || poll_fn(|cx| Poll::Ready(connection.as_mut().poll(cx).is_pending())).await;
+        assert!(is_pending().await);
+        advance(wait).await;
+        assert_eq!(is_pending().await, waits_on, "{wait:?}");
+    }
+}
+
+/// A mistake in the configuration is hidden, so that it is not taken for the reason why a
+/// server is silent since.
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_hangs_hides_neither_a_fault_of_the_server_nor_load() {
+    let entry = PoolEntry { attempt: Some(Instant::now()), ..PoolEntry::default() };
+    let mut runtimes = Vec::new();
+    RuntimeConnections::of(&mut runtimes, Handle::current().id(), 1).entries[0] = entry;
+    let mut state = PoolState { runtimes, ..PoolState::default() };
+    for (kind, hangs) in [
+        (ErrorKind::Configuration, true),
+        (ErrorKind::Infrastructure, false),
+        (ErrorKind::Saturation, false),
+    ] {
+        state.last_error = Some(Error::new(kind, "why"));
+        assert!(!state.attempt_hangs());
+        advance(HANGS_AFTER).await;
+        assert_eq!(state.attempt_hangs(), hangs, "{kind:?}");
+        let entry = &mut state.runtimes[0].entries[0];
+        entry.attempt = Some(Instant::now());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_hangs_gets_another_beside_it() {
+    let (mut runtimes, mut backoff) = (Vec::new(), Backoff::default());
+    let all = RuntimeConnections::of(&mut runtimes, Handle::current().id(), 1);
+    let begun = Instant::now();
+    assert_eq!(all.begin_attempts(begun, &mut backoff).0, [0]);
+    let next = begun + NEXT_ATTEMPT_AFTER;
+    let soon = next - Duration::from_millis(1);
+    assert_eq!(all.begin_attempts(soon, &mut backoff), (Vec::new(), next));
+    assert_eq!(all.begin_attempts(next, &mut backoff).0, [0]);
+    let entry = &mut all.entries[0];
+    assert_eq!(entry.attempt, Some(begun));
+    entry.end_attempt(begun);
+    assert_eq!(entry.attempt, Some(next));
+    entry.end_attempt(next);
+    assert!(entry.is_empty());
+}
+
+/// A network that swallows everything collects few of them, whatever the time to connect is.
+#[tokio::test(start_paused = true)]
+async fn few_attempts_are_under_way_at_once() {
+    let (mut runtimes, mut backoff) = (Vec::new(), Backoff::default());
+    let all = RuntimeConnections::of(&mut runtimes, Handle::current().id(), 1);
+    let (begun, mut started) = (Instant::now(), 0);
+    for number in 0..100 {
+        let now = begun + number * NEXT_ATTEMPT_AFTER;
+        started += all.begin_attempts(now, &mut backoff).0.len();
+    }
+    assert_eq!(started, MAX_ATTEMPTS);
+    all.entries[0].end_attempt(begun);
+    let later = begun + 100 * NEXT_ATTEMPT_AFTER;
+    assert_eq!(all.begin_attempts(later, &mut backoff).0, [0]);
+}

@@ -1,0 +1,257 @@
+//! The primary that sentinels name: found, and followed when it changes.
+//!
+//! One task of the pool watches all sentinels. When they name another primary, the connections to
+//! the old one are left at once, whether or not the old one knows. A new connection is used only if
+//! its server says that it is a primary.
+
+mod reports;
+mod watch;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::select;
+use tokio::sync::{Notify, watch as channel};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use self::reports::{Report, Reports};
+use self::watch::Watch;
+use super::address::Host;
+use super::connection::Connection;
+use super::greeting::ServerKind;
+use super::server::{Connector, Failure, Login, Server};
+use crate::observe::primary_changed;
+use crate::{Error, ErrorKind};
+
+/// How long the first choice waits for sentinels that have not said anything.
+const FIRST_CHOICE_AFTER: Duration = Duration::from_millis(300);
+
+/// How often the task that watches the sentinels shows that it runs.
+const HEARTBEAT: Duration = Duration::from_millis(500);
+
+/// A task that has not shown that it runs for this long is replaced: its runtime has ended, or
+/// nobody polls it.
+const MAX_SILENCE: Duration = Duration::from_secs(3);
+
+/// Sentinels, and the primary that they name.
+pub(super) struct Sentinels {
+    /// What it takes to connect to a primary.
+    connector: Connector,
+    servers: Vec<Server>,
+    service_name: Arc<str>,
+    reports: Mutex<Reports>,
+    /// Whether all sentinels have answered, and none names a primary.
+    name_none: AtomicBool,
+    primary: channel::Sender<Option<Primary>>,
+    /// How often the primary has changed.
+    switches: AtomicU64,
+    /// Notified when all sentinels are to be asked.
+    doubts: Arc<Notify>,
+    start: Instant,
+    /// When the task that watches last showed that it runs, in ms since `start`; 0: never.
+    heartbeat: AtomicU64,
+    /// The number of the task that watches. Others end.
+    watcher: channel::Sender<u64>,
+}
+
+/// The server that is the primary.
+#[derive(Clone)]
+struct Primary {
+    host: Host,
+    server: Server,
+}
+
+impl Sentinels {
+    /// Connects to nothing yet. The sentinels have a login of their own.
+    pub(super) fn new(
+        sentinels: &[Host],
+        login: Login,
+        service_name: &str,
+        connector: Connector,
+    ) -> Result<Self, Error> {
+        let start = Instant::now();
+        let asking = Connector { login, ..connector.clone() };
+        let server = |host| Ok(asking.server(host)?.of_kind(ServerKind::Sentinel));
+        let servers: Vec<_> = sentinels.iter().map(server).collect::<Result<_, Error>>()?;
+        Ok(Self {
+            connector,
+            reports: Mutex::new(Reports::new(servers.len(), start)),
+            servers,
+            name_none: AtomicBool::new(false),
+            service_name: service_name.into(),
+            primary: channel::Sender::new(None),
+            switches: AtomicU64::new(0),
+            doubts: Arc::default(),
+            start,
+            heartbeat: AtomicU64::new(0),
+            watcher: channel::Sender::new(0),
+        })
+    }
+
+    /// What connections lead to, for errors.
+    pub(super) fn address(&self) -> String {
+        match &*self.primary.borrow() {
+            Some(primary) => primary.server.address(),
+            None => format!("the primary of {:?}", self.service_name),
+        }
+    }
+
+    /// Returns how often a sentinel has named another primary, or the user there has changed. What
+    /// this process found out by itself is not counted: two servers that both are no primary would
+    /// be asked in turn, without a pause.
+    pub(super) fn switches(&self) -> u64 {
+        self.switches.load(Relaxed) + self.connector.login.changes()
+    }
+
+    pub(super) fn connect_timeout(&self) -> Duration {
+        self.connector.timeout
+    }
+
+    /// Starts the task that watches the sentinels, unless it runs.
+    pub(super) fn keep_watching(self: &Arc<Self>, runtime: &Handle) {
+        let now = self.start.elapsed().as_millis() as u64 + 1;
+        let last = self.heartbeat.load(Relaxed);
+        if last > 0 && now.saturating_sub(last) < MAX_SILENCE.as_millis() as u64 {
+            return;
+        }
+        if self.heartbeat.compare_exchange(last, now, Relaxed, Relaxed).is_ok() {
+            self.watcher.send_modify(|number| *number += 1);
+            runtime.spawn(watch_all(Arc::downgrade(self), self.watcher.subscribe()));
+        }
+    }
+
+    /// A connection to the primary.
+    pub(super) async fn connect(&self) -> Result<Connection, Failure> {
+        let mut changes = self.primary.subscribe();
+        loop {
+            let primary = match self.wait_for_primary(&mut changes).await {
+                Ok(primary) => primary,
+                Err(error) => return Err(Failure::new(self.address(), error)),
+            };
+            let connected = select! {
+                biased;
+                // There is another by now.
+                _ = changes.changed() => continue,
+                connected = primary.server.connect() => connected,
+            };
+            let now = Instant::now();
+            let (error, is_certain) = match connected {
+                Ok(connection) if connection.is_primary() => {
+                    self.reports().follow(&primary.host);
+                    return Ok(connection);
+                }
+                Ok(_) => {
+                    let message = "the server that the sentinels name is no primary";
+                    (Error::new(ErrorKind::Infrastructure, message), true)
+                }
+                Err(error) => (error, false),
+            };
+            // A primary that has just been killed is away, too. So a server that is away is doubted
+            // only if sentinels have disagreed about it for long.
+            let mut reports = self.reports();
+            if is_certain || reports.is_contested(&primary.host, now) {
+                reports.refute(&primary.host, now);
+                self.choose(&reports, now);
+            }
+            drop(reports);
+            self.doubts.notify_waiters();
+            return Err(Failure::new(primary.server.address(), error));
+        }
+    }
+
+    async fn wait_for_primary(
+        &self,
+        changes: &mut channel::Receiver<Option<Primary>>,
+    ) -> Result<Primary, Error> {
+        let deadline = Instant::now() + self.connector.timeout;
+        let first_choice = deadline.min(Instant::now() + FIRST_CHOICE_AFTER);
+        if let Some(primary) = self.known_primary(changes, first_choice).await {
+            return Ok(primary);
+        }
+        // Some sentinel is silent. The others must do.
+        self.choose(&self.reports(), Instant::now());
+        let known = self.known_primary(changes, deadline).await;
+        known.ok_or_else(|| self.reports().error(&self.service_name))
+    }
+
+    /// Waits for a primary until all sentinels have answered without one, or `deadline`.
+    async fn known_primary(
+        &self,
+        changes: &mut channel::Receiver<Option<Primary>>,
+        deadline: Instant,
+    ) -> Option<Primary> {
+        let is_decided =
+            |primary: &Option<Primary>| primary.is_some() || self.name_none.load(Relaxed);
+        timeout_at(deadline, changes.wait_for(is_decided)).await.ok()?.ok()?.clone()
+    }
+
+    /// Records what a sentinel says.
+    fn record(&self, sentinel: usize, report: Report) {
+        let (mut reports, now) = (self.reports(), Instant::now());
+        reports.record(sentinel, report, now);
+        let may_choose = self.primary.borrow().is_some() || reports.are_complete();
+        if may_choose && self.choose(&reports, now) {
+            self.switches.fetch_add(1, Relaxed);
+        }
+        self.name_none.store(reports.name_none(), Relaxed);
+        if self.primary.borrow().is_none() {
+            // Who waits for a primary gets an error if the sentinels name none.
+            self.primary.send_modify(|_| ());
+        }
+    }
+
+    /// Follows the primary that the reports name, and leaves the one before. Returns whether it is
+    /// another.
+    fn choose(&self, reports: &Reports, now: Instant) -> bool {
+        let Some(host) = reports.choose(now) else { return false };
+        let current = self.primary.borrow().clone();
+        if current.as_ref().is_some_and(|current| current.host == host) {
+            return false;
+        }
+        let Ok(server) = self.connector.server(&host) else { return false };
+        let server = server.of_kind(ServerKind::Primary);
+        let address = server.address();
+        self.primary.send_replace(Some(Primary { host, server }));
+        if let Some(old) = current {
+            old.server.leave();
+            primary_changed(&self.service_name, &address);
+        }
+        true
+    }
+
+    fn reports(&self) -> MutexGuard<'_, Reports> {
+        self.reports.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Watches all sentinels until another task does, or the pool is gone.
+async fn watch_all(sentinels: Weak<Sentinels>, mut watcher: channel::Receiver<u64>) -> Option<()> {
+    loop {
+        let mut tasks = JoinSet::new();
+        let all = sentinels.upgrade()?;
+        for (number, server) in all.servers.iter().cloned().enumerate() {
+            let (service_name, doubts) = (Arc::clone(&all.service_name), Arc::clone(&all.doubts));
+            let sentinels = Weak::clone(&sentinels);
+            tasks.spawn(Watch { number, server, service_name, sentinels, doubts }.run());
+        }
+        drop(all);
+        let mut has_panicked = false;
+        while !has_panicked {
+            let all = sentinels.upgrade()?;
+            all.heartbeat.store(all.start.elapsed().as_millis() as u64 + 1, Relaxed);
+            drop(all);
+            select! {
+                // Another watches, or the pool is gone.
+                _ = watcher.changed() => return None,
+                // Only a panic ends one of them, such as that of a resolver. All begin anew soon:
+                // an idle process follows its primary, too.
+                _ = tasks.join_next() => has_panicked = true,
+                () = sleep(HEARTBEAT) => {}
+            }
+        }
+        sleep(HEARTBEAT).await;
+    }
+}

@@ -1,0 +1,203 @@
+//! Watches one sentinel: over one connection it is asked every second, and at once when it says
+//! that something has changed.
+
+use std::collections::HashMap;
+use std::pin::pin;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::{PushInfo, PushKind, RedisResult, Value, cmd, from_redis_value};
+use tokio::select;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+
+use super::super::address::Host;
+use super::super::backoff::{Backoff, hangs_after};
+use super::super::error;
+use super::super::server::Server;
+use super::Sentinels;
+use super::reports::Report;
+use crate::limiter::grace_period::unless_busy;
+use crate::{Error, ErrorKind};
+
+/// The average pause between two questions to a sentinel that does not say that anything changed.
+/// With a quarter more, what it says wrongly is followed for less than a second.
+const INTERVAL: Duration = Duration::from_millis(700);
+
+/// How long a sentinel has for an answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Between two questions at least: a failover has several steps.
+const MIN_PAUSE: Duration = Duration::from_millis(20);
+
+/// What a sentinel publishes when it follows another primary, in the order of a failover.
+const CHANNELS: [&str; 3] = ["+promoted-slave", "+switch-master", "+config-update-from"];
+
+/// A connection to a sentinel, and the notice of what it publishes.
+type Connected = Result<(MultiplexedConnection, Arc<Notify>), Error>;
+
+/// One sentinel.
+pub(super) struct Watch {
+    pub(super) number: usize,
+    pub(super) server: Server,
+    pub(super) service_name: Arc<str>,
+    pub(super) sentinels: Weak<Sentinels>,
+    /// Notified when all sentinels are to be asked.
+    pub(super) doubts: Arc<Notify>,
+}
+
+impl Watch {
+    /// Reports what the sentinel says until the pool is gone.
+    pub(super) async fn run(self) -> Option<()> {
+        let (mut backoff, mut last_took) = (Backoff::default(), None);
+        loop {
+            if let Some(later) = backoff.retry_at(Instant::now()) {
+                sleep_until(later).await;
+            }
+            backoff.record_attempt(Instant::now());
+            let begun = Instant::now();
+            let end = begun + self.server.connect_timeout;
+            let connected = match last_took {
+                Some(took) => self.connect_or_report(end, took).await?,
+                None => unless_busy(end, self.connect(end)).await,
+            };
+            let took = begun.elapsed();
+            let (error, failed) = match connected {
+                Ok((connection, news)) => {
+                    backoff.record_success();
+                    let error = self.ask_again_and_again(connection, &news).await?;
+                    (error, Instant::now())
+                }
+                Err(error) => (error, begun),
+            };
+            // After load, a slow attempt may well be load again.
+            last_took = Some(took).filter(|_| error.kind() != ErrorKind::Saturation);
+            backoff.record_failure(failed);
+            self.report(Report::Unreachable(error))?;
+        }
+    }
+
+    /// Connects after an attempt that took so long. Why it failed, or the questions after it, says
+    /// nothing about a sentinel that hangs since: then it reports that. None: the pool is gone.
+    async fn connect_or_report(&self, end: Instant, last_took: Duration) -> Option<Connected> {
+        let hangs_at = Instant::now() + hangs_after(last_took);
+        let mut connecting = pin!(unless_busy(end, self.connect(end)));
+        let in_time = async {
+            let connected = timeout_at(hangs_at, &mut connecting).await;
+            let message = "the sentinel does not answer";
+            connected.map_err(|_| Error::new(ErrorKind::Infrastructure, message))
+        };
+        let in_time = unless_busy(hangs_at, in_time).await;
+        match in_time {
+            Ok(connected) => Some(connected),
+            Err(error) => {
+                self.report(Report::Unreachable(error))?;
+                Some(connecting.await)
+            }
+        }
+    }
+
+    /// A connection, and a notice of what the sentinel publishes or of its end.
+    async fn connect(&self, end: Instant) -> Connected {
+        let news = Arc::new(Notify::new());
+        let (notice, service_name) = (Arc::clone(&news), Arc::clone(&self.service_name));
+        let (mut connection, _) = self
+            .server
+            .open(move |push| {
+                if concerns(&push, &service_name) {
+                    notice.notify_one();
+                }
+            })
+            .await?;
+        // A user without the right to subscribe hears of a switch within the interval.
+        let end = end.min(Instant::now() + ANSWER_TIMEOUT);
+        match timeout_at(end, connection.subscribe(&CHANNELS)).await {
+            Ok(Err(refused)) if refused.code().is_none() => Err(error::from_redis_error(refused)),
+            _ => Ok((connection, news)),
+        }
+    }
+
+    /// Asks until an answer is missing. None: the pool is gone.
+    async fn ask_again_and_again(
+        &self,
+        mut connection: MultiplexedConnection,
+        news: &Notify,
+    ) -> Option<Error> {
+        loop {
+            let end = Instant::now() + ANSWER_TIMEOUT;
+            let asking = async {
+                let answer = timeout_at(end, self.ask(&mut connection)).await;
+                let answer = answer.map_err(|_| {
+                    let message = "the sentinel did not answer in time";
+                    Error::new(ErrorKind::Infrastructure, message)
+                });
+                answer?.map_err(error::from_redis_error)
+            };
+            match unless_busy(end, asking).await {
+                Ok(report) => self.report(report)?,
+                Err(error) => return Some(error),
+            }
+            sleep(MIN_PAUSE).await;
+            select! {
+                () = news.notified() => {}
+                () = self.doubts.notified() => {}
+                () = sleep(INTERVAL.mul_f64(0.75 + fastrand::f64() / 2.0)) => {}
+            }
+        }
+    }
+
+    async fn ask(&self, connection: &mut MultiplexedConnection) -> RedisResult<Report> {
+        let mut question = cmd("SENTINEL");
+        question.arg("GET-MASTER-ADDR-BY-NAME").arg(&*self.service_name);
+        let answer = connection.req_packed_command(&question).await?.extract_error()?;
+        let Some((name, port)) = from_redis_value::<Option<(String, u16)>>(answer)? else {
+            return Ok(Report::UnknownService);
+        };
+        let mut question = cmd("SENTINEL");
+        question.arg("MASTER").arg(&*self.service_name);
+        let answer = connection.req_packed_command(&question).await;
+        let epoch = match answer.and_then(Value::extract_error) {
+            Ok(fields) => epoch(fields),
+            // The right to ask for the epoch may lack.
+            Err(refused) if refused.code().is_some() => 0,
+            Err(error) => return Err(error),
+        };
+        Ok(Report::Primary { host: Host { name, port }, epoch })
+    }
+
+    /// None: the pool is gone.
+    fn report(&self, report: Report) -> Option<()> {
+        self.sentinels.upgrade().map(|sentinels| sentinels.record(self.number, report))
+    }
+}
+
+/// As of a resolver that panics: no fallback may admit for it.
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let message = "a panic ended the attempt to connect to a sentinel";
+            self.report(Report::Unreachable(Error::new(ErrorKind::Configuration, message)));
+        }
+    }
+}
+
+/// Whether a message is about the service, or the last one of a connection.
+fn concerns(push: &PushInfo, service_name: &str) -> bool {
+    match &push.kind {
+        PushKind::Disconnection => true,
+        PushKind::Message => push.data.last().is_none_or(|text| match text {
+            Value::BulkString(text) => {
+                text.split(|byte| *byte == b' ').any(|word| word == service_name.as_bytes())
+            }
+            _ => true,
+        }),
+        _ => false,
+    }
+}
+
+/// The number of the last switch, in the answer to `SENTINEL MASTER`.
+fn epoch(fields: Value) -> u64 {
+    let fields: HashMap<String, String> = from_redis_value(fields).unwrap_or_default();
+    fields.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0)
+}

@@ -1,0 +1,317 @@
+//! A server, and how to connect to it.
+
+use std::error::Error as _;
+use std::future::pending;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use redis::aio::{MultiplexedConnection, SendError};
+use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
+    ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo, RedisError, RedisResult,
+};
+use tokio::select;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use super::address::Host;
+use super::connection::Connection;
+use super::dialer::{Dialer, Resolver};
+use super::error;
+use super::greeting::{Greeting, ServerKind};
+use super::health::{ConnectionState, Health, ServerHealth};
+use super::probe;
+use super::tls::TlsParams;
+use crate::{Error, ErrorKind};
+
+/// How long a connection may be idle before the system probes it, so that firewalls on the way
+/// do not forget it.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+
+/// A handshake of TLS that takes longer may be none. Of the time to connect it is a third at most,
+/// so that the rest suffices to find out.
+const SLOW_HANDSHAKE: Duration = Duration::from_millis(250);
+
+/// A server that can be connected to.
+#[derive(Clone)]
+pub(super) struct Server {
+    info: ConnectionInfo,
+    login: Login,
+    pub(super) connect_timeout: Duration,
+    resolver: Option<Resolver>,
+    dialer: Option<Dialer>,
+    health: Arc<ServerHealth>,
+    /// What it must be.
+    kind: ServerKind,
+}
+
+/// What it takes to connect to any server of one address.
+#[derive(Clone)]
+pub(super) struct Connector {
+    pub(super) tls: TlsParams,
+    pub(super) login: Login,
+    /// How long connecting may take.
+    pub(super) timeout: Duration,
+    pub(super) resolver: Option<Resolver>,
+    pub(super) dialer: Option<Dialer>,
+}
+
+/// User, password and database of connections, which may change while a pool is used. Clones share
+/// them.
+#[derive(Clone)]
+pub(super) struct Login(Arc<Mutex<LoginState>>);
+
+struct LoginState {
+    settings: RedisConnectionInfo,
+    /// The number of changes of user and password.
+    changes: u64,
+}
+
+impl Connector {
+    /// The server at `host`. Connects to nothing yet.
+    pub(super) fn server(&self, host: &Host) -> Result<Server, Error> {
+        self.server_at(self.tls.addr(host))
+    }
+
+    /// The server behind a socket of the system.
+    pub(super) fn socket(&self, path: PathBuf) -> Result<Server, Error> {
+        self.server_at(ConnectionAddr::Unix(path))
+    }
+
+    fn server_at(&self, addr: ConnectionAddr) -> Result<Server, Error> {
+        let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
+        let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
+        let info = addr.into_connection_info().map_err(invalid_address)?;
+        let info = info.set_tcp_settings(tcp);
+        // What cannot be used fails now.
+        let with_login = info.clone().set_redis_settings(self.login.settings());
+        Client::open(with_login).map_err(invalid_address)?;
+        let (resolver, dialer) = (self.resolver.clone(), self.dialer.clone());
+        let (connect_timeout, login) = (self.timeout, self.login.clone());
+        let (health, kind) = (Arc::default(), ServerKind::Plain);
+        Ok(Server { info, login, connect_timeout, resolver, dialer, health, kind })
+    }
+}
+
+impl Login {
+    pub(super) fn new(settings: RedisConnectionInfo) -> Self {
+        // RESP3 carries the notice of a lost connection.
+        let settings = settings.set_protocol(ProtocolVersion::RESP3);
+        Self(Arc::new(Mutex::new(LoginState { settings, changes: 0 })))
+    }
+
+    /// Lets the connections that are made from now on log in so.
+    pub(super) fn set(&self, user: &str, password: &str) {
+        let mut state = self.lock();
+        state.settings = state.settings.clone().set_username(user).set_password(password);
+        state.changes += 1;
+    }
+
+    pub(super) fn settings(&self) -> RedisConnectionInfo {
+        self.lock().settings.clone()
+    }
+
+    pub(super) fn changes(&self) -> u64 {
+        self.lock().changes
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LoginState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A failed attempt to connect, and where it led: a sentinel may name another server since.
+pub(super) struct Failure {
+    pub(super) address: String,
+    pub(super) cause: Error,
+}
+
+impl Failure {
+    pub(super) fn new(address: String, cause: Error) -> Self {
+        Self { address, cause }
+    }
+}
+
+impl Server {
+    /// The same, as a node of a cluster.
+    pub(super) fn in_cluster(self) -> Self {
+        self.of_kind(ServerKind::ClusterNode)
+    }
+
+    /// The same, as a server of another kind.
+    pub(super) fn of_kind(self, kind: ServerKind) -> Self {
+        Self { kind, ..self }
+    }
+
+    /// Host and port, for errors.
+    pub(super) fn address(&self) -> String {
+        format!("redis at {}", self.addr())
+    }
+
+    /// Returns how often the user or the password has changed.
+    pub(super) fn login_changes(&self) -> u64 {
+        self.login.changes()
+    }
+
+    /// Leaves it: no connection to it is used any more.
+    pub(super) fn leave(&self) {
+        self.health.leave();
+    }
+
+    pub(super) async fn connect(&self) -> Result<Connection, Error> {
+        let health = Arc::new(Health::new(&self.health));
+        let retire_on_drop = RetireOnDrop(Arc::clone(&health));
+        let opened = self.open(move |push| {
+            if push.kind == PushKind::Disconnection {
+                retire_on_drop.0.retire(ConnectionState::Closed);
+            }
+        });
+        let (socket, greeting) = opened.await?;
+        Ok(Connection::new(socket, health, self.addr().clone(), greeting.is_primary()))
+    }
+
+    /// A socket, and what the server says of itself. `on_push` sees what the server sends unasked.
+    pub(super) async fn open(
+        &self,
+        on_push: impl Fn(PushInfo) + Send + Sync + 'static,
+    ) -> Result<(MultiplexedConnection, Greeting), Error> {
+        let deadline = Instant::now() + self.connect_timeout;
+        let mut socket = select! {
+            biased;
+            socket = self.open_socket(on_push) => match socket {
+                Ok(socket) => socket,
+                Err(error) => return Err(self.connect_error(error, deadline).await),
+            },
+            error = self.find_server_without_tls(deadline) => return Err(error),
+        };
+        let greeting = match timeout_at(deadline, Greeting::of(&mut socket)).await {
+            Ok(greeting) => greeting.map_err(error::from_redis_error)?,
+            Err(_) => {
+                let message = "redis did not say in time what it is";
+                return Err(Error::new(ErrorKind::Infrastructure, message));
+            }
+        };
+        greeting.expect_kind(self.kind)?;
+        Ok((socket, greeting))
+    }
+
+    async fn open_socket(
+        &self,
+        on_push: impl Fn(PushInfo) + Send + Sync + 'static,
+    ) -> RedisResult<MultiplexedConnection> {
+        let mut config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.connect_timeout))
+            // Each call has a deadline of its own.
+            .set_response_timeout(None)
+            .set_push_sender(move |push: PushInfo| {
+                on_push(push);
+                Ok::<_, SendError>(())
+            });
+        if let Some(resolver) = &self.resolver {
+            config = config.set_dns_resolver(resolver.clone());
+        }
+        if let Some(dialer) = &self.dialer {
+            let settings = self.login.settings();
+            let connected = dialer.connect(self.addr(), &settings, config);
+            let in_time = timeout(self.connect_timeout, connected).await;
+            return in_time
+                .unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()));
+        }
+        let info = self.info.clone().set_redis_settings(self.login.settings());
+        Client::open(info)?.get_multiplexed_async_connection_with_config(&config).await
+    }
+
+    /// Ends only if the handshake of TLS takes long, and the server turns out to use none.
+    async fn find_server_without_tls(&self, deadline: Instant) -> Error {
+        if self.uses_tls() {
+            sleep(SLOW_HANDSHAKE.min(self.connect_timeout / 3)).await;
+            let resolver = self.resolver.as_ref();
+            if probe::answers_without_tls(self.addr(), resolver, deadline).await {
+                let message = "this server answers without TLS: turn on its TLS, or write redis \
+                    in place of rediss";
+                return Error::new(ErrorKind::Configuration, message);
+            }
+        }
+        pending().await
+    }
+
+    /// The error of a failed attempt to connect, by `deadline`.
+    async fn connect_error(&self, error: RedisError, deadline: Instant) -> Error {
+        if self.uses_tls() {
+            return match is_tls_failure(&error) {
+                true => {
+                    Error::new(ErrorKind::Configuration, "TLS with redis failed").with_source(error)
+                }
+                false => error::from_redis_error(error),
+            };
+        }
+        // TLS may answer with bytes that are no reply, too.
+        let is_odd = error.is_connection_dropped() || error.kind() == redis::ErrorKind::Parse;
+        if is_odd
+            && self.dialer.is_none()
+            && !error.is_connection_refusal()
+            && probe::answers_with_tls(self.addr(), self.resolver.as_ref(), deadline).await
+        {
+            let message = "this server wants TLS: write rediss in place of redis";
+            return Error::new(ErrorKind::Configuration, message).with_source(error);
+        }
+        error::from_redis_error(error)
+    }
+
+    fn uses_tls(&self) -> bool {
+        matches!(self.addr(), ConnectionAddr::TcpTls { .. })
+    }
+
+    fn addr(&self) -> &ConnectionAddr {
+        self.info.addr()
+    }
+}
+
+/// The error of an address that cannot be used.
+fn invalid_address(error: RedisError) -> Error {
+    Error::new(ErrorKind::Configuration, "the address of redis cannot be used").with_source(error)
+}
+
+/// Whether TLS failed: the certificate is not trusted, or the server does not use TLS.
+/// A failure of the network is none of TLS.
+fn is_tls_failure(error: &RedisError) -> bool {
+    type SharedError = Arc<dyn std::error::Error + Send + Sync>;
+    let Some(cause) = error.source().filter(|_| error.kind() == redis::ErrorKind::Io) else {
+        return false;
+    };
+    let cause = cause.downcast_ref::<SharedError>().map_or(cause, |shared| &**shared);
+    let io = cause.downcast_ref::<io::Error>();
+    io.is_none_or(|error| error.kind() == io::ErrorKind::InvalidData)
+}
+
+/// Marks the connection closed when it is dropped: with the task that reads the socket, also when
+/// its runtime ends.
+struct RetireOnDrop(Arc<Health>);
+
+impl Drop for RetireOnDrop {
+    fn drop(&mut self) {
+        self.0.retire(ConnectionState::Closed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tls_failures_are_distinguished_from_network_failures() {
+        let table = [
+            (io::ErrorKind::InvalidData, true),
+            (io::ErrorKind::ConnectionRefused, false),
+            (io::ErrorKind::TimedOut, false),
+            (io::ErrorKind::Other, false),
+        ];
+        for (kind, is_tls) in table {
+            assert_eq!(is_tls_failure(&io::Error::new(kind, "why").into()), is_tls, "{kind:?}");
+        }
+        assert!(!is_tls_failure(&(redis::ErrorKind::Io, "broken pipe").into()));
+        assert!(!is_tls_failure(&(redis::ErrorKind::AuthenticationFailed, "no").into()));
+    }
+}

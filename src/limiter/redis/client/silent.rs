@@ -1,0 +1,65 @@
+//! For tests: a server that is connected, and answers nothing.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use tokio::time::Instant;
+
+use super::connection::{
+    ConnectionFuture, Connections, RepliesFuture, ReplyFuture, SharedConnection,
+};
+use crate::{Error, ErrorKind};
+
+/// The server, and the connection to it.
+#[derive(Default)]
+pub(crate) struct Silent {
+    is_dead: AtomicBool,
+}
+
+impl Silent {
+    /// Cuts the connection.
+    pub(crate) fn die(&self) {
+        self.is_dead.store(true, Relaxed);
+    }
+}
+
+impl Connections for Silent {
+    fn ready_connection(self: Arc<Self>, _: u16) -> Option<Arc<dyn SharedConnection>> {
+        Some(self)
+    }
+
+    fn connection(self: Arc<Self>, _: u16) -> ConnectionFuture {
+        Box::pin(async move { Ok(self as Arc<dyn SharedConnection>) })
+    }
+
+    fn size(&self) -> usize {
+        1
+    }
+
+    fn connect_error(&self, _: u16, _: Option<Instant>) -> Option<Error> {
+        None
+    }
+
+    fn no_reply_error(&self, _: u16) -> Error {
+        Error::new(ErrorKind::Infrastructure, "silent")
+    }
+}
+
+impl SharedConnection for Silent {
+    fn send(&self, _: redis::Cmd) -> ReplyFuture {
+        Box::pin(pending())
+    }
+
+    fn send_all(&self, _: redis::Pipeline) -> RepliesFuture {
+        Box::pin(pending())
+    }
+
+    fn is_alive(&self) -> bool {
+        !self.is_dead.load(Relaxed)
+    }
+
+    fn record_timeout(&self, _: Instant, _: bool) {}
+
+    fn mark_read_only(&self) {}
+}

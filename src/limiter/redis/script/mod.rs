@@ -1,0 +1,202 @@
+//! What the server runs: a limiter's scripts, their texts and digests, and the arguments of a call.
+//!
+//! `assembly.rs` puts the texts together, and a `request.rs` says what is asked about a key.
+//! `scripts/README.md` describes the arguments and the reply, which `reply.rs` reads. Nothing here
+//! knows how a call is sent.
+
+mod assembly;
+mod reply;
+mod request;
+
+pub(crate) use self::assembly::keep_text;
+#[cfg(feature = "policies")]
+pub(crate) use self::assembly::local_names;
+pub(crate) use self::reply::{BatchReply, ReadEntry, ReplyEntry, malformed_reply};
+pub(crate) use self::request::{Op, Request, key_suffixes};
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use redis::{Cmd, cmd};
+use sha1_smol::Sha1;
+
+#[cfg(feature = "redisson")]
+use self::assembly::HEAD;
+use self::assembly::{Kind, assemble};
+use crate::algorithm::{InLua, ScriptPart};
+
+/// A script of one limiter.
+#[derive(Clone, Debug)]
+pub(crate) struct Script {
+    source: Arc<Source>,
+    /// A server has run it, so that a call may begin with the digest.
+    is_known: Arc<AtomicBool>,
+}
+
+/// The text that Redis runs, and its digest for EVALSHA.
+#[derive(Debug)]
+struct Source {
+    text: String,
+    digest: String,
+}
+
+impl Source {
+    fn new(text: String) -> Arc<Self> {
+        let digest = Sha1::from(&text).digest().to_string();
+        Arc::new(Self { text, digest })
+    }
+
+    /// The sources of all limiters with these algorithms, one for each [`Kind`]. A table may have
+    /// 10,000 limiters, and few kinds of them.
+    fn shared(parts: &[ScriptPart]) -> [Arc<Self>; 2] {
+        type Known = Vec<(Vec<ScriptPart>, [Weak<Source>; 2])>;
+        static KNOWN: Mutex<Known> = Mutex::new(Vec::new());
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = known.iter().find(|(own, _)| own == parts);
+        let found = found
+            .and_then(|(_, [checks, complete])| Some([checks.upgrade()?, complete.upgrade()?]));
+        found.unwrap_or_else(|| {
+            let made = [Kind::Checks, Kind::Complete].map(|kind| Self::new(assemble(parts, kind)));
+            known.retain(|(_, [checks, _])| checks.strong_count() > 0);
+            known.push((parts.to_vec(), made.each_ref().map(Arc::downgrade)));
+            made
+        })
+    }
+}
+
+impl Script {
+    /// A script that makes its own decisions and writes; the sources follow the head.
+    #[cfg(feature = "redisson")]
+    pub(crate) fn from_sources(sources: &[&str]) -> Self {
+        Self::new(Source::new([&[HEAD], sources].concat().join("\n")))
+    }
+
+    /// Its first calls send the text. A digest that the server does not know takes two round trips,
+    /// and a later call could come in between.
+    fn new(source: Arc<Source>) -> Self {
+        Self { source, is_known: Arc::default() }
+    }
+
+    /// True if a call may begin with the digest.
+    pub(super) fn is_known(&self) -> bool {
+        self.is_known.load(Relaxed)
+    }
+
+    /// Records that the server has run the script.
+    pub(super) fn record_run(&self) {
+        if !self.is_known() {
+            self.is_known.store(true, Relaxed);
+        }
+    }
+
+    /// The command EVALSHA, without keys and arguments.
+    pub(super) fn evalsha(&self) -> Cmd {
+        // A call of one charge fits, so that the command does not grow while it is put together.
+        let mut command = Cmd::with_capacity(24, 256);
+        command.arg("EVALSHA").arg(&self.source.digest);
+        command
+    }
+
+    /// The command EVAL, without keys and arguments.
+    pub(super) fn eval(&self) -> Cmd {
+        cmd("EVAL").arg(&self.source.text).take()
+    }
+}
+
+/// The scripts of a limiter.
+#[derive(Clone, Debug)]
+pub(super) struct Scripts {
+    checks: Script,
+    complete: Script,
+}
+
+/// The texts of a limiter's scripts: the one for checks alone, and the complete one.
+pub fn texts<A: InLua>(algorithm: &A) -> [String; 2] {
+    let parts = algorithm.parts();
+    [Kind::Checks, Kind::Complete].map(|kind| assemble(&parts, kind))
+}
+
+impl Scripts {
+    pub(super) fn of<A: InLua>(algorithm: &A) -> Self {
+        let [checks, complete] = Source::shared(&algorithm.parts()).map(Script::new);
+        Self { checks, complete }
+    }
+
+    /// The script for a call: nearly all carry checks and nothing else.
+    pub(super) fn choose(&self, requests: &[&Request]) -> &Script {
+        let is_check = |request: &&Request| matches!(request.op, Op::Check { .. });
+        if requests.iter().all(is_check) { &self.checks } else { &self.complete }
+    }
+}
+
+/// The keys and arguments of a call.
+pub(super) struct Arguments<'a> {
+    pub(super) now: Option<i64>,
+    /// The prefixes of a charge's keys, one for each quota.
+    pub(super) key_prefixes: &'a [String],
+    pub(super) rule: &'a [i64],
+    /// Those of one key stand together.
+    pub(super) requests: &'a [&'a Request],
+}
+
+impl Arguments<'_> {
+    pub(super) fn append_to(&self, command: &mut Cmd) {
+        let groups: Vec<_> = self.requests.chunk_by(|one, next| one.key == next.key).collect();
+        command.arg(groups.len() * self.key_prefixes.len());
+        let mut name = String::new();
+        for group in &groups {
+            let mut suffixes = key_suffixes(&group[0].key, self.key_prefixes.len());
+            let mut suffix = "";
+            for prefix in self.key_prefixes {
+                suffix = suffixes.next().unwrap_or(suffix);
+                name.clear();
+                name.extend([prefix.as_str(), suffix]);
+                command.arg(&name);
+            }
+        }
+        match self.now {
+            Some(now) => command.arg(now),
+            None => command.arg(""),
+        };
+        command.arg(self.rule);
+        for alike in groups.chunk_by(|one, next| are_alike(one, next)) {
+            let segments = || alike[0].chunk_by(|one, next| one.differs_in_key_only(next));
+            command.arg(alike.len()).arg(segments().count());
+            for segment in segments() {
+                command.arg(segment.len());
+                append_operation(command, segment[0]);
+            }
+        }
+    }
+}
+
+/// Whether the requests of two keys ask the same.
+fn are_alike(one: &[&Request], other: &[&Request]) -> bool {
+    one.len() == other.len()
+        && one.iter().zip(other).all(|(one, other)| one.differs_in_key_only(other))
+}
+
+fn append_operation(command: &mut Cmd, request: &Request) {
+    if let Some(rule) = &request.rule {
+        command.arg("quota").arg(rule);
+    }
+    match &request.op {
+        Op::Check { cost, max_wait } => command.arg(cost).arg(max_wait),
+        Op::Refund { units, cost, mark } => {
+            if units == cost {
+                command.arg("refund").arg(cost);
+            } else {
+                command.arg("settle").arg(cost - units).arg(cost);
+            }
+            command.arg(mark.words())
+        }
+        Op::Estimate { cost, max_wait } => command.arg("estimate").arg(cost).arg(max_wait),
+        Op::Penalize { cost } => command.arg("penalize").arg(cost),
+        Op::Reset => command.arg("reset"),
+        Op::Block { time } => command.arg("block").arg(time),
+        Op::Unblock => command.arg("unblock"),
+    };
+}
+
+#[cfg(test)]
+mod tests;

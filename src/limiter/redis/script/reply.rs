@@ -1,0 +1,273 @@
+//! Reads a script's reply, and checks every number: whatever a server sends, nothing is admitted
+//! that the script did not decide.
+//!
+//! It is one string, a flat list that the server's `cmsgpack` packed: cheaper to send and to
+//! read than an array. This reads only what a script uses of that format: a list of integers
+//! and texts.
+
+use std::borrow::Cow;
+
+use redis::Value;
+
+use super::request::{Op, Request};
+use crate::algorithm::{Answer, Check, Element, INEXACT, InLua, LATEST, Verdict};
+use crate::limiter::named::NamedAlgorithm;
+use crate::{Error, ErrorKind};
+
+/// No wait, count or state is larger.
+const MAX_NUMBER: i64 = INEXACT;
+
+/// The begin of a text about a key that is blocked. The end of the block follows.
+const BLOCKED: &[u8] = b"BLOCKED ";
+
+/// What a reply says of one request.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum ReplyEntry {
+    Decided(Answer),
+    Refunded { units: i64 },
+}
+
+impl ReplyEntry {
+    /// The units that were given back.
+    pub(crate) fn refunded(&self) -> i64 {
+        if let Self::Refunded { units } = self { *units } else { 0 }
+    }
+}
+
+/// Reads what a script says of a charge, with the arithmetic of its algorithm.
+pub(crate) trait ReadEntry: Send + Sync {
+    /// The elements of a reply that hold the state of a charge's keys.
+    fn state_elements(&self) -> usize;
+
+    /// What `wait` and `state` say about a request at the instant `now`.
+    ///
+    /// The script decides: `wait` says for how long, and is negative if it took the units. The
+    /// answer is computed here, from the state that the script decided on. Both agree, or the reply
+    /// is not one that the script gives.
+    ///
+    /// # Errors
+    ///
+    /// If that cannot be.
+    fn read(
+        &self,
+        now: i64,
+        request: &Request,
+        wait: i64,
+        state: &[Element<'_>],
+    ) -> Result<ReplyEntry, Error>;
+
+    /// The answer about a key that is blocked until an instant, which is later than `now`.
+    ///
+    /// # Errors
+    ///
+    /// If the algorithm cannot follow the quota of the request.
+    fn read_block(&self, now: i64, request: &Request, until: i64) -> Result<ReplyEntry, Error>;
+}
+
+impl<A: InLua> ReadEntry for NamedAlgorithm<A> {
+    fn state_elements(&self) -> usize {
+        A::state_elements(self.own_rule())
+    }
+
+    fn read(
+        &self,
+        now: i64,
+        request: &Request,
+        wait: i64,
+        state: &[Element<'_>],
+    ) -> Result<ReplyEntry, Error> {
+        let (is_taken, wait) = if wait < 0 { (true, -1 - wait) } else { (false, wait) };
+        let check = match request.op {
+            Op::Refund { .. } if is_taken => return Err(malformed_reply()),
+            Op::Refund { units, .. } if wait <= units.max(0) => {
+                return Ok(ReplyEntry::Refunded { units: wait });
+            }
+            Op::Refund { .. } => return Err(malformed_reply()),
+            Op::Check { cost, max_wait } | Op::Estimate { cost, max_wait } => {
+                Check { cost, max_wait }
+            }
+            // What a peek is answered after it.
+            Op::Penalize { .. } | Op::Reset | Op::Block { .. } | Op::Unblock => {
+                Check { cost: 0, max_wait: 0 }
+            }
+        };
+        let rule = self.rule(request.quota.as_ref().unwrap_or(self.quota()))?;
+        let state = A::state(&rule, now, check.cost, state);
+        let mut state = state.ok_or_else(malformed_reply)?;
+        let answer = match request.op {
+            Op::Estimate { .. } => A::estimate(&rule, state.as_ref(), now, check),
+            _ => A::step(&rule, &mut state, now, check),
+        };
+        let (takes, expected) = match answer.verdict {
+            Verdict::Allow => (true, 0),
+            Verdict::Wait(wait) => (true, wait),
+            Verdict::Deny(wait) => (false, wait),
+            Verdict::Never => (false, 0),
+        };
+        let takes = takes && check.cost > 0 && matches!(request.op, Op::Check { .. });
+        if (is_taken, wait) == (takes, expected) {
+            Ok(ReplyEntry::Decided(answer))
+        } else {
+            Err(malformed_reply())
+        }
+    }
+
+    fn read_block(&self, now: i64, request: &Request, until: i64) -> Result<ReplyEntry, Error> {
+        let rule = self.rule(request.quota.as_ref().unwrap_or(self.quota()))?;
+        Ok(ReplyEntry::Decided(A::blocked(&rule, now, until)))
+    }
+}
+
+/// The reply to a batch: the instant of the decisions, and the elements of each charge in order.
+#[derive(Debug)]
+pub(crate) struct BatchReply<'a> {
+    pub(crate) now: i64,
+    /// The elements for each charge.
+    elements_per_charge: usize,
+    elements: Vec<Element<'a>>,
+}
+
+impl<'a> BatchReply<'a> {
+    /// Unpacks the reply to a call of `charges`, each with so many elements for its state.
+    ///
+    /// # Errors
+    ///
+    /// If it has another shape than the script gives it.
+    pub(crate) fn read(
+        reply: &'a Value,
+        charges: usize,
+        state_elements: usize,
+    ) -> Result<Self, Error> {
+        let elements_per_charge = 1 + state_elements;
+        let Value::BulkString(packed) = reply else { return Err(malformed_reply()) };
+        let elements = unpack(packed).ok_or_else(malformed_reply)?;
+        match elements.first() {
+            Some(Element::Number(now @ 0..=LATEST))
+                if elements.len() == 1 + charges * elements_per_charge =>
+            {
+                Ok(Self { now: *now, elements_per_charge, elements })
+            }
+            _ => Err(malformed_reply()),
+        }
+    }
+
+    /// What it says of the charge at `position`, which `request` asked about. `raised` makes the
+    /// error of a text that the server raised for it.
+    ///
+    /// # Errors
+    ///
+    /// Why this charge failed; or if what is said of it cannot be.
+    pub(crate) fn entry(
+        &self,
+        position: usize,
+        request: &Request,
+        reader: &dyn ReadEntry,
+        raised: impl Fn(&str) -> Error,
+    ) -> Result<ReplyEntry, Error> {
+        let begin = 1 + position * self.elements_per_charge;
+        let (wait, state) = self.elements[begin..begin + self.elements_per_charge]
+            .split_first()
+            .ok_or_else(malformed_reply)?;
+        // A foreign value may make a number that no script computes with: its own charge fails.
+        let is_exact = |element: &Element<'_>| match element {
+            Element::Number(number) => (-MAX_NUMBER..=MAX_NUMBER).contains(number),
+            Element::Text(_) => true,
+        };
+        if !is_exact(wait) || !state.iter().all(is_exact) {
+            return Err(malformed_reply());
+        }
+        match wait {
+            Element::Number(wait) => reader.read(self.now, request, *wait, state),
+            Element::Text(text) if text.starts_with(BLOCKED) => {
+                let is_later = |until: &i64| (self.now + 1..MAX_NUMBER).contains(until);
+                match block_end(text).filter(is_later) {
+                    Some(until) if !matches!(request.op, Op::Refund { .. }) => {
+                        reader.read_block(self.now, request, until)
+                    }
+                    _ => Err(malformed_reply()),
+                }
+            }
+            Element::Text(text) => Err(raised(&String::from_utf8_lossy(text))),
+        }
+    }
+
+    /// The texts in place of an answer: errors that the server raised, and ends of blocks.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = Cow<'a, str>> {
+        // States hold texts as well, which are no errors.
+        let waits = self.elements.iter().skip(1).step_by(self.elements_per_charge);
+        waits.filter_map(|wait| match *wait {
+            Element::Text(text) => Some(String::from_utf8_lossy(text)),
+            Element::Number(_) => None,
+        })
+    }
+}
+
+/// The instant at which a block ends.
+fn block_end(text: &[u8]) -> Option<i64> {
+    let digits = text.strip_prefix(BLOCKED)?;
+    let is_plain = digits.len() == 16 && digits.iter().all(u8::is_ascii_digit);
+    str::from_utf8(digits).ok().filter(|_| is_plain)?.parse().ok()
+}
+
+pub(crate) fn malformed_reply() -> Error {
+    Error::new(ErrorKind::State, "the reply is not one that the script gives")
+}
+
+/// The elements of a packed list; `None` if it is none, or anything follows it.
+fn unpack(packed: &[u8]) -> Option<Vec<Element<'_>>> {
+    let mut rest = packed;
+    let count = match byte(&mut rest)? {
+        small @ 0x90..=0x9f => usize::from(small & 0x0f),
+        0xdc => usize::try_from(unsigned(&mut rest, 2)?).ok()?,
+        0xdd => usize::try_from(unsigned(&mut rest, 4)?).ok()?,
+        _ => return None,
+    };
+    // Each element has a byte at least, so no count makes this reserve more than was sent.
+    let mut elements = Vec::with_capacity(count.min(rest.len()));
+    for _ in 0..count {
+        elements.push(element(&mut rest)?);
+    }
+    rest.is_empty().then_some(elements)
+}
+
+fn element<'a>(rest: &mut &'a [u8]) -> Option<Element<'a>> {
+    let kind = byte(rest)?;
+    let length = match kind {
+        0x00..=0x7f => return Some(Element::Number(kind.into())),
+        0xcc..=0xcf => return unsigned(rest, 1 << (kind - 0xcc)).map(Element::Number),
+        0xe0..=0xff => return Some(Element::Number(i64::from(kind.cast_signed()))),
+        0xd0..=0xd3 => return signed(rest, 1 << (kind - 0xd0)).map(Element::Number),
+        0xa0..=0xbf => i64::from(kind & 0x1f),
+        0xd9..=0xdb => unsigned(rest, 1 << (kind - 0xd9))?,
+        // Fractions and all else are nothing that a script says.
+        _ => return None,
+    };
+    let (text, after) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+    *rest = after;
+    Some(Element::Text(text))
+}
+
+fn byte(rest: &mut &[u8]) -> Option<u8> {
+    let (first, after) = rest.split_first()?;
+    *rest = after;
+    Some(*first)
+}
+
+/// An unsigned number of `bytes` bytes, the highest first.
+fn unsigned(rest: &mut &[u8], bytes: usize) -> Option<i64> {
+    let (number, after) = rest.split_at_checked(bytes)?;
+    *rest = after;
+    let number = number.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+    i64::try_from(number).ok()
+}
+
+/// A signed number of `bytes` bytes, the highest first.
+fn signed(rest: &mut &[u8], bytes: usize) -> Option<i64> {
+    let (number, after) = rest.split_at_checked(bytes)?;
+    *rest = after;
+    let sign = if number.first()?.cast_signed() < 0 { -1 } else { 0 };
+    Some(number.iter().fold(sign, |number, byte| number << 8 | i64::from(*byte)))
+}
+
+#[cfg(test)]
+mod tests;

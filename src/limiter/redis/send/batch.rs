@@ -1,0 +1,207 @@
+//! One call: the batches that it carries, their commands and answers, and what comes of it.
+//!
+//! A batch is for one hash slot, and becomes one script call. A call to a cluster carries several.
+
+use redis::{Cmd, RedisError, RedisResult, Value};
+use tokio::time::Instant;
+
+use super::super::client::{Next, Partition, SharedConnection, error};
+use super::super::script::{Arguments, BatchReply, Op, Request, Script};
+use super::config::Config;
+use super::deadline::Stage;
+use super::queued::QueuedRequest;
+use crate::Error;
+use crate::limiter::named::instant;
+
+/// The requests of a call.
+#[allow(clippy::vec_box, reason = "requests are passed on many times, and a box moves faster")]
+pub(super) type Requests = Vec<Box<QueuedRequest>>;
+
+/// Requests for one hash slot, to be sent in one script call.
+pub(super) struct Batch {
+    pub(super) hash_slot: u16,
+    pub(super) requests: Requests,
+}
+
+/// The batches that leave together over one connection: several only in a cluster.
+pub(super) struct Call {
+    pub(super) partition: Partition,
+    /// How many requests it carries.
+    pub(super) requests: usize,
+    pub(super) batches: Vec<Batch>,
+}
+
+/// The requests of one script call, in its order.
+pub(super) struct ScriptCall {
+    pub(super) hash_slot: u16,
+    pub(super) requests: Requests,
+}
+
+/// The result of a call whose charges have their answers.
+#[derive(Default)]
+pub(super) struct CallOutcome {
+    pub(super) refunds: Vec<Request>,
+    pub(super) unfinished: Vec<Unfinished>,
+    /// Whether the server replied, be it with an error.
+    pub(super) was_answered: bool,
+}
+
+/// A script call that no server has run, and where it goes next.
+pub(super) struct Unfinished {
+    pub(super) call: ScriptCall,
+    pub(super) next: Next,
+    /// Whether nothing else is sent for its slot meanwhile if it carries refunds.
+    pub(super) keeps_slot: bool,
+}
+
+impl Batch {
+    /// Whether it carries refunds.
+    pub(super) fn has_refunds(&self) -> bool {
+        self.requests.iter().any(|queued| matches!(queued.request.op, Op::Refund { .. }))
+    }
+}
+
+impl Call {
+    pub(super) fn has_refunds(&self) -> bool {
+        self.batches.iter().any(Batch::has_refunds)
+    }
+}
+
+impl ScriptCall {
+    /// The call for a batch. Requests that nobody waits for any more are dropped.
+    pub(super) fn new(config: &Config, batch: Batch) -> Self {
+        let (Batch { hash_slot, mut requests }, now) = (batch, Instant::now());
+        requests.retain(|queued| queued.is_wanted(now));
+        Self { hash_slot, requests: grouped(requests, config.key_prefixes.len()) }
+    }
+
+    /// Whether an answer is still wanted.
+    pub(super) fn is_wanted(&self) -> bool {
+        let now = Instant::now();
+        self.requests.iter().any(|queued| queued.is_wanted(now))
+    }
+
+    pub(super) fn script<'a>(&self, config: &'a Config) -> &'a Script {
+        config.scripts.choose(&self.references())
+    }
+
+    /// Appends keys and arguments. `now`: the caller's clock.
+    pub(super) fn append_to(&self, config: &Config, now: Option<i64>, command: &mut Cmd) {
+        let Config { key_prefixes, rule, .. } = config;
+        let requests = &self.references();
+        Arguments { now, key_prefixes, rule, requests }.append_to(command);
+    }
+
+    /// Gives each request its answer. Returns the refunds of what was taken for callers who have
+    /// left.
+    pub(super) fn complete(
+        self,
+        config: &Config,
+        connection: &dyn SharedConnection,
+        reply: RedisResult<Value>,
+    ) -> Vec<Request> {
+        // A client library has a timeout of its own, and a busy process fires it before it reads
+        // the reply. Callers whose deadline has passed judge that by themselves.
+        let has_timed_out = reply.as_ref().is_err_and(RedisError::is_timeout);
+        let reply = reply.map_err(error::from_failed_call);
+        let reply = reply.as_ref().map_err(Clone::clone);
+        let elements = config.reader.state_elements();
+        match reply.and_then(|reply| BatchReply::read(reply, self.requests.len(), elements)) {
+            Ok(reply) => distribute(config, connection, self.requests, &reply),
+            Err(error) => {
+                let now = Instant::now();
+                let is_late = |queued: &QueuedRequest| has_timed_out && queued.deadline <= now;
+                let in_time = self.requests.into_iter().filter(|queued| !is_late(queued));
+                in_time.for_each(|queued| queued.fail(error.clone()));
+                Vec::new()
+            }
+        }
+    }
+
+    /// Records how far its requests have come.
+    pub(super) fn record(&self, stage: Stage) {
+        self.requests.iter().for_each(|queued| queued.record(stage));
+    }
+
+    /// Answers all with an error.
+    pub(super) fn fail(self, error: &Error) {
+        self.requests.into_iter().for_each(|queued| queued.fail(error.clone()));
+    }
+
+    /// The requests of each key on their own.
+    pub(super) fn split_by_key(self) -> Vec<Self> {
+        let hash_slot = self.hash_slot;
+        let mut calls: Vec<Self> = Vec::new();
+        for queued in self.requests {
+            match calls.last_mut() {
+                Some(call) if call.requests[0].request.key == queued.request.key => {
+                    call.requests.push(queued);
+                }
+                _ => calls.push(Self { hash_slot, requests: vec![queued] }),
+            }
+        }
+        calls
+    }
+
+    fn references(&self) -> Vec<&Request> {
+        self.requests.iter().map(|queued| &queued.request).collect()
+    }
+}
+
+/// The instant of a call by the limiter's own clock, if it has one.
+pub(super) fn own_now(config: &Config) -> Result<Option<i64>, Error> {
+    config.clock.as_ref().map(|clock| instant(clock())).transpose()
+}
+
+/// The requests in the order in which a call carries them: those of one key stand together, each
+/// after those that came before it.
+///
+/// Requests under several quotas may share one of their keys with others, so they keep their order.
+fn grouped(mut requests: Requests, quotas: usize) -> Requests {
+    if quotas == 1 && requests.len() > 1 && may_share_keys(&requests) {
+        requests.sort_by(|one, other| one.request.key.cmp(&other.request.key));
+    }
+    requests
+}
+
+/// Whether two of the requests may have the same key: nearly always the keys of a batch differ.
+fn may_share_keys(requests: &[Box<QueuedRequest>]) -> bool {
+    let keys = requests.iter().map(|queued| queued.request.key.as_str());
+    let mut fingerprints: Vec<_> = keys.map(fingerprint).collect();
+    fingerprints.sort_unstable();
+    fingerprints.windows(2).any(|pair| pair[0] == pair[1])
+}
+
+/// A number that is the same for equal keys, and nearly always different for others. Keys that an
+/// attacker chooses can share it: they cost a sort.
+fn fingerprint(key: &str) -> u64 {
+    let mix = |sum: u64, word: u64| (sum.rotate_left(5) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let (words, rest) = key.as_bytes().as_chunks::<8>();
+    let sum = words.iter().fold(0, |sum, word| mix(sum, u64::from_le_bytes(*word)));
+    rest.iter().fold(sum, |sum, byte| mix(sum, u64::from(*byte)))
+}
+
+/// Gives each charge its answer. Returns the refunds of what was taken for callers who have left.
+fn distribute(
+    config: &Config,
+    connection: &dyn SharedConnection,
+    requests: Requests,
+    reply: &BatchReply<'_>,
+) -> Vec<Request> {
+    if reply.texts().any(|text| error::is_read_only(&text)) {
+        connection.mark_read_only();
+    }
+    let complete = |(position, queued): (usize, Box<QueuedRequest>)| match reply.entry(
+        position,
+        &queued.request,
+        &*config.reader,
+        error::from_error_reply,
+    ) {
+        Ok(entry) => queued.complete(entry, reply.now, position),
+        Err(error) => {
+            queued.fail(error);
+            None
+        }
+    };
+    requests.into_iter().enumerate().filter_map(complete).collect()
+}

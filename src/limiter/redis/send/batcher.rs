@@ -1,0 +1,222 @@
+//! Gathers the charges of one limiter into script calls.
+//!
+//! A charge that finds the limiter idle and a connection ready is sent at once, by its own task.
+//! All others go to a worker, which sends those that wait in batches: no timer delays a charge, and
+//! the busier the limiter, the larger its batches. `partitions.rs` says how large they are.
+//!
+//! Each runtime has its own worker, so a runtime that has ended or stands still delays no other.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::runtime;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::time::Instant;
+
+use super::super::client::SharedConnection;
+use super::super::script::{Op, Request};
+use super::batch::{Batch, Call};
+use super::busy::Busy;
+use super::call::{follow, send_call};
+use super::config::Config;
+use super::deadline::{Progress, Stage};
+use super::eval::LATE_REPLY_TIMEOUT;
+use super::queued::{CompletedRequest, QueuedRequest, ReplyTo};
+use super::worker;
+use crate::settlement::Settler;
+use crate::{Error, ErrorKind};
+
+/// A charge that its own task sends.
+pub(super) struct InlineSend {
+    /// Its timers and its connection live there.
+    pub(super) runtime: runtime::Id,
+    pub(super) future: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+/// Receives the answer to one request.
+pub(super) type Receiver = oneshot::Receiver<Result<CompletedRequest, Error>>;
+
+/// A charge that the batcher accepted.
+pub(super) struct Submitted {
+    pub(super) receiver: Receiver,
+    /// Sends the charge, if no worker does.
+    pub(super) inline: Option<InlineSend>,
+    /// Its stage, in a cluster.
+    pub(super) progress: Option<Arc<Progress>>,
+}
+
+/// Sends the charges of one limiter.
+pub(crate) struct Batcher {
+    config: Arc<Config>,
+    workers: Mutex<Vec<Arc<Worker>>>,
+}
+
+/// A handle to the worker of one runtime.
+struct Worker {
+    runtime: runtime::Id,
+    requests: UnboundedSender<Box<QueuedRequest>>,
+    /// Whether a charge waits or is in flight.
+    busy: Arc<Busy>,
+    /// One permit: one caller at a time sends a charge inline.
+    inline_permits: Arc<Semaphore>,
+}
+
+impl Batcher {
+    pub(crate) fn new(config: Config) -> Self {
+        Self { config: Arc::new(config), workers: Mutex::default() }
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Accepts a charge. If it found the limiter idle and a connection ready, the caller polls the
+    /// future that sends it. One that has to wait for a connection waits in the queue, so that no
+    /// later charge passes it.
+    ///
+    /// # Errors
+    ///
+    /// If too many charges wait already, or the caller runs outside a runtime.
+    pub(super) fn submit(
+        self: &Arc<Self>,
+        mut queued: Box<QueuedRequest>,
+    ) -> Result<Submitted, Error> {
+        let worker = self.worker()?;
+        let (reply_to, receiver) = oneshot::channel();
+        queued.reply_to = ReplyTo::Caller(reply_to);
+        // On a plain server it does not matter whether a charge was sent.
+        queued.progress = self.config.pool.is_clustered().then(Arc::default);
+        let progress = queued.progress.clone();
+        if let Some(permit) = worker.inline_permit()
+            && !matches!(queued.request.op, Op::Refund { .. })
+        {
+            // No other charge keeps it from its server, even if it waits for a connection.
+            queued.record(Stage::Sent);
+            if let Some(connection) = self.config.pool.ready_connection(queued.hash_slot) {
+                let future = Box::pin(send_inline(Arc::clone(self), queued, connection, permit));
+                let inline = InlineSend { runtime: worker.runtime, future };
+                return Ok(Submitted { receiver, inline: Some(inline), progress });
+            }
+        }
+        self.enqueue(&worker, queued)?;
+        Ok(Submitted { receiver, inline: None, progress })
+    }
+
+    /// Sends a request without awaiting its answer. A full queue takes it too: there are no more
+    /// of these than charges were admitted, and a lost one could be units that nobody pays.
+    ///
+    /// # Errors
+    ///
+    /// If the caller runs outside a runtime, or the runtime is shutting down.
+    pub(super) fn send_and_forget(&self, request: Request) -> Result<(), Error> {
+        self.push(QueuedRequest::without_receiver(
+            &self.config.pool,
+            request,
+            Instant::now() + LATE_REPLY_TIMEOUT,
+        ))
+    }
+
+    /// Sends a request that settles what was taken, and lets the settler say what came of it. As
+    /// [`send_and_forget`](Self::send_and_forget), but it may wait until `deadline`.
+    pub(crate) fn settle(
+        &self,
+        request: Request,
+        deadline: Instant,
+        settler: Settler,
+    ) -> Result<(), Error> {
+        let mut queued = QueuedRequest::without_receiver(&self.config.pool, request, deadline);
+        queued.reply_to = ReplyTo::Settler(settler);
+        self.push(queued)
+    }
+
+    fn push(&self, queued: Box<QueuedRequest>) -> Result<(), Error> {
+        match self.worker()?.push(queued) {
+            true => Ok(()),
+            false => Err(Error::new(ErrorKind::State, "the task that sends charges has ended")),
+        }
+    }
+
+    fn enqueue(&self, worker: &Worker, mut queued: Box<QueuedRequest>) -> Result<(), Error> {
+        let Ok(permit) = Arc::clone(&self.config.queue_permits).try_acquire_owned() else {
+            return Err(Error::new(ErrorKind::Saturation, "too many charges wait to be sent"));
+        };
+        queued.queue_permit = Some(permit);
+        // If the worker has ended since, the receiver is closed, and the caller gets an error.
+        worker.push(queued);
+        Ok(())
+    }
+
+    /// The worker of the current runtime, started if there is none.
+    fn worker(&self) -> Result<Arc<Worker>, Error> {
+        let runtime = crate::limiter::runtime::current()?;
+        let mut workers = lock(&self.workers);
+        let of_runtime =
+            |worker: &&Arc<Worker>| worker.runtime == runtime.id() && !worker.requests.is_closed();
+        if let Some(worker) = workers.iter().find(of_runtime) {
+            return Ok(Arc::clone(worker));
+        }
+        workers.retain(|worker| !worker.requests.is_closed());
+        let (requests, arrivals) = unbounded_channel();
+        let busy = Arc::new(Busy::default());
+        runtime.spawn(worker::run(Arc::clone(&self.config), arrivals, Arc::clone(&busy)));
+        let worker = Arc::new(Worker {
+            runtime: runtime.id(),
+            requests,
+            busy,
+            inline_permits: Arc::new(Semaphore::new(1)),
+        });
+        workers.push(Arc::clone(&worker));
+        Ok(worker)
+    }
+}
+
+impl Worker {
+    /// The permit to send a charge inline, if nothing waits and nothing is in flight.
+    fn inline_permit(&self) -> Option<OwnedSemaphorePermit> {
+        let is_idle = !self.busy.is_set();
+        is_idle.then(|| Arc::clone(&self.inline_permits).try_acquire_owned().ok()).flatten()
+    }
+
+    /// Passes a request on to the worker. Returns false if the worker has ended.
+    fn push(&self, queued: Box<QueuedRequest>) -> bool {
+        let is_sent = self.requests.send(queued).is_ok();
+        self.busy.set();
+        is_sent
+    }
+}
+
+/// Sends one charge from its caller's task: an idle limiter costs no task switch.
+async fn send_inline(
+    batcher: Arc<Batcher>,
+    queued: Box<QueuedRequest>,
+    connection: Arc<dyn SharedConnection>,
+    permit: OwnedSemaphorePermit,
+) {
+    let (config, hash_slot) = (&batcher.config, queued.hash_slot);
+    let batches = vec![Batch { hash_slot, requests: vec![queued] }];
+    let call = Call { partition: config.pool.partition(hash_slot), requests: 1, batches };
+    let mut ended = send_call(Arc::clone(config), connection, call).await;
+    let mut permit = Some(permit);
+    loop {
+        for request in ended.refunds {
+            // A refund that is lost errs on the safe side.
+            let _ = batcher.send_and_forget(request);
+        }
+        if let Some(unfinished) = ended.unfinished.pop() {
+            ended = follow(Arc::clone(config), unfinished).await;
+        } else if let Some(late_reply) = ended.late_reply {
+            drop(permit.take());
+            ended = late_reply.await;
+        } else {
+            return;
+        }
+    }
+}
+
+/// Nothing panics while one of these is locked, so a poisoned lock protects a whole
+/// state all the same.
+fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}

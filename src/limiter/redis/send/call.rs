@@ -1,0 +1,225 @@
+//! Sends the batches of a call, and waits for their answers until the earliest deadline.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Cmd;
+use tokio::select;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::super::client::{MAX_SILENCE, Partition, SharedConnection};
+use super::super::script::Request;
+use super::batch::{Batch, Call, CallOutcome, ScriptCall, Unfinished, own_now};
+use super::config::Config;
+use super::deadline::Deadline;
+use super::eval::{LATE_REPLY_TIMEOUT, eval, is_reply};
+use super::routed;
+
+/// Waits for a late reply. Ends when it has come, or when it is given up.
+pub(super) type LateReply = Pin<Box<dyn Future<Output = EndedCall> + Send>>;
+
+/// A call that no longer counts as in flight.
+#[derive(Default)]
+pub(super) struct EndedCall {
+    /// The partition that it occupied until now, and how many requests it carried.
+    pub(super) partition: Option<(Partition, usize)>,
+    /// The hash slots whose refunds it carried, if no more reply to them is awaited.
+    pub(super) refunds_done: Vec<u16>,
+    /// The refunds of what was taken for callers who have left.
+    pub(super) refunds: Vec<Request>,
+    /// What no server has run, to be sent to another one of the cluster.
+    pub(super) unfinished: Vec<Unfinished>,
+    /// Waits on, if no reply came by the earliest deadline of the batches.
+    pub(super) late_reply: Option<LateReply>,
+}
+
+/// A call that has no reply after this time no longer counts as in flight: other charges may
+/// have little time.
+const IN_FLIGHT_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// How often a late call sees whether its connection is still used.
+const ALIVE_CHECK: Duration = Duration::from_millis(20);
+
+/// Sends a call, and waits for the reply until the earliest deadline in it.
+pub(super) async fn send_call(
+    config: Arc<Config>,
+    connection: Arc<dyn SharedConnection>,
+    mut call: Call,
+) -> EndedCall {
+    call.batches.iter().for_each(|batch| config.calls.sent(batch.requests.len()));
+    let wait = Wait::new(&config, &call.batches, Some((call.partition, call.requests)));
+    let used = Arc::clone(&connection);
+    if config.pool.is_routed() {
+        let sending = routed::send_batches(config, connection, call.batches);
+        wait.run(sending, Some(used)).await
+    } else {
+        // All keys share one hash slot.
+        let Some(batch) = call.batches.pop() else { return EndedCall::default() };
+        wait.run(send_batch(config, connection, batch), Some(used)).await
+    }
+}
+
+/// Sends what no server has run to where the cluster says.
+pub(super) async fn follow(config: Arc<Config>, unfinished: Unfinished) -> EndedCall {
+    let Unfinished { call: ScriptCall { hash_slot, requests }, next, keeps_slot } = unfinished;
+    let batch = [Batch { hash_slot, requests }];
+    let mut wait = Wait::new(&config, &batch, None);
+    if !keeps_slot {
+        wait.refund_slots.clear();
+    }
+    let [Batch { hash_slot, requests }] = batch;
+    let unfinished = Unfinished { call: ScriptCall { hash_slot, requests }, next, keeps_slot };
+    wait.run(routed::follow(config, unfinished), None).await
+}
+
+/// Sends a batch and distributes the reply.
+async fn send_batch(
+    config: Arc<Config>,
+    connection: Arc<dyn SharedConnection>,
+    batch: Batch,
+) -> CallOutcome {
+    let call = ScriptCall::new(&config, batch);
+    let now = match own_now(&config) {
+        Ok(now) => now,
+        Err(error) => {
+            call.fail(&error);
+            return CallOutcome::default();
+        }
+    };
+    let arguments = |command: &mut Cmd| {
+        call.append_to(&config, now, command);
+        call.is_wanted()
+    };
+    let script = call.script(&config);
+    let Some(reply) = eval(Arc::clone(&connection), script, arguments).await else {
+        return CallOutcome::default();
+    };
+    let was_answered = is_reply(&reply);
+    let refunds = call.complete(&config, &*connection, reply);
+    CallOutcome { refunds, was_answered, unfinished: Vec::new() }
+}
+
+/// How long to wait for a call, and what its end means for the queue.
+struct Wait {
+    config: Arc<Config>,
+    partition: Option<(Partition, usize)>,
+    /// Its hash slots.
+    first_slot: u16,
+    other_slots: Vec<u16>,
+    refund_slots: Vec<u16>,
+    earliest: Deadline,
+    latest: Instant,
+}
+
+impl Wait {
+    fn new(config: &Arc<Config>, batches: &[Batch], partition: Option<(Partition, usize)>) -> Self {
+        let deadlines =
+            || batches.iter().flat_map(|batch| &batch.requests).map(|queued| queued.deadline);
+        let sent = Instant::now();
+        let earliest = deadlines().min().unwrap_or(sent).min(sent + IN_FLIGHT_TIMEOUT);
+        let first_slot = batches.first().map_or(0, |batch| batch.hash_slot);
+        let with_refunds = batches.iter().filter(|batch| batch.has_refunds());
+        Self {
+            config: Arc::clone(config),
+            partition,
+            first_slot,
+            other_slots: batches.iter().skip(1).map(|batch| batch.hash_slot).collect(),
+            refund_slots: with_refunds.map(|batch| batch.hash_slot).collect(),
+            earliest: Deadline::new(earliest, &config.pool, first_slot),
+            latest: deadlines().max().unwrap_or(sent),
+        }
+    }
+
+    async fn run(
+        self,
+        sending: impl Future<Output = CallOutcome> + Send + 'static,
+        connection: Option<Arc<dyn SharedConnection>>,
+    ) -> EndedCall {
+        let (partition, sent, mut sending) = (self.partition, Instant::now(), Box::pin(sending));
+        if let Some(outcome) = self.earliest.wait_for(&self.config.pool, sending.as_mut()).await {
+            self.record(&outcome, sent, true);
+            return EndedCall { partition, ..self.ended(outcome) };
+        }
+        self.config.calls.unanswered();
+        if let Some(connection) = &connection {
+            connection.record_timeout(sent, self.earliest.is_busy(&self.config.pool));
+        }
+        let late_reply = self.late_reply(sending, sent, connection);
+        EndedCall { partition, late_reply: Some(Box::pin(late_reply)), ..EndedCall::default() }
+    }
+
+    /// Waits for a late reply. The refunds of a cluster's slots are given up before: while they are
+    /// awaited, nothing else is sent for these slots.
+    async fn late_reply(
+        mut self,
+        mut sending: Pin<Box<impl Future<Output = CallOutcome> + Send + 'static>>,
+        sent: Instant,
+        connection: Option<Arc<dyn SharedConnection>>,
+    ) -> EndedCall {
+        let until = self.latest + LATE_REPLY_TIMEOUT;
+        if self.config.pool.is_routed() && !self.refund_slots.is_empty() {
+            let outcome = select! {
+                biased;
+                outcome = &mut sending => Some(outcome),
+                () = is_silent(sent, connection) => None,
+            };
+            if let Some(outcome) = outcome {
+                return self.ended_late(outcome, sent);
+            }
+            let refunds_done = std::mem::take(&mut self.refund_slots);
+            let late_reply = async move {
+                let outcome = timeout_at(until, sending).await.unwrap_or_default();
+                let mut ended = self.ended_late(outcome, sent);
+                ended.unfinished.iter_mut().for_each(|one| one.keeps_slot = false);
+                ended
+            };
+            let late_reply: Option<LateReply> = Some(Box::pin(late_reply));
+            return EndedCall { refunds_done, late_reply, ..EndedCall::default() };
+        }
+        self.ended_late(timeout_at(until, sending).await.unwrap_or_default(), sent)
+    }
+
+    fn ended_late(self, outcome: CallOutcome, sent: Instant) -> EndedCall {
+        self.record(&outcome, sent, Instant::now() <= self.latest);
+        self.ended(outcome)
+    }
+
+    /// Records a reply of each server.
+    fn record(&self, outcome: &CallOutcome, sent: Instant, is_in_time: bool) {
+        let pool = &self.config.pool;
+        if outcome.was_answered {
+            self.config.calls.answered(sent);
+        }
+        for hash_slot in self.other_slots.iter().chain([&self.first_slot]) {
+            match (outcome.was_answered, is_in_time) {
+                (true, true) => pool.liveness().record_reply(*hash_slot),
+                (true, false) => pool.liveness().record_late_reply(*hash_slot),
+                (false, _) => {}
+            }
+        }
+    }
+
+    fn ended(self, outcome: CallOutcome) -> EndedCall {
+        let CallOutcome { refunds, unfinished, .. } = outcome;
+        let mut refunds_done = self.refund_slots;
+        // The refunds that were redirected are not done.
+        refunds_done.retain(|slot| {
+            let is_unfinished = |one: &Unfinished| one.call.hash_slot == *slot;
+            !unfinished.iter().any(is_unfinished)
+        });
+        EndedCall { refunds_done, refunds, unfinished, ..EndedCall::default() }
+    }
+}
+
+/// Ends when the connection of a call is no longer used, or has been silent since for long.
+async fn is_silent(sent: Instant, connection: Option<Arc<dyn SharedConnection>>) {
+    let end = sent + MAX_SILENCE;
+    while Instant::now() < end && connection.as_ref().is_none_or(|one| one.is_alive()) {
+        sleep(ALIVE_CHECK).await;
+    }
+}
+
+#[cfg(test)]
+mod tests;

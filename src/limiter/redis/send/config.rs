@@ -1,0 +1,101 @@
+//! The settings of a limiter in Redis, as its batches use them.
+
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
+use super::super::client::{Pool, hash_slot};
+use super::super::key::Buckets;
+use super::super::script::{ReadEntry, Scripts, keep_text};
+use crate::Charge;
+use crate::algorithm::InLua;
+use crate::limiter::named::{Clock, NamedAlgorithm};
+use crate::observe::CallWatch;
+
+/// The most charges in one call unless set otherwise. Redis serves no other client during a call.
+const DEFAULT_MAX_BATCH_SIZE: usize = 64;
+
+/// The most charges in one call.
+const MAX_BATCH_SIZE: usize = 1_000;
+
+/// The most keys in one call: a script can pass no more than 8,000 arguments to a command.
+const MAX_KEYS: usize = 4_000;
+
+/// The most calls at the same time over one connection unless set otherwise.
+const DEFAULT_MAX_IN_FLIGHT: usize = 2;
+
+/// The most charges that wait to be sent unless set otherwise.
+const DEFAULT_QUEUE_CAPACITY: usize = 16_384;
+
+/// A limiter's settings.
+#[derive(Clone)]
+pub(crate) struct Config {
+    pub(crate) pool: Pool,
+    pub(super) scripts: Scripts,
+    pub(super) reader: Arc<dyn ReadEntry>,
+    /// The prefixes of a charge's keys, one for each quota.
+    pub(crate) key_prefixes: Vec<String>,
+    /// How the keys of a charge are named: all alike, or each in its own way.
+    pub(crate) buckets: Vec<Buckets>,
+    /// Whether the keys of each quota hold a text, or pieces of a state.
+    pub(super) keeps_text: Vec<bool>,
+    /// The limiter's own rule, as the script reads it.
+    pub(crate) rule: Vec<i64>,
+    pub(crate) clock: Option<Clock>,
+    /// The most charges in one call.
+    pub(crate) max_batch_size: usize,
+    /// The most calls at the same time, for each connection.
+    pub(crate) max_in_flight: usize,
+    /// One permit for each charge that may wait to be sent.
+    pub(crate) queue_permits: Arc<Semaphore>,
+    /// Reports its calls.
+    pub(super) calls: CallWatch,
+}
+
+impl Config {
+    pub(crate) fn new<A: InLua>(
+        pool: Pool,
+        key_prefixes: Vec<String>,
+        named: &NamedAlgorithm<A>,
+    ) -> Self {
+        let mut config = Self {
+            pool,
+            scripts: Scripts::of(named.algorithm()),
+            reader: Arc::new(named.clone()),
+            key_prefixes,
+            buckets: vec![Buckets::default()],
+            keeps_text: keep_text(&named.algorithm().parts()),
+            rule: A::arguments(named.own_rule()),
+            clock: None,
+            max_batch_size: 1,
+            max_in_flight: DEFAULT_MAX_IN_FLIGHT,
+            queue_permits: Arc::new(Semaphore::new(DEFAULT_QUEUE_CAPACITY)),
+            calls: CallWatch::new(named.name()),
+        };
+        config.set_max_batch_size(DEFAULT_MAX_BATCH_SIZE);
+        config
+    }
+
+    /// Sets the most charges in one call, as far as a script can take them.
+    pub(crate) fn set_max_batch_size(&mut self, charges: usize) {
+        let max = MAX_BATCH_SIZE.min(MAX_KEYS / self.key_prefixes.len());
+        self.max_batch_size = charges.clamp(1, max);
+    }
+
+    /// What the names of the charges' keys end with, of each in its own way.
+    pub(crate) fn key_suffixes<'a>(
+        &self,
+        charges: impl IntoIterator<Item = &'a Charge>,
+    ) -> Vec<String> {
+        let named = charges.into_iter().zip(&self.buckets);
+        named.map(|(charge, buckets)| buckets.suffix(charge.key())).collect()
+    }
+
+    /// Whether one call decides about keys with these suffixes. In a cluster it does if they lie in
+    /// one hash slot.
+    pub(crate) fn share_a_call(&self, key_suffixes: &[String]) -> bool {
+        let mut slots = key_suffixes.iter().map(|suffix| hash_slot(suffix));
+        let first = slots.next();
+        !self.pool.is_clustered() || slots.all(|slot| Some(slot) == first)
+    }
+}

@@ -1,0 +1,189 @@
+//! Why an answer is missing at its deadline: the process is busy, or the server is at fault.
+//!
+//! Every charge that has no answer is judged here, whatever way it went. A timer that fires late,
+//! or a reply that arrived meanwhile, counts as load of this process, which `FailOpen` does not
+//! admit. The timers of all charges count: a busy process delays some of them, and reads all
+//! replies late. A cluster that turns a charge away for most of its time, though this process is on
+//! time, is at fault.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
+
+use tokio::select;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+#[cfg(feature = "redisson")]
+use super::super::client::SharedConnection;
+use super::super::client::{MAX_ERROR_AGE, Pool};
+use crate::limiter::grace_period::{GracePeriod, Timers};
+use crate::{Error, ErrorKind};
+
+/// The stage of a charge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// It waits to be sent.
+    Queued,
+    /// It was sent, and a reply is awaited.
+    Sent,
+    /// Servers of a cluster have turned it away `since` then, and it is to be sent again.
+    TurnedAway { since: Instant },
+}
+
+/// The stage of a charge, set by the task that sends it, and read by its caller.
+#[derive(Debug)]
+pub(super) struct Progress(Mutex<Stage>);
+
+impl Progress {
+    pub(super) fn set(&self, stage: Stage) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = stage;
+    }
+
+    pub(super) fn stage(&self) -> Stage {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self(Mutex::new(Stage::Queued))
+    }
+}
+
+/// The instant by which an answer is needed, and what was known when the wait began.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deadline {
+    pub(crate) at: Instant,
+    start: Instant,
+    grace_period: GracePeriod,
+    pub(crate) hash_slot: u16,
+    replies: u64,
+    all_replies: u64,
+}
+
+impl Deadline {
+    /// A deadline for a call to the server that holds `hash_slot`.
+    pub(crate) fn new(at: Instant, pool: &Pool, hash_slot: u16) -> Self {
+        let start = Instant::now();
+        let grace_period = GracePeriod::before(at, start);
+        let (replies, all_replies) =
+            (pool.liveness().replies(hash_slot), pool.liveness().all_replies());
+        Self { at, start, grace_period, hash_slot, replies, all_replies }
+    }
+
+    /// Whether no time was left when the wait began.
+    pub(super) fn is_over(&self) -> bool {
+        self.at <= self.start
+    }
+
+    /// Whether the process has been too busy since the wait began.
+    pub(super) fn is_busy(&self, pool: &Pool) -> bool {
+        if self.grace_period.is_late() {
+            pool.liveness().record_busy();
+        }
+        pool.liveness().was_busy_since(self.start)
+    }
+
+    /// When half of the time is over.
+    fn half(&self) -> Instant {
+        self.start + self.at.saturating_duration_since(self.start) / 2
+    }
+
+    /// The timers of the wait, the last of which fires early enough to catch up.
+    pub(super) fn timers(&self) -> Timers {
+        Timers::until(self.grace_period.begin())
+    }
+
+    /// Records that one of them has fired, and whether they show that the process is busy. One that
+    /// stands still for much of a charge's time may be in time for its end. Returns whether it was
+    /// the last one.
+    pub(super) fn record_timer(&self, timers: &mut Timers, pool: &Pool) -> bool {
+        let was_last = timers.record();
+        if timers.show_load() {
+            pool.liveness().record_busy();
+        }
+        was_last
+    }
+
+    /// The error of a charge that has no answer now. For one that was not sent, the replies of all
+    /// servers count.
+    pub(crate) fn missed_error(&self, pool: &Pool, stage: Stage) -> Error {
+        let is_busy = self.is_busy(pool);
+        // A busy process may have had no time for another attempt.
+        let since = self.start.checked_sub(MAX_ERROR_AGE).filter(|_| is_busy);
+        if let Some(error) = pool.connect_error(self.hash_slot, since) {
+            return error;
+        }
+        // A process that was busy at first had little time left to send it again.
+        if !is_busy && matches!(stage, Stage::TurnedAway { since } if since <= self.half()) {
+            let message = "the cluster is moving the key to another server";
+            return Error::new(ErrorKind::Infrastructure, message);
+        }
+        let was_sent = stage != Stage::Queued;
+        let server_answers = pool.liveness().replies(self.hash_slot) != self.replies;
+        // In a cluster, only the server of this slot may be away: then it stays silent for long.
+        let others_answer = pool.liveness().all_replies() != self.all_replies;
+        let is_load = others_answer && !(was_sent && pool.liveness().is_silent(self.hash_slot));
+        if is_busy || server_answers || is_load {
+            return Error::new(
+                ErrorKind::Saturation,
+                "this process asks more than it can read in time",
+            );
+        }
+        pool.no_reply_error(self.hash_slot)
+    }
+
+    /// Waits for an answer until the deadline, and a little longer if the process is busy.
+    /// `None`: there is none.
+    pub(crate) async fn wait_for<F: Future>(
+        self,
+        pool: &Pool,
+        mut future: Pin<&mut F>,
+    ) -> Option<F::Output> {
+        let mut timers = self.timers();
+        loop {
+            if let Ok(output) = timeout_at(timers.next(), &mut future).await {
+                return Some(output);
+            }
+            if self.record_timer(&mut timers, pool) {
+                break;
+            }
+        }
+        select! {
+            biased;
+            output = future => Some(output),
+            () = self.catch_up(pool.clone()) => None,
+        }
+    }
+
+    /// As [`wait_for`](Self::wait_for), and records what the answer says of the server, or
+    /// that there is none.
+    #[cfg(feature = "redisson")]
+    pub(crate) async fn wait_for_reply<F: Future>(
+        self,
+        pool: &Pool,
+        connection: &dyn SharedConnection,
+        reply: Pin<&mut F>,
+        was_answered: impl FnOnce(&F::Output) -> bool,
+    ) -> Option<F::Output> {
+        let sent = Instant::now();
+        let reply = self.wait_for(pool, reply).await;
+        match &reply {
+            Some(reply) if was_answered(reply) => pool.liveness().record_reply(self.hash_slot),
+            Some(_) => {}
+            None => connection.record_timeout(sent, self.is_busy(pool)),
+        }
+        reply
+    }
+
+    /// Lets the runtime read what has arrived. Where no connection can be made, nothing arrives.
+    pub(super) async fn catch_up(self, pool: Pool) {
+        match pool.connect_error(self.hash_slot, None) {
+            Some(_) => sleep_until(self.at).await,
+            None => self.grace_period.catch_up().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

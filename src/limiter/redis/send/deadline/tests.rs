@@ -1,0 +1,210 @@
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::time::{advance, sleep};
+
+use super::super::super::client::{BUSY_FACTOR, MAX_CONNECTION_WAIT, MAX_SILENCE, Silent};
+use super::*;
+use crate::algorithm::FixedWindow;
+use crate::{Charge, Limiter, Quota, Redis};
+
+const D: Duration = Duration::from_millis(20);
+
+fn pool() -> Pool {
+    Pool::new(Arc::<Silent>::default(), None)
+}
+
+fn deadline(pool: &Pool) -> Deadline {
+    Deadline::new(Instant::now() + D, pool, 0)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_is_over_once_no_time_is_left() {
+    let (pool, now) = (pool(), Instant::now());
+    let over = [now - D, now, now + D].map(|at| Deadline::new(at, &pool, 0).is_over());
+    assert_eq!(over, [true, true, false]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_that_is_missed_in_time_is_the_servers() {
+    let pool = pool();
+    let deadline = deadline(&pool);
+    advance(D).await;
+    assert_eq!(deadline.missed_error(&pool, Stage::Sent).kind(), ErrorKind::Infrastructure);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_timer_is_load_for_every_charge_of_the_moment() {
+    let pool = pool();
+    let late = deadline(&pool);
+    advance(D).await;
+    let other = deadline(&pool);
+    advance(D).await;
+    assert_eq!(late.missed_error(&pool, Stage::Sent).kind(), ErrorKind::Saturation);
+    assert_eq!(other.missed_error(&pool, Stage::Sent).kind(), ErrorKind::Saturation);
+    advance(D).await;
+    let later = deadline(&pool);
+    advance(D).await;
+    assert_eq!(later.missed_error(&pool, Stage::Sent).kind(), ErrorKind::Infrastructure);
+}
+
+/// It goes on in time for the deadline, and has done nothing for the charge.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_stands_still_until_the_deadline_is_busy() {
+    let limiter = Redis::new("api", FixedWindow::new(Quota::per_second(9)), pool());
+    let limiter = limiter.decision_timeout(5 * D);
+    for (stands_still, kind) in [(D / 4, ErrorKind::Infrastructure), (5 * D, ErrorKind::Saturation)]
+    {
+        let mut asked = Box::pin(limiter.check(&Charge::new("a")));
+        assert!(poll_fn(|cx| Poll::Ready(asked.as_mut().poll(cx).is_pending())).await);
+        advance(stands_still).await;
+        assert_eq!(asked.await.expect_err("no answer").kind(), kind, "{stands_still:?}");
+    }
+}
+
+/// It stands still again and again, each time too shortly to miss one timer by much.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_has_next_to_no_time_is_busy() {
+    let limiter = Redis::new("api", FixedWindow::new(Quota::per_second(9)), pool());
+    let limiter = limiter.decision_timeout(5 * D);
+    for (stands_still, kind) in
+        [(D / 20, ErrorKind::Infrastructure), (2 * D, ErrorKind::Saturation)]
+    {
+        let standing = async {
+            loop {
+                sleep(D / 10).await;
+                advance(stands_still).await;
+            }
+        };
+        let asked = limiter.check(&Charge::new("a"));
+        let answer = select! {
+            answer = asked => answer,
+            () = standing => unreachable!("it stands still for ever"),
+        };
+        assert_eq!(answer.expect_err("no answer").kind(), kind, "{stands_still:?}");
+    }
+}
+
+/// What a cluster has turned away is sent again and again within one deadline.
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_begins_late_is_no_load() {
+    let pool = pool();
+    let deadline = Deadline::new(Instant::now() + 5 * D, &pool, 0);
+    advance(4 * D).await;
+    let pending = std::future::pending::<()>();
+    assert!(deadline.wait_for(&pool, pin!(pending)).await.is_none());
+    assert_eq!(deadline.missed_error(&pool, Stage::Sent).kind(), ErrorKind::Infrastructure);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reply_meanwhile_is_load() {
+    let pool = pool();
+    pool.liveness().record_reply(0);
+    let [alone, answered] = [(); 2].map(|()| deadline(&pool));
+    advance(D).await;
+    assert_eq!(alone.missed_error(&pool, Stage::Sent).kind(), ErrorKind::Infrastructure);
+    pool.liveness().record_reply(0);
+    assert_eq!(answered.missed_error(&pool, Stage::Sent).kind(), ErrorKind::Saturation);
+}
+
+/// Whatever else the servers answer meanwhile. A process that was busy is late to send it again.
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_turns_a_charge_away_for_most_of_its_time_is_at_fault() {
+    let pool = pool().clustered();
+    let kind = async |refused_after: Duration, is_late: bool| {
+        let deadline = deadline(&pool);
+        advance(refused_after).await;
+        let stage = Stage::TurnedAway { since: Instant::now() };
+        pool.liveness().record_reply(0);
+        advance(D - refused_after + if is_late { D } else { Duration::ZERO }).await;
+        deadline.missed_error(&pool, stage).kind()
+    };
+    assert_eq!(kind(D / 4, false).await, ErrorKind::Infrastructure);
+    assert_eq!(kind(D * 3 / 4, false).await, ErrorKind::Saturation);
+    assert_eq!(kind(D / 4, true).await, ErrorKind::Saturation);
+}
+
+/// What arrives while the runtime catches up is still an answer.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_comes_while_the_runtime_catches_up_counts() {
+    let pool = pool();
+    let deadline = deadline(&pool);
+    let answer = async {
+        advance(D).await;
+        for _ in 0..3 {
+            tokio::task::yield_now().await;
+        }
+        7
+    };
+    assert_eq!(deadline.wait_for(&pool, pin!(answer)).await, Some(7));
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_a_cluster_a_silent_server_shows_after_a_while() {
+    let pool = pool().clustered();
+    let began = Instant::now();
+    loop {
+        let [sent, unsent] = [(); 2].map(|()| deadline(&pool));
+        advance(D).await;
+        pool.liveness().record_reply(7);
+        assert_eq!(unsent.missed_error(&pool, Stage::Queued).kind(), ErrorKind::Saturation);
+        match sent.missed_error(&pool, Stage::Sent).kind() {
+            ErrorKind::Saturation => assert!(began.elapsed() < Duration::from_secs(1)),
+            kind => break assert_eq!(kind, ErrorKind::Infrastructure),
+        }
+    }
+    assert!(began.elapsed() >= Duration::from_millis(300));
+    pool.liveness().record_late_reply(0);
+    let sent = deadline(&pool);
+    advance(D).await;
+    pool.liveness().record_reply(7);
+    assert_eq!(sent.missed_error(&pool, Stage::Sent).kind(), ErrorKind::Saturation);
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_a_cluster_a_busy_process_takes_longer_to_find_a_server_silent() {
+    let pool = pool().clustered();
+    let liveness = pool.liveness();
+    assert!(!liveness.is_silent(0), "since now");
+    liveness.record_busy();
+    advance(MAX_SILENCE).await;
+    assert!(!liveness.is_silent(0));
+    advance(MAX_SILENCE * (BUSY_FACTOR - 1)).await;
+    assert!(liveness.is_silent(0));
+}
+
+/// Its last timer may fire in time by chance, and callers that have missed their deadlines may not
+/// have been judged yet.
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_a_connection_whose_timers_fire_late_is_load() {
+    let pool = pool();
+    let kind = async |step| {
+        let end = Instant::now() + MAX_CONNECTION_WAIT;
+        let connecting = async {
+            while Instant::now() + step < end {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                advance(step).await;
+            }
+            sleep_until(end).await;
+            Err::<(), _>(Error::new(ErrorKind::Infrastructure, "no connection in time"))
+        };
+        pool.unless_busy(0, connecting).await.expect_err("no connection").kind()
+    };
+    assert_eq!(kind(Duration::ZERO).await, ErrorKind::Infrastructure);
+    assert_eq!(kind(Duration::from_millis(80)).await, ErrorKind::Saturation);
+}
+
+/// The loss of a connection ends a call too.
+#[cfg(feature = "redisson")]
+#[tokio::test(start_paused = true)]
+async fn only_replies_of_the_server_count_as_replies() {
+    let (pool, connection) = (pool(), Silent::default());
+    for (is_reply, replies) in [(false, 0), (true, 1)] {
+        let reply = pin!(std::future::ready(()));
+        deadline(&pool).wait_for_reply(&pool, &connection, reply, |()| is_reply).await;
+        assert_eq!(pool.liveness().replies(0), replies);
+    }
+}

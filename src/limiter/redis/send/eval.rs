@@ -1,0 +1,54 @@
+//! One script call: EVAL until a server has run the script; then EVALSHA, and EVAL if the server
+//! that is asked does not know it.
+//!
+//! A call that the server may have run is never sent again: only NOSCRIPT proves that it did
+//! not run.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::client::SharedConnection;
+use super::super::script::Script;
+use redis::{Cmd, RedisResult, ServerErrorKind, Value};
+
+/// How long a late reply is awaited after its deadline, so that what the call took can be refunded.
+pub(crate) const LATE_REPLY_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Sends a call. `arguments` appends keys and arguments to each of the two commands; `false` means
+/// that the answer is not wanted any more, and nothing is sent.
+pub(crate) async fn eval(
+    connection: Arc<dyn SharedConnection>,
+    script: &Script,
+    mut arguments: impl FnMut(&mut Cmd) -> bool,
+) -> Option<RedisResult<Value>> {
+    if script.is_known() {
+        let mut by_digest = script.evalsha();
+        if !arguments(&mut by_digest) {
+            return None;
+        }
+        let reply = connection.send(by_digest).await.and_then(Value::extract_error);
+        let no_script = redis::ErrorKind::Server(ServerErrorKind::NoScript);
+        if !matches!(&reply, Err(error) if error.kind() == no_script) {
+            return Some(reply);
+        }
+    }
+    let mut by_text = script.eval();
+    if !arguments(&mut by_text) {
+        return None;
+    }
+    let reply = connection.send(by_text).await.and_then(Value::extract_error);
+    if reply.is_ok() {
+        script.record_run();
+    }
+    Some(reply)
+}
+
+/// Whether the server replied, be it with an error; a connection that broke is no reply.
+pub(crate) fn is_reply<T>(outcome: &RedisResult<T>) -> bool {
+    match outcome {
+        Ok(_) => true,
+        Err(error) => {
+            matches!(error.kind(), redis::ErrorKind::Server(_) | redis::ErrorKind::Extension)
+        }
+    }
+}

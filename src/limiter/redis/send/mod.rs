@@ -1,0 +1,35 @@
+//! What a call carries, when it leaves, and how long its answer is awaited.
+//!
+//! In the order of the calls:
+//!
+//! - `pending.rs`: the caller's half. It awaits the answer until the `deadline.rs`.
+//! - `batcher.rs`: sends a charge at once that finds the limiter idle, which `busy.rs` says, and
+//!   passes on all others. `config.rs` holds the settings of the limiter.
+//! - `worker.rs`: the task that sends them. It owns the `queue.rs` of `queued.rs`; `partitions.rs`
+//!   says which are next.
+//! - `call.rs`: sends each `batch.rs`, and waits. `eval.rs` runs its script on a server, and
+//!   `routed.rs` in a cluster.
+
+mod batch;
+mod batcher;
+mod busy;
+mod call;
+mod config;
+mod deadline;
+mod eval;
+mod partitions;
+mod pending;
+mod queue;
+mod queued;
+mod routed;
+mod worker;
+
+pub(crate) use self::batcher::Batcher;
+pub(crate) use self::config::Config;
+#[cfg(feature = "redisson")]
+pub(crate) use self::deadline::{Deadline, Stage};
+pub(crate) use self::eval::LATE_REPLY_TIMEOUT;
+#[cfg(feature = "redisson")]
+pub(crate) use self::eval::{eval, is_reply};
+pub(crate) use self::pending::Pending;
+pub(crate) use self::queued::{CompletedRequest, QueuedRequest};

@@ -1,0 +1,288 @@
+//! The partitions of the queue: one for each connection to a cluster, or one for a server.
+//!
+//! The hash slots of a partition take turns. A partition has few calls in flight at once, so what
+//! arrives meanwhile shares the next call.
+//!
+//! Were all charges in one call, this process would wait while the server works, and the server
+//! while this process reads the answers. So a call takes at most half of the charges that have no
+//! answer. The next call follows once a charge has come or the answers of a call are read: were two
+//! sent at once, the server would answer both at once. From then on the server works on one call
+//! while this process reads the answers to the other. Of a burst that no charge follows, the second
+//! half waits for one reply, or for a few milliseconds (`worker.rs`).
+
+use std::collections::{HashMap, VecDeque};
+
+use super::super::client::Partition;
+
+/// Fewer charges without an answer than this go in one call: a call costs as much as some charges.
+const MIN_SHARED: usize = 24;
+
+/// The partitions that have something to send, or a call in flight.
+pub(super) struct Partitions {
+    partitions: HashMap<Partition, PartitionState>,
+    /// The partitions that may send a call, each once.
+    sendable: VecDeque<Partition>,
+    /// Those of them whose next call needs no further requests: there may be many partitions.
+    whole: VecDeque<Partition>,
+    /// The partitions that have just sent a call.
+    just_sent: Vec<Partition>,
+    limits: Limits,
+}
+
+/// What bounds the calls of a partition.
+struct Limits {
+    /// The most requests in a call.
+    batch_size: usize,
+    /// The most calls at the same time.
+    in_flight: usize,
+}
+
+/// What waits in a partition, and what is in flight.
+#[derive(Default)]
+struct PartitionState {
+    /// The hash slots that a call may be sent for, each once.
+    slots: VecDeque<u16>,
+    /// The requests of these slots.
+    waiting: usize,
+    calls_in_flight: usize,
+    /// The requests that those calls carry.
+    requests_in_flight: usize,
+    /// Whether nothing has happened since the last call was sent.
+    has_just_sent: bool,
+    /// Whether a connection is awaited.
+    is_connecting: bool,
+    is_sendable: bool,
+    is_whole: bool,
+}
+
+impl Partitions {
+    pub(super) fn new(max_batch_size: usize) -> Self {
+        let limits = Limits { batch_size: max_batch_size, in_flight: 1 };
+        let (partitions, just_sent) = (HashMap::new(), Vec::new());
+        let (sendable, whole) = (VecDeque::new(), VecDeque::new());
+        Self { partitions, sendable, whole, just_sent, limits }
+    }
+
+    /// Sets how many calls of one partition may be sent at the same time.
+    pub(super) fn set_max_in_flight(&mut self, calls: usize) {
+        if self.limits.in_flight != calls {
+            self.limits.in_flight = calls;
+            let partitions: Vec<_> = self.partitions.keys().copied().collect();
+            partitions.into_iter().for_each(|partition| self.update(partition));
+        }
+    }
+
+    /// Adds a slot with so many requests that wait.
+    pub(super) fn push(&mut self, partition: Partition, hash_slot: u16, requests: usize) {
+        let state = self.partitions.entry(partition).or_default();
+        state.slots.push_back(hash_slot);
+        state.waiting += requests;
+        self.update(partition);
+    }
+
+    /// Adds a request to a slot that waits.
+    pub(super) fn grow(&mut self, partition: Partition) {
+        if let Some(state) = self.partitions.get_mut(&partition) {
+            state.waiting += 1;
+        }
+    }
+
+    /// Records that a request has come.
+    pub(super) fn arrived(&mut self, partition: Partition) {
+        if let Some(state) = self.partitions.get_mut(&partition) {
+            state.has_just_sent = false;
+        }
+        self.update(partition);
+    }
+
+    /// Lets another call of each partition be sent.
+    pub(super) fn allow_next(&mut self) {
+        for partition in std::mem::take(&mut self.just_sent) {
+            self.arrived(partition);
+        }
+    }
+
+    /// The partition whose turn it is, and its next slot. `only_whole`: only if the call needs no
+    /// further requests.
+    pub(super) fn next(&mut self, only_whole: bool) -> Option<(Partition, u16)> {
+        loop {
+            let listed = if only_whole { &mut self.whole } else { &mut self.sendable };
+            let partition = listed.front().copied()?;
+            let state = self.partitions.entry(partition).or_default();
+            if state.may_send(&self.limits) && (!only_whole || state.has_whole_batch(&self.limits))
+            {
+                return state.slots.front().map(|hash_slot| (partition, *hash_slot));
+            }
+            listed.pop_front();
+            let mark = if only_whole { &mut state.is_whole } else { &mut state.is_sendable };
+            *mark = false;
+            self.forget_idle(partition);
+        }
+    }
+
+    /// The most requests in the next call of a partition.
+    pub(super) fn max_size(&self, partition: Partition) -> usize {
+        let state = self.partitions.get(&partition);
+        state.map_or(self.limits.batch_size, |state| state.max_size(&self.limits))
+    }
+
+    /// Removes the next slot of a partition.
+    pub(super) fn pop(&mut self, partition: Partition) -> Option<u16> {
+        self.partitions.get_mut(&partition)?.slots.pop_front()
+    }
+
+    /// Records that so many requests of a partition wait no more.
+    pub(super) fn shrink(&mut self, partition: Partition, requests: usize) {
+        if let Some(state) = self.partitions.get_mut(&partition) {
+            state.waiting -= requests;
+        }
+    }
+
+    /// Removes all slots of a partition.
+    pub(super) fn take_slots(&mut self, partition: Partition) -> VecDeque<u16> {
+        let Some(state) = self.partitions.get_mut(&partition) else { return VecDeque::new() };
+        state.waiting = 0;
+        std::mem::take(&mut state.slots)
+    }
+
+    /// Records that a call of so many requests is sent.
+    pub(super) fn call_begins(&mut self, partition: Partition, requests: usize) {
+        let state = self.partitions.entry(partition).or_default();
+        state.calls_in_flight += 1;
+        state.requests_in_flight += requests;
+        state.has_just_sent = true;
+        self.just_sent.push(partition);
+        self.update(partition);
+    }
+
+    pub(super) fn call_ended(&mut self, partition: Partition, requests: usize) {
+        if let Some(state) = self.partitions.get_mut(&partition) {
+            state.calls_in_flight -= 1;
+            state.requests_in_flight -= requests;
+        }
+        self.update(partition);
+    }
+
+    pub(super) fn set_connecting(&mut self, partition: Partition, is_connecting: bool) {
+        if let Some(state) = self.partitions.get_mut(&partition) {
+            state.is_connecting = is_connecting;
+        }
+        self.update(partition);
+    }
+
+    fn update(&mut self, partition: Partition) {
+        let Some(state) = self.partitions.get_mut(&partition) else { return };
+        if state.may_send(&self.limits) {
+            if !std::mem::replace(&mut state.is_sendable, true) {
+                self.sendable.push_back(partition);
+            }
+            if state.has_whole_batch(&self.limits) && !std::mem::replace(&mut state.is_whole, true)
+            {
+                self.whole.push_back(partition);
+            }
+        }
+        self.forget_idle(partition);
+    }
+
+    fn forget_idle(&mut self, partition: Partition) {
+        if self.partitions.get(&partition).is_some_and(PartitionState::is_idle) {
+            self.partitions.remove(&partition);
+        }
+    }
+}
+
+impl PartitionState {
+    fn is_idle(&self) -> bool {
+        self.slots.is_empty()
+            && self.calls_in_flight == 0
+            && !self.is_connecting
+            && !self.is_sendable
+            && !self.is_whole
+    }
+
+    /// Whether a call may be sent now.
+    fn may_send(&self, limits: &Limits) -> bool {
+        let is_held = self.has_just_sent && self.is_shared(limits);
+        let may_begin = !self.is_connecting && self.calls_in_flight < limits.in_flight;
+        !self.slots.is_empty() && may_begin && !is_held
+    }
+
+    /// The most requests in the next call.
+    fn max_size(&self, limits: &Limits) -> usize {
+        match self.is_shared(limits) {
+            true => self.unanswered().div_ceil(2).min(limits.batch_size),
+            false => limits.batch_size,
+        }
+    }
+
+    /// Whether the next call needs no further requests.
+    fn has_whole_batch(&self, limits: &Limits) -> bool {
+        self.is_shared(limits) && self.waiting >= self.max_size(limits)
+    }
+
+    /// Whether two calls take half of the requests each.
+    fn is_shared(&self, limits: &Limits) -> bool {
+        limits.in_flight > 1 && self.unanswered() >= MIN_SHARED
+    }
+
+    /// The requests that have no answer.
+    fn unanswered(&self) -> usize {
+        self.waiting + self.requests_in_flight
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A library's client of a cluster has as many partitions as hash slots.
+    #[test]
+    fn small_batches_are_not_looked_at_for_whole_ones() {
+        let mut partitions = Partitions::new(64);
+        partitions.set_max_in_flight(2);
+        for hash_slot in 0..16_384 {
+            let requests = if hash_slot == 9_999 { 30 } else { 1 };
+            partitions.push(Partition::from(hash_slot), hash_slot, requests);
+        }
+        assert_eq!((partitions.whole.len(), partitions.sendable.len()), (1, 16_384));
+        assert_eq!(partitions.next(true), Some((9_999, 9_999)));
+        assert_eq!(partitions.pop(9_999), Some(9_999));
+        assert_eq!(partitions.next(true), None);
+        assert_eq!(partitions.next(false), Some((0, 0)));
+    }
+
+    #[test]
+    fn a_partition_is_kept_while_it_has_something_to_do() {
+        let mut partitions = Partitions::new(64);
+        partitions.set_max_in_flight(2);
+        let known = |partitions: &Partitions| partitions.partitions.len();
+        for requests in [1, 30] {
+            partitions.push(3, 7, requests);
+            assert_eq!((known(&partitions), partitions.next(false)), (1, Some((3, 7))));
+            partitions.pop(3);
+            partitions.shrink(3, requests);
+            partitions.call_begins(3, requests);
+            // It is listed no more, and its call runs.
+            assert_eq!((partitions.next(false), partitions.next(true)), (None, None));
+            assert_eq!(known(&partitions), 1);
+            partitions.call_ended(3, requests);
+            assert_eq!(known(&partitions), 0);
+        }
+        for is_listed_as_whole in [false, true] {
+            partitions.push(3, 7, 30);
+            partitions.pop(3);
+            partitions.shrink(3, 30);
+            assert_eq!(partitions.next(is_listed_as_whole), None);
+            assert_eq!(known(&partitions), 1, "listed elsewhere");
+            assert_eq!(partitions.next(!is_listed_as_whole), None);
+            assert_eq!(known(&partitions), 0);
+        }
+        partitions.push(3, 7, 1);
+        partitions.set_connecting(3, true);
+        partitions.pop(3);
+        partitions.shrink(3, 1);
+        assert_eq!((partitions.next(false), known(&partitions)), (None, 1));
+        partitions.set_connecting(3, false);
+        assert_eq!(known(&partitions), 0);
+    }
+}

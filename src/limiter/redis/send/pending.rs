@@ -1,0 +1,186 @@
+//! The caller's half of a decision: it awaits the answer until the deadline, and refunds
+//! it when dropped.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use pin_project_lite::pin_project;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::super::script::Request;
+use super::batcher::{Batcher, InlineSend, Receiver, Submitted};
+use super::deadline::{Deadline, Progress, Stage};
+use super::queued::{CompletedRequest, QueuedRequest};
+use crate::limiter::grace_period::Timers;
+use crate::{Error, ErrorKind};
+
+pin_project! {
+    /// The future of the answer to one request. Nothing is sent before the first poll.
+    pub(crate) struct Pending {
+        batcher: Arc<Batcher>,
+        #[pin]
+        state: State,
+    }
+
+    impl PinnedDrop for Pending {
+        fn drop(this: Pin<&mut Self>) {
+            this.cancel();
+        }
+    }
+}
+
+pin_project! {
+    #[project = StateProj]
+    enum State {
+        Starting { queued: Option<Box<QueuedRequest>>, timeout: Duration },
+        Waiting {
+            // None once the charge is given up at its deadline.
+            receiver: Option<Receiver>,
+            inline: Option<InlineSend>,
+            progress: Option<Arc<Progress>>,
+            deadline: Deadline,
+            #[pin]
+            timer: Sleep,
+            timers: Timers,
+            // Runs once the last of the timers has fired.
+            grace_period: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+        },
+        Done,
+    }
+}
+
+impl Pending {
+    /// One that ends so long after its first poll, or at the deadline of the request.
+    pub(crate) fn new(
+        batcher: Arc<Batcher>,
+        queued: Box<QueuedRequest>,
+        timeout: Duration,
+    ) -> Self {
+        Self { batcher, state: State::Starting { queued: Some(queued), timeout } }
+    }
+
+    /// The request, as long as nothing was sent.
+    pub(crate) fn unsent(&self) -> Option<&Request> {
+        match &self.state {
+            State::Starting { queued, .. } => queued.as_ref().map(|queued| &queued.request),
+            _ => None,
+        }
+    }
+
+    /// Stops waiting. An admission that has come or still comes is refunded.
+    fn cancel(self: Pin<&mut Self>) {
+        let mut this = self.project();
+        if let StateProj::Waiting { receiver, inline, .. } = this.state.as_mut().project() {
+            let completed = receiver.take().and_then(|mut receiver| {
+                receiver.close();
+                receiver.try_recv().ok().and_then(Result::ok)
+            });
+            if let Some(request) = completed.and_then(CompletedRequest::into_refund) {
+                // A refund that is lost errs on the safe side.
+                let _ = this.batcher.send_and_forget(request);
+            }
+            // A call that was sent runs on without its caller, and refunds what it took. It ends
+            // soon after its deadline. After a panic, or in another runtime than its own, which may
+            // be ending, there is nothing left to do.
+            if let (Some(inline), Ok(runtime)) = (inline.take(), Handle::try_current())
+                && inline.runtime == runtime.id()
+                && !std::thread::panicking()
+            {
+                runtime.spawn(inline.future);
+            }
+        }
+        this.state.set(State::Done);
+    }
+}
+
+impl Future for Pending {
+    type Output = Result<CompletedRequest, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        loop {
+            let mut this = self.as_mut().project();
+            let next = match this.state.as_mut().project() {
+                StateProj::Starting { queued, timeout } => {
+                    let mut queued = queued.take().expect("submitted once");
+                    queued.deadline = queued.deadline.min(Instant::now() + *timeout);
+                    let pool = &this.batcher.config().pool;
+                    let deadline = Deadline::new(queued.deadline, pool, queued.hash_slot);
+                    if deadline.is_over() {
+                        let message = "the time ended before the charge was sent";
+                        return Poll::Ready(Err(Error::new(ErrorKind::Saturation, message)));
+                    }
+                    let Submitted { receiver, inline, progress } = this.batcher.submit(queued)?;
+                    let timers = deadline.timers();
+                    let (receiver, timer) = (Some(receiver), sleep_until(timers.next()));
+                    State::Waiting {
+                        receiver,
+                        inline,
+                        progress,
+                        deadline,
+                        timer,
+                        timers,
+                        grace_period: None,
+                    }
+                }
+                StateProj::Waiting {
+                    receiver,
+                    inline,
+                    progress,
+                    deadline,
+                    mut timer,
+                    timers,
+                    grace_period,
+                } => {
+                    if let Some(sending) = inline
+                        && sending.future.as_mut().poll(cx).is_ready()
+                    {
+                        *inline = None;
+                    }
+                    if let Some(waiting) = receiver
+                        && let Poll::Ready(answer) = Pin::new(waiting).poll(cx)
+                    {
+                        match answer.map_err(|_| dropped_error(deadline)) {
+                            Ok(answer) | Err(Some(answer)) => {
+                                this.state.set(State::Done);
+                                return Poll::Ready(answer);
+                            }
+                            Err(None) => *receiver = None,
+                        }
+                    }
+                    let pool = &this.batcher.config().pool;
+                    let Some(grace_period) = grace_period else {
+                        ready!(timer.as_mut().poll(cx));
+                        if !deadline.record_timer(timers, pool) {
+                            timer.reset(timers.next());
+                            continue;
+                        }
+                        *grace_period = Some(Box::pin(deadline.catch_up(pool.clone())));
+                        continue;
+                    };
+                    ready!(grace_period.as_mut().poll(cx));
+                    let stage = progress.as_ref().map_or(Stage::Sent, |progress| progress.stage());
+                    let error = deadline.missed_error(pool, stage);
+                    self.cancel();
+                    return Poll::Ready(Err(error));
+                }
+                StateProj::Done => panic!("polled after it was done"),
+            };
+            this.state.set(next);
+        }
+    }
+}
+
+/// The answer to a charge that was dropped on its way. `None`: its deadline has passed, and is
+/// judged once the caller's own timer has fired.
+fn dropped_error(deadline: &Deadline) -> Option<Result<CompletedRequest, Error>> {
+    // The worker's runtime has ended, or the caller's clock panicked in it.
+    let message = "the task that sends charges ended before the answer came";
+    (Instant::now() < deadline.at).then(|| Err(Error::new(ErrorKind::State, message)))
+}
+
+#[cfg(test)]
+mod tests;

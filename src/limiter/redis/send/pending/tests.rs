@@ -1,0 +1,104 @@
+//! The errors of callers whose answer never comes, in paused time.
+
+use std::future::poll_fn;
+
+use tokio::runtime::Builder;
+use tokio::time::advance;
+
+use super::super::super::client::{MAX_SILENCE, Pool, Silent};
+use super::*;
+use crate::algorithm::FixedWindow;
+use crate::{Charge, Limiter, Quota, Redis};
+
+const D: Duration = Duration::from_millis(80);
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_given_up_at_the_deadline_missed_it() {
+    let pool = Pool::new(Arc::<Silent>::default(), None);
+    let deadline = Deadline::new(Instant::now() + D, &pool, 0);
+    let early = dropped_error(&deadline).and_then(Result::err).expect("it ended before");
+    assert_eq!(early.kind(), ErrorKind::State);
+    advance(D).await;
+    assert!(dropped_error(&deadline).is_none());
+}
+
+/// Its timers and its connection live there, and end with it.
+#[test]
+fn a_call_whose_caller_leaves_stays_in_its_runtime() {
+    let [own, other] = [(); 2].map(|()| Builder::new_current_thread().enable_time().build());
+    let [own, other] = [own.expect("a runtime"), other.expect("a runtime")];
+    let pool = Pool::new(Arc::<Silent>::default(), None);
+    let limiter = Redis::new("api", FixedWindow::new(Quota::per_second(9)), pool);
+    for (place, tasks) in [(&own, 1), (&other, 0)] {
+        let mut asked = Box::pin(limiter.check(&Charge::new("a")));
+        let poll = poll_fn(|cx| Poll::Ready(asked.as_mut().poll(cx).is_pending()));
+        assert!(own.block_on(poll));
+        let before = place.handle().metrics().num_alive_tasks();
+        let _context = place.enter();
+        drop(asked);
+        assert_eq!(place.handle().metrics().num_alive_tasks(), before + tasks);
+    }
+}
+
+/// It catches up before its deadline, and not after it.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_is_on_time_gives_up_at_the_deadline() {
+    for millis in [5, 50, 80] {
+        let (pool, timeout) =
+            (Pool::new(Arc::<Silent>::default(), None), Duration::from_millis(millis));
+        let limiter = Redis::new("api", FixedWindow::new(Quota::per_second(9)), pool);
+        let begun = Instant::now();
+        limiter.decision_timeout(timeout).check(&Charge::new("a")).await.expect_err("no answer");
+        let late = begun.elapsed().checked_sub(timeout).expect("no error before the deadline");
+        assert!(late <= Duration::from_millis(1), "{late:?} after {timeout:?}");
+    }
+}
+
+/// Whoever asks in turn polls the second question when the first is answered.
+#[tokio::test(start_paused = true)]
+async fn the_time_of_a_decision_begins_with_its_first_poll() {
+    let pool = Pool::new(Arc::<Silent>::default(), None);
+    let limiter = Redis::new("api", FixedWindow::new(Quota::per_second(9)), pool);
+    let asked = limiter.decision_timeout(D).check(&Charge::new("a"));
+    advance(D).await;
+    let begun = Instant::now();
+    let error = asked.await.expect_err("no answer");
+    assert_eq!((begun.elapsed(), error.kind()), (D, ErrorKind::Infrastructure));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_charge_whose_time_ends_before_it_is_sent_blames_no_server() {
+    let pool = Pool::new(Arc::<Silent>::default(), None);
+    let limiter = Redis::new("api", FixedWindow::new(Quota::per_second(9)), pool);
+    let charge = Charge::new("a").with_deadline((Instant::now() + D).into_std());
+    let asked = limiter.check(&charge);
+    advance(D).await;
+    assert_eq!(asked.await.expect_err("no time").kind(), ErrorKind::Saturation);
+}
+
+/// A server of a cluster is silent, and others answer. What it was asked has no answer for its
+/// sake. What was never sent has none since the process asks too much.
+#[tokio::test(start_paused = true)]
+async fn only_charges_that_were_sent_blame_a_silent_server() {
+    let pool = Pool::new(Arc::<Silent>::default(), None).clustered();
+    let (silent, other) = (pool.hash_slot("{a}"), pool.hash_slot("{b}"));
+    assert!(!pool.liveness().is_silent(silent), "since now");
+    advance(MAX_SILENCE).await;
+
+    let limiter = Redis::new("api", FixedWindow::new(Quota::per_second(9)), pool.clone());
+    let limiter = limiter.max_in_flight(1);
+    // One is sent by its own task, and one by the worker, which has no further call to send.
+    let mut asked = Vec::new();
+    for timeout in [D, D, D / 2] {
+        let limiter = limiter.clone().decision_timeout(timeout);
+        asked.push(tokio::spawn(limiter.check(&Charge::new("a"))));
+        advance(Duration::from_millis(1)).await;
+    }
+    pool.liveness().record_reply(other);
+    let mut kinds = Vec::new();
+    for decision in asked {
+        kinds.push(decision.await.expect("no panic").expect_err("no answer").kind());
+    }
+    let sent = ErrorKind::Infrastructure;
+    assert_eq!(kinds, [sent, sent, ErrorKind::Saturation]);
+}

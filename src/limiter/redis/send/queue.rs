@@ -1,0 +1,232 @@
+//! The charges that wait to be sent, by hash slot: refunds first, then in order of arrival.
+//!
+//! On a plain server all keys share one slot. A cluster runs a script on keys of one hash slot
+//! only, so there each batch takes the charges of one slot. `partitions.rs` says which batches are
+//! sent together, and when.
+//!
+//! The latest reservation is refunded first: a refund acts on the state that its reservation left,
+//! so reservations unwind in the order opposite to that in which they were made, and before new
+//! charges change the state. Calls that run side by side could pass each other, so while one
+//! carries refunds, all that follow it for the same slot go over its connection (`worker.rs`). In a
+//! cluster a refund may be redirected, so there they wait for its end.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use tokio::time::Instant;
+
+use super::super::client::{Partition, Pool};
+use super::super::script::Op;
+use super::batch::{Batch, Call, Requests};
+use super::deadline::Stage;
+use super::partitions::Partitions;
+use super::queued::QueuedRequest;
+use crate::Error;
+use crate::algorithm::Mark;
+
+/// The requests that wait.
+pub(super) struct Queue {
+    pool: Pool,
+    slots: BTreeMap<u16, SlotQueue>,
+    partitions: Partitions,
+    /// Counts requests, so that refunds of one mark stay apart.
+    count: u64,
+}
+
+/// The requests of one hash slot that wait.
+#[derive(Default)]
+struct SlotQueue {
+    requests: VecDeque<Box<QueuedRequest>>,
+    /// By the mark of each reservation: marks of one key grow from one to the next.
+    refunds: BTreeMap<(Mark, u64), Box<QueuedRequest>>,
+    /// The calls that carry refunds and have not ended.
+    refund_calls: usize,
+    /// The partition that it waits in.
+    partition: Option<Partition>,
+}
+
+impl Queue {
+    pub(super) fn new(pool: Pool, max_batch_size: usize) -> Self {
+        Self { pool, slots: BTreeMap::new(), partitions: Partitions::new(max_batch_size), count: 0 }
+    }
+
+    /// Sets how many calls of one partition may be sent at the same time.
+    pub(super) fn set_max_in_flight(&mut self, calls: usize) {
+        self.partitions.set_max_in_flight(calls);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Whether a call for a hash slot carries refunds and has not ended.
+    pub(super) fn has_refunds_in_flight(&self, hash_slot: u16) -> bool {
+        self.slots.get(&hash_slot).is_some_and(|slot_queue| slot_queue.refund_calls > 0)
+    }
+
+    pub(super) fn push(&mut self, queued: Box<QueuedRequest>) {
+        let hash_slot = queued.hash_slot;
+        let slot_queue = self.slots.entry(hash_slot).or_default();
+        self.count += 1;
+        slot_queue.push(queued, self.count);
+        match slot_queue.partition {
+            Some(partition) => self.partitions.grow(partition),
+            None => self.update(hash_slot),
+        }
+        if let Some(partition) =
+            self.slots.get(&hash_slot).and_then(|slot_queue| slot_queue.partition)
+        {
+            self.partitions.arrived(partition);
+        }
+    }
+
+    /// Lets another call of each partition be sent: what has come of the last ones is dealt with.
+    pub(super) fn allow_next(&mut self) {
+        self.partitions.allow_next();
+    }
+
+    /// The partition whose call is next, and a hash slot in it; if there may be one.
+    /// `only_whole`: only if it needs no further charges, since those that wait are half of the
+    /// unanswered ones, or as many as a call carries.
+    pub(super) fn next_partition(&mut self, only_whole: bool) -> Option<(Partition, u16)> {
+        loop {
+            let (partition, hash_slot) = self.partitions.next(only_whole)?;
+            if self.pool.partition(hash_slot) == partition {
+                return Some((partition, hash_slot));
+            }
+            // The cluster has moved the slot to another server.
+            self.pop(partition);
+            self.update(hash_slot);
+        }
+    }
+
+    /// The next call of a partition. Requests whose callers have left are dropped.
+    pub(super) fn take_call(&mut self, partition: Partition) -> Option<Call> {
+        let (mut batches, mut room) = (Vec::new(), self.partitions.max_size(partition));
+        let max_size = room;
+        while room > 0
+            && let Some(hash_slot) = self.pop(partition)
+        {
+            if self.pool.partition(hash_slot) == partition
+                && let Some(slot_queue) = self.slots.get_mut(&hash_slot)
+            {
+                let batch = Batch { hash_slot, requests: slot_queue.take(room) };
+                room -= batch.requests.len();
+                slot_queue.refund_calls += usize::from(batch.has_refunds());
+                batches.extend(Some(batch).filter(|batch| !batch.requests.is_empty()));
+            }
+            self.update(hash_slot);
+        }
+        let requests = max_size - room;
+        (requests > 0).then(|| {
+            self.partitions.call_begins(partition, requests);
+            Call { partition, requests, batches }
+        })
+    }
+
+    /// Records that a call of so many requests has ended.
+    pub(super) fn call_ended(&mut self, partition: Partition, requests: usize) {
+        self.partitions.call_ended(partition, requests);
+    }
+
+    /// Records that the refunds of a call for a slot are done.
+    pub(super) fn refunds_done(&mut self, hash_slot: u16) {
+        if let Some(slot_queue) = self.slots.get_mut(&hash_slot) {
+            slot_queue.refund_calls -= 1;
+        }
+        self.update(hash_slot);
+    }
+
+    /// Sends nothing by a partition until `connected`.
+    pub(super) fn connecting(&mut self, partition: Partition) {
+        self.partitions.set_connecting(partition, true);
+    }
+
+    /// Sends by a partition again.
+    pub(super) fn connected(&mut self, partition: Partition) {
+        self.partitions.set_connecting(partition, false);
+    }
+
+    /// Fails every request that waits for a partition.
+    pub(super) fn fail_all(&mut self, partition: Partition, error: &Error) {
+        for hash_slot in self.partitions.take_slots(partition) {
+            let Some(slot_queue) = self.slots.get_mut(&hash_slot) else { continue };
+            slot_queue.partition = None;
+            if self.pool.partition(hash_slot) == partition {
+                let waiting = slot_queue.take(usize::MAX);
+                waiting.into_iter().for_each(|queued| queued.fail(error.clone()));
+            }
+            self.update(hash_slot);
+        }
+    }
+
+    /// Removes the next slot of a partition.
+    fn pop(&mut self, partition: Partition) -> Option<u16> {
+        let hash_slot = self.partitions.pop(partition)?;
+        if let Some(slot_queue) = self.slots.get_mut(&hash_slot) {
+            slot_queue.partition = None;
+            self.partitions.shrink(partition, slot_queue.len());
+        }
+        Some(hash_slot)
+    }
+
+    /// Lets a slot wait in its partition if a call may be sent for it. Forgets one that is idle.
+    fn update(&mut self, hash_slot: u16) {
+        let Some(slot_queue) = self.slots.get_mut(&hash_slot) else { return };
+        let waits_for_refunds = slot_queue.refund_calls > 0 && self.pool.is_routed();
+        if slot_queue.is_idle() {
+            self.slots.remove(&hash_slot);
+        } else if slot_queue.has_work() && slot_queue.partition.is_none() && !waits_for_refunds {
+            let partition = self.pool.partition(hash_slot);
+            slot_queue.partition = Some(partition);
+            self.partitions.push(partition, hash_slot, slot_queue.len());
+        }
+    }
+}
+
+impl SlotQueue {
+    fn len(&self) -> usize {
+        self.requests.len() + self.refunds.len()
+    }
+
+    fn has_work(&self) -> bool {
+        self.len() > 0
+    }
+
+    fn is_idle(&self) -> bool {
+        !self.has_work() && self.refund_calls == 0
+    }
+
+    /// `number` keeps refunds of one mark apart.
+    fn push(&mut self, queued: Box<QueuedRequest>, number: u64) {
+        match &queued.request.op {
+            Op::Refund { mark, .. } => {
+                self.refunds.insert((mark.clone(), number), queued);
+            }
+            _ => self.requests.push_back(queued),
+        }
+    }
+
+    /// The next requests, at most `size`: refunds first, the latest before all. Those that nobody
+    /// waits for any more are dropped.
+    fn take(&mut self, size: usize) -> Requests {
+        let (mut requests, now) = (Vec::with_capacity(size.min(self.len())), Instant::now());
+        while requests.len() < size
+            && let Some(mut queued) = self.pop()
+        {
+            queued.queue_permit = None;
+            queued.record(Stage::Sent);
+            if queued.is_wanted(now) {
+                requests.push(queued);
+            }
+        }
+        requests
+    }
+
+    fn pop(&mut self) -> Option<Box<QueuedRequest>> {
+        let refund = self.refunds.pop_last().map(|(_, queued)| queued);
+        refund.or_else(|| self.requests.pop_front())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,282 @@
+//! Script calls for several hash slots in one write, and what becomes of those that a server did
+//! not run.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::{Cmd, Pipeline, cmd};
+use tokio::time::{Instant, sleep};
+
+use super::super::client::{
+    Cluster, Host, Next, SharedConnection, ask, cannot_serve, next_reply, reply_after_asking,
+};
+use super::super::script::key_suffixes;
+use super::batch::{Batch, CallOutcome, ScriptCall, Unfinished, own_now};
+use super::config::Config;
+use super::deadline::Stage;
+use crate::Error;
+
+/// The longest pause before a call is sent once more.
+const MAX_PAUSE: Duration = Duration::from_millis(8);
+
+/// A refund is redirected for this long at most: charges of its slot wait for it.
+const MAX_REFUND_TIME: Duration = Duration::from_millis(100);
+
+/// After this many redirects in a row there are pauses: two servers may each name the other.
+const REDIRECTS_WITHOUT_PAUSE: u32 = 3;
+
+/// How long a key without state is kept, in ms.
+const KEPT_MS: u32 = 1_000;
+
+/// Makes a key unless it is there; `none` is what `scripts/` read as no state.
+const TEXT: &str = "return redis.call('SET', KEYS[1], 'none', 'PX', ARGV[1], 'NX')";
+
+/// The same, of a sorted set. Its one member has a total that no charge leaves.
+const LOG: &str = "if redis.call('ZCARD', KEYS[1]) == 0 then \
+    redis.call('ZADD', KEYS[1], 0, '00000000000000000000:1') \
+    redis.call('PEXPIRE', KEYS[1], ARGV[1]) end";
+
+/// Sends batches for hash slots that one server holds, in one write.
+pub(super) async fn send_batches(
+    config: Arc<Config>,
+    connection: Arc<dyn SharedConnection>,
+    batches: Vec<Batch>,
+) -> CallOutcome {
+    let mut outcome = CallOutcome::default();
+    let step = |batch| {
+        let call = ScriptCall::new(&config, batch);
+        let with_text = !call.script(&config).is_known();
+        Step { call, with_text, asked: None, turned_away: None }
+    };
+    let steps = batches.into_iter().map(step).filter(|step| !step.call.requests.is_empty());
+    let steps: Vec<_> = steps.collect();
+    if !steps.is_empty() {
+        let unfinished = exchange(&config, &*connection, steps, &mut outcome).await;
+        let unfinished = unfinished.into_iter().map(|(step, next)| Unfinished {
+            call: step.call,
+            next,
+            keeps_slot: true,
+        });
+        outcome.unfinished = unfinished.collect();
+    }
+    outcome
+}
+
+/// Sends a call to where the cluster says, until a server runs it or its time is over.
+pub(super) async fn follow(config: Arc<Config>, unfinished: Unfinished) -> CallOutcome {
+    let mut outcome = CallOutcome::default();
+    let Some(cluster) = config.pool.cluster() else { return outcome };
+    let (hash_slot, begun) = (unfinished.call.hash_slot, Instant::now());
+    let first = Step { call: unfinished.call, with_text: false, asked: None, turned_away: None };
+    let (mut redirected, mut waiting) = (vec![(first, unfinished.next)], Vec::new());
+    for round in 0.. {
+        let mut pause = Duration::ZERO;
+        for (step, next) in redirected {
+            if next == Next::Again || round >= REDIRECTS_WITHOUT_PAUSE {
+                pause = (Duration::from_millis(1) * (1 << round.min(3))).min(MAX_PAUSE);
+            }
+            match step.follow(&config, cluster, next).await {
+                Ok(steps) => waiting.extend(steps),
+                Err((call, error)) => call.fail(&error),
+            }
+        }
+        waiting.retain_mut(|step: &mut Step| step.is_in_time(begun));
+        if !pause.is_zero() && !waiting.is_empty() {
+            waiting.iter().for_each(Step::record_pause);
+            sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+            // Callers whose time is over meanwhile judge that by themselves.
+            waiting.retain_mut(|step| step.is_in_time(begun));
+            waiting.iter().for_each(Step::record_sent);
+        }
+        let Some(first) = waiting.first() else { break };
+        let asked = first.asked.clone();
+        let (together, later) = waiting.into_iter().partition(|step| step.asked == asked);
+        waiting = later;
+        let connecting = async {
+            match &asked {
+                Some(host) => cluster.connection_to(host, hash_slot).await,
+                None => cluster.connection_for(hash_slot).await,
+            }
+        };
+        redirected = match config.pool.unless_busy(hash_slot, connecting).await {
+            Ok(connection) => exchange(&config, &*connection, together, &mut outcome).await,
+            Err(error) => {
+                together.into_iter().for_each(|step| step.call.fail(&error));
+                Vec::new()
+            }
+        };
+    }
+    outcome
+}
+
+/// A script call on its way.
+struct Step {
+    call: ScriptCall,
+    /// Whether the text of the script is sent, or only its digest.
+    with_text: bool,
+    /// The server that the slot is moving to, if the call goes there for this once.
+    asked: Option<Host>,
+    /// Since when servers have turned it away.
+    turned_away: Option<Instant>,
+}
+
+impl Step {
+    /// The steps that follow, each to be sent.
+    async fn follow(
+        self,
+        config: &Config,
+        cluster: &Arc<Cluster>,
+        next: Next,
+    ) -> Result<Vec<Self>, (ScriptCall, Error)> {
+        if next == Next::WithText {
+            return Ok(vec![Self { with_text: true, ..self }]);
+        }
+        let Self { call, with_text, turned_away, .. } = self;
+        let (hash_slot, asked) = (call.hash_slot, None);
+        let turned_away = turned_away.or_else(|| Some(Instant::now()));
+        let steps = |call: ScriptCall| {
+            let calls = call.split_by_key().into_iter();
+            calls.map(|call| Self { call, with_text, asked: None, turned_away }).collect()
+        };
+        match next {
+            Next::Moved(host) => match cluster.moved(hash_slot, &host) {
+                Ok(()) => Ok(vec![Self { call, with_text, asked, turned_away }]),
+                Err(error) => Err((call, error)),
+            },
+            // Redis 6.2 says so as soon as one key is missing. So of several keys, each is asked
+            // about on its own: the others may still be here.
+            Next::Ask(host) => {
+                let mut steps: Vec<Self> = steps(call);
+                if let [step] = &mut steps[..] {
+                    step.asked = Some(host);
+                }
+                Ok(steps)
+            }
+            Next::Again | Next::WithText => {
+                let steps: Vec<Self> = steps(call);
+                if let [step] = &steps[..] {
+                    claim(config, cluster, hash_slot, &step.call.requests[0].request.key).await;
+                }
+                Ok(steps)
+            }
+        }
+    }
+
+    /// Drops the requests whose time is over. Returns whether any is left.
+    fn is_in_time(&mut self, begun: Instant) -> bool {
+        let now = Instant::now();
+        self.call.requests.retain(|queued| {
+            let is_late = queued.is_settlement() && begun + MAX_REFUND_TIME < now;
+            queued.is_wanted(now) && now < queued.deadline && !is_late
+        });
+        !self.call.requests.is_empty()
+    }
+
+    /// Records that it waits before it is sent again.
+    fn record_pause(&self) {
+        if let Some(since) = self.turned_away {
+            self.call.record(Stage::TurnedAway { since });
+        }
+    }
+
+    /// Records that it is sent.
+    fn record_sent(&self) {
+        self.call.record(Stage::Sent);
+    }
+}
+
+/// Sends calls in one write, and distributes the replies. Returns those that the server did not
+/// run.
+async fn exchange(
+    config: &Config,
+    connection: &dyn SharedConnection,
+    steps: Vec<Step>,
+    outcome: &mut CallOutcome,
+) -> Vec<(Step, Next)> {
+    let now = match own_now(config) {
+        Ok(now) => now,
+        Err(error) => {
+            steps.into_iter().for_each(|step| step.call.fail(&error));
+            return Vec::new();
+        }
+    };
+    let mut commands = Pipeline::with_capacity(steps.len());
+    for Step { call, with_text, asked, .. } in &steps {
+        if asked.is_some() {
+            commands.add_command(cmd("ASKING"));
+        }
+        let script = call.script(config);
+        let mut command = if *with_text { script.eval() } else { script.evalsha() };
+        call.append_to(config, now, &mut command);
+        commands.add_command(command);
+    }
+    let replies = match connection.send_all(commands).await {
+        Ok(replies) => replies,
+        Err(error) => {
+            for step in steps {
+                step.call.complete(config, connection, Err(error.clone()));
+            }
+            return Vec::new();
+        }
+    };
+    outcome.was_answered = true;
+    let (mut replies, mut redirected) = (replies.into_iter(), Vec::new());
+    for step in steps {
+        let reply = match step.asked {
+            Some(_) => reply_after_asking(&mut replies),
+            None => next_reply(&mut replies),
+        };
+        let next = reply.as_ref().err().and_then(|error| Next::of(error, connection.address()));
+        match next {
+            Some(next) if !(step.with_text && next == Next::WithText) => {
+                redirected.push((step, next));
+            }
+            _ => {
+                if let (Err(error), Some(cluster)) = (&reply, config.pool.cluster())
+                    && cannot_serve(error)
+                {
+                    cluster.doubt(connection.address());
+                }
+                if step.with_text && reply.is_ok() {
+                    step.call.script(config).record_run();
+                }
+                outcome.refunds.extend(step.call.complete(config, connection, reply));
+            }
+        }
+    }
+    redirected
+}
+
+/// Makes those keys of a request that no server has. A failure shows when the request is sent.
+///
+/// So a charge with several keys is decided while its slot moves to another server. That server
+/// runs no script on several keys unless it has all of them, and the one that the slot leaves runs
+/// none unless it still has all. New keys are on neither. So each key that neither has is made
+/// where a new key belongs, with a content that stands for no state. That is a write of one key,
+/// which the cluster redirects as any other. Then the script runs as soon as the other keys have
+/// moved.
+async fn claim(config: &Config, cluster: &Arc<Cluster>, hash_slot: u16, keys: &str) {
+    let quotas = config.key_prefixes.len();
+    if quotas == 1 {
+        return;
+    }
+    let Ok(connection) = cluster.connection_for(hash_slot).await else { return };
+    let suffixes = key_suffixes(keys, quotas).collect::<Vec<_>>();
+    let commands = config.key_prefixes.iter().zip(&config.keeps_text).enumerate();
+    let commands = commands.map(|(index, (prefix, keeps_text))| {
+        let suffix = suffixes.get(index).or(suffixes.last()).copied().unwrap_or_default();
+        let mut command = cmd("EVAL");
+        command.arg(if *keeps_text { TEXT } else { LOG }).arg(1);
+        command.arg(format!("{prefix}{suffix}")).arg(KEPT_MS).take()
+    });
+    for command in commands.collect::<Vec<Cmd>>() {
+        let Ok(reply) = connection.send(command.clone()).await else { return };
+        let redirect = reply.extract_error().err();
+        let next = redirect.and_then(|error| Next::of(&error, connection.address()));
+        if let Some(Next::Ask(host)) = next
+            && let Ok(target) = cluster.connection_to(&host, hash_slot).await
+        {
+            let _ = ask(&*target, command).await;
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! The task that owns a limiter's queue: it receives charges, sends them in batches, and
+//! passes refunds on.
+//!
+//! Each call runs as a task of its own, so that replies are read while the next batch
+//! is put together.
+//!
+//! There is one for each runtime that uses the limiter. It ends when the limiter is dropped and
+//! every call has ended, or with its runtime.
+
+use std::collections::HashMap;
+use std::future::{Future, pending, poll_fn};
+use std::mem;
+use std::panic::resume_unwind;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::select;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::{JoinError, JoinSet, yield_now};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::super::client::{Partition, Pool, SharedConnection};
+use super::batch::Call;
+use super::busy::Busy;
+use super::call::{EndedCall, follow, send_call};
+use super::config::Config;
+use super::eval::LATE_REPLY_TIMEOUT;
+use super::queue::Queue;
+use super::queued::QueuedRequest;
+use crate::Error;
+
+/// Charges are held back no longer than this.
+const MAX_HOLD: Duration = Duration::from_millis(5);
+
+/// Serves a limiter until its handles are gone. `busy` says whether a charge waits
+/// or is in flight.
+pub(super) async fn run(
+    config: Arc<Config>,
+    mut arrivals: UnboundedReceiver<Box<QueuedRequest>>,
+    busy: Arc<Busy>,
+) {
+    let mut worker = Worker::new(config);
+    let mut is_open = true;
+    loop {
+        busy.reset_if(|| worker.is_idle() && arrivals.is_empty());
+        select! {
+            // Replies come first, and arrivals last: all that have arrived are taken below.
+            biased;
+            Some(ended) = worker.calls.join_next() => {
+                let Some(ended) = joined(ended) else { return };
+                worker.call_ended(ended);
+            }
+            Some(ended) = worker.late_replies.join_next() => {
+                let Some(ended) = joined(ended) else { return };
+                worker.record_end(ended);
+            }
+            Some(connected) = worker.connecting.join_next() => {
+                let Some((partitions, outcome)) = joined(connected) else { return };
+                worker.connected(partitions, outcome);
+            }
+            arrival = arrivals.recv(), if is_open => match arrival {
+                Some(queued) => worker.queue.push(queued),
+                None => is_open = false,
+            },
+            () = worker.hold.end(), if worker.is_holding() => worker.lets_go = true,
+            else => return,
+        }
+        busy.set();
+        while let Some(ended) = worker.calls.try_join_next() {
+            let Some(ended) = joined(ended) else { return };
+            worker.call_ended(ended);
+        }
+        worker.update();
+        worker.allow_next();
+        // The server works on what waits already while the tasks that are ready run.
+        worker.send(true).await;
+        // Tasks that are ready run first, so that their charges join the batch.
+        yield_now().await;
+        worker.allow_next();
+        while let Ok(queued) = arrivals.try_recv() {
+            worker.queue.push(queued);
+        }
+        worker.send(false).await;
+        (worker.lets_go, worker.new_connection) = (false, None);
+    }
+}
+
+/// What the task has at hand.
+struct Worker {
+    config: Arc<Config>,
+    queue: Queue,
+    /// By hash slot, the connection of a call that carries refunds.
+    refunding: HashMap<u16, Arc<dyn SharedConnection>>,
+    connecting: Connecting,
+    new_connection: Option<Arc<dyn SharedConnection>>,
+    hold: Hold,
+    /// Whether a call has ended in this turn, or nothing is held back any longer.
+    lets_go: bool,
+    calls: JoinSet<EndedCall>,
+    late_replies: JoinSet<EndedCall>,
+}
+
+impl Worker {
+    fn new(config: Arc<Config>) -> Self {
+        Self {
+            queue: Queue::new(config.pool.clone(), config.max_batch_size),
+            config,
+            refunding: HashMap::new(),
+            connecting: Connecting::default(),
+            new_connection: None,
+            hold: Hold::new(),
+            lets_go: false,
+            calls: JoinSet::new(),
+            late_replies: JoinSet::new(),
+        }
+    }
+
+    /// Whether nothing waits and nothing is in flight.
+    fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.calls.is_empty()
+    }
+
+    /// Follows what has changed since the last turn.
+    fn update(&mut self) {
+        let Self { config, queue, refunding, .. } = self;
+        refunding.retain(|hash_slot, _| queue.has_refunds_in_flight(*hash_slot));
+        queue.set_max_in_flight(config.max_in_flight.saturating_mul(config.pool.size()));
+    }
+
+    /// Lets the next calls follow the last ones if answers came, which this process has to read, or
+    /// if none has come for too long.
+    fn allow_next(&mut self) {
+        if self.lets_go {
+            self.queue.allow_next();
+            self.hold.ended();
+        }
+    }
+
+    /// Whether a call has left, and something waits that may be held back since.
+    fn is_holding(&self) -> bool {
+        self.hold.has_begun() && !self.queue.is_empty()
+    }
+
+    /// Sends calls while there are any and a connection is ready. `only_whole`: only those that
+    /// need no further charges.
+    async fn send(&mut self, only_whole: bool) {
+        while let Some((partition, hash_slot)) = self.queue.next_partition(only_whole) {
+            let (ready, pool) = (self.new_connection.take(), &self.config.pool);
+            let Some(connection) = ready.or_else(|| pool.ready_connection(hash_slot)) else {
+                self.connecting.begin(pool, partition, hash_slot);
+                self.queue.connecting(partition);
+                continue;
+            };
+            if let Some(call) = self.queue.take_call(partition) {
+                self.hold.call_left();
+                self.send_call(connection, call).await;
+            }
+        }
+    }
+
+    /// Sends a call. A connection answers its calls in order: so no charge is decided before one
+    /// that left earlier over the same one, nor before a refund that was made earlier. In a cluster
+    /// all calls of a slot share one connection.
+    async fn send_call(&mut self, connection: Arc<dyn SharedConnection>, call: Call) {
+        let hash_slot = call.batches[0].hash_slot;
+        let same = self.refunding.get(&hash_slot).filter(|same| same.is_alive());
+        let connection = same.map_or(connection, Arc::clone);
+        if call.has_refunds() && !self.config.pool.is_routed() {
+            self.refunding.insert(hash_slot, Arc::clone(&connection));
+        }
+        let call = send_call(Arc::clone(&self.config), connection, call);
+        self.calls.spawn(sent_now(call).await);
+    }
+
+    fn connected(&mut self, partitions: Vec<Partition>, outcome: ConnectionResult) {
+        for partition in partitions {
+            self.queue.connected(partition);
+            if let Err(error) = &outcome {
+                self.queue.fail_all(partition, error);
+            }
+        }
+        // In a cluster it may be that of another partition: the slot may have moved.
+        self.new_connection = outcome.ok().filter(|_| !self.config.pool.is_routed());
+    }
+
+    /// Records that a call has ended.
+    fn call_ended(&mut self, ended: EndedCall) {
+        self.lets_go = true;
+        if let Some((partition, requests)) = ended.partition {
+            self.queue.call_ended(partition, requests);
+        }
+        self.record_end(ended);
+    }
+
+    /// Queues the refunds of a call that has ended, sends on what no server has run, and waits on
+    /// for a late reply.
+    fn record_end(&mut self, ended: EndedCall) {
+        for hash_slot in ended.refunds_done {
+            self.queue.refunds_done(hash_slot);
+        }
+        for unfinished in ended.unfinished {
+            self.calls.spawn(follow(Arc::clone(&self.config), unfinished));
+        }
+        if let Some(late_reply) = ended.late_reply {
+            self.late_replies.spawn(late_reply);
+        }
+        for request in ended.refunds {
+            let deadline = Instant::now() + LATE_REPLY_TIMEOUT;
+            let pool = &self.config.pool;
+            self.queue.push(QueuedRequest::without_receiver(pool, request, deadline));
+        }
+    }
+}
+
+type ConnectionResult = Result<Arc<dyn SharedConnection>, Error>;
+
+/// The attempts to get a connection, and the partitions that wait for them.
+///
+/// In a cluster each partition has connections of its own. All other partitions share connections,
+/// and a library's client of a cluster has as many partitions as hash slots: so they wait for one
+/// attempt.
+#[derive(Default)]
+struct Connecting {
+    /// Each with its partition if it is for that alone.
+    attempts: JoinSet<(Option<Partition>, ConnectionResult)>,
+    /// The partitions that wait for an attempt for all.
+    waiting: Vec<Partition>,
+}
+
+impl Connecting {
+    /// Lets a partition wait for a connection.
+    fn begin(&mut self, pool: &Pool, partition: Partition, hash_slot: u16) {
+        let own = Some(partition).filter(|_| pool.is_routed());
+        if own.is_none() {
+            self.waiting.push(partition);
+        }
+        if own.is_some() || self.attempts.is_empty() {
+            let connection = pool.connection(hash_slot);
+            self.attempts.spawn(async move { (own, connection.await) });
+        }
+    }
+
+    /// The end of the next attempt. `None`: there is none.
+    async fn join_next(&mut self) -> Option<Result<(Vec<Partition>, ConnectionResult), JoinError>> {
+        let ended = self.attempts.join_next().await?;
+        Some(ended.map(|(own, outcome)| match own {
+            Some(partition) => (vec![partition], outcome),
+            None => (mem::take(&mut self.waiting), outcome),
+        }))
+    }
+}
+
+/// Since when no answer has come to the calls that left: how long charges are held back while a
+/// server works on others.
+///
+/// Half of the charges that wait leave in one call. The other half waits for its answer, so that
+/// the server works on one half while this process reads the answers to the other (`partitions.rs`).
+/// If none comes, the server is far away, or the connection is dead: then waiting gains nothing.
+struct Hold {
+    /// When the first call left after the last answer.
+    first_sent: Option<Instant>,
+    /// It is set anew only after it has fired: most holds end before.
+    timer: Pin<Box<Sleep>>,
+    is_set: bool,
+}
+
+impl Hold {
+    fn new() -> Self {
+        Self { first_sent: None, timer: Box::pin(sleep_until(Instant::now())), is_set: false }
+    }
+
+    /// Records that a call leaves.
+    fn call_left(&mut self) {
+        self.first_sent.get_or_insert_with(Instant::now);
+    }
+
+    fn has_begun(&self) -> bool {
+        self.first_sent.is_some()
+    }
+
+    /// Records that nothing is held back any more.
+    fn ended(&mut self) {
+        self.first_sent = None;
+    }
+
+    /// Waits until no answer has come for too long. Never ends while nothing is held back.
+    async fn end(&mut self) {
+        let Some(first_sent) = self.first_sent else { return pending().await };
+        let end = first_sent + MAX_HOLD;
+        while Instant::now() < end {
+            if !self.is_set {
+                self.timer.as_mut().reset(end);
+                self.is_set = true;
+            }
+            self.timer.as_mut().await;
+            self.is_set = false;
+        }
+    }
+}
+
+/// Sends a call before anything else is sent: a task of its own would send it when it runs first.
+async fn sent_now<F>(call: F) -> impl Future<Output = EndedCall> + use<F>
+where
+    F: Future<Output = EndedCall>,
+{
+    let mut call = Box::pin(call);
+    let ended = poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx))).await;
+    async move {
+        match ended {
+            Poll::Ready(ended) => ended,
+            Poll::Pending => call.await,
+        }
+    }
+}
+
+/// How a call ended. `None`: the runtime is shutting down. A panic of the caller's clock continues
+/// here and ends the worker; the next charge starts another.
+fn joined<T>(ended: Result<T, JoinError>) -> Option<T> {
+    match ended.map_err(JoinError::try_into_panic) {
+        Ok(ended) => Some(ended),
+        Err(Ok(panic)) => resume_unwind(panic),
+        Err(Err(_)) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;
