@@ -282,11 +282,6 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
         "policies",
         "several::a_charge_of_another_limiter_is_an_error",
     ),
-    by(
-        "pause_begins_when_a_useless_connection_is_noticed",
-        "simulation",
-        "strikes::an_idle_process_is_decided_at_once_when_the_server_is_well",
-    ),
     unit(
         "an_attempt_that_hangs_keeps_others_waiting",
         "limiter::redis::client::own_pool::tests::an_attempt_that_hangs_gets_another_beside_it",
@@ -395,7 +390,7 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "one_timer_alone_shows_load",
-        "limiter::redis::send::deadline::tests::a_process_that_has_next_to_no_time_is_busy",
+        "limiter::grace_period::tests::a_process_that_runs_now_and_then_is_too_busy",
     ),
     unit(
         "server_refuted_late_is_left_out_after_a_switch",

@@ -879,15 +879,6 @@ impl Drop",
         )],
     ),
     reverted(
-        "pause_begins_when_a_useless_connection_is_noticed",
-        "redis: pause since a connection became useless",
-        &[edit(
-            "limiter/redis/client/own_pool.rs",
-            "            let since = connection.useless_since().min(now);",
-            "            let since = now.max(connection.useless_since());",
-        )],
-    ),
-    reverted(
         "an_attempt_that_hangs_keeps_others_waiting",
         "redis: connect again beside an attempt that hangs",
         &[edit(
