@@ -199,7 +199,7 @@ pub(super) const FAULTS: &[Fault] = &[
             "limiter/redis/send/pending.rs",
             "                    let Submitted { receiver, inline, progress } = this.batcher.submit(queued)?;",
             "                    let Submitted { receiver, inline, progress } = this.batcher.submit(queued)?;
-                    let at = Instant::now() + super::DEFAULT_DECISION_TIMEOUT;
+                    let at = Instant::now() + super::super::DEFAULT_DECISION_TIMEOUT;
                     let deadline = Deadline::new(at, pool, deadline.hash_slot);",
         )],
     ),

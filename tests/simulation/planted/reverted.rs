@@ -413,7 +413,7 @@ pub(super) const FAULTS: &[Fault] = &[
         &[edit(
             "limiter/redis/send/routed.rs",
             "                    cluster.doubt(connection.address());",
-            "                    let _ = cluster.partition(0);",
+            "                    let _ = cluster;",
         )],
     ),
     reverted(
