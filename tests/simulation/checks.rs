@@ -491,8 +491,9 @@ impl Seen<'_> {
         // Who waits for a service that is never ready may leave much later.
         let leaves = |record: &&Record| {
             let ask = self.ask(record);
+            let is_of_key = one.label("api") == ask.key || one.label("api").is_empty();
             record.fate == Fate::Left
-                && (ask.key, ask.cost.cast_signed()) == (one.label("api"), one.cost)
+                && (is_of_key && ask.cost.cast_signed() == one.cost)
                 && (record.asked..=record.ended).contains(&at)
         };
         let left = self.records.iter().filter(leaves).map(|record| record.ended).max();
