@@ -511,4 +511,8 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
         "limiters",
         "operations_in_turn_blame_no_store_for_the_time_of_the_others",
     ),
+    unit(
+        "first_answer_after_a_fault_opens_a_breaker",
+        "limiter::breaker::circuit::tests::some_failures_open_with_a_failure_and_never_with_an_answer",
+    ),
 ];
