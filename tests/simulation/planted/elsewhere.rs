@@ -515,4 +515,12 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
         "first_answer_after_a_fault_opens_a_breaker",
         "limiter::breaker::circuit::tests::some_failures_open_with_a_failure_and_never_with_an_answer",
     ),
+    unit(
+        "time_of_a_decision_begins_before_it_is_asked",
+        "limiter::redis::send::pending::tests::the_time_of_a_decision_begins_with_its_first_poll",
+    ),
+    unit(
+        "server_that_was_no_primary_is_left_out_after_a_switch",
+        "limiter::redis::client::sentinel::reports::tests::a_server_that_is_no_primary_is_left_out",
+    ),
 ];
