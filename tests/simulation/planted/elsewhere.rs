@@ -527,4 +527,8 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
         "sentinel_that_is_read_late_is_at_fault",
         "limiter::redis::client::sentinel::watch::tests::a_sentinel_that_a_busy_process_reads_late_is_not_at_fault",
     ),
+    unit(
+        "each_key_asked_for_where_one_has_moved",
+        "limiter::redis::send::routed::tests::only_a_key_on_its_own_is_asked_for_where_it_moves",
+    ),
 ];
