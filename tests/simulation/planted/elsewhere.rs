@@ -531,4 +531,12 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
         "each_key_asked_for_where_one_has_moved",
         "limiter::redis::send::routed::tests::only_a_key_on_its_own_is_asked_for_where_it_moves",
     ),
+    unit(
+        "next_request_passes_a_refund",
+        "limiter::redis::send::worker::tests::a_call_goes_over_the_connection_of_the_refunds_before_it",
+    ),
+    unit(
+        "call_with_refunds_overtakes_others",
+        "limiter::redis::send::worker::tests::calls_are_written_in_the_order_in_which_they_are_put_together",
+    ),
 ];
