@@ -539,4 +539,9 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
         "call_with_refunds_overtakes_others",
         "limiter::redis::send::worker::tests::calls_are_written_in_the_order_in_which_they_are_put_together",
     ),
+    by(
+        "two_servers_that_are_no_primary_asked_without_a_pause",
+        "simulation",
+        "strikes::two_servers_of_which_none_is_the_primary_are_asked_with_pauses",
+    ),
 ];
