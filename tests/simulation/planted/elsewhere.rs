@@ -544,4 +544,12 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
         "simulation",
         "strikes::two_servers_of_which_none_is_the_primary_are_asked_with_pauses",
     ),
+    unit(
+        "refund_of_redisson_over_another_connection",
+        "redisson::acquire::tests::a_late_grant_is_refunded_over_its_own_connection",
+    ),
+    unit(
+        "late_grant_of_redisson_undone_before_it_is_heard",
+        "redisson::acquire::tests::a_late_refusal_is_heard_and_nothing_is_refunded",
+    ),
 ];
