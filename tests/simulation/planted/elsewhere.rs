@@ -216,10 +216,9 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
         "silence_of_a_busy_process_is_short",
         "limiter::redis::client::health::tests::a_busy_process_waits_longer",
     ),
-    by(
+    unit(
         "slow_attempt_to_connect_is_the_servers_fault",
-        "busy_process",
-        "a_busy_process_that_connects_admits_nobody",
+        "limiter::redis::client::own_pool::tests::an_attempt_that_has_just_begun_is_no_fault_of_the_server",
     ),
     unit(
         "first_missed_deadline_dated_by_the_start",
