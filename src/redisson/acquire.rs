@@ -128,3 +128,114 @@ impl Drop for RefundOnDrop<'_> {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use std::time::Duration;
+
+    use redis::{Arg, Cmd, Pipeline, Value};
+    use tokio::time::sleep;
+
+    use super::super::reply::REFUSED;
+    use super::*;
+    use crate::limiter::redis::{ConnectionFuture, Connections, RepliesFuture, ReplyFuture};
+    use crate::{ErrorKind, Pool};
+
+    const TIMEOUT: Duration = Duration::from_millis(20);
+
+    /// Gives each request a connection of its own, and keeps what was sent over each.
+    #[derive(Default)]
+    struct Fake {
+        /// The outcome of a request for permits, which comes after its deadline. `None`: never.
+        late: Option<i64>,
+        made: AtomicUsize,
+        sent: Mutex<Vec<(usize, &'static str)>>,
+    }
+
+    struct FakeConnection {
+        number: usize,
+        fake: Arc<Fake>,
+    }
+
+    impl Connections for Fake {
+        fn ready_connection(self: Arc<Self>, _: u16) -> Option<Arc<dyn SharedConnection>> {
+            let number = self.made.fetch_add(1, Relaxed);
+            Some(Arc::new(FakeConnection { number, fake: self }))
+        }
+
+        fn connection(self: Arc<Self>, hash_slot: u16) -> ConnectionFuture {
+            Box::pin(async move { Ok(self.ready_connection(hash_slot).expect("one is ready")) })
+        }
+
+        fn size(&self) -> usize {
+            1
+        }
+
+        fn connect_error(&self, _: u16, _: Option<Instant>) -> Option<Error> {
+            None
+        }
+
+        fn no_reply_error(&self, _: u16) -> Error {
+            Error::new(ErrorKind::Infrastructure, "no reply")
+        }
+    }
+
+    impl SharedConnection for FakeConnection {
+        fn send(&self, command: Cmd) -> ReplyFuture {
+            let is_refund = command.args_iter().any(|word| matches!(word, Arg::Simple(b"refund")));
+            let operation = if is_refund { "refund" } else { "acquire" };
+            self.fake.sent.lock().expect("no panic").push((self.number, operation));
+            let late = self.fake.late;
+            Box::pin(async move {
+                let outcome = match (is_refund, late) {
+                    (true, _) => DONE,
+                    (false, None) => pending().await,
+                    (false, Some(outcome)) => {
+                        sleep(2 * TIMEOUT).await;
+                        outcome
+                    }
+                };
+                Ok(Value::Array([outcome, 1, 1].map(Value::Int).to_vec()))
+            })
+        }
+
+        fn send_all(&self, _: Pipeline) -> RepliesFuture {
+            Box::pin(pending())
+        }
+
+        fn is_alive(&self) -> bool {
+            true
+        }
+
+        fn record_timeout(&self, _: Instant, _: bool) {}
+
+        fn mark_read_only(&self) {}
+    }
+
+    /// The requests that are sent for a caller whose deadline passes.
+    async fn sent(late: Option<i64>) -> Vec<(usize, &'static str)> {
+        let fake = Arc::new(Fake { late, ..Fake::default() });
+        let sender = Sender::new(Pool::new(Arc::clone(&fake), None));
+        let keys = Keys::new("orders", "id").expect("a name");
+        let deadline = Instant::now() + TIMEOUT;
+        sender.acquire(&keys, 1, GrantId::default(), deadline).await.expect_err("too late");
+        sleep(3 * LATE_REPLY_TIMEOUT).await;
+        fake.sent.lock().expect("no panic").clone()
+    }
+
+    /// Over another one it could come before what it undoes.
+    #[tokio::test(start_paused = true)]
+    async fn a_late_grant_is_refunded_over_its_own_connection() {
+        for late in [None, Some(DONE)] {
+            assert_eq!(sent(late).await, [(0, "acquire"), (0, "refund")], "{late:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_late_refusal_is_heard_and_nothing_is_refunded() {
+        assert_eq!(sent(Some(REFUSED)).await, [(0, "acquire")]);
+    }
+}

@@ -11,12 +11,12 @@ use tokio::runtime::Builder;
 use tokio::task::{JoinSet, LocalSet, spawn_local};
 use tokio::time::{Instant, sleep, timeout};
 use tower_sluice::algorithm::TokenBucket;
-use tower_sluice::{Charge, Limiter, LimiterExt, Quota, Redis};
+use tower_sluice::{Charge, Limiter, LimiterExt, Pool, Quota, Redis};
 
 use super::book::{Change, Event};
 use super::keyspace::Entry;
 use super::network::{Host, Network};
-use super::server::{Mode, Role, Server};
+use super::server::{Mode, Role, Server, Service};
 use super::servers::{ANYWHERE, Servers, Strike, StrikeKind, Topology};
 
 /// The longest time that all strikes and their healing take.
@@ -197,6 +197,41 @@ fn charges_that_wait_for_a_connection_are_decided_in_the_order_of_their_callers(
         };
         LocalSet::new().block_on(&runtime.expect("a runtime"), world);
     }
+}
+
+/// Two sentinels name two servers, and both are replicas: each of them is asked with pauses.
+#[test]
+fn two_servers_of_which_none_is_the_primary_are_asked_with_pauses() {
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
+    let world = async {
+        let network = Network::start(9);
+        for (name, sentinel) in [("one", "sentinel-1"), ("two", "sentinel-2")] {
+            let mut server = Server::new(name, 6_379);
+            let primary = (name.to_owned(), 6_379);
+            server.role = Role::Replica { of: primary.clone() };
+            network.add_host(name, Host::new(server));
+            let mut server = Server::new(sentinel, 26_379);
+            let service = Service { primary, epoch: 1 };
+            server.mode = Mode::Sentinel(BTreeMap::from([("main".to_owned(), service)]));
+            network.add_host(sentinel, Host::new(server));
+        }
+        let url = "redis-sentinel://sentinel-1?sentinelServiceName=main&node=sentinel-2:26379";
+        let dialer = network.dialer();
+        let pool = Pool::builder(url).expect("an address").size(1);
+        let pool = pool.dial(move |host, _| dialer.clone().dial(host)).build().expect("a pool");
+        let limiter = Redis::new("api", TokenBucket::new(Quota::per_second(1_000)), pool);
+        let begun = Instant::now();
+        while begun.elapsed() < 10 * RECOVERY {
+            limiter.acquire("a").await.expect_err("no primary");
+            sleep(PACE).await;
+        }
+        let dials = network.dials();
+        let asked = dials.iter().filter(|(_, host)| ["one", "two"].contains(&host.as_str()));
+        let count = asked.count();
+        let most = (begun.elapsed().as_millis() / FIRST_PAUSE.as_millis()) as usize;
+        assert!((10..=most).contains(&count), "{count} of {most}");
+    };
+    LocalSet::new().block_on(&runtime.expect("a runtime"), world);
 }
 
 /// Lives through some strikes at some places.

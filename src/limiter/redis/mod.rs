@@ -37,6 +37,8 @@ pub(crate) use together::Together;
 pub(crate) use client::error::{from_failed_call, met_read_only};
 #[cfg(all(test, feature = "redisson"))]
 pub(crate) use client::hash_slot;
+#[cfg(all(test, feature = "redisson"))]
+pub(crate) use client::{ConnectionFuture, Connections, RepliesFuture, ReplyFuture};
 #[cfg(feature = "redisson")]
 pub(crate) use client::{MAX_TIMEOUT, SharedConnection};
 #[cfg(feature = "redisson")]

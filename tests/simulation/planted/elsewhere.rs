@@ -216,10 +216,9 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
         "silence_of_a_busy_process_is_short",
         "limiter::redis::client::health::tests::a_busy_process_waits_longer",
     ),
-    by(
+    unit(
         "slow_attempt_to_connect_is_the_servers_fault",
-        "busy_process",
-        "a_busy_process_that_connects_admits_nobody",
+        "limiter::redis::client::own_pool::tests::an_attempt_that_has_just_begun_is_no_fault_of_the_server",
     ),
     unit(
         "first_missed_deadline_dated_by_the_start",
@@ -510,5 +509,46 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
         "last_operation_in_turn_blames_the_server",
         "limiters",
         "operations_in_turn_blame_no_store_for_the_time_of_the_others",
+    ),
+    unit(
+        "first_answer_after_a_fault_opens_a_breaker",
+        "limiter::breaker::circuit::tests::some_failures_open_with_a_failure_and_never_with_an_answer",
+    ),
+    unit(
+        "time_of_a_decision_begins_before_it_is_asked",
+        "limiter::redis::send::pending::tests::the_time_of_a_decision_begins_with_its_first_poll",
+    ),
+    unit(
+        "server_that_was_no_primary_is_left_out_after_a_switch",
+        "limiter::redis::client::sentinel::reports::tests::a_server_that_is_no_primary_is_left_out",
+    ),
+    unit(
+        "sentinel_that_is_read_late_is_at_fault",
+        "limiter::redis::client::sentinel::watch::tests::a_sentinel_that_a_busy_process_reads_late_is_not_at_fault",
+    ),
+    unit(
+        "each_key_asked_for_where_one_has_moved",
+        "limiter::redis::send::routed::tests::only_a_key_on_its_own_is_asked_for_where_it_moves",
+    ),
+    unit(
+        "next_request_passes_a_refund",
+        "limiter::redis::send::worker::tests::a_call_goes_over_the_connection_of_the_refunds_before_it",
+    ),
+    unit(
+        "call_with_refunds_overtakes_others",
+        "limiter::redis::send::worker::tests::calls_are_written_in_the_order_in_which_they_are_put_together",
+    ),
+    by(
+        "two_servers_that_are_no_primary_asked_without_a_pause",
+        "simulation",
+        "strikes::two_servers_of_which_none_is_the_primary_are_asked_with_pauses",
+    ),
+    unit(
+        "refund_of_redisson_over_another_connection",
+        "redisson::acquire::tests::a_late_grant_is_refunded_over_its_own_connection",
+    ),
+    unit(
+        "late_grant_of_redisson_undone_before_it_is_heard",
+        "redisson::acquire::tests::a_late_refusal_is_heard_and_nothing_is_refunded",
     ),
 ];

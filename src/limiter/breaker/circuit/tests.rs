@@ -216,3 +216,22 @@ fn no_order_of_three_callers_grants_two_probes_or_blocks_the_circuit() {
     println!("fault case=106 worlds={worlds}");
     assert!(worlds > 50_000, "only {worlds} were seen");
 }
+
+/// An answer may well be the first of a store that is back. The failure after it opens.
+#[test]
+fn some_failures_open_with_a_failure_and_never_with_an_answer() {
+    use Outcome::{Answered, Failed};
+    let mut world = World::closed();
+    let end = |world: &mut World, outcome| {
+        world.begin();
+        world.end(0, outcome);
+    };
+    for _ in 0..2 {
+        [Answered, Failed, Failed].into_iter().for_each(|outcome| end(&mut world, outcome));
+        world.now += WINDOW / 2;
+    }
+    end(&mut world, Answered);
+    assert!(matches!(world.model, Model::Closed(_)));
+    end(&mut world, Failed);
+    assert!(matches!(world.model, Model::Open { first: Trouble::SomeErrors, .. }));
+}

@@ -280,3 +280,42 @@ async fn claim(config: &Config, cluster: &Arc<Cluster>, hash_slot: u16, keys: &s
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::script::{Op, Request};
+    use super::super::queued::QueuedRequest;
+    use super::*;
+    use crate::algorithm::FixedWindow;
+    use crate::limiter::named::NamedAlgorithm;
+    use crate::{Pool, Quota};
+
+    /// Redis 6.2 answers ASK as soon as one key is missing. The others may still be at the source.
+    #[tokio::test]
+    async fn only_a_key_on_its_own_is_asked_for_where_it_moves() {
+        let pool = Pool::connect("redis-cluster://127.0.0.1:1").expect("an address");
+        let window = FixedWindow::new(Quota::per_second(1));
+        let named = NamedAlgorithm::new("api".into(), window).expect("an algorithm");
+        let config = Config::new(pool.clone(), vec!["api".into()], &named);
+        let cluster = pool.cluster().expect("a cluster");
+        let reply = redis::parse_redis_value(b"-ASK 7 127.0.0.1:2\r\n");
+        let error = reply.and_then(redis::Value::extract_error).expect_err("it moves");
+        let Some(Next::Ask(target)) = Next::of(&error, None) else { panic!("it is asked for") };
+        for (keys, expected) in
+            [(&["{k}a"][..], vec![Some(target.clone())]), (&["{k}a", "{k}b"], vec![None, None])]
+        {
+            let queued = |key: &&str| {
+                let op = Op::Check { cost: 1, max_wait: 0 };
+                let request = Request { key: (*key).into(), quota: None, rule: None, op };
+                QueuedRequest::without_receiver(&pool, request, Instant::now())
+            };
+            let requests = keys.iter().map(queued).collect();
+            let call = ScriptCall { hash_slot: pool.hash_slot("{k}"), requests };
+            let step = Step { call, with_text: false, asked: None, turned_away: None };
+            let followed = step.follow(&config, cluster, Next::Ask(target.clone())).await;
+            let Ok(steps) = followed else { panic!("it is sent on") };
+            let asked: Vec<_> = steps.into_iter().map(|step| step.asked).collect();
+            assert_eq!(asked, expected);
+        }
+    }
+}

@@ -71,6 +71,16 @@ async fn an_attempt_without_an_answer_ends_in_time_and_no_pause_follows() {
     assert!(pool.connect_error(0, Some(failed + 2 * SOON)).is_none());
 }
 
+/// It is one when the attempt takes as long as a call waits for a connection.
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_has_just_begun_is_no_fault_of_the_server() {
+    let (pool, _) = silent();
+    assert!(pool.next(None).is_err());
+    assert_eq!(pool.no_reply_error(0).kind(), ErrorKind::Saturation);
+    sleep(MAX_CONNECTION_WAIT).await;
+    assert_eq!(pool.no_reply_error(0).kind(), ErrorKind::Infrastructure);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_login_that_changed_is_tried_without_a_pause() {
     let (pool, login) = silent();

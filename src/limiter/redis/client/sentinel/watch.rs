@@ -201,3 +201,71 @@ fn epoch(fields: Value) -> u64 {
     let fields: HashMap<String, String> = from_redis_value(fields).unwrap_or_default();
     fields.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+    use tokio::runtime::Handle;
+    use tokio::time::advance;
+
+    use super::super::super::dialer::Dialer;
+    use super::super::super::server::{Connector, Login};
+    use super::super::super::tls::Tls;
+    use super::*;
+
+    /// Greets a client, and then answers no question.
+    async fn greet(mut socket: DuplexStream) -> io::Result<()> {
+        let mut bytes = [0; 4_096];
+        loop {
+            let length = socket.read(&mut bytes).await?;
+            if length == 0 {
+                return Ok(());
+            }
+            for line in String::from_utf8_lossy(&bytes[..length]).lines() {
+                match line {
+                    "HELLO" => socket.write_all(b"%1\r\n+mode\r\n+sentinel\r\n").await?,
+                    "SETINFO" => socket.write_all(b"+OK\r\n").await?,
+                    "SUBSCRIBE" => socket.write_all(b"-NOPERM no\r\n").await?,
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Nobody knows whether it answered: this process stood still meanwhile.
+    #[tokio::test(start_paused = true)]
+    async fn a_sentinel_that_a_busy_process_reads_late_is_not_at_fault() {
+        let host = Host { name: "127.0.0.1".into(), port: 1 };
+        for (is_busy, kind) in [(false, ErrorKind::Infrastructure), (true, ErrorKind::Saturation)] {
+            let dialer = Dialer::new(|_, _| {
+                let (own, other) = duplex(4_096);
+                tokio::spawn(greet(other));
+                std::future::ready(Ok(own))
+            });
+            let login = Login::new(redis::RedisConnectionInfo::default());
+            let connector = Connector {
+                tls: Tls::default().params(false).expect("no TLS"),
+                login: login.clone(),
+                timeout: ANSWER_TIMEOUT,
+                resolver: None,
+                dialer: Some(dialer),
+            };
+            let hosts = std::slice::from_ref(&host);
+            let sentinels = Sentinels::new(hosts, login, "main", connector).expect("an address");
+            let sentinels = Arc::new(sentinels);
+            sentinels.keep_watching(&Handle::current());
+            sleep(MIN_PAUSE).await;
+            let asked = Instant::now();
+            while asked.elapsed() < ANSWER_TIMEOUT {
+                if is_busy {
+                    advance(ANSWER_TIMEOUT / 5).await;
+                }
+                sleep(Duration::from_millis(1)).await;
+            }
+            let error = sentinels.reports().error("main");
+            assert_eq!(error.kind(), kind, "{error:?}");
+        }
+    }
+}

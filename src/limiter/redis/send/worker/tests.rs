@@ -1,6 +1,7 @@
 //! Worker and partitions over connections that tests make up, in paused time.
 
 use std::future::pending;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -9,7 +10,9 @@ use tokio::time::sleep;
 use super::super::super::client::{
     ConnectionFuture, Connections, RepliesFuture, ReplyFuture, SharedConnection,
 };
+use super::super::super::script::{Op, Request};
 use crate::algorithm::FixedWindow;
+use crate::limiter::named::NamedAlgorithm;
 use crate::{Charge, Error, ErrorKind, Limiter, Pool, Quota, Redis};
 
 use super::*;
@@ -109,4 +112,105 @@ async fn hash_slots_that_share_connections_wait_for_the_same_attempt() {
     let pool = Pool::new(Arc::clone(&fake), None).clustered();
     assert_eq!(answered(pool, 2_000).await, 2_000);
     assert_eq!(fake.attempts.load(Relaxed), 1);
+}
+
+/// The calls that were sent: the connection of each, and the last letter of its key.
+type Sent = Arc<Mutex<Vec<(usize, char)>>>;
+
+/// Connections that take turns, write down what is sent, and never answer.
+#[derive(Default)]
+struct Recorder {
+    used: AtomicUsize,
+    sent: Sent,
+}
+
+impl Connections for Recorder {
+    fn ready_connection(self: Arc<Self>, _: u16) -> Option<Arc<dyn SharedConnection>> {
+        let number = self.used.fetch_add(1, Relaxed);
+        Some(Arc::new(Recorded { number, sent: Arc::clone(&self.sent) }))
+    }
+
+    fn connection(self: Arc<Self>, _: u16) -> ConnectionFuture {
+        Box::pin(pending())
+    }
+
+    fn size(&self) -> usize {
+        9
+    }
+
+    fn connect_error(&self, _: u16, _: Option<Instant>) -> Option<Error> {
+        None
+    }
+
+    fn no_reply_error(&self, _: u16) -> Error {
+        Error::new(ErrorKind::Infrastructure, "no reply")
+    }
+}
+
+struct Recorded {
+    number: usize,
+    sent: Sent,
+}
+
+impl SharedConnection for Recorded {
+    fn send(&self, command: redis::Cmd) -> ReplyFuture {
+        let keys = command.args_iter().filter_map(|argument| match argument {
+            redis::Arg::Simple(text) => text.strip_prefix(b"api:")?.last().copied(),
+            _ => None,
+        });
+        let sent = keys.map(|letter| (self.number, char::from(letter)));
+        self.sent.lock().expect("no panic").extend(sent);
+        Box::pin(pending())
+    }
+
+    fn send_all(&self, _: redis::Pipeline) -> RepliesFuture {
+        Box::pin(pending())
+    }
+
+    fn is_alive(&self) -> bool {
+        true
+    }
+
+    fn record_timeout(&self, _: Instant, _: bool) {}
+
+    fn mark_read_only(&self) {}
+}
+
+/// Sends a charge, a refund and a charge, each in a call of its own, and runs no task of theirs.
+async fn send_three() -> (Worker, Sent) {
+    let recorder = Arc::<Recorder>::default();
+    let pool = Pool::new(Arc::clone(&recorder), None);
+    let window = FixedWindow::new(Quota::per_second(1));
+    let named = NamedAlgorithm::new("api".into(), window).expect("an algorithm");
+    let mut worker = Worker::new(Arc::new(Config::new(pool.clone(), vec!["api:".into()], &named)));
+    worker.update();
+    let charge = || Op::Check { cost: 1, max_wait: 0 };
+    let refund = Op::Refund { units: 1, cost: 1, mark: Default::default() };
+    for (key, op) in [("a", charge()), ("b", refund), ("c", charge())] {
+        let request = Request { key: key.into(), quota: None, rule: None, op };
+        let deadline = Instant::now() + LATE_REPLY_TIMEOUT;
+        worker.queue.push(QueuedRequest::without_receiver(&pool, request, deadline));
+        worker.lets_go = true;
+        worker.allow_next();
+        worker.send(false).await;
+    }
+    (worker, Arc::clone(&recorder.sent))
+}
+
+/// A call that carries refunds overtakes none.
+#[tokio::test(start_paused = true)]
+async fn calls_are_written_in_the_order_in_which_they_are_put_together() {
+    let (_worker, sent) = send_three().await;
+    let letters: String = sent.lock().expect("no panic").iter().map(|(_, letter)| letter).collect();
+    assert_eq!(letters, "abc");
+}
+
+/// Over another connection it could be decided first.
+#[tokio::test(start_paused = true)]
+async fn a_call_goes_over_the_connection_of_the_refunds_before_it() {
+    let (_worker, sent) = send_three().await;
+    sleep(Duration::from_millis(1)).await;
+    let mut sent = sent.lock().expect("no panic").clone();
+    sent.sort_by_key(|(_, letter)| *letter);
+    assert_eq!(sent, [(0, 'a'), (1, 'b'), (1, 'c')]);
 }
