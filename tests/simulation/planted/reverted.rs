@@ -940,11 +940,18 @@ impl Drop",
     reverted(
         "one_timer_alone_shows_load",
         "redis: judge this process by ten timers of a decision's time",
-        &[edit(
-            "limiter/grace_period.rs",
-            "const WATCHED_TIMERS: u32 = 10;",
-            "const WATCHED_TIMERS: u32 = 1;",
-        )],
+        &[
+            edit(
+                "limiter/grace_period.rs",
+                "(end.saturating_duration_since(begun) / WATCHED_TIMERS).max(TICK)",
+                "end.saturating_duration_since(begun).max(TICK)",
+            ),
+            edit(
+                "limiter/grace_period.rs",
+                "4 * self.late > self.interval * WATCHED_TIMERS",
+                "4 * self.late > self.interval",
+            ),
+        ],
     ),
     reverted(
         "server_refuted_late_is_left_out_after_a_switch",
