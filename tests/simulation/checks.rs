@@ -695,10 +695,15 @@ impl Seen<'_> {
         let is_wrong = |record: &&Record| {
             let Fate::Admitted { at, .. } = record.fate else { return false };
             let (slot, ask) = (since_begin(at), self.ask(record));
+            // A slot of before its decision was reserved by who left, at most so long ago.
+            let reserved = match self.tells_no_slot(record) {
+                true => record.asked.saturating_sub(SECOND),
+                false => self.reserved(record, at),
+            };
             // A slot is due as late as its reply came.
             let goes_late = record.ended > slot + SLOT_GRACE
                 && record.ended > record.asked + TIMEOUT + GRACE
-                && !self.was_frozen(self.reserved(record, at), record.ended);
+                && !self.was_frozen(reserved, record.ended);
             matches!(ask.way, Way::Acquire | Way::Layer) && (record.ended < slot || goes_late)
         };
         self.records.iter().find(is_wrong).map(|record| self.shown(record))
