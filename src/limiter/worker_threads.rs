@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use tokio::runtime::{Handle, RuntimeFlavor, RuntimeMetrics};
+use tokio::runtime::{Handle, RuntimeMetrics};
 
 /// The counts of each worker thread of the current runtime, as they were at a moment.
 pub(super) struct WorkerThreads {
@@ -23,14 +23,9 @@ struct Turns {
 }
 
 impl WorkerThreads {
-    /// The threads as they are now. `None` outside of a runtime, and on one of a single thread:
-    /// that fires the timers itself, so that they are late when it stands still.
+    /// The threads as they are now. `None` outside of a runtime.
     pub(super) fn now() -> Option<Self> {
-        let runtime = Handle::try_current().ok()?;
-        if runtime.runtime_flavor() == RuntimeFlavor::CurrentThread {
-            return None;
-        }
-        let metrics = runtime.metrics();
+        let metrics = Handle::try_current().ok()?.metrics();
         let seen = (0..metrics.num_workers()).map(|worker| Turns::of(&metrics, worker)).collect();
         Some(Self { metrics, seen, seen_at: Instant::now() })
     }
@@ -98,11 +93,6 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         });
-        assert!(WorkerThreads::now().is_none());
-    }
-
-    #[tokio::test]
-    async fn a_single_thread_is_told_by_its_timers_alone() {
         assert!(WorkerThreads::now().is_none());
     }
 }

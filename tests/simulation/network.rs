@@ -195,7 +195,6 @@ impl Host {
 impl Session {
     /// Takes bytes that have arrived, and returns the answer's. `None`: the host has closed.
     fn receive(&self, bytes: &[u8]) -> Option<Vec<u8>> {
-        std::thread::sleep(PAUSE.get());
         let now = self.host.now();
         let mut server = self.host.server.borrow_mut();
         let before = server.book().len();
@@ -218,14 +217,6 @@ thread_local! {
     /// The instant of the event that is run, or the last that anybody asked for.
     static CLOCK: Cell<Option<Instant>> = const { Cell::new(None) };
     static RUNS_EVENT: Cell<bool> = const { Cell::new(false) };
-    /// The real time that each piece takes that arrives.
-    static PAUSE: Cell<Duration> = const { Cell::new(Duration::ZERO) };
-}
-
-/// Stands still for some real time with each piece that arrives, as a busy machine does. The world
-/// has its own time, and notices nothing.
-pub fn pause_for_real(pause: Duration) {
-    PAUSE.set(pause);
 }
 
 /// The instant of the world. It never goes back.
