@@ -161,6 +161,8 @@ pub struct Booking {
     /// The instants of the decision and of its slot, by the server's clock.
     pub now: i64,
     pub at: i64,
+    /// The instant of the world at which the client had read the answer. `None`: it did not arrive.
+    pub read_at: Option<i64>,
     /// The labels of its keys by the names of their limiters.
     pub keys: Vec<(&'static str, String)>,
     names: Rc<[String]>,
@@ -318,6 +320,9 @@ impl Account {
                 // The changes say which keys are others now.
                 Event::Replaced { .. } => {}
             }
+        }
+        for one in &mut account.bookings {
+            one.read_at = books[one.server].read_at(one.session, one.now);
         }
         Ok(account)
     }
@@ -523,6 +528,7 @@ impl Account {
                         session,
                         now,
                         at,
+                        read_at: None,
                         keys,
                         names,
                         quotas: charge.quotas.clone(),

@@ -1,6 +1,7 @@
 //! The book of a server: all that it did, in order. The account that checks read is made of it.
 
 use std::cell::Cell;
+use std::collections::HashMap;
 
 use super::keyspace::Entry;
 use super::resp::{Reply, Word};
@@ -55,6 +56,9 @@ pub struct Book {
     events: Vec<Event>,
     /// The place of each event among those of all servers of the world.
     sequence: Vec<u64>,
+    /// When a client has read the answer to what came over a connection at an instant of the
+    /// server's clock: the instant of the world.
+    read: HashMap<(u64, i64), i64>,
 }
 
 thread_local! {
@@ -75,6 +79,16 @@ impl Book {
     /// The number of events so far.
     pub fn len(&self) -> usize {
         self.events.len()
+    }
+
+    /// The instant of the world at which the client had read the answer to what came over a
+    /// connection at an instant of the server's clock. `None`: the answer did not arrive whole.
+    pub fn read_at(&self, session: u64, came_at: i64) -> Option<i64> {
+        self.read.get(&(session, came_at)).copied()
+    }
+
+    pub(super) fn record_reading(&mut self, session: u64, came_at: i64, read_at: i64) {
+        self.read.insert((session, came_at), read_at);
     }
 
     fn record(&mut self, event: Event) {

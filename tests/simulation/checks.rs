@@ -38,9 +38,6 @@ const MIN_TIMEOUT: Duration = Duration::from_millis(60);
 /// Timers of a process that is on time fire that much later, and answers take as long.
 const SLOT_GRACE: Duration = Duration::from_millis(20);
 
-/// An answer of a server that is well is read so soon, also one that arrives in two slow pieces.
-const READ: Duration = Duration::from_millis(13);
-
 /// An answer may be so late, and is awaited still.
 const LATENESS: Duration = Duration::from_millis(300);
 
@@ -636,11 +633,11 @@ impl Seen<'_> {
             let may_be_redirected = matches!(self.plan.topology, Topology::Cluster { .. })
                 && self.is_first_there(first)
                 || before.any(|(_, _, kind)| moves_slots(*kind) || loses_scripts(*kind));
+            let known = self.known(first, *decided);
             let is_overtaking = |(other, when, earlier, second): &&(_, Duration, i64, &Record)| {
                 let is_beside = *when == *decided && first.number < second.number;
                 let is_beside = is_beside && !may_be_redirected && is_one_connection();
-                // Until the answer is read, the process does not know that one waits.
-                let is_behind = *decided + READ < second.asked || is_beside;
+                let is_behind = known.is_some_and(|known| known < second.asked) || is_beside;
                 // In a shadow nobody waits.
                 let has_waited = since_begin(*at) <= first.ended;
                 alike == other
@@ -656,6 +653,16 @@ impl Seen<'_> {
             }
         }
         None
+    }
+
+    /// Returns the instant since which a process knows that one of its callers waits: it has read
+    /// the answer, or it had the slot at hand. `None`: the answer did not arrive whole.
+    fn known(&self, record: &Record, decided: Duration) -> Option<Duration> {
+        let key = self.ask(record).key;
+        let is_its = |one: &&Booking| since_begin(one.now) == decided && one.label("api") == key;
+        let own = self.account.bookings.iter().filter(is_its);
+        own.map(|one| one.read_at.map(since_begin))
+            .try_fold(decided, |last, read| Some(last.max(read?)))
     }
 
     /// True if nothing was decided by the admission's server before it.

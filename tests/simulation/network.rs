@@ -241,7 +241,11 @@ fn since_begin(at: Instant) -> Duration {
 
 /// The time of the world, in µs since the epoch. The world begins with its network.
 pub fn micros() -> i64 {
-    START + i64::try_from(elapsed().as_micros()).expect("few")
+    micros_at(now())
+}
+
+fn micros_at(at: Instant) -> i64 {
+    START + i64::try_from(since_begin(at).as_micros()).expect("few")
 }
 
 /// The odds of each fault: one in so many, 0 being never.
@@ -454,6 +458,8 @@ enum Event {
         link: u64,
         piece: Vec<u8>,
         is_end: bool,
+        /// The last piece of a whole answer: when its question came, by the host's clock.
+        answers: Option<i64>,
     },
 }
 
@@ -655,11 +661,17 @@ impl Network {
                     self.close(link);
                 }
             }
-            Event::Deliver { link, piece, is_end } => {
+            Event::Deliver { link, piece, is_end, answers } => {
                 if let Some(link) = self.links.borrow().get(&link) {
                     let mut inbox = link.inbox.lock().expect("no panic");
                     inbox.bytes.extend(piece);
                     inbox.wake();
+                    if let Some(came_at) = answers {
+                        // A client that stood still reads it when it goes on.
+                        let read_at = micros_at(Instant::now());
+                        let Session { host, id } = &link.session;
+                        host.server().note_reading(*id, came_at, read_at);
+                    }
                 }
                 if is_end {
                     self.close(link);
@@ -750,6 +762,7 @@ impl Network {
         if self.draw(odds.cut_before, Fault::CutBefore) {
             return ControlFlow::Break(());
         }
+        let came_at = host.now();
         let is_cut_within = self.draw(odds.cut_within, Fault::CutWithin);
         let arrived = if is_cut_within { self.part_of(piece.len()) } else { piece.len() };
         let Some(mut answer) = link.session.receive(&piece[..arrived]) else {
@@ -769,11 +782,14 @@ impl Network {
         // Some arrive in two pieces.
         if self.dice.borrow_mut().u32(..16) == 0 {
             let rest = answer.split_off(self.part_of(answer.len()));
-            let first = Event::Deliver { link: number, piece: answer, is_end: false };
+            let (piece, answers) = (answer, None);
+            let first = Event::Deliver { link: number, piece, is_end: false, answers };
             self.schedule(link.delivery, first);
             (link.delivery, answer) = (link.delivery + self.latency(), rest);
         }
-        self.schedule(link.delivery, Event::Deliver { link: number, piece: answer, is_end });
+        let answers = (!is_end).then_some(came_at);
+        let last = Event::Deliver { link: number, piece: answer, is_end, answers };
+        self.schedule(link.delivery, last);
         ControlFlow::Continue(())
     }
 

@@ -360,6 +360,11 @@ impl Server {
         &self.data.book
     }
 
+    /// Notes when a client had read the answer to what came at an instant.
+    pub fn note_reading(&mut self, id: ConnectionId, came_at: i64, read_at: i64) {
+        self.data.book.record_reading(id.0, came_at, read_at);
+    }
+
     /// Begins the book anew, so that a long world needs little memory.
     pub fn forget_book(&mut self) {
         self.data.book = Book::default();
