@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{self, Duration};
 
 use fastrand::Rng;
 use http::{Request, StatusCode};
@@ -105,6 +105,23 @@ pub struct Report {
     /// The events in order: equal for equal seeds. Empty if all promises were kept and nobody asked
     /// for it.
     pub timeline: String,
+    /// The longest turn of the runtime's thread while the plan was lived, in real time.
+    pub longest_turn: Duration,
+}
+
+thread_local! {
+    /// The begin of the turn that this thread makes.
+    static TURN: Cell<Option<time::Instant>> = const { Cell::new(None) };
+    static LONGEST_TURN: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
+
+fn begin_turn() {
+    TURN.set(Some(time::Instant::now()));
+}
+
+fn end_turn() {
+    let turn = TURN.take().map_or(Duration::ZERO, |begun| begun.elapsed());
+    LONGEST_TURN.set(LONGEST_TURN.get().max(turn));
 }
 
 struct World {
@@ -136,8 +153,10 @@ pub fn run(plan: &Plan) -> Report {
 pub fn run_and_tell(plan: &Plan, tells: bool) -> Report {
     let world = || {
         fastrand::seed(plan.seed);
-        let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
-        let runtime = runtime.expect("a runtime");
+        let mut runtime = Builder::new_current_thread();
+        runtime.enable_time().start_paused(true);
+        runtime.on_thread_unpark(begin_turn).on_thread_park(end_turn);
+        let runtime = runtime.build().expect("a runtime");
         LocalSet::new().block_on(&runtime, World::live(plan.clone(), tells))
     };
     catch_unwind(AssertUnwindSafe(world))
@@ -181,6 +200,9 @@ impl World {
             let task = spawn_local(Rc::clone(&world).call(index));
             tasks.push((format!("caller {index}, {ask:?}"), task));
         }
+        // Neither what was made so far nor the report is a turn of the crate's.
+        LONGEST_TURN.set(Duration::ZERO);
+        begin_turn();
         for (name, task) in tasks {
             // A planned panic is a caller's.
             if timeout_at(world.begun + END, task).await.is_err() {
@@ -375,6 +397,8 @@ impl World {
 
     /// Checks what happened.
     fn report(self, tells: bool) -> Report {
+        end_turn();
+        let longest_turn = LONGEST_TURN.get();
         let mut records = self.records.take();
         records.sort_by_key(|record| (record.asked, record.ask));
         let mut injected: BTreeMap<String, u64> = BTreeMap::new();
@@ -420,7 +444,8 @@ impl World {
         let violation = unread.or_else(|| checks::violation(&seen));
         let tells = tells || violation.is_some();
         let timeline = if tells { checks::timeline(&seen) } else { String::new() };
-        Report { simulated, callers: records.len(), injected, violation, timeline }
+        let callers = records.len();
+        Report { simulated, callers, injected, violation, timeline, longest_turn }
     }
 }
 
