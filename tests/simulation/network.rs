@@ -32,9 +32,8 @@ pub const START: i64 = 1_767_225_600_000_000;
 /// Losses that follow each other within this time are of one moment.
 const MOMENT: Duration = Duration::from_millis(100);
 
-/// A client may lose calls in that many more moments until it leaves a connection. One of them may
-/// be a refund, whose answer nobody awaits, and after two idle seconds it begins to count again.
-const FREE_LOSSES: u32 = 4;
+/// A client may lose calls in that many more moments until it leaves a connection.
+const FREE_LOSSES: u32 = 3;
 
 /// A call is given up so long after it was lost.
 const NOTICED: Duration = Duration::from_millis(150);

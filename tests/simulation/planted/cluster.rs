@@ -39,6 +39,14 @@ pub(super) const FAULTS: &[Fault] = &[
         )],
     ),
     planted(
+        "silent_reading_of_the_map_is_forgotten",
+        &[edit(
+            "limiter/redis/client/cluster/refresh.rs",
+            "                connection.record_timeout(sent, is_busy);",
+            "                let _ = is_busy;",
+        )],
+    ),
+    planted(
         "asked_without_asking",
         &[
             edit(

@@ -35,6 +35,11 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
         "cluster::map::one_slot_that_has_moved_shows_where_the_others_are",
     ),
     by(
+        "silent_reading_of_the_map_is_forgotten",
+        "simulation",
+        "seeds_that_broke_a_promise_keep_it",
+    ),
+    by(
         "charge_that_connects_is_overtaken",
         "simulation",
         "strikes::charges_that_wait_for_a_connection_are_decided_in_the_order_of_their_callers",

@@ -20,7 +20,7 @@ use super::super::error::{from_redis_error, weight};
 use super::super::server::Server;
 use super::Cluster;
 use super::slot_map::SlotMap;
-use crate::limiter::grace_period::unless_busy;
+use crate::limiter::grace_period::{unless_busy, watch_timers};
 use crate::{Error, ErrorKind};
 
 /// The longest pause after the map was read. Half of it is random.
@@ -209,8 +209,19 @@ impl Candidate {
             Some(connection) => connection,
             None => Arc::new(self.server.connect().await?),
         };
-        let reply = connection.send(cmd("CLUSTER").arg("SLOTS").take());
-        let reply = timeout_at(end, reply).await.map_err(|_| {
+        let (sent, mut reply) =
+            (Instant::now(), connection.send(cmd("CLUSTER").arg("SLOTS").take()));
+        let patience = end.min(sent + PATIENCE);
+        let (early, is_busy) = watch_timers(patience, timeout_at(patience, &mut reply)).await;
+        let answer = match early {
+            Ok(reply) => Ok(reply),
+            Err(_) => {
+                // It shows a silent connection as much as a charge does.
+                connection.record_timeout(sent, is_busy);
+                timeout_at(end, reply).await
+            }
+        };
+        let reply = answer.map_err(|_| {
             let message = format!("{} did not answer in time", self.server.address());
             Error::new(ErrorKind::Infrastructure, message)
         })?;
