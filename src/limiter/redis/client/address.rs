@@ -1,5 +1,5 @@
-//! What an address says: one server, a cluster, or sentinels that know the primary; TLS or not;
-//! user, password and database.
+//! The parts of an address. It names one server, a cluster, or sentinels that know the primary. It
+//! says whether to use TLS, and holds user, password and database.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,20 +12,20 @@ use crate::{Error, ErrorKind};
 #[derive(Clone)]
 pub(crate) struct Address {
     pub(super) topology: Topology,
-    /// Whether every connection uses TLS.
+    /// True if every connection uses TLS, including those to sentinels.
     pub(super) uses_tls: bool,
     /// The user, the password and the database of the servers that decide.
     pub(super) settings: RedisConnectionInfo,
 }
 
-/// Which servers decide, and how to find them.
+/// The servers that decide, and the way to find them.
 #[derive(Clone)]
 pub(super) enum Topology {
     /// One server.
     Server(Host),
-    /// One server behind a socket of the system.
+    /// One server behind a Unix socket.
     Socket(PathBuf),
-    /// A cluster, which is asked for its other nodes.
+    /// A cluster. These nodes name the others.
     Cluster { nodes: Vec<Host> },
     /// The primary that sentinels name.
     Sentinel {
@@ -44,7 +44,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// The host of a connection; none for a socket of the system.
+    /// Returns the host of a connection, or `None` for a Unix socket.
     pub(super) fn of(addr: &ConnectionAddr) -> Option<Self> {
         match addr {
             ConnectionAddr::Tcp(name, port) | ConnectionAddr::TcpTls { host: name, port, .. } => {
@@ -87,7 +87,7 @@ impl Address {
                 (_, Some(scheme)) => (scheme, Form::Sentinel),
                 _ => (&*scheme, Form::Server),
             };
-        // Without the feature for TLS, the client reads no address with TLS.
+        // Without its feature for TLS, the client rejects the scheme `rediss`.
         let (scheme, uses_tls) = match scheme {
             "redis" | "valkey" => ("redis", false),
             "rediss" | "valkeys" => ("redis", true),
@@ -97,7 +97,7 @@ impl Address {
         let url = redis::parse_redis_url(&format!("{scheme}://{rest}"))
             .ok_or_else(|| invalid(UNREADABLE))?;
         if url.fragment().is_some() {
-            // The client would take #insecure, which trusts every certificate.
+            // The client would accept #insecure, which trusts every certificate.
             return Err(invalid("nothing may follow a #, and certificates are always checked"));
         }
         let query = Query::read(url.query_pairs(), form, scheme == "unix")?;
@@ -139,7 +139,7 @@ const UNREADABLE: &str = "it does not parse: a port is at most 65535, and signs 
 
 const PARTS: &str = "its host, port, user, password or database is invalid";
 
-/// What follows the question mark.
+/// The parameters after the question mark.
 struct Query {
     nodes: Vec<Host>,
     service_name: Option<String>,
@@ -187,7 +187,7 @@ impl Query {
                          redis-sentinel://",
                     ));
                 }
-                // The client's own parameters, which it reads.
+                // The client reads these parameters itself.
                 (_, "protocol") => {}
                 (_, "db" | "user" | "pass") if is_socket => {}
                 _ => return Err(invalid("a parameter after the ? is none of this scheme")),
@@ -197,7 +197,7 @@ impl Query {
     }
 }
 
-/// One more node, as `host:port`.
+/// Reads one more node: `host:port`, or `host` alone.
 fn node(text: &str, form: Form) -> Option<Host> {
     let url = redis::parse_redis_url(&format!("redis://{text}"))?;
     let has_more = !url.username().is_empty()
@@ -210,7 +210,7 @@ fn node(text: &str, form: Form) -> Option<Host> {
     host(info.addr(), port, form)
 }
 
-/// The host of a server that has one.
+/// Returns the host, or `None` for a Unix socket. Without a `port`, the host gets the default port.
 fn host(addr: &ConnectionAddr, port: Option<u16>, form: Form) -> Option<Host> {
     match addr {
         ConnectionAddr::Tcp(name, _) | ConnectionAddr::TcpTls { host: name, .. } => {

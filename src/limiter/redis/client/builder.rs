@@ -19,48 +19,51 @@ use super::tls::Tls;
 use crate::{Error, ErrorKind};
 
 impl Pool {
-    /// Connections to what `url` names. Connects on first use.
+    /// Makes a pool for the server, the cluster or the sentinels that `url` names. It connects on
+    /// first use.
     ///
     /// | address | leads to |
     /// |---|---|
     /// | `redis://user:password@host:6379/0` | one server; the database is 0 to 15 |
-    /// | `redis-cluster://host:6379?node=host2:6379&node=host3:6379` | a cluster: one node that answers is enough |
-    /// | `redis-sentinel://host:26379/0?node=host2:26379&sentinelServiceName=main` | the primary that sentinels call `main` |
-    /// | `redis+unix:///run/redis.sock?db=0` | one server over a socket of the system |
+    /// | `redis-cluster://host:6379?node=host2:6379` | a cluster: one node that answers is enough |
+    /// | `redis-sentinel://host?node=host2&sentinelServiceName=main` | the primary called `main` |
+    /// | `redis+unix:///run/redis.sock?db=0` | one server over a Unix socket |
     ///
     /// With TLS, an address begins with `rediss://`, `rediss-cluster://` or `rediss-sentinel://`;
     /// `valkey` and `valkeys` may stand for `redis` and `rediss`. User, password and database are
     /// those of the servers that decide. Sentinels may have others: `sentinelUsername=` and
-    /// `sentinelPassword=`. What holds characters such as `@`, `&` or `+` is percent-encoded.
+    /// `sentinelPassword=`. Percent-encode characters such as `@`, `&` or `+` in any part.
     ///
-    /// The address must say what is there: a plain address that leads to a sentinel or to a node
-    /// of a cluster gets no connection. The error says which address to write.
+    /// The address must name the right kind of server. A plain address that leads to a sentinel or
+    /// to a node of a cluster gets no connection. The error says which address to write.
     ///
-    /// Name all sentinels. They are asked every second, and say at once when the primary changes:
-    /// then no call goes to the old one any more. [When Redis fails][sentinels] says what a
-    /// failover can cost.
+    /// Name all sentinels, each further one as `node=`. The pool asks each of them at least once a
+    /// second, and they publish a new primary at once. From then on, no call goes to the old one.
+    /// [When Redis fails][sentinels] says what a failover can cost.
     ///
     /// [sentinels]: crate::guide::when_redis_fails#sentinels
     ///
     /// # Errors
     ///
-    /// Of kind [`Configuration`](crate::ErrorKind::Configuration), if the address is not one of
-    /// these. No error repeats a password.
+    /// An error of kind [`Configuration`](crate::ErrorKind::Configuration), if the address is not
+    /// one of these, or if [`build`](PoolBuilder::build) fails. No error repeats a password.
     pub fn connect(url: &str) -> Result<Self, Error> {
         Self::builder(url)?.build()
     }
 
-    /// Connections to what `url` names, as in [`connect`](Self::connect), to be set up further.
+    /// Returns a builder for further settings. `url` is an address as in
+    /// [`connect`](Self::connect).
     ///
     /// # Errors
     ///
-    /// As [`connect`](Self::connect).
+    /// An error of kind [`Configuration`](crate::ErrorKind::Configuration), if the address is not
+    /// one of those in [`connect`](Self::connect). No error repeats a password.
     pub fn builder(url: &str) -> Result<PoolBuilder, Error> {
         Address::parse(url).map(PoolBuilder::new)
     }
 }
 
-/// A [`Pool`] being set up: see [`Pool::builder`].
+/// Settings of a [`Pool`] to build: see [`Pool::builder`].
 #[derive(Clone)]
 pub struct PoolBuilder {
     address: Address,
@@ -85,7 +88,7 @@ impl PoolBuilder {
         }
     }
 
-    /// Sets how many connections each runtime has, at least 1. Default: 2.
+    /// Sets the number of connections to a server, for each runtime, at least 1. Default: 2.
     #[must_use]
     pub fn size(mut self, connections: u32) -> Self {
         self.size = connections.max(1);
@@ -106,7 +109,7 @@ impl PoolBuilder {
         self
     }
 
-    /// Resolves the host's name by `resolve`, anew for each connection: for service discovery.
+    /// Resolves host names with `resolve`, anew for each connection, such as for service discovery.
     /// Default: the system's resolver.
     #[must_use]
     pub fn resolver<F>(mut self, resolve: impl Fn(String, u16) -> F + Send + Sync + 'static) -> Self
@@ -117,11 +120,11 @@ impl PoolBuilder {
         self
     }
 
-    /// Opens each socket by `dial`, which is given host and port: through a proxy or a tunnel, or
-    /// to a server inside a test. Default: TCP.
+    /// Opens each socket with `dial`, which takes host and port. Use it for a proxy, a tunnel, or a
+    /// server inside a test. Default: TCP.
     ///
-    /// It takes the place of the [`resolver`](Self::resolver). Encryption is then up to `dial`, and
-    /// an address that asks for TLS, or names a Unix socket, is an error of [`build`](Self::build).
+    /// It replaces the [`resolver`](Self::resolver). Encryption is then up to `dial`:
+    /// [`build`](Self::build) fails if the address asks for TLS, or names a Unix socket.
     ///
     /// ```
     /// use tower_sluice::Pool;
@@ -143,23 +146,23 @@ impl PoolBuilder {
         self
     }
 
-    /// Sets the number of the database. Default: the address's, else 0.
+    /// Sets the number of the database. Default: that of the address, else 0.
     #[must_use]
     pub fn database(mut self, number: u32) -> Self {
         self.address.settings = self.address.settings.set_db(number.into());
         self
     }
 
-    /// Sets user and password. Default: the address's, else none. [`Pool::set_credentials`] sets
-    /// others while the pool is used.
+    /// Sets the user and the password. [`Pool::set_credentials`] changes them while the pool is
+    /// used. Default: those of the address, else none.
     #[must_use]
     pub fn credentials(mut self, user: &str, password: &str) -> Self {
         self.address.settings = self.address.settings.set_username(user).set_password(password);
         self
     }
 
-    /// Sets user and password of the sentinels, where the address names sentinels. Default: the
-    /// address's, else none.
+    /// Sets the user and the password of the sentinels, if the address names sentinels. Default:
+    /// those of the address, else none.
     #[must_use]
     pub fn sentinel_credentials(mut self, user: &str, password: &str) -> Self {
         if let Topology::Sentinel { settings, .. } = &mut self.address.topology {
@@ -168,11 +171,12 @@ impl PoolBuilder {
         self
     }
 
-    /// Trusts the authorities whose certificates are in `pem`, and no others; those of several
-    /// calls add up. Default: the authorities of the system.
+    /// Trusts only the authorities whose certificates are in `pem`; several calls add up. Default:
+    /// the authorities of the system.
     ///
-    /// `rustls-native-certs` finds those of the system: on Linux also in the file or the folder
-    /// that `SSL_CERT_FILE` or `SSL_CERT_DIR` names. They are read once, by [`build`](Self::build).
+    /// `rustls-native-certs` finds those of the system. If the variable `SSL_CERT_FILE` or
+    /// `SSL_CERT_DIR` is set, it reads only that file or those folders.
+    /// [`build`](Self::build) reads them once.
     #[cfg(feature = "rustls")]
     #[must_use]
     pub fn root_certificate(mut self, pem: impl AsRef<[u8]>) -> Self {
@@ -180,9 +184,8 @@ impl PoolBuilder {
         self
     }
 
-    /// Trusts the authorities that Mozilla trusts, as they were known when the crate `webpki-roots`
-    /// was compiled: for containers that hold no authorities of their own. Default: the authorities
-    /// of the system.
+    /// Trusts the authorities that Mozilla trusts, as listed in the crate `webpki-roots`: for
+    /// containers without authorities of their own. Default: the authorities of the system.
     #[cfg(feature = "rustls")]
     #[must_use]
     pub fn webpki_roots(mut self) -> Self {
@@ -190,8 +193,7 @@ impl PoolBuilder {
         self
     }
 
-    /// Sets the certificate that this process shows to servers, with the chain behind it, and its
-    /// private key; both in PEM. Default: none.
+    /// Sets the client certificate with its chain, and the private key, both in PEM. Default: none.
     #[cfg(feature = "rustls")]
     #[must_use]
     pub fn client_certificate(
@@ -207,13 +209,14 @@ impl PoolBuilder {
     ///
     /// # Errors
     ///
-    /// Of kind [`Configuration`](crate::ErrorKind::Configuration):
+    /// An error of kind [`Configuration`](crate::ErrorKind::Configuration), in these cases:
     ///
-    /// - The address asks for TLS, and the crate was built without the feature `rustls`, or the
-    ///   application has installed no crypto provider, or a certificate cannot be read, or nothing
-    ///   was set and the system knows no authorities.
+    /// - The address asks for TLS, and the crate was built without the feature `rustls`.
+    /// - The address asks for TLS, and the application has installed no crypto provider.
+    /// - The address asks for TLS, and a certificate or the private key cannot be used.
+    /// - The address asks for TLS, no authorities were set, and the system has none.
     /// - The address asks for TLS or names a Unix socket, and `dial` was set.
-    /// - Something was set for TLS, and the address does not ask for TLS.
+    /// - The address does not ask for TLS, and a certificate or authorities were set.
     pub fn build(self) -> Result<Pool, Error> {
         let Address { topology, uses_tls, settings } = self.address;
         if self.dialer.is_some() && (uses_tls || matches!(topology, Topology::Socket(_))) {
@@ -266,7 +269,7 @@ mod tests {
     fn tls_is_a_feature_and_never_a_downgrade() {
         let error = Pool::connect("rediss://127.0.0.1:1").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Configuration);
-        // With the feature, what lacks is a crypto provider.
+        // With the feature, the error is about the missing crypto provider.
         assert_eq!(cfg!(feature = "rustls"), error.to_string().contains("install_default"));
     }
 }

@@ -1,6 +1,6 @@
 //! One connection that the application made.
 //!
-//! The crate only sends over it. Whatever reconnects, if anything does, is the application's.
+//! The crate only sends over it. Reconnecting is up to the application.
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ use super::pool::Pool;
 use crate::{Error, ErrorKind};
 
 impl Pool {
-    /// One connection of the application's own: anything that is [`ConnectionLike`], and whose
-    /// clones share what it leads to. Such are a `MultiplexedConnection`, a `ConnectionManager` and
-    /// mocks, from [`tower_sluice::redis`](crate::redis).
+    /// Uses one connection of the application: any [`ConnectionLike`] whose clones share one
+    /// connection. Examples are a `MultiplexedConnection` or a `ConnectionManager` of
+    /// [`tower_sluice::redis`](crate::redis), and mocks.
     ///
     /// ```no_run
     /// use tower_sluice::{Pool, Quota, Redis, algorithm::TokenBucket, redis};
@@ -30,23 +30,23 @@ impl Pool {
     /// # Ok(()) }
     /// ```
     ///
-    /// Every charge is sent once, batches and deadlines are as usual, and so are the kinds of
-    /// errors. But the crate only sends over the connection. What [`connect`](Self::connect) does
-    /// besides, it cannot do here:
+    /// The crate sends every charge once. Batches, deadlines and the kinds of errors are as usual.
+    /// But the crate only sends over the connection. It cannot do the rest of what
+    /// [`connect`](Self::connect) does:
     ///
-    /// - A lost connection is not replaced. Over a `MultiplexedConnection` every further decision
-    ///   is an error of kind infrastructure; a `ConnectionManager` connects again by itself.
-    /// - A connection that is silent, or whose primary was demoted, is used on.
-    /// - It belongs to the runtime that made it: when that ends, it is lost.
-    /// - A call that its own response timeout ends, half a second by default, is an error of kind
-    ///   saturation: that timer says nothing about Redis. Keep it longer than the
-    ///   [`decision_timeout`](crate::Redis::decision_timeout).
-    /// - [`ready`](Self::ready) asks nothing, and what kind of server is there is not checked.
+    /// - It does not replace a lost connection. Over a `MultiplexedConnection`, every further
+    ///   decision is an error of kind infrastructure. A `ConnectionManager` reconnects by itself.
+    /// - It keeps using a connection that is silent, or whose primary was demoted.
+    /// - The connection belongs to the runtime that made it, and is lost when that ends.
+    /// - The connection has its own response timeout, half a second by default. A call that it ends
+    ///   is an error of kind saturation: that timer says nothing about Redis. Keep it longer than
+    ///   the [`decision_timeout`](crate::Redis::decision_timeout).
+    /// - [`ready`](Self::ready) asks the server nothing, and nothing checks the kind of server.
     ///
-    /// The connection must give each reply to the call that it belongs to, also when earlier
-    /// callers have left, and must send no command again: a `ClusterConnection` does when a
-    /// connection is lost, unless its `retries` are 0. A blocking command, or a transaction over
-    /// the same connection, holds up every charge.
+    /// The connection must give each reply to its own call, even after earlier callers were
+    /// dropped. It must not send a command again. A `ClusterConnection` does so after a lost
+    /// connection, unless its `retries` are 0. A blocking command or a transaction over the same
+    /// connection delays every charge.
     #[must_use]
     pub fn from_connection<C>(connection: C) -> Self
     where
@@ -56,7 +56,7 @@ impl Pool {
     }
 }
 
-/// A connection whose clones share what it leads to.
+/// The application's connection, whose clones share one connection to the server.
 struct GivenConnection<C>(C);
 
 impl<C: ConnectionLike + Clone + Send + Sync + 'static> Connections for GivenConnection<C> {
@@ -92,7 +92,7 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> SharedConnection for Giv
         Box::pin(async move { connection.req_packed_commands(&commands, 0, commands.len()).await })
     }
 
-    /// There is no other.
+    /// Returns `true`: there is no other connection.
     fn is_alive(&self) -> bool {
         true
     }

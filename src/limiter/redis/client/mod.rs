@@ -1,18 +1,19 @@
-//! Connections to Redis, and what servers answer over them. Nothing here knows a charge or a script:
-//! who calls sends commands, and reads the replies.
+//! Connections to Redis, and the errors of its servers. The code here builds no charges and no
+//! scripts: its callers send commands, and read the replies.
 //!
-//! - `pool.rs`: what limiters share. It hides which of the sources below implements the traits in
-//!   `connection.rs`. `builder.rs` makes it, from what `address.rs` reads.
-//! - `own_pool.rs`: connections of the crate's own, to one `server.rs`, or to the primary that
-//!   `sentinel/` names. `backoff.rs` says when to connect again, and `health.rs` whether a
-//!   connection is usable.
-//! - `dialer.rs` finds the server's IP address, or opens the socket, by the application's own
-//!   function. `tls.rs` sets up TLS, and `probe.rs` finds out whether the server expects it. It
-//!   says in its `greeting.rs` what it is.
-//! - `cluster/`: such a pool for each server of a cluster, by the hash slots of `slot.rs`.
-//! - `bb8_pool.rs`: a pool of the application's own. `given_connection.rs`: one connection.
-//! - `error.rs` finds the kind of an error, and `liveness.rs` tells a silent server from a busy
-//!   process.
+//! - `pool.rs`: the pool that limiters share. It hides which of the sources below implements the
+//!   traits in `connection.rs`. `builder.rs` makes it from the address that `address.rs` reads.
+//! - `own_pool.rs`: the crate's own connections, to one `server.rs`, or to the primary that
+//!   `sentinel/` finds. `backoff.rs` computes the pauses between attempts to connect, and
+//!   `health.rs` tells whether a connection is usable.
+//! - `dialer.rs` holds functions of the application: they find the server's IP address, or open
+//!   the socket. `tls.rs` sets up TLS, and `probe.rs` finds out whether the server expects it.
+//!   `greeting.rs` asks a server for its kind and its role.
+//! - `cluster/`: one such pool for each server of a cluster, chosen by the hash slots of `slot.rs`.
+//! - `bb8_pool.rs`: a pool that the application owns. `given_connection.rs`: one connection that
+//!   the application made.
+//! - `error.rs` finds the kind of an error. `liveness.rs` counts replies and notes late timers:
+//!   they tell a silent server from a busy process.
 
 mod address;
 mod backoff;

@@ -1,8 +1,8 @@
 //! One pool of connections for many limiters.
 //!
 //! Connections are shared, not checked out: each call uses a clone, so that one socket carries many
-//! calls. The pool is lazy: it connects when it is first asked,
-//! and a server that is away fails decisions, never the start of an application.
+//! calls. The pool connects on first use. So a server that is away fails decisions, and never the
+//! start of an application.
 
 use std::fmt;
 use std::future::Future;
@@ -25,57 +25,56 @@ use super::slot::{self, Partition};
 use crate::limiter::grace_period::{too_busy_to_connect, watch_timers};
 use crate::{Error, ErrorKind};
 
-/// No timeout is longer: an instant that far away can still be represented.
+/// The longest timeout: an instant that far away can still be represented.
 pub(crate) const MAX_TIMEOUT: Duration = Duration::from_secs(86_400);
 
-/// So long ago at most an attempt to connect failed that says something about the server now, in a
-/// process that is busy: pauses between attempts are shorter.
+/// The age up to which a failed attempt to connect still counts in a busy process. The pauses
+/// between attempts are shorter.
 pub(crate) const MAX_ERROR_AGE: Duration = Duration::from_secs(1);
 
 /// Connections to Redis, shared by every clone and by many limiters.
 ///
-/// It is lazy: it connects when it is first asked, so a server that is away fails decisions and
-/// never the start of an application. [`ready`](Pool::ready) waits for a connection. Connections
-/// are shared, not checked out: many calls travel on one socket at a time.
+/// It connects on first use. So a server that is away fails decisions, and never the start of an
+/// application. [`ready`](Pool::ready) waits for a connection. Connections are shared, not checked
+/// out: one socket carries many calls at a time.
 ///
 /// # A cluster
 ///
-/// With a `redis-cluster://` address each charge goes to the master of its hash slot, over
-/// connections of the crate's own to each master. A slot that moves is followed. Where a master is
-/// away, charges of its slots fail, and those of other slots do not; set
-/// `cluster-require-full-coverage no`, or the servers themselves refuse all. A promoted replica is
-/// found within half a second. Replicas are never asked.
+/// With a `redis-cluster://` address, each charge goes to the master of its hash slot. The pool has
+/// its own connections to each master, and follows slots that move. While a master is away, only
+/// the charges of its slots fail. Set `cluster-require-full-coverage no`: otherwise the servers
+/// refuse all charges then. The pool finds a promoted replica within half a second. It never asks
+/// replicas.
 ///
-/// A charge is sent again only if a server says that it did not run it. After a lost connection or
-/// a timeout it is not.
+/// The crate sends a charge again only if a server says that it did not run the charge. It does not
+/// send it again after a lost connection or a timeout.
 #[derive(Clone)]
 pub struct Pool {
     connections: Arc<dyn Connections>,
-    /// The same, if they know a cluster's servers.
+    /// The same connections, if the address is that of a cluster.
     cluster: Option<Arc<Cluster>>,
     response_timeout: Option<Duration>,
     liveness: Liveness,
     prefix: Arc<str>,
     clustered: bool,
-    /// Of the servers that decide, and of the sentinels.
+    /// The logins for the servers that decide, and for the sentinels.
     logins: [Option<Login>; 2],
 }
 
 impl Pool {
-    /// Connections of any bb8 pool whose connections are cheap clones that share one socket or know
-    /// a whole cluster: a server, a cluster, a sentinel's primary. The crates in the versions that
-    /// fit are [`tower_sluice::bb8`](crate::bb8) and [`tower_sluice::bb8_redis`](crate::bb8_redis).
+    /// Uses the connections of a bb8 pool: to a server, to a cluster, or to a sentinel's primary.
+    /// Clones of a connection must be cheap, and share one socket or know the whole cluster. The
+    /// crate re-exports the versions that fit: [`tower_sluice::bb8`](crate::bb8) and
+    /// [`tower_sluice::bb8_redis`](crate::bb8_redis).
     ///
-    /// Leave `test_on_check_out` on: the managers that come with redis notice a dead
-    /// connection in no other way. The pool belongs to limiters alone, since a blocking
-    /// command would block them all.
+    /// Leave `test_on_check_out` on: the managers that come with redis notice a dead connection in
+    /// no other way. Use the pool for limiters alone: a blocking command would block them all.
     ///
-    /// When a server turns out to be read-only, as a primary does after a failover, every
-    /// connection of the pool is replaced in turn by a new one of its manager, at most ten a
-    /// second. Unlike with [`connect`](Self::connect), a silent connection is left only when bb8's
-    /// own test fails, and an error does not say why connecting failed. Keep the client's own
-    /// response timeout longer than the time for a decision, as with
-    /// [`from_connection`](Self::from_connection).
+    /// When a server turns out to be read-only, as after a failover, the crate replaces every
+    /// connection of the pool. It makes at most ten new ones a second. There are two differences to
+    /// [`connect`](Self::connect). A silent connection stays until bb8's own test fails, and an
+    /// error does not say why connecting failed. Keep the client's own response timeout longer than
+    /// the time for a decision, as with [`from_connection`](Self::from_connection).
     #[must_use]
     pub fn from_bb8<M>(pool: bb8::Pool<M>) -> Self
     where
@@ -85,11 +84,10 @@ impl Pool {
         Self::new(Arc::new(Bb8Pool::new(pool)), None)
     }
 
-    /// Starts the keys of limiters made from here on with `prefix`. Default: `sluice`.
+    /// Sets the first part of the keys of limiters over this pool. Default: `sluice`.
     ///
-    /// It may hold colons. Braces and percent signs become `%7B`, `%7D` and `%25`, so that a
-    /// cluster finds the slot by the charge's key alone. The name of a limiter holds no colon in
-    /// Redis: in `eu:api` it becomes `%3A`.
+    /// It may hold colons. Braces and percent signs become `%7B`, `%7D` and `%25`, so that the
+    /// charge's key alone decides the hash slot. A colon in the name of a limiter becomes `%3A`.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<Arc<str>>) -> Self {
         self.prefix = prefix.into();
@@ -111,7 +109,7 @@ impl Pool {
         }
     }
 
-    /// The same, whose connections log in so.
+    /// Returns the pool with the logins that its connections use.
     pub(super) fn with_logins(self, servers: Login, sentinels: Option<Login>) -> Self {
         Self { logins: [Some(servers), sentinels], ..self }
     }
@@ -122,18 +120,18 @@ impl Pool {
         Self { cluster: Some(cluster), ..pool }
     }
 
-    /// What keys start with.
+    /// The first part of all keys.
     pub(crate) fn key_prefix(&self) -> &str {
         &self.prefix
     }
 
-    /// Sets user and password while the pool is used, for a password that is rotated. The user of
-    /// a server that has a password alone is `default`.
+    /// Changes the user and the password while the pool is used, such as after a rotation. If a
+    /// server has a password alone, the user is `default`.
     ///
-    /// Connections that are made from now on log in so, of every clone of the pool and to every
-    /// server of a cluster. Those that are there stay: Redis asks for no password again. A pool
-    /// that was refused connects anew with the next call. In a cluster and behind sentinels the
-    /// pause after the last failure comes first, 0.4 s at most.
+    /// New connections log in with them: those of every clone of the pool, and to every server of a
+    /// cluster. Existing connections stay, since Redis does not ask for a password again. After a
+    /// refused login, the next call connects anew. In a cluster and behind sentinels, it may first
+    /// wait for the end of a pause, 0.4 s at most.
     ///
     /// ```
     /// use tower_sluice::Pool;
@@ -146,8 +144,8 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// Of kind [`Configuration`](ErrorKind::Configuration), if the connections are the
-    /// application's own, as with [`from_bb8`](Self::from_bb8): then it logs in.
+    /// An error of kind [`Configuration`](ErrorKind::Configuration), if the application made the
+    /// connections, as with [`from_bb8`](Self::from_bb8): then the application logs in.
     pub fn set_credentials(&self, user: &str, password: &str) -> Result<(), Error> {
         let [servers, _] = &self.logins;
         let login = servers.as_ref().ok_or_else(|| {
@@ -158,12 +156,13 @@ impl Pool {
         Ok(())
     }
 
-    /// Sets user and password of the sentinels while the pool is used, as
-    /// [`set_credentials`](Self::set_credentials) does for the servers that decide.
+    /// Changes the user and the password of the sentinels while the pool is used.
+    /// [`set_credentials`](Self::set_credentials) does so for the servers that decide.
     ///
     /// # Errors
     ///
-    /// Of kind [`Configuration`](ErrorKind::Configuration), if the address names no sentinels.
+    /// An error of kind [`Configuration`](ErrorKind::Configuration), if the address names no
+    /// sentinels.
     pub fn set_sentinel_credentials(&self, user: &str, password: &str) -> Result<(), Error> {
         let [_, sentinels] = &self.logins;
         let login = sentinels.as_ref().ok_or_else(|| {
@@ -174,14 +173,14 @@ impl Pool {
         Ok(())
     }
 
-    /// Waits until there is a connection, for a second at most: for applications that should not
-    /// start without Redis, and for the first request to find a connection. Of a cluster, until
-    /// there is one to each master.
+    /// Waits until there is a connection, for a second at most. In a cluster, it waits for one to
+    /// each master. Call it in an application that must not start without Redis, or whose first
+    /// request should find a connection.
     ///
     /// # Errors
     ///
-    /// If none is made within a second: the error names where to, and its source says why. Outside
-    /// of a tokio runtime.
+    /// Fails if there is no connection within a second. The error names the server, and its source
+    /// says why, if that is known. Fails outside of a tokio runtime.
     pub async fn ready(&self) -> Result<(), Error> {
         crate::limiter::runtime::current()?;
         let ready = async {
@@ -194,11 +193,12 @@ impl Pool {
         ready.unwrap_or_else(|_| Err(self.no_reply_error(0)))
     }
 
-    /// For [`from_bb8`](Self::from_bb8) with a library's client of a cluster: a call then carries
-    /// keys of one hash slot only. Default: the connections lead to one server.
+    /// Marks the connections of [`from_bb8`](Self::from_bb8) as those of a library's client of a
+    /// cluster. Each call then carries keys of one hash slot only. Default: the connections lead to
+    /// one server.
     ///
-    /// A `redis-cluster://` address needs no such client, and is better: a library's client may
-    /// send a charge again after it lost a connection, so that one charge costs two.
+    /// Prefer a `redis-cluster://` address, which needs no such client. A library's client may send
+    /// a charge again after a lost connection, and so spend its cost twice.
     #[must_use]
     pub fn clustered(mut self) -> Self {
         self.clustered = true;
@@ -206,7 +206,7 @@ impl Pool {
         self
     }
 
-    /// Whether both ask the same server, and name keys alike.
+    /// Returns whether both pools share their connections, and the first part of keys.
     pub(crate) fn is_same_as(&self, other: &Pool) -> bool {
         Arc::ptr_eq(&self.connections, &other.connections) && self.prefix == other.prefix
     }
@@ -215,12 +215,12 @@ impl Pool {
         self.clustered
     }
 
-    /// The cluster whose servers the connections know.
+    /// The cluster, if the address is that of one.
     pub(crate) fn cluster(&self) -> Option<&Arc<Cluster>> {
         self.cluster.as_ref()
     }
 
-    /// Whether calls are sent to the server that holds their hash slot.
+    /// Returns whether the crate itself sends each call to the server that holds its hash slot.
     pub(crate) fn is_routed(&self) -> bool {
         self.cluster.is_some()
     }
@@ -242,8 +242,9 @@ impl Pool {
         })
     }
 
-    /// Waits for a connection to the server that holds a hash slot. If it is not known why there is
-    /// none, a process that was busy may have had no time to connect.
+    /// Awaits `connecting`, a wait for a connection to the server that holds a hash slot. If it
+    /// fails for an unknown reason in a busy process, the error is of kind saturation. The process
+    /// may have had no time to connect.
     pub(crate) async fn unless_busy<T>(
         &self,
         hash_slot: u16,
@@ -261,8 +262,8 @@ impl Pool {
         })
     }
 
-    /// As [`connection`](Self::connection), for commands that are sent one by one: in a cluster it
-    /// follows redirects.
+    /// Waits for a connection like [`connection`](Self::connection), for commands that are sent one
+    /// by one. In a cluster, the connection follows redirects.
     #[cfg(feature = "redisson")]
     pub(crate) fn redirected_connection(&self, hash_slot: u16) -> ConnectionFuture {
         let (connecting, cluster) = (self.connection(hash_slot), self.cluster.clone());
@@ -280,34 +281,34 @@ impl Pool {
         self.connections.size()
     }
 
-    /// How long to wait for a reply, given the caller's timeout.
+    /// Returns the time to wait for a reply, given the caller's timeout.
     pub(crate) fn reply_timeout(&self, timeout: Duration) -> Duration {
         self.response_timeout.map_or(timeout, |own| own.min(timeout))
     }
 
-    /// The instant to give up on a reply, given the caller's deadline.
+    /// Returns the instant to give up on a reply, given the caller's deadline.
     #[cfg(feature = "redisson")]
     pub(crate) fn reply_deadline(&self, deadline: Instant) -> Instant {
         deadline.min(Instant::now() + self.reply_timeout(MAX_TIMEOUT))
     }
 
-    /// The hash slot of a key, whose calls are shared: 0 on a plain server.
+    /// Returns the hash slot of a key; 0 on a plain server, where all keys share calls.
     pub(crate) fn hash_slot(&self, key: &str) -> u16 {
         if self.clustered { slot::hash_slot(key) } else { 0 }
     }
 
-    /// Whether the servers answer, and this process is on time.
+    /// The replies of the servers, and the late timers of this process.
     pub(crate) fn liveness(&self) -> &Liveness {
         &self.liveness
     }
 
-    /// A connection that is ready.
+    /// Returns a connection that is ready, if there is one.
     pub(crate) fn ready_connection(&self, hash_slot: u16) -> Option<Arc<dyn SharedConnection>> {
         Arc::clone(&self.connections).ready_connection(hash_slot)
     }
 
-    /// Why there is no connection, if the last attempt to connect has failed, and not before
-    /// `since`.
+    /// Returns the error of the last attempt to connect, if there has been no connection since.
+    /// `None` if it failed before `since`.
     pub(crate) fn connect_error(&self, hash_slot: u16, since: Option<Instant>) -> Option<Error> {
         self.connections.connect_error(hash_slot, since)
     }
