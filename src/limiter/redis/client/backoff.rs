@@ -1,4 +1,4 @@
-//! Pauses between attempts to connect after failures, and how long an attempt may take.
+//! Pauses between attempts to connect after failures, and the time that an attempt may take.
 
 use std::time::Duration;
 
@@ -6,35 +6,35 @@ use tokio::time::Instant;
 
 use crate::{Error, ErrorKind};
 
-/// The longest pause after the first failure. It doubles with the second. Together with the time
-/// after which a silent connection is given up, it is below half a second.
+/// The longest pause after the first failure. It doubles with the second. Together with the longest
+/// silence of a connection, it is below half a second.
 const MAX_FIRST_PAUSE: Duration = Duration::from_millis(150);
 
-/// No pause is longer, so that half a second suffices to find out what a server does now.
+/// The longest pause of all, so that the pool sees within half a second what a server does now.
 const MAX_PAUSE: Duration = Duration::from_millis(300);
 
-/// A failure this long ago is forgotten.
+/// The time after which a failure no longer counts.
 const FORGET_AFTER: Duration = Duration::from_secs(2);
 
-/// An attempt to connect that is not over by then may hang.
+/// The time after which an attempt to connect may hang.
 pub(super) const HANGS_AFTER: Duration = Duration::from_millis(150);
 
-/// When the next attempt to connect may begin.
+/// The pauses between attempts to connect.
 ///
-/// Without failures it may begin at once. After one there are at most ten attempts a second, for
-/// all connections together. A third of each pause is random, so that the processes of a
-/// fleet do not connect at the same moment.
+/// Without failures, an attempt may begin at once. After one, there are at most ten attempts a
+/// second for all connections together. A third of each pause is random, so that many processes do
+/// not connect at the same moment.
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
     failures: u32,
-    /// Whether a new connection turned out to be unusable: then connecting proves nothing.
+    /// True if a connection turned out to be unusable: then connecting proves nothing.
     was_unusable: bool,
     failed: Option<Instant>,
     next: Option<Instant>,
 }
 
 impl Backoff {
-    /// When the next attempt may begin, if not now.
+    /// Returns the instant at which the next attempt may begin, if it may not begin now.
     pub(super) fn retry_at(&self, now: Instant) -> Option<Instant> {
         self.next.filter(|next| *next > now)
     }
@@ -44,7 +44,7 @@ impl Backoff {
         self.next = self.in_trouble(now).then(|| now + self.pause());
     }
 
-    /// Records that connecting went well.
+    /// Records that an attempt succeeded.
     pub(super) fn record_success(&mut self) {
         if !self.was_unusable {
             *self = Self::default();
@@ -58,7 +58,7 @@ impl Backoff {
     }
 
     /// Records that an attempt failed that began at `begun`. The pause counts from there: one that
-    /// got no answer for long says nothing about the server now.
+    /// waited long for an answer says nothing about the server now.
     pub(super) fn record_failure(&mut self, begun: Instant) {
         self.was_unusable &= self.in_trouble(begun);
         self.failures = if self.in_trouble(begun) { self.failures.saturating_add(1) } else { 0 };
@@ -81,9 +81,11 @@ impl Backoff {
     }
 }
 
-/// Whether one of the attempts, which began then, takes clearly longer than the last one, and that
-/// one failed for a reason that a hang makes void. A server at fault that hangs is still at fault,
-/// and after load, a slow attempt may well be load again: it says so itself when it ends.
+/// Returns whether an attempt hangs, so that the last error no longer counts. `attempts` are the
+/// instants at which those under way began. One hangs if it takes clearly longer than the last did.
+///
+/// Two kinds of errors always count. A server that was at fault and hangs is still at fault. After
+/// load, a slow attempt may well be load again: its own error says so when it ends.
 pub(super) fn any_hangs(
     mut attempts: impl Iterator<Item = Instant>,
     last_error: Option<&Error>,
@@ -95,7 +97,7 @@ pub(super) fn any_hangs(
         && attempts.any(|begun| begun + end <= Instant::now())
 }
 
-/// Returns how long an attempt may take after one that took so long and failed.
+/// Returns how long an attempt may take after one that took `last_took` and failed.
 pub(super) fn hangs_after(last_took: Duration) -> Duration {
     HANGS_AFTER.max(2 * last_took)
 }
@@ -113,7 +115,7 @@ mod tests {
             if backoff.retry_at(now).is_none() {
                 attempts += 1;
                 backoff.record_attempt(now);
-                // Attempts succeed, and what they make is unusable.
+                // Half of the attempts fail.
                 if fastrand::bool() {
                     backoff.record_failure(now);
                 }

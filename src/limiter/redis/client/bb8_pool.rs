@@ -1,8 +1,8 @@
 //! Connections of a bb8 pool that the application owns.
 //!
-//! In bb8 only a pool's manager can say that a connection is broken, and the managers that come
-//! with redis never do. So when a server turns out to be read-only, the connections are replaced
-//! inside the pool: each is checked out in turn, and exchanged for a new one.
+//! Only the manager of a bb8 pool can say that a connection is broken. The managers that come with
+//! redis never do. So when a server turns out to be read-only, a task replaces the connections
+//! inside the pool. It checks out each in turn, and exchanges it for a new one.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -23,17 +23,17 @@ use super::error;
 use crate::limiter::grace_period::GracePeriod;
 use crate::{Error, ErrorKind};
 
-/// A connection is used this long before the pool is asked for the next one, which it may
-/// test with a PING.
+/// The time that calls use a connection before a task asks the pool for the next one. The pool may
+/// test that one with a PING.
 const CHECK_OUT_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The connections of a bb8 pool.
 pub(super) struct Bb8Pool<M: ManageConnection> {
     pool: bb8::Pool<M>,
     backoff: Mutex<Backoff>,
-    /// Whether the connections are being replaced.
+    /// True while a task replaces the connections.
     replacing: AtomicBool,
-    /// Whether a connection is being checked out to follow the last one.
+    /// True while a task checks out the next connection.
     checking_out: AtomicBool,
     /// The connection that was checked out last.
     last_checked_out: Mutex<Option<Arc<Bb8Connection<M>>>>,
@@ -50,7 +50,7 @@ where
         Self { pool, backoff, replacing, checking_out, last_checked_out }
     }
 
-    /// Asks the pool for a connection, which is shared from then on.
+    /// Asks the pool for a connection. Calls share a clone of it from then on.
     async fn check_out(self: &Arc<Self>) -> Result<Arc<Bb8Connection<M>>, Error>
     where
         M::Connection: Clone,
@@ -69,7 +69,7 @@ where
                     Ok(checked_out)
                 }
                 Ok(Err(RunError::User(error))) => Err(error::from_redis_error(error)),
-                // This process was too busy. Callers have deadlines of their own.
+                // This process was too busy, so ask again. Callers have deadlines of their own.
                 Ok(Err(RunError::TimedOut)) | Err(_) if end.is_late() => continue,
                 Ok(Err(RunError::TimedOut)) | Err(_) => {
                     Err(Error::new(ErrorKind::Infrastructure, "no connection to redis in time"))
@@ -78,7 +78,7 @@ where
         }
     }
 
-    /// Asks the pool for the next connection while the last one is still used.
+    /// Asks the pool for the next connection while calls still use the last one.
     fn check_out_ahead(self: &Arc<Self>)
     where
         M::Connection: Clone,
@@ -86,12 +86,12 @@ where
         let Ok(runtime) = Handle::try_current() else { return };
         if !self.checking_out.swap(true, Relaxed) {
             let check_out = CheckOut(Arc::clone(self));
-            // Without a connection the next call asks, and gets the error.
+            // If this fails, the next call without a connection asks again, and gets the error.
             runtime.spawn(async move { drop(check_out.0.check_out().await) });
         }
     }
 
-    /// Replaces as many connections as the pool has, unless that is under way.
+    /// Replaces as many connections as the pool has, unless a task already does.
     fn replace_all(self: &Arc<Self>) {
         let Ok(runtime) = Handle::try_current() else { return };
         if self.replacing.swap(true, Relaxed) {
@@ -102,8 +102,7 @@ where
         runtime.spawn(async move {
             let pool = &replacement.0;
             for _ in 0..pool.pool.state().connections {
-                // ConnectionFuture succeeds also while the server is read-only, so the
-                // pause comes before.
+                // Connecting succeeds even while the server is read-only, so the pause comes first.
                 let pause = pool.backoff().retry_at(Instant::now());
                 sleep_until(pause.unwrap_or_else(Instant::now)).await;
                 pool.backoff().record_attempt(Instant::now());
@@ -112,10 +111,10 @@ where
         });
     }
 
-    /// Records how a call ended.
+    /// Records the outcome of a call.
     fn record<T>(self: &Arc<Self>, outcome: &RedisResult<T>) {
         let Err(error) = outcome else { return };
-        // With a test on each checkout bb8 finds a dead connection itself.
+        // With a test on each checkout, bb8 finds a dead connection itself.
         let is_lost = error.is_unrecoverable_error() && !self.pool.config().test_on_check_out;
         if is_lost || error::met_read_only(error) {
             self.replace_all();
@@ -141,7 +140,7 @@ where
     }
 }
 
-/// The replacement that is under way, until it is dropped.
+/// A replacement that is under way. Its drop ends it, even after a panic.
 struct Replacement<M: ManageConnection>(Arc<Bb8Pool<M>>);
 
 impl<M: ManageConnection> Drop for Replacement<M> {
@@ -150,7 +149,7 @@ impl<M: ManageConnection> Drop for Replacement<M> {
     }
 }
 
-/// The check-out that is under way, until it is dropped.
+/// A checkout that is under way. Its drop ends it, even after a panic.
 struct CheckOut<M: ManageConnection>(Arc<Bb8Pool<M>>);
 
 impl<M: ManageConnection> Drop for CheckOut<M> {
@@ -194,9 +193,9 @@ where
 struct Bb8Connection<M: ManageConnection> {
     connection: M::Connection,
     pool: Weak<Bb8Pool<M>>,
-    /// When the pool gave it.
+    /// The instant at which the pool gave the connection.
     checked_out_at: Instant,
-    /// Whether a call over it has failed.
+    /// True once a call got no reply in time, or the server turned out to be read-only.
     has_failed: AtomicBool,
 }
 

@@ -1,4 +1,4 @@
-//! Connections: what every one of them does, where they come from, and those of the crate's own.
+//! The traits of connections and of their sources, and the connections of the crate's own pool.
 
 use std::future::Future;
 use std::io;
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::health::{ConnectionState, Health};
 use crate::Error;
 
-/// How long a call waits for a connection at most.
+/// The longest time that a call waits for a connection.
 pub(crate) const MAX_CONNECTION_WAIT: Duration = Duration::from_millis(500);
 
 /// The future of a connection.
@@ -26,16 +26,17 @@ pub(crate) type ReplyFuture = Pin<Box<dyn Future<Output = RedisResult<Value>> + 
 /// The future of the replies to several commands, in their order.
 pub(crate) type RepliesFuture = Pin<Box<dyn Future<Output = RedisResult<Vec<Value>>> + Send>>;
 
-/// A source of connections: a pool. Each hash slot of a cluster is on one of its servers.
+/// A source of connections, such as a pool. In a cluster, the hash slot selects the server.
 pub(crate) trait Connections: Send + Sync {
-    /// A connection that is ready.
+    /// Returns a connection that is ready, if there is one.
     fn ready_connection(self: Arc<Self>, hash_slot: u16) -> Option<Arc<dyn SharedConnection>>;
     /// Waits for a connection; the error says why there is none.
     fn connection(self: Arc<Self>, hash_slot: u16) -> ConnectionFuture;
     /// The number of connections that the calls of one partition share, at least 1.
     fn size(&self) -> usize;
-    /// Why there is no connection, if the last attempt to connect has failed, and not before
-    /// `since`: load of this process cannot cause that.
+    /// Returns the error of the last attempt to connect, if there has been no connection since.
+    /// `None` if it failed before `since`. Load of this process does not cause this error, unless
+    /// its kind is saturation.
     fn connect_error(&self, hash_slot: u16, since: Option<Instant>) -> Option<Error>;
     /// The error of a call that got neither a connection nor a reply in time.
     fn no_reply_error(&self, hash_slot: u16) -> Error;
@@ -45,13 +46,13 @@ pub(crate) trait Connections: Send + Sync {
 pub(crate) trait SharedConnection: Send + Sync {
     /// Sends one command.
     fn send(&self, command: Cmd) -> ReplyFuture;
-    /// Sends commands in one write. A reply that is an error is a value here.
+    /// Sends commands in one write. An error reply is one of the values: the others still count.
     fn send_all(&self, commands: Pipeline) -> RepliesFuture;
     /// The address of the server, if it is known.
     fn address(&self) -> Option<&ConnectionAddr> {
         None
     }
-    /// Whether another call may use it without asking the pool first.
+    /// Returns whether another call may use the connection without asking the pool first.
     fn is_alive(&self) -> bool;
     /// Records that a call sent at `sent` has no reply at its deadline, which is now. A process
     /// that is busy may not have read the reply yet.
@@ -60,7 +61,7 @@ pub(crate) trait SharedConnection: Send + Sync {
     fn mark_read_only(&self);
 }
 
-/// A connection of the crate's own pool. It is closed when the last of its users drops it.
+/// A connection of the crate's own pool. It closes when its last user drops it.
 pub(super) struct Connection {
     socket: MultiplexedConnection,
     health: Arc<Health>,
@@ -80,17 +81,17 @@ impl Connection {
         Self { socket, health, address: Arc::new(address), is_primary, made_at }
     }
 
-    /// How long it has been ready.
+    /// Returns the time since the connection was made.
     pub(super) fn age(&self) -> Duration {
         self.made_at.elapsed()
     }
 
-    /// Where it leads, for errors.
+    /// The name of the server in errors.
     pub(super) fn server(&self) -> String {
         format!("redis at {}", self.address)
     }
 
-    /// Whether the server said that it is a primary.
+    /// Returns whether the server said that it is a primary.
     pub(super) fn is_primary(&self) -> bool {
         self.is_primary
     }
@@ -99,7 +100,7 @@ impl Connection {
         self.health.state()
     }
 
-    /// When it became useless.
+    /// Returns the instant at which the connection became useless.
     pub(super) fn useless_since(&self) -> Instant {
         self.health.useless_since()
     }
@@ -146,7 +147,7 @@ impl SharedConnection for Connection {
     }
 }
 
-/// The error of a call to a server that was left meanwhile.
+/// The error of a call to a server that the pool has left for another one.
 fn was_left(address: &ConnectionAddr) -> RedisError {
     let message = format!("redis at {address} was left: another server is in its place");
     io::Error::new(io::ErrorKind::ConnectionAborted, message).into()

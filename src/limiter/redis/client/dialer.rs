@@ -1,4 +1,4 @@
-//! How the application itself finds a server's addresses, or opens sockets to it.
+//! Functions of the application that find a server's addresses, or open sockets to it.
 
 use std::future::Future;
 use std::io;
@@ -42,7 +42,7 @@ impl AsyncDNSResolver for Resolver {
     }
 }
 
-/// A socket, whatever it is.
+/// A socket of any type.
 trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Socket for S {}
@@ -65,7 +65,8 @@ impl Dialer {
         }))
     }
 
-    /// A connection over such a socket, whose task ends with it. The caller bounds the time.
+    /// Connects over a new socket. The task that reads it ends with the connection. The caller
+    /// limits the time.
     pub(super) async fn connect(
         &self,
         addr: &ConnectionAddr,

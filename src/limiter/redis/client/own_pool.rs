@@ -1,9 +1,9 @@
 //! The crate's own pool: a fixed number of connections for each runtime, each shared by many calls.
 //! They lead to one server, or to the primary that sentinels name at the moment.
 //!
-//! Connections are made when a call asks for one, by a task of that call's runtime. When that task
-//! ends early, since its runtime ended or since it panicked, the next call starts another. Each
-//! runtime has connections of its own, since a socket is read only while its runtime runs.
+//! A call that asks for a connection starts a task on its own runtime, which connects. If that task
+//! ends early, such as by a panic or with its runtime, the next call starts another. Each runtime
+//! has connections of its own, since a socket is read only while its runtime runs.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -26,35 +26,35 @@ use crate::limiter::grace_period::{GracePeriod, unless_busy};
 use crate::observe::ConnectionWatch;
 use crate::{Error, ErrorKind};
 
-/// A younger connection has hardly been used: that it brought no reply says nothing about its
-/// server.
+/// The age from which a connection without a reply says something about its server. A younger one
+/// has hardly been used.
 const MIN_AGE: Duration = Duration::from_millis(50);
 
 /// The pause after an attempt to connect that ended with its runtime, or that load ended.
 const INTERRUPTED_PAUSE: Duration = Duration::from_millis(10);
 
-/// An attempt to connect that takes longer gets another beside it: a network that swallowed the
-/// first may carry the next, long before the first is given up.
+/// The time after which an attempt to connect gets another beside it. A network that lost the first
+/// may deliver the next, long before the first times out.
 const NEXT_ATTEMPT_AFTER: Duration = Duration::from_millis(300);
 
-/// So many attempts of one entry are under way at most, however long each of them may take.
+/// The most attempts of one entry at a time, however long each of them takes.
 const MAX_ATTEMPTS: usize = 4;
 
-/// The connections to one server.
+/// The connections to one target.
 pub(super) struct OwnPool {
     target: Target,
-    /// The connections of each runtime.
+    /// The number of connections for each runtime.
     size: usize,
     state: Mutex<PoolState>,
     /// Notified when an attempt to connect ends.
     changed: Notify,
     /// Closed when the pool is dropped: that ends the attempts to connect.
     shutdown: watch::Sender<()>,
-    /// Reports its connections.
+    /// Reports connections that were made, failed or lost.
     watch: ConnectionWatch,
 }
 
-/// Where the connections of a pool lead: to one server, or to the primary that sentinels name.
+/// The target of a pool's connections: one server, or the primary that sentinels name.
 #[derive(Clone)]
 pub(super) enum Target {
     Server(Box<Server>),
@@ -66,13 +66,14 @@ pub(super) enum Target {
 struct PoolState {
     runtimes: Vec<RuntimeConnections>,
     backoff: Backoff,
-    /// Why the last attempt to connect failed. None after a success.
+    /// The error of the last attempt to connect, or of the last connection that became unusable.
+    /// `None` after a success.
     last_error: Option<Error>,
-    /// When the last attempt failed.
+    /// The instant of the last such error.
     failed: Option<Instant>,
-    /// The time that the last attempt took.
+    /// The time that the last failed attempt took.
     last_took: Duration,
-    /// How often the server or the user had changed when this state began.
+    /// The number of changes of the server or the user when this state began.
     switches: u64,
 }
 
@@ -80,7 +81,7 @@ struct PoolState {
 struct RuntimeConnections {
     runtime: runtime::Id,
     entries: Vec<PoolEntry>,
-    /// Where the search for the next connection begins.
+    /// The place at which the search for the next connection begins.
     next: usize,
 }
 
@@ -88,9 +89,9 @@ struct RuntimeConnections {
 #[derive(Clone, Default)]
 struct PoolEntry {
     connection: Option<Arc<Connection>>,
-    /// The begin of the oldest attempt to connect that is under way.
+    /// The start of the oldest attempt to connect under way. Once that ends, that of the newest.
     attempt: Option<Instant>,
-    /// The begin of the newest one.
+    /// The start of the newest attempt.
     newest: Option<Instant>,
     under_way: usize,
 }
@@ -100,20 +101,20 @@ struct Lost {
     /// The address of its server.
     address: String,
     reason: &'static str,
-    /// The instant since which it is useless.
+    /// The instant from which on it was useless.
     since: Instant,
 }
 
 impl OwnPool {
-    /// `size` connections to `target` for each runtime, made when they are first needed.
+    /// Makes a pool of `size` connections to `target` for each runtime. It connects on first use.
     pub(super) fn new(target: impl Into<Target>, size: usize) -> Self {
         let (state, changed, shutdown) = (Mutex::default(), Notify::new(), watch::Sender::new(()));
         let watch = ConnectionWatch::new();
         Self { target: target.into(), size, state, changed, shutdown, watch }
     }
 
-    /// The connection at this place if it is usable, or else the next; or when to try again. Starts
-    /// the attempts to connect that are due.
+    /// Returns the connection at this place if it is usable, or else the next usable one. The error
+    /// is the instant to try again. Starts the attempts to connect that are due.
     fn next(self: &Arc<Self>, place: Option<usize>) -> Result<Arc<Connection>, Instant> {
         let (now, runtime) = (Instant::now(), Handle::current());
         self.target.keep_watching(&runtime);
@@ -121,7 +122,7 @@ impl OwnPool {
         let mut state = self.lock();
         let lost = state.clean(now);
         if state.switches != switches {
-            // What failed before says nothing about the new server or user.
+            // Earlier failures say nothing about the new server or user.
             (state.switches, state.backoff, state.last_error) =
                 (switches, Backoff::default(), None);
         }
@@ -129,7 +130,7 @@ impl OwnPool {
         let connections = RuntimeConnections::of(runtimes, runtime.id(), self.size);
         let (started, retry_at) = connections.begin_attempts(now, backoff);
         let connection = connections.pick(place);
-        // An attempt that cannot be spawned ends at once, and takes the lock.
+        // An attempt that cannot be spawned is dropped at once, and its drop takes the lock.
         drop(state);
         self.report_lost(lost);
         for entry in started {
@@ -142,7 +143,7 @@ impl OwnPool {
         connection.ok_or(retry_at)
     }
 
-    /// Reports that connections were lost: the last one, and why.
+    /// Reports a lost connection, and why it was lost.
     fn report_lost(&self, lost: Option<Lost>) {
         if let Some(Lost { address, reason, .. }) = lost {
             self.watch.lost(|| address, reason);
@@ -163,7 +164,7 @@ impl OwnPool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A connection that is ready: the one at this place, if that is usable.
+    /// Returns a connection that is ready: the one at this place, if that is usable.
     pub(super) fn ready_at(
         self: &Arc<Self>,
         place: Option<usize>,
@@ -186,7 +187,8 @@ impl OwnPool {
                 if waited.is_err() && Instant::now() >= end.deadline() {
                     match self.connect_error(0, None) {
                         Some(error) => return Err(error),
-                        // This process was paused. Callers have deadlines of their own.
+                        // This process was paused, so wait again. Callers have deadlines of
+                        // their own.
                         None if end.is_late() => {
                             end = GracePeriod::new(Instant::now() + MAX_CONNECTION_WAIT);
                         }
@@ -235,7 +237,7 @@ impl Connections for OwnPool {
         if let Some(error) = self.connect_error(0, None) {
             return error;
         }
-        // Nor does an attempt that has just begun say anything about the server yet.
+        // An attempt that has just begun does not say anything about the server, either.
         let address = self.target.address();
         match oldest_attempt {
             Some(started)
@@ -252,13 +254,13 @@ impl Connections for OwnPool {
     }
 }
 
-/// An attempt to connect. Whatever ends it, its entry has one less under way afterwards.
+/// An attempt to connect. Its drop records its end in the entry, whatever ended it.
 struct ConnectAttempt {
     pool: Weak<OwnPool>,
     runtime: runtime::Id,
     entry: usize,
     begun: Instant,
-    /// None if the attempt is not finished.
+    /// The outcome; `None` until the attempt has finished.
     result: Option<Result<Connection, Failure>>,
 }
 
@@ -291,7 +293,7 @@ impl Drop for ConnectAttempt {
         entry.end_attempt(self.begun);
         let mut ended = None;
         match self.result.take() {
-            // Another attempt was faster: what this one met is of the past.
+            // Another attempt was faster, so this outcome is out of date.
             Some(_) if entry.connection.is_some() => {}
             Some(Ok(connection)) => {
                 entry.connection = Some(Arc::new(connection));
@@ -299,8 +301,8 @@ impl Drop for ConnectAttempt {
                 *last_error = None;
                 ended = Some(Ok(()));
             }
-            // This process was too busy. The server may be well again, so that an earlier fault of
-            // it counts no more.
+            // This process was too busy. The server may work again by now, so that its earlier
+            // error no longer counts.
             Some(Err(failure)) if failure.cause.kind() == ErrorKind::Saturation => {
                 last_error.take_if(|error| error.kind() == ErrorKind::Infrastructure);
                 backoff.hold_until(now + INTERRUPTED_PAUSE);
@@ -345,15 +347,15 @@ impl PoolState {
         entries.any(|entry| entry.connection.is_some())
     }
 
-    /// Whether an attempt takes clearly longer than the one that failed last. Then the server
-    /// hangs, and why that one failed says nothing any more.
+    /// Returns whether an attempt hangs, so that the last error no longer counts: see
+    /// [`any_hangs`].
     fn attempt_hangs(&self) -> bool {
         let attempts = self.entries().filter_map(|entry| entry.attempt);
         any_hangs(attempts, self.last_error.as_ref(), self.last_took)
     }
 
-    /// Drops the connections that are of no more use, and runtimes without any. Returns which was
-    /// lost and why, if any was.
+    /// Drops useless connections, and runtimes without connections or attempts. Returns a lost
+    /// connection, if there is one.
     #[must_use]
     fn clean(&mut self, now: Instant) -> Option<Lost> {
         let (mut unusable, mut closed) = (None, None);
@@ -371,7 +373,7 @@ impl PoolState {
         }
         self.runtimes.retain(|runtime| !runtime.entries.iter().all(PoolEntry::is_empty));
         if let Some(Lost { address, reason, since }) = &unusable {
-            // Connecting at once may well succeed, and lead to the same server.
+            // A pause comes first: connecting at once may succeed, and lead to the same server.
             self.backoff.record_unusable(*since);
             let cause = Error::new(ErrorKind::Infrastructure, *reason);
             (self.last_error, self.failed) = (Some(no_connection(address, cause)), Some(*since));
@@ -380,13 +382,13 @@ impl PoolState {
     }
 }
 
-/// The error of a failed attempt to connect to `address`, of which nobody asked a decision.
+/// The error of a failed attempt to connect to `address`. No decision was asked for yet.
 fn no_connection(address: &str, cause: Error) -> Error {
     before_asking(format!("no connection to {address}"), cause)
 }
 
 impl RuntimeConnections {
-    /// The connections of `runtime`.
+    /// Returns the connections of `runtime`, and adds them if they are missing.
     fn of(runtimes: &mut Vec<Self>, runtime: runtime::Id, size: usize) -> &mut Self {
         let known = runtimes.iter().position(|connections| connections.runtime == runtime);
         let at = known.unwrap_or_else(|| {
@@ -396,7 +398,8 @@ impl RuntimeConnections {
         &mut runtimes[at]
     }
 
-    /// Begins the attempts to connect that are due: returns their entries, and when to try again.
+    /// Begins the attempts to connect that are due. Returns their entries, and the instant to try
+    /// again.
     fn begin_attempts(&mut self, now: Instant, backoff: &mut Backoff) -> (Vec<usize>, Instant) {
         let mut started = Vec::new();
         let mut retry_at = now + MAX_CONNECTION_WAIT;
@@ -414,7 +417,7 @@ impl RuntimeConnections {
         (started, retry_at)
     }
 
-    /// The connection at a place, if it is usable. Or else the usable connections take turns.
+    /// Returns the connection at a place, if there is one. Otherwise all connections take turns.
     fn pick(&mut self, place: Option<usize>) -> Option<Arc<Connection>> {
         if let Some(connection) = place.and_then(|place| self.entries[place].connection.as_ref()) {
             return Some(Arc::clone(connection));
@@ -432,12 +435,12 @@ impl PoolEntry {
         self.connection.is_none() && self.attempt.is_none()
     }
 
-    /// True if another attempt may be needed.
+    /// Returns whether another attempt may be due.
     fn may_attempt(&self) -> bool {
         self.connection.is_none() && self.under_way < MAX_ATTEMPTS
     }
 
-    /// The instant at which the next attempt may begin, if not now.
+    /// Returns the instant at which the next attempt may begin, if it may not begin now.
     fn retry_at(&self, now: Instant) -> Option<Instant> {
         self.newest.map(|begun| begun + NEXT_ATTEMPT_AFTER).filter(|next| *next > now)
     }
@@ -448,7 +451,7 @@ impl PoolEntry {
         self.under_way += 1;
     }
 
-    /// Ends the attempt that began then.
+    /// Records the end of the attempt that began at `begun`.
     fn end_attempt(&mut self, begun: Instant) {
         self.under_way -= 1;
         if self.under_way == 0 {
@@ -475,7 +478,7 @@ impl Target {
         }
     }
 
-    /// For errors.
+    /// The name of the target in errors.
     pub(super) fn address(&self) -> String {
         match self {
             Self::Server(server) => server.address(),
@@ -490,7 +493,7 @@ impl Target {
         }
     }
 
-    /// Finds out on `runtime` when the server changes.
+    /// Watches sentinels for a new primary, by a task on `runtime`.
     pub(super) fn keep_watching(&self, runtime: &Handle) {
         if let Self::Primary(sentinels) = self {
             sentinels.keep_watching(runtime);

@@ -26,15 +26,15 @@ use super::probe;
 use super::tls::TlsParams;
 use crate::{Error, ErrorKind};
 
-/// How long a connection may be idle before the system probes it, so that firewalls on the way
-/// do not forget it.
+/// The idle time after which the system probes a connection, so that firewalls on the way do not
+/// forget it.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// A handshake of TLS that takes longer may be none. Of the time to connect it is a third at most,
-/// so that the rest suffices to find out.
+/// The time after which a TLS handshake is slow: a probe then finds out whether the server has TLS.
+/// It is at most a third of the connect timeout, so that the rest suffices for the probe.
 const SLOW_HANDSHAKE: Duration = Duration::from_millis(250);
 
-/// A server that can be connected to.
+/// A server to connect to.
 #[derive(Clone)]
 pub(super) struct Server {
     info: ConnectionInfo,
@@ -43,16 +43,16 @@ pub(super) struct Server {
     resolver: Option<Resolver>,
     dialer: Option<Dialer>,
     health: Arc<ServerHealth>,
-    /// What it must be.
+    /// The kind that the server must be of.
     kind: ServerKind,
 }
 
-/// What it takes to connect to any server of one address.
+/// Settings for connecting to the servers of one address.
 #[derive(Clone)]
 pub(super) struct Connector {
     pub(super) tls: TlsParams,
     pub(super) login: Login,
-    /// How long connecting may take.
+    /// The longest time that connecting may take.
     pub(super) timeout: Duration,
     pub(super) resolver: Option<Resolver>,
     pub(super) dialer: Option<Dialer>,
@@ -70,12 +70,12 @@ struct LoginState {
 }
 
 impl Connector {
-    /// The server at `host`. Connects to nothing yet.
+    /// Returns the server at `host`. Connects to nothing yet.
     pub(super) fn server(&self, host: &Host) -> Result<Server, Error> {
         self.server_at(self.tls.addr(host))
     }
 
-    /// The server behind a socket of the system.
+    /// Returns the server behind a Unix socket. Connects to nothing yet.
     pub(super) fn socket(&self, path: PathBuf) -> Result<Server, Error> {
         self.server_at(ConnectionAddr::Unix(path))
     }
@@ -85,7 +85,7 @@ impl Connector {
         let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
         let info = addr.into_connection_info().map_err(invalid_address)?;
         let info = info.set_tcp_settings(tcp);
-        // What cannot be used fails now.
+        // An address that cannot be used fails now, and not at each attempt to connect.
         let with_login = info.clone().set_redis_settings(self.login.settings());
         Client::open(with_login).map_err(invalid_address)?;
         let (resolver, dialer) = (self.resolver.clone(), self.dialer.clone());
@@ -97,12 +97,12 @@ impl Connector {
 
 impl Login {
     pub(super) fn new(settings: RedisConnectionInfo) -> Self {
-        // RESP3 carries the notice of a lost connection.
+        // The client reports a lost connection only with RESP3.
         let settings = settings.set_protocol(ProtocolVersion::RESP3);
         Self(Arc::new(Mutex::new(LoginState { settings, changes: 0 })))
     }
 
-    /// Lets the connections that are made from now on log in so.
+    /// Sets the user and the password of all connections that are made from now on.
     pub(super) fn set(&self, user: &str, password: &str) {
         let mut state = self.lock();
         state.settings = state.settings.clone().set_username(user).set_password(password);
@@ -122,7 +122,7 @@ impl Login {
     }
 }
 
-/// A failed attempt to connect, and where it led: a sentinel may name another server since.
+/// A failed attempt to connect, with its address: sentinels may name another server by now.
 pub(super) struct Failure {
     pub(super) address: String,
     pub(super) cause: Error,
@@ -135,12 +135,12 @@ impl Failure {
 }
 
 impl Server {
-    /// The same, as a node of a cluster.
+    /// Returns the same server, as a node of a cluster.
     pub(super) fn in_cluster(self) -> Self {
         self.of_kind(ServerKind::ClusterNode)
     }
 
-    /// The same, as a server of another kind.
+    /// Returns the same server, of another kind.
     pub(super) fn of_kind(self, kind: ServerKind) -> Self {
         Self { kind, ..self }
     }
@@ -155,7 +155,7 @@ impl Server {
         self.login.changes()
     }
 
-    /// Leaves it: no connection to it is used any more.
+    /// Leaves the server: no call uses a connection to it any more.
     pub(super) fn leave(&self) {
         self.health.leave();
     }
@@ -172,7 +172,8 @@ impl Server {
         Ok(Connection::new(socket, health, self.addr().clone(), greeting.is_primary()))
     }
 
-    /// A socket, and what the server says of itself. `on_push` sees what the server sends unasked.
+    /// Opens a socket, and reads the greeting of the server. `on_push` gets all push messages, such
+    /// as the notice of a lost connection.
     pub(super) async fn open(
         &self,
         on_push: impl Fn(PushInfo) + Send + Sync + 'static,
@@ -223,7 +224,7 @@ impl Server {
         Client::open(info)?.get_multiplexed_async_connection_with_config(&config).await
     }
 
-    /// Ends only if the handshake of TLS takes long, and the server turns out to use none.
+    /// Returns only if the TLS handshake takes long, and the server turns out to have no TLS.
     async fn find_server_without_tls(&self, deadline: Instant) -> Error {
         if self.uses_tls() {
             sleep(SLOW_HANDSHAKE.min(self.connect_timeout / 3)).await;
@@ -237,7 +238,8 @@ impl Server {
         pending().await
     }
 
-    /// The error of a failed attempt to connect, by `deadline`.
+    /// Returns the error of a failed attempt to connect. It probes the server for TLS where needed,
+    /// until `deadline` at most.
     async fn connect_error(&self, error: RedisError, deadline: Instant) -> Error {
         if self.uses_tls() {
             return match is_tls_failure(&error) {
@@ -247,7 +249,7 @@ impl Server {
                 false => error::from_redis_error(error),
             };
         }
-        // TLS may answer with bytes that are no reply, too.
+        // A server with TLS may also answer with bytes that are not a reply.
         let is_odd = error.is_connection_dropped() || error.kind() == redis::ErrorKind::Parse;
         if is_odd
             && self.dialer.is_none()
@@ -274,8 +276,8 @@ fn invalid_address(error: RedisError) -> Error {
     Error::new(ErrorKind::Configuration, "the address of redis cannot be used").with_source(error)
 }
 
-/// Whether TLS failed: the certificate is not trusted, or the server does not use TLS.
-/// A failure of the network is none of TLS.
+/// Returns whether TLS failed: the certificate is not trusted, or the server does not use TLS.
+/// A failure of the network does not count.
 fn is_tls_failure(error: &RedisError) -> bool {
     type SharedError = Arc<dyn std::error::Error + Send + Sync>;
     let Some(cause) = error.source().filter(|_| error.kind() == redis::ErrorKind::Io) else {
@@ -286,8 +288,8 @@ fn is_tls_failure(error: &RedisError) -> bool {
     io.is_none_or(|error| error.kind() == io::ErrorKind::InvalidData)
 }
 
-/// Marks the connection closed when it is dropped: with the task that reads the socket, also when
-/// its runtime ends.
+/// Marks the connection closed when it is dropped. The task that reads the socket drops it, even
+/// when its runtime ends.
 struct RetireOnDrop(Arc<Health>);
 
 impl Drop for RetireOnDrop {

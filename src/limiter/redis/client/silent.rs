@@ -1,4 +1,4 @@
-//! For tests: a server that is connected, and answers nothing.
+//! A server for tests: connections to it succeed, and it answers no call.
 
 use std::future::pending;
 use std::sync::Arc;

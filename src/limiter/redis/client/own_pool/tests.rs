@@ -1,4 +1,4 @@
-//! Attempts to connect to servers that tests make up, in paused time, and what a pool knows of them.
+//! Attempts to connect to made-up servers in paused time, and their traces in a pool.
 
 use std::future::{pending, poll_fn, ready};
 use std::io;
@@ -19,10 +19,10 @@ const CONNECT_TIMEOUT: Duration = MAX_CONNECTION_WAIT.saturating_mul(4);
 
 const SOON: Duration = Duration::from_millis(5);
 
-/// How long a server keeps a connection.
+/// The time that a server keeps a connection.
 const LIFE: Duration = Duration::from_secs(1);
 
-/// A pool whose sockets this opens, and the login there.
+/// A pool whose sockets `dialer` opens, and its login.
 fn over(dialer: Dialer) -> (Arc<OwnPool>, Login) {
     let login = Login::new(redis::RedisConnectionInfo::default());
     let connector = Connector {
@@ -37,7 +37,7 @@ fn over(dialer: Dialer) -> (Arc<OwnPool>, Login) {
     (Arc::new(OwnPool::new(server, 1)), login)
 }
 
-/// A pool before a server that never answers.
+/// A pool for a server that never answers.
 fn silent() -> (Arc<OwnPool>, Login) {
     over(Dialer::new(|_, _| pending::<io::Result<DuplexStream>>()))
 }
@@ -64,14 +64,14 @@ async fn an_attempt_without_an_answer_ends_in_time_and_no_pause_follows() {
     sleep(CONNECT_TIMEOUT + SOON).await;
     let error = pool.connect_error(0, None).expect("it has failed");
     assert_eq!(error.kind(), ErrorKind::Infrastructure);
-    // It began long ago, and says nothing about the server now.
+    // The attempt began long ago, and says nothing about the server now.
     assert_eq!(pool.lock().backoff.retry_at(Instant::now()), None);
     let failed = Instant::now() - SOON;
     assert!(pool.connect_error(0, Some(failed)).is_some());
     assert!(pool.connect_error(0, Some(failed + 2 * SOON)).is_none());
 }
 
-/// It is one when the attempt takes as long as a call waits for a connection.
+/// The server is at fault once the attempt takes as long as a call waits for a connection.
 #[tokio::test(start_paused = true)]
 async fn an_attempt_that_has_just_begun_is_no_fault_of_the_server() {
     let (pool, _) = silent();
@@ -132,7 +132,7 @@ async fn a_failure_before_the_last_connection_counts_no_more() {
     assert!(pool.connect_error(0, None).is_none());
 }
 
-/// Who is on time gives up.
+/// A process that is on time gives up instead.
 #[tokio::test(start_paused = true)]
 async fn a_process_that_was_paused_waits_on_for_its_connection() {
     for (wait, waits_on) in [(MAX_CONNECTION_WAIT, false), (2 * MAX_CONNECTION_WAIT, true)] {
@@ -146,8 +146,7 @@ async fn a_process_that_was_paused_waits_on_for_its_connection() {
     }
 }
 
-/// A mistake in the configuration is hidden, so that it is not taken for the reason why a
-/// server is silent since.
+/// A hang hides a configuration error: that error is not the reason why the server is silent now.
 #[tokio::test(start_paused = true)]
 async fn an_attempt_that_hangs_hides_neither_a_fault_of_the_server_nor_load() {
     let entry = PoolEntry { attempt: Some(Instant::now()), ..PoolEntry::default() };
@@ -186,7 +185,7 @@ async fn an_attempt_that_hangs_gets_another_beside_it() {
     assert!(entry.is_empty());
 }
 
-/// A network that swallows everything collects few of them, whatever the time to connect is.
+/// A network that loses everything collects few attempts, whatever the connect timeout is.
 #[tokio::test(start_paused = true)]
 async fn few_attempts_are_under_way_at_once() {
     let (mut runtimes, mut backoff) = (Vec::new(), Backoff::default());
