@@ -14,10 +14,10 @@ use redis::RedisError;
 
 use crate::{Error, ErrorKind};
 
-/// The longest text of a reply that is passed on, in bytes.
+/// The longest text of a reply that an error repeats, in bytes.
 const MAX_TEXT_LENGTH: usize = 256;
 
-/// How texts under the bare `ERR` begin that have a kind of their own.
+/// The first words of texts under the bare `ERR` that have a kind of their own.
 const KINDS_BY_TEXT: [(&str, ErrorKind); 8] = [
     ("max number of clients", ErrorKind::Infrastructure),
     ("Script killed by user", ErrorKind::Infrastructure),
@@ -31,7 +31,7 @@ const KINDS_BY_TEXT: [(&str, ErrorKind); 8] = [
     ("This instance has cluster support disabled", ErrorKind::Configuration),
 ];
 
-/// How further texts under `ERR` begin, into which no server writes an argument.
+/// The first words of further texts under `ERR`, into which no server writes an argument.
 const TEXTS_WITHOUT_ARGUMENTS: [&str; 7] = [
     "AUTH <password> called without any password",
     "DB index is out of range",
@@ -42,7 +42,7 @@ const TEXTS_WITHOUT_ARGUMENTS: [&str; 7] = [
     "user_script:",
 ];
 
-/// What stands before the arguments in some texts, which are cut there.
+/// The words before the arguments in some texts. An error repeats such a text up to there.
 const ARGUMENT_MARKERS: [&str; 2] = [", with args", " access the '"];
 
 /// An error reply without its location in a script.
@@ -66,7 +66,7 @@ impl<'a> ErrorReply<'a> {
         }
     }
 
-    /// The kind, if the reply is a known one.
+    /// Returns the kind, if the reply is a known one.
     fn known_kind(&self) -> Option<ErrorKind> {
         match self.code {
             "LOADING" | "BUSY" | "MASTERDOWN" | "CLUSTERDOWN" | "NOREPLICAS" | "MISCONF"
@@ -84,7 +84,7 @@ impl<'a> ErrorReply<'a> {
         }
     }
 
-    /// Its text up to the arguments; `None` if an argument may stand anywhere in it.
+    /// Returns the text up to the arguments, or `None` if an argument may be anywhere in it.
     fn text_without_arguments(&self) -> Option<String> {
         let is_listed = self.code == "ERR"
             && TEXTS_WITHOUT_ARGUMENTS.iter().any(|begin| self.text.starts_with(begin));
@@ -109,7 +109,7 @@ impl From<ErrorReply<'_>> for Error {
     }
 }
 
-/// What follows the location in a script, if a reply begins with one as on Redis 6.2:
+/// Returns the text after the location in a script, if a reply begins with one. Redis 6.2 writes
 /// `ERR Error running script (call to f_<digest>): ` or `@user_script:<line>: `.
 fn without_script_location(reply: &str) -> Option<&str> {
     let raised = reply.strip_prefix("ERR ").unwrap_or(reply);
@@ -129,8 +129,8 @@ pub(crate) fn from_error_reply(text: &str) -> Error {
     ErrorReply::read(text).into()
 }
 
-/// Of the errors of several servers, one with the most weight is shown: what must be set up anew is
-/// worth more than load, and load is worth more than a server that is away.
+/// Returns the weight of an error: of the errors of several servers, callers see the heaviest. An
+/// error of configuration outweighs load, and load outweighs a server that is away.
 pub(super) fn weight(error: &Error) -> u8 {
     match error.kind() {
         ErrorKind::Configuration => 2,
@@ -139,22 +139,22 @@ pub(super) fn weight(error: &Error) -> u8 {
     }
 }
 
-/// Whether an error reply says that the server takes no writes.
+/// Returns whether an error reply says that the server takes no writes.
 pub(crate) fn is_read_only(text: &str) -> bool {
     ErrorReply::read(text).code == "READONLY"
 }
 
-/// The error reply of the server, if the call failed with one.
+/// Returns the error reply of the server, if the call failed with one.
 fn error_reply(error: &RedisError) -> Option<String> {
     Some(format!("{} {}", error.code()?, error.detail().unwrap_or_default()))
 }
 
-/// Whether a call failed because the server takes no writes.
+/// Returns whether a call failed because the server takes no writes.
 pub(crate) fn met_read_only(error: &RedisError) -> bool {
     error_reply(error).is_some_and(|text| is_read_only(&text))
 }
 
-/// The error for a failed call. It has a source only where the server sent no error reply: such a
+/// The error for a failed call. If the server sent an error reply, the error has no source: the
 /// reply may repeat arguments of the call.
 pub(crate) fn from_redis_error(error: RedisError) -> Error {
     if let Some(text) = error_reply(&error) {
@@ -184,7 +184,7 @@ pub(crate) fn from_redis_error(error: RedisError) -> Error {
     Error::new(kind, UNDECIDED).with_source(error)
 }
 
-/// The error of what failed before anybody asked for a decision.
+/// The error of a step that failed before a decision was asked for.
 pub(super) fn before_asking(message: impl Into<Cow<'static, str>>, cause: Error) -> Error {
     if cause.to_string() == UNDECIDED {
         return cause.with_message(message);
@@ -192,18 +192,18 @@ pub(super) fn before_asking(message: impl Into<Cow<'static, str>>, cause: Error)
     Error::new(cause.kind(), message).with_source(cause)
 }
 
-/// The message of a call that failed in the client, whose cause says why.
+/// The message of a call that failed in the client. Its source says why.
 const UNDECIDED: &str = "redis did not decide";
 
-/// Whether the connection ended within a reply, which the client reports as a reply that does not
-/// parse. While a connection lives, the client waits for the rest of a reply: so bytes that do not
-/// parse never lead to this line.
+/// Returns whether the connection ended within a reply. The client reports that as a reply that
+/// does not parse. While a connection lives, the client waits for the rest of a reply. So malformed
+/// bytes never lead to the line that this looks for.
 fn ends_within_reply(error: &RedisError) -> bool {
     error.detail().is_some_and(|text| text.lines().any(|line| line == "Unexpected end of input"))
 }
 
-/// The error for a failed script call. A client of the application has a timer of its own, and a
-/// busy process fires it before it reads the reply: it says nothing about the server.
+/// The error for a failed script call. A client of the application has a timer of its own. A busy
+/// process may fire it before it reads the reply, so it says nothing about the server.
 pub(crate) fn from_failed_call(error: RedisError) -> Error {
     match is_client_timeout(&error) {
         true => Error::new(ErrorKind::Saturation, "the client's own timer ended the call")
@@ -212,7 +212,7 @@ pub(crate) fn from_failed_call(error: RedisError) -> Error {
     }
 }
 
-/// Whether a timer of the client ended the call, and not the operating system.
+/// Returns whether a timer of the client ended the call, and not the operating system.
 fn is_client_timeout(error: &RedisError) -> bool {
     type SharedError = Arc<dyn std::error::Error + Send + Sync>;
     let Some(cause) = error.source().filter(|_| error.is_timeout()) else { return false };

@@ -1,7 +1,6 @@
-//! What a server says of itself when a connection begins.
+//! The answer to `HELLO` at the start of a connection: the kind of a server, and its role.
 //!
-//! `HELLO` needs no right of its own, and every server answers it, also while it loads or runs a
-//! script.
+//! `HELLO` needs no permission. Servers answer it even while they load data or run a script.
 
 use std::collections::HashMap;
 
@@ -10,32 +9,32 @@ use redis::{RedisResult, Value, cmd, from_redis_value};
 
 use crate::{Error, ErrorKind};
 
-/// What a server says that has no such command, or has renamed it.
+/// The text in the error of a server without `HELLO`, or with `HELLO` renamed.
 const UNKNOWN: &str = "unknown command";
 
-/// What a server must be, by the address that led to it.
+/// The kind of server that an address asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ServerKind {
     Plain,
     ClusterNode,
-    /// The primary that sentinels name. Who connects looks at [`Greeting::is_primary`].
+    /// The primary that sentinels name. The caller checks [`Greeting::is_primary`].
     Primary,
     Sentinel,
 }
 
-/// The answer to `HELLO`, as far as it is needed.
+/// The parts of the answer to `HELLO` that the pool needs.
 #[derive(Debug, Default)]
 pub(super) struct Greeting {
     /// `standalone`, `cluster` or `sentinel`.
     mode: Option<String>,
     /// `master` or `replica`.
     role: Option<String>,
-    /// Whether it refused to answer, for a reason that may pass.
+    /// True if the server refused to answer, for a reason that may pass.
     was_refused: bool,
 }
 
 impl Greeting {
-    /// Asks for it. A server that answers with something else says nothing of itself.
+    /// Asks the server. An answer of another form gives a greeting without kind and role.
     pub(super) async fn of(connection: &mut impl ConnectionLike) -> RedisResult<Self> {
         let reply = connection.req_packed_command(&cmd("HELLO")).await;
         match reply.and_then(Value::extract_error) {
@@ -54,7 +53,7 @@ impl Greeting {
         Self { mode: text("mode"), role: text("role"), was_refused: false }
     }
 
-    /// Fails if the address has led to a server of another kind than it says.
+    /// Fails if the server is not of the kind that its address asks for.
     pub(super) fn expect_kind(&self, expected: ServerKind) -> Result<(), Error> {
         let says_role = self.role.is_some() || self.was_refused;
         let message = match (self.mode.as_deref(), expected) {
@@ -81,7 +80,7 @@ impl Greeting {
         Err(Error::new(ErrorKind::Configuration, message))
     }
 
-    /// Whether it is a primary, outside of a cluster.
+    /// Returns whether the server is a primary outside of a cluster.
     pub(super) fn is_primary(&self) -> bool {
         self.mode.as_deref() == Some("standalone") && self.role.as_deref() == Some("master")
     }
@@ -125,19 +124,19 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::Configuration);
             assert!(error.to_string().contains(address), "{error}");
         }
-        // Nobody can tell whether it is a primary, and waiting does not help.
+        // A server that does not say its role is refused: waiting does not help.
         for silent in [greeting(&[("mode", "standalone")]), Greeting::default()] {
             let error = silent.expect_kind(ServerKind::Primary).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Configuration);
         }
         let busy = Greeting { was_refused: true, ..Greeting::default() };
         assert!(busy.expect_kind(ServerKind::Primary).is_ok());
-        // Whatever stands before a server may answer less.
+        // A proxy before a server may answer less.
         assert!(greeting(&[("proto", "3")]).expect_kind(ServerKind::Plain).is_ok());
         assert!(Greeting::read(Value::Okay).expect_kind(ServerKind::ClusterNode).is_ok());
     }
 
-    /// Answers each command with the same reply.
+    /// A connection that answers each command with the same reply.
     struct Fixed(&'static str);
 
     impl ConnectionLike for Fixed {

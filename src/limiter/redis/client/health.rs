@@ -1,8 +1,11 @@
 //! Tells a dead connection from a live one without a round trip.
 //!
-//! bb8 sends a PING before each use. Here three signs without a round trip show that a
-//! connection is useless: the task that reads its socket has ended, the server takes no
-//! writes, or no reply has come for a while although calls wait for one.
+//! bb8 sends a PING before each use. Here, other signs show that a connection is useless:
+//!
+//! - The task that reads its socket has ended.
+//! - The server takes no writes.
+//! - No reply has come for a while, although calls wait for one.
+//! - The pool has left the server for another one.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -17,24 +20,23 @@ use tokio::time::Instant;
 use super::error;
 use crate::limiter::grace_period::read_arrived;
 
-/// How long a connection may be silent. It is longer than the pauses of a healthy server, such as a
-/// fork or a slow command, and short enough to leave an address that swallows everything.
+/// The time that a connection may be silent. It is longer than the pauses of a healthy server, such
+/// as a fork or a slow command. It is short enough to leave an address that never answers.
 pub(crate) const MAX_SILENCE: Duration = Duration::from_millis(300);
 
-/// A connection may be silent this many times longer in a process that is too busy to read
-/// replies at once.
+/// The factor of `MAX_SILENCE` in a process that is too busy to read replies at once.
 pub(crate) const BUSY_FACTOR: u32 = 10;
 
-/// A timeout this long after the last one begins a new silence: the reply to the last call came
-/// after its callers had left.
+/// A call that is sent this long after the last timeout begins a new silence when it times out. By
+/// then, the reply to the earlier call has probably come, after its callers had left.
 const NEW_SILENCE_AFTER: Duration = Duration::from_secs(2);
 
-/// Whether a connection can be used, or why it cannot.
+/// The state of a connection: usable, or the reason why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum ConnectionState {
     Usable,
-    /// Its socket is closed, or its server was left.
+    /// Its socket is closed, or the pool has left its server.
     Closed,
     /// Its server takes no writes.
     ReadOnly,
@@ -46,7 +48,7 @@ pub(super) enum ConnectionState {
 #[derive(Debug)]
 pub(super) struct Health {
     state: AtomicU8,
-    /// When it became useless, by the server's clock.
+    /// The time at which it was retired, in µs since [`ServerHealth::start`]; 0: never.
     retired_at: AtomicU64,
     silence: Silence,
     server: Arc<ServerHealth>,
@@ -57,16 +59,16 @@ pub(super) struct Health {
 /// given up together.
 #[derive(Debug)]
 pub(super) struct ServerHealth {
-    /// Silences are measured from here.
+    /// The instant from which all times here count.
     start: Instant,
     silence: Silence,
-    /// Connections of an earlier generation are silent.
+    /// The current generation. Connections of an earlier one are silent.
     generation: AtomicU32,
-    /// When the generation began.
+    /// The time at which the generation began.
     generation_at: AtomicU64,
-    /// Whether another server is used in its place.
+    /// True if the pool uses another server in its place.
     is_left: AtomicBool,
-    /// Notified when it is left.
+    /// Notified when the pool leaves the server.
     left: Notify,
 }
 
@@ -118,8 +120,8 @@ impl Health {
         }
     }
 
-    /// When the connection became useless. It may be noticed much later: an idle process has no use
-    /// for it. So what it says about the server is as old.
+    /// Returns the instant at which the connection became useless. An idle process may notice that
+    /// much later: then it says little about the server now.
     pub(super) fn useless_since(&self) -> Instant {
         let retired_at = match self.retired_at.load(Relaxed) {
             0 => self.server.generation_at.load(Relaxed),
@@ -128,11 +130,11 @@ impl Health {
         self.server.start + Duration::from_micros(retired_at)
     }
 
-    /// The outcome of a call, or `None` once the server is left. Whatever the server still answers
-    /// is of no use then: it decides on a state that the server in its place does not have.
+    /// Returns the outcome of a call, or `None` once the pool has left the server. Later answers
+    /// are useless: they depend on a state that the server in its place does not have.
     ///
-    /// What has arrived by then counts: a busy process reads it late, and load alone must not end
-    /// what the server has decided in time.
+    /// An answer that has arrived by then still counts. A busy process reads it late, and load
+    /// alone must not void a decision that the server made in time.
     pub(super) async fn unless_left<T>(&self, call: impl Future<Output = T>) -> Option<T> {
         let left = self.server.left.notified();
         if self.server.is_left.load(Relaxed) {
@@ -151,7 +153,7 @@ impl Health {
         }
     }
 
-    /// Records how a call ended.
+    /// Records the outcome of a call.
     pub(super) fn record<T>(&self, outcome: &RedisResult<T>) {
         match outcome {
             Err(error) if error::met_read_only(error) => self.retire(ConnectionState::ReadOnly),
@@ -166,10 +168,10 @@ impl Health {
 
     /// Records that a call sent at `sent` has no reply at its deadline, which is now.
     ///
-    /// The calls of one moment time out together, and one pause of the server is no reason
-    /// to reconnect. So a silence counts only if it is long, and clearly longer than this
-    /// call has waited. A process that stood still for long has not listened, so that its call says
-    /// little about that time.
+    /// The calls of one moment time out together, and one pause of the server is not a reason to
+    /// reconnect. So a silence counts only if it is long, and clearly longer than this call has
+    /// waited. A process that stood still for long has not read replies. So its call says little
+    /// about that time.
     pub(super) fn record_timeout(&self, sent: Instant, is_busy: bool) {
         let now = self.server.clock(Instant::now());
         let listened = if is_busy { MAX_SILENCE.as_micros() as u64 } else { u64::MAX };
@@ -191,7 +193,7 @@ impl Health {
 }
 
 impl ServerHealth {
-    /// Leaves the server: no connection to it is used any more, and calls on their way end.
+    /// Leaves the server: no call uses a connection to it any more, and calls under way end.
     pub(super) fn leave(&self) {
         self.is_left.store(true, Relaxed);
         self.left.notify_waiters();
@@ -203,19 +205,19 @@ impl ServerHealth {
     }
 }
 
-/// A time without any reply, though calls were sent.
+/// A time without any reply, although calls were sent.
 #[derive(Debug, Default)]
 struct Silence {
-    /// When it began; 0 if there is none.
+    /// The time at which the silence began; 0: there is none.
     begun: AtomicU64,
-    /// When a call last timed out.
+    /// The time at which a call last timed out.
     last_timeout: AtomicU64,
-    /// When it last ended, mostly with a reply.
+    /// The time at which a silence last ended, mostly with a reply.
     last_end: AtomicU64,
 }
 
 impl Silence {
-    /// Records that a call sent at `sent` times out now. Returns when its silence began.
+    /// Records that a call sent at `sent` times out now. Returns the start of its silence.
     ///
     /// A call that was sent before the last reply says nothing about the time before that reply.
     fn begin_or_continue(&self, sent: u64, now: u64) -> u64 {

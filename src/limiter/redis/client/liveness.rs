@@ -1,7 +1,7 @@
-//! Whether the servers answer, and whether this process is on time.
+//! The replies of the servers, and the late timers of this process.
 //!
-//! A call without a reply means one of two things: the server is silent, or this process is too
-//! busy to read. Replies to other calls and timers that fire late tell which (`deadline.rs`).
+//! A call without a reply has one of two causes: a silent server, or a process that is too busy to
+//! read. Replies to other calls and late timers show which one (`deadline.rs`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,28 +12,28 @@ use tokio::time::Instant;
 use super::health::{BUSY_FACTOR, MAX_SILENCE};
 use super::slot::HASH_SLOTS;
 
-/// What the clones of a pool have observed.
+/// The observations of all clones of a pool.
 #[derive(Clone)]
 pub(crate) struct Liveness {
-    /// The number of replies: one counter for a server; for a cluster one for each hash slot,
-    /// and one for all.
+    /// The numbers of replies in time. A plain server has one counter. A cluster has one for each
+    /// hash slot, and one for all at the end.
     replies: Arc<[AtomicU64]>,
-    /// For each of them but the last, when a call first missed its deadline since the last
-    /// reply; 0: none did.
+    /// The times at which a call of each hash slot first missed its deadline after the last reply.
+    /// They are in µs since `start`; 0: no call did. Only a cluster needs them.
     first_missed: Arc<[AtomicU64]>,
     start: Instant,
-    /// When a timer last fired late, in µs since `start`; 0: never.
+    /// The last time that a timer fired late, in µs since `start`; 0: never.
     last_late_timer: Arc<AtomicU64>,
     is_clustered: bool,
 }
 
 impl Liveness {
-    /// One server has all hash slots.
+    /// Makes the observations of one server, which has all hash slots.
     pub(super) fn of_server() -> Self {
         Self::new(1, 1, false)
     }
 
-    /// Each hash slot may have another server.
+    /// Makes the observations of a cluster: each hash slot may have another server.
     pub(super) fn of_cluster() -> Self {
         Self::new(HASH_SLOTS + 1, HASH_SLOTS, true)
     }
@@ -44,7 +44,7 @@ impl Liveness {
         Self { replies, first_missed, start, last_late_timer, is_clustered }
     }
 
-    /// How many replies have come in time from the server that holds `hash_slot`.
+    /// Returns the number of replies in time to calls of `hash_slot`.
     pub(crate) fn replies(&self, hash_slot: u16) -> u64 {
         self.replies[usize::from(hash_slot)].load(Relaxed)
     }
@@ -65,13 +65,13 @@ impl Liveness {
         }
     }
 
-    /// How many replies have come in time from any server.
+    /// Returns the number of replies in time from all servers.
     pub(crate) fn all_replies(&self) -> u64 {
         self.replies[self.replies.len() - 1].load(Relaxed)
     }
 
-    /// Whether a server of a cluster has been silent for long, while others answer. A call has just
-    /// missed its deadline.
+    /// Records that a call of `hash_slot` has just missed its deadline. Returns whether calls of
+    /// this slot have had no reply for long. In a cluster, one server may be silent alone.
     pub(crate) fn is_silent(&self, hash_slot: u16) -> bool {
         let now = self.now();
         let first_missed = &self.first_missed[usize::from(hash_slot)];
@@ -94,10 +94,10 @@ impl Liveness {
         self.start.elapsed().as_micros() as u64 + 1
     }
 
-    /// Whether a timer has fired late since `start`.
+    /// Returns whether a timer has fired late since `start`.
     ///
-    /// In a cluster, late timers count for a while: replies of one hash slot are too rare to show
-    /// that the process is busy.
+    /// In a cluster, a late timer counts for [`MAX_SILENCE`] longer. The replies of one hash slot
+    /// are too rare to show that the process is busy.
     pub(crate) fn was_busy_since(&self, start: Instant) -> bool {
         let last_late_timer = self.last_late_timer.load(Relaxed);
         let since = start.saturating_duration_since(self.start);

@@ -1,11 +1,11 @@
-//! In place of `tls.rs` without the feature `rustls`.
+//! Replaces `tls.rs` without the feature `rustls`.
 
 use redis::ConnectionAddr;
 
 use super::address::Host;
 use crate::{Error, ErrorKind};
 
-/// The settings of TLS, of which there are none.
+/// The settings of TLS: empty without the feature.
 #[derive(Clone, Default)]
 pub(super) struct Tls {}
 
@@ -22,7 +22,7 @@ impl Tls {
     }
 }
 
-/// What connections need for TLS.
+/// The parameters of TLS for connections: empty without the feature.
 #[derive(Clone)]
 pub(super) struct TlsParams;
 

@@ -1,9 +1,9 @@
-//! Whether a server expects TLS, when an attempt to connect says too little.
+//! Finds out whether a server expects TLS, when an attempt to connect says too little.
 //!
-//! A server without TLS waits for the rest of what it takes for a command, and one with TLS closes
-//! the connection: both look like a bad network. So the server is asked again over a connection of
-//! its own, in the other way. Nothing of the address is sent, least of all the password, and the
-//! answer does no more than choose the text and the kind of the error.
+//! A server without TLS takes a handshake for a command, and waits for the rest. A server with TLS
+//! closes the connection after a plain command. Both look like a bad network. So a probe opens
+//! another connection, and asks in the other way: without TLS, or with it. It sends no part of the
+//! address, and so no password. The answer only selects the text and the kind of the error.
 
 use std::io;
 use std::time::Duration;
@@ -14,14 +14,15 @@ use tokio::time::{Instant, timeout_at};
 
 use super::dialer::Resolver;
 
-/// How long the server has for its answer at most.
+/// The longest time of a probe.
 const TIMEOUT: Duration = Duration::from_millis(250);
 
-/// The begin of a handshake of TLS 1.2 that offers one cipher. Any answer is that of TLS.
+/// The start of a TLS 1.2 handshake that offers one cipher. A server with TLS answers it, if only
+/// with an alert.
 const CLIENT_HELLO: &[u8] = b"\x16\x03\x01\x00\x2d\x01\x00\x00\x29\x03\x03\
     tower-sluice asks: is this TLS? \x00\x00\x02\xc0\x2f\x01\x00";
 
-/// Whether the server answers a command without TLS.
+/// Returns whether the server answers a command without TLS.
 pub(super) async fn answers_without_tls(
     addr: &ConnectionAddr,
     resolver: Option<&Resolver>,
@@ -30,7 +31,7 @@ pub(super) async fn answers_without_tls(
     matches!(answer(addr, resolver, deadline, b"PING\r\n").await, Some([b'+' | b'-', _]))
 }
 
-/// Whether the server answers the begin of a handshake of TLS.
+/// Returns whether the server answers the start of a TLS handshake.
 pub(super) async fn answers_with_tls(
     addr: &ConnectionAddr,
     resolver: Option<&Resolver>,
@@ -41,7 +42,7 @@ pub(super) async fn answers_with_tls(
     matches!(answer(addr, resolver, deadline, CLIENT_HELLO).await, Some([ALERT | HANDSHAKE, 3]))
 }
 
-/// The first bytes of the answer, if there is one in time.
+/// Sends `question` over a new connection. Returns the first bytes of the answer, if it is in time.
 async fn answer(
     addr: &ConnectionAddr,
     resolver: Option<&Resolver>,
@@ -58,7 +59,7 @@ async fn answer(
         };
         let stream = TcpStream::connect(&addresses[..]).await?;
         stream.writable().await?;
-        // A socket that is new takes a few bytes at once.
+        // A new socket takes a few bytes in one write.
         stream.try_write(question)?;
         loop {
             stream.readable().await?;

@@ -1,12 +1,12 @@
-//! The hash slots of a cluster, by which it spreads keys over its servers.
+//! The hash slots of a cluster: each key has one, and each slot is on one server.
 
-/// The number of them.
+/// The number of hash slots.
 pub(crate) const HASH_SLOTS: u16 = 16_384;
 
 /// The number of a partition: the slots whose calls share a connection to a cluster.
 pub(crate) type Partition = usize;
 
-/// The hash slot of a cluster that holds the key of this name: by what stands in its first braces.
+/// Returns the hash slot of the key `name`. Only the text in its first braces counts, if any.
 pub(crate) fn hash_slot(name: &str) -> u16 {
     let tag = name.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
     let hashed = tag.map(|(tag, _)| tag).filter(|tag| !tag.is_empty()).unwrap_or(name);
@@ -38,7 +38,7 @@ mod tests {
     // Case 36.
     #[test]
     fn slots_are_those_of_a_cluster() {
-        // As CLUSTER KEYSLOT answers.
+        // The answers of CLUSTER KEYSLOT.
         assert_eq!(hash_slot("123456789"), 12_739);
         assert_eq!(hash_slot("sluice:api:tb1:{foo}"), 12_182);
         assert_eq!(hash_slot("foo"), 12_182);

@@ -1,4 +1,4 @@
-//! TLS: which authorities connections trust, and the certificate of this process.
+//! TLS: the authorities that connections trust, and the certificate of this process.
 
 use std::sync::Arc;
 
@@ -22,17 +22,17 @@ pub(super) struct Tls {
 /// The authorities whose certificates are trusted.
 #[derive(Clone, Default)]
 enum Roots {
-    /// Those of the system.
+    /// The authorities of the system.
     #[default]
     System,
-    /// Those that Mozilla trusts, as the client was compiled with.
+    /// The authorities that Mozilla trusts, as compiled into the client.
     Webpki,
-    /// These, in PEM.
+    /// Certificates from the application, in PEM.
     Own(Vec<u8>),
 }
 
 impl Tls {
-    /// Trusts the authorities in `pem` alone, and those of earlier calls.
+    /// Trusts only the authorities in `pem`, and those of earlier calls.
     pub(super) fn add_root(&mut self, pem: &[u8]) {
         if !matches!(self.roots, Roots::Own(_)) {
             self.roots = Roots::Own(Vec::new());
@@ -52,8 +52,8 @@ impl Tls {
         self.identity = Some(ClientTlsConfig { client_cert, client_key });
     }
 
-    /// What every connection needs, if the address asks for TLS. Fails if the settings or the
-    /// process are not fit for it, and if there are settings that would have no effect.
+    /// Returns the parameters of TLS for every connection. Fails if a certificate cannot be used,
+    /// if the process has no crypto provider, or if settings would have no effect.
     pub(super) fn params(&self, uses_tls: bool) -> Result<TlsParams, Error> {
         let is_set = self.identity.is_some() || !matches!(self.roots, Roots::System);
         match (uses_tls, is_set) {
@@ -67,10 +67,10 @@ impl Tls {
     }
 
     fn template(&self) -> Result<ConnectionAddr, Error> {
-        // Each attempt to connect asks rustls for the provider of the process, and rustls panics
-        // unless it has one, or its own features name exactly one. Only the first can be asked for.
+        // Each attempt to connect asks rustls for the provider of the process. Without one, rustls
+        // panics, unless its own features name exactly one. Only an installed one can be seen here.
         let provider = CryptoProvider::get_default().ok_or_else(no_provider)?;
-        // The roots never depend on which features of the client another crate switches on.
+        // The roots must not depend on features of the client that another crate switches on.
         let root_cert = match &self.roots {
             Roots::System => Some(system_roots()?),
             Roots::Webpki => None,
@@ -85,8 +85,8 @@ impl Tls {
         Ok(client.get_connection_info().addr().clone())
     }
 
-    /// Fails if a certificate or the key cannot be used: the client would find out with each
-    /// attempt to connect.
+    /// Fails if a certificate or the key cannot be used. The client would find that out only at
+    /// each attempt to connect.
     fn check(&self, provider: &Arc<CryptoProvider>, root_cert: Option<&[u8]>) -> Result<(), Error> {
         let mut roots = RootCertStore::empty();
         if let Some(pem) = root_cert {
@@ -109,8 +109,8 @@ impl Tls {
     }
 }
 
-/// What connections need for TLS: an address that holds it, since the client names no type for it.
-/// None: they do not use TLS.
+/// The parameters of TLS for connections; `None` without TLS. An address holds them, since the
+/// client does not export their type.
 #[derive(Clone)]
 pub(super) struct TlsParams(Option<ConnectionAddr>);
 
@@ -137,8 +137,8 @@ fn certificates(what: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, 
     }
 }
 
-/// The authorities of the system, in PEM, which is all that the client reads. Those that rustls
-/// cannot read are left out.
+/// Returns the authorities of the system, in PEM: the client reads nothing else. Leaves out those
+/// that rustls cannot read.
 fn system_roots() -> Result<Vec<u8>, Error> {
     let mut found = rustls_native_certs::load_native_certs();
     let (mut readable, mut pem) = (RootCertStore::empty(), String::new());

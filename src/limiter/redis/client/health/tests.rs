@@ -11,7 +11,7 @@ fn two() -> (Health, Health) {
     (Health::new(&server), Health::new(&server))
 }
 
-/// Calls over `health` get no reply for `time`.
+/// Lets calls over `health` time out for `time`.
 async fn silent(health: &Health, time: Duration) {
     let begun = Instant::now();
     while begun.elapsed() < time {
@@ -58,7 +58,7 @@ async fn a_silence_is_twice_as_long_as_the_call_that_shows_it() {
     assert_eq!(health.state(), ConnectionState::Silent);
 }
 
-/// Replies come every 200 ms, and calls time out after 100 ms.
+/// Replies come every 300 ms, and calls time out after 100 ms.
 #[tokio::test(start_paused = true)]
 async fn a_silence_begins_after_the_last_reply() {
     let (health, _) = two();
@@ -66,7 +66,7 @@ async fn a_silence_begins_after_the_last_reply() {
         let early = Instant::now();
         advance(MAX_SILENCE / 3).await;
         health.record(&Ok(()));
-        // It was sent before the reply, and times out after it.
+        // The early call was sent before the reply, and times out after it.
         health.record_timeout(early, false);
         advance(MAX_SILENCE / 3).await;
         let late = Instant::now();
@@ -207,7 +207,7 @@ async fn a_call_to_a_server_that_is_left_ends_with_what_has_arrived() {
     assert_eq!(health.unless_left(async {}).await, None);
 }
 
-/// It has not listened for replies to calls that it sent before.
+/// The process has not read replies to the calls that it sent before.
 #[tokio::test(start_paused = true)]
 async fn a_process_that_stood_still_gives_up_no_connection() {
     let (health, _) = two();
@@ -233,7 +233,7 @@ async fn a_useless_connection_says_since_when() {
     advance(D).await;
     health.retire(ConnectionState::Closed);
     assert_eq!(health.useless_since().duration_since(retired).as_millis(), 0);
-    // All connections to a server are given up together.
+    // The pool gives up all connections to a server together.
     silent(&health, 2 * MAX_SILENCE).await;
     assert_eq!(other.state(), ConnectionState::Silent);
     assert!(other.useless_since().elapsed() <= MAX_SILENCE);
