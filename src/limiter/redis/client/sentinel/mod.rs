@@ -1,8 +1,8 @@
-//! The primary that sentinels name: found, and followed when it changes.
+//! Finds the primary that sentinels name, and follows it when it changes.
 //!
-//! One task of the pool watches all sentinels. When they name another primary, the connections to
-//! the old one are left at once, whether or not the old one knows. A new connection is used only if
-//! its server says that it is a primary.
+//! One task of the pool watches all sentinels. When they name another primary, the pool leaves the
+//! old one at once, even if that does not know yet. The pool uses a new connection only if its
+//! server says that it is a primary.
 
 mod reports;
 mod watch;
@@ -26,34 +26,34 @@ use super::server::{Connector, Failure, Login, Server};
 use crate::observe::primary_changed;
 use crate::{Error, ErrorKind};
 
-/// How long the first choice waits for sentinels that have not said anything.
+/// The time that the first choice waits for sentinels without an answer.
 const FIRST_CHOICE_AFTER: Duration = Duration::from_millis(300);
 
-/// How often the task that watches the sentinels shows that it runs.
+/// The interval at which the task that watches the sentinels shows that it runs.
 const HEARTBEAT: Duration = Duration::from_millis(500);
 
-/// A task that has not shown that it runs for this long is replaced: its runtime has ended, or
-/// nobody polls it.
+/// The time without such a sign after which another task replaces it. Its runtime has ended, or
+/// does not poll it.
 const MAX_SILENCE: Duration = Duration::from_secs(3);
 
 /// Sentinels, and the primary that they name.
 pub(super) struct Sentinels {
-    /// What it takes to connect to a primary.
+    /// Settings for connecting to a primary.
     connector: Connector,
     servers: Vec<Server>,
     service_name: Arc<str>,
     reports: Mutex<Reports>,
-    /// Whether all sentinels have answered, and none names a primary.
+    /// True if every sentinel is unreachable, or does not know the service.
     name_none: AtomicBool,
     primary: channel::Sender<Option<Primary>>,
-    /// How often the primary has changed.
+    /// The number of changes of the primary that sentinels reported.
     switches: AtomicU64,
-    /// Notified when all sentinels are to be asked.
+    /// Notified to ask all sentinels at once.
     doubts: Arc<Notify>,
     start: Instant,
-    /// When the task that watches last showed that it runs, in ms since `start`; 0: never.
+    /// The last time that the task that watches showed that it runs, in ms since `start`; 0: never.
     heartbeat: AtomicU64,
-    /// The number of the task that watches. Others end.
+    /// The number of the task that watches. Earlier tasks end.
     watcher: channel::Sender<u64>,
 }
 
@@ -65,7 +65,7 @@ struct Primary {
 }
 
 impl Sentinels {
-    /// Connects to nothing yet. The sentinels have a login of their own.
+    /// Connects to nothing yet. `login` is the one for the sentinels.
     pub(super) fn new(
         sentinels: &[Host],
         login: Login,
@@ -91,7 +91,7 @@ impl Sentinels {
         })
     }
 
-    /// What connections lead to, for errors.
+    /// The name of the primary in errors.
     pub(super) fn address(&self) -> String {
         match &*self.primary.borrow() {
             Some(primary) => primary.server.address(),
@@ -99,9 +99,9 @@ impl Sentinels {
         }
     }
 
-    /// Returns how often a sentinel has named another primary, or the user there has changed. What
-    /// this process found out by itself is not counted: two servers that both are no primary would
-    /// be asked in turn, without a pause.
+    /// Returns how often a sentinel has named another primary, or the user there has changed.
+    /// Changes that this process found out itself do not count. Otherwise it would connect in turn
+    /// to two servers that are not primaries, without a pause.
     pub(super) fn switches(&self) -> u64 {
         self.switches.load(Relaxed) + self.connector.login.changes()
     }
@@ -123,7 +123,7 @@ impl Sentinels {
         }
     }
 
-    /// A connection to the primary.
+    /// Connects to the primary.
     pub(super) async fn connect(&self) -> Result<Connection, Failure> {
         let mut changes = self.primary.subscribe();
         loop {
@@ -133,7 +133,7 @@ impl Sentinels {
             };
             let connected = select! {
                 biased;
-                // There is another by now.
+                // The sentinels name another primary by now.
                 _ = changes.changed() => continue,
                 connected = primary.server.connect() => connected,
             };
@@ -149,8 +149,8 @@ impl Sentinels {
                 }
                 Err(error) => (error, false),
             };
-            // A primary that has just been killed is away, too. So a server that is away is doubted
-            // only if sentinels have disagreed about it for long.
+            // A server that is away may be a primary that has just died. So it is left out only if
+            // sentinels have disagreed about it for long.
             let mut reports = self.reports();
             if is_certain || reports.is_contested(&primary.host, now) {
                 reports.refute(&primary.host, now);
@@ -171,13 +171,13 @@ impl Sentinels {
         if let Some(primary) = self.known_primary(changes, first_choice).await {
             return Ok(primary);
         }
-        // Some sentinel is silent. The others must do.
+        // A sentinel is silent. The reports of the others must suffice.
         self.choose(&self.reports(), Instant::now());
         let known = self.known_primary(changes, deadline).await;
         known.ok_or_else(|| self.reports().error(&self.service_name))
     }
 
-    /// Waits for a primary until all sentinels have answered without one, or `deadline`.
+    /// Waits for a primary until `deadline`. Ends early if no sentinel names one.
     async fn known_primary(
         &self,
         changes: &mut channel::Receiver<Option<Primary>>,
@@ -188,7 +188,7 @@ impl Sentinels {
         timeout_at(deadline, changes.wait_for(is_decided)).await.ok()?.ok()?.clone()
     }
 
-    /// Records what a sentinel says.
+    /// Records the report of a sentinel.
     fn record(&self, sentinel: usize, report: Report) {
         let (mut reports, now) = (self.reports(), Instant::now());
         reports.record(sentinel, report, now);
@@ -198,13 +198,13 @@ impl Sentinels {
         }
         self.name_none.store(reports.name_none(), Relaxed);
         if self.primary.borrow().is_none() {
-            // Who waits for a primary gets an error if the sentinels name none.
+            // Wakes callers that wait for a primary: they get an error if no sentinel names one.
             self.primary.send_modify(|_| ());
         }
     }
 
-    /// Follows the primary that the reports name, and leaves the one before. Returns whether it is
-    /// another.
+    /// Follows the primary that the reports name, and leaves the old one. Returns whether the
+    /// primary has changed.
     fn choose(&self, reports: &Reports, now: Instant) -> bool {
         let Some(host) = reports.choose(now) else { return false };
         let current = self.primary.borrow().clone();
@@ -227,7 +227,7 @@ impl Sentinels {
     }
 }
 
-/// Watches all sentinels until another task does, or the pool is gone.
+/// Watches all sentinels until another task does, or until the pool is gone.
 async fn watch_all(sentinels: Weak<Sentinels>, mut watcher: channel::Receiver<u64>) -> Option<()> {
     loop {
         let mut tasks = JoinSet::new();
@@ -244,10 +244,10 @@ async fn watch_all(sentinels: Weak<Sentinels>, mut watcher: channel::Receiver<u6
             all.heartbeat.store(all.start.elapsed().as_millis() as u64 + 1, Relaxed);
             drop(all);
             select! {
-                // Another watches, or the pool is gone.
+                // Another task watches, or the pool is gone.
                 _ = watcher.changed() => return None,
-                // Only a panic ends one of them, such as that of a resolver. All begin anew soon:
-                // an idle process follows its primary, too.
+                // Only a panic ends one of them early, such as one in a resolver. All begin anew
+                // soon: even an idle process follows its primary.
                 _ = tasks.join_next() => has_panicked = true,
                 () = sleep(HEARTBEAT) => {}
             }

@@ -1,9 +1,9 @@
-//! Which server is the primary, after what several sentinels say. Some may be dead, late or wrong.
+//! Chooses the primary by the reports of several sentinels. Some may be dead, late or wrong.
 //!
-//! A sentinel numbers each switch: the epoch. At the start most votes win. Later a report with a
-//! higher epoch is followed at once, also if one sentinel alone has it: the others hear of it
-//! within two seconds. A sentinel that still reports something else after five loses to the
-//! majority.
+//! Sentinels number each switch: the epoch. At the start, the server with the most votes wins.
+//! Later, the pool follows a report with a higher epoch at once, even if only one sentinel has it.
+//! The others hear of it within two seconds. A sentinel that still disagrees after five seconds
+//! loses to the majority.
 
 use std::time::Duration;
 
@@ -13,43 +13,43 @@ use super::super::address::Host;
 use super::super::error::{before_asking, weight};
 use crate::{Error, ErrorKind};
 
-/// Sentinels agree sooner, unless one of them is wrong.
+/// The time within which sentinels agree, unless one of them is wrong.
 const AGREED_AFTER: Duration = Duration::from_secs(5);
 
-/// How long a server that turned out to be no primary is left out.
+/// The time for which a server that is not a primary is left out.
 const REFUTED_FOR: Duration = Duration::from_secs(30);
 
-/// What one sentinel said last.
+/// The last report of one sentinel.
 #[derive(Clone, Debug)]
 pub(super) enum Report {
-    /// Nothing yet.
+    /// No report yet.
     Missing,
-    /// It cannot be asked.
+    /// The error why the sentinel gave no answer.
     Unreachable(Error),
-    /// It knows no service of that name.
+    /// An answer of a sentinel that does not know the service.
     UnknownService,
     /// The address of the primary, and the epoch of its configuration.
     Primary { host: Host, epoch: u64 },
 }
 
-/// What all sentinels said.
+/// The reports of all sentinels.
 #[derive(Debug)]
 pub(super) struct Reports {
     all: Vec<Entry>,
-    /// The primary that connections were made to, and its epoch.
+    /// The primary that the pool last connected to, and its epoch.
     followed: Option<(Host, u64)>,
-    /// A server that is no primary, in which epoch, and until when it is left out.
+    /// A server that is not a primary, its epoch then, and the instant until which it is left out.
     refuted: Option<(Host, u64, Instant)>,
 }
 
 #[derive(Debug)]
 struct Entry {
     report: Report,
-    /// The primary that it named last, and the epoch, also while it is away.
+    /// The primary that the sentinel named last, and the epoch; kept while the sentinel is away.
     claim: Option<(Host, u64)>,
-    /// When the sentinel began to name it.
+    /// The instant at which the sentinel began to name it.
     since: Instant,
-    /// Whether it was outvoted when the primary was chosen.
+    /// True if the sentinel named another server when the pool first connected to the primary.
     is_outvoted: bool,
 }
 
@@ -58,7 +58,7 @@ struct Candidate<'a> {
     host: &'a Host,
     epoch: u64,
     votes: usize,
-    /// Whether all of them have said so for long.
+    /// True if all of them have named it for [`AGREED_AFTER`].
     is_old: bool,
     is_outvoted: bool,
 }
@@ -81,7 +81,8 @@ impl Reports {
         entry.report = report;
     }
 
-    /// Whether more than half agree, or all have said something: then the first choice is sound.
+    /// Returns whether the reports suffice for the first choice: more than half of the sentinels
+    /// agree, or all have reported.
     pub(super) fn are_complete(&self) -> bool {
         let is_missing = |entry: &Entry| matches!(entry.report, Report::Missing);
         let now = Instant::now();
@@ -89,17 +90,17 @@ impl Reports {
         most.is_some_and(|votes| 2 * votes > self.all.len()) || !self.all.iter().any(is_missing)
     }
 
-    /// Whether all have said something, and none names a primary.
+    /// Returns whether all sentinels have reported, and no one names a primary.
     pub(super) fn name_none(&self) -> bool {
         let names_none =
             |entry: &Entry| matches!(entry.report, Report::Unreachable(_) | Report::UnknownService);
         self.all.iter().all(names_none)
     }
 
-    /// The primary. None: whatever it was before.
+    /// Chooses the primary. `None`: it does not change.
     pub(super) fn choose(&self, now: Instant) -> Option<Host> {
         let mut candidates = self.candidates(now);
-        // It says itself whether it is the primary by now, if no other is named.
+        // If sentinels name no other server, it stays: it says itself whether it is the primary.
         let is_refuted = |candidate: &Candidate<'_>| self.is_refuted(candidate.host, now);
         if !candidates.iter().all(is_refuted) {
             candidates.retain(|candidate| !is_refuted(candidate));
@@ -138,22 +139,23 @@ impl Reports {
         }
     }
 
-    /// Records that the server at `host` is no primary.
+    /// Records that the server at `host` is not a primary.
     pub(super) fn refute(&mut self, host: &Host, now: Instant) {
-        // They may name another one by now: a switch after that may make it the primary again.
+        // Sentinels may name another server by now. A switch after that one may make this server
+        // the primary again.
         let epoch_of_other = || self.candidates(now).iter().map(|other| other.epoch).max();
         let epoch = self.epoch_of(host).or_else(epoch_of_other).unwrap_or(0);
         self.refuted = Some((host.clone(), epoch, now + REFUTED_FOR));
     }
 
-    /// Whether sentinels still disagree about `host` after a while.
+    /// Returns whether sentinels still disagree about `host` after [`AGREED_AFTER`].
     pub(super) fn is_contested(&self, host: &Host, now: Instant) -> bool {
         let candidates = self.candidates(now);
         candidates.iter().any(|one| one.host != host)
             && candidates.iter().any(|one| one.host == host && one.is_old)
     }
 
-    /// Why there is no primary.
+    /// The error that says why there is no primary.
     pub(super) fn error(&self, service_name: &str) -> Error {
         let reports = || self.all.iter().map(|entry| &entry.report);
         if reports().any(|report| matches!(report, Report::UnknownService)) {
@@ -201,7 +203,8 @@ impl Reports {
         candidates.iter().find(|candidate| candidate.host == host).map(|one| one.epoch)
     }
 
-    /// A later switch may have made it the primary.
+    /// Returns whether the server at `host` is left out. A later switch ends that: it may have made
+    /// the server the primary.
     fn is_refuted(&self, host: &Host, now: Instant) -> bool {
         self.refuted.as_ref().is_some_and(|(refuted, epoch, until)| {
             refuted == host && *until > now && self.epoch_of(host).is_none_or(|now| now <= *epoch)

@@ -1,5 +1,5 @@
-//! Watches one sentinel: over one connection it is asked every second, and at once when it says
-//! that something has changed.
+//! Watches one sentinel over one connection. A task asks it at least once a second, and at once
+//! when the sentinel publishes a change.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -21,34 +21,34 @@ use super::reports::Report;
 use crate::limiter::grace_period::unless_busy;
 use crate::{Error, ErrorKind};
 
-/// The average pause between two questions to a sentinel that does not say that anything changed.
-/// With a quarter more, what it says wrongly is followed for less than a second.
+/// The average pause between two questions to a sentinel that publishes no change. The longest
+/// pause is a quarter longer. So the pool follows a wrong answer for less than a second.
 const INTERVAL: Duration = Duration::from_millis(700);
 
-/// How long a sentinel has for an answer.
+/// The time that a sentinel has for an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Between two questions at least: a failover has several steps.
+/// The shortest pause between two questions: a failover has several steps.
 const MIN_PAUSE: Duration = Duration::from_millis(20);
 
-/// What a sentinel publishes when it follows another primary, in the order of a failover.
+/// The channels of a sentinel that follows another primary, in the order of a failover.
 const CHANNELS: [&str; 3] = ["+promoted-slave", "+switch-master", "+config-update-from"];
 
-/// A connection to a sentinel, and the notice of what it publishes.
+/// A connection to a sentinel, and the notice that it has published a change.
 type Connected = Result<(MultiplexedConnection, Arc<Notify>), Error>;
 
-/// One sentinel.
+/// The task that watches one sentinel.
 pub(super) struct Watch {
     pub(super) number: usize,
     pub(super) server: Server,
     pub(super) service_name: Arc<str>,
     pub(super) sentinels: Weak<Sentinels>,
-    /// Notified when all sentinels are to be asked.
+    /// Notified to ask all sentinels at once.
     pub(super) doubts: Arc<Notify>,
 }
 
 impl Watch {
-    /// Reports what the sentinel says until the pool is gone.
+    /// Reports the answers of the sentinel until the pool is gone.
     pub(super) async fn run(self) -> Option<()> {
         let (mut backoff, mut last_took) = (Backoff::default(), None);
         loop {
@@ -71,15 +71,15 @@ impl Watch {
                 }
                 Err(error) => (error, begun),
             };
-            // After load, a slow attempt may well be load again.
+            // After load, a slow attempt may well be load again, and not a hang.
             last_took = Some(took).filter(|_| error.kind() != ErrorKind::Saturation);
             backoff.record_failure(failed);
             self.report(Report::Unreachable(error))?;
         }
     }
 
-    /// Connects after an attempt that took so long. Why it failed, or the questions after it, says
-    /// nothing about a sentinel that hangs since: then it reports that. None: the pool is gone.
+    /// Connects after an attempt that took `last_took`. If the new attempt hangs, it reports that:
+    /// earlier errors say nothing about a sentinel that hangs now. `None`: the pool is gone.
     async fn connect_or_report(&self, end: Instant, last_took: Duration) -> Option<Connected> {
         let hangs_at = Instant::now() + hangs_after(last_took);
         let mut connecting = pin!(unless_busy(end, self.connect(end)));
@@ -98,7 +98,8 @@ impl Watch {
         }
     }
 
-    /// A connection, and a notice of what the sentinel publishes or of its end.
+    /// Connects to the sentinel and subscribes. The notice fires when the sentinel publishes a
+    /// change, or when the connection ends.
     async fn connect(&self, end: Instant) -> Connected {
         let news = Arc::new(Notify::new());
         let (notice, service_name) = (Arc::clone(&news), Arc::clone(&self.service_name));
@@ -110,7 +111,7 @@ impl Watch {
                 }
             })
             .await?;
-        // A user without the right to subscribe hears of a switch within the interval.
+        // A user without the right to subscribe learns of a switch by the next question.
         let end = end.min(Instant::now() + ANSWER_TIMEOUT);
         match timeout_at(end, connection.subscribe(&CHANNELS)).await {
             Ok(Err(refused)) if refused.code().is_none() => Err(error::from_redis_error(refused)),
@@ -118,7 +119,7 @@ impl Watch {
         }
     }
 
-    /// Asks until an answer is missing. None: the pool is gone.
+    /// Asks until an answer is missing, and returns why. `None`: the pool is gone.
     async fn ask_again_and_again(
         &self,
         mut connection: MultiplexedConnection,
@@ -159,20 +160,20 @@ impl Watch {
         let answer = connection.req_packed_command(&question).await;
         let epoch = match answer.and_then(Value::extract_error) {
             Ok(fields) => epoch(fields),
-            // The right to ask for the epoch may lack.
+            // The user may have no right to ask for the epoch.
             Err(refused) if refused.code().is_some() => 0,
             Err(error) => return Err(error),
         };
         Ok(Report::Primary { host: Host { name, port }, epoch })
     }
 
-    /// None: the pool is gone.
+    /// Reports to the pool. `None`: the pool is gone.
     fn report(&self, report: Report) -> Option<()> {
         self.sentinels.upgrade().map(|sentinels| sentinels.record(self.number, report))
     }
 }
 
-/// As of a resolver that panics: no fallback may admit for it.
+/// A panic (in a resolver, say) is a configuration error, so that no fallback admits.
 impl Drop for Watch {
     fn drop(&mut self) {
         if std::thread::panicking() {
@@ -182,7 +183,7 @@ impl Drop for Watch {
     }
 }
 
-/// Whether a message is about the service, or the last one of a connection.
+/// Returns whether a message is about the service, or is the last one of a connection.
 fn concerns(push: &PushInfo, service_name: &str) -> bool {
     match &push.kind {
         PushKind::Disconnection => true,
@@ -196,7 +197,7 @@ fn concerns(push: &PushInfo, service_name: &str) -> bool {
     }
 }
 
-/// The number of the last switch, in the answer to `SENTINEL MASTER`.
+/// Returns the number of the last switch, from the answer to `SENTINEL MASTER`; 0 without one.
 fn epoch(fields: Value) -> u64 {
     let fields: HashMap<String, String> = from_redis_value(fields).unwrap_or_default();
     fields.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0)
@@ -234,7 +235,7 @@ mod tests {
         }
     }
 
-    /// Nobody knows whether it answered: this process stood still meanwhile.
+    /// The sentinel may have answered while this process stood still.
     #[tokio::test(start_paused = true)]
     async fn a_sentinel_that_a_busy_process_reads_late_is_not_at_fault() {
         let host = Host { name: "127.0.0.1".into(), port: 1 };

@@ -8,7 +8,7 @@ fn says(name: &str, epoch: u64) -> Report {
     Report::Primary { host: host(name), epoch }
 }
 
-/// Three sentinels that said this a moment ago.
+/// Reports of three sentinels, recorded now.
 fn reports(said: [Report; 3]) -> (Reports, Instant) {
     let now = Instant::now();
     let mut reports = Reports::new(3, now);
@@ -34,7 +34,7 @@ fn at_the_start_most_votes_win() {
     assert!(reports.are_complete());
     assert_eq!(chosen(&reports, now).as_deref(), Some("one"));
     reports.follow(&host("one"));
-    // It stays outvoted until it says something else, also if it was away.
+    // The first sentinel stays outvoted until it names another server, even if it was away.
     assert_eq!(chosen(&reports, now).as_deref(), Some("one"));
     reports.record(0, away(), now);
     reports.record(0, says("wrong", 99), now);
@@ -59,12 +59,12 @@ fn a_switch_is_followed_at_once_and_never_back() {
     reports.follow(&host("two"));
     let later = now + Duration::from_secs(2);
     assert_eq!(chosen(&reports, later).as_deref(), Some("two"));
-    // The one that knew first is cut off, and the others have heard of it.
+    // The sentinel that knew first is cut off, and the others have heard of the switch.
     reports.record(0, says("two", 6), later);
     reports.record(2, says("two", 6), later);
     reports.record(1, away(), later);
     assert_eq!(chosen(&reports, later).as_deref(), Some("two"));
-    // A sentinel that was away comes back with what it knew.
+    // A sentinel that was away comes back with its old report.
     reports.record(1, says("one", 5), later);
     assert_eq!(chosen(&reports, later + 2 * AGREED_AFTER).as_deref(), Some("two"));
 }
@@ -78,7 +78,7 @@ fn a_switch_that_no_other_sentinel_hears_of_is_none() {
     reports.follow(&host("two"));
     assert_eq!(chosen(&reports, now + AGREED_AFTER / 2).as_deref(), Some("two"));
     assert_eq!(chosen(&reports, now + AGREED_AFTER).as_deref(), Some("one"));
-    // Or it was forgotten with the sentinel that made it.
+    // The only sentinel that knows of the switch is away.
     reports.record(2, away(), now);
     assert_eq!(chosen(&reports, now).as_deref(), Some("one"));
 }
@@ -106,12 +106,12 @@ fn a_server_that_is_no_primary_is_left_out() {
     reports.refute(&host("replica"), now);
     assert_eq!(chosen(&reports, now).as_deref(), Some("one"));
     assert_eq!(chosen(&reports, now + REFUTED_FOR).as_deref(), Some("one"));
-    // A later switch makes it the primary all the same.
+    // A later switch makes it the primary nevertheless.
     reports.record(0, says("replica", 7), now);
     assert_eq!(chosen(&reports, now).as_deref(), Some("replica"));
 }
 
-/// It was read-only for a while, and no switch followed.
+/// The server was read-only for a while, and no switch followed.
 #[test]
 fn a_server_that_is_no_primary_is_asked_again_if_no_other_is_named() {
     let (mut reports, now) = reports([says("one", 5), says("one", 5), says("two", 4)]);
@@ -130,7 +130,7 @@ fn a_server_that_was_left_out_late_becomes_the_primary_again() {
     (0..3).for_each(|sentinel| reports.record(sentinel, says("two", 6), now));
     reports.refute(&host("one"), now);
     reports.follow(&host("two"));
-    // The third has not heard of it yet.
+    // The third sentinel has not heard of the next switch yet.
     (0..2).for_each(|sentinel| reports.record(sentinel, says("one", 7), now));
     assert_eq!(chosen(&reports, now).as_deref(), Some("one"));
 }
