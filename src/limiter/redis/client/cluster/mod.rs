@@ -1,11 +1,11 @@
 //! The servers of a Redis Cluster, and which of them holds each hash slot.
 //!
-//! `nodes.rs` knows the servers, reached by connections of the crate's own, and the server of each
-//! slot, as `slot_map.rs` read it; `refresh.rs` reads it anew. `redirect.rs` says where a call goes
-//! that a server did not run. `redirected.rs` sends single commands.
+//! `nodes.rs` holds the servers, with connections of the crate's own, and the server of each slot.
+//! `slot_map.rs` parses the map of slots, and `refresh.rs` asks for it again. `redirect.rs` finds
+//! the next step of a call that a server did not run. `redirected.rs` sends single commands.
 //!
-//! A call is sent again only if a server's reply proves that it has not run: MOVED, ASK, TRYAGAIN,
-//! NOSCRIPT. Only masters are asked.
+//! The crate sends a call again only if a reply proves that it has not run: MOVED, ASK, TRYAGAIN,
+//! NOSCRIPT. It asks only masters.
 
 mod nodes;
 pub(super) mod redirect;
@@ -34,13 +34,14 @@ use super::slot::Partition;
 use crate::limiter::grace_period::GracePeriod;
 use crate::{Error, ErrorKind};
 
-/// While a server is away, how often to see whether the slot map must be read again.
+/// The interval at which a waiting call checks whether its server is away. Then it reads the slot
+/// map again.
 const REFRESH_CHECK: Duration = Duration::from_millis(50);
 
 /// Connections to the servers of a cluster.
 pub(crate) struct Cluster {
     settings: NodeSettings,
-    /// The addresses to begin with.
+    /// The addresses that the pool was built with.
     seeds: Vec<Host>,
     nodes: Nodes,
     refreshes: Refreshes,
@@ -57,14 +58,14 @@ impl Cluster {
             let message = "a cluster needs the address of a server";
             return Err(Error::new(ErrorKind::Configuration, message));
         }
-        // What cannot be used fails now, and not at each attempt to connect.
+        // An address that cannot be used fails now, and not at each attempt to connect.
         seeds.iter().try_for_each(|seed| settings.server(seed).map(drop))?;
         let (nodes, refreshes) = (Nodes::default(), Refreshes::default());
         let (changed, shutdown) = (Notify::new(), watch::Sender::new(()));
         Ok(Self { settings, seeds, nodes, refreshes, changed, shutdown })
     }
 
-    /// The partition of a slot: one for each connection, so calls of one slot keep their order.
+    /// The partition of a slot. Each connection has one, so that calls of a slot keep their order.
     pub(super) fn partition(&self, hash_slot: u16) -> Partition {
         self.nodes.number_of(hash_slot).map_or(Partition::MAX, |node| {
             Partition::from(node) * self.settings.size + self.place(hash_slot)
@@ -76,7 +77,7 @@ impl Cluster {
         usize::from(hash_slot) % self.settings.size
     }
 
-    /// A connection to the server that holds a slot.
+    /// Waits for a connection to the server that holds a slot.
     pub(crate) async fn connection_for(
         self: &Arc<Self>,
         hash_slot: u16,
@@ -87,7 +88,7 @@ impl Cluster {
         }
     }
 
-    /// A connection to the server that a slot is moving to.
+    /// Waits for a connection to the server that a slot is moving to.
     pub(crate) async fn connection_to(
         &self,
         host: &Host,
@@ -101,7 +102,7 @@ impl Cluster {
         }
     }
 
-    /// Records that a server said where a slot is.
+    /// Records the server of a slot, as a redirect named it.
     pub(crate) fn moved(self: &Arc<Self>, hash_slot: u16, host: &Host) -> Result<(), Error> {
         let (number, _) = self.nodes.redirected_to(host, &self.settings)?;
         self.nodes.assign(hash_slot, number);
@@ -113,7 +114,7 @@ impl Cluster {
 
     /// Waits until each master has a connection.
     pub(super) async fn ready(self: Arc<Self>) -> Result<(), Error> {
-        // Any slot does: the map is read first.
+        // Any slot will do: this waits for the slot map first.
         Arc::clone(&self).connection(0).await?;
         for hash_slot in self.nodes.first_slots() {
             Arc::clone(&self).connection(hash_slot).await?;
@@ -121,7 +122,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits for a connection to a server, as long as that holds the slot. `None`: the slot moved.
+    /// Waits for a connection to a server, as long as it holds the slot. `None`: the slot moved.
     async fn connection_of(
         self: &Arc<Self>,
         number: u16,
@@ -146,7 +147,7 @@ impl Cluster {
         }
     }
 
-    /// The error for a slot that no server is known to hold.
+    /// The error for a slot without a known server.
     fn no_node_error(&self) -> Error {
         let cause = self.refreshes.last_error();
         let kind = cause.as_ref().map_or(ErrorKind::Infrastructure, Error::kind);
@@ -183,7 +184,7 @@ impl Connections for Cluster {
                     if !end.is_late() || self.refreshes.has_result() {
                         return Err(self.no_node_error());
                     }
-                    // This process was paused. Callers have deadlines of their own.
+                    // This process was paused, so wait again. Callers have deadlines of their own.
                     end = GracePeriod::new(Instant::now() + MAX_CONNECTION_WAIT);
                 }
             }

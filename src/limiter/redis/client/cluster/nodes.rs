@@ -1,4 +1,4 @@
-//! The servers that are known, and which of them holds each hash slot.
+//! The known servers of a cluster, and the server that holds each hash slot.
 
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -14,22 +14,22 @@ use super::slot_map::SlotMap;
 use crate::Error;
 use crate::observe::SlotWatch;
 
-/// A slot that no server is known to hold.
+/// The number for a slot without a known server.
 const UNKNOWN: u16 = u16::MAX;
 
-/// A server without slots is kept for this long after a redirect named it: slots move to it.
+/// The time that a server without slots stays after a redirect named it: slots move to it.
 const KEEP_AFTER_REDIRECT: Duration = Duration::from_secs(60);
 
-/// What the connections to all servers of a cluster have in common.
+/// Settings of the connections to all servers of a cluster.
 #[derive(Clone)]
 pub(in super::super) struct NodeSettings {
     pub(in super::super) connector: Connector,
-    /// The connections to each server, for each runtime.
+    /// The number of connections to each server, for each runtime.
     pub(in super::super) size: usize,
 }
 
 impl NodeSettings {
-    /// The server at an address. Fails if it cannot be used.
+    /// Returns the server at an address. Fails if the address cannot be used.
     pub(super) fn server(&self, host: &Host) -> Result<Server, Error> {
         self.connector.server(host).map(Server::in_cluster)
     }
@@ -71,7 +71,7 @@ pub(super) struct Nodes {
 
 struct Known {
     node: Arc<Node>,
-    /// When a redirect last named it.
+    /// The instant at which a redirect last named the server.
     redirected_to: Option<Instant>,
 }
 
@@ -97,7 +97,7 @@ impl Nodes {
         Some((number, Arc::clone(node)))
     }
 
-    /// Records that a server holds a slot, as a redirect said.
+    /// Records the server that holds a slot, as a redirect named it.
     pub(super) fn assign(&self, hash_slot: u16, number: u16) {
         let before = self.slots[usize::from(hash_slot)].swap(number, Relaxed);
         if has_moved(before, number) {
@@ -105,7 +105,7 @@ impl Nodes {
         }
     }
 
-    /// One slot of each server that holds any.
+    /// Returns one slot of each server that holds slots.
     pub(super) fn first_slots(&self) -> Vec<u16> {
         let mut first: Vec<(u16, u16)> = Vec::new();
         for hash_slot in 0..HASH_SLOTS {
@@ -136,7 +136,8 @@ impl Nodes {
         Ok((number, Arc::clone(&entry.node)))
     }
 
-    /// Takes over what a server said of all slots. Servers without slots are forgotten.
+    /// Records the server of every slot, as `map` names it. Removes servers without slots, except
+    /// those that a redirect named a short time ago and that are not away.
     pub(super) fn replace(&self, map: &SlotMap, settings: &NodeSettings) -> Result<(), Error> {
         let away: Vec<_> = self.all().into_iter().filter(|node| node.pool().is_away()).collect();
         let mut known = self.write();
@@ -152,8 +153,8 @@ impl Nodes {
         let now = Instant::now();
         for (entry, number) in known.iter_mut().zip(0..) {
             let Some(one) = entry.as_ref().filter(|_| !numbers.contains(&number)) else { continue };
-            // Another server was promoted in its place. What it answers when it is back is of no
-            // use. One that lives and has lost its slots still answers what it has decided.
+            // A server that is away was replaced by a promoted one, so its later answers are
+            // useless. A live server that lost its slots still answers what it has decided.
             let is_away = away.iter().any(|node| Arc::ptr_eq(node, &one.node));
             if is_away {
                 one.node.server().leave();
@@ -162,7 +163,7 @@ impl Nodes {
                 *entry = None;
             }
         }
-        // Whoever listens may use the cluster, so nothing is locked.
+        // A listener may use the cluster, so the lock ends first.
         drop(known);
         self.watch.mapped(moved);
         Ok(())
@@ -177,12 +178,12 @@ impl Nodes {
     }
 }
 
-/// Whether a slot of one server became that of another.
+/// Returns whether a slot has left the server that is known to have held it.
 fn has_moved(before: u16, number: u16) -> bool {
     before != UNKNOWN && before != number
 }
 
-/// The number of the server at an address, added if it is not known.
+/// Returns the number of the server at an address, and adds the server if it is not known.
 fn find_or_add(
     known: &mut Vec<Option<Known>>,
     address: &Host,

@@ -1,25 +1,26 @@
-//! Replies that say that a call did not run, and where it goes next.
+//! Replies that say that a call did not run, and the next step of that call.
 
 use redis::{Cmd, ConnectionAddr, Pipeline, RedisError, RedisResult, ServerErrorKind, Value, cmd};
 
 use super::super::address::Host;
 use super::super::connection::SharedConnection;
 
-/// Where a call goes that a server did not run.
+/// The next step of a call that a server did not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// The same server, which does not know the script.
+    /// The same server, with the text of the script: the server does not know it.
     WithText,
     /// The server that holds the slot from now on.
     Moved(Host),
-    /// For this once, the server that the slot is moving to.
+    /// The server that the slot is moving to, for this attempt only.
     Ask(Host),
-    /// Its keys are on two servers: once more, later.
+    /// A later attempt: its keys are on two servers now.
     Again,
 }
 
 impl Next {
-    /// What an error of the server at `asked` says. `None`: the call may have run, or failed.
+    /// Reads the step from an error of the server at `asked`. `None`: the call may have run, or has
+    /// failed.
     pub(crate) fn of(error: &RedisError, asked: Option<&ConnectionAddr>) -> Option<Self> {
         let redirect = || {
             let (address, _) = error.redirect_node()?;
@@ -35,25 +36,25 @@ impl Next {
     }
 }
 
-/// Whether a server says that it cannot serve its slots. Another one may hold them by now.
+/// Returns whether a server says that it cannot serve its slots. Another may hold them by now.
 pub(crate) fn cannot_serve(error: &RedisError) -> bool {
     use ServerErrorKind::{BusyLoading, ClusterDown, MasterDown, ReadOnly};
     let redis::ErrorKind::Server(kind) = error.kind() else { return false };
     matches!(kind, BusyLoading | ClusterDown | MasterDown | ReadOnly)
 }
 
-/// A reply that is an error becomes one. As many replies come as there are commands.
+/// Returns the next reply; an error reply becomes an error. Each command has one reply.
 pub(crate) fn next_reply(replies: &mut impl Iterator<Item = Value>) -> RedisResult<Value> {
     replies.next().unwrap_or(Value::Nil).extract_error()
 }
 
-/// The reply to a command behind ASKING, which may fail itself: then the server redirects the
-/// command to where it came from, and the failure is what its caller must hear.
+/// Returns the reply to a command after ASKING. If ASKING itself fails, the server redirects the
+/// command back: then the error of ASKING is the outcome.
 pub(crate) fn reply_after_asking(replies: &mut impl Iterator<Item = Value>) -> RedisResult<Value> {
     let (asking, reply) = (next_reply(replies), next_reply(replies));
     match (asking, reply) {
         (Err(refused), Err(_)) => Err(refused),
-        // It ran: meanwhile the slot has moved.
+        // After a refused ASKING, a command runs only if the slot has moved meanwhile.
         (_, reply) => reply,
     }
 }
@@ -65,7 +66,7 @@ pub(crate) async fn ask(connection: &dyn SharedConnection, command: Cmd) -> Redi
     reply_after_asking(&mut connection.send_all(commands).await?.into_iter())
 }
 
-/// Reads `host:port`. A server that does not know a name leaves the host empty: it means its own.
+/// Reads `host:port`. Without a host, or with `?`, the server means the host that was asked.
 fn read_address(address: &str, asked: Option<&ConnectionAddr>) -> Option<Host> {
     let (host, port) = address.rsplit_once(':')?;
     let port = port.parse().ok().filter(|port| *port != 0)?;

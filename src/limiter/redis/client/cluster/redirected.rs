@@ -12,7 +12,7 @@ use super::redirect::{Next, ask, cannot_serve};
 /// The most redirects of one command.
 const MAX_REDIRECTS: usize = 8;
 
-/// A connection to the server that holds a hash slot.
+/// A connection to the server that holds a hash slot, even after the slot moves.
 pub(in super::super) struct Redirected {
     cluster: Arc<Cluster>,
     hash_slot: u16,
@@ -20,7 +20,7 @@ pub(in super::super) struct Redirected {
 }
 
 impl Redirected {
-    /// The same connection, which follows redirects.
+    /// Wraps a connection, so that it follows redirects.
     pub(in super::super) fn over(
         cluster: Arc<Cluster>,
         hash_slot: u16,
@@ -40,7 +40,7 @@ impl SharedConnection for Redirected {
                 let Err(error) = &reply else { break };
                 match Next::of(error, connection.address()) {
                     Some(Next::Moved(host)) => {
-                        // A server that cannot be reached leaves the redirect as the error.
+                        // If the new server cannot be reached, the redirect is the outcome.
                         let Ok(()) = cluster.moved(hash_slot, &host) else { break };
                         let Ok(moved) = cluster.connection_for(hash_slot).await else { break };
                         connection = moved;

@@ -1,7 +1,7 @@
 //! Reads the slot map: from a server that is connected, or else from any that is known.
 //!
-//! One attempt at a time for each runtime, with pauses in between: however many slots move, and
-//! however many calls fail, a process asks a few times a second.
+//! Each runtime makes one attempt at a time, with pauses in between. So a process asks only a few
+//! times a second, even if many slots move or many calls fail.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -26,7 +26,8 @@ use crate::{Error, ErrorKind};
 /// The longest pause after the map was read. Half of it is random.
 const MAX_PAUSE: Duration = Duration::from_millis(400);
 
-/// A server that has not answered after this time is not waited for alone.
+/// The time that a server has for an answer before the next one is asked, too. Then the call
+/// also counts as one without a reply.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// The attempts to read the slot map.
@@ -35,14 +36,14 @@ pub(super) struct Refreshes(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// The runtimes that attempt it, and since when.
+    /// The runtimes with an attempt under way, and the start of each attempt.
     running: Vec<(runtime::Id, Instant)>,
     backoff: Backoff,
-    /// Why the last attempt failed. None after a success.
+    /// The error of the last attempt. `None` after a success.
     last_error: Option<Error>,
-    /// The time that the last attempt took.
+    /// The time that the last failed attempt took.
     last_took: Duration,
-    /// Whether the map was ever read.
+    /// True once the map was read.
     was_read: bool,
     /// The server that last said that it cannot serve its slots.
     doubted: Option<Host>,
@@ -56,24 +57,25 @@ impl State {
 }
 
 impl Refreshes {
-    /// Why the last attempt failed, unless one hangs since.
+    /// Returns the error of the last attempt, unless an attempt hangs now.
     pub(super) fn last_error(&self) -> Option<Error> {
         let state = self.lock();
         state.last_error.clone().filter(|_| !state.attempt_hangs())
     }
 
-    /// Whether an attempt has ended, so that a slot without a server is no matter of load.
+    /// Returns whether an attempt has ended with an outcome that still counts. Then a slot without
+    /// a server is not just a sign of load.
     pub(super) fn has_result(&self) -> bool {
         let state = self.lock();
         state.was_read || state.last_error.is_some() && !state.attempt_hangs()
     }
 
-    /// Returns whether an attempt hangs, which makes void why the last one failed.
+    /// Returns whether an attempt hangs, so that the last error no longer counts.
     pub(super) fn attempt_hangs(&self) -> bool {
         self.lock().attempt_hangs()
     }
 
-    /// Begins an attempt, or says when the next may begin.
+    /// Begins an attempt. The error is the instant at which the next one may begin.
     fn begin(&self, runtime: runtime::Id) -> Result<(), Instant> {
         let (mut state, now) = (self.lock(), Instant::now());
         if state.running.iter().any(|(running, _)| *running == runtime) {
@@ -87,7 +89,7 @@ impl Refreshes {
         Ok(())
     }
 
-    /// `None`: the attempt was not finished.
+    /// Records the end of the attempt on `runtime`. `None`: it was not finished.
     fn end(&self, runtime: runtime::Id, result: Option<Result<(), Error>>) {
         let (mut state, now) = (self.lock(), Instant::now());
         let attempt = state.running.iter().find(|(running, _)| *running == runtime);
@@ -114,15 +116,15 @@ impl Refreshes {
 }
 
 impl Cluster {
-    /// Reads the slot map, since the server at `address` cannot serve its slots. It is asked last:
-    /// cut off from the others, it would say that it holds them.
+    /// Reads the slot map, since the server at `address` cannot serve its slots. Asks that server
+    /// after the other known ones: if it is cut off from them, it still claims its slots.
     pub(crate) fn doubt(self: &Arc<Self>, address: Option<&ConnectionAddr>) {
         self.refreshes.lock().doubted = address.and_then(Host::of);
         self.refresh();
     }
 
-    /// Reads the slot map, unless that is under way or was done a moment ago. Returns when to try
-    /// again.
+    /// Starts to read the slot map, unless an attempt is under way or has just ended. Returns the
+    /// instant to try again.
     pub(super) fn refresh(self: &Arc<Self>) -> Instant {
         let runtime = Handle::current();
         if let Err(later) = self.refreshes.begin(runtime.id()) {
@@ -135,8 +137,8 @@ impl Cluster {
         Instant::now() + MAX_CONNECTION_WAIT
     }
 
-    /// Who may know the map: first the servers that are connected, last the addresses to begin
-    /// with.
+    /// The servers that may know the map. Connected servers come first, and the addresses that the
+    /// pool was built with come last.
     fn candidates(&self) -> Vec<Candidate> {
         let mut nodes = self.nodes.all();
         fastrand::shuffle(&mut nodes);
@@ -164,11 +166,11 @@ impl Cluster {
     }
 }
 
-/// An attempt to read the map. Whatever ends it, another may begin.
+/// An attempt to read the map. Its drop lets another begin, whatever ended it.
 struct Attempt {
     cluster: Weak<Cluster>,
     runtime: runtime::Id,
-    /// None if the attempt is not finished.
+    /// The outcome; `None` until the attempt has finished.
     result: Option<Result<SlotMap, Error>>,
 }
 
@@ -216,7 +218,7 @@ impl Candidate {
         let answer = match early {
             Ok(reply) => Ok(reply),
             Err(_) => {
-                // It shows a silent connection as much as a charge does.
+                // This call shows a silent connection, as a charge without a reply does.
                 connection.record_timeout(sent, is_busy);
                 timeout_at(end, reply).await
             }
@@ -235,7 +237,7 @@ impl Candidate {
     }
 }
 
-/// Asks one after another, and does not wait long for one alone. The first map counts.
+/// Asks one server after another, without a long wait for a slow one. Returns the first map.
 async fn first_map(candidates: Vec<Candidate>) -> Result<SlotMap, Error> {
     let mut error = Error::new(ErrorKind::Infrastructure, "no server of the cluster is known");
     let (mut candidates, mut asked) = (candidates.into_iter(), JoinSet::new());
@@ -250,7 +252,7 @@ async fn first_map(candidates: Vec<Candidate>) -> Result<SlotMap, Error> {
         match answer {
             Some(Ok(Ok(map))) => return Ok(map),
             Some(Ok(Err(why))) if weight(&why) >= weight(&error) => error = why,
-            // As of a resolver that panics: no fallback may admit for it.
+            // A panic (in a resolver, say) is a configuration error, so that no fallback admits.
             Some(Err(ended)) if ended.is_panic() => {
                 let message = "a panic ended the attempt to connect to redis";
                 error = Error::new(ErrorKind::Configuration, message);

@@ -1,4 +1,4 @@
-//! Which server holds which hash slots: the reply to CLUSTER SLOTS.
+//! The map from hash slots to servers: the reply to CLUSTER SLOTS.
 
 use std::ops::Range;
 
@@ -13,8 +13,8 @@ use crate::{Error, ErrorKind};
 pub(super) struct SlotMap(Vec<(Range<usize>, Host)>);
 
 impl SlotMap {
-    /// Reads a reply of the server at `asked`. A server that does not know its own name leaves the
-    /// host empty: it means the address that was asked.
+    /// Reads a reply of the server at `asked`. Without a host, or with `?`, the server means the
+    /// host that was asked.
     pub(super) fn read(reply: &Value, asked: &Host) -> Result<Self, Error> {
         let Value::Array(ranges) = reply else { return Err(malformed_reply()) };
         let read = |range| read_range(range, asked).ok_or_else(malformed_reply);
@@ -25,7 +25,7 @@ impl SlotMap {
         self.0.iter().map(|(slots, address)| (slots.clone(), address))
     }
 
-    /// Whether no server holds any slot.
+    /// Returns whether no server holds any slot.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -35,7 +35,7 @@ fn malformed_reply() -> Error {
     Error::new(ErrorKind::State, "the reply is not one that the script gives")
 }
 
-/// First slot, last slot, master, replicas.
+/// Reads one range: first slot, last slot, master, replicas.
 fn read_range(range: &Value, asked: &Host) -> Option<(Range<usize>, Host)> {
     let Value::Array(fields) = range else { return None };
     let [first, last, Value::Array(master), ..] = &fields[..] else { return None };
@@ -51,7 +51,7 @@ fn read_range(range: &Value, asked: &Host) -> Option<(Range<usize>, Host)> {
     Some((usize::from(first)..usize::from(last) + 1, address))
 }
 
-/// A number that fits; the client would cut it.
+/// Reads a number that fits: the client would cut a larger one.
 fn number(value: &Value) -> Option<u16> {
     let Value::Int(number) = value else { return None };
     u16::try_from(*number).ok()
