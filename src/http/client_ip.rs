@@ -51,7 +51,8 @@ use crate::{Error, ErrorKind, KeyExtractor, Keyed};
 ///
 /// | server | what puts the peer there |
 /// |---|---|
-/// | axum, with the feature `axum` | `into_make_service_with_connect_info::<SocketAddr>()`, and `MockConnectInfo` in tests |
+/// | axum, with the feature `axum` | `into_make_service_with_connect_info::<SocketAddr>()` |
+/// | the same, in tests | `MockConnectInfo` |
 /// | tonic, with the feature `tonic` | tonic's own server, without further settings |
 /// | any other | [`PeerAddr`] in the request's extensions, or a closure: [`ClientIp::peer`] |
 ///

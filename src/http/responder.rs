@@ -18,15 +18,18 @@ use crate::{Decision, DecisionReport, Refusal, Respond, grpc};
 ///
 /// | refusal | status | headers |
 /// |---|---|---|
-/// | denied | 429 | `Retry-After`, unless the charge can never fit; `RateLimit-Policy` and `RateLimit` |
+/// | denied | 429 | `Retry-After`, unless it can never fit; `RateLimit-Policy` and `RateLimit` |
 /// | undecided | 503 | `Retry-After` of 1 to 3 s, `Cache-Control: no-store` |
 /// | undecided, since the key or the cost is invalid | 400 | |
-/// | no key | 400, or as [set](HttpResponder::no_key) | `WWW-Authenticate`, if [set](HttpResponder::www_authenticate) |
+/// | no key | 400, or as set by [`no_key`] | `WWW-Authenticate`, if set by [`www_authenticate`] |
 /// | no key, since the peer address is missing | 400 | |
 ///
 /// [`text`](HttpResponder::text) adds a short text, such as "request has no header x-api-key to
 /// limit by". [`problem_json`](HttpResponder::problem_json) and [`body`](HttpResponder::body) say
 /// more.
+///
+/// [`no_key`]: HttpResponder::no_key
+/// [`www_authenticate`]: HttpResponder::www_authenticate
 ///
 /// A store that is away never shows as 429: the caller did nothing wrong. The inner service's error
 /// type stays.

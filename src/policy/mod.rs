@@ -23,43 +23,45 @@
 //!
 //! | field | value | default |
 //! |---|---|---|
-//! | `name` | 1 to 64 letters, digits and characters of `_.:-`, not `.` or `..`; no two rows share one | |
+//! | `name` | 1 to 64 letters, digits and characters of `_.:-`, not `.` or `..`; unique | |
 //! | `algorithm` | see [below](#algorithms) | `token_bucket` |
 //! | `limit`, `period` | units, and a duration such as `500ms`, `1s`, `1h` | |
 //! | `burst` | the most units at once; windows have none | the limit |
 //! | `max_wait` | the longest wait that is reserved for a request | 0: none is delayed |
-//! | `cache_ratio` | in place of `max_wait`: its ratio to the time in which the whole store fills | |
-//! | `horizon` | the longest wait that is reserved for anybody | 60 s, or `max_wait` |
-//! | `key` | `client_ip`, `header:NAME`, `path`, `host`, `global`; a list joins several | `global` |
+//! | `cache_ratio` | in place of `max_wait`: its ratio to the time that fills the whole store | |
+//! | `horizon` | the longest wait that is reserved for any request | 60 s, or `max_wait` |
+//! | `key` | `client_ip`, `header:NAME`, `path`, `host`, `global`; or a list of them | `global` |
 //! | `match` | see [below](#which-requests-a-policy-takes) | every request |
-//! | `cost` | units of a request; or `content_length_kb`, its body in units of 1,024 bytes, at least 1 | 1 |
-//! | `on_error` | `deny`, `allow`, or `{ local = n }`: n units per period and key in this process | `deny` |
+//! | `cost` | units of a request; or `content_length_kb`, the size of its body | 1 |
+//! | `on_error` | `deny`, `allow`, or `{ local = n }`: limits in this process | `deny` |
 //! | `enabled` | `false`: this policy takes nothing, and the others still hold | `true` |
 //! | `shadow` | `true`: it decides and takes, and neither refuses nor delays | `false` |
 //!
 //! With `on_error = "allow"` requests pass while Redis is away, and no other error is covered.
-//! `{ local = n }` covers all but invalid requests and foreign values, so even a Redis that is
-//! full, or whose password has changed. What is not covered is answered as with `deny`.
+//! `{ local = n }` admits n units per period and key in this process. It covers all errors but
+//! invalid requests and foreign values, so even a Redis that is full, or whose password has
+//! changed. An error that is not covered is answered as with `deny`.
 //!
-//! `content_length_kb` reads the header field `content-length`. A body without one, such as a
-//! chunked body, costs 1 however long it is. Where that matters, refuse it in a layer outside.
+//! `content_length_kb` reads the header field `content-length`: the cost is the body in units of
+//! 1,024 bytes, at least 1. A body without the field, such as a chunked body, costs 1 however long
+//! it is. Where that matters, refuse it in a layer outside.
 //!
 //! A request without the header field of its key has no key, and gets 400. With that field in
 //! `match`, the policy takes only requests that have it.
 //!
-//! A field that no row has is an error. So is a second row of the same name.
+//! An unknown field is an error. So is a second row of the same name.
 //!
 //! # Algorithms
 //!
 //! | algorithm | its own settings | default |
 //! |---|---|---|
 //! | `token_bucket` | | |
-//! | `budget` | `max_hold`: how long a request may be under way, its wait included | 60 s, or `max_wait` |
+//! | `budget` | `max_hold`: the longest time of a request with its wait | 60 s, or `max_wait` |
 //! | `fixed_window` | `anchored`: a window begins with its first request | `false` |
 //! | `sliding_log` | `max_limit`: the largest limit that it may have | 10,000 |
 //! | `sliding_window` | `cells`, 1 to 60 | 10 |
 //! | `sliding_counter` | | |
-//! | `smooth_bursty` | `burst` in units, or `max_burst` as the time in which they come | the limit, where [`SmoothBursty`](crate::algorithm::SmoothBursty) stores a second |
+//! | `smooth_bursty` | `burst`, or `max_burst` as the time in which it comes | the limit |
 //! | | `wait_for_own_cost`: a request waits for its own units, not for those before it | `false` |
 //! | | `start_empty`: a new key has nothing stored | `false` |
 //! | `smooth_warming_up` | `warm_up` | the period |
@@ -68,15 +70,19 @@
 //! | `redisson` | `rate_type`: `overall` or `per_client` | `overall` |
 //! | | `keep_alive`: deletes a limiter that was not used for this time | never |
 //!
-//! Each is the one of the same name in [`algorithm`](crate::algorithm). `redisson` is Java's
-//! limiter on its own keys, and needs the feature `redisson`. The limiter's name is that of the
-//! policy where the key is `global`, else `NAME:KEY`. A name that has a rate already keeps it.
+//! Each is the one of the same name in [`algorithm`](crate::algorithm). A row of `smooth_bursty`
+//! stores the limit unless set otherwise, but
+//! [`SmoothBursty`](crate::algorithm::SmoothBursty) itself stores a second.
+//!
+//! `redisson` is Java's limiter on its own keys, and needs the feature `redisson`. The limiter's
+//! name is that of the policy where the key is `global`, else `NAME:KEY`. A name that has a rate
+//! already keeps it.
 //!
 //! # Which requests a policy takes
 //!
 //! | in `match` | takes |
 //! |---|---|
-//! | `path` | paths of this pattern: `/users/{id}`, `/api/{*rest}`; a list takes any of its patterns |
+//! | `path` | paths of this pattern: `/users/{id}`, `/api/{*rest}`; or of any pattern in a list |
 //! | `method` | this method, or one of a list, in either case: those that IANA lists, and `PURGE` |
 //! | `header` | requests with this header; `{ x-plan = "gold" }` with this value |
 //! | `name` | requests that the program gives this name: see [`Policies::named`] |

@@ -87,7 +87,7 @@ pub(super) async fn run(
     }
 }
 
-/// The state of the task.
+/// The state of the worker task.
 struct Worker {
     config: Arc<Config>,
     queue: Queue,

@@ -40,7 +40,7 @@ fn a_call_whose_caller_leaves_stays_in_its_runtime() {
     }
 }
 
-/// Such a process catches up before the deadline, and not after it.
+/// A process that is on time catches up before the deadline, and not after it.
 #[tokio::test(start_paused = true)]
 async fn a_process_that_is_on_time_gives_up_at_the_deadline() {
     for millis in [5, 50, 80] {
