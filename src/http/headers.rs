@@ -59,12 +59,12 @@ const NAMES: [(&str, HeaderStyle); 6] = [
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnAdmitted {
-    /// None: only refusals have them.
+    /// No admitted request: only refusals have the fields.
     #[default]
     Never,
-    /// Those that leave less than so many per cent of the quota.
+    /// The requests that leave less than this per cent of the quota.
     LeftBelowPercent(u8),
-    /// All.
+    /// All admitted requests.
     Always,
 }
 
