@@ -6,15 +6,22 @@
 //! | variable | default | |
 //! |---|---|---|
 //! | `LISTEN` | `127.0.0.1:3000` | |
-//! | `REDIS_URL` | absent: in memory | what `Pool::connect` takes: `redis://...`, `redis-cluster://...`, `redis-sentinel://...`, and with TLS `rediss...` |
-//! | `REDIS_CA` | absent: the system's | a PEM file with the authority that `rediss` addresses are checked against |
-//! | `ALGORITHM` | `token_bucket` | or `budget`, `fixed_window`, `sliding_log`, `sliding_window`, `sliding_counter`, `smooth_bursty`, `smooth_warming_up`, `redisson`, whose limiters have the keys' names |
+//! | `REDIS_URL` | absent: in memory | an address of Redis, see below |
+//! | `REDIS_CA` | absent: the system's | a PEM file with the authority for `rediss` addresses |
+//! | `ALGORITHM` | `token_bucket` | see below |
 //! | `LIMIT`, `PERIOD_MS` | 5, 1000 | |
 //! | `BURST` | `LIMIT` | of the token bucket and the budget; the others have none |
 //! | `CELLS` | 10 | of the sliding window |
 //! | `WARMUP_MS` | 1000 | of smooth warming up |
 //! | `MAX_WAIT_MS` | 500 | 0: never delay |
 //! | `DEADLINE_MS` | 100 | for one decision in Redis; then 503 |
+//!
+//! `REDIS_URL` is an address that `Pool::connect` takes: `redis://...`, `redis-cluster://...`,
+//! `redis-sentinel://...`, and with TLS `rediss...`.
+//!
+//! `ALGORITHM` is `token_bucket`, `budget`, `fixed_window`, `sliding_log`, `sliding_window`,
+//! `sliding_counter`, `smooth_bursty`, `smooth_warming_up`, or `redisson`, whose limiters have the
+//! names of the keys.
 //!
 //! Under `redisson` a key is used as it is, so that Java finds the same limiter. An application
 //! gives such keys a prefix: without one, a request could name any key of Redis.

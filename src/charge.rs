@@ -170,15 +170,15 @@ impl Charge {
     /// | algorithm | after 2 of 2 per hour, under 100 per hour |
     /// |---|---|
     /// | windows, log, counter | 98 are left: the units taken stay |
-    /// | token bucket, smooth limiters | 0 are left: a bucket stores when it is full again, and that stays |
+    /// | token bucket, smooth limiters | 0 are left: the time at which it is full again stays |
     ///
     /// A bucket keeps the *share* that was used where the burst is the limit (as it is unless set)
     /// and the period stays. Elsewhere it surprises:
     ///
     /// | bucket of 10 | after 5 | after 15, 5 of them owed |
     /// |---|---|---|
-    /// | 10 per second becomes 20 per second with `burst(10)` | 0 left, where a count would leave 5 | 10 owed |
-    /// | 10 per second becomes 5 per second with `burst(10)` | 7 left | 2 left: the debt is gone |
+    /// | 10/s becomes 20/s with `burst(10)` | 0 left, where a count would leave 5 | 10 owed |
+    /// | 10/s becomes 5/s with `burst(10)` | 7 left | 2 left: the debt is gone |
     ///
     /// So let the burst change with the limit, or call [`reset`](crate::LimiterExt::reset) when a
     /// plan changes, which starts the key anew.

@@ -11,8 +11,11 @@ use tower::BoxError;
 /// | kind | `.or_else(FailOpen)` | `.or_else(another limiter)` |
 /// |---|---|---|
 /// | [`Infrastructure`](ErrorKind::Infrastructure) | admits | asks it |
-/// | [`Saturation`](ErrorKind::Saturation), [`Capacity`](ErrorKind::Capacity), [`Configuration`](ErrorKind::Configuration) | stays an error | asks it |
-/// | [`Request`](ErrorKind::Request), [`State`](ErrorKind::State) | stays an error | stays an error |
+/// | [`Saturation`](ErrorKind::Saturation) | stays an error | asks it |
+/// | [`Capacity`](ErrorKind::Capacity) | stays an error | asks it |
+/// | [`Configuration`](ErrorKind::Configuration) | stays an error | asks it |
+/// | [`Request`](ErrorKind::Request) | stays an error | stays an error |
+/// | [`State`](ErrorKind::State) | stays an error | stays an error |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {

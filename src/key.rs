@@ -1,4 +1,4 @@
-//! Whom a request is charged to.
+//! The key that a request is charged to.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use crate::{Charge, Error, ErrorKind};
 /// makes one from a closure over the head of a request, which serves every body type.
 /// [`by_api_key`](crate::by_api_key) and [`ClientIp`](crate::ClientIp) are ready ones.
 ///
-/// No key is not a free pass: a request for which the closure returns `None` or `Err` is refused,
+/// A request without a key does not pass: if the closure returns `None` or `Err`, it is refused,
 /// with 400 unless set otherwise. Return [`Exempt`] to let a request pass without a limit. A cost
 /// of 0 counts as 1; [`Charge::peek`] takes nothing.
 ///
@@ -47,7 +47,7 @@ use crate::{Charge, Error, ErrorKind};
     note = "`Global` is one key for all requests"
 )]
 pub trait KeyExtractor<Req> {
-    /// Returns what `request` is charged to.
+    /// Returns the charge of `request`, an exemption, or the lack of a key.
     fn extract(&self, request: &Req) -> Keyed;
 }
 
@@ -83,22 +83,22 @@ pub enum Keyed {
     Charge(Charge),
     /// This request is not limited.
     Exempt,
-    /// There is no key, and why: the responder answers, with 400 unless configured otherwise.
+    /// The reason why there is no key. The responder answers, with 400 unless configured otherwise.
     ///
-    /// The text of an error of kind [`Request`](ErrorKind::Request) is for the caller: what its
+    /// The text of an error of kind [`Request`](ErrorKind::Request) tells the caller what its
     /// request lacks. An error of another kind is for the operator, and the caller gets 400.
     Missing(Error),
 }
 
 impl Keyed {
-    /// The absence of a key, where nothing more is known.
+    /// The lack of a key, where nothing more is known.
     fn missing() -> Self {
         Keyed::Missing(Error::new(ErrorKind::Request, "request has no key to limit by"))
     }
 
-    /// Lets a request pass that has no key, which is refused otherwise.
+    /// Lets a request without a key pass. Otherwise it is refused.
     ///
-    /// As a part of several keys, it is a part that is absent: its limiter is not asked.
+    /// As one of several keys, it means that this part is absent: its limiter is not asked.
     ///
     /// A request whose key cannot be read passes too, such as one with two lines of the header.
     /// Where callers may gain by that, exempt only requests for which
@@ -119,8 +119,8 @@ impl Keyed {
         }
     }
 
-    /// The charge of all these parts. A missing one is the absence of a key, and an exempt one an
-    /// absent part.
+    /// Joins these parts in one charge. If one part is missing, there is no key. An exempt part is
+    /// absent.
     fn several<const N: usize>(parts: [Keyed; N]) -> Self {
         if N == 0 {
             return Keyed::missing();
@@ -138,9 +138,9 @@ impl Keyed {
     }
 }
 
-/// Lets a request pass without a limit. The absence of a key never does.
+/// Lets a request pass without a limit. A missing key never does so.
 ///
-/// As a part of several keys, it is a part that is absent: its limiter is not asked. A request
+/// As one of several keys, it means that this part is absent: its limiter is not asked. A request
 /// whose parts are all exempt passes.
 #[doc(alias("skip", "allowlist"))]
 #[derive(Clone, Copy, Debug, Default)]
@@ -185,7 +185,7 @@ pub struct Exempt;
     note = "arms of a `match` that return different types end with `.into_charge()`"
 )]
 pub trait IntoCharge {
-    /// Converts it.
+    /// Converts the value to a charge, an exemption, or the lack of a key.
     fn into_charge(self) -> Keyed;
 }
 

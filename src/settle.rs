@@ -15,11 +15,11 @@ use crate::{Decision, Refusal, Reservation, Respond};
 /// | setter | after the response |
 /// |---|---|
 /// | [`refund_if`](crate::RateLimitLayer::refund_if) | refunds all or nothing |
-/// | [`refund_unused`](crate::RateLimitLayer::refund_unused) | refunds what the request did not use |
+/// | [`refund_unused`](crate::RateLimitLayer::refund_unused) | refunds what was not used |
 /// | [`actual_cost`](crate::RateLimitLayer::actual_cost) | refunds, or takes more |
 /// | [`penalize_if`](crate::RateLimitLayer::penalize_if) | takes a number of units more |
 /// | [`reset_if`](crate::RateLimitLayer::reset_if) | starts the key anew |
-/// | [`refund_on_error`](crate::RateLimitLayer::refund_on_error) | refunds all if the inner service failed |
+/// | [`refund_on_error`](crate::RateLimitLayer::refund_on_error) | refunds all on an inner error |
 ///
 /// Of several setters the one that was called last is asked first. The next one is asked only if
 /// that keeps what was charged. A reset comes before all of them.
@@ -78,12 +78,15 @@ use crate::{Decision, Refusal, Reservation, Respond};
 ///
 /// | | refund | take more |
 /// |---|---|---|
-/// | windows and counters | exactly, while the window it was counted in lasts | up to the limit at a time; a window's end forgives |
+/// | windows and counters | exactly, while its window lasts | up to the limit at a time |
 /// | log | only the newest charge's | up to the limit at a time |
 /// | budget | always, until its time is over | all of it, owed up to the horizon |
 /// | token bucket | only if no other was decided since | all of it, owed up to the horizon |
-/// | smooth limiters | only if no other was decided since | all of it: the next caller waits for it |
-/// | tuples | what each can; a wait on which no other was decided since, wholly | what each can |
+/// | smooth limiters | only if no other was decided since | all of it: the next one waits for it |
+/// | tuples | what each can | what each can |
+///
+/// The end of a window forgives a debt. A tuple refunds a wait wholly if no other charge was
+/// decided on it since.
 ///
 /// A part is refunded where all of it could be; a reserved slot itself stays where it is. To refund
 /// more would break the bound. So where most of a charge is refunded, take a

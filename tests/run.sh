@@ -3,8 +3,8 @@
 # wait more than they compute. Takes cargo's options, such as --all-features. TEST_JOBS sets how
 # many run at once. Default: one more than there are cores.
 #
-# A binary that passes gets one line. One that fails gets its whole output, after all have ended. One
-# that does not end within 15 minutes fails: a test that hangs says so, with its name.
+# A binary that passes gets one line. One that fails gets its whole output, after all have ended.
+# One that does not end within 15 minutes fails: a test that hangs says so, with its name.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -3,8 +3,8 @@
 #
 #   tests/servers.sh                 unpacks what is missing, prints each server's version and path
 #   tests/servers.sh NAME...         only these: redis-6.2 redis-7.0 redis-8.0 valkey-8.0
-#   tests/servers.sh test [NAME...]  runs the whole suite on each, with REDIS_SERVER as its path, and
-#                                    prints one line for each:
+#   tests/servers.sh test [NAME...]  runs the whole suite on each, with REDIS_SERVER as its path,
+#                                    and prints one line for each:
 #                                    server name=... passed=... failed=...
 #
 # Redis 6.2 comes from PyPI, through pip as it is set up here. The others are Debian's packages,

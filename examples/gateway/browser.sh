@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Looks at the page of the admin port in a headless Chromium: with what `browser.js` shows it, in
-# both themes, and of a gateway while requests run. Installs Chromium from the system's packages when
-# it is missing. `browser.sh picture.png` keeps a picture.
+# both themes, and of a gateway while requests run. Installs Chromium from the system's packages
+# when it is missing. `browser.sh picture.png` keeps a picture.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 picture=${1:-}
@@ -40,8 +40,8 @@ browse() {
 # The page of the gateway, after some of its seconds.
 look() { browse --virtual-time-budget=4000 "$@" "$admin/"; }
 
-# The page as it is, without a gateway, and with the checks behind its script. The theme is chosen by
-# what the media query asks.
+# The page as it is, without a gateway, and with the checks behind its script. What the media query
+# asks chooses the theme.
 for theme in light dark; do
   {
     sed "s/@media (prefers-color-scheme: dark)/@media $([ $theme = dark ] && echo all || echo print)/; /<script>/,\$d" \

@@ -14,14 +14,14 @@ use tower_sluice::redisson::{Rate, RateType};
 
 use crate::Both;
 
-/// How long both hammer one limiter.
+/// The time for which both sides call one limiter.
 pub(crate) fn seconds() -> Duration {
     let seconds =
         std::env::var("INTEROP_SECONDS").map_or(10, |text| text.parse().expect("seconds"));
     Duration::from_secs(seconds)
 }
 
-/// By how many ms Java's clock is at least ahead of the server's, or behind it.
+/// The least number of ms by which Java's clock is ahead of the server's; negative if behind.
 async fn clock_difference(both: &mut Both) -> i64 {
     let mut least = i64::MAX;
     for _ in 0..20 {
@@ -44,19 +44,19 @@ const THREADS: usize = 4;
 const RATE: usize = 1_000;
 const INTERVAL: u64 = 1_000;
 
-/// What the observer saw in the limiter's set of permits.
+/// The grants that the observer saw in the limiter's set of permits.
 ///
-/// Java stamps a grant before it sends the call, so its stored time lies before the server's: by so
-/// much the windows that are judged are shorter than an interval.
+/// Java stamps a grant before it sends the call, so its stored time lies before the server's. The
+/// windows that are judged are shorter than an interval by this difference.
 #[derive(Default)]
 struct Seen {
     /// The time of each grant in ms, by its member.
     grants: HashMap<Vec<u8>, u64>,
-    /// The most that a grant's time lay before the server's when it was first seen, in ms.
+    /// The most ms by which a grant's time lay before the server's when the grant was first seen.
     lag: u64,
 }
 
-/// Reads what is stored until `stop` is set: each grant stays for an interval.
+/// Reads the stored grants until `stop` is set: each grant stays for an interval.
 async fn look_on(mut connection: MultiplexedConnection, stop: Arc<AtomicBool>) -> Seen {
     let script = "local time = redis.call('TIME')
         local now = time[1] * 1000 + math.floor(time[2] / 1000)

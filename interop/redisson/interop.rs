@@ -1,4 +1,4 @@
-//! Redisson in a Java process, and this crate, on one Redis: what either does, the other sees.
+//! Redisson in a Java process, and this crate, on one Redis: each sees what the other does.
 //!
 //! `run.sh` builds the Java side (`src/main/java/Interop.java`) and runs this; each question
 //! to it is one line.
@@ -22,7 +22,7 @@ use support::Server;
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Redisson, in a process that ends with this.
+/// Redisson in a Java process, which is killed when this is dropped.
 struct Java {
     child: Child,
     to: ChildStdin,
@@ -39,7 +39,7 @@ impl Java {
             .stdout(Stdio::piped())
             .spawn()
             .expect("java");
-        // A Java side that hangs is ended, and then its silence is noticed.
+        // A Java process that hangs is killed. The test then fails, since it reads no line.
         let id = child.id().to_string();
         std::thread::spawn(move || {
             std::thread::sleep(hammer::seconds() + Duration::from_secs(300));
@@ -92,7 +92,7 @@ impl Both {
         Self { java, redisson, limiter, connection, server }
     }
 
-    /// Goes on with another limiter.
+    /// Changes both sides to another limiter.
     fn name(&mut self, name: &str) {
         assert_eq!(self.java.ask(&format!("name {name}")), "ok");
         self.limiter = self.redisson.rate_limiter(name).expect("a name");
@@ -167,7 +167,7 @@ async fn permits_are_missing_for_the_other(both: &mut Both) {
     let answer = both.java.ask("tryAcquire 11");
     assert!(answer.contains("Requested permits amount cannot exceed defined rate"), "{answer}");
 
-    // What either took, the other lets expire.
+    // Permits that one side took expire for the other side.
     both.name("expiring");
     both.java("trySetRate OVERALL 10 300", "true");
     for _ in 0..3 {
@@ -204,7 +204,7 @@ async fn rates_are_changed_under_the_other(both: &mut Both) {
     both.java("trySetRate OVERALL 10 60000", "true");
     both.java("tryAcquire 4", "true");
     assert!(both.takes(4).await);
-    // Below what is in use: Java lives with a value below 0.
+    // The new rate is below the permits in use: Java accepts a value below 0.
     assert!(both.limiter.update_rate_keeping_state(Rate::overall(5, MINUTE)).await.unwrap());
     both.java("tryAcquire 1", "false");
     assert!(!both.takes(1).await);
@@ -250,7 +250,7 @@ async fn clients_are_alone(both: &mut Both) {
     both.java("tryAcquire 1", "false");
     assert!(both.takes(3).await);
     assert!(!both.takes(1).await);
-    // Under Java's own id, it is the same client.
+    // Under Java's own id, this crate is the same client.
     let keys: Vec<String> =
         cmd("KEYS").arg("{clients}:value:*").query_async(&mut both.connection).await.unwrap();
     assert_eq!(keys.len(), 2);

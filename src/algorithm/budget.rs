@@ -1,8 +1,8 @@
 //! Budget: a token bucket whose charges are held until they are settled.
 //!
-//! A bucket spends what a charge takes, and can seldom take it back. A budget only holds it, and
-//! spends what the settlement says was used. What is held is counted in two eras, so that a process
-//! that ends without settling holds nothing for ever.
+//! A bucket spends the units of a charge, and can seldom take them back. A budget only holds them,
+//! and spends the units that the settlement says were used. Held units are counted in two eras, so
+//! that a process that ends without settling does not hold them for ever.
 //!
 //! The twin of `scripts/budget.lua`.
 
@@ -26,12 +26,12 @@ const MIN_MAX_HOLD: Duration = Duration::from_micros(1);
 /// is charged an estimate, and the cost is known only at its end. A [`TokenBucket`] spends the
 /// estimate at once. It can give the rest back only while no other charge was decided, so on a busy
 /// key it gives back nothing. A budget holds the estimate until the
-/// [settlement](crate::Limiter::settle). Then it spends what was used, and all the rest is free at
+/// [settlement](crate::Limiter::settle). Then it spends the used units, and all others are free at
 /// once, whatever was decided meanwhile.
 ///
 /// **Bound.** The units that are settled within a stretch `d` sum to at most
-/// `burst + d * limit / period`. A settlement counts when it is made. What is held, and what was
-/// spent and has not refilled, are together at most the burst.
+/// `burst + d * limit / period`. A settlement counts when it is made. The units that are held, and
+/// those that were spent and have not refilled, sum to at most the burst.
 ///
 /// **Cost.** One instant, the begin of an era and two counts for each key: 181 bytes in Redis.
 /// Where a charge of a token bucket takes 12 µs of script time, one of a budget takes 16, and 30
@@ -66,8 +66,8 @@ const MIN_MAX_HOLD: Duration = Duration::from_micros(1);
 ///
 /// A charge that is never settled counts as spent when its time is over: after
 /// [`max_hold`](Budget::max_hold) at the earliest, and after twice that at the latest. So a process
-/// that crashes takes its units away no longer. A settlement that comes later changes nothing, and
-/// gives back 0. The same holds for a key that was reset, unless it holds as many units again.
+/// that crashes holds its units no longer than that. A settlement that comes later changes nothing,
+/// and gives back 0. The same holds for a key that was reset, unless it holds as many units again.
 ///
 /// # Example
 ///
@@ -139,9 +139,9 @@ impl Budget {
     /// So take more than the longest request takes, its wait included. No charge waits longer than
     /// this, whatever the [`horizon`](Budget::horizon).
     ///
-    /// Limiters that share keys set the same time. What is held when it changes is counted by the
-    /// new one. A settlement of such a charge may come too late then, and its units count as spent
-    /// when their time is over.
+    /// Limiters that share keys must set the same time. After a change, the new time counts for the
+    /// units that are held already. A settlement of such a charge may then come too late, and its
+    /// units count as spent when their time is over.
     #[must_use]
     pub const fn max_hold(self, max_hold: Duration) -> Self {
         let max_hold = clamped_horizon(max_hold);
@@ -183,14 +183,14 @@ impl Rule {
         at - at % self.max_hold
     }
 
-    /// The units that a charge of this cost leaves of the burst; below 0 if too much is held.
+    /// The units of the burst that a charge of this cost leaves; below 0 if too many are held.
     #[inline]
     fn room(&self, state: &State, cost: i64) -> i64 {
         self.burst - cost - state.held()
     }
 
-    /// The state as it is at `now`. What is held since two eras ago counts as spent since that time
-    /// was over.
+    /// Returns the state as it is at `now`. Units whose time to be held is over count as spent from
+    /// the end of that time on.
     fn rolled(&self, state: &State, now: i64) -> State {
         let mut next = *state;
         if next.denominator != self.unit_denominator {
@@ -215,8 +215,9 @@ impl Rule {
     }
 }
 
-/// The instant at which the bucket is full again by what is spent: `full + part / denominator` µs;
-/// and the units that are held: since the era that begins at `begin`, and since the one before.
+/// The instant at which the spent units have refilled: `full + part / denominator` µs. And the
+/// units that are held: `current` since the era that begins at `begin`, `former` since the one
+/// before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
     full: i64,
@@ -228,7 +229,7 @@ pub struct State {
 }
 
 impl State {
-    /// Nothing was ever spent, and nothing is held.
+    /// The state of a new key: no unit was spent, and no unit is held.
     fn new(rule: &Rule, now: i64) -> Self {
         let (denominator, begin) = (rule.unit_denominator, rule.era(now));
         Self { full: 0, part: 0, denominator, begin, current: 0, former: 0 }
@@ -273,7 +274,7 @@ impl Algorithm for Budget {
             unit_numerator: exact(unit_numerator),
             unit_denominator: exact(unit_denominator),
             burst: exact(quota.get_burst()),
-            // What waits must not count as spent before its slot has come.
+            // A charge that waits must not count as spent before its slot has come.
             horizon: micros(self.horizon).min(max_hold),
             max_hold,
         })
@@ -292,7 +293,7 @@ impl Algorithm for Budget {
     }
 
     fn expires_at(rule: &Rule, state: &State) -> i64 {
-        // When nothing that is held now can be held any more.
+        // The instant from which on no unit that is held now can still be held.
         let last = rule.rolled(state, rule.era(state.begin) + 2 * rule.max_hold);
         last.full + i64::from(last.part > 0)
     }
@@ -326,7 +327,7 @@ impl Algorithm for Budget {
         if room >= 0 {
             return Some((from.0 - time + i64::from(from.1 > rest)).max(at));
         }
-        // As if all that is held were spent now. Only a settlement makes room.
+        // The instant if all held units were spent now. In fact only a settlement makes room.
         let over = from.1 + rest;
         let carry = i64::from(over > 0) + i64::from(over > rule.unit_denominator);
         Some(from.0 + time + carry)
@@ -376,7 +377,7 @@ impl Algorithm for Budget {
         } else {
             return None;
         };
-        // What is no longer held counts as spent, or was forgotten.
+        // Units that are no longer held count as spent, or were forgotten.
         if *held < refund.cost {
             return None;
         }

@@ -20,8 +20,10 @@
 //! | a slow start after a rest | [`SmoothWarmingUp`] |
 //! | a rate *and* a number per day | a tuple of two |
 //! | what a file or a table names | [`AnyAlgorithm`] |
-//! | a limiter that Java's Redisson uses too | [`Redisson`](crate::redisson::Redisson), in tests [`PermitLog`](crate::redisson::PermitLog) |
-//! | charges that are refunded, or known afterwards | see [below](#what-an-algorithm-refunds), and [`Settle`](crate::Settle) |
+//! | a limiter that Java's Redisson uses too | [`Redisson`](crate::redisson::Redisson) |
+//! | the same, in tests | [`PermitLog`](crate::redisson::PermitLog) |
+//! | charges that are refunded | see [below](#what-an-algorithm-refunds) |
+//! | costs that are known afterwards | the same, and [`Settle`](crate::Settle) |
 //!
 //! The page of each type has its bound, its cost, and when to choose it. What a bound means, and
 //! what can exceed it: [`guide::what_the_bound_means`](crate::guide::what_the_bound_means).
@@ -70,9 +72,12 @@
 //! | windows, cells, counters | while the window or cell that counted it lasts | the same |
 //! | log | only of the newest charge | the same |
 //! | token bucket | only if no other charge was taken since | the same, once its slot has come |
-//! | smooth limiters | only if no other charge was taken since | the same; a charge that waited for its own cost gives back permits, but no time |
+//! | smooth limiters | only if no other charge was taken since | the same |
 //! | budget | always, until its time is over | the same |
 //! | tuples | each what it can | the same |
+//!
+//! In a smooth limiter, a charge may have waited for its own cost. Then a refund of a part gives
+//! back permits, but no time.
 //!
 //! # By hand
 //!

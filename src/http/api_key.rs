@@ -34,7 +34,7 @@ pub fn by_api_key(name: impl TryInto<HeaderName>) -> ApiKey {
 
 /// Charges each request to its bearer token, hashed: `authorization: Bearer mF_9.B5f-4.1JqM`.
 ///
-/// Another scheme, such as `Basic`, is no key. A token that is renewed is a new key, so a caller
+/// Another scheme, such as `Basic`, has no key. A token that is renewed is a new key, so a caller
 /// that can renew its token begins anew. Where tokens name their user, charge the user instead.
 ///
 /// ```
@@ -87,10 +87,11 @@ pub fn by_bearer_token() -> ApiKey {
 ///
 /// # What is stored
 ///
-/// Of the SHA-256 digest the first 32 hexadecimal digits, so that nobody reads the API key in Redis
-/// or in a log: the key `alice` is `sluice:api:tb1:{2bd806c97f0e00af1a1fc3328fa763a9}`. Whoever
-/// guesses an API key can check the guess there, which helps only if keys are short or follow a
-/// pattern. For such keys set a [`secret`](ApiKey::secret).
+/// The key in Redis has the first 32 hexadecimal digits of the SHA-256 digest. So nobody reads the
+/// API key in Redis or in a log: `alice` becomes
+/// `sluice:api:tb1:{2bd806c97f0e00af1a1fc3328fa763a9}`. A reader who guesses an API key can check
+/// the guess there. That helps only if keys are short or follow a pattern. For such keys set a
+/// [`secret`](ApiKey::secret).
 ///
 /// [`key_for`](ApiKey::key_for) computes the same digits, for a reset for instance. So does
 /// `printf %s alice | sha256sum | cut -c1-32`.
@@ -131,7 +132,7 @@ impl ApiKey {
         self.find(head).ok()
     }
 
-    /// The hashed API key of a request, or why it has none.
+    /// The hashed API key of a request, or the reason why it has no key.
     pub(crate) fn find(&self, head: Head<'_>) -> Result<String, Error> {
         let mut lines = head.headers().get_all(&self.header).iter();
         let line = match (lines.next(), lines.next()) {
@@ -182,7 +183,7 @@ impl ApiKey {
     }
 }
 
-/// The token of `Bearer token`, in any case. One with a space inside is none.
+/// The token of `Bearer token`, in any case. A text with a space inside is not a token.
 fn bearer_token(credentials: &str) -> Option<&str> {
     let (scheme, token) = credentials.split_once(' ')?;
     let token = token.trim_ascii_start();
@@ -198,7 +199,7 @@ impl<B> KeyExtractor<Request<B>> for ApiKey {
     }
 }
 
-/// Shows no secret.
+/// Omits the secret.
 impl fmt::Debug for ApiKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ApiKey")

@@ -6,7 +6,7 @@ use super::refusal::HttpRefusal;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DefaultBody;
 
-/// Makes the body of a refusal: a closure over `&HttpRefusal`. None makes an empty one.
+/// Makes the body of a refusal: a closure over `&HttpRefusal`. `None` stands for an empty body.
 pub trait MakeBody<C> {
     fn body(&self, refusal: &HttpRefusal) -> Option<C>;
 }

@@ -1,8 +1,8 @@
-//! The IP address of the client, also behind proxies.
+//! The IP address of the client, even behind proxies.
 //!
 //! `peer.rs` finds the socket's peer. `header.rs` splits a header into elements, the last one
 //! first. `forwarded.rs` finds the address in an element of `Forwarded`, and `address.rs` reads it.
-//! `networks.rs` reads which proxies are trusted, and `client_addr.rs` groups IPv6 addresses.
+//! `networks.rs` reads the networks of trusted proxies, and `client_addr.rs` groups IPv6 addresses.
 
 mod address;
 mod client_addr;
@@ -28,7 +28,7 @@ use crate::{Error, ErrorKind, KeyExtractor, Keyed};
 
 /// Charges each request to the IP address of its client, which axum or tonic knows.
 ///
-/// That is the peer of the socket, and **no header is believed** unless a proxy is
+/// The client is the peer of the socket, and **no header is believed** unless a proxy is
 /// [trusted](ClientIp::trusted_networks).
 ///
 /// ```
@@ -51,7 +51,8 @@ use crate::{Error, ErrorKind, KeyExtractor, Keyed};
 ///
 /// | server | what puts the peer there |
 /// |---|---|
-/// | axum, with the feature `axum` | `into_make_service_with_connect_info::<SocketAddr>()`, and `MockConnectInfo` in tests |
+/// | axum, with the feature `axum` | `into_make_service_with_connect_info::<SocketAddr>()` |
+/// | the same, in tests | `MockConnectInfo` |
 /// | tonic, with the feature `tonic` | tonic's own server, without further settings |
 /// | any other | [`PeerAddr`] in the request's extensions, or a closure: [`ClientIp::peer`] |
 ///
@@ -79,7 +80,7 @@ pub fn by_client_ip() -> ClientIp {
 /// let request = http::Request::builder().header("x-forwarded-for", header);
 /// let request = request.extension(proxy).body(()).unwrap();
 /// let client = client_ip.of(Head::from(&request)).unwrap();
-/// // What stands left of it was written by nobody who is trusted.
+/// // No trusted proxy wrote the element to the left of it.
 /// assert_eq!(client.to_string(), "203.0.113.9");
 /// # Ok(()) }
 /// # run().unwrap();
@@ -92,15 +93,15 @@ pub fn by_client_ip() -> ClientIp {
 ///
 /// Each proxy appends to a header the address that it got the request from. So the header is read
 /// from the right, beginning with the peer of the socket. While an address is that of a trusted
-/// proxy, the next element to the left is what that proxy wrote. The first address that is not
-/// trusted is the client.
+/// proxy, that proxy wrote the next element to the left. The first address that is not trusted is
+/// the client.
 ///
-/// - Nobody is trusted unless set. Then the peer is the client, and no header is read.
-/// - An element that is no address ends the walk, and the last good address is the client. So does
-///   an element with a byte above 0x7F, an address with a zone, and `unknown`.
+/// - No proxy is trusted unless set. Then the peer is the client, and no header is read.
+/// - An element that is not an address ends the search, and the last good address is the client. So
+///   does an element with a byte above 0x7F, an address with a zone, and `unknown`.
 /// - At most 64 elements and 8 KiB are read, from the right.
-/// - What a client writes into the header itself stands left of what the first trusted proxy
-///   appended. It cannot change how that is read, also with a quotation mark that is left open.
+/// - A client can write only to the left of the text that the first trusted proxy appended. It
+///   cannot change how that text is read, not even with a quotation mark that is left open.
 /// - **Each trusted proxy has to append to the one header, or to set it.** A client may send the
 ///   header itself, and a proxy that passes it on unchanged makes it believed.
 ///
@@ -129,7 +130,7 @@ enum Trusted {
 }
 
 impl ClientIp {
-    /// The address of the peer. No header is believed.
+    /// Takes the address of the peer, and believes no header.
     ///
     /// The peer is read from the request's extensions: a [`PeerAddr`], and with the features `axum`
     /// and `tonic` what these put there.
@@ -170,8 +171,9 @@ impl<P> ClientIp<P> {
         Self { trusted: Trusted::Networks(networks), ..self }
     }
 
-    /// The same, from a text that an operator writes: networks and addresses with commas between
-    /// them, as in `10.0.0.0/8, 127.0.0.1`. An empty text is none.
+    /// Believes the header of proxies in the networks of a text that an operator writes. The text
+    /// has networks and addresses with commas between them, as in `10.0.0.0/8, 127.0.0.1`. With an
+    /// empty text no proxy is trusted.
     ///
     /// # Errors
     ///
@@ -180,11 +182,12 @@ impl<P> ClientIp<P> {
         Ok(self.trusted_networks(networks::parse(list)?))
     }
 
-    /// Believes as many proxies, whatever their addresses: the client is the `hops`-th element from
-    /// the right, or the first one if there are fewer. 0 believes no header. Default: 0.
+    /// Believes this number of proxies, whatever their addresses: the client is the `hops`-th
+    /// element from the right, or the first one if there are fewer. 0 believes no header. Default:
+    /// 0.
     ///
-    /// For proxies whose addresses change. Whoever reaches this server without passing all of them
-    /// chooses its own address: let nobody do so. Replaces
+    /// For proxies whose addresses change. A client that reaches this server without passing all of
+    /// them chooses its own address: make sure that none can. Replaces
     /// [`trusted_networks`](ClientIp::trusted_networks).
     #[must_use]
     pub fn trusted_hops(self, hops: usize) -> Self {
@@ -200,8 +203,8 @@ impl<P> ClientIp<P> {
         Self { header: ForwardedHeader::new(name), ..self }
     }
 
-    /// Groups IPv6 addresses by their first bits. Default: 64. More than 128 is 128: each address
-    /// for itself.
+    /// Groups IPv6 addresses by their first bits. Default: 64. More than 128 counts as 128: each
+    /// address has a key of its own.
     ///
     /// Some providers give a customer a `/56` or a `/48`.
     #[must_use]
@@ -242,14 +245,14 @@ impl<P> ClientIp<P> {
         ClientIp { peer: find, trusts_missing_peer, trusted, header, ipv6_prefix }
     }
 
-    /// The key of an address, as requests from there are charged: for a reset, for instance.
+    /// The key that requests from an address are charged to: for a reset, for instance.
     #[must_use]
     pub fn group(&self, address: IpAddr) -> ClientAddr {
         ClientAddr::new(address.to_canonical(), self.ipv6_prefix)
     }
 
-    /// Returns true if what `address` wrote into the header is believed. `hop` is its distance from
-    /// the peer.
+    /// Returns true if the element that `address` wrote into the header is believed. `hop` is its
+    /// distance from the peer.
     fn trusts(&self, address: IpAddr, hop: usize) -> bool {
         match &self.trusted {
             Trusted::Networks(networks) => networks.iter().any(|one| one.contains(&address)),
@@ -259,7 +262,7 @@ impl<P> ClientIp<P> {
 }
 
 impl<P: FindPeer> ClientIp<P> {
-    /// The client of a request. `None` if the peer is not known.
+    /// Returns the client of a request. `None` if the peer is not known.
     #[must_use]
     pub fn of(&self, head: Head<'_>) -> Option<ClientAddr> {
         let peer = self.peer.find_peer(head.extensions()).map(|peer| peer.to_canonical());
@@ -278,7 +281,8 @@ impl<P: FindPeer> ClientIp<P> {
     }
 }
 
-/// The peer is not known: a mistake of the application, which no caller can mend.
+/// The error of a request without a known peer. It is a mistake of the application, which no caller
+/// can correct.
 pub(crate) fn no_peer() -> Error {
     let text = "request has no peer address: serve with into_make_service_with_connect_info, or \
                 put a PeerAddr into each request";

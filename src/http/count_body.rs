@@ -1,4 +1,4 @@
-//! Bodies that count what they cost as their frames pass, and settle it when they end.
+//! Bodies that count their cost as their frames pass, and settle it when they end.
 
 use std::fmt;
 use std::future::Future;
@@ -18,7 +18,7 @@ use crate::{SettleHandle, Unsettled};
 /// Counts the units of a frame: a closure over [`&Frame`](Frame) that returns them, or
 /// [`CountBytes`].
 ///
-/// A frame is data or trailers. The units of all frames of a body are what the request cost.
+/// A frame is data or trailers. The units of all frames of a body are the cost of the request.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not count frames of `{D}`",
     note = "a closure states the type of its frames: `|frame: &Frame<Bytes>| ..`, and returns a `u64`"
@@ -35,7 +35,7 @@ impl<D, F: Fn(&Frame<D>) -> u64> CountFrame<D> for F {
     }
 }
 
-/// Counts the bytes of data. Headers, trailers and what a protocol adds do not count.
+/// Counts the bytes of data. Headers, trailers and additions of a protocol do not count.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CountBytes;
 
@@ -53,8 +53,8 @@ pin_project! {
     /// [`SettleHandle`], and make it with [`CountedBody::new`].
     ///
     /// It settles once: when the body has ended or failed, or when it is dropped since the caller
-    /// has left. Then what was sent so far counts. A frame counts when the server takes it, and a
-    /// caller that leaves may not have received the last of them.
+    /// has left. Then the frames that were sent so far count. A frame counts when the server takes
+    /// it, and a caller that leaves may not have received the last of them.
     ///
     /// ```
     /// use bytes::Bytes;
@@ -122,7 +122,7 @@ where
             let is_over = match &polled {
                 Some(Ok(frame)) => {
                     *this.units = this.units.saturating_add(this.count.count(frame));
-                    // Nobody has to ask such a body again.
+                    // A caller need not poll again a body that says that it has ended.
                     this.body.is_end_stream()
                 }
                 Some(Err(_)) | None => true,
@@ -149,7 +149,7 @@ impl<B, F> fmt::Debug for CountedBody<B, F> {
     }
 }
 
-/// A layer, and what the bodies of its responses cost: made by
+/// A layer whose responses have bodies that count their cost: made by
 /// [`RateLimitLayer::count_body`](crate::RateLimitLayer::count_body).
 pub struct CountBodyLayer<L, F> {
     layer: L,
@@ -182,8 +182,8 @@ impl<L: fmt::Debug, F> fmt::Debug for CountBodyLayer<L, F> {
     }
 }
 
-/// A limited service that counts the bodies of its responses: made by [`CountBodyLayer`]. Those of
-/// refusals, and of requests that took nothing, pass as they are.
+/// A limited service that counts the bodies of its responses: made by [`CountBodyLayer`]. The
+/// bodies of refusals, and of requests that took nothing, pass as they are.
 pub struct CountBody<S, F> {
     service: S,
     count: Arc<F>,

@@ -1,4 +1,4 @@
-//! Writes what a decision says into the fields of a response.
+//! Writes a decision into the fields of a response.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -48,7 +48,7 @@ impl RateLimitHeaders {
         let policies = || decision.policies().filter(|policy| !policy.is_shadow());
         let each = policies().enumerate();
         let tightest = each.min_by(|(_, one), (_, other)| one.compare_tightness(other));
-        // Which policies decide is unknown.
+        // The policies that decide are unknown.
         let Some((index, tightest)) = tightest else { return };
         let standing = self.standing(decision, &tightest);
         if !self.is_near_enough(decision, standing) {

@@ -1,4 +1,4 @@
-//! A responder that hands out what a request took.
+//! A responder that hands out the units that a request took.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use http::{Request, Response};
 use crate::unsettled::SettleBy;
 use crate::{Decision, Refusal, Respond};
 
-/// A responder, and where what its requests took is handed out as a
-/// [`SettleHandle`](crate::SettleHandle): made by
+/// A responder that hands out the units of each request as a [`SettleHandle`](crate::SettleHandle),
+/// to the handler or to the body: made by
 /// [`RateLimitLayer::settle_in_handler`](crate::RateLimitLayer::settle_in_handler) and
 /// [`RateLimitLayer::count_body`](crate::RateLimitLayer::count_body).
 pub struct HandOut<R> {
@@ -19,7 +19,7 @@ pub struct HandOut<R> {
     to: Recipient,
 }
 
-/// The receiver of what a request took.
+/// The receiver of the units that a request took.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Recipient {
     /// The handler, in the extensions of the request.
@@ -48,7 +48,7 @@ where
         self.respond.max_wait(request)
     }
 
-    /// A body may be of any size.
+    /// Returns true for a body, which may be of any size.
     fn takes_more(&self) -> bool {
         self.to == Recipient::Body || self.respond.takes_more()
     }

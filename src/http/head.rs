@@ -23,7 +23,7 @@ impl<'a> Head<'a> {
         self.method
     }
 
-    /// The URI. The client's IP address is no part of it: see [`ClientIp`](crate::ClientIp).
+    /// The URI. It does not contain the client's IP address: see [`ClientIp`](crate::ClientIp).
     #[must_use]
     pub fn uri(&self) -> &'a Uri {
         self.uri
@@ -42,13 +42,13 @@ impl<'a> Head<'a> {
         self.extensions
     }
 
-    /// The text of the header called `name`, owned, as a key has to be.
+    /// The text of the header called `name`. It is owned, since a key has to be.
     ///
-    /// `None` without that header, and where it holds other bytes than visible ASCII, spaces and
-    /// tabs. `None` too where it has more than one line, as for [`by_api_key`](crate::by_api_key):
-    /// a caller may send a line of its own beside the one that a proxy appends, and another reader
-    /// might take the other one. For headers that may have several lines use
-    /// [`headers`](Head::headers).
+    /// Returns `None` without that header, and if it holds other bytes than visible ASCII, spaces
+    /// and tabs. Returns `None` too if it has more than one line, as for
+    /// [`by_api_key`](crate::by_api_key). A caller may send a line of its own beside the one that a
+    /// proxy appends, and another reader might take the other one. For headers that may have
+    /// several lines use [`headers`](Head::headers).
     #[doc(alias = "by_header")]
     #[must_use]
     pub fn header(&self, name: &str) -> Option<String> {
@@ -131,7 +131,7 @@ where
     ByHead(find)
 }
 
-/// Made by [`by_head`], which says how to name its type.
+/// The key extractor that [`by_head`] makes. Its page shows how to name this type.
 #[derive(Clone, Copy, Debug)]
 pub struct ByHead<F>(F);
 

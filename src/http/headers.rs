@@ -12,7 +12,8 @@ use crate::{Error, ErrorKind};
 /// |---|---|
 /// | `Draft11` | `RateLimit-Policy: "api";q=100;w=60`, `RateLimit: "api";r=42;t=13` |
 /// | `Draft07` | `RateLimit-Policy: 100;w=60`, `RateLimit: limit=100, remaining=42, reset=13` |
-/// | `Draft06` | `RateLimit-Policy: 100;w=60`, `RateLimit-Limit: 100`, `RateLimit-Remaining: 42`, `RateLimit-Reset: 13` |
+/// | `Draft06` | `RateLimit-Policy: 100;w=60`, |
+/// | | `RateLimit-Limit: 100`, `RateLimit-Remaining: 42`, `RateLimit-Reset: 13` |
 /// | `Legacy` | `X-RateLimit-Limit: 100`, `X-RateLimit-Remaining: 42`, `X-RateLimit-Reset: 13` |
 /// | `LegacyEpoch` | the same with `X-RateLimit-Reset: 1767225613` |
 ///
@@ -58,12 +59,12 @@ const NAMES: [(&str, HeaderStyle); 6] = [
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnAdmitted {
-    /// None: only refusals have them.
+    /// No admitted request: only refusals have the fields.
     #[default]
     Never,
-    /// Those that leave less than so many per cent of the quota.
+    /// The requests that leave less than this per cent of the quota.
     LeftBelowPercent(u8),
-    /// All.
+    /// All admitted requests.
     Always,
 }
 
@@ -86,12 +87,18 @@ pub enum OnAdmitted {
 ///
 /// | | |
 /// |---|---|
-/// | name | of the [policy](crate::PolicyReport::name); a character other than letters, digits and `_.:-` shows as `-` |
+/// | name | that of the [policy](crate::PolicyReport::name) |
 /// | `q`, limit | the most units at once: the limit, or what a bucket or a smooth pace stores |
-/// | `w` | the [window](crate::PolicyReport::window) in seconds; absent if that is no whole number |
+/// | `w` | the [window](crate::PolicyReport::window), if that is a whole number of seconds |
 /// | `r`, remaining | the units left, of this policy alone |
-/// | `t`, reset | admitted: the seconds until the whole quota is there, rounded up; refused: as `Retry-After`. `t` is absent if nothing is taken |
-/// | `qu`, `pk` | the unit and the partition key, if the limiter is [described](crate::LimiterExt::describe) |
+/// | `t`, reset | admitted: the seconds until the whole quota is there, rounded up |
+/// | | refused: as `Retry-After` |
+/// | `qu`, `pk` | the unit and the partition key of a [described] limiter |
+///
+/// In a name, a character other than letters, digits and `_.:-` shows as `-`. `t` is absent if
+/// nothing is taken.
+///
+/// [described]: crate::LimiterExt::describe
 ///
 /// Of several policies `RateLimit-Policy` lists all. The other fields are about the
 /// [tightest](crate::Decision::tightest).

@@ -1,4 +1,5 @@
-//! The text of a field that is written anew for each response: on the stack, until it is a value.
+//! The text of a field that is written anew for each response. It is on the stack until it becomes
+//! a value.
 
 use http::HeaderValue;
 
@@ -27,7 +28,7 @@ impl Line {
         self
     }
 
-    /// The value. `None` if the text is too long, or none that a field can have.
+    /// The value. `None` if the text is too long, or invalid in a field.
     pub(super) fn value(&self) -> Option<HeaderValue> {
         HeaderValue::from_bytes(self.bytes.get(..self.length)?).ok()
     }
@@ -47,7 +48,7 @@ pub(super) fn number(number: u64) -> Option<HeaderValue> {
     HeaderValue::from_bytes(&digits[start..]).ok()
 }
 
-/// The decimal digits of a number, and where the first one stands.
+/// The decimal digits of a number, and the place of the first one.
 fn digits(mut number: u64) -> ([u8; 20], usize) {
     let mut digits = [b'0'; 20];
     let mut start = digits.len() - 1;

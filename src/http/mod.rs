@@ -1,4 +1,4 @@
-//! The HTTP edge: what a caller sees, and keys from the head of a request.
+//! The HTTP edge: the responses to a caller, and keys from the head of a request.
 
 mod api_key;
 mod body;

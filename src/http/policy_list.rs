@@ -26,7 +26,7 @@ pub(super) enum Form {
     Bare,
 }
 
-/// A list of policies, and the field that says it.
+/// A list of policies, and the field that states it.
 pub(super) struct PolicyList {
     form: Form,
     members: Vec<Member>,
@@ -36,7 +36,7 @@ pub(super) struct PolicyList {
     pub(super) names: Vec<String>,
 }
 
-/// All that the field says of a policy.
+/// The properties of a policy that the field states.
 #[derive(PartialEq, Eq)]
 struct Member {
     name: String,
@@ -106,7 +106,7 @@ mod tests {
         list.field.as_ref().unwrap().to_str().unwrap().to_owned()
     }
 
-    /// Each change of a policy is another list, also where the one before is kept.
+    /// Each change of a policy makes another list, even while the one before is kept.
     #[test]
     fn a_list_says_what_its_policies_say_now() {
         let api = PolicyReport::new("api", Quota::per_second(5));
@@ -123,7 +123,7 @@ mod tests {
                 (Form::Named, &[burst], r#""api";q=7;w=2"#),
                 (Form::Named, &[bytes], r#""api";q=5;qu="content-bytes";w=1"#),
             ] {
-                // What was decided is no part of it.
+                // The decision is not part of it.
                 let decided = policies.iter().map(|one| one.with_report(3, Duration::ZERO));
                 assert_eq!(field(form, policies), text);
                 assert_eq!(field(form, &decided.collect::<Vec<_>>()), text);

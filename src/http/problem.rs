@@ -21,7 +21,7 @@ impl<C: From<String>> MakeBody<C> for ProblemJson {
 }
 
 impl HttpRefusal {
-    /// The names of the policies that refuse, as the fields of the response show them. None unless
+    /// The names of the policies that refuse, as the fields of the response show them. Empty unless
     /// the request was denied.
     #[must_use]
     pub fn violated_policies(&self) -> Vec<String> {

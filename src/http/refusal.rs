@@ -7,12 +7,12 @@ use http::StatusCode;
 
 use crate::{ErrorKind, Refusal};
 
-/// A refusal as an HTTP caller sees it: what the closure of
-/// [`HttpResponder::body`](crate::HttpResponder::body) is given.
+/// A refusal as an HTTP caller sees it: the argument of the closure of
+/// [`HttpResponder::body`](crate::HttpResponder::body).
 ///
 /// Its `Display` text is for the caller. For an error of kind [`Request`](ErrorKind::Request) it is
 /// the error's text, such as "the key is empty" or "request has no header x-api-key to limit by".
-/// Else it says nothing about the store or the server.
+/// Otherwise it says nothing about the store or the server.
 #[derive(Debug)]
 pub struct HttpRefusal {
     refusal: Refusal,
@@ -32,7 +32,7 @@ impl HttpRefusal {
                 let wait = Duration::from_millis(fastrand::u64(1_000..=3_000));
                 (StatusCode::SERVICE_UNAVAILABLE, Some(wait))
             }
-            // The application is at fault: a caller that authenticates mends nothing.
+            // The application is at fault, and authentication would not help.
             Refusal::NoKey(error) if error.kind() != ErrorKind::Request => {
                 (StatusCode::BAD_REQUEST, None)
             }

@@ -18,15 +18,18 @@ use crate::{Decision, DecisionReport, Refusal, Respond, grpc};
 ///
 /// | refusal | status | headers |
 /// |---|---|---|
-/// | denied | 429 | `Retry-After`, unless the charge can never fit; `RateLimit-Policy` and `RateLimit` |
+/// | denied | 429 | `Retry-After`, unless it can never fit; `RateLimit-Policy` and `RateLimit` |
 /// | undecided | 503 | `Retry-After` of 1 to 3 s, `Cache-Control: no-store` |
 /// | undecided, since the key or the cost is invalid | 400 | |
-/// | no key | 400, or as [set](HttpResponder::no_key) | `WWW-Authenticate`, if [set](HttpResponder::www_authenticate) |
+/// | no key | 400, or as set by [`no_key`] | `WWW-Authenticate`, if set by [`www_authenticate`] |
 /// | no key, since the peer address is missing | 400 | |
 ///
 /// [`text`](HttpResponder::text) adds a short text, such as "request has no header x-api-key to
 /// limit by". [`problem_json`](HttpResponder::problem_json) and [`body`](HttpResponder::body) say
 /// more.
+///
+/// [`no_key`]: HttpResponder::no_key
+/// [`www_authenticate`]: HttpResponder::www_authenticate
 ///
 /// A store that is away never shows as 429: the caller did nothing wrong. The inner service's error
 /// type stays.
@@ -110,7 +113,7 @@ impl<F, E> HttpResponder<F, E> {
     ///
     /// It holds for errors of kind [`Request`](crate::ErrorKind::Request): what the request lacks.
     /// For another kind, such as a missing peer address, the status is 400: the application is at
-    /// fault, and a caller that authenticates mends nothing.
+    /// fault, and authentication would not help.
     #[must_use]
     pub const fn no_key(mut self, status: StatusCode) -> Self {
         self.no_key.status = status;
@@ -118,7 +121,7 @@ impl<F, E> HttpResponder<F, E> {
     }
 
     /// Sets the field `WWW-Authenticate` of a 401 for a request without a key: the scheme to
-    /// authenticate by, which RFC 9110 wants there. Default: none.
+    /// authenticate by, which RFC 9110 requires there. Default: none.
     ///
     /// ```
     /// use http::{HeaderValue, Request, Response, StatusCode};
@@ -178,8 +181,8 @@ impl<F, E> HttpResponder<F, E> {
     /// Sets whether requests and responses carry the decision in their extensions, as a
     /// [`DecisionReport`]. Default: yes.
     ///
-    /// Where no handler and no layer outside reads it, an admitted request is spared some five
-    /// allocations.
+    /// Set it to `false` where no handler and no layer outside reads the decision. That saves about
+    /// five allocations for each admitted request.
     ///
     /// ```
     /// use http::{Request, Response};
@@ -202,8 +205,8 @@ impl<F, E> HttpResponder<F, E> {
     /// Sets the body of refusals to a short text, in a body type that is made from a `String`, and
     /// their content type to `text/plain; charset=utf-8`. Default: an empty body.
     ///
-    /// It is the text of the [`HttpRefusal`]: what is wrong with the request, and nothing of the
-    /// store.
+    /// It is the text of the [`HttpRefusal`]. It says what is wrong with the request, and nothing
+    /// about the store.
     ///
     /// ```
     /// use http::{Request, Response};
@@ -258,9 +261,8 @@ impl<F, E> HttpResponder<F, E> {
     /// status, the time to come back and a text. It returns the body type of the service's
     /// responses: with axum `axum::body::Body`, not a `String`. Default: an empty one.
     ///
-    /// Statuses and headers stay. A gRPC status has no body, and neither has the response to a HEAD
-    /// request. Their empty one is made by `Default`, or by
-    /// [`empty_body`](HttpResponder::empty_body).
+    /// Statuses and headers stay. A gRPC status and the response to a HEAD request have no content.
+    /// `Default`, or [`empty_body`](HttpResponder::empty_body), makes their empty body.
     #[must_use]
     pub fn body<T, C>(self, body: T) -> HttpResponder<T, E>
     where
@@ -299,8 +301,8 @@ impl<F, E> HttpResponder<F, E> {
         HttpResponder { no_key, content_type, headers, extensions, body, empty }
     }
 
-    /// The response to a refused request: for responders of your own that begin with it, and for
-    /// handlers that ask a limiter themselves.
+    /// Returns the response to a refused request. It serves responders of your own that begin with
+    /// it, and handlers that ask a limiter themselves.
     ///
     /// A handler does so where the key is in the body, such as the user of a login.
     /// [`acquire`](crate::LimiterExt::acquire) with a `max_wait` of 0 decides at once, and its

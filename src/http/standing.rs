@@ -14,14 +14,15 @@ pub(super) const MAX_INTEGER: u64 = 999_999_999_999_999;
 pub(super) struct Standing {
     pub(super) limit: u64,
     pub(super) remaining: u64,
-    /// In seconds.
+    /// The reset in seconds.
     pub(super) reset: u64,
     /// True if `t` states `reset`: not if nothing is taken, nor if a refused charge can never fit.
     pub(super) has_reset: bool,
 }
 
 impl RateLimitHeaders {
-    /// `None` if the limiter does not say what is left, or which policy refuses.
+    /// Returns the standing under a policy. `None` if the limiter does not say how many units are
+    /// left, or which policy refuses.
     pub(super) fn standing(
         &self,
         decision: &Decision,
@@ -45,7 +46,7 @@ impl RateLimitHeaders {
         Some(Standing { limit, remaining, reset, has_reset })
     }
 
-    /// Raises a reset until what is left, spread over it, keeps to the rate of the policy.
+    /// Raises a reset until the units left, spread over it, keep to the rate of the policy.
     fn capped(&self, reset: u64, remaining: u64, policy: &PolicyReport<'_>) -> u64 {
         if !self.caps_rate {
             return reset;

@@ -71,11 +71,21 @@ use self::shared::Shared;
 /// |---|---|
 /// | a decision of the store or of a limiter in this process | an answer |
 /// | an error of kind [`Infrastructure`](crate::ErrorKind::Infrastructure) | a failure |
-/// | [`Capacity`](crate::ErrorKind::Capacity), [`Configuration`](crate::ErrorKind::Configuration), [`State`](crate::ErrorKind::State) | an answer: the store said so, and the caller must see it |
-/// | [`Saturation`](crate::ErrorKind::Saturation), [`Request`](crate::ErrorKind::Request) | nothing: this process is busy, or the charge is invalid |
-/// | a refusal that a `deny_cache` inside repeats, an admission of [`FailOpen`](crate::FailOpen), of a shadow or of a switch inside | nothing: nobody was asked |
-/// | any end but an error of kind `Infrastructure`, after [`slow_after`](Breaker::slow_after) | slow: a failure too |
+/// | [`Capacity`], [`Configuration`], [`State`] | an answer of the store that the caller must see |
+/// | [`Saturation`] | nothing: this process is busy |
+/// | [`Request`] | nothing: the charge is invalid |
+/// | a refusal that a `deny_cache` inside repeats | nothing: no store decided it |
+/// | an admission of [`FailOpen`], a shadow or a switch inside | nothing: no store decided it |
+/// | any end but an `Infrastructure` error, after [`slow_after`] | slow: a failure too |
 /// | nothing, since its caller left | nothing, or slow if it was |
+///
+/// [`Capacity`]: crate::ErrorKind::Capacity
+/// [`Configuration`]: crate::ErrorKind::Configuration
+/// [`State`]: crate::ErrorKind::State
+/// [`Saturation`]: crate::ErrorKind::Saturation
+/// [`Request`]: crate::ErrorKind::Request
+/// [`FailOpen`]: crate::FailOpen
+/// [`slow_after`]: Breaker::slow_after
 ///
 /// The breaker opens when five calls have failed and nothing was answered for a second. If others
 /// are answered meanwhile, it opens when at least half of the calls of each last second have

@@ -56,8 +56,9 @@ const DEFAULT_MAX_KEYS: usize = 100_000;
 ///
 /// | the inner limiter answers | the cache repeats it |
 /// |---|---|
-/// | a denial with a time to come back | until that time, and for [`max_age`](DenyCache::max_age) at most |
-/// | a denial without a time, or a [`Retry`](crate::Outcome::Retry) | never: it does not say how long it holds |
+/// | a denial with a time to come back | until then, but at most [`max_age`](DenyCache::max_age) |
+/// | a denial without a time | never: it does not say how long it holds |
+/// | a [`Retry`](crate::Outcome::Retry) | never: the same |
 /// | an admission, an error | never |
 ///
 /// | a charge of the refused key | asks the inner limiter |
@@ -66,7 +67,7 @@ const DEFAULT_MAX_KEYS: usize = 100_000;
 /// | with a smaller cost, or a longer `max_wait` | yes: it might fit |
 /// | whose `max_wait` reaches the time at which the charge fits | yes: the wait might be reserved |
 /// | with another [`quota`](Charge::quota) | yes |
-/// | of [`several`](Charge::several) keys, one of which is refused | yes, unless these parts were refused together |
+/// | with a refused key among [`several`](Charge::several) | yes, unless refused together |
 /// | that the key's newest refusal does not answer, but an older one would | yes: one is kept |
 /// | a peek; an estimate, a penalty, a reset, a block and its end | yes |
 ///

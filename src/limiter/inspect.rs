@@ -46,12 +46,15 @@ use crate::{Charge, Decision, Error, Reservation};
 /// | what happens | calls |
 /// |---|---|
 /// | a decision, whatever it is, or an error | one, before the caller has it |
-/// | a peek, whose [cost](Charge::get_cost) is 0 | one: [`AllInTurn`](crate::AllInTurn) peeks at its members before it charges them |
+/// | a peek, whose [cost](Charge::get_cost) is 0 | one |
 /// | the future is dropped before the answer is there | none: there is no result |
 /// | an estimate, a penalty, a reset, a settlement | none |
 /// | a caller that asks again after [`Outcome::Retry`](crate::Outcome::Retry) | one each time |
 ///
-/// It sees what the limiter that it is written on answers. Inside of an
+/// [`AllInTurn`](crate::AllInTurn) peeks at its members before it charges them. Its peeks call the
+/// closure of a member too.
+///
+/// It sees the answers of the limiter that it is called on. Inside of an
 /// [`or_else`](crate::LimiterExt::or_else) it sees each error of the store. Outside, it sees the
 /// decision of the fallback, whose [`fallback_cause`](Decision::fallback_cause) is that error.
 ///

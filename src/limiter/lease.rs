@@ -1,11 +1,12 @@
 //! Leases: several units in one call, handed out in the process.
 //!
-//! `leases.rs` is what the clones of a limiter share: the `settings.rs`, and the keys, in a
-//! `shard.rs` each. A `key.rs` has `stocks.rs` to spend, the units of a `stock.rs` as long as they
-//! are valid. When they run out, its `refills.rs` say how many more its `demand.rs` is worth. An
-//! `order.rs` asks for them, a task of `refill.rs` takes them, and callers wait in a `queue.rs`.
-//! `answer.rs` says what a charge gets, and `future.rs` is the caller's half. `sweeper.rs` ends the
-//! leases that are over. `one_task.rs` sees to it that one task does so.
+//! `leases.rs` holds the state that the clones of a limiter share: the settings (`settings.rs`) and
+//! the keys, spread over shards (`shard.rs`). A key (`key.rs`) spends its stocks (`stocks.rs`). A
+//! stock (`stock.rs`) is the units of one lease while they are valid. When they run out,
+//! `refills.rs` computes how many more the demand (`demand.rs`) is worth. An order (`order.rs`)
+//! states them, a task (`refill.rs`) takes them, and callers wait for them in a queue (`queue.rs`).
+//! `answer.rs` is the answer to a charge, and `future.rs` the caller's half. `sweeper.rs` ends the
+//! leases that are over, and `one_task.rs` makes sure that only one task does so.
 
 mod answer;
 mod demand;
@@ -59,33 +60,33 @@ use crate::{Charge, Decision, Error, Reservation};
 /// for _ in 0..1_000 {
 ///     limiter.acquire("everybody").await.unwrap();
 /// }
-/// // What is leased counts as taken, until it is spent or returned.
+/// // Leased units count as taken, until they are spent or returned.
 /// assert!(store.peek("everybody").await?.remaining() < Some(9_010));
 /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
 /// ```
 ///
 /// Write it next to the store, as `redis.lease(..).timeout(..).or_else(..)`. Only a
-/// [`deny_cache`](crate::LimiterExt::deny_cache) stands before it, so that the cache hears of the
-/// units that come back. Units that are leased are spent also while the store is away.
+/// [`deny_cache`](crate::LimiterExt::deny_cache) stands before it, so that the cache sees the
+/// units that come back. Leased units are spent even while the store is away.
 ///
 /// # The bound
 ///
 /// Leased units may be spent for 100 ms, unless [`valid_for`](Lease::valid_for) says otherwise.
-/// That time begins before the call that takes them, and who asks later gets none of them. So **a
-/// window of length `T` holds at most what the inner limiter admits in a window of length `T +
-/// validity`**, over all processes. For a bucket of 1,000 per second that is at most 100 units
-/// more. A limit that must be exact to the millisecond takes no lease.
+/// That time begins before the call that takes them, and a caller that asks later gets none. So **a
+/// window of length `T` holds at most the units that the inner limiter admits in a window of length
+/// `T + validity`**, over all processes. For a bucket of 1,000 per second that is at most 100 units
+/// more. Do not lease a limit that must be exact to the millisecond.
 ///
 /// By the instant at which they were leased, [`decided_at`](crate::Decision::decided_at), units
-/// keep the inner limiter's own bound. A leased unit that is not spent is one that others cannot
-/// have until it is returned.
+/// keep the inner limiter's own bound. Others cannot have a leased unit that is not spent until it
+/// is returned.
 ///
 /// # How many units
 ///
 /// The number follows the demand. A lease has at most
 ///
 /// - half of the units that its key used within the last validity. So a key that is asked seldom
-///   asks unit by unit: it costs what it costs without a lease, and wastes nothing;
+///   asks unit by unit: it costs as much as without a lease, and wastes nothing;
 /// - half of what the last answer left. So the last units are asked for one by one, and other
 ///   processes find some;
 /// - the units that [`lease`](crate::LimiterExt::lease) was given.
@@ -97,7 +98,7 @@ use crate::{Charge, Decision, Error, Reservation};
 ///
 /// # What comes back
 ///
-/// Unspent units are refunded when their time is over, when nobody asks for half of that time, when
+/// Unspent units are refunded when their time is over, when no charge comes for half of it, when
 /// another quota, a [penalty](crate::LimiterExt::penalize) or a [block](crate::LimiterExt::block)
 /// comes for the key, when the last clone is dropped, and by [`end_leases`](Lease::end_leases). How
 /// many of them come back depends on the algorithm, as for any refund: windows refund exactly, a
@@ -134,8 +135,9 @@ use crate::{Charge, Decision, Error, Reservation};
 /// # The report
 ///
 /// The decision for a leased unit is that of its lease. [`remaining`](crate::Decision::remaining)
-/// counts what the lease left in the store and what is left of the lease itself. It does not know
-/// what others took since. `reset_after` is that of the lease, less the time since.
+/// counts the units that the lease left in the store, and those that are left of the lease itself.
+/// It does not know the units that others took since. `reset_after` is that of the lease, less the
+/// time since.
 ///
 /// # Runtime and memory
 ///
@@ -205,8 +207,8 @@ where
         self.leases.inner.check_keyless(why)
     }
 
-    /// Less is put back into the lease, or refunded with the rest of it. More is taken from a
-    /// lease, or of the inner limiter.
+    /// Puts unused units back into the lease, or refunds them with the rest of it. Takes more units
+    /// from a lease, or from the inner limiter.
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         let leases = &self.leases;
         if reservation.owner() != leases.owner {
@@ -222,8 +224,8 @@ where
         self.leases.inner.can_take_more()
     }
 
-    /// Of the inner limiter. A penalty or a block ends the lease of its key before, and a reset
-    /// forgets it.
+    /// Asks the inner limiter. Before that, a penalty or a block ends the lease of its key, and a
+    /// reset forgets it.
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<LeaseFuture<L>> {
         let leases = Arc::clone(&self.leases);
         let answer = leases.inner.operate(operation, charge)?;

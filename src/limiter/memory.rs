@@ -68,7 +68,7 @@ pub(crate) const DEFAULT_MAX_KEYS: usize = 100_000;
 /// | 300 | [`TokenBucket`], [`FixedWindow`] |
 /// | 360 | [`Budget`], [`SlidingCounter`], [`SmoothBursty`], [`SmoothWarmingUp`] |
 /// | 450 | [`SlidingWindow`] of 10 cells; 8 more for each further cell |
-/// | 370 | [`SlidingLog`], and up to 48 more for each charge of the last period and of the waits that are reserved |
+/// | 370 | [`SlidingLog`]; 48 more at most for each charge of the last period or reserved wait |
 /// | the sum of its members' | a tuple |
 ///
 /// So 100,000 keys of a token bucket take at most 30 MB, whatever requests send as keys. A log

@@ -72,19 +72,20 @@ use crate::{Charge, Decision, Error, Reservation};
 /// | [`Redis`] | by a script on a server that other processes ask too |
 /// | [`Redisson`](crate::redisson::Redisson) | as Java's Redisson, on its own keys |
 /// | [`Memory`] | by the same arithmetic in this process |
-/// | [`Timeout`] | as its inner one, or fails at a deadline |
-/// | [`OrElse`] | as its inner one, or as a fallback where that may answer |
-/// | [`WithBreaker`] | as its inner one, which it does not ask while that fails |
-/// | [`DenyCache`] | as its inner one, and repeats a refusal without asking again |
-/// | [`Shadow`] | as its inner one, and admits whatever that decided |
-/// | [`WithSwitch`] | as its inner one, unless a [`Switch`] turned that off |
-/// | [`Inspect`] | as its inner one, and shows each decision to a closure |
-/// | [`Metered`](crate::Metered), [`Traced`](crate::Traced) | as its inner one, and counts each decision, or makes an event of it |
-/// | [`Lease`] | as its inner one, which it asks for several units in one call |
-/// | [`Described`] | as its inner one, and says more about its policies |
+/// | [`Timeout`] | like its inner limiter, or fails at a deadline |
+/// | [`OrElse`] | like its inner limiter, or like a fallback where that may answer |
+/// | [`WithBreaker`] | like its inner limiter, and skips it while it fails |
+/// | [`DenyCache`] | like its inner limiter, and repeats a refusal without asking again |
+/// | [`Shadow`] | like its inner limiter, and admits whatever that decided |
+/// | [`WithSwitch`] | like its inner limiter, unless a [`Switch`] turned that off |
+/// | [`Inspect`] | like its inner limiter, and shows each decision to a closure |
+/// | [`Metered`](crate::Metered) | like its inner limiter, and counts each decision |
+/// | [`Traced`](crate::Traced) | like its inner limiter, and makes an event of each decision |
+/// | [`Lease`] | like its inner limiter, which it asks for several units in one call |
+/// | [`Described`] | like its inner limiter, and says more about its policies |
 /// | [`AllAtOnce`] | by several in one Redis over different keys, in one call, all or nothing |
 /// | [`AllInTurn`] | by several of any type, one after another, all or nothing |
-/// | [`Boxed`] | as its inner one, whose type it hides |
+/// | [`Boxed`] | like its inner limiter, whose type it hides |
 ///
 /// A closure is a limiter too:
 ///

@@ -39,8 +39,11 @@ use crate::{Charge, Decision, Error, Origin, Outcome, Reservation};
 /// | mode | a charge | the inner limiter |
 /// |---|---|---|
 /// | [`On`](SwitchMode::On) | is decided | is asked |
-/// | [`Shadow`](SwitchMode::Shadow) | is admitted; the decision [says](Decision::shadowed) what it would have been | is asked, as in a [`Shadow`](crate::Shadow) |
-/// | [`Off`](SwitchMode::Off) | is admitted, with [`Origin::Off`] | is not asked, and nothing is taken |
+/// | [`Shadow`](SwitchMode::Shadow) | is admitted | is asked, as in a [`Shadow`](crate::Shadow) |
+/// | [`Off`](SwitchMode::Off) | is admitted | is not asked, and nothing is taken |
+///
+/// In the mode `Shadow`, [`Decision::shadowed`] returns what the decision would have been. In the
+/// mode `Off`, the decision has [`Origin::Off`].
 ///
 /// A request without a key is refused while it is on, and admitted in the other modes.
 ///

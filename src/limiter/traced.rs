@@ -53,11 +53,23 @@ impl<L: Limiter> TraceExt for L {}
 ///
 /// # Its events
 ///
-/// | target, level | when | fields |
-/// |---|---|---|
-/// | `tower_sluice::decision`, DEBUG | each decision, inside of the caller's span | `limiter`, `outcome`, `cost`, `seconds`; where known `policy`, `remaining`, `wait_seconds`, `retry_after_seconds`, `origin`, `shadow`, `kind`, `error`, `key` |
-/// | `tower_sluice::fault`, WARN | a limiter could not decide: once a second for each [kind](crate::ErrorKind) but [`Request`](crate::ErrorKind::Request) | `limiter`, `kind`, `error` with its causes, `suppressed` |
-/// | the same | a fallback or a shadow answered in its place: once a second for each kind | also `origin`, `admitted` |
+/// | target, level | when |
+/// |---|---|
+/// | `tower_sluice::decision`, DEBUG | each decision, inside of the caller's span |
+/// | `tower_sluice::fault`, WARN | a limiter could not decide: once a second for each [kind] |
+/// | the same | a fallback or a shadow answered in its place: once a second for each kind |
+///
+/// | target | fields |
+/// |---|---|
+/// | `tower_sluice::decision` | `limiter`, `outcome`, `cost`, `seconds` |
+/// | the same, where known | `policy`, `remaining`, `wait_seconds`, `retry_after_seconds`, |
+/// | | `origin`, `shadow`, `kind`, `error`, `key` |
+/// | `tower_sluice::fault` | `limiter`, `kind`, `error` with its causes, `suppressed` |
+/// | the same, with an answer in its place | also `origin`, `admitted` |
+///
+/// An error of kind [`Request`](crate::ErrorKind::Request) is not a fault.
+///
+/// [kind]: crate::ErrorKind
 ///
 /// `outcome` is `admitted`, `delayed`, `denied`, `undecided`, `failed open`, `switched off`, or
 /// `asks again` for a charge that nothing can be reserved for. `suppressed` is the number of faults

@@ -1,4 +1,4 @@
-//! The client's address, as a key has it.
+//! The client's address in the form of a key.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ impl<P: FindPeer + Send + Sync> FindAddress for ClientIp<P> {
         self.of(*head).map(|client| client.to_string())
     }
 
-    /// An address, or the network that a key is: `2001:db8::/64`.
+    /// Reads an address, or the network that is a key: `2001:db8::/64`.
     fn of_text(&self, text: &str) -> Option<String> {
         let address = text.split_once('/').map_or(text, |(address, _)| address);
         let address: IpAddr = address.trim_matches(['[', ']']).parse().ok()?;

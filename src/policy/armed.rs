@@ -8,12 +8,12 @@ use super::rule::Policy;
 use crate::algorithm::AnyAlgorithm;
 use crate::{Charge, Memory, Switch, SwitchMode};
 
-/// A policy with what decides about it.
+/// A policy with its limiters and its switch.
 #[derive(Debug)]
 pub(super) struct Armed {
     pub(super) policy: Policy,
     pub(super) gate: Gate,
-    /// The same for each table that keeps the gate.
+    /// The number of the gate, the same in each table that keeps the gate.
     pub(super) gate_id: u64,
     /// The limiter of this process, which decides while the store cannot.
     pub(super) local: Option<Memory<AnyAlgorithm>>,
@@ -45,7 +45,7 @@ impl Armed {
         Self { policy, gate, gate_id, local, switch }
     }
 
-    /// The laxest of its row, its own switch and the global one.
+    /// Returns the most permissive mode of its row, its own switch and the global one.
     pub(super) fn mode(&self, global: SwitchMode) -> SwitchMode {
         let row = match (self.policy.is_enabled(), self.policy.is_shadow()) {
             (false, _) => SwitchMode::Off,
@@ -67,7 +67,7 @@ impl Armed {
     }
 }
 
-/// A policy that takes a request, and what that costs under it.
+/// A policy that takes a request, and the charge of the request under it.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     pub(super) armed: Arc<Armed>,

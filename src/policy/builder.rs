@@ -26,7 +26,7 @@ pub struct PoliciesBuilder {
 }
 
 impl Policies {
-    /// Settings of policies, of which none has to be set.
+    /// Settings of policies, each with a default.
     pub fn builder() -> PoliciesBuilder {
         PoliciesBuilder::new()
     }
@@ -46,7 +46,7 @@ impl PoliciesBuilder {
         Self { store, addresses, observer: None, refuses_ambiguous: false }
     }
 
-    /// Keeps what was taken in the Redis of `pool`, which other processes share. Policies of one
+    /// Counts the taken units in the Redis of `pool`, which other processes share. Policies of one
     /// request are decided in one call. Default: in this process.
     #[cfg(feature = "redis")]
     pub fn redis(mut self, pool: Pool) -> Self {
@@ -102,8 +102,8 @@ impl PoliciesBuilder {
         self
     }
 
-    /// Shows each decision of each policy to a closure, for metrics and logs. Default: none. Of a
-    /// policy that is off it is shown the requests that pass, with
+    /// Shows each decision of each policy to a closure, for metrics and logs. Default: none. For a
+    /// policy that is off, the closure sees the requests that pass, with
     /// [`Origin::Off`](crate::Origin::Off).
     ///
     /// It runs in the request's task, so it must not block.

@@ -34,7 +34,7 @@ pub(super) enum Choice {
     Redisson(Rate),
 }
 
-/// An algorithm that does not know yet how far ahead it reserves.
+/// An algorithm without its horizon, the longest wait that it reserves.
 pub(super) struct Unhorizoned {
     kind: Kind,
     /// The time that its whole store takes to fill.
@@ -155,7 +155,7 @@ impl Unhorizoned {
     }
 
     /// The algorithm, which reserves no further ahead than `horizon`. Its requests wait for
-    /// `max_wait`.
+    /// `max_wait` at most.
     pub(super) fn with_horizon(
         self,
         fields: &mut Fields,
@@ -202,7 +202,7 @@ impl Unhorizoned {
     }
 }
 
-/// Returns the time that the quota takes for so many units, rounded up: a store of less would not
+/// Returns the time in which the quota refills `units` units, rounded up: a store of less would not
 /// hold them.
 fn time_of(quota: Quota, units: u64) -> Duration {
     let micros = quota.period().as_micros() * u128::from(units);
@@ -210,7 +210,7 @@ fn time_of(quota: Quota, units: u64) -> Duration {
     Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
 }
 
-/// A burst that is the limit says nothing new, and every other is wrong.
+/// Accepts a burst that is equal to the limit, which changes nothing, and refuses every other.
 fn only_the_limit(fields: &mut Fields, quota: Quota, burst: Option<u64>, why: &str) -> Option<()> {
     match burst {
         Some(burst) if burst != quota.limit() => fields.wrong("burst", why),

@@ -32,7 +32,7 @@ pub(super) struct Combinations {
 struct Known {
     /// `None` if nothing decides about all of them.
     together: Option<Together>,
-    /// True if a request needed it since the last search for one that none needs.
+    /// True if a request needed it since the last search for an unneeded one.
     was_needed: AtomicBool,
 }
 
@@ -68,7 +68,7 @@ impl Combinations {
         known.entry(gates).or_insert(made).get()
     }
 
-    /// Those whose policies are all among these, for the next table.
+    /// Returns the limiters whose policies are all among these, for the next table.
     pub(super) fn kept(&self, armed: &[Arc<Armed>]) -> Self {
         let gates: HashSet<u64> = armed.iter().map(|armed| armed.gate_id).collect();
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
@@ -104,7 +104,7 @@ mod tests {
     use crate::policy::{Policies, Row, Rows};
     use crate::{Head, Keyed};
 
-    /// Each takes requests with a header of its name.
+    /// Rows of policies, each of which takes requests with a header of its name.
     fn rows(names: &[&str], limit: u64) -> Rows {
         let row = |name: &&str| {
             let of = serde_json::json!({ "header": name });

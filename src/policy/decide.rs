@@ -1,4 +1,5 @@
-//! The decision about a request: its policies decide all or nothing, those in a shadow apart.
+//! The decision about a request. Its policies in force decide all or nothing. Its policies in a
+//! shadow decide apart from them.
 
 use std::sync::Arc;
 
@@ -10,10 +11,10 @@ use super::table::Selection;
 use super::taken::Taken;
 use crate::{Charge, Decision, Error, Origin, Outcome};
 
-/// Decides about a request, and returns what it took.
+/// Decides about a request, and returns the reservations that it made.
 ///
-/// Those in a shadow are asked last. So they take what they would take in force: nothing of a
-/// request that another one refuses.
+/// Policies in a shadow are asked last. So they take only what they would take in force: nothing
+/// for a request that another policy refuses.
 pub(super) async fn decide(
     selection: Arc<Selection>,
     charge: Charge,
@@ -61,7 +62,8 @@ pub(super) async fn decide(
     })
 }
 
-/// Counts a decision in a shadow: the switch of its policy does, and that of all if it is the one.
+/// Counts a decision in a shadow at the switch of its policy. Counts it at the global switch too,
+/// if that put the policies into the shadow.
 fn count(selection: &Selection, armed: &Armed, shadowed: Result<Outcome, &Error>) {
     armed.switch.count(shadowed);
     if let Some(global) = &selection.global_shadow {
@@ -76,7 +78,8 @@ fn will_ask_again(charge: &Charge, answer: &Option<Answer>) -> bool {
     matches!(decision.outcome(), Outcome::Retry(pause) if pause <= max_wait)
 }
 
-/// The charges as the whole charge lets them be: it may be a peek, wait less, and end sooner.
+/// Returns the charges on the terms of the whole charge, which may be a peek, wait less, or end
+/// sooner.
 fn on_terms_of(whole: &Charge, asked: &[Asked], is_in_force: bool) -> Vec<Asked> {
     let mut asked = asked.to_vec();
     for Asked { charge, .. } in &mut asked {

@@ -21,8 +21,8 @@ pub(super) type Answer = Result<(Decision, Taken), Error>;
 /// The decisions of policies, and the units that were taken.
 type Parts = Result<(Vec<Part>, Taken), Error>;
 
-/// Asks the policies in force. `None` if there are none. Beside the answer stands what each of them
-/// decided.
+/// Asks the policies in force. Returns the answer, or `None` if no policy is in force, and the
+/// decision of each of them.
 pub(super) async fn enforce(
     selection: &Selection,
     asked: &[Asked],
@@ -104,8 +104,9 @@ async fn together(selection: &Selection, asked: &[&Asked], after_others: bool) -
     }
 }
 
-/// Asks policies all at once. If no call can decide about them, the error is how many to try
-/// instead: one if their keys lie in different slots of a cluster, half if they are too many.
+/// Asks policies all at once. If no call can decide about them, the error is the number to ask at a
+/// time instead. It is one if their keys lie in different slots of a cluster, and half of them if
+/// they are too many.
 async fn in_one_call(
     selection: &Selection,
     asked: &[&Asked],
@@ -132,8 +133,8 @@ async fn in_one_call(
     })
 }
 
-/// Asks policies that no call can decide about together, so many at a time. Nothing is reserved: a
-/// slot that one reserved would be no slot of the others.
+/// Asks policies that no call can decide about together, `size` at a time. No wait is reserved: a
+/// slot that one policy reserved would not be free under the others.
 async fn in_turn(
     selection: &Selection,
     asked: &[&Asked],
@@ -173,8 +174,8 @@ async fn in_turn(
     Ok((parts, taken))
 }
 
-/// A refusal: those that admitted get back what they took. Those that nobody has asked are asked
-/// how long they would refuse, all at once.
+/// Makes a refusal: gives back the units that the other policies took. Asks the policies that were
+/// not asked yet how long they would refuse, all at once.
 async fn refused(parts: Vec<Part>, taken: Taken, unasked: Vec<Asked>) -> (Vec<Part>, Taken) {
     drop(taken);
     let estimates = unasked.into_iter().map(|asked| async move {
@@ -186,7 +187,7 @@ async fn refused(parts: Vec<Part>, taken: Taken, unasked: Vec<Asked>) -> (Vec<Pa
     (parts.into_iter().map(Part::given_back).chain(estimates).collect(), Taken::default())
 }
 
-/// Decides in place of a store that cannot, if each of the policies has something that does.
+/// Decides in place of a store that cannot, if each of the policies has a substitute for it.
 async fn fall_back(asked: &[&Asked], error: Error, after_others: bool) -> Parts {
     let error = match asked {
         [first, ..] if after_others => after_other_calls(error, &first.charge),
@@ -218,7 +219,7 @@ async fn fall_back(asked: &[&Asked], error: Error, after_others: bool) -> Parts 
     Ok((parts, taken))
 }
 
-/// Asks the shares of this process. `None` if they are too many, or one has none.
+/// Asks the local shares of the policies. `None` if they are too many, or a policy has no share.
 async fn share(asked: &[&Asked]) -> Option<Result<(Decision, Settler), Error>> {
     match asked {
         [only] => {

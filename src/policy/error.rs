@@ -1,4 +1,4 @@
-//! The error of a table that is not taken.
+//! The error of a table that is refused.
 
 use std::error::Error;
 use std::fmt;
@@ -89,15 +89,15 @@ impl fmt::Debug for TableError {
 impl Error for TableError {}
 
 impl RowError {
-    /// An error of the row with this name, or else with this index in its table: an endless name
-    /// tells nobody which row it is.
+    /// An error of the row with this name, or else with this index in its table. A very long name
+    /// does not help to find the row.
     pub(super) fn new(table: &'static str, name: Option<&str>, index: usize) -> Self {
         let name = name.filter(|name| name.len() <= MAX_SHOWN);
         let row = name.map_or_else(|| (index + 1).to_string(), str::to_owned);
         Self { table, row, is_named: name.is_some(), field: None, message: String::new() }
     }
 
-    /// The same row with what is wrong with one of its fields.
+    /// The same row, with a message about one of its fields.
     pub(super) fn with(&self, field: &str, message: impl fmt::Display) -> Self {
         Self { field: Some(shown(field)), message: shown(&message.to_string()), ..self.clone() }
     }

@@ -1,4 +1,4 @@
-//! Reads the fields of a row one by one, and keeps what is wrong with each.
+//! Reads the fields of a row one by one, and keeps the error of each.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,7 +16,7 @@ use super::value::with_whole_numbers;
 pub(super) struct Fields {
     row: RowError,
     rest: Map<String, Value>,
-    /// Those whose values no field can have, each with the reason.
+    /// The fields with values that no field can have, each with the reason.
     invalid: BTreeMap<String, String>,
     /// The fields that were asked for, and may be there.
     known: Vec<&'static str>,
@@ -30,7 +30,7 @@ impl Fields {
         Self { row: error, rest, invalid, known: Vec::new(), errors: Vec::new() }
     }
 
-    /// The value of a field. `None` if it is absent, or none that it can have.
+    /// The value of a field. `None` if it is absent, or not a value that the field can have.
     pub(super) fn optional<T: DeserializeOwned>(&mut self, field: &'static str) -> Option<T> {
         self.known.push(field);
         if let Some(why) = self.invalid.remove(field) {
@@ -100,7 +100,7 @@ impl Fields {
         }
     }
 
-    /// Keeps what is wrong with a field.
+    /// Keeps the error of a field.
     pub(super) fn wrong<T>(&mut self, field: &str, why: impl fmt::Display) -> Option<T> {
         let error = self.row.with(field, why);
         self.errors.push(error);

@@ -18,7 +18,7 @@ use crate::{Charge, Memory, Reservation};
 #[cfg(feature = "redis")]
 use crate::{Pool, Redis};
 
-/// The place where policies keep what was taken, and the clock that they decide by.
+/// The place where policies count the taken units, and the clock that they decide by.
 #[derive(Clone)]
 pub(super) struct Store {
     pub(super) place: Place,
@@ -193,7 +193,7 @@ impl Limiter for Gate {
             Gate::Memory(limiter) => limiter.settle(reservation, actual),
             #[cfg(feature = "redis")]
             Gate::Redis(limiter) => limiter.settle(reservation, actual),
-            // As Java's, which has no room for a debt.
+            // Like Java's limiter, which has no room for a debt.
             #[cfg(feature = "redisson")]
             Gate::PermitLog(_) if actual > reservation.cost() => Err(reservation),
             #[cfg(feature = "redisson")]

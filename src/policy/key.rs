@@ -25,7 +25,7 @@ pub(super) enum Part {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Key(Vec<Part>);
 
-/// Finds the caller's address in a request, and brings one that was written into the same form.
+/// Finds the caller's address in a request, and converts a written address to the same form.
 pub(super) trait FindAddress: Send + Sync {
     fn of_request(&self, head: &Head<'_>) -> Option<String>;
     fn of_text(&self, text: &str) -> Option<String>;
@@ -53,7 +53,7 @@ impl Part {
     fn of_request(&self, head: &Head<'_>, addresses: &dyn FindAddress) -> Result<String, Error> {
         match self {
             Self::ClientIp => addresses.of_request(head).ok_or_else(no_peer),
-            // A header may be a secret, and no store should be searched for it.
+            // A header may be a secret, which nobody should find in a store.
             Self::Header(name) => by_api_key(name.clone()).find(*head),
             Self::Path { ignore_case } => Ok(path_key(head.uri().path(), *ignore_case)),
             Self::Host => {
@@ -66,7 +66,7 @@ impl Part {
         }
     }
 
-    /// The same of what a client sends, as it sends it.
+    /// The same part of the text that a client sends.
     fn of_text(&self, text: &str, addresses: &dyn FindAddress) -> Option<String> {
         match self {
             Self::ClientIp => addresses.of_text(text),
@@ -121,7 +121,7 @@ impl Key {
         self.0 == [Part::Global]
     }
 
-    /// Returns whether the readings of a path are several keys. Asked only of few readings.
+    /// Returns whether the readings of a path are several keys. Called only for few readings.
     pub(super) fn tells_apart(&self, path: &Readings<'_>) -> bool {
         let has_path = self.0.iter().any(|part| matches!(part, Part::Path { .. }));
         let mut keys = path.each().filter(|_| has_path).into_iter().flatten().map(canonical);
@@ -146,8 +146,8 @@ impl Key {
         joined(self.0.iter().map(|part| part.of_request(head, addresses)))
     }
 
-    /// The key of a client that sends these parts. `None` if there are more or fewer, or one of
-    /// them cannot be.
+    /// The key of a client that sends these parts. `None` if their number is wrong, or if one of
+    /// them is invalid.
     pub(super) fn of_texts<T: AsRef<str>>(
         &self,
         texts: &[T],

@@ -23,43 +23,45 @@
 //!
 //! | field | value | default |
 //! |---|---|---|
-//! | `name` | 1 to 64 letters, digits and characters of `_.:-`, not `.` or `..`; no two rows share one | |
+//! | `name` | 1 to 64 letters, digits and characters of `_.:-`, not `.` or `..`; unique | |
 //! | `algorithm` | see [below](#algorithms) | `token_bucket` |
 //! | `limit`, `period` | units, and a duration such as `500ms`, `1s`, `1h` | |
 //! | `burst` | the most units at once; windows have none | the limit |
 //! | `max_wait` | the longest wait that is reserved for a request | 0: none is delayed |
-//! | `cache_ratio` | in place of `max_wait`: its ratio to the time in which the whole store fills | |
-//! | `horizon` | the longest wait that is reserved for anybody | 60 s, or `max_wait` |
-//! | `key` | `client_ip`, `header:NAME`, `path`, `host`, `global`; a list joins several | `global` |
+//! | `cache_ratio` | in place of `max_wait`: its ratio to the time that fills the whole store | |
+//! | `horizon` | the longest wait that is reserved for any request | 60 s, or `max_wait` |
+//! | `key` | `client_ip`, `header:NAME`, `path`, `host`, `global`; or a list of them | `global` |
 //! | `match` | see [below](#which-requests-a-policy-takes) | every request |
-//! | `cost` | units of a request; or `content_length_kb`, its body in units of 1,024 bytes, at least 1 | 1 |
-//! | `on_error` | `deny`, `allow`, or `{ local = n }`: n units per period and key in this process | `deny` |
+//! | `cost` | units of a request; or `content_length_kb`, the size of its body | 1 |
+//! | `on_error` | `deny`, `allow`, or `{ local = n }`: limits in this process | `deny` |
 //! | `enabled` | `false`: this policy takes nothing, and the others still hold | `true` |
 //! | `shadow` | `true`: it decides and takes, and neither refuses nor delays | `false` |
 //!
 //! With `on_error = "allow"` requests pass while Redis is away, and no other error is covered.
-//! `{ local = n }` covers all but invalid requests and foreign values, so even a Redis that is
-//! full, or whose password has changed. What is not covered is answered as with `deny`.
+//! `{ local = n }` admits n units per period and key in this process. It covers all errors but
+//! invalid requests and foreign values, so even a Redis that is full, or whose password has
+//! changed. An error that is not covered is answered as with `deny`.
 //!
-//! `content_length_kb` reads the header field `content-length`. A body without one, such as a
-//! chunked body, costs 1 however long it is. Where that matters, refuse it in a layer outside.
+//! `content_length_kb` reads the header field `content-length`: the cost is the body in units of
+//! 1,024 bytes, at least 1. A body without the field, such as a chunked body, costs 1 however long
+//! it is. Where that matters, refuse it in a layer outside.
 //!
 //! A request without the header field of its key has no key, and gets 400. With that field in
 //! `match`, the policy takes only requests that have it.
 //!
-//! A field that no row has is an error. So is a second row of the same name.
+//! An unknown field is an error. So is a second row of the same name.
 //!
 //! # Algorithms
 //!
 //! | algorithm | its own settings | default |
 //! |---|---|---|
 //! | `token_bucket` | | |
-//! | `budget` | `max_hold`: how long a request may be under way, its wait included | 60 s, or `max_wait` |
+//! | `budget` | `max_hold`: the longest time of a request with its wait | 60 s, or `max_wait` |
 //! | `fixed_window` | `anchored`: a window begins with its first request | `false` |
 //! | `sliding_log` | `max_limit`: the largest limit that it may have | 10,000 |
 //! | `sliding_window` | `cells`, 1 to 60 | 10 |
 //! | `sliding_counter` | | |
-//! | `smooth_bursty` | `burst` in units, or `max_burst` as the time in which they come | the limit, where [`SmoothBursty`](crate::algorithm::SmoothBursty) stores a second |
+//! | `smooth_bursty` | `burst`, or `max_burst` as the time in which it comes | the limit |
 //! | | `wait_for_own_cost`: a request waits for its own units, not for those before it | `false` |
 //! | | `start_empty`: a new key has nothing stored | `false` |
 //! | `smooth_warming_up` | `warm_up` | the period |
@@ -68,62 +70,66 @@
 //! | `redisson` | `rate_type`: `overall` or `per_client` | `overall` |
 //! | | `keep_alive`: deletes a limiter that was not used for this time | never |
 //!
-//! Each is the one of the same name in [`algorithm`](crate::algorithm). `redisson` is Java's
-//! limiter on its own keys, and needs the feature `redisson`. The limiter's name is that of the
-//! policy where the key is `global`, else `NAME:KEY`. A name that has a rate already keeps it.
+//! Each is the one of the same name in [`algorithm`](crate::algorithm). A row of `smooth_bursty`
+//! stores the limit unless set otherwise, but
+//! [`SmoothBursty`](crate::algorithm::SmoothBursty) itself stores a second.
+//!
+//! `redisson` is Java's limiter on its own keys, and needs the feature `redisson`. The limiter's
+//! name is that of the policy where the key is `global`, else `NAME:KEY`. A name that has a rate
+//! already keeps it.
 //!
 //! # Which requests a policy takes
 //!
 //! | in `match` | takes |
 //! |---|---|
-//! | `path` | paths of this pattern: `/users/{id}`, `/api/{*rest}`; a list takes any of its patterns |
+//! | `path` | paths of this pattern: `/users/{id}`, `/api/{*rest}`; or of any pattern in a list |
 //! | `method` | this method, or one of a list, in either case: those that IANA lists, and `PURGE` |
 //! | `header` | requests with this header; `{ x-plan = "gold" }` with this value |
 //! | `name` | requests that the program gives this name: see [`Policies::named`] |
 //! | `ignore_case` | with `true`, also paths in other letters: `/API` for `/api` |
 //!
 //! All that is stated must hold. `match = "/login"` is short for `{ path = "/login" }`, and so is
-//! `match = ["/login", "/logout"]` for a list of paths. `GET` takes no `HEAD`, which many servers
-//! answer as they do a `GET`: list both. A method of your own has no place there: give its requests
-//! a `name`. The value of a header is no place for a secret, since a policy that is serialized
+//! `match = ["/login", "/logout"]` for a list of paths. `GET` does not take `HEAD` requests, which
+//! many servers answer like a `GET`: list both. A method of your own is an error there: give its
+//! requests a `name`. Write no secret as the value of a header, since a policy that is serialized
 //! shows it.
 //!
 //! A placeholder is `{id}` for a segment, or `{*rest}` for all that follows. `*`, `:id` and `<id>`
 //! of other routers are errors. Such a character itself is percent-encoded: `%2A` for `*`, `%3A`
 //! for a `:` at the beginning of a segment.
 //!
-//! `{*rest}` is never empty: `/api/{*rest}` leaves `/api` and `/api/` alone. For all of them write
+//! `{*rest}` is never empty: `/api/{*rest}` does not take `/api` and `/api/`. For all of them write
 //! `path = ["/api", "/api/{*rest}"]`; for every path leave `path` out.
 //!
-//! A path is taken however it is spelled: percent-encoded once or twice, with empty segments, with
-//! `.` and `..`, with parameters as in `/api;a=b`, with `%2F` or a backslash in place of a slash,
-//! with a slash at its end or without, with `%3F` or a blank after it, behind a host as in
+//! A policy takes every spelling of a path: percent-encoded once or twice, with empty segments,
+//! with `.` and `..`, with parameters as in `/api;a=b`, with `%2F` or a backslash in place of a
+//! slash, with a slash at its end or without, with `%3F` or a blank after it, behind a host as in
 //! `//x/api`. Servers read such a path in different ways, and a policy that takes one of the
 //! readings takes the request.
 //! [`PoliciesBuilder::refuse_ambiguous_paths`] refuses it instead. A path with more than 64
 //! readings, or a long one with several, gets 400 if a policy that is on has a `path`.
 //!
-//! Where rows tell paths apart that differ by the slash at the end or by parameters, each takes its
-//! own: with the rows `/login` and `/login/`, the first leaves `/login/` to the second. So do `/a`
-//! and `/a;v=1`. A row with `enabled = false` is such a row too: it leaves a path without a limit.
-//! A row with `ignore_case` leaves nothing to one without.
+//! Two rows may have paths that differ only by the slash at the end or by parameters. Then each
+//! takes its own: of the rows `/login` and `/login/`, the first leaves `/login/` to the second. So
+//! do `/a` and `/a;v=1`. A row with `enabled = false` is such a row too: it leaves a path without a
+//! limit. A row with `ignore_case` leaves nothing to one without.
 //!
-//! Only such a pair tells paths apart. A row that is off exempts nothing from other rows: under
+//! Only such a pair separates paths. A row that is off exempts nothing from other rows: under
 //! `/api/{*rest}`, a row `/api/health` with `enabled = false` leaves `/api/health` limited. To
 //! exempt a path, list those that are limited, or use a key closure that returns
 //! [`Keyed::Exempt`](crate::Keyed::Exempt) before it calls [`Policies::charge`].
 //!
-//! `/API` is another path than `/api`. Express and ASP.NET take both for one: state `ignore_case`.
+//! `/API` is another path than `/api`. Express and ASP.NET treat both as one: set `ignore_case`.
 //! Where a server knows still other names of a resource, match by `name` behind its router.
 //!
-//! A request that no policy takes passes. One that several take is decided by all, all or nothing:
-//! in one call if they are in one Redis. It waits until it fits all of them. The policy that needs
-//! the longest wait says by its `max_wait` whether that may be reserved. Those of Redisson are
-//! asked on their own, and so are keys in different slots of a cluster.
+//! A request that no policy takes passes. If several policies take it, all of them decide, all or
+//! nothing: in one call if they are in one Redis. It waits until it fits all of them. The
+//! `max_wait` of the policy that needs the longest wait decides whether that wait may be reserved.
+//! Policies of Redisson are asked on their own, and so are keys in different slots of a cluster.
 //!
-//! A request that costs more or less in the end, as [`actual_cost`] says, does so in proportion:
-//! seven times as much as it was charged is seven times as much under each policy. A policy of
-//! Redisson takes no more than was charged, since its format has no debts.
+//! If a request costs more or less in the end, as [`actual_cost`] says, the units of each policy
+//! change in proportion: seven times the charged cost is seven times the units under each policy. A
+//! policy of Redisson takes no more than was charged, since its format has no debts.
 //!
 //! The values of headers are digested before they become keys. All spellings of a path are one key:
 //! `/a/`, `/a;v=1`, `/a%3Fx` and `/a` too. A host is a key in lower case and without its port.
@@ -151,8 +157,8 @@
 //!
 //! [`Rows`] is read by serde from TOML, JSON and YAML; `5.0` is the number 5 in each of them. A
 //! table without any row is an error, unless `allow_empty = true` stands at its top: see [`Rows`].
-//! [`Row::from_texts`] makes a row of texts, as a Redis hash has them. [`Source`] is whatever
-//! yields rows.
+//! [`Row::from_texts`] makes a row of texts, as a Redis hash has them. A [`Source`] yields rows
+//! from anywhere else.
 //!
 //! [`actual_cost`]: crate::RateLimitLayer::actual_cost
 

@@ -8,11 +8,11 @@ use super::parts::Verdict;
 use super::rule::Policy;
 use crate::{Decision, Error, Origin, Outcome};
 
-/// Sees what each policy decided.
+/// Sees the decision of each policy.
 pub(super) type Observer = Arc<dyn Fn(&Event<'_>) + Send + Sync>;
 
 /// The decision of one policy about one request, as an
-/// [observer](super::PoliciesBuilder::on_decision) is shown it.
+/// [observer](super::PoliciesBuilder::on_decision) sees it.
 ///
 /// A request that is refused is shown for those of its policies that refuse it, since the others
 /// have taken nothing. If it is undecided, those in a shadow are not asked, and not shown. If it
@@ -56,8 +56,8 @@ impl<'a> Event<'a> {
         if self.in_shadow { Ok(Decision::in_shadow(answer)) } else { answer }
     }
 
-    /// Returns the event of a policy in a shadow: what it would have decided. `None` if it would
-    /// have admitted a request that another one refuses: it takes nothing of it.
+    /// Returns the event of a policy in a shadow: the decision that it would have made. `None` if
+    /// it would have admitted a request that another policy refuses: it takes nothing for that.
     pub(super) fn in_shadow(
         armed: &'a Armed,
         decision: &'a Decision,
@@ -71,19 +71,19 @@ impl<'a> Event<'a> {
         Some(event).filter(|_| !(is_refused && admits))
     }
 
-    /// Of a policy in force, which refuses a request that has no key for it.
+    /// The event of a policy in force, which refuses a request that has no key for it.
     pub(super) fn keyless(armed: &'a Armed, why: &'a Error) -> Self {
         let policy = &armed.policy;
         Self { policy, result: Err(why), origin: None, cause: None, in_shadow: false }
     }
 
-    /// Of a policy that is off: the request passes.
+    /// The event of a policy that is off: the request passes.
     pub(super) fn off(armed: &'a Armed) -> Self {
         let (policy, result) = (&armed.policy, Ok(Outcome::Allow));
         Self { policy, result, origin: Some(Origin::Off), cause: None, in_shadow: false }
     }
 
-    /// Shows what each of the policies in force decided.
+    /// Shows the decision of each of the policies in force.
     pub(super) fn each(
         asked: &'a [Asked],
         answer: &'a Option<Answer>,

@@ -21,7 +21,7 @@ pub enum OnError {
     /// It is admitted while Redis is away, as by [`FailOpen`](crate::FailOpen). No other error is
     /// covered.
     Allow,
-    /// This process admits so many units per period for each key, as
+    /// This process admits this number of units per period for each key, like
     /// [`or_else`](crate::LimiterExt::or_else) with another limiter. It covers all errors but
     /// invalid requests and foreign values: even a Redis that is full, or a password that changed.
     Local(u64),
@@ -38,7 +38,7 @@ impl OnError {
     }
 }
 
-/// Returns the algorithm of what this process admits of a key: never more than `units` in a period.
+/// Returns the algorithm of a local share, which admits at most `units` of a key in a period.
 pub(super) fn share(units: u64, period: Duration) -> Result<AnyAlgorithm, QuotaError> {
     let quota = Quota::try_new(units, period)?;
     let share: AnyAlgorithm = match units {

@@ -11,7 +11,7 @@ use crate::{Decision, Error, Origin, Outcome};
 pub(super) struct Part {
     policies: Vec<Arc<Armed>>,
     decision: Decision,
-    /// The units that each took.
+    /// The units that each policy took.
     taken: Vec<u64>,
 }
 
@@ -20,7 +20,7 @@ pub(super) struct Verdict {
     pub(super) armed: Arc<Armed>,
     pub(super) outcome: Outcome,
     pub(super) origin: Origin,
-    /// The error of its store, where something else decided in its place.
+    /// The error of its store, if the store did not decide.
     pub(super) cause: Option<Error>,
 }
 
@@ -33,7 +33,7 @@ impl Part {
         Self { policies, decision, taken: asked.iter().map(units).collect() }
     }
 
-    /// Makes the part of one policy, which took so many units.
+    /// Makes the part of one policy, which took `taken` units.
     pub(super) fn of_one(asked: &Asked, decision: Decision, taken: u64) -> Self {
         Self { policies: vec![Arc::clone(&asked.armed)], decision, taken: vec![taken] }
     }
@@ -46,12 +46,12 @@ impl Part {
         self.decision.is_admitted()
     }
 
-    /// The same where nobody asks again.
+    /// The same part, if the caller does not ask again: a retry is a denial.
     pub(super) fn denied(self) -> Self {
         Self { decision: self.decision.without_retry(), ..self }
     }
 
-    /// The same once the policy has what it took of it again.
+    /// The same part, after the policies got their units back.
     pub(super) fn given_back(self) -> Self {
         Self { decision: self.decision.given_back(&self.taken), taken: Vec::new(), ..self }
     }
@@ -59,7 +59,7 @@ impl Part {
     /// Returns the decision of each of the policies.
     pub(super) fn verdicts(&self) -> impl Iterator<Item = Verdict> {
         let Self { policies, decision, .. } = self;
-        // A decision that no policy made, as of `FailOpen`, is that of all.
+        // A decision that no policy made, such as one of `FailOpen`, is that of all.
         let is_each = policies.len() > 1 && decision.policies().len() == policies.len();
         let own = decision.policies().map(|policy| policy.outcome()).filter(move |_| is_each);
         let outcomes = own.chain(std::iter::repeat(decision.outcome()));
@@ -98,7 +98,7 @@ pub(super) fn joined(
         (refuses, time, decision.origin() != Origin::FailOpen)
     };
     let waits = parts.iter().filter(|part| !part.decision.waited().is_zero()).count();
-    // Of equal ones the first.
+    // The first of equal ones.
     let decisions = parts.into_iter().rev().map(|part| part.decision);
     let mut decision = decisions.max_by_key(rank)?;
     if waits > 1 {

@@ -21,11 +21,11 @@ const STRUCTURE: &[u8] = b"/.;";
 /// Paths that servers may read in one path, each in the spelling of [`literal`].
 ///
 /// A server takes some of [`STEPS`], in an order of its own, and decodes a path once; or twice,
-/// where another server stands before it. The readings are what all steps in every order make of
-/// the path, so each server's is among them.
+/// where another server stands before it. The readings are the results of all steps in every order,
+/// so each server's reading is among them.
 pub(super) struct Readings<'a>(Option<Vec<Cow<'a, str>>>);
 
-/// One thing that servers do to a path. `None` if it changes nothing.
+/// One change that servers make to a path. `None` if it changes nothing.
 type Step = fn(&str) -> Option<String>;
 
 const STEPS: [Step; 12] = [
@@ -62,7 +62,7 @@ impl<'a> Readings<'a> {
         Self(is_complete.then(|| found.into_iter().map(Cow::Owned).collect()))
     }
 
-    /// Each of them, that of the path as it stands first; `None` if they are too many.
+    /// Returns all readings, first that of the path as it stands. `None` if they are too many.
     pub(super) fn each(&self) -> Option<impl Iterator<Item = &str>> {
         let readings = self.0.as_ref()?;
         Some(readings.iter().map(|reading| &**reading))
@@ -78,8 +78,8 @@ impl<'a> Readings<'a> {
     }
 }
 
-/// Adds what the steps make of the paths from this place on, in every order. Returns whether the
-/// bounds allowed all of it.
+/// Adds the results of the steps in every order, for the paths from this place on. Returns whether
+/// the bounds allowed all of them.
 fn add_steps(found: &mut Vec<String>, from: usize, work: &mut usize) -> bool {
     let mut place = from;
     while place < found.len() {
@@ -102,8 +102,8 @@ fn add(found: &mut Vec<String>, path: Option<String>) {
     }
 }
 
-/// One path for all spellings: no two keys for one resource. It is what a server reads that takes
-/// every step, and knows no slash at the end.
+/// Returns one path for all spellings, so that no resource has two keys. It is the reading of a
+/// server that takes every step and ignores a slash at the end.
 pub(super) fn canonical(path: &str) -> Cow<'_, str> {
     if !path.starts_with('/') || is_plainly_spelled(path) && (path == "/" || !path.ends_with('/')) {
         return path.into();
@@ -161,7 +161,7 @@ fn decoded(digits: &[u8]) -> Option<u8> {
     u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
 }
 
-/// Readings of a second server, in a path that the first one has decoded.
+/// The path as a second server reads it, after the first one has decoded it.
 fn decoded_again(path: &str) -> Option<String> {
     let again = spelled(&replaced(path, "%25", "%")?);
     (again != path).then_some(again)
@@ -171,14 +171,14 @@ fn replaced(path: &str, from: &str, to: &str) -> Option<String> {
     path.contains(from).then(|| path.replace(from, to))
 }
 
-/// A server that decodes a path, and finds the query afterwards.
+/// The path of a server that decodes it, and finds the query afterwards.
 fn without_query(path: &str) -> Option<String> {
     let end = ["%3F", "%23"].iter().filter_map(|mark| path.find(mark)).min()?;
     Some(path[..end].to_owned())
 }
 
-/// A server that decodes a path, and reads it as an address afterwards: it takes out line breaks
-/// and tabs, and blanks and control characters at the end.
+/// The path of a server that decodes it, and reads it as an address afterwards: it removes line
+/// breaks and tabs, and blanks and control characters at the end.
 fn without_blanks(path: &str) -> Option<String> {
     let without_last = |path: &str| {
         let (before, digits) = path.rsplit_once('%')?;

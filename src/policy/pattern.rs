@@ -28,10 +28,10 @@ pub(super) struct Pattern {
     path: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     method: Vec<String>,
-    /// By its name, what a header must hold; `None` if it must only be there.
+    /// The value that each header must have, by its name. `None` if it must only be there.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", serialize_with = "as_written")]
     header: BTreeMap<String, Option<String>>,
-    /// Such a row takes only requests that are given this name.
+    /// The name that the program must give the requests of this row.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     /// True if `/API` is `/api`.
@@ -72,7 +72,8 @@ enum Headers {
     Holding(BTreeMap<String, String>),
 }
 
-/// Headers that must only be there as a list, and others with what they must hold.
+/// Writes headers that must only be there as a list, and others with the values that they must
+/// have.
 fn as_written<S: Serializer>(
     headers: &BTreeMap<String, Option<String>>,
     serializer: S,
@@ -135,7 +136,7 @@ impl Pattern {
         Self { path, ..Self::default() }
     }
 
-    /// The matcher of it, or what is wrong with it.
+    /// Makes the matcher. The error says what is wrong with the pattern.
     pub(super) fn matcher(&self) -> Result<Matcher, String> {
         let mut paths = Vec::new();
         for path in &self.path {
@@ -179,7 +180,7 @@ impl Pattern {
     }
 }
 
-/// Without the values of headers: what stands in logs is read by many.
+/// Omits the values of headers, since many people read logs.
 impl fmt::Debug for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pattern")
@@ -192,8 +193,8 @@ impl fmt::Debug for Pattern {
     }
 }
 
-/// A pattern whose literal text is in the spelling of the paths that it is held against; or what
-/// another router reads in it, and this one does not.
+/// Returns a pattern with its literal text in the spelling of the paths that it is compared with.
+/// The error names a part that means something to another router, and nothing to this one.
 fn route(pattern: &str) -> Result<String, String> {
     let (mut route, mut text) = (String::new(), String::new());
     let mut rest = pattern;
@@ -295,8 +296,8 @@ struct PathTest {
     route: String,
     /// The route with the slash at its end, and without: many servers take both for one.
     router: Router<()>,
-    /// Routes that differ by that slash or by parameters, and of which another policy takes what
-    /// this one would take.
+    /// Routes that differ by that slash or by parameters, and that belong to another policy. This
+    /// one leaves their paths to it.
     left: Vec<Router<()>>,
 }
 
@@ -351,7 +352,7 @@ fn is_as_written(route: &Router<()>, path: &str) -> bool {
 /// takes its own. So do `/a;v=1` and `/a`.
 pub(super) fn tell_apart<'a>(matchers: impl Iterator<Item = &'a mut Matcher>) {
     let mut matchers: Vec<_> = matchers.collect();
-    // By what is left of routes without slashes at their ends and parameters, and by their shapes.
+    // By the text of routes without slashes at their ends and parameters, and by their shapes.
     let mut alike: HashMap<String, HashMap<String, Vec<(usize, usize)>>> = HashMap::new();
     for (place, matcher) in matchers.iter().enumerate() {
         for (index, path) in matcher.paths.iter().enumerate() {
@@ -418,7 +419,7 @@ impl Matcher {
     }
 
     /// Returns true if, apart from paths, it takes every request that the other one takes. Two
-    /// different lists of methods or headers count as apart, even where one has all of the other.
+    /// different lists of methods or headers never do, even if one contains the other.
     fn takes_all_of(&self, other: &Self) -> bool {
         (self.ignore_case || !other.ignore_case)
             && (self.methods.is_empty() || self.methods == other.methods)

@@ -21,10 +21,10 @@ use crate::{
     Charge, Decision, Error, ErrorKind, Head, KeyExtractor, Keyed, Limiter, Reservation, Switch,
 };
 
-/// Policies from a table: the key extractor and the limiter of a layer. Cheap to clone: clones are
-/// one table.
+/// Policies from a table: the key extractor and the limiter of a layer. Cheap to clone: clones
+/// share one table.
 ///
-/// The [module](super) says what a row holds.
+/// The [module](super) lists the fields of a row.
 ///
 /// Limiters that watch, such as [`inspect`](crate::LimiterExt::inspect), fit around it, and so do
 /// [`timeout`](crate::LimiterExt::timeout) and [`deny_cache`](crate::LimiterExt::deny_cache). A
@@ -61,7 +61,7 @@ use crate::{
 /// // No policy takes this one.
 /// assert_eq!(service.clone().oneshot(get("/health")).await?.status(), 200);
 ///
-/// // Another table, from the next request on. What alice took stays taken.
+/// // Another table, from the next request on. The units that alice took stay taken.
 /// let api = rows.policy[0].clone().with("limit", 3);
 /// policies.load(&Rows::from_iter([api]))?;
 /// assert_eq!(service.oneshot(get("/api/users")).await?.status(), 200);
@@ -216,8 +216,8 @@ impl Limiter for Policies {
         Ok(reservation.into_payload::<Kept>()?.settle(cost, actual))
     }
 
-    /// Refuses it, and shows it to the observer. A policy that is off takes no request, and one in
-    /// a shadow refuses none.
+    /// Shows a request without a key to the observer, and lets it be refused. A policy that is off
+    /// takes no request, and a policy in a shadow refuses none.
     fn check_keyless(&self, why: &Error) -> Option<Decision> {
         let source = std::error::Error::source(why);
         let no_key = source.and_then(|source| source.downcast_ref::<NoKey>());
@@ -227,8 +227,8 @@ impl Limiter for Policies {
         None
     }
 
-    /// Always, whatever the table holds by then: a layer refuses requests otherwise. What a policy
-    /// of Redisson cannot take is not taken.
+    /// Returns true, whatever the table will hold: otherwise a layer refuses requests. A policy of
+    /// Redisson does not take the additional units.
     fn can_take_more(&self) -> bool {
         true
     }

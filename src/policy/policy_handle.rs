@@ -1,4 +1,4 @@
-//! One policy in force: how its keys stand, and its switch.
+//! One policy in force: its keys, and its switch.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use super::rule::Policy;
 use super::shared::Shared;
 use crate::{Charge, Decision, Error, ErrorKind, LimiterExt, Switch, SwitchMode};
 
-/// A policy in force: what its row says, its switch, and its keys. Cheap to clone.
+/// A policy in force: its row, its switch, and its keys. Cheap to clone.
 ///
-/// It stands for the policy of its name. After a reload its keys are those of the new row; what
-/// [`policy`](Self::policy) says is of the row that was in force when the handle was made.
+/// It stands for the policy of its name. After a reload its keys are those of the new row, but
+/// [`policy`](Self::policy) shows the row that was in force when the handle was made.
 ///
 /// A key is written as a client sends it: an API key itself, an address, a host, `global`. Its
 /// parts are those of the row's `key`, in order.
@@ -60,8 +60,8 @@ impl PolicyHandle {
         &self.armed.switch
     }
 
-    /// Returns the mode that holds for it: the laxest of its row, its own switch and that of all
-    /// policies. [`Off`](SwitchMode::Off) if its row is gone.
+    /// Returns the mode that holds for it: the most permissive of its row, its own switch and that
+    /// of all policies. [`Off`](SwitchMode::Off) if its row is gone.
     #[must_use]
     pub fn mode(&self) -> SwitchMode {
         let global = self.policies.global.mode();
@@ -116,7 +116,7 @@ impl PolicyHandle {
         armed.gate.block(charge, time).await
     }
 
-    /// Ends a block of a key. What was taken before it still counts.
+    /// Ends a block of a key. The units that were taken before it still count.
     ///
     /// # Errors
     ///
@@ -143,7 +143,7 @@ impl PolicyHandle {
         armed.gate.penalize(charge.cost(units)).await
     }
 
-    /// The policy of this name in the table of now.
+    /// The policy of this name in the table in use.
     fn in_force(&self) -> Option<Arc<Armed>> {
         self.policies.table().get(self.armed.policy.name()).cloned()
     }

@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use super::path::Readings;
 use super::pattern::Matcher;
 
-/// The places of policies by how the paths that they take begin.
+/// The places of policies, by the beginnings of the paths that they take.
 #[derive(Default)]
 pub(super) struct Routes {
-    /// Those that take every path.
+    /// The places of policies that take every path.
     everywhere: Vec<usize>,
     by_beginning: HashMap<Box<str>, Vec<usize>>,
-    /// Those that ignore case, by beginnings in lower case.
+    /// The places of policies that ignore case, by beginnings in lower case.
     ignoring_case: HashMap<Box<str>, Vec<usize>>,
     /// The length of the longest beginning, in bytes.
     longest: usize,
@@ -40,7 +40,7 @@ impl Routes {
         routes
     }
 
-    /// The places of those that may take a path, in order.
+    /// The places of the policies that may take a path, in order.
     pub(super) fn places(&self, path: &Readings<'_>) -> Vec<usize> {
         let Some(readings) = path.each() else { return (0..self.policies).collect() };
         let mut places = self.everywhere.clone();

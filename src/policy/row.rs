@@ -1,4 +1,4 @@
-//! Rows as they are written: fields with values that nobody has checked yet.
+//! Rows as they are written: fields with values that are not checked yet.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -88,7 +88,7 @@ impl Rows {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Row {
     values: Map<String, Value>,
-    /// By its field, why something else is no value that a field can have.
+    /// The reason why a value is invalid for every field, by its field.
     invalid: BTreeMap<String, String>,
 }
 

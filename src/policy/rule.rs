@@ -38,7 +38,7 @@ pub struct Policy {
     shadow: bool,
     #[serde(skip)]
     pub(super) choice: Choice,
-    /// The algorithm of what this process admits while the store cannot decide, if the row sets it.
+    /// The algorithm of the local share, which decides while the store cannot, if the row sets it.
     #[serde(skip)]
     pub(super) share: Option<AnyAlgorithm>,
     #[serde(skip)]
@@ -84,7 +84,7 @@ impl Policy {
         }
     }
 
-    /// Its name, which is also that of its keys.
+    /// The name of the policy, which is a part of its keys too.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

@@ -14,10 +14,10 @@ use crate::algorithm::{Algorithm, AnyAlgorithm, DEFAULT_HORIZON, INEXACT, Smooth
 const NEVER: &str =
     "no request of this cost is ever admitted: write a smaller cost, or a larger limit or burst";
 
-/// An algorithm as its row has it.
+/// An algorithm with the settings of its row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setting {
-    /// As the row writes it.
+    /// The name, as the row writes it.
     pub(super) name: &'static str,
     pub(super) quota: Quota,
     pub(super) choice: Choice,
@@ -36,7 +36,7 @@ impl Setting {
         let horizon = fields.duration("horizon");
         let read = |fields: &mut _| Unhorizoned::read(fields, name?, quota?);
         let Some((quota, made)) = read(fields) else {
-            // What else is wrong is said as well.
+            // Other errors of the row are reported as well.
             ALGORITHMS.iter().flat_map(|(_, settings)| *settings).for_each(|one| fields.skip(one));
             return None;
         };
@@ -77,8 +77,7 @@ impl Setting {
         Some(Self { name: "smooth_bursty", quota, choice: Choice::Any(pace.into()), max_wait })
     }
 
-    /// Checks that a request of so many units can be admitted. The error says why it never is,
-    /// whatever was taken before.
+    /// Checks that a request of `units` units can ever be admitted. The error says why not.
     pub(super) fn check_cost(&self, units: u64) -> Result<(), String> {
         match self.choice {
             Choice::Any(algorithm) => self.check_cost_under(algorithm, units),
@@ -145,7 +144,7 @@ fn quota(fields: &mut Fields) -> Option<Quota> {
     }
 }
 
-/// The share of a store that may be waited for.
+/// The wait that takes this ratio of a store.
 fn share(stored: Duration, ratio: f64) -> Duration {
     Duration::try_from_secs_f64(stored.as_secs_f64() * ratio).unwrap_or(Duration::MAX)
 }

@@ -1,4 +1,4 @@
-//! Policies in a shadow: they decide, and refuse and delay nobody.
+//! Policies in a shadow: they decide, but refuse and delay no request.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use crate::limiter::{Limiter, Operation};
 /// The decisions of policies in a shadow.
 pub(super) type Shadowed<'a> = Vec<(&'a Armed, Decision)>;
 
-/// Asks them all at once, and admits whatever they say. So the request waits for the slowest of
-/// them, and not for all together. What one took is given back if the caller leaves before the
-/// others have answered.
+/// Asks all of them at once, and admits the request whatever they decide. So the request waits for
+/// the slowest of them, and not for all together. If the caller leaves before all have answered,
+/// the taken units are given back.
 pub(super) async fn check(asked: &[Asked]) -> (Shadowed<'_>, Taken) {
     let check = |Asked { armed, charge, .. }: &Asked| {
         let (armed, answer) = (Arc::clone(armed), armed.gate.check(charge));
@@ -30,8 +30,8 @@ pub(super) async fn check(asked: &[Asked]) -> (Shadowed<'_>, Taken) {
     (each_armed(asked).zip(decisions).collect(), taken)
 }
 
-/// Estimates what they would have decided about a request that another policy refuses, as far as
-/// they can say so without taking anything.
+/// Estimates the decisions that they would have made about a request that another policy refuses.
+/// An estimate takes nothing, so a policy that cannot estimate is left out.
 pub(super) async fn estimate(asked: &[Asked]) -> Shadowed<'_> {
     let estimate = |Asked { armed, charge, .. }: &Asked| {
         let estimate = armed.gate.operate(Operation::Estimate, charge);

@@ -19,7 +19,7 @@ use crate::{Charge, Head, Keyed, Owner, Switch, SwitchMode};
 /// The state that [`Policies`](super::Policies), its clones and its handles share.
 pub(super) struct Shared {
     table: RwLock<Arc<Table>>,
-    /// By the names of policies. One that somebody has set survives its row.
+    /// The switches, by the names of policies. One that was set outlives its row.
     switches: Mutex<HashMap<String, Switch>>,
     pub(super) global: Switch,
     store: Store,
@@ -98,7 +98,7 @@ impl Shared {
     }
 }
 
-/// As [`Policies`](super::Policies) shows it.
+/// The text that [`Policies`](super::Policies) shows.
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Policies")

@@ -11,8 +11,8 @@ use super::row::Rows;
 /// Yields the rows of a table: a file, a database, a Redis hash.
 ///
 /// Every function or closure that returns a future of [`Rows`] is one. In a spawned task write a
-/// function: the compiler takes no closure there whose error is a boxed one. To follow changes, ask
-/// it again whenever there may be some, with [`Policies::reload`].
+/// function: the compiler takes no closure there whose error is a boxed one. To follow changes,
+/// read the source again from time to time, with [`Policies::reload`].
 ///
 /// ```
 /// use tower_sluice::policy::{Policies, Rows};
@@ -38,7 +38,7 @@ pub trait Source {
     ///
     /// # Errors
     ///
-    /// If they cannot be read, or are no rows.
+    /// If they cannot be read, or are not rows.
     fn rows(&self) -> impl Future<Output = Result<Rows, BoxError>> + Send;
 }
 

@@ -1,4 +1,4 @@
-//! The table in force, and which of its policies take a request.
+//! The table in force, and the search for its policies that take a request.
 
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
@@ -32,7 +32,7 @@ pub(super) struct Selection {
     pub(super) table: Arc<Table>,
     pub(super) in_force: Vec<Asked>,
     pub(super) in_shadow: Vec<Asked>,
-    /// The policies in a shadow that the request has no key for, and why.
+    /// The policies in a shadow that the request has no key for, each with the reason.
     pub(super) keyless: Vec<NoKey>,
     /// The policies that would take the request, and are off: they let it pass.
     pub(super) off: Vec<Arc<Armed>>,
@@ -40,14 +40,15 @@ pub(super) struct Selection {
     pub(super) global_shadow: Option<Switch>,
 }
 
-/// A policy takes the request, which has no key for it; or nobody can say whether it takes it.
+/// A policy that takes a request without a key for it, or of which it is unknown whether it takes
+/// the request.
 #[derive(Debug)]
 pub(super) struct NoKey {
     pub(super) armed: Arc<Armed>,
     pub(super) why: Error,
 }
 
-/// Names the policy, so that the cause of a refusal does.
+/// Names the policy, so that the cause of a refusal names it too.
 impl fmt::Display for NoKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "of the policy {:?}", self.armed.policy.name())
@@ -65,7 +66,7 @@ impl From<NoKey> for Error {
 impl Table {
     /// The table that follows the one `before`.
     pub(super) fn new(mut armed: Vec<Arc<Armed>>, before: Option<&Table>) -> Self {
-        // It was collected in the place of policies, which are many times as large.
+        // It was collected in the memory of policies, which are many times as large.
         armed.shrink_to_fit();
         let names = armed.iter().map(|one| one.policy.name().to_owned());
         let places = names.zip(0..).collect();
@@ -99,7 +100,7 @@ impl Table {
             let mode = armed.mode(all);
             let key = match policy.matcher().takes(head, &path, name) {
                 Takes::None => continue,
-                // Nobody can say whether the policy would have taken it.
+                // It is unknown whether the policy would have taken it.
                 Takes::Unknown if mode == SwitchMode::Off => continue,
                 _ if mode == SwitchMode::Off => {
                     off.push(Arc::clone(armed));
@@ -139,7 +140,7 @@ impl Table {
         Ok(Selection { table, in_force, in_shadow, keyless, off, global_shadow })
     }
 
-    /// Returns how many policies are on, in a shadow, and off.
+    /// Returns the numbers of policies that are on, in a shadow, and off.
     #[cfg(feature = "tracing")]
     pub(super) fn counts(&self, global: SwitchMode) -> [usize; 3] {
         let modes = [SwitchMode::On, SwitchMode::Shadow, SwitchMode::Off];
@@ -174,7 +175,7 @@ impl Selection {
     }
 
     /// A text that no other selection has: the table, and each policy with its key. So a limiter
-    /// around policies that remembers a decision forgets it when the table changes, or a switch.
+    /// around policies that remembers a decision forgets it when the table or a switch changes.
     pub(super) fn text(&self) -> String {
         let mut text = self.table.number.to_string();
         for (sign, asked) in [('+', &self.in_force), ('-', &self.in_shadow)] {

@@ -22,7 +22,8 @@ pub(super) enum Settler {
 
 /// The reservations of a request, each with the limiter that settles it.
 ///
-/// Dropped, they are given back: a charge that one policy refuses takes nothing of the others.
+/// If it is dropped, it gives them back: a charge that one policy refuses takes nothing from the
+/// others.
 #[derive(Default)]
 pub(super) struct Taken(Vec<(Settler, Reservation)>);
 
@@ -46,7 +47,7 @@ impl Taken {
 pub(super) struct Kept(Vec<(Settler, Reservation)>);
 
 impl Kept {
-    /// Returns whether some of it is held until it is settled.
+    /// Returns whether some of the units are held until they are settled.
     pub(super) fn is_held(&self) -> bool {
         self.0.iter().any(|(_, reservation)| reservation.is_held())
     }
@@ -54,15 +55,14 @@ impl Kept {
     /// Settles a charge of `cost` units that cost `actual` in the end.
     pub(super) fn settle(self, cost: u64, actual: u64) -> Settlement {
         let settle = |(settler, reservation): (Settler, Reservation)| {
-            // Best effort: what no limiter can settle stays taken.
+            // Best effort: units that no limiter can settle stay taken.
             settler.settle(reservation, |own| in_proportion(own, cost, actual)).ok()
         };
         Settlement::all(self.0.into_iter().rev().filter_map(settle))
     }
 }
 
-/// Returns the units that `own` come to where `cost` units came to `actual`: as much more or less,
-/// rounded up.
+/// Returns the units that are in the same proportion to `own` as `actual` is to `cost`, rounded up.
 fn in_proportion(own: u64, cost: u64, actual: u64) -> u64 {
     let units = u128::from(own) * u128::from(actual);
     u64::try_from(units.div_ceil(u128::from(cost.max(1)))).unwrap_or(u64::MAX)
@@ -78,7 +78,7 @@ impl Drop for Taken {
 }
 
 impl Settler {
-    /// Settles a reservation: each policy's units come to `actual` of them in the end.
+    /// Settles a reservation. `actual` maps the units of each policy to the units that were used.
     fn settle(
         &self,
         reservation: Reservation,

@@ -1,14 +1,14 @@
-//! Values of fields in whatever format: those that JSON has, and why the others are none.
+//! Values of fields in any format: those that JSON has, and the reason why others are invalid.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// As the only field of a map it stands for a number, where serde_json keeps all of its digits.
+/// The name of a map's only field by which serde_json passes a number with all of its digits.
 const NUMBER: &str = "$serde_json::private::Number";
 
-/// A value, or why JSON has none for it: it is infinite, or a field is there twice.
+/// A value, or the reason why JSON has none: it is infinite, or a field is there twice.
 pub(super) struct Parsed(pub(super) Result<Value, String>);
 
 impl<'de> Deserialize<'de> for Parsed {

@@ -46,7 +46,8 @@ impl Sender {
             match self.send(&connection, &request, &mut refund.reply, deadline).await? {
                 Ok(reply) => {
                     let reply = ScriptReply::read(reply)?;
-                    // Else it is no reply of the script, or the first request may still arrive.
+                    // Otherwise the script did not make the reply, or the first request may still
+                    // arrive.
                     refund.is_needed = match reply.outcome {
                         DONE => reply.numbers::<5>().is_err(),
                         _ => sent_again,
@@ -146,7 +147,7 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_millis(20);
 
-    /// Gives each request a connection of its own, and keeps what was sent over each.
+    /// Gives each request a connection of its own, and records the requests of each.
     #[derive(Default)]
     struct Fake {
         /// The outcome of a request for permits, which comes after its deadline. `None`: never.
@@ -226,7 +227,7 @@ mod tests {
         fake.sent.lock().expect("no panic").clone()
     }
 
-    /// Over another one it could come before what it undoes.
+    /// Over another connection the refund could come before the grant.
     #[tokio::test(start_paused = true)]
     async fn a_late_grant_is_refunded_over_its_own_connection() {
         for late in [None, Some(DONE)] {

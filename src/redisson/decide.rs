@@ -34,7 +34,7 @@ pub(super) struct Inner {
     pub(super) grants: Arc<GrantIds>,
 }
 
-/// A charge, read into what the script needs.
+/// A charge, converted to the arguments of the script.
 pub(super) struct ParsedCharge {
     pub(super) keys: Keys,
     pub(super) permits: u32,
@@ -121,8 +121,8 @@ impl Inner {
         }
     }
 
-    /// The decision that a reply stands for. `granted`: the permits that were asked for,
-    /// and their grant.
+    /// Converts a reply to a decision. `granted`: the permits that were asked for, and their
+    /// grant.
     pub(super) fn decision(
         &self,
         reply: &ScriptReply,

@@ -11,10 +11,10 @@
 //!
 #![doc = include_str!("../../docs/redisson.md")]
 
-// How a charge travels: `keys.rs` names the keys. `decide.rs` waits for a turn in `queues.rs`,
-// takes the random bytes of a grant from `grant.rs`, and takes permits with `acquire.rs`, which
-// refunds a grant whose caller has left. `sender.rs` sends each `request.rs`. The script reads the
-// rate from its keys, and answers with a `reply.rs`.
+// The way of a charge: `keys.rs` names the keys. `decide.rs` waits for a turn in `queues.rs`, takes
+// the random bytes of a grant from `grant.rs`, and takes permits with `acquire.rs`, which refunds a
+// grant whose caller has left. `sender.rs` sends each request (`request.rs`). The script reads the
+// rate from its keys, and answers with a reply (`reply.rs`).
 
 mod acquire;
 mod decide;
@@ -64,7 +64,7 @@ const NAME: &str = "redisson";
 /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 /// let redisson = Redisson::new(Pool::connect("redis://127.0.0.1:6379")?);
 ///
-/// // What is `redisson.getRateLimiter("orders")` in Java:
+/// // The same as `redisson.getRateLimiter("orders")` in Java:
 /// let orders = redisson.rate_limiter("orders")?;
 /// orders.try_set_rate(Rate::overall(100, Duration::from_secs(1))).await?;
 /// if let Some(mut permits) = orders.try_acquire(1).await? {
@@ -114,8 +114,8 @@ impl Redisson {
         self
     }
 
-    /// Sets the name of the limiter in its decisions, and so in header fields and metrics. It is no
-    /// part of any key. Default: `redisson`.
+    /// Sets the name of the limiter in its decisions, and so in header fields and metrics. It is
+    /// not a part of any key. Default: `redisson`.
     #[must_use]
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
         Arc::make_mut(&mut self.inner).name = name.into();
@@ -162,7 +162,7 @@ impl Redisson {
         self
     }
 
-    /// The settings, apart from those of clones: with queues and reservations of its own.
+    /// Detaches the settings from those of clones, with queues and reservations of their own.
     fn detached(&mut self) -> &mut Inner {
         let inner = Arc::make_mut(&mut self.inner);
         (inner.owner, inner.queues) = (Owner::new(), Arc::default());
@@ -174,8 +174,8 @@ impl Redisson {
     ///
     /// # Errors
     ///
-    /// If the name is empty, or if its keys would lie in several slots of a cluster. A name has no
-    /// brace, or its first `{` opens a `{tag}` that is not empty.
+    /// If the name is empty, or if its keys would lie in several slots of a cluster. A valid name
+    /// has no brace, or its first `{` opens a `{tag}` that is not empty.
     pub fn rate_limiter(&self, name: &str) -> Result<RRateLimiter, Error> {
         let keys = Keys::new(name, &self.inner.client)?;
         Ok(RRateLimiter::new(self.clone(), keys))
@@ -211,7 +211,8 @@ impl Limiter for Redisson {
         }))
     }
 
-    /// The format has no room for a debt: a settlement that would take more is handed back.
+    /// Refunds unused permits. Returns the reservation if more were used: the format has no room
+    /// for a debt.
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         let cost = reservation.cost();
         if reservation.owner() != self.inner.owner || actual > cost {

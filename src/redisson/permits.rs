@@ -1,4 +1,4 @@
-//! Permits of one limiter: how they are acquired and released.
+//! Permits of one limiter, and the methods that acquire and release them.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use super::rate_limiter::RRateLimiter;
 use super::request::Request;
 use crate::{Error, ErrorKind, LimiterExt, Refusal, Reservation};
 
-/// Permits that were acquired. Dropped, they stay taken, and expire after an interval.
+/// Permits that were acquired. If they are dropped, they stay taken, and expire after an interval.
 #[derive(Debug)]
 #[must_use = "permits that are dropped stay taken until they expire"]
 pub struct Permits {
@@ -138,7 +138,7 @@ impl RRateLimiter {
             let call = || inner.sender.call(&request, deadline);
             let reply = inner.with_default_rate(&self.keys, deadline, call).await?;
             let [more, may_be_more] = reply.numbers()?;
-            // Whatever a server replies, this ends, and counts no more than was asked for.
+            // Whatever a server replies, the loop ends, and counts at most the permits asked for.
             freed += more.max(0).cast_unsigned().min(rest);
             if may_be_more == 0 || more <= 0 {
                 break;

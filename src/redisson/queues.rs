@@ -1,8 +1,8 @@
 //! The callers of this process that ask for a limiter, and those that wait meanwhile.
 //!
 //! The format has no room for reservations, so every refused caller asks again. Of many callers
-//! that wait for one permit, all but one would ask for nothing. Callers that can wait therefore
-//! share what the last refusal said.
+//! that wait for one permit, all but one would ask in vain. So callers that can wait share the last
+//! refusal.
 //!
 //! - While it holds, and for a second at most, they wait until its end and do not ask.
 //! - Then one of them asks, or as many as there were permits left for. The others wait to be woken.
@@ -83,7 +83,7 @@ pub(super) struct Attempt {
 
 impl Queues {
     /// Waits for a turn to ask for permits of `name`, until `end` at the latest. `wait_until` is
-    /// when the caller's `max_wait` ends, if it does.
+    /// the end of the caller's `max_wait`, if it has one.
     pub(super) async fn turn(
         self: &Arc<Self>,
         name: &str,
@@ -133,7 +133,7 @@ impl Queues {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it is locked.
+        // No code panics while it holds the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -11,9 +11,9 @@ pub(super) const MAX_MILLIS: u64 = 1 << 52;
 /// The permits that are counted together: Java's `RateType`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RateType {
-    /// `OVERALL`: those of all clients.
+    /// `OVERALL`: the permits of all clients.
     Overall,
-    /// `PER_CLIENT`: those of each client id separately.
+    /// `PER_CLIENT`: the permits of each client id separately.
     PerClient,
 }
 

@@ -164,7 +164,7 @@ impl RRateLimiter {
         Ok(u64::try_from(rest).ok().map(Duration::from_millis))
     }
 
-    /// `isExists`: whether there is a configuration.
+    /// `isExists`: returns whether there is a configuration.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! Sends requests to the script.
 //!
 //! A request is not sent again, unless the server says that it did not run it. `acquire.rs` sends
-//! those that may be.
+//! the requests that may be sent twice.
 
 use std::future::{Future, pending};
 use std::pin::{Pin, pin};
@@ -79,7 +79,7 @@ impl Sender {
         Deadline::new(self.pool.reply_deadline(at), &self.pool, self.pool.hash_slot(keys.name()))
     }
 
-    /// As [`call`](Self::call), for a caller whose request counts as in flight already.
+    /// Works like [`call`](Self::call), for a request that counts as in flight already.
     pub(super) async fn exchange(
         &self,
         request: &Request,
@@ -100,7 +100,7 @@ impl Sender {
         }
     }
 
-    /// Sends a command that is no script.
+    /// Sends a command that is not a script.
     pub(super) async fn command(
         &self,
         keys: &Keys,
@@ -182,7 +182,8 @@ impl Sender {
         Ok(answer)
     }
 
-    /// Awaits a reply until the deadline, and records what it says of the server.
+    /// Awaits a reply until the deadline, and records that the server replied, did not reply, or is
+    /// read-only.
     async fn await_reply(
         &self,
         connection: &dyn SharedConnection,

@@ -131,8 +131,8 @@ impl<A: Algorithm> Place<'_, A> {
         Ok(())
     }
 
-    /// `wait` later the charge is admitted at once, and not a µs before. One that waits for its own
-    /// permits, more of them than are stored, waits then too.
+    /// The charge is admitted at once `wait` later, and not a µs before. A charge that waits for
+    /// its own permits, more of them than are stored, waits then too.
     fn fits_after(&self, state: Option<A::State>, check: Check, wait: i64) -> Result<(), String> {
         if self.has_held {
             // A hold that ends meanwhile counts as spent.

@@ -1,4 +1,5 @@
-// Node: express, plain http with the parsers of addresses that programs use. Ports follow the first.
+// Node: express, and plain http with the parsers of addresses that programs use. Ports follow the
+// first.
 const http = require("http");
 const path = require("path");
 const url = require("url");

@@ -5,7 +5,7 @@
 //! | `X-Forwarded-For` | the peer's address, appended |
 //! | `Forwarded` | `for`, `host` and `proto`, appended where it is there or `FORWARDED=forwarded` |
 //! | `X-Forwarded-Host`, `X-Forwarded-Proto` | the caller's, unless a trusted proxy has set them |
-//! | `X-Real-IP` and others that only a proxy may set | removed, unless a trusted proxy has set them |
+//! | `X-Real-IP` and others that only a proxy may set | removed, unless a trusted proxy set them |
 //! | `Via` | the version of the caller's HTTP and `gateway`, as in `1.1 gateway`, appended |
 //! | `Host` | the caller's |
 //!

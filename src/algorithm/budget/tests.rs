@@ -61,7 +61,7 @@ fn only_a_settlement_makes_room_for_more_than_is_not_held() {
     assert_eq!(key.check(10 * SECOND, 6, 60 * SECOND), Verdict::Never);
 }
 
-/// A slot is an instant that was told.
+/// The caller of a reserved slot knows its instant already.
 #[test]
 fn what_a_settlement_frees_goes_to_the_next_charge_and_not_to_who_waits() {
     let mut key = Key::of(Budget::new(FIVE));

@@ -23,7 +23,7 @@ pub(super) fn parse(text: &[u8]) -> Option<IpAddr> {
     Some(address.to_canonical())
 }
 
-/// A port is 1 to 5 digits, and no more than 65535.
+/// Checks a port: 1 to 5 digits, and at most 65535.
 fn check_port(text: &str) -> Option<u16> {
     let is_digits = text.len() <= 5 && text.bytes().all(|byte| byte.is_ascii_digit());
     if is_digits { text.parse().ok() } else { None }

@@ -1,4 +1,4 @@
-//! A client as limits count it: an IPv4 address, or the network of an IPv6 address.
+//! A client, as limits count it: an IPv4 address, or the network of an IPv6 address.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -7,7 +7,7 @@ use ipnet::{IpNet, Ipv6Net};
 
 use crate::{Charge, IntoCharge, Keyed};
 
-/// NAT64 gateways put all of IPv4 in here, after RFC 6052.
+/// The network in which NAT64 gateways put all of IPv4, by RFC 6052.
 const NAT64: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96);
 
 /// A client as [`ClientIp`](crate::ClientIp) counts it: an IPv4 address, or the network of an IPv6
@@ -56,7 +56,7 @@ impl fmt::Display for ClientAddr {
     }
 }
 
-/// One unit of its key.
+/// Charges one unit of its key.
 impl From<ClientAddr> for Charge {
     fn from(client: ClientAddr) -> Self {
         client.to_string().into()

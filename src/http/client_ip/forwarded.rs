@@ -5,8 +5,8 @@ use std::borrow::Cow;
 
 /// Returns the place of the last comma outside of quotation marks.
 ///
-/// It is found from the right, where a quotation mark ends a text, and the one before that no odd
-/// number of backslashes stands before begins it.
+/// The search goes from the right. The first quotation mark there ends a quoted text. The next one
+/// to its left begins the text, unless an odd number of backslashes stands before it.
 pub(super) fn last_comma(text: &[u8]) -> Option<usize> {
     let mut is_quoted = false;
     for (place, byte) in text.iter().enumerate().rev() {
@@ -48,9 +48,10 @@ pub(super) fn parameter_for(element: &[u8]) -> Option<Cow<'_, [u8]>> {
     found
 }
 
-/// The first pair, and what follows its semicolon. `None` if a quotation mark is left open, or a
-/// comma or a backslash stands outside of them: then a reader from the left would find other
-/// elements than [`last_comma`] did.
+/// Splits off the first pair. Returns it, and the text after its semicolon.
+///
+/// Returns `None` if a quotation mark is left open, or if a comma or a backslash stands outside of
+/// quotation marks. Then a reader from the left would find other elements than [`last_comma`] did.
 fn split_pair(text: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     let (mut is_quoted, mut is_escaped) = (false, false);
     for (place, byte) in text.iter().enumerate() {
@@ -68,7 +69,7 @@ fn split_pair(text: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     (!is_quoted).then(|| (text.trim_ascii(), None))
 }
 
-/// A value: a text without quotation marks, or one between two of them, with escapes.
+/// Reads a value: a text without quotation marks, or one between two of them, with escapes.
 fn value(text: &[u8]) -> Option<Cow<'_, [u8]>> {
     let Some(inside) = text.strip_prefix(b"\"") else {
         return (!text.contains(&b'"')).then_some(Cow::Borrowed(text));
@@ -146,7 +147,7 @@ mod tests {
             (r#"a,b="x,\",y""#, Some(r#"b="x,\",y""#)),
             (r#"a,b="x\\",c="y,z";d"#, Some(r#"c="y,z";d"#)),
             (r#"b="x,y""#, None),
-            // What is left open on the left belongs to nobody who is trusted.
+            // No trusted proxy wrote the quotation mark that is left open on the left.
             (r#"for=1.2.3.4;by=",for=203.0.113.9"#, Some("for=203.0.113.9")),
             (r#"by=",for="[2001:db8::9]""#, Some(r#"for="[2001:db8::9]""#)),
         ] {

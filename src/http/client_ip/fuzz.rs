@@ -12,8 +12,8 @@ use crate::Head;
 
 const PROXY: &str = "10.0.0.5:443";
 
-/// The bytes are lines of the header. Whatever they are, what a trusted proxy appends is read, and
-/// without a trusted proxy nothing is.
+/// Takes the bytes as lines of the header. Whatever they are, the address that a trusted proxy
+/// appends is read. Without a trusted proxy no header is read.
 pub fn forwarded(bytes: &[u8]) {
     let lines: Vec<_> = bytes.split(|byte| *byte == b'\n').collect();
     // No server passes on a value that the type refuses.
@@ -82,7 +82,7 @@ mod tests {
         "for=10.0.0.1,for=10.0.0.2,for=10.0.0.3;for=10.0.0.4",
     ];
 
-    /// A seed with some bytes changed, cut, doubled or added, those that mean something above all.
+    /// A seed with some bytes changed, cut, doubled or added, mostly bytes that have a meaning.
     fn mutated(dice: &mut fastrand::Rng) -> Vec<u8> {
         let mut bytes = SEEDS[dice.usize(..SEEDS.len())].as_bytes().to_vec();
         for _ in 0..dice.usize(..6) {

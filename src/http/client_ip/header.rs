@@ -1,7 +1,7 @@
 //! The elements of a forwarded header, the last one first.
 //!
-//! Only what trusted proxies appended counts, and that stands at the right. So the text is split
-//! from the right, and no byte on the left changes how an element on the right is read.
+//! Only the elements that trusted proxies appended count, and they stand at the right. So the text
+//! is split from the right, and no byte on the left changes how an element on the right is read.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -58,7 +58,7 @@ impl ForwardedHeader {
         Cow::Owned(lines.join(&b','))
     }
 
-    /// The elements of such a text, the last one first, as many as are read.
+    /// The elements of such a text, the last one first, up to the bounds.
     pub(super) fn elements<'a>(&self, text: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         let start = text.len().saturating_sub(MAX_BYTES);
         let elements = Elements {

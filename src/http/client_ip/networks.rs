@@ -41,7 +41,8 @@ fn is_half_mapped(network: &IpNet) -> bool {
     network.addr().to_ipv4_mapped().is_some() && network.prefix_len() < MAPPED_BITS
 }
 
-/// The network as addresses are tested against it: one of mapped IPv4 addresses is one of IPv4.
+/// The form in which addresses are tested against a network: a network of mapped IPv4 addresses
+/// becomes one of IPv4.
 pub(super) fn canonical(network: IpNet) -> IpNet {
     let IpNet::V6(mapped) = network else { return network };
     let bits = mapped.prefix_len().checked_sub(MAPPED_BITS);

@@ -177,7 +177,7 @@ fn an_element_beyond_the_bounds_ends_the_walk() {
             assert_eq!(found, client, "{lines} lines, {padding} bytes more");
         }
     }
-    // What is cut is no shorter address: 2.3.4.5 is the end of 12.3.4.5.
+    // An address that is cut is not read as a shorter one: 2.3.4.5 is the end of 12.3.4.5.
     let last = format!("{}10.0.0.7", " ".repeat(8_192 - "2.3.4.5,10.0.0.7".len()));
     assert_eq!(key(&behind_proxies(), PROXY, &[&format!("12.3.4.5,{last}")]), "10.0.0.7");
 }

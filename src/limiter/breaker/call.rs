@@ -62,7 +62,7 @@ fn what_it_says(answer: &Result<Decision, Error>) -> Outcome {
     match answer {
         Ok(decision) => match decision.origin() {
             Origin::Store | Origin::Local => Outcome::Answered,
-            // It was not asked.
+            // The store did not decide it.
             _ => Outcome::Unknown,
         },
         Err(error) => match error.kind() {

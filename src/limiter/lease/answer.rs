@@ -19,7 +19,7 @@ pub(super) enum Answer<L: Limiter> {
     AskAlone,
 }
 
-/// Units for a waiter, not yet in its hands.
+/// Units that were granted to a waiter, which has not received them yet.
 pub(super) struct Grant<L: Limiter> {
     pub(super) stock: Arc<Stock<L>>,
     pub(super) cost: u64,
@@ -39,7 +39,7 @@ impl<L: Limiter> Grant<L> {
 
 /// The next step of a charge.
 pub(super) enum Asked<L: Limiter> {
-    /// It takes units of a stock. The order, if any, is for those who come next.
+    /// It takes units of a stock. The order, if any, is for later charges.
     Granted(Grant<L>, Option<Order>),
     /// It waits for a refill, maybe for one that has to be started.
     Waits(oneshot::Receiver<Answer<L>>, Option<Order>),

@@ -28,7 +28,7 @@ impl Demand {
         self.units.max(self.before)
     }
 
-    /// Returns the instant from which on it counts as none, unless more is admitted.
+    /// Returns the instant at which the demand becomes 0, unless more units are admitted.
     pub(super) fn ends_at(&self, stretch: Duration) -> Instant {
         self.since + 2 * stretch
     }

@@ -19,7 +19,8 @@ use crate::{Charge, Decision, Error};
 pin_project! {
     /// The future of [`Lease`](crate::Lease).
     ///
-    /// Dropped while it waits for a refill, it takes nothing: the units go to the next caller.
+    /// If it is dropped while it waits for a refill, it takes nothing: the units go to the next
+    /// caller.
     #[must_use = "nothing is decided until it is awaited"]
     pub struct LeaseFuture<L: Limiter> {
         leases: Arc<Leases<L>>,
@@ -112,7 +113,7 @@ where
                             return Poll::Ready(Ok(grant.into_decision(leases.owner)));
                         }
                         Ok(Answer::Failed(error)) => return Poll::Ready(Err(error)),
-                        // Whoever would answer has gone.
+                        // An error: the refill ended without an answer.
                         Ok(Answer::AskAlone) | Err(_) => {
                             let charge = charge.take().expect("asked once");
                             State::Asking {

@@ -1,5 +1,5 @@
-//! All interleavings of holders that give units back, callers that take them, and a lease that
-//! ends; and of the sweeper that stops while a key comes.
+//! Tests of all interleavings of holders that give units back, callers that take them, and a lease
+//! that ends; and of the sweeper that stops while a key comes.
 
 use std::future::{Ready, ready};
 
@@ -20,7 +20,7 @@ use crate::sync::interleavings::{each, thread};
 /// The units of the lease that all tests begin with.
 const UNITS: u64 = 3;
 
-/// Records what it is said to have been used of each reservation.
+/// A limiter that records the used units of each reservation that is settled.
 struct Inner {
     owner: Owner,
     settled: Arc<Mutex<Vec<u64>>>,
@@ -40,14 +40,14 @@ impl Limiter for Inner {
     }
 }
 
-/// A key whose lease has so many units left on its shelf.
+/// A key whose lease has `left` units that no holder has.
 fn leased(left: u64) -> (Arc<Leases<Inner>>, Arc<Stock<Inner>>, Arc<Mutex<Vec<u64>>>) {
     let settled = Arc::new(Mutex::new(Vec::new()));
     let inner = Inner { owner: Owner::new(), settled: Arc::clone(&settled) };
     let settings = Settings { max_keys: 4, validity: Settings::MAX_VALIDITY, ..Settings::new(8) };
     let leases = Arc::new(Leases::new(Arc::new(inner), settings));
     let charge = Charge::new("key");
-    // It knows no units yet: so the charge begins the key, and asks alone.
+    // The key is not known yet, so the charge begins it, and asks alone.
     let _ = leases.ask(&charge);
     let (hash, name) = leases.name("key");
     let now = Instant::now();

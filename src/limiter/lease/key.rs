@@ -24,8 +24,8 @@ const MIN_PREFETCH: u64 = 4;
 /// limiter or wakes a task.
 pub(super) struct LeasedKey<L: Limiter> {
     pub(super) name: Name,
-    /// Different after each change of the quota and each reset. What was asked for under another
-    /// generation is not spent.
+    /// A number that differs after each change of the quota and each reset. Units that were ordered
+    /// under another generation are not spent.
     pub(super) generation: u64,
     quota: Option<Quotas>,
     asked_at: Instant,
@@ -55,7 +55,7 @@ impl<L: Limiter> LeasedKey<L> {
         self.quota.as_ref() == charge.get_quota()
     }
 
-    /// Takes the units of a charge, or says who gets them.
+    /// Takes the units of a charge, or lets it wait for a refill, or ask the inner limiter.
     pub(super) fn ask(
         &mut self,
         charge: &Charge,
@@ -125,14 +125,14 @@ impl<L: Limiter> LeasedKey<L> {
         Order::new(self.name.clone(), self.generation, charge, units)
     }
 
-    /// A refill has ended, whatever it brought.
+    /// Records that a refill has ended, with any result.
     pub(super) fn end_refill(&mut self, units: u64) {
         self.refills.end(units);
     }
 
-    /// Hands the units of a refill to those who wait, first come, first served, and keeps the rest.
-    /// A waiter that came when the units were not valid any more, while the reply was on its way,
-    /// gets none. Returns the waiters with their grants, and after them those that no refill
+    /// Hands the units of a refill to the waiters, first come, first served, and keeps the rest.
+    /// While the reply is on its way, the units may become invalid: a waiter that comes after that
+    /// gets none. Returns the waiters with their grants, and after them the waiters that no refill
     /// covers.
     pub(super) fn stock_up(
         &mut self,
@@ -174,7 +174,7 @@ impl<L: Limiter> LeasedKey<L> {
         mem::take(&mut self.queue)
     }
 
-    /// Notes what the inner limiter answered to a charge that asked alone.
+    /// Notes the inner limiter's answer to a charge that asked alone.
     pub(super) fn note(
         &mut self,
         admitted: u64,
@@ -186,7 +186,7 @@ impl<L: Limiter> LeasedKey<L> {
         self.refills.note_use(admitted, now, settings);
     }
 
-    /// Puts units back, for the next caller. Returns whether anybody can still spend them.
+    /// Puts units back, for the next caller. Returns whether they can still be spent.
     pub(super) fn put_back(&mut self, stock: &Arc<Stock<L>>, units: u64, now: Instant) -> bool {
         if stock.generation != self.generation || stock.valid_until <= now {
             return false;
@@ -204,8 +204,8 @@ impl<L: Limiter> LeasedKey<L> {
         self.stocks.end_all(ended);
     }
 
-    /// Ends what is over: expired stocks, and all of them if nobody asks any more. Returns when to
-    /// look again. `None` if the key is idle.
+    /// Ends expired stocks, or all of them if no caller asks any more. Returns the instant of the
+    /// next sweep. `None` if the key is idle.
     pub(super) fn sweep(
         &mut self,
         now: Instant,

@@ -35,7 +35,7 @@ pub(super) struct Leases<L: Limiter> {
     shards: Box<[Mutex<Shard<L>>]>,
 }
 
-/// The end of units that are leased and not spent.
+/// The end of leased units that are not spent.
 #[derive(Clone, Copy)]
 pub(super) enum Unspent {
     IsForgotten,
@@ -56,7 +56,8 @@ impl<L: Limiter> Leases<L> {
         }
     }
 
-    /// Takes the units of a charge from a lease, or says who gets them.
+    /// Takes the units of a charge from a lease, or lets it wait for a refill, or ask the inner
+    /// limiter.
     pub(super) fn ask(&self, charge: &Charge) -> Asked<L> {
         let now = Instant::now();
         let (hash, name) = self.name(charge.key());
@@ -78,7 +79,7 @@ impl<L: Limiter> Leases<L> {
         asked
     }
 
-    /// Notes what the inner limiter answered to a charge that asked alone.
+    /// Notes the inner limiter's answer to a charge that asked alone.
     pub(super) fn note(&self, charge: &Charge, answer: &Decision) {
         let admitted = if answer.outcome() == Outcome::Allow { charge.get_cost() } else { 0 };
         let (hash, name) = self.name(charge.key());
@@ -88,7 +89,7 @@ impl<L: Limiter> Leases<L> {
         }
     }
 
-    /// Takes back what a waiter was granted that has left.
+    /// Takes back the units that were granted to a waiter that has left.
     pub(super) fn abandon(&self, receiver: &mut oneshot::Receiver<Answer<L>>) {
         receiver.close();
         if let Ok(Answer::Granted(grant)) = receiver.try_recv() {
@@ -96,8 +97,8 @@ impl<L: Limiter> Leases<L> {
         }
     }
 
-    /// Puts units back into their lease while it is valid, else they are refunded with the rest.
-    /// Returns how many: none if the rest was refunded already.
+    /// Puts units back into their lease while it is valid. Otherwise they are refunded with the
+    /// rest. Returns their number, or 0 if the rest was refunded already.
     pub(super) fn put_back(&self, stock: &Arc<Stock<L>>, units: u64) -> u64 {
         let mut shard = self.shard(stock.name.hash);
         let key = shard.key(stock.name.hash, &stock.name.text);
@@ -164,14 +165,14 @@ impl<L: Limiter> Leases<L> {
         waiters.send_away();
     }
 
-    /// A reset has ended. Where it may still be under way, refills wait a while longer.
+    /// Ends a reset. If it may still be under way in the store, refills wait a while longer.
     pub(super) fn end_reset(&self, key: &str, is_done: bool) {
         let no_refills_until = (!is_done).then(|| Instant::now() + self.settings.validity);
         self.shard(self.name(key).0).end_reset(no_refills_until);
     }
 
-    /// Ends the leases that are over, and drops idle keys. Returns when to do so again. `None` if
-    /// there is no key.
+    /// Ends the leases that are over, and drops idle keys. Returns the instant of the next sweep.
+    /// `None` if there is no key.
     pub(super) fn sweep(&self, now: Instant) -> Option<Instant> {
         let mut next: Option<Instant> = None;
         for shard in &self.shards {
@@ -204,10 +205,10 @@ where
     L: Limiter + Send + Sync + 'static,
     L::Future: Send + 'static,
 {
-    /// Settles units of a stock that come to `actual` in the end. `None` if it cannot.
+    /// Settles units of a stock, of which `actual` were used. `None` if it cannot.
     ///
-    /// Less is put back into the lease, or refunded with the rest of it. More is taken from a
-    /// lease, or of the inner limiter.
+    /// Unused units are put back into the lease, or refunded with the rest of it. More units are
+    /// taken from a lease, or from the inner limiter.
     pub(super) fn settle(
         &self,
         stock: &Arc<Stock<L>>,
@@ -222,7 +223,7 @@ where
             Ordering::Greater if !self.inner.can_take_more() => return None,
             Ordering::Greater if self.take_more(stock, actual - cost) => {}
             Ordering::Greater => {
-                // A penalty of more would be refused, and take nothing.
+                // The inner limiter would refuse a larger penalty, and take nothing.
                 let more = stock.charge.clone().cost(units(actual - cost).cast_unsigned());
                 match (Handle::try_current(), self.inner.operate(Operation::Penalize, &more)) {
                     (Ok(runtime), Some(penalty)) => drop(runtime.spawn(penalty)),
@@ -241,7 +242,8 @@ impl<L: Limiter> Drop for Leases<L> {
     }
 }
 
-/// Nothing panics while a shard is locked, so a poisoned lock protects a whole state all the same.
+/// Locks a shard even if the lock is poisoned. No code panics while it holds the lock, so the state
+/// is consistent.
 fn lock<L: Limiter>(shard: &Mutex<Shard<L>>) -> MutexGuard<'_, Shard<L>> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }

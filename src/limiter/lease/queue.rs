@@ -44,7 +44,7 @@ impl<L: Limiter> Queue<L> {
         receiver
     }
 
-    /// Takes the first one, if it needs at most `units` and came before `end`.
+    /// Takes the first caller, if it needs at most `units` and came before `end`.
     pub(super) fn pop_first(&mut self, units: u64, end: Instant) -> Option<Waiter<L>> {
         let first = self.waiters.front()?;
         if first.cost > units || first.since >= end {
@@ -55,7 +55,7 @@ impl<L: Limiter> Queue<L> {
         Some(waiter)
     }
 
-    /// Takes the last one.
+    /// Takes the last caller.
     pub(super) fn pop_last(&mut self) -> Option<Waiter<L>> {
         let waiter = self.waiters.pop_back()?;
         self.units -= waiter.cost;

@@ -1,4 +1,4 @@
-//! The task that asks the inner limiter for the units of a lease, and distributes what it brings.
+//! The task that asks the inner limiter for the units of a lease, and distributes them.
 
 use std::sync::{Arc, Weak};
 
@@ -13,7 +13,7 @@ use super::stocks::{Ended, end};
 use crate::limiter::Limiter;
 use crate::{Decision, Error, Outcome};
 
-/// A refill under way. Dropped before its end, it sends those who wait for it to the inner limiter.
+/// A refill under way. If it is dropped before its end, it sends its waiters to the inner limiter.
 pub(super) struct Refill<L: Limiter> {
     leases: Weak<Leases<L>>,
     order: Option<Order>,
@@ -52,7 +52,7 @@ impl<L: Limiter> Drop for Refill<L> {
     }
 }
 
-/// Distributes what a refill brought.
+/// Distributes the units of a refill.
 fn land<L: Limiter>(
     leases: &Leases<L>,
     order: &Order,
@@ -110,7 +110,7 @@ fn land<L: Limiter>(
     }
 }
 
-/// A refill has ended without an answer.
+/// Ends a refill that got no answer.
 fn lose<L: Limiter>(leases: &Leases<L>, order: &Order) {
     let mut shard = leases.shard(order.name.hash);
     let key = shard.key(order.name.hash, &order.name.text);
@@ -122,7 +122,7 @@ fn lose<L: Limiter>(leases: &Leases<L>, order: &Order) {
     waiters.unwrap_or_default().send_away();
 }
 
-/// Refunds all of an answer that nobody uses.
+/// Refunds all units of an answer that no caller uses.
 fn refund<L: Limiter>(inner: &L, answer: Result<Decision, Error>) {
     if let Some(reservation) = answer.ok().as_mut().and_then(Decision::take_reservation) {
         let _ = inner.settle(reservation, 0);

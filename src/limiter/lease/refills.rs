@@ -1,4 +1,4 @@
-//! The refills of one key: those under way, and how many units the next one is worth.
+//! The refills of one key: those under way, and the units of the next one.
 
 use std::time::Instant as StdInstant;
 
@@ -32,7 +32,7 @@ impl Refills {
         Self { demand: Demand::new(now), remaining: None, under_way: UnderWay::default() }
     }
 
-    /// Returns true if none is under way.
+    /// Returns true if no refill is under way.
     pub(super) fn is_empty(&self) -> bool {
         self.under_way.count == 0
     }
@@ -42,8 +42,8 @@ impl Refills {
         self.under_way.units
     }
 
-    /// Returns true if a caller of this runtime may wait for one until `deadline`. A caller that
-    /// has less time than the refills have would hear nothing of why they fail.
+    /// Returns true if a caller of this runtime may wait for a refill until `deadline`. A caller
+    /// that has less time than the refills would not get the error with which they fail.
     pub(super) fn may_serve(&self, runtime: runtime::Id, deadline: Option<StdInstant>) -> bool {
         let is_before = |end| deadline.is_some_and(|deadline| deadline < end);
         let UnderWay { runtime: other, deadline: end, .. } = self.under_way;
@@ -67,7 +67,7 @@ impl Refills {
         self.under_way.units += units;
     }
 
-    /// A refill has ended, whatever it brought.
+    /// Records that a refill has ended, with any result.
     pub(super) fn end(&mut self, units: u64) {
         self.under_way.count = self.under_way.count.saturating_sub(1);
         self.under_way.units = self.under_way.units.saturating_sub(units);
@@ -76,7 +76,7 @@ impl Refills {
         }
     }
 
-    /// Notes what the last answer of the inner limiter left.
+    /// Notes the units that the last answer of the inner limiter left.
     pub(super) fn note_remaining(&mut self, remaining: Option<u64>) {
         self.remaining = remaining;
     }
@@ -91,7 +91,7 @@ impl Refills {
         self.demand = Demand::new(now);
     }
 
-    /// Returns the instant from which on the demand counts as none, unless more is admitted.
+    /// Returns the instant at which the demand becomes 0, unless more units are admitted.
     pub(super) fn demand_ends_at(&self, settings: &Settings) -> Instant {
         self.demand.ends_at(settings.validity)
     }

@@ -17,11 +17,11 @@ pub(super) struct Shard<L: Limiter> {
     keys: HashTable<LeasedKey<L>>,
     max_keys: usize,
     last_generation: u64,
-    /// The last generation that a reset may have forgotten. What was asked for under it or an older
-    /// one, and is not spent, is not refunded either.
+    /// The last generation that a reset may have forgotten. Units that were ordered under it or an
+    /// older one, and are not spent, are not refunded either.
     last_forgotten: u64,
-    /// Resets under way. Until they end there is no refill: it could be decided before the reset,
-    /// and be spent after it.
+    /// The resets under way. Until they end there is no refill: the store could decide it before
+    /// the reset, and its units could be spent after the reset.
     resets: usize,
     no_refills_until: Option<Instant>,
     next_sweep: Instant,
@@ -57,13 +57,13 @@ impl<L: Limiter> Shard<L> {
         self.resets == 0 && self.no_refills_until.is_none_or(|until| until <= now)
     }
 
-    /// Returns true if a reset may have forgotten what was asked for under a generation.
+    /// Returns true if a reset may have forgotten the units that were ordered under a generation.
     pub(super) fn is_forgotten(&self, generation: u64) -> bool {
         generation <= self.last_forgotten
     }
 
-    /// Begins to watch the key of a charge under its quota, if there is room. Returns those who
-    /// wait for units under another quota.
+    /// Begins to watch the key of a charge under its quota, if there is room. Returns the callers
+    /// that wait for units under another quota.
     pub(super) fn begin(
         &mut self,
         hash: u64,
@@ -105,7 +105,7 @@ impl<L: Limiter> Shard<L> {
         self.remove(hash, name)
     }
 
-    /// A reset has ended. Where it may still be under way, refills wait until an instant.
+    /// Ends a reset. If it may still be under way in the store, refills wait until an instant.
     pub(super) fn end_reset(&mut self, no_refills_until: Option<Instant>) {
         self.resets -= 1;
         self.no_refills_until = no_refills_until.or(self.no_refills_until);

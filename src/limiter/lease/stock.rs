@@ -1,5 +1,5 @@
-//! The units of one lease: what one call took, until when they may be spent, and what of them is
-//! refunded.
+//! The units of one lease: one call takes them, they may be spent for some time, and unspent ones
+//! are refunded.
 
 use std::sync::{Arc, PoisonError};
 
@@ -11,8 +11,8 @@ use crate::limiter::Limiter;
 use crate::sync::{Mutex, MutexGuard};
 use crate::{Charge, Decision, Outcome, Owner, Reservation};
 
-/// The units of one lease. Whoever holds some of them holds the stock, and the last one to drop it
-/// refunds what was put back.
+/// The units of one lease. Each holder of some of them holds the stock. The last holder that drops
+/// it refunds the units that were put back.
 pub(super) struct Stock<L: Limiter> {
     inner: Arc<L>,
     /// The key in the table of leased keys, and its generation.
@@ -24,20 +24,20 @@ pub(super) struct Stock<L: Limiter> {
     pub(super) valid_until: Instant,
     /// The answer to that charge, without its reservation.
     answer: Decision,
-    /// True if the inner limiter made a reservation, so that it can settle what it took.
+    /// True if the inner limiter made a reservation, so that it can settle these units.
     can_settle: bool,
     open: Mutex<Open>,
 }
 
 struct Open {
-    /// `None` once it is settled.
+    /// The inner limiter's reservation of the units. `None` once it is settled.
     reservation: Option<Reservation>,
     /// Units that were put back, and that nobody can spend any more.
     unspent: u64,
 }
 
 impl<L: Limiter> Stock<L> {
-    /// Makes the stock of what the inner limiter admitted to an order that was sent at `sent`.
+    /// Makes the stock of the units that the inner limiter admitted for an order sent at `sent`.
     pub(super) fn new(
         inner: Arc<L>,
         order: &Order,
@@ -84,16 +84,16 @@ impl<L: Limiter> Stock<L> {
     }
 
     /// Puts units back that nobody can spend any more. They are refunded with the rest. Returns
-    /// how many: none if that was refunded already.
+    /// their number, or 0 if the rest was refunded already.
     pub(super) fn put_back(&self, units: u64) -> u64 {
         let mut open = self.lock();
         open.unspent += units;
         if open.reservation.is_some() { units } else { 0 }
     }
 
-    /// Ends the lease with `left` units that nobody has. They are refunded at once; what its
-    /// holders put back later is then lost. If none are left, it waits for the holders. What is
-    /// held until it is settled is settled here: what was not put back is spent.
+    /// Ends the lease with `left` units that no holder has. They are refunded at once; units that
+    /// holders put back later are then lost. If `left` is 0, the refund waits for the holders. It
+    /// is also the settlement of units that are held: those that were not put back are spent.
     pub(super) fn end(&self, left: u64) {
         if left > 0 {
             self.put_back(left);
@@ -101,8 +101,8 @@ impl<L: Limiter> Stock<L> {
         }
     }
 
-    /// Takes more units with the reservation of the lease. What its holders put back later is then
-    /// lost. Returns whether it could.
+    /// Takes more units with the reservation of the lease. Units that holders put back later are
+    /// then lost. Returns whether the inner limiter accepted it.
     pub(super) fn settle_more(&self, more: u64) -> bool {
         let mut open = self.lock();
         let (reservation, unspent) = (open.reservation.take(), open.unspent);
@@ -111,7 +111,7 @@ impl<L: Limiter> Stock<L> {
         reservation.is_some_and(|reservation| self.inner.settle(reservation, actual).is_ok())
     }
 
-    /// Ends the lease without a refund: the inner limiter forgets what it took.
+    /// Ends the lease without a refund: the inner limiter forgets the units.
     pub(super) fn forget(&self) {
         let reservation = self.lock().reservation.take();
         drop(reservation);
@@ -122,7 +122,7 @@ impl<L: Limiter> Stock<L> {
         let (reservation, unspent) = (open.reservation.take(), open.unspent);
         drop(open);
         if let Some(reservation) = reservation.filter(|one| unspent > 0 || one.is_held()) {
-            // Units that cannot be refunded stay taken, which errs on the safe side.
+            // Units that cannot be refunded stay taken, which is safe.
             let _ = self.inner.settle(reservation, self.units().saturating_sub(unspent));
         }
     }

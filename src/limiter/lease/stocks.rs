@@ -8,13 +8,13 @@ use tokio::time::Instant;
 use super::stock::Stock;
 use crate::limiter::Limiter;
 
-/// Stocks that are not spent any more, each with the units that nobody has.
+/// Stocks that are not spent any more, each with the units that no holder has.
 pub(super) type Ended<L> = Vec<(Arc<Stock<L>>, u64)>;
 
 /// Stocks with units to spend, the one that ends first at the front.
 pub(super) struct Stocks<L: Limiter>(VecDeque<Shelf<L>>);
 
-/// A stock, and how many of its units nobody has.
+/// A stock, and the number of its units that no holder has.
 struct Shelf<L: Limiter> {
     stock: Arc<Stock<L>>,
     left: u64,
@@ -36,8 +36,8 @@ impl<L: Limiter> Stocks<L> {
         Some(self.0.front()?.stock.valid_until)
     }
 
-    /// Takes units of the stock that ends first of those that have enough. Returns it, and how many
-    /// units it has left.
+    /// Takes units of the stock that ends first of those that have enough. Returns it, and the
+    /// number of units that it has left.
     pub(super) fn take(&mut self, cost: u64, ended: &mut Ended<L>) -> Option<(Arc<Stock<L>>, u64)> {
         let index = self.0.iter().position(|shelf| shelf.left >= cost)?;
         let shelf = &mut self.0[index];
@@ -73,7 +73,8 @@ impl<L: Limiter> Stocks<L> {
     }
 }
 
-/// Refunds what nobody spends any more. Called without a lock, since the inner limiter may be any.
+/// Refunds units that nobody can spend any more. Called without a lock, since the inner limiter may
+/// be of any type.
 pub(super) fn end<L: Limiter>(ended: Ended<L>) {
     ended.into_iter().for_each(|(stock, left)| stock.end(left));
 }

@@ -46,7 +46,7 @@ async fn run<L: Limiter>(mut running: Running<L>) {
     }
 }
 
-/// Lets another task start if this one is dropped, as by a runtime that ends.
+/// Lets another task start if this one is dropped, for instance by a runtime that ends.
 struct Running<L: Limiter>(Option<Weak<Leases<L>>>);
 
 impl<L: Limiter> Drop for Running<L> {

@@ -47,14 +47,14 @@ use crate::{Charge, Decision, Error, ErrorKind, Owner, Reservation};
 /// decision names the limiter and the quota that refuses or delays. Everything else is as for a
 /// tuple of algorithms over one key.
 ///
-/// A member that states no cost takes that of the charge; a peek takes nothing of any of them. One
-/// call has one cost, and in a cluster keys of one hash slot. Where costs or slots differ, the
-/// members are asked in turn, as [`AllInTurn`] does, in more round trips and without reserved
-/// waits.
+/// A member's charge that states no cost has the cost of the whole charge. A peek takes nothing
+/// from any member. One call has one cost, and in a cluster keys of one hash slot. Where costs or
+/// slots differ, the members are asked in turn, as [`AllInTurn`] does. That takes more round trips,
+/// and reserves no waits.
 ///
-/// A quota is that of a member: the closure gives it to one, as a clone of the charge does. Where
-/// the charge brings a quota that no member is given, the error is of kind
-/// [`Configuration`](ErrorKind::Configuration).
+/// A quota belongs to one member: the closure sets it on that member's charge, for instance on a
+/// clone of the whole charge. If the charge brings a quota that no member gets, the error is of
+/// kind [`Configuration`](ErrorKind::Configuration).
 pub struct AllAtOnce<const N: usize, F> {
     owner: Owner,
     one_call: Arc<OneCall<N>>,
@@ -67,7 +67,8 @@ type Joined = Redis<Vec<AnyAlgorithm>>;
 /// The members, and the limiters that ask for several of them in one call.
 struct OneCall<const N: usize> {
     members: [Redis<AnyAlgorithm>; N],
-    /// By a bit for each member that is asked. Made when a charge first needs one, and kept.
+    /// The limiters of several members. The index has a bit for each member that is asked. Each
+    /// limiter is made when a charge first needs it, and kept.
     joined: Box<[OnceLock<Joined>]>,
 }
 
@@ -110,10 +111,10 @@ impl<const N: usize, F> AllAtOnce<N, F>
 where
     F: Fn(&Charge) -> [Charge; N],
 {
-    /// The members, and a closure that returns the key of each.
+    /// A limiter over these members. The closure returns the key of each.
     ///
     /// The time for a decision, the clock and the settings of batches are those of the first
-    /// member. Its [`queue_capacity`](Redis::queue_capacity) bounds all that waits; its
+    /// member. Its [`queue_capacity`](Redis::queue_capacity) bounds all charges that wait; its
     /// [`max_in_flight`](Redis::max_in_flight) holds for each set of members that charges ask. In
     /// one call the order means nothing else. Where members are asked in turn, put first
     /// the one with the fewest units for one caller: see [`AllInTurn`].
@@ -129,7 +130,7 @@ where
 }
 
 impl<const N: usize> AllAtOnce<N, Parts> {
-    /// The members, each of which is asked about its part of a charge of
+    /// A limiter over these members. Each decides about its part of a charge of
     /// [`several`](Charge::several) keys.
     ///
     /// ```no_run
@@ -147,8 +148,8 @@ impl<const N: usize> AllAtOnce<N, Parts> {
     /// ```
     ///
     /// A charge with more or fewer parts is an error of kind
-    /// [`Configuration`](ErrorKind::Configuration). A member whose part is absent is not asked. The
-    /// others are, in one call as before.
+    /// [`Configuration`](ErrorKind::Configuration). A member whose part is absent is not asked. All
+    /// others are asked in one call.
     ///
     /// # Panics
     ///
@@ -306,7 +307,7 @@ impl<const N: usize, F> fmt::Debug for AllAtOnce<N, F> {
     }
 }
 
-/// The payload of a reservation: what members took in one call, and how it is settled.
+/// The payload of a reservation that several members made in one call.
 struct TakenTogether {
     limiter: Joined,
     reservation: Reservation,
@@ -314,7 +315,8 @@ struct TakenTogether {
     states_costs: bool,
 }
 
-/// The reservation of the whole: its owner, its cost, and what its payload begins with.
+/// The parts of a reservation: its owner, its cost, the limiter that settles it, and whether the
+/// members state their own costs.
 type Reserved = (Owner, u64, Joined, bool);
 
 pin_project! {
@@ -398,9 +400,9 @@ pub trait Members<const N: usize>: sealed::Sealed {
     fn boxed_members(&self) -> [Boxed; N];
 }
 
-/// The members at some places as one limiter, of an algorithm that `named` makes of theirs. Each
-/// keeps its own keys. The time for a decision, the clock and the settings of batches are those of
-/// the first of all members, and its queue's bound holds for all of them together.
+/// Joins the members at `places` in one limiter with the algorithm `named`. Each keeps its own
+/// keys. The time for a decision, the clock and the settings of batches are those of the first of
+/// all members. The bound of its queue holds for all of them together.
 pub(super) fn join<A: InLua, B: InLua>(
     all: &[&Redis<A>],
     places: &[usize],
@@ -422,7 +424,7 @@ pub(super) fn join<A: InLua, B: InLua>(
 }
 
 impl<A: InLua + Into<AnyAlgorithm>> Redis<A> {
-    /// The same limiter, of an algorithm that is known at run time.
+    /// The same limiter, with an algorithm that is known only at run time.
     fn of_any_algorithm(&self) -> Redis<AnyAlgorithm> {
         let name = self.inner.named.name().clone();
         let algorithm = self.inner.named.algorithm().clone().into();

@@ -23,11 +23,11 @@ use crate::mark::Mark;
 use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error, Origin, Quotas};
 
-/// What the clones of a limiter share.
+/// The state that clones of a limiter share.
 #[derive(Clone)]
 pub(super) struct Inner<A: InLua> {
     pub(super) named: NamedAlgorithm<A>,
-    /// How long a decision may take.
+    /// The longest time for a decision.
     pub(super) decision_timeout: Duration,
     pub(super) batcher: Arc<Batcher>,
 }
@@ -42,7 +42,7 @@ impl<A: InLua> Inner<A> {
         RedisFuture::new(self, charge, self.request(charge, op))
     }
 
-    /// As `ask`, about keys whose names end with `key`.
+    /// Asks like `ask`, but about keys whose names end with `key`.
     pub(super) fn ask_keys(
         self: &Arc<Self>,
         key: String,
@@ -80,19 +80,23 @@ impl<A: InLua> Inner<A> {
         Ok((request, parsed.quota.unwrap_or_else(|| self.named.quota().clone())))
     }
 
-    /// How long a caller waits for an answer.
+    /// The longest time that a caller waits for an answer.
     pub(super) fn reply_timeout(&self) -> Duration {
         self.batcher.config().pool.reply_timeout(self.decision_timeout)
     }
 
-    /// `deadline`: the charge's own.
+    /// Returns the future of a request's answer. `deadline` is the charge's own.
     pub(super) fn send(&self, request: Request, deadline: Instant) -> Pending {
         let pool = &self.batcher.config().pool;
         let queued = QueuedRequest::without_receiver(pool, request, deadline);
         Pending::new(Arc::clone(&self.batcher), queued, self.reply_timeout())
     }
 
-    /// Sends what settles a reservation. The error: nothing can be sent.
+    /// Sends the request that settles a reservation.
+    ///
+    /// # Errors
+    ///
+    /// If the rule of its quota cannot be made, or the request cannot be sent.
     pub(super) fn settle(
         &self,
         payload: &ReservationPayload,
@@ -116,7 +120,7 @@ impl<A: InLua> Inner<A> {
         Ok(settlement)
     }
 
-    /// The decision about a request that may have a slot which is at hand.
+    /// Takes a spare slot of this process if the request may have one, and returns its decision.
     fn take_spare(self: &Arc<Self>, request: &Request, quota: &Quotas) -> Option<Decision> {
         let Op::Check { cost, max_wait } = request.op else { return None };
         let (line, key) = (|| request.key.clone(), || Key::Owned(request.key.clone()));
@@ -125,7 +129,7 @@ impl<A: InLua> Inner<A> {
         self.named.take_spare((line, key), Some(quota), check, store)
     }
 
-    /// The decision that an answer becomes.
+    /// Converts an answer to a decision.
     fn decision(
         self: &Arc<Self>,
         (quota, known): (Quotas, Known),
@@ -156,7 +160,7 @@ impl<A: InLua> Reclaim for Inner<A> {
 pin_project! {
     /// The future of a decision in Redis.
     ///
-    /// Dropped while its charge is on the way, the charge may be taken all the same. It is then
+    /// If it is dropped while its charge is on the way, the charge may still be taken. It is then
     /// refunded where that is safe.
     #[must_use = "nothing is decided until it is awaited"]
     pub struct RedisFuture<A: InLua> {

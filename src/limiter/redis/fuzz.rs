@@ -1,5 +1,5 @@
-//! What is fuzzed: functions over bytes that a server, a request or an operator chose. Each asserts
-//! what must hold whatever the bytes are.
+//! Functions to fuzz, over bytes that a server, a request or an operator chose. Each asserts a
+//! promise that holds for all bytes.
 //!
 //! `cargo fuzz` runs them from `fuzz/`, and the tests below from seeds, in every check.
 
@@ -19,7 +19,7 @@ use crate::{ErrorKind, Quota};
 
 const MAX_WAIT: i64 = 500_000;
 
-/// The bytes are a reply, to calls of one and of three charges, for each algorithm.
+/// Reads the bytes as a reply to calls of one and of three charges, for each algorithm.
 pub fn reply(bytes: &[u8]) {
     let value = Value::BulkString(bytes.to_vec());
     for reader in readers() {
@@ -51,12 +51,12 @@ fn read(batch: &BatchReply<'_>, position: usize, request: &Request, reader: &dyn
             assert!((0..=(*asked).max(0)).contains(&units));
         }
         (Ok(_), _) => {}
-        // An error's text may be in the reply, and its code decides.
+        // The text of an error may come from the reply, and its code decides the kind.
         (Err(error), _) => assert!(error.to_string().len() <= 512, "{error}"),
     }
 }
 
-/// The bytes are a text that a server sent as an error.
+/// Reads the bytes as the text of an error that a server sent.
 pub fn error(bytes: &[u8]) {
     let error = from_error_reply(&String::from_utf8_lossy(bytes));
     let shown = error.to_string();
@@ -64,14 +64,14 @@ pub fn error(bytes: &[u8]) {
     assert!(error.kind() != ErrorKind::Request && error.kind() != ErrorKind::Saturation);
 }
 
-/// The bytes are elements of states: for each algorithm, numbers of 8 bytes and texts.
+/// Reads the bytes as elements of states, for each algorithm: numbers of 8 bytes, and texts.
 pub fn state(bytes: &[u8]) {
     let elements: Vec<Element<'_>> = bytes
         .chunks(9)
         .map(|chunk| match chunk.split_first() {
             Some((kind, number)) if kind % 4 != 0 && number.len() == 8 => {
                 let number = number.iter().fold(0, |number, byte| number << 8 | i64::from(*byte));
-                // As the reader of replies passes them on.
+                // In the range that the reader of replies passes on.
                 Element::Number(number % (INEXACT + 1))
             }
             _ => Element::Text(chunk),
@@ -90,7 +90,8 @@ pub fn state(bytes: &[u8]) {
     }
 }
 
-/// The bytes are two keys, or a prefix, a name and a key: different ones never share a name.
+/// Takes the bytes as two keys, and as a prefix, a name and a key. Different ones never share a
+/// name in Redis.
 pub fn key(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let (one, other) = text.split_once('\n').unwrap_or((&text, ""));
@@ -101,7 +102,7 @@ pub fn key(bytes: &[u8]) {
     if one.is_empty() || other.is_empty() {
         return;
     }
-    // A caller that chose everything else would still choose no slot.
+    // Even a caller that chose the prefix and the name could not choose the slot.
     let parts = TokenBucket::new(Quota::per_second(5)).parts();
     let prefixes = key_prefixes(&parts, one, other);
     assert!(!prefixes[0].contains(['{', '}']), "{prefixes:?}");
@@ -113,7 +114,7 @@ pub fn key(bytes: &[u8]) {
     assert_eq!(prefixes == swapped, one == other, "{prefixes:?}");
 }
 
-/// The bytes are an address. Its errors repeat no part of it.
+/// Reads the bytes as an address. An error never repeats a password.
 pub fn address(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let secret = "hidden4711";

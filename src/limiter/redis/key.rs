@@ -2,12 +2,13 @@
 //!
 //! Prefix, limiter, algorithm with its format's version, and the key in braces, so that a cluster
 //! keeps all keys of one decision together: `sluice:api:tb1:{user-42}`. Whatever a request sends, a
-//! name stays short and its braces are ours; two different keys never share one.
+//! name stays short, and no brace in it comes from the request. Two different keys never share a
+//! name.
 //!
-//! A colon separates the parts, so the limiter's name has none: in `eu:api` it becomes `%3A`.
-//! Read from the braces backwards, the parts cannot be mistaken, whatever the prefix is. Braces
-//! and `%` in a prefix become `%7B`, `%7D` and `%25`: a cluster takes the first braces of a name
-//! for its hash tag.
+//! A colon separates the parts, so a colon in the limiter's name is encoded: `eu:api` becomes
+//! `eu%3Aapi`. Read backwards from the braces, the parts are unambiguous, whatever the prefix is.
+//! Braces and `%` in a prefix become `%7B`, `%7D` and `%25`: a cluster takes the first braces of a
+//! name for its hash tag.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -16,19 +17,19 @@ use super::client::{HASH_SLOTS, hash_slot};
 use crate::algorithm::ScriptPart;
 use crate::digest::{DIGEST_PREFIX, MAX_VERBATIM_LENGTH, push_digest};
 
-/// How the names of keys end, and so which hash slots of a cluster they share.
+/// Chooses the end of a key's name in Redis, and so its hash slot in a cluster.
 ///
 /// A cluster runs a script on keys of one slot. Usually each key has a slot of its own. With
 /// buckets the keys of a limiter share so few slots that charges of different keys share calls:
 /// `sluice:api:tb1:{17}:alice`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Buckets {
-    /// What stands in the braces for each bucket. None: the key itself.
+    /// The number in the braces of each bucket. `None`: the braces hold the key itself.
     tags: Option<Arc<[u32]>>,
 }
 
-/// What stands before the braces for the limiter called `name`: a prefix for each part, which is a
-/// quota, numbered if there are several.
+/// Returns the text before the braces for each part of the limiter called `name`. A part is a
+/// quota. It is numbered if there are several.
 pub(super) fn key_prefixes(parts: &[ScriptPart], prefix: &str, name: &str) -> Vec<String> {
     let prefix = percent_encoded(prefix, &['%', '{', '}']);
     let mut safe = String::new();
@@ -84,7 +85,7 @@ pub(crate) fn push_verbatim_or_digest(name: &mut String, text: &str) {
 }
 
 impl Buckets {
-    /// So many buckets, at least 1.
+    /// Makes `count` buckets, 1 to 16,384.
     ///
     /// Each bucket has an equal share of all slots, and lies in one slot of its share. So masters
     /// with equal shares have equally many buckets.
@@ -104,7 +105,7 @@ impl Buckets {
         Self { tags: Some(tags.into_iter().flatten().collect()) }
     }
 
-    /// What the names of a key in Redis end with.
+    /// Returns the end of a key's names in Redis.
     pub(super) fn suffix(&self, key: &str) -> String {
         let own = hash_tagged(key);
         let Some(tags) = &self.tags else { return own };
@@ -116,7 +117,7 @@ impl Buckets {
     }
 }
 
-/// Which of `count` equal shares of all slots holds a slot.
+/// The index of the share that holds a slot, if all slots are divided into `count` equal shares.
 fn share(hash_slot: u16, count: u16) -> usize {
     usize::from(hash_slot) * usize::from(count) / usize::from(HASH_SLOTS)
 }

@@ -1,4 +1,4 @@
-//! The limiter itself: its name, its settings, and what it asks of the batcher.
+//! The limiter itself: its name, its settings, and the requests that it passes to the batcher.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::quota::QuotaError;
 use crate::settlement::Settlement;
 use crate::{Charge, Reservation};
 
-/// How long a decision may take unless set otherwise.
+/// The longest time for a decision, unless set otherwise.
 pub(crate) const DEFAULT_DECISION_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// A limiter that many processes share: one script call to Redis decides. Cheap to clone.
@@ -45,13 +45,13 @@ pub(crate) const DEFAULT_DECISION_TIMEOUT: Duration = Duration::from_millis(100)
 ///
 /// The key `alice` of the limiter `api` is called `sluice:api:tb1:{alice}`: the pool's
 /// [`prefix`](Pool::prefix), the limiter's name, the algorithm with its version, and the key of the
-/// charge. `redis-cli --scan --pattern 'sluice:api:*'` lists them. Of a tuple each quota has a key,
-/// such as `sluice:api:1tb1:{alice}`. A key of the charge that is longer than 64 bytes, or that
-/// holds other characters than letters, digits and `._~@:/-`, is replaced by a digest.
+/// charge. `redis-cli --scan --pattern 'sluice:api:*'` lists them. In a tuple each quota has its
+/// own key, such as `sluice:api:1tb1:{alice}`. A key of the charge that is longer than 64 bytes, or
+/// that holds other characters than letters, digits and `._~@:/-`, is replaced by a digest.
 ///
-/// Anyone who may list the keys of the server reads the others. So hash a key that is a secret
-/// before you charge it, as [`by_api_key`](crate::by_api_key) does. The values are internal:
-/// [`peek`] reads a key, and [`reset`] deletes it.
+/// Anyone who may list the keys of the server can read all keys that are not digests. So hash a key
+/// that is a secret before you charge it, as [`by_api_key`](crate::by_api_key) does. The values are
+/// internal: [`peek`] reads a key, and [`reset`] deletes it.
 ///
 /// [`peek`]: crate::LimiterExt::peek
 /// [`reset`]: crate::LimiterExt::reset
@@ -110,10 +110,10 @@ impl<A: InLua> Redis<A> {
         Self { inner: Arc::new(Inner { named, decision_timeout, batcher }) }
     }
 
-    /// Sets how long a decision may take, waiting for a connection included; a day at most.
+    /// Sets how long a decision may take, including the wait for a connection; at most a day.
     /// Default: 100 ms.
     ///
-    /// Where no connection can be had at all, the error comes after 500 ms at the latest.
+    /// Where no connection can be made at all, the error comes after 500 ms at the latest.
     ///
     /// In a process that is on time, an error comes as late as a timer of tokio: 1 to 2 ms after
     /// this time. In a busy process it comes about 10 ms after it or later, since the runtime first
@@ -126,20 +126,20 @@ impl<A: InLua> Redis<A> {
 
     /// Decides by `clock`, the time since the Unix epoch. Default: the server's.
     ///
-    /// For tests and replays: callers whose clocks differ admit each other's charges early. It is
-    /// read once for each call, when that is sent.
+    /// For tests and replays: callers whose clocks differ admit each other's charges early. The
+    /// clock is read once for each call, when the call is sent.
     #[must_use]
     pub fn clock(self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         self.configure(|config| config.clock = Some(Arc::new(clock)))
     }
 
-    /// Gathers the keys into so many hash slots of a cluster, 1 to 16,384, so that charges of
-    /// different keys share calls. Default: each key has a slot of its own, and in a cluster
+    /// Gathers the keys into this number of hash slots of a cluster, 1 to 16,384, so that charges
+    /// of different keys share calls. Default: each key has a slot of its own, and in a cluster
     /// charges of different keys rarely share a call.
     ///
-    /// Take about ten for each master: fewer gather more charges in a call, and more spread the
-    /// load evenly, also when slots move. Keys are then named `sluice:api:tb1:{17}:alice`. All
-    /// processes must set the same number: others have keys of their own, and so has a limiter
+    /// Take about ten for each master. Fewer gather more charges in a call. More spread the load
+    /// evenly, even when slots move. Keys are then named `sluice:api:tb1:{17}:alice`. All processes
+    /// must set the same number: a process with another number has other keys, and so has a limiter
     /// whose number has changed.
     #[must_use]
     pub fn buckets(self, buckets: u16) -> Self {

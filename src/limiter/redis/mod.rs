@@ -3,10 +3,11 @@
 //! - `limiter.rs`: the limiter and its settings. It converts a charge to a request about a key,
 //!   which `key.rs` names. `future.rs` is the decision. `all_at_once.rs` and `together.rs` let
 //!   several limiters decide in one call.
-//! - `send/`: what a call carries, when it leaves, and how long its answer is awaited. It asks the
-//!   two other rooms, and they know nothing of it.
-//! - `script/`: what the server runs, and how its reply is read. It knows no connection.
-//! - `client/`: connections, and what servers answer. It knows no charge and no script.
+//! - `send/`: puts charges into calls, sends the calls, and awaits their answers. It uses `script/`
+//!   and `client/`, which do not use it.
+//! - `script/`: the scripts that the server runs, and the reader of their replies. It uses no
+//!   connection.
+//! - `client/`: connections, and the answers of servers. It uses no charge and no script.
 
 mod all_at_once;
 mod client;
@@ -32,7 +33,7 @@ pub use script::texts as script_texts;
 #[cfg(feature = "policies")]
 pub(crate) use together::Together;
 
-// What it takes to send one call, for the limiter of Redisson's keys.
+// The items that send one call, for the limiter of Redisson's keys.
 #[cfg(feature = "redisson")]
 pub(crate) use client::error::{from_failed_call, met_read_only};
 #[cfg(all(test, feature = "redisson"))]

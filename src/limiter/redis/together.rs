@@ -1,8 +1,8 @@
-//! Limiters over different keys in one call, where only the request says which they are, and each
-//! charge has a cost and a longest wait of its own.
+//! Limiters over different keys in one call. Each request chooses its limiters, and each charge has
+//! a cost and a longest wait of its own.
 //!
-//! `all_at_once.rs` is the same for members that are known when the program is written, and that
-//! have one cost and one longest wait.
+//! `all_at_once.rs` is the same for members that the program fixes, and that have one cost and one
+//! longest wait.
 
 use super::all_at_once::join;
 use super::future::RedisFuture;
@@ -16,7 +16,8 @@ use crate::limiter::on_own_terms::{member_of, whole};
 use crate::settlement::Settlement;
 use crate::{Charge, Reservation};
 
-/// What the algorithms of one script may declare. The loop around them needs the rest of the 200.
+/// The most local variables that the algorithms of one script may declare. The loop around them
+/// needs the rest of the 200.
 const MAX_LOCAL_NAMES: usize = 136;
 
 /// Two to eight limiters in one Redis.
@@ -27,8 +28,8 @@ pub(crate) struct Together<A: InLua + Single> {
 }
 
 impl<A: InLua + Single> Together<A> {
-    /// The limiters, which are over one pool. The time for a decision and the settings of batches
-    /// are those of the first. `None` if they are too many for one script.
+    /// Joins limiters over one pool. The time for a decision and the settings of batches are those
+    /// of the first. Returns `None` if they are too many for one script.
     pub(crate) fn new(members: &[&Redis<A>]) -> Option<Self> {
         let names = members.iter().map(|one| one.inner.named.name().clone()).collect();
         let algorithms: Vec<_> =
@@ -44,10 +45,10 @@ impl<A: InLua + Single> Together<A> {
         Some(Self { members: members.iter().map(|one| (*one).clone()).collect(), joined })
     }
 
-    /// Takes what each charge asks for, or nothing. Each says how many units it is and how long it
-    /// may wait.
+    /// Takes the units of all charges, or nothing. Each charge has its own cost and longest wait.
     ///
-    /// `None` if their keys lie in different slots of a cluster, where no call decides about all.
+    /// Returns `None` if their keys lie in different slots of a cluster: no call can then decide
+    /// about all.
     pub(crate) fn check(&self, charges: &[Charge]) -> Option<RedisFuture<Vec<OwnTerms<A>>>> {
         let inner = &self.joined.inner;
         let config = inner.batcher.config();
@@ -64,8 +65,8 @@ impl<A: InLua + Single> Together<A> {
         Some(inner.ask_keys(suffixes.concat(), &whole, op))
     }
 
-    /// Settles what a reservation of these limiters took. Of each, `actual` says what its units
-    /// come to in the end. All of it is given back in one call; else each is settled on its own.
+    /// Settles a reservation of these limiters. `actual` maps the cost of each to the units that
+    /// were used. A full refund is one call; otherwise each limiter settles on its own.
     pub(crate) fn settle(
         &self,
         reservation: Reservation,

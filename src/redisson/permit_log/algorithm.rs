@@ -87,7 +87,7 @@ impl Algorithm for PermitLog {
         [exact(state.grant_count), 0, 0, 0].into()
     }
 
-    /// As the script: refusals and peeks remove expired grants too.
+    /// Works like the script: refusals and peeks remove expired grants too.
     fn step(rule: &Rule, state: &mut Option<State>, now: i64, check: Check) -> Answer {
         let mut next = state.take().unwrap_or_default();
         let before = next.fingerprint();
@@ -109,7 +109,7 @@ impl Algorithm for PermitLog {
 }
 
 impl Memory<PermitLog> {
-    /// Releases permits of the oldest grants of `key`, and returns how many. As
+    /// Releases permits of the oldest grants of `key`, and returns their number, like
     /// [`RRateLimiter::release`](crate::redisson::RRateLimiter::release).
     ///
     /// # Errors

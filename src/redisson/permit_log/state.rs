@@ -21,7 +21,7 @@ pub struct Rule {
 /// The state of a limiter, without its configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// The free permits; below 0 where a lower rate, or a penalty, found more in use.
+    /// The free permits; below 0 if a lower rate or a penalty came while more were in use.
     pub value: Option<i64>,
     /// The time of each grant, in ms, and its bytes, in the order of a sorted set.
     pub members: BTreeSet<(i64, Vec<u8>)>,
@@ -60,8 +60,8 @@ impl State {
         value.min(rule.rate)
     }
 
-    /// The count, raised to what the members say: permits were subtracted twice, or members are
-    /// missing.
+    /// The count, raised to the free permits by the members: permits were subtracted twice, or
+    /// members are missing.
     pub(super) fn repair(&self, rule: &Rule, value: i64) -> i64 {
         match self.members.len() {
             0..=SUM_LIMIT => value.max(rule.rate - self.total_permits()),

@@ -1,4 +1,4 @@
-//! The last refusal under a name, and what it says of requests to come.
+//! The last refusal under a name, and its meaning for later requests.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(super) struct KnownRefusal {
 }
 
 impl KnownRefusal {
-    /// Returns true if it says anything now.
+    /// Returns true if it still counts.
     pub(super) fn is_believed(&self, now: Instant) -> bool {
         now < self.until.min(self.believed_until())
     }
@@ -37,8 +37,8 @@ impl KnownRefusal {
         self.until.max(self.believed_until())
     }
 
-    /// Takes over what the `next` one says. If this one is believed and is of fewer permits, it
-    /// also covers those, and stays.
+    /// Replaces it with the `next` refusal. It stays if it still counts and is of fewer permits: it
+    /// then covers the next one too.
     pub(super) fn update(&mut self, next: Self) {
         self.rate = next.rate;
         if !self.covers(next.permits, next.at) || next.permits <= self.permits {

@@ -36,7 +36,7 @@ fn canonical(address: IpAddr) -> IpAddr {
     }
 }
 
-/// From the right, without empty ones, as far as they may be read.
+/// The elements from the right, without empty ones, as far as they may be read.
 fn elements(text: &str, is_list: bool) -> Vec<String> {
     let mut found = Vec::new();
     let mut end = text.len();
@@ -77,7 +77,7 @@ fn parameter(element: &str) -> Option<String> {
     if !element.is_ascii() || !is_balanced(element) {
         return None;
     }
-    // Pairs of a name and a value, where what is quoted is marked.
+    // Pairs of a name and a value, in which quoted characters are marked.
     let mut pairs = vec![vec![]];
     let (mut is_quoted, mut is_escaped) = (false, false);
     for character in element.chars() {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What a server, a request and an operator really send.
+/// Real inputs from a server, a request and an operator.
 const SEEDS: [&[u8]; 12] = [
     b"\x93\xcd\x02\x58\xd0\x9b\xcd\x04\x4d",
     b"\xdc\x00\x04\xcf\x00\x06\x48\xc7\x6d\x3a\x35\x00\xff\xcd\x04\x4d\x00",

@@ -26,10 +26,10 @@ const TEMPLATES: [(&str, &str); 11] = [
 /// The names that a template gives to each quota, besides those that its algorithm declares.
 const NAMES: [&str; 4] = ["instant", "unsettled", "clamped", "refunded"];
 
-/// What a script can do.
+/// The operations that a script supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Checks, and nothing else: nearly all calls.
+    /// Checks, and nothing else. Nearly all calls carry only checks.
     Checks,
     /// Every operation.
     Complete,
@@ -44,18 +44,18 @@ struct Assembly<'a> {
     text: String,
 }
 
-/// A section of an algorithm's file: what its heading lists, and its lines.
+/// A section of an algorithm's file: the names that its heading lists, and its lines.
 struct Section {
     name: &'static str,
     list: Vec<&'static str>,
     lines: Vec<&'static str>,
 }
 
-/// An algorithm of a script, and where it stands among the quotas.
+/// An algorithm of a script, and its place among the quotas.
 struct Member {
     name: &'static str,
     sections: Vec<Section>,
-    /// What its names end with: nothing if there is only one quota.
+    /// The end of its names, empty if there is only one quota.
     suffix: String,
     number: usize,
     /// The arguments of the quotas before it.
@@ -103,11 +103,11 @@ pub(super) fn commented(parts: &[ScriptPart], kind: Kind) -> String {
     assembly.text
 }
 
-/// How many local variables the algorithms of a script declare, of the 200 that a script may have.
+/// Counts the local variables that the algorithms of a script declare, of the 200 that it may have.
 #[cfg(feature = "policies")]
 pub(crate) fn local_names(parts: &[ScriptPart]) -> usize {
     let lists = ["arguments", "rule", "cost", "state"];
-    // Besides those that they list: `slot`, `clamped`, `kept` and `instant`; or `unsettled` too.
+    // Each has more than it lists: `slot`, `clamped`, `kept` and `instant`, and some `unsettled`.
     let names = |member: Member| {
         lists.map(|list| member.list(list).len()).iter().sum::<usize>()
             + if member.holds() { 5 } else { 4 }
@@ -115,7 +115,7 @@ pub(crate) fn local_names(parts: &[ScriptPart]) -> usize {
     parts.iter().map(|part| names(Member::new(part))).sum()
 }
 
-/// Whether the keys of each algorithm hold a text, or pieces of a state.
+/// Returns for each algorithm whether its keys hold a text. Otherwise they hold a sorted set.
 pub(crate) fn keep_text(parts: &[ScriptPart]) -> Vec<bool> {
     parts.iter().map(|part| Member::new(part).section("read").is_some()).collect()
 }
@@ -185,7 +185,7 @@ impl Assembly<'_> {
         }
     }
 
-    /// Writes a section under its name. Its variables are those of one quota.
+    /// Writes a section under its name, with the variables of one quota.
     fn paste(&mut self, name: &str, indent: &str, member: &Member) {
         let Some(section) = member.section(name) else { return };
         self.text.extend([indent, "-- [", name, "]\n"]);
@@ -195,7 +195,7 @@ impl Assembly<'_> {
         }
     }
 
-    /// Writes a line of a template, whose placeholders are replaced.
+    /// Writes a line of a template, and replaces its placeholders.
     fn push(&mut self, line: &str, member: Option<&Member>) {
         let replaced = each_word(line, |word, _| {
             Some(match word {
@@ -240,7 +240,7 @@ fn split_block<'a, 'b>(lines: &'a [&'b str]) -> (&'a [&'b str], &'a [&'b str], &
 impl Member {
     fn new(part: &ScriptPart) -> Self {
         let mut sections = vec![Section { name: "about", list: Vec::new(), lines: Vec::new() }];
-        // Comments right above a heading are of its section.
+        // Comments right above a heading belong to its section.
         let mut above = Vec::new();
         for line in part.script.lines() {
             let section = sections.last_mut().expect("a section");
@@ -272,7 +272,7 @@ impl Member {
         self.sections.iter().find(|section| section.name == name)
     }
 
-    /// True if it holds what a charge takes until that is settled.
+    /// True if it holds the units of a charge until the charge is settled.
     fn holds(&self) -> bool {
         self.section("spend").is_some()
     }
@@ -281,19 +281,19 @@ impl Member {
         self.section(name).map_or(&[], |section| &section.list)
     }
 
-    /// The names that a heading lists, as `form` makes them of each.
+    /// Joins the names that a heading lists. `form` changes each.
     fn names(&self, list: &str, form: impl Fn(String) -> String) -> String {
         let name = |name: &&str| form(format!("{name}{}", self.suffix));
         self.list(list).iter().map(name).collect::<Vec<_>>().join(", ")
     }
 
-    /// Whether a name is this quota's own.
+    /// Returns whether a name belongs to this quota.
     fn owns(&self, name: &str) -> bool {
         let lists = ["arguments", "rule", "cost", "state"];
         NAMES.contains(&name) || lists.iter().any(|list| self.list(list).contains(&name))
     }
 
-    /// A line of a section, whose names end with the number of this quota.
+    /// Returns a line of a section, with this quota's number at the end of the quota's own names.
     fn numbered(&self, line: &str) -> String {
         if self.suffix.is_empty() {
             return line.to_owned();
@@ -304,8 +304,8 @@ impl Member {
         })
     }
 
-    /// What the reply says of its state: the first name one more than it is, so that 0 stands for
-    /// no state.
+    /// Returns the values of its state in the reply. The first is increased by 1, so that 0 stands
+    /// for no state.
     fn reply(&self) -> String {
         let value = |(place, name): (usize, &&str)| {
             let name = self.numbered(name);
@@ -315,7 +315,7 @@ impl Member {
     }
 }
 
-/// What a placeholder stands for, in the lines of one quota.
+/// Returns the text that replaces a placeholder in the lines of one quota.
 fn placeholder(word: &str, member: &Member) -> Option<String> {
     let suffix = &member.suffix;
     let is = |name: String| name;
@@ -328,7 +328,7 @@ fn placeholder(word: &str, member: &Member) -> Option<String> {
         "$exists" => format!("{}{suffix}", member.list("state")[0]),
         "$before" => member.names("state", |name| name + "_before"),
         "$saved" => {
-            // A key has room for so many parts of a state.
+            // The state of each key has 8 places.
             let part = |place| format!("saved[8 * slot{suffix} + {place}]");
             (0..member.list("state").len()).map(part).collect::<Vec<_>>().join(", ")
         }
@@ -351,7 +351,8 @@ fn placeholder(word: &str, member: &Member) -> Option<String> {
     })
 }
 
-/// The line with some of its words replaced; `replaced` also sees what stands before a word.
+/// Returns the line with some of its words replaced. `replaced` gets a word, and the character
+/// before it.
 fn each_word(line: &str, replaced: impl Fn(&str, Option<char>) -> Option<String>) -> String {
     let is_part = |character: char| character.is_ascii_alphanumeric() || "_$".contains(character);
     let (mut result, mut rest) = (String::new(), line);

@@ -1,8 +1,8 @@
-//! What the server runs: a limiter's scripts, their texts and digests, and the arguments of a call.
+//! The scripts of a limiter, which the server runs: texts, digests, and the arguments of a call.
 //!
-//! `assembly.rs` puts the texts together, and a `request.rs` says what is asked about a key.
+//! `assembly.rs` puts the texts together, and `request.rs` holds a request about a key.
 //! `scripts/README.md` describes the arguments and the reply, which `reply.rs` reads. Nothing here
-//! knows how a call is sent.
+//! sends a call.
 
 mod assembly;
 mod reply;
@@ -29,7 +29,7 @@ use crate::algorithm::{InLua, ScriptPart};
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
     source: Arc<Source>,
-    /// A server has run it, so that a call may begin with the digest.
+    /// True if a server has run it, so that a call may begin with the digest.
     is_known: Arc<AtomicBool>,
 }
 
@@ -46,8 +46,8 @@ impl Source {
         Arc::new(Self { text, digest })
     }
 
-    /// The sources of all limiters with these algorithms, one for each [`Kind`]. A table may have
-    /// 10,000 limiters, and few kinds of them.
+    /// The sources of all limiters with these algorithms, one for each [`Kind`]. They are shared,
+    /// since a table may have 10,000 limiters of few algorithms.
     fn shared(parts: &[ScriptPart]) -> [Arc<Self>; 2] {
         type Known = Vec<(Vec<ScriptPart>, [Weak<Source>; 2])>;
         static KNOWN: Mutex<Known> = Mutex::new(Vec::new());
@@ -65,14 +65,14 @@ impl Source {
 }
 
 impl Script {
-    /// A script that makes its own decisions and writes; the sources follow the head.
+    /// A script of the head and these sources, which decide and write on their own.
     #[cfg(feature = "redisson")]
     pub(crate) fn from_sources(sources: &[&str]) -> Self {
         Self::new(Source::new([&[HEAD], sources].concat().join("\n")))
     }
 
-    /// Its first calls send the text. A digest that the server does not know takes two round trips,
-    /// and a later call could come in between.
+    /// A script whose first calls send the text. A call with a digest that the server does not know
+    /// takes two round trips, and a later call could be decided in between.
     fn new(source: Arc<Source>) -> Self {
         Self { source, is_known: Arc::default() }
     }
@@ -135,7 +135,7 @@ pub(super) struct Arguments<'a> {
     /// The prefixes of a charge's keys, one for each quota.
     pub(super) key_prefixes: &'a [String],
     pub(super) rule: &'a [i64],
-    /// Those of one key stand together.
+    /// The requests of the call. Those of one key are adjacent.
     pub(super) requests: &'a [&'a Request],
 }
 
@@ -170,7 +170,7 @@ impl Arguments<'_> {
     }
 }
 
-/// Whether the requests of two keys ask the same.
+/// Returns whether the requests of two keys differ in their keys only.
 fn are_alike(one: &[&Request], other: &[&Request]) -> bool {
     one.len() == other.len()
         && one.iter().zip(other).all(|(one, other)| one.differs_in_key_only(other))

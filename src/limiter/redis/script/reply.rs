@@ -1,9 +1,9 @@
-//! Reads a script's reply, and checks every number: whatever a server sends, nothing is admitted
-//! that the script did not decide.
+//! Reads a script's reply, and checks every number. Whatever a server sends, no charge is admitted
+//! that the script did not admit.
 //!
-//! It is one string, a flat list that the server's `cmsgpack` packed: cheaper to send and to
-//! read than an array. This reads only what a script uses of that format: a list of integers
-//! and texts.
+//! A reply is one string, a flat list that the server's `cmsgpack` packed: cheaper to send and to
+//! read than an array. A script uses only a part of that format, a list of integers and texts. This
+//! reads no more than that.
 
 use std::borrow::Cow;
 
@@ -14,13 +14,13 @@ use crate::algorithm::{Answer, Check, Element, INEXACT, InLua, LATEST, Verdict};
 use crate::limiter::named::NamedAlgorithm;
 use crate::{Error, ErrorKind};
 
-/// No wait, count or state is larger.
+/// The largest wait, count or state.
 const MAX_NUMBER: i64 = INEXACT;
 
 /// The begin of a text about a key that is blocked. The end of the block follows.
 const BLOCKED: &[u8] = b"BLOCKED ";
 
-/// What a reply says of one request.
+/// The answer to one request, as a reply states it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ReplyEntry {
     Decided(Answer),
@@ -34,20 +34,22 @@ impl ReplyEntry {
     }
 }
 
-/// Reads what a script says of a charge, with the arithmetic of its algorithm.
+/// Reads a script's answer to a charge, with the arithmetic of its algorithm.
 pub(crate) trait ReadEntry: Send + Sync {
     /// The elements of a reply that hold the state of a charge's keys.
     fn state_elements(&self) -> usize;
 
-    /// What `wait` and `state` say about a request at the instant `now`.
+    /// Returns the answer to a request that the script decided at the instant `now`.
     ///
-    /// The script decides: `wait` says for how long, and is negative if it took the units. The
-    /// answer is computed here, from the state that the script decided on. Both agree, or the reply
+    /// The script decides. `wait` is the wait until the charge fits; a negative one means that the
+    /// script took the units. For a refund, it is the number of units given back. The answer is
+    /// computed here, from the `state` that the script decided on. If both do not agree, the reply
     /// is not one that the script gives.
     ///
     /// # Errors
     ///
-    /// If that cannot be.
+    /// If the reply is not one that the script gives, or if the algorithm cannot follow the quota
+    /// of the request.
     fn read(
         &self,
         now: i64,
@@ -86,7 +88,7 @@ impl<A: InLua> ReadEntry for NamedAlgorithm<A> {
             Op::Check { cost, max_wait } | Op::Estimate { cost, max_wait } => {
                 Check { cost, max_wait }
             }
-            // What a peek is answered after it.
+            // Answered like a peek after the operation.
             Op::Penalize { .. } | Op::Reset | Op::Block { .. } | Op::Unblock => {
                 Check { cost: 0, max_wait: 0 }
             }
@@ -128,7 +130,8 @@ pub(crate) struct BatchReply<'a> {
 }
 
 impl<'a> BatchReply<'a> {
-    /// Unpacks the reply to a call of `charges`, each with so many elements for its state.
+    /// Unpacks the reply to a call of `charges` charges, each with `state_elements` elements for
+    /// its state.
     ///
     /// # Errors
     ///
@@ -151,12 +154,12 @@ impl<'a> BatchReply<'a> {
         }
     }
 
-    /// What it says of the charge at `position`, which `request` asked about. `raised` makes the
-    /// error of a text that the server raised for it.
+    /// Returns the answer to `request`, the one at `position` in the call. `raised` converts an
+    /// error text of the server to an error.
     ///
     /// # Errors
     ///
-    /// Why this charge failed; or if what is said of it cannot be.
+    /// If this charge failed, or if its answer is not one that the script gives.
     pub(crate) fn entry(
         &self,
         position: usize,
@@ -168,7 +171,8 @@ impl<'a> BatchReply<'a> {
         let (wait, state) = self.elements[begin..begin + self.elements_per_charge]
             .split_first()
             .ok_or_else(malformed_reply)?;
-        // A foreign value may make a number that no script computes with: its own charge fails.
+        // A foreign value in a key may make a number that no script computes with. Only the charge
+        // of that key fails.
         let is_exact = |element: &Element<'_>| match element {
             Element::Number(number) => (-MAX_NUMBER..=MAX_NUMBER).contains(number),
             Element::Text(_) => true,
@@ -193,7 +197,7 @@ impl<'a> BatchReply<'a> {
 
     /// The texts in place of an answer: errors that the server raised, and ends of blocks.
     pub(crate) fn texts(&self) -> impl Iterator<Item = Cow<'a, str>> {
-        // States hold texts as well, which are no errors.
+        // States hold texts as well, which are not errors.
         let waits = self.elements.iter().skip(1).step_by(self.elements_per_charge);
         waits.filter_map(|wait| match *wait {
             Element::Text(text) => Some(String::from_utf8_lossy(text)),
@@ -213,7 +217,7 @@ pub(crate) fn malformed_reply() -> Error {
     Error::new(ErrorKind::State, "the reply is not one that the script gives")
 }
 
-/// The elements of a packed list; `None` if it is none, or anything follows it.
+/// Returns the elements of a packed list. `None` if it is not a list, or if bytes follow it.
 fn unpack(packed: &[u8]) -> Option<Vec<Element<'_>>> {
     let mut rest = packed;
     let count = match byte(&mut rest)? {
@@ -222,7 +226,7 @@ fn unpack(packed: &[u8]) -> Option<Vec<Element<'_>>> {
         0xdd => usize::try_from(unsigned(&mut rest, 4)?).ok()?,
         _ => return None,
     };
-    // Each element has a byte at least, so no count makes this reserve more than was sent.
+    // Each element has at least one byte, so a false count never reserves more than was sent.
     let mut elements = Vec::with_capacity(count.min(rest.len()));
     for _ in 0..count {
         elements.push(element(&mut rest)?);
@@ -239,7 +243,7 @@ fn element<'a>(rest: &mut &'a [u8]) -> Option<Element<'a>> {
         0xd0..=0xd3 => return signed(rest, 1 << (kind - 0xd0)).map(Element::Number),
         0xa0..=0xbf => i64::from(kind & 0x1f),
         0xd9..=0xdb => unsigned(rest, 1 << (kind - 0xd9))?,
-        // Fractions and all else are nothing that a script says.
+        // A script sends no fractions and no other types.
         _ => return None,
     };
     let (text, after) = rest.split_at_checked(usize::try_from(length).ok()?)?;

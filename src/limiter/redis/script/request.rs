@@ -14,14 +14,14 @@ pub(crate) struct Request {
     pub(crate) op: Op,
 }
 
-/// What the script does to the key.
+/// An operation of the script on a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
     /// Takes `cost` units if they fit within `max_wait` microseconds; a cost of 0 reports
     /// and takes nothing.
     Check { cost: i64, max_wait: i64 },
-    /// Gives back `units` of the reservation of `cost` units whose mark is `mark`. Of what is held
-    /// until it is settled also 0, if all units were used, and fewer, if more were.
+    /// Gives back `units` of the reservation of `cost` units whose mark is `mark`. Where units are
+    /// held until they are settled, `units` is 0 if all were used, and negative if more were.
     Refund { units: i64, cost: i64, mark: Mark },
     /// Answers as a check would, and takes nothing.
     Estimate { cost: i64, max_wait: i64 },
@@ -29,20 +29,20 @@ pub(crate) enum Op {
     Penalize { cost: i64 },
     /// Forgets the key.
     Reset,
-    /// Refuses checks for so many microseconds, or until a later block ends.
+    /// Refuses checks for `time` microseconds, or until a block with a later end is over.
     Block { time: i64 },
     /// Ends a block.
     Unblock,
 }
 
 impl Request {
-    /// Whether both differ in their keys only, so that the script call names the operation once.
+    /// Returns whether both differ in their keys only. The call then names the operation once.
     pub(super) fn differs_in_key_only(&self, other: &Request) -> bool {
         self.op == other.op && self.rule == other.rule
     }
 }
 
-/// The suffixes of the keys of `quotas` quotas, joined in one text, each with a brace at its begin.
+/// Splits the joined suffixes of the keys of `quotas` quotas, each of which begins with a brace.
 /// One quota has one suffix.
 pub(crate) fn key_suffixes(suffixes: &str, quotas: usize) -> impl Iterator<Item = &str> {
     let mut rest = suffixes;

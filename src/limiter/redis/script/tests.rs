@@ -47,7 +47,7 @@ fn files(folder: &Path) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// What an expert does with a file, to have what Redis gets: `grep -vE '^ *(--|$)'`.
+/// Removes comments and blank lines, as `grep -vE '^ *(--|$)'` does. Redis gets the rest.
 fn without_comments(text: &str) -> String {
     let is_comment = |line: &&str| {
         let line = line.trim_start_matches(' ');

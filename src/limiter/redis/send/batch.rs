@@ -1,4 +1,4 @@
-//! One call: the batches that it carries, their commands and answers, and what comes of it.
+//! One call: the batches that it carries, their commands and answers, and its outcome.
 //!
 //! A batch is for one hash slot, and becomes one script call. A call to a cluster carries several.
 
@@ -23,10 +23,10 @@ pub(super) struct Batch {
     pub(super) requests: Requests,
 }
 
-/// The batches that leave together over one connection: several only in a cluster.
+/// The batches that are sent together over one connection: several only in a cluster.
 pub(super) struct Call {
     pub(super) partition: Partition,
-    /// How many requests it carries.
+    /// The number of requests that it carries.
     pub(super) requests: usize,
     pub(super) batches: Vec<Batch>,
 }
@@ -42,20 +42,20 @@ pub(super) struct ScriptCall {
 pub(super) struct CallOutcome {
     pub(super) refunds: Vec<Request>,
     pub(super) unfinished: Vec<Unfinished>,
-    /// Whether the server replied, be it with an error.
+    /// True if the server replied, even with an error.
     pub(super) was_answered: bool,
 }
 
-/// A script call that no server has run, and where it goes next.
+/// A script call that no server has run, and its next destination.
 pub(super) struct Unfinished {
     pub(super) call: ScriptCall,
     pub(super) next: Next,
-    /// Whether nothing else is sent for its slot meanwhile if it carries refunds.
+    /// True if its refunds keep later calls for the slot waiting.
     pub(super) keeps_slot: bool,
 }
 
 impl Batch {
-    /// Whether it carries refunds.
+    /// Returns whether it carries refunds.
     pub(super) fn has_refunds(&self) -> bool {
         self.requests.iter().any(|queued| matches!(queued.request.op, Op::Refund { .. }))
     }
@@ -68,14 +68,14 @@ impl Call {
 }
 
 impl ScriptCall {
-    /// The call for a batch. Requests that nobody waits for any more are dropped.
+    /// The call for a batch. Drops requests whose answer is no longer wanted.
     pub(super) fn new(config: &Config, batch: Batch) -> Self {
         let (Batch { hash_slot, mut requests }, now) = (batch, Instant::now());
         requests.retain(|queued| queued.is_wanted(now));
         Self { hash_slot, requests: grouped(requests, config.key_prefixes.len()) }
     }
 
-    /// Whether an answer is still wanted.
+    /// Returns whether an answer is still wanted.
     pub(super) fn is_wanted(&self) -> bool {
         let now = Instant::now();
         self.requests.iter().any(|queued| queued.is_wanted(now))
@@ -85,23 +85,23 @@ impl ScriptCall {
         config.scripts.choose(&self.references())
     }
 
-    /// Appends keys and arguments. `now`: the caller's clock.
+    /// Appends keys and arguments. `now` is the time by the caller's clock, if there is one.
     pub(super) fn append_to(&self, config: &Config, now: Option<i64>, command: &mut Cmd) {
         let Config { key_prefixes, rule, .. } = config;
         let requests = &self.references();
         Arguments { now, key_prefixes, rule, requests }.append_to(command);
     }
 
-    /// Gives each request its answer. Returns the refunds of what was taken for callers who have
-    /// left.
+    /// Gives each request its answer. Returns refunds of the units that were taken for callers who
+    /// have left.
     pub(super) fn complete(
         self,
         config: &Config,
         connection: &dyn SharedConnection,
         reply: RedisResult<Value>,
     ) -> Vec<Request> {
-        // A client library has a timeout of its own, and a busy process fires it before it reads
-        // the reply. Callers whose deadline has passed judge that by themselves.
+        // A client library has a timeout of its own, which a busy process fires before it reads the
+        // reply. So a caller whose deadline has passed decides itself which error it returns.
         let has_timed_out = reply.as_ref().is_err_and(RedisError::is_timeout);
         let reply = reply.map_err(error::from_failed_call);
         let reply = reply.as_ref().map_err(Clone::clone);
@@ -128,7 +128,7 @@ impl ScriptCall {
         self.requests.into_iter().for_each(|queued| queued.fail(error.clone()));
     }
 
-    /// The requests of each key on their own.
+    /// Splits it into calls of one key each.
     pub(super) fn split_by_key(self) -> Vec<Self> {
         let hash_slot = self.hash_slot;
         let mut calls: Vec<Self> = Vec::new();
@@ -153,8 +153,8 @@ pub(super) fn own_now(config: &Config) -> Result<Option<i64>, Error> {
     config.clock.as_ref().map(|clock| instant(clock())).transpose()
 }
 
-/// The requests in the order in which a call carries them: those of one key stand together, each
-/// after those that came before it.
+/// Sorts requests into the order in which a call carries them. Requests of one key are adjacent, in
+/// the order of their arrival.
 ///
 /// Requests under several quotas may share one of their keys with others, so they keep their order.
 fn grouped(mut requests: Requests, quotas: usize) -> Requests {
@@ -164,7 +164,8 @@ fn grouped(mut requests: Requests, quotas: usize) -> Requests {
     requests
 }
 
-/// Whether two of the requests may have the same key: nearly always the keys of a batch differ.
+/// Returns whether two of the requests may have the same key. The keys of a batch nearly always
+/// differ.
 fn may_share_keys(requests: &[Box<QueuedRequest>]) -> bool {
     let keys = requests.iter().map(|queued| queued.request.key.as_str());
     let mut fingerprints: Vec<_> = keys.map(fingerprint).collect();
@@ -172,8 +173,8 @@ fn may_share_keys(requests: &[Box<QueuedRequest>]) -> bool {
     fingerprints.windows(2).any(|pair| pair[0] == pair[1])
 }
 
-/// A number that is the same for equal keys, and nearly always different for others. Keys that an
-/// attacker chooses can share it: they cost a sort.
+/// A number that is the same for equal keys, and nearly always different for others. An attacker
+/// can choose keys that share it. They cost a sort, and nothing else.
 fn fingerprint(key: &str) -> u64 {
     let mix = |sum: u64, word: u64| (sum.rotate_left(5) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let (words, rest) = key.as_bytes().as_chunks::<8>();
@@ -181,7 +182,8 @@ fn fingerprint(key: &str) -> u64 {
     rest.iter().fold(sum, |sum, byte| mix(sum, u64::from(*byte)))
 }
 
-/// Gives each charge its answer. Returns the refunds of what was taken for callers who have left.
+/// Gives each charge its answer. Returns refunds of the units that were taken for callers who have
+/// left.
 fn distribute(
     config: &Config,
     connection: &dyn SharedConnection,

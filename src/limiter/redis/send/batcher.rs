@@ -1,8 +1,8 @@
 //! Gathers the charges of one limiter into script calls.
 //!
 //! A charge that finds the limiter idle and a connection ready is sent at once, by its own task.
-//! All others go to a worker, which sends those that wait in batches: no timer delays a charge, and
-//! the busier the limiter, the larger its batches. `partitions.rs` says how large they are.
+//! All others go to a worker, which sends waiting charges in batches. No timer delays a charge, and
+//! a busier limiter has larger batches. `partitions.rs` decides their size.
 //!
 //! Each runtime has its own worker, so a runtime that has ended or stands still delays no other.
 
@@ -28,9 +28,9 @@ use super::worker;
 use crate::settlement::Settler;
 use crate::{Error, ErrorKind};
 
-/// A charge that its own task sends.
+/// A charge that the caller's own task sends.
 pub(super) struct InlineSend {
-    /// Its timers and its connection live there.
+    /// The runtime in which its timers and its connection live.
     pub(super) runtime: runtime::Id,
     pub(super) future: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
@@ -41,7 +41,7 @@ pub(super) type Receiver = oneshot::Receiver<Result<CompletedRequest, Error>>;
 /// A charge that the batcher accepted.
 pub(super) struct Submitted {
     pub(super) receiver: Receiver,
-    /// Sends the charge, if no worker does.
+    /// Sends the charge. `None` if a worker sends it.
     pub(super) inline: Option<InlineSend>,
     /// Its stage, in a cluster.
     pub(super) progress: Option<Arc<Progress>>,
@@ -57,7 +57,7 @@ pub(crate) struct Batcher {
 struct Worker {
     runtime: runtime::Id,
     requests: UnboundedSender<Box<QueuedRequest>>,
-    /// Whether a charge waits or is in flight.
+    /// Set while a charge may wait or be in flight.
     busy: Arc<Busy>,
     /// One permit: one caller at a time sends a charge inline.
     inline_permits: Arc<Semaphore>,
@@ -72,9 +72,9 @@ impl Batcher {
         &self.config
     }
 
-    /// Accepts a charge. If it found the limiter idle and a connection ready, the caller polls the
-    /// future that sends it. One that has to wait for a connection waits in the queue, so that no
-    /// later charge passes it.
+    /// Accepts a charge. If the limiter is idle and a connection is ready, the caller polls the
+    /// future that sends it. Otherwise the charge waits in the queue, so that no later charge
+    /// passes it.
     ///
     /// # Errors
     ///
@@ -86,13 +86,13 @@ impl Batcher {
         let worker = self.worker()?;
         let (reply_to, receiver) = oneshot::channel();
         queued.reply_to = ReplyTo::Caller(reply_to);
-        // On a plain server it does not matter whether a charge was sent.
+        // Outside a cluster, the stage of a charge does not change the error of a missed deadline.
         queued.progress = self.config.pool.is_clustered().then(Arc::default);
         let progress = queued.progress.clone();
         if let Some(permit) = worker.inline_permit()
             && !matches!(queued.request.op, Op::Refund { .. })
         {
-            // No other charge keeps it from its server, even if it waits for a connection.
+            // It counts as sent even if it waits for a connection: no other charge delays it.
             queued.record(Stage::Sent);
             if let Some(connection) = self.config.pool.ready_connection(queued.hash_slot) {
                 let future = Box::pin(send_inline(Arc::clone(self), queued, connection, permit));
@@ -104,8 +104,8 @@ impl Batcher {
         Ok(Submitted { receiver, inline: None, progress })
     }
 
-    /// Sends a request without awaiting its answer. A full queue takes it too: there are no more
-    /// of these than charges were admitted, and a lost one could be units that nobody pays.
+    /// Sends a request without awaiting its answer. A full queue accepts it too. There are at most
+    /// as many of these as admitted charges, and a lost one could mean units that no limit counts.
     ///
     /// # Errors
     ///
@@ -118,8 +118,8 @@ impl Batcher {
         ))
     }
 
-    /// Sends a request that settles what was taken, and lets the settler say what came of it. As
-    /// [`send_and_forget`](Self::send_and_forget), but it may wait until `deadline`.
+    /// Sends a request that settles a reservation, and gives the result to `settler`. Works like
+    /// [`send_and_forget`](Self::send_and_forget), but the request may take until `deadline`.
     pub(crate) fn settle(
         &self,
         request: Request,
@@ -173,7 +173,7 @@ impl Batcher {
 }
 
 impl Worker {
-    /// The permit to send a charge inline, if nothing waits and nothing is in flight.
+    /// Returns the permit to send a charge inline, if nothing waits and nothing is in flight.
     fn inline_permit(&self) -> Option<OwnedSemaphorePermit> {
         let is_idle = !self.busy.is_set();
         is_idle.then(|| Arc::clone(&self.inline_permits).try_acquire_owned().ok()).flatten()
@@ -201,7 +201,7 @@ async fn send_inline(
     let mut permit = Some(permit);
     loop {
         for request in ended.refunds {
-            // A refund that is lost errs on the safe side.
+            // A lost refund is safe: its units stay taken.
             let _ = batcher.send_and_forget(request);
         }
         if let Some(unfinished) = ended.unfinished.pop() {
@@ -215,8 +215,8 @@ async fn send_inline(
     }
 }
 
-/// Nothing panics while one of these is locked, so a poisoned lock protects a whole
-/// state all the same.
+/// Locks a state even if the lock is poisoned. No code panics while it holds the lock, so the state
+/// is consistent.
 fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,15 +1,15 @@
 //! The flag by which callers see that a limiter is idle.
 //!
 //! A caller that finds it idle sends its charge itself, past the worker's queue. So the flag must
-//! stay set while something waits there. It is two counts, and not one `bool`: a worker that is
-//! about to reset that could reset what a caller has set meanwhile.
+//! stay set while a request waits there. It consists of two counts. With one `bool`, a worker that
+//! resets the flag could undo what a caller has set meanwhile.
 
 use crate::sync::atomic::{
     AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// Set if a charge may wait or be in flight: then the counts differ.
+/// A flag that is set while a charge may wait or be in flight: then the counts differ.
 #[derive(Debug, Default)]
 pub(super) struct Busy {
     begun: AtomicUsize,
@@ -21,13 +21,13 @@ impl Busy {
         self.begun.load(Relaxed) != self.ended.load(Relaxed)
     }
 
-    /// Sets it. A caller does so after it has passed a request on.
+    /// Sets the flag. A caller does so after it has passed a request on.
     pub(super) fn set(&self) {
         self.begun.fetch_add(1, Release);
     }
 
-    /// Resets what was set until now, if the worker is idle and nothing has arrived. `is_idle` is
-    /// asked after the count is read, so it sees the requests of all who are counted.
+    /// Resets the flag if the worker is idle and no request has arrived. `is_idle` is called after
+    /// the count is read. So it sees the requests of all callers that are in the count.
     pub(super) fn reset_if(&self, is_idle: impl FnOnce() -> bool) {
         let begun = self.begun.load(Acquire);
         if is_idle() {
@@ -43,7 +43,7 @@ mod interleavings {
     use super::*;
     use crate::sync::interleavings::{each, thread};
 
-    /// The channel to a worker, as far as tokio's orders what it does: a sender claims a slot with
+    /// A channel to a worker, with the memory orders of tokio's: a sender claims a slot with
     /// `fetch_add`, and `is_empty` loads.
     #[derive(Default)]
     struct Channel(AtomicUsize);

@@ -20,26 +20,26 @@ use super::routed;
 /// Waits for a late reply. Ends when it has come, or when it is given up.
 pub(super) type LateReply = Pin<Box<dyn Future<Output = EndedCall> + Send>>;
 
-/// A call that no longer counts as in flight.
+/// A call that has ended, or that has no reply yet and no longer counts as in flight.
 #[derive(Default)]
 pub(super) struct EndedCall {
-    /// The partition that it occupied until now, and how many requests it carried.
+    /// The partition that it occupied until now, and the number of requests that it carried.
     pub(super) partition: Option<(Partition, usize)>,
     /// The hash slots whose refunds it carried, if no more reply to them is awaited.
     pub(super) refunds_done: Vec<u16>,
-    /// The refunds of what was taken for callers who have left.
+    /// The refunds of units that were taken for callers who have left.
     pub(super) refunds: Vec<Request>,
-    /// What no server has run, to be sent to another one of the cluster.
+    /// The script calls that no server has run, to be sent to another server of the cluster.
     pub(super) unfinished: Vec<Unfinished>,
-    /// Waits on, if no reply came by the earliest deadline of the batches.
+    /// The rest of the wait, if no reply came by the earliest deadline of the batches.
     pub(super) late_reply: Option<LateReply>,
 }
 
-/// A call that has no reply after this time no longer counts as in flight: other charges may
+/// The time after which a call without a reply no longer counts as in flight: other charges may
 /// have little time.
 const IN_FLIGHT_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// How often a late call sees whether its connection is still used.
+/// The interval at which a late call checks that its connection is still used.
 const ALIVE_CHECK: Duration = Duration::from_millis(20);
 
 /// Sends a call, and waits for the reply until the earliest deadline in it.
@@ -61,7 +61,7 @@ pub(super) async fn send_call(
     }
 }
 
-/// Sends what no server has run to where the cluster says.
+/// Sends a script call that no server has run to the server that the cluster names.
 pub(super) async fn follow(config: Arc<Config>, unfinished: Unfinished) -> EndedCall {
     let Unfinished { call: ScriptCall { hash_slot, requests }, next, keeps_slot } = unfinished;
     let batch = [Batch { hash_slot, requests }];
@@ -101,11 +101,11 @@ async fn send_batch(
     CallOutcome { refunds, was_answered, unfinished: Vec::new() }
 }
 
-/// How long to wait for a call, and what its end means for the queue.
+/// A wait for a call: its deadlines, and the parts of the queue that its end frees.
 struct Wait {
     config: Arc<Config>,
     partition: Option<(Partition, usize)>,
-    /// Its hash slots.
+    /// The first of its hash slots; the others follow.
     first_slot: u16,
     other_slots: Vec<u16>,
     refund_slots: Vec<u16>,
@@ -150,8 +150,8 @@ impl Wait {
         EndedCall { partition, late_reply: Some(Box::pin(late_reply)), ..EndedCall::default() }
     }
 
-    /// Waits for a late reply. The refunds of a cluster's slots are given up before: while they are
-    /// awaited, nothing else is sent for these slots.
+    /// Waits for a late reply. In a cluster, refunds stop keeping their slots before that: as long
+    /// as they keep them, nothing else is sent for these slots.
     async fn late_reply(
         mut self,
         mut sending: Pin<Box<impl Future<Output = CallOutcome> + Send + 'static>>,
@@ -186,7 +186,7 @@ impl Wait {
         self.ended(outcome)
     }
 
-    /// Records a reply of each server.
+    /// Records a reply from the server of each slot.
     fn record(&self, outcome: &CallOutcome, sent: Instant, is_in_time: bool) {
         let pool = &self.config.pool;
         if outcome.was_answered {
@@ -204,7 +204,7 @@ impl Wait {
     fn ended(self, outcome: CallOutcome) -> EndedCall {
         let CallOutcome { refunds, unfinished, .. } = outcome;
         let mut refunds_done = self.refund_slots;
-        // The refunds that were redirected are not done.
+        // Refunds that were redirected are not done.
         refunds_done.retain(|slot| {
             let is_unfinished = |one: &Unfinished| one.call.hash_slot == *slot;
             !unfinished.iter().any(is_unfinished)
@@ -213,7 +213,8 @@ impl Wait {
     }
 }
 
-/// Ends when the connection of a call is no longer used, or has been silent since for long.
+/// Waits until the connection of a call is no longer used, or until the call has had no reply for
+/// long.
 async fn is_silent(sent: Instant, connection: Option<Arc<dyn SharedConnection>>) {
     let end = sent + MAX_SILENCE;
     while Instant::now() < end && connection.as_ref().is_none_or(|one| one.is_alive()) {

@@ -35,9 +35,9 @@ pub(crate) struct Config {
     pub(super) reader: Arc<dyn ReadEntry>,
     /// The prefixes of a charge's keys, one for each quota.
     pub(crate) key_prefixes: Vec<String>,
-    /// How the keys of a charge are named: all alike, or each in its own way.
+    /// The buckets of a charge's keys: one setting for all keys, or one for each.
     pub(crate) buckets: Vec<Buckets>,
-    /// Whether the keys of each quota hold a text, or pieces of a state.
+    /// True for each quota whose keys hold a text. The keys of others hold a sorted set.
     pub(super) keeps_text: Vec<bool>,
     /// The limiter's own rule, as the script reads it.
     pub(crate) rule: Vec<i64>,
@@ -76,13 +76,13 @@ impl Config {
         config
     }
 
-    /// Sets the most charges in one call, as far as a script can take them.
+    /// Sets the most charges in one call, within the bounds of a script.
     pub(crate) fn set_max_batch_size(&mut self, charges: usize) {
         let max = MAX_BATCH_SIZE.min(MAX_KEYS / self.key_prefixes.len());
         self.max_batch_size = charges.clamp(1, max);
     }
 
-    /// What the names of the charges' keys end with, of each in its own way.
+    /// Returns the end of the key names of each charge, by its own buckets.
     pub(crate) fn key_suffixes<'a>(
         &self,
         charges: impl IntoIterator<Item = &'a Charge>,
@@ -91,8 +91,8 @@ impl Config {
         named.map(|(charge, buckets)| buckets.suffix(charge.key())).collect()
     }
 
-    /// Whether one call decides about keys with these suffixes. In a cluster it does if they lie in
-    /// one hash slot.
+    /// Returns whether one call can decide about keys with these suffixes. In a cluster they must
+    /// lie in one hash slot.
     pub(crate) fn share_a_call(&self, key_suffixes: &[String]) -> bool {
         let mut slots = key_suffixes.iter().map(|suffix| hash_slot(suffix));
         let first = slots.next();

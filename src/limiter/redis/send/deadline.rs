@@ -1,10 +1,9 @@
-//! Why an answer is missing at its deadline: the process is busy, or the server is at fault.
+//! Decides why an answer is missing at its deadline: the process is busy, or the server failed.
 //!
-//! Every charge that has no answer is judged here, whatever way it went. A timer that fires late,
-//! or a reply that arrived meanwhile, counts as load of this process, which `FailOpen` does not
-//! admit. The timers of all charges count: a busy process delays some of them, and reads all
-//! replies late. A cluster that turns a charge away for most of its time, though this process is on
-//! time, is at fault.
+//! This is the only place that decides it. A timer that fires late, or a reply that arrived
+//! meanwhile, counts as load of this process, which `FailOpen` does not admit. The timers of all
+//! charges count: a busy process delays some of them, and reads all replies late. A cluster is at
+//! fault if it turns a charge away for most of its time while this process is on time.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -26,7 +25,8 @@ pub(crate) enum Stage {
     Queued,
     /// It was sent, and a reply is awaited.
     Sent,
-    /// Servers of a cluster have turned it away `since` then, and it is to be sent again.
+    /// Servers of a cluster have turned it away from the instant `since` on. It waits to be sent
+    /// again.
     TurnedAway { since: Instant },
 }
 
@@ -50,7 +50,7 @@ impl Default for Progress {
     }
 }
 
-/// The instant by which an answer is needed, and what was known when the wait began.
+/// The instant by which an answer is needed, and the number of replies when the wait began.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline {
     pub(crate) at: Instant,
@@ -71,12 +71,12 @@ impl Deadline {
         Self { at, start, grace_period, hash_slot, replies, all_replies }
     }
 
-    /// Whether no time was left when the wait began.
+    /// Returns whether no time was left when the wait began.
     pub(super) fn is_over(&self) -> bool {
         self.at <= self.start
     }
 
-    /// Whether the process has been too busy since the wait began.
+    /// Returns whether the process has been too busy since the wait began.
     pub(super) fn is_busy(&self, pool: &Pool) -> bool {
         if self.grace_period.is_late() {
             pool.liveness().record_busy();
@@ -84,7 +84,7 @@ impl Deadline {
         pool.liveness().was_busy_since(self.start)
     }
 
-    /// When half of the time is over.
+    /// The instant at which half of the time is over.
     fn half(&self) -> Instant {
         self.start + self.at.saturating_duration_since(self.start) / 2
     }
@@ -94,9 +94,9 @@ impl Deadline {
         Timers::until(self.grace_period.begin())
     }
 
-    /// Records that one of them has fired, and whether they show that the process is busy. One that
-    /// stands still for much of a charge's time may be in time for its end. Returns whether it was
-    /// the last one.
+    /// Records that one of the timers has fired, and a busy process if they show one. A process
+    /// that stands still for much of a charge's time may be on time again at its end, so each timer
+    /// counts. Returns whether it was the last one.
     pub(super) fn record_timer(&self, timers: &mut Timers, pool: &Pool) -> bool {
         let was_last = timers.record();
         if timers.show_load() {
@@ -105,23 +105,23 @@ impl Deadline {
         was_last
     }
 
-    /// The error of a charge that has no answer now. For one that was not sent, the replies of all
-    /// servers count.
+    /// Returns the error of a charge that has no answer now. For a charge that was not sent, the
+    /// replies of all servers count.
     pub(crate) fn missed_error(&self, pool: &Pool, stage: Stage) -> Error {
         let is_busy = self.is_busy(pool);
-        // A busy process may have had no time for another attempt.
+        // A busy process may have had no time for another attempt: an older error counts too.
         let since = self.start.checked_sub(MAX_ERROR_AGE).filter(|_| is_busy);
         if let Some(error) = pool.connect_error(self.hash_slot, since) {
             return error;
         }
-        // A process that was busy at first had little time left to send it again.
+        // If it was first turned away in the second half, this process may have sent it late.
         if !is_busy && matches!(stage, Stage::TurnedAway { since } if since <= self.half()) {
             let message = "the cluster is moving the key to another server";
             return Error::new(ErrorKind::Infrastructure, message);
         }
         let was_sent = stage != Stage::Queued;
         let server_answers = pool.liveness().replies(self.hash_slot) != self.replies;
-        // In a cluster, only the server of this slot may be away: then it stays silent for long.
+        // In a cluster, the server of this slot alone may be away. It is then silent for long.
         let others_answer = pool.liveness().all_replies() != self.all_replies;
         let is_load = others_answer && !(was_sent && pool.liveness().is_silent(self.hash_slot));
         if is_busy || server_answers || is_load {
@@ -133,8 +133,8 @@ impl Deadline {
         pool.no_reply_error(self.hash_slot)
     }
 
-    /// Waits for an answer until the deadline, and a little longer if the process is busy.
-    /// `None`: there is none.
+    /// Waits for an answer until the deadline, and a little longer if the process is busy. Returns
+    /// `None` if no answer came.
     pub(crate) async fn wait_for<F: Future>(
         self,
         pool: &Pool,
@@ -156,8 +156,8 @@ impl Deadline {
         }
     }
 
-    /// As [`wait_for`](Self::wait_for), and records what the answer says of the server, or
-    /// that there is none.
+    /// Waits like [`wait_for`](Self::wait_for), and records the reply of the server, or that none
+    /// came.
     #[cfg(feature = "redisson")]
     pub(crate) async fn wait_for_reply<F: Future>(
         self,
@@ -176,7 +176,8 @@ impl Deadline {
         reply
     }
 
-    /// Lets the runtime read what has arrived. Where no connection can be made, nothing arrives.
+    /// Lets the runtime read the replies that have arrived. Where no connection can be made,
+    /// nothing arrives, so it only waits for the deadline.
     pub(super) async fn catch_up(self, pool: Pool) {
         match pool.connect_error(self.hash_slot, None) {
             Some(_) => sleep_until(self.at).await,

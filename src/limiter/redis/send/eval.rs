@@ -1,5 +1,5 @@
-//! One script call: EVAL until a server has run the script; then EVALSHA, and EVAL if the server
-//! that is asked does not know it.
+//! One script call: EVAL until a server has run the script, then EVALSHA. If the server does not
+//! know the script, EVAL follows.
 //!
 //! A call that the server may have run is never sent again: only NOSCRIPT proves that it did
 //! not run.
@@ -11,11 +11,12 @@ use super::super::client::SharedConnection;
 use super::super::script::Script;
 use redis::{Cmd, RedisResult, ServerErrorKind, Value};
 
-/// How long a late reply is awaited after its deadline, so that what the call took can be refunded.
+/// The time for which a late reply is awaited after its deadline, so that units which the call took
+/// can be refunded.
 pub(crate) const LATE_REPLY_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Sends a call. `arguments` appends keys and arguments to each of the two commands; `false` means
-/// that the answer is not wanted any more, and nothing is sent.
+/// Sends a call. `arguments` appends keys and arguments to each of the two commands. If it returns
+/// `false`, the answer is no longer wanted: nothing is sent, and the result is `None`.
 pub(crate) async fn eval(
     connection: Arc<dyn SharedConnection>,
     script: &Script,
@@ -43,7 +44,7 @@ pub(crate) async fn eval(
     Some(reply)
 }
 
-/// Whether the server replied, be it with an error; a connection that broke is no reply.
+/// Returns whether the server replied, even with an error. A broken connection is not a reply.
 pub(crate) fn is_reply<T>(outcome: &RedisResult<T>) -> bool {
     match outcome {
         Ok(_) => true,

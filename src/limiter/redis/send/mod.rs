@@ -1,14 +1,14 @@
-//! What a call carries, when it leaves, and how long its answer is awaited.
+//! Puts charges into calls, sends the calls, and awaits their answers.
 //!
 //! In the order of the calls:
 //!
-//! - `pending.rs`: the caller's half. It awaits the answer until the `deadline.rs`.
-//! - `batcher.rs`: sends a charge at once that finds the limiter idle, which `busy.rs` says, and
-//!   passes on all others. `config.rs` holds the settings of the limiter.
-//! - `worker.rs`: the task that sends them. It owns the `queue.rs` of `queued.rs`; `partitions.rs`
-//!   says which are next.
-//! - `call.rs`: sends each `batch.rs`, and waits. `eval.rs` runs its script on a server, and
-//!   `routed.rs` in a cluster.
+//! - `pending.rs`: the caller's half. It awaits the answer until its deadline (`deadline.rs`).
+//! - `batcher.rs`: sends a charge at once if the limiter is idle, which `busy.rs` knows. It passes
+//!   all others to the worker. `config.rs` holds the settings of the limiter.
+//! - `worker.rs`: the task that sends them. It owns the queue (`queue.rs`) of requests
+//!   (`queued.rs`). `partitions.rs` decides which are next.
+//! - `call.rs`: sends the batches of a call (`batch.rs`), and waits. `eval.rs` runs a script on a
+//!   server, and `routed.rs` in a cluster.
 
 mod batch;
 mod batcher;

@@ -3,18 +3,20 @@
 //! The hash slots of a partition take turns. A partition has few calls in flight at once, so what
 //! arrives meanwhile shares the next call.
 //!
-//! Were all charges in one call, this process would wait while the server works, and the server
-//! while this process reads the answers. So a call takes at most half of the charges that have no
-//! answer. The next call follows once a charge has come or the answers of a call are read: were two
-//! sent at once, the server would answer both at once. From then on the server works on one call
-//! while this process reads the answers to the other. Of a burst that no charge follows, the second
-//! half waits for one reply, or for a few milliseconds (`worker.rs`).
+//! If one call carried all charges, this process would wait while the server works, and the server
+//! would wait while this process reads the answers. So a call takes at most half of the charges
+//! that have no answer. The next call follows when another charge has come, or when the answers to
+//! a call have been read. If two calls left at once, the server would answer both at once. From
+//! then on the server works on one call while this process reads the answers to the other. If no
+//! charge follows a burst, its second half waits for one reply, or for a few milliseconds
+//! (`worker.rs`).
 
 use std::collections::{HashMap, VecDeque};
 
 use super::super::client::Partition;
 
-/// Fewer charges without an answer than this go in one call: a call costs as much as some charges.
+/// The fewest charges without an answer that are split between two calls. Fewer share one call,
+/// since a call costs as much as several charges.
 const MIN_SHARED: usize = 24;
 
 /// The partitions that have something to send, or a call in flight.
@@ -22,14 +24,15 @@ pub(super) struct Partitions {
     partitions: HashMap<Partition, PartitionState>,
     /// The partitions that may send a call, each once.
     sendable: VecDeque<Partition>,
-    /// Those of them whose next call needs no further requests: there may be many partitions.
+    /// The sendable partitions whose next call is full. They have a list of their own, since there
+    /// may be too many partitions to search.
     whole: VecDeque<Partition>,
     /// The partitions that have just sent a call.
     just_sent: Vec<Partition>,
     limits: Limits,
 }
 
-/// What bounds the calls of a partition.
+/// The bounds of a partition's calls.
 struct Limits {
     /// The most requests in a call.
     batch_size: usize,
@@ -37,7 +40,7 @@ struct Limits {
     in_flight: usize,
 }
 
-/// What waits in a partition, and what is in flight.
+/// The requests of a partition that wait, and those in flight.
 #[derive(Default)]
 struct PartitionState {
     /// The hash slots that a call may be sent for, each once.
@@ -47,9 +50,9 @@ struct PartitionState {
     calls_in_flight: usize,
     /// The requests that those calls carry.
     requests_in_flight: usize,
-    /// Whether nothing has happened since the last call was sent.
+    /// True from the time a call was sent until a request arrives, or the next call is allowed.
     has_just_sent: bool,
-    /// Whether a connection is awaited.
+    /// True while a connection is awaited.
     is_connecting: bool,
     is_sendable: bool,
     is_whole: bool,
@@ -63,7 +66,7 @@ impl Partitions {
         Self { partitions, sendable, whole, just_sent, limits }
     }
 
-    /// Sets how many calls of one partition may be sent at the same time.
+    /// Sets the most calls of one partition that may be in flight at the same time.
     pub(super) fn set_max_in_flight(&mut self, calls: usize) {
         if self.limits.in_flight != calls {
             self.limits.in_flight = calls;
@@ -72,7 +75,7 @@ impl Partitions {
         }
     }
 
-    /// Adds a slot with so many requests that wait.
+    /// Adds a slot in which `requests` requests wait.
     pub(super) fn push(&mut self, partition: Partition, hash_slot: u16, requests: usize) {
         let state = self.partitions.entry(partition).or_default();
         state.slots.push_back(hash_slot);
@@ -80,14 +83,14 @@ impl Partitions {
         self.update(partition);
     }
 
-    /// Adds a request to a slot that waits.
+    /// Counts one more request in a slot that waits.
     pub(super) fn grow(&mut self, partition: Partition) {
         if let Some(state) = self.partitions.get_mut(&partition) {
             state.waiting += 1;
         }
     }
 
-    /// Records that a request has come.
+    /// Records that a request has arrived.
     pub(super) fn arrived(&mut self, partition: Partition) {
         if let Some(state) = self.partitions.get_mut(&partition) {
             state.has_just_sent = false;
@@ -102,8 +105,8 @@ impl Partitions {
         }
     }
 
-    /// The partition whose turn it is, and its next slot. `only_whole`: only if the call needs no
-    /// further requests.
+    /// Returns the partition whose turn it is, and its next slot. With `only_whole`, it returns
+    /// only a partition whose next call is full.
     pub(super) fn next(&mut self, only_whole: bool) -> Option<(Partition, u16)> {
         loop {
             let listed = if only_whole { &mut self.whole } else { &mut self.sendable };
@@ -131,7 +134,7 @@ impl Partitions {
         self.partitions.get_mut(&partition)?.slots.pop_front()
     }
 
-    /// Records that so many requests of a partition wait no more.
+    /// Records that `requests` requests of a partition no longer wait.
     pub(super) fn shrink(&mut self, partition: Partition, requests: usize) {
         if let Some(state) = self.partitions.get_mut(&partition) {
             state.waiting -= requests;
@@ -145,7 +148,7 @@ impl Partitions {
         std::mem::take(&mut state.slots)
     }
 
-    /// Records that a call of so many requests is sent.
+    /// Records that a call of `requests` requests is sent.
     pub(super) fn call_begins(&mut self, partition: Partition, requests: usize) {
         let state = self.partitions.entry(partition).or_default();
         state.calls_in_flight += 1;
@@ -200,7 +203,7 @@ impl PartitionState {
             && !self.is_whole
     }
 
-    /// Whether a call may be sent now.
+    /// Returns whether a call may be sent now.
     fn may_send(&self, limits: &Limits) -> bool {
         let is_held = self.has_just_sent && self.is_shared(limits);
         let may_begin = !self.is_connecting && self.calls_in_flight < limits.in_flight;
@@ -215,12 +218,12 @@ impl PartitionState {
         }
     }
 
-    /// Whether the next call needs no further requests.
+    /// Returns whether the next call is full: further requests would not join it.
     fn has_whole_batch(&self, limits: &Limits) -> bool {
         self.is_shared(limits) && self.waiting >= self.max_size(limits)
     }
 
-    /// Whether two calls take half of the requests each.
+    /// Returns whether two calls share the requests, half each.
     fn is_shared(&self, limits: &Limits) -> bool {
         limits.in_flight > 1 && self.unanswered() >= MIN_SHARED
     }
@@ -235,7 +238,7 @@ impl PartitionState {
 mod tests {
     use super::*;
 
-    /// A library's client of a cluster has as many partitions as hash slots.
+    /// A client library's cluster connection has as many partitions as hash slots.
     #[test]
     fn small_batches_are_not_looked_at_for_whole_ones() {
         let mut partitions = Partitions::new(64);
@@ -262,7 +265,7 @@ mod tests {
             partitions.pop(3);
             partitions.shrink(3, requests);
             partitions.call_begins(3, requests);
-            // It is listed no more, and its call runs.
+            // It is no longer listed, but its call runs.
             assert_eq!((partitions.next(false), partitions.next(true)), (None, None));
             assert_eq!(known(&partitions), 1);
             partitions.call_ended(3, requests);

@@ -1,5 +1,5 @@
-//! The caller's half of a decision: it awaits the answer until the deadline, and refunds
-//! it when dropped.
+//! The caller's half of a decision. It awaits the answer until the deadline. If it is dropped, it
+//! refunds an admission.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -38,7 +38,7 @@ pin_project! {
     enum State {
         Starting { queued: Option<Box<QueuedRequest>>, timeout: Duration },
         Waiting {
-            // None once the charge is given up at its deadline.
+            // `None` once the sender gave up the charge at its deadline.
             receiver: Option<Receiver>,
             inline: Option<InlineSend>,
             progress: Option<Arc<Progress>>,
@@ -54,7 +54,7 @@ pin_project! {
 }
 
 impl Pending {
-    /// One that ends so long after its first poll, or at the deadline of the request.
+    /// A future that ends `timeout` after its first poll, or earlier at the request's deadline.
     pub(crate) fn new(
         batcher: Arc<Batcher>,
         queued: Box<QueuedRequest>,
@@ -80,12 +80,12 @@ impl Pending {
                 receiver.try_recv().ok().and_then(Result::ok)
             });
             if let Some(request) = completed.and_then(CompletedRequest::into_refund) {
-                // A refund that is lost errs on the safe side.
+                // A lost refund is safe: its units stay taken.
                 let _ = this.batcher.send_and_forget(request);
             }
-            // A call that was sent runs on without its caller, and refunds what it took. It ends
-            // soon after its deadline. After a panic, or in another runtime than its own, which may
-            // be ending, there is nothing left to do.
+            // A call that was sent goes on without its caller, and refunds the units that it took.
+            // It ends soon after its deadline. During a panic it is dropped. It is also dropped
+            // outside its own runtime, which may be ending.
             if let (Some(inline), Ok(runtime)) = (inline.take(), Handle::try_current())
                 && inline.runtime == runtime.id()
                 && !std::thread::panicking()
@@ -174,8 +174,8 @@ impl Future for Pending {
     }
 }
 
-/// The answer to a charge that was dropped on its way. `None`: its deadline has passed, and is
-/// judged once the caller's own timer has fired.
+/// Returns the error of a charge whose sender dropped it. `None` if its deadline has passed: the
+/// caller decides on the error once its own timer has fired.
 fn dropped_error(deadline: &Deadline) -> Option<Result<CompletedRequest, Error>> {
     // The worker's runtime has ended, or the caller's clock panicked in it.
     let message = "the task that sends charges ended before the answer came";

@@ -1,14 +1,13 @@
 //! The charges that wait to be sent, by hash slot: refunds first, then in order of arrival.
 //!
 //! On a plain server all keys share one slot. A cluster runs a script on keys of one hash slot
-//! only, so there each batch takes the charges of one slot. `partitions.rs` says which batches are
-//! sent together, and when.
+//! only, so there each batch takes the charges of one slot. `partitions.rs` decides which batches
+//! are sent together, and when.
 //!
-//! The latest reservation is refunded first: a refund acts on the state that its reservation left,
-//! so reservations unwind in the order opposite to that in which they were made, and before new
-//! charges change the state. Calls that run side by side could pass each other, so while one
-//! carries refunds, all that follow it for the same slot go over its connection (`worker.rs`). In a
-//! cluster a refund may be redirected, so there they wait for its end.
+//! The latest reservation is refunded first, and before new charges change the state: a refund acts
+//! on the state that its reservation left. Calls that run at the same time could overtake each
+//! other. So while one carries refunds, all later calls for the same slot go over its connection
+//! (`worker.rs`). In a cluster a refund may be redirected, so there they wait for its end.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -36,7 +35,7 @@ pub(super) struct Queue {
 #[derive(Default)]
 struct SlotQueue {
     requests: VecDeque<Box<QueuedRequest>>,
-    /// By the mark of each reservation: marks of one key grow from one to the next.
+    /// The refunds, ordered by the mark of the reservation: the marks of one key grow.
     refunds: BTreeMap<(Mark, u64), Box<QueuedRequest>>,
     /// The calls that carry refunds and have not ended.
     refund_calls: usize,
@@ -49,7 +48,7 @@ impl Queue {
         Self { pool, slots: BTreeMap::new(), partitions: Partitions::new(max_batch_size), count: 0 }
     }
 
-    /// Sets how many calls of one partition may be sent at the same time.
+    /// Sets the most calls of one partition that may be in flight at the same time.
     pub(super) fn set_max_in_flight(&mut self, calls: usize) {
         self.partitions.set_max_in_flight(calls);
     }
@@ -58,7 +57,7 @@ impl Queue {
         self.slots.is_empty()
     }
 
-    /// Whether a call for a hash slot carries refunds and has not ended.
+    /// Returns whether a call for a hash slot carries refunds and has not ended.
     pub(super) fn has_refunds_in_flight(&self, hash_slot: u16) -> bool {
         self.slots.get(&hash_slot).is_some_and(|slot_queue| slot_queue.refund_calls > 0)
     }
@@ -79,14 +78,14 @@ impl Queue {
         }
     }
 
-    /// Lets another call of each partition be sent: what has come of the last ones is dealt with.
+    /// Lets each partition send another call.
     pub(super) fn allow_next(&mut self) {
         self.partitions.allow_next();
     }
 
-    /// The partition whose call is next, and a hash slot in it; if there may be one.
-    /// `only_whole`: only if it needs no further charges, since those that wait are half of the
-    /// unanswered ones, or as many as a call carries.
+    /// Returns the partition whose call is next, and a hash slot in it. With `only_whole`, it
+    /// returns only a partition whose next call is full. Then half of the unanswered charges wait,
+    /// or as many as a call carries.
     pub(super) fn next_partition(&mut self, only_whole: bool) -> Option<(Partition, u16)> {
         loop {
             let (partition, hash_slot) = self.partitions.next(only_whole)?;
@@ -99,7 +98,8 @@ impl Queue {
         }
     }
 
-    /// The next call of a partition. Requests whose callers have left are dropped.
+    /// Takes the next call of a partition, if any request is left. Drops requests whose callers
+    /// have left.
     pub(super) fn take_call(&mut self, partition: Partition) -> Option<Call> {
         let (mut batches, mut room) = (Vec::new(), self.partitions.max_size(partition));
         let max_size = room;
@@ -123,7 +123,7 @@ impl Queue {
         })
     }
 
-    /// Records that a call of so many requests has ended.
+    /// Records that a call of `requests` requests has ended.
     pub(super) fn call_ended(&mut self, partition: Partition, requests: usize) {
         self.partitions.call_ended(partition, requests);
     }
@@ -136,12 +136,12 @@ impl Queue {
         self.update(hash_slot);
     }
 
-    /// Sends nothing by a partition until `connected`.
+    /// Sends nothing for a partition until [`connected`](Self::connected) is called.
     pub(super) fn connecting(&mut self, partition: Partition) {
         self.partitions.set_connecting(partition, true);
     }
 
-    /// Sends by a partition again.
+    /// Sends for a partition again.
     pub(super) fn connected(&mut self, partition: Partition) {
         self.partitions.set_connecting(partition, false);
     }
@@ -196,7 +196,7 @@ impl SlotQueue {
         !self.has_work() && self.refund_calls == 0
     }
 
-    /// `number` keeps refunds of one mark apart.
+    /// Adds a request. `number` keeps refunds of one mark apart.
     fn push(&mut self, queued: Box<QueuedRequest>, number: u64) {
         match &queued.request.op {
             Op::Refund { mark, .. } => {
@@ -206,8 +206,8 @@ impl SlotQueue {
         }
     }
 
-    /// The next requests, at most `size`: refunds first, the latest before all. Those that nobody
-    /// waits for any more are dropped.
+    /// Takes the next requests, at most `size`: refunds first, and of these the latest first. Drops
+    /// requests whose answer is no longer wanted.
     fn take(&mut self, size: usize) -> Requests {
         let (mut requests, now) = (Vec::with_capacity(size.min(self.len())), Instant::now());
         while requests.len() < size

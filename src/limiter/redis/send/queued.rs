@@ -1,4 +1,4 @@
-//! A request on its way: who waits for its answer, until when, and what the answer was.
+//! A request on its way: the receiver of its answer, its deadline, and the answer.
 
 use std::mem;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub(crate) struct QueuedRequest {
     pub(super) reply_to: ReplyTo,
     /// The share of the queue's capacity that it occupies.
     pub(super) queue_permit: Option<OwnedSemaphorePermit>,
-    /// Shows the caller how far it has come, in a cluster.
+    /// Its stage, which the caller reads. `None` outside a cluster.
     pub(super) progress: Option<Arc<Progress>>,
 }
 
@@ -49,15 +49,15 @@ impl QueuedRequest {
         })
     }
 
-    /// Records how far it has come.
+    /// Records its stage.
     pub(super) fn record(&self, stage: Stage) {
         if let Some(progress) = &self.progress {
             progress.set(stage);
         }
     }
 
-    /// Whether the answer is still wanted at this instant. A process that stood still may find
-    /// charges whose time is over: nobody would hold what they take.
+    /// Returns whether the answer is still wanted at this instant. A process that stood still may
+    /// find charges whose time is over: no caller would hold the units that they take.
     pub(super) fn is_wanted(&self, now: Instant) -> bool {
         match &self.reply_to {
             ReplyTo::Caller(caller) => !caller.is_closed() && now < self.deadline,
@@ -65,7 +65,7 @@ impl QueuedRequest {
         }
     }
 
-    /// Returns whether it settles what was taken, and so has no caller who waits.
+    /// Returns whether it settles a reservation, so that no caller waits for it.
     pub(super) fn is_settlement(&self) -> bool {
         !matches!(self.reply_to, ReplyTo::Caller(_))
     }
@@ -79,7 +79,8 @@ impl QueuedRequest {
         }
     }
 
-    /// Sends the answer to the caller. Returns the refund of what was taken if the caller has left.
+    /// Sends the answer to the caller. If the caller has left, returns the refund of the units that
+    /// were taken.
     pub(super) fn complete(
         mut self: Box<Self>,
         entry: ReplyEntry,
@@ -103,7 +104,7 @@ impl QueuedRequest {
     }
 }
 
-/// A request, and what the script answered.
+/// A request, and the answer of the script.
 pub(crate) struct CompletedRequest {
     pub(crate) queued: Box<QueuedRequest>,
     pub(crate) entry: ReplyEntry,
@@ -114,7 +115,7 @@ pub(crate) struct CompletedRequest {
 }
 
 impl CompletedRequest {
-    /// The request that refunds what was taken, if anything was.
+    /// Converts it to the refund of the units that were taken, if there are any.
     pub(super) fn into_refund(self) -> Option<Request> {
         let ReplyEntry::Decided(answer) = self.entry else { return None };
         let Op::Check { cost: cost @ 1.., .. } = self.queued.request.op else { return None };

@@ -1,4 +1,4 @@
-//! Script calls for several hash slots in one write, and what becomes of those that a server did
+//! Sends script calls for several hash slots in one write, and redirects those that a server did
 //! not run.
 
 use std::sync::Arc;
@@ -16,22 +16,24 @@ use super::config::Config;
 use super::deadline::Stage;
 use crate::Error;
 
-/// The longest pause before a call is sent once more.
+/// The longest pause before a call is sent again.
 const MAX_PAUSE: Duration = Duration::from_millis(8);
 
-/// A refund is redirected for this long at most: charges of its slot wait for it.
+/// The longest time for which a refund is redirected: charges of its slot wait for it.
 const MAX_REFUND_TIME: Duration = Duration::from_millis(100);
 
-/// After this many redirects in a row there are pauses: two servers may each name the other.
+/// The redirects in a row without a pause. Later ones pause, since two servers may each name the
+/// other.
 const REDIRECTS_WITHOUT_PAUSE: u32 = 3;
 
-/// How long a key without state is kept, in ms.
+/// The lifetime of a key without state, in ms.
 const KEPT_MS: u32 = 1_000;
 
-/// Makes a key unless it is there; `none` is what `scripts/` read as no state.
+/// Creates a key unless it exists. The scripts read `none` as no state.
 const TEXT: &str = "return redis.call('SET', KEYS[1], 'none', 'PX', ARGV[1], 'NX')";
 
-/// The same, of a sorted set. Its one member has a total that no charge leaves.
+/// The same for a sorted set. The scripts read its one member as no state, since no charge leaves
+/// such a total.
 const LOG: &str = "if redis.call('ZCARD', KEYS[1]) == 0 then \
     redis.call('ZADD', KEYS[1], 0, '00000000000000000000:1') \
     redis.call('PEXPIRE', KEYS[1], ARGV[1]) end";
@@ -62,7 +64,7 @@ pub(super) async fn send_batches(
     outcome
 }
 
-/// Sends a call to where the cluster says, until a server runs it or its time is over.
+/// Sends a call to the server that the cluster names, until a server runs it or its time is over.
 pub(super) async fn follow(config: Arc<Config>, unfinished: Unfinished) -> CallOutcome {
     let mut outcome = CallOutcome::default();
     let Some(cluster) = config.pool.cluster() else { return outcome };
@@ -84,7 +86,7 @@ pub(super) async fn follow(config: Arc<Config>, unfinished: Unfinished) -> CallO
         if !pause.is_zero() && !waiting.is_empty() {
             waiting.iter().for_each(Step::record_pause);
             sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
-            // Callers whose time is over meanwhile judge that by themselves.
+            // A caller whose time ends meanwhile decides itself which error it returns.
             waiting.retain_mut(|step| step.is_in_time(begun));
             waiting.iter().for_each(Step::record_sent);
         }
@@ -112,16 +114,16 @@ pub(super) async fn follow(config: Arc<Config>, unfinished: Unfinished) -> CallO
 /// A script call on its way.
 struct Step {
     call: ScriptCall,
-    /// Whether the text of the script is sent, or only its digest.
+    /// True if the text of the script is sent, and not only its digest.
     with_text: bool,
-    /// The server that the slot is moving to, if the call goes there for this once.
+    /// The server that the slot is moving to, if this one call goes there (ASK).
     asked: Option<Host>,
-    /// Since when servers have turned it away.
+    /// The instant at which a server first turned it away.
     turned_away: Option<Instant>,
 }
 
 impl Step {
-    /// The steps that follow, each to be sent.
+    /// Returns the steps to send next. The error is that of the call, which fails.
     async fn follow(
         self,
         config: &Config,
@@ -143,8 +145,8 @@ impl Step {
                 Ok(()) => Ok(vec![Self { call, with_text, asked, turned_away }]),
                 Err(error) => Err((call, error)),
             },
-            // Redis 6.2 says so as soon as one key is missing. So of several keys, each is asked
-            // about on its own: the others may still be here.
+            // Redis 6.2 answers ASK as soon as one key is missing. So each of several keys gets a
+            // call of its own: the others may still be at the source.
             Next::Ask(host) => {
                 let mut steps: Vec<Self> = steps(call);
                 if let [step] = &mut steps[..] {
@@ -185,7 +187,7 @@ impl Step {
     }
 }
 
-/// Sends calls in one write, and distributes the replies. Returns those that the server did not
+/// Sends calls in one write, and distributes the replies. Returns the calls that the server did not
 /// run.
 async fn exchange(
     config: &Config,
@@ -247,14 +249,13 @@ async fn exchange(
     redirected
 }
 
-/// Makes those keys of a request that no server has. A failure shows when the request is sent.
+/// Creates the keys of a request that no server has. A failure shows when the request is sent.
 ///
-/// So a charge with several keys is decided while its slot moves to another server. That server
-/// runs no script on several keys unless it has all of them, and the one that the slot leaves runs
-/// none unless it still has all. New keys are on neither. So each key that neither has is made
-/// where a new key belongs, with a content that stands for no state. That is a write of one key,
-/// which the cluster redirects as any other. Then the script runs as soon as the other keys have
-/// moved.
+/// So a charge with several keys is decided while its slot moves from one server to another. Each
+/// of the two runs a script on several keys only if it has all of them. A new key is on neither. So
+/// each key that is on neither is created, with a content that stands for no state. That is a write
+/// of one key, which the cluster redirects like any other. The script then runs as soon as the
+/// other keys have moved.
 async fn claim(config: &Config, cluster: &Arc<Cluster>, hash_slot: u16, keys: &str) {
     let quotas = config.key_prefixes.len();
     if quotas == 1 {

@@ -4,7 +4,7 @@
 //! Each call runs as a task of its own, so that replies are read while the next batch
 //! is put together.
 //!
-//! There is one for each runtime that uses the limiter. It ends when the limiter is dropped and
+//! Each runtime that uses the limiter has one such task. It ends when the limiter is dropped and
 //! every call has ended, or with its runtime.
 
 use std::collections::HashMap;
@@ -31,11 +31,11 @@ use super::queue::Queue;
 use super::queued::QueuedRequest;
 use crate::Error;
 
-/// Charges are held back no longer than this.
+/// The longest time for which charges are held back.
 const MAX_HOLD: Duration = Duration::from_millis(5);
 
-/// Serves a limiter until its handles are gone. `busy` says whether a charge waits
-/// or is in flight.
+/// Serves a limiter until its handles are gone. Keeps `busy` set while a charge waits or is in
+/// flight.
 pub(super) async fn run(
     config: Arc<Config>,
     mut arrivals: UnboundedReceiver<Box<QueuedRequest>>,
@@ -74,7 +74,7 @@ pub(super) async fn run(
         }
         worker.update();
         worker.allow_next();
-        // The server works on what waits already while the tasks that are ready run.
+        // Full calls leave first: the server works on them while the tasks that are ready run.
         worker.send(true).await;
         // Tasks that are ready run first, so that their charges join the batch.
         yield_now().await;
@@ -87,16 +87,16 @@ pub(super) async fn run(
     }
 }
 
-/// What the task has at hand.
+/// The state of the worker task.
 struct Worker {
     config: Arc<Config>,
     queue: Queue,
-    /// By hash slot, the connection of a call that carries refunds.
+    /// The connection of a call that carries refunds, by hash slot.
     refunding: HashMap<u16, Arc<dyn SharedConnection>>,
     connecting: Connecting,
     new_connection: Option<Arc<dyn SharedConnection>>,
     hold: Hold,
-    /// Whether a call has ended in this turn, or nothing is held back any longer.
+    /// True if a call has ended in this turn, or if the longest hold is over.
     lets_go: bool,
     calls: JoinSet<EndedCall>,
     late_replies: JoinSet<EndedCall>,
@@ -117,20 +117,20 @@ impl Worker {
         }
     }
 
-    /// Whether nothing waits and nothing is in flight.
+    /// Returns whether nothing waits and nothing is in flight.
     fn is_idle(&self) -> bool {
         self.queue.is_empty() && self.calls.is_empty()
     }
 
-    /// Follows what has changed since the last turn.
+    /// Updates the connections of refunds and the most calls in flight.
     fn update(&mut self) {
         let Self { config, queue, refunding, .. } = self;
         refunding.retain(|hash_slot, _| queue.has_refunds_in_flight(*hash_slot));
         queue.set_max_in_flight(config.max_in_flight.saturating_mul(config.pool.size()));
     }
 
-    /// Lets the next calls follow the last ones if answers came, which this process has to read, or
-    /// if none has come for too long.
+    /// Allows the next calls if answers came, which this process has to read. Also allows them if
+    /// no answer has come for too long.
     fn allow_next(&mut self) {
         if self.lets_go {
             self.queue.allow_next();
@@ -138,13 +138,13 @@ impl Worker {
         }
     }
 
-    /// Whether a call has left, and something waits that may be held back since.
+    /// Returns whether a call was sent, and requests wait that may be held back because of it.
     fn is_holding(&self) -> bool {
         self.hold.has_begun() && !self.queue.is_empty()
     }
 
-    /// Sends calls while there are any and a connection is ready. `only_whole`: only those that
-    /// need no further charges.
+    /// Sends calls while there are any and a connection is ready. With `only_whole`, it sends only
+    /// full ones.
     async fn send(&mut self, only_whole: bool) {
         while let Some((partition, hash_slot)) = self.queue.next_partition(only_whole) {
             let (ready, pool) = (self.new_connection.take(), &self.config.pool);
@@ -160,9 +160,10 @@ impl Worker {
         }
     }
 
-    /// Sends a call. A connection answers its calls in order: so no charge is decided before one
-    /// that left earlier over the same one, nor before a refund that was made earlier. In a cluster
-    /// all calls of a slot share one connection.
+    /// Sends a call. A connection answers its calls in order, so no charge is decided before one
+    /// that left earlier over the same connection. Calls that follow refunds go over the connection
+    /// of the refunds, so none is decided before them. In a cluster all calls of a slot share one
+    /// connection.
     async fn send_call(&mut self, connection: Arc<dyn SharedConnection>, call: Call) {
         let hash_slot = call.batches[0].hash_slot;
         let same = self.refunding.get(&hash_slot).filter(|same| same.is_alive());
@@ -181,7 +182,7 @@ impl Worker {
                 self.queue.fail_all(partition, error);
             }
         }
-        // In a cluster it may be that of another partition: the slot may have moved.
+        // In a cluster it may belong to another partition: the slot may have moved.
         self.new_connection = outcome.ok().filter(|_| !self.config.pool.is_routed());
     }
 
@@ -194,8 +195,8 @@ impl Worker {
         self.record_end(ended);
     }
 
-    /// Queues the refunds of a call that has ended, sends on what no server has run, and waits on
-    /// for a late reply.
+    /// Queues the refunds of a call that has ended. Redirects the script calls that no server has
+    /// run, and waits for a late reply.
     fn record_end(&mut self, ended: EndedCall) {
         for hash_slot in ended.refunds_done {
             self.queue.refunds_done(hash_slot);
@@ -218,14 +219,14 @@ type ConnectionResult = Result<Arc<dyn SharedConnection>, Error>;
 
 /// The attempts to get a connection, and the partitions that wait for them.
 ///
-/// In a cluster each partition has connections of its own. All other partitions share connections,
-/// and a library's client of a cluster has as many partitions as hash slots: so they wait for one
-/// attempt.
+/// In a cluster each partition has connections of its own. Otherwise all partitions share
+/// connections, so they wait for one attempt. A client library's cluster connection has as many
+/// partitions as hash slots.
 #[derive(Default)]
 struct Connecting {
-    /// Each with its partition if it is for that alone.
+    /// The attempts, each with its partition if it is for that partition alone.
     attempts: JoinSet<(Option<Partition>, ConnectionResult)>,
-    /// The partitions that wait for an attempt for all.
+    /// The partitions that wait for a shared attempt.
     waiting: Vec<Partition>,
 }
 
@@ -242,7 +243,7 @@ impl Connecting {
         }
     }
 
-    /// The end of the next attempt. `None`: there is none.
+    /// Waits for the end of the next attempt. Returns `None` if there is no attempt.
     async fn join_next(&mut self) -> Option<Result<(Vec<Partition>, ConnectionResult), JoinError>> {
         let ended = self.attempts.join_next().await?;
         Some(ended.map(|(own, outcome)| match own {
@@ -252,16 +253,16 @@ impl Connecting {
     }
 }
 
-/// Since when no answer has come to the calls that left: how long charges are held back while a
-/// server works on others.
+/// The time for which charges are held back while a server works on others.
 ///
-/// Half of the charges that wait leave in one call. The other half waits for its answer, so that
-/// the server works on one half while this process reads the answers to the other (`partitions.rs`).
-/// If none comes, the server is far away, or the connection is dead: then waiting gains nothing.
+/// Half of the charges that wait leave in one call. The other half waits for the answer. So the
+/// server works on one half while this process reads the answers to the other (`partitions.rs`).
+/// If no answer comes, the server is far away, or the connection is dead. Then waiting gains
+/// nothing.
 struct Hold {
-    /// When the first call left after the last answer.
+    /// The instant at which the first call left after the last answer.
     first_sent: Option<Instant>,
-    /// It is set anew only after it has fired: most holds end before.
+    /// The timer of the hold. It is set again only after it has fired, since most holds end before.
     timer: Pin<Box<Sleep>>,
     is_set: bool,
 }
@@ -285,7 +286,7 @@ impl Hold {
         self.first_sent = None;
     }
 
-    /// Waits until no answer has come for too long. Never ends while nothing is held back.
+    /// Waits until no answer has come for too long. Never ends while no call waits for an answer.
     async fn end(&mut self) {
         let Some(first_sent) = self.first_sent else { return pending().await };
         let end = first_sent + MAX_HOLD;
@@ -300,7 +301,8 @@ impl Hold {
     }
 }
 
-/// Sends a call before anything else is sent: a task of its own would send it when it runs first.
+/// Polls a call once, so that it is sent before all later calls. A task of its own would send it
+/// only when the task first runs. Returns the rest of the call.
 async fn sent_now<F>(call: F) -> impl Future<Output = EndedCall> + use<F>
 where
     F: Future<Output = EndedCall>,
@@ -315,8 +317,8 @@ where
     }
 }
 
-/// How a call ended. `None`: the runtime is shutting down. A panic of the caller's clock continues
-/// here and ends the worker; the next charge starts another.
+/// Returns the result of a task, or `None` if the runtime is shutting down. A panic of the caller's
+/// clock continues here, and ends the worker. The next charge starts another.
 fn joined<T>(ended: Result<T, JoinError>) -> Option<T> {
     match ended.map_err(JoinError::try_into_panic) {
         Ok(ended) => Some(ended),

@@ -13,8 +13,8 @@ import org.redisson.api.ratelimiter.RateLimiterArgs;
 import org.redisson.config.Config;
 
 /**
- * Redisson's rate limiter on standard input and output: a line asks, a line answers. What is said is Redisson's own;
- * interop.rs judges it.
+ * Redisson's rate limiter on standard input and output: each line is a question, and gets one line
+ * as its answer. The answers are Redisson's own; interop.rs judges them.
  */
 public final class Interop {
     private final RedissonClient redisson;
@@ -90,7 +90,7 @@ public final class Interop {
         };
     }
 
-    /** Threads that try without a pause; how many were admitted, of how many calls. */
+    /** Tries in threads without a pause. Returns the numbers of admitted calls and of all calls. */
     private String hammer(int count, Duration duration) throws InterruptedException {
         AtomicLong admitted = new AtomicLong();
         AtomicLong calls = new AtomicLong();
@@ -116,7 +116,7 @@ public final class Interop {
         return admitted + " " + calls;
     }
 
-    /** `type rate interval keepAliveTime keepState`, in ms; a keepAliveTime of 0 is none. */
+    /** Reads `type rate interval keepAliveTime keepState`, in ms. 0 means no keepAliveTime. */
     private static RateLimiterArgs arguments(String[] words) {
         RateLimiterArgs arguments = RateLimiterArgs.of(type(words), number(words, 2), millis(words, 3))
                 .keepState(Boolean.parseBoolean(words[5]));

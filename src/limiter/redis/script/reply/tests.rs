@@ -14,7 +14,7 @@ fn check() -> Request {
     request(Op::Check { cost: 1, max_wait: 500 })
 }
 
-/// Packed as the widest form of each, with an error text where `None` stands.
+/// A packed list with each element in its widest form. `None` becomes an error text.
 fn packed(elements: &[Option<i64>]) -> Value {
     let mut bytes = vec![0xdc];
     bytes.extend((elements.len() as u16).to_be_bytes());
@@ -134,7 +134,7 @@ fn odd_replies_are_errors() {
     }
 }
 
-/// A block has a later end, in as many digits as a script writes; nothing else is one.
+/// A block has a later end, in as many digits as a script writes. Any other text is an error.
 #[test]
 fn a_block_is_read() {
     let read = |text: &[u8], op: Op| {

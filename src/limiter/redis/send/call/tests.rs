@@ -1,4 +1,4 @@
-//! How long a call that gets no answer keeps a hash slot.
+//! Tests of the time for which a call without an answer keeps a hash slot.
 
 use super::super::super::client::Silent;
 use super::super::super::script::Op;
@@ -39,7 +39,7 @@ async fn a_refund_without_an_answer_keeps_its_slot_for_a_short_time() {
         assert_eq!(ended.refunds_done, [7]);
         let end = Duration::from_millis(dies_after_ms).min(MAX_SILENCE);
         assert!((end..end + 2 * ALIVE_CHECK).contains(&begun.elapsed()), "{:?}", begun.elapsed());
-        // What it took for callers who have left is given back until then.
+        // Until then, units that it took for callers who have left are given back.
         let ended = ended.late_reply.expect("it waits on").await;
         assert!(ended.refunds_done.is_empty() && ended.late_reply.is_none());
         assert!(begun.elapsed() >= 2 * LATE_REPLY_TIMEOUT, "{:?}", begun.elapsed());

@@ -51,7 +51,7 @@ async fn a_late_timer_is_load_for_every_charge_of_the_moment() {
     assert_eq!(later.missed_error(&pool, Stage::Sent).kind(), ErrorKind::Infrastructure);
 }
 
-/// It goes on in time for the deadline, and has done nothing for the charge.
+/// The process runs again in time for the deadline, but has done nothing for the charge.
 #[tokio::test(start_paused = true)]
 async fn a_process_that_stands_still_until_the_deadline_is_busy() {
     let limiter = Redis::new("api", FixedWindow::new(Quota::per_second(9)), pool());
@@ -65,7 +65,7 @@ async fn a_process_that_stands_still_until_the_deadline_is_busy() {
     }
 }
 
-/// It stands still again and again, each time too shortly to miss one timer by much.
+/// The process stands still again and again, each time too briefly to delay one timer by much.
 #[tokio::test(start_paused = true)]
 async fn a_process_that_has_next_to_no_time_is_busy() {
     let limiter = Redis::new("api", FixedWindow::new(Quota::per_second(9)), pool());
@@ -88,7 +88,7 @@ async fn a_process_that_has_next_to_no_time_is_busy() {
     }
 }
 
-/// What a cluster has turned away is sent again and again within one deadline.
+/// A charge that a cluster turns away is sent again and again within one deadline.
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_begins_late_is_no_load() {
     let pool = pool();
@@ -110,7 +110,8 @@ async fn a_reply_meanwhile_is_load() {
     assert_eq!(answered.missed_error(&pool, Stage::Sent).kind(), ErrorKind::Saturation);
 }
 
-/// Whatever else the servers answer meanwhile. A process that was busy is late to send it again.
+/// The cluster is at fault even if its servers answer other charges meanwhile. A busy process is
+/// late to send the charge again.
 #[tokio::test(start_paused = true)]
 async fn a_cluster_that_turns_a_charge_away_for_most_of_its_time_is_at_fault() {
     let pool = pool().clustered();
@@ -127,7 +128,7 @@ async fn a_cluster_that_turns_a_charge_away_for_most_of_its_time_is_at_fault() {
     assert_eq!(kind(D / 4, true).await, ErrorKind::Saturation);
 }
 
-/// What arrives while the runtime catches up is still an answer.
+/// A reply that arrives while the runtime catches up is still an answer.
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_comes_while_the_runtime_catches_up_counts() {
     let pool = pool();
@@ -176,8 +177,8 @@ async fn in_a_cluster_a_busy_process_takes_longer_to_find_a_server_silent() {
     assert!(liveness.is_silent(0));
 }
 
-/// Its last timer may fire in time by chance, and callers that have missed their deadlines may not
-/// have been judged yet.
+/// The last timer may fire in time by chance. Callers that have missed their deadlines may not have
+/// recorded the load yet.
 #[tokio::test(start_paused = true)]
 async fn a_wait_for_a_connection_whose_timers_fire_late_is_load() {
     let pool = pool();

@@ -22,7 +22,7 @@ async fn a_call_that_is_given_up_at_the_deadline_missed_it() {
     assert!(dropped_error(&deadline).is_none());
 }
 
-/// Its timers and its connection live there, and end with it.
+/// The timers and the connection of a call live in its runtime, and end with it.
 #[test]
 fn a_call_whose_caller_leaves_stays_in_its_runtime() {
     let [own, other] = [(); 2].map(|()| Builder::new_current_thread().enable_time().build());
@@ -40,7 +40,7 @@ fn a_call_whose_caller_leaves_stays_in_its_runtime() {
     }
 }
 
-/// It catches up before its deadline, and not after it.
+/// A process that is on time catches up before the deadline, and not after it.
 #[tokio::test(start_paused = true)]
 async fn a_process_that_is_on_time_gives_up_at_the_deadline() {
     for millis in [5, 50, 80] {
@@ -54,7 +54,7 @@ async fn a_process_that_is_on_time_gives_up_at_the_deadline() {
     }
 }
 
-/// Whoever asks in turn polls the second question when the first is answered.
+/// A caller that asks in turn polls the second decision only when the first has come.
 #[tokio::test(start_paused = true)]
 async fn the_time_of_a_decision_begins_with_its_first_poll() {
     let pool = Pool::new(Arc::<Silent>::default(), None);
@@ -76,8 +76,9 @@ async fn a_charge_whose_time_ends_before_it_is_sent_blames_no_server() {
     assert_eq!(asked.await.expect_err("no time").kind(), ErrorKind::Saturation);
 }
 
-/// A server of a cluster is silent, and others answer. What it was asked has no answer for its
-/// sake. What was never sent has none since the process asks too much.
+/// One server of a cluster is silent, and the others answer. A charge that was sent to it has no
+/// answer because of that server. A charge that was never sent has none because the process asks
+/// too much.
 #[tokio::test(start_paused = true)]
 async fn only_charges_that_were_sent_blame_a_silent_server() {
     let pool = Pool::new(Arc::<Silent>::default(), None).clustered();

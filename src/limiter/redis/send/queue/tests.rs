@@ -74,7 +74,7 @@ fn charges_leave_in_order_of_arrival() {
     assert_eq!(ops(next_call(&mut queue, false)), []);
 }
 
-/// A process that stood still finds it: nobody would hold what it takes.
+/// A process that stood still may find such a charge. No caller would hold the units that it takes.
 #[tokio::test(start_paused = true)]
 async fn a_charge_whose_time_is_over_never_leaves() {
     let (mut queue, _receivers) = queue(4, [check(1)]);
@@ -125,7 +125,7 @@ fn what_was_taken_for_a_caller_who_has_left_is_refunded() {
     assert_eq!(given_back(3, ReplyEntry::Refunded { units: 3 }, false), None);
 }
 
-/// A refund may be redirected there, and what follows it could come first.
+/// A cluster may redirect a refund, and a later call could be decided first.
 #[test]
 fn in_a_cluster_a_slot_waits_for_its_refunds() {
     let pool = Pool::connect("redis-cluster://127.0.0.1:1").unwrap();

@@ -1,4 +1,4 @@
-//! Worker and partitions over connections that tests make up, in paused time.
+//! Tests of worker and partitions over fake connections, in paused time.
 
 use std::future::pending;
 use std::sync::Mutex;
@@ -17,10 +17,10 @@ use crate::{Charge, Error, ErrorKind, Limiter, Pool, Quota, Redis};
 
 use super::*;
 
-/// Connections of which the first are dead, and all others answer that the server is loading.
+/// Connections of which the first `dead` never answer. All others answer that Redis is loading.
 struct Fake {
     dead: usize,
-    /// How long it takes to make one. `None`: they are there.
+    /// The time to make a connection. `None`: all connections are there from the beginning.
     connect_time: Option<Duration>,
     used: AtomicUsize,
     attempts: AtomicUsize,
@@ -89,7 +89,7 @@ impl SharedConnection for FakeConnection {
     fn mark_read_only(&self) {}
 }
 
-/// Charges so many keys at the same moment, and returns how many had an answer of the server.
+/// Charges `keys` keys at the same moment. Returns the number of answers from the server.
 async fn answered(pool: Pool, keys: usize) -> usize {
     let limiter = Redis::new("api", FixedWindow::new(Quota::per_second(1)), pool)
         .decision_timeout(Duration::from_millis(80));
@@ -197,7 +197,7 @@ async fn send_three() -> (Worker, Sent) {
     (worker, Arc::clone(&recorder.sent))
 }
 
-/// A call that carries refunds overtakes none.
+/// A call that carries refunds overtakes no other call.
 #[tokio::test(start_paused = true)]
 async fn calls_are_written_in_the_order_in_which_they_are_put_together() {
     let (_worker, sent) = send_three().await;
@@ -205,7 +205,7 @@ async fn calls_are_written_in_the_order_in_which_they_are_put_together() {
     assert_eq!(letters, "abc");
 }
 
-/// Over another connection it could be decided first.
+/// Over another connection the call could be decided before the refunds.
 #[tokio::test(start_paused = true)]
 async fn a_call_goes_over_the_connection_of_the_refunds_before_it() {
     let (_worker, sent) = send_three().await;
