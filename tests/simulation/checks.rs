@@ -25,10 +25,6 @@ use super::world::{Fate, Record, Settled, TIMEOUT};
 /// The longest time after the last fault until everything is decided again.
 const RECOVERY: Duration = SECOND;
 
-/// The same behind sentinels, where one is asked before the server that it names: an attempt to
-/// connect to it that met a silence takes a second.
-const RECOVERY_BY_SENTINELS: Duration = Duration::from_millis(1_500);
-
 /// The grace beyond a deadline, in which this process finds out whose fault a missing answer is.
 const GRACE: Duration = Duration::from_millis(60);
 
@@ -112,11 +108,7 @@ impl Seen<'_> {
 
     /// True if what begins and ends at such instants may be felt in a stretch.
     fn is_felt(&self, begin: Duration, end: Duration, from: Duration, until: Duration) -> bool {
-        let recovery = match self.plan.topology {
-            Topology::Sentinels { .. } => RECOVERY_BY_SENTINELS,
-            _ => RECOVERY,
-        };
-        begin <= until && end + recovery + self.frozen(end, from) >= from
+        begin <= until && end + RECOVERY + self.frozen(end, from) >= from
     }
 
     /// True if no charge fails for a strike of this kind.

@@ -47,6 +47,16 @@ pub(super) const FAULTS: &[Fault] = &[
         )],
     ),
     planted(
+        "sentinel_gets_one_attempt_at_a_time",
+        &[edit(
+            "limiter/redis/client/sentinel/watch.rs",
+            "            () = sleep(NEXT_ATTEMPT_AFTER) => {}
+        }",
+            "            () = sleep(100 * NEXT_ATTEMPT_AFTER) => {}
+        }",
+        )],
+    ),
+    planted(
         "asked_without_asking",
         &[
             edit(

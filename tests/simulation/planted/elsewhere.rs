@@ -39,6 +39,7 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
         "simulation",
         "seeds_that_broke_a_promise_keep_it",
     ),
+    by("sentinel_gets_one_attempt_at_a_time", "simulation", "seeds_that_broke_a_promise_keep_it"),
     by(
         "charge_that_connects_is_overtaken",
         "simulation",

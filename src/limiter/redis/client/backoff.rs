@@ -19,6 +19,10 @@ const FORGET_AFTER: Duration = Duration::from_secs(2);
 /// The time after which an attempt to connect may hang.
 pub(super) const HANGS_AFTER: Duration = Duration::from_millis(150);
 
+/// The time after which an attempt to connect gets another beside it. A network that lost the first
+/// may deliver the next, long before the first times out.
+pub(super) const NEXT_ATTEMPT_AFTER: Duration = Duration::from_millis(300);
+
 /// The pauses between attempts to connect.
 ///
 /// Without failures, an attempt may begin at once. After one, there are at most ten attempts a

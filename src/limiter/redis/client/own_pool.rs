@@ -14,7 +14,7 @@ use tokio::select;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
-use super::backoff::{Backoff, any_hangs};
+use super::backoff::{Backoff, NEXT_ATTEMPT_AFTER, any_hangs};
 use super::connection::{
     Connection, ConnectionFuture, Connections, MAX_CONNECTION_WAIT, SharedConnection,
 };
@@ -32,10 +32,6 @@ const MIN_AGE: Duration = Duration::from_millis(50);
 
 /// The pause after an attempt to connect that ended with its runtime, or that load ended.
 const INTERRUPTED_PAUSE: Duration = Duration::from_millis(10);
-
-/// The time after which an attempt to connect gets another beside it. A network that lost the first
-/// may deliver the next, long before the first times out.
-const NEXT_ATTEMPT_AFTER: Duration = Duration::from_millis(300);
 
 /// The most attempts of one entry at a time, however long each of them takes.
 const MAX_ATTEMPTS: usize = 4;

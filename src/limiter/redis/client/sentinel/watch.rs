@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::super::address::Host;
-use super::super::backoff::{Backoff, hangs_after};
+use super::super::backoff::{Backoff, NEXT_ATTEMPT_AFTER, hangs_after};
 use super::super::error;
 use super::super::server::Server;
 use super::Sentinels;
@@ -98,9 +98,24 @@ impl Watch {
         }
     }
 
+    /// Connects. An attempt that takes long gets another beside it, as those to a server do.
+    async fn connect(&self, end: Instant) -> Connected {
+        let mut first = pin!(self.connect_once(end));
+        select! {
+            biased;
+            connected = &mut first => return connected,
+            () = sleep(NEXT_ATTEMPT_AFTER) => {}
+        }
+        select! {
+            biased;
+            connected = &mut first => connected,
+            connected = self.connect_once(end) => connected,
+        }
+    }
+
     /// Connects to the sentinel and subscribes. The notice fires when the sentinel publishes a
     /// change, or when the connection ends.
-    async fn connect(&self, end: Instant) -> Connected {
+    async fn connect_once(&self, end: Instant) -> Connected {
         let news = Arc::new(Notify::new());
         let (notice, service_name) = (Arc::clone(&news), Arc::clone(&self.service_name));
         let (mut connection, _) = self
