@@ -15,7 +15,7 @@ use tower_sluice::{Charge, Limiter, LimiterExt, Pool, Quota, Redis};
 
 use super::book::{Change, Event};
 use super::keyspace::Entry;
-use super::network::{Host, Network};
+use super::network::{Host, Network, Odds};
 use super::server::{Mode, Role, Server, Service};
 use super::servers::{ANYWHERE, Servers, Strike, StrikeKind, Topology};
 
@@ -146,6 +146,35 @@ fn an_idle_process_is_decided_at_once_when_the_server_is_well() {
         assert!(asked.elapsed() < FIRST_PAUSE, "{:?}", asked.elapsed());
     };
     LocalSet::new().block_on(&runtime.expect("a runtime"), world);
+}
+
+/// The system may take a quarter of an hour to close a connection that swallows what is sent.
+#[test]
+fn rare_callers_leave_a_dead_connection() {
+    for topology in [
+        Topology::One,
+        Topology::Sentinels { replicas: 1, sentinels: 3 },
+        Topology::Cluster { masters: 3, replicas: 0 },
+    ] {
+        let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
+        let world = async {
+            let network = Network::start(10);
+            let servers = Servers::start(&topology, &network, 10);
+            let pool = servers.pool(&network.dialer()).size(1).build().expect("a pool");
+            let limiter = Redis::new("api", TokenBucket::new(Quota::per_second(1_000)), pool);
+            limiter.acquire("a").await.expect("a decision");
+            network.set_odds(Odds { half_open: 1, ..Odds::default() });
+            limiter.acquire("a").await.expect_err("it is swallowed");
+            network.set_odds(Odds::default());
+            sleep(100 * RECOVERY).await;
+            // It may be one pause of the server: the next call shows that it is not.
+            let _ = limiter.acquire("a").await;
+            sleep(100 * RECOVERY).await;
+            let decided = limiter.acquire("a").await;
+            assert!(decided.is_ok(), "{topology:?}: {decided:?}");
+        };
+        LocalSet::new().block_on(&runtime.expect("a runtime"), world);
+    }
 }
 
 /// Nobody needed a connection since the server was struck: what is given back makes one.

@@ -27,10 +27,6 @@ pub(crate) const MAX_SILENCE: Duration = Duration::from_millis(300);
 /// The factor of `MAX_SILENCE` in a process that is too busy to read replies at once.
 pub(crate) const BUSY_FACTOR: u32 = 10;
 
-/// A call that is sent this long after the last timeout begins a new silence when it times out. By
-/// then, the reply to the earlier call has probably come, after its callers had left.
-const NEW_SILENCE_AFTER: Duration = Duration::from_secs(2);
-
 /// The state of a connection: usable, or the reason why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -178,11 +174,11 @@ impl Health {
         let sent = self.server.clock(sent).max(now.saturating_sub(listened));
         let max_silence = MAX_SILENCE * if is_busy { BUSY_FACTOR } else { 1 };
         let limit = (2 * now.saturating_sub(sent)).max(max_silence.as_micros() as u64);
-        if self.silence.begin_or_continue(sent, now) + limit <= now {
+        if self.silence.begin_or_continue(sent) + limit <= now {
             self.retire(ConnectionState::Silent);
         }
         if self.generation == self.server.generation.load(Relaxed)
-            && self.server.silence.begin_or_continue(sent, now) + limit <= now
+            && self.server.silence.begin_or_continue(sent) + limit <= now
         {
             self.server.silence.end(now);
             let next = self.generation.wrapping_add(1);
@@ -210,22 +206,17 @@ impl ServerHealth {
 struct Silence {
     /// The time at which the silence began; 0: there is none.
     begun: AtomicU64,
-    /// The time at which a call last timed out.
-    last_timeout: AtomicU64,
     /// The time at which a silence last ended, mostly with a reply.
     last_end: AtomicU64,
 }
 
 impl Silence {
-    /// Records that a call sent at `sent` times out now. Returns the start of its silence.
+    /// Records that a call sent at `sent` times out. Returns the start of its silence. However long
+    /// nothing was sent meanwhile, it goes on: a late reply would have ended it.
     ///
     /// A call that was sent before the last reply says nothing about the time before that reply.
-    fn begin_or_continue(&self, sent: u64, now: u64) -> u64 {
+    fn begin_or_continue(&self, sent: u64) -> u64 {
         let sent = sent.max(self.last_end.load(Relaxed));
-        let last = self.last_timeout.swap(now, Relaxed);
-        if last + (NEW_SILENCE_AFTER.as_micros() as u64) < sent {
-            self.begun.store(sent, Relaxed);
-        }
         let begun = match self.begun.compare_exchange(0, sent, Relaxed, Relaxed) {
             Ok(_) => sent,
             Err(begun) => begun,
