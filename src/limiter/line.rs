@@ -474,14 +474,16 @@ impl Place {
 }
 
 impl Waiters for Place {
-    /// Stands in line from now on, behind all whose slots are earlier.
+    /// Stands in line from now on, behind all whose slots are not later.
     fn add(&self) {
         let own = self.slot().take();
         let has_earlier = own.is_some_and(|slot| {
             self.change(|line| {
                 let slot = slot.back_in_line(self.lines.known());
+                // Of equal instants, too: marks say nothing about who came first.
+                let behind = line.slots.partition_point(|other| other.at <= slot.at);
                 let (index, spare) = (line.add_slot(slot), line.waiters.len());
-                line.waiters.insert(index.min(spare), Waiter::of(self));
+                line.waiters.insert(behind.min(spare), Waiter::of(self));
                 index > spare
             })
         });

@@ -217,9 +217,19 @@ fn quota() -> Quotas {
 
 /// The place of a wait for the slot in so many seconds.
 fn place(lines: &Arc<Lines>, seconds: u32, store: impl Reclaim + 'static) -> Arc<Place> {
+    marked(lines, seconds, Mark::default(), store)
+}
+
+/// The same, of a slot with a mark.
+fn marked(
+    lines: &Arc<Lines>,
+    seconds: u32,
+    mark: Mark,
+    store: impl Reclaim + 'static,
+) -> Arc<Place> {
     let wait = seconds * SECOND;
     let decision = Decision::new(Outcome::Wait(wait));
-    let slot = Slot::new(&decision, wait, Mark::default(), lines.known());
+    let slot = Slot::new(&decision, wait, mark, lines.known());
     Place::new(lines, ("key".to_owned(), quota(), 1), slot, Arc::new(store))
 }
 
@@ -305,4 +315,21 @@ async fn one_that_leaves_wakes_only_the_next_one() {
     advance(SECOND).await;
     assert!(second.remove().is_some());
     assert_eq!(woken(), [0, 1, 1, 0, 0]);
+}
+
+/// Several algorithms have marks that are in no order of their own.
+#[tokio::test(start_paused = true)]
+async fn of_one_instant_the_first_that_came_moves_up_first() {
+    let lines = Arc::<Lines>::default();
+    let [first, second] = [2, 1].map(|mark| {
+        let place = marked(&lines, 2, Mark::from([mark, 0, 0, 0]), GivesBack(0));
+        place.add();
+        place
+    });
+    let leaving = place(&lines, 1, GivesBack(0));
+    leaving.add();
+    assert!(leaving.leave().is_some());
+    let now = Instant::now();
+    let due = |place: &Place| Instant::from_std(Waiters::due(place, None).unwrap()) - now;
+    assert_eq!((due(&first), due(&second)), (SECOND, 2 * SECOND));
 }
