@@ -124,6 +124,16 @@ impl State {
         self.members.back()
     }
 
+    /// Removes some of what has expired, as each script that adds a member does.
+    fn prune(&mut self, cutoff: i64) {
+        for _ in 0..PRUNED {
+            match self.members.front() {
+                Some(first) if first.at <= cutoff => self.members.pop_front(),
+                _ => break,
+            };
+        }
+    }
+
     /// The units admitted after `cutoff`.
     fn used(&self, cutoff: i64) -> i64 {
         let out = self.members.partition_point(|member| member.at <= cutoff);
@@ -200,12 +210,7 @@ impl Algorithm for SlidingLog {
         }
         let total = state.last().map_or(0, |last| last.total) + cost;
         state.members.push_back(Member { at, total, units: cost });
-        for _ in 0..PRUNED {
-            match state.members.front() {
-                Some(first) if first.at <= now - rule.period => state.members.pop_front(),
-                _ => break,
-            };
-        }
+        state.prune(now - rule.period);
         state
     }
 
@@ -236,6 +241,7 @@ impl Algorithm for SlidingLog {
         } else {
             last.units -= refund.units;
             last.total -= refund.units;
+            state.prune(now - rule.period);
         }
         Some(refund.units)
     }
