@@ -252,9 +252,9 @@ impl Seen<'_> {
         let ends = ends.chain(self.records.iter().filter(opens).map(|one| one.ended));
         let Some(last) = ends.filter(|end| *end < record.asked).max() else { return false };
         let is_decided = |fate: &Fate| match fate {
-            Fate::Admitted { .. } | Fate::Done => true,
-            // The layer does not tell who refused.
-            Fate::Refused { by: None, .. } => !self.plan.stack.has_fallback,
+            Fate::Admitted { .. } => true,
+            // Neither the layer nor an operation tells who answered.
+            Fate::Done | Fate::Refused { by: None, .. } => !self.plan.stack.has_fallback,
             Fate::Refused { by, .. } => *by != Some(Origin::Local),
             _ => false,
         };
@@ -308,7 +308,8 @@ impl Seen<'_> {
                 let is_known = || self.has_unique_marks() && !self.account.has_twin(one);
                 let is_kept = one.taken == one.cost || has_settled || !is_known();
                 let is_at = one.at == at || tells_no_slot && one.at < at;
-                is_at && one.cost == cost && one.label("api") == ask.key && is_kept
+                let is_asked = one.cost == cost && one.label("api") == ask.key;
+                is_at && is_asked && self.is_by_quota(ask, one) && is_kept
             };
             // Of charges that are alike, those who keep theirs have one that was not settled.
             let least = |one: &&&Booking| {
@@ -337,6 +338,20 @@ impl Seen<'_> {
             }
         }
         self.lost(&open)
+    }
+
+    /// True if a charge was asked by the quota that a caller brought, or by the limiter's own.
+    fn is_by_quota(&self, ask: &Ask, one: &Booking) -> bool {
+        if self.plan.asking == Asking::Policies {
+            return true;
+        }
+        let limit = &self.plan.limits[0];
+        let brought = limit.own_quotas.iter().map(|quotas| quotas[0]);
+        let own = limit.algorithms[0].quota().as_slice()[0];
+        let quotas: Vec<_> = [own].into_iter().chain(brought).collect();
+        // The account knows equal ones as the first of them.
+        let asked = quotas[ask.own_quota.map_or(0, |own| own + 1)];
+        quotas.iter().position(|quota| *quota == asked) == Some(one.quotas[0])
     }
 
     /// True if a waiter may have gone at a slot of before its own decision, as the store's clock
@@ -462,10 +477,10 @@ impl Seen<'_> {
     /// True if the process of a waiter who left kept the slot: of slots that wait, a store takes
     /// back the newest alone.
     fn is_kept(&self, one: &Booking) -> bool {
-        let is_later = |other: &Booking| other.keys == one.keys && other.now >= one.now;
-        let mut all = self.account.bookings.iter();
-        let is_newer = |other: &Booking| (other.at, other.now) > (one.at, one.now);
-        one.at > one.now && all.any(|other| is_later(other) && is_newer(other))
+        // They stand in the order of their decisions, those of one call, too.
+        let behind = self.account.bookings.iter().skip_while(|other| !std::ptr::eq(*other, one));
+        let is_newer = |other: &Booking| other.keys == one.keys && other.at >= one.at;
+        one.at > one.now && behind.skip(1).any(|other| is_newer(other))
     }
 
     /// True if somebody makes the store forget charges.
@@ -602,7 +617,12 @@ impl Seen<'_> {
         });
         let admitted: Vec<_> = admitted.collect();
         for (alike, decided, at, first) in &admitted {
-            let reserved = self.reserved(first, *at);
+            // A slot at hand, and perhaps not the one that it went at: it may have moved up.
+            let had_one = first.decided_at.is_some_and(|at| since_begin(at) < first.asked);
+            let reserved = match had_one {
+                true => self.spare_since(first, *at),
+                false => self.reserved(first, *at),
+            };
             let is_freed = |second: &Record| {
                 let mut freed = self.account.freed.iter();
                 freed.any(|(label, now)| {
@@ -647,6 +667,18 @@ impl Seen<'_> {
         None
     }
 
+    /// Returns the instant since which a slot may have been at hand for an admission: of those that
+    /// were reserved before it asked, and are not earlier than its own one, the first.
+    fn spare_since(&self, record: &Record, at: i64) -> Duration {
+        let ask = self.ask(record);
+        let may_be_it = |one: &&Booking| {
+            let is_of_key = one.label("api") == ask.key && one.cost.cast_unsigned() == ask.cost;
+            is_of_key && one.at >= at && since_begin(one.now) <= record.asked
+        };
+        let own = self.account.bookings.iter().filter(may_be_it);
+        own.map(|one| since_begin(one.now)).min().unwrap_or(record.asked)
+    }
+
     /// Returns the instant since which a process knows that one of its callers waits: it has read
     /// the answer, or it had the slot at hand. `None`: the answer did not arrive whole.
     fn known(&self, record: &Record, decided: Duration) -> Option<Duration> {
@@ -657,13 +689,15 @@ impl Seen<'_> {
             .try_fold(decided, |last, read| Some(last.max(read?)))
     }
 
-    /// True if nothing was decided by the admission's server before it.
+    /// True if its server had decided nothing when an admission was asked for: it may have been sent
+    /// before the server knew the script.
     fn is_first_there(&self, record: &Record) -> bool {
         let bookings = &self.account.bookings;
         let is_its = |one: &&Booking| Some(one.now) == record.decided_at;
         let own = bookings.iter().find(is_its);
         own.is_none_or(|own| {
-            !bookings.iter().any(|one| one.server == own.server && one.now < own.now)
+            let is_before = |one: &Booking| since_begin(one.now) < record.asked;
+            !bookings.iter().any(|one| one.server == own.server && is_before(one))
         })
     }
 
@@ -740,7 +774,10 @@ impl Seen<'_> {
         }
         let mut given: BTreeMap<&str, u64> = BTreeMap::new();
         for booking in &self.account.bookings {
-            let back = (booking.cost - booking.taken).cast_unsigned();
+            // What the store could not take back is kept for the next charge, and counts, too.
+            let is_kept = booking.settlements > 0 && booking.taken == booking.cost;
+            let left = if is_kept { 0 } else { booking.taken };
+            let back = (booking.cost - left).cast_unsigned();
             *given.entry(booking.label("api")).or_default() += back;
         }
         let is_more = |(key, units): &(&&str, &u64)| given.get(**key).unwrap_or(&0) < *units;

@@ -33,7 +33,7 @@ pub const START: i64 = 1_767_225_600_000_000;
 const MOMENT: Duration = Duration::from_millis(100);
 
 /// A client may lose calls in that many more moments until it leaves a connection.
-const FREE_LOSSES: u32 = 3;
+const FREE_LOSSES: i32 = 3;
 
 /// A call is given up so long after it was lost.
 const NOTICED: Duration = Duration::from_millis(150);
@@ -435,7 +435,7 @@ struct Link {
     /// The instant at which the last piece was lost, and the number of moments of loss, less one
     /// for each time that the client stood still.
     last_lost: Instant,
-    losses: u32,
+    losses: i32,
     /// Pieces that are sent again once the host can be reached.
     waiting: Vec<(u64, Vec<u8>)>,
 }
@@ -754,7 +754,7 @@ impl Network {
         let odds_of_loss = if is_silent { 1 } else { odds.half_open };
         link.lost = self.draw_lasting(odds_of_loss, Fault::HalfOpen);
         if let Some(fault) = link.lost {
-            link.last_lost = now();
+            (link.last_lost, link.losses) = (now(), 0);
             self.lose(link, fault);
             return ControlFlow::Continue(());
         }
@@ -795,7 +795,7 @@ impl Network {
     /// The client stood still: it does not know how long what it has lost was silent.
     pub fn stood_still(&self) {
         for link in self.links.borrow_mut().values_mut() {
-            link.losses = link.losses.saturating_sub(1);
+            link.losses -= 1;
         }
     }
 
