@@ -480,7 +480,7 @@ impl Seen<'_> {
         // They stand in the order of their decisions, those of one call, too.
         let behind = self.account.bookings.iter().skip_while(|other| !std::ptr::eq(*other, one));
         let is_newer = |other: &Booking| other.keys == one.keys && other.at >= one.at;
-        one.at > one.now && behind.skip(1).any(|other| is_newer(other))
+        one.at > one.now && behind.skip(1).any(is_newer)
     }
 
     /// True if somebody makes the store forget charges.

@@ -557,4 +557,13 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
         "late_grant_of_redisson_undone_before_it_is_heard",
         "redisson::acquire::tests::a_late_refusal_is_heard_and_nothing_is_refunded",
     ),
+    by(
+        "rare_calls_keep_a_dead_connection",
+        "simulation",
+        "strikes::rare_callers_leave_a_dead_connection",
+    ),
+    unit(
+        "waiters_of_one_instant_in_the_order_of_their_marks",
+        "limiter::line::tests::of_one_instant_the_first_that_came_moves_up_first",
+    ),
 ];

@@ -25,6 +25,7 @@ pub(super) const LEFT_OUT: &[(&str, &str)] = &[
     ("d88f90f acquire: ask when first polled", OWN_LIMITER),
     ("6f83621 settle: refuse to take where the limiter cannot", OWN_LIMITER),
     ("7c5c1a7 within: let a busy runtime catch up before the backstop fails", OWN_LIMITER),
+    ("6c4071d sliding_log: a partial refund removes what has expired", ARITHMETIC),
     ("62b8b11 several: restore what a booked wait found", ARITHMETIC),
     ("812db53 sliding_counter: restore only what nobody was booked into", ARITHMETIC),
     ("5bc2d6e policy: let the longest wait say if it is reserved", ARITHMETIC),

@@ -349,8 +349,8 @@ pub(super) const FAULTS: &[Fault] = &[
         "newest_waiter_goes_first",
         &[edit(
             "limiter/line.rs",
-            "                line.waiters.insert(index.min(spare), Waiter::of(self));",
-            "                line.waiters.insert(index.min(spare) * 0, Waiter::of(self));",
+            "                line.waiters.insert(behind.min(spare), Waiter::of(self));",
+            "                line.waiters.insert(behind.min(spare) * 0, Waiter::of(self));",
         )],
     ),
     planted(

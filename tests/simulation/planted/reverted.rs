@@ -645,8 +645,8 @@ impl Drop",
         "c930ae4 redis: give up a connection after a silence, not three calls",
         &[edit(
             "limiter/redis/client/health.rs",
-            "        if self.silence.begin_or_continue(sent, now) + limit <= now {",
-            "        if self.silence.begin_or_continue(sent, now) <= now {",
+            "        if self.silence.begin_or_continue(sent) + limit <= now {",
+            "        if self.silence.begin_or_continue(sent) <= now {",
         )],
     ),
     reverted(
@@ -1016,6 +1016,28 @@ impl Drop",
             "limiter/redis/client/sentinel/reports.rs",
             "self.epoch_of(host).is_none_or(|now| now <= *epoch)",
             "self.epoch_of(host).is_none_or(|_| *epoch > 0)",
+        )],
+    ),
+    reverted(
+        "rare_calls_keep_a_dead_connection",
+        "a02b7a1 health: rare callers leave a dead connection",
+        &[edit(
+            "limiter/redis/client/health.rs",
+            "            Err(begun) => begun,",
+            "            Err(begun) if begun + 2_000_000 < sent => {
+                self.begun.store(sent, Relaxed);
+                sent
+            }
+            Err(begun) => begun,",
+        )],
+    ),
+    reverted(
+        "waiters_of_one_instant_in_the_order_of_their_marks",
+        "23c0670 line: of one instant, the first that came moves up first",
+        &[edit(
+            "limiter/line.rs",
+            "partition_point(|other| other.at <= slot.at);",
+            "partition_point(|other| other.is_before(&slot));",
         )],
     ),
 ];
