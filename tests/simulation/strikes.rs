@@ -149,6 +149,7 @@ fn an_idle_process_is_decided_at_once_when_the_server_is_well() {
 }
 
 /// The system may take a quarter of an hour to close a connection that swallows what is sent.
+// Case 6.
 #[test]
 fn rare_callers_leave_a_dead_connection() {
     for topology in [
