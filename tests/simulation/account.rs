@@ -15,6 +15,7 @@ use tower_sluice::{Quota, script_texts};
 use super::book::{Book, Change, Event, ScriptCall};
 use super::keyspace::Stored;
 use super::lua::digest;
+use super::packing::{Packed, unpack};
 use super::resp::Reply;
 
 type List = Vec<AnyAlgorithm>;
@@ -29,57 +30,6 @@ pub struct Limit {
     pub algorithms: List,
     /// For each of them as many quotas as the limiter has algorithms.
     pub own_quotas: Vec<Vec<Quota>>,
-}
-
-/// A value of a packed reply.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Packed {
-    Integer(i64),
-    Text(String),
-    Nothing,
-}
-
-/// The values of a list that `cmsgpack` packed.
-fn unpack(bytes: &[u8]) -> Vec<Packed> {
-    let mut rest = bytes;
-    let mut take = |size: usize| {
-        let (taken, after) = rest.split_at(size);
-        rest = after;
-        taken.iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte))
-    };
-    let length = match take(1) {
-        code @ 0x90..=0x9f => code - 0x90,
-        0xdc => take(2),
-        0xdd => take(4),
-        code => panic!("no list: {code:#x}"),
-    };
-    let mut values = Vec::new();
-    for _ in 0..length {
-        values.push(match take(1) {
-            code @ 0..=0x7f => Packed::Integer(code.cast_signed()),
-            code @ 0xe0..=0xff => Packed::Integer(code.cast_signed() - 256),
-            0xc0 => Packed::Nothing,
-            0xcc => Packed::Integer(take(1).cast_signed()),
-            0xcd => Packed::Integer(take(2).cast_signed()),
-            0xce => Packed::Integer(take(4).cast_signed()),
-            0xcf => Packed::Integer(take(8).cast_signed()),
-            0xd0 => Packed::Integer(i64::from(take(1) as i8)),
-            0xd1 => Packed::Integer(i64::from(take(2) as i16)),
-            0xd2 => Packed::Integer(i64::from(take(4) as i32)),
-            0xd3 => Packed::Integer(take(8).cast_signed()),
-            code => {
-                let length = match code {
-                    0xa0..=0xbf => code - 0xa0,
-                    0xd9 => take(1),
-                    0xda => take(2),
-                    _ => panic!("an odd code: {code:#x}"),
-                };
-                let text = (0..length).map(|_| take(1) as u8 as char).collect();
-                Packed::Text(text)
-            }
-        });
-    }
-    values
 }
 
 /// An operation on a key.

@@ -15,7 +15,7 @@ use tower_sluice::{
     Pool, RateLimitLayer, Redis, Shadow, ShadowCounts, Switch,
 };
 
-use super::network::micros;
+use super::clock::micros;
 use super::plan::{Asking, MILLISECOND, Plan};
 use super::world::TIMEOUT;
 

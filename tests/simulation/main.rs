@@ -4,7 +4,8 @@
 //! `plan.rs` draws what happens in a world, `world.rs` lives it, and `checks.rs` holds the promises
 //! against the servers' own books, which `account.rs` reads. `clients.rs` is the crate as an
 //! application uses it, and `policies.rs` its tables of policies, which are exchanged. `network.rs`
-//! is the sockets and their faults, `servers.rs` the servers and what strikes them. `server.rs` is
+//! is the network and its faults, with a `clock.rs`, a `host.rs` for each server and a `socket.rs`
+//! for each connection; `servers.rs` is the servers and what strikes them. `server.rs` is
 //! one simulated server: a value that runs the real scripts in the real interpreter; `commands.rs`
 //! lists what it understands, and `compared.rs` holds it against a real one.
 //!
@@ -25,9 +26,11 @@ mod account;
 mod book;
 mod checks;
 mod clients;
+mod clock;
 mod commands;
 mod compared;
 mod endurance;
+mod host;
 mod keyspace;
 mod lua;
 mod network;
@@ -44,6 +47,7 @@ mod server;
 mod servers;
 mod session_commands;
 mod slots;
+mod socket;
 mod sorted_set;
 mod strikes;
 #[path = "../support/mod.rs"]

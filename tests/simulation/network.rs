@@ -1,33 +1,27 @@
-//! The network between simulated clients and servers: sockets in memory, and what goes wrong on
-//! them. Every delay and fault is drawn from one seed.
+//! The network between simulated clients and servers, and what goes wrong in it. Every delay and
+//! fault is drawn from one seed.
 //!
 //! Bytes travel in order and take time. A fault holds for one connection, or for all to a server.
 //!
 //! All that happens is a queue of events, each at its instant. So the network and the servers go on
 //! while the clients' thread stands still: [`Network::run_until`] runs what happened meanwhile.
 
-use std::cell::{Cell, RefCell, RefMut};
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::ControlFlow;
-use std::pin::Pin;
 use std::rc::{Rc, Weak};
-use std::sync::{Arc, Mutex, OnceLock};
-use std::task::{Context, Poll, Waker};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fastrand::Rng;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::futures::Notified;
-use tokio::sync::{Notify, oneshot};
 use tokio::task::spawn_local;
 use tokio::time::{Instant, timeout_at};
 
+use super::clock::{self, elapsed, micros_at, now, since_begin};
+use super::host::{Host, Reach, Session};
 use super::keyspace::reset_versions;
-use super::server::{Address, ConnectionId, Server};
-
-/// The instant at which the world begins, in µs since the epoch.
-pub const START: i64 = 1_767_225_600_000_000;
+use super::socket::{Dialer, Inbox, Opening, Outbox, Sent, Socket};
 
 /// Losses that follow each other within this time are of one moment.
 const MOMENT: Duration = Duration::from_millis(100);
@@ -37,215 +31,6 @@ const FREE_LOSSES: i32 = 3;
 
 /// A call is given up so long after it was lost.
 const NOTICED: Duration = Duration::from_millis(150);
-
-/// The way in which a host can be reached.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reach {
-    #[default]
-    Open,
-    /// New connections are refused.
-    Refuses,
-    /// Nothing arrives or leaves, and neither side has a sign of it.
-    Silent,
-    /// Its name leads nowhere.
-    Nameless,
-    /// The code that asks for its name panics.
-    Panics,
-}
-
-/// A server, and the clock and the place in the network that it has.
-pub struct Host {
-    server: RefCell<Server>,
-    /// The difference of its clock to that of the world, in µs.
-    clock: Cell<i64>,
-    /// The gain of its clock on the world's, in ‰, and the instant since which it gains.
-    drift: Cell<(i64, i64)>,
-    reach: Cell<Reach>,
-    /// Grows when all connections to it end.
-    life: Cell<u64>,
-    /// True if something is published that has not left yet.
-    has_news: Cell<bool>,
-    /// Wakes the network when one of these changes.
-    bell: OnceLock<Arc<Notify>>,
-    // It wakes those who wait in their order: a channel would draw another one.
-    written: Notify,
-    stands_until: Cell<Option<Instant>>,
-}
-
-/// One connection of a host.
-struct Session {
-    host: Rc<Host>,
-    id: ConnectionId,
-}
-
-impl Host {
-    pub fn new(server: Server) -> Rc<Self> {
-        Rc::new(Self {
-            server: RefCell::new(server),
-            clock: Cell::default(),
-            drift: Cell::default(),
-            reach: Cell::default(),
-            life: Cell::default(),
-            has_news: Cell::default(),
-            bell: OnceLock::new(),
-            written: Notify::new(),
-            stands_until: Cell::default(),
-        })
-    }
-
-    pub fn server(&self) -> RefMut<'_, Server> {
-        self.server.borrow_mut()
-    }
-
-    /// Ends the server, and all connections with it.
-    pub fn crash(&self, keeps_data: bool) {
-        self.server.borrow_mut().crash(self.now(), keeps_data);
-        self.cut();
-    }
-
-    /// Ends all connections.
-    pub fn cut(&self) {
-        self.life.set(self.life.get() + 1);
-        self.ring();
-    }
-
-    fn ring(&self) {
-        if let Some(bell) = self.bell.get() {
-            bell.notify_one();
-        }
-    }
-
-    /// Lets a server run that has ended.
-    pub fn go_on(&self) {
-        self.server.borrow_mut().go_on();
-        // A crash without data is a change that replicas copy.
-        self.touch();
-    }
-
-    pub fn set_reach(&self, reach: Reach) {
-        self.reach.set(reach);
-        self.ring();
-    }
-
-    /// Returns true if its replicas and the other servers hear of it.
-    pub fn is_up(&self) -> bool {
-        let is_silent = self.reach.get() == Reach::Silent;
-        !is_silent && self.standing().is_zero() && self.server.borrow().runs()
-    }
-
-    /// Ends when something is written.
-    pub fn written(&self) -> Notified<'_> {
-        self.written.notified()
-    }
-
-    /// Says that something was written.
-    pub fn touch(&self) {
-        self.written.notify_waiters();
-    }
-
-    /// Lets a sentinel follow another primary, and publishes that.
-    pub fn switch_primary(&self, name: &str, primary: Address, epoch: u64) {
-        self.server.borrow_mut().switch_primary(name, primary, epoch);
-        self.has_news.set(true);
-        self.ring();
-    }
-
-    /// Publishes a message, as sentinels do.
-    pub fn publish(&self, channel: &str, message: &str) {
-        self.server.borrow_mut().publish(channel, message);
-        self.has_news.set(true);
-        self.ring();
-    }
-
-    /// Lets the clock step by some µs.
-    pub fn step_clock(&self, step: i64) {
-        self.clock.set(self.clock.get() + step);
-    }
-
-    /// Lets the clock gain so many ‰ on the world's from now on, which may be negative.
-    pub fn drift_clock(&self, gain: i64) {
-        self.clock.set(self.now() - micros());
-        self.drift.set((gain, micros()));
-    }
-
-    /// Reads nothing for a time.
-    pub fn stand_for(&self, time: Duration) {
-        self.stands_until.set(self.stands_until.get().max(Some(now() + time)));
-    }
-
-    /// Returns the time for which it reads nothing yet.
-    pub fn standing(&self) -> Duration {
-        let until = self.stands_until.get();
-        until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now()))
-    }
-
-    /// The server's clock, in µs since the epoch.
-    pub fn now(&self) -> i64 {
-        let (gain, since) = self.drift.get();
-        micros() + self.clock.get() + (micros() - since) * gain / 1_000
-    }
-
-    fn connect(self: &Rc<Self>) -> Option<Session> {
-        let id = self.server.borrow_mut().connect()?;
-        Some(Session { host: Rc::clone(self), id })
-    }
-}
-
-impl Session {
-    /// Takes bytes that have arrived, and returns the answer's. `None`: the host has closed.
-    fn receive(&self, bytes: &[u8]) -> Option<Vec<u8>> {
-        let now = self.host.now();
-        let mut server = self.host.server.borrow_mut();
-        let before = server.book().len();
-        let answer = server.feed(self.id, now, bytes);
-        if server.book().len() > before {
-            self.host.written.notify_waiters();
-        }
-        answer
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        self.host.server.borrow_mut().disconnect(self.id);
-    }
-}
-
-thread_local! {
-    static BEGUN: Cell<Option<Instant>> = const { Cell::new(None) };
-    /// The instant of the event that is run, or the last that anybody asked for.
-    static CLOCK: Cell<Option<Instant>> = const { Cell::new(None) };
-    static RUNS_EVENT: Cell<bool> = const { Cell::new(false) };
-}
-
-/// The instant of the world. It never goes back.
-pub fn now() -> Instant {
-    let last = CLOCK.get();
-    if RUNS_EVENT.get() {
-        return last.expect("the instant of an event");
-    }
-    let now = last.map_or_else(Instant::now, |last| last.max(Instant::now()));
-    CLOCK.set(Some(now));
-    now
-}
-
-/// The time since the world began.
-fn elapsed() -> Duration {
-    since_begin(now())
-}
-
-fn since_begin(at: Instant) -> Duration {
-    at - BEGUN.get().expect("a network")
-}
-
-/// The time of the world, in µs since the epoch. The world begins with its network.
-pub fn micros() -> i64 {
-    micros_at(now())
-}
-
-fn micros_at(at: Instant) -> i64 {
-    START + i64::try_from(since_begin(at).as_micros()).expect("few")
-}
 
 /// The odds of each fault: one in so many, 0 being never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -304,119 +89,6 @@ pub struct Disturbance {
     pub fault: Fault,
     pub from: Duration,
     pub until: Duration,
-}
-
-/// Opens sockets, from any thread as the crate wants it.
-#[derive(Clone)]
-pub struct Dialer(Outbox);
-
-impl Dialer {
-    pub async fn dial(self, host: String) -> io::Result<Socket> {
-        let (socket, opened) = oneshot::channel();
-        self.0.send(Sent::Dial { host, socket });
-        let opened = opened.await.unwrap_or_else(|_| Err(io::ErrorKind::ConnectionRefused.into()));
-        if opened.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::Other) {
-            // Without the message that a hook would print.
-            std::panic::resume_unwind(Box::new("as planned"));
-        }
-        opened
-    }
-}
-
-type Opening = oneshot::Sender<io::Result<Socket>>;
-
-/// An action of a client. The network runs them in order.
-enum Sent {
-    Dial { host: String, socket: Opening },
-    Piece { link: u64, piece: Vec<u8> },
-    End { link: u64 },
-}
-
-/// The way from clients into the network.
-#[derive(Clone, Default)]
-struct Outbox {
-    sent: Arc<Mutex<Vec<Sent>>>,
-    bell: Arc<Notify>,
-}
-
-impl Outbox {
-    fn send(&self, sent: Sent) {
-        self.sent.lock().expect("no panic").push(sent);
-        self.bell.notify_one();
-    }
-
-    fn take(&self) -> Vec<Sent> {
-        std::mem::take(&mut self.sent.lock().expect("no panic"))
-    }
-}
-
-/// The way back to one client: what has arrived there.
-#[derive(Default)]
-struct Inbox {
-    bytes: Vec<u8>,
-    is_closed: bool,
-    reader: Option<Waker>,
-}
-
-impl Inbox {
-    fn wake(&mut self) {
-        if let Some(reader) = self.reader.take() {
-            reader.wake();
-        }
-    }
-}
-
-/// A connection as a client has it.
-pub struct Socket {
-    link: u64,
-    inbox: Arc<Mutex<Inbox>>,
-    outbox: Outbox,
-}
-
-impl AsyncRead for Socket {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let mut inbox = self.inbox.lock().expect("no panic");
-        if inbox.bytes.is_empty() && !inbox.is_closed {
-            inbox.reader = Some(cx.waker().clone());
-            return Poll::Pending;
-        }
-        let size = inbox.bytes.len().min(buffer.remaining());
-        buffer.put_slice(&inbox.bytes[..size]);
-        inbox.bytes.drain(..size);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for Socket {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        if self.inbox.lock().expect("no panic").is_closed {
-            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
-        }
-        self.outbox.send(Sent::Piece { link: self.link, piece: bytes.to_vec() });
-        Poll::Ready(Ok(bytes.len()))
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl Drop for Socket {
-    fn drop(&mut self) {
-        self.outbox.send(Sent::End { link: self.link });
-    }
 }
 
 /// A connection as the network has it.
@@ -482,9 +154,7 @@ pub struct Network {
 impl Network {
     /// Begins a world: its time, and the numbers of its writes.
     pub fn new(seed: u64) -> Rc<Self> {
-        BEGUN.set(Some(Instant::now()));
-        CLOCK.set(None);
-        RUNS_EVENT.set(false);
+        clock::begin();
         reset_versions();
         Rc::new(Self {
             hosts: RefCell::default(),
@@ -561,12 +231,11 @@ impl Network {
         self.take_sent();
         self.follow_hosts();
         while let Some((at, event)) = self.next_event(until) {
-            CLOCK.set(Some(CLOCK.get().map_or(at, |last| last.max(at))));
-            RUNS_EVENT.set(true);
-            self.run(at, event);
-            self.take_sent();
-            self.follow_hosts();
-            RUNS_EVENT.set(false);
+            clock::run_at(at, || {
+                self.run(at, event);
+                self.take_sent();
+                self.follow_hosts();
+            });
         }
     }
 

@@ -14,7 +14,8 @@ use tower_sluice::redisson::{Rate, Redisson};
 use tower_sluice::{Charge, ErrorKind, FailOpen, Limiter, LimiterExt, Origin, Refusal};
 
 use super::book::{Event, ScriptCall};
-use super::network::{Disturbance, Fault, Network, Odds, START, micros};
+use super::clock::{START, micros};
+use super::network::{Disturbance, Fault, Network, Odds};
 use super::number;
 use super::plan::{MILLISECOND, SECOND};
 use super::resp::Reply;

@@ -19,7 +19,8 @@ use tower_sluice::{
 };
 
 use super::account::{Account, Limit};
-use super::network::{Network, micros, now};
+use super::clock::{micros, now};
+use super::network::Network;
 use super::number;
 use super::plan::{MILLISECOND, SECOND};
 use super::servers::{Servers, Topology};

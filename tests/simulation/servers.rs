@@ -20,8 +20,10 @@ use self::cluster::Cluster;
 use self::replication::Group;
 use self::sentinels::{SERVICE, Sentinels};
 pub use self::strike::{ANYWHERE, Strike, StrikeKind};
-use super::network::{Dialer, Host, Network, Reach};
+use super::host::{Host, Reach};
+use super::network::Network;
 use super::server::{Role, Server};
+use super::socket::Dialer;
 
 /// The password of all servers that want one, and another.
 const PASSWORD: &str = "secret";

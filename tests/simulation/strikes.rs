@@ -14,8 +14,9 @@ use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::{Charge, Limiter, LimiterExt, Pool, Quota, Redis};
 
 use super::book::{Change, Event};
+use super::host::Host;
 use super::keyspace::Entry;
-use super::network::{Host, Network, Odds};
+use super::network::{Network, Odds};
 use super::server::{Mode, Role, Server, Service};
 use super::servers::{ANYWHERE, Servers, Strike, StrikeKind, Topology};
 

@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{LATENESS, Seen, since_begin};
+use super::once::LATENESS;
+use super::{Seen, since_begin};
 use crate::account::Booking;
 use crate::world::{Fate, Record};
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tower_sluice::{ErrorKind, Origin};
 
-use super::{Seen, moves_slots};
+use super::Seen;
+use super::order::moves_slots;
 use crate::network::{Disturbance, Fault};
 use crate::plan::{SECOND, Way};
 use crate::servers::{StrikeKind, Topology};

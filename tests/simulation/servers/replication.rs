@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::super::book::Event;
-use super::super::network::Host;
+use super::super::host::Host;
 use super::super::server::Role;
 
 /// The pause of a server that waits for another, between two looks.

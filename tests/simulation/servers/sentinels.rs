@@ -12,7 +12,7 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::super::network::Host;
+use super::super::host::Host;
 use super::super::server::{Address, Mode, Server, Service};
 use super::replication::Group;
 

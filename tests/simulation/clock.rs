@@ -1,0 +1,61 @@
+//! The clock of the world. While the clients' thread stands still, it follows the events of the
+//! network.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The instant at which the world begins, in µs since the epoch.
+pub const START: i64 = 1_767_225_600_000_000;
+
+thread_local! {
+    static BEGUN: Cell<Option<Instant>> = const { Cell::new(None) };
+    /// The instant of the event that is run, or the last that anybody asked for.
+    static CLOCK: Cell<Option<Instant>> = const { Cell::new(None) };
+    static RUNS_EVENT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The instant of the world. It never goes back.
+pub fn now() -> Instant {
+    let last = CLOCK.get();
+    if RUNS_EVENT.get() {
+        return last.expect("the instant of an event");
+    }
+    let now = last.map_or_else(Instant::now, |last| last.max(Instant::now()));
+    CLOCK.set(Some(now));
+    now
+}
+
+/// The time since the world began.
+pub fn elapsed() -> Duration {
+    since_begin(now())
+}
+
+pub fn since_begin(at: Instant) -> Duration {
+    at - BEGUN.get().expect("a network")
+}
+
+/// The time of the world, in µs since the epoch. The world begins with its network.
+pub fn micros() -> i64 {
+    micros_at(now())
+}
+
+pub fn micros_at(at: Instant) -> i64 {
+    START + i64::try_from(since_begin(at).as_micros()).expect("few")
+}
+
+/// Begins a world.
+pub fn begin() {
+    BEGUN.set(Some(Instant::now()));
+    CLOCK.set(None);
+    RUNS_EVENT.set(false);
+}
+
+/// Runs an event at its instant.
+pub fn run_at(at: Instant, event: impl FnOnce()) {
+    CLOCK.set(Some(CLOCK.get().map_or(at, |last| last.max(at))));
+    RUNS_EVENT.set(true);
+    event();
+    RUNS_EVENT.set(false);
+}
