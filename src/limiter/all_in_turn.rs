@@ -65,12 +65,12 @@ use crate::{Charge, Decision, Error, ErrorKind, Outcome, Owner, Reservation};
 /// [estimate](crate::LimiterExt::estimate). The decision [reports](Decision::policies) the policies
 /// of all members that the charge takes from.
 ///
-/// Each member keeps to its own deadline. Inside of a [`timeout`](crate::LimiterExt::timeout), the
-/// error is of kind [`Saturation`] if the time ends after at least one of
-/// them has answered: calls in turn took that time, and no store need be away. Where one of several
-/// stores may be away alone, give that limiter a shorter time and a fallback of its own:
-/// `limiter.timeout(short).or_else(fallback)`. Without the shorter time it would use up that of the
-/// others.
+/// Each member keeps to its own deadline, in each call: one that is peeked at before is asked twice.
+/// Inside of a [`timeout`](crate::LimiterExt::timeout), the error is of kind [`Saturation`] if the
+/// time ends after at least one of them has answered: calls in turn took that time, and no store
+/// need be away. Where one of several stores may be away alone, give that limiter a shorter time and
+/// a fallback of its own: `limiter.timeout(short).or_else(fallback)`. Without the shorter time it
+/// would use up that of the others.
 ///
 /// [`Configuration`]: crate::ErrorKind::Configuration
 /// [`Saturation`]: crate::ErrorKind::Saturation

@@ -277,11 +277,14 @@ impl Seen<'_> {
             let ask = self.ask(record);
             let waits = if ask.cost > 0 { ask.max_wait } else { Duration::ZERO };
             let frozen = self.frozen(record.asked, record.ended);
-            // Each limiter that is asked alone has its own time, and so has a charge that is asked
-            // alone after a refill.
-            let in_turn = self.plan.asking == Asking::AllInTurn || self.plan.stack.lease.is_some();
-            let members = if in_turn { 2 } else { 1 };
-            record.ended > record.asked + waits + TIMEOUT * members + GRACE + frozen
+            // Each call has its own time. In turn, the second of two limiters is peeked at before. A
+            // lease asks alone after a refill.
+            let calls = match self.plan.asking {
+                Asking::AllInTurn => 3,
+                _ if self.plan.stack.lease.is_some() => 2,
+                _ => 1,
+            };
+            record.ended > record.asked + waits + TIMEOUT * calls + GRACE + frozen
         };
         self.records.iter().find(is_late).map(|record| self.shown(record))
     }
