@@ -197,9 +197,7 @@ impl Seen<'_> {
         let is_broken = |record: &&Record| {
             let is_disturbed = self.is_disturbed(record.asked, record.ended);
             let was_frozen = self.was_frozen(record.asked, record.ended);
-            // In so short a time a server that is well need not answer.
-            let is_hasty = self.plan.stack.timeout.is_some_and(|time| time < MIN_TIMEOUT);
-            let is_disturbed = is_disturbed || is_hasty || self.may_be_open(record);
+            let is_disturbed = is_disturbed || self.is_hasty() || self.may_be_open(record);
             // Load of this process may keep it from asking.
             let is_loaded = || was_frozen || self.plan.is_flooded || self.is_flooded(record);
             let is_excused = match record.fate {
@@ -216,6 +214,11 @@ impl Seen<'_> {
             !is_excused
         };
         self.records.iter().find(is_broken).map(|record| self.shown(record))
+    }
+
+    /// True if so short a time is set that a server that is well need not answer.
+    fn is_hasty(&self) -> bool {
+        self.plan.stack.timeout.is_some_and(|time| time < MIN_TIMEOUT)
     }
 
     /// True if the process asked more at once than its calls carry.

@@ -66,6 +66,9 @@ impl Seen<'_> {
 
     /// While what opens connections panics, and all else is well, nothing is the server's fault.
     pub(super) fn panics(&self) -> Option<String> {
+        if self.is_hasty() {
+            return None;
+        }
         let is_panicking = |kind| kind == StrikeKind::DialerPanics;
         // A slot may move to a server that was never dialled.
         let is_felt = |kind| moves_slots(kind) || !self.is_harmless(kind);
