@@ -50,6 +50,9 @@ use crate::{Charge, Decision, Error, ErrorKind, Outcome, Owner, Reservation};
 /// members that state no cost follow the actual one, and the others keep theirs; a settlement to 0
 /// refunds all.
 ///
+/// A member whose part is a peek takes nothing. It refuses all the same where its key is blocked or
+/// owes units.
+///
 /// A quota of the charge that no member is given is an error of kind [`Configuration`].
 ///
 /// # Order, waits, refunds

@@ -116,6 +116,41 @@ async fn each_part_is_charged_to_its_own_limit_with_its_own_cost() {
     }
 }
 
+/// A key that is blocked or in debt refuses a look, too: then nobody passes, and nobody pays.
+#[tokio::test]
+async fn a_part_that_takes_nothing_refuses_all_the_same() {
+    let server = Server::start();
+    let pool = Pool::connect(&server.url()).unwrap();
+    let cluster = pool.clone().clustered();
+    let members = [user(&pool).boxed(), address(&pool).boxed()];
+    let both = AllAtOnce::of_parts((user(&pool), address(&pool))).boxed();
+    let both_in_cluster = AllAtOnce::of_parts((user(&cluster), address(&cluster))).boxed();
+    let (in_memory, in_turn) = in_memory();
+    for (name, members, limiter) in [
+        ("AllAtOnce", &members, both),
+        ("AllAtOnce in a cluster", &members, both_in_cluster),
+        ("AllInTurn", &in_memory, in_turn.boxed()),
+    ] {
+        let alice = Charge::new("alice");
+        let looks = Charge::several([alice.clone(), Charge::new(ADDRESS).peek()]);
+        let pays_last = Charge::several([alice.peek(), Charge::new(ADDRESS)]);
+        for (place, key, charge) in [(1, ADDRESS, looks), (0, "alice", pays_last)] {
+            let before = taken(members).await;
+            members[place].block(key, HOUR).await.unwrap();
+            let estimate = limiter.estimate(charge.clone()).await.unwrap();
+            let refused = limiter.check(&charge).await.unwrap();
+            for refused in [estimate, refused] {
+                assert!(!refused.is_admitted(), "{name}: {charge:?} {refused:?}");
+                assert_eq!(refused.limiter(), Some(["user", "address"][place]), "{name}");
+                assert!(refused.retry_after().is_some(), "{name}");
+            }
+            members[place].unblock(key).await.unwrap();
+            taken_in_the_end(members, before).await;
+            assert!(limiter.check(&charge).await.unwrap().is_admitted(), "{name}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_limiter_of_one_key_refuses_to_choose_one() {
     let server = Server::start();

@@ -32,6 +32,10 @@ impl Member {
     fn has_cost(&self) -> bool {
         self.charge.get_cost() > 0
     }
+
+    fn refuses(&self) -> bool {
+        self.answer.as_ref().is_some_and(|answer| !answer.is_admitted())
+    }
 }
 
 /// The number of policies that each member has: one, until it shows more. So a policy keeps its
@@ -75,13 +79,13 @@ pub(super) async fn refused<const N: usize>(
 }
 
 /// The tightest decision, with the policies of all. A member that takes nothing of a charge has no
-/// part in it, unless nobody takes anything.
+/// part in it, unless it refuses (its key may be blocked), or nobody takes anything.
 pub(super) fn joined<const N: usize>(
     mut members: Vec<Member>,
     counts: &PolicyCounts<N>,
 ) -> Result<Decision, Error> {
     if members.iter().any(Member::has_cost) {
-        members.retain(Member::has_cost);
+        members.retain(|member| member.has_cost() || member.refuses());
     }
     members.sort_unstable_by_key(|member| member.index);
     let placed = |member: Member| Some(counts.placed(member.index, member.answer?));
