@@ -244,9 +244,15 @@ impl Seen<'_> {
             let slow_after = self.plan.stack.slow_after.unwrap_or(Duration::MAX);
             self.ask(one).process == process && one.ended - one.asked >= slow_after
         };
+        // A fallback hides the failure.
         let is_failed = |one: &&Record| {
-            self.ask(one).process == process
-                && matches!(one.fate, Fate::Failed(_) | Fate::AdmittedBy(Origin::FailOpen))
+            let has_failed = match &one.fate {
+                Fate::Failed(_) | Fate::AdmittedBy(Origin::FailOpen | Origin::Local) => true,
+                Fate::Refused { by, .. } => *by == Some(Origin::Local),
+                _ => false,
+            };
+            has_failed
+                && self.ask(one).process == process
                 && self.is_disturbed(one.asked, one.ended)
         };
         let opens = |one: &&Record| is_slow(one) || is_failed(one);
@@ -256,7 +262,7 @@ impl Seen<'_> {
             Fate::Admitted { .. } => true,
             // Neither the layer nor an operation tells who answered.
             Fate::Done | Fate::Refused { by: None, .. } => !self.plan.stack.has_fallback,
-            Fate::Refused { by, .. } => *by != Some(Origin::Local),
+            Fate::Refused { by, .. } => *by == Some(Origin::Store),
             _ => false,
         };
         let closes = |one: &Record| {

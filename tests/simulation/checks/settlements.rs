@@ -13,6 +13,12 @@ use crate::world::{Fate, Record, Settled};
 /// A connection that was cut is replaced within this time.
 const RECONNECTING: Duration = Duration::from_millis(20);
 
+/// The longest pause before the next attempt, where others were cut a little earlier.
+const PAUSE: Duration = Duration::from_millis(300);
+
+/// So long after a cut the next one is not the first.
+const TROUBLE: Duration = Duration::from_secs(2);
+
 impl Seen<'_> {
     /// Each settlement that is said to be done was done, and it fails for a fault alone.
     pub(super) fn settled_exactly(&self) -> Option<String> {
@@ -52,10 +58,16 @@ impl Seen<'_> {
     fn may_fail(&self, record: &Record) -> bool {
         let Some(from) = record.settled_at else { return true };
         let until = from + SETTLING;
-        let is_over = |fault: Fault, end: Duration| {
+        let is_cut = |fault: Fault| {
             use Fault::{CutAfter, CutAnswer, CutBefore, CutWithin};
-            let is_cut = matches!(fault, CutAfter | CutAnswer | CutBefore | CutWithin);
-            is_cut && end + RECONNECTING < from
+            matches!(fault, CutAfter | CutAnswer | CutBefore | CutWithin)
+        };
+        let is_over = |fault: Fault, end: Duration| {
+            let is_before = |at: Duration| at < end && end <= at + TROUBLE;
+            let mut all = self.disturbances.iter();
+            let has_trouble = all.any(|one| is_cut(one.fault) && is_before(one.until));
+            let pause = if has_trouble { PAUSE } else { Duration::ZERO };
+            is_cut(fault) && end + RECONNECTING + pause < from
         };
         let mut felt = self.disturbances.iter().filter(|one| !is_over(one.fault, one.until));
         self.is_struck(from, until)
