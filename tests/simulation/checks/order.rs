@@ -67,11 +67,15 @@ impl Seen<'_> {
                 let is_behind = known.is_some_and(|known| known < second.asked) || is_beside;
                 // In a shadow nobody waits.
                 let has_waited = since_begin(*at) <= first.ended;
+                // A process that stood still at a slot lets all go at once that are due by then.
+                let stood_still = !self.frozen(since_begin(*at), first.ended).is_zero();
+                let is_at_once = second.ended == first.ended && stood_still;
                 alike == other
                     && is_behind
                     && has_waited
                     && earlier < at
                     && second.ended <= first.ended
+                    && !is_at_once
                     && !is_freed(second)
                     && !self.is_disturbed(first.asked, second.ended)
             };
