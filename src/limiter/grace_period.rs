@@ -193,7 +193,7 @@ impl GracePeriod {
         while !have_run() && self.begin.elapsed() < MAX_TURN {
             sleep(TICK).await;
         }
-        // What it held up needs time for its answer. One that stands still on makes this late.
+        // The answers that waited for it need time. If it still stands still, this is late.
         let end = if have_run() { SLACK - 2 * TICK } else { SLACK + TICK };
         sleep_until(self.begin + end).await;
         yield_now().await;

@@ -1,7 +1,7 @@
 //! The callers of this process that ask for a limiter, and those that wait meanwhile.
 //!
 //! The format has no room for reservations, so every refused caller asks again. Of many callers
-//! that wait for one permit, all but one would ask in vain. So callers that can wait share the last
+//! that wait for one permit, all but one would be refused. So callers that can wait share the last
 //! refusal.
 //!
 //! - While it holds, and for a second at most, they wait until its end and do not ask.

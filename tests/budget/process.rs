@@ -64,7 +64,7 @@ impl Process {
         self.child.wait().expect("a status");
     }
 
-    /// In a process: waits until it is told to go on. If nobody can tell it any more, it ends.
+    /// In a process: waits for a sign to go on. If no sign can come any more, it ends.
     pub(crate) async fn told() {
         let heard = tokio::task::spawn_blocking(|| {
             let mut line = String::new();

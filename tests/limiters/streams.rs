@@ -193,7 +193,7 @@ enum Handler {
     Drops,
 }
 
-/// A service that settles 120 units, or leaves that to the layer. A task settles when it is told.
+/// A service that settles 120 units, or leaves that to the layer. A task settles at a sign.
 async fn handled(
     handler: Handler,
     counts: bool,

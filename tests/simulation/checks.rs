@@ -286,10 +286,11 @@ impl Seen<'_> {
             let ask = self.ask(record);
             let waits = if ask.cost > 0 { ask.max_wait } else { Duration::ZERO };
             let frozen = self.frozen(record.asked, record.ended);
-            // Each call has its own time. In turn, the second of two limiters is peeked at before. A
-            // lease asks alone after a refill.
+            // Each call has its own time. In turn, a charge peeks at the second of two limiters
+            // before. A lease asks alone after a refill.
             let calls = match self.plan.asking {
-                Asking::AllInTurn => 3,
+                Asking::AllInTurn if ask.cost > 0 => 3,
+                Asking::AllInTurn => 2,
                 _ if self.plan.stack.lease.is_some() => 2,
                 _ => 1,
             };
@@ -298,7 +299,7 @@ impl Seen<'_> {
         self.records.iter().find(is_late).map(|record| self.shown(record))
     }
 
-    /// Each refusal is one that the store made, with the wait that it told.
+    /// Each refusal is one that the store made, with the wait that it returned.
     fn truth(&self) -> Option<String> {
         let is_wrong = |record: &&Record| {
             let (by, retry_after) = match record.fate {
@@ -310,7 +311,7 @@ impl Seen<'_> {
             let cost = ask.cost.cast_signed();
             let mut own = self.refusals_of(record);
             match by {
-                // Of limiters that are asked in turn, the longest wait is told.
+                // Of limiters that are asked in turn, the longest wait counts.
                 _ if self.asks_in_turn() => false,
                 Origin::Store => !own.any(|one| {
                     let wait = one.wait.map(|wait| Duration::from_micros(wait.cast_unsigned()));
@@ -331,7 +332,7 @@ impl Seen<'_> {
         all.filter(move |one| one.now == now && labels.contains(&one.label.as_str()))
     }
 
-    /// A caller that asks again when it was told to is admitted if no other came first.
+    /// A caller that obeys its `Retry-After` is admitted if no other came first.
     fn obeyed(&self) -> Option<String> {
         let changes = |way| matches!(way, Way::Penalize | Way::Block | Way::Unblock | Way::Reset);
         if self.has_odd_clocks()

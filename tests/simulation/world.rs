@@ -54,7 +54,7 @@ pub struct Record {
     pub decided_at: Option<i64>,
     /// The instant at which units were given back, or more were taken.
     pub settled_at: Option<Duration>,
-    /// True if it was asked again, since it was told to.
+    /// True if it was asked again, at its `Retry-After`.
     pub is_second: bool,
     /// The result of its settlement.
     pub settlement: Option<Settled>,

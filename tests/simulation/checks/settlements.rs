@@ -1,5 +1,5 @@
-//! The promises of settlements, from the books: what a caller is told of its own was done, once,
-//! and it reaches a server that is well.
+//! The promises of settlements, from the books: the result that a caller gets is what was done,
+//! once, and it reaches a server that is well.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
