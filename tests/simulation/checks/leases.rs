@@ -40,7 +40,9 @@ impl Seen<'_> {
             let group = groups.entry((self.ask(record).key, at)).or_default();
             group.holders.push(record);
             // It has a slot of another instant, or is alike to one that has.
-            if self.tells_no_slot(record) && self.most_held(&group.holders) > group.cost() {
+            let is_too_much = self.most_held(&group.holders) > group.cost()
+                || self.kept_by(&group.holders) > group.taken();
+            if self.tells_no_slot(record) && is_too_much {
                 elsewhere.extend(group.holders.pop());
             }
         }
@@ -96,6 +98,11 @@ impl Seen<'_> {
         }
     }
 
+    /// The same of several callers.
+    fn kept_by(&self, holders: &[&Record]) -> i64 {
+        holders.iter().map(|record| self.kept(record)).sum()
+    }
+
     /// The units that a caller took when it settled, of whatever lease.
     fn more(&self, record: &Record) -> i64 {
         match record.fate {
@@ -118,8 +125,7 @@ impl Seen<'_> {
         }
         let mut keys: BTreeMap<&str, Sums> = BTreeMap::new();
         for ((key, at), group) in groups {
-            let kept: i64 = group.holders.iter().map(|record| self.kept(record)).sum();
-            let taken: i64 = group.bookings.iter().map(|one| one.taken).sum();
+            let (kept, taken) = (self.kept_by(&group.holders), group.taken());
             if self.has_unique_marks() && taken < kept {
                 return Some(format!("{taken} of {kept} units at {at} are left of {key}"));
             }
@@ -157,6 +163,11 @@ impl Seen<'_> {
 impl Group<'_> {
     fn cost(&self) -> i64 {
         self.bookings.iter().map(|one| one.cost).sum()
+    }
+
+    /// The units that are left of the cost when all is quiet.
+    fn taken(&self) -> i64 {
+        self.bookings.iter().map(|one| one.taken).sum()
     }
 }
 

@@ -892,8 +892,8 @@ impl Drop",
         "redis: count no time in which the process stood still",
         &[edit(
             "limiter/redis/client/health.rs",
-            "if is_busy { MAX_SILENCE.as_micros() as u64 } else { u64::MAX };",
-            "if is_busy { u64::MAX - 1 } else { u64::MAX };",
+            "        let sent = if is_busy { now } else { self.server.clock(sent) };",
+            "        let sent = if is_busy && now == 0 { now } else { self.server.clock(sent) };",
         )],
     ),
     reverted(

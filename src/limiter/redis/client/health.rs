@@ -166,12 +166,11 @@ impl Health {
     ///
     /// The calls of one moment time out together, and one pause of the server is not a reason to
     /// reconnect. So a silence counts only if it is long, and clearly longer than this call has
-    /// waited. A process that stood still for long has not read replies. So its call says little
-    /// about that time.
+    /// waited. A process that was too busy to read replies does not know how long there were none.
+    /// So a silence that its call begins counts from now.
     pub(super) fn record_timeout(&self, sent: Instant, is_busy: bool) {
         let now = self.server.clock(Instant::now());
-        let listened = if is_busy { MAX_SILENCE.as_micros() as u64 } else { u64::MAX };
-        let sent = self.server.clock(sent).max(now.saturating_sub(listened));
+        let sent = if is_busy { now } else { self.server.clock(sent) };
         let max_silence = MAX_SILENCE * if is_busy { BUSY_FACTOR } else { 1 };
         let limit = (2 * now.saturating_sub(sent)).max(max_silence.as_micros() as u64);
         if self.silence.begin_or_continue(sent) + limit <= now {

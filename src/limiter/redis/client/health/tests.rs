@@ -103,6 +103,7 @@ async fn rare_calls_with_late_replies_are_no_silence() {
 #[tokio::test(start_paused = true)]
 async fn a_busy_process_waits_longer() {
     let (health, _) = two();
+    health.record_timeout(Instant::now(), true);
     for limit in [MAX_SILENCE * BUSY_FACTOR - D, D] {
         assert_eq!(health.state(), ConnectionState::Usable);
         let begun = Instant::now();
@@ -112,6 +113,19 @@ async fn a_busy_process_waits_longer() {
             health.record_timeout(sent, true);
         }
     }
+    assert_eq!(health.state(), ConnectionState::Silent);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_before_a_busy_call_ended_is_no_silence() {
+    let (health, _) = two();
+    let sent = Instant::now();
+    advance(MAX_SILENCE).await;
+    health.record_timeout(sent, true);
+    health.record_timeout(Instant::now(), false);
+    assert_eq!(health.state(), ConnectionState::Usable);
+    advance(MAX_SILENCE).await;
+    health.record_timeout(Instant::now(), false);
     assert_eq!(health.state(), ConnectionState::Silent);
 }
 
