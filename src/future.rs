@@ -2,7 +2,6 @@
 //!
 //! A decision needs none of these names: `limiter.check(&charge).await`.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -245,8 +244,4 @@ fn settle<L, K, R, Req, Res, E>(
     }
 }
 
-impl<S: Service<Req>, L: Limiter, K, R, Req> fmt::Debug for ResponseFuture<S, L, K, R, Req> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseFuture").finish_non_exhaustive()
-    }
-}
+debug_by_name!([S: Service<Req>, L: Limiter, K, R, Req] ResponseFuture<S, L, K, R, Req>);

@@ -28,6 +28,9 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+// For all that follow.
+#[macro_use]
+mod debug_by_name;
 // Values.
 mod charge;
 mod decision;

@@ -243,8 +243,4 @@ where
     }
 }
 
-impl<T, F> fmt::Debug for CountBodyFuture<T, F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CountBodyFuture").finish_non_exhaustive()
-    }
-}
+debug_by_name!([T, F] CountBodyFuture<T, F>);

@@ -267,11 +267,7 @@ impl Attempts {
     }
 }
 
-impl<C> fmt::Debug for Admission<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Admission").finish_non_exhaustive()
-    }
-}
+debug_by_name!([C] Admission<C>);
 
 pin_project! {
     /// The future of [`LimiterExt::acquire`](crate::LimiterExt::acquire).

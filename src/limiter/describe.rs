@@ -1,6 +1,5 @@
 //! The description of a limiter's policies for callers: names, units, and partition keys.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -195,11 +194,7 @@ where
     }
 }
 
-impl<C> fmt::Debug for DescribedFuture<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DescribedFuture").finish_non_exhaustive()
-    }
-}
+debug_by_name!([C] DescribedFuture<C>);
 
 #[cfg(test)]
 mod tests {

@@ -142,8 +142,4 @@ where
     }
 }
 
-impl<C, F> fmt::Debug for InspectFuture<C, F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InspectFuture").finish_non_exhaustive()
-    }
-}
+debug_by_name!([C, F] InspectFuture<C, F>);

@@ -1,6 +1,5 @@
 //! A limiter whose decisions are counted.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -233,8 +232,4 @@ where
     }
 }
 
-impl<C> fmt::Debug for MeteredFuture<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MeteredFuture").finish_non_exhaustive()
-    }
-}
+debug_by_name!([C] MeteredFuture<C>);

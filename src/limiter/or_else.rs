@@ -268,8 +268,4 @@ where
     }
 }
 
-impl<C, F: Fallback> fmt::Debug for OrElseFuture<C, F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OrElseFuture").finish_non_exhaustive()
-    }
-}
+debug_by_name!([C, F: Fallback] OrElseFuture<C, F>);

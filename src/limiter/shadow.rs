@@ -1,6 +1,5 @@
 //! A limiter that decides and never refuses.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -200,8 +199,4 @@ where
     }
 }
 
-impl<C> fmt::Debug for ShadowFuture<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ShadowFuture").finish_non_exhaustive()
-    }
-}
+debug_by_name!([C] ShadowFuture<C>);

@@ -229,11 +229,7 @@ fn off() -> Decision {
     Decision::new(Outcome::Allow).with_origin(Origin::Off)
 }
 
-impl<C> fmt::Debug for WithSwitchFuture<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WithSwitchFuture").finish_non_exhaustive()
-    }
-}
+debug_by_name!([C] WithSwitchFuture<C>);
 
 #[cfg(all(test, interleavings))]
 mod interleavings;

@@ -4,7 +4,6 @@
 //! later, and lets the runtime catch up, so that the better answer comes first. It says nothing
 //! about a store, so its error is of kind [`Saturation`](ErrorKind::Saturation).
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -131,11 +130,7 @@ where
     }
 }
 
-impl<F> fmt::Debug for TimeoutFuture<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TimeoutFuture").finish_non_exhaustive()
-    }
-}
+debug_by_name!([F] TimeoutFuture<F>);
 
 #[cfg(test)]
 mod tests {

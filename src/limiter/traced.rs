@@ -1,6 +1,5 @@
 //! A limiter whose decisions are events.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -214,8 +213,4 @@ where
     }
 }
 
-impl<C> fmt::Debug for TracedFuture<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TracedFuture").finish_non_exhaustive()
-    }
-}
+debug_by_name!([C] TracedFuture<C>);

@@ -1,6 +1,5 @@
 //! Settings of policies.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -124,11 +123,7 @@ impl PoliciesBuilder {
     }
 }
 
-impl fmt::Debug for PoliciesBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PoliciesBuilder").finish_non_exhaustive()
-    }
-}
+debug_by_name!([] PoliciesBuilder);
 
 #[cfg(all(test, feature = "redis"))]
 mod tests {

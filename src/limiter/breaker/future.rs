@@ -1,6 +1,5 @@
 //! The future of a decision behind a breaker.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -84,8 +83,4 @@ where
     }
 }
 
-impl<C> fmt::Debug for WithBreakerFuture<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WithBreakerFuture").finish_non_exhaustive()
-    }
-}
+debug_by_name!([C] WithBreakerFuture<C>);

@@ -1,6 +1,5 @@
 //! The future of a decision: a refusal that is repeated, or the inner limiter's answer.
 
-use std::fmt;
 use std::future::Future;
 use std::num::NonZeroU64;
 use std::pin::Pin;
@@ -114,8 +113,4 @@ where
     }
 }
 
-impl<C> fmt::Debug for DenyCacheFuture<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DenyCacheFuture").finish_non_exhaustive()
-    }
-}
+debug_by_name!([C] DenyCacheFuture<C>);

@@ -1,6 +1,5 @@
 //! The decision of a leased limiter: units of a lease, or the inner limiter's own answer.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -153,11 +152,7 @@ where
     }
 }
 
-impl<L: Limiter> fmt::Debug for LeaseFuture<L> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LeaseFuture").finish_non_exhaustive()
-    }
-}
+debug_by_name!([L: Limiter] LeaseFuture<L>);
 
 /// A reset or a block under way. Nothing is leased until it has ended.
 struct Reset<L: Limiter> {

@@ -1,6 +1,5 @@
 //! The future of a decision in this process.
 
-use std::fmt;
 use std::future::Future;
 use std::mem;
 use std::pin::Pin;
@@ -45,8 +44,4 @@ impl<A: Algorithm> Future for MemoryFuture<A> {
     }
 }
 
-impl<A: Algorithm> fmt::Debug for MemoryFuture<A> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryFuture").finish_non_exhaustive()
-    }
-}
+debug_by_name!([A: Algorithm] MemoryFuture<A>);

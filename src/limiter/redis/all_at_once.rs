@@ -372,11 +372,7 @@ impl Future for AllAtOnceFuture {
     }
 }
 
-impl fmt::Debug for AllAtOnceFuture {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AllAtOnceFuture").finish_non_exhaustive()
-    }
-}
+debug_by_name!([] AllAtOnceFuture);
 
 mod sealed {
     pub trait Sealed {}

@@ -1,7 +1,6 @@
 //! A decision: the request that a charge becomes, and the future that reads the answer.
 
 use std::cmp::Ordering;
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -222,8 +221,4 @@ impl<A: InLua> Future for RedisFuture<A> {
     }
 }
 
-impl<A: InLua> fmt::Debug for RedisFuture<A> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisFuture").finish_non_exhaustive()
-    }
-}
+debug_by_name!([A: InLua] RedisFuture<A>);
