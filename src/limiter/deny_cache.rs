@@ -22,7 +22,7 @@ use self::refusal::Question;
 use super::{Limiter, Operation};
 use crate::reservation::Charged;
 use crate::settlement::Settlement;
-use crate::{Charge, Decision, Error, Reservation};
+use crate::{Charge, Reservation};
 
 const DEFAULT_MAX_AGE: Duration = Duration::from_secs(1);
 const DEFAULT_MAX_KEYS: usize = 100_000;
@@ -177,9 +177,7 @@ impl<L: Limiter> Limiter for DenyCache<L> {
         }
     }
 
-    fn check_keyless(&self, why: &Error) -> Option<Decision> {
-        self.inner.check_keyless(why)
-    }
+    pass_on!(check_keyless, can_take_more);
 
     /// Forgets the key, since its time to come back may be another one. Of a reservation that did
     /// not come from here, the key is not known.
@@ -193,10 +191,6 @@ impl<L: Limiter> Limiter for DenyCache<L> {
             Charged::Unknown | Charged::Several => self.cache.forget_all(),
         }
         settled
-    }
-
-    fn can_take_more(&self) -> bool {
-        self.inner.can_take_more()
     }
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {

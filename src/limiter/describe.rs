@@ -10,8 +10,7 @@ use pin_project_lite::pin_project;
 use super::{Limiter, Operation};
 use crate::decision::is_policy_name;
 use crate::digest;
-use crate::settlement::Settlement;
-use crate::{Charge, Decision, Error, ErrorKind, QuotaUnit, Reservation};
+use crate::{Charge, Decision, Error, ErrorKind, QuotaUnit};
 
 /// The names, the unit and the partition key that the decisions of a limiter show of its
 /// [policies](Decision::policies), for the callers who read them in header fields: see
@@ -153,17 +152,7 @@ impl<L: Limiter> Limiter for Described<L> {
         self.describing(self.inner.check(charge), charge)
     }
 
-    fn check_keyless(&self, why: &Error) -> Option<Decision> {
-        self.inner.check_keyless(why)
-    }
-
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
-        self.inner.settle(reservation, actual)
-    }
-
-    fn can_take_more(&self) -> bool {
-        self.inner.can_take_more()
-    }
+    pass_on!(check_keyless, settle, can_take_more);
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
         self.inner.operate(operation, charge).map(|answer| self.describing(answer, charge))

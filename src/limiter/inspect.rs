@@ -9,8 +9,7 @@ use std::task::{Context, Poll, ready};
 use pin_project_lite::pin_project;
 
 use super::{Limiter, Operation};
-use crate::settlement::Settlement;
-use crate::{Charge, Decision, Error, Reservation};
+use crate::{Charge, Decision, Error};
 
 /// A limiter with a closure that sees each decision: made by
 /// [`LimiterExt::inspect`](crate::LimiterExt::inspect). Clones share the closure.
@@ -85,17 +84,7 @@ where
         InspectFuture { answer: self.inner.check(charge), inspect }
     }
 
-    fn check_keyless(&self, why: &Error) -> Option<Decision> {
-        self.inner.check_keyless(why)
-    }
-
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
-        self.inner.settle(reservation, actual)
-    }
-
-    fn can_take_more(&self) -> bool {
-        self.inner.can_take_more()
-    }
+    pass_on!(check_keyless, settle, can_take_more);
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
         let answer = self.inner.operate(operation, charge)?;

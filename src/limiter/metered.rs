@@ -165,9 +165,7 @@ impl<L: Limiter> Limiter for Metered<L> {
         Ok(settlement)
     }
 
-    fn can_take_more(&self) -> bool {
-        self.inner.can_take_more()
-    }
+    pass_on!(can_take_more);
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
         let answer = self.inner.operate(operation, charge)?;

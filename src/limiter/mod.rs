@@ -1,5 +1,8 @@
 //! Limiters: the trait, what can be put around one, and those of this crate.
 
+#[macro_use]
+mod pass_on;
+
 mod acquire;
 mod all_in_turn;
 mod boxed;

@@ -185,9 +185,7 @@ where
         }
     }
 
-    fn check_keyless(&self, why: &Error) -> Option<Decision> {
-        self.inner.check_keyless(why)
-    }
+    pass_on!(check_keyless);
 
     /// The limiter that made the reservation settles it, be it the fallback.
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {

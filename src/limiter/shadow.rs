@@ -8,9 +8,8 @@ use std::task::{Context, Poll, ready};
 use pin_project_lite::pin_project;
 
 use super::{Limiter, Operation};
-use crate::settlement::Settlement;
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use crate::{Charge, Decision, Error, Outcome, Reservation};
+use crate::{Charge, Decision, Error, Outcome};
 
 /// A limiter that admits whatever its inner one decides: made by
 /// [`LimiterExt::shadow`](crate::LimiterExt::shadow). Clones share the counts.
@@ -133,9 +132,7 @@ impl<L: Limiter> Limiter for Shadow<L> {
         Some(self.counters.admit_keyless(&self.inner, why))
     }
 
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
-        self.inner.settle(reservation, actual)
-    }
+    pass_on!(settle);
 
     /// Always: a layer refuses requests otherwise. What the inner limiter cannot take is not taken.
     fn can_take_more(&self) -> bool {

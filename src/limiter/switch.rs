@@ -10,9 +10,8 @@ use pin_project_lite::pin_project;
 
 use super::shadow::{Counters, ShadowFuture};
 use super::{Limiter, Operation, ShadowCounts};
-use crate::settlement::Settlement;
 use crate::sync::atomic::{AtomicU8, Ordering::Relaxed};
-use crate::{Charge, Decision, Error, Origin, Outcome, Reservation};
+use crate::{Charge, Decision, Error, Origin, Outcome};
 
 /// Turns limiters off, into a shadow, and on again, while they are used. Cheap to clone: clones are
 /// one switch.
@@ -172,9 +171,7 @@ impl<L: Limiter> Limiter for WithSwitch<L> {
         }
     }
 
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
-        self.inner.settle(reservation, actual)
-    }
+    pass_on!(settle);
 
     /// Unless it is on: always, since a layer refuses requests otherwise.
     fn can_take_more(&self) -> bool {

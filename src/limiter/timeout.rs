@@ -14,8 +14,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::grace_period::GracePeriod;
 use super::{Limiter, Operation, runtime};
-use crate::settlement::Settlement;
-use crate::{Charge, Decision, Error, ErrorKind, Reservation};
+use crate::{Charge, Decision, Error, ErrorKind};
 
 const BACKSTOP: Duration = Duration::from_millis(5);
 
@@ -67,17 +66,7 @@ impl<L: Limiter> Limiter for Timeout<L> {
         TimeoutFuture::new(self.inner.check(&charge), backstop)
     }
 
-    fn check_keyless(&self, why: &Error) -> Option<Decision> {
-        self.inner.check_keyless(why)
-    }
-
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
-        self.inner.settle(reservation, actual)
-    }
-
-    fn can_take_more(&self) -> bool {
-        self.inner.can_take_more()
-    }
+    pass_on!(check_keyless, settle, can_take_more);
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
         let (charge, backstop) = self.with_backstop(charge);

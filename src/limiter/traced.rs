@@ -11,8 +11,7 @@ use tokio::time::Instant;
 use super::{Limiter, Operation};
 use crate::digest::push_digest;
 use crate::observe::{Asked, Tracer};
-use crate::settlement::Settlement;
-use crate::{Charge, Decision, Error, Reservation};
+use crate::{Charge, Decision, Error};
 
 /// Makes events of decisions: every [`Limiter`] has this method with the feature `tracing`.
 pub trait TraceExt: Limiter + Sized {
@@ -160,13 +159,7 @@ impl<L: Limiter> Limiter for Traced<L> {
         answer
     }
 
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
-        self.inner.settle(reservation, actual)
-    }
-
-    fn can_take_more(&self) -> bool {
-        self.inner.can_take_more()
-    }
+    pass_on!(settle, can_take_more);
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
         let answer = self.inner.operate(operation, charge)?;

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use super::Breaker;
 use super::future::WithBreakerFuture;
+use crate::Charge;
 use crate::limiter::{Limiter, Operation};
-use crate::settlement::Settlement;
-use crate::{Charge, Decision, Error, Reservation};
 
 /// A limiter with a [`Breaker`]: made by [`LimiterExt::breaker`](crate::LimiterExt::breaker).
 #[derive(Clone, Debug)]
@@ -32,18 +31,8 @@ impl<L: Limiter> Limiter for WithBreaker<L> {
         WithBreakerFuture::asking(self.inner.check(charge), shared)
     }
 
-    fn check_keyless(&self, why: &Error) -> Option<Decision> {
-        self.inner.check_keyless(why)
-    }
-
-    /// Passes also while the breaker is open, and is not counted: it waits for nobody.
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
-        self.inner.settle(reservation, actual)
-    }
-
-    fn can_take_more(&self) -> bool {
-        self.inner.can_take_more()
-    }
+    // A settlement passes even while the breaker is open, and is not counted: nobody waits for it.
+    pass_on!(check_keyless, settle, can_take_more);
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
         // Also while it is open: the inner limiter says whether it can. Its future does nothing
