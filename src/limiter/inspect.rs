@@ -1,14 +1,10 @@
 //! A limiter that shows each of its decisions to a closure.
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 
-use pin_project_lite::pin_project;
-
-use super::{Limiter, Operation};
+use super::Limiter;
+use super::watched::{Watch, Watched, WatchedFuture};
 use crate::{Charge, Decision, Error};
 
 /// A limiter with a closure that sees each decision: made by
@@ -62,73 +58,55 @@ use crate::{Charge, Decision, Error};
 /// A copy of the charge for each decision, and with it of an owned key. The closure runs in the
 /// caller's task, so it must not block.
 pub struct Inspect<L, F> {
-    inner: L,
-    inspect: Arc<F>,
+    inner: Watched<L, Closure<F>>,
 }
+
+/// The future of [`Inspect`].
+pub type InspectFuture<C, F> = WatchedFuture<C, Closure<F>>;
+
+/// A closure that sees each decision.
+pub struct Closure<F>(Arc<F>);
 
 impl<L, F> Inspect<L, F> {
     pub(super) fn new(inner: L, inspect: F) -> Self {
-        Self { inner, inspect: Arc::new(inspect) }
+        Self { inner: Watched { inner, watch: Closure(Arc::new(inspect)) } }
     }
 }
 
-impl<L, F> Limiter for Inspect<L, F>
-where
-    L: Limiter,
-    F: Fn(&Charge, Result<&Decision, &Error>),
-{
+impl<L: Limiter, F: Fn(&Charge, Result<&Decision, &Error>)> Limiter for Inspect<L, F> {
     type Future = InspectFuture<L::Future, F>;
 
-    fn check(&self, charge: &Charge) -> Self::Future {
-        let inspect = Some((charge.clone(), Arc::clone(&self.inspect)));
-        InspectFuture { answer: self.inner.check(charge), inspect }
-    }
-
-    pass_on!(check_keyless, settle, can_take_more);
-
-    fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
-        let answer = self.inner.operate(operation, charge)?;
-        Some(InspectFuture { answer, inspect: None })
-    }
+    pass_on!(check, check_keyless, settle, can_take_more, operate);
 }
 
 impl<L: Clone, F> Clone for Inspect<L, F> {
     fn clone(&self) -> Self {
-        Self { inner: self.inner.clone(), inspect: Arc::clone(&self.inspect) }
+        Self { inner: self.inner.clone() }
     }
 }
 
 impl<L: fmt::Debug, F> fmt::Debug for Inspect<L, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inspect").field("inner", &self.inner).finish_non_exhaustive()
+        f.debug_struct("Inspect").field("inner", &self.inner.inner).finish_non_exhaustive()
     }
 }
 
-pin_project! {
-    /// The future of [`Inspect`].
-    pub struct InspectFuture<C, F> {
-        #[pin]
-        answer: C,
-        // What the closure sees, if it is to see the answer.
-        inspect: Option<(Charge, Arc<F>)>,
+impl<F: Fn(&Charge, Result<&Decision, &Error>)> Watch for Closure<F> {
+    type Open = (Charge, Self);
+
+    fn open(&self, charge: &Charge) -> Option<Self::Open> {
+        Some((charge.clone(), self.clone()))
+    }
+
+    fn close((charge, Self(inspect)): Self::Open, answer: &mut Result<Decision, Error>) {
+        inspect(&charge, answer.as_ref());
     }
 }
 
-impl<C, F> Future for InspectFuture<C, F>
-where
-    C: Future<Output = Result<Decision, Error>>,
-    F: Fn(&Charge, Result<&Decision, &Error>),
-{
-    type Output = C::Output;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        let answer = ready!(this.answer.poll(cx));
-        if let Some((charge, inspect)) = this.inspect.take() {
-            inspect(&charge, answer.as_ref());
-        }
-        Poll::Ready(answer)
+impl<F> Clone for Closure<F> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
     }
 }
 
-debug_by_name!([C, F] InspectFuture<C, F>);
+debug_by_name!([F] Closure<F>);

@@ -1,17 +1,14 @@
 //! A limiter whose decisions are counted.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 
-use pin_project_lite::pin_project;
 use tokio::time::Instant;
 
-use super::{Limiter, Operation};
+use super::Limiter;
+use super::watched::{Watch, Watched, WatchedFuture};
 use crate::observe::{Asked, Meter, PolicySeries};
 use crate::settlement::Settlement;
-use crate::{Charge, Decision, Error, Outcome, Reservation};
+use crate::{Charge, Decision, Error, Outcome};
 
 /// Counts decisions: every [`Limiter`] has this method with the feature `metrics`.
 pub trait MetricsExt: Limiter + Sized {
@@ -22,10 +19,8 @@ pub trait MetricsExt: Limiter + Sized {
     /// it sees what they do. Only `inspect`, `metrics` and `trace` may come later.
     #[must_use]
     fn metrics(self, limiter: impl Into<Arc<str>>) -> Metered<Self> {
-        Metered {
-            inner: self,
-            counts: Arc::new(Counts { meter: Meter::new(limiter), policies: None }),
-        }
+        let counts = Counts { meter: Meter::new(limiter), policies: None };
+        Metered { inner: Watched { inner: self, watch: Arc::new(counts) } }
     }
 }
 
@@ -88,12 +83,15 @@ impl<L: Limiter> MetricsExt for L {}
 /// depend on how many keys there are. Two limiters with one name are counted together.
 #[derive(Clone, Debug)]
 pub struct Metered<L> {
-    inner: L,
-    counts: Arc<Counts>,
+    inner: Watched<L, Arc<Counts>>,
 }
 
+/// The future of [`Metered`].
+pub type MeteredFuture<C> = WatchedFuture<C, Arc<Counts>>;
+
+/// Counts the decisions of a limiter.
 #[derive(Debug)]
-struct Counts {
+pub struct Counts {
     meter: Meter,
     /// The series of each policy, where each is counted under its own name.
     policies: Option<PolicySeries>,
@@ -125,82 +123,65 @@ impl<L> Metered<L> {
     /// The first 1,000 names have metrics of their own, all further ones are counted as `other`.
     #[must_use]
     pub fn per_policy(self) -> Self {
-        let counts =
-            Counts { meter: self.counts.meter.clone(), policies: Some(PolicySeries::default()) };
-        Self { counts: Arc::new(counts), ..self }
+        let policies = Some(PolicySeries::default());
+        let counts = Counts { meter: self.meter().clone(), policies };
+        Self { inner: Watched { watch: Arc::new(counts), ..self.inner } }
     }
 
     /// Returns the meter that counts its decisions.
     #[must_use]
     pub fn meter(&self) -> &Meter {
-        &self.counts.meter
+        &self.inner.watch.meter
     }
 }
 
 impl<L: Limiter> Limiter for Metered<L> {
     type Future = MeteredFuture<L::Future>;
 
-    fn check(&self, charge: &Charge) -> Self::Future {
+    pass_on!(check, check_keyless, settle, can_take_more, operate);
+}
+
+impl Watch for Arc<Counts> {
+    type Open = Counted;
+
+    fn open(&self, charge: &Charge) -> Option<Counted> {
         let asked = Asked::of(charge);
-        let counted = (self.counts.meter.is_live() && !asked.is_peek()).then(|| Counted {
-            counts: Arc::clone(&self.counts),
-            asked,
-            begun: None,
-        });
-        MeteredFuture { answer: self.inner.check(charge), counted }
+        let is_counted = self.meter.is_live() && !asked.is_peek();
+        is_counted.then(|| Counted { counts: Self::clone(self), asked, begun: None })
     }
 
-    fn check_keyless(&self, why: &Error) -> Option<Decision> {
-        let answer = self.inner.check_keyless(why);
-        self.counts.meter.record_keyless(answer.as_ref().ok_or(why));
-        answer
+    fn poll(open: &mut Counted) {
+        open.begun.get_or_insert_with(Instant::now);
     }
 
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
-        let cost = reservation.cost();
-        let mut settlement = self.inner.settle(reservation, actual)?;
-        if self.counts.meter.is_live() {
-            self.counts.meter.record_settlement(cost, actual, &mut settlement);
-        }
-        Ok(settlement)
-    }
-
-    pass_on!(can_take_more);
-
-    fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
-        let answer = self.inner.operate(operation, charge)?;
-        Some(MeteredFuture { answer, counted: None })
-    }
-}
-
-pin_project! {
-    /// The future of [`Metered`].
-    pub struct MeteredFuture<C> {
-        #[pin]
-        answer: C,
-        // None: it is not counted, or it was.
-        counted: Option<Counted>,
-    }
-}
-
-/// A charge that has no answer yet. It is counted when it is dropped, if it was begun.
-struct Counted {
-    counts: Arc<Counts>,
-    asked: Asked,
-    begun: Option<Instant>,
-}
-
-impl Counted {
-    fn finish(mut self, answer: &mut Result<Decision, Error>) {
-        let Counts { meter, policies } = &*self.counts;
-        meter.record_after(&self.asked, answer.as_ref(), self.begun.take(), policies.as_ref());
+    fn close(mut open: Counted, answer: &mut Result<Decision, Error>) {
+        let Counts { meter, policies } = &*open.counts;
+        meter.record_after(&open.asked, answer.as_ref(), open.begun.take(), policies.as_ref());
         if let Ok(decision) = answer
             && matches!(decision.outcome(), Outcome::Wait(_) | Outcome::Retry(_))
-            && let Some(waiters) = self.counts.meter.waiters()
+            && let Some(waiters) = meter.waiters()
         {
             decision.add_waiters(waiters);
         }
     }
+
+    fn keyless(&self, result: Result<&Decision, &Error>) {
+        self.meter.record_keyless(result);
+    }
+
+    fn settled(&self, cost: u64, actual: u64, settlement: &mut Settlement) {
+        if self.meter.is_live() {
+            self.meter.record_settlement(cost, actual, settlement);
+        }
+    }
+}
+
+/// A charge that has no answer yet. It is counted when it is dropped, if it was begun.
+#[derive(Debug)]
+pub struct Counted {
+    counts: Arc<Counts>,
+    asked: Asked,
+    begun: Option<Instant>,
 }
 
 impl Drop for Counted {
@@ -210,24 +191,3 @@ impl Drop for Counted {
         }
     }
 }
-
-impl<C> Future for MeteredFuture<C>
-where
-    C: Future<Output = Result<Decision, Error>>,
-{
-    type Output = C::Output;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        if let Some(Counted { begun: begun @ None, .. }) = this.counted {
-            *begun = Some(Instant::now());
-        }
-        let mut answer = ready!(this.answer.poll(cx));
-        if let Some(counted) = this.counted.take() {
-            counted.finish(&mut answer);
-        }
-        Poll::Ready(answer)
-    }
-}
-
-debug_by_name!([C] MeteredFuture<C>);

@@ -31,6 +31,7 @@ mod switch;
 pub(crate) mod timeout;
 #[cfg(feature = "tracing")]
 mod traced;
+mod watched;
 mod worker_threads;
 
 #[cfg(feature = "redis")]

@@ -5,6 +5,11 @@
 ///
 /// Defaults of the trait cannot: it knows no inner limiter.
 macro_rules! pass_on {
+    (@check) => {
+        fn check(&self, charge: &crate::Charge) -> Self::Future {
+            self.inner.check(charge)
+        }
+    };
     (@check_keyless) => {
         fn check_keyless(&self, why: &crate::Error) -> Option<crate::Decision> {
             self.inner.check_keyless(why)
@@ -22,6 +27,15 @@ macro_rules! pass_on {
     (@can_take_more) => {
         fn can_take_more(&self) -> bool {
             self.inner.can_take_more()
+        }
+    };
+    (@operate) => {
+        fn operate(
+            &self,
+            operation: crate::Operation,
+            charge: &crate::Charge,
+        ) -> Option<Self::Future> {
+            self.inner.operate(operation, charge)
         }
     };
     ($($method:ident),+) => {

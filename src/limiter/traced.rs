@@ -1,14 +1,11 @@
 //! A limiter whose decisions are events.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 
-use pin_project_lite::pin_project;
 use tokio::time::Instant;
 
-use super::{Limiter, Operation};
+use super::Limiter;
+use super::watched::{Watch, Watched, WatchedFuture};
 use crate::digest::push_digest;
 use crate::observe::{Asked, Tracer};
 use crate::{Charge, Decision, Error};
@@ -23,7 +20,8 @@ pub trait TraceExt: Limiter + Sized {
     #[must_use]
     fn trace(self, limiter: impl Into<Arc<str>>) -> Traced<Self> {
         let tracer = Arc::new(Tracer::new(limiter.into()));
-        Traced { inner: self, tracer, shown_key: ShownKey::None }
+        let watch = Events { tracer, shown_key: ShownKey::None };
+        Traced { inner: Watched { inner: self, watch } }
     }
 }
 
@@ -86,7 +84,15 @@ impl<L: Limiter> TraceExt for L {}
 /// are always looked at.
 #[derive(Clone, Debug)]
 pub struct Traced<L> {
-    inner: L,
+    inner: Watched<L, Events>,
+}
+
+/// The future of [`Traced`].
+pub type TracedFuture<C> = WatchedFuture<C, Events>;
+
+/// Makes events of the decisions of a limiter.
+#[derive(Clone, Debug)]
+pub struct Events {
     tracer: Arc<Tracer>,
     shown_key: ShownKey,
 }
@@ -108,7 +114,7 @@ impl<L> Traced<L> {
     /// absent one leaves its place empty.
     #[must_use]
     pub fn key_digests(self) -> Self {
-        Self { shown_key: ShownKey::Digest, ..self }
+        self.showing(ShownKey::Digest)
     }
 
     /// Shows each key as it is. Default: nothing.
@@ -116,7 +122,12 @@ impl<L> Traced<L> {
     /// Only where keys are neither secret nor personal: logs are kept, and read by many.
     #[must_use]
     pub fn raw_keys(self) -> Self {
-        Self { shown_key: ShownKey::Raw, ..self }
+        self.showing(ShownKey::Raw)
+    }
+
+    fn showing(mut self, shown_key: ShownKey) -> Self {
+        self.inner.watch.shown_key = shown_key;
+        self
     }
 }
 
@@ -143,42 +154,41 @@ impl ShownKey {
 impl<L: Limiter> Limiter for Traced<L> {
     type Future = TracedFuture<L::Future>;
 
-    fn check(&self, charge: &Charge) -> Self::Future {
-        let asked = Asked::of(charge);
-        let traced = (!asked.is_peek()).then(|| {
-            let is_shown = self.tracer.shows_decisions();
-            let key = if is_shown { self.shown_key.of(charge) } else { None };
-            Trace { tracer: Arc::clone(&self.tracer), asked, is_shown, key, begun: None }
-        });
-        TracedFuture { answer: self.inner.check(charge), trace: traced }
-    }
-
-    fn check_keyless(&self, why: &Error) -> Option<Decision> {
-        let answer = self.inner.check_keyless(why);
-        self.tracer.record_keyless(answer.as_ref().ok_or(why));
-        answer
-    }
-
-    pass_on!(settle, can_take_more);
-
-    fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
-        let answer = self.inner.operate(operation, charge)?;
-        Some(TracedFuture { answer, trace: None })
-    }
+    pass_on!(check, check_keyless, settle, can_take_more, operate);
 }
 
-pin_project! {
-    /// The future of [`Traced`].
-    pub struct TracedFuture<C> {
-        #[pin]
-        answer: C,
-        // None: it is no event, or it was one.
-        trace: Option<Trace>,
+impl Watch for Events {
+    type Open = Trace;
+
+    fn open(&self, charge: &Charge) -> Option<Trace> {
+        let asked = Asked::of(charge);
+        if asked.is_peek() {
+            return None;
+        }
+        let is_shown = self.tracer.shows_decisions();
+        let key = if is_shown { self.shown_key.of(charge) } else { None };
+        Some(Trace { tracer: Arc::clone(&self.tracer), asked, is_shown, key, begun: None })
+    }
+
+    fn poll(open: &mut Trace) {
+        if open.is_shown {
+            open.begun.get_or_insert_with(Instant::now);
+        }
+    }
+
+    fn close(open: Trace, answer: &mut Result<Decision, Error>) {
+        let Trace { tracer, asked, key, begun, .. } = open;
+        tracer.record(&asked, key.as_deref(), begun, answer.as_ref());
+    }
+
+    fn keyless(&self, result: Result<&Decision, &Error>) {
+        self.tracer.record_keyless(result);
     }
 }
 
 /// A charge that has no answer yet.
-struct Trace {
+#[derive(Debug)]
+pub struct Trace {
     tracer: Arc<Tracer>,
     asked: Asked,
     /// True if somebody listens to decisions.
@@ -186,24 +196,3 @@ struct Trace {
     key: Option<String>,
     begun: Option<Instant>,
 }
-
-impl<C> Future for TracedFuture<C>
-where
-    C: Future<Output = Result<Decision, Error>>,
-{
-    type Output = C::Output;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        if let Some(Trace { is_shown: true, begun: begun @ None, .. }) = this.trace {
-            *begun = Some(Instant::now());
-        }
-        let answer = ready!(this.answer.poll(cx));
-        if let Some(Trace { tracer, asked, key, begun, .. }) = this.trace.take() {
-            tracer.record(&asked, key.as_deref(), begun, answer.as_ref());
-        }
-        Poll::Ready(answer)
-    }
-}
-
-debug_by_name!([C] TracedFuture<C>);
