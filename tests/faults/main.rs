@@ -18,3 +18,5 @@ mod servers;
 #[path = "../support/mod.rs"]
 mod support;
 mod timed;
+#[cfg(feature = "rustls")]
+mod tls;

@@ -21,6 +21,8 @@ mod axum;
 mod client_ip;
 #[cfg(feature = "redis")]
 mod frameworks;
+#[cfg(feature = "redis")]
+mod headers;
 mod http_responder;
 mod keyless;
 #[path = "../support/strict.rs"]

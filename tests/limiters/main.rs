@@ -16,10 +16,12 @@ use tower_sluice::{
 
 mod acquire;
 mod block;
+mod budget;
 #[path = "../support/dice.rs"]
 mod dice;
 mod memory;
 mod own_store;
+mod panics;
 mod policies;
 mod settlements;
 mod streams;

@@ -99,13 +99,13 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     by(
         "held_units_of_a_late_leaver_expire",
-        "budget",
-        "layer::a_waiter_that_leaves_late_settles_nothing",
+        "limiters",
+        "budget::layer::a_waiter_that_leaves_late_settles_nothing",
     ),
     by(
         "held_units_of_a_failed_reset_expire",
-        "budget",
-        "layer::what_a_failed_reset_leaves_is_settled",
+        "limiters",
+        "budget::layer::what_a_failed_reset_leaves_is_settled",
     ),
     unit(
         "slots_outlive_resets_and_blocks_of_others",

@@ -1,17 +1,13 @@
 //! TLS: who is trusted, and how everyone else is refused: with an error of kind configuration, a
 //! few times a second, and never without TLS.
 
-#![cfg(feature = "rustls")]
-
-mod support;
-
 use std::time::Duration;
 
-use support::Server;
-use support::faults::*;
-use support::proxy::Proxy;
-use support::stats::calls;
-use support::tls::{Authority, TlsServer, install_crypto_provider};
+use crate::support::Server;
+use crate::support::faults::*;
+use crate::support::proxy::Proxy;
+use crate::support::stats::calls;
+use crate::support::tls::{Authority, TlsServer, install_crypto_provider};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tower_sluice::{ErrorKind, Limiter, Pool, PoolBuilder};

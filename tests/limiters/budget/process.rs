@@ -7,8 +7,8 @@ use std::time::Duration;
 use tower_sluice::algorithm::Budget;
 use tower_sluice::{Pool, Quota, Redis};
 
-use super::support::faults::LONG;
 use super::{storm, streams};
+use crate::support::faults::LONG;
 
 /// The work of a process.
 pub(crate) struct Role {
@@ -28,7 +28,7 @@ pub(crate) struct Process {
 impl Process {
     pub(crate) fn start(role: &Role, url: &str) -> Self {
         let mut child = Command::new(std::env::current_exe().expect("this binary"))
-            .args(["process::process", "--exact", "--ignored", "--nocapture", "--quiet"])
+            .args(["budget::process::process", "--exact", "--ignored", "--nocapture", "--quiet"])
             .env("BUDGET_ROLE", role.name)
             .env("BUDGET_URL", url)
             .env("BUDGET_LIMIT", role.quota.limit().to_string())

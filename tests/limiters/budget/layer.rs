@@ -15,7 +15,7 @@ use tower_sluice::{
 };
 
 use super::left;
-use super::strict::Strict;
+use crate::strict::Strict;
 
 const SECOND: Duration = Duration::from_secs(1);
 

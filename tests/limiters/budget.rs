@@ -12,11 +12,6 @@ mod process;
 mod storm;
 #[cfg(feature = "redis")]
 mod streams;
-#[path = "../support/strict.rs"]
-mod strict;
-#[cfg(feature = "redis")]
-#[path = "../support/mod.rs"]
-mod support;
 
 use tower_sluice::{Limiter, LimiterExt};
 

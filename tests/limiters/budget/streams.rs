@@ -8,8 +8,8 @@ use tower_sluice::{Charge, Limiter, Memory, Pool, Quota, Redis, Reservation};
 
 use super::left;
 use super::process::{Process, Role};
-use super::support::Server;
-use super::support::faults::LONG;
+use crate::support::Server;
+use crate::support::faults::LONG;
 
 const TOKENS: Quota = Quota::per_day(10_000);
 

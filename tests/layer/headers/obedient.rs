@@ -8,9 +8,9 @@ use tower::{Layer, Service};
 use tower_sluice::algorithm::{FixedWindow, InLua, SlidingLog, TokenBucket};
 use tower_sluice::{AllInTurn, Charge, Limiter, LimiterExt, Memory, Pool, RateLimitLayer, Redis};
 
-use super::support::Server;
-use super::support::algorithms::{Visit, each_algorithm};
 use super::*;
+use crate::support::Server;
+use crate::support::algorithms::{Visit, each_algorithm};
 
 const REFUSALS: usize = 100;
 

@@ -7,8 +7,8 @@ use axum::routing::get;
 use tower_sluice::algorithm::{FixedWindow, TokenBucket};
 use tower_sluice::{Global, Memory, RateLimitLayer};
 
-use super::support::http::get as ask;
 use super::*;
+use crate::support::http::get as ask;
 
 async fn serve(app: Router) -> SocketAddr {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,7 +1,5 @@
 //! The fields that tell a caller its limits, and the decision in the extensions.
 
-#![cfg(feature = "redis")]
-
 mod answers;
 mod cost;
 mod epoch;
@@ -11,8 +9,6 @@ mod obedient;
 mod sockets;
 mod stores;
 mod styles;
-#[path = "../support/mod.rs"]
-mod support;
 
 use std::convert::Infallible;
 use std::time::Duration;

@@ -7,9 +7,9 @@ use tower_sluice::algorithm::{Budget, FixedWindow, TokenBucket};
 use tower_sluice::{AllAtOnce, Charge, Limiter, LimiterExt, Pool, Quota, Redis};
 
 use super::left;
-use super::support::Server;
-use super::support::faults::LONG;
-use super::support::stats::script_calls;
+use crate::support::Server;
+use crate::support::faults::LONG;
+use crate::support::stats::script_calls;
 
 const HOUR: Quota = Quota::per_hour(100);
 
