@@ -16,20 +16,25 @@ use tower_sluice::{
 
 mod acquire;
 mod block;
+mod breaker;
 mod budget;
+mod deny_cache;
 #[path = "../support/dice.rs"]
 mod dice;
+mod lease;
 mod memory;
 mod own_store;
 mod panics;
 mod policies;
 mod settlements;
+mod shadow;
 mod streams;
 #[path = "../support/strict.rs"]
 mod strict;
 #[cfg(feature = "redis")]
 #[path = "../support/mod.rs"]
 mod support;
+mod switch;
 mod waiters;
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -57,25 +57,25 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
         "oldest_epoch_followed",
         "limiter::redis::client::sentinel::reports::tests::a_switch_that_no_other_sentinel_hears_of_is_none",
     ),
-    by("lease_outlives_a_reset", "wrappers", "lease::ending::reset_forgets_leased_units"),
+    by("lease_outlives_a_reset", "limiters", "lease::ending::reset_forgets_leased_units"),
     by(
         "waiter_for_a_refill_never_answered",
-        "wrappers",
+        "limiters",
         "lease::waiting::an_error_goes_to_all_that_wait_and_valid_units_are_spent_on",
     ),
     by(
         "grant_of_a_waiter_who_left_lost",
-        "wrappers",
+        "limiters",
         "lease::waiting::who_leaves_takes_nothing_and_keeps_nobody_waiting",
     ),
     by(
         "lease_takes_more_for_nothing",
-        "wrappers",
+        "limiters",
         "lease::settling::more_is_taken_from_the_lease_and_else_of_the_inner_limiter",
     ),
     by(
         "deny_cache_repeats_for_too_long",
-        "wrappers",
+        "limiters",
         "deny_cache::bounds::a_refusal_that_is_over_makes_room_before_others",
     ),
     unit(
@@ -211,7 +211,7 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     by(
         "retry_of_a_member_repeated",
-        "wrappers",
+        "limiters",
         "deny_cache::repeats::a_retry_of_a_member_is_not_repeated",
     ),
     unit(
@@ -261,7 +261,7 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     by(
         "short_caller_of_a_lease_waits_for_a_long_refill",
-        "wrappers",
+        "limiters",
         "lease::waiting::who_has_less_time_than_a_refill_asks_alone",
     ),
     unit(
@@ -430,7 +430,7 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     by("lease_outlives_a_block", "limiters", "block::a_block_ends_the_lease_of_its_key"),
     by(
         "breaker_fails_open_for_slowness",
-        "wrappers",
+        "limiters",
         "breaker::failures::slow_calls_open_it_and_fail_open_does_not_admit",
     ),
     by(
