@@ -1,41 +1,27 @@
 //! Leases: several units in one call, handed out in the process.
 //!
-//! `leases.rs` holds the state that the clones of a limiter share: the settings (`settings.rs`) and
-//! the keys, spread over shards (`shard.rs`). A key (`key.rs`) spends its stocks (`stocks.rs`). A
-//! stock (`stock.rs`) is the units of one lease while they are valid. When they run out,
-//! `refills.rs` computes how many more the demand (`demand.rs`) is worth. An order (`order.rs`)
-//! states them, a task (`refill.rs`) takes them, and callers wait for them in a queue (`queue.rs`).
-//! `answer.rs` is the answer to a charge, and `future.rs` the caller's half. `sweeper.rs` ends the
-//! leases that are over, and `one_task.rs` makes sure that only one task does so.
+//! `leased_keys.rs` holds the state that the clones of a limiter share: the settings, and the keys,
+//! spread over shards. A key (`leased_key.rs`) spends its stocks and computes from its demand how
+//! many more units are worth a refill. A stock (`stock.rs`) is the units of one lease while they
+//! are valid. When they run out, a task (`refill.rs`) takes more, and callers wait for them.
+//! `lease_future.rs` is the answer to a charge, and the caller's half. `sweeper.rs` ends the leases
+//! that are over.
 
-mod answer;
-mod demand;
-mod future;
-#[cfg(all(test, interleavings))]
-mod interleavings;
-mod key;
-mod leases;
-mod name;
-mod one_task;
-mod order;
-mod queue;
+mod lease_future;
+mod leased_key;
+mod leased_keys;
 mod refill;
-mod refills;
-mod settings;
-mod shard;
 mod stock;
-mod stocks;
 mod sweeper;
 
-pub use future::LeaseFuture;
+pub use lease_future::LeaseFuture;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::leases::Leases;
-use self::name::may_be_leased;
-use self::settings::Settings;
+use self::leased_key::may_be_leased;
+use self::leased_keys::Leases;
 use self::stock::LeasedUnits;
 use super::{Limiter, Operation};
 use crate::settlement::Settlement;
@@ -248,5 +234,27 @@ impl<L: Limiter + fmt::Debug> fmt::Debug for Lease<L> {
             .field("inner", &self.leases.inner)
             .field("settings", &self.leases.settings)
             .finish_non_exhaustive()
+    }
+}
+
+const DEFAULT_VALIDITY: Duration = Duration::from_millis(100);
+const DEFAULT_MAX_KEYS: usize = 10_000;
+
+#[derive(Clone, Copy, Debug)]
+struct Settings {
+    /// The most units of one lease.
+    max_units: u64,
+    /// The time for which leased units may be spent.
+    validity: Duration,
+    /// The most keys that are watched at once.
+    max_keys: usize,
+}
+
+impl Settings {
+    const MIN_VALIDITY: Duration = Duration::from_millis(1);
+    const MAX_VALIDITY: Duration = Duration::from_secs(86_400);
+
+    fn new(max_units: u64) -> Self {
+        Self { max_units, validity: DEFAULT_VALIDITY, max_keys: DEFAULT_MAX_KEYS }
     }
 }

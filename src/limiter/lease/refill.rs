@@ -1,17 +1,40 @@
-//! The task that asks the inner limiter for the units of a lease, and distributes them.
+//! The order of a refill, and the task that asks the inner limiter for its units and distributes
+//! them.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use super::answer::Answer;
-use super::leases::Leases;
-use super::order::Order;
-use super::stock::Stock;
-use super::stocks::{Ended, end};
+use super::lease_future::Answer;
+use super::leased_key::Name;
+use super::leased_keys::Leases;
+use super::stock::{Ended, Stock, end};
 use crate::limiter::Limiter;
-use crate::{Decision, Error, Outcome};
+use crate::{Charge, Decision, Error, Outcome};
+
+/// The order of a refill.
+#[derive(Debug)]
+pub(super) struct Order {
+    /// The key in the table of leased keys, and its generation.
+    pub(super) name: Name,
+    pub(super) generation: u64,
+    /// The charge that takes the units. It waits for nothing.
+    pub(super) charge: Charge,
+}
+
+impl Order {
+    /// An order of `units` of the key and quota of `charge`, with its deadline.
+    pub(super) fn new(name: Name, generation: u64, charge: &Charge, units: u64) -> Self {
+        let charge = charge.clone().cost(units).max_wait(Duration::ZERO);
+        Self { name, generation, charge }
+    }
+
+    pub(super) fn units(&self) -> u64 {
+        self.charge.get_cost()
+    }
+}
 
 /// A refill under way. If it is dropped before its end, it sends its waiters to the inner limiter.
 pub(super) struct Refill<L: Limiter> {

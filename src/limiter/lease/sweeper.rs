@@ -1,13 +1,16 @@
 //! The task that ends the leases that are over, and drops idle keys. A limiter has one, as long as
 //! there is a key.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 
 use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
-use super::leases::Leases;
+use super::leased_keys::Leases;
 use crate::limiter::Limiter;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 /// Starts the task unless it runs.
 pub(super) fn start<L>(leases: &Arc<Leases<L>>)
@@ -53,6 +56,36 @@ impl<L: Limiter> Drop for Running<L> {
     fn drop(&mut self) {
         if let Some(leases) = self.0.take().and_then(|leases| leases.upgrade()) {
             leases.sweeper.release();
+        }
+    }
+}
+
+/// The right of one task to run, and the handle that stops the task.
+#[derive(Debug, Default)]
+pub(super) struct OneTask {
+    is_running: AtomicBool,
+    handle: Mutex<Option<AbortHandle>>,
+}
+
+impl OneTask {
+    /// Claims the right to run. Returns whether no other task has it.
+    pub(super) fn claim(&self) -> bool {
+        !self.is_running.load(SeqCst) && !self.is_running.swap(true, SeqCst)
+    }
+
+    /// Lets another task claim the right to run.
+    pub(super) fn release(&self) {
+        self.is_running.store(false, SeqCst);
+    }
+
+    /// Keeps the handle of the task that runs.
+    pub(super) fn keep(&self, started: AbortHandle) {
+        *self.handle.lock().unwrap_or_else(PoisonError::into_inner) = Some(started);
+    }
+
+    pub(super) fn stop(&self) {
+        if let Some(task) = self.handle.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            task.abort();
         }
     }
 }

@@ -25,7 +25,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "lease_spent_after_its_end",
         &[edit(
-            "limiter/lease/stocks.rs",
+            "limiter/lease/stock.rs",
             "        while self.0.front().is_some_and(|shelf| shelf.stock.valid_until <= now)",
             "        while self.0.front().is_some_and(|shelf| shelf.stock.valid_until > now && false)",
         )],
@@ -33,7 +33,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "leased_units_not_counted",
         &[edit(
-            "limiter/lease/stocks.rs",
+            "limiter/lease/stock.rs",
             "        shelf.left -= cost;",
             "        shelf.left -= cost / 2;",
         )],
@@ -41,7 +41,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "lease_outlives_a_reset",
         &[edit(
-            "limiter/lease/future.rs",
+            "limiter/lease/lease_future.rs",
             "                            *reset = Some(Reset::begin(leases, charge, Unspent::IsForgotten));",
             "                            let _ = (charge, Unspent::IsForgotten);",
         )],
@@ -49,7 +49,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "lease_outlives_a_block",
         &[edit(
-            "limiter/lease/future.rs",
+            "limiter/lease/lease_future.rs",
             "                            *reset = Some(Reset::begin(leases, charge, Unspent::IsReturned));",
             "                            let _ = (charge, Unspent::IsReturned);",
         )],
@@ -75,7 +75,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "grant_of_a_waiter_who_left_lost",
         &[
             edit(
-                "limiter/lease/leases.rs",
+                "limiter/lease/leased_keys.rs",
                 "            self.put_back(&grant.stock, grant.cost);",
                 "            drop(grant);",
             ),
@@ -89,7 +89,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "lease_takes_more_for_nothing",
         &[edit(
-            "limiter/lease/leases.rs",
+            "limiter/lease/leased_keys.rs",
             "            Ordering::Greater if self.take_more(stock, actual - cost) => {}",
             "            Ordering::Greater if stock.units() > 0 || self.take_more(stock, actual - cost) => {}",
         )],

@@ -37,7 +37,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "units_asked_for_before_a_block_stay_taken",
         "00555bf lease: give back what was asked for before a block",
         &[edit(
-            "limiter/lease/shard.rs",
+            "limiter/lease/leased_keys.rs",
             "        if let Unspent::IsForgotten = unspent {",
             "        if let Unspent::IsForgotten | Unspent::IsReturned = unspent {",
         )],
@@ -781,7 +781,7 @@ impl Drop",
         "short_caller_of_a_lease_waits_for_a_long_refill",
         "aa136d3 Mend what users, operators and attackers met in the crate",
         &[edit(
-            "limiter/lease/refills.rs",
+            "limiter/lease/leased_key.rs",
             "        other.is_none_or(|other| other == runtime && !end.map_or(deadline.is_some(), is_before))",
             "        let _ = (is_before, end);
         other.is_none_or(|other| other == runtime)",

@@ -7,13 +7,14 @@ use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
-use super::answer::{Answer, Asked};
-use super::leases::{Leases, Unspent};
-use super::refill::Refill;
+use super::leased_keys::{Leases, Unspent};
+use super::refill::{Order, Refill};
+use super::stock::Stock;
 use super::sweeper;
 use crate::limiter::{Limiter, Operation};
-use crate::{Charge, Decision, Error};
+use crate::{Charge, Decision, Error, Owner};
 
 pin_project! {
     /// The future of [`Lease`](crate::Lease).
@@ -172,4 +173,41 @@ impl<L: Limiter> Drop for Reset<L> {
     fn drop(&mut self) {
         self.leases.end_reset(self.charge.key(), self.is_done);
     }
+}
+
+/// The answer to a waiter.
+pub(super) enum Answer<L: Limiter> {
+    Granted(Grant<L>),
+    /// The inner limiter did not decide.
+    Failed(Error),
+    /// The charge asks the inner limiter itself.
+    AskAlone,
+}
+
+/// Units that were granted to a waiter, which has not received them yet.
+pub(super) struct Grant<L: Limiter> {
+    pub(super) stock: Arc<Stock<L>>,
+    pub(super) cost: u64,
+    /// The units that the stock then had left.
+    pub(super) left: u64,
+    pub(super) at: Instant,
+}
+
+impl<L: Limiter> Grant<L> {
+    pub(super) fn into_decision(self, owner: Owner) -> Decision
+    where
+        L: Send + Sync + 'static,
+    {
+        self.stock.decision(owner, self.cost, self.left, self.at)
+    }
+}
+
+/// The next step of a charge.
+pub(super) enum Asked<L: Limiter> {
+    /// It takes units of a stock. The order, if any, is for later charges.
+    Granted(Grant<L>, Option<Order>),
+    /// It waits for a refill, maybe for one that has to be started.
+    Waits(oneshot::Receiver<Answer<L>>, Option<Order>),
+    /// It asks the inner limiter itself.
+    AsksAlone,
 }

@@ -1,0 +1,468 @@
+//! One leased key: its name, the units to spend, the refills under way, and the callers that wait
+//! for them.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::sync::Arc;
+use std::time::{Duration, Instant as StdInstant};
+
+use tokio::runtime::{self, Handle};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::Settings;
+use super::lease_future::{Answer, Asked, Grant};
+use super::refill::Order;
+use super::stock::{Ended, Stock, Stocks};
+use crate::limiter::Limiter;
+use crate::limiter::named::one_key;
+use crate::{Charge, Quotas};
+
+/// The smallest refill that is worth asking for before anybody needs it.
+const MIN_PREFETCH: u64 = 4;
+
+/// One key. Everything here happens under the lock of its shard, so nothing here calls the inner
+/// limiter or wakes a task.
+pub(super) struct LeasedKey<L: Limiter> {
+    pub(super) name: Name,
+    /// A number that differs after each change of the quota and each reset. Units that were ordered
+    /// under another generation are not spent.
+    pub(super) generation: u64,
+    quota: Option<Quotas>,
+    asked_at: Instant,
+    stocks: Stocks<L>,
+    refills: Refills,
+    queue: Queue<L>,
+}
+
+impl<L: Limiter> LeasedKey<L> {
+    pub(super) fn new(name: Name, generation: u64, quota: Option<Quotas>, now: Instant) -> Self {
+        Self {
+            name,
+            generation,
+            quota,
+            asked_at: now,
+            stocks: Stocks::default(),
+            refills: Refills::new(now),
+            queue: Queue::default(),
+        }
+    }
+
+    pub(super) fn is_called(&self, name: &str) -> bool {
+        *self.name.text == *name
+    }
+
+    pub(super) fn has_quota_of(&self, charge: &Charge) -> bool {
+        self.quota.as_ref() == charge.get_quota()
+    }
+
+    /// Takes the units of a charge, or lets it wait for a refill, or ask the inner limiter.
+    pub(super) fn ask(
+        &mut self,
+        charge: &Charge,
+        now: Instant,
+        settings: &Settings,
+        may_refill: bool,
+        ended: &mut Ended<L>,
+    ) -> Asked<L> {
+        let cost = charge.get_cost();
+        self.asked_at = now;
+        self.end_expired(now, ended);
+        if let Some(grant) = self.take(cost, now, ended) {
+            self.refills.note_use(cost, now, settings);
+            let order = may_refill.then(|| self.prefetch(&grant, charge, now, settings));
+            return Asked::Granted(grant, order.flatten());
+        }
+        if !may_refill {
+            return Asked::AsksAlone;
+        }
+        let Some(runtime) = Handle::try_current().ok().map(|runtime| runtime.id()) else {
+            return Asked::AsksAlone;
+        };
+        if !self.refills.may_serve(runtime, charge.deadline()) {
+            return Asked::AsksAlone;
+        }
+        let mut order = None;
+        if self.queue.units().saturating_add(cost) > self.refills.units() {
+            let units = self.refills.next_units(now, settings).max(cost);
+            if units == cost {
+                return Asked::AsksAlone;
+            }
+            order = Some(self.order(runtime, charge, units));
+        }
+        Asked::Waits(self.queue.push(cost, now), order)
+    }
+
+    /// Takes units of the stock that ends first of those that have enough.
+    pub(super) fn take(
+        &mut self,
+        cost: u64,
+        now: Instant,
+        ended: &mut Ended<L>,
+    ) -> Option<Grant<L>> {
+        let (stock, left) = self.stocks.take(cost, ended)?;
+        Some(Grant { stock, cost, left, at: now })
+    }
+
+    /// Orders a refill before the units are spent, if that is worth it.
+    fn prefetch(
+        &mut self,
+        grant: &Grant<L>,
+        charge: &Charge,
+        now: Instant,
+        settings: &Settings,
+    ) -> Option<Order> {
+        let is_low = grant.left <= grant.stock.units() / 4;
+        if !is_low || !self.refills.is_empty() || self.stocks.len() > 1 {
+            return None;
+        }
+        let units = self.refills.next_units(now, settings);
+        let runtime = Handle::try_current().ok()?.id();
+        (units >= MIN_PREFETCH).then(|| self.order(runtime, charge, units))
+    }
+
+    fn order(&mut self, runtime: runtime::Id, charge: &Charge, units: u64) -> Order {
+        self.refills.begin(runtime, units, charge.deadline());
+        Order::new(self.name.clone(), self.generation, charge, units)
+    }
+
+    /// Records that a refill has ended, with any result.
+    pub(super) fn end_refill(&mut self, units: u64) {
+        self.refills.end(units);
+    }
+
+    /// Hands the units of a refill to the waiters, first come, first served, and keeps the rest.
+    /// While the reply is on its way, the units may become invalid: a waiter that comes after that
+    /// gets none. Returns the waiters with their grants, and after them the waiters that no refill
+    /// covers.
+    pub(super) fn stock_up(
+        &mut self,
+        stock: &Arc<Stock<L>>,
+        remaining: Option<u64>,
+        now: Instant,
+        settings: &Settings,
+        ended: &mut Ended<L>,
+    ) -> Vec<(Waiter<L>, Answer<L>)> {
+        self.refills.note_remaining(remaining);
+        let (mut left, mut answers) = (stock.units(), Vec::new());
+        while let Some(waiter) = self.queue.pop_first(left, stock.valid_until) {
+            // A caller that has left takes nothing.
+            if !waiter.sender.is_closed() {
+                left -= waiter.cost;
+                self.refills.note_use(waiter.cost, now, settings);
+                let (stock, cost) = (Arc::clone(stock), waiter.cost);
+                let grant = Grant { stock, cost, left, at: now };
+                answers.push((waiter, Answer::Granted(grant)));
+            }
+        }
+        while self.queue.units() > self.refills.units()
+            && let Some(waiter) = self.queue.pop_last()
+        {
+            answers.push((waiter, Answer::AskAlone));
+        }
+        match left > 0 && now < stock.valid_until {
+            true => self.stocks.put(stock, left),
+            false => ended.push((Arc::clone(stock), left)),
+        }
+        answers
+    }
+
+    /// Takes all waiters, after a refill that brought nothing. The key must show demand again
+    /// before the next refill.
+    pub(super) fn dismiss(&mut self, remaining: Option<u64>, now: Instant) -> Queue<L> {
+        self.refills.note_remaining(remaining);
+        self.refills.forget_demand(now);
+        mem::take(&mut self.queue)
+    }
+
+    /// Notes the inner limiter's answer to a charge that asked alone.
+    pub(super) fn note(
+        &mut self,
+        admitted: u64,
+        remaining: Option<u64>,
+        now: Instant,
+        settings: &Settings,
+    ) {
+        self.refills.note_remaining(remaining);
+        self.refills.note_use(admitted, now, settings);
+    }
+
+    /// Puts units back, for the next caller. Returns whether they can still be spent.
+    pub(super) fn put_back(&mut self, stock: &Arc<Stock<L>>, units: u64, now: Instant) -> bool {
+        if stock.generation != self.generation || stock.valid_until <= now {
+            return false;
+        }
+        self.stocks.put(stock, units);
+        true
+    }
+
+    pub(super) fn end_expired(&mut self, now: Instant, ended: &mut Ended<L>) {
+        self.stocks.end_expired(now, ended);
+    }
+
+    /// Takes all stocks.
+    pub(super) fn end_all(&mut self, ended: &mut Ended<L>) {
+        self.stocks.end_all(ended);
+    }
+
+    /// Ends expired stocks, or all of them if no caller asks any more. Returns the instant of the
+    /// next sweep. `None` if the key is idle.
+    pub(super) fn sweep(
+        &mut self,
+        now: Instant,
+        settings: &Settings,
+        ended: &mut Ended<L>,
+    ) -> Option<Instant> {
+        let quiet_at = self.asked_at + settings.validity / 2;
+        match quiet_at <= now {
+            true => self.end_all(ended),
+            false => self.end_expired(now, ended),
+        }
+        if let Some(valid_until) = self.stocks.next_end() {
+            return Some(valid_until.min(quiet_at));
+        }
+        let idle_at = self.refills.demand_ends_at(settings);
+        let is_idle = self.refills.is_empty() && self.queue.is_empty() && idle_at <= now;
+        (!is_idle).then_some(idle_at)
+    }
+}
+
+/// The name of a key, and its hash: one hash finds the shard and the key in it.
+#[derive(Clone, Debug)]
+pub(super) struct Name {
+    pub(super) text: Arc<str>,
+    pub(super) hash: u64,
+}
+
+/// Returns true if a charge has one key, which may be leased. One that the inner limiter refuses,
+/// since it is empty or too long, is not even digested.
+pub(super) fn may_be_leased(charge: &Charge) -> bool {
+    one_key(charge).is_ok()
+}
+
+/// A caller that waits for a refill.
+pub(super) struct Waiter<L: Limiter> {
+    pub(super) cost: u64,
+    pub(super) since: Instant,
+    pub(super) sender: oneshot::Sender<Answer<L>>,
+}
+
+pub(super) struct Queue<L: Limiter> {
+    waiters: VecDeque<Waiter<L>>,
+    /// The units that the waiters need.
+    units: u64,
+}
+
+impl<L: Limiter> Default for Queue<L> {
+    fn default() -> Self {
+        Self { waiters: VecDeque::new(), units: 0 }
+    }
+}
+
+impl<L: Limiter> Queue<L> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiters.is_empty()
+    }
+
+    pub(super) fn units(&self) -> u64 {
+        self.units
+    }
+
+    /// Lets a caller wait from now on.
+    pub(super) fn push(&mut self, cost: u64, now: Instant) -> oneshot::Receiver<Answer<L>> {
+        let (sender, receiver) = oneshot::channel();
+        self.units += cost;
+        self.waiters.push_back(Waiter { cost, since: now, sender });
+        receiver
+    }
+
+    /// Takes the first caller, if it needs at most `units` and came before `end`.
+    pub(super) fn pop_first(&mut self, units: u64, end: Instant) -> Option<Waiter<L>> {
+        let first = self.waiters.front()?;
+        if first.cost > units || first.since >= end {
+            return None;
+        }
+        let waiter = self.waiters.pop_front()?;
+        self.units -= waiter.cost;
+        Some(waiter)
+    }
+
+    /// Takes the last caller.
+    pub(super) fn pop_last(&mut self) -> Option<Waiter<L>> {
+        let waiter = self.waiters.pop_back()?;
+        self.units -= waiter.cost;
+        Some(waiter)
+    }
+
+    pub(super) fn into_waiters(self) -> impl Iterator<Item = Waiter<L>> {
+        self.waiters.into_iter()
+    }
+
+    /// Sends all to the inner limiter.
+    pub(super) fn send_away(self) {
+        for waiter in self.into_waiters() {
+            let _ = waiter.sender.send(Answer::AskAlone);
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Refills {
+    demand: Demand,
+    /// The units that the last answer of the inner limiter left.
+    remaining: Option<u64>,
+    under_way: UnderWay,
+}
+
+/// The refills under way. All belong to one runtime, so that a runtime that stands still delays no
+/// other.
+#[derive(Debug, Default)]
+struct UnderWay {
+    runtime: Option<runtime::Id>,
+    /// The latest of their deadlines, if each has one.
+    deadline: Option<StdInstant>,
+    count: usize,
+    units: u64,
+}
+
+impl Refills {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { demand: Demand::new(now), remaining: None, under_way: UnderWay::default() }
+    }
+
+    /// Returns true if no refill is under way.
+    pub(super) fn is_empty(&self) -> bool {
+        self.under_way.count == 0
+    }
+
+    /// The units that are under way.
+    pub(super) fn units(&self) -> u64 {
+        self.under_way.units
+    }
+
+    /// Returns true if a caller of this runtime may wait for a refill until `deadline`. A caller
+    /// that has less time than the refills would not get the error with which they fail.
+    pub(super) fn may_serve(&self, runtime: runtime::Id, deadline: Option<StdInstant>) -> bool {
+        let is_before = |end| deadline.is_some_and(|deadline| deadline < end);
+        let UnderWay { runtime: other, deadline: end, .. } = self.under_way;
+        other.is_none_or(|other| other == runtime && !end.map_or(deadline.is_some(), is_before))
+    }
+
+    /// The units of the next lease: at most half of the recent use, so that a lease is spent in
+    /// time, and at most half of what is left, so that others find some.
+    pub(super) fn next_units(&mut self, now: Instant, settings: &Settings) -> u64 {
+        let wanted = self.demand.recent(now, settings.validity) / 2;
+        let remaining = self.remaining.unwrap_or(u64::MAX);
+        wanted.min(remaining.saturating_sub(self.units()) / 2).min(settings.max_units)
+    }
+
+    pub(super) fn begin(&mut self, runtime: runtime::Id, units: u64, deadline: Option<StdInstant>) {
+        let is_first = self.under_way.runtime.replace(runtime).is_none();
+        let end = self.under_way.deadline;
+        self.under_way.deadline =
+            if is_first { deadline } else { end.zip(deadline).map(|(one, other)| one.max(other)) };
+        self.under_way.count += 1;
+        self.under_way.units += units;
+    }
+
+    /// Records that a refill has ended, with any result.
+    pub(super) fn end(&mut self, units: u64) {
+        self.under_way.count = self.under_way.count.saturating_sub(1);
+        self.under_way.units = self.under_way.units.saturating_sub(units);
+        if self.under_way.count == 0 {
+            self.under_way = UnderWay::default();
+        }
+    }
+
+    /// Notes the units that the last answer of the inner limiter left.
+    pub(super) fn note_remaining(&mut self, remaining: Option<u64>) {
+        self.remaining = remaining;
+    }
+
+    /// Notes units that were admitted.
+    pub(super) fn note_use(&mut self, units: u64, now: Instant, settings: &Settings) {
+        self.demand.add(now, settings.validity, units);
+    }
+
+    /// Forgets the demand: the key must show some again before the next refill.
+    pub(super) fn forget_demand(&mut self, now: Instant) {
+        self.demand = Demand::new(now);
+    }
+
+    /// Returns the instant at which the demand becomes 0, unless more units are admitted.
+    pub(super) fn demand_ends_at(&self, settings: &Settings) -> Instant {
+        self.demand.ends_at(settings.validity)
+    }
+}
+
+/// The units that were admitted in the current stretch of time and in the one before it.
+#[derive(Debug)]
+pub(super) struct Demand {
+    since: Instant,
+    units: u64,
+    before: u64,
+}
+
+impl Demand {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { since: now, units: 0, before: 0 }
+    }
+
+    pub(super) fn add(&mut self, now: Instant, stretch: Duration, units: u64) {
+        self.move_on(now, stretch);
+        self.units += units;
+    }
+
+    /// The units of the busier of both stretches.
+    pub(super) fn recent(&mut self, now: Instant, stretch: Duration) -> u64 {
+        self.move_on(now, stretch);
+        self.units.max(self.before)
+    }
+
+    /// Returns the instant at which the demand becomes 0, unless more units are admitted.
+    pub(super) fn ends_at(&self, stretch: Duration) -> Instant {
+        self.since + 2 * stretch
+    }
+
+    fn move_on(&mut self, now: Instant, stretch: Duration) {
+        let elapsed = now.saturating_duration_since(self.since);
+        if elapsed >= 2 * stretch {
+            *self = Self::new(now);
+        } else if elapsed >= stretch {
+            *self = Self { since: self.since + stretch, units: 0, before: self.units };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+
+    use super::*;
+    use crate::{Decision, Error, Limiter, LimiterExt, Outcome};
+
+    #[tokio::test]
+    async fn a_key_that_is_too_long_is_not_digested_for_a_lease() {
+        let inner = |_: &Charge| ready(Ok::<_, Error>(Decision::new(Outcome::Allow)));
+        let limiter = inner.lease(10);
+        let long = |length| Charge::new("x".repeat(length));
+        limiter.check(&long(64 * 1024 + 1)).await.expect("asked alone");
+        assert!(limiter.leases.is_empty());
+        limiter.check(&long(64 * 1024)).await.expect("asked alone, and watched");
+        assert!(!limiter.leases.is_empty());
+    }
+
+    #[test]
+    fn the_busier_of_two_stretches_counts_until_both_are_over() {
+        let (start, second) = (Instant::now(), Duration::from_secs(1));
+        let mut demand = Demand::new(start);
+        demand.add(start, second, 3);
+        demand.add(start + second / 2, second, 2);
+        assert_eq!(demand.recent(start + second / 2, second), 5);
+        demand.add(start + second, second, 1);
+        assert_eq!(demand.recent(start + second, second), 5);
+        assert_eq!(demand.recent(start + 2 * second, second), 1);
+        assert_eq!(demand.ends_at(second), start + 4 * second);
+        assert_eq!(demand.recent(start + 4 * second, second), 0);
+    }
+}

@@ -1,0 +1,493 @@
+//! The state that the clones of a leased limiter share: the inner limiter, and its leased keys in
+//! shards.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, PoisonError};
+
+use hashbrown::HashTable;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::Settings;
+use super::lease_future::{Answer, Asked};
+use super::leased_key::{LeasedKey, Name, Queue};
+use super::stock::{Ended, Stock, end};
+use super::sweeper::OneTask;
+use crate::limiter::named::units;
+use crate::limiter::{Limiter, Operation};
+use crate::settlement::Settlement;
+use crate::sync::{Mutex, MutexGuard};
+use crate::{Charge, Decision, Outcome, Owner, digest};
+
+const MAX_SHARDS: usize = 16;
+const MIN_SHARD_SIZE: usize = 256;
+
+pub(super) struct Leases<L: Limiter> {
+    pub(super) inner: Arc<L>,
+    pub(super) settings: Settings,
+    pub(super) owner: Owner,
+    pub(super) sweeper: OneTask,
+    hasher: RandomState,
+    shards: Box<[Mutex<Shard<L>>]>,
+}
+
+/// The end of leased units that are not spent.
+#[derive(Clone, Copy)]
+pub(super) enum Unspent {
+    IsForgotten,
+    IsReturned,
+}
+
+impl<L: Limiter> Leases<L> {
+    pub(super) fn new(inner: Arc<L>, settings: Settings) -> Self {
+        let count = (settings.max_keys / MIN_SHARD_SIZE).clamp(1, MAX_SHARDS);
+        let max_keys = settings.max_keys.div_ceil(count);
+        Self {
+            inner,
+            settings,
+            owner: Owner::new(),
+            sweeper: OneTask::default(),
+            hasher: RandomState::new(),
+            shards: (0..count).map(|_| Mutex::new(Shard::new(max_keys))).collect(),
+        }
+    }
+
+    /// Takes the units of a charge from a lease, or lets it wait for a refill, or ask the inner
+    /// limiter.
+    pub(super) fn ask(&self, charge: &Charge) -> Asked<L> {
+        let now = Instant::now();
+        let (hash, name) = self.name(charge.key());
+        let mut ended = Ended::new();
+        let mut waiters = Queue::default();
+        let mut shard = self.shard(hash);
+        let may_refill = shard.may_refill(now);
+        let key = shard.key(hash, &name).filter(|key| key.has_quota_of(charge));
+        let asked = match key {
+            Some(key) => key.ask(charge, now, &self.settings, may_refill, &mut ended),
+            None => {
+                waiters = shard.begin(hash, &name, charge, now, &self.settings, &mut ended);
+                Asked::AsksAlone
+            }
+        };
+        drop(shard);
+        end(ended);
+        waiters.send_away();
+        asked
+    }
+
+    /// Notes the inner limiter's answer to a charge that asked alone.
+    pub(super) fn note(&self, charge: &Charge, answer: &Decision) {
+        let admitted = if answer.outcome() == Outcome::Allow { charge.get_cost() } else { 0 };
+        let (hash, name) = self.name(charge.key());
+        let mut shard = self.shard(hash);
+        if let Some(key) = shard.key(hash, &name).filter(|key| key.has_quota_of(charge)) {
+            key.note(admitted, answer.remaining(), Instant::now(), &self.settings);
+        }
+    }
+
+    /// Takes back the units that were granted to a waiter that has left.
+    pub(super) fn abandon(&self, receiver: &mut oneshot::Receiver<Answer<L>>) {
+        receiver.close();
+        if let Ok(Answer::Granted(grant)) = receiver.try_recv() {
+            self.put_back(&grant.stock, grant.cost);
+        }
+    }
+
+    /// Puts units back into their lease while it is valid. Otherwise they are refunded with the
+    /// rest. Returns their number, or 0 if the rest was refunded already.
+    pub(super) fn put_back(&self, stock: &Arc<Stock<L>>, units: u64) -> u64 {
+        let mut shard = self.shard(stock.name.hash);
+        let key = shard.key(stock.name.hash, &stock.name.text);
+        let is_put_back = key.is_some_and(|key| key.put_back(stock, units, Instant::now()));
+        drop(shard);
+        if is_put_back { units } else { stock.put_back(units) }
+    }
+
+    /// Takes more units of the key of a stock, if a lease has enough.
+    fn take_more(&self, stock: &Stock<L>, units: u64) -> bool {
+        let mut ended = Ended::new();
+        let mut shard = self.shard(stock.name.hash);
+        let key = shard.key(stock.name.hash, &stock.name.text);
+        let grant = key.filter(|key| key.generation == stock.generation).and_then(|key| {
+            let now = Instant::now();
+            key.end_expired(now, &mut ended);
+            key.take(units, now, &mut ended)
+        });
+        drop(shard);
+        end(ended);
+        grant.is_some()
+    }
+
+    /// Refunds the unspent units of one key.
+    pub(super) fn end_key(&self, key: &str) {
+        let (hash, name) = self.name(key);
+        let mut ended = Ended::new();
+        let mut shard = self.shard(hash);
+        if let Some(key) = shard.key(hash, &name) {
+            key.end_all(&mut ended);
+        }
+        drop(shard);
+        end(ended);
+    }
+
+    /// Refunds the unspent units of all keys.
+    pub(super) fn end_all(&self) {
+        for shard in &self.shards {
+            let mut ended = Ended::new();
+            let mut shard = lock(shard);
+            shard.keys().for_each(|key| key.end_all(&mut ended));
+            drop(shard);
+            end(ended);
+        }
+    }
+
+    /// Ends the leases of one key, and starts none until its reset or block has ended.
+    pub(super) fn begin_reset(&self, key: &str, unspent: Unspent) {
+        let (hash, name) = self.name(key);
+        let mut ended = Ended::new();
+        let mut shard = self.shard(hash);
+        let waiters = match shard.begin_reset(hash, &name, unspent) {
+            Some(mut key) => {
+                key.end_all(&mut ended);
+                key.dismiss(None, Instant::now())
+            }
+            None => Queue::default(),
+        };
+        drop(shard);
+        match unspent {
+            Unspent::IsForgotten => ended.iter().for_each(|(stock, _)| stock.forget()),
+            Unspent::IsReturned => end(ended),
+        }
+        waiters.send_away();
+    }
+
+    /// Ends a reset. If it may still be under way in the store, refills wait a while longer.
+    pub(super) fn end_reset(&self, key: &str, is_done: bool) {
+        let no_refills_until = (!is_done).then(|| Instant::now() + self.settings.validity);
+        self.shard(self.name(key).0).end_reset(no_refills_until);
+    }
+
+    /// Ends the leases that are over, and drops idle keys. Returns the instant of the next sweep.
+    /// `None` if there is no key.
+    pub(super) fn sweep(&self, now: Instant) -> Option<Instant> {
+        let mut next: Option<Instant> = None;
+        for shard in &self.shards {
+            let mut ended = Ended::new();
+            let of_shard = lock(shard).sweep(now, &self.settings, &mut ended);
+            end(ended);
+            next = next.into_iter().chain(of_shard).min();
+        }
+        next
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.shards.iter().all(|shard| lock(shard).is_empty())
+    }
+
+    /// The name that a key is kept under, and its hash.
+    pub(super) fn name<'a>(&self, key: &'a str) -> (u64, Cow<'a, str>) {
+        let name = digest::short(key);
+        (self.hasher.hash_one(&*name), name)
+    }
+
+    /// The shard of the names with this hash. Its table uses the highest and the lowest bits.
+    pub(super) fn shard(&self, hash: u64) -> MutexGuard<'_, Shard<L>> {
+        lock(&self.shards[(hash >> 32) as usize % self.shards.len()])
+    }
+}
+
+impl<L> Leases<L>
+where
+    L: Limiter + Send + Sync + 'static,
+    L::Future: Send + 'static,
+{
+    /// Settles units of a stock, of which `actual` were used. `None` if it cannot.
+    ///
+    /// Unused units are put back into the lease, or refunded with the rest of it. More units are
+    /// taken from a lease, or from the inner limiter.
+    pub(super) fn settle(
+        &self,
+        stock: &Arc<Stock<L>>,
+        cost: u64,
+        actual: u64,
+    ) -> Option<Settlement> {
+        match actual.cmp(&cost) {
+            Ordering::Less => {
+                return Some(Settlement::gave_back(self.put_back(stock, cost - actual)));
+            }
+            Ordering::Equal => {}
+            Ordering::Greater if !self.inner.can_take_more() => return None,
+            Ordering::Greater if self.take_more(stock, actual - cost) => {}
+            Ordering::Greater => {
+                // The inner limiter would refuse a larger penalty, and take nothing.
+                let more = stock.charge.clone().cost(units(actual - cost).cast_unsigned());
+                match (Handle::try_current(), self.inner.operate(Operation::Penalize, &more)) {
+                    (Ok(runtime), Some(penalty)) => drop(runtime.spawn(penalty)),
+                    _ => return stock.settle_more(actual - cost).then(|| Settlement::gave_back(0)),
+                }
+            }
+        }
+        Some(Settlement::gave_back(0))
+    }
+}
+
+impl<L: Limiter> Drop for Leases<L> {
+    fn drop(&mut self) {
+        self.sweeper.stop();
+        self.end_all();
+    }
+}
+
+/// Locks a shard even if the lock is poisoned. No code panics while it holds the lock, so the state
+/// is consistent.
+fn lock<L: Limiter>(shard: &Mutex<Shard<L>>) -> MutexGuard<'_, Shard<L>> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Some of the keys, under their own lock.
+pub(super) struct Shard<L: Limiter> {
+    keys: HashTable<LeasedKey<L>>,
+    max_keys: usize,
+    last_generation: u64,
+    /// The last generation that a reset may have forgotten. Units that were ordered under it or an
+    /// older one, and are not spent, are not refunded either.
+    last_forgotten: u64,
+    /// The resets under way. Until they end there is no refill: the store could decide it before
+    /// the reset, and its units could be spent after the reset.
+    resets: usize,
+    no_refills_until: Option<Instant>,
+    next_sweep: Instant,
+}
+
+impl<L: Limiter> Shard<L> {
+    pub(super) fn new(max_keys: usize) -> Self {
+        Self {
+            keys: HashTable::new(),
+            max_keys,
+            last_generation: 0,
+            last_forgotten: 0,
+            resets: 0,
+            no_refills_until: None,
+            next_sweep: Instant::now(),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// The key of this name, whose hash is `hash`.
+    pub(super) fn key(&mut self, hash: u64, name: &str) -> Option<&mut LeasedKey<L>> {
+        self.keys.find_mut(hash, |key| key.is_called(name))
+    }
+
+    pub(super) fn keys(&mut self) -> impl Iterator<Item = &mut LeasedKey<L>> {
+        self.keys.iter_mut()
+    }
+
+    pub(super) fn may_refill(&self, now: Instant) -> bool {
+        self.resets == 0 && self.no_refills_until.is_none_or(|until| until <= now)
+    }
+
+    /// Returns true if a reset may have forgotten the units that were ordered under a generation.
+    pub(super) fn is_forgotten(&self, generation: u64) -> bool {
+        generation <= self.last_forgotten
+    }
+
+    /// Begins to watch the key of a charge under its quota, if there is room. Returns the callers
+    /// that wait for units under another quota.
+    pub(super) fn begin(
+        &mut self,
+        hash: u64,
+        name: &str,
+        charge: &Charge,
+        now: Instant,
+        settings: &Settings,
+        ended: &mut Ended<L>,
+    ) -> Queue<L> {
+        let mut waiters = Queue::default();
+        if let Some(mut key) = self.remove(hash, name) {
+            key.end_all(ended);
+            waiters = key.dismiss(None, now);
+        } else if self.keys.len() >= self.max_keys && self.next_sweep <= now {
+            self.sweep(now, settings, ended);
+            self.next_sweep = now + settings.validity;
+        }
+        if self.keys.len() < self.max_keys {
+            self.last_generation += 1;
+            let name = Name { text: name.into(), hash };
+            let quota = charge.get_quota().cloned();
+            let key = LeasedKey::new(name, self.last_generation, quota, now);
+            self.keys.insert_unique(hash, key, |key| key.name.hash);
+        }
+        waiters
+    }
+
+    /// Begins a reset: removes the key. Until the reset ends, nothing is refilled.
+    pub(super) fn begin_reset(
+        &mut self,
+        hash: u64,
+        name: &str,
+        unspent: Unspent,
+    ) -> Option<LeasedKey<L>> {
+        self.resets += 1;
+        if let Unspent::IsForgotten = unspent {
+            self.last_forgotten = self.last_generation;
+        }
+        self.remove(hash, name)
+    }
+
+    /// Ends a reset. If it may still be under way in the store, refills wait until an instant.
+    pub(super) fn end_reset(&mut self, no_refills_until: Option<Instant>) {
+        self.resets -= 1;
+        self.no_refills_until = no_refills_until.or(self.no_refills_until);
+    }
+
+    pub(super) fn sweep(
+        &mut self,
+        now: Instant,
+        settings: &Settings,
+        ended: &mut Ended<L>,
+    ) -> Option<Instant> {
+        let mut next: Option<Instant> = None;
+        self.keys.retain(|key| {
+            let again_at = key.sweep(now, settings, ended);
+            next = next.into_iter().chain(again_at).min();
+            again_at.is_some()
+        });
+        next
+    }
+
+    fn remove(&mut self, hash: u64, name: &str) -> Option<LeasedKey<L>> {
+        let entry = self.keys.find_entry(hash, |key| key.is_called(name)).ok()?;
+        Some(entry.remove().0)
+    }
+}
+
+/// Tests of all interleavings of holders that give units back, callers that take them, and a lease
+/// that ends; and of the sweeper that stops while a key comes.
+#[cfg(all(test, interleavings))]
+mod interleavings {
+    use std::future::{Ready, ready};
+
+    use tokio::time::Instant;
+
+    use super::super::Settings;
+    use super::super::lease_future::{Asked, Grant};
+    use super::super::refill::Order;
+    use super::super::stock::Stock;
+    use super::super::sweeper::OneTask;
+    use super::*;
+    use crate::Owner;
+    use crate::sync::Mutex;
+    use crate::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use crate::sync::interleavings::{each, thread};
+
+    /// The units of the lease that all tests begin with.
+    const UNITS: u64 = 3;
+
+    /// A limiter that records the used units of each reservation that is settled.
+    struct Inner {
+        owner: Owner,
+        settled: Arc<Mutex<Vec<u64>>>,
+    }
+
+    impl Limiter for Inner {
+        type Future = Ready<Result<Decision, Error>>;
+
+        fn check(&self, charge: &Charge) -> Self::Future {
+            let reservation = Reservation::new(self.owner, charge.get_cost(), ());
+            ready(Ok(Decision::admitted().with_reservation(reservation)))
+        }
+
+        fn settle(&self, _: Reservation, actual: u64) -> Result<Settlement, Reservation> {
+            self.settled.lock().unwrap().push(actual);
+            Ok(Settlement::gave_back(0))
+        }
+    }
+
+    /// A key whose lease has `left` units that no holder has.
+    fn leased(left: u64) -> (Arc<Leases<Inner>>, Arc<Stock<Inner>>, Arc<Mutex<Vec<u64>>>) {
+        let settled = Arc::new(Mutex::new(Vec::new()));
+        let inner = Inner { owner: Owner::new(), settled: Arc::clone(&settled) };
+        let settings =
+            Settings { max_keys: 4, validity: Settings::MAX_VALIDITY, ..Settings::new(8) };
+        let leases = Arc::new(Leases::new(Arc::new(inner), settings));
+        let charge = Charge::new("key");
+        // The key is not known yet, so the charge begins it, and asks alone.
+        let _ = leases.ask(&charge);
+        let (hash, name) = leases.name("key");
+        let now = Instant::now();
+        let mut shard = leases.shard(hash);
+        let key = shard.key(hash, &name).expect("begun");
+        let order = Order::new(key.name.clone(), key.generation, &charge, UNITS);
+        let reservation = Reservation::new(leases.inner.owner, UNITS, ());
+        let answer = Decision::admitted().with_reservation(reservation);
+        let inner = Arc::clone(&leases.inner);
+        let stock = Arc::new(Stock::new(inner, &order, now, now + settings.validity, answer));
+        key.put_back(&stock, left, now);
+        drop(shard);
+        (leases, stock, settled)
+    }
+
+    /// The units that were refunded and those that were spent are together no more than were
+    /// leased, and they are refunded once.
+    #[test]
+    fn no_unit_of_a_lease_is_both_spent_and_refunded() {
+        each("lease", || {
+            let (leases, stock, settled) = leased(1);
+            // Two units are out: one comes back while the lease ends, and one is spent.
+            let holder = {
+                let (leases, stock) = (Arc::clone(&leases), Arc::clone(&stock));
+                thread::spawn(move || 1 - leases.put_back(&stock, 1))
+            };
+            let taker = {
+                let leases = Arc::clone(&leases);
+                thread::spawn(move || match leases.ask(&Charge::new("key")) {
+                    Asked::Granted(Grant { cost, .. }, _) => cost,
+                    _ => 0,
+                })
+            };
+            leases.begin_reset("key", Unspent::IsReturned);
+            drop(stock);
+            let spent = 1 + holder.join().unwrap() + taker.join().unwrap();
+            drop(leases);
+            let settled = settled.lock().unwrap();
+            assert!(settled.len() <= 1, "settled {settled:?}");
+            let refunded: u64 = settled.iter().map(|actual| UNITS - actual).sum();
+            assert!(refunded + spent <= UNITS, "{refunded} refunded, {spent} spent");
+        });
+    }
+
+    /// A key that comes while the sweeper stops either starts a task, or is seen by the one that
+    /// runs.
+    #[test]
+    fn a_key_always_has_a_sweeper_and_only_one() {
+        each("sweeper", || {
+            let shared = Arc::new((OneTask::default(), Mutex::new(0), AtomicUsize::new(1)));
+            assert!(shared.0.claim());
+            let comers = [(); 2].map(|()| {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || {
+                    let (task, keys, running) = &*shared;
+                    *keys.lock().unwrap() += 1;
+                    if task.claim() {
+                        assert_eq!(running.fetch_add(1, Relaxed), 0, "two sweep");
+                    }
+                })
+            });
+            let (task, keys, running) = &*shared;
+            // As the sweeper does when it finds nothing to sweep.
+            running.fetch_sub(1, Relaxed);
+            task.release();
+            if *keys.lock().unwrap() > 0 && task.claim() {
+                assert_eq!(running.fetch_add(1, Relaxed), 0, "two sweep");
+            }
+            comers.into_iter().for_each(|comer| comer.join().unwrap());
+            assert_eq!(running.load(Relaxed), 1, "nobody sweeps the keys");
+        });
+    }
+}
