@@ -11,11 +11,12 @@ mod cells;
 
 use std::time::Duration;
 
-use cells::{Rule, State};
-
+use self::cells::{Rule, State};
+use super::in_lua::listed;
+use super::sealed::{Sealed, Single};
 use super::{
     Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, NO_STATE, Refund, Report,
-    clamped_horizon, exact, in_lua::listed, micros, sealed::Sealed, sealed::Single, without_burst,
+    clamped_horizon, exact, micros, without_burst,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -246,4 +247,89 @@ impl InLua for SlidingWindow {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::super::{Check, Verdict};
+    use super::*;
+
+    /// The start of a cell and of a period.
+    const T0: i64 = 1_767_225_600_000_000;
+
+    fn run(window: SlidingWindow, asks: &[(i64, i64, i64)]) -> Vec<(Verdict, i64, i64)> {
+        let rule = window.rule(window.quota()).unwrap();
+        let mut state = None;
+        let answers = asks.iter().map(|&(at, cost, max_wait)| {
+            let step = SlidingWindow::step(&rule, &mut state, T0 + at, Check { cost, max_wait });
+            (step.verdict, step.report.remaining, step.report.reset_after)
+        });
+        answers.collect()
+    }
+
+    #[test]
+    fn what_is_taken_comes_back_a_period_and_a_cell_later() {
+        let window = SlidingWindow::new(Quota::per_second(5));
+        let answers = run(
+            window,
+            &[
+                (0, 3, 0),
+                (150_000, 2, 0),
+                (999_999, 1, 0),
+                (1_099_999, 1, 0),
+                (1_100_000, 3, 0),
+                (1_100_000, 1, 0),
+            ],
+        );
+        assert_eq!(
+            answers,
+            [
+                (Verdict::Allow, 2, 1_100_000),
+                (Verdict::Allow, 0, 1_050_000),
+                (Verdict::Deny(100_001), 0, 200_001),
+                (Verdict::Deny(1), 0, 100_001),
+                (Verdict::Allow, 0, 1_100_000),
+                (Verdict::Deny(100_000), 0, 1_100_000),
+            ]
+        );
+    }
+
+    #[test]
+    fn reserved_units_lie_in_the_cell_of_their_slot_and_the_newest_stays() {
+        let window = SlidingWindow::new(Quota::per_second(5)).cells(1);
+        let rule = window.rule(window.quota()).unwrap();
+        let check = |cost| Check { cost, max_wait: 10_000_000 };
+        let mut state = None;
+        SlidingWindow::step(&rule, &mut state, T0, check(5));
+        let reserved = SlidingWindow::step(&rule, &mut state, T0, check(1));
+        assert_eq!(reserved.verdict, Verdict::Wait(2_000_000));
+        let mark = SlidingWindow::mark(state.as_ref().unwrap());
+        assert_eq!(SlidingWindow::refund(&rule, &mut state, T0, &Refund::whole(1, &mark)), Some(1));
+        let report = SlidingWindow::report(&rule, state.as_ref(), T0);
+        assert_eq!(report.reset_after, 2_000_000);
+        // Emptied, the newest cell is still the place to be: nobody overtakes.
+        let next = SlidingWindow::step(&rule, &mut state, T0 + 1, check(1));
+        assert_eq!(next.verdict, Verdict::Wait(1_999_999));
+    }
+
+    #[test]
+    fn under_another_width_units_move_to_the_cell_of_their_last_instant() {
+        let window = SlidingWindow::new(Quota::per_second(5));
+        let rule = window.rule(window.quota()).unwrap();
+        let state = SlidingWindow::consume(&rule, None, T0, 3, T0);
+        let longer = window.rule(Quota::new(5, Duration::from_secs(10))).unwrap();
+        let moved = longer.rebase(Some(&state)).unwrap();
+        assert_eq!((moved.newest, moved.units_at(0)), (T0 / 1_000_000, 3));
+        let finer = window.cells(60).rule(window.quota()).unwrap();
+        let moved = finer.rebase(Some(&state)).unwrap();
+        assert_eq!((moved.newest, moved.units_at(0)), ((T0 + 99_999) / 16_667, 3));
+    }
+
+    // Case 67.
+    #[test]
+    fn clock_set_back_locks_for_a_period_and_a_cell_at_most() {
+        let window = SlidingWindow::new(Quota::per_second(5));
+        let rule = window.rule(window.quota()).unwrap();
+        let far = SlidingWindow::consume(&rule, None, T0 + 3_600_000_000, 1, T0 + 3_600_000_000);
+        let step = SlidingWindow::step(&rule, &mut Some(far), T0, Check { cost: 1, max_wait: 0 });
+        assert_eq!(step.verdict, Verdict::Deny(1_100_000));
+        assert!(step.mark.is_some());
+    }
+}

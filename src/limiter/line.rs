@@ -570,5 +570,116 @@ impl fmt::Debug for Lines {
 #[cfg(test)]
 mod tests;
 
+/// All interleavings of waiters that leave, charges that take their slots, and a reset of the key.
 #[cfg(all(test, interleavings))]
-mod interleavings;
+mod interleavings {
+    use std::pin::pin;
+    use std::task::{Context, Poll};
+
+    use super::super::{Limiter, Operation};
+    use super::*;
+    use crate::algorithm::TokenBucket;
+    use crate::sync::interleavings::{each, thread};
+    use crate::{Charge, Error, Memory, Outcome, Quota};
+
+    fn poll(answer: impl Future<Output = Result<Decision, Error>>) -> Decision {
+        match pin!(answer).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(decision) => decision.expect("a decision"),
+            Poll::Pending => unreachable!("a memory decides at once"),
+        }
+    }
+
+    /// A store that takes nothing back, as where others have charged the key since.
+    struct Full;
+
+    impl Reclaim for Full {
+        fn reclaim(&self, _: &str, _: &Quotas, _: u64, _: Mark) -> Settlement {
+            Settlement::gave_back(0)
+        }
+    }
+
+    fn quota() -> Quotas {
+        Quota::per_hour(1).into()
+    }
+
+    /// A request that waits for a slot in an hour.
+    fn waiting(lines: &Arc<Lines>, number: i64) -> Arc<Place> {
+        let wait = Duration::from_secs(3_600);
+        let decision = Decision::new(Outcome::Wait(wait));
+        let slot = Slot::new(&decision, wait, Mark::from([number, 0, 0, 0]), lines.known());
+        let place = Place::new(lines, ("key".to_owned(), quota(), 1), slot, Arc::new(Full));
+        place.add();
+        place
+    }
+
+    fn take(lines: &Lines) -> usize {
+        let wait = Duration::from_secs(7_200);
+        usize::from(lines.have_spares() && lines.take("key", &quota(), 1, wait).is_some())
+    }
+
+    /// The count of spares, which callers read without the lock, is the lines' own.
+    #[test]
+    fn every_slot_that_is_left_is_counted_and_taken_once() {
+        each("line", || {
+            let lines = Arc::new(Lines::default());
+            let (one, other) = (waiting(&lines, 1), waiting(&lines, 2));
+            let leaver = thread::spawn(move || drop(one.leave()));
+            let taker = {
+                let lines = Arc::clone(&lines);
+                thread::spawn(move || take(&lines))
+            };
+            drop(other.leave());
+            leaver.join().unwrap();
+            let taken = taker.join().unwrap();
+            assert_eq!(lines.spares.load(Relaxed), 2 - taken);
+            assert_eq!(taken + take(&lines) + take(&lines), 2);
+            assert_eq!(take(&lines), 0);
+            drop(other);
+            lines.assert_nobody_waits();
+        });
+    }
+
+    /// After a reset no slot of before is at hand, whenever its waiter left.
+    #[test]
+    fn a_reset_leaves_no_slot_of_before() {
+        each("line_reset", || {
+            let lines = Arc::new(Lines::default());
+            let place = waiting(&lines, 1);
+            let leaver = thread::spawn(move || drop(place.leave()));
+            lines.forget("key", true);
+            leaver.join().unwrap();
+            assert_eq!(take(&lines), 0, "a slot of before the reset is given to a charge");
+            lines.assert_nobody_waits();
+        });
+    }
+
+    /// A key that is reset while a charge waits and leaves is free, and the next charge has no slot
+    /// of before.
+    #[test]
+    fn a_reset_frees_the_key_whenever_a_waiter_comes_and_leaves() {
+        each("line_memory_reset", || {
+            let day = Duration::from_secs(86_400);
+            let bucket = TokenBucket::new(Quota::per_hour(1)).horizon(day);
+            let limiter = Memory::new("api", bucket).max_keys(4);
+            let charge = || Charge::new("key").max_wait(Duration::from_secs(7_200));
+            assert!(poll(limiter.check(&charge())).is_admitted());
+            let waiter = {
+                let limiter = limiter.clone();
+                thread::spawn(move || {
+                    let mut decision = poll(limiter.check(&charge()));
+                    let waited = decision.waited() > Duration::ZERO;
+                    let waiting = decision.take_waiters().map(crate::waiters::Waiter::new);
+                    if let Some(reservation) = decision.take_reservation() {
+                        drop(limiter.settle(reservation, 0));
+                    }
+                    drop(waiting);
+                    waited
+                })
+            };
+            poll(limiter.operate(Operation::Reset, &charge()).expect("a memory resets"));
+            waiter.join().unwrap();
+            let next = poll(limiter.check(&charge()));
+            assert_eq!(next.waited(), Duration::ZERO, "a slot of before the reset was given");
+        });
+    }
+}
