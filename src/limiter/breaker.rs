@@ -1,31 +1,21 @@
 //! A breaker: it stops asking a limiter that fails, and notices when that answers again.
 //!
-//! `circuit.rs` is the bookkeeping, over the counts of a `window.rs`, by the `settings.rs`.
-//! `state.rs` is what a caller sees of it. `shared.rs` is what the clones of a breaker share. A
-//! `call.rs` reports its `outcome.rs`, and its `slowness.rs` says whether it was slow.
-//! `with_breaker.rs` is the limiter, and `future.rs` its decision.
+//! `circuit.rs` is the bookkeeping. `shared_circuit.rs` is what the clones of a breaker share.
+//! `breaker_future.rs` is the decision of the limiter behind it.
 
-mod call;
+mod breaker_future;
 mod circuit;
-mod future;
-mod outcome;
-mod settings;
-mod shared;
-mod slowness;
-mod state;
-mod window;
-mod with_breaker;
+mod shared_circuit;
 
-pub use future::WithBreakerFuture;
-pub use state::{BreakerCounts, BreakerState};
-pub use with_breaker::WithBreaker;
+pub use breaker_future::WithBreakerFuture;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::settings::Settings;
-use self::shared::Shared;
+use self::shared_circuit::Shared;
+use super::{Limiter, Operation};
+use crate::Charge;
 
 /// A circuit breaker for [`LimiterExt::breaker`](crate::LimiterExt::breaker). Cheap to clone:
 /// clones are one breaker.
@@ -232,5 +222,96 @@ impl fmt::Debug for Breaker {
             .field("counts", &self.counts())
             .field("settings", &self.shared.settings)
             .finish()
+    }
+}
+
+const SHORTEST: Duration = Duration::from_millis(10);
+const LONGEST: Duration = Duration::from_secs(86_400);
+
+#[derive(Clone, Copy, Debug)]
+struct Settings {
+    window: Duration,
+    min_failures: u32,
+    failure_percent: u8,
+    slow_after: Option<Duration>,
+    pause: Duration,
+}
+
+impl Settings {
+    const DEFAULT: Self = Self {
+        window: Duration::from_secs(1),
+        min_failures: 5,
+        failure_percent: 50,
+        slow_after: None,
+        pause: Duration::from_millis(100),
+    };
+
+    /// The nearest time that the window or the pause may be.
+    fn bounded(time: Duration) -> Duration {
+        time.clamp(SHORTEST, LONGEST)
+    }
+
+    /// After this long a probe without an answer is given up.
+    fn probe_lost_after(&self) -> Duration {
+        5 * self.pause
+    }
+}
+
+/// The state of a [`Breaker`](crate::Breaker).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum BreakerState {
+    /// Every call is made.
+    Closed,
+    /// Calls are refused.
+    Open,
+    /// A probe is under way, or the next call is one. All others are refused.
+    HalfOpen,
+}
+
+/// The counts of what a [`Breaker`](crate::Breaker) has done since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BreakerCounts {
+    /// The number of times that it opened. A probe that fails does not open it again.
+    pub opened: u64,
+    /// Calls that it refused.
+    pub refused: u64,
+    /// Probes that it let through.
+    pub probes: u64,
+}
+
+/// A limiter with a [`Breaker`]: made by [`LimiterExt::breaker`](crate::LimiterExt::breaker).
+#[derive(Clone, Debug)]
+pub struct WithBreaker<L> {
+    inner: L,
+    breaker: Breaker,
+}
+
+impl<L> WithBreaker<L> {
+    pub(in crate::limiter) fn new(inner: L, breaker: Breaker) -> Self {
+        Self { inner, breaker }
+    }
+}
+
+impl<L: Limiter> Limiter for WithBreaker<L> {
+    type Future = WithBreakerFuture<L::Future>;
+
+    fn check(&self, charge: &Charge) -> Self::Future {
+        let shared = Arc::clone(&self.breaker.shared);
+        if shared.refuses() {
+            return WithBreakerFuture::refusing(shared);
+        }
+        WithBreakerFuture::asking(self.inner.check(charge), shared)
+    }
+
+    // A settlement passes even while the breaker is open, and is not counted: nobody waits for it.
+    pass_on!(check_keyless, settle, can_take_more);
+
+    fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
+        // Also while it is open: the inner limiter says whether it can. Its future does nothing
+        // before it is polled.
+        let answer = self.inner.operate(operation, charge)?;
+        Some(WithBreakerFuture::asking(answer, Arc::clone(&self.breaker.shared)))
     }
 }

@@ -171,7 +171,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "probe_of_a_caller_who_left_never_ends",
         &[
             edit(
-                "limiter/breaker/call.rs",
+                "limiter/breaker/breaker_future.rs",
                 "            self.shared.end(self.permit, outcome, None);",
                 "            let _ = outcome;",
             ),
@@ -185,7 +185,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "breaker_fails_open_for_slowness",
         &[edit(
-            "limiter/breaker/shared.rs",
+            "limiter/breaker/shared_circuit.rs",
             "            let message = \"the breaker is open, since the limiter was slow or the process busy\";
             Error::new(ErrorKind::Saturation, message)",
             "            let message = \"the breaker is open, since the limiter was slow or the process busy\";
@@ -195,7 +195,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "breaker_counts_load_as_a_failure",
         &[edit(
-            "limiter/breaker/call.rs",
+            "limiter/breaker/breaker_future.rs",
             "            ErrorKind::Saturation => Outcome::Saturated,",
             "            ErrorKind::Saturation => Outcome::Failed,",
         )],

@@ -355,7 +355,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "some_errors_fail_open_for_all",
         "40e65d0 breaker: errors open a gate only after silence",
         &[edit(
-            "limiter/breaker/window.rs",
+            "limiter/breaker/circuit.rs",
             "            return Some(if is_silent { Trouble::Errors } else { Trouble::SomeErrors });",
             "            let _ = (is_silent, Trouble::SomeErrors);
             return Some(Trouble::Errors);",
@@ -381,7 +381,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "breaker_opens_at_a_call_that_says_nothing",
         "5f84c87 breaker: open on failures only",
         &[edit(
-            "limiter/breaker/window.rs",
+            "limiter/breaker/circuit.rs",
             "            Outcome::Saturated | Outcome::Unknown => return None,",
             "            Outcome::Saturated | Outcome::Unknown => {}",
         )],
@@ -994,7 +994,7 @@ impl Drop",
         "first_answer_after_a_fault_opens_a_breaker",
         "breaker: open with a failure, and never with an answer",
         &[edit(
-            "limiter/breaker/window.rs",
+            "limiter/breaker/circuit.rs",
             "            return trouble.filter(|_| is_long && outcome != Outcome::Answered);",
             "            return trouble.filter(|_| is_long);",
         )],

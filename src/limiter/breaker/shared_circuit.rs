@@ -8,11 +8,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::circuit::{Change, Circuit, Permit};
-use super::outcome::Outcome;
-use super::settings::Settings;
-use super::state::{BreakerCounts, BreakerState};
-use super::window::Trouble;
+use super::circuit::{Change, Circuit, Outcome, Permit, Trouble};
+use super::{BreakerCounts, BreakerState, Settings};
 use crate::observe::{BreakerWatch, WatchedState};
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::sync::{Mutex, MutexGuard};
@@ -192,6 +189,53 @@ fn jittered(pause: Duration) -> Duration {
     pause.saturating_add(Duration::from_micros(fastrand::u64(..=most)))
 }
 
+/// All interleavings of calls that end while a breaker opens and closes.
 #[cfg(all(test, interleavings))]
-#[path = "interleavings.rs"]
-mod interleavings;
+mod interleavings {
+    use super::*;
+    use crate::sync::interleavings::{each, thread};
+
+    /// A breaker that one failure opens, and that admits a probe at once.
+    fn breaker() -> Arc<Shared> {
+        let settings = Settings { min_failures: 1, pause: Duration::ZERO, ..Settings::DEFAULT };
+        Arc::new(Shared::new(settings, None))
+    }
+
+    fn call(breaker: &Shared, outcome: Outcome) {
+        if let Ok(permit) = breaker.admit() {
+            breaker.end(permit, outcome, None);
+        }
+    }
+
+    #[test]
+    fn the_period_that_callers_read_is_the_circuits() {
+        each("breaker", || {
+            let breaker = breaker();
+            let others = [Outcome::Failed, Outcome::Answered].map(|outcome| {
+                let breaker = Arc::clone(&breaker);
+                thread::spawn(move || call(&breaker, outcome))
+            });
+            call(&breaker, Outcome::Failed);
+            others.into_iter().for_each(|other| other.join().unwrap());
+            let period = breaker.guarded().circuit.closed_period();
+            assert_eq!(breaker.closed_period.load(Relaxed), period.unwrap_or(0));
+        });
+    }
+
+    /// A permit of a period that has passed changes nothing.
+    #[test]
+    fn a_late_end_neither_opens_nor_closes() {
+        each("breaker_late_end", || {
+            let breaker = breaker();
+            let late = breaker.admit().expect("closed");
+            let other = {
+                let breaker = Arc::clone(&breaker);
+                thread::spawn(move || breaker.end(late, Outcome::Failed, None))
+            };
+            call(&breaker, Outcome::Failed);
+            other.join().unwrap();
+            assert_eq!(breaker.counts().opened, 1, "the second failure is one of a past period");
+            assert_eq!(breaker.closed_period.load(Relaxed), 0);
+        });
+    }
+}

@@ -1,8 +1,6 @@
 //! A model of the circuit, which decides from its whole history.
 
-use crate::limiter::breaker::circuit::Change;
-use crate::limiter::breaker::outcome::Outcome;
-use crate::limiter::breaker::window::Trouble;
+use super::{Change, Outcome, Trouble};
 
 /// Ends that are enough to open.
 pub(super) const MIN_FAILURES: usize = 2;
