@@ -1,24 +1,19 @@
 //! A limiter that repeats its refusals, so that a refused key costs no call.
 
 mod cache;
-mod changes;
-mod future;
-#[cfg(all(test, interleavings))]
-mod interleavings;
-mod key;
-mod refusal;
-mod shard;
+mod cached_refusal;
+mod deny_cache_future;
+mod refusal_shard;
 
-pub use future::DenyCacheFuture;
+pub use deny_cache_future::DenyCacheFuture;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use self::cache::Cache;
-use self::future::Afterwards;
-use self::key::KeyHash;
-use self::refusal::Question;
+use self::cached_refusal::{KeyHash, Question};
+use self::deny_cache_future::Afterwards;
 use super::{Limiter, Operation};
 use crate::reservation::Charged;
 use crate::settlement::Settlement;
@@ -219,5 +214,77 @@ impl<L: fmt::Debug> fmt::Debug for DenyCache<L> {
             .field("max_keys", &self.cache.max_keys)
             .field("len", &self.len())
             .finish()
+    }
+}
+
+/// All interleavings of callers whose charges are refused and refunded.
+#[cfg(all(test, interleavings))]
+mod interleavings {
+    use std::future::{Future, Ready, ready};
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::task::{Context, Poll, Waker};
+    use std::time::Duration;
+
+    use super::super::Limiter;
+    use crate::settlement::Settlement;
+    use crate::sync::Mutex;
+    use crate::sync::interleavings::{each, thread};
+    use crate::{Charge, Decision, DenyCache, Error, LimiterExt, Owner, Reservation};
+
+    /// A limiter of one unit that says at once whether it is free.
+    #[derive(Clone)]
+    struct OneUnit {
+        owner: Owner,
+        free: Arc<Mutex<u64>>,
+    }
+
+    impl Limiter for OneUnit {
+        type Future = Ready<Result<Decision, Error>>;
+
+        fn check(&self, charge: &Charge) -> Self::Future {
+            let mut free = self.free.lock().unwrap();
+            if *free < charge.get_cost() {
+                return ready(Ok(Decision::denied(Duration::from_secs(60))));
+            }
+            *free -= charge.get_cost();
+            let reservation = Reservation::new(self.owner, charge.get_cost(), ());
+            ready(Ok(Decision::admitted().with_reservation(reservation)))
+        }
+
+        fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
+            let units = reservation.cost() - actual;
+            *self.free.lock().unwrap() += units;
+            Ok(Settlement::gave_back(units))
+        }
+    }
+
+    fn check(limiter: &DenyCache<OneUnit>) -> Decision {
+        let answer = pin!(limiter.check(&Charge::new("key")));
+        match answer.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(decision) => decision.expect("a decision"),
+            Poll::Pending => unreachable!("it answers at once"),
+        }
+    }
+
+    /// While a charge is refunded, others ask. Once all is quiet, the unit is free for whoever
+    /// asks.
+    #[test]
+    fn no_refusal_outlives_the_refund_that_makes_it_wrong() {
+        each("deny_cache", || {
+            let free = Arc::new(Mutex::new(1));
+            let limiter = OneUnit { owner: Owner::new(), free }.deny_cache();
+            let reservation = check(&limiter).take_reservation().expect("the only unit");
+            let askers = [(); 2].map(|()| {
+                let limiter = limiter.clone();
+                thread::spawn(move || check(&limiter).take_reservation())
+            });
+            assert!(limiter.settle(reservation, 0).is_ok());
+            let taken = askers.map(|asker| asker.join().unwrap());
+            for reservation in taken.into_iter().flatten() {
+                assert!(limiter.settle(reservation, 0).is_ok());
+            }
+            assert!(check(&limiter).is_admitted(), "the unit is free, and a refusal is repeated");
+        });
     }
 }

@@ -1,36 +1,35 @@
 //! The limiter of one process.
 //!
-//! `store.rs` keeps the keys, by a `name.rs` each, in a `shard.rs` each, and decides by the time of
-//! a `clock.rs`. `future.rs` is a decision, and `together.rs` one of several limiters at once.
+//! `store.rs` keeps the keys, in a `key_shard.rs` each, and decides by the time of a `clock.rs`.
+//! `together.rs` is a decision of several limiters at once.
 
 mod clock;
-mod future;
 #[cfg(all(test, interleavings))]
 mod interleavings;
-mod name;
-mod shard;
+mod key_shard;
 mod store;
 #[cfg(feature = "policies")]
 mod together;
 
-use std::fmt;
-use std::sync::Arc;
-use std::time::Duration;
-
 pub(crate) use clock::Clock;
-pub use future::MemoryFuture;
-use store::Store;
 #[cfg(feature = "policies")]
 pub(crate) use together::Together;
 
+use std::fmt;
+use std::future::Future;
+use std::mem;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use self::store::Store;
 use super::named::{NamedAlgorithm, expect_valid_quota};
 use super::{Limiter, Operation};
-#[cfg(feature = "redisson")]
-use crate::Error;
 use crate::algorithm::Algorithm;
 use crate::quota::QuotaError;
 use crate::settlement::Settlement;
-use crate::{Charge, Reservation};
+use crate::{Charge, Decision, Error, Reservation};
 
 /// The most live keys that are held, unless set otherwise.
 pub(crate) const DEFAULT_MAX_KEYS: usize = 100_000;
@@ -241,3 +240,38 @@ impl<A: Algorithm> fmt::Debug for Memory<A> {
             .finish_non_exhaustive()
     }
 }
+
+/// The future of a decision in [`Memory`](crate::Memory).
+///
+/// It decides when it is polled first, and is then ready: dropped before, it takes nothing.
+#[must_use = "nothing is decided until it is awaited"]
+pub struct MemoryFuture<A: Algorithm> {
+    store: Arc<Store<A>>,
+    /// The operation. `None` for a check.
+    operation: Option<Operation>,
+    charge: Charge,
+    is_done: bool,
+}
+
+impl<A: Algorithm> MemoryFuture<A> {
+    #[inline]
+    fn new(store: Arc<Store<A>>, operation: Option<Operation>, charge: Charge) -> Self {
+        Self { store, operation, charge, is_done: false }
+    }
+}
+
+impl<A: Algorithm> Future for MemoryFuture<A> {
+    type Output = Result<Decision, Error>;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        assert!(!mem::replace(&mut this.is_done, true), "polled after it was done");
+        Poll::Ready(match this.operation {
+            None => this.store.decide(&mut this.charge),
+            Some(operation) => this.store.change(operation, &this.charge),
+        })
+    }
+}
+
+debug_by_name!([A: Algorithm] MemoryFuture<A>);

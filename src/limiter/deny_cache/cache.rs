@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::refusal::{Question, Refusal};
-use super::shard::Shard;
+use super::cached_refusal::{Question, Refusal};
+use super::refusal_shard::Shard;
 use crate::Decision;
 use crate::sync::{Mutex, MutexGuard};
 

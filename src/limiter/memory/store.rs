@@ -5,7 +5,7 @@ use std::hash::RandomState;
 use std::sync::{Arc, OnceLock, PoisonError};
 
 use super::clock::Clock;
-use super::shard::{Kept, Shard, hash};
+use super::key_shard::{Kept, Shard, hash};
 use crate::algorithm::{Algorithm, Check, Refund};
 use crate::charge::Key;
 use crate::limiter::Operation;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::Memory;
-use super::shard::Shard;
+use super::key_shard::Shard;
 use super::store::local_provenance;
 use crate::algorithm::{Algorithm, OwnTerms, Refund, sealed::Single};
 use crate::charge::Key;

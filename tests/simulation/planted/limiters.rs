@@ -105,7 +105,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "deny_cache_repeats_for_too_long",
         &[edit(
-            "limiter/deny_cache/refusal.rs",
+            "limiter/deny_cache/cached_refusal.rs",
             "        let lasts = Some(retry_after.min(max_age)).filter(|lasts| !lasts.is_zero())?;",
             "        let lasts = Some(max_age.max(retry_after)).filter(|lasts| !lasts.is_zero())?;",
         )],
@@ -113,7 +113,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "deny_cache_refuses_a_smaller_cost",
         &[edit(
-            "limiter/deny_cache/refusal.rs",
+            "limiter/deny_cache/cached_refusal.rs",
             "        let is_refused = other.cost >= refused.cost",
             "        let is_refused = other.cost > 0",
         )],
@@ -121,7 +121,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "deny_cache_refuses_a_longer_wait",
         &[edit(
-            "limiter/deny_cache/refusal.rs",
+            "limiter/deny_cache/cached_refusal.rs",
             "            && other.max_wait <= refused.max_wait
             && other.max_wait < retry_after.saturating_sub(age)",
             "            && retry_after >= age",
@@ -130,7 +130,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "deny_cache_counts_nothing_down",
         &[edit(
-            "limiter/deny_cache/refusal.rs",
+            "limiter/deny_cache/cached_refusal.rs",
             "        is_refused.then(|| self.decision.repeated(age))",
             "        is_refused.then(|| self.decision.repeated(Duration::ZERO))",
         )],
@@ -138,7 +138,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "deny_cache_keeps_the_refusal_of_a_reset_key",
         &[edit(
-            "limiter/deny_cache/future.rs",
+            "limiter/deny_cache/deny_cache_future.rs",
             "            Self::Forget(key) => cache.forget(key),",
             "            Self::Forget(_) => {}",
         )],
@@ -146,7 +146,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "deny_cache_keeps_the_refusal_before_a_lost_answer",
         &[edit(
-            "limiter/deny_cache/future.rs",
+            "limiter/deny_cache/deny_cache_future.rs",
             "            Self::Learn(miss) => cache.lose(&miss),",
             "            Self::Learn(_) => {}",
         )],

@@ -430,7 +430,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "retry_of_a_member_repeated",
         "3af2f8f deny_cache: do not repeat a retry of a member",
         &[edit(
-            "limiter/deny_cache/refusal.rs",
+            "limiter/deny_cache/cached_refusal.rs",
             "        if decision.origin() == Origin::Cache || decision.was_retry() {",
             "        if decision.origin() == Origin::Cache {",
         )],
@@ -440,12 +440,12 @@ pub(super) const FAULTS: &[Fault] = &[
         "798dc78 deny_cache: keep a refusal beside a refund for 100 ms",
         &[
             edit(
-                "limiter/deny_cache/shard.rs",
+                "limiter/deny_cache/refusal_shard.rs",
                 "            refusal.end_soon();",
                 "            let _ = &mut refusal;",
             ),
             edit(
-                "limiter/deny_cache/shard.rs",
+                "limiter/deny_cache/refusal_shard.rs",
                 "            self.refusals[*index].end_soon_if_kept_since(asked_at, now);",
                 "            let _ = (&self.refusals[*index], asked_at);",
             ),
