@@ -68,7 +68,7 @@ mod grpc;
 #[doc(hidden)]
 pub mod fuzz {
     pub use crate::http::client_ip::fuzz::forwarded;
-    pub use crate::limiter::redis::fuzz::{address, error, key, reply, state};
+    pub use crate::limiter::redis::fuzz_replies::{address, error, key, reply, state};
 }
 pub mod guide;
 mod http;

@@ -166,7 +166,7 @@ const ROOMS: &[Room] = &[
             "crate::limiter::redis::send",
             "crate::limiter::redis::client",
             "crate::limiter::redis::script",
-            "crate::limiter::redis::key",
+            "crate::limiter::redis::key_names",
             "crate::limiter::grace_period",
             "crate::limiter::named",
             "crate::limiter::runtime",
@@ -378,7 +378,10 @@ fn allowed_imports_and_mere_texts_pass() {
         ("limiter/redis/send/call.rs", "use super::super::client::Pool; use super::batch::Call;"),
         ("limiter/redis/limiter.rs", "use super::send::Config; use super::client::Pool;"),
         ("limiter/mod.rs", "pub use self::redis::{Pool, Redis};"),
-        ("limiter/redis/key.rs", "mod tests { use super::*; use super::super::NamedAlgorithm; }"),
+        (
+            "limiter/redis/key_names.rs",
+            "mod tests { use super::*; use super::super::NamedAlgorithm; }",
+        ),
         ("service.rs", "use crate::{Charge, KeyExtractor, Limiter, Respond};"),
         ("algorithm/mod.rs", "let outcome = Outcome::Allow;"),
     ];

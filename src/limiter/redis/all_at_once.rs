@@ -13,8 +13,8 @@ use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
 
-use super::future::RedisFuture;
 use super::limiter::Redis;
+use super::redis_future::RedisFuture;
 use super::script::Op;
 use crate::algorithm::{AnyAlgorithm, Check, InLua};
 use crate::limiter::all_in_turn::AllInTurn;

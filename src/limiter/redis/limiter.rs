@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use super::client::{MAX_TIMEOUT, Pool};
-use super::future::{Inner, RedisFuture};
-use super::key::{Buckets, key_prefixes};
+use super::key_names::{Buckets, key_prefixes};
+use super::redis_future::{Inner, RedisFuture};
 use super::script::Op;
 use super::send::{Batcher, Config};
 use crate::algorithm::{Check, InLua};

@@ -1,8 +1,8 @@
 //! The limiter that many processes share: one script call decides.
 //!
 //! - `limiter.rs`: the limiter and its settings. It converts a charge to a request about a key,
-//!   which `key.rs` names. `future.rs` is the decision. `all_at_once.rs` and `together.rs` let
-//!   several limiters decide in one call.
+//!   which `key_names.rs` names. `redis_future.rs` is the decision. `all_at_once.rs` and
+//!   `together.rs` let several limiters decide in one call.
 //! - `send/`: puts charges into calls, sends the calls, and awaits their answers. It uses `script/`
 //!   and `client/`, which do not use it.
 //! - `script/`: the scripts that the server runs, and the reader of their replies. It uses no
@@ -11,11 +11,11 @@
 
 mod all_at_once;
 mod client;
-mod future;
 #[cfg(any(test, fuzzing))]
-pub(crate) mod fuzz;
-mod key;
+pub(crate) mod fuzz_replies;
+mod key_names;
 mod limiter;
+mod redis_future;
 mod script;
 mod send;
 #[cfg(feature = "policies")]
@@ -23,12 +23,12 @@ mod together;
 
 pub use all_at_once::{AllAtOnce, AllAtOnceFuture, Members};
 pub use client::{Pool, PoolBuilder};
-pub use future::RedisFuture;
 #[cfg(all(feature = "policies", feature = "redisson"))]
-pub(crate) use key::push_verbatim_or_digest;
+pub(crate) use key_names::push_verbatim_or_digest;
 #[cfg(any(feature = "policies", feature = "redisson"))]
 pub(crate) use limiter::DEFAULT_DECISION_TIMEOUT;
 pub use limiter::Redis;
+pub use redis_future::RedisFuture;
 pub use script::texts as script_texts;
 #[cfg(feature = "policies")]
 pub(crate) use together::Together;

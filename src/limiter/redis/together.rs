@@ -5,8 +5,8 @@
 //! longest wait.
 
 use super::all_at_once::join;
-use super::future::RedisFuture;
 use super::limiter::Redis;
+use super::redis_future::RedisFuture;
 use super::script::{Op, key_suffixes, local_names};
 use crate::algorithm::{Check, InLua, OwnTerms, sealed::Single};
 use crate::charge::Key;

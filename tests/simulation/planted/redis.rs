@@ -342,7 +342,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "settlement_that_takes_more_is_lost",
         &[edit(
-            "limiter/redis/future.rs",
+            "limiter/redis/redis_future.rs",
             "            Ordering::Greater if !A::holds(&rule) => Op::Penalize { cost: actual - cost },",
             "            Ordering::Greater if !A::holds(&rule) => return Ok(Settlement::gave_back(0)),",
         )],
@@ -350,7 +350,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "hold_of_a_budget_never_settled",
         &[edit(
-            "limiter/redis/future.rs",
+            "limiter/redis/redis_future.rs",
             "            Ordering::Equal if !A::holds(&rule) => return Ok(Settlement::gave_back(0)),",
             "            Ordering::Equal => return Ok(Settlement::gave_back(0)),",
         )],
@@ -374,7 +374,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "refund_of_all_where_a_part_was_used",
         &[edit(
-            "limiter/redis/future.rs",
+            "limiter/redis/redis_future.rs",
             "            _ => Op::Refund { units: cost - actual, cost, mark: mark.clone() },",
             "            _ => Op::Refund { units: cost, cost, mark: mark.clone() },",
         )],
@@ -382,7 +382,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "refund_under_another_quota",
         &[edit(
-            "limiter/redis/future.rs",
+            "limiter/redis/redis_future.rs",
             "        let quota = rule.as_ref().map(|_| quota.clone());
         let request = Request { key: key.as_str().to_owned(), quota, rule, op };",
             "        let quota = rule.as_ref().map(|_| quota.clone());

@@ -1003,7 +1003,7 @@ impl Drop",
         "time_of_a_decision_begins_before_it_is_asked",
         "redis: let the time of a decision begin with its first poll",
         &[edit(
-            "limiter/redis/future.rs",
+            "limiter/redis/redis_future.rs",
             "                let deadline = timeout::deadline(charge, MAX_TIMEOUT);",
             "                let own = inner.reply_timeout().min(MAX_TIMEOUT);
                 let deadline = timeout::deadline(charge, own);",

@@ -4,6 +4,8 @@
 //! `scripts/README.md` describes the arguments and the reply, which `reply.rs` reads. Nothing here
 //! sends a call.
 
+#[cfg(test)]
+mod assembled_texts;
 mod assembly;
 mod reply;
 mod request;
@@ -197,6 +199,3 @@ fn append_operation(command: &mut Cmd, request: &Request) {
         Op::Unblock => command.arg("unblock"),
     };
 }
-
-#[cfg(test)]
-mod tests;

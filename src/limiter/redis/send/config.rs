@@ -5,11 +5,11 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 
 use super::super::client::{Pool, hash_slot};
-use super::super::key::Buckets;
 use super::super::script::{ReadEntry, Scripts, keep_text};
 use crate::Charge;
 use crate::algorithm::InLua;
 use crate::limiter::named::{Clock, NamedAlgorithm};
+use crate::limiter::redis::key_names::Buckets;
 use crate::observe::CallWatch;
 
 /// The most charges in one call unless set otherwise. Redis serves no other client during a call.

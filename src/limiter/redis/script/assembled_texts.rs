@@ -6,9 +6,10 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::env;
+use std::fs;
 use std::path::Path;
 use std::time::Duration;
-use std::{env, fs};
 
 use super::assembly::commented;
 use super::*;
