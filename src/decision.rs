@@ -2,8 +2,7 @@
 
 mod details;
 mod outcome;
-mod policies;
-mod policy;
+mod policy_report;
 mod report;
 
 use std::fmt;
@@ -13,14 +12,13 @@ use std::time::Duration;
 pub(crate) use self::details::Details;
 use self::details::Held;
 pub use self::outcome::{Origin, Outcome};
-pub use self::policies::PolicyReports;
 #[cfg(feature = "policies")]
-pub(crate) use self::policy::KEEPS_NAME;
-pub(crate) use self::policy::{
+pub(crate) use self::policy_report::KEEPS_NAME;
+pub(crate) use self::policy_report::{
     Figures, MAX_POLICY_NAME, Policy, distinct_names, is_policy_name, is_policy_name_byte,
     make_distinct,
 };
-pub use self::policy::{PolicyReport, QuotaUnit};
+pub use self::policy_report::{PolicyReport, PolicyReports, QuotaUnit};
 pub use self::report::DecisionReport;
 use crate::unsettled::SettleBy;
 use crate::waiters::{Turn, Waiters};

@@ -67,7 +67,7 @@ mod grpc;
 #[cfg(all(fuzzing, feature = "redis"))]
 #[doc(hidden)]
 pub mod fuzz {
-    pub use crate::http::client_ip::fuzz::forwarded;
+    pub use crate::http::client_ip::fuzz_forwarded::forwarded;
     pub use crate::limiter::redis::fuzz_replies::{address, error, key, reply, state};
 }
 pub mod guide;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::policy::Policy;
+use super::policy_report::Policy;
 use crate::waiters::Waiters;
 use crate::{Error, Outcome, Quota, Reservation, SettleHandle};
 

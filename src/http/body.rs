@@ -1,6 +1,6 @@
 //! Bodies of refusals.
 
-use super::refusal::HttpRefusal;
+use super::http_refusal::HttpRefusal;
 
 /// Makes bodies by `Default`, all empty.
 #[derive(Clone, Copy, Debug, Default)]

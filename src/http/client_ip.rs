@@ -1,14 +1,15 @@
 //! The IP address of the client, even behind proxies.
 //!
 //! `peer.rs` finds the socket's peer. `header.rs` splits a header into elements, the last one
-//! first. `forwarded.rs` finds the address in an element of `Forwarded`, and `address.rs` reads it.
+//! first. `forwarded.rs` finds the address in an element of `Forwarded`, and `forwarded_address.rs`
+//! reads it.
 //! `networks.rs` reads the networks of trusted proxies, and `client_addr.rs` groups IPv6 addresses.
 
-mod address;
 mod client_addr;
 mod forwarded;
+mod forwarded_address;
 #[cfg(any(test, fuzzing))]
-pub(crate) mod fuzz;
+pub(crate) mod fuzz_forwarded;
 mod header;
 mod networks;
 mod peer;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::body::MakeBody;
-use super::refusal::HttpRefusal;
+use super::http_refusal::HttpRefusal;
 use super::structured;
 use crate::{Decision, ErrorKind, Refusal};
 

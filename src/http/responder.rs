@@ -7,10 +7,10 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 
 use super::body::{DefaultBody, MakeBody, MakeEmpty, PlainText};
+use super::field_text;
 use super::headers::{HeaderStyle, RateLimitHeaders};
-use super::line;
+use super::http_refusal::HttpRefusal;
 use super::problem::ProblemJson;
-use super::refusal::HttpRefusal;
 use super::standing::whole_seconds;
 use crate::{Decision, DecisionReport, Refusal, Respond, grpc};
 
@@ -373,7 +373,8 @@ impl<F, E> HttpResponder<F, E> {
         *response.status_mut() = refusal.status();
         let headers = response.headers_mut();
         if let Some(wait) = refusal.retry_after() {
-            headers.extend(line::number(whole_seconds(wait)).map(|value| (RETRY_AFTER, value)));
+            headers
+                .extend(field_text::number(whole_seconds(wait)).map(|value| (RETRY_AFTER, value)));
         }
         match refusal.refusal() {
             Refusal::Denied(decision) => self.headers.write(decision, headers),

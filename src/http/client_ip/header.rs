@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use http::header::FORWARDED;
 use http::{HeaderMap, HeaderName};
 
-use super::{address, forwarded};
+use super::{forwarded, forwarded_address};
 
 /// The most elements that are read.
 const MAX_ELEMENTS: usize = 64;
@@ -72,8 +72,8 @@ impl ForwardedHeader {
     /// The address in an element.
     pub(super) fn address(&self, element: &[u8]) -> Option<IpAddr> {
         match self.is_list {
-            true => address::parse(element),
-            false => address::parse(&forwarded::parameter_for(element)?),
+            true => forwarded_address::parse(element),
+            false => forwarded_address::parse(&forwarded::parameter_for(element)?),
         }
     }
 }

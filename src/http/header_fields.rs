@@ -2,8 +2,8 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use super::field_text::{self, Line};
 use super::headers::{HeaderStyle, OnAdmitted, RateLimitHeaders};
-use super::line::{self, Line};
 use super::policy_list::{Form, PolicyList};
 use super::standing::{self, Standing};
 use super::structured;
@@ -130,7 +130,7 @@ fn insert_each(headers: &mut HeaderMap, names: [HeaderName; 3], standing: Option
     }
     let values = [standing.limit, standing.remaining, reset];
     for (name, value) in names.into_iter().zip(values) {
-        append(headers, name, line::number(value));
+        append(headers, name, field_text::number(value));
     }
 }
 
