@@ -1,12 +1,8 @@
-//! Every event of the crate, with its target, level and fields. Those of connections have a file of
-//! their own.
-
-#[cfg(feature = "redis")]
-pub(super) mod connections;
+//! Every event of the crate, with its target, level and fields.
 
 use tracing::{Level, enabled, event, info, warn};
 
-use super::verdict::{Asked, Decided, KINDS, Verdict, error_of, kind_index};
+use super::recorded_outcome::{Asked, Decided, KINDS, Verdict, error_of, kind_index};
 use crate::{Decision, Error, Origin, Outcome};
 
 /// Decisions: one event each.
@@ -169,5 +165,48 @@ fn origin(origin: Origin) -> &'static str {
         Origin::Shadow => "shadow",
         Origin::Off => "off",
         Origin::Exempt => "exempt",
+    }
+}
+
+/// Events of connections, primaries and slots.
+#[cfg(feature = "redis")]
+pub(super) mod connections {
+    use tracing::{debug, info, warn};
+
+    use super::kind;
+    use crate::Error;
+
+    const CONNECTION: &str = "tower_sluice::connection";
+
+    pub(in crate::observe) fn connected(address: &str) {
+        debug!(target: CONNECTION, address, "connected");
+    }
+
+    /// After a connection was lost, or an attempt failed.
+    pub(in crate::observe) fn connected_again(address: &str, suppressed: u64) {
+        info!(target: CONNECTION, address, suppressed, "connected again");
+    }
+
+    pub(in crate::observe) fn connect_failed(address: &str, error: &Error, suppressed: u64) {
+        warn!(
+            target: CONNECTION,
+            address,
+            kind = kind(error),
+            error = format!("{error:#}"),
+            suppressed,
+            "could not connect"
+        );
+    }
+
+    pub(in crate::observe) fn connection_lost(address: &str, reason: &str, suppressed: u64) {
+        info!(target: CONNECTION, address, reason, suppressed, "a connection was lost");
+    }
+
+    pub(in crate::observe) fn primary_changed(service: &str, address: &str) {
+        info!(target: CONNECTION, service, address, "the sentinels name another primary");
+    }
+
+    pub(in crate::observe) fn slots_moved(slots: usize) {
+        info!(target: CONNECTION, slots, "slots of the cluster have moved");
     }
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::policies::PolicySeries;
+use super::policy_series::PolicySeries;
+use super::recorded_outcome::{Asked, Verdict};
 use super::series::Series;
-use super::verdict::{Asked, Verdict};
 use crate::settlement::Settlement;
 use crate::waiters::Waiters;
 use crate::{Charge, Decision, Error, PolicyReport};

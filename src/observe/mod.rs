@@ -6,26 +6,28 @@
 //! [what an operator sees](crate::guide::what_an_operator_sees) has each metric and each event.
 //!
 //! `catalog.rs` lists the metrics. `series.rs` is all that is counted under one name. `meter.rs`
-//! counts under that of a limiter, and `policies.rs` under that of each policy. `recorder.rs` asks
-//! for handles. `tracer.rs` makes the events of `events.rs`, and `seldom.rs` says how often one may
-//! repeat. `verdict.rs` says what a result counts as.
-//! `breaker.rs`, `calls.rs`, `connections.rs`, `fallback.rs` and `refusals.rs` are what the rest of
-//! the crate reports to: without the two features they do nothing.
+//! counts under that of a limiter, and `policy_series.rs` under that of each policy. `recorder.rs`
+//! asks for handles. `tracer.rs` makes the events of `events.rs`, and `seldom.rs` says how often
+//! one may repeat. `recorded_outcome.rs` says what a result counts as.
+//! `breaker_watch.rs`, `calls.rs`, `connection_watch.rs`, `fallback.rs` and `refusals.rs` are what
+//! the rest of the crate reports to: without the two features they do nothing.
 
-mod breaker;
+mod breaker_watch;
 #[cfg(feature = "redis")]
 mod calls;
 #[cfg(feature = "metrics")]
 mod catalog;
 #[cfg(feature = "redis")]
-mod connections;
+mod connection_watch;
 #[cfg(feature = "tracing")]
 mod events;
 mod fallback;
 #[cfg(feature = "metrics")]
 mod meter;
 #[cfg(feature = "metrics")]
-mod policies;
+mod policy_series;
+#[cfg(any(feature = "metrics", feature = "tracing"))]
+mod recorded_outcome;
 #[cfg(feature = "metrics")]
 mod recorder;
 mod refusals;
@@ -35,8 +37,6 @@ mod seldom;
 mod series;
 #[cfg(feature = "tracing")]
 mod tracer;
-#[cfg(any(feature = "metrics", feature = "tracing"))]
-mod verdict;
 
 // The unit of a `Metric`.
 #[cfg(feature = "metrics")]
@@ -45,20 +45,20 @@ pub use ::metrics::Unit;
 #[cfg(feature = "metrics")]
 pub use self::catalog::{BATCH_BUCKETS, METRICS, Metric, MetricKind, SECONDS_BUCKETS};
 
-pub(crate) use self::breaker::{BreakerWatch, State as WatchedState};
+pub(crate) use self::breaker_watch::{BreakerWatch, State as WatchedState};
 #[cfg(feature = "redis")]
 pub(crate) use self::calls::CallWatch;
 #[cfg(feature = "redis")]
-pub(crate) use self::connections::{ConnectionWatch, SlotWatch, primary_changed};
+pub(crate) use self::connection_watch::{ConnectionWatch, SlotWatch, primary_changed};
 #[cfg(all(feature = "policies", feature = "tracing"))]
 pub(crate) use self::events::table_in_force;
 pub(crate) use self::fallback::FallbackWatch;
 #[cfg(feature = "metrics")]
 pub use self::meter::Meter;
 #[cfg(feature = "metrics")]
-pub(crate) use self::policies::PolicySeries;
+pub(crate) use self::policy_series::PolicySeries;
+#[cfg(any(feature = "metrics", feature = "tracing"))]
+pub(crate) use self::recorded_outcome::Asked;
 pub(crate) use self::refusals::RefusalWatch;
 #[cfg(feature = "tracing")]
 pub(crate) use self::tracer::Tracer;
-#[cfg(any(feature = "metrics", feature = "tracing"))]
-pub(crate) use self::verdict::Asked;

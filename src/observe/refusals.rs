@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 #[cfg(feature = "tracing")]
 use super::events;
 #[cfg(feature = "tracing")]
-use super::verdict::{KINDS, kind_index};
+use super::recorded_outcome::{KINDS, kind_index};
 use crate::Error;
 
 /// Warns of the first request of a layer that has no key, and of the first of each kind that was

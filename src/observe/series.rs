@@ -7,8 +7,8 @@ use std::time::Duration;
 use metrics::{Counter, Gauge, Histogram};
 
 use super::catalog;
+use super::recorded_outcome::{Asked, Decided, KINDS, Verdict, error_of, kind_index};
 use super::recorder::{Handles, Value, counter, gauge, histogram};
-use super::verdict::{Asked, Decided, KINDS, Verdict, error_of, kind_index};
 use crate::waiters::Waiters;
 use crate::{Decision, Error, Origin, PolicyReport};
 

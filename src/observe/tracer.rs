@@ -6,8 +6,8 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::events;
+use super::recorded_outcome::{Asked, KINDS, error_of, kind_index};
 use super::seldom::Seldom;
-use super::verdict::{Asked, KINDS, error_of, kind_index};
 use crate::{Decision, Error, ErrorKind};
 
 /// Makes events under the name of a limiter.

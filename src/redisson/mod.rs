@@ -11,23 +11,22 @@
 //!
 #![doc = include_str!("../../docs/redisson.md")]
 
-// The way of a charge: `keys.rs` names the keys. `decide.rs` waits for a turn in `queues.rs`, takes
-// the random bytes of a grant from `grant.rs`, and takes permits with `acquire.rs`, which refunds a
-// grant whose caller has left. `sender.rs` sends each request (`request.rs`). The script reads the
-// rate from its keys, and answers with a reply (`reply.rs`).
+// The way of a charge: `keys.rs` names the keys. `charge_permits.rs` waits for a turn in
+// `queues.rs`, takes the random bytes of a grant from `grant.rs`, and takes permits with
+// `take_permits.rs`, which refunds a grant whose caller has left. `sender.rs` sends each request
+// (`messages.rs`). The script reads the rate from its keys, and answers with a reply.
 
-mod acquire;
-mod decide;
+mod charge_permits;
 mod grant;
 mod keys;
+mod messages;
 mod permit_log;
 mod permits;
 mod queues;
 mod rate;
 mod rate_limiter;
-mod reply;
-mod request;
 mod sender;
+mod take_permits;
 
 pub use permit_log::PermitLog;
 pub use permits::Permits;
@@ -41,9 +40,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::runtime::Handle;
 use uuid::Uuid;
 
-use self::decide::{Inner, ParsedCharge};
+use self::charge_permits::{Inner, ParsedCharge};
 use self::keys::Keys;
-use self::request::Request;
+use self::messages::Request;
 use self::sender::Sender;
 use crate::future::BoxedFuture;
 use crate::limiter::redis::{DEFAULT_DECISION_TIMEOUT, MAX_TIMEOUT};

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use super::messages::Request;
 use super::rate::INEXACT;
 use super::rate_limiter::RRateLimiter;
-use super::request::Request;
 use crate::{Error, ErrorKind, LimiterExt, Refusal, Reservation};
 
 /// Permits that were acquired. If they are dropped, they stay taken, and expire after an interval.

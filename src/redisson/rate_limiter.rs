@@ -8,9 +8,9 @@ use tokio::time::Instant;
 
 use super::Redisson;
 use super::keys::Keys;
+use super::messages::Request;
+use super::messages::{NO_CONFIGURATION, ScriptReply};
 use super::rate::{MAX_MILLIS, Rate, millis};
-use super::reply::{NO_CONFIGURATION, ScriptReply};
-use super::request::Request;
 use crate::{Charge, Error, ErrorKind, Limiter};
 
 /// One of Redisson's limiters: Java's `RRateLimiter`.

@@ -13,8 +13,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep};
 
 use super::keys::Keys;
-use super::reply::ScriptReply;
-use super::request::Request;
+use super::messages::Request;
+use super::messages::ScriptReply;
 use crate::limiter::named::{Clock, instant};
 use crate::limiter::redis::{
     Deadline, Script, SharedConnection, Stage, eval, from_failed_call, is_reply, malformed_reply,

@@ -473,7 +473,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "permits_of_redisson_not_returned_for_a_caller_who_left",
         &[edit(
-            "redisson/acquire.rs",
+            "redisson/take_permits.rs",
             "        if !self.is_needed {",
             "        if !self.is_needed || self.permits > 0 {",
         )],

@@ -12,8 +12,7 @@ use tokio::time::{Instant, timeout};
 
 use super::grant::GrantId;
 use super::keys::Keys;
-use super::reply::{DONE, ScriptReply};
-use super::request::Request;
+use super::messages::{DONE, Request, ScriptReply};
 use super::sender::{Failure, PendingReply, Sender, is_moving_keys};
 use crate::Error;
 use crate::limiter::redis::{LATE_REPLY_TIMEOUT, SharedConnection, malformed_reply};
@@ -140,7 +139,7 @@ mod tests {
     use redis::{Arg, Cmd, Pipeline, Value};
     use tokio::time::sleep;
 
-    use super::super::reply::REFUSED;
+    use super::super::messages::REFUSED;
     use super::*;
     use crate::limiter::redis::{ConnectionFuture, Connections, RepliesFuture, ReplyFuture};
     use crate::{ErrorKind, Pool};

@@ -8,10 +8,9 @@ use tokio::time::Instant;
 
 use super::grant::{GrantId, GrantIds};
 use super::keys::Keys;
+use super::messages::{DONE, EXCEEDS, NO_CONFIGURATION, REFUSED, Request, ScriptReply};
 use super::queues::{Queues, Turn};
 use super::rate::Rate;
-use super::reply::{DONE, EXCEEDS, NO_CONFIGURATION, REFUSED, ScriptReply};
-use super::request::Request;
 use super::sender::Sender;
 use crate::limiter::named::one_key;
 use crate::limiter::redis::malformed_reply;

@@ -1,7 +1,6 @@
 //! The reports of a breaker.
 
 use std::sync::Arc;
-
 #[cfg(feature = "metrics")]
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 

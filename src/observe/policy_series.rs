@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
 
+use super::recorded_outcome::Asked;
 use super::series::Series;
-use super::verdict::Asked;
 use crate::{Decision, Outcome};
 
 /// The most names with metrics of their own: a limiter of the application's own could make up one
