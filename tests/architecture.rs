@@ -391,6 +391,22 @@ fn allowed_imports_and_mere_texts_pass() {
     }
 }
 
+/// Names that files of `policy/`, `redis/client` and `redis/send` still share with others.
+const SHARED_NAMES: &[&str] =
+    &["address", "builder", "error", "key", "parts", "shadow", "shared", "tests", "together"];
+
+#[test]
+fn a_name_of_a_file_says_which() {
+    let mut of_name: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+    for path in files(&root().join("src")) {
+        let name = path.file_stem().expect("a name").to_str().expect("UTF-8").to_owned();
+        of_name.entry(name).or_default().push(path);
+    }
+    of_name.retain(|name, files| files.len() > 1 && name != "mod");
+    of_name.retain(|name, _| !SHARED_NAMES.contains(&&**name));
+    assert!(of_name.is_empty(), "several files have one name: {of_name:#?}");
+}
+
 #[test]
 fn every_dependency_says_why() {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("a manifest");
