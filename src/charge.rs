@@ -152,7 +152,7 @@ impl Charge {
     ///
     /// The request then passes even if the key has nothing left, unless the key owes units. A peek
     /// yields no [`Reservation`](crate::Reservation), so nothing is settled after the response. For
-    /// a cost that is known only then, charge an estimate and [settle](crate::Settle) it.
+    /// a cost that is known only then, charge an estimate and [settle](crate::WithActualCost) it.
     #[must_use]
     pub fn peek(mut self) -> Self {
         self.cost = Cost::Peek;

@@ -12,7 +12,7 @@ use crate::limiter::Limiter;
 use crate::observe::RefusalWatch;
 use crate::service::RateLimit;
 use crate::shared::Shared;
-use crate::{PenalizeIf, RefundIf, RefundOnError, RefundUnused, ResetIf, Settle};
+use crate::{PenalizeIf, RefundIf, RefundOnError, RefundUnused, ResetIf, WithActualCost};
 
 /// The number of a layer's requests that may wait at once, unless set otherwise.
 const DEFAULT_MAX_WAITERS: usize = 1_024;
@@ -133,10 +133,14 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     /// Refunds a request if `condition` holds, a closure over `&Decision` and the response.
     /// Default: what was charged stays.
     ///
-    /// See [`Settle`](crate::Settle) for examples, and for what an algorithm can refund.
+    /// See [`WithActualCost`](crate::WithActualCost) for examples, and for what an algorithm can
+    /// refund.
     #[must_use]
-    pub fn refund_if<F>(self, condition: F) -> RateLimitLayer<L, K, Settle<R, RefundIf<F>>> {
-        self.settle(RefundIf(condition))
+    pub fn refund_if<F>(
+        self,
+        condition: F,
+    ) -> RateLimitLayer<L, K, WithActualCost<R, RefundIf<F>>> {
+        self.with_actual_cost(RefundIf(condition))
     }
 
     /// Refunds the units that a request did not use. `used` is a closure over `&Decision` and the
@@ -145,8 +149,11 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     ///
     /// More than was charged counts as what was charged, so any limiter that refunds is enough.
     #[must_use]
-    pub fn refund_unused<F>(self, used: F) -> RateLimitLayer<L, K, Settle<R, RefundUnused<F>>> {
-        self.settle(RefundUnused(used))
+    pub fn refund_unused<F>(
+        self,
+        used: F,
+    ) -> RateLimitLayer<L, K, WithActualCost<R, RefundUnused<F>>> {
+        self.with_actual_cost(RefundUnused(used))
     }
 
     /// Sets what a request cost in the end: less is refunded, more is taken. `cost` is a closure
@@ -158,8 +165,8 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     /// [`Configuration`](crate::ErrorKind::Configuration). Use
     /// [`refund_unused`](RateLimitLayer::refund_unused) there.
     #[must_use]
-    pub fn actual_cost<F>(self, cost: F) -> RateLimitLayer<L, K, Settle<R, F>> {
-        self.settle(cost)
+    pub fn actual_cost<F>(self, cost: F) -> RateLimitLayer<L, K, WithActualCost<R, F>> {
+        self.with_actual_cost(cost)
     }
 
     /// Takes `units` more if `condition` holds, a closure over `&Decision` and the response: for
@@ -195,8 +202,8 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
         self,
         units: u64,
         condition: F,
-    ) -> RateLimitLayer<L, K, Settle<R, PenalizeIf<F>>> {
-        self.settle(PenalizeIf { units, condition })
+    ) -> RateLimitLayer<L, K, WithActualCost<R, PenalizeIf<F>>> {
+        self.with_actual_cost(PenalizeIf { units, condition })
     }
 
     /// Starts the key of a request anew if `condition` holds, a closure over `&Decision` and the
@@ -239,8 +246,8 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     /// ```
     #[doc(alias("login", "success"))]
     #[must_use]
-    pub fn reset_if<F>(self, condition: F) -> RateLimitLayer<L, K, Settle<R, ResetIf<F>>> {
-        self.settle(ResetIf(condition))
+    pub fn reset_if<F>(self, condition: F) -> RateLimitLayer<L, K, WithActualCost<R, ResetIf<F>>> {
+        self.with_actual_cost(ResetIf(condition))
     }
 
     /// Refunds a request if the inner service fails and `condition` holds, a closure over its
@@ -272,8 +279,8 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     pub fn refund_on_error<F>(
         self,
         condition: F,
-    ) -> RateLimitLayer<L, K, Settle<R, RefundOnError<F>>> {
-        self.settle(RefundOnError(condition))
+    ) -> RateLimitLayer<L, K, WithActualCost<R, RefundOnError<F>>> {
+        self.with_actual_cost(RefundOnError(condition))
     }
 
     /// Hands out what each request took to its handler, as a
@@ -398,8 +405,8 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
         self.respond(respond)
     }
 
-    fn settle<F>(self, cost: F) -> RateLimitLayer<L, K, Settle<R, F>> {
-        let respond = Settle::new(Arc::clone(&self.shared.respond), cost);
+    fn with_actual_cost<F>(self, cost: F) -> RateLimitLayer<L, K, WithActualCost<R, F>> {
+        let respond = WithActualCost::new(Arc::clone(&self.shared.respond), cost);
         self.respond(respond)
     }
 }

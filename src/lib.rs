@@ -116,7 +116,7 @@ pub use self::reservation::{Owner, Reservation};
 pub use self::respond::{Raise, Respond};
 pub use self::service::RateLimit;
 pub use self::settle::{
-    ActualCost, PenalizeIf, RefundIf, RefundOnError, RefundUnused, ResetIf, Settle,
+    ActualCost, PenalizeIf, RefundIf, RefundOnError, RefundUnused, ResetIf, WithActualCost,
 };
 pub use self::unsettled::{SettleHandle, Unsettled};
 // The versions that `Pool::from_connection` and `Pool::from_bb8` take.

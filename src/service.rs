@@ -23,7 +23,7 @@ use crate::{
 ///
 /// A request that is admitted and never reaches the inner service is refunded: its caller leaves
 /// while the inner service is not ready, or the inner service fails to become ready. Once the inner
-/// service is called, the charge stays, unless the response [settles](crate::Settle) it.
+/// service is called, the charge stays, unless the response [settles](crate::WithActualCost) it.
 ///
 /// If the compiler finds no method `call`, `ready` or `oneshot` on it, one of these bounds is not
 /// met: the inner service is [`Clone`], the key extractor is one for its requests, and the

@@ -97,12 +97,12 @@ use crate::{Decision, Refusal, Reservation, Respond};
 /// A budget holds what was charged until it is settled. So a layer settles each request that was
 /// answered: with the full cost where nothing says what it cost, also if the inner service failed.
 /// A charge that is never settled counts as spent when its time is over.
-pub struct Settle<R, F> {
+pub struct WithActualCost<R, F> {
     respond: Arc<R>,
     cost: F,
 }
 
-impl<R, F> Settle<R, F> {
+impl<R, F> WithActualCost<R, F> {
     /// Answers as `respond` does; `cost` is what the layer was given, in a type that says how.
     pub(crate) fn new(respond: Arc<R>, cost: F) -> Self {
         Self { respond, cost }
@@ -136,9 +136,9 @@ pub struct ResetIf<F>(pub(crate) F);
 #[derive(Clone, Copy, Debug)]
 pub struct RefundOnError<F>(pub(crate) F);
 
-/// The source that a [`Settle`] asks for the cost: a closure that returns `u64` or `Option<u64>`, a
-/// [`RefundIf`], a [`RefundUnused`], a [`PenalizeIf`], a [`ResetIf`] or a [`RefundOnError`].
-/// Sealed.
+/// The source that a [`WithActualCost`] asks for the cost: a closure that returns `u64` or
+/// `Option<u64>`, a [`RefundIf`], a [`RefundUnused`], a [`PenalizeIf`], a [`ResetIf`] or a
+/// [`RefundOnError`]. Sealed.
 pub trait ActualCost<Res, E>: sealed::Sealed<Res, E> {
     #[doc(hidden)]
     const TAKES_MORE: bool = false;
@@ -222,7 +222,7 @@ impl<F: Fn(&E) -> bool, Res, E> ActualCost<Res, E> for RefundOnError<F> {
     }
 }
 
-impl<R, F, Req, Res, E> Respond<Req, Res, E> for Settle<R, F>
+impl<R, F, Req, Res, E> Respond<Req, Res, E> for WithActualCost<R, F>
 where
     R: Respond<Req, Res, E>,
     F: ActualCost<Res, E>,
@@ -263,8 +263,8 @@ where
     }
 }
 
-impl<R: fmt::Debug, F> fmt::Debug for Settle<R, F> {
+impl<R: fmt::Debug, F> fmt::Debug for WithActualCost<R, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settle").field("respond", &self.respond).finish_non_exhaustive()
+        f.debug_struct("WithActualCost").field("respond", &self.respond).finish_non_exhaustive()
     }
 }

@@ -23,7 +23,7 @@
 //! | a limiter that Java's Redisson uses too | [`Redisson`](crate::redisson::Redisson) |
 //! | the same, in tests | [`PermitLog`](crate::redisson::PermitLog) |
 //! | charges that are refunded | see [below](#what-an-algorithm-refunds) |
-//! | costs that are known afterwards | the same, and [`Settle`](crate::Settle) |
+//! | costs that are known afterwards | the same, and [`WithActualCost`](crate::WithActualCost) |
 //!
 //! The page of each type has its bound, its cost, and when to choose it. What a bound means, and
 //! what can exceed it: [`guide::what_the_bound_means`](crate::guide::what_the_bound_means).
