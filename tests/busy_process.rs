@@ -1,4 +1,4 @@
-//! A process that is too busy to read its replies in time. Load alone never opens the gate.
+//! A process that is too busy to read its replies in time. Load alone never fails open.
 //!
 //! The timeout is long, so that a server on a busy machine answers within it; a thread of its own
 //! sees whether it does. With the usual one, on an idle machine:
@@ -169,7 +169,7 @@ async fn load(server: &Server, name: &str, pool: Pool, clients: usize) {
 
 // Case 132.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn load_alone_never_opens_the_gate() {
+async fn load_alone_never_fails_open() {
     let server = Server::start();
     for clients in [200, 500, 1_000] {
         let pool = Pool::connect(&server.url()).expect("an address");
@@ -180,7 +180,7 @@ async fn load_alone_never_opens_the_gate() {
 /// As connections to a cluster are used: each key has a hash slot and batches of its own.
 // Case 132.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn load_alone_never_opens_the_gate_before_a_given_pool() {
+async fn load_alone_never_fails_open_before_a_given_pool() {
     let server = Server::for_pool_that_pings();
     for clients in [200, 500] {
         let manager = RedisConnectionManager::new(server.url()).expect("an address");
@@ -293,7 +293,7 @@ async fn a_thread_that_is_paused_opens_no_gate() {
 /// A client of the application has timers of its own, which fire as late as all others.
 // Case 132.
 #[tokio::test]
-async fn a_late_timer_of_a_given_client_never_opens_the_gate() {
+async fn a_late_timer_of_a_given_client_never_fails_open() {
     let server = Server::for_pool_that_pings();
     let client = redis::Client::open(server.url()).expect("an address");
     let config = AsyncConnectionConfig::new().set_response_timeout(Some(timeout() / 2));
@@ -322,7 +322,7 @@ async fn a_late_timer_of_a_given_client_never_opens_the_gate() {
 /// time: all timers have expired whenever it goes on.
 // Case 132.
 #[tokio::test]
-async fn a_slot_map_that_is_read_late_never_opens_the_gate() {
+async fn a_slot_map_that_is_read_late_never_fails_open() {
     let cluster = Cluster::start().await;
     let pool = Pool::builder(&cluster.url()).expect("an address").connect_timeout(timeout());
     let bucket = TokenBucket::new(Quota::per_second(1_000_000));

@@ -93,7 +93,7 @@ use crate::Charge;
 /// - if it took slow calls to open it, since load can make a store slow;
 /// - after a probe that is slow or ends with `Saturation`, for the same reason;
 /// - if some calls were answered while others failed. Where part of a cluster is away, callers can
-///   choose keys there, and must not open the gate for all other keys.
+///   choose keys there, and must not fail open for all other keys.
 ///
 /// Then five probes in a row that fail close it, and all calls are made. If nothing is answered for
 /// a second, it opens again, with an error of kind `Infrastructure`.

@@ -254,7 +254,7 @@ fn it_runs_on_every_kind_of_runtime() {
 
 // Case 117.
 #[tokio::test]
-async fn no_byte_of_a_request_opens_the_gate() {
+async fn no_byte_of_a_request_fails_open() {
     let server = Server::start();
     let pool = Pool::connect(&server.url()).unwrap();
     // Nothing is ever admitted but by a decision, and none admits: each key has one unit, and each

@@ -300,7 +300,7 @@ mod useless {
 // Cases 125 and 136.
 #[cfg(feature = "rustls")]
 #[tokio::test]
-async fn tls_without_a_working_crypto_provider_never_opens_the_gate() {
+async fn tls_without_a_working_crypto_provider_never_fails_open() {
     let server = Server::start();
     let url = format!("rediss://127.0.0.1:{}", server.port());
     let error = Pool::connect(&url).unwrap_err();

@@ -151,7 +151,7 @@ async fn operations_in_turn_blame_no_store_for_the_time_of_the_others() {
 
 // Case 118.
 #[tokio::test(start_paused = true)]
-async fn only_infrastructure_opens_the_gate() {
+async fn only_infrastructure_fails_open() {
     for kind in KINDS {
         let answer = Scripted::new().fail(kind).or_else(FailOpen).check(&one()).await;
         match (kind, answer) {

@@ -95,7 +95,7 @@ async fn of_a_full_store_a_share_decides_and_allow_does_not_admit() {
 /// Four calls do not fit into the time for a decision. The store answers each of them, only late.
 // Case 133.
 #[tokio::test]
-async fn late_replies_to_policies_in_turn_never_open_the_gate() {
+async fn late_replies_to_policies_in_turn_never_fail_open() {
     const LATE: Duration = Duration::from_millis(100);
     let server = Server::start();
     let proxy = Proxy::before(server.port()).await;
@@ -137,7 +137,7 @@ async fn late_replies_to_policies_in_turn_never_open_the_gate() {
 
 /// Two calls do not fit into the time for a decision. The only server answers the first.
 #[tokio::test]
-async fn a_late_reply_to_the_last_policies_of_many_never_opens_the_gate() {
+async fn a_late_reply_to_the_last_policies_of_many_never_fails_open() {
     const LATE: Duration = Duration::from_millis(100);
     let server = Server::start();
     let proxy = Proxy::before(server.port()).await;

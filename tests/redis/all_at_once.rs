@@ -289,7 +289,7 @@ async fn debug_output_of_no_public_type_over_redis_shows_a_key() {
 /// Five calls do not fit into the time for a decision. The store answers each of them, only late.
 // Case 133.
 #[tokio::test]
-async fn in_turn_late_replies_never_open_the_gate() {
+async fn in_turn_late_replies_never_fail_open() {
     const LATE: Duration = Duration::from_millis(100);
     let server = Server::start();
     let proxy = Proxy::before(server.port()).await;

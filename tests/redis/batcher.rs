@@ -184,7 +184,7 @@ async fn who_leaves_on_the_way_gets_the_units_back() {
 
 // Case 118.
 #[tokio::test]
-async fn a_full_queue_is_saturation_and_never_opens_the_gate() {
+async fn a_full_queue_is_saturation_and_never_fails_open() {
     let server = Server::start();
     let proxy = Proxy::before(server.port()).await;
     let limiter = yearly(&proxy.url(), 1_000_000).queue_capacity(10);

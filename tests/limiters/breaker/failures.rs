@@ -44,7 +44,7 @@ async fn its_error_is_treated_as_the_one_that_opened_it() {
     assert_eq!(admitted.origin(), Origin::FailOpen);
 }
 
-/// Load can make a store slow. So it may not open the gate.
+/// Load can make a store slow. So it may not fail open.
 #[tokio::test(start_paused = true)]
 async fn slow_calls_open_it_and_fail_open_does_not_admit() {
     let breaker = Breaker::new().slow_after(SECOND);

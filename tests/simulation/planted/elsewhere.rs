@@ -480,7 +480,7 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     by(
         "late_calls_of_policies_in_turn_fail_open",
         "policies",
-        "store_away::a_late_reply_to_the_last_policies_of_many_never_opens_the_gate",
+        "store_away::a_late_reply_to_the_last_policies_of_many_never_fails_open",
     ),
     by(
         "each_call_in_turn_has_the_whole_time",
