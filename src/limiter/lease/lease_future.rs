@@ -42,7 +42,7 @@ pin_project! {
     #[project = StateProj]
     enum State<L: Limiter> {
         Starting { charge: Option<Charge> },
-        Waiting { receiver: oneshot::Receiver<Answer<L>>, charge: Option<Charge> },
+        Waiting { receiver: oneshot::Receiver<WaiterAnswer<L>>, charge: Option<Charge> },
         // Asks the inner limiter. The answer to a charge that might be leased is noted.
         Asking { #[pin] check: L::Future, charge: Option<Charge> },
         Operating { #[pin] answer: L::Future, change: Option<(Operation, Charge)>, reset: Option<Reset<L>> },
@@ -109,12 +109,12 @@ where
                 }
                 StateProj::Waiting { receiver, charge } => {
                     match ready!(Pin::new(receiver).poll(cx)) {
-                        Ok(Answer::Granted(grant)) => {
+                        Ok(WaiterAnswer::Granted(grant)) => {
                             return Poll::Ready(Ok(grant.into_decision(leases.owner)));
                         }
-                        Ok(Answer::Failed(error)) => return Poll::Ready(Err(error)),
+                        Ok(WaiterAnswer::Failed(error)) => return Poll::Ready(Err(error)),
                         // An error: the refill ended without an answer.
-                        Ok(Answer::AskAlone) | Err(_) => {
+                        Ok(WaiterAnswer::AskAlone) | Err(_) => {
                             let charge = charge.take().expect("asked once");
                             State::Asking {
                                 check: leases.inner.check(&charge),
@@ -176,7 +176,7 @@ impl<L: Limiter> Drop for Reset<L> {
 }
 
 /// The answer to a waiter.
-pub(super) enum Answer<L: Limiter> {
+pub(super) enum WaiterAnswer<L: Limiter> {
     Granted(Grant<L>),
     /// The inner limiter did not decide.
     Failed(Error),
@@ -207,7 +207,7 @@ pub(super) enum Asked<L: Limiter> {
     /// It takes units of a stock. The order, if any, is for later charges.
     Granted(Grant<L>, Option<Order>),
     /// It waits for a refill, maybe for one that has to be started.
-    Waits(oneshot::Receiver<Answer<L>>, Option<Order>),
+    Waits(oneshot::Receiver<WaiterAnswer<L>>, Option<Order>),
     /// It asks the inner limiter itself.
     AsksAlone,
 }

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::Settings;
-use super::lease_future::{Answer, Asked, Grant};
+use super::lease_future::{Asked, Grant, WaiterAnswer};
 use super::refill::Order;
 use super::stock::{Ended, Stock, Stocks};
 use crate::limiter::Limiter;
@@ -135,14 +135,14 @@ impl<L: Limiter> LeasedKey<L> {
     /// While the reply is on its way, the units may become invalid: a waiter that comes after that
     /// gets none. Returns the waiters with their grants, and after them the waiters that no refill
     /// covers.
-    pub(super) fn stock_up(
+    pub(super) fn serve_waiters(
         &mut self,
         stock: &Arc<Stock<L>>,
         remaining: Option<u64>,
         now: Instant,
         settings: &Settings,
         ended: &mut Ended<L>,
-    ) -> Vec<(Waiter<L>, Answer<L>)> {
+    ) -> Vec<(Waiter<L>, WaiterAnswer<L>)> {
         self.refills.note_remaining(remaining);
         let (mut left, mut answers) = (stock.units(), Vec::new());
         while let Some(waiter) = self.queue.pop_first(left, stock.valid_until) {
@@ -152,13 +152,13 @@ impl<L: Limiter> LeasedKey<L> {
                 self.refills.note_use(waiter.cost, now, settings);
                 let (stock, cost) = (Arc::clone(stock), waiter.cost);
                 let grant = Grant { stock, cost, left, at: now };
-                answers.push((waiter, Answer::Granted(grant)));
+                answers.push((waiter, WaiterAnswer::Granted(grant)));
             }
         }
         while self.queue.units() > self.refills.units()
             && let Some(waiter) = self.queue.pop_last()
         {
-            answers.push((waiter, Answer::AskAlone));
+            answers.push((waiter, WaiterAnswer::AskAlone));
         }
         match left > 0 && now < stock.valid_until {
             true => self.stocks.put(stock, left),
@@ -244,7 +244,7 @@ pub(super) fn may_be_leased(charge: &Charge) -> bool {
 pub(super) struct Waiter<L: Limiter> {
     pub(super) cost: u64,
     pub(super) since: Instant,
-    pub(super) sender: oneshot::Sender<Answer<L>>,
+    pub(super) sender: oneshot::Sender<WaiterAnswer<L>>,
 }
 
 pub(super) struct Queue<L: Limiter> {
@@ -269,7 +269,7 @@ impl<L: Limiter> Queue<L> {
     }
 
     /// Lets a caller wait from now on.
-    pub(super) fn push(&mut self, cost: u64, now: Instant) -> oneshot::Receiver<Answer<L>> {
+    pub(super) fn push(&mut self, cost: u64, now: Instant) -> oneshot::Receiver<WaiterAnswer<L>> {
         let (sender, receiver) = oneshot::channel();
         self.units += cost;
         self.waiters.push_back(Waiter { cost, since: now, sender });
@@ -299,9 +299,9 @@ impl<L: Limiter> Queue<L> {
     }
 
     /// Sends all to the inner limiter.
-    pub(super) fn send_away(self) {
+    pub(super) fn ask_alone(self) {
         for waiter in self.into_waiters() {
-            let _ = waiter.sender.send(Answer::AskAlone);
+            let _ = waiter.sender.send(WaiterAnswer::AskAlone);
         }
     }
 }

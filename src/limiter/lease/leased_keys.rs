@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::Settings;
-use super::lease_future::{Answer, Asked};
+use super::lease_future::{Asked, WaiterAnswer};
 use super::leased_key::{LeasedKey, Name, Queue};
 use super::stock::{Ended, Stock, end};
 use super::sweeper::OneTask;
@@ -74,7 +74,7 @@ impl<L: Limiter> Leases<L> {
         };
         drop(shard);
         end(ended);
-        waiters.send_away();
+        waiters.ask_alone();
         asked
     }
 
@@ -89,9 +89,9 @@ impl<L: Limiter> Leases<L> {
     }
 
     /// Takes back the units that were granted to a waiter that has left.
-    pub(super) fn abandon(&self, receiver: &mut oneshot::Receiver<Answer<L>>) {
+    pub(super) fn abandon(&self, receiver: &mut oneshot::Receiver<WaiterAnswer<L>>) {
         receiver.close();
-        if let Ok(Answer::Granted(grant)) = receiver.try_recv() {
+        if let Ok(WaiterAnswer::Granted(grant)) = receiver.try_recv() {
             self.put_back(&grant.stock, grant.cost);
         }
     }
@@ -161,7 +161,7 @@ impl<L: Limiter> Leases<L> {
             Unspent::IsForgotten => ended.iter().for_each(|(stock, _)| stock.forget()),
             Unspent::IsReturned => end(ended),
         }
-        waiters.send_away();
+        waiters.ask_alone();
     }
 
     /// Ends a reset. If it may still be under way in the store, refills wait a while longer.
@@ -468,13 +468,13 @@ mod interleavings {
     fn a_key_always_has_a_sweeper_and_only_one() {
         each("sweeper", || {
             let shared = Arc::new((OneTask::default(), Mutex::new(0), AtomicUsize::new(1)));
-            assert!(shared.0.claim());
+            assert!(shared.0.begin());
             let comers = [(); 2].map(|()| {
                 let shared = Arc::clone(&shared);
                 thread::spawn(move || {
                     let (task, keys, running) = &*shared;
                     *keys.lock().unwrap() += 1;
-                    if task.claim() {
+                    if task.begin() {
                         assert_eq!(running.fetch_add(1, Relaxed), 0, "two sweep");
                     }
                 })
@@ -483,7 +483,7 @@ mod interleavings {
             // As the sweeper does when it finds nothing to sweep.
             running.fetch_sub(1, Relaxed);
             task.release();
-            if *keys.lock().unwrap() > 0 && task.claim() {
+            if *keys.lock().unwrap() > 0 && task.begin() {
                 assert_eq!(running.fetch_add(1, Relaxed), 0, "two sweep");
             }
             comers.into_iter().for_each(|comer| comer.join().unwrap());

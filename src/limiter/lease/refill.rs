@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use super::lease_future::Answer;
+use super::lease_future::WaiterAnswer;
 use super::leased_key::Name;
 use super::leased_keys::Leases;
 use super::stock::{Ended, Stock, end};
@@ -61,7 +61,7 @@ where
         let answer = inner.check(&order.charge).await;
         let Some(order) = self.order.take() else { return };
         match self.leases.upgrade() {
-            Some(leases) => land(&leases, &order, sent, answer),
+            Some(leases) => distribute(&leases, &order, sent, answer),
             None => refund(&*inner, answer),
         }
     }
@@ -70,13 +70,13 @@ where
 impl<L: Limiter> Drop for Refill<L> {
     fn drop(&mut self) {
         if let (Some(order), Some(leases)) = (self.order.take(), self.leases.upgrade()) {
-            lose(&leases, &order);
+            fail(&leases, &order);
         }
     }
 }
 
 /// Distributes the units of a refill.
-fn land<L: Limiter>(
+fn distribute<L: Limiter>(
     leases: &Leases<L>,
     order: &Order,
     sent: Instant,
@@ -106,12 +106,12 @@ fn land<L: Limiter>(
     match (key.filter(|key| key.generation == order.generation), &stock) {
         (Some(key), Some(stock)) => {
             key.end_refill(order.units());
-            answers = key.stock_up(stock, remaining, now, &leases.settings, &mut ended);
+            answers = key.serve_waiters(stock, remaining, now, &leases.settings, &mut ended);
         }
         (Some(key), None) => {
             key.end_refill(order.units());
             let waiters = key.dismiss(remaining, now).into_waiters();
-            let answer = || failure.clone().map_or(Answer::AskAlone, Answer::Failed);
+            let answer = || failure.clone().map_or(WaiterAnswer::AskAlone, WaiterAnswer::Failed);
             answers = waiters.map(|waiter| (waiter, answer())).collect();
         }
         (None, Some(_)) if is_forgotten => {}
@@ -123,7 +123,7 @@ fn land<L: Limiter>(
         stock.forget();
     }
     for (waiter, answer) in answers {
-        if let Err(Answer::Granted(grant)) = waiter.sender.send(answer) {
+        if let Err(WaiterAnswer::Granted(grant)) = waiter.sender.send(answer) {
             leases.put_back(&grant.stock, grant.cost);
         }
     }
@@ -134,7 +134,7 @@ fn land<L: Limiter>(
 }
 
 /// Ends a refill that got no answer.
-fn lose<L: Limiter>(leases: &Leases<L>, order: &Order) {
+fn fail<L: Limiter>(leases: &Leases<L>, order: &Order) {
     let mut shard = leases.shard(order.name.hash);
     let key = shard.key(order.name.hash, &order.name.text);
     let waiters = key.filter(|key| key.generation == order.generation).map(|key| {
@@ -142,7 +142,7 @@ fn lose<L: Limiter>(leases: &Leases<L>, order: &Order) {
         key.dismiss(None, Instant::now())
     });
     drop(shard);
-    waiters.unwrap_or_default().send_away();
+    waiters.unwrap_or_default().ask_alone();
 }
 
 /// Refunds all units of an answer that no caller uses.

@@ -146,10 +146,10 @@ pub(super) struct LeasedUnits<L: Limiter>(pub(super) Arc<Stock<L>>);
 pub(super) type Ended<L> = Vec<(Arc<Stock<L>>, u64)>;
 
 /// Stocks with units to spend, the one that ends first at the front.
-pub(super) struct Stocks<L: Limiter>(VecDeque<Shelf<L>>);
+pub(super) struct Stocks<L: Limiter>(VecDeque<StockLeft<L>>);
 
 /// A stock, and the number of its units that no holder has.
-struct Shelf<L: Limiter> {
+struct StockLeft<L: Limiter> {
     stock: Arc<Stock<L>>,
     left: u64,
 }
@@ -173,37 +173,37 @@ impl<L: Limiter> Stocks<L> {
     /// Takes units of the stock that ends first of those that have enough. Returns it, and the
     /// number of units that it has left.
     pub(super) fn take(&mut self, cost: u64, ended: &mut Ended<L>) -> Option<(Arc<Stock<L>>, u64)> {
-        let index = self.0.iter().position(|shelf| shelf.left >= cost)?;
-        let shelf = &mut self.0[index];
-        shelf.left -= cost;
-        let taken = (Arc::clone(&shelf.stock), shelf.left);
-        if shelf.left == 0 {
-            ended.extend(self.0.remove(index).map(|shelf| (shelf.stock, 0)));
+        let index = self.0.iter().position(|one| one.left >= cost)?;
+        let one = &mut self.0[index];
+        one.left -= cost;
+        let taken = (Arc::clone(&one.stock), one.left);
+        if one.left == 0 {
+            ended.extend(self.0.remove(index).map(|one| (one.stock, 0)));
         }
         Some(taken)
     }
 
     /// Puts units of a stock back, or the first ones in.
     pub(super) fn put(&mut self, stock: &Arc<Stock<L>>, units: u64) {
-        if let Some(shelf) = self.0.iter_mut().find(|shelf| Arc::ptr_eq(&shelf.stock, stock)) {
-            shelf.left += units;
+        if let Some(one) = self.0.iter_mut().find(|one| Arc::ptr_eq(&one.stock, stock)) {
+            one.left += units;
             return;
         }
-        let later = |shelf: &Shelf<L>| shelf.stock.valid_until > stock.valid_until;
+        let later = |one: &StockLeft<L>| one.stock.valid_until > stock.valid_until;
         let index = self.0.iter().position(later).unwrap_or(self.0.len());
-        self.0.insert(index, Shelf { stock: Arc::clone(stock), left: units });
+        self.0.insert(index, StockLeft { stock: Arc::clone(stock), left: units });
     }
 
     pub(super) fn end_expired(&mut self, now: Instant, ended: &mut Ended<L>) {
-        while self.0.front().is_some_and(|shelf| shelf.stock.valid_until <= now)
-            && let Some(shelf) = self.0.pop_front()
+        while self.0.front().is_some_and(|one| one.stock.valid_until <= now)
+            && let Some(one) = self.0.pop_front()
         {
-            ended.push((shelf.stock, shelf.left));
+            ended.push((one.stock, one.left));
         }
     }
 
     pub(super) fn end_all(&mut self, ended: &mut Ended<L>) {
-        ended.extend(self.0.drain(..).map(|shelf| (shelf.stock, shelf.left)));
+        ended.extend(self.0.drain(..).map(|one| (one.stock, one.left)));
     }
 }
 

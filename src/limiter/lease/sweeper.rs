@@ -17,7 +17,7 @@ pub(super) fn start<L>(leases: &Arc<Leases<L>>)
 where
     L: Limiter + Send + Sync + 'static,
 {
-    if !leases.sweeper.claim() {
+    if !leases.sweeper.begin() {
         return;
     }
     let running = Running(Some(Arc::downgrade(leases)));
@@ -37,7 +37,7 @@ async fn run<L: Limiter>(mut running: Running<L>) {
             None => {
                 leases.sweeper.release();
                 // A key that came meanwhile started no task.
-                if leases.is_empty() || !leases.sweeper.claim() {
+                if leases.is_empty() || !leases.sweeper.begin() {
                     running.0 = None;
                     return;
                 }
@@ -68,12 +68,12 @@ pub(super) struct OneTask {
 }
 
 impl OneTask {
-    /// Claims the right to run. Returns whether no other task has it.
-    pub(super) fn claim(&self) -> bool {
+    /// Takes the right to run. Returns false if another task has it.
+    pub(super) fn begin(&self) -> bool {
         !self.is_running.load(SeqCst) && !self.is_running.swap(true, SeqCst)
     }
 
-    /// Lets another task claim the right to run.
+    /// Lets another task begin.
     pub(super) fn release(&self) {
         self.is_running.store(false, SeqCst);
     }

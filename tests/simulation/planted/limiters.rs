@@ -26,16 +26,16 @@ pub(super) const FAULTS: &[Fault] = &[
         "lease_spent_after_its_end",
         &[edit(
             "limiter/lease/stock.rs",
-            "        while self.0.front().is_some_and(|shelf| shelf.stock.valid_until <= now)",
-            "        while self.0.front().is_some_and(|shelf| shelf.stock.valid_until > now && false)",
+            "        while self.0.front().is_some_and(|one| one.stock.valid_until <= now)",
+            "        while self.0.front().is_some_and(|one| one.stock.valid_until > now && false)",
         )],
     ),
     planted(
         "leased_units_not_counted",
         &[edit(
             "limiter/lease/stock.rs",
-            "        shelf.left -= cost;",
-            "        shelf.left -= cost / 2;",
+            "        one.left -= cost;",
+            "        one.left -= cost / 2;",
         )],
     ),
     planted(
