@@ -420,7 +420,7 @@ impl Place {
     }
 
     /// Leaves the line with the slot, which is used.
-    fn claim(&self) {
+    fn leave_line(&self) {
         if self.slot().is_none() {
             self.change(|line| {
                 let index = line.position(self)?;
@@ -494,7 +494,7 @@ impl Waiters for Place {
     }
 
     fn remove(&self) -> Option<Duration> {
-        self.claim();
+        self.leave_line();
         self.slot().as_ref().map(|slot| slot.at)
     }
 
@@ -541,7 +541,7 @@ impl Turn for Place {
     }
 
     fn mark(&self) -> Option<Mark> {
-        self.claim();
+        self.leave_line();
         self.slot().as_ref().map(|slot| slot.mark.clone())
     }
 }

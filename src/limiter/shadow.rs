@@ -15,7 +15,7 @@ use crate::{Charge, Decision, Error, Outcome};
 /// [`LimiterExt::shadow`](crate::LimiterExt::shadow). Clones share the counts.
 ///
 /// It shows what a new limit would do to real traffic. It asks and takes as its inner limiter does,
-/// so each verdict is the one that would have been without the shadow. Then it admits at once.
+/// so each outcome is the one that would have been without the shadow. Then it admits at once.
 ///
 /// ```
 /// use tower_sluice::algorithm::TokenBucket;
@@ -149,31 +149,31 @@ pin_project! {
     pub struct ShadowFuture<C> {
         #[pin]
         answer: C,
-        verdict: Verdict,
+        handling: Handling,
     }
 }
 
 /// The way in which an answer is handled.
-enum Verdict {
+enum Handling {
     /// It passes as it is.
-    Passes,
+    Pass,
     /// It admits, and is not counted: nobody is charged.
-    Admits,
-    AdmitsAndCounts(Arc<Counters>),
+    Admit,
+    AdmitAndCount(Arc<Counters>),
 }
 
 impl<C> ShadowFuture<C> {
     pub(super) fn admitting(answer: C, charge: &Charge, counters: &Arc<Counters>) -> Self {
-        let verdict = match charge.get_cost() {
+        let handling = match charge.get_cost() {
             // `AllInTurn` peeks at its members before it charges them.
-            0 => Verdict::Admits,
-            _ => Verdict::AdmitsAndCounts(Arc::clone(counters)),
+            0 => Handling::Admit,
+            _ => Handling::AdmitAndCount(Arc::clone(counters)),
         };
-        Self { answer, verdict }
+        Self { answer, handling }
     }
 
     pub(super) fn passing(answer: C) -> Self {
-        Self { answer, verdict: Verdict::Passes }
+        Self { answer, handling: Handling::Pass }
     }
 }
 
@@ -186,12 +186,12 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let answer = ready!(this.answer.poll(cx));
-        if let Verdict::AdmitsAndCounts(counters) = &*this.verdict {
+        if let Handling::AdmitAndCount(counters) = &*this.handling {
             counters.add(answer.as_ref().map(Decision::outcome));
         }
-        Poll::Ready(match this.verdict {
-            Verdict::Passes => answer,
-            Verdict::Admits | Verdict::AdmitsAndCounts(_) => Ok(Decision::in_shadow(answer)),
+        Poll::Ready(match this.handling {
+            Handling::Pass => answer,
+            Handling::Admit | Handling::AdmitAndCount(_) => Ok(Decision::in_shadow(answer)),
         })
     }
 }

@@ -91,14 +91,14 @@ impl Cache {
     pub(super) fn forget_settling(&self, place: NonZeroU64) {
         let (mut shard, now) = (self.shard(place), Instant::now());
         shard.forget(place);
-        shard.settle(place, now, now);
+        shard.note_refund(place, now, now);
     }
 
     /// A question has no answer, so its charge may be taken and refunded later. What was refused
     /// meanwhile, or is, ends soon.
-    pub(super) fn lose(&self, miss: &Miss) {
+    pub(super) fn unanswered(&self, miss: &Miss) {
         let mut shard = self.shard(miss.place());
-        shard.settle(miss.place(), miss.question.asked_at, Instant::now());
+        shard.note_refund(miss.place(), miss.question.asked_at, Instant::now());
     }
 
     pub(super) fn forget_all(&self) {

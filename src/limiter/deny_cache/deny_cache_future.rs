@@ -58,7 +58,7 @@ impl Afterwards {
 
     fn without_answer(self, cache: &Cache) {
         match self {
-            Self::Learn(miss) => cache.lose(&miss),
+            Self::Learn(miss) => cache.unanswered(&miss),
             Self::Forget(key) => cache.forget_settling(key),
         }
     }

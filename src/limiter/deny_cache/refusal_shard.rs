@@ -96,8 +96,8 @@ impl Shard {
 
     /// A change of the key may be on its way, which was asked for at `asked_at` or later. What was
     /// refused since then ends soon.
-    pub(super) fn settle(&mut self, place: NonZeroU64, asked_at: Instant, now: Instant) {
-        self.changes.settle(place, now);
+    pub(super) fn note_refund(&mut self, place: NonZeroU64, asked_at: Instant, now: Instant) {
+        self.changes.note_refund(place, now);
         if let Some(index) = self.indexes.get(&place) {
             self.refusals[*index].end_soon_if_kept_since(asked_at, now);
         }
@@ -158,7 +158,7 @@ impl Changes {
         self.slot_mut(place).forgotten += 1;
     }
 
-    pub(super) fn settle(&mut self, place: NonZeroU64, now: Instant) {
+    pub(super) fn note_refund(&mut self, place: NonZeroU64, now: Instant) {
         self.slot_mut(place).settling_since = Some(now);
     }
 

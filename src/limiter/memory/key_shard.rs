@@ -27,20 +27,20 @@ pub(super) struct Shard<S> {
 
 struct Entry<S> {
     name: Name,
-    kept: Kept<S>,
+    kept: KeyState<S>,
     /// The instant from which on the state is equivalent to no state, and no block lasts.
     expires_at: i64,
 }
 
 /// The state of a key, and its block.
-pub(super) struct Kept<S> {
+pub(super) struct KeyState<S> {
     /// `None` after a reset.
     pub(super) state: Option<S>,
     /// The end of the block, which refuses checks whatever the state is. 0 if there was none.
     pub(super) blocked_until: i64,
 }
 
-impl<S> Kept<S> {
+impl<S> KeyState<S> {
     /// The end of the block, if it lasts.
     #[inline]
     pub(super) fn block_end(&self, now: i64) -> Option<i64> {
@@ -87,7 +87,7 @@ impl<S> Shard<S> {
         &mut self,
         (hash_of_name, name): (u64, &[u8]),
         now: i64,
-        change: impl FnOnce(&mut Kept<S>) -> (T, Option<i64>),
+        change: impl FnOnce(&mut KeyState<S>) -> (T, Option<i64>),
     ) -> Result<T, Error> {
         let entry = self.entries.find_mut(hash_of_name, |entry| entry.name.as_bytes() == name);
         if let Some(entry) = entry {
@@ -97,7 +97,7 @@ impl<S> Shard<S> {
             }
             return Ok(answer);
         }
-        let mut kept = Kept { state: None, blocked_until: 0 };
+        let mut kept = KeyState { state: None, blocked_until: 0 };
         let (answer, expires_at) = change(&mut kept);
         let Some(expires_at) = expires_at else { return Ok(answer) };
         let expires_at = expires_at.max(kept.blocked_until);
@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     fn put(shard: &mut Shard<i64>, name: usize, now: i64, expires_at: i64) -> Result<(), Error> {
-        let set = |kept: &mut Kept<i64>| {
+        let set = |kept: &mut KeyState<i64>| {
             kept.state = Some(expires_at);
             ((), Some(expires_at))
         };

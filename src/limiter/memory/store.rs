@@ -5,7 +5,7 @@ use std::hash::RandomState;
 use std::sync::{Arc, OnceLock, PoisonError};
 
 use super::clock::Clock;
-use super::key_shard::{Kept, Shard, hash};
+use super::key_shard::{KeyState, Shard, hash};
 use crate::algorithm::{Algorithm, Check, Refund};
 use crate::charge::Key;
 use crate::limiter::Operation;
@@ -187,7 +187,7 @@ impl<A: Algorithm> Store<A> {
     pub(super) fn update<T>(
         &self,
         name: &str,
-        change: impl FnOnce(i64, &mut Kept<A::State>) -> (T, Option<i64>),
+        change: impl FnOnce(i64, &mut KeyState<A::State>) -> (T, Option<i64>),
     ) -> Result<T, Error> {
         let name = name.as_bytes();
         let hash = hash(&self.hasher, name);

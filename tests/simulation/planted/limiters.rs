@@ -147,7 +147,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "deny_cache_keeps_the_refusal_before_a_lost_answer",
         &[edit(
             "limiter/deny_cache/deny_cache_future.rs",
-            "            Self::Learn(miss) => cache.lose(&miss),",
+            "            Self::Learn(miss) => cache.unanswered(&miss),",
             "            Self::Learn(_) => {}",
         )],
     ),
@@ -228,8 +228,8 @@ pub(super) const FAULTS: &[Fault] = &[
         "shadow_refuses",
         &[edit(
             "limiter/shadow.rs",
-            "            Verdict::Admits | Verdict::AdmitsAndCounts(_) => Ok(Decision::in_shadow(answer)),",
-            "            Verdict::Admits | Verdict::AdmitsAndCounts(_) => match answer {
+            "            Handling::Admit | Handling::AdmitAndCount(_) => Ok(Decision::in_shadow(answer)),",
+            "            Handling::Admit | Handling::AdmitAndCount(_) => match answer {
                 Ok(decision) if !decision.is_admitted() => Ok(decision),
                 answer => Ok(Decision::in_shadow(answer)),
             },",

@@ -391,8 +391,8 @@ pub(super) const FAULTS: &[Fault] = &[
         "4f12ecf shadow: count charges, not peeks",
         &[edit(
             "limiter/shadow.rs",
-            "            0 => Verdict::Admits,",
-            "            u64::MAX => Verdict::Admits,",
+            "            0 => Handling::Admit,",
+            "            u64::MAX => Handling::Admit,",
         )],
     ),
     reverted(
