@@ -321,7 +321,7 @@ impl Charge {
 
     /// The charge of a request behind a layer: it pays at least 1, unless it says that it peeks.
     #[inline]
-    pub(crate) fn pays_for_request(&mut self) {
+    pub(crate) fn at_least_one_unit(&mut self) {
         if let Cost::Units(0) = self.cost {
             self.cost = Cost::Units(1);
         }

@@ -41,7 +41,7 @@ pin_project! {
         charge: Option<Box<Charge>>,
         shared: Arc<Shared<L, K, R>>,
         #[pin]
-        state: State<Admission<L::Future>, S::Future, L::Future, Answer<S, Req>>,
+        state: State<Admission<L::Future>, S::Future, L::Future, ServiceResult<S, Req>>,
     }
 
     impl<S: Service<Req>, L: Limiter, K, R, Req> PinnedDrop for ResponseFuture<S, L, K, R, Req> {
@@ -59,7 +59,7 @@ pin_project! {
 }
 
 /// The answer of the inner service.
-type Answer<S, Req> = Result<<S as Service<Req>>::Response, <S as Service<Req>>::Error>;
+type ServiceResult<S, Req> = Result<<S as Service<Req>>::Response, <S as Service<Req>>::Error>;
 
 pin_project! {
     #[project = StateProj]

@@ -70,7 +70,7 @@ where
         let inner = self.inner.clone();
         match shared.key.extract(&request) {
             Keyed::Charge(mut charge) => {
-                charge.pays_for_request();
+                charge.at_least_one_unit();
                 // A peek takes nothing that could be settled.
                 let is_unable = shared.respond.takes_more() && !shared.limiter.can_take_more();
                 if is_unable && charge.get_cost() > 0 {

@@ -68,13 +68,13 @@ impl Settlement {
     /// All of these together. They gave back what the most of them did.
     pub(crate) fn all(settlements: impl IntoIterator<Item = Self>) -> Self {
         let (settler, all) = Self::begin();
-        let together = Arc::new(Mutex::new(Together { most: Ok(0), settler: Some(settler) }));
+        let most = Arc::new(Mutex::new(MostRefunded { most: Ok(0), settler: Some(settler) }));
         for mut settlement in settlements {
-            let together = Arc::clone(&together);
-            settlement.observe(move |result| lock(&together).add(result));
+            let most = Arc::clone(&most);
+            settlement.observe(move |result| lock(&most).add(result));
         }
         // Each that is under way holds it: the last one to end drops it.
-        drop(together);
+        drop(most);
         all
     }
 
@@ -158,12 +158,12 @@ impl Drop for Settler {
 }
 
 /// The settlements of several limiters. They have ended when this is dropped.
-struct Together {
+struct MostRefunded {
     most: Result<u64, Error>,
     settler: Option<Settler>,
 }
 
-impl Together {
+impl MostRefunded {
     /// Adds one that has ended. An error is kept if nothing was given back.
     fn add(&mut self, result: &Result<u64, Error>) {
         self.most = match (&self.most, result) {
@@ -175,7 +175,7 @@ impl Together {
     }
 }
 
-impl Drop for Together {
+impl Drop for MostRefunded {
     fn drop(&mut self) {
         if let Some(settler) = self.settler.take() {
             settler.end(mem::replace(&mut self.most, Ok(0)));

@@ -39,26 +39,26 @@ pub struct Scripted {
 
 #[derive(Debug, Default)]
 struct Play {
-    answers: VecDeque<Answer>,
+    answers: VecDeque<GivenAnswer>,
     charges: Vec<Charge>,
     settlements: Vec<(usize, u64)>,
     operations: Vec<(Operation, Charge)>,
 }
 
 #[derive(Debug)]
-enum Answer {
+enum GivenAnswer {
     Reserve(Duration),
     Given(Result<Decision, Error>),
 }
 
-impl Answer {
+impl GivenAnswer {
     fn of(self, charge: &Charge) -> Result<Decision, Error> {
         match self {
-            Answer::Given(answer) => answer,
-            Answer::Reserve(wait) if wait <= charge.get_max_wait().unwrap_or_default() => {
+            GivenAnswer::Given(answer) => answer,
+            GivenAnswer::Reserve(wait) if wait <= charge.get_max_wait().unwrap_or_default() => {
                 Ok(Outcome::Wait(wait).into())
             }
-            Answer::Reserve(wait) => Ok(Outcome::Deny { retry_after: Some(wait) }.into()),
+            GivenAnswer::Reserve(wait) => Ok(Outcome::Deny { retry_after: Some(wait) }.into()),
         }
     }
 }
@@ -81,7 +81,7 @@ impl Scripted {
     /// limiters do, with `wait` as the time to come back.
     #[must_use]
     pub fn wait(self, wait: Duration) -> Self {
-        self.play().answers.push_back(Answer::Reserve(wait));
+        self.play().answers.push_back(GivenAnswer::Reserve(wait));
         self
     }
 
@@ -106,7 +106,7 @@ impl Scripted {
     /// The next charge is not decided: an error of this kind.
     #[must_use]
     pub fn fail(self, kind: ErrorKind) -> Self {
-        self.play().answers.push_back(Answer::Given(Err(Error::new(kind, "as scripted"))));
+        self.play().answers.push_back(GivenAnswer::Given(Err(Error::new(kind, "as scripted"))));
         self
     }
 
@@ -123,7 +123,7 @@ impl Scripted {
     /// ```
     #[must_use]
     pub fn decide(self, decision: impl Into<Decision>) -> Self {
-        self.play().answers.push_back(Answer::Given(Ok(decision.into())));
+        self.play().answers.push_back(GivenAnswer::Given(Ok(decision.into())));
         self
     }
 
@@ -182,7 +182,7 @@ impl Limiter for Scripted {
         let mut play = self.play();
         let number = play.charges.len();
         play.charges.push(charge.clone());
-        let over = || Answer::Given(Err(Error::new(ErrorKind::State, "the play is over")));
+        let over = || GivenAnswer::Given(Err(Error::new(ErrorKind::State, "the play is over")));
         let answer = play.answers.pop_front().unwrap_or_else(over).of(charge);
         ready(answer.map(|decision| {
             if !decision.is_admitted() || charge.get_cost() == 0 {

@@ -106,21 +106,21 @@ pub struct Rule {
 /// The admissions of the last period, and some that are older.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    members: VecDeque<Member>,
+    members: VecDeque<LoggedCharge>,
     /// The laps, of [`LAP`] units each, that the totals of the members leave out.
     laps: i64,
 }
 
 /// One admission: its instant, the total of units up to it, and its own units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Member {
+struct LoggedCharge {
     at: i64,
     total: i64,
     units: i64,
 }
 
 impl State {
-    fn last(&self) -> Option<&Member> {
+    fn last(&self) -> Option<&LoggedCharge> {
         self.members.back()
     }
 
@@ -209,7 +209,7 @@ impl Algorithm for SlidingLog {
             state = State::default();
         }
         let total = state.last().map_or(0, |last| last.total) + cost;
-        state.members.push_back(Member { at, total, units: cost });
+        state.members.push_back(LoggedCharge { at, total, units: cost });
         state.prune(now - rule.period);
         state
     }
@@ -275,12 +275,16 @@ impl InLua for SlidingLog {
             let cutoff = at.max(now) - rule.period;
             let mut members = VecDeque::with_capacity(3);
             if counted > 0 {
-                members.push_back(Member { at: cutoff + 1, total: total - counted, units: 0 });
+                members.push_back(LoggedCharge {
+                    at: cutoff + 1,
+                    total: total - counted,
+                    units: 0,
+                });
             }
             if cost <= rule.limit && counted > rule.limit - cost {
-                members.push_back(Member { at: leaver_at, total, units: 0 });
+                members.push_back(LoggedCharge { at: leaver_at, total, units: 0 });
             }
-            members.push_back(Member { at, total, units: counted });
+            members.push_back(LoggedCharge { at, total, units: counted });
             Some(State { members, laps: lap })
         })
     }

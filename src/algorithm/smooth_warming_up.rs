@@ -180,7 +180,7 @@ impl Rule {
 
     /// The whole permits among those stored. Where the most is a whole number, its double may be
     /// a bit below it, and so are those that were stored at a time.
-    fn whole(&self, stored: f64) -> i64 {
+    fn whole_permits(&self, stored: f64) -> i64 {
         let whole = self.whole_most as f64;
         let stored = if self.most < whole { whole - (self.most - stored) } else { stored };
         (stored.floor() as i64).min(self.whole_most)
@@ -314,7 +314,7 @@ impl Algorithm for SmoothWarmingUp {
         let (stored, next) = rule.resynced(state, now);
         let ahead = (next - now).max(0);
         let remaining = match (ahead, rule.own_cost) {
-            (0, false) => rule.whole(stored).max(1),
+            (0, false) => rule.whole_permits(stored).max(1),
             _ => 0,
         };
         Report { remaining, reset_after: ahead + rule.rest(stored) }

@@ -29,7 +29,7 @@ pub(super) enum Form {
 /// A list of policies, and the field that states it.
 pub(super) struct PolicyList {
     form: Form,
-    members: Vec<Member>,
+    members: Vec<ListedPolicy>,
     /// `None` if the list is empty.
     pub(super) field: Option<HeaderValue>,
     /// The names that the field gives the policies.
@@ -38,7 +38,7 @@ pub(super) struct PolicyList {
 
 /// The properties of a policy that the field states.
 #[derive(PartialEq, Eq)]
-struct Member {
+struct ListedPolicy {
     name: String,
     terms: (Quota, QuotaUnit, bool),
 }
@@ -74,7 +74,7 @@ impl PolicyList {
             Form::Bare => structured::quotas(policies.clone()),
         };
         let names = structured::names(policies.clone());
-        let member = |policy: PolicyReport<'_>| Member {
+        let member = |policy: PolicyReport<'_>| ListedPolicy {
             name: policy.name().to_owned(),
             terms: policy.terms(),
         };
@@ -84,7 +84,7 @@ impl PolicyList {
 
     /// Returns true if it is the list of these policies, none of which shows whose quota it is.
     fn says<'a>(&self, form: Form, mut policies: impl Iterator<Item = PolicyReport<'a>>) -> bool {
-        let is_next = |member: &Member| {
+        let is_next = |member: &ListedPolicy| {
             let next = policies.next();
             next.is_some_and(|next| {
                 member.terms == next.terms()

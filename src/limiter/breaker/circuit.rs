@@ -429,8 +429,8 @@ mod tests {
                     })
                 }
             };
-            let keeps_the_gate_open = change == Some(Change::StaysOpen(Trouble::Errors));
-            assert!(!(keeps_the_gate_open && outcome != Outcome::Failed), "{caller:?} {self:?}");
+            let keeps_failing_open = change == Some(Change::StaysOpen(Trouble::Errors));
+            assert!(!(keeps_failing_open && outcome != Outcome::Failed), "{caller:?} {self:?}");
             assert_eq!(change, expected, "{caller:?} {outcome:?} {self:?}");
             if is_newest_probe {
                 self.newest_probe = None;

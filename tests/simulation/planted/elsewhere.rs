@@ -198,7 +198,7 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
         "limiter::breaker::circuit::tests::no_order_of_three_callers_grants_two_probes_or_blocks_the_circuit",
     ),
     unit(
-        "saturated_probe_leaves_the_gate_open",
+        "saturated_probe_keeps_failing_open",
         "limiter::breaker::circuit::tests::no_order_of_three_callers_grants_two_probes_or_blocks_the_circuit",
     ),
     unit(

@@ -362,7 +362,7 @@ pub(super) const FAULTS: &[Fault] = &[
         )],
     ),
     reverted(
-        "saturated_probe_leaves_the_gate_open",
+        "saturated_probe_keeps_failing_open",
         "beb51be breaker: a saturated probe opens no gate",
         &[
             edit(

@@ -37,7 +37,7 @@ pub(super) enum Kind {
 
 /// A text that is being put together.
 struct Assembly<'a> {
-    members: &'a [Member],
+    members: &'a [QuotaPart],
     kind: Kind,
     arguments: usize,
     elements: usize,
@@ -52,7 +52,7 @@ struct Section {
 }
 
 /// An algorithm of a script, and its place among the quotas.
-struct Member {
+struct QuotaPart {
     name: &'static str,
     sections: Vec<Section>,
     /// The end of its names, empty if there is only one quota.
@@ -78,7 +78,7 @@ fn is_comment(line: &str) -> bool {
 
 /// The text of a script with the comments of its templates and sections.
 pub(super) fn commented(parts: &[ScriptPart], kind: Kind) -> String {
-    let mut members: Vec<_> = parts.iter().map(Member::new).collect();
+    let mut members: Vec<_> = parts.iter().map(QuotaPart::new).collect();
     let (mut arguments, mut elements) = (0, 1);
     let is_single = members.len() == 1;
     for (place, member) in members.iter_mut().enumerate() {
@@ -108,16 +108,16 @@ pub(super) fn commented(parts: &[ScriptPart], kind: Kind) -> String {
 pub(crate) fn local_names(parts: &[ScriptPart]) -> usize {
     let lists = ["arguments", "rule", "cost", "state"];
     // Each has more than it lists: `slot`, `clamped`, `kept` and `instant`, and some `unsettled`.
-    let names = |member: Member| {
+    let names = |member: QuotaPart| {
         lists.map(|list| member.list(list).len()).iter().sum::<usize>()
             + if member.holds() { 5 } else { 4 }
     };
-    parts.iter().map(|part| names(Member::new(part))).sum()
+    parts.iter().map(|part| names(QuotaPart::new(part))).sum()
 }
 
 /// Returns for each algorithm whether its keys hold a text. Otherwise they hold a sorted set.
 pub(crate) fn keep_text(parts: &[ScriptPart]) -> Vec<bool> {
-    parts.iter().map(|part| Member::new(part).section("read").is_some()).collect()
+    parts.iter().map(|part| QuotaPart::new(part).section("read").is_some()).collect()
 }
 
 impl Assembly<'_> {
@@ -133,14 +133,14 @@ impl Assembly<'_> {
         }
     }
 
-    fn include(&mut self, name: &str, indent: &str, member: Option<&Member>) {
+    fn include(&mut self, name: &str, indent: &str, member: Option<&QuotaPart>) {
         let found = TEMPLATES.iter().find(|(template, _)| *template == name);
         let (_, template) = found.unwrap_or_else(|| panic!("no template is called {name}"));
         self.expand(&template.lines().collect::<Vec<_>>(), indent, member);
     }
 
     /// Expands the lines of a template, for one quota or outside of all.
-    fn expand(&mut self, lines: &[&str], indent: &str, member: Option<&Member>) {
+    fn expand(&mut self, lines: &[&str], indent: &str, member: Option<&QuotaPart>) {
         let mut rest = lines;
         while let Some((line, after)) = rest.split_first() {
             rest = after;
@@ -171,22 +171,22 @@ impl Assembly<'_> {
         }
     }
 
-    fn holds(&self, flag: &str, member: Option<&Member>) -> bool {
-        let is_text = |member: &Member| member.section("read").is_some();
+    fn holds(&self, flag: &str, member: Option<&QuotaPart>) -> bool {
+        let is_text = |member: &QuotaPart| member.section("read").is_some();
         match flag {
             "several" => self.members.len() > 1,
             "complete" => self.kind == Kind::Complete,
             "text" => member.is_some_and(is_text),
             "any_text" => self.members.iter().any(is_text),
-            "holds" => member.is_some_and(Member::holds),
-            "any_holds" => self.members.iter().any(Member::holds),
+            "holds" => member.is_some_and(QuotaPart::holds),
+            "any_holds" => self.members.iter().any(QuotaPart::holds),
             "own_terms" => self.members.iter().all(|one| one.list("arguments").contains(&"cost")),
             list => member.is_some_and(|member| !member.list(list).is_empty()),
         }
     }
 
     /// Writes a section under its name, with the variables of one quota.
-    fn paste(&mut self, name: &str, indent: &str, member: &Member) {
+    fn paste(&mut self, name: &str, indent: &str, member: &QuotaPart) {
         let Some(section) = member.section(name) else { return };
         self.text.extend([indent, "-- [", name, "]\n"]);
         for line in &section.lines {
@@ -196,7 +196,7 @@ impl Assembly<'_> {
     }
 
     /// Writes a line of a template, and replaces its placeholders.
-    fn push(&mut self, line: &str, member: Option<&Member>) {
+    fn push(&mut self, line: &str, member: Option<&QuotaPart>) {
         let replaced = each_word(line, |word, _| {
             Some(match word {
                 "ARGUMENTS" => self.arguments.to_string(),
@@ -237,7 +237,7 @@ fn split_block<'a, 'b>(lines: &'a [&'b str]) -> (&'a [&'b str], &'a [&'b str], &
     panic!("a block has no end");
 }
 
-impl Member {
+impl QuotaPart {
     fn new(part: &ScriptPart) -> Self {
         let mut sections = vec![Section { name: "about", list: Vec::new(), lines: Vec::new() }];
         // Comments right above a heading belong to its section.
@@ -316,7 +316,7 @@ impl Member {
 }
 
 /// Returns the text that replaces a placeholder in the lines of one quota.
-fn placeholder(word: &str, member: &Member) -> Option<String> {
+fn placeholder(word: &str, member: &QuotaPart) -> Option<String> {
     let suffix = &member.suffix;
     let is = |name: String| name;
     Some(match word {

@@ -51,8 +51,8 @@ impl Source {
     /// The sources of all limiters with these algorithms, one for each [`Kind`]. They are shared,
     /// since a table may have 10,000 limiters of few algorithms.
     fn shared(parts: &[ScriptPart]) -> [Arc<Self>; 2] {
-        type Known = Vec<(Vec<ScriptPart>, [Weak<Source>; 2])>;
-        static KNOWN: Mutex<Known> = Mutex::new(Vec::new());
+        type KnownScripts = Vec<(Vec<ScriptPart>, [Weak<Source>; 2])>;
+        static KNOWN: Mutex<KnownScripts> = Mutex::new(Vec::new());
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         let found = known.iter().find(|(own, _)| own == parts);
         let found = found
