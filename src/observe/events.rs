@@ -2,7 +2,7 @@
 
 use tracing::{Level, enabled, event, info, warn};
 
-use super::recorded_outcome::{Asked, Decided, KINDS, Verdict, error_of, kind_index};
+use super::recorded_outcome::{Asked, Decided, KINDS, RecordedOutcome, error_of, kind_index};
 use crate::{Decision, Error, Origin, Outcome};
 
 /// Decisions: one event each.
@@ -30,12 +30,12 @@ pub(crate) fn decided(
     asked: &Asked,
     key: Option<&str>,
     seconds: f64,
-    verdict: Verdict,
+    recorded: RecordedOutcome,
     result: Result<&Decision, &Error>,
 ) {
     let decision = result.ok();
-    let wait = match verdict {
-        Verdict::Decided(Decided::Delayed(wait)) => Some(wait.as_secs_f64()),
+    let wait = match recorded {
+        RecordedOutcome::Decided(Decided::Delayed(wait)) => Some(wait.as_secs_f64()),
         _ => None,
     };
     let retry_after = decision.and_then(Decision::retry_after).map(|time| time.as_secs_f64());
@@ -44,7 +44,7 @@ pub(crate) fn decided(
         target: DECISION,
         Level::DEBUG,
         limiter,
-        outcome = verdict.name(),
+        outcome = recorded.name(),
         key,
         cost = asked.cost,
         policy = decision.and_then(Decision::limiter),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::policy_series::PolicySeries;
-use super::recorded_outcome::{Asked, Verdict};
+use super::recorded_outcome::{Asked, RecordedOutcome};
 use super::series::Series;
 use crate::settlement::Settlement;
 use crate::waiters::Waiters;
@@ -83,13 +83,14 @@ impl Meter {
         }
         let is_shadow = result.is_ok_and(|decision| decision.shadowed().is_some());
         handles.count_faults(result);
-        let verdict = asked.verdict(result, begun);
-        if let (Some(policies), Verdict::Decided(_), Ok(decision)) = (policies, verdict, result)
+        let recorded = asked.recorded(result, begun);
+        if let (Some(policies), RecordedOutcome::Decided(_), Ok(decision)) =
+            (policies, recorded, result)
             && policies.count(asked, decision)
         {
             return;
         }
-        handles.count(verdict, is_shadow);
+        handles.count(recorded, is_shadow);
     }
 
     /// Counts a request without a key: as undecided, unless a switch or a shadow admits it.

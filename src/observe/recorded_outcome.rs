@@ -1,4 +1,4 @@
-//! The verdict on the result of a charge, as metrics and events count it.
+//! The outcome of a charge, as metrics and events count it.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ pub(crate) struct Asked {
     retried_for: Duration,
 }
 
-/// The verdict on a result. Each charge has one of these, once.
+/// The outcome of a result. Each charge has one of these, once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum RecordedOutcome {
     Decided(Decided),
     /// No limiter decided, and `FailOpen` admitted.
     FailedOpen,
@@ -55,42 +55,44 @@ impl Asked {
         self.cost == 0
     }
 
-    /// Returns the verdict on a result. In a shadow: the one that it would have had outside.
-    pub(crate) fn verdict(
+    /// Returns the outcome that counts. In a shadow: the one that it would have had outside.
+    pub(crate) fn recorded(
         &self,
         result: Result<&Decision, &Error>,
         begun: Option<Instant>,
-    ) -> Verdict {
-        let Ok(decision) = result else { return Verdict::Decided(Decided::Undecided) };
+    ) -> RecordedOutcome {
+        let Ok(decision) = result else { return RecordedOutcome::Decided(Decided::Undecided) };
         match (decision.origin(), decision.shadowed()) {
-            (Origin::FailOpen, _) => Verdict::FailedOpen,
-            (Origin::Off, _) => Verdict::SwitchedOff,
-            (_, Some(Err(_))) => Verdict::Decided(Decided::Undecided),
+            (Origin::FailOpen, _) => RecordedOutcome::FailedOpen,
+            (Origin::Off, _) => RecordedOutcome::SwitchedOff,
+            (_, Some(Err(_))) => RecordedOutcome::Decided(Decided::Undecided),
             // A shadow does not ask again.
-            (_, Some(Ok(Outcome::Retry(_)))) => Verdict::Decided(Decided::Denied),
+            (_, Some(Ok(Outcome::Retry(_)))) => RecordedOutcome::Decided(Decided::Denied),
             (_, Some(Ok(outcome))) => self.of_outcome(outcome, begun),
             (_, None) => self.of_outcome(decision.outcome(), begun),
         }
     }
 
-    /// Returns the verdict on an outcome.
-    pub(crate) fn of_outcome(&self, outcome: Outcome, begun: Option<Instant>) -> Verdict {
+    /// Returns what an outcome counts as.
+    pub(crate) fn of_outcome(&self, outcome: Outcome, begun: Option<Instant>) -> RecordedOutcome {
         let elapsed = || begun.map_or(Duration::ZERO, |begun| begun.elapsed());
         match outcome {
-            Outcome::Allow if self.retried_for.is_zero() => Verdict::Decided(Decided::Admitted),
-            Outcome::Allow => {
-                Verdict::Decided(Decided::Delayed(self.retried_for.saturating_add(elapsed())))
+            Outcome::Allow if self.retried_for.is_zero() => {
+                RecordedOutcome::Decided(Decided::Admitted)
             }
-            Outcome::Wait(wait) => Verdict::Decided(Decided::Delayed(wait)),
+            Outcome::Allow => RecordedOutcome::Decided(Decided::Delayed(
+                self.retried_for.saturating_add(elapsed()),
+            )),
+            Outcome::Wait(wait) => RecordedOutcome::Decided(Decided::Delayed(wait)),
             Outcome::Retry(pause) if pause <= self.max_wait.saturating_sub(elapsed()) => {
-                Verdict::AsksAgain
+                RecordedOutcome::AsksAgain
             }
-            Outcome::Retry(_) | Outcome::Deny { .. } => Verdict::Decided(Decided::Denied),
+            Outcome::Retry(_) | Outcome::Deny { .. } => RecordedOutcome::Decided(Decided::Denied),
         }
     }
 }
 
-impl Verdict {
+impl RecordedOutcome {
     /// Returns true if the caller would be refused.
     #[cfg(feature = "metrics")]
     pub(crate) fn is_refusal(self) -> bool {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use metrics::{Counter, Gauge, Histogram};
 
 use super::catalog;
-use super::recorded_outcome::{Asked, Decided, KINDS, Verdict, error_of, kind_index};
+use super::recorded_outcome::{Asked, Decided, KINDS, RecordedOutcome, error_of, kind_index};
 use super::recorder::{Handles, Value, counter, gauge, histogram};
 use crate::waiters::Waiters;
 use crate::{Decision, Error, Origin, PolicyReport};
@@ -98,20 +98,20 @@ impl LimiterHandles {
         }
     }
 
-    pub(super) fn count(&self, verdict: Verdict, is_shadow: bool) {
-        if is_shadow && verdict.is_refusal() {
+    pub(super) fn count(&self, recorded: RecordedOutcome, is_shadow: bool) {
+        if is_shadow && recorded.is_refusal() {
             self.shadow_refusals.increment(1);
         }
-        match verdict {
-            Verdict::Decided(decided) => {
+        match recorded {
+            RecordedOutcome::Decided(decided) => {
                 self.decisions[decided.index()].increment(1);
                 if let Decided::Delayed(wait) = decided {
                     self.wait_seconds.record(wait);
                 }
             }
-            Verdict::FailedOpen => self.fail_open.increment(1),
-            Verdict::SwitchedOff => self.switched_off.increment(1),
-            Verdict::AsksAgain => {}
+            RecordedOutcome::FailedOpen => self.fail_open.increment(1),
+            RecordedOutcome::SwitchedOff => self.switched_off.increment(1),
+            RecordedOutcome::AsksAgain => {}
         }
     }
 

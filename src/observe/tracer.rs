@@ -37,8 +37,8 @@ impl Tracer {
     /// nothing, since callers may send as many as they like.
     pub(crate) fn record_keyless(&self, result: Result<&Decision, &Error>) {
         if self.shows_decisions() {
-            let verdict = Asked::KEYLESS.verdict(result, None);
-            events::decided(&self.limiter, &Asked::KEYLESS, None, 0.0, verdict, result);
+            let recorded = Asked::KEYLESS.recorded(result, None);
+            events::decided(&self.limiter, &Asked::KEYLESS, None, 0.0, recorded, result);
         }
     }
 
@@ -51,9 +51,9 @@ impl Tracer {
         result: Result<&Decision, &Error>,
     ) {
         if let Some(begun) = begun {
-            let (seconds, verdict) =
-                (begun.elapsed().as_secs_f64(), asked.verdict(result, Some(begun)));
-            events::decided(&self.limiter, asked, key, seconds, verdict, result);
+            let (seconds, recorded) =
+                (begun.elapsed().as_secs_f64(), asked.recorded(result, Some(begun)));
+            events::decided(&self.limiter, asked, key, seconds, recorded, result);
         }
         let Some(error) = error_of(result) else { return };
         // The decision says it, at DEBUG: callers may send as many as they like.
