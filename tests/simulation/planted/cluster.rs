@@ -15,7 +15,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "refunds_of_a_redirected_call_lost",
         &[edit(
             "limiter/redis/send/routed.rs",
-            "                outcome.refunds.extend(step.call.complete(config, connection, reply));",
+            "                end.refunds.extend(step.call.complete(config, connection, reply));",
             "                let _ = step.call.complete(config, connection, reply);",
         )],
     ),

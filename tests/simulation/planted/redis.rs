@@ -8,11 +8,11 @@ pub(super) const FAULTS: &[Fault] = &[
         &[edit(
             "limiter/redis/send/call.rs",
             "    let Some(reply) = eval(Arc::clone(&connection), script, arguments).await else {
-        return CallOutcome::default();
+        return CallEnd::default();
     };
 ",
             "    let Some(mut reply) = eval(Arc::clone(&connection), script, arguments).await else {
-        return CallOutcome::default();
+        return CallEnd::default();
     };
     if !is_reply(&reply)
         && let Ok(other) = config.pool.connection(0).await

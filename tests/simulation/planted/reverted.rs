@@ -521,14 +521,14 @@ pub(super) const FAULTS: &[Fault] = &[
         &[edit(
             "limiter/redis/send/call.rs",
             "        let late_reply = self.late_reply(sending, sent, connection);
-        EndedCall { partition, late_reply: Some(Box::pin(late_reply)), ..EndedCall::default() }",
+        CallEnd { partition, late_reply: Some(Box::pin(late_reply)), ..CallEnd::default() }",
             "        let refunds_done = self.refund_slots.clone();
         let late_reply = self.late_reply(sending, sent, connection);
-        EndedCall {
+        CallEnd {
             partition,
             refunds_done,
             late_reply: Some(Box::pin(late_reply)),
-            ..EndedCall::default()
+            ..CallEnd::default()
         }",
         )],
     ),

@@ -1,6 +1,9 @@
-//! One call: the batches that it carries, their commands and answers, and its outcome.
+//! One call: the batches that it carries, their commands and answers, and its end.
 //!
 //! A batch is for one hash slot, and becomes one script call. A call to a cluster carries several.
+
+use std::future::Future;
+use std::pin::Pin;
 
 use redis::{Cmd, RedisError, RedisResult, Value};
 use tokio::time::Instant;
@@ -37,14 +40,25 @@ pub(super) struct ScriptCall {
     pub(super) requests: Requests,
 }
 
-/// The result of a call whose charges have their answers.
+/// A call that has ended, or that has no reply yet and no longer counts as in flight.
 #[derive(Default)]
-pub(super) struct CallOutcome {
+pub(super) struct CallEnd {
+    /// The partition that it occupied until now, and the number of requests that it carried.
+    pub(super) partition: Option<(Partition, usize)>,
+    /// The hash slots whose refunds it carried, if no more reply to them is awaited.
+    pub(super) refunds_done: Vec<u16>,
+    /// The refunds of units that were taken for callers who have left.
     pub(super) refunds: Vec<Request>,
+    /// The script calls that no server has run, to be sent to another server of the cluster.
     pub(super) unfinished: Vec<Unfinished>,
-    /// True if the server replied, even with an error.
+    /// True if a server replied, even with an error.
     pub(super) was_answered: bool,
+    /// The rest of the wait, if no reply came by the earliest deadline of the batches.
+    pub(super) late_reply: Option<LateReply>,
 }
+
+/// Waits for a late reply. Ends when it has come, or when it is given up.
+pub(super) type LateReply = Pin<Box<dyn Future<Output = CallEnd> + Send>>;
 
 /// A script call that no server has run, and its next destination.
 pub(super) struct Unfinished {

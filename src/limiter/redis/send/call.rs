@@ -10,30 +10,11 @@ use tokio::select;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::super::client::{MAX_SILENCE, Partition, SharedConnection};
-use super::super::script::Request;
-use super::batch::{Batch, Call, CallOutcome, ScriptCall, Unfinished, own_now};
+use super::batch::{Batch, Call, CallEnd, LateReply, ScriptCall, Unfinished, own_now};
 use super::config::Config;
 use super::deadline::Deadline;
 use super::eval::{LATE_REPLY_TIMEOUT, eval, is_reply};
 use super::routed;
-
-/// Waits for a late reply. Ends when it has come, or when it is given up.
-pub(super) type LateReply = Pin<Box<dyn Future<Output = EndedCall> + Send>>;
-
-/// A call that has ended, or that has no reply yet and no longer counts as in flight.
-#[derive(Default)]
-pub(super) struct EndedCall {
-    /// The partition that it occupied until now, and the number of requests that it carried.
-    pub(super) partition: Option<(Partition, usize)>,
-    /// The hash slots whose refunds it carried, if no more reply to them is awaited.
-    pub(super) refunds_done: Vec<u16>,
-    /// The refunds of units that were taken for callers who have left.
-    pub(super) refunds: Vec<Request>,
-    /// The script calls that no server has run, to be sent to another server of the cluster.
-    pub(super) unfinished: Vec<Unfinished>,
-    /// The rest of the wait, if no reply came by the earliest deadline of the batches.
-    pub(super) late_reply: Option<LateReply>,
-}
 
 /// The time after which a call without a reply no longer counts as in flight: other charges may
 /// have little time.
@@ -47,7 +28,7 @@ pub(super) async fn send_call(
     config: Arc<Config>,
     connection: Arc<dyn SharedConnection>,
     mut call: Call,
-) -> EndedCall {
+) -> CallEnd {
     call.batches.iter().for_each(|batch| config.calls.sent(batch.requests.len()));
     let wait = Wait::new(&config, &call.batches, Some((call.partition, call.requests)));
     let used = Arc::clone(&connection);
@@ -56,13 +37,13 @@ pub(super) async fn send_call(
         wait.run(sending, Some(used)).await
     } else {
         // All keys share one hash slot.
-        let Some(batch) = call.batches.pop() else { return EndedCall::default() };
+        let Some(batch) = call.batches.pop() else { return CallEnd::default() };
         wait.run(send_batch(config, connection, batch), Some(used)).await
     }
 }
 
 /// Sends a script call that no server has run to the server that the cluster names.
-pub(super) async fn follow(config: Arc<Config>, unfinished: Unfinished) -> EndedCall {
+pub(super) async fn follow(config: Arc<Config>, unfinished: Unfinished) -> CallEnd {
     let Unfinished { call: ScriptCall { hash_slot, requests }, next, keeps_slot } = unfinished;
     let batch = [Batch { hash_slot, requests }];
     let mut wait = Wait::new(&config, &batch, None);
@@ -79,13 +60,13 @@ async fn send_batch(
     config: Arc<Config>,
     connection: Arc<dyn SharedConnection>,
     batch: Batch,
-) -> CallOutcome {
+) -> CallEnd {
     let call = ScriptCall::new(&config, batch);
     let now = match own_now(&config) {
         Ok(now) => now,
         Err(error) => {
             call.fail(&error);
-            return CallOutcome::default();
+            return CallEnd::default();
         }
     };
     let arguments = |command: &mut Cmd| {
@@ -94,11 +75,11 @@ async fn send_batch(
     };
     let script = call.script(&config);
     let Some(reply) = eval(Arc::clone(&connection), script, arguments).await else {
-        return CallOutcome::default();
+        return CallEnd::default();
     };
     let was_answered = is_reply(&reply);
     let refunds = call.complete(&config, &*connection, reply);
-    CallOutcome { refunds, was_answered, unfinished: Vec::new() }
+    CallEnd { refunds, was_answered, ..CallEnd::default() }
 }
 
 /// A wait for a call: its deadlines, and the parts of the queue that its end frees.
@@ -134,66 +115,66 @@ impl Wait {
 
     async fn run(
         self,
-        sending: impl Future<Output = CallOutcome> + Send + 'static,
+        sending: impl Future<Output = CallEnd> + Send + 'static,
         connection: Option<Arc<dyn SharedConnection>>,
-    ) -> EndedCall {
+    ) -> CallEnd {
         let (partition, sent, mut sending) = (self.partition, Instant::now(), Box::pin(sending));
-        if let Some(outcome) = self.earliest.wait_for(&self.config.pool, sending.as_mut()).await {
-            self.record(&outcome, sent, true);
-            return EndedCall { partition, ..self.ended(outcome) };
+        if let Some(end) = self.earliest.wait_for(&self.config.pool, sending.as_mut()).await {
+            self.record(&end, sent, true);
+            return CallEnd { partition, ..self.ended(end) };
         }
         self.config.calls.unanswered();
         if let Some(connection) = &connection {
             connection.record_timeout(sent, self.earliest.is_busy(&self.config.pool));
         }
         let late_reply = self.late_reply(sending, sent, connection);
-        EndedCall { partition, late_reply: Some(Box::pin(late_reply)), ..EndedCall::default() }
+        CallEnd { partition, late_reply: Some(Box::pin(late_reply)), ..CallEnd::default() }
     }
 
     /// Waits for a late reply. In a cluster, refunds stop keeping their slots before that: as long
     /// as they keep them, nothing else is sent for these slots.
     async fn late_reply(
         mut self,
-        mut sending: Pin<Box<impl Future<Output = CallOutcome> + Send + 'static>>,
+        mut sending: Pin<Box<impl Future<Output = CallEnd> + Send + 'static>>,
         sent: Instant,
         connection: Option<Arc<dyn SharedConnection>>,
-    ) -> EndedCall {
+    ) -> CallEnd {
         let until = self.latest + LATE_REPLY_TIMEOUT;
         if self.config.pool.is_routed() && !self.refund_slots.is_empty() {
-            let outcome = select! {
+            let end = select! {
                 biased;
-                outcome = &mut sending => Some(outcome),
+                end = &mut sending => Some(end),
                 () = is_silent(sent, connection) => None,
             };
-            if let Some(outcome) = outcome {
-                return self.ended_late(outcome, sent);
+            if let Some(end) = end {
+                return self.ended_late(end, sent);
             }
             let refunds_done = std::mem::take(&mut self.refund_slots);
             let late_reply = async move {
-                let outcome = timeout_at(until, sending).await.unwrap_or_default();
-                let mut ended = self.ended_late(outcome, sent);
-                ended.unfinished.iter_mut().for_each(|one| one.keeps_slot = false);
-                ended
+                let end = timeout_at(until, sending).await.unwrap_or_default();
+                let mut end = self.ended_late(end, sent);
+                end.unfinished.iter_mut().for_each(|one| one.keeps_slot = false);
+                end
             };
             let late_reply: Option<LateReply> = Some(Box::pin(late_reply));
-            return EndedCall { refunds_done, late_reply, ..EndedCall::default() };
+            return CallEnd { refunds_done, late_reply, ..CallEnd::default() };
         }
         self.ended_late(timeout_at(until, sending).await.unwrap_or_default(), sent)
     }
 
-    fn ended_late(self, outcome: CallOutcome, sent: Instant) -> EndedCall {
-        self.record(&outcome, sent, Instant::now() <= self.latest);
-        self.ended(outcome)
+    fn ended_late(self, end: CallEnd, sent: Instant) -> CallEnd {
+        self.record(&end, sent, Instant::now() <= self.latest);
+        self.ended(end)
     }
 
     /// Records a reply from the server of each slot.
-    fn record(&self, outcome: &CallOutcome, sent: Instant, is_in_time: bool) {
+    fn record(&self, end: &CallEnd, sent: Instant, is_in_time: bool) {
         let pool = &self.config.pool;
-        if outcome.was_answered {
+        if end.was_answered {
             self.config.calls.answered(sent);
         }
         for hash_slot in self.other_slots.iter().chain([&self.first_slot]) {
-            match (outcome.was_answered, is_in_time) {
+            match (end.was_answered, is_in_time) {
                 (true, true) => pool.liveness().record_reply(*hash_slot),
                 (true, false) => pool.liveness().record_late_reply(*hash_slot),
                 (false, _) => {}
@@ -201,15 +182,12 @@ impl Wait {
         }
     }
 
-    fn ended(self, outcome: CallOutcome) -> EndedCall {
-        let CallOutcome { refunds, unfinished, .. } = outcome;
-        let mut refunds_done = self.refund_slots;
+    fn ended(self, mut end: CallEnd) -> CallEnd {
+        end.refunds_done = self.refund_slots;
         // Refunds that were redirected are not done.
-        refunds_done.retain(|slot| {
-            let is_unfinished = |one: &Unfinished| one.call.hash_slot == *slot;
-            !unfinished.iter().any(is_unfinished)
-        });
-        EndedCall { refunds_done, refunds, unfinished, ..EndedCall::default() }
+        let CallEnd { refunds_done, unfinished, .. } = &mut end;
+        refunds_done.retain(|slot| !unfinished.iter().any(|one| one.call.hash_slot == *slot));
+        end
     }
 }
 

@@ -11,7 +11,7 @@ use super::super::client::{
     Cluster, Host, Next, SharedConnection, ask, cannot_serve, next_reply, reply_after_asking,
 };
 use super::super::script::key_suffixes;
-use super::batch::{Batch, CallOutcome, ScriptCall, Unfinished, own_now};
+use super::batch::{Batch, CallEnd, ScriptCall, Unfinished, own_now};
 use super::config::Config;
 use super::deadline::Stage;
 use crate::Error;
@@ -43,8 +43,8 @@ pub(super) async fn send_batches(
     config: Arc<Config>,
     connection: Arc<dyn SharedConnection>,
     batches: Vec<Batch>,
-) -> CallOutcome {
-    let mut outcome = CallOutcome::default();
+) -> CallEnd {
+    let mut end = CallEnd::default();
     let step = |batch| {
         let call = ScriptCall::new(&config, batch);
         let with_text = !call.script(&config).is_known();
@@ -53,21 +53,21 @@ pub(super) async fn send_batches(
     let steps = batches.into_iter().map(step).filter(|step| !step.call.requests.is_empty());
     let steps: Vec<_> = steps.collect();
     if !steps.is_empty() {
-        let unfinished = exchange(&config, &*connection, steps, &mut outcome).await;
+        let unfinished = exchange(&config, &*connection, steps, &mut end).await;
         let unfinished = unfinished.into_iter().map(|(step, next)| Unfinished {
             call: step.call,
             next,
             keeps_slot: true,
         });
-        outcome.unfinished = unfinished.collect();
+        end.unfinished = unfinished.collect();
     }
-    outcome
+    end
 }
 
 /// Sends a call to the server that the cluster names, until a server runs it or its time is over.
-pub(super) async fn follow(config: Arc<Config>, unfinished: Unfinished) -> CallOutcome {
-    let mut outcome = CallOutcome::default();
-    let Some(cluster) = config.pool.cluster() else { return outcome };
+pub(super) async fn follow(config: Arc<Config>, unfinished: Unfinished) -> CallEnd {
+    let mut end = CallEnd::default();
+    let Some(cluster) = config.pool.cluster() else { return end };
     let (hash_slot, begun) = (unfinished.call.hash_slot, Instant::now());
     let first = Step { call: unfinished.call, with_text: false, asked: None, turned_away: None };
     let (mut redirected, mut waiting) = (vec![(first, unfinished.next)], Vec::new());
@@ -101,14 +101,14 @@ pub(super) async fn follow(config: Arc<Config>, unfinished: Unfinished) -> CallO
             }
         };
         redirected = match config.pool.unless_busy(hash_slot, connecting).await {
-            Ok(connection) => exchange(&config, &*connection, together, &mut outcome).await,
+            Ok(connection) => exchange(&config, &*connection, together, &mut end).await,
             Err(error) => {
                 together.into_iter().for_each(|step| step.call.fail(&error));
                 Vec::new()
             }
         };
     }
-    outcome
+    end
 }
 
 /// A script call on its way.
@@ -193,7 +193,7 @@ async fn exchange(
     config: &Config,
     connection: &dyn SharedConnection,
     steps: Vec<Step>,
-    outcome: &mut CallOutcome,
+    end: &mut CallEnd,
 ) -> Vec<(Step, Next)> {
     let now = match own_now(config) {
         Ok(now) => now,
@@ -221,7 +221,7 @@ async fn exchange(
             return Vec::new();
         }
     };
-    outcome.was_answered = true;
+    end.was_answered = true;
     let (mut replies, mut redirected) = (replies.into_iter(), Vec::new());
     for step in steps {
         let reply = match step.asked {
@@ -242,7 +242,7 @@ async fn exchange(
                 if step.with_text && reply.is_ok() {
                     step.call.script(config).record_run();
                 }
-                outcome.refunds.extend(step.call.complete(config, connection, reply));
+                end.refunds.extend(step.call.complete(config, connection, reply));
             }
         }
     }

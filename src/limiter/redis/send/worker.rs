@@ -22,9 +22,9 @@ use tokio::task::{JoinError, JoinSet, yield_now};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::super::client::{Partition, Pool, SharedConnection};
-use super::batch::Call;
+use super::batch::{Call, CallEnd};
 use super::busy::Busy;
-use super::call::{EndedCall, follow, send_call};
+use super::call::{follow, send_call};
 use super::config::Config;
 use super::eval::LATE_REPLY_TIMEOUT;
 use super::queue::Queue;
@@ -98,8 +98,8 @@ struct Worker {
     hold: Hold,
     /// True if a call has ended in this turn, or if the longest hold is over.
     lets_go: bool,
-    calls: JoinSet<EndedCall>,
-    late_replies: JoinSet<EndedCall>,
+    calls: JoinSet<CallEnd>,
+    late_replies: JoinSet<CallEnd>,
 }
 
 impl Worker {
@@ -187,7 +187,7 @@ impl Worker {
     }
 
     /// Records that a call has ended.
-    fn call_ended(&mut self, ended: EndedCall) {
+    fn call_ended(&mut self, ended: CallEnd) {
         self.lets_go = true;
         if let Some((partition, requests)) = ended.partition {
             self.queue.call_ended(partition, requests);
@@ -197,7 +197,7 @@ impl Worker {
 
     /// Queues the refunds of a call that has ended. Redirects the script calls that no server has
     /// run, and waits for a late reply.
-    fn record_end(&mut self, ended: EndedCall) {
+    fn record_end(&mut self, ended: CallEnd) {
         for hash_slot in ended.refunds_done {
             self.queue.refunds_done(hash_slot);
         }
@@ -303,9 +303,9 @@ impl Hold {
 
 /// Polls a call once, so that it is sent before all later calls. A task of its own would send it
 /// only when the task first runs. Returns the rest of the call.
-async fn sent_now<F>(call: F) -> impl Future<Output = EndedCall> + use<F>
+async fn sent_now<F>(call: F) -> impl Future<Output = CallEnd> + use<F>
 where
-    F: Future<Output = EndedCall>,
+    F: Future<Output = CallEnd>,
 {
     let mut call = Box::pin(call);
     let ended = poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx))).await;

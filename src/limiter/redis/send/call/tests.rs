@@ -1,7 +1,7 @@
 //! Tests of the time for which a call without an answer keeps a hash slot.
 
 use super::super::super::client::Silent;
-use super::super::super::script::Op;
+use super::super::super::script::{Op, Request};
 use super::super::queued::QueuedRequest;
 use super::*;
 use crate::algorithm::FixedWindow;
@@ -9,7 +9,7 @@ use crate::limiter::named::NamedAlgorithm;
 use crate::{Pool, Quota};
 
 /// A call with a refund of slot 7 of a cluster, over this connection.
-fn refund(connection: &Arc<Silent>) -> impl Future<Output = EndedCall> + use<> {
+fn refund(connection: &Arc<Silent>) -> impl Future<Output = CallEnd> + use<> {
     let pool = Pool::connect("redis-cluster://127.0.0.1:1").expect("an address");
     let quota = FixedWindow::new(Quota::per_second(1));
     let named = NamedAlgorithm::new("api".into(), quota).expect("an algorithm");
