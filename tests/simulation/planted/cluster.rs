@@ -15,8 +15,8 @@ pub(super) const FAULTS: &[Fault] = &[
         "refunds_of_a_redirected_call_lost",
         &[edit(
             "limiter/redis/send/routed.rs",
-            "                end.refunds.extend(step.call.complete(config, connection, reply));",
-            "                let _ = step.call.complete(config, connection, reply);",
+            "                end.refunds.extend(batch.complete(config, connection, reply));",
+            "                let _ = batch.complete(config, connection, reply);",
         )],
     ),
     planted(
@@ -92,12 +92,13 @@ pub(super) const FAULTS: &[Fault] = &[
         "sent_again_after_an_answer_was_lost",
         &[edit(
             "limiter/redis/send/routed.rs",
-            "            for step in steps {
-                step.call.complete(config, connection, Err(error.clone()));
+            "            for (batch, _) in sent {
+                batch.complete(config, connection, Err(error.clone()));
             }
             return Vec::new();",
             "            let _ = error;
-            return steps.into_iter().map(|step| (step, Next::Again)).collect();",
+            let again = |(batch, with_text): (Batch, bool)| batch.redirected(Next::Again, with_text);
+            return sent.into_iter().map(again).collect();",
         )],
     ),
     planted(

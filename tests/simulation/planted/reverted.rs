@@ -345,10 +345,11 @@ pub(super) const FAULTS: &[Fault] = &[
         "63e7c20 cluster: ask the source about each key on Redis 6.2",
         &[edit(
             "limiter/redis/send/routed.rs",
-            "                if let [step] = &mut steps[..] {
-                    step.asked = Some(host);
+            "                if let [Self { detour: Some(detour), .. }] = &mut batches[..] {
+                    detour.asked = Some(host);
                 }",
-            "                steps.iter_mut().for_each(|step| step.asked = Some(host.clone()));",
+            "                let detours = batches.iter_mut().filter_map(|batch| batch.detour.as_mut());
+                detours.for_each(|detour| detour.asked = Some(host.clone()));",
         )],
     ),
     reverted(

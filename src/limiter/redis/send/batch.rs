@@ -8,7 +8,7 @@ use std::pin::Pin;
 use redis::{Cmd, RedisError, RedisResult, Value};
 use tokio::time::Instant;
 
-use super::super::client::{Next, Partition, SharedConnection, error};
+use super::super::client::{Host, Next, Partition, SharedConnection, error};
 use super::super::script::{Arguments, BatchReply, Op, Request, Script};
 use super::config::Config;
 use super::deadline::Stage;
@@ -20,10 +20,28 @@ use crate::limiter::named::instant;
 #[allow(clippy::vec_box, reason = "requests are passed on many times, and a box moves faster")]
 pub(super) type Requests = Vec<Box<QueuedRequest>>;
 
-/// Requests for one hash slot, to be sent in one script call.
+/// The requests for one hash slot that are sent in one script call, in its order.
 pub(super) struct Batch {
     pub(super) hash_slot: u16,
     pub(super) requests: Requests,
+    /// `None` as long as no server of a cluster has turned it away. It is on the heap, since nearly
+    /// no batch has one.
+    pub(super) detour: Option<Box<Detour>>,
+}
+
+/// The way of a batch that a server of a cluster did not run.
+#[derive(Clone)]
+pub(super) struct Detour {
+    /// The answer of the last server.
+    pub(super) next: Next,
+    /// True if the text of the script is sent, and not only its digest.
+    pub(super) with_text: bool,
+    /// The server that the slot is moving to, if the next call goes there (ASK).
+    pub(super) asked: Option<Host>,
+    /// The instant at which a server first turned it away.
+    pub(super) turned_away: Option<Instant>,
+    /// True if later calls for the slot no longer wait for its refunds.
+    pub(super) frees_slot: bool,
 }
 
 /// The batches that are sent together over one connection: several only in a cluster.
@@ -32,12 +50,6 @@ pub(super) struct Call {
     /// The number of requests that it carries.
     pub(super) requests: usize,
     pub(super) batches: Vec<Batch>,
-}
-
-/// The requests of one script call, in its order.
-pub(super) struct ScriptCall {
-    pub(super) hash_slot: u16,
-    pub(super) requests: Requests,
 }
 
 /// A call that has ended, or that has no reply yet and no longer counts as in flight.
@@ -49,8 +61,8 @@ pub(super) struct CallEnd {
     pub(super) refunds_done: Vec<u16>,
     /// The refunds of units that were taken for callers who have left.
     pub(super) refunds: Vec<Request>,
-    /// The script calls that no server has run, to be sent to another server of the cluster.
-    pub(super) unfinished: Vec<Unfinished>,
+    /// The batches that no server has run, to be sent to another server of the cluster.
+    pub(super) unfinished: Vec<Batch>,
     /// True if a server replied, even with an error.
     pub(super) was_answered: bool,
     /// The rest of the wait, if no reply came by the earliest deadline of the batches.
@@ -60,33 +72,22 @@ pub(super) struct CallEnd {
 /// Waits for a late reply. Ends when it has come, or when it is given up.
 pub(super) type LateReply = Pin<Box<dyn Future<Output = CallEnd> + Send>>;
 
-/// A script call that no server has run, and its next destination.
-pub(super) struct Unfinished {
-    pub(super) call: ScriptCall,
-    pub(super) next: Next,
-    /// True if its refunds keep later calls for the slot waiting.
-    pub(super) keeps_slot: bool,
-}
-
 impl Batch {
+    pub(super) fn new(hash_slot: u16, requests: Requests) -> Self {
+        Self { hash_slot, requests, detour: None }
+    }
+
     /// Returns whether it carries refunds.
     pub(super) fn has_refunds(&self) -> bool {
         self.requests.iter().any(|queued| matches!(queued.request.op, Op::Refund { .. }))
     }
-}
 
-impl Call {
-    pub(super) fn has_refunds(&self) -> bool {
-        self.batches.iter().any(Batch::has_refunds)
-    }
-}
-
-impl ScriptCall {
-    /// The call for a batch. Drops requests whose answer is no longer wanted.
-    pub(super) fn new(config: &Config, batch: Batch) -> Self {
-        let (Batch { hash_slot, mut requests }, now) = (batch, Instant::now());
-        requests.retain(|queued| queued.is_wanted(now));
-        Self { hash_slot, requests: grouped(requests, config.key_prefixes.len()) }
+    /// Drops the requests whose answer is no longer wanted, and puts the others in the order of the
+    /// call.
+    pub(super) fn prepare(&mut self, config: &Config) {
+        let now = Instant::now();
+        self.requests.retain(|queued| queued.is_wanted(now));
+        group(&mut self.requests, config.key_prefixes.len());
     }
 
     /// Returns whether an answer is still wanted.
@@ -142,23 +143,32 @@ impl ScriptCall {
         self.requests.into_iter().for_each(|queued| queued.fail(error.clone()));
     }
 
-    /// Splits it into calls of one key each.
+    /// Splits it into batches of one key each.
     pub(super) fn split_by_key(self) -> Vec<Self> {
-        let hash_slot = self.hash_slot;
-        let mut calls: Vec<Self> = Vec::new();
-        for queued in self.requests {
-            match calls.last_mut() {
-                Some(call) if call.requests[0].request.key == queued.request.key => {
-                    call.requests.push(queued);
+        let Self { hash_slot, requests, detour } = self;
+        let mut batches: Vec<Self> = Vec::new();
+        for queued in requests {
+            match batches.last_mut() {
+                Some(batch) if batch.requests[0].request.key == queued.request.key => {
+                    batch.requests.push(queued);
                 }
-                _ => calls.push(Self { hash_slot, requests: vec![queued] }),
+                _ => {
+                    let requests = vec![queued];
+                    batches.push(Self { hash_slot, requests, detour: detour.clone() });
+                }
             }
         }
-        calls
+        batches
     }
 
     fn references(&self) -> Vec<&Request> {
         self.requests.iter().map(|queued| &queued.request).collect()
+    }
+}
+
+impl Call {
+    pub(super) fn has_refunds(&self) -> bool {
+        self.batches.iter().any(Batch::has_refunds)
     }
 }
 
@@ -171,11 +181,10 @@ pub(super) fn own_now(config: &Config) -> Result<Option<i64>, Error> {
 /// the order of their arrival.
 ///
 /// Requests under several quotas may share one of their keys with others, so they keep their order.
-fn grouped(mut requests: Requests, quotas: usize) -> Requests {
-    if quotas == 1 && requests.len() > 1 && may_share_keys(&requests) {
+fn group(requests: &mut Requests, quotas: usize) {
+    if quotas == 1 && requests.len() > 1 && may_share_keys(requests) {
         requests.sort_by(|one, other| one.request.key.cmp(&other.request.key));
     }
-    requests
 }
 
 /// Returns whether two of the requests may have the same key. The keys of a batch nearly always

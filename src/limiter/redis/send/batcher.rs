@@ -195,7 +195,7 @@ async fn send_inline(
     permit: OwnedSemaphorePermit,
 ) {
     let (config, hash_slot) = (&batcher.config, queued.hash_slot);
-    let batches = vec![Batch { hash_slot, requests: vec![queued] }];
+    let batches = vec![Batch::new(hash_slot, vec![queued])];
     let call = Call { partition: config.pool.partition(hash_slot), requests: 1, batches };
     let mut ended = send_call(Arc::clone(config), connection, call).await;
     let mut permit = Some(permit);
@@ -204,8 +204,8 @@ async fn send_inline(
             // A lost refund is safe: its units stay taken.
             let _ = batcher.send_and_forget(request);
         }
-        if let Some(unfinished) = ended.unfinished.pop() {
-            ended = follow(Arc::clone(config), unfinished).await;
+        if let Some(batch) = ended.unfinished.pop() {
+            ended = follow(Arc::clone(config), batch).await;
         } else if let Some(late_reply) = ended.late_reply {
             drop(permit.take());
             ended = late_reply.await;

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use tokio::select;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::super::client::{MAX_SILENCE, Partition, SharedConnection};
-use super::batch::{Batch, Call, CallEnd, LateReply, ScriptCall, Unfinished, own_now};
+use super::batch::{Batch, Call, CallEnd, LateReply, own_now};
 use super::config::Config;
 use super::deadline::Deadline;
 use super::eval::{LATE_REPLY_TIMEOUT, eval, is_reply};
@@ -42,47 +43,47 @@ pub(super) async fn send_call(
     }
 }
 
-/// Sends a script call that no server has run to the server that the cluster names.
-pub(super) async fn follow(config: Arc<Config>, unfinished: Unfinished) -> CallEnd {
-    let Unfinished { call: ScriptCall { hash_slot, requests }, next, keeps_slot } = unfinished;
-    let batch = [Batch { hash_slot, requests }];
-    let mut wait = Wait::new(&config, &batch, None);
-    if !keeps_slot {
+/// Sends a batch that no server has run to the server that the cluster names.
+pub(super) async fn follow(config: Arc<Config>, batch: Batch) -> CallEnd {
+    let mut wait = Wait::new(&config, slice::from_ref(&batch), None);
+    if batch.detour.as_ref().is_some_and(|detour| detour.frees_slot) {
         wait.refund_slots.clear();
     }
-    let [Batch { hash_slot, requests }] = batch;
-    let unfinished = Unfinished { call: ScriptCall { hash_slot, requests }, next, keeps_slot };
-    wait.run(routed::follow(config, unfinished), None).await
+    wait.run(routed::follow(config, batch), None).await
 }
 
 /// Sends a batch and distributes the reply.
 async fn send_batch(
     config: Arc<Config>,
     connection: Arc<dyn SharedConnection>,
-    batch: Batch,
+    mut batch: Batch,
 ) -> CallEnd {
-    let call = ScriptCall::new(&config, batch);
+    batch.prepare(&config);
     let now = match own_now(&config) {
         Ok(now) => now,
         Err(error) => {
-            call.fail(&error);
+            batch.fail(&error);
             return CallEnd::default();
         }
     };
     let arguments = |command: &mut Cmd| {
-        call.append_to(&config, now, command);
-        call.is_wanted()
+        batch.append_to(&config, now, command);
+        batch.is_wanted()
     };
-    let script = call.script(&config);
+    let script = batch.script(&config);
     let Some(reply) = eval(Arc::clone(&connection), script, arguments).await else {
         return CallEnd::default();
     };
     let was_answered = is_reply(&reply);
-    let refunds = call.complete(&config, &*connection, reply);
+    let refunds = batch.complete(&config, &*connection, reply);
     CallEnd { refunds, was_answered, ..CallEnd::default() }
 }
 
 /// A wait for a call: its deadlines, and the parts of the queue that its end frees.
+///
+/// Each charge has one deadline, at which its caller gives up (`pending.rs`). A call has its own,
+/// the earliest of them and of [`IN_FLIGHT_TIMEOUT`]: the call of a patient charge may not keep its
+/// place in flight while charges with less time wait for it.
 struct Wait {
     config: Arc<Config>,
     partition: Option<(Partition, usize)>,
@@ -153,7 +154,8 @@ impl Wait {
             let late_reply = async move {
                 let end = timeout_at(until, sending).await.unwrap_or_default();
                 let mut end = self.ended_late(end, sent);
-                end.unfinished.iter_mut().for_each(|one| one.keeps_slot = false);
+                let detours = end.unfinished.iter_mut().filter_map(|batch| batch.detour.as_mut());
+                detours.for_each(|detour| detour.frees_slot = true);
                 end
             };
             let late_reply: Option<LateReply> = Some(Box::pin(late_reply));
@@ -186,7 +188,7 @@ impl Wait {
         end.refunds_done = self.refund_slots;
         // Refunds that were redirected are not done.
         let CallEnd { refunds_done, unfinished, .. } = &mut end;
-        refunds_done.retain(|slot| !unfinished.iter().any(|one| one.call.hash_slot == *slot));
+        refunds_done.retain(|slot| !unfinished.iter().any(|batch| batch.hash_slot == *slot));
         end
     }
 }

@@ -109,7 +109,7 @@ impl Queue {
             if self.pool.partition(hash_slot) == partition
                 && let Some(slot_queue) = self.slots.get_mut(&hash_slot)
             {
-                let batch = Batch { hash_slot, requests: slot_queue.take(room) };
+                let batch = Batch::new(hash_slot, slot_queue.take(room));
                 room -= batch.requests.len();
                 slot_queue.refund_calls += usize::from(batch.has_refunds());
                 batches.extend(Some(batch).filter(|batch| !batch.requests.is_empty()));

@@ -1,5 +1,5 @@
-//! Sends script calls for several hash slots in one write, and redirects those that a server did
-//! not run.
+//! Sends batches for several hash slots in one write, and redirects those that a server did not
+//! run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use tokio::time::{Instant, sleep};
 use super::super::client::{
     Cluster, Host, Next, SharedConnection, ask, cannot_serve, next_reply, reply_after_asking,
 };
-use super::super::script::key_suffixes;
-use super::batch::{Batch, CallEnd, ScriptCall, Unfinished, own_now};
+use super::super::script::{Script, key_suffixes};
+use super::batch::{Batch, CallEnd, Detour, own_now};
 use super::config::Config;
 use super::deadline::Stage;
 use crate::Error;
@@ -42,57 +42,46 @@ const LOG: &str = "if redis.call('ZCARD', KEYS[1]) == 0 then \
 pub(super) async fn send_batches(
     config: Arc<Config>,
     connection: Arc<dyn SharedConnection>,
-    batches: Vec<Batch>,
+    mut batches: Vec<Batch>,
 ) -> CallEnd {
     let mut end = CallEnd::default();
-    let step = |batch| {
-        let call = ScriptCall::new(&config, batch);
-        let with_text = !call.script(&config).is_known();
-        Step { call, with_text, asked: None, turned_away: None }
-    };
-    let steps = batches.into_iter().map(step).filter(|step| !step.call.requests.is_empty());
-    let steps: Vec<_> = steps.collect();
-    if !steps.is_empty() {
-        let unfinished = exchange(&config, &*connection, steps, &mut end).await;
-        let unfinished = unfinished.into_iter().map(|(step, next)| Unfinished {
-            call: step.call,
-            next,
-            keeps_slot: true,
-        });
-        end.unfinished = unfinished.collect();
+    batches.iter_mut().for_each(|batch| batch.prepare(&config));
+    batches.retain(|batch| !batch.requests.is_empty());
+    if !batches.is_empty() {
+        end.unfinished = exchange(&config, &*connection, batches, &mut end).await;
     }
     end
 }
 
-/// Sends a call to the server that the cluster names, until a server runs it or its time is over.
-pub(super) async fn follow(config: Arc<Config>, unfinished: Unfinished) -> CallEnd {
+/// Sends a batch to the server that the cluster names, until a server runs it or its time is over.
+pub(super) async fn follow(config: Arc<Config>, batch: Batch) -> CallEnd {
     let mut end = CallEnd::default();
     let Some(cluster) = config.pool.cluster() else { return end };
-    let (hash_slot, begun) = (unfinished.call.hash_slot, Instant::now());
-    let first = Step { call: unfinished.call, with_text: false, asked: None, turned_away: None };
-    let (mut redirected, mut waiting) = (vec![(first, unfinished.next)], Vec::new());
+    let (hash_slot, begun) = (batch.hash_slot, Instant::now());
+    let (mut redirected, mut waiting) = (vec![batch], Vec::new());
     for round in 0.. {
         let mut pause = Duration::ZERO;
-        for (step, next) in redirected {
-            if next == Next::Again || round >= REDIRECTS_WITHOUT_PAUSE {
+        for batch in redirected {
+            if batch.waits_for_keys() || round >= REDIRECTS_WITHOUT_PAUSE {
                 pause = (Duration::from_millis(1) * (1 << round.min(3))).min(MAX_PAUSE);
             }
-            match step.follow(&config, cluster, next).await {
-                Ok(steps) => waiting.extend(steps),
-                Err((call, error)) => call.fail(&error),
+            match batch.follow(&config, cluster).await {
+                Ok(batches) => waiting.extend(batches),
+                Err((batch, error)) => batch.fail(&error),
             }
         }
-        waiting.retain_mut(|step: &mut Step| step.is_in_time(begun));
+        waiting.retain_mut(|batch: &mut Batch| batch.is_in_time(begun));
         if !pause.is_zero() && !waiting.is_empty() {
-            waiting.iter().for_each(Step::record_pause);
+            waiting.iter().for_each(Batch::record_pause);
             sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
             // A caller whose time ends meanwhile decides itself which error it returns.
-            waiting.retain_mut(|step| step.is_in_time(begun));
-            waiting.iter().for_each(Step::record_sent);
+            waiting.retain_mut(|batch| batch.is_in_time(begun));
+            waiting.iter().for_each(|batch| batch.record(Stage::Sent));
         }
         let Some(first) = waiting.first() else { break };
-        let asked = first.asked.clone();
-        let (together, later) = waiting.into_iter().partition(|step| step.asked == asked);
+        let asked = first.asked().cloned();
+        let (together, later) =
+            waiting.into_iter().partition(|batch| batch.asked() == asked.as_ref());
         waiting = later;
         let connecting = async {
             match &asked {
@@ -103,7 +92,7 @@ pub(super) async fn follow(config: Arc<Config>, unfinished: Unfinished) -> CallE
         redirected = match config.pool.unless_busy(hash_slot, connecting).await {
             Ok(connection) => exchange(&config, &*connection, together, &mut end).await,
             Err(error) => {
-                together.into_iter().for_each(|step| step.call.fail(&error));
+                together.into_iter().for_each(|batch| batch.fail(&error));
                 Vec::new()
             }
         };
@@ -111,55 +100,69 @@ pub(super) async fn follow(config: Arc<Config>, unfinished: Unfinished) -> CallE
     end
 }
 
-/// A script call on its way.
-struct Step {
-    call: ScriptCall,
-    /// True if the text of the script is sent, and not only its digest.
-    with_text: bool,
-    /// The server that the slot is moving to, if this one call goes there (ASK).
-    asked: Option<Host>,
-    /// The instant at which a server first turned it away.
-    turned_away: Option<Instant>,
-}
+impl Batch {
+    /// Records the answer of a server that did not run it.
+    fn redirected(mut self, next: Next, with_text: bool) -> Self {
+        let with_text = with_text || next == Next::WithText;
+        self.detour = Some(match self.detour {
+            Some(detour) => Box::new(Detour { next, with_text, ..*detour }),
+            None => {
+                let (asked, turned_away, frees_slot) = (None, None, false);
+                Box::new(Detour { next, with_text, asked, turned_away, frees_slot })
+            }
+        });
+        self
+    }
 
-impl Step {
-    /// Returns the steps to send next. The error is that of the call, which fails.
+    /// The server that it goes to for this once.
+    fn asked(&self) -> Option<&Host> {
+        self.detour.as_ref()?.asked.as_ref()
+    }
+
+    /// Returns whether the text of its script is sent, and not only the digest.
+    fn is_sent_as_text(&self, script: &Script) -> bool {
+        self.detour.as_ref().map_or_else(|| !script.is_known(), |detour| detour.with_text)
+    }
+
+    /// Returns whether its keys are on two servers.
+    fn waits_for_keys(&self) -> bool {
+        self.detour.as_ref().is_some_and(|detour| detour.next == Next::Again)
+    }
+
+    /// Returns the batches to send next. The error is that of the batch, which fails.
     async fn follow(
-        self,
+        mut self,
         config: &Config,
         cluster: &Arc<Cluster>,
-        next: Next,
-    ) -> Result<Vec<Self>, (ScriptCall, Error)> {
-        if next == Next::WithText {
-            return Ok(vec![Self { with_text: true, ..self }]);
+    ) -> Result<Vec<Self>, (Self, Error)> {
+        let hash_slot = self.hash_slot;
+        let Some(detour) = &mut self.detour else { return Ok(vec![self]) };
+        let next = detour.next.clone();
+        if next != Next::WithText {
+            detour.asked = None;
+            detour.turned_away.get_or_insert_with(Instant::now);
         }
-        let Self { call, with_text, turned_away, .. } = self;
-        let (hash_slot, asked) = (call.hash_slot, None);
-        let turned_away = turned_away.or_else(|| Some(Instant::now()));
-        let steps = |call: ScriptCall| {
-            let calls = call.split_by_key().into_iter();
-            calls.map(|call| Self { call, with_text, asked: None, turned_away }).collect()
-        };
         match next {
+            Next::WithText => Ok(vec![self]),
             Next::Moved(host) => match cluster.moved(hash_slot, &host) {
-                Ok(()) => Ok(vec![Self { call, with_text, asked, turned_away }]),
-                Err(error) => Err((call, error)),
+                Ok(()) => Ok(vec![self]),
+                Err(error) => Err((self, error)),
             },
             // Redis 6.2 answers ASK as soon as one key is missing. So each of several keys gets a
             // call of its own: the others may still be at the source.
             Next::Ask(host) => {
-                let mut steps: Vec<Self> = steps(call);
-                if let [step] = &mut steps[..] {
-                    step.asked = Some(host);
+                let mut batches = self.split_by_key();
+                if let [Self { detour: Some(detour), .. }] = &mut batches[..] {
+                    detour.asked = Some(host);
                 }
-                Ok(steps)
+                Ok(batches)
             }
-            Next::Again | Next::WithText => {
-                let steps: Vec<Self> = steps(call);
-                if let [step] = &steps[..] {
-                    claim(config, cluster, hash_slot, &step.call.requests[0].request.key).await;
+            Next::Again => {
+                let batches = self.split_by_key();
+                if let [batch] = &batches[..] {
+                    claim(config, cluster, hash_slot, &batch.requests[0].request.key).await;
                 }
-                Ok(steps)
+                Ok(batches)
             }
         }
     }
@@ -167,71 +170,69 @@ impl Step {
     /// Drops the requests whose time is over. Returns whether any is left.
     fn is_in_time(&mut self, begun: Instant) -> bool {
         let now = Instant::now();
-        self.call.requests.retain(|queued| {
+        self.requests.retain(|queued| {
             let is_late = queued.is_settlement() && begun + MAX_REFUND_TIME < now;
             queued.is_wanted(now) && now < queued.deadline && !is_late
         });
-        !self.call.requests.is_empty()
+        !self.requests.is_empty()
     }
 
     /// Records that it waits before it is sent again.
     fn record_pause(&self) {
-        if let Some(since) = self.turned_away {
-            self.call.record(Stage::TurnedAway { since });
+        if let Some(since) = self.detour.as_ref().and_then(|detour| detour.turned_away) {
+            self.record(Stage::TurnedAway { since });
         }
-    }
-
-    /// Records that it is sent.
-    fn record_sent(&self) {
-        self.call.record(Stage::Sent);
     }
 }
 
-/// Sends calls in one write, and distributes the replies. Returns the calls that the server did not
-/// run.
+/// Sends batches in one write, and distributes the replies. Returns the batches that the server did
+/// not run.
 async fn exchange(
     config: &Config,
     connection: &dyn SharedConnection,
-    steps: Vec<Step>,
+    batches: Vec<Batch>,
     end: &mut CallEnd,
-) -> Vec<(Step, Next)> {
+) -> Vec<Batch> {
     let now = match own_now(config) {
         Ok(now) => now,
         Err(error) => {
-            steps.into_iter().for_each(|step| step.call.fail(&error));
+            batches.into_iter().for_each(|batch| batch.fail(&error));
             return Vec::new();
         }
     };
-    let mut commands = Pipeline::with_capacity(steps.len());
-    for Step { call, with_text, asked, .. } in &steps {
-        if asked.is_some() {
+    let mut commands = Pipeline::with_capacity(batches.len());
+    let append = |batch: Batch| {
+        if batch.asked().is_some() {
             commands.add_command(cmd("ASKING"));
         }
-        let script = call.script(config);
-        let mut command = if *with_text { script.eval() } else { script.evalsha() };
-        call.append_to(config, now, &mut command);
+        let script = batch.script(config);
+        let with_text = batch.is_sent_as_text(script);
+        let mut command = if with_text { script.eval() } else { script.evalsha() };
+        batch.append_to(config, now, &mut command);
         commands.add_command(command);
-    }
+        (batch, with_text)
+    };
+    let sent: Vec<_> = batches.into_iter().map(append).collect();
     let replies = match connection.send_all(commands).await {
         Ok(replies) => replies,
         Err(error) => {
-            for step in steps {
-                step.call.complete(config, connection, Err(error.clone()));
+            for (batch, _) in sent {
+                batch.complete(config, connection, Err(error.clone()));
             }
             return Vec::new();
         }
     };
     end.was_answered = true;
     let (mut replies, mut redirected) = (replies.into_iter(), Vec::new());
-    for step in steps {
-        let reply = match step.asked {
+    for (batch, with_text) in sent {
+        let reply = match batch.asked() {
             Some(_) => reply_after_asking(&mut replies),
             None => next_reply(&mut replies),
         };
         let next = reply.as_ref().err().and_then(|error| Next::of(error, connection.address()));
         match next {
-            Some(next) if !(step.with_text && next == Next::WithText) => {
-                redirected.push((step, next));
+            Some(next) if !(with_text && next == Next::WithText) => {
+                redirected.push(batch.redirected(next, with_text));
             }
             _ => {
                 if let (Err(error), Some(cluster)) = (&reply, config.pool.cluster())
@@ -239,10 +240,10 @@ async fn exchange(
                 {
                     cluster.doubt(connection.address());
                 }
-                if step.with_text && reply.is_ok() {
-                    step.call.script(config).record_run();
+                if with_text && reply.is_ok() {
+                    batch.script(config).record_run();
                 }
-                end.refunds.extend(step.call.complete(config, connection, reply));
+                end.refunds.extend(batch.complete(config, connection, reply));
             }
         }
     }
@@ -311,11 +312,11 @@ mod tests {
                 QueuedRequest::without_receiver(&pool, request, Instant::now())
             };
             let requests = keys.iter().map(queued).collect();
-            let call = ScriptCall { hash_slot: pool.hash_slot("{k}"), requests };
-            let step = Step { call, with_text: false, asked: None, turned_away: None };
-            let followed = step.follow(&config, cluster, Next::Ask(target.clone())).await;
-            let Ok(steps) = followed else { panic!("it is sent on") };
-            let asked: Vec<_> = steps.into_iter().map(|step| step.asked).collect();
+            let batch = Batch::new(pool.hash_slot("{k}"), requests);
+            let batch = batch.redirected(Next::Ask(target.clone()), false);
+            let followed = batch.follow(&config, cluster).await;
+            let Ok(batches) = followed else { panic!("it is sent on") };
+            let asked: Vec<_> = batches.iter().map(|batch| batch.asked().cloned()).collect();
             assert_eq!(asked, expected);
         }
     }

@@ -195,14 +195,13 @@ impl Worker {
         self.record_end(ended);
     }
 
-    /// Queues the refunds of a call that has ended. Redirects the script calls that no server has
-    /// run, and waits for a late reply.
+    /// Queues the refunds of a call that has ended. Redirects the batches that no server has run, and waits for a late reply.
     fn record_end(&mut self, ended: CallEnd) {
         for hash_slot in ended.refunds_done {
             self.queue.refunds_done(hash_slot);
         }
-        for unfinished in ended.unfinished {
-            self.calls.spawn(follow(Arc::clone(&self.config), unfinished));
+        for batch in ended.unfinished {
+            self.calls.spawn(follow(Arc::clone(&self.config), batch));
         }
         if let Some(late_reply) = ended.late_reply {
             self.late_replies.spawn(late_reply);

@@ -18,7 +18,7 @@ fn refund(connection: &Arc<Silent>) -> impl Future<Output = CallEnd> + use<> {
     let request = Request { key: "{k}".into(), quota: None, rule: None, op };
     let deadline = Instant::now() + LATE_REPLY_TIMEOUT;
     let queued = QueuedRequest::without_receiver(&config.pool, request, deadline);
-    let batches = vec![Batch { hash_slot: 7, requests: vec![queued] }];
+    let batches = vec![Batch::new(7, vec![queued])];
     let connection: Arc<dyn SharedConnection> = Arc::<Silent>::clone(connection);
     send_call(config, connection, Call { partition: 0, requests: 1, batches })
 }
