@@ -141,7 +141,7 @@ const ROOMS: &[Room] = &[
         folder: "limiter/redis/client",
         paths: &[
             "crate::limiter::redis::client",
-            "crate::limiter::grace_period",
+            "crate::limiter::on_time",
             "crate::limiter::runtime",
             "crate::observe",
             "crate::Error",
@@ -167,7 +167,7 @@ const ROOMS: &[Room] = &[
             "crate::limiter::redis::client",
             "crate::limiter::redis::script",
             "crate::limiter::redis::key_names",
-            "crate::limiter::grace_period",
+            "crate::limiter::on_time",
             "crate::limiter::named",
             "crate::limiter::runtime",
             "crate::algorithm",

@@ -10,7 +10,6 @@ mod breaker;
 mod deny_cache;
 mod describe;
 mod ext;
-mod grace_period;
 mod inspect;
 mod lease;
 mod line;
@@ -21,6 +20,7 @@ mod metered;
 pub(crate) mod named;
 #[cfg(feature = "policies")]
 mod on_own_terms;
+mod on_time;
 mod operate;
 mod or_else;
 #[cfg(feature = "redis")]
@@ -32,7 +32,6 @@ pub(crate) mod timeout;
 #[cfg(feature = "tracing")]
 mod traced;
 mod watched;
-mod worker_threads;
 
 #[cfg(feature = "redis")]
 pub use self::redis::script_texts;

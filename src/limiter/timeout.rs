@@ -12,7 +12,7 @@ use std::time::Duration;
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep};
 
-use super::grace_period::GracePeriod;
+use super::on_time::GracePeriod;
 use super::{Limiter, Operation, runtime};
 use crate::{Charge, Decision, Error, ErrorKind};
 

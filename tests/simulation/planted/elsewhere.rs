@@ -154,7 +154,7 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "ticks_of_timers_count_as_load",
-        "limiter::grace_period::tests::a_short_time_to_connect_is_no_load",
+        "limiter::on_time::tests::a_short_time_to_connect_is_no_load",
     ),
     unit(
         "dead_sentinel_hides_load",
@@ -339,7 +339,7 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "arrived_answers_not_read_at_the_deadline",
-        "limiter::grace_period::tests::a_busy_process_reads_what_has_arrived",
+        "limiter::on_time::tests::a_busy_process_reads_what_has_arrived",
     ),
     unit(
         "waiter_who_left_stays_in_line",
@@ -395,7 +395,7 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "one_timer_alone_shows_load",
-        "limiter::grace_period::tests::a_process_that_runs_now_and_then_is_too_busy",
+        "limiter::on_time::tests::a_process_that_runs_now_and_then_is_too_busy",
     ),
     unit(
         "server_refuted_late_is_left_out_after_a_switch",

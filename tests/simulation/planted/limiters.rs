@@ -302,7 +302,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "late_timer_not_seen",
         &[edit(
-            "limiter/grace_period.rs",
+            "limiter/on_time.rs",
             "        self.begin.elapsed() > SLACK",
             "        self.begin.elapsed() > 10_000 * SLACK",
         )],
@@ -310,7 +310,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "arrived_answers_not_read_at_the_deadline",
         &[edit(
-            "limiter/grace_period.rs",
+            "limiter/on_time.rs",
             "        let before = WorkerThreads::now();
         for round",
             "        if self.is_late() {

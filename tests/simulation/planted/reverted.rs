@@ -201,7 +201,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "ticks_of_timers_count_as_load",
         "07a63ab grace_period: count no tick of a timer as load",
         &[edit(
-            "limiter/grace_period.rs",
+            "limiter/on_time.rs",
             "        self.late += self.next.elapsed().saturating_sub(2 * TICK);",
             "        self.late += self.next.elapsed();",
         )],
@@ -943,12 +943,12 @@ impl Drop",
         "redis: judge this process by ten timers of a decision's time",
         &[
             edit(
-                "limiter/grace_period.rs",
+                "limiter/on_time.rs",
                 "(end.saturating_duration_since(begun) / WATCHED_TIMERS).max(TICK)",
                 "end.saturating_duration_since(begun).max(TICK)",
             ),
             edit(
-                "limiter/grace_period.rs",
+                "limiter/on_time.rs",
                 "4 * self.late > self.interval * WATCHED_TIMERS",
                 "4 * self.late > self.interval",
             ),

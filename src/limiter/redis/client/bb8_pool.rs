@@ -20,7 +20,7 @@ use super::connection::{
     SharedConnection,
 };
 use super::error;
-use crate::limiter::grace_period::GracePeriod;
+use crate::limiter::on_time::GracePeriod;
 use crate::{Error, ErrorKind};
 
 /// The time that calls use a connection before a task asks the pool for the next one. The pool may

@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::error;
-use crate::limiter::grace_period::read_arrived;
+use crate::limiter::on_time::read_arrived;
 
 /// The time that a connection may be silent. It is longer than the pauses of a healthy server, such
 /// as a fork or a slow command. It is short enough to leave an address that never answers.

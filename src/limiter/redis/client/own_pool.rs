@@ -22,7 +22,7 @@ use super::error::before_asking;
 use super::health::ConnectionState;
 use super::sentinel::Sentinels;
 use super::server::{Failure, Server};
-use crate::limiter::grace_period::{GracePeriod, unless_busy};
+use crate::limiter::on_time::{GracePeriod, unless_busy};
 use crate::observe::ConnectionWatch;
 use crate::{Error, ErrorKind};
 

@@ -22,7 +22,7 @@ use super::connection::{ConnectionFuture, Connections, MAX_CONNECTION_WAIT, Shar
 use super::liveness::Liveness;
 use super::server::Login;
 use super::slot::{self, Partition};
-use crate::limiter::grace_period::{too_busy_to_connect, watch_timers};
+use crate::limiter::on_time::{too_busy_to_connect, watch_timers};
 use crate::{Error, ErrorKind};
 
 /// The longest timeout: an instant that far away can still be represented.

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 #[cfg(feature = "redisson")]
 use super::super::client::SharedConnection;
 use super::super::client::{MAX_ERROR_AGE, Pool};
-use crate::limiter::grace_period::{GracePeriod, Timers};
+use crate::limiter::on_time::{GracePeriod, Timers};
 use crate::{Error, ErrorKind};
 
 /// The stage of a charge.

@@ -15,7 +15,7 @@ use super::super::script::Request;
 use super::batcher::{Batcher, InlineSend, Receiver, Submitted};
 use super::deadline::{Deadline, Progress, Stage};
 use super::queued::{CompletedRequest, QueuedRequest};
-use crate::limiter::grace_period::Timers;
+use crate::limiter::on_time::Timers;
 use crate::{Error, ErrorKind};
 
 pin_project! {

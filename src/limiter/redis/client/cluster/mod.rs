@@ -31,7 +31,7 @@ use self::refresh::Refreshes;
 use super::address::Host;
 use super::connection::{ConnectionFuture, Connections, MAX_CONNECTION_WAIT, SharedConnection};
 use super::slot::Partition;
-use crate::limiter::grace_period::GracePeriod;
+use crate::limiter::on_time::GracePeriod;
 use crate::{Error, ErrorKind};
 
 /// The interval at which a waiting call checks whether its server is away. Then it reads the slot

@@ -20,7 +20,7 @@ use super::super::error::{from_redis_error, weight};
 use super::super::server::Server;
 use super::Cluster;
 use super::slot_map::SlotMap;
-use crate::limiter::grace_period::{unless_busy, watch_timers};
+use crate::limiter::on_time::{unless_busy, watch_timers};
 use crate::{Error, ErrorKind};
 
 /// The longest pause after the map was read. Half of it is random.

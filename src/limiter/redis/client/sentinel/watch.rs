@@ -18,7 +18,7 @@ use super::super::error;
 use super::super::server::Server;
 use super::Sentinels;
 use super::reports::Report;
-use crate::limiter::grace_period::unless_busy;
+use crate::limiter::on_time::unless_busy;
 use crate::{Error, ErrorKind};
 
 /// The average pause between two questions to a sentinel that publishes no change. The longest
