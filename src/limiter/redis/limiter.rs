@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-use super::client::{MAX_TIMEOUT, Pool};
+use super::client::Pool;
+use super::client::times::{DEFAULT_DECISION_TIMEOUT, MAX_TIMEOUT};
 use super::key_names::{Buckets, key_prefixes};
 use super::redis_future::{Inner, RedisFuture};
 use super::script::Op;
@@ -17,9 +18,6 @@ use crate::limiter::{Limiter, Operation};
 use crate::quota::QuotaError;
 use crate::settlement::Settlement;
 use crate::{Charge, Reservation};
-
-/// The longest time for a decision, unless set otherwise.
-pub(crate) const DEFAULT_DECISION_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// A limiter that many processes share: one script call to Redis decides. Cheap to clone.
 ///

@@ -22,11 +22,11 @@ mod send;
 mod together;
 
 pub use all_at_once::{AllAtOnce, AllAtOnceFuture, Members};
+#[cfg(any(feature = "policies", feature = "redisson"))]
+pub(crate) use client::times::DEFAULT_DECISION_TIMEOUT;
 pub use client::{Pool, PoolBuilder};
 #[cfg(all(feature = "policies", feature = "redisson"))]
 pub(crate) use key_names::push_verbatim_or_digest;
-#[cfg(any(feature = "policies", feature = "redisson"))]
-pub(crate) use limiter::DEFAULT_DECISION_TIMEOUT;
 pub use limiter::Redis;
 pub use redis_future::RedisFuture;
 pub use script::texts as script_texts;
@@ -35,14 +35,16 @@ pub(crate) use together::Together;
 
 // The items that send one call, for the limiter of Redisson's keys.
 #[cfg(feature = "redisson")]
+pub(crate) use client::SharedConnection;
+#[cfg(feature = "redisson")]
 pub(crate) use client::error::{from_failed_call, met_read_only};
 #[cfg(all(test, feature = "redisson"))]
 pub(crate) use client::hash_slot;
+#[cfg(feature = "redisson")]
+pub(crate) use client::times::{LATE_REPLY_TIMEOUT, MAX_TIMEOUT};
 #[cfg(all(test, feature = "redisson"))]
 pub(crate) use client::{ConnectionFuture, Connections, RepliesFuture, ReplyFuture};
 #[cfg(feature = "redisson")]
-pub(crate) use client::{MAX_TIMEOUT, SharedConnection};
-#[cfg(feature = "redisson")]
 pub(crate) use script::{Script, malformed_reply};
 #[cfg(feature = "redisson")]
-pub(crate) use send::{Deadline, LATE_REPLY_TIMEOUT, Stage, eval, is_reply};
+pub(crate) use send::{Deadline, Stage, eval, is_reply};

@@ -10,9 +10,9 @@ use std::time::Duration;
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
 
-use super::client::MAX_TIMEOUT;
+use super::client::times::{LATE_REPLY_TIMEOUT, MAX_TIMEOUT};
 use super::script::{Op, ReplyEntry, Request, malformed_reply};
-use super::send::{Batcher, CompletedRequest, LATE_REPLY_TIMEOUT, Pending, QueuedRequest};
+use super::send::{Batcher, CompletedRequest, Pending, QueuedRequest};
 use crate::algorithm::{Check, InLua};
 use crate::charge::Key;
 use crate::limiter::line::{Known, Reclaim};

@@ -182,8 +182,8 @@ pub(super) const FAULTS: &[Fault] = &[
         &[
             edit(
                 "limiter/redis/client/sentinel/watch.rs",
-                "                () = sleep(INTERVAL.mul_f64(0.75 + fastrand::f64() / 2.0)) => {}",
-                "                () = sleep(INTERVAL.mul_f64(1e6)) => {}",
+                "                () = sleep(ASK_EVERY.mul_f64(0.75 + fastrand::f64() / 2.0)) => {}",
+                "                () = sleep(ASK_EVERY.mul_f64(1e6)) => {}",
             ),
             edit(
                 "limiter/redis/client/sentinel/watch.rs",
@@ -200,7 +200,7 @@ pub(super) const FAULTS: &[Fault] = &[
             self.report(Report::Unreachable(error))?;",
             "            backoff.record_failure(failed);
             self.report(Report::Unreachable(error))?;
-            sleep(INTERVAL.mul_f64(1e6)).await;",
+            sleep(ASK_EVERY.mul_f64(1e6)).await;",
         )],
     ),
     planted(

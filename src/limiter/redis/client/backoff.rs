@@ -4,24 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::times::{FORGET_AFTER, HANGS_AFTER, MAX_FIRST_PAUSE, MAX_PAUSE};
 use crate::{Error, ErrorKind};
-
-/// The longest pause after the first failure. It doubles with the second. Together with the longest
-/// silence of a connection, it is below half a second.
-const MAX_FIRST_PAUSE: Duration = Duration::from_millis(150);
-
-/// The longest pause of all, so that the pool sees within half a second what a server does now.
-const MAX_PAUSE: Duration = Duration::from_millis(300);
-
-/// The time after which a failure no longer counts.
-const FORGET_AFTER: Duration = Duration::from_secs(2);
-
-/// The time after which an attempt to connect may hang.
-pub(super) const HANGS_AFTER: Duration = Duration::from_millis(150);
-
-/// The time after which an attempt to connect gets another beside it. A network that lost the first
-/// may deliver the next, long before the first times out.
-pub(super) const NEXT_ATTEMPT_AFTER: Duration = Duration::from_millis(300);
 
 /// The pauses between attempts to connect.
 ///
@@ -166,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_silent_server_is_given_up_within_half_a_second() {
-        let most = super::super::health::MAX_SILENCE + MAX_FIRST_PAUSE;
+        let most = super::super::times::MAX_SILENCE + MAX_FIRST_PAUSE;
         assert!(most < Duration::from_millis(490), "{most:?}");
     }
 

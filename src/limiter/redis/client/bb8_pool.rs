@@ -6,7 +6,6 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
 
 use bb8_redis::bb8::{self, ManageConnection, RunError};
 use redis::aio::ConnectionLike;
@@ -16,16 +15,12 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::backoff::Backoff;
 use super::connection::{
-    ConnectionFuture, Connections, MAX_CONNECTION_WAIT, RepliesFuture, ReplyFuture,
-    SharedConnection,
+    ConnectionFuture, Connections, RepliesFuture, ReplyFuture, SharedConnection,
 };
 use super::error;
+use super::times::{CHECK_OUT_INTERVAL, MAX_CONNECTION_WAIT};
 use crate::limiter::on_time::GracePeriod;
 use crate::{Error, ErrorKind};
-
-/// The time that calls use a connection before a task asks the pool for the next one. The pool may
-/// test that one with a PING.
-const CHECK_OUT_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The connections of a bb8 pool.
 pub(super) struct Bb8Pool<M: ManageConnection> {

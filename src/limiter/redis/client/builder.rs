@@ -12,9 +12,10 @@ use super::address::{Address, Topology};
 use super::cluster::{Cluster, NodeSettings};
 use super::dialer::{Dialer, Resolver};
 use super::own_pool::{OwnPool, Target};
-use super::pool::{MAX_TIMEOUT, Pool};
+use super::pool::Pool;
 use super::sentinel::Sentinels;
 use super::server::{Connector, Login};
+use super::times::{DEFAULT_CONNECT_TIMEOUT, MAX_TIMEOUT};
 use super::tls::Tls;
 use crate::{Error, ErrorKind};
 
@@ -80,7 +81,7 @@ impl PoolBuilder {
         Self {
             address,
             size: 2,
-            connect_timeout: Duration::from_secs(1),
+            connect_timeout: DEFAULT_CONNECT_TIMEOUT,
             response_timeout: None,
             resolver: None,
             dialer: None,

@@ -13,9 +13,6 @@ use tokio::time::Instant;
 use super::health::{ConnectionState, Health};
 use crate::Error;
 
-/// The longest time that a call waits for a connection.
-pub(crate) const MAX_CONNECTION_WAIT: Duration = Duration::from_millis(500);
-
 /// The future of a connection.
 pub(crate) type ConnectionFuture =
     Pin<Box<dyn Future<Output = Result<Arc<dyn SharedConnection>, Error>> + Send>>;

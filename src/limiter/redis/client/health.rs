@@ -18,14 +18,8 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::error;
+use super::times::{BUSY_FACTOR, MAX_SILENCE};
 use crate::limiter::on_time::read_arrived;
-
-/// The time that a connection may be silent. It is longer than the pauses of a healthy server, such
-/// as a fork or a slow command. It is short enough to leave an address that never answers.
-pub(crate) const MAX_SILENCE: Duration = Duration::from_millis(300);
-
-/// The factor of `MAX_SILENCE` in a process that is too busy to read replies at once.
-pub(crate) const BUSY_FACTOR: u32 = 10;
 
 /// The state of a connection: usable, or the reason why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::health::{BUSY_FACTOR, MAX_SILENCE};
 use super::slot::HASH_SLOTS;
+use super::times::{BUSY_FACTOR, MAX_SILENCE};
 
 /// The observations of all clones of a pool.
 #[derive(Clone)]

@@ -12,6 +12,7 @@
 //! - `cluster/`: one such pool for each server of a cluster, chosen by the hash slots of `slot.rs`.
 //! - `bb8_pool.rs`: a pool that the application owns. `given_connection.rs`: one connection that
 //!   the application made.
+//! - `times.rs`: every duration, with its reason.
 //! - `error.rs` finds the kind of an error. `liveness.rs` counts replies and notes late timers:
 //!   they tell a silent server from a busy process.
 
@@ -35,6 +36,7 @@ mod server;
 #[cfg(test)]
 mod silent;
 mod slot;
+pub(crate) mod times;
 #[cfg_attr(not(feature = "rustls"), path = "no_tls.rs")]
 mod tls;
 
@@ -46,14 +48,8 @@ pub(crate) use self::cluster::Cluster;
 pub(crate) use self::cluster::redirect::{Next, ask, cannot_serve, next_reply, reply_after_asking};
 pub(crate) use self::connection::SharedConnection;
 #[cfg(test)]
-pub(crate) use self::connection::{
-    ConnectionFuture, Connections, MAX_CONNECTION_WAIT, RepliesFuture, ReplyFuture,
-};
-#[cfg(test)]
-pub(crate) use self::health::BUSY_FACTOR;
-pub(crate) use self::health::MAX_SILENCE;
+pub(crate) use self::connection::{ConnectionFuture, Connections, RepliesFuture, ReplyFuture};
 pub use self::pool::Pool;
-pub(crate) use self::pool::{MAX_ERROR_AGE, MAX_TIMEOUT};
 #[cfg(test)]
 pub(crate) use self::silent::Silent;
 pub(crate) use self::slot::{HASH_SLOTS, Partition, hash_slot};

@@ -14,24 +14,16 @@ use tokio::select;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
-use super::backoff::{Backoff, NEXT_ATTEMPT_AFTER, any_hangs};
-use super::connection::{
-    Connection, ConnectionFuture, Connections, MAX_CONNECTION_WAIT, SharedConnection,
-};
+use super::backoff::{Backoff, any_hangs};
+use super::connection::{Connection, ConnectionFuture, Connections, SharedConnection};
 use super::error::before_asking;
 use super::health::ConnectionState;
 use super::sentinel::Sentinels;
 use super::server::{Failure, Server};
+use super::times::{INTERRUPTED_PAUSE, MAX_CONNECTION_WAIT, MIN_AGE, NEXT_ATTEMPT_AFTER};
 use crate::limiter::on_time::{GracePeriod, unless_busy};
 use crate::observe::ConnectionWatch;
 use crate::{Error, ErrorKind};
-
-/// The age from which a connection without a reply says something about its server. A younger one
-/// has hardly been used.
-const MIN_AGE: Duration = Duration::from_millis(50);
-
-/// The pause after an attempt to connect that ended with its runtime, or that load ended.
-const INTERRUPTED_PAUSE: Duration = Duration::from_millis(10);
 
 /// The most attempts of one entry at a time, however long each of them takes.
 const MAX_ATTEMPTS: usize = 4;

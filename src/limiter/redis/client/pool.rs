@@ -18,19 +18,13 @@ use super::bb8_pool::Bb8Pool;
 use super::cluster::Cluster;
 #[cfg(feature = "redisson")]
 use super::cluster::Redirected;
-use super::connection::{ConnectionFuture, Connections, MAX_CONNECTION_WAIT, SharedConnection};
+use super::connection::{ConnectionFuture, Connections, SharedConnection};
 use super::liveness::Liveness;
 use super::server::Login;
 use super::slot::{self, Partition};
+use super::times::{MAX_CONNECTION_WAIT, MAX_ERROR_AGE, MAX_TIMEOUT, READY_WITHIN};
 use crate::limiter::on_time::{too_busy_to_connect, watch_timers};
 use crate::{Error, ErrorKind};
-
-/// The longest timeout: an instant that far away can still be represented.
-pub(crate) const MAX_TIMEOUT: Duration = Duration::from_secs(86_400);
-
-/// The age up to which a failed attempt to connect still counts in a busy process. The pauses
-/// between attempts are shorter.
-pub(crate) const MAX_ERROR_AGE: Duration = Duration::from_secs(1);
 
 /// Connections to Redis, shared by every clone and by many limiters.
 ///
@@ -189,7 +183,7 @@ impl Pool {
                 None => self.connection(0).await.map(drop),
             }
         };
-        let ready = timeout(Duration::from_secs(1), ready).await;
+        let ready = timeout(READY_WITHIN, ready).await;
         ready.unwrap_or_else(|_| Err(self.no_reply_error(0)))
     }
 

@@ -6,16 +6,13 @@
 //! address, and so no password. The answer only selects the text and the kind of the error.
 
 use std::io;
-use std::time::Duration;
 
 use redis::ConnectionAddr;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{Instant, timeout_at};
 
 use super::dialer::Resolver;
-
-/// The longest time of a probe.
-const TIMEOUT: Duration = Duration::from_millis(250);
+use super::times::PROBE_TIMEOUT;
 
 /// The start of a TLS 1.2 handshake that offers one cipher. A server with TLS answers it, if only
 /// with an alert.
@@ -72,5 +69,5 @@ async fn answer(
             }
         }
     };
-    timeout_at(deadline.min(Instant::now() + TIMEOUT), ask).await.ok()?.ok()
+    timeout_at(deadline.min(Instant::now() + PROBE_TIMEOUT), ask).await.ok()?.ok()
 }

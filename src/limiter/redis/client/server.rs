@@ -23,16 +23,9 @@ use super::error;
 use super::greeting::{Greeting, ServerKind};
 use super::health::{ConnectionState, Health, ServerHealth};
 use super::probe;
+use super::times::{KEEPALIVE, SLOW_HANDSHAKE};
 use super::tls::TlsParams;
 use crate::{Error, ErrorKind};
-
-/// The idle time after which the system probes a connection, so that firewalls on the way do not
-/// forget it.
-const KEEPALIVE: Duration = Duration::from_secs(30);
-
-/// The time after which a TLS handshake is slow: a probe then finds out whether the server has TLS.
-/// It is at most a third of the connect timeout, so that the rest suffices for the probe.
-const SLOW_HANDSHAKE: Duration = Duration::from_millis(250);
 
 /// A server to connect to.
 #[derive(Clone)]

@@ -4,25 +4,20 @@ use std::future::Future;
 use std::pin::Pin;
 use std::slice;
 use std::sync::Arc;
-use std::time::Duration;
 
 use redis::Cmd;
 use tokio::select;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::super::client::{MAX_SILENCE, Partition, SharedConnection};
+use super::super::client::times::{
+    ALIVE_CHECK, IN_FLIGHT_TIMEOUT, LATE_REPLY_TIMEOUT, MAX_SILENCE,
+};
+use super::super::client::{Partition, SharedConnection};
 use super::batch::{Batch, Call, CallEnd, LateReply, own_now};
 use super::config::Config;
 use super::deadline::Deadline;
-use super::eval::{LATE_REPLY_TIMEOUT, eval, is_reply};
+use super::eval::{eval, is_reply};
 use super::routed;
-
-/// The time after which a call without a reply no longer counts as in flight: other charges may
-/// have little time.
-const IN_FLIGHT_TIMEOUT: Duration = Duration::from_millis(100);
-
-/// The interval at which a late call checks that its connection is still used.
-const ALIVE_CHECK: Duration = Duration::from_millis(20);
 
 /// Sends a call, and waits for the reply until the earliest deadline in it.
 pub(super) async fn send_call(

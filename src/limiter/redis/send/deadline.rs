@@ -12,9 +12,10 @@ use std::sync::{Mutex, PoisonError};
 use tokio::select;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-#[cfg(feature = "redisson")]
+use super::super::client::Pool;
 use super::super::client::SharedConnection;
-use super::super::client::{MAX_ERROR_AGE, Pool};
+#[cfg(feature = "redisson")]
+use super::super::client::times::MAX_ERROR_AGE;
 use crate::limiter::on_time::{GracePeriod, Timers};
 use crate::{Error, ErrorKind};
 

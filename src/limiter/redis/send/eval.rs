@@ -5,15 +5,10 @@
 //! not run.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::super::client::SharedConnection;
 use super::super::script::Script;
 use redis::{Cmd, RedisResult, ServerErrorKind, Value};
-
-/// The time for which a late reply is awaited after its deadline, so that units which the call took
-/// can be refunded.
-pub(crate) const LATE_REPLY_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Sends a call. `arguments` appends keys and arguments to each of the two commands. If it returns
 /// `false`, the answer is no longer wanted: nothing is sent, and the result is `None`.

@@ -28,7 +28,6 @@ pub(crate) use self::batcher::Batcher;
 pub(crate) use self::config::Config;
 #[cfg(feature = "redisson")]
 pub(crate) use self::deadline::{Deadline, Stage};
-pub(crate) use self::eval::LATE_REPLY_TIMEOUT;
 #[cfg(feature = "redisson")]
 pub(crate) use self::eval::{eval, is_reply};
 pub(crate) use self::pending::Pending;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use redis::{Cmd, Pipeline, cmd};
 use tokio::time::{Instant, sleep};
 
+use super::super::client::times::{MAX_REFUND_TIME, MAX_RESEND_PAUSE, PLACEHOLDER_LIFETIME};
 use super::super::client::{
     Cluster, Host, Next, SharedConnection, ask, cannot_serve, next_reply, reply_after_asking,
 };
@@ -16,18 +17,9 @@ use super::config::Config;
 use super::deadline::Stage;
 use crate::Error;
 
-/// The longest pause before a call is sent again.
-const MAX_PAUSE: Duration = Duration::from_millis(8);
-
-/// The longest time for which a refund is redirected: charges of its slot wait for it.
-const MAX_REFUND_TIME: Duration = Duration::from_millis(100);
-
 /// The redirects in a row without a pause. Later ones pause, since two servers may each name the
 /// other.
 const REDIRECTS_WITHOUT_PAUSE: u32 = 3;
-
-/// The lifetime of a key without state, in ms.
-const KEPT_MS: u32 = 1_000;
 
 /// Creates a key unless it exists. The scripts read `none` as no state.
 const TEXT: &str = "return redis.call('SET', KEYS[1], 'none', 'PX', ARGV[1], 'NX')";
@@ -63,7 +55,7 @@ pub(super) async fn follow(config: Arc<Config>, batch: Batch) -> CallEnd {
         let mut pause = Duration::ZERO;
         for batch in redirected {
             if batch.waits_for_keys() || round >= REDIRECTS_WITHOUT_PAUSE {
-                pause = (Duration::from_millis(1) * (1 << round.min(3))).min(MAX_PAUSE);
+                pause = (Duration::from_millis(1) * (1 << round.min(3))).min(MAX_RESEND_PAUSE);
             }
             match batch.follow(&config, cluster).await {
                 Ok(batches) => waiting.extend(batches),
@@ -269,7 +261,7 @@ async fn claim(config: &Config, cluster: &Arc<Cluster>, hash_slot: u16, keys: &s
         let suffix = suffixes.get(index).or(suffixes.last()).copied().unwrap_or_default();
         let mut command = cmd("EVAL");
         command.arg(if *keeps_text { TEXT } else { LOG }).arg(1);
-        command.arg(format!("{prefix}{suffix}")).arg(KEPT_MS).take()
+        command.arg(format!("{prefix}{suffix}")).arg(PLACEHOLDER_LIFETIME.as_millis() as u64).take()
     });
     for command in commands.collect::<Vec<Cmd>>() {
         let Ok(reply) = connection.send(command.clone()).await else { return };

@@ -14,25 +14,21 @@ use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 
 use tokio::select;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{JoinError, JoinSet, yield_now};
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use super::super::client::times::{LATE_REPLY_TIMEOUT, MAX_HOLD};
 use super::super::client::{Partition, Pool, SharedConnection};
 use super::batch::{Call, CallEnd};
 use super::busy::Busy;
 use super::call::{follow, send_call};
 use super::config::Config;
-use super::eval::LATE_REPLY_TIMEOUT;
 use super::queue::Queue;
 use super::queued::QueuedRequest;
 use crate::Error;
-
-/// The longest time for which charges are held back.
-const MAX_HOLD: Duration = Duration::from_millis(5);
 
 /// Serves a limiter until its handles are gone. Keeps `busy` set while a charge waits or is in
 /// flight.

@@ -20,7 +20,6 @@ pub(super) use self::redirected::Redirected;
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::select;
 use tokio::sync::{Notify, watch};
@@ -29,14 +28,11 @@ use tokio::time::{Instant, sleep, timeout_at};
 use self::nodes::{Node, Nodes};
 use self::refresh::Refreshes;
 use super::address::Host;
-use super::connection::{ConnectionFuture, Connections, MAX_CONNECTION_WAIT, SharedConnection};
+use super::connection::{ConnectionFuture, Connections, SharedConnection};
 use super::slot::Partition;
+use super::times::{MAX_CONNECTION_WAIT, REFRESH_CHECK};
 use crate::limiter::on_time::GracePeriod;
 use crate::{Error, ErrorKind};
-
-/// The interval at which a waiting call checks whether its server is away. Then it reads the slot
-/// map again.
-const REFRESH_CHECK: Duration = Duration::from_millis(50);
 
 /// Connections to the servers of a cluster.
 pub(crate) struct Cluster {

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -10,15 +9,13 @@ use super::super::address::Host;
 use super::super::own_pool::OwnPool;
 use super::super::server::{Connector, Server};
 use super::super::slot::HASH_SLOTS;
+use super::super::times::KEEP_AFTER_REDIRECT;
 use super::slot_map::SlotMap;
 use crate::Error;
 use crate::observe::SlotWatch;
 
 /// The number for a slot without a known server.
 const UNKNOWN: u16 = u16::MAX;
-
-/// The time that a server without slots stays after a redirect named it: slots move to it.
-const KEEP_AFTER_REDIRECT: Duration = Duration::from_secs(60);
 
 /// Settings of the connections to all servers of a cluster.
 #[derive(Clone)]

@@ -15,20 +15,14 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::super::address::Host;
 use super::super::backoff::{Backoff, any_hangs};
-use super::super::connection::{MAX_CONNECTION_WAIT, SharedConnection};
+use super::super::connection::SharedConnection;
 use super::super::error::{from_redis_error, weight};
 use super::super::server::Server;
+use super::super::times::{MAX_CONNECTION_WAIT, MAX_MAP_PAUSE, PATIENCE};
 use super::Cluster;
 use super::slot_map::SlotMap;
 use crate::limiter::on_time::{unless_busy, watch_timers};
 use crate::{Error, ErrorKind};
-
-/// The longest pause after the map was read. Half of it is random.
-const MAX_PAUSE: Duration = Duration::from_millis(400);
-
-/// The time that a server has for an answer before the next one is asked, too. Then the call
-/// also counts as one without a reply.
-const PATIENCE: Duration = Duration::from_millis(100);
 
 /// The attempts to read the slot map.
 #[derive(Default)]
@@ -99,7 +93,7 @@ impl Refreshes {
             Some(Ok(())) => {
                 (state.last_error, state.was_read) = (None, true);
                 state.backoff.record_success();
-                let pause = MAX_PAUSE / 2 + MAX_PAUSE.mul_f64(fastrand::f64() / 2.0);
+                let pause = MAX_MAP_PAUSE / 2 + MAX_MAP_PAUSE.mul_f64(fastrand::f64() / 2.0);
                 state.backoff.hold_until(now + pause);
             }
             Some(Err(error)) => {

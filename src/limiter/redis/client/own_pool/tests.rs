@@ -9,9 +9,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 use tokio::time::{advance, sleep, timeout};
 
 use super::super::address::Host;
-use super::super::backoff::HANGS_AFTER;
 use super::super::dialer::Dialer;
 use super::super::server::{Connector, Login};
+use super::super::times::HANGS_AFTER;
 use super::super::tls::Tls;
 use super::*;
 

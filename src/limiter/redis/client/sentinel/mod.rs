@@ -23,18 +23,9 @@ use super::address::Host;
 use super::connection::Connection;
 use super::greeting::ServerKind;
 use super::server::{Connector, Failure, Login, Server};
+use super::times::{FIRST_CHOICE_AFTER, HEARTBEAT, WATCHER_IS_GONE};
 use crate::observe::primary_changed;
 use crate::{Error, ErrorKind};
-
-/// The time that the first choice waits for sentinels without an answer.
-const FIRST_CHOICE_AFTER: Duration = Duration::from_millis(300);
-
-/// The interval at which the task that watches the sentinels shows that it runs.
-const HEARTBEAT: Duration = Duration::from_millis(500);
-
-/// The time without such a sign after which another task replaces it. Its runtime has ended, or
-/// does not poll it.
-const MAX_SILENCE: Duration = Duration::from_secs(3);
 
 /// Sentinels, and the primary that they name.
 pub(super) struct Sentinels {
@@ -114,7 +105,7 @@ impl Sentinels {
     pub(super) fn keep_watching(self: &Arc<Self>, runtime: &Handle) {
         let now = self.start.elapsed().as_millis() as u64 + 1;
         let last = self.heartbeat.load(Relaxed);
-        if last > 0 && now.saturating_sub(last) < MAX_SILENCE.as_millis() as u64 {
+        if last > 0 && now.saturating_sub(last) < WATCHER_IS_GONE.as_millis() as u64 {
             return;
         }
         if self.heartbeat.compare_exchange(last, now, Relaxed, Relaxed).is_ok() {

@@ -5,19 +5,12 @@
 //! The others hear of it within two seconds. A sentinel that still disagrees after five seconds
 //! loses to the majority.
 
-use std::time::Duration;
-
 use tokio::time::Instant;
 
 use super::super::address::Host;
 use super::super::error::{before_asking, weight};
+use super::super::times::{AGREED_AFTER, REFUTED_FOR};
 use crate::{Error, ErrorKind};
-
-/// The time within which sentinels agree, unless one of them is wrong.
-const AGREED_AFTER: Duration = Duration::from_secs(5);
-
-/// The time for which a server that is not a primary is left out.
-const REFUTED_FOR: Duration = Duration::from_secs(30);
 
 /// The last report of one sentinel.
 #[derive(Clone, Debug)]

@@ -13,23 +13,14 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::super::address::Host;
-use super::super::backoff::{Backoff, NEXT_ATTEMPT_AFTER, hangs_after};
+use super::super::backoff::{Backoff, hangs_after};
 use super::super::error;
 use super::super::server::Server;
+use super::super::times::{ANSWER_TIMEOUT, ASK_AT_MOST_EVERY, ASK_EVERY, NEXT_ATTEMPT_AFTER};
 use super::Sentinels;
 use super::reports::Report;
 use crate::limiter::on_time::unless_busy;
 use crate::{Error, ErrorKind};
-
-/// The average pause between two questions to a sentinel that publishes no change. The longest
-/// pause is a quarter longer. So the pool follows a wrong answer for less than a second.
-const INTERVAL: Duration = Duration::from_millis(700);
-
-/// The time that a sentinel has for an answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
-
-/// The shortest pause between two questions: a failover has several steps.
-const MIN_PAUSE: Duration = Duration::from_millis(20);
 
 /// The channels of a sentinel that follows another primary, in the order of a failover.
 const CHANNELS: [&str; 3] = ["+promoted-slave", "+switch-master", "+config-update-from"];
@@ -154,11 +145,11 @@ impl Watch {
                 Ok(report) => self.report(report)?,
                 Err(error) => return Some(error),
             }
-            sleep(MIN_PAUSE).await;
+            sleep(ASK_AT_MOST_EVERY).await;
             select! {
                 () = news.notified() => {}
                 () = self.doubts.notified() => {}
-                () = sleep(INTERVAL.mul_f64(0.75 + fastrand::f64() / 2.0)) => {}
+                () = sleep(ASK_EVERY.mul_f64(0.75 + fastrand::f64() / 2.0)) => {}
             }
         }
     }
@@ -272,7 +263,7 @@ mod tests {
             let sentinels = Sentinels::new(hosts, login, "main", connector).expect("an address");
             let sentinels = Arc::new(sentinels);
             sentinels.keep_watching(&Handle::current());
-            sleep(MIN_PAUSE).await;
+            sleep(ASK_AT_MOST_EVERY).await;
             let asked = Instant::now();
             while asked.elapsed() < ANSWER_TIMEOUT {
                 if is_busy {

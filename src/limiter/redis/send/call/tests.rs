@@ -1,5 +1,7 @@
 //! Tests of the time for which a call without an answer keeps a hash slot.
 
+use std::time::Duration;
+
 use super::super::super::client::Silent;
 use super::super::super::script::{Op, Request};
 use super::super::queued::QueuedRequest;

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tokio::time::{advance, sleep};
 
-use super::super::super::client::{BUSY_FACTOR, MAX_CONNECTION_WAIT, MAX_SILENCE, Silent};
+use super::super::super::client::Silent;
+use super::super::super::client::times::{BUSY_FACTOR, MAX_CONNECTION_WAIT, MAX_SILENCE};
 use super::*;
 use crate::algorithm::FixedWindow;
 use crate::{Charge, Limiter, Quota, Redis};

@@ -5,7 +5,8 @@ use std::future::poll_fn;
 use tokio::runtime::Builder;
 use tokio::time::advance;
 
-use super::super::super::client::{MAX_SILENCE, Pool, Silent};
+use super::super::super::client::times::MAX_SILENCE;
+use super::super::super::client::{Pool, Silent};
 use super::*;
 use crate::algorithm::FixedWindow;
 use crate::{Charge, Limiter, Quota, Redis};

@@ -1,0 +1,144 @@
+//! Every duration of the limiter in Redis, each with its reason.
+//!
+//! `on_time.rs` has its own: they say how late this process may be.
+
+use std::time::Duration;
+
+// ---- A decision ----
+
+/// The longest time for a decision, unless the limiter has another. It is documented.
+pub(crate) const DEFAULT_DECISION_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// The longest timeout: an instant that far away can still be represented.
+pub(crate) const MAX_TIMEOUT: Duration = Duration::from_secs(86_400);
+
+/// The longest time for which charges are held back. It is longer than a near server takes.
+pub(crate) const MAX_HOLD: Duration = Duration::from_millis(5);
+
+/// The time after which a call without a reply no longer counts as in flight: other charges may
+/// have little time.
+pub(crate) const IN_FLIGHT_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// The time for which a late reply is awaited after its deadline, so that units which the call took
+/// can be refunded.
+pub(crate) const LATE_REPLY_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The interval at which a late call checks that its connection is still used.
+pub(crate) const ALIVE_CHECK: Duration = Duration::from_millis(20);
+
+/// The longest pause before a call is sent again to a cluster that has turned it away.
+pub(crate) const MAX_RESEND_PAUSE: Duration = Duration::from_millis(8);
+
+/// The longest time for which a refund is redirected: charges of its slot wait for it.
+pub(crate) const MAX_REFUND_TIME: Duration = Duration::from_millis(100);
+
+/// The lifetime of a key without state, which a charge with several keys creates while its slot
+/// moves. It is longer than a decision.
+pub(crate) const PLACEHOLDER_LIFETIME: Duration = Duration::from_secs(1);
+
+// ---- A connection ----
+
+/// The longest time that connecting may take, unless the pool has another. It is documented.
+pub(crate) const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The time that `Pool::ready` waits for a connection. It is documented.
+pub(crate) const READY_WITHIN: Duration = Duration::from_secs(1);
+
+/// The longest time that a call waits for a connection. It is documented.
+pub(crate) const MAX_CONNECTION_WAIT: Duration = Duration::from_millis(500);
+
+/// The time that a connection may be silent. It is longer than the pauses of a healthy server, such
+/// as a fork or a slow command. It is short enough to leave an address that never answers.
+pub(crate) const MAX_SILENCE: Duration = Duration::from_millis(300);
+
+/// The factor of [`MAX_SILENCE`] in a process that is too busy to read replies at once.
+pub(crate) const BUSY_FACTOR: u32 = 10;
+
+/// The age from which a connection without a reply says something about its server. A younger one
+/// has hardly been used.
+pub(crate) const MIN_AGE: Duration = Duration::from_millis(50);
+
+/// The idle time after which the system probes a connection, so that firewalls on the way do not
+/// forget it.
+pub(crate) const KEEPALIVE: Duration = Duration::from_secs(30);
+
+/// The time that calls use a connection of a bb8 pool before a task asks the pool for the next one.
+/// The pool may test that one with a PING.
+pub(crate) const CHECK_OUT_INTERVAL: Duration = Duration::from_millis(10);
+
+// ---- Attempts to connect ----
+
+/// The longest pause after the first failure. It doubles with the second. Together with the longest
+/// silence of a connection, it is below half a second.
+pub(crate) const MAX_FIRST_PAUSE: Duration = Duration::from_millis(150);
+
+/// The longest pause of all, so that the pool sees within half a second what a server does now.
+pub(crate) const MAX_PAUSE: Duration = Duration::from_millis(300);
+
+/// The pause after an attempt to connect that ended with its runtime, or that load ended.
+pub(crate) const INTERRUPTED_PAUSE: Duration = Duration::from_millis(10);
+
+/// The time after which an attempt to connect may hang.
+pub(crate) const HANGS_AFTER: Duration = Duration::from_millis(150);
+
+/// The time after which an attempt to connect gets another beside it. A network that lost the first
+/// may deliver the next, long before the first times out.
+pub(crate) const NEXT_ATTEMPT_AFTER: Duration = Duration::from_millis(300);
+
+/// The time after which a failure no longer makes pauses longer.
+pub(crate) const FORGET_AFTER: Duration = Duration::from_secs(2);
+
+/// The age up to which a failed attempt to connect still counts in a busy process. The pauses
+/// between attempts are shorter.
+pub(crate) const MAX_ERROR_AGE: Duration = Duration::from_secs(1);
+
+/// The time after which a TLS handshake is slow: a probe then finds out whether the server has TLS.
+/// It is at most a third of the connect timeout, so that the rest suffices for the probe.
+pub(crate) const SLOW_HANDSHAKE: Duration = Duration::from_millis(250);
+
+/// The longest time for a probe: a server that has said something else answers soon.
+pub(crate) const PROBE_TIMEOUT: Duration = Duration::from_millis(250);
+
+// ---- A cluster ----
+
+/// The time that a server has for the slot map before the next one is asked, too. Then the call
+/// also counts as one without a reply.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(100);
+
+/// The longest pause after the slot map was read. Half of it is random.
+pub(crate) const MAX_MAP_PAUSE: Duration = Duration::from_millis(400);
+
+/// The interval at which a waiting call checks whether its server is away. Then it reads the slot
+/// map again.
+pub(crate) const REFRESH_CHECK: Duration = Duration::from_millis(50);
+
+/// The time that a server without slots stays after a redirect named it: slots move to it.
+pub(crate) const KEEP_AFTER_REDIRECT: Duration = Duration::from_secs(60);
+
+// ---- Sentinels ----
+
+/// The average pause between two questions to a sentinel that publishes no change. The longest
+/// pause is a quarter longer. So the pool follows a wrong answer for less than a second.
+pub(crate) const ASK_EVERY: Duration = Duration::from_millis(700);
+
+/// The shortest pause between two questions: a failover has several steps.
+pub(crate) const ASK_AT_MOST_EVERY: Duration = Duration::from_millis(20);
+
+/// The time that a sentinel has for an answer.
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The time that the first choice waits for sentinels without an answer.
+pub(crate) const FIRST_CHOICE_AFTER: Duration = Duration::from_millis(300);
+
+/// The interval at which the task that watches the sentinels shows that it runs.
+pub(crate) const HEARTBEAT: Duration = Duration::from_millis(500);
+
+/// The time without such a sign after which another task replaces it. Its runtime has ended, or
+/// does not poll it.
+pub(crate) const WATCHER_IS_GONE: Duration = Duration::from_secs(3);
+
+/// The time within which sentinels agree, unless one of them is wrong.
+pub(crate) const AGREED_AFTER: Duration = Duration::from_secs(5);
+
+/// The time for which a server that is not a primary is left out.
+pub(crate) const REFUTED_FOR: Duration = Duration::from_secs(30);
