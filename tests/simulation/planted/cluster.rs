@@ -7,7 +7,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "redirect_loses_its_refund",
         &[edit(
             "limiter/redis/send/routed.rs",
-            "            let is_late = queued.is_settlement() && begun + MAX_REFUND_TIME < now;",
+            "            let is_late = queued.is_settlement() && begun + PATIENCE < now;",
             "            let is_late = queued.is_settlement() && begun <= now;",
         )],
     ),
@@ -50,9 +50,9 @@ pub(super) const FAULTS: &[Fault] = &[
         "sentinel_gets_one_attempt_at_a_time",
         &[edit(
             "limiter/redis/client/sentinel/watch.rs",
-            "            () = sleep(NEXT_ATTEMPT_AFTER) => {}
+            "            () = sleep(MAX_SILENCE) => {}
         }",
-            "            () = sleep(100 * NEXT_ATTEMPT_AFTER) => {}
+            "            () = sleep(100 * MAX_SILENCE) => {}
         }",
         )],
     ),

@@ -637,8 +637,8 @@ impl Drop",
         "b5383b3 redis: free the place of a call that gets no reply",
         &[edit(
             "limiter/redis/send/call.rs",
-            "        let earliest = deadlines().min().unwrap_or(sent).min(sent + IN_FLIGHT_TIMEOUT);",
-            "        let earliest = deadlines().max().unwrap_or(sent).min(sent + 1_000 * IN_FLIGHT_TIMEOUT);",
+            "        let earliest = deadlines().min().unwrap_or(sent).min(sent + PATIENCE);",
+            "        let earliest = deadlines().max().unwrap_or(sent).min(sent + 1_000 * PATIENCE);",
         )],
     ),
     reverted(
@@ -884,8 +884,8 @@ impl Drop",
         "redis: connect again beside an attempt that hangs",
         &[edit(
             "limiter/redis/client/own_pool.rs",
-            "        self.newest.map(|begun| begun + NEXT_ATTEMPT_AFTER).filter(|next| *next > now)",
-            "        self.newest.map(|begun| begun + 5 * NEXT_ATTEMPT_AFTER).filter(|next| *next > now)",
+            "        self.newest.map(|begun| begun + MAX_SILENCE).filter(|next| *next > now)",
+            "        self.newest.map(|begun| begun + 5 * MAX_SILENCE).filter(|next| *next > now)",
         )],
     ),
     reverted(

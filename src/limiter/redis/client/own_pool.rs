@@ -20,7 +20,7 @@ use super::error::before_asking;
 use super::health::ConnectionState;
 use super::sentinel::Sentinels;
 use super::server::{Failure, Server};
-use super::times::{INTERRUPTED_PAUSE, MAX_CONNECTION_WAIT, MIN_AGE, NEXT_ATTEMPT_AFTER};
+use super::times::{INTERRUPTED_PAUSE, MAX_CONNECTION_WAIT, MAX_SILENCE, MIN_AGE};
 use crate::limiter::on_time::{GracePeriod, unless_busy};
 use crate::observe::ConnectionWatch;
 use crate::{Error, ErrorKind};
@@ -430,7 +430,7 @@ impl PoolEntry {
 
     /// Returns the instant at which the next attempt may begin, if it may not begin now.
     fn retry_at(&self, now: Instant) -> Option<Instant> {
-        self.newest.map(|begun| begun + NEXT_ATTEMPT_AFTER).filter(|next| *next > now)
+        self.newest.map(|begun| begun + MAX_SILENCE).filter(|next| *next > now)
     }
 
     fn begin_attempt(&mut self, now: Instant) {

@@ -15,9 +15,10 @@ pub(crate) const MAX_TIMEOUT: Duration = Duration::from_secs(86_400);
 /// The longest time for which charges are held back. It is longer than a near server takes.
 pub(crate) const MAX_HOLD: Duration = Duration::from_millis(5);
 
-/// The time after which a call without a reply no longer counts as in flight: other charges may
-/// have little time.
-pub(crate) const IN_FLIGHT_TIMEOUT: Duration = Duration::from_millis(100);
+/// The time for which one call keeps others waiting, which may have little time. After it, a call
+/// without a reply no longer counts as in flight. A refund that a cluster redirects no longer keeps
+/// its hash slot. And another server is asked for the slot map, too.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(100);
 
 /// The time for which a late reply is awaited after its deadline, so that units which the call took
 /// can be refunded.
@@ -26,11 +27,11 @@ pub(crate) const LATE_REPLY_TIMEOUT: Duration = Duration::from_millis(500);
 /// The interval at which a late call checks that its connection is still used.
 pub(crate) const ALIVE_CHECK: Duration = Duration::from_millis(20);
 
-/// The longest pause before a call is sent again to a cluster that has turned it away.
-pub(crate) const MAX_RESEND_PAUSE: Duration = Duration::from_millis(8);
+/// The first pause before a call is sent again to a cluster that has turned it away.
+pub(crate) const FIRST_RESEND_PAUSE: Duration = Duration::from_millis(1);
 
-/// The longest time for which a refund is redirected: charges of its slot wait for it.
-pub(crate) const MAX_REFUND_TIME: Duration = Duration::from_millis(100);
+/// The longest such pause: a key moves within a few ms.
+pub(crate) const MAX_RESEND_PAUSE: Duration = Duration::from_millis(8);
 
 /// The lifetime of a key without state, which a charge with several keys creates while its slot
 /// moves. It is longer than a decision.
@@ -47,8 +48,12 @@ pub(crate) const READY_WITHIN: Duration = Duration::from_secs(1);
 /// The longest time that a call waits for a connection. It is documented.
 pub(crate) const MAX_CONNECTION_WAIT: Duration = Duration::from_millis(500);
 
-/// The time that a connection may be silent. It is longer than the pauses of a healthy server, such
-/// as a fork or a slow command. It is short enough to leave an address that never answers.
+/// The time that a server may be silent. It is longer than the pauses of a healthy one, such as a
+/// fork or a slow command. It is short enough to leave an address that never answers.
+///
+/// After it, a silent connection is given up. An attempt to connect gets another beside it: a
+/// network that lost the first may deliver the next, long before the first times out. And the first
+/// choice of a primary no longer waits for silent sentinels.
 pub(crate) const MAX_SILENCE: Duration = Duration::from_millis(300);
 
 /// The factor of [`MAX_SILENCE`] in a process that is too busy to read replies at once.
@@ -81,10 +86,6 @@ pub(crate) const INTERRUPTED_PAUSE: Duration = Duration::from_millis(10);
 /// The time after which an attempt to connect may hang.
 pub(crate) const HANGS_AFTER: Duration = Duration::from_millis(150);
 
-/// The time after which an attempt to connect gets another beside it. A network that lost the first
-/// may deliver the next, long before the first times out.
-pub(crate) const NEXT_ATTEMPT_AFTER: Duration = Duration::from_millis(300);
-
 /// The time after which a failure no longer makes pauses longer.
 pub(crate) const FORGET_AFTER: Duration = Duration::from_secs(2);
 
@@ -100,10 +101,6 @@ pub(crate) const SLOW_HANDSHAKE: Duration = Duration::from_millis(250);
 pub(crate) const PROBE_TIMEOUT: Duration = Duration::from_millis(250);
 
 // ---- A cluster ----
-
-/// The time that a server has for the slot map before the next one is asked, too. Then the call
-/// also counts as one without a reply.
-pub(crate) const PATIENCE: Duration = Duration::from_millis(100);
 
 /// The longest pause after the slot map was read. Half of it is random.
 pub(crate) const MAX_MAP_PAUSE: Duration = Duration::from_millis(400);
@@ -127,15 +124,12 @@ pub(crate) const ASK_AT_MOST_EVERY: Duration = Duration::from_millis(20);
 /// The time that a sentinel has for an answer.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The time that the first choice waits for sentinels without an answer.
-pub(crate) const FIRST_CHOICE_AFTER: Duration = Duration::from_millis(300);
-
 /// The interval at which the task that watches the sentinels shows that it runs.
 pub(crate) const HEARTBEAT: Duration = Duration::from_millis(500);
 
 /// The time without such a sign after which another task replaces it. Its runtime has ended, or
 /// does not poll it.
-pub(crate) const WATCHER_IS_GONE: Duration = Duration::from_secs(3);
+pub(crate) const WATCHER_IS_GONE: Duration = HEARTBEAT.saturating_mul(6);
 
 /// The time within which sentinels agree, unless one of them is wrong.
 pub(crate) const AGREED_AFTER: Duration = Duration::from_secs(5);

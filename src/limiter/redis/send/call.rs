@@ -9,9 +9,7 @@ use redis::Cmd;
 use tokio::select;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::super::client::times::{
-    ALIVE_CHECK, IN_FLIGHT_TIMEOUT, LATE_REPLY_TIMEOUT, MAX_SILENCE,
-};
+use super::super::client::times::{ALIVE_CHECK, LATE_REPLY_TIMEOUT, MAX_SILENCE, PATIENCE};
 use super::super::client::{Partition, SharedConnection};
 use super::batch::{Batch, Call, CallEnd, LateReply, own_now};
 use super::config::Config;
@@ -77,7 +75,7 @@ async fn send_batch(
 /// A wait for a call: its deadlines, and the parts of the queue that its end frees.
 ///
 /// Each charge has one deadline, at which its caller gives up (`pending.rs`). A call has its own,
-/// the earliest of them and of [`IN_FLIGHT_TIMEOUT`]: the call of a patient charge may not keep its
+/// the earliest of them and of [`PATIENCE`]: the call of a patient charge may not keep its
 /// place in flight while charges with less time wait for it.
 struct Wait {
     config: Arc<Config>,
@@ -95,7 +93,7 @@ impl Wait {
         let deadlines =
             || batches.iter().flat_map(|batch| &batch.requests).map(|queued| queued.deadline);
         let sent = Instant::now();
-        let earliest = deadlines().min().unwrap_or(sent).min(sent + IN_FLIGHT_TIMEOUT);
+        let earliest = deadlines().min().unwrap_or(sent).min(sent + PATIENCE);
         let first_slot = batches.first().map_or(0, |batch| batch.hash_slot);
         let with_refunds = batches.iter().filter(|batch| batch.has_refunds());
         Self {

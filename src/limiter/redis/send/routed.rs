@@ -7,7 +7,9 @@ use std::time::Duration;
 use redis::{Cmd, Pipeline, cmd};
 use tokio::time::{Instant, sleep};
 
-use super::super::client::times::{MAX_REFUND_TIME, MAX_RESEND_PAUSE, PLACEHOLDER_LIFETIME};
+use super::super::client::times::{
+    FIRST_RESEND_PAUSE, MAX_RESEND_PAUSE, PATIENCE, PLACEHOLDER_LIFETIME,
+};
 use super::super::client::{
     Cluster, Host, Next, SharedConnection, ask, cannot_serve, next_reply, reply_after_asking,
 };
@@ -55,7 +57,7 @@ pub(super) async fn follow(config: Arc<Config>, batch: Batch) -> CallEnd {
         let mut pause = Duration::ZERO;
         for batch in redirected {
             if batch.waits_for_keys() || round >= REDIRECTS_WITHOUT_PAUSE {
-                pause = (Duration::from_millis(1) * (1 << round.min(3))).min(MAX_RESEND_PAUSE);
+                pause = (FIRST_RESEND_PAUSE * (1 << round.min(3))).min(MAX_RESEND_PAUSE);
             }
             match batch.follow(&config, cluster).await {
                 Ok(batches) => waiting.extend(batches),
@@ -163,7 +165,7 @@ impl Batch {
     fn is_in_time(&mut self, begun: Instant) -> bool {
         let now = Instant::now();
         self.requests.retain(|queued| {
-            let is_late = queued.is_settlement() && begun + MAX_REFUND_TIME < now;
+            let is_late = queued.is_settlement() && begun + PATIENCE < now;
             queued.is_wanted(now) && now < queued.deadline && !is_late
         });
         !self.requests.is_empty()

@@ -173,7 +173,7 @@ async fn an_attempt_that_hangs_gets_another_beside_it() {
     let all = RuntimeConnections::of(&mut runtimes, Handle::current().id(), 1);
     let begun = Instant::now();
     assert_eq!(all.begin_attempts(begun, &mut backoff).0, [0]);
-    let next = begun + NEXT_ATTEMPT_AFTER;
+    let next = begun + MAX_SILENCE;
     let soon = next - Duration::from_millis(1);
     assert_eq!(all.begin_attempts(soon, &mut backoff), (Vec::new(), next));
     assert_eq!(all.begin_attempts(next, &mut backoff).0, [0]);
@@ -192,11 +192,11 @@ async fn few_attempts_are_under_way_at_once() {
     let all = RuntimeConnections::of(&mut runtimes, Handle::current().id(), 1);
     let (begun, mut started) = (Instant::now(), 0);
     for number in 0..100 {
-        let now = begun + number * NEXT_ATTEMPT_AFTER;
+        let now = begun + number * MAX_SILENCE;
         started += all.begin_attempts(now, &mut backoff).0.len();
     }
     assert_eq!(started, MAX_ATTEMPTS);
     all.entries[0].end_attempt(begun);
-    let later = begun + 100 * NEXT_ATTEMPT_AFTER;
+    let later = begun + 100 * MAX_SILENCE;
     assert_eq!(all.begin_attempts(later, &mut backoff).0, [0]);
 }

@@ -23,7 +23,7 @@ use super::address::Host;
 use super::connection::Connection;
 use super::greeting::ServerKind;
 use super::server::{Connector, Failure, Login, Server};
-use super::times::{FIRST_CHOICE_AFTER, HEARTBEAT, WATCHER_IS_GONE};
+use super::times::{HEARTBEAT, MAX_SILENCE, WATCHER_IS_GONE};
 use crate::observe::primary_changed;
 use crate::{Error, ErrorKind};
 
@@ -158,7 +158,7 @@ impl Sentinels {
         changes: &mut channel::Receiver<Option<Primary>>,
     ) -> Result<Primary, Error> {
         let deadline = Instant::now() + self.connector.timeout;
-        let first_choice = deadline.min(Instant::now() + FIRST_CHOICE_AFTER);
+        let first_choice = deadline.min(Instant::now() + MAX_SILENCE);
         if let Some(primary) = self.known_primary(changes, first_choice).await {
             return Ok(primary);
         }

@@ -16,7 +16,7 @@ use super::super::address::Host;
 use super::super::backoff::{Backoff, hangs_after};
 use super::super::error;
 use super::super::server::Server;
-use super::super::times::{ANSWER_TIMEOUT, ASK_AT_MOST_EVERY, ASK_EVERY, NEXT_ATTEMPT_AFTER};
+use super::super::times::{ANSWER_TIMEOUT, ASK_AT_MOST_EVERY, ASK_EVERY, MAX_SILENCE};
 use super::Sentinels;
 use super::reports::Report;
 use crate::limiter::on_time::unless_busy;
@@ -95,7 +95,7 @@ impl Watch {
         select! {
             biased;
             connected = &mut first => return connected,
-            () = sleep(NEXT_ATTEMPT_AFTER) => {}
+            () = sleep(MAX_SILENCE) => {}
         }
         select! {
             biased;
