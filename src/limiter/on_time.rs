@@ -52,7 +52,7 @@ const WATCHED_TIMERS: u32 = 10;
 /// time by chance.
 #[cfg(feature = "redis")]
 #[derive(Debug)]
-pub(super) struct Timers {
+pub(crate) struct Timers {
     interval: Duration,
     /// The instant at which the next one is to fire.
     next: Instant,

@@ -38,6 +38,8 @@ pub(crate) use together::Together;
 pub(crate) use client::SharedConnection;
 #[cfg(feature = "redisson")]
 pub(crate) use client::error::{from_failed_call, met_read_only};
+#[cfg(feature = "redisson")]
+pub(crate) use client::fault::{Deadline, Stage};
 #[cfg(all(test, feature = "redisson"))]
 pub(crate) use client::hash_slot;
 #[cfg(feature = "redisson")]
@@ -47,4 +49,4 @@ pub(crate) use client::{ConnectionFuture, Connections, RepliesFuture, ReplyFutur
 #[cfg(feature = "redisson")]
 pub(crate) use script::{Script, malformed_reply};
 #[cfg(feature = "redisson")]
-pub(crate) use send::{Deadline, Stage, eval, is_reply};
+pub(crate) use send::{eval, is_reply};

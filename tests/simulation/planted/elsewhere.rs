@@ -129,7 +129,7 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "wait_for_a_connection_judged_by_its_last_timer",
-        "limiter::redis::send::deadline::tests::a_wait_for_a_connection_whose_timers_fire_late_is_load",
+        "limiter::redis::client::fault::tests::a_wait_for_a_connection_whose_timers_fire_late_is_load",
     ),
     unit(
         "slow_attempt_after_load_taken_for_a_hang",
@@ -228,11 +228,11 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "first_missed_deadline_dated_by_the_start",
-        "limiter::redis::send::deadline::tests::in_a_cluster_a_silent_server_shows_after_a_while",
+        "limiter::redis::client::fault::tests::in_a_cluster_a_silent_server_shows_after_a_while",
     ),
     unit(
         "late_timer_counts_for_its_own_charge_alone",
-        "limiter::redis::send::deadline::tests::a_late_timer_is_load_for_every_charge_of_the_moment",
+        "limiter::redis::client::fault::tests::a_late_timer_is_load_for_every_charge_of_the_moment",
     ),
     by(
         "demoted_server_connected_to_without_pauses",
@@ -266,7 +266,7 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "turned_away_by_a_cluster_in_a_busy_process_fails_open",
-        "limiter::redis::send::deadline::tests::a_cluster_that_turns_a_charge_away_for_most_of_its_time_is_at_fault",
+        "limiter::redis::client::fault::tests::a_cluster_that_turns_a_charge_away_for_most_of_its_time_is_at_fault",
     ),
     unit(
         "word_to_a_waiter_of_redisson_who_is_gone_lost",
@@ -327,7 +327,7 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "late_timer_not_seen",
-        "limiter::redis::send::deadline::tests::a_late_timer_is_load_for_every_charge_of_the_moment",
+        "limiter::redis::client::fault::tests::a_late_timer_is_load_for_every_charge_of_the_moment",
     ),
     unit(
         "attempt_to_connect_without_an_end",
@@ -359,7 +359,7 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "silence_during_late_timers_is_short",
-        "limiter::redis::send::deadline::tests::in_a_cluster_a_busy_process_takes_longer_to_find_a_server_silent",
+        "limiter::redis::client::fault::tests::in_a_cluster_a_busy_process_takes_longer_to_find_a_server_silent",
     ),
     unit(
         "deadline_before_the_sending_is_the_servers_fault",
@@ -391,7 +391,7 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "process_that_stands_still_until_the_deadline_blames_the_server",
-        "limiter::redis::send::deadline::tests::a_process_that_stands_still_until_the_deadline_is_busy",
+        "limiter::redis::send::pending::tests::a_process_that_stands_still_until_the_deadline_is_busy",
     ),
     unit(
         "one_timer_alone_shows_load",

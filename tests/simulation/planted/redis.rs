@@ -172,7 +172,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "missing_answer_is_always_the_servers",
         &[edit(
-            "limiter/redis/send/deadline.rs",
+            "limiter/redis/client/fault.rs",
             "        if is_busy || server_answers || is_load {",
             "        if (is_busy || server_answers || is_load) && false {",
         )],
@@ -180,7 +180,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "missing_answer_is_always_load",
         &[edit(
-            "limiter/redis/send/deadline.rs",
+            "limiter/redis/client/fault.rs",
             "        if is_busy || server_answers || is_load {",
             "        if is_busy || server_answers || is_load || true {",
         )],
@@ -188,7 +188,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "deadline_counted_twice",
         &[edit(
-            "limiter/redis/send/deadline.rs",
+            "limiter/redis/client/fault.rs",
             "        Timers::until(self.grace_period.begin())",
             "        Timers::until(self.at + self.at.saturating_duration_since(self.start))",
         )],

@@ -594,7 +594,7 @@ impl Drop",
         "late_timer_counts_for_its_own_charge_alone",
         "bfa293f redis: count a late timer of any charge as load",
         &[edit(
-            "limiter/redis/send/deadline.rs",
+            "limiter/redis/client/fault.rs",
             "            pool.liveness().record_busy();
         }
         pool.liveness().was_busy_since(self.start)",
@@ -792,7 +792,7 @@ impl Drop",
         "turned_away_by_a_cluster_in_a_busy_process_fails_open",
         "aa136d3 Mend what users, operators and attackers met in the crate",
         &[edit(
-            "limiter/redis/send/deadline.rs",
+            "limiter/redis/client/fault.rs",
             "        if !is_busy && matches!(stage, Stage::TurnedAway { since } if since <= self.half()) {",
             "        if matches!(stage, Stage::TurnedAway { since } if since <= self.half()) {",
         )],
@@ -931,7 +931,7 @@ impl Drop",
         "process_that_stands_still_until_the_deadline_blames_the_server",
         "redis: see a process that stands still until a deadline",
         &[edit(
-            "limiter/redis/send/deadline.rs",
+            "limiter/redis/client/fault.rs",
             "        if timers.show_load() {
             pool.liveness()",
             "        if was_last && self.grace_period.is_late() {

@@ -1,7 +1,7 @@
 //! The replies of the servers, and the late timers of this process.
 //!
 //! A call without a reply has one of two causes: a silent server, or a process that is too busy to
-//! read. Replies to other calls and late timers show which one (`deadline.rs`).
+//! read. Replies to other calls and late timers show which one (`fault.rs`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

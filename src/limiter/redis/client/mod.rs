@@ -13,8 +13,8 @@
 //! - `bb8_pool.rs`: a pool that the application owns. `given_connection.rs`: one connection that
 //!   the application made.
 //! - `times.rs`: every duration, with its reason.
-//! - `error.rs` finds the kind of an error. `liveness.rs` counts replies and notes late timers:
-//!   they tell a silent server from a busy process.
+//! - `error.rs` finds the kind of an error. `fault.rs` decides whether a missing answer is the fault
+//!   of the server or of this process. `liveness.rs` counts replies and notes late timers for it.
 
 mod address;
 mod backoff;
@@ -24,6 +24,7 @@ mod cluster;
 mod connection;
 mod dialer;
 pub(crate) mod error;
+pub(crate) mod fault;
 mod given_connection;
 mod greeting;
 mod health;

@@ -8,10 +8,10 @@ use std::pin::Pin;
 use redis::{Cmd, RedisError, RedisResult, Value};
 use tokio::time::Instant;
 
+use super::super::client::fault::Stage;
 use super::super::client::{Host, Next, Partition, SharedConnection, error};
 use super::super::script::{Arguments, BatchReply, Op, Request, Script};
 use super::config::Config;
-use super::deadline::Stage;
 use super::queued::QueuedRequest;
 use crate::Error;
 use crate::limiter::named::instant;

@@ -16,13 +16,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
 
 use super::super::client::SharedConnection;
+use super::super::client::fault::{Progress, Stage};
 use super::super::client::times::LATE_REPLY_TIMEOUT;
 use super::super::script::{Op, Request};
 use super::batch::{Batch, Call};
 use super::busy::Busy;
 use super::call::{follow, send_call};
 use super::config::Config;
-use super::deadline::{Progress, Stage};
 use super::queued::{CompletedRequest, QueuedRequest, ReplyTo};
 use super::worker;
 use crate::settlement::Settler;

@@ -9,11 +9,11 @@ use redis::Cmd;
 use tokio::select;
 use tokio::time::{Instant, sleep, timeout_at};
 
+use super::super::client::fault::Deadline;
 use super::super::client::times::{ALIVE_CHECK, LATE_REPLY_TIMEOUT, MAX_SILENCE, PATIENCE};
 use super::super::client::{Partition, SharedConnection};
 use super::batch::{Batch, Call, CallEnd, LateReply, own_now};
 use super::config::Config;
-use super::deadline::Deadline;
 use super::eval::{eval, is_reply};
 use super::routed;
 

@@ -2,7 +2,7 @@
 //!
 //! In the order of the calls:
 //!
-//! - `pending.rs`: the caller's half. It awaits the answer until its deadline (`deadline.rs`).
+//! - `pending.rs`: the caller's half. It awaits the answer until its deadline.
 //! - `batcher.rs`: sends a charge at once if the limiter is idle, which `busy.rs` knows. It passes
 //!   all others to the worker. `config.rs` holds the settings of the limiter.
 //! - `worker.rs`: the task that sends them. It owns the queue (`queue.rs`) of requests
@@ -15,7 +15,6 @@ mod batcher;
 mod busy;
 mod call;
 mod config;
-mod deadline;
 mod eval;
 mod partitions;
 mod pending;
@@ -26,8 +25,6 @@ mod worker;
 
 pub(crate) use self::batcher::Batcher;
 pub(crate) use self::config::Config;
-#[cfg(feature = "redisson")]
-pub(crate) use self::deadline::{Deadline, Stage};
 #[cfg(feature = "redisson")]
 pub(crate) use self::eval::{eval, is_reply};
 pub(crate) use self::pending::Pending;

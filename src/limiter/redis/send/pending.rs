@@ -11,9 +11,9 @@ use pin_project_lite::pin_project;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use super::super::client::fault::{Deadline, Progress, Stage};
 use super::super::script::Request;
 use super::batcher::{Batcher, InlineSend, Receiver, Submitted};
-use super::deadline::{Deadline, Progress, Stage};
 use super::queued::{CompletedRequest, QueuedRequest};
 use crate::limiter::on_time::Timers;
 use crate::{Error, ErrorKind};

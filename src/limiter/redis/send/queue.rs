@@ -13,10 +13,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 use tokio::time::Instant;
 
+use super::super::client::fault::Stage;
 use super::super::client::{Partition, Pool};
 use super::super::script::Op;
 use super::batch::{Batch, Call, Requests};
-use super::deadline::Stage;
 use super::partitions::Partitions;
 use super::queued::QueuedRequest;
 use crate::Error;

@@ -7,8 +7,8 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
 use super::super::client::Pool;
+use super::super::client::fault::{Progress, Stage};
 use super::super::script::{Op, ReplyEntry, Request};
-use super::deadline::{Progress, Stage};
 use crate::Error;
 use crate::algorithm::Verdict;
 use crate::settlement::Settler;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use redis::{Cmd, Pipeline, cmd};
 use tokio::time::{Instant, sleep};
 
+use super::super::client::fault::Stage;
 use super::super::client::times::{
     FIRST_RESEND_PAUSE, MAX_RESEND_PAUSE, PATIENCE, PLACEHOLDER_LIFETIME,
 };
@@ -16,7 +17,6 @@ use super::super::client::{
 use super::super::script::{Script, key_suffixes};
 use super::batch::{Batch, CallEnd, Detour, own_now};
 use super::config::Config;
-use super::deadline::Stage;
 use crate::Error;
 
 /// The redirects in a row without a pause. Later ones pause, since two servers may each name the

@@ -3,7 +3,8 @@
 use std::future::poll_fn;
 
 use tokio::runtime::Builder;
-use tokio::time::advance;
+use tokio::select;
+use tokio::time::{advance, sleep};
 
 use super::super::super::client::times::MAX_SILENCE;
 use super::super::super::client::{Pool, Silent};
@@ -12,6 +13,7 @@ use crate::algorithm::FixedWindow;
 use crate::{Charge, Limiter, Quota, Redis};
 
 const D: Duration = Duration::from_millis(80);
+const STEP: Duration = Duration::from_millis(20);
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_given_up_at_the_deadline_missed_it() {
@@ -52,6 +54,46 @@ async fn a_process_that_is_on_time_gives_up_at_the_deadline() {
         limiter.decision_timeout(timeout).check(&Charge::new("a")).await.expect_err("no answer");
         let late = begun.elapsed().checked_sub(timeout).expect("no error before the deadline");
         assert!(late <= Duration::from_millis(1), "{late:?} after {timeout:?}");
+    }
+}
+
+/// The process runs again in time for the deadline, but has done nothing for the charge.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_stands_still_until_the_deadline_is_busy() {
+    let pool = Pool::new(Arc::<Silent>::default(), None);
+    let limiter = Redis::new("api", FixedWindow::new(Quota::per_second(9)), pool);
+    let limiter = limiter.decision_timeout(5 * STEP);
+    for (stands_still, kind) in
+        [(STEP / 4, ErrorKind::Infrastructure), (5 * STEP, ErrorKind::Saturation)]
+    {
+        let mut asked = Box::pin(limiter.check(&Charge::new("a")));
+        assert!(poll_fn(|cx| Poll::Ready(asked.as_mut().poll(cx).is_pending())).await);
+        advance(stands_still).await;
+        assert_eq!(asked.await.expect_err("no answer").kind(), kind, "{stands_still:?}");
+    }
+}
+
+/// The process stands still again and again, each time too briefly to delay one timer by much.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_has_next_to_no_time_is_busy() {
+    let pool = Pool::new(Arc::<Silent>::default(), None);
+    let limiter = Redis::new("api", FixedWindow::new(Quota::per_second(9)), pool);
+    let limiter = limiter.decision_timeout(5 * STEP);
+    for (stands_still, kind) in
+        [(STEP / 20, ErrorKind::Infrastructure), (2 * STEP, ErrorKind::Saturation)]
+    {
+        let standing = async {
+            loop {
+                sleep(STEP / 10).await;
+                advance(stands_still).await;
+            }
+        };
+        let asked = limiter.check(&Charge::new("a"));
+        let answer = select! {
+            answer = asked => answer,
+            () = standing => unreachable!("it stands still for ever"),
+        };
+        assert_eq!(answer.expect_err("no answer").kind(), kind, "{stands_still:?}");
     }
 }
 

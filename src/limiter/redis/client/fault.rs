@@ -12,10 +12,10 @@ use std::sync::{Mutex, PoisonError};
 use tokio::select;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::super::client::Pool;
-use super::super::client::SharedConnection;
 #[cfg(feature = "redisson")]
-use super::super::client::times::MAX_ERROR_AGE;
+use super::connection::SharedConnection;
+use super::pool::Pool;
+use super::times::MAX_ERROR_AGE;
 use crate::limiter::on_time::{GracePeriod, Timers};
 use crate::{Error, ErrorKind};
 
@@ -33,14 +33,14 @@ pub(crate) enum Stage {
 
 /// The stage of a charge, set by the task that sends it, and read by its caller.
 #[derive(Debug)]
-pub(super) struct Progress(Mutex<Stage>);
+pub(crate) struct Progress(Mutex<Stage>);
 
 impl Progress {
-    pub(super) fn set(&self, stage: Stage) {
+    pub(crate) fn set(&self, stage: Stage) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = stage;
     }
 
-    pub(super) fn stage(&self) -> Stage {
+    pub(crate) fn stage(&self) -> Stage {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -73,12 +73,12 @@ impl Deadline {
     }
 
     /// Returns whether no time was left when the wait began.
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.at <= self.start
     }
 
     /// Returns whether the process has been too busy since the wait began.
-    pub(super) fn is_busy(&self, pool: &Pool) -> bool {
+    pub(crate) fn is_busy(&self, pool: &Pool) -> bool {
         if self.grace_period.is_late() {
             pool.liveness().record_busy();
         }
@@ -91,14 +91,14 @@ impl Deadline {
     }
 
     /// The timers of the wait, the last of which fires early enough to catch up.
-    pub(super) fn timers(&self) -> Timers {
+    pub(crate) fn timers(&self) -> Timers {
         Timers::until(self.grace_period.begin())
     }
 
     /// Records that one of the timers has fired, and a busy process if they show one. A process
     /// that stands still for much of a charge's time may be on time again at its end, so each timer
     /// counts. Returns whether it was the last one.
-    pub(super) fn record_timer(&self, timers: &mut Timers, pool: &Pool) -> bool {
+    pub(crate) fn record_timer(&self, timers: &mut Timers, pool: &Pool) -> bool {
         let was_last = timers.record();
         if timers.show_load() {
             pool.liveness().record_busy();
@@ -179,7 +179,7 @@ impl Deadline {
 
     /// Lets the runtime read the replies that have arrived. Where no connection can be made,
     /// nothing arrives, so it only waits for the deadline.
-    pub(super) async fn catch_up(self, pool: Pool) {
+    pub(crate) async fn catch_up(self, pool: Pool) {
         match pool.connect_error(self.hash_slot, None) {
             Some(_) => sleep_until(self.at).await,
             None => self.grace_period.catch_up().await,

@@ -1,16 +1,12 @@
-use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
-use tokio::time::{advance, sleep};
+use tokio::time::advance;
 
-use super::super::super::client::Silent;
-use super::super::super::client::times::{BUSY_FACTOR, MAX_CONNECTION_WAIT, MAX_SILENCE};
+use super::super::silent::Silent;
+use super::super::times::{BUSY_FACTOR, MAX_CONNECTION_WAIT, MAX_SILENCE};
 use super::*;
-use crate::algorithm::FixedWindow;
-use crate::{Charge, Limiter, Quota, Redis};
 
 const D: Duration = Duration::from_millis(20);
 
@@ -50,43 +46,6 @@ async fn a_late_timer_is_load_for_every_charge_of_the_moment() {
     let later = deadline(&pool);
     advance(D).await;
     assert_eq!(later.missed_error(&pool, Stage::Sent).kind(), ErrorKind::Infrastructure);
-}
-
-/// The process runs again in time for the deadline, but has done nothing for the charge.
-#[tokio::test(start_paused = true)]
-async fn a_process_that_stands_still_until_the_deadline_is_busy() {
-    let limiter = Redis::new("api", FixedWindow::new(Quota::per_second(9)), pool());
-    let limiter = limiter.decision_timeout(5 * D);
-    for (stands_still, kind) in [(D / 4, ErrorKind::Infrastructure), (5 * D, ErrorKind::Saturation)]
-    {
-        let mut asked = Box::pin(limiter.check(&Charge::new("a")));
-        assert!(poll_fn(|cx| Poll::Ready(asked.as_mut().poll(cx).is_pending())).await);
-        advance(stands_still).await;
-        assert_eq!(asked.await.expect_err("no answer").kind(), kind, "{stands_still:?}");
-    }
-}
-
-/// The process stands still again and again, each time too briefly to delay one timer by much.
-#[tokio::test(start_paused = true)]
-async fn a_process_that_has_next_to_no_time_is_busy() {
-    let limiter = Redis::new("api", FixedWindow::new(Quota::per_second(9)), pool());
-    let limiter = limiter.decision_timeout(5 * D);
-    for (stands_still, kind) in
-        [(D / 20, ErrorKind::Infrastructure), (2 * D, ErrorKind::Saturation)]
-    {
-        let standing = async {
-            loop {
-                sleep(D / 10).await;
-                advance(stands_still).await;
-            }
-        };
-        let asked = limiter.check(&Charge::new("a"));
-        let answer = select! {
-            answer = asked => answer,
-            () = standing => unreachable!("it stands still for ever"),
-        };
-        assert_eq!(answer.expect_err("no answer").kind(), kind, "{stands_still:?}");
-    }
 }
 
 /// A charge that a cluster turns away is sent again and again within one deadline.
