@@ -141,8 +141,8 @@ mod tests {
 
     use super::super::messages::REFUSED;
     use super::*;
-    use crate::limiter::redis::{ConnectionFuture, Connections, RepliesFuture, ReplyFuture};
-    use crate::{ErrorKind, Pool};
+    use crate::Pool;
+    use crate::limiter::redis::{ConnectionFuture, Connections, Facts, RepliesFuture, ReplyFuture};
 
     const TIMEOUT: Duration = Duration::from_millis(20);
 
@@ -174,12 +174,8 @@ mod tests {
             1
         }
 
-        fn connect_error(&self, _: u16, _: Option<Instant>) -> Option<Error> {
-            None
-        }
-
-        fn no_reply_error(&self, _: u16) -> Error {
-            Error::new(ErrorKind::Infrastructure, "no reply")
+        fn facts(&self, _: u16) -> Facts {
+            Facts::given()
         }
     }
 

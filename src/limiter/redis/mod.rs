@@ -45,7 +45,7 @@ pub(crate) use client::hash_slot;
 #[cfg(feature = "redisson")]
 pub(crate) use client::times::{LATE_REPLY_TIMEOUT, MAX_TIMEOUT};
 #[cfg(all(test, feature = "redisson"))]
-pub(crate) use client::{ConnectionFuture, Connections, RepliesFuture, ReplyFuture};
+pub(crate) use client::{ConnectionFuture, Connections, Facts, RepliesFuture, ReplyFuture};
 #[cfg(feature = "redisson")]
 pub(crate) use script::{Script, malformed_reply};
 #[cfg(feature = "redisson")]

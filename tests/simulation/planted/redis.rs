@@ -173,16 +173,16 @@ pub(super) const FAULTS: &[Fault] = &[
         "missing_answer_is_always_the_servers",
         &[edit(
             "limiter/redis/client/fault.rs",
-            "        if is_busy || server_answers || is_load {",
-            "        if (is_busy || server_answers || is_load) && false {",
+            "    if seen.was_late || seen.server_answers || seen.others_answer {",
+            "    if (seen.was_late || seen.server_answers || seen.others_answer) && false {",
         )],
     ),
     planted(
         "missing_answer_is_always_load",
         &[edit(
             "limiter/redis/client/fault.rs",
-            "        if is_busy || server_answers || is_load {",
-            "        if is_busy || server_answers || is_load || true {",
+            "    if seen.was_late || seen.server_answers || seen.others_answer {",
+            "    if seen.was_late || seen.server_answers || seen.others_answer || true {",
         )],
     ),
     planted(

@@ -330,13 +330,8 @@ pub(super) const FAULTS: &[Fault] = &[
         &[
             edit(
                 "limiter/redis/client/cluster/mod.rs",
-                "            None => self.refreshes.has_result().then(|| self.no_node_error()),",
-                "            None => None,",
-            ),
-            edit(
-                "limiter/redis/client/cluster/mod.rs",
-                "            None if self.refreshes.has_result() || self.refreshes.attempt_hangs() => {",
-                "            None if self.refreshes.attempt_hangs() => {",
+                "            failure: self.refreshes.has_result().then(failed),",
+                "            failure: Some(failed()).filter(|_| false),",
             ),
         ],
     ),
@@ -491,9 +486,11 @@ pub(super) const FAULTS: &[Fault] = &[
         "slow_attempt_to_connect_is_the_servers_fault",
         "0568e51 redis: judge silence by evidence that load cannot make",
         &[edit(
-            "limiter/redis/client/own_pool.rs",
-            "                Error::new(ErrorKind::Saturation, message)",
-            "                Error::new(ErrorKind::Infrastructure, message)",
+            "limiter/redis/client/fault.rs",
+            "            let message = format!(\"the connection to {server} is not ready yet\");
+            return Error::new(ErrorKind::Saturation, message);",
+            "            let message = format!(\"the connection to {server} is not ready yet\");
+            return Error::new(ErrorKind::Infrastructure, message);",
         )],
     ),
     reverted(
@@ -564,8 +561,8 @@ pub(super) const FAULTS: &[Fault] = &[
         "3bd3ff8 redis: a paused process waits on for its connection",
         &[edit(
             "limiter/redis/client/own_pool.rs",
-            "                        None if end.is_late() => {",
-            "                        None if end.is_late() && place == Some(usize::MAX) => {",
+            "                    if facts.failure.is_some() || !end.is_late() {",
+            "                    if facts.failure.is_some() || !end.is_late() || place != Some(usize::MAX) {",
         )],
     ),
     reverted(
@@ -793,8 +790,8 @@ impl Drop",
         "aa136d3 Mend what users, operators and attackers met in the crate",
         &[edit(
             "limiter/redis/client/fault.rs",
-            "        if !is_busy && matches!(stage, Stage::TurnedAway { since } if since <= self.half()) {",
-            "        if matches!(stage, Stage::TurnedAway { since } if since <= self.half()) {",
+            "    if !seen.was_late && seen.was_turned_away {",
+            "    if seen.was_turned_away {",
         )],
     ),
     reverted(
@@ -976,9 +973,9 @@ impl Drop",
         "old_failure_to_connect_blames_the_server",
         "redis: an old failure to connect says nothing of a busy process's attempt",
         &[edit(
-            "limiter/redis/client/own_pool.rs",
-            "        let is_known = state.failed >= since && !state.attempt_hangs();",
-            "        let is_known = state.failed >= since.and(None) && !state.attempt_hangs();",
+            "limiter/redis/client/fault.rs",
+            "        let failure = self.failure.as_ref().filter(|failure| failure.at >= since);",
+            "        let failure = self.failure.as_ref().filter(|failure| failure.at >= since.and(None));",
         )],
     ),
     reverted(

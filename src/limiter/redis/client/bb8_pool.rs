@@ -18,6 +18,7 @@ use super::connection::{
     ConnectionFuture, Connections, RepliesFuture, ReplyFuture, SharedConnection,
 };
 use super::error;
+use super::fault::Facts;
 use super::times::{CHECK_OUT_INTERVAL, MAX_CONNECTION_WAIT};
 use crate::limiter::on_time::GracePeriod;
 use crate::{Error, ErrorKind};
@@ -175,12 +176,8 @@ where
         (self.pool.state().connections as usize).max(1)
     }
 
-    fn connect_error(&self, _: u16, _: Option<Instant>) -> Option<Error> {
-        None
-    }
-
-    fn no_reply_error(&self, _: u16) -> Error {
-        Error::new(ErrorKind::Infrastructure, "redis did not answer in time")
+    fn facts(&self, _: u16) -> Facts {
+        Facts::given()
     }
 }
 

@@ -4,12 +4,12 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ConnectionAddr, Pipeline, RedisError, RedisResult, Value};
 use tokio::time::Instant;
 
+use super::fault::Facts;
 use super::health::{ConnectionState, Health};
 use crate::Error;
 
@@ -31,12 +31,8 @@ pub(crate) trait Connections: Send + Sync {
     fn connection(self: Arc<Self>, hash_slot: u16) -> ConnectionFuture;
     /// The number of connections that the calls of one partition share, at least 1.
     fn size(&self) -> usize;
-    /// Returns the error of the last attempt to connect, if there has been no connection since.
-    /// `None` if it failed before `since`. Load of this process does not cause this error, unless
-    /// its kind is saturation.
-    fn connect_error(&self, hash_slot: u16, since: Option<Instant>) -> Option<Error>;
-    /// The error of a call that got neither a connection nor a reply in time.
-    fn no_reply_error(&self, hash_slot: u16) -> Error;
+    /// Returns what is known about the server of a hash slot.
+    fn facts(&self, hash_slot: u16) -> Facts;
 }
 
 /// One connection, shared by many calls.
@@ -78,9 +74,9 @@ impl Connection {
         Self { socket, health, address: Arc::new(address), is_primary, made_at }
     }
 
-    /// Returns the time since the connection was made.
-    pub(super) fn age(&self) -> Duration {
-        self.made_at.elapsed()
+    /// Returns the instant at which the connection was made.
+    pub(super) fn made_at(&self) -> Instant {
+        self.made_at
     }
 
     /// The name of the server in errors.

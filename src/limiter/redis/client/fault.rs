@@ -1,9 +1,12 @@
 //! Decides why an answer is missing at its deadline: the process is busy, or the server failed.
 //!
-//! This is the only place that decides it. A timer that fires late, or a reply that arrived
-//! meanwhile, counts as load of this process, which `FailOpen` does not admit. The timers of all
-//! charges count: a busy process delays some of them, and reads all replies late. A cluster is at
-//! fault if it turns a charge away for most of its time while this process is on time.
+//! [`judge`] has all rules: of the evidence, the first that fits decides. The sources of connections
+//! say what they know ([`Facts`]), and a charge what it saw while it waited ([`Seen`]).
+//!
+//! A timer that fires late, or a reply that arrived meanwhile, counts as load of this process, which
+//! `FailOpen` does not admit. The timers of all charges count: a busy process delays some of them,
+//! and reads all replies late. A cluster is at fault if it turns a charge away for most of its time
+//! while this process is on time.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,9 +18,116 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 #[cfg(feature = "redisson")]
 use super::connection::SharedConnection;
 use super::pool::Pool;
-use super::times::MAX_ERROR_AGE;
+use super::times::{MAX_CONNECTION_WAIT, MAX_ERROR_AGE, MIN_AGE};
 use crate::limiter::on_time::{GracePeriod, Timers};
 use crate::{Error, ErrorKind};
+
+/// The facts that a source of connections knows about the server of a hash slot. They are gathered
+/// when an answer is missing, and not for each charge.
+#[derive(Debug)]
+pub(crate) struct Facts {
+    /// The server, or the cluster, for messages.
+    pub(super) server: String,
+    pub(super) link: Link,
+    /// The last failure to connect, if there was no connection since. It counts for nothing while
+    /// an attempt hangs.
+    pub(super) failure: Option<Failed>,
+    /// True if an attempt takes clearly longer than the last one, which failed for another reason
+    /// than the server or load.
+    pub(super) attempt_hangs: bool,
+}
+
+/// A failure to connect, and its instant, if that is known.
+#[derive(Debug)]
+pub(super) struct Failed {
+    pub(super) error: Error,
+    pub(super) at: Option<Instant>,
+}
+
+/// The connections of this runtime to a server.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Link {
+    /// The application made the connection, at an unknown time.
+    Given,
+    /// There is one. The oldest was made at this instant.
+    Made(Instant),
+    /// There is none. The oldest attempt to make one began at this instant.
+    Attempted(Instant),
+    /// There is none, and nobody makes one.
+    Missing,
+}
+
+impl Facts {
+    /// The facts about connections that the application made: nothing but that they are there.
+    pub(crate) fn given() -> Self {
+        let (server, link) = (String::from("redis"), Link::Given);
+        Self { server, link, failure: None, attempt_hangs: false }
+    }
+
+    /// Returns the failure to connect, unless it was before `since`.
+    pub(super) fn failure_since(&self, since: Option<Instant>) -> Option<&Error> {
+        let failure = self.failure.as_ref().filter(|failure| failure.at >= since);
+        failure.map(|failure| &failure.error)
+    }
+
+    /// Returns the error of a call that got neither a connection nor a reply until `now`, in a
+    /// process that is on time. An attempt that has just begun says nothing about the server, and
+    /// neither does a connection that has hardly been used.
+    pub(super) fn no_answer(&self, now: Instant) -> Error {
+        let server = &self.server;
+        if let Some(error) = self.failure_since(None) {
+            return error.clone();
+        }
+        let is_overdue = match self.link {
+            Link::Given => true,
+            Link::Made(since) => since + MIN_AGE <= now,
+            Link::Attempted(since) => self.attempt_hangs || since + MAX_CONNECTION_WAIT <= now,
+            Link::Missing => self.attempt_hangs,
+        };
+        if !is_overdue {
+            let message = format!("the connection to {server} is not ready yet");
+            return Error::new(ErrorKind::Saturation, message);
+        }
+        let message = match self.link {
+            Link::Given | Link::Made(_) => "redis did not answer in time".into(),
+            Link::Attempted(_) | Link::Missing => format!("no connection to {server} in time"),
+        };
+        Error::new(ErrorKind::Infrastructure, message)
+    }
+}
+
+/// The evidence of a wait that ended without an answer.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    start: Instant,
+    /// True if a timer of this process fired late.
+    was_late: bool,
+    /// True if a server of the cluster turned the charge away in the first half of the wait. If it
+    /// was first turned away in the second half, this process may have sent it late.
+    was_turned_away: bool,
+    /// True if its server answered another call in time.
+    server_answers: bool,
+    /// True if another server of the cluster did, and its own is not known to be silent.
+    others_answer: bool,
+}
+
+/// Returns the error of a charge without an answer: the first rule that fits decides.
+fn judge(facts: &Facts, seen: &Seen, now: Instant) -> Error {
+    // A busy process may have had no time for another attempt: then only a fresh failure counts.
+    let since = seen.start.checked_sub(MAX_ERROR_AGE).filter(|_| seen.was_late);
+    if let Some(error) = facts.failure_since(since) {
+        return error.clone();
+    }
+    if !seen.was_late && seen.was_turned_away {
+        let message = "the cluster is moving the key to another server";
+        return Error::new(ErrorKind::Infrastructure, message);
+    }
+    if seen.was_late || seen.server_answers || seen.others_answer {
+        let message = "this process asks more than it can read in time";
+        return Error::new(ErrorKind::Saturation, message);
+    }
+    facts.no_answer(now)
+}
 
 /// The stage of a charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,29 +219,18 @@ impl Deadline {
     /// Returns the error of a charge that has no answer now. For a charge that was not sent, the
     /// replies of all servers count.
     pub(crate) fn missed_error(&self, pool: &Pool, stage: Stage) -> Error {
-        let is_busy = self.is_busy(pool);
-        // A busy process may have had no time for another attempt: an older error counts too.
-        let since = self.start.checked_sub(MAX_ERROR_AGE).filter(|_| is_busy);
-        if let Some(error) = pool.connect_error(self.hash_slot, since) {
-            return error;
-        }
-        // If it was first turned away in the second half, this process may have sent it late.
-        if !is_busy && matches!(stage, Stage::TurnedAway { since } if since <= self.half()) {
-            let message = "the cluster is moving the key to another server";
-            return Error::new(ErrorKind::Infrastructure, message);
-        }
         let was_sent = stage != Stage::Queued;
-        let server_answers = pool.liveness().replies(self.hash_slot) != self.replies;
-        // In a cluster, the server of this slot alone may be away. It is then silent for long.
         let others_answer = pool.liveness().all_replies() != self.all_replies;
-        let is_load = others_answer && !(was_sent && pool.liveness().is_silent(self.hash_slot));
-        if is_busy || server_answers || is_load {
-            return Error::new(
-                ErrorKind::Saturation,
-                "this process asks more than it can read in time",
-            );
-        }
-        pool.no_reply_error(self.hash_slot)
+        let seen = Seen {
+            start: self.start,
+            was_late: self.is_busy(pool),
+            was_turned_away: matches!(stage, Stage::TurnedAway { since } if since <= self.half()),
+            server_answers: pool.liveness().replies(self.hash_slot) != self.replies,
+            // In a cluster, the server of this slot alone may be away. It is then silent for long.
+            others_answer: others_answer
+                && !(was_sent && pool.liveness().is_silent(self.hash_slot)),
+        };
+        judge(&pool.facts(self.hash_slot), &seen, Instant::now())
     }
 
     /// Waits for an answer until the deadline, and a little longer if the process is busy. Returns
@@ -180,7 +279,7 @@ impl Deadline {
     /// Lets the runtime read the replies that have arrived. Where no connection can be made,
     /// nothing arrives, so it only waits for the deadline.
     pub(crate) async fn catch_up(self, pool: Pool) {
-        match pool.connect_error(self.hash_slot, None) {
+        match pool.facts(self.hash_slot).failure {
             Some(_) => sleep_until(self.at).await,
             None => self.grace_period.catch_up().await,
         }

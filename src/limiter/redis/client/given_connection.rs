@@ -11,8 +11,8 @@ use tokio::time::Instant;
 use super::connection::{
     ConnectionFuture, Connections, RepliesFuture, ReplyFuture, SharedConnection,
 };
+use super::fault::Facts;
 use super::pool::Pool;
-use crate::{Error, ErrorKind};
 
 impl Pool {
     /// Uses one connection of the application: any [`ConnectionLike`] whose clones share one
@@ -72,12 +72,8 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Connections for GivenCon
         1
     }
 
-    fn connect_error(&self, _: u16, _: Option<Instant>) -> Option<Error> {
-        None
-    }
-
-    fn no_reply_error(&self, _hash_slot: u16) -> Error {
-        Error::new(ErrorKind::Infrastructure, "redis did not answer in time")
+    fn facts(&self, _: u16) -> Facts {
+        Facts::given()
     }
 }
 

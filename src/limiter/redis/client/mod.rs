@@ -50,6 +50,8 @@ pub(crate) use self::cluster::redirect::{Next, ask, cannot_serve, next_reply, re
 pub(crate) use self::connection::SharedConnection;
 #[cfg(test)]
 pub(crate) use self::connection::{ConnectionFuture, Connections, RepliesFuture, ReplyFuture};
+#[cfg(test)]
+pub(crate) use self::fault::Facts;
 pub use self::pool::Pool;
 #[cfg(test)]
 pub(crate) use self::silent::Silent;

@@ -17,10 +17,11 @@ use tokio::time::{Instant, timeout_at};
 use super::backoff::{Backoff, any_hangs};
 use super::connection::{Connection, ConnectionFuture, Connections, SharedConnection};
 use super::error::before_asking;
+use super::fault::{Facts, Failed, Link};
 use super::health::ConnectionState;
 use super::sentinel::Sentinels;
 use super::server::{Failure, Server};
-use super::times::{INTERRUPTED_PAUSE, MAX_CONNECTION_WAIT, MAX_SILENCE, MIN_AGE};
+use super::times::{INTERRUPTED_PAUSE, MAX_CONNECTION_WAIT, MAX_SILENCE};
 use crate::limiter::on_time::{GracePeriod, unless_busy};
 use crate::observe::ConnectionWatch;
 use crate::{Error, ErrorKind};
@@ -148,6 +149,17 @@ impl OwnPool {
         is_away
     }
 
+    /// Returns what is known about the target.
+    pub(super) fn facts(&self) -> Facts {
+        let server = self.target.address();
+        let mut state = self.lock();
+        let lost = state.clean(Instant::now());
+        let facts = state.facts(server);
+        drop(state);
+        self.report_lost(lost);
+        facts
+    }
+
     fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -173,15 +185,12 @@ impl OwnPool {
                 };
                 let waited = timeout_at(retry_at, changed).await;
                 if waited.is_err() && Instant::now() >= end.deadline() {
-                    match self.connect_error(0, None) {
-                        Some(error) => return Err(error),
-                        // This process was paused, so wait again. Callers have deadlines of
-                        // their own.
-                        None if end.is_late() => {
-                            end = GracePeriod::new(Instant::now() + MAX_CONNECTION_WAIT);
-                        }
-                        None => return Err(self.no_reply_error(0)),
+                    let facts = self.facts();
+                    if facts.failure.is_some() || !end.is_late() {
+                        return Err(facts.no_answer(Instant::now()));
                     }
+                    // This process was paused, so wait again. Callers have deadlines of their own.
+                    end = GracePeriod::new(Instant::now() + MAX_CONNECTION_WAIT);
                 }
             }
         })
@@ -201,44 +210,8 @@ impl Connections for OwnPool {
         self.size
     }
 
-    fn connect_error(&self, _: u16, since: Option<Instant>) -> Option<Error> {
-        let mut state = self.lock();
-        let lost = state.clean(Instant::now());
-        let is_known = state.failed >= since && !state.attempt_hangs();
-        let last_error = state.last_error.clone().filter(|_| is_known);
-        let is_connected = state.entries().any(|entry| entry.connection.is_some());
-        drop(state);
-        self.report_lost(lost);
-        last_error.filter(|_| !is_connected)
-    }
-
-    fn no_reply_error(&self, _: u16) -> Error {
-        let state = self.lock();
-        let ages = state.entries().filter_map(|entry| Some(entry.connection.as_ref()?.age()));
-        let age = ages.max();
-        let oldest_attempt = state.entries().filter_map(|entry| entry.attempt).min();
-        let hangs = state.attempt_hangs();
-        drop(state);
-        if age.is_some_and(|age| age >= MIN_AGE) {
-            return Error::new(ErrorKind::Infrastructure, "redis did not answer in time");
-        }
-        if let Some(error) = self.connect_error(0, None) {
-            return error;
-        }
-        // An attempt that has just begun does not say anything about the server, either.
-        let address = self.target.address();
-        match oldest_attempt {
-            Some(started)
-                if age.is_none() && (hangs || started.elapsed() >= MAX_CONNECTION_WAIT) =>
-            {
-                let message = format!("no connection to {address} in time");
-                Error::new(ErrorKind::Infrastructure, message)
-            }
-            _ => {
-                let message = format!("the connection to {address} is not ready yet");
-                Error::new(ErrorKind::Saturation, message)
-            }
-        }
+    fn facts(&self, _: u16) -> Facts {
+        OwnPool::facts(self)
     }
 }
 
@@ -327,6 +300,23 @@ impl PoolState {
         let runtime = Handle::try_current().ok().map(|runtime| runtime.id());
         let current = self.runtimes.iter().filter(move |one| Some(one.runtime) == runtime);
         current.flat_map(|connections| &connections.entries)
+    }
+
+    /// Returns what the current runtime knows about `server`.
+    fn facts(&self, server: String) -> Facts {
+        let made = |entry: &PoolEntry| entry.connection.as_ref().map(|one| one.made_at());
+        let oldest_connection = self.entries().filter_map(made).min();
+        let oldest_attempt = self.entries().filter_map(|entry| entry.attempt).min();
+        let link = match (oldest_connection, oldest_attempt) {
+            (Some(made_at), _) => Link::Made(made_at),
+            (None, Some(begun)) => Link::Attempted(begun),
+            (None, None) => Link::Missing,
+        };
+        let attempt_hangs = self.attempt_hangs();
+        let last_error = self.last_error.clone();
+        let last_error = last_error.filter(|_| oldest_connection.is_none() && !attempt_hangs);
+        let failure = last_error.map(|error| Failed { error, at: self.failed });
+        Facts { server, link, failure, attempt_hangs }
     }
 
     /// Returns whether any runtime has a connection.

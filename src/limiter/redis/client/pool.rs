@@ -19,6 +19,7 @@ use super::cluster::Cluster;
 #[cfg(feature = "redisson")]
 use super::cluster::Redirected;
 use super::connection::{ConnectionFuture, Connections, SharedConnection};
+use super::fault::Facts;
 use super::liveness::Liveness;
 use super::server::Login;
 use super::slot::{self, Partition};
@@ -184,7 +185,7 @@ impl Pool {
             }
         };
         let ready = timeout(READY_WITHIN, ready).await;
-        ready.unwrap_or_else(|_| Err(self.no_reply_error(0)))
+        ready.unwrap_or_else(|_| Err(self.facts(0).no_answer(Instant::now())))
     }
 
     /// Marks the connections of [`from_bb8`](Self::from_bb8) as those of a library's client of a
@@ -247,8 +248,9 @@ impl Pool {
         let begun = Instant::now();
         let (result, is_busy) = watch_timers(begun + MAX_CONNECTION_WAIT, connecting).await;
         result.map_err(|error| {
+            let since = begun.checked_sub(MAX_ERROR_AGE);
             let is_known = error.kind() != ErrorKind::Infrastructure
-                || self.connect_error(hash_slot, begun.checked_sub(MAX_ERROR_AGE)).is_some();
+                || self.facts(hash_slot).failure_since(since).is_some();
             match is_known || !is_busy && !self.liveness.was_busy_since(begun) {
                 true => error,
                 false => too_busy_to_connect(error),
@@ -301,15 +303,9 @@ impl Pool {
         Arc::clone(&self.connections).ready_connection(hash_slot)
     }
 
-    /// Returns the error of the last attempt to connect, if there has been no connection since.
-    /// `None` if it failed before `since`.
-    pub(crate) fn connect_error(&self, hash_slot: u16, since: Option<Instant>) -> Option<Error> {
-        self.connections.connect_error(hash_slot, since)
-    }
-
-    /// The error of a call that got neither a connection nor a reply in time.
-    pub(crate) fn no_reply_error(&self, hash_slot: u16) -> Error {
-        self.connections.no_reply_error(hash_slot)
+    /// Returns what is known about the server of a hash slot.
+    pub(super) fn facts(&self, hash_slot: u16) -> Facts {
+        self.connections.facts(hash_slot)
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::connection::{
     ConnectionFuture, Connections, RepliesFuture, ReplyFuture, SharedConnection,
 };
-use crate::{Error, ErrorKind};
+use super::fault::Facts;
 
 /// The server, and the connection to it.
 #[derive(Default)]
@@ -37,12 +37,8 @@ impl Connections for Silent {
         1
     }
 
-    fn connect_error(&self, _: u16, _: Option<Instant>) -> Option<Error> {
-        None
-    }
-
-    fn no_reply_error(&self, _: u16) -> Error {
-        Error::new(ErrorKind::Infrastructure, "silent")
+    fn facts(&self, _: u16) -> Facts {
+        Facts::given()
     }
 }
 

@@ -29,6 +29,7 @@ use self::nodes::{Node, Nodes};
 use self::refresh::Refreshes;
 use super::address::Host;
 use super::connection::{ConnectionFuture, Connections, SharedConnection};
+use super::fault::{Facts, Failed, Link};
 use super::slot::Partition;
 use super::times::{MAX_CONNECTION_WAIT, REFRESH_CHECK};
 use crate::limiter::on_time::GracePeriod;
@@ -132,7 +133,7 @@ impl Cluster {
             if self.nodes.number_of(hash_slot) != Some(number) {
                 return None;
             }
-            if node.pool().connect_error(hash_slot, None).is_some() {
+            if node.pool().facts().failure.is_some() {
                 self.refresh();
             }
             select! {
@@ -191,23 +192,17 @@ impl Connections for Cluster {
         1
     }
 
-    fn connect_error(&self, hash_slot: u16, since: Option<Instant>) -> Option<Error> {
-        match self.nodes.of(hash_slot) {
-            Some((_, node)) => node.pool().connect_error(hash_slot, since),
-            None => self.refreshes.has_result().then(|| self.no_node_error()),
+    fn facts(&self, hash_slot: u16) -> Facts {
+        if let Some((_, node)) = self.nodes.of(hash_slot) {
+            return node.pool().facts();
         }
-    }
-
-    fn no_reply_error(&self, hash_slot: u16) -> Error {
-        match self.nodes.of(hash_slot) {
-            Some((_, node)) => node.pool().no_reply_error(hash_slot),
-            None if self.refreshes.has_result() || self.refreshes.attempt_hangs() => {
-                self.no_node_error()
-            }
-            None => {
-                let message = format!("the cluster at {} is not known yet", self.seeds[0]);
-                Error::new(ErrorKind::Saturation, message)
-            }
+        // That nobody holds the slot is so now, whenever the map was read.
+        let failed = || Failed { error: self.no_node_error(), at: Some(Instant::now()) };
+        Facts {
+            server: format!("the cluster at {}", self.seeds[0]),
+            link: Link::Missing,
+            failure: self.refreshes.has_result().then(failed),
+            attempt_hangs: self.refreshes.attempt_hangs(),
         }
     }
 }

@@ -272,8 +272,9 @@ mod tests {
         let pool = Pool::connect("redis-cluster://127.0.0.1:1").expect("an address");
         let cluster = pool.cluster().expect("a cluster");
         let (served, unserved) = (0, HASH_SLOTS - 1);
-        assert!(cluster.connect_error(unserved, None).is_none());
-        assert_eq!(cluster.no_reply_error(unserved).kind(), ErrorKind::Saturation);
+        assert!(cluster.facts(unserved).failure.is_none());
+        let kind = || cluster.facts(unserved).no_answer(Instant::now()).kind();
+        assert_eq!(kind(), ErrorKind::Saturation);
 
         let master = Value::Array(vec![Value::BulkString(b"127.0.0.1".into()), Value::Int(1)]);
         let range = [Value::Int(0), Value::Int(i64::from(unserved) - 1), master];
@@ -281,11 +282,11 @@ mod tests {
         let map = SlotMap::read(&reply, &cluster.seeds[0]).expect("a map");
         let (runtime, result) = (Handle::current().id(), Some(Ok(map)));
         drop(Attempt { cluster: Arc::downgrade(cluster), runtime, result });
-        assert!(cluster.connect_error(served, None).is_none());
-        let error = cluster.connect_error(unserved, None).expect("known to the map");
+        assert!(cluster.facts(served).failure.is_none());
+        let error = cluster.facts(unserved).failure.expect("known to the map").error;
         assert_eq!(error.kind(), ErrorKind::Infrastructure);
         assert!(error.to_string().ends_with("holds the key"), "{error}");
-        assert_eq!(cluster.no_reply_error(unserved).kind(), ErrorKind::Infrastructure);
+        assert_eq!(kind(), ErrorKind::Infrastructure);
     }
 
     #[tokio::test(start_paused = true)]

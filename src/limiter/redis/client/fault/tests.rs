@@ -48,6 +48,74 @@ async fn a_late_timer_is_load_for_every_charge_of_the_moment() {
     assert_eq!(later.missed_error(&pool, Stage::Sent).kind(), ErrorKind::Infrastructure);
 }
 
+/// Each rule decides before those after it, and only on its own evidence.
+#[tokio::test(start_paused = true)]
+async fn the_first_rule_that_fits_names_the_fault() {
+    let start = Instant::now();
+    advance(2 * MAX_ERROR_AGE).await;
+    let (start, now) = (start + 2 * MAX_ERROR_AGE, start + 2 * MAX_ERROR_AGE + D);
+    let facts = |link| Facts { link, ..Facts::given() };
+    let refused = |age| {
+        let error = Error::new(ErrorKind::Configuration, "refused");
+        Facts {
+            failure: Some(Failed { error, at: Some(start - age) }),
+            ..facts(Link::Attempted(start))
+        }
+    };
+    let hanging = |link| Facts { attempt_hangs: true, ..facts(link) };
+    let seen = Seen {
+        start,
+        was_late: false,
+        was_turned_away: false,
+        server_answers: false,
+        others_answer: false,
+    };
+    let late = Seen { was_late: true, ..seen };
+    let turned_away = Seen { was_turned_away: true, others_answer: true, ..seen };
+    let (fresh, old) = (MAX_ERROR_AGE, MAX_ERROR_AGE + D);
+    let moving = "the cluster is moving the key to another server";
+    let load = "this process asks more than it can read in time";
+    let (silent, unconnected) = ("redis did not answer in time", "no connection to redis in time");
+    let not_ready = "the connection to redis is not ready yet";
+    let table = [
+        // A failure to connect counts, and in a process that was late only a fresh one.
+        (refused(fresh), seen, "refused"),
+        (refused(old), seen, "refused"),
+        (refused(fresh), late, "refused"),
+        (refused(old), late, load),
+        (refused(old), turned_away, "refused"),
+        // The cluster is at fault if this process was on time.
+        (Facts::given(), turned_away, moving),
+        (Facts::given(), Seen { was_late: true, ..turned_away }, load),
+        // An answer or a late timer is load.
+        (Facts::given(), late, load),
+        (Facts::given(), Seen { server_answers: true, ..seen }, load),
+        (Facts::given(), Seen { others_answer: true, ..seen }, load),
+        (hanging(Link::Missing), late, load),
+        // The server said nothing, and this process listened.
+        (Facts::given(), seen, silent),
+        (facts(Link::Made(now - MIN_AGE)), seen, silent),
+        (facts(Link::Made(now - MIN_AGE / 2)), seen, not_ready),
+        (hanging(Link::Made(now)), seen, not_ready),
+        // There is no connection.
+        (facts(Link::Attempted(now - MAX_CONNECTION_WAIT)), seen, unconnected),
+        (facts(Link::Attempted(now - MAX_CONNECTION_WAIT / 2)), seen, not_ready),
+        (hanging(Link::Attempted(now)), seen, unconnected),
+        (hanging(Link::Missing), seen, unconnected),
+        (facts(Link::Missing), seen, not_ready),
+    ];
+    for (facts, seen, message) in table {
+        let error = judge(&facts, &seen, now);
+        assert_eq!(error.to_string(), message, "{facts:?} {seen:?}");
+        let kind = match message {
+            "refused" => ErrorKind::Configuration,
+            _ if [load, not_ready].contains(&message) => ErrorKind::Saturation,
+            _ => ErrorKind::Infrastructure,
+        };
+        assert_eq!(error.kind(), kind, "{message}");
+    }
+}
+
 /// A charge that a cluster turns away is sent again and again within one deadline.
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_begins_late_is_no_load() {

@@ -62,13 +62,14 @@ async fn an_attempt_without_an_answer_ends_in_time_and_no_pause_follows() {
     let (pool, _) = silent();
     assert!(pool.next(None).is_err());
     sleep(CONNECT_TIMEOUT + SOON).await;
-    let error = pool.connect_error(0, None).expect("it has failed");
+    let facts = pool.facts();
+    let error = facts.failure_since(None).expect("it has failed");
     assert_eq!(error.kind(), ErrorKind::Infrastructure);
     // The attempt began long ago, and says nothing about the server now.
     assert_eq!(pool.lock().backoff.retry_at(Instant::now()), None);
     let failed = Instant::now() - SOON;
-    assert!(pool.connect_error(0, Some(failed)).is_some());
-    assert!(pool.connect_error(0, Some(failed + 2 * SOON)).is_none());
+    assert!(facts.failure_since(Some(failed)).is_some());
+    assert!(facts.failure_since(Some(failed + 2 * SOON)).is_none());
 }
 
 /// The server is at fault once the attempt takes as long as a call waits for a connection.
@@ -76,9 +77,9 @@ async fn an_attempt_without_an_answer_ends_in_time_and_no_pause_follows() {
 async fn an_attempt_that_has_just_begun_is_no_fault_of_the_server() {
     let (pool, _) = silent();
     assert!(pool.next(None).is_err());
-    assert_eq!(pool.no_reply_error(0).kind(), ErrorKind::Saturation);
+    assert_eq!(pool.facts().no_answer(Instant::now()).kind(), ErrorKind::Saturation);
     sleep(MAX_CONNECTION_WAIT).await;
-    assert_eq!(pool.no_reply_error(0).kind(), ErrorKind::Infrastructure);
+    assert_eq!(pool.facts().no_answer(Instant::now()).kind(), ErrorKind::Infrastructure);
 }
 
 #[tokio::test(start_paused = true)]
@@ -93,7 +94,7 @@ async fn a_login_that_changed_is_tried_without_a_pause() {
     for is_tried in [false, true] {
         assert!(pool.next(None).is_err());
         assert_eq!(pool.lock().entries().any(|entry| entry.attempt.is_some()), is_tried);
-        assert_eq!(pool.connect_error(0, None).is_none(), is_tried);
+        assert_eq!(pool.facts().failure.is_none(), is_tried);
         login.set("app", "two");
     }
 }
@@ -122,14 +123,14 @@ async fn a_failure_before_the_last_connection_counts_no_more() {
     }));
     assert!(pool.next(None).is_err());
     sleep(SOON).await;
-    assert!(pool.connect_error(0, None).is_some());
+    assert!(pool.facts().failure.is_some());
     sleep(LIFE).await;
     assert!(pool.next(None).is_err());
     sleep(SOON).await;
     assert!(pool.next(None).is_ok());
     sleep(LIFE).await;
     assert!(pool.next(None).is_err());
-    assert!(pool.connect_error(0, None).is_none());
+    assert!(pool.facts().failure.is_none());
 }
 
 /// A process that is on time gives up instead.

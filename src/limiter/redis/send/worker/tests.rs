@@ -8,12 +8,12 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::super::super::client::{
-    ConnectionFuture, Connections, RepliesFuture, ReplyFuture, SharedConnection,
+    ConnectionFuture, Connections, Facts, RepliesFuture, ReplyFuture, SharedConnection,
 };
 use super::super::super::script::{Op, Request};
 use crate::algorithm::FixedWindow;
 use crate::limiter::named::NamedAlgorithm;
-use crate::{Charge, Error, ErrorKind, Limiter, Pool, Quota, Redis};
+use crate::{Charge, Limiter, Pool, Quota, Redis};
 
 use super::*;
 
@@ -55,12 +55,8 @@ impl Connections for Fake {
         1
     }
 
-    fn connect_error(&self, _: u16, _: Option<Instant>) -> Option<Error> {
-        None
-    }
-
-    fn no_reply_error(&self, _: u16) -> Error {
-        Error::new(ErrorKind::Infrastructure, "no reply")
+    fn facts(&self, _: u16) -> Facts {
+        Facts::given()
     }
 }
 
@@ -138,12 +134,8 @@ impl Connections for Recorder {
         9
     }
 
-    fn connect_error(&self, _: u16, _: Option<Instant>) -> Option<Error> {
-        None
-    }
-
-    fn no_reply_error(&self, _: u16) -> Error {
-        Error::new(ErrorKind::Infrastructure, "no reply")
+    fn facts(&self, _: u16) -> Facts {
+        Facts::given()
     }
 }
 
