@@ -37,7 +37,7 @@ pub(crate) use together::Together;
 #[cfg(feature = "redisson")]
 pub(crate) use client::SharedConnection;
 #[cfg(feature = "redisson")]
-pub(crate) use client::error::{from_failed_call, met_read_only};
+pub(crate) use client::error::{from_failed_call, is_reply, met_read_only};
 #[cfg(feature = "redisson")]
 pub(crate) use client::fault::{Deadline, Stage};
 #[cfg(all(test, feature = "redisson"))]
@@ -49,4 +49,4 @@ pub(crate) use client::{ConnectionFuture, Connections, Facts, RepliesFuture, Rep
 #[cfg(feature = "redisson")]
 pub(crate) use script::{Script, malformed_reply};
 #[cfg(feature = "redisson")]
-pub(crate) use send::{eval, is_reply};
+pub(crate) use send::eval;

@@ -146,7 +146,8 @@ pub(super) const FAULTS: &[Fault] = &[
         &[edit(
             "limiter/redis/send/eval.rs",
             "        if !matches!(&reply, Err(error) if error.kind() == no_script) {",
-            "        if is_reply(&reply) || !matches!(&reply, Err(error) if error.kind() == no_script) {",
+            "        let is_reply = super::super::client::error::is_reply(&reply);
+        if is_reply || !matches!(&reply, Err(error) if error.kind() == no_script) {",
         )],
     ),
     planted(

@@ -10,7 +10,7 @@ use std::error::Error as _;
 use std::io;
 use std::sync::Arc;
 
-use redis::RedisError;
+use redis::{RedisError, RedisResult};
 
 use crate::{Error, ErrorKind};
 
@@ -136,6 +136,16 @@ pub(super) fn weight(error: &Error) -> u8 {
         ErrorKind::Configuration => 2,
         ErrorKind::Saturation => 1,
         _ => 0,
+    }
+}
+
+/// Returns whether the server replied, even with an error. A broken connection is not a reply.
+pub(crate) fn is_reply<T>(outcome: &RedisResult<T>) -> bool {
+    match outcome {
+        Ok(_) => true,
+        Err(error) => {
+            matches!(error.kind(), redis::ErrorKind::Server(_) | redis::ErrorKind::Extension)
+        }
     }
 }
 

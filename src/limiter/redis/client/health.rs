@@ -148,11 +148,13 @@ impl Health {
         match outcome {
             Err(error) if error::met_read_only(error) => self.retire(ConnectionState::ReadOnly),
             Err(error) if error.is_unrecoverable_error() => self.retire(ConnectionState::Closed),
-            _ => {
+            outcome if error::is_reply(outcome) => {
                 let now = self.server.clock(Instant::now());
                 self.silence.end(now);
                 self.server.silence.end(now);
             }
+            // The system has lost the route, say: nothing came from the server.
+            _ => {}
         }
     }
 

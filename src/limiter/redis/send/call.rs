@@ -9,12 +9,13 @@ use redis::Cmd;
 use tokio::select;
 use tokio::time::{Instant, sleep, timeout_at};
 
+use super::super::client::error::is_reply;
 use super::super::client::fault::Deadline;
 use super::super::client::times::{ALIVE_CHECK, LATE_REPLY_TIMEOUT, MAX_SILENCE, PATIENCE};
 use super::super::client::{Partition, SharedConnection};
 use super::batch::{Batch, Call, CallEnd, LateReply, own_now};
 use super::config::Config;
-use super::eval::{eval, is_reply};
+use super::eval::eval;
 use super::routed;
 
 /// Sends a call, and waits for the reply until the earliest deadline in it.

@@ -38,13 +38,3 @@ pub(crate) async fn eval(
     }
     Some(reply)
 }
-
-/// Returns whether the server replied, even with an error. A broken connection is not a reply.
-pub(crate) fn is_reply<T>(outcome: &RedisResult<T>) -> bool {
-    match outcome {
-        Ok(_) => true,
-        Err(error) => {
-            matches!(error.kind(), redis::ErrorKind::Server(_) | redis::ErrorKind::Extension)
-        }
-    }
-}

@@ -26,6 +26,6 @@ mod worker;
 pub(crate) use self::batcher::Batcher;
 pub(crate) use self::config::Config;
 #[cfg(feature = "redisson")]
-pub(crate) use self::eval::{eval, is_reply};
+pub(crate) use self::eval::eval;
 pub(crate) use self::pending::Pending;
 pub(crate) use self::queued::{CompletedRequest, QueuedRequest};

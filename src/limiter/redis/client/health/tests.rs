@@ -196,6 +196,21 @@ fn a_failed_call_ends_a_connection_that_is_closed_or_takes_no_writes() {
     }
 }
 
+/// The system gives up a call without a word of the server, as where the route is lost.
+#[tokio::test(start_paused = true)]
+async fn only_a_reply_ends_a_silence() {
+    let lost = || RedisError::from(std::io::Error::from(std::io::ErrorKind::TimedOut));
+    let replied = || answered("-ERR unknown command\r\n");
+    for (error, state) in [(lost(), ConnectionState::Silent), (replied(), ConnectionState::Usable)]
+    {
+        let (health, _) = two();
+        silent(&health, MAX_SILENCE - D).await;
+        health.record::<()>(&Err(error));
+        silent(&health, D).await;
+        assert_eq!(health.state(), state);
+    }
+}
+
 /// A reply passes from the socket to the caller in a few turns of the runtime.
 #[tokio::test(start_paused = true)]
 async fn a_call_to_a_server_that_is_left_ends_with_what_has_arrived() {
