@@ -233,6 +233,18 @@ impl Deadline {
         judge(&pool.facts(self.hash_slot), &seen, Instant::now())
     }
 
+    /// Returns the error of a wait for a connection that is over now. Replies say nothing about it.
+    pub(super) fn missed_connection(&self, pool: &Pool) -> Error {
+        let seen = Seen {
+            start: self.start,
+            was_late: self.is_busy(pool),
+            was_turned_away: false,
+            server_answers: false,
+            others_answer: false,
+        };
+        judge(&pool.facts(self.hash_slot), &seen, Instant::now())
+    }
+
     /// Waits for an answer until the deadline, and a little longer if the process is busy. Returns
     /// `None` if no answer came.
     pub(crate) async fn wait_for<F: Future>(

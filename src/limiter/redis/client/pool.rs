@@ -6,20 +6,21 @@
 
 use std::fmt;
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bb8_redis::bb8::{self, ManageConnection};
 use redis::RedisError;
 use redis::aio::ConnectionLike;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use super::bb8_pool::Bb8Pool;
 use super::cluster::Cluster;
 #[cfg(feature = "redisson")]
 use super::cluster::Redirected;
 use super::connection::{ConnectionFuture, Connections, SharedConnection};
-use super::fault::Facts;
+use super::fault::{Deadline, Facts};
 use super::liveness::Liveness;
 use super::server::Login;
 use super::slot::{self, Partition};
@@ -178,14 +179,22 @@ impl Pool {
     /// says why, if that is known. Fails outside of a tokio runtime.
     pub async fn ready(&self) -> Result<(), Error> {
         crate::limiter::runtime::current()?;
-        let ready = async {
-            match &self.cluster {
-                Some(cluster) => Arc::clone(cluster).ready().await,
-                None => self.connection(0).await.map(drop),
+        let end = Instant::now() + READY_WITHIN;
+        // In a cluster any slot will do: this waits for the slot map first.
+        self.ready_for(0, end).await?;
+        if let Some(cluster) = &self.cluster {
+            for hash_slot in cluster.first_slots() {
+                self.ready_for(hash_slot, end).await?;
             }
-        };
-        let ready = timeout(READY_WITHIN, ready).await;
-        ready.unwrap_or_else(|_| Err(self.facts(0).no_answer(Instant::now())))
+        }
+        Ok(())
+    }
+
+    /// Waits until `end` for a connection to the server that holds a hash slot.
+    async fn ready_for(&self, hash_slot: u16, end: Instant) -> Result<(), Error> {
+        let deadline = Deadline::new(end, self, hash_slot);
+        let connected = deadline.wait_for(self, pin!(self.connection(hash_slot))).await;
+        connected.unwrap_or_else(|| Err(deadline.missed_connection(self))).map(drop)
     }
 
     /// Marks the connections of [`from_bb8`](Self::from_bb8) as those of a library's client of a

@@ -109,14 +109,9 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until each master has a connection.
-    pub(super) async fn ready(self: Arc<Self>) -> Result<(), Error> {
-        // Any slot will do: this waits for the slot map first.
-        Arc::clone(&self).connection(0).await?;
-        for hash_slot in self.nodes.first_slots() {
-            Arc::clone(&self).connection(hash_slot).await?;
-        }
-        Ok(())
+    /// Returns one slot of each master.
+    pub(super) fn first_slots(&self) -> Vec<u16> {
+        self.nodes.first_slots()
     }
 
     /// Waits for a connection to a server, as long as it holds the slot. `None`: the slot moved.

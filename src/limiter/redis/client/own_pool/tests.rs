@@ -10,8 +10,9 @@ use tokio::time::{advance, sleep, timeout};
 
 use super::super::address::Host;
 use super::super::dialer::Dialer;
+use super::super::pool::Pool;
 use super::super::server::{Connector, Login};
-use super::super::times::HANGS_AFTER;
+use super::super::times::{HANGS_AFTER, READY_WITHIN};
 use super::super::tls::Tls;
 use super::*;
 
@@ -144,6 +145,20 @@ async fn a_process_that_was_paused_waits_on_for_its_connection() {
         assert!(is_pending().await);
         advance(wait).await;
         assert_eq!(is_pending().await, waits_on, "{wait:?}");
+    }
+}
+
+/// The server may have been there all the time.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_stands_still_while_it_gets_ready_blames_no_server() {
+    for (stands_still, kind) in
+        [(Duration::ZERO, ErrorKind::Infrastructure), (2 * READY_WITHIN, ErrorKind::Saturation)]
+    {
+        let pool = Pool::new(silent().0, None);
+        let mut ready = Box::pin(pool.ready());
+        assert!(poll_fn(|cx| Poll::Ready(ready.as_mut().poll(cx).is_pending())).await);
+        advance(stands_still).await;
+        assert_eq!(ready.await.expect_err("no connection").kind(), kind, "{stands_still:?}");
     }
 }
 
