@@ -227,18 +227,8 @@ struct ConnectAttempt {
 
 impl ConnectAttempt {
     async fn run(mut self, target: Target, mut pool: watch::Receiver<()>) {
-        let end = Instant::now() + target.connect_timeout();
-        let mut address = String::new();
-        let attempt = async {
-            target.connect().await.map_err(|failure| {
-                address = failure.address;
-                failure.cause
-            })
-        };
         select! {
-            result = unless_busy(end, attempt) => {
-                self.result = Some(result.map_err(|cause| Failure::new(address, cause)));
-            }
+            result = target.connect() => self.result = Some(result),
             _ = pool.changed() => {}
         }
     }
@@ -447,10 +437,13 @@ impl From<Server> for Target {
 }
 
 impl Target {
+    /// Connects. If this process was too busy for it, the error says nothing about the server.
     pub(super) async fn connect(&self) -> Result<Connection, Failure> {
         match self {
             Self::Server(server) => {
-                server.connect().await.map_err(|cause| Failure::new(server.address(), cause))
+                let end = Instant::now() + server.connect_timeout;
+                let connected = unless_busy(end, server.connect()).await;
+                connected.map_err(|cause| Failure::new(server.address(), cause))
             }
             Self::Primary(sentinels) => sentinels.connect().await,
         }
@@ -461,13 +454,6 @@ impl Target {
         match self {
             Self::Server(server) => server.address(),
             Self::Primary(sentinels) => sentinels.address(),
-        }
-    }
-
-    pub(super) fn connect_timeout(&self) -> Duration {
-        match self {
-            Self::Server(server) => server.connect_timeout,
-            Self::Primary(sentinels) => sentinels.connect_timeout(),
         }
     }
 

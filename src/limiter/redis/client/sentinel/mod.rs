@@ -9,7 +9,6 @@ mod watch;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::select;
@@ -24,6 +23,7 @@ use super::connection::Connection;
 use super::greeting::ServerKind;
 use super::server::{Connector, Failure, Login, Server};
 use super::times::{HEARTBEAT, MAX_SILENCE, WATCHER_IS_GONE};
+use crate::limiter::on_time::unless_busy;
 use crate::observe::primary_changed;
 use crate::{Error, ErrorKind};
 
@@ -97,10 +97,6 @@ impl Sentinels {
         self.switches.load(Relaxed) + self.connector.login.changes()
     }
 
-    pub(super) fn connect_timeout(&self) -> Duration {
-        self.connector.timeout
-    }
-
     /// Starts the task that watches the sentinels, unless it runs.
     pub(super) fn keep_watching(self: &Arc<Self>, runtime: &Handle) {
         let now = self.start.elapsed().as_millis() as u64 + 1;
@@ -114,19 +110,22 @@ impl Sentinels {
         }
     }
 
-    /// Connects to the primary.
+    /// Connects to the primary. The wait for its name and the attempt to connect may take the
+    /// connect timeout each, so each has timers of its own that show whether this process is busy.
     pub(super) async fn connect(&self) -> Result<Connection, Failure> {
         let mut changes = self.primary.subscribe();
         loop {
-            let primary = match self.wait_for_primary(&mut changes).await {
+            let end = Instant::now() + self.connector.timeout;
+            let primary = match unless_busy(end, self.wait_for_primary(&mut changes, end)).await {
                 Ok(primary) => primary,
                 Err(error) => return Err(Failure::new(self.address(), error)),
             };
+            let end = Instant::now() + self.connector.timeout;
             let connected = select! {
                 biased;
                 // The sentinels name another primary by now.
                 _ = changes.changed() => continue,
-                connected = primary.server.connect() => connected,
+                connected = unless_busy(end, primary.server.connect()) => connected,
             };
             let now = Instant::now();
             let (error, is_certain) = match connected {
@@ -156,8 +155,8 @@ impl Sentinels {
     async fn wait_for_primary(
         &self,
         changes: &mut channel::Receiver<Option<Primary>>,
+        deadline: Instant,
     ) -> Result<Primary, Error> {
-        let deadline = Instant::now() + self.connector.timeout;
         let first_choice = deadline.min(Instant::now() + MAX_SILENCE);
         if let Some(primary) = self.known_primary(changes, first_choice).await {
             return Ok(primary);
@@ -244,5 +243,54 @@ async fn watch_all(sentinels: Weak<Sentinels>, mut watcher: channel::Receiver<u6
             }
         }
         sleep(HEARTBEAT).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::io;
+    use std::time::Duration;
+
+    use tokio::io::DuplexStream;
+    use tokio::time::advance;
+
+    use super::super::dialer::Dialer;
+    use super::super::tls::Tls;
+    use super::*;
+
+    const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+    /// The sentinels name it shortly before the connect timeout, and nothing answers.
+    #[tokio::test(start_paused = true)]
+    async fn a_process_that_is_busy_once_it_knows_the_primary_blames_no_server() {
+        let host = Host { name: "127.0.0.1".into(), port: 1 };
+        for (is_busy, kind) in [(false, ErrorKind::Infrastructure), (true, ErrorKind::Saturation)] {
+            let login = Login::new(redis::RedisConnectionInfo::default());
+            let connector = Connector {
+                tls: Tls::default().params(false).expect("no TLS"),
+                login: login.clone(),
+                timeout: CONNECT_TIMEOUT,
+                resolver: None,
+                dialer: Some(Dialer::new(|_, _| pending::<io::Result<DuplexStream>>())),
+            };
+            let hosts = std::slice::from_ref(&host);
+            let sentinels = Sentinels::new(hosts, login, "main", connector).expect("an address");
+            let sentinels = Arc::new(sentinels);
+            let connecting = Arc::clone(&sentinels);
+            let attempt = tokio::spawn(async move { connecting.connect().await.err() });
+            sleep(CONNECT_TIMEOUT * 9 / 10).await;
+            let server = sentinels.connector.server(&host).expect("an address");
+            sentinels.primary.send_replace(Some(Primary { host: host.clone(), server }));
+            let named = Instant::now();
+            while named.elapsed() < CONNECT_TIMEOUT {
+                if is_busy {
+                    advance(CONNECT_TIMEOUT / 5).await;
+                }
+                sleep(Duration::from_millis(1)).await;
+            }
+            let failure = attempt.await.expect("no panic").expect("no connection");
+            assert_eq!(failure.cause.kind(), kind, "{:?}", failure.cause);
+        }
     }
 }
