@@ -1,6 +1,6 @@
 //! A connection for commands that are sent one by one: it follows redirects.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redis::{Cmd, Pipeline};
 use tokio::time::Instant;
@@ -17,6 +17,8 @@ pub(in super::super) struct Redirected {
     cluster: Arc<Cluster>,
     hash_slot: u16,
     connection: Arc<dyn SharedConnection>,
+    /// The connection over which the last command was sent: a missing answer is that server's.
+    last: Arc<Mutex<Arc<dyn SharedConnection>>>,
 }
 
 impl Redirected {
@@ -26,15 +28,21 @@ impl Redirected {
         hash_slot: u16,
         connection: Arc<dyn SharedConnection>,
     ) -> Arc<dyn SharedConnection> {
-        Arc::new(Self { cluster, hash_slot, connection })
+        let last = Arc::new(Mutex::new(Arc::clone(&connection)));
+        Arc::new(Self { cluster, hash_slot, connection, last })
+    }
+
+    fn last(&self) -> Arc<dyn SharedConnection> {
+        Arc::clone(&lock(&self.last))
     }
 }
 
 impl SharedConnection for Redirected {
     fn send(&self, command: Cmd) -> ReplyFuture {
         let (cluster, hash_slot) = (Arc::clone(&self.cluster), self.hash_slot);
-        let mut connection = Arc::clone(&self.connection);
+        let (mut connection, last) = (Arc::clone(&self.connection), Arc::clone(&self.last));
         Box::pin(async move {
+            *lock(&last) = Arc::clone(&connection);
             let mut reply = connection.send(command.clone()).await?.extract_error();
             for _ in 0..MAX_REDIRECTS {
                 let Err(error) = &reply else { break };
@@ -44,12 +52,14 @@ impl SharedConnection for Redirected {
                         let Ok(()) = cluster.moved(hash_slot, &host) else { break };
                         let Ok(moved) = cluster.connection_for(hash_slot).await else { break };
                         connection = moved;
+                        *lock(&last) = Arc::clone(&connection);
                         reply = connection.send(command.clone()).await?.extract_error();
                     }
                     Some(Next::Ask(host)) => {
                         let Ok(target) = cluster.connection_to(&host, hash_slot).await else {
                             break;
                         };
+                        *lock(&last) = Arc::clone(&target);
                         reply = ask(&*target, command.clone()).await;
                         break;
                     }
@@ -69,14 +79,93 @@ impl SharedConnection for Redirected {
     }
 
     fn is_alive(&self) -> bool {
-        self.connection.is_alive()
+        self.last().is_alive()
     }
 
     fn record_timeout(&self, sent: Instant, is_busy: bool) {
-        self.connection.record_timeout(sent, is_busy);
+        self.last().record_timeout(sent, is_busy);
     }
 
     fn mark_read_only(&self) {
-        self.connection.mark_read_only();
+        self.last().mark_read_only();
+    }
+}
+
+/// Locks the last connection. Nothing panics while it is locked.
+fn lock(last: &Mutex<Arc<dyn SharedConnection>>) -> MutexGuard<'_, Arc<dyn SharedConnection>> {
+    last.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::io;
+    use std::task::Poll;
+    use std::time::Duration;
+
+    use redis::cmd;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+    use tokio::time::{advance, sleep};
+
+    use super::super::super::address::Host;
+    use super::super::super::dialer::Dialer;
+    use super::super::super::server::{Connector, Login};
+    use super::super::super::times::MAX_SILENCE;
+    use super::super::super::tls::Tls;
+    use super::super::NodeSettings;
+    use super::*;
+
+    /// Greets a client. The server at port 1 names the one at port 2, which does not answer.
+    async fn serve(mut socket: DuplexStream, port: u16) -> io::Result<()> {
+        let mut bytes = [0; 4_096];
+        loop {
+            let length = socket.read(&mut bytes).await?;
+            if length == 0 {
+                return Ok(());
+            }
+            for line in String::from_utf8_lossy(&bytes[..length]).lines() {
+                match line {
+                    "HELLO" => socket.write_all(b"%1\r\n+mode\r\n+cluster\r\n").await?,
+                    "SETINFO" => socket.write_all(b"+OK\r\n").await?,
+                    "CLUSTER" => socket.write_all(b"-ERR no map\r\n").await?,
+                    "GET" if port == 1 => socket.write_all(b"-MOVED 0 127.0.0.1:2\r\n").await?,
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_missing_answer_is_of_the_server_that_was_asked_last() {
+        let connector = Connector {
+            tls: Tls::default().params(false).expect("no TLS"),
+            login: Login::new(redis::RedisConnectionInfo::default()),
+            timeout: Duration::from_secs(1),
+            resolver: None,
+            dialer: Some(Dialer::new(|_, port| {
+                let (own, other) = duplex(4_096);
+                tokio::spawn(serve(other, port));
+                std::future::ready(Ok(own))
+            })),
+        };
+        let [one, two] = [1, 2].map(|port| Host { name: "127.0.0.1".into(), port });
+        let settings = NodeSettings { connector, size: 1 };
+        let cluster = Arc::new(Cluster::new(settings, vec![one.clone()]).expect("an address"));
+        let first = cluster.connection_to(&one, 0).await.expect("a connection");
+        let second = cluster.connection_to(&two, 0).await.expect("a connection");
+
+        let redirected = Redirected::over(Arc::clone(&cluster), 0, Arc::clone(&first));
+        let mut reply = redirected.send(cmd("GET").arg("a").take());
+        assert!(poll_fn(|cx| Poll::Ready(reply.as_mut().poll(cx).is_pending())).await);
+        sleep(Duration::from_millis(10)).await;
+        assert!(poll_fn(|cx| Poll::Ready(reply.as_mut().poll(cx).is_pending())).await);
+        let step = MAX_SILENCE / 10;
+        for _ in 0..11 {
+            let sent = tokio::time::Instant::now();
+            advance(step).await;
+            redirected.record_timeout(sent, false);
+        }
+        assert_eq!((first.is_alive(), second.is_alive()), (true, false));
+        assert!(!redirected.is_alive());
     }
 }
