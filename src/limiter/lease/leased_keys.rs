@@ -381,10 +381,10 @@ mod interleavings {
     use super::super::stock::Stock;
     use super::super::sweeper::OneTask;
     use super::*;
-    use crate::Owner;
     use crate::sync::Mutex;
     use crate::sync::atomic::{AtomicUsize, Ordering::Relaxed};
     use crate::sync::interleavings::{each, thread};
+    use crate::{Error, Owner, Reservation};
 
     /// The units of the lease that all tests begin with.
     const UNITS: u64 = 3;
