@@ -24,7 +24,9 @@ use super::fault::{Deadline, Facts};
 use super::liveness::Liveness;
 use super::server::Login;
 use super::slot::{self, Partition};
-use super::times::{MAX_CONNECTION_WAIT, MAX_ERROR_AGE, MAX_TIMEOUT, READY_WITHIN};
+#[cfg(feature = "redisson")]
+use super::times::MAX_TIMEOUT;
+use super::times::{MAX_CONNECTION_WAIT, MAX_ERROR_AGE, READY_WITHIN};
 use crate::limiter::on_time::{too_busy_to_connect, watch_timers};
 use crate::{Error, ErrorKind};
 
