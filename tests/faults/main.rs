@@ -18,5 +18,3 @@ mod servers;
 #[path = "../support/mod.rs"]
 mod support;
 mod timed;
-#[cfg(feature = "rustls")]
-mod tls;

@@ -1,4 +1,5 @@
-//! Many servers: clusters, sentinels, and addresses that lead elsewhere than they say.
+//! Many servers: clusters, sentinels, addresses that lead elsewhere than they say, and servers with
+//! TLS.
 
 #![cfg(feature = "redis")]
 
@@ -7,3 +8,5 @@ mod cluster;
 mod sentinel;
 #[path = "../support/mod.rs"]
 mod support;
+#[cfg(feature = "rustls")]
+mod tls;
