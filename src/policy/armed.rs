@@ -16,8 +16,17 @@ pub(super) struct Armed {
     /// The number of the gate, the same in each table that keeps the gate.
     pub(super) gate_id: u64,
     /// The limiter of this process, which decides while the store cannot.
-    pub(super) local: Option<Memory<AnyAlgorithm>>,
+    pub(super) share: Option<Share>,
     pub(super) switch: Switch,
+}
+
+/// The local share of a policy.
+#[derive(Clone, Debug)]
+pub(super) struct Share {
+    pub(super) limiter: Memory<AnyAlgorithm>,
+    /// Its number, which no other share and no gate has. It is the same in each table that keeps
+    /// the share.
+    pub(super) id: u64,
 }
 
 impl Armed {
@@ -28,21 +37,28 @@ impl Armed {
         switch: Switch,
         before: Option<&Armed>,
     ) -> Self {
-        static NEXT_ID: AtomicU64 = AtomicU64::new(0);
         let is_same = |before: &&Armed| before.policy.decides_as(&policy);
         let (gate, gate_id) = match before.filter(is_same) {
             Some(before) => (before.gate.clone(), before.gate_id),
             None => {
                 let gate = Gate::new(&policy, store, before.map(|before| &before.gate));
-                (gate, NEXT_ID.fetch_add(1, Relaxed))
+                (gate, next_id())
             }
         };
-        let local = policy.share.map(|share| {
-            let before = before.and_then(|before| before.local.as_ref());
-            let kept = before.and_then(|before| before.with_algorithm(share).ok());
-            kept.unwrap_or_else(|| store.memory(policy.name(), share))
+        let share = policy.share.map(|algorithm| {
+            let before =
+                before.and_then(|before| Some((before.policy.share?, before.share.as_ref()?)));
+            match before {
+                Some((same, share)) if same == algorithm => share.clone(),
+                before => {
+                    let kept =
+                        before.and_then(|(_, one)| one.limiter.with_algorithm(algorithm).ok());
+                    let limiter = kept.unwrap_or_else(|| store.memory(policy.name(), algorithm));
+                    Share { limiter, id: next_id() }
+                }
+            }
         });
-        Self { policy, gate, gate_id, local, switch }
+        Self { policy, gate, gate_id, share, switch }
     }
 
     /// Returns the most permissive mode of its row, its own switch and the global one.
@@ -65,6 +81,12 @@ impl Armed {
     pub(super) fn charge(&self, key: String) -> Charge {
         Charge::new(self.gate.name_of_key(&self.policy, key))
     }
+}
+
+/// A number that no gate and no share has had.
+fn next_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Relaxed)
 }
 
 /// A policy that takes a request, and the charge of the request under it.

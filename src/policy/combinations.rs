@@ -23,7 +23,8 @@ pub(super) enum Together {
     Redis(Arc<RedisTogether<AnyAlgorithm>>),
 }
 
-/// The limiters that decide about several policies together, by the gates of these policies.
+/// The limiters that decide about several policies together, by the numbers of their gates or of
+/// their local shares.
 #[derive(Default)]
 pub(super) struct Combinations {
     known: RwLock<HashMap<Vec<u64>, Known>>,
@@ -53,26 +54,44 @@ impl Known {
 impl Combinations {
     /// Returns the limiter that decides about these policies together. `None` if nothing can.
     pub(super) fn of(&self, asked: &[&Asked]) -> Option<Together> {
-        let gates: Vec<u64> = asked.iter().map(|asked| asked.armed.gate_id).collect();
+        let ids = asked.iter().map(|asked| asked.armed.gate_id).collect();
+        self.get(ids, || combined(asked))
+    }
+
+    /// Returns the limiter that decides about the local shares of these policies together. `None`
+    /// if a policy has no share.
+    pub(super) fn of_shares(&self, asked: &[&Asked]) -> Option<Together> {
+        let shares: Option<Vec<_>> = asked.iter().map(|asked| asked.armed.share.as_ref()).collect();
+        let shares = shares?;
+        let ids = shares.iter().map(|share| share.id).collect();
+        self.get(ids, || {
+            let members: Vec<_> = shares.iter().map(|share| &share.limiter).collect();
+            Some(Together::Memory(MemoryTogether::new(&members).into()))
+        })
+    }
+
+    /// Returns the limiter of gates or shares with these numbers, which is made if there is none.
+    fn get(&self, ids: Vec<u64>, make: impl FnOnce() -> Option<Together>) -> Option<Together> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = known.get(&gates) {
+        if let Some(known) = known.get(&ids) {
             return known.get();
         }
         drop(known);
         // Made while others decide: it assembles scripts.
-        let made = Known::new(combined(asked));
+        let made = Known::new(make());
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= MAX_COMBINATIONS && !known.contains_key(&gates) {
+        if known.len() >= MAX_COMBINATIONS && !known.contains_key(&ids) {
             forget_one(&mut known);
         }
-        known.entry(gates).or_insert(made).get()
+        known.entry(ids).or_insert(made).get()
     }
 
     /// Returns the limiters whose policies are all among these, for the next table.
     pub(super) fn kept(&self, armed: &[Arc<Armed>]) -> Self {
-        let gates: HashSet<u64> = armed.iter().map(|armed| armed.gate_id).collect();
+        let shares = armed.iter().filter_map(|armed| Some(armed.share.as_ref()?.id));
+        let needed: HashSet<u64> = armed.iter().map(|armed| armed.gate_id).chain(shares).collect();
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let is_kept = |ids: &[u64]| ids.iter().all(|id| gates.contains(id));
+        let is_kept = |ids: &[u64]| ids.iter().all(|id| needed.contains(id));
         let kept = known.iter().filter(|(ids, _)| is_kept(ids));
         let kept = kept.map(|(ids, known)| (ids.clone(), Known::new(known.together.clone())));
         Self { known: RwLock::new(kept.collect()) }
@@ -82,8 +101,8 @@ impl Combinations {
 /// Makes room for another one, if possible in place of one that no request has needed lately.
 fn forget_one(known: &mut HashMap<Vec<u64>, Known>) {
     let unneeded = known.iter().find(|(_, known)| !known.was_needed.swap(false, Relaxed));
-    let victim = unneeded.or_else(|| known.iter().next()).map(|(gates, _)| gates.clone());
-    victim.and_then(|gates| known.remove(&gates));
+    let victim = unneeded.or_else(|| known.iter().next()).map(|(ids, _)| ids.clone());
+    victim.and_then(|ids| known.remove(&ids));
 }
 
 fn combined(asked: &[&Asked]) -> Option<Together> {

@@ -9,10 +9,10 @@ use super::at_once::at_once;
 use super::combinations::Together;
 use super::on_error::OnError;
 use super::parts::{Part, Verdict, joined};
-use super::table::{MAX_TOGETHER, Selection};
+use super::table::Selection;
 use super::taken::{Settler, Taken};
 use crate::limiter::timeout::after_other_calls;
-use crate::limiter::{Limiter, Operation, memory};
+use crate::limiter::{Limiter, Operation};
 use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome, Reservation};
 
 /// The decision about a request, and the units that were taken.
@@ -29,7 +29,7 @@ pub(super) async fn enforce(
 ) -> (Option<Answer>, Vec<Verdict>) {
     let parts = match asked {
         [] => return (None, Vec::new()),
-        [only] => alone(only, false).await.map(|(part, taken)| (vec![part], taken)),
+        [only] => alone(selection, only, false).await.map(|(part, taken)| (vec![part], taken)),
         _ => all(selection, asked).await,
     };
     let place = |armed: &Arc<Armed>| asked.iter().position(|one| Arc::ptr_eq(&one.armed, armed));
@@ -45,7 +45,11 @@ pub(super) async fn enforce(
 }
 
 /// Asks one policy, perhaps `after_others` of the request.
-async fn alone(asked: &Asked, after_others: bool) -> Result<(Part, Taken), Error> {
+async fn alone(
+    selection: &Selection,
+    asked: &Asked,
+    after_others: bool,
+) -> Result<(Part, Taken), Error> {
     match asked.armed.gate.check(&asked.charge).await {
         Ok(decision) => {
             let units = decision.reservation().map_or(0, Reservation::cost);
@@ -53,7 +57,7 @@ async fn alone(asked: &Asked, after_others: bool) -> Result<(Part, Taken), Error
             Ok((Part::of_one(asked, decision, units), taken))
         }
         Err(error) => {
-            let (mut parts, taken) = fall_back(&[asked], error, after_others).await?;
+            let (mut parts, taken) = fall_back(selection, &[asked], error, after_others).await?;
             Ok((parts.pop().ok_or_else(nobody)?, taken))
         }
     }
@@ -67,7 +71,7 @@ async fn all(selection: &Selection, asked: &[Asked]) -> Parts {
     let (mut parts, mut taken) = (Vec::new(), Taken::default());
     for (index, asked) in lone.iter().enumerate() {
         let max_wait = asked.charge.get_max_wait().unwrap_or_default();
-        let (part, own) = alone(asked, !parts.is_empty()).await?;
+        let (part, own) = alone(selection, asked, !parts.is_empty()).await?;
         if !part.is_admitted() {
             if matches!(part.outcome(), Outcome::Retry(wait) if wait <= max_wait) {
                 return Ok((vec![part], Taken::default()));
@@ -83,7 +87,9 @@ async fn all(selection: &Selection, asked: &[Asked]) -> Parts {
     let after_others = !parts.is_empty();
     let (own_parts, own) = match &others[..] {
         [] => return Ok((parts, taken)),
-        [only] => alone(only, after_others).await.map(|(part, own)| (vec![part], own))?,
+        [only] => {
+            alone(selection, only, after_others).await.map(|(part, own)| (vec![part], own))?
+        }
         others => together(selection, others, after_others).await?,
     };
     let is_admitted = own_parts.iter().all(Part::is_admitted);
@@ -129,7 +135,7 @@ async fn in_one_call(
             let (decision, taken) = with_taken(decision, settler);
             Ok((vec![Part::of_all(asked, decision)], taken))
         }
-        Err(error) => fall_back(asked, error, after_others).await,
+        Err(error) => fall_back(selection, asked, error, after_others).await,
     })
 }
 
@@ -151,7 +157,9 @@ async fn in_turn(
     while let Some(call) = calls.pop_front() {
         let after_others = after_others || !parts.is_empty();
         let (own_parts, own) = match call {
-            [only] => alone(only, after_others).await.map(|(part, own)| (vec![part], own))?,
+            [only] => {
+                alone(selection, only, after_others).await.map(|(part, own)| (vec![part], own))?
+            }
             several => {
                 let asked: Vec<&Asked> = several.iter().collect();
                 match in_one_call(selection, &asked, after_others).await {
@@ -188,7 +196,12 @@ async fn refused(parts: Vec<Part>, taken: Taken, unasked: Vec<Asked>) -> (Vec<Pa
 }
 
 /// Decides in place of a store that cannot, if each of the policies has a substitute for it.
-async fn fall_back(asked: &[&Asked], error: Error, after_others: bool) -> Parts {
+async fn fall_back(
+    selection: &Selection,
+    asked: &[&Asked],
+    error: Error,
+    after_others: bool,
+) -> Parts {
     let error = match asked {
         [first, ..] if after_others => after_other_calls(error, &first.charge),
         _ => error,
@@ -200,7 +213,7 @@ async fn fall_back(asked: &[&Asked], error: Error, after_others: bool) -> Parts 
     let (local, open): (Vec<&Asked>, Vec<&Asked>) = asked.iter().copied().partition(is_local);
     let (mut parts, mut taken) = (Vec::new(), Taken::default());
     if !local.is_empty() {
-        let (decision, settler) = match share(&local).await {
+        let (decision, settler) = match share(selection, &local).await {
             Some(answer) => answer?,
             None => return Err(error),
         };
@@ -220,20 +233,21 @@ async fn fall_back(asked: &[&Asked], error: Error, after_others: bool) -> Parts 
 }
 
 /// Asks the local shares of the policies. `None` if they are too many, or a policy has no share.
-async fn share(asked: &[&Asked]) -> Option<Result<(Decision, Settler), Error>> {
-    match asked {
-        [only] => {
-            let decision = only.armed.local.as_ref()?.check(&only.charge).await;
-            Some(decision.map(|decision| (decision, Settler::Local(Arc::clone(&only.armed)))))
-        }
-        several if several.len() > MAX_TOGETHER => None,
-        several => {
-            let locals = several.iter().map(|asked| asked.armed.local.as_ref());
-            let together = Arc::new(memory::Together::new(&locals.collect::<Option<Vec<_>>>()?));
-            let charges: Vec<Charge> = several.iter().map(|asked| asked.charge.clone()).collect();
-            let decision = together.check(&charges);
-            Some(decision.map(|decision| (decision, Settler::LocalTogether(together))))
-        }
+async fn share(
+    selection: &Selection,
+    asked: &[&Asked],
+) -> Option<Result<(Decision, Settler), Error>> {
+    if let [only] = asked {
+        let decision = only.armed.share.as_ref()?.limiter.check(&only.charge).await;
+        return Some(decision.map(|decision| (decision, Settler::Local(Arc::clone(&only.armed)))));
+    }
+    let charges: Vec<Charge> = asked.iter().map(|asked| asked.charge.clone()).collect();
+    match selection.table.shares_together(asked)? {
+        Together::Memory(together) => Some(together.check(&charges).map(|decision| {
+            (decision, Settler::Together(Together::Memory(Arc::clone(&together))))
+        })),
+        #[cfg(feature = "redis")]
+        Together::Redis(_) => None,
     }
 }
 

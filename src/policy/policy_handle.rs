@@ -92,8 +92,8 @@ impl PolicyHandle {
     /// As [`peek`](Self::peek).
     pub async fn reset<T: AsRef<str>>(&self, parts: &[T]) -> Result<Decision, Error> {
         let (armed, charge) = self.charge(parts)?;
-        if let Some(local) = &armed.local {
-            local.reset(charge.clone()).await?;
+        if let Some(share) = &armed.share {
+            share.limiter.reset(charge.clone()).await?;
         }
         armed.gate.reset(charge).await
     }
@@ -110,8 +110,8 @@ impl PolicyHandle {
         time: Duration,
     ) -> Result<Decision, Error> {
         let (armed, charge) = self.charge(parts)?;
-        if let Some(local) = &armed.local {
-            local.block(charge.clone(), time).await?;
+        if let Some(share) = &armed.share {
+            share.limiter.block(charge.clone(), time).await?;
         }
         armed.gate.block(charge, time).await
     }
@@ -123,8 +123,8 @@ impl PolicyHandle {
     /// As [`peek`](Self::peek).
     pub async fn unblock<T: AsRef<str>>(&self, parts: &[T]) -> Result<Decision, Error> {
         let (armed, charge) = self.charge(parts)?;
-        if let Some(local) = &armed.local {
-            local.unblock(charge.clone()).await?;
+        if let Some(share) = &armed.share {
+            share.limiter.unblock(charge.clone()).await?;
         }
         armed.gate.unblock(charge).await
     }

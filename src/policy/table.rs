@@ -155,6 +155,14 @@ impl Table {
         self.combinations.of(asked)
     }
 
+    /// Returns the limiter that decides about their local shares together. `None` if nothing can.
+    pub(super) fn shares_together(&self, asked: &[&Asked]) -> Option<Together> {
+        if asked.len() > MAX_TOGETHER {
+            return None;
+        }
+        self.combinations.of_shares(asked)
+    }
+
     #[cfg(test)]
     pub(super) fn combinations(&self) -> &Combinations {
         &self.combinations

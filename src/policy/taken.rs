@@ -5,9 +5,7 @@ use std::sync::Arc;
 use super::armed::Armed;
 use super::combinations::Together;
 use crate::Reservation;
-use crate::algorithm::AnyAlgorithm;
 use crate::limiter::Limiter;
-use crate::limiter::memory;
 use crate::settlement::Settlement;
 
 /// The limiter that made a reservation.
@@ -17,7 +15,6 @@ pub(super) enum Settler {
     /// The share of this process.
     Local(Arc<Armed>),
     Together(Together),
-    LocalTogether(Arc<memory::Together<AnyAlgorithm>>),
 }
 
 /// The reservations of a request, each with the limiter that settles it.
@@ -87,14 +84,13 @@ impl Settler {
         let own = actual(reservation.cost());
         match self {
             Self::Gate(armed) => armed.gate.settle(reservation, own),
-            Self::Local(armed) => match &armed.local {
-                Some(local) => local.settle(reservation, own),
+            Self::Local(armed) => match &armed.share {
+                Some(share) => share.limiter.settle(reservation, own),
                 None => Err(reservation),
             },
             Self::Together(Together::Memory(together)) => together.settle(reservation, actual),
             #[cfg(feature = "redis")]
             Self::Together(Together::Redis(together)) => together.settle(reservation, actual),
-            Self::LocalTogether(together) => together.settle(reservation, actual),
         }
     }
 }

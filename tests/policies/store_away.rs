@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
 use tower_sluice::policy::Policies;
 use tower_sluice::{Decision, ErrorKind, Head, Keyed, Limiter, LimiterExt, Origin, Pool};
 
@@ -74,6 +75,36 @@ async fn while_the_store_is_away_each_row_says_what_happens() {
     // A table may change meanwhile, and the share is kept.
     policies.load(&rows(&ON_ERROR.replace("limit = 5", "limit = 6"))).unwrap();
     assert!(!decide(&policies, &call("/local", "a")).await.is_admitted());
+}
+
+/// While the store is away, a waiter that leaves passes its slot on, as it does otherwise.
+#[tokio::test]
+async fn shares_that_decide_together_let_waiters_move_up() {
+    let row = |name: &str| {
+        format!(
+            "[[policy]]\nname = '{name}'\nlimit = 1\nperiod = '1s'\nmax_wait = '20s'\n\
+             on_error = {{ local = 1 }}\n"
+        )
+    };
+    let pool = Pool::connect(&format!("redis://127.0.0.1:{NOWHERE}")).unwrap();
+    let policies = Policies::builder().redis(pool);
+    let policies = policies.build(&rows(&["one", "other"].map(row).concat())).unwrap();
+    let call = request("GET", "/", &[]);
+    let Keyed::Charge(charge) = policies.charge(Head::from(&call)) else { panic!() };
+    assert!(decide(&policies, &call).await.is_admitted());
+    let begun = Instant::now();
+    let mut waiters = [(); 5].map(|()| {
+        let (policies, charge) = (policies.clone(), charge.clone());
+        Box::pin(async move { policies.acquire(charge).await })
+    });
+    // Each waits a second longer than the one before it, once the store has not decided.
+    for waiter in &mut waiters {
+        assert!(timeout(Duration::from_millis(200), waiter).await.is_err());
+    }
+    let [first, left @ .., last] = waiters;
+    drop((first, left));
+    last.await.expect("its turn");
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
 }
 
 /// A share of this process answers for a store that is full, and `allow` admits nothing.
