@@ -43,7 +43,7 @@ max_wait = math.min(max_wait, $horizons)
 cost, max_wait, a = ARGV[a] + 0, math.min(ARGV[a + 1] + 0, $horizons), a + 2
 --@ end
 --@ each
---@ if own_terms
+--@ if own_costs
 if cost == 0 then
   cost_N = 0
 end

@@ -5,7 +5,7 @@ local fits_at, fits = now, true
 -- While a charge has to be settled first, no wait is reserved.
 local max_wait = max_wait
 --@ end
---@ if own_terms
+--@ if own_costs
 -- The own longest wait of the quota that needs the longest one.
 local longest_wait = 0
 --@ end
@@ -24,7 +24,7 @@ end
 --@ end
 if not instant_N then
   fits = false
-  --@ if own_terms
+  --@ if own_costs
 elseif instant_N > fits_at then
   fits_at, longest_wait = instant_N, own_max_wait_N
 elseif instant_N == fits_at then
@@ -44,7 +44,7 @@ if fits then
   --@ else
   if cost > 0 then
   --@ end
-    --@ if own_terms
+    --@ if own_costs
     if wait <= max_wait and wait <= longest_wait then
     --@ else
     if wait <= max_wait then

@@ -23,7 +23,7 @@ if op == 'refund' then
   if $exists and back >= 1 and back <= cost then
   --@ end
     local mark1, mark2, mark3, mark4 = unpack(mark, 4 * N - 3, 4 * N)
-    --@ if own_terms
+    --@ if own_costs
     local back = cost_N
     --@ end
     --@ paste refund

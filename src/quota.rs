@@ -227,20 +227,20 @@ enum Several {
     Many(Arc<[Quota]>),
     /// Each with what its member of a list is asked for.
     #[cfg(feature = "policies")]
-    OnTerms(Arc<OnTerms>),
+    WithCosts(Arc<WithCosts>),
 }
 
 #[cfg(feature = "policies")]
 #[derive(Debug, PartialEq, Eq)]
-struct OnTerms {
+struct WithCosts {
     quotas: Box<[Quota]>,
-    terms: Box<[Terms]>,
+    stated: Box<[CostAndWait]>,
 }
 
 /// The cost and the longest wait of one member of a list, whatever those of the others are.
 #[cfg(feature = "policies")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Terms {
+pub(crate) struct CostAndWait {
     pub(crate) cost: i64,
     /// In µs.
     pub(crate) max_wait: i64,
@@ -254,15 +254,15 @@ impl Quotas {
             Several::One(quota) => std::slice::from_ref(quota),
             Several::Many(quotas) => quotas,
             #[cfg(feature = "policies")]
-            Several::OnTerms(each) => &each.quotas,
+            Several::WithCosts(each) => &each.quotas,
         }
     }
 
-    /// One of them, with its terms if it has any.
+    /// One of them, with the cost and the wait that are stated for it, if any.
     pub(crate) fn nth(&self, index: usize) -> Option<Self> {
         #[cfg(feature = "policies")]
-        if let Several::OnTerms(each) = &self.0 {
-            return Some(Self::on_terms([(*each.quotas.get(index)?, *each.terms.get(index)?)]));
+        if let Several::WithCosts(each) = &self.0 {
+            return Some(Self::with_costs([(*each.quotas.get(index)?, *each.stated.get(index)?)]));
         }
         self.as_slice().get(index).map(|quota| (*quota).into())
     }
@@ -279,19 +279,22 @@ impl Quotas {
 #[cfg(feature = "policies")]
 impl Quotas {
     /// Each quota with what its member of a list is asked for.
-    pub(crate) fn on_terms(each: impl IntoIterator<Item = (Quota, Terms)>) -> Self {
-        let (quotas, terms): (Vec<_>, Vec<_>) = each.into_iter().unzip();
-        Self(Several::OnTerms(Arc::new(OnTerms { quotas: quotas.into(), terms: terms.into() })))
+    pub(crate) fn with_costs(each: impl IntoIterator<Item = (Quota, CostAndWait)>) -> Self {
+        let (quotas, stated): (Vec<_>, Vec<_>) = each.into_iter().unzip();
+        Self(Several::WithCosts(Arc::new(WithCosts {
+            quotas: quotas.into(),
+            stated: stated.into(),
+        })))
     }
 
     /// Returns the cost and the longest wait of the only member: one unit at once, unless it states
     /// others.
-    pub(crate) fn terms(&self) -> Terms {
+    pub(crate) fn cost_and_wait(&self) -> CostAndWait {
         let stated = match &self.0 {
-            Several::OnTerms(each) => each.terms.first().copied(),
+            Several::WithCosts(each) => each.stated.first().copied(),
             _ => None,
         };
-        stated.unwrap_or(Terms { cost: 1, max_wait: 0 })
+        stated.unwrap_or(CostAndWait { cost: 1, max_wait: 0 })
     }
 }
 

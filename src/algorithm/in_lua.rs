@@ -28,7 +28,7 @@ pub trait InLua: Algorithm {
             name: Self::NAME,
             tag: Self::TAG,
             script: Self::SCRIPT,
-            own_terms: false,
+            own_costs: false,
         }]
     }
 
@@ -88,7 +88,7 @@ pub struct ScriptPart {
     pub(crate) tag: &'static str,
     pub(crate) script: &'static str,
     /// True if its charges state a cost and a longest wait of their own, as two more arguments.
-    pub(crate) own_terms: bool,
+    pub(crate) own_costs: bool,
 }
 
 /// The units that a text lists: `,5,0,1`.

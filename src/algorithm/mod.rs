@@ -109,7 +109,7 @@ mod fixed_window;
 mod in_lua;
 mod list;
 #[cfg(feature = "policies")]
-mod own_terms;
+mod own_cost;
 pub(crate) mod sealed;
 mod several;
 mod sliding_counter;
@@ -127,7 +127,7 @@ pub use fixed_window::FixedWindow;
 pub use in_lua::Element;
 pub use in_lua::{InLua, ScriptPart};
 #[cfg(feature = "policies")]
-pub(crate) use own_terms::OwnTerms;
+pub(crate) use own_cost::OwnCost;
 pub use sliding_counter::SlidingCounter;
 pub use sliding_log::SlidingLog;
 pub use sliding_window::SlidingWindow;

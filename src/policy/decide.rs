@@ -20,8 +20,8 @@ pub(super) async fn decide(
     charge: Charge,
     observer: Option<&Observer>,
 ) -> Result<(Decision, Taken), Error> {
-    let in_force: Vec<Asked> = on_terms_of(&charge, &selection.in_force, true);
-    let in_shadow = on_terms_of(&charge, &selection.in_shadow, false);
+    let in_force: Vec<Asked> = within_limits_of(&charge, &selection.in_force, true);
+    let in_shadow = within_limits_of(&charge, &selection.in_shadow, false);
     let (answer, verdicts) = enforce(&selection, &in_force).await;
     let is_final = charge.get_cost() > 0 && !will_ask_again(&charge, &answer);
     let observer = observer.filter(|_| is_final);
@@ -78,9 +78,9 @@ fn will_ask_again(charge: &Charge, answer: &Option<Answer>) -> bool {
     matches!(decision.outcome(), Outcome::Retry(pause) if pause <= max_wait)
 }
 
-/// Returns the charges on the terms of the whole charge, which may be a peek, wait less, or end
+/// Returns the charges within the limits of the whole charge, which may be a peek, wait less, or end
 /// sooner.
-fn on_terms_of(whole: &Charge, asked: &[Asked], is_in_force: bool) -> Vec<Asked> {
+fn within_limits_of(whole: &Charge, asked: &[Asked], is_in_force: bool) -> Vec<Asked> {
     let mut asked = asked.to_vec();
     for Asked { charge, .. } in &mut asked {
         let own = charge.get_max_wait().unwrap_or_default();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::Memory;
 use super::key_shard::Shard;
 use super::store::local_provenance;
-use crate::algorithm::{Algorithm, OwnTerms, Refund, sealed::Single};
+use crate::algorithm::{Algorithm, OwnCost, Refund, sealed::Single};
 use crate::charge::Key;
 use crate::limiter::line::Reclaim;
 use crate::limiter::named::{
@@ -24,7 +24,7 @@ use crate::{Charge, Decision, Error, ErrorKind, Reservation, digest};
 #[derive(Clone)]
 pub(crate) struct Together<A: Algorithm + Single> {
     members: Vec<Memory<A>>,
-    named: NamedAlgorithm<Vec<OwnTerms<A>>>,
+    named: NamedAlgorithm<Vec<OwnCost<A>>>,
 }
 
 /// A reservation of the keys of these names.
@@ -45,7 +45,7 @@ impl<A: Algorithm + Single> Together<A> {
     pub(crate) fn new(members: &[&Memory<A>]) -> Self {
         let names = members.iter().map(|one| one.store.named.name().clone()).collect();
         let algorithms =
-            members.iter().map(|one| OwnTerms(one.store.named.algorithm().clone())).collect();
+            members.iter().map(|one| OwnCost(one.store.named.algorithm().clone())).collect();
         // Each member's algorithm follows its quota, and a list asks for no more.
         let named = NamedAlgorithm::named(names, algorithms);
         let named = expect_valid_quota(members[0].store.named.name(), named).keeping_names();
@@ -74,12 +74,12 @@ impl<A: Algorithm + Single> Together<A> {
         let mut locked = self.lock(names.iter().map(|name| &**name))?;
         let now = locked.now;
         if let Some(until) = locked.block_end()? {
-            let answer = Vec::<OwnTerms<A>>::blocked(&parsed.rule, now, until);
+            let answer = Vec::<OwnCost<A>>::blocked(&parsed.rule, now, until);
             let from = local_provenance(now);
             return Ok(self.named.decision(parsed.quota, 0, answer, from, Key::Constant("")));
         }
         let mut states = Some(locked.states()?);
-        let answer = Vec::<OwnTerms<A>>::step(&parsed.rule, &mut states, now, parsed.check);
+        let answer = Vec::<OwnCost<A>>::step(&parsed.rule, &mut states, now, parsed.check);
         if answer.mark.is_some() {
             locked.store(&parsed.rule, states.unwrap_or_default())?;
         }
@@ -124,7 +124,7 @@ impl<A: Algorithm + Single> Together<A> {
         let mut locked = self.lock(names.iter().map(String::as_str))?;
         let (now, mut states) = (locked.now, Some(locked.states()?));
         let refund = Refund::whole(units(cost), &payload.mark);
-        let units = Vec::<OwnTerms<A>>::refund(&rule, &mut states, now, &refund);
+        let units = Vec::<OwnCost<A>>::refund(&rule, &mut states, now, &refund);
         if units.is_some() {
             locked.store(&rule, states.unwrap_or_default())?;
         }
@@ -227,7 +227,7 @@ impl<A: Algorithm> Locked<'_, A> {
     /// Stores all states, or none.
     fn store(
         &mut self,
-        rule: &[<OwnTerms<A> as Algorithm>::Rule],
+        rule: &[<OwnCost<A> as Algorithm>::Rule],
         states: Vec<Option<A::State>>,
     ) -> Result<(), Error>
     where
@@ -241,7 +241,7 @@ impl<A: Algorithm> Locked<'_, A> {
         let pairs = self.shards.iter_mut().zip(&self.keys);
         for ((shard, key), (rule, state)) in pairs.zip(rule.iter().zip(states)) {
             let Some(state) = state else { continue };
-            let expires_at = OwnTerms::<A>::expires_at(rule, &state);
+            let expires_at = OwnCost::<A>::expires_at(rule, &state);
             shard.update(*key, now, |kept| {
                 kept.state = Some(state);
                 ((), Some(expires_at))

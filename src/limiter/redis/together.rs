@@ -8,7 +8,7 @@ use super::all_at_once::join;
 use super::limiter::Redis;
 use super::redis_future::RedisFuture;
 use super::script::{Op, key_suffixes, local_names};
-use crate::algorithm::{Check, InLua, OwnTerms, sealed::Single};
+use crate::algorithm::{Check, InLua, OwnCost, sealed::Single};
 use crate::charge::Key;
 use crate::limiter::Limiter;
 use crate::limiter::named::{NamedAlgorithm, check_key, expect_valid_quota};
@@ -24,7 +24,7 @@ const MAX_LOCAL_NAMES: usize = 136;
 #[derive(Clone)]
 pub(crate) struct Together<A: InLua + Single> {
     members: Vec<Redis<A>>,
-    joined: Redis<Vec<OwnTerms<A>>>,
+    joined: Redis<Vec<OwnCost<A>>>,
 }
 
 impl<A: InLua + Single> Together<A> {
@@ -33,7 +33,7 @@ impl<A: InLua + Single> Together<A> {
     pub(crate) fn new(members: &[&Redis<A>]) -> Option<Self> {
         let names = members.iter().map(|one| one.inner.named.name().clone()).collect();
         let algorithms: Vec<_> =
-            members.iter().map(|one| OwnTerms(one.inner.named.algorithm().clone())).collect();
+            members.iter().map(|one| OwnCost(one.inner.named.algorithm().clone())).collect();
         if local_names(&InLua::parts(&algorithms)) > MAX_LOCAL_NAMES {
             return None;
         }
@@ -49,7 +49,7 @@ impl<A: InLua + Single> Together<A> {
     ///
     /// Returns `None` if their keys lie in different slots of a cluster: no call can then decide
     /// about all.
-    pub(crate) fn check(&self, charges: &[Charge]) -> Option<RedisFuture<Vec<OwnTerms<A>>>> {
+    pub(crate) fn check(&self, charges: &[Charge]) -> Option<RedisFuture<Vec<OwnCost<A>>>> {
         let inner = &self.joined.inner;
         let config = inner.batcher.config();
         // A key that is too long is refused before it is digested.

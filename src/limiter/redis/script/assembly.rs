@@ -180,7 +180,7 @@ impl Assembly<'_> {
             "any_text" => self.members.iter().any(is_text),
             "holds" => member.is_some_and(QuotaPart::holds),
             "any_holds" => self.members.iter().any(QuotaPart::holds),
-            "own_terms" => self.members.iter().all(|one| one.list("arguments").contains(&"cost")),
+            "own_costs" => self.members.iter().all(|one| one.list("arguments").contains(&"cost")),
             list => member.is_some_and(|member| !member.list(list).is_empty()),
         }
     }
@@ -259,7 +259,7 @@ impl QuotaPart {
                 section.lines.push(line);
             }
         }
-        if part.own_terms
+        if part.own_costs
             && let Some(arguments) = sections.iter_mut().find(|section| section.name == "arguments")
         {
             arguments.list.extend(["cost", "own_max_wait"]);

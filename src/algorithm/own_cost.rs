@@ -6,31 +6,31 @@
 use super::{
     Algorithm, Element, InLua, Mark, Refund, Report, ScriptPart, sealed::Sealed, sealed::Single,
 };
-use crate::quota::{Quota, QuotaError, Quotas, Terms};
+use crate::quota::{CostAndWait, Quota, QuotaError, Quotas};
 
 /// Decides about the cost of its own rule, whatever the other members are asked for.
 #[derive(Clone, Debug)]
-pub(crate) struct OwnTerms<A>(pub(crate) A);
+pub(crate) struct OwnCost<A>(pub(crate) A);
 
 /// A rule, with the cost and the longest wait of one charge.
 #[derive(Clone, Debug)]
-pub(crate) struct OwnRule<R> {
+pub(crate) struct OwnCostRule<R> {
     rule: R,
-    terms: Terms,
+    stated: CostAndWait,
 }
 
-impl<R> OwnRule<R> {
+impl<R> OwnCostRule<R> {
     /// The own cost, unless the whole charge is a peek.
     fn cost(&self, cost: i64) -> i64 {
-        if cost == 0 { 0 } else { self.terms.cost }
+        if cost == 0 { 0 } else { self.stated.cost }
     }
 }
 
-impl<A: Algorithm + Single> Sealed for OwnTerms<A> {}
-impl<A: Algorithm + Single> Single for OwnTerms<A> {}
+impl<A: Algorithm + Single> Sealed for OwnCost<A> {}
+impl<A: Algorithm + Single> Single for OwnCost<A> {}
 
-impl<A: Algorithm + Single> Algorithm for OwnTerms<A> {
-    type Rule = OwnRule<A::Rule>;
+impl<A: Algorithm + Single> Algorithm for OwnCost<A> {
+    type Rule = OwnCostRule<A::Rule>;
     type State = A::State;
 
     fn quota(&self) -> Quotas {
@@ -47,7 +47,7 @@ impl<A: Algorithm + Single> Algorithm for OwnTerms<A> {
 
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Self::Rule, QuotaError> {
         let quota = quota.into();
-        Ok(OwnRule { terms: quota.terms(), rule: self.0.rule(quota.one()?)? })
+        Ok(OwnCostRule { stated: quota.cost_and_wait(), rule: self.0.rule(quota.one()?)? })
     }
 
     fn horizon(rule: &Self::Rule) -> i64 {
@@ -55,7 +55,7 @@ impl<A: Algorithm + Single> Algorithm for OwnTerms<A> {
     }
 
     fn max_wait(rule: &Self::Rule, state: Option<&A::State>, now: i64, cost: i64) -> i64 {
-        rule.terms.max_wait.min(A::max_wait(&rule.rule, state, now, rule.cost(cost)))
+        rule.stated.max_wait.min(A::max_wait(&rule.rule, state, now, rule.cost(cost)))
     }
 
     fn holds(rule: &Self::Rule) -> bool {
@@ -126,7 +126,7 @@ impl<A: Algorithm + Single> Algorithm for OwnTerms<A> {
         now: i64,
         refund: &Refund<'_>,
     ) -> Option<i64> {
-        A::apply_refund(&rule.rule, state, now, &Refund::whole(rule.terms.cost, refund.mark))
+        A::apply_refund(&rule.rule, state, now, &Refund::whole(rule.stated.cost, refund.mark))
     }
 
     fn mark(state: &A::State) -> Mark {
@@ -134,13 +134,13 @@ impl<A: Algorithm + Single> Algorithm for OwnTerms<A> {
     }
 }
 
-impl<A: InLua + Single> InLua for OwnTerms<A> {
+impl<A: InLua + Single> InLua for OwnCost<A> {
     const NAME: &'static str = A::NAME;
     const TAG: &'static str = A::TAG;
     const SCRIPT: &'static str = A::SCRIPT;
 
     fn parts(&self) -> Vec<ScriptPart> {
-        let part = |part| ScriptPart { own_terms: true, ..part };
+        let part = |part| ScriptPart { own_costs: true, ..part };
         self.0.parts().into_iter().map(part).collect()
     }
 
@@ -150,7 +150,7 @@ impl<A: InLua + Single> InLua for OwnTerms<A> {
 
     fn arguments(rule: &Self::Rule) -> Vec<i64> {
         let mut arguments = A::arguments(&rule.rule);
-        arguments.extend([rule.terms.cost, rule.terms.max_wait]);
+        arguments.extend([rule.stated.cost, rule.stated.max_wait]);
         arguments
     }
 
