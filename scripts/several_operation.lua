@@ -69,6 +69,9 @@ elseif op == 'penalize' then
   --@ each
   do
     local instant_N
+    --@ if own_costs
+    local cost_N = 0
+    --@ end
     --@ paste cost
     --@ paste fit
     --@ paste reply
@@ -85,6 +88,9 @@ elseif op == 'penalize' then
       local most, instant_N = nil, fits_at
       --@ paste unchecked
       cost = math.min(amount, most)
+      --@ if own_costs
+      local cost_N = math.min(cost_N, most)
+      --@ end
       --@ paste cost
       --@ if holds
       --@ paste spend
@@ -94,6 +100,9 @@ elseif op == 'penalize' then
       --@ paste clamp
       -- The answer is that of a peek after it.
       kept_N, cost, instant_N = true, 0, nil
+      --@ if own_costs
+      cost_N = 0
+      --@ end
       --@ paste cost
       --@ paste fit
       --@ paste reply

@@ -308,12 +308,6 @@ impl Charge {
         Self { cost, ..self.clone() }
     }
 
-    /// The same charge of another charge's key.
-    #[cfg(feature = "redis")]
-    pub(crate) fn with_key_of(self, other: &Charge) -> Self {
-        Self { key: other.key.clone(), ..self }
-    }
-
     /// Returns true for the charge of a member that states no cost of its own.
     pub(crate) fn inherits_cost(&self) -> bool {
         self.inherits_cost

@@ -12,7 +12,7 @@ use std::time::Duration;
 pub(crate) use self::details::Details;
 use self::details::Held;
 pub use self::outcome::{Origin, Outcome};
-#[cfg(feature = "policies")]
+#[cfg(any(feature = "redis", feature = "policies"))]
 pub(crate) use self::policy_report::KEEPS_NAME;
 pub(crate) use self::policy_report::{
     Figures, MAX_POLICY_NAME, Policy, distinct_names, is_policy_name, is_policy_name_byte,

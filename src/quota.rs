@@ -226,11 +226,11 @@ enum Several {
     One(Quota),
     Many(Arc<[Quota]>),
     /// Each with what its member of a list is asked for.
-    #[cfg(feature = "policies")]
+    #[cfg(any(feature = "redis", feature = "policies"))]
     WithCosts(Arc<WithCosts>),
 }
 
-#[cfg(feature = "policies")]
+#[cfg(any(feature = "redis", feature = "policies"))]
 #[derive(Debug, PartialEq, Eq)]
 struct WithCosts {
     quotas: Box<[Quota]>,
@@ -238,7 +238,7 @@ struct WithCosts {
 }
 
 /// The cost and the longest wait of one member of a list, whatever those of the others are.
-#[cfg(feature = "policies")]
+#[cfg(any(feature = "redis", feature = "policies"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CostAndWait {
     pub(crate) cost: i64,
@@ -253,14 +253,14 @@ impl Quotas {
         match &self.0 {
             Several::One(quota) => std::slice::from_ref(quota),
             Several::Many(quotas) => quotas,
-            #[cfg(feature = "policies")]
+            #[cfg(any(feature = "redis", feature = "policies"))]
             Several::WithCosts(each) => &each.quotas,
         }
     }
 
     /// One of them, with the cost and the wait that are stated for it, if any.
     pub(crate) fn nth(&self, index: usize) -> Option<Self> {
-        #[cfg(feature = "policies")]
+        #[cfg(any(feature = "redis", feature = "policies"))]
         if let Several::WithCosts(each) = &self.0 {
             return Some(Self::with_costs([(*each.quotas.get(index)?, *each.stated.get(index)?)]));
         }
@@ -276,7 +276,7 @@ impl Quotas {
     }
 }
 
-#[cfg(feature = "policies")]
+#[cfg(any(feature = "redis", feature = "policies"))]
 impl Quotas {
     /// Each quota with what its member of a list is asked for.
     pub(crate) fn with_costs(each: impl IntoIterator<Item = (Quota, CostAndWait)>) -> Self {
@@ -287,14 +287,12 @@ impl Quotas {
         })))
     }
 
-    /// Returns the cost and the longest wait of the only member: one unit at once, unless it states
-    /// others.
-    pub(crate) fn cost_and_wait(&self) -> CostAndWait {
-        let stated = match &self.0 {
+    /// Returns the cost and the longest wait that are stated for the only member.
+    pub(crate) fn stated(&self) -> Option<CostAndWait> {
+        match &self.0 {
             Several::WithCosts(each) => each.stated.first().copied(),
             _ => None,
-        };
-        stated.unwrap_or(CostAndWait { cost: 1, max_wait: 0 })
+        }
     }
 }
 

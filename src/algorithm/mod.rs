@@ -108,7 +108,7 @@ mod common;
 mod fixed_window;
 mod in_lua;
 mod list;
-#[cfg(feature = "policies")]
+#[cfg(any(feature = "redis", feature = "policies"))]
 mod own_cost;
 pub(crate) mod sealed;
 mod several;
@@ -126,7 +126,7 @@ pub use fixed_window::FixedWindow;
 #[doc(hidden)]
 pub use in_lua::Element;
 pub use in_lua::{InLua, ScriptPart};
-#[cfg(feature = "policies")]
+#[cfg(any(feature = "redis", feature = "policies"))]
 pub(crate) use own_cost::OwnCost;
 pub use sliding_counter::SlidingCounter;
 pub use sliding_log::SlidingLog;

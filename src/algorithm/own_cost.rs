@@ -8,6 +8,9 @@ use super::{
 };
 use crate::quota::{CostAndWait, Quota, QuotaError, Quotas};
 
+/// The cost and the longest wait where none are stated.
+const ONE_AT_ONCE: CostAndWait = CostAndWait { cost: 1, max_wait: 0 };
+
 /// Decides about the cost of its own rule, whatever the other members are asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct OwnCost<A>(pub(crate) A);
@@ -47,7 +50,10 @@ impl<A: Algorithm + Single> Algorithm for OwnCost<A> {
 
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Self::Rule, QuotaError> {
         let quota = quota.into();
-        Ok(OwnCostRule { stated: quota.cost_and_wait(), rule: self.0.rule(quota.one()?)? })
+        Ok(OwnCostRule {
+            stated: quota.stated().unwrap_or(ONE_AT_ONCE),
+            rule: self.0.rule(quota.one()?)?,
+        })
     }
 
     fn horizon(rule: &Self::Rule) -> i64 {
@@ -108,7 +114,7 @@ impl<A: Algorithm + Single> Algorithm for OwnCost<A> {
     }
 
     fn spend(rule: &Self::Rule, state: Option<A::State>, at: i64, cost: i64, now: i64) -> A::State {
-        A::spend(&rule.rule, state, at, rule.cost(cost), now)
+        A::spend(&rule.rule, state, at, rule.cost(cost).min(A::max_unchecked_cost(&rule.rule)), now)
     }
 
     fn max_unchecked_cost(rule: &Self::Rule) -> i64 {

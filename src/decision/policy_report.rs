@@ -68,7 +68,7 @@ pub(crate) struct Policy {
 }
 
 /// The place of a policy whose name no [`Description`](crate::Description) changes.
-#[cfg(feature = "policies")]
+#[cfg(any(feature = "redis", feature = "policies"))]
 pub(crate) const KEEPS_NAME: usize = usize::MAX;
 
 /// All of a policy but its name and its place.
@@ -429,7 +429,6 @@ impl Decision {
     }
 
     /// The same once each of its policies has so many units of it again.
-    #[cfg(feature = "policies")]
     pub(crate) fn given_back(mut self, units: &[u64]) -> Self {
         if let [only] = units {
             return self.later(Duration::ZERO, *only);

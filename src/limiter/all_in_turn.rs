@@ -1,21 +1,18 @@
 //! Limiters over different keys, asked in turn.
 
-mod members;
-mod reservations;
-
+use std::array;
 use std::fmt;
 use std::future::ready;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use self::members::{Member, PolicyCounts, compare_tightness, joined, refused};
-use self::reservations::{MemberReservation, MemberReservations, TentativeReservations};
-use super::acquire::too_long_a_wait;
+use super::combination::held_reservations::HeldReservations;
+use super::combination::in_turn::{EachAlone, Part, PartsDecision, Rules, decide, operate};
+use super::combination::joined_decision::{compare_tightness, joined};
 use super::named::check_key;
-use super::timeout::after_other_calls;
 use super::{Boxed, BoxedFuture, Limiter, MemberCharges, Operation, Parts};
 use crate::settlement::Settlement;
-use crate::{Charge, Decision, Error, ErrorKind, Outcome, Owner, Reservation};
+use crate::{Charge, Decision, Error, ErrorKind, Owner, Reservation};
 
 /// Limiters over different keys, asked one after another, all or nothing: per user *and* for
 /// everybody.
@@ -84,6 +81,27 @@ pub struct AllInTurn<const N: usize, F> {
     keys: Arc<F>,
 }
 
+/// The number of policies that each member has: one, until it shows more. So a policy keeps its
+/// place where members before it are not asked.
+struct PolicyCounts<const N: usize>([AtomicUsize; N]);
+
+impl<const N: usize> PolicyCounts<N> {
+    /// The decision about the parts, with each policy at its place among all.
+    fn joined(&self, decisions: Vec<PartsDecision>) -> Result<Decision, Error> {
+        let nobody = || Error::new(ErrorKind::Configuration, "there is no limiter to ask");
+        joined(decisions.into_iter().map(|one| self.placed(one)).collect()).ok_or_else(nobody)
+    }
+
+    /// The same decision. Those of several parts have the places already.
+    fn placed(&self, decision: PartsDecision) -> PartsDecision {
+        let &[Part { place, .. }] = &decision.parts[..] else { return decision };
+        decision.map(|decision| {
+            self.0[place].fetch_max(decision.policy_count(), Relaxed);
+            decision.behind(self.0[..place].iter().map(|count| count.load(Relaxed)).sum())
+        })
+    }
+}
+
 impl<const N: usize, F> AllInTurn<N, F>
 where
     F: Fn(&Charge) -> [Charge; N],
@@ -147,99 +165,51 @@ impl<const N: usize, F: MemberCharges<N>> AllInTurn<N, F> {
 }
 
 impl<const N: usize, F> AllInTurn<N, F> {
-    /// Asks each member about its charge.
-    pub(super) fn ask(&self, charges: [Option<Charge>; N], cost: u64) -> BoxedFuture {
-        let mut tentative = TentativeReservations {
-            limiters: Arc::clone(&self.limiters),
-            reservations: Vec::new(),
+    /// The owner of its reservations.
+    #[cfg(feature = "redis")]
+    pub(super) fn owner(&self) -> Owner {
+        self.owner
+    }
+
+    fn parts(&self, charges: [Option<Charge>; N]) -> Vec<Part> {
+        let limiters = self.limiters.iter().zip(charges).enumerate();
+        let part = |(place, (limiter, charge)): (_, (&Boxed, Option<_>))| {
+            Some(Part::new(place, limiter.clone(), charge?))
         };
+        limiters.filter_map(part).collect()
+    }
+
+    /// Asks each member about its charge, or several at once where the rules say so.
+    pub(super) fn ask<R: Rules + Send + 'static>(
+        &self,
+        charges: [Option<Charge>; N],
+        cost: u64,
+        rules: R,
+    ) -> BoxedFuture {
         let (owner, policies) = (self.owner, Arc::clone(&self.policies));
+        let parts = self.parts(charges);
         Box::pin(async move {
-            let mut members: Vec<Member> = Member::of_charges(charges);
             // Whatever the members would answer, the request is wrong.
-            let with_key = members.iter().filter(|member| !member.charge.has_parts());
-            with_key.map(|member| member.charge.key()).try_for_each(check_key)?;
-            if let [Member { index, charge, .. }] = &members[..] {
-                let decision = tentative.limiters[*index].check(charge).await?;
-                let decision = policies.placed(*index, decision);
-                let inherits_cost = charge.inherits_cost();
-                return Ok(wrap_reservation(decision, owner, cost, inherits_cost));
-            }
-            for member in &mut members {
-                member.charge.set_max_wait(Duration::ZERO);
-            }
-            let mut answered = false;
-            // A member that will refuse is asked first, so that seldom anything has to be refunded.
-            for place in 1..members.len() {
-                let Member { index, charge, answer, .. } = &mut members[place];
-                if charge.get_cost() == 0 {
-                    continue;
-                }
-                let peek = charge.clone().peek();
-                let peeking = tentative.limiters[*index].check(&peek);
-                let peeked = after_others(peeking, &peek, &mut answered).await?;
-                match peeked.remaining().is_some_and(|left| left < charge.get_cost()) {
-                    true => members[..=place].rotate_right(1),
-                    false => *answer = Some(peeked),
-                }
-            }
-            for place in 0..members.len() {
-                let Member { index, charge, answer, taken } = &mut members[place];
-                let decision = tentative.limiters[*index].check(charge);
-                let decision = after_others(decision, charge, &mut answered).await?;
-                let mut decision = decision.without_retry();
-                if !decision.is_admitted() {
-                    *answer = Some(decision);
-                    return refused(&tentative.limiters[..], members, &policies).await;
-                }
-                let inherits_cost = charge.inherits_cost();
-                *taken = decision.reservation().map_or(0, Reservation::cost);
-                let member = |reservation| MemberReservation { reservation, inherits_cost };
-                tentative.reservations.extend(decision.take_reservation().map(member));
-                if matches!(decision.outcome(), Outcome::Wait(wait) if !wait.is_zero()) {
-                    return Err(too_long_a_wait());
-                }
-                *answer = Some(decision);
-            }
-            let reservations = MemberReservations(std::mem::take(&mut tentative.reservations));
-            let decision = joined(members, &policies)?;
-            if reservations.0.is_empty() {
-                return Ok(decision);
-            }
-            Ok(decision.with_reservation(reservations.into_reservation(owner, cost)))
+            let with_key = parts.iter().filter(|part| !part.charge.has_parts());
+            with_key.map(|part| part.charge.key()).try_for_each(check_key)?;
+            let (decisions, tentative) = decide(parts, &rules).await?;
+            let decision = policies.joined(decisions)?;
+            Ok(match tentative.keep().into_reservation(owner, cost) {
+                Some(reservation) => decision.with_reservation(reservation),
+                None => decision,
+            })
         })
     }
-}
 
-/// The decision of the only member that was asked, with a reservation of the combination.
-fn wrap_reservation(
-    mut decision: Decision,
-    owner: Owner,
-    cost: u64,
-    inherits_cost: bool,
-) -> Decision {
-    match decision.take_reservation() {
-        None => decision,
-        Some(reservation) => {
-            let reservations = vec![MemberReservation { reservation, inherits_cost }];
-            let reservations = MemberReservations(reservations);
-            decision.with_reservation(reservations.into_reservation(owner, cost))
-        }
-    }
-}
-
-/// The answer of one member, perhaps after another one has answered.
-async fn after_others(
-    answer: impl Future<Output = Result<Decision, Error>>,
-    charge: &Charge,
-    answered: &mut bool,
-) -> Result<Decision, Error> {
-    match answer.await {
-        Err(error) if *answered => Err(after_other_calls(error, charge)),
-        answer => {
-            *answered = true;
-            answer
-        }
+    /// Changes the key of each member. Returns the tightest decision, with the policies of all.
+    pub(super) fn operate_each(
+        &self,
+        operation: Operation,
+        charges: [Option<Charge>; N],
+    ) -> Option<BoxedFuture> {
+        let answers = operate(operation, self.parts(charges))?;
+        let policies = Arc::clone(&self.policies);
+        Some(Box::pin(async move { policies.joined(answers.await?) }))
     }
 }
 
@@ -248,7 +218,7 @@ impl<const N: usize, F: MemberCharges<N>> Limiter for AllInTurn<N, F> {
 
     fn check(&self, charge: &Charge) -> BoxedFuture {
         match self.member_charges(charge) {
-            Ok(charges) => self.ask(charges, charge.get_cost()),
+            Ok(charges) => self.ask(charges, charge.get_cost(), EachAlone),
             Err(error) => Box::pin(ready(Err(error))),
         }
     }
@@ -267,10 +237,8 @@ impl<const N: usize, F: MemberCharges<N>> Limiter for AllInTurn<N, F> {
             return Err(reservation);
         }
         let (cost, charged) = (reservation.cost(), reservation.charged());
-        let reservations: MemberReservations = reservation.into_payload()?;
-        reservations
-            .settle(&self.limiters[..], actual)
-            .map_err(|unsettled| unsettled.into_reservation(self.owner, cost).with_charged(charged))
+        let settled = HeldReservations::of(reservation)?.settle_stated(self.owner, cost, actual);
+        settled.map_err(|unsettled| unsettled.with_charged(charged))
     }
 
     fn can_take_more(&self) -> bool {
@@ -279,41 +247,15 @@ impl<const N: usize, F: MemberCharges<N>> Limiter for AllInTurn<N, F> {
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<BoxedFuture> {
         match self.member_charges(charge) {
-            Ok(charges) => self.operate_each(operation, &charges),
+            Ok(charges) => self.operate_each(operation, charges),
             Err(error) => Some(Box::pin(ready(Err(error)))),
         }
     }
 }
 
-impl<const N: usize, F> AllInTurn<N, F> {
-    /// Changes the key of each member. Returns the tightest decision, with the policies of all.
-    pub(super) fn operate_each(
-        &self,
-        operation: Operation,
-        charges: &[Option<Charge>; N],
-    ) -> Option<BoxedFuture> {
-        let is_alone = charges.iter().flatten().count() == 1;
-        let asked = self.limiters.iter().zip(charges);
-        let answers: Vec<_> = asked
-            .filter_map(|(limiter, charge)| Some((limiter, charge.as_ref()?)))
-            .map(|(limiter, charge)| match operation {
-                // In turn no charge waits, so an estimate does not either.
-                Operation::Estimate if !is_alone => {
-                    limiter.operate(operation, &charge.clone().max_wait(Duration::ZERO))
-                }
-                _ => limiter.operate(operation, charge),
-            })
-            .collect::<Option<_>>()?;
-        let mut members = Member::of_charges(charges.clone());
-        let policies = Arc::clone(&self.policies);
-        Some(Box::pin(async move {
-            let mut answered = false;
-            for (member, answer) in members.iter_mut().zip(answers) {
-                let answer = after_others(answer, &member.charge, &mut answered).await?;
-                member.answer = Some(answer.without_retry());
-            }
-            joined(members, &policies)
-        }))
+impl<const N: usize> Default for PolicyCounts<N> {
+    fn default() -> Self {
+        Self(array::from_fn(|_| AtomicUsize::new(1)))
     }
 }
 

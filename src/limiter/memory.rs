@@ -1,19 +1,19 @@
 //! The limiter of one process.
 //!
 //! `store.rs` keeps the keys, in a `key_shard.rs` each, and decides by the time of a `clock.rs`.
-//! `together.rs` is a decision of several limiters at once.
+//! `one_lock.rs` is a decision of several limiters at once.
 
 mod clock;
 #[cfg(all(test, interleavings))]
 mod interleavings;
 mod key_shard;
-mod store;
 #[cfg(feature = "policies")]
-mod together;
+mod one_lock;
+mod store;
 
 pub(crate) use clock::Clock;
 #[cfg(feature = "policies")]
-pub(crate) use together::Together;
+pub(crate) use one_lock::OneLock;
 
 use std::fmt;
 use std::future::Future;

@@ -7,19 +7,17 @@ mod acquire;
 mod all_in_turn;
 mod boxed;
 mod breaker;
+pub(crate) mod combination;
 mod deny_cache;
 mod describe;
 mod ext;
 mod inspect;
 mod lease;
 mod line;
-mod member_charges;
 pub(crate) mod memory;
 #[cfg(feature = "metrics")]
 mod metered;
 pub(crate) mod named;
-#[cfg(feature = "policies")]
-mod on_own_terms;
 mod on_time;
 mod operate;
 mod or_else;
@@ -42,12 +40,12 @@ pub(crate) use acquire::Admission;
 pub use all_in_turn::AllInTurn;
 pub use boxed::{Boxed, BoxedFuture};
 pub use breaker::{Breaker, BreakerCounts, BreakerState, WithBreaker, WithBreakerFuture};
+pub use combination::{MemberCharges, Parts};
 pub use deny_cache::{DenyCache, DenyCacheFuture};
 pub use describe::{Described, DescribedFuture, Description};
 pub use ext::LimiterExt;
 pub use inspect::{Inspect, InspectFuture};
 pub use lease::{Lease, LeaseFuture};
-pub use member_charges::{MemberCharges, Parts};
 pub use memory::{Memory, MemoryFuture};
 #[cfg(feature = "metrics")]
 pub use metered::{Metered, MeteredFuture, MetricsExt};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::line::{Known, Lines, Place, Reclaim, Slot};
 use crate::algorithm::{Algorithm, Answer, Check, LATEST, Mark, MemberAnswer, Verdict};
 use crate::charge::Key;
-#[cfg(feature = "policies")]
+#[cfg(any(feature = "redis", feature = "policies"))]
 use crate::decision::KEEPS_NAME;
 use crate::decision::{Details, Figures, Policy, distinct_names};
 use crate::quota::{INEXACT, Quota, QuotaError, Quotas};
@@ -345,12 +345,6 @@ impl<A: Algorithm> NamedAlgorithm<A> {
         let named = Self::named(self.names.clone(), algorithm)?;
         Ok(Self { owner: self.owner, ..named })
     }
-
-    /// The same, with policies that keep their names, whatever describes them.
-    pub(super) fn keeping_names(mut self) -> Self {
-        self.policies.iter_mut().for_each(|(place, _)| *place = KEEPS_NAME);
-        self
-    }
 }
 
 #[cfg(feature = "redis")]
@@ -375,6 +369,12 @@ impl<A: Algorithm> NamedAlgorithm<A> {
 
 #[cfg(any(feature = "redis", feature = "policies"))]
 impl<A: Algorithm> NamedAlgorithm<A> {
+    /// The same, with policies that keep their names, whatever describes them.
+    pub(super) fn keeping_names(mut self) -> Self {
+        self.policies.iter_mut().for_each(|(place, _)| *place = KEEPS_NAME);
+        self
+    }
+
     pub(super) fn name(&self) -> &Arc<str> {
         &self.names[0]
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use super::gate::{Gate, Store};
 use super::rule::Policy;
 use crate::algorithm::AnyAlgorithm;
-use crate::{Charge, Memory, Switch, SwitchMode};
+use crate::{Boxed, Charge, Memory, Switch, SwitchMode};
 
 /// A policy with its limiters and its switch.
 #[derive(Debug)]
@@ -15,6 +15,8 @@ pub(super) struct Armed {
     pub(super) gate: Gate,
     /// The number of the gate, the same in each table that keeps the gate.
     pub(super) gate_id: u64,
+    /// The gate as a limiter.
+    pub(super) limiter: Boxed,
     /// The limiter of this process, which decides while the store cannot.
     pub(super) share: Option<Share>,
     pub(super) switch: Switch,
@@ -58,7 +60,8 @@ impl Armed {
                 }
             }
         });
-        Self { policy, gate, gate_id, share, switch }
+        let limiter = gate.limiter();
+        Self { policy, gate, gate_id, limiter, share, switch }
     }
 
     /// Returns the most permissive mode of its row, its own switch and the global one.

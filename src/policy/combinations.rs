@@ -5,23 +5,15 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::armed::{Armed, Asked};
+use super::armed::Armed;
 use super::gate::Gate;
-use crate::algorithm::AnyAlgorithm;
-use crate::limiter::memory::Together as MemoryTogether;
+use crate::limiter::combination::in_turn::AtOnce;
+use crate::limiter::memory::OneLock;
 #[cfg(feature = "redis")]
-use crate::limiter::redis::Together as RedisTogether;
+use crate::limiter::redis::OneCall;
 
 /// The most combinations of policies that keep a limiter of their own.
 const MAX_COMBINATIONS: usize = 1_024;
-
-/// Several policies that decide together, all or nothing.
-#[derive(Clone)]
-pub(super) enum Together {
-    Memory(Arc<MemoryTogether<AnyAlgorithm>>),
-    #[cfg(feature = "redis")]
-    Redis(Arc<RedisTogether<AnyAlgorithm>>),
-}
 
 /// The limiters that decide about several policies together, by the numbers of their gates or of
 /// their local shares.
@@ -32,17 +24,17 @@ pub(super) struct Combinations {
 
 struct Known {
     /// `None` if nothing decides about all of them.
-    together: Option<Together>,
+    together: Option<Arc<dyn AtOnce>>,
     /// True if a request needed it since the last search for an unneeded one.
     was_needed: AtomicBool,
 }
 
 impl Known {
-    fn new(together: Option<Together>) -> Self {
+    fn new(together: Option<Arc<dyn AtOnce>>) -> Self {
         Self { together, was_needed: AtomicBool::new(true) }
     }
 
-    fn get(&self) -> Option<Together> {
+    fn get(&self) -> Option<Arc<dyn AtOnce>> {
         // A load first: many cores share it, where each store takes it from the others.
         if !self.was_needed.load(Relaxed) {
             self.was_needed.store(true, Relaxed);
@@ -53,31 +45,35 @@ impl Known {
 
 impl Combinations {
     /// Returns the limiter that decides about these policies together. `None` if nothing can.
-    pub(super) fn of(&self, asked: &[&Asked]) -> Option<Together> {
-        let ids = asked.iter().map(|asked| asked.armed.gate_id).collect();
-        self.get(ids, || combined(asked))
+    pub(super) fn of(&self, armed: &[&Armed]) -> Option<Arc<dyn AtOnce>> {
+        let ids = armed.iter().map(|armed| armed.gate_id).collect();
+        self.get(ids, || combined(armed))
     }
 
     /// Returns the limiter that decides about the local shares of these policies together. `None`
     /// if a policy has no share.
-    pub(super) fn of_shares(&self, asked: &[&Asked]) -> Option<Together> {
-        let shares: Option<Vec<_>> = asked.iter().map(|asked| asked.armed.share.as_ref()).collect();
+    pub(super) fn of_shares(&self, armed: &[&Armed]) -> Option<Arc<dyn AtOnce>> {
+        let shares: Option<Vec<_>> = armed.iter().map(|armed| armed.share.as_ref()).collect();
         let shares = shares?;
         let ids = shares.iter().map(|share| share.id).collect();
         self.get(ids, || {
             let members: Vec<_> = shares.iter().map(|share| &share.limiter).collect();
-            Some(Together::Memory(MemoryTogether::new(&members).into()))
+            Some(Arc::new(OneLock::new(&members)))
         })
     }
 
     /// Returns the limiter of gates or shares with these numbers, which is made if there is none.
-    fn get(&self, ids: Vec<u64>, make: impl FnOnce() -> Option<Together>) -> Option<Together> {
+    fn get(
+        &self,
+        ids: Vec<u64>,
+        make: impl FnOnce() -> Option<Arc<dyn AtOnce>>,
+    ) -> Option<Arc<dyn AtOnce>> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = known.get(&ids) {
             return known.get();
         }
         drop(known);
-        // Made while others decide: it assembles scripts.
+        // Made while others decide.
         let made = Known::new(make());
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MAX_COMBINATIONS && !known.contains_key(&ids) {
@@ -105,14 +101,14 @@ fn forget_one(known: &mut HashMap<Vec<u64>, Known>) {
     victim.and_then(|ids| known.remove(&ids));
 }
 
-fn combined(asked: &[&Asked]) -> Option<Together> {
-    let gates = asked.iter().map(|asked| &asked.armed.gate);
+fn combined(armed: &[&Armed]) -> Option<Arc<dyn AtOnce>> {
+    let gates = armed.iter().map(|armed| &armed.gate);
     #[cfg(feature = "redis")]
     if let Some(members) = gates.clone().map(Gate::redis).collect::<Option<Vec<_>>>() {
-        return Some(Together::Redis(RedisTogether::new(&members)?.into()));
+        return Some(Arc::new(OneCall::of_policies(&members)));
     }
     let members = gates.map(Gate::memory).collect::<Option<Vec<_>>>()?;
-    Some(Together::Memory(MemoryTogether::new(&members).into()))
+    Some(Arc::new(OneLock::new(&members)))
 }
 
 #[cfg(test)]
@@ -136,7 +132,7 @@ mod tests {
         names.iter().map(row).collect()
     }
 
-    fn together(policies: &Policies, headers: &[&str]) -> Arc<MemoryTogether<AnyAlgorithm>> {
+    fn together(policies: &Policies, headers: &[&str]) -> Arc<dyn AtOnce> {
         let mut request = Request::new(());
         for name in headers {
             let name: http::HeaderName = name.parse().unwrap();
@@ -144,11 +140,8 @@ mod tests {
         }
         let Keyed::Charge(charge) = policies.charge(Head::from(&request)) else { panic!() };
         let selection = charge.attachment::<Arc<crate::policy::table::Selection>>().unwrap();
-        let asked: Vec<_> = selection.in_force.iter().collect();
-        match selection.table.together(&asked) {
-            Some(Together::Memory(together)) => together,
-            _ => panic!("no memory"),
-        }
+        let armed: Vec<_> = selection.in_force.iter().map(|asked| &*asked.armed).collect();
+        selection.table.together(&armed).expect("a memory")
     }
 
     #[tokio::test(start_paused = true)]

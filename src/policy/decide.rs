@@ -8,7 +8,7 @@ use super::enforce::{Answer, enforce};
 use super::observe::{Event, Observer};
 use super::shadow;
 use super::table::Selection;
-use super::taken::Taken;
+use crate::limiter::combination::held_reservations::Tentative;
 use crate::{Charge, Decision, Error, Origin, Outcome};
 
 /// Decides about a request, and returns the reservations that it made.
@@ -19,7 +19,7 @@ pub(super) async fn decide(
     selection: Arc<Selection>,
     charge: Charge,
     observer: Option<&Observer>,
-) -> Result<(Decision, Taken), Error> {
+) -> Result<(Decision, Tentative), Error> {
     let in_force: Vec<Asked> = within_limits_of(&charge, &selection.in_force, true);
     let in_shadow = within_limits_of(&charge, &selection.in_shadow, false);
     let (answer, verdicts) = enforce(&selection, &in_force).await;
@@ -28,7 +28,9 @@ pub(super) async fn decide(
     let (mut shadowed, shadow_taken) = match &answer {
         Some(Ok((decision, _))) if decision.is_admitted() => shadow::check(&in_shadow).await,
         None => shadow::check(&in_shadow).await,
-        Some(Ok(_)) if observer.is_some() => (shadow::estimate(&in_shadow).await, Taken::default()),
+        Some(Ok(_)) if observer.is_some() => {
+            (shadow::estimate(&in_shadow).await, Tentative::default())
+        }
         Some(_) => Default::default(),
     };
     if !matches!(answer, Some(Err(_))) {

@@ -1,25 +1,29 @@
 //! The decision of the policies in force about a request: all or nothing.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::armed::{Armed, Asked};
-use super::at_once::at_once;
-use super::combinations::Together;
 use super::on_error::OnError;
-use super::parts::{Part, Verdict, joined};
 use super::table::Selection;
-use super::taken::{Settler, Taken};
-use crate::limiter::timeout::after_other_calls;
-use crate::limiter::{Limiter, Operation};
-use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome, Reservation};
+use crate::limiter::combination::held_reservations::{By, Tentative};
+use crate::limiter::combination::in_turn::{
+    self, AtATime, AtOnce, Decided, Part, PartsDecision, Rules,
+};
+use crate::limiter::combination::joined_decision::joined;
+use crate::limiter::{Limiter, LimiterExt};
+use crate::{Decision, Error, ErrorKind, Origin, Outcome};
 
 /// The decision about a request, and the units that were taken.
-pub(super) type Answer = Result<(Decision, Taken), Error>;
+pub(super) type Answer = Result<(Decision, Tentative), Error>;
 
-/// The decisions of policies, and the units that were taken.
-type Parts = Result<(Vec<Part>, Taken), Error>;
+/// The decision of one policy.
+pub(super) struct Verdict {
+    pub(super) armed: Arc<Armed>,
+    pub(super) outcome: Outcome,
+    pub(super) origin: Origin,
+    /// The error of its store, if the store did not decide.
+    pub(super) cause: Option<Error>,
+}
 
 /// Asks the policies in force. Returns the answer, or `None` if no policy is in force, and the
 /// decision of each of them.
@@ -27,237 +31,113 @@ pub(super) async fn enforce(
     selection: &Selection,
     asked: &[Asked],
 ) -> (Option<Answer>, Vec<Verdict>) {
-    let parts = match asked {
-        [] => return (None, Vec::new()),
-        [only] => alone(selection, only, false).await.map(|(part, taken)| (vec![part], taken)),
-        _ => all(selection, asked).await,
+    if asked.is_empty() {
+        return (None, Vec::new());
+    }
+    let part = |(place, Asked { armed, charge }): (_, &Asked)| {
+        Part::new(place, armed.limiter.clone(), charge.clone())
     };
-    let place = |armed: &Arc<Armed>| asked.iter().position(|one| Arc::ptr_eq(&one.armed, armed));
-    match parts {
-        Ok((parts, taken)) => {
-            let mut verdicts: Vec<Verdict> = parts.iter().flat_map(Part::verdicts).collect();
-            verdicts.sort_by_key(|one| place(&one.armed));
-            let decision = joined(parts, place).ok_or_else(nobody);
-            (Some(decision.map(|decision| (decision, taken))), verdicts)
-        }
-        Err(error) => (Some(Err(error)), Vec::new()),
-    }
-}
-
-/// Asks one policy, perhaps `after_others` of the request.
-async fn alone(
-    selection: &Selection,
-    asked: &Asked,
-    after_others: bool,
-) -> Result<(Part, Taken), Error> {
-    match asked.armed.gate.check(&asked.charge).await {
-        Ok(decision) => {
-            let units = decision.reservation().map_or(0, Reservation::cost);
-            let (decision, taken) = with_taken(decision, Settler::Gate(Arc::clone(&asked.armed)));
-            Ok((Part::of_one(asked, decision, units), taken))
-        }
-        Err(error) => {
-            let (mut parts, taken) = fall_back(selection, &[asked], error, after_others).await?;
-            Ok((parts.pop().ok_or_else(nobody)?, taken))
-        }
-    }
-}
-
-/// Asks several policies: first those that decide alone, and give back what they took if the others
-/// refuse; then all others together.
-async fn all(selection: &Selection, asked: &[Asked]) -> Parts {
-    let (others, lone): (Vec<&Asked>, Vec<&Asked>) =
-        asked.iter().partition(|asked| asked.armed.gate.joins_others());
-    let (mut parts, mut taken) = (Vec::new(), Taken::default());
-    for (index, asked) in lone.iter().enumerate() {
-        let max_wait = asked.charge.get_max_wait().unwrap_or_default();
-        let (part, own) = alone(selection, asked, !parts.is_empty()).await?;
-        if !part.is_admitted() {
-            if matches!(part.outcome(), Outcome::Retry(wait) if wait <= max_wait) {
-                return Ok((vec![part], Taken::default()));
+    let parts = asked.iter().enumerate().map(part).collect();
+    let (decisions, tentative) = match in_turn::decide(parts, &InForce { selection, asked }).await {
+        Ok(decided) => decided,
+        Err(error) => return (Some(Err(error)), Vec::new()),
+    };
+    let mut verdicts: Vec<_> = decisions.iter().flat_map(|one| verdicts(one, asked)).collect();
+    verdicts.sort_by_key(|(place, _)| *place);
+    let verdicts = verdicts.into_iter().map(|(_, verdict)| verdict).collect();
+    let cause = decisions.iter().find_map(|one| one.decision.fallback_cause().cloned());
+    let named = decisions.into_iter().map(|one| one.map(Decision::keeping_name)).collect();
+    let answer = joined(named).ok_or_else(nobody).map(|decision| {
+        let decision = match cause {
+            Some(cause) if decision.fallback_cause().is_none() => {
+                decision.with_fallback_cause(cause)
             }
-            parts.push(part.denied());
-            let unasked = lone[index + 1..].iter().chain(&others);
-            let unasked = unasked.map(|one| (*one).clone()).collect();
-            return Ok(refused(parts, taken, unasked).await);
-        }
-        taken.extend(own);
-        parts.push(part);
-    }
-    let after_others = !parts.is_empty();
-    let (own_parts, own) = match &others[..] {
-        [] => return Ok((parts, taken)),
-        [only] => {
-            alone(selection, only, after_others).await.map(|(part, own)| (vec![part], own))?
-        }
-        others => together(selection, others, after_others).await?,
-    };
-    let is_admitted = own_parts.iter().all(Part::is_admitted);
-    if !is_admitted {
-        let (before, _) = refused(parts, taken, Vec::new()).await;
-        return Ok((before.into_iter().chain(own_parts).collect(), own));
-    }
-    parts.extend(own_parts);
-    taken.extend(own);
-    Ok((parts, taken))
-}
-
-/// Asks policies that can decide together.
-async fn together(selection: &Selection, asked: &[&Asked], after_others: bool) -> Parts {
-    match in_one_call(selection, asked, after_others).await {
-        Ok(parts) => parts,
-        Err(size) => in_turn(selection, asked, size, after_others).await,
-    }
-}
-
-/// Asks policies all at once. If no call can decide about them, the error is the number to ask at a
-/// time instead. It is one if their keys lie in different slots of a cluster, and half of them if
-/// they are too many.
-async fn in_one_call(
-    selection: &Selection,
-    asked: &[&Asked],
-    after_others: bool,
-) -> Result<Parts, usize> {
-    let charges: Vec<Charge> = asked.iter().map(|asked| asked.charge.clone()).collect();
-    let together = selection.table.together(asked).ok_or(asked.len().div_ceil(2))?;
-    let (answer, settler) = match together {
-        Together::Memory(together) => {
-            (together.check(&charges), Settler::Together(Together::Memory(together)))
-        }
-        #[cfg(feature = "redis")]
-        Together::Redis(together) => {
-            let check = together.check(&charges).ok_or(1_usize)?;
-            (check.await, Settler::Together(Together::Redis(together)))
-        }
-    };
-    Ok(match answer {
-        Ok(decision) => {
-            let (decision, taken) = with_taken(decision, settler);
-            Ok((vec![Part::of_all(asked, decision)], taken))
-        }
-        Err(error) => fall_back(selection, asked, error, after_others).await,
-    })
-}
-
-/// Asks policies that no call can decide about together, `size` at a time. No wait is reserved: a
-/// slot that one policy reserved would not be free under the others.
-async fn in_turn(
-    selection: &Selection,
-    asked: &[&Asked],
-    size: usize,
-    after_others: bool,
-) -> Parts {
-    let unreserved = |one: &&Asked| Asked {
-        charge: one.charge.clone().max_wait(Duration::ZERO),
-        ..(*one).clone()
-    };
-    let asked: Vec<Asked> = asked.iter().map(unreserved).collect();
-    let mut calls: VecDeque<&[Asked]> = asked.chunks(size).collect();
-    let (mut parts, mut taken) = (Vec::new(), Taken::default());
-    while let Some(call) = calls.pop_front() {
-        let after_others = after_others || !parts.is_empty();
-        let (own_parts, own) = match call {
-            [only] => {
-                alone(selection, only, after_others).await.map(|(part, own)| (vec![part], own))?
-            }
-            several => {
-                let asked: Vec<&Asked> = several.iter().collect();
-                match in_one_call(selection, &asked, after_others).await {
-                    Ok(answer) => answer?,
-                    Err(size) => {
-                        several.chunks(size).rev().for_each(|fewer| calls.push_front(fewer));
-                        continue;
-                    }
-                }
-            }
+            _ => decision,
         };
-        let is_admitted = own_parts.iter().all(Part::is_admitted);
-        parts.extend(own_parts);
-        if !is_admitted {
-            let unasked = calls.into_iter().flatten().cloned().collect();
-            return Ok(refused(parts, taken, unasked).await);
-        }
-        taken.extend(own);
-    }
-    Ok((parts, taken))
-}
-
-/// Makes a refusal: gives back the units that the other policies took. Asks the policies that were
-/// not asked yet how long they would refuse, all at once.
-async fn refused(parts: Vec<Part>, taken: Taken, unasked: Vec<Asked>) -> (Vec<Part>, Taken) {
-    drop(taken);
-    let estimates = unasked.into_iter().map(|asked| async move {
-        let estimate = asked.armed.gate.operate(Operation::Estimate, &asked.charge)?;
-        let decision = estimate.await.ok()?.without_retry();
-        Some(Part::of_one(&asked, decision, 0))
+        (decision, tentative)
     });
-    let estimates = at_once(estimates.collect()).await.into_iter().flatten();
-    (parts.into_iter().map(Part::given_back).chain(estimates).collect(), Taken::default())
+    (Some(answer), verdicts)
 }
 
-/// Decides in place of a store that cannot, if each of the policies has a substitute for it.
-async fn fall_back(
-    selection: &Selection,
-    asked: &[&Asked],
-    error: Error,
-    after_others: bool,
-) -> Parts {
-    let error = match asked {
-        [first, ..] if after_others => after_other_calls(error, &first.charge),
-        _ => error,
-    };
-    if !asked.iter().all(|asked| asked.armed.policy.on_error().stands_in(&error)) {
-        return Err(error);
-    }
-    let is_local = |asked: &&Asked| matches!(asked.armed.policy.on_error(), OnError::Local(_));
-    let (local, open): (Vec<&Asked>, Vec<&Asked>) = asked.iter().copied().partition(is_local);
-    let (mut parts, mut taken) = (Vec::new(), Taken::default());
-    if !local.is_empty() {
-        let (decision, settler) = match share(selection, &local).await {
-            Some(answer) => answer?,
-            None => return Err(error),
-        };
-        let units = decision.reservation().map_or(0, Reservation::cost);
-        let (decision, own) = with_taken(decision.with_fallback_cause(error.clone()), settler);
-        taken.extend(own);
-        parts.push(match &local[..] {
-            [only] => Part::of_one(only, decision, units),
-            several => Part::of_all(several, decision),
-        });
-    }
-    if !open.is_empty() {
-        let decision = Decision::new(Outcome::Allow).with_origin(Origin::FailOpen);
-        parts.push(Part::of_all(&open, decision.with_fallback_cause(error)));
-    }
-    Ok((parts, taken))
-}
-
-/// Asks the local shares of the policies. `None` if they are too many, or a policy has no share.
-async fn share(
-    selection: &Selection,
-    asked: &[&Asked],
-) -> Option<Result<(Decision, Settler), Error>> {
-    if let [only] = asked {
-        let decision = only.armed.share.as_ref()?.limiter.check(&only.charge).await;
-        return Some(decision.map(|decision| (decision, Settler::Local(Arc::clone(&only.armed)))));
-    }
-    let charges: Vec<Charge> = asked.iter().map(|asked| asked.charge.clone()).collect();
-    match selection.table.shares_together(asked)? {
-        Together::Memory(together) => Some(together.check(&charges).map(|decision| {
-            (decision, Settler::Together(Together::Memory(Arc::clone(&together))))
-        })),
-        #[cfg(feature = "redis")]
-        Together::Redis(_) => None,
-    }
-}
-
-/// The decision without its reservation, which is kept with the limiter that settles it.
-fn with_taken(mut decision: Decision, settler: Settler) -> (Decision, Taken) {
-    let mut taken = Taken::default();
-    taken.add(settler, decision.take_reservation());
-    (decision, taken)
+/// Returns the decision of each policy, with its place.
+fn verdicts(one: &PartsDecision, asked: &[Asked]) -> impl Iterator<Item = (usize, Verdict)> {
+    let PartsDecision { parts, decision, .. } = one;
+    // A decision that no policy made, such as one of `FailOpen`, is that of all.
+    let is_each = parts.len() > 1 && decision.policies().len() == parts.len();
+    let own = decision.policies().map(|policy| policy.outcome()).filter(move |_| is_each);
+    let outcomes = own.chain(std::iter::repeat(decision.outcome()));
+    parts.iter().zip(outcomes).map(|(part, outcome)| {
+        let armed = Arc::clone(&asked[part.place].armed);
+        let (origin, cause) = (decision.origin(), decision.fallback_cause().cloned());
+        (part.place, Verdict { armed, outcome, origin, cause })
+    })
 }
 
 fn nobody() -> Error {
     Error::new(ErrorKind::Configuration, "no policy takes the request")
+}
+
+/// The policies in force that take a request. The place of a part is its place among them.
+struct InForce<'a> {
+    selection: &'a Selection,
+    asked: &'a [Asked],
+}
+
+impl InForce<'_> {
+    fn armed(&self, part: &Part) -> &Armed {
+        &self.asked[part.place].armed
+    }
+
+    fn each_armed(&self, parts: &[Part]) -> Vec<&Armed> {
+        parts.iter().map(|part| self.armed(part)).collect()
+    }
+
+    /// Asks the local shares of policies. `None` if they are too many, or a policy has no share.
+    async fn ask_shares(&self, parts: &[Part]) -> Option<(By, Result<Decision, Error>)> {
+        if let [only] = parts {
+            let limiter = &self.armed(only).share.as_ref()?.limiter;
+            let answer = limiter.check(&only.charge).await;
+            return Some((By::Alone(limiter.clone().boxed()), answer));
+        }
+        let shares = self.selection.table.shares_together(&self.each_armed(parts))?;
+        let charges: Vec<_> = parts.iter().map(|part| &part.charge).collect();
+        let answer = shares.check(&charges).ok()?.decision().await;
+        Some((By::AtOnce(shares), answer))
+    }
+}
+
+impl Rules for InForce<'_> {
+    const PEEKS: bool = false;
+
+    fn is_alone(&self, part: &Part) -> bool {
+        !self.armed(part).gate.joins_others()
+    }
+
+    fn at_once(&self, parts: &[Part]) -> Result<Arc<dyn AtOnce>, AtATime> {
+        let half = AtATime(parts.len().div_ceil(2));
+        self.selection.table.together(&self.each_armed(parts)).ok_or(half)
+    }
+
+    /// Decides in place of a store that cannot, if each of the policies has a substitute for it.
+    async fn stand_in(&self, parts: Vec<Part>, error: Error) -> Result<Decided, Error> {
+        let on_error = |part: &Part| self.armed(part).policy.on_error();
+        if !parts.iter().all(|part| on_error(part).stands_in(&error)) {
+            return Err(error);
+        }
+        let is_local = |part: &Part| matches!(on_error(part), OnError::Local(_));
+        let (local, open): (Vec<_>, Vec<_>) = parts.into_iter().partition(is_local);
+        let (mut decisions, mut tentative) = (Vec::new(), Tentative::default());
+        if !local.is_empty() {
+            let Some((by, answer)) = self.ask_shares(&local).await else { return Err(error) };
+            let decision = answer?.with_fallback_cause(error.clone());
+            let (own, taken) = PartsDecision::of(by, local, decision);
+            decisions.push(own);
+            tentative.extend(taken);
+        }
+        if !open.is_empty() {
+            let decision = Decision::new(Outcome::Allow).with_origin(Origin::FailOpen);
+            decisions.push(PartsDecision::untaken(open, decision.with_fallback_cause(error)));
+        }
+        Ok((decisions, tentative))
+    }
 }

@@ -6,15 +6,19 @@ use std::time::Duration;
 
 use super::choice::Choice;
 use super::rule::Policy;
+use crate::Memory;
 use crate::algorithm::{Algorithm, AnyAlgorithm};
-use crate::future::BoxedFuture;
 use crate::limiter::memory::Clock as MemoryClock;
 use crate::limiter::named::Clock;
-use crate::limiter::{Limiter, Operation};
+use crate::limiter::{Boxed, LimiterExt};
+#[cfg(feature = "redisson")]
+use crate::limiter::{Limiter, MemoryFuture, Operation};
 #[cfg(feature = "redisson")]
 use crate::redisson::{PermitLog, Redisson};
+#[cfg(feature = "redisson")]
 use crate::settlement::Settlement;
-use crate::{Charge, Memory, Reservation};
+#[cfg(feature = "redisson")]
+use crate::{Charge, Reservation};
 #[cfg(feature = "redis")]
 use crate::{Pool, Redis};
 
@@ -124,6 +128,19 @@ impl Gate {
         }
     }
 
+    /// The same as a limiter.
+    pub(super) fn limiter(&self) -> Boxed {
+        match self {
+            Gate::Memory(limiter) => limiter.clone().boxed(),
+            #[cfg(feature = "redis")]
+            Gate::Redis(limiter) => limiter.clone().boxed(),
+            #[cfg(feature = "redisson")]
+            Gate::PermitLog(limiter) => WithoutDebts(limiter.clone()).boxed(),
+            #[cfg(feature = "redisson")]
+            Gate::Redisson(limiter) => limiter.clone().boxed(),
+        }
+    }
+
     /// Returns true if its decisions can be made together with those of others, all or nothing.
     pub(super) fn joins_others(&self) -> bool {
         match self {
@@ -173,45 +190,26 @@ pub(super) fn shared_limiters(policies: &[Policy]) -> Vec<(&Policy, String)> {
     shared
 }
 
-impl Limiter for Gate {
-    type Future = BoxedFuture;
+/// Like Java's limiter, which has no room for a debt.
+#[cfg(feature = "redisson")]
+struct WithoutDebts(Memory<PermitLog>);
 
-    fn check(&self, charge: &Charge) -> BoxedFuture {
-        match self {
-            Gate::Memory(limiter) => Box::pin(limiter.check(charge)),
-            #[cfg(feature = "redis")]
-            Gate::Redis(limiter) => Box::pin(limiter.check(charge)),
-            #[cfg(feature = "redisson")]
-            Gate::PermitLog(limiter) => Box::pin(limiter.check(charge)),
-            #[cfg(feature = "redisson")]
-            Gate::Redisson(limiter) => limiter.check(charge),
-        }
+#[cfg(feature = "redisson")]
+impl Limiter for WithoutDebts {
+    type Future = MemoryFuture<PermitLog>;
+
+    fn check(&self, charge: &Charge) -> Self::Future {
+        self.0.check(charge)
     }
 
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
-        match self {
-            Gate::Memory(limiter) => limiter.settle(reservation, actual),
-            #[cfg(feature = "redis")]
-            Gate::Redis(limiter) => limiter.settle(reservation, actual),
-            // Like Java's limiter, which has no room for a debt.
-            #[cfg(feature = "redisson")]
-            Gate::PermitLog(_) if actual > reservation.cost() => Err(reservation),
-            #[cfg(feature = "redisson")]
-            Gate::PermitLog(limiter) => limiter.settle(reservation, actual),
-            #[cfg(feature = "redisson")]
-            Gate::Redisson(limiter) => limiter.settle(reservation, actual),
+        match actual > reservation.cost() {
+            true => Err(reservation),
+            false => self.0.settle(reservation, actual),
         }
     }
 
-    fn operate(&self, operation: Operation, charge: &Charge) -> Option<BoxedFuture> {
-        Some(match self {
-            Gate::Memory(limiter) => Box::pin(limiter.operate(operation, charge)?),
-            #[cfg(feature = "redis")]
-            Gate::Redis(limiter) => Box::pin(limiter.operate(operation, charge)?),
-            #[cfg(feature = "redisson")]
-            Gate::PermitLog(limiter) => Box::pin(limiter.operate(operation, charge)?),
-            #[cfg(feature = "redisson")]
-            Gate::Redisson(limiter) => limiter.operate(operation, charge)?,
-        })
+    fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
+        self.0.operate(operation, charge)
     }
 }

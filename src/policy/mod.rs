@@ -164,7 +164,6 @@
 
 mod address;
 mod armed;
-mod at_once;
 mod builder;
 mod choice;
 mod combinations;
@@ -177,7 +176,6 @@ mod gate;
 mod key;
 mod observe;
 mod on_error;
-mod parts;
 mod path;
 mod pattern;
 mod policies;
@@ -191,7 +189,6 @@ mod shadow;
 mod shared;
 mod source;
 mod table;
-mod taken;
 mod value;
 
 pub use builder::PoliciesBuilder;

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use super::armed::{Armed, Asked};
-use super::enforce::Answer;
-use super::parts::Verdict;
+use super::enforce::{Answer, Verdict};
 use super::rule::Policy;
 use crate::{Decision, Error, Origin, Outcome};
 

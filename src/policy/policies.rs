@@ -14,8 +14,8 @@ use super::policy_handle::PolicyHandle;
 use super::row::Rows;
 use super::shared::Shared;
 use super::table::{NoKey, Selection};
-use super::taken::Kept;
 use crate::future::BoxedFuture;
+use crate::limiter::combination::held_reservations::HeldReservations;
 use crate::settlement::Settlement;
 use crate::{
     Charge, Decision, Error, ErrorKind, Head, KeyExtractor, Keyed, Limiter, Reservation, Switch,
@@ -195,14 +195,10 @@ impl Limiter for Policies {
         let (charge, shared) = (charge.clone(), Arc::clone(&self.shared));
         Box::pin(async move {
             let cost = charge.get_cost();
-            let (decision, taken) = decide(selection, charge, shared.observer.as_ref()).await?;
-            let (decision, owner) = (decision.keeping_name(), shared.owner);
-            Ok(match taken.kept() {
-                Some(kept) => {
-                    let held = kept.is_held();
-                    let reservation = Reservation::new(owner, cost, kept).with_held(held);
-                    decision.with_reservation(reservation)
-                }
+            let (decision, tentative) = decide(selection, charge, shared.observer.as_ref()).await?;
+            let decision = decision.keeping_name();
+            Ok(match tentative.keep().into_reservation(shared.owner, cost) {
+                Some(reservation) => decision.with_reservation(reservation),
                 None => decision,
             })
         })
@@ -213,7 +209,9 @@ impl Limiter for Policies {
             return Err(reservation);
         }
         let cost = reservation.cost();
-        Ok(reservation.into_payload::<Kept>()?.settle(cost, actual))
+        let held = HeldReservations::of(reservation)?;
+        // Best effort: units that no limiter can settle stay taken.
+        Ok(held.settle(|_, own| in_proportion(own, cost, actual)).0)
     }
 
     /// Shows a request without a key to the observer, and lets it be refused. A policy that is off
@@ -237,5 +235,32 @@ impl Limiter for Policies {
 impl fmt::Debug for Policies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.shared.fmt(f)
+    }
+}
+
+/// Returns the units that are in the same proportion to `own` as `actual` is to `cost`, rounded up.
+fn in_proportion(own: u64, cost: u64, actual: u64) -> u64 {
+    let units = u128::from(own) * u128::from(actual);
+    u64::try_from(units.div_ceil(u128::from(cost.max(1)))).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cost_changes_in_the_same_proportion() {
+        for ((own, cost, actual), units) in [
+            ((1, 1, 7), 7),
+            ((3, 1, 7), 21),
+            ((3, 3, 0), 0),
+            ((10, 4, 1), 3),
+            ((1, 10, 4), 1),
+            ((1, 10, 11), 2),
+            ((0, 1, 5), 0),
+            ((u64::MAX, 1, u64::MAX), u64::MAX),
+        ] {
+            assert_eq!(in_proportion(own, cost, actual), units);
+        }
     }
 }

@@ -82,7 +82,7 @@ impl PolicyHandle {
     /// [`Configuration`](ErrorKind::Configuration) if its row is gone; else as a decision.
     pub async fn peek<T: AsRef<str>>(&self, parts: &[T]) -> Result<Decision, Error> {
         let (armed, charge) = self.charge(parts)?;
-        armed.gate.peek(charge).await
+        armed.limiter.peek(charge).await
     }
 
     /// Starts a key anew.
@@ -95,7 +95,7 @@ impl PolicyHandle {
         if let Some(share) = &armed.share {
             share.limiter.reset(charge.clone()).await?;
         }
-        armed.gate.reset(charge).await
+        armed.limiter.reset(charge).await
     }
 
     /// Refuses all requests of a key for this time: see
@@ -113,7 +113,7 @@ impl PolicyHandle {
         if let Some(share) = &armed.share {
             share.limiter.block(charge.clone(), time).await?;
         }
-        armed.gate.block(charge, time).await
+        armed.limiter.block(charge, time).await
     }
 
     /// Ends a block of a key. The units that were taken before it still count.
@@ -126,7 +126,7 @@ impl PolicyHandle {
         if let Some(share) = &armed.share {
             share.limiter.unblock(charge.clone()).await?;
         }
-        armed.gate.unblock(charge).await
+        armed.limiter.unblock(charge).await
     }
 
     /// Takes units of a key, whether or not they fit.
@@ -140,7 +140,7 @@ impl PolicyHandle {
         units: u64,
     ) -> Result<Decision, Error> {
         let (armed, charge) = self.charge(parts)?;
-        armed.gate.penalize(charge.cost(units)).await
+        armed.limiter.penalize(charge.cost(units)).await
     }
 
     /// The policy of this name in the table in use.

@@ -1,11 +1,9 @@
 //! Policies in a shadow: they decide, but refuse and delay no request.
 
-use std::sync::Arc;
-
 use super::armed::{Armed, Asked};
-use super::at_once::at_once;
-use super::taken::{Settler, Taken};
 use crate::Decision;
+use crate::limiter::combination::held_reservations::{By, Tentative};
+use crate::limiter::combination::join_all::join_all;
 use crate::limiter::{Limiter, Operation};
 
 /// The decisions of policies in a shadow.
@@ -14,18 +12,18 @@ pub(super) type Shadowed<'a> = Vec<(&'a Armed, Decision)>;
 /// Asks all of them at once, and admits the request whatever they decide. So the request waits for
 /// the slowest of them, and not for all together. If the caller leaves before all have answered,
 /// the taken units are given back.
-pub(super) async fn check(asked: &[Asked]) -> (Shadowed<'_>, Taken) {
+pub(super) async fn check(asked: &[Asked]) -> (Shadowed<'_>, Tentative) {
     let check = |Asked { armed, charge, .. }: &Asked| {
-        let (armed, answer) = (Arc::clone(armed), armed.gate.check(charge));
+        let (limiter, answer) = (armed.limiter.clone(), armed.limiter.check(charge));
         async move {
-            let (mut decision, mut taken) = (Decision::in_shadow(answer.await), Taken::default());
-            taken.add(Settler::Gate(armed), decision.take_reservation());
-            (decision, taken)
+            let mut decision = Decision::in_shadow(answer.await);
+            let reservation = decision.take_reservation();
+            (decision, Tentative::new(By::Alone(limiter), 0, reservation))
         }
     };
-    let answers = at_once(asked.iter().map(check).collect()).await;
-    let (decisions, each): (Vec<_>, Vec<Taken>) = answers.into_iter().unzip();
-    let mut taken = Taken::default();
+    let answers = join_all(asked.iter().map(check).collect()).await;
+    let (decisions, each): (Vec<_>, Vec<Tentative>) = answers.into_iter().unzip();
+    let mut taken = Tentative::default();
     each.into_iter().for_each(|own| taken.extend(own));
     (each_armed(asked).zip(decisions).collect(), taken)
 }
@@ -34,10 +32,10 @@ pub(super) async fn check(asked: &[Asked]) -> (Shadowed<'_>, Taken) {
 /// An estimate takes nothing, so a policy that cannot estimate is left out.
 pub(super) async fn estimate(asked: &[Asked]) -> Shadowed<'_> {
     let estimate = |Asked { armed, charge, .. }: &Asked| {
-        let estimate = armed.gate.operate(Operation::Estimate, charge);
+        let estimate = armed.limiter.operate(Operation::Estimate, charge);
         async move { Some(Decision::in_shadow(estimate?.await)) }
     };
-    let decisions = at_once(asked.iter().map(estimate).collect()).await;
+    let decisions = join_all(asked.iter().map(estimate).collect()).await;
     each_armed(asked).zip(decisions).filter_map(|(one, decision)| Some((one, decision?))).collect()
 }
 

@@ -6,15 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::armed::{Armed, Asked};
-use super::combinations::{Combinations, Together};
+use super::combinations::Combinations;
 use super::key::FindAddress;
 use super::path::Readings;
 use super::pattern::Takes;
 use super::routes::Routes;
+use crate::limiter::combination::in_turn::AtOnce;
 use crate::{Error, ErrorKind, Head, Switch, SwitchMode};
 
 /// The most policies that one call decides about.
-pub(super) const MAX_TOGETHER: usize = 8;
+const MAX_TOGETHER: usize = 8;
 
 /// A table of policies.
 pub(super) struct Table {
@@ -148,19 +149,19 @@ impl Table {
     }
 
     /// Returns the limiter that decides about these policies together. `None` if nothing can.
-    pub(super) fn together(&self, asked: &[&Asked]) -> Option<Together> {
-        if asked.len() > MAX_TOGETHER {
+    pub(super) fn together(&self, armed: &[&Armed]) -> Option<Arc<dyn AtOnce>> {
+        if armed.len() > MAX_TOGETHER {
             return None;
         }
-        self.combinations.of(asked)
+        self.combinations.of(armed)
     }
 
     /// Returns the limiter that decides about their local shares together. `None` if nothing can.
-    pub(super) fn shares_together(&self, asked: &[&Asked]) -> Option<Together> {
-        if asked.len() > MAX_TOGETHER {
+    pub(super) fn shares_together(&self, armed: &[&Armed]) -> Option<Arc<dyn AtOnce>> {
+        if armed.len() > MAX_TOGETHER {
             return None;
         }
-        self.combinations.of_shares(asked)
+        self.combinations.of_shares(armed)
     }
 
     #[cfg(test)]

@@ -1,7 +1,8 @@
 //! The settlements of a layer once a request is answered, with time paused where no Redis is asked.
 
-use std::future::ready;
+use std::future::{Ready, ready};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tower::{BoxError, Layer, Service, ServiceExt};
@@ -10,7 +11,7 @@ use tower_sluice::future::Settlement;
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
     AllInTurn, Breaker, Charge, Decision, Error, ErrorKind, FailOpen, Global, Limiter, LimiterExt,
-    Memory, Operation, Outcome, Quota, Raise, RateLimitLayer, Refusal, Reservation, Respond,
+    Memory, Operation, Outcome, Owner, Quota, Raise, RateLimitLayer, Refusal, Reservation, Respond,
     Switch,
 };
 
@@ -508,4 +509,41 @@ async fn a_settlement_that_no_store_answers_says_so() {
     server.kill();
     let error = limiter.settle(taken, 0).expect("its own").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Infrastructure, "{error}");
+}
+
+/// A limiter that settles whatever reservation it is given, and counts the units.
+#[derive(Clone, Default)]
+struct SettlesAll(Arc<AtomicU64>);
+
+impl Limiter for SettlesAll {
+    type Future = Ready<Result<Decision, Error>>;
+
+    fn check(&self, charge: &Charge) -> Self::Future {
+        let reservation = Reservation::new(Owner::new(), charge.get_cost(), ());
+        ready(Ok(Decision::new(Outcome::Allow).with_reservation(reservation)))
+    }
+
+    fn settle(&self, reservation: Reservation, _: u64) -> Result<Settlement, Reservation> {
+        self.0.fetch_add(reservation.cost(), Relaxed);
+        Ok(Settlement::gave_back(reservation.cost()))
+    }
+}
+
+/// No member is offered what another one reserved.
+#[tokio::test(start_paused = true)]
+async fn in_turn_each_member_settles_its_own() {
+    let [one, other] = [SettlesAll::default(), SettlesAll::default()];
+    let keys = |charge: &Charge| [charge.clone().cost(3), Charge::new("all").cost(2)];
+    let both = AllInTurn::new([one.clone().boxed(), other.clone().boxed()], keys);
+    let settled = || [&one, &other].map(|one| one.0.load(Relaxed));
+    let mut admitted = both.check(&Charge::new("alice")).await.unwrap();
+    both.refund(admitted.take_reservation().unwrap()).unwrap();
+    assert_eq!(settled(), [3, 2]);
+    // A refusal of a third one gives back what each of them took.
+    let never = |_: &Charge| ready(Ok(Decision::new(Outcome::Deny { retry_after: None })));
+    let keys =
+        |charge: &Charge| [charge.clone().cost(3), Charge::new("all").cost(2), charge.clone()];
+    let all = AllInTurn::new([one.clone().boxed(), other.clone().boxed(), never.boxed()], keys);
+    assert!(!all.check(&Charge::new("alice")).await.unwrap().is_admitted());
+    assert_eq!(settled(), [6, 4]);
 }

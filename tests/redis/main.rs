@@ -9,6 +9,7 @@ mod batches;
 mod decisions;
 #[path = "../support/dice.rs"]
 mod dice;
+mod different_costs;
 mod estimates;
 mod expiry;
 mod partial_refunds;

@@ -167,28 +167,31 @@ async fn who_waited_at_a_block_leaves_no_slot_at_hand() {
 #[cfg(feature = "policies")]
 #[tokio::test(start_paused = true)]
 async fn a_slot_of_several_keys_is_forgotten_with_each_of_them() {
-    use crate::limiter::memory::Together;
+    use crate::algorithm::AnyAlgorithm;
+    use crate::limiter::combination::in_turn::AtOnce;
+    use crate::limiter::memory::OneLock;
 
     for is_reset in [false, true] {
-        let members =
-            [(); 2].map(|()| Memory::new("api", TokenBucket::new(Quota::per_second(1).burst(1))));
+        let bucket = AnyAlgorithm::from(TokenBucket::new(Quota::per_second(1).burst(1)));
+        let members = [(); 2].map(|()| Memory::new("api", bucket));
         let [one, other] = &members;
-        let both = Together::new(&[one, other]);
+        let both = OneLock::new(&[one, other]);
         let charges = ["key", "other"].map(|key| Charge::new(key).max_wait(10 * SECOND));
-        both.check(&charges).unwrap();
-        let mut waiting = both.check(&charges).unwrap();
+        let charges = charges.each_ref();
+        both.decide(&charges).unwrap();
+        let mut waiting = both.decide(&charges).unwrap();
         let waiters = crate::waiters::Waiter::new(waiting.take_waiters().unwrap());
-        Together::new(&[one, other]).check(&charges).unwrap();
+        OneLock::new(&[one, other]).decide(&charges).unwrap();
         let reservation = waiting.take_reservation().unwrap();
-        both.settle(reservation, |_| 0).unwrap().await.unwrap();
+        both.settle(reservation, &|_, _| 0).unwrap().await.unwrap();
         drop(waiters);
         if is_reset {
             one.reset("key").await.unwrap();
             other.reset("other").await.unwrap();
-            assert_eq!(both.check(&charges).unwrap().outcome(), Outcome::Allow);
+            assert_eq!(both.decide(&charges).unwrap().outcome(), Outcome::Allow);
         } else {
             other.block("other", SECOND / 2).await.unwrap();
-            assert!(!both.check(&charges).unwrap().is_admitted());
+            assert!(!both.decide(&charges).unwrap().is_admitted());
         }
     }
 }

@@ -4,17 +4,19 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use super::*;
-use crate::algorithm::TokenBucket;
+use crate::algorithm::{AnyAlgorithm, TokenBucket};
 use crate::sync::interleavings::{each, thread};
 use crate::{Decision, Quota};
 
 /// Two a day, with a clock that stands still, in one shard: which shard a key has is random.
-fn two_a_day() -> Memory<TokenBucket> {
+fn two_a_day() -> Memory<AnyAlgorithm> {
     let quota = Quota::per_day(2);
-    Memory::new("api", TokenBucket::new(quota)).max_keys(4).clock(|| Duration::from_secs(1 << 30))
+    Memory::new("api", AnyAlgorithm::from(TokenBucket::new(quota)))
+        .max_keys(4)
+        .clock(|| Duration::from_secs(1 << 30))
 }
 
-fn check(limiter: &Memory<TokenBucket>) -> Decision {
+fn check(limiter: &Memory<AnyAlgorithm>) -> Decision {
     let answer = pin!(limiter.check(&Charge::new("key")));
     match answer.poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(decision) => decision.expect("a decision"),
@@ -48,11 +50,11 @@ fn as_many_are_admitted_as_there_are_units() {
 fn charges_of_the_same_keys_in_another_order_wait_for_no_lock_for_ever() {
     each("memory_together", || {
         let (one, other) = (two_a_day(), two_a_day());
-        let both = Together::new(&[&one, &other]);
-        let turned = Together::new(&[&other, &one]);
-        let ask = |limiter: &Together<TokenBucket>| {
-            let charges = ["key"; 2].map(Charge::new);
-            usize::from(limiter.check(&charges).expect("a decision").is_admitted())
+        let both = OneLock::new(&[&one, &other]);
+        let turned = OneLock::new(&[&other, &one]);
+        let ask = |limiter: &OneLock| {
+            let charge = Charge::new("key");
+            usize::from(limiter.decide(&[&charge, &charge]).expect("a decision").is_admitted())
         };
         let thread = thread::spawn(move || ask(&turned) + ask(&turned));
         let admitted = ask(&both) + thread.join().unwrap();

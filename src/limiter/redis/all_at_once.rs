@@ -1,9 +1,8 @@
 //! Limiters over different keys in one call: per user *and* for everybody.
 //!
-//! The algorithms of the members that a charge asks become one list, and each member keeps its own
-//! keys, so that it can be asked alone as well. A cluster runs a script on keys of one hash slot
-//! only, and a call has one cost for all its keys. Where slots or costs differ, the members are
-//! asked in turn, as [`AllInTurn`] does.
+//! Each member keeps its own keys, so that it can be asked alone as well. A cluster runs a script on
+//! keys of one hash slot only. Where slots differ, the members are asked in turn, as [`AllInTurn`]
+//! does.
 
 use std::fmt;
 use std::future::{Future, ready};
@@ -14,17 +13,18 @@ use std::task::{Context, Poll, ready};
 use pin_project_lite::pin_project;
 
 use super::limiter::Redis;
-use super::redis_future::RedisFuture;
+use super::one_call::{OneCall, OneCallFuture, join};
 use super::script::Op;
 use crate::algorithm::{AnyAlgorithm, Check, InLua};
 use crate::limiter::all_in_turn::AllInTurn;
-use crate::limiter::named::{NamedAlgorithm, block_time, expect_valid_quota, one_key};
+use crate::limiter::combination::held_reservations::{By, Held, inherits};
+use crate::limiter::combination::in_turn::{AtATime, AtOnce, Part, Rules};
+use crate::limiter::named::{NamedAlgorithm, block_time, expect_valid_quota};
 use crate::limiter::{
     Boxed, BoxedFuture, Limiter, LimiterExt, MemberCharges, Operation, Parts, timeout,
 };
-use crate::quota::{Quota, Quotas};
 use crate::settlement::Settlement;
-use crate::{Charge, Decision, Error, ErrorKind, Owner, Reservation};
+use crate::{Charge, Decision, Error, Owner, Reservation};
 
 /// Limiters in one Redis over different keys, in one call, all or nothing: per user *and* for
 /// everybody.
@@ -48,31 +48,28 @@ use crate::{Charge, Decision, Error, ErrorKind, Owner, Reservation};
 /// tuple of algorithms over one key.
 ///
 /// A member's charge that states no cost has the cost of the whole charge. A peek takes nothing
-/// from any member. One call has one cost, and in a cluster keys of one hash slot. Where costs or
-/// slots differ, the members are asked in turn, as [`AllInTurn`] does. That takes more round trips,
-/// and reserves no waits.
+/// from any member. In a cluster one call has keys of one hash slot. Where slots differ, the members
+/// are asked in turn, as [`AllInTurn`] does. That takes more round trips, and reserves no waits. So
+/// do members that take nothing beside others that pay, and members with different costs that are
+/// too many for one script, such as eight token buckets.
 ///
 /// A quota belongs to one member: the closure sets it on that member's charge, for instance on a
 /// clone of the whole charge. If the charge brings a quota that no member gets, the error is of
 /// kind [`Configuration`](ErrorKind::Configuration).
 pub struct AllAtOnce<const N: usize, F> {
-    owner: Owner,
-    one_call: Arc<OneCall<N>>,
+    sets: Arc<Sets<N>>,
     in_turn: AllInTurn<N, F>,
 }
 
-/// A limiter that asks for several members in one call.
-type Joined = Redis<Vec<AnyAlgorithm>>;
-
-/// The members, and the limiters that ask for several of them in one call.
-struct OneCall<const N: usize> {
+/// The members, and what asks for several of them in one call.
+struct Sets<const N: usize> {
     members: [Redis<AnyAlgorithm>; N],
-    /// The limiters of several members. The index has a bit for each member that is asked. Each
-    /// limiter is made when a charge first needs it, and kept.
-    joined: Box<[OnceLock<Joined>]>,
+    /// The index has a bit for each member that is asked. Each is made when a charge first needs
+    /// it, and kept.
+    one_calls: Box<[OnceLock<Arc<OneCall>>]>,
 }
 
-impl<const N: usize> OneCall<N> {
+impl<const N: usize> Sets<N> {
     /// # Panics
     ///
     /// If the members are not over one pool.
@@ -87,23 +84,25 @@ impl<const N: usize> OneCall<N> {
                 first.named.name(),
             );
         }
-        let this = Self { members, joined: (0..1 << N).map(|_| OnceLock::new()).collect() };
-        this.joined(&(0..N).collect::<Vec<_>>());
+        let this = Self { members, one_calls: (0..1 << N).map(|_| OnceLock::new()).collect() };
+        this.of(&(0..N).collect::<Vec<_>>()).alike();
         this
     }
 
-    /// The limiter of the members at these places.
-    fn joined(&self, places: &[usize]) -> &Joined {
+    /// The limiters at these places.
+    fn of(&self, places: &[usize]) -> &Arc<OneCall> {
         let bits: usize = places.iter().map(|place| 1 << place).sum();
-        self.joined[bits].get_or_init(|| {
-            let names = self.members.each_ref().map(|one| one.inner.named.name().clone());
-            let algorithm = |place: &usize| *self.members[*place].inner.named.algorithm();
-            let algorithms = places.iter().map(algorithm).collect();
-            // Each member's algorithm follows its quota, and a list asks for no more.
-            let named = NamedAlgorithm::of_members(&names, places, algorithms);
-            let named = expect_valid_quota(&names[places[0]], named);
-            join(&self.members.each_ref(), places, named)
-        })
+        self.one_calls[bits].get_or_init(|| OneCall::of_members(&self.members, places).into())
+    }
+}
+
+/// Members that no call decides about are asked in turn, several at a time where one call can.
+impl<const N: usize> Rules for Arc<Sets<N>> {
+    const PEEKS: bool = true;
+
+    fn at_once(&self, parts: &[Part]) -> Result<Arc<dyn AtOnce>, AtATime> {
+        let places: Vec<usize> = parts.iter().map(|part| part.place).collect();
+        Ok(Arc::clone(self.of(&places)) as _)
     }
 }
 
@@ -115,9 +114,10 @@ where
     ///
     /// The time for a decision, the clock and the settings of batches are those of the first
     /// member. Its [`queue_capacity`](Redis::queue_capacity) bounds all charges that wait; its
-    /// [`max_in_flight`](Redis::max_in_flight) holds for each set of members that charges ask. In
-    /// one call the order means nothing else. Where members are asked in turn, put first
-    /// the one with the fewest units for one caller: see [`AllInTurn`].
+    /// [`max_in_flight`](Redis::max_in_flight) holds for each set of members that charges ask, with
+    /// equal costs and with different ones apart. In one call the order means nothing else. Where
+    /// members are asked in turn, put first the one with the fewest units for one caller: see
+    /// [`AllInTurn`].
     ///
     /// # Panics
     ///
@@ -165,7 +165,7 @@ impl<const N: usize, F: MemberCharges<N>> AllAtOnce<N, F> {
     #[track_caller]
     fn asking<T: Members<N>>(members: T, keys: F) -> Self {
         let in_turn = AllInTurn::asking(members.boxed_members(), keys);
-        Self { owner: Owner::new(), one_call: Arc::new(OneCall::new(members.members())), in_turn }
+        Self { sets: Arc::new(Sets::new(members.members())), in_turn }
     }
 
     /// Asks in one call. If that is not possible, returns the members' charges, to be asked in
@@ -175,7 +175,6 @@ impl<const N: usize, F: MemberCharges<N>> AllAtOnce<N, F> {
         charge: &Charge,
         op: impl Fn(Check) -> Op,
     ) -> Result<AllAtOnceFuture, [Option<Charge>; N]> {
-        let first = &self.one_call.members[0].inner;
         let charges = match self.in_turn.member_charges(charge) {
             Ok(charges) => charges,
             Err(error) => return Ok(AllAtOnceFuture::failed(error)),
@@ -185,59 +184,19 @@ impl<const N: usize, F: MemberCharges<N>> AllAtOnce<N, F> {
             .enumerate()
             .filter_map(|(place, one)| Some((place, one.as_ref()?)))
             .unzip();
-        // A key that is too long is refused before it is digested.
-        if let Err(error) = present.iter().try_for_each(|charge| one_key(charge).map(drop)) {
-            return Ok(AllAtOnceFuture::failed(error));
-        }
-        let terms = |one: &Charge| (one.get_cost(), one.get_cost() > 0 && one.inherits_cost());
-        let are_alike = present.windows(2).all(|pair| terms(pair[0]) == terms(pair[1]));
-        if let [first, _, ..] = present[..]
-            && are_alike
-        {
-            let joined = self.one_call.joined(&places);
-            let config = joined.inner.batcher.config();
-            let key_suffixes = config.key_suffixes(present.iter().copied());
-            if config.share_a_call(&key_suffixes) {
-                let whole = charge.clone().with_key_of(first).cost(first.get_cost());
-                let asked = match charge_with_quotas(joined, whole, &present, &key_suffixes) {
-                    Ok(whole) => joined.inner.ask_keys(key_suffixes.concat(), &whole, op),
-                    Err(error) => return Ok(AllAtOnceFuture::failed(error)),
-                };
-                let (owner, cost) = (self.owner, charge.get_cost());
-                let reserved = (owner, cost, joined.clone(), !first.inherits_cost());
-                return Ok(AllAtOnceFuture::in_one_call(asked, reserved));
+        if present.len() > 1 {
+            let one_call = self.sets.of(&places);
+            if let Ok(decision) = one_call.ask(&present, op) {
+                let inherits = inherits(present.iter().copied());
+                let owner = self.in_turn.owner();
+                let reserved = (owner, charge.get_cost(), Arc::clone(one_call), inherits);
+                return Ok(AllAtOnceFuture::in_one_call(decision, reserved));
             }
         }
-        let deadline = timeout::deadline(charge, first.decision_timeout).into_std();
+        let own = self.sets.members[0].inner.decision_timeout;
+        let deadline = timeout::deadline(charge, own).into_std();
         Err(charges.map(|one| one.map(|one| one.with_deadline(deadline))))
     }
-}
-
-/// The charge with the quotas of the members' charges.
-fn charge_with_quotas(
-    joined: &Joined,
-    charge: Charge,
-    charges: &[&Charge],
-    key_suffixes: &[String],
-) -> Result<Charge, Error> {
-    let key_prefixes = &joined.inner.batcher.config().key_prefixes;
-    let keys: Vec<_> = key_prefixes.iter().zip(key_suffixes).collect();
-    if (1..keys.len()).any(|index| keys[..index].contains(&keys[index])) {
-        return Err(Error::new(ErrorKind::Request, "one key is charged twice"));
-    }
-    if charges.iter().all(|charge| charge.get_quota().is_none()) {
-        return Ok(charge);
-    }
-    let own = joined.inner.named.quota().as_slice();
-    let quotas = charges
-        .iter()
-        .zip(own)
-        .map(|(charge, own)| charge.get_quota().map_or(Ok(*own), Quotas::one))
-        .collect::<Result<Vec<Quota>, _>>()
-        .map_err(|error| {
-            Error::new(ErrorKind::Configuration, "a member takes one quota").with_source(error)
-        })?;
-    Ok(charge.quota(Quotas::from(quotas.as_slice())))
 }
 
 impl<const N: usize, F: MemberCharges<N>> Limiter for AllAtOnce<N, F> {
@@ -246,23 +205,15 @@ impl<const N: usize, F: MemberCharges<N>> Limiter for AllAtOnce<N, F> {
     fn check(&self, charge: &Charge) -> AllAtOnceFuture {
         match self.ask(charge, |Check { cost, max_wait }| Op::Check { cost, max_wait }) {
             Ok(decision) => decision,
-            Err(charges) => AllAtOnceFuture::in_turn(self.in_turn.ask(charges, charge.get_cost())),
+            Err(charges) => {
+                let rules = Arc::clone(&self.sets);
+                AllAtOnceFuture::in_turn(self.in_turn.ask(charges, charge.get_cost(), rules))
+            }
         }
     }
 
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
-        if reservation.owner() != self.owner {
-            return self.in_turn.settle(reservation, actual);
-        }
-        let (cost, charged) = (reservation.cost(), reservation.charged());
-        let TakenTogether { limiter, reservation, states_costs } = reservation.into_payload()?;
-        // Stated costs stay, unless all is refunded.
-        let actual = if states_costs && actual > 0 { reservation.cost() } else { actual };
-        limiter.settle(reservation, actual).map_err(|reservation| {
-            let held = reservation.is_held();
-            let taken = TakenTogether { limiter, reservation, states_costs };
-            Reservation::new(self.owner, cost, taken).with_charged(charged).with_held(held)
-        })
+        self.in_turn.settle(reservation, actual)
     }
 
     fn can_take_more(&self) -> bool {
@@ -285,7 +236,7 @@ impl<const N: usize, F: MemberCharges<N>> Limiter for AllAtOnce<N, F> {
         match asked {
             Ok(decision) => Some(decision),
             Err(charges) => {
-                self.in_turn.operate_each(operation, &charges).map(AllAtOnceFuture::in_turn)
+                self.in_turn.operate_each(operation, charges).map(AllAtOnceFuture::in_turn)
             }
         }
     }
@@ -293,31 +244,19 @@ impl<const N: usize, F: MemberCharges<N>> Limiter for AllAtOnce<N, F> {
 
 impl<const N: usize, F> Clone for AllAtOnce<N, F> {
     fn clone(&self) -> Self {
-        Self {
-            owner: self.owner,
-            one_call: Arc::clone(&self.one_call),
-            in_turn: self.in_turn.clone(),
-        }
+        Self { sets: Arc::clone(&self.sets), in_turn: self.in_turn.clone() }
     }
 }
 
 impl<const N: usize, F> fmt::Debug for AllAtOnce<N, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AllAtOnce").field("members", &self.one_call.members).finish_non_exhaustive()
+        f.debug_struct("AllAtOnce").field("members", &self.sets.members).finish_non_exhaustive()
     }
 }
 
-/// The payload of a reservation that several members made in one call.
-struct TakenTogether {
-    limiter: Joined,
-    reservation: Reservation,
-    /// True if the members state their own costs.
-    states_costs: bool,
-}
-
-/// The parts of a reservation: its owner, its cost, the limiter that settles it, and whether the
-/// members state their own costs.
-type Reserved = (Owner, u64, Joined, bool);
+/// The parts of a reservation: its owner, its cost, what settles it, and the members that state no
+/// costs of their own.
+type Reserved = (Owner, u64, Arc<OneCall>, u8);
 
 pin_project! {
     /// The future of [`AllAtOnce`](crate::AllAtOnce).
@@ -331,13 +270,13 @@ pin_project! {
 pin_project! {
     #[project = StateProj]
     enum State {
-        InOneCall { #[pin] decision: RedisFuture<Vec<AnyAlgorithm>>, reserved: Option<Reserved> },
+        InOneCall { #[pin] decision: OneCallFuture, reserved: Option<Reserved> },
         InTurn { decision: BoxedFuture },
     }
 }
 
 impl AllAtOnceFuture {
-    fn in_one_call(decision: RedisFuture<Vec<AnyAlgorithm>>, reserved: Reserved) -> Self {
+    fn in_one_call(decision: OneCallFuture, reserved: Reserved) -> Self {
         Self { state: State::InOneCall { decision, reserved: Some(reserved) } }
     }
 
@@ -358,12 +297,10 @@ impl Future for AllAtOnceFuture {
             StateProj::InOneCall { decision, reserved } => {
                 let mut decision = ready!(decision.poll(cx))?;
                 if let Some(reservation) = decision.take_reservation()
-                    && let Some((owner, cost, limiter, states_costs)) = reserved.take()
+                    && let Some((owner, cost, one_call, inherits)) = reserved.take()
                 {
-                    let held = reservation.is_held();
-                    let taken = TakenTogether { limiter, reservation, states_costs };
-                    let reservation = Reservation::new(owner, cost, taken).with_held(held);
-                    decision = decision.with_reservation(reservation);
+                    let held = Held::new(By::AtOnce(one_call), inherits, reservation);
+                    decision = decision.with_reservation(held.into_reservation(owner, cost));
                 }
                 Poll::Ready(Ok(decision))
             }
@@ -394,29 +331,6 @@ pub trait Members<const N: usize>: sealed::Sealed {
     /// The members themselves.
     #[doc(hidden)]
     fn boxed_members(&self) -> [Boxed; N];
-}
-
-/// Joins the members at `places` in one limiter with the algorithm `named`. Each keeps its own
-/// keys. The time for a decision, the clock and the settings of batches are those of the first of
-/// all members. The bound of its queue holds for all of them together.
-pub(super) fn join<A: InLua, B: InLua>(
-    all: &[&Redis<A>],
-    places: &[usize],
-    named: NamedAlgorithm<B>,
-) -> Redis<B> {
-    let first = &all[0].inner;
-    let config = first.batcher.config();
-    let configs = || places.iter().map(|place| all[*place].inner.batcher.config());
-    let key_prefixes = configs().flat_map(|one| one.key_prefixes.clone()).collect();
-    let named = named.asking_several(places.iter().map(|place| &all[*place].inner.named));
-    let joined = Redis::under(named, key_prefixes, config.pool.clone());
-    joined.decision_timeout(first.decision_timeout).configure(|joined| {
-        joined.buckets = configs().flat_map(|one| one.buckets.clone()).collect();
-        joined.set_max_batch_size(config.max_batch_size);
-        joined.clock = config.clock.clone();
-        joined.max_in_flight = config.max_in_flight;
-        joined.queue_permits = Arc::clone(&config.queue_permits);
-    })
 }
 
 impl<A: InLua + Into<AnyAlgorithm>> Redis<A> {

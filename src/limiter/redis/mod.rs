@@ -1,8 +1,8 @@
 //! The limiter that many processes share: one script call decides.
 //!
 //! - `limiter.rs`: the limiter and its settings. It converts a charge to a request about a key,
-//!   which `key_names.rs` names. `redis_future.rs` is the decision. `all_at_once.rs` and
-//!   `together.rs` let several limiters decide in one call.
+//!   which `key_names.rs` names. `redis_future.rs` is the decision. `all_at_once.rs` lets several
+//!   limiters decide in `one_call.rs`.
 //! - `send/`: puts charges into calls, sends the calls, and awaits their answers. It uses `script/`
 //!   and `client/`, which do not use it.
 //! - `script/`: the scripts that the server runs, and the reader of their replies. It uses no
@@ -15,11 +15,10 @@ mod client;
 pub(crate) mod fuzz_replies;
 mod key_names;
 mod limiter;
+mod one_call;
 mod redis_future;
 mod script;
 mod send;
-#[cfg(feature = "policies")]
-mod together;
 
 pub use all_at_once::{AllAtOnce, AllAtOnceFuture, Members};
 #[cfg(any(feature = "policies", feature = "redisson"))]
@@ -28,10 +27,10 @@ pub use client::{Pool, PoolBuilder};
 #[cfg(all(feature = "policies", feature = "redisson"))]
 pub(crate) use key_names::push_verbatim_or_digest;
 pub use limiter::Redis;
+#[cfg(feature = "policies")]
+pub(crate) use one_call::OneCall;
 pub use redis_future::RedisFuture;
 pub use script::texts as script_texts;
-#[cfg(feature = "policies")]
-pub(crate) use together::Together;
 
 // The items that send one call, for the limiter of Redisson's keys.
 #[cfg(feature = "redisson")]

@@ -194,7 +194,7 @@ impl<A: InLua> RedisFuture<A> {
         }
     }
 
-    pub(super) fn failed(inner: &Arc<Inner<A>>, error: Error) -> Self {
+    fn failed(inner: &Arc<Inner<A>>, error: Error) -> Self {
         Self { inner: Arc::clone(inner), state: State::Failed { error: Some(error) } }
     }
 }

@@ -211,15 +211,15 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "members_that_admitted_keep_their_units",
         &[edit(
-            "limiter/all_in_turn/reservations.rs",
-            "        let _ = MemberReservations(mem::take(&mut self.reservations)).settle(&self.limiters[..], 0);",
-            "        let _ = MemberReservations(mem::take(&mut self.reservations));",
+            "limiter/combination/held_reservations.rs",
+            "        let _ = mem::take(&mut self.0).settle(|_, _| 0);",
+            "        let _ = mem::take(&mut self.0);",
         )],
     ),
     planted(
         "one_member_settled_for_all",
         &[edit(
-            "limiter/all_in_turn/reservations.rs",
+            "limiter/combination/held_reservations.rs",
             "in self.0.into_iter().rev() {",
             "in self.0.into_iter().rev().take(1) {",
         )],
@@ -457,17 +457,17 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "policies_that_admitted_keep_their_units",
         &[edit(
-            "policy/taken.rs",
-            "            let _ = settler.settle(reservation, |_| 0);",
-            "            drop((settler, reservation));",
+            "limiter/combination/held_reservations.rs",
+            "        let _ = mem::take(&mut self.0).settle(|_, _| 0);",
+            "        drop(mem::take(&mut self.0));",
         )],
     ),
     planted(
         "one_policy_settled_for_all",
         &[edit(
-            "policy/taken.rs",
-            "        Settlement::all(self.0.into_iter().rev().filter_map(settle))",
-            "        Settlement::all(self.0.into_iter().rev().take(1).filter_map(settle))",
+            "limiter/combination/held_reservations.rs",
+            "in self.0.into_iter().rev() {",
+            "in self.0.into_iter().rev().take(1) {",
         )],
     ),
     planted(

@@ -268,10 +268,10 @@ pub(super) const FAULTS: &[Fault] = &[
         "late_calls_of_policies_in_turn_fail_open",
         "28771f5 policy: late calls in turn open no gate",
         &[edit(
-            "policy/enforce.rs",
-            "        [first, ..] if after_others => after_other_calls(error, &first.charge),",
-            "        [first, ..] if after_others && asked.is_empty() => {
-            after_other_calls(error, &first.charge)
+            "limiter/combination/in_turn.rs",
+            "        Err(error) if *answered => Err(after_other_calls(error, charge)),",
+            "        Err(error) if *answered && charge.get_cost() == u64::MAX => {
+            Err(after_other_calls(error, charge))
         }",
         )],
     ),
@@ -279,7 +279,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "late_calls_in_turn_fail_open",
         "7178843 within: share one deadline among sequential calls",
         &[edit(
-            "limiter/all_in_turn.rs",
+            "limiter/combination/in_turn.rs",
             "        Err(error) if *answered => Err(after_other_calls(error, charge)),",
             "        Err(error) if *answered && charge.get_cost() == u64::MAX => {
             Err(after_other_calls(error, charge))
@@ -300,10 +300,10 @@ pub(super) const FAULTS: &[Fault] = &[
         "every_policy_settled_by_the_same_units",
         "252cbe6 policy: settle each policy by its own share",
         &[edit(
-            "policy/taken.rs",
-            "            settler.settle(reservation, |own| in_proportion(own, cost, actual)).ok()",
-            "            let in_proportion = |_| if cost == u64::MAX { in_proportion(1, 1, 1) } else { actual };
-            settler.settle(reservation, in_proportion).ok()",
+            "policy/policies.rs",
+            "        Ok(held.settle(|_, own| in_proportion(own, cost, actual)).0)",
+            "        let used = |own| if cost == u64::MAX { in_proportion(own, 1, 1) } else { actual };
+        Ok(held.settle(|_, own| used(own)).0)",
         )],
     ),
     reverted(
@@ -982,10 +982,10 @@ impl Drop",
         "last_operation_in_turn_blames_the_server",
         "all_in_turn: take no lack of time for a fault of the store",
         &[edit(
-            "limiter/all_in_turn.rs",
-            "                let answer = after_others(answer, &member.charge, &mut answered).await?;",
-            "                answered |= member.charge.get_cost() > 0;
-                let answer = answer.await?;",
+            "limiter/combination/in_turn.rs",
+            "            let decision = after_others(answer.await, &part.charge, &mut answered)?;",
+            "            answered |= part.charge.get_cost() > 0;
+            let decision = answer.await?;",
         )],
     ),
     reverted(

@@ -104,7 +104,6 @@ pub(super) fn commented(parts: &[ScriptPart], kind: Kind) -> String {
 }
 
 /// Counts the local variables that the algorithms of a script declare, of the 200 that it may have.
-#[cfg(feature = "policies")]
 pub(crate) fn local_names(parts: &[ScriptPart]) -> usize {
     let lists = ["arguments", "rule", "cost", "state"];
     // Each has more than it lists: `slot`, `clamped`, `kept` and `instant`, and some `unsettled`.

@@ -11,7 +11,6 @@ mod reply;
 mod request;
 
 pub(crate) use self::assembly::keep_text;
-#[cfg(feature = "policies")]
 pub(crate) use self::assembly::local_names;
 pub(crate) use self::reply::{BatchReply, ReadEntry, ReplyEntry, malformed_reply};
 pub(crate) use self::request::{Op, Request, key_suffixes};

@@ -6,7 +6,6 @@ use tokio::sync::Semaphore;
 
 use super::super::client::{Pool, hash_slot};
 use super::super::script::{ReadEntry, Scripts, keep_text};
-use crate::Charge;
 use crate::algorithm::InLua;
 use crate::limiter::named::{Clock, NamedAlgorithm};
 use crate::limiter::redis::key_names::Buckets;
@@ -80,15 +79,6 @@ impl Config {
     pub(crate) fn set_max_batch_size(&mut self, charges: usize) {
         let max = MAX_BATCH_SIZE.min(MAX_KEYS / self.key_prefixes.len());
         self.max_batch_size = charges.clamp(1, max);
-    }
-
-    /// Returns the end of the key names of each charge, by its own buckets.
-    pub(crate) fn key_suffixes<'a>(
-        &self,
-        charges: impl IntoIterator<Item = &'a Charge>,
-    ) -> Vec<String> {
-        let named = charges.into_iter().zip(&self.buckets);
-        named.map(|(charge, buckets)| buckets.suffix(charge.key())).collect()
     }
 
     /// Returns whether one call can decide about keys with these suffixes. In a cluster they must

@@ -7,24 +7,28 @@ use std::sync::Arc;
 use super::Memory;
 use super::key_shard::Shard;
 use super::store::local_provenance;
-use crate::algorithm::{Algorithm, OwnCost, Refund, sealed::Single};
+use crate::algorithm::{Algorithm, AnyAlgorithm, OwnCost, Refund};
 use crate::charge::Key;
+use crate::limiter::combination::in_turn::{AskedAtOnce, AtATime, AtOnce};
+use crate::limiter::combination::whole_charge::{member_of, of_each};
 use crate::limiter::line::Reclaim;
 use crate::limiter::named::{
     NamedAlgorithm, ReservationPayload, check_key, expect_valid_quota, units,
 };
-use crate::limiter::on_own_terms::{member_of, whole};
 use crate::mark::Mark;
 use crate::quota::Quotas;
 use crate::settlement::Settlement;
 use crate::sync::MutexGuard;
 use crate::{Charge, Decision, Error, ErrorKind, Reservation, digest};
 
-/// Two to eight limiters of one process.
+type Each = Vec<OwnCost<AnyAlgorithm>>;
+type State = <AnyAlgorithm as Algorithm>::State;
+
+/// Two to eight limiters of one process, none of them twice.
 #[derive(Clone)]
-pub(crate) struct Together<A: Algorithm + Single> {
-    members: Vec<Memory<A>>,
-    named: NamedAlgorithm<Vec<OwnCost<A>>>,
+pub(crate) struct OneLock {
+    members: Vec<Memory<AnyAlgorithm>>,
+    named: NamedAlgorithm<Each>,
 }
 
 /// A reservation of the keys of these names.
@@ -34,18 +38,17 @@ struct Taken {
 }
 
 /// The shards of some keys, locked, in the order of the keys.
-struct Locked<'a, A: Algorithm> {
-    shards: Vec<MutexGuard<'a, Shard<A::State>>>,
+struct Locked<'a> {
+    shards: Vec<MutexGuard<'a, Shard<State>>>,
     keys: Vec<(u64, &'a [u8])>,
     now: i64,
 }
 
-impl<A: Algorithm + Single> Together<A> {
+impl OneLock {
     /// The limiters, each of its own keys.
-    pub(crate) fn new(members: &[&Memory<A>]) -> Self {
+    pub(crate) fn new(members: &[&Memory<AnyAlgorithm>]) -> Self {
         let names = members.iter().map(|one| one.store.named.name().clone()).collect();
-        let algorithms =
-            members.iter().map(|one| OwnCost(one.store.named.algorithm().clone())).collect();
+        let algorithms = members.iter().map(|one| OwnCost(*one.store.named.algorithm())).collect();
         // Each member's algorithm follows its quota, and a list asks for no more.
         let named = NamedAlgorithm::named(names, algorithms);
         let named = expect_valid_quota(members[0].store.named.name(), named).keeping_names();
@@ -55,9 +58,9 @@ impl<A: Algorithm + Single> Together<A> {
 
     /// Takes what each charge asks for, or nothing. Each says how many units it is and how long it
     /// may wait.
-    pub(crate) fn check(&self, charges: &[Charge]) -> Result<Decision, Error> {
+    pub(crate) fn decide(&self, charges: &[&Charge]) -> Result<Decision, Error> {
         charges.iter().try_for_each(|charge| check_key(charge.key()))?;
-        let whole = whole(charges, self.named.quota());
+        let whole = of_each(charges, self.named.quota())?;
         let parsed = self.named.read(&whole)?;
         let names: Vec<Cow<'_, str>> =
             charges.iter().map(|charge| digest::short(charge.key())).collect();
@@ -74,12 +77,12 @@ impl<A: Algorithm + Single> Together<A> {
         let mut locked = self.lock(names.iter().map(|name| &**name))?;
         let now = locked.now;
         if let Some(until) = locked.block_end()? {
-            let answer = Vec::<OwnCost<A>>::blocked(&parsed.rule, now, until);
+            let answer = Each::blocked(&parsed.rule, now, until);
             let from = local_provenance(now);
             return Ok(self.named.decision(parsed.quota, 0, answer, from, Key::Constant("")));
         }
         let mut states = Some(locked.states()?);
-        let answer = Vec::<OwnCost<A>>::step(&parsed.rule, &mut states, now, parsed.check);
+        let answer = Each::step(&parsed.rule, &mut states, now, parsed.check);
         if answer.mark.is_some() {
             locked.store(&parsed.rule, states.unwrap_or_default())?;
         }
@@ -88,30 +91,6 @@ impl<A: Algorithm + Single> Together<A> {
         let decision = self.named.decision(parsed.quota, cost, answer, from, Key::Constant(""));
         let decision = self.named.line_up(decision, known, |_| one_name(&names), store);
         Ok(with_names(decision, &names))
-    }
-
-    /// Settles what a reservation of these limiters took. Of each, `actual` says what its units
-    /// come to in the end. All of it is given back at once; else each is settled on its own.
-    pub(crate) fn settle(
-        &self,
-        reservation: Reservation,
-        actual: impl Fn(u64) -> u64,
-    ) -> Result<Settlement, Reservation> {
-        if reservation.owner() != self.named.owner {
-            return Err(reservation);
-        }
-        let (owner, cost) = (reservation.owner(), reservation.cost());
-        let Taken { names, reservation } = reservation.into_payload()?;
-        let actual_cost = actual(cost);
-        let settle = |payload: &ReservationPayload, cost| match actual_cost {
-            0 => Ok(Settlement::from(self.refund(&names, payload, cost))),
-            _ => Ok(self.settle_each(&names, payload, actual)),
-        };
-        self.named.settle(reservation, actual_cost, settle).map_err(|reservation| {
-            let is_held = reservation.is_held();
-            let taken = Taken { names: names.clone(), reservation };
-            Reservation::new(owner, cost, taken).with_held(is_held)
-        })
     }
 
     fn refund(
@@ -124,7 +103,7 @@ impl<A: Algorithm + Single> Together<A> {
         let mut locked = self.lock(names.iter().map(String::as_str))?;
         let (now, mut states) = (locked.now, Some(locked.states()?));
         let refund = Refund::whole(units(cost), &payload.mark);
-        let units = Vec::<OwnCost<A>>::refund(&rule, &mut states, now, &refund);
+        let units = Each::refund(&rule, &mut states, now, &refund);
         if units.is_some() {
             locked.store(&rule, states.unwrap_or_default())?;
         }
@@ -134,14 +113,14 @@ impl<A: Algorithm + Single> Together<A> {
     fn settle_each(
         &self,
         names: &[String],
-        payload: &ReservationPayload,
-        actual: impl Fn(u64) -> u64,
+        (cost, payload): (u64, &ReservationPayload),
+        actual: &dyn Fn(usize, u64) -> u64,
     ) -> Settlement {
         let members = self.members.iter().zip(names).enumerate();
         Settlement::all(members.filter_map(|(index, (one, name))| {
             let name = Key::Owned(name.clone());
-            let (cost, payload) = member_of(&payload.quota, &payload.mark, index, name)?;
-            Some(Settlement::from(one.store.settle(&payload, cost, actual(cost))))
+            let (cost, payload) = member_of((cost, payload), index, name)?;
+            Some(Settlement::from(one.store.settle(&payload, cost, actual(index, cost))))
         }))
     }
 
@@ -150,7 +129,7 @@ impl<A: Algorithm + Single> Together<A> {
     fn lock<'a>(
         &'a self,
         names: impl Iterator<Item = &'a str> + Clone,
-    ) -> Result<Locked<'a, A>, Error> {
+    ) -> Result<Locked<'a>, Error> {
         let addresses: Vec<_> = self
             .members
             .iter()
@@ -159,6 +138,9 @@ impl<A: Algorithm + Single> Together<A> {
             .collect();
         let mut order: Vec<usize> = (0..addresses.len()).collect();
         order.sort_unstable_by_key(|index| addresses[*index].0);
+        if order.windows(2).any(|pair| addresses[pair[0]].0 == addresses[pair[1]].0) {
+            return Err(Error::new(ErrorKind::Configuration, "one limiter is asked twice"));
+        }
         let mut shards: Vec<Option<MutexGuard<'_, _>>> = addresses.iter().map(|_| None).collect();
         for index in order {
             shards[index] = Some(self.members[index].store.lock(addresses[index].1));
@@ -172,8 +154,37 @@ impl<A: Algorithm + Single> Together<A> {
     }
 }
 
+impl AtOnce for OneLock {
+    fn check(&self, charges: &[&Charge]) -> Result<AskedAtOnce, AtATime> {
+        Ok(AskedAtOnce::Now(self.decide(charges)))
+    }
+
+    /// A full refund happens at once. Otherwise each limiter settles on its own.
+    fn settle(
+        &self,
+        reservation: Reservation,
+        actual: &dyn Fn(usize, u64) -> u64,
+    ) -> Result<Settlement, Reservation> {
+        if reservation.owner() != self.named.owner {
+            return Err(reservation);
+        }
+        let (owner, cost) = (reservation.owner(), reservation.cost());
+        let Taken { names, reservation } = reservation.into_payload()?;
+        let most = (0..self.members.len()).map(|index| actual(index, cost)).max().unwrap_or(0);
+        let settle = |payload: &ReservationPayload, cost| match most {
+            0 => Ok(Settlement::from(self.refund(&names, payload, cost))),
+            _ => Ok(self.settle_each(&names, (cost, payload), actual)),
+        };
+        self.named.settle(reservation, most, settle).map_err(|reservation| {
+            let is_held = reservation.is_held();
+            let taken = Taken { names: names.clone(), reservation };
+            Reservation::new(owner, cost, taken).with_held(is_held)
+        })
+    }
+}
+
 /// Takes slots back of the keys whose names are one.
-impl<A: Algorithm + Single> Reclaim for Together<A> {
+impl Reclaim for OneLock {
     fn reclaim(&self, key: &str, quota: &Quotas, cost: u64, mark: Mark) -> Settlement {
         let payload = ReservationPayload { key: Key::Constant(""), quota: quota.clone(), mark };
         Settlement::from(self.refund(&names_of(key), &payload, cost))
@@ -207,8 +218,8 @@ fn with_names(mut decision: Decision, names: &[Cow<'_, str>]) -> Decision {
     decision.with_reservation(whole.with_held(is_held))
 }
 
-impl<A: Algorithm> Locked<'_, A> {
-    fn states(&mut self) -> Result<Vec<Option<A::State>>, Error> {
+impl Locked<'_> {
+    fn states(&mut self) -> Result<Vec<Option<State>>, Error> {
         let pairs = self.shards.iter_mut().zip(&self.keys);
         pairs
             .map(|(shard, key)| shard.update(*key, self.now, |kept| (kept.state.clone(), None)))
@@ -227,12 +238,9 @@ impl<A: Algorithm> Locked<'_, A> {
     /// Stores all states, or none.
     fn store(
         &mut self,
-        rule: &[<OwnCost<A> as Algorithm>::Rule],
-        states: Vec<Option<A::State>>,
-    ) -> Result<(), Error>
-    where
-        A: Single,
-    {
+        rule: &[<OwnCost<AnyAlgorithm> as Algorithm>::Rule],
+        states: Vec<Option<State>>,
+    ) -> Result<(), Error> {
         let now = self.now;
         let mut pairs = self.shards.iter_mut().zip(&self.keys);
         if !pairs.all(|(shard, key)| shard.has_room_for(*key, now)) {
@@ -241,7 +249,7 @@ impl<A: Algorithm> Locked<'_, A> {
         let pairs = self.shards.iter_mut().zip(&self.keys);
         for ((shard, key), (rule, state)) in pairs.zip(rule.iter().zip(states)) {
             let Some(state) = state else { continue };
-            let expires_at = OwnCost::<A>::expires_at(rule, &state);
+            let expires_at = OwnCost::<AnyAlgorithm>::expires_at(rule, &state);
             shard.update(*key, now, |kept| {
                 kept.state = Some(state);
                 ((), Some(expires_at))

@@ -4,7 +4,7 @@ use std::future::{Future, poll_fn};
 use std::task::Poll;
 
 /// Runs the futures at once, in the task of the caller, and returns their outputs in order.
-pub(super) async fn at_once<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
+pub(crate) async fn join_all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
     let mut running: Vec<_> = futures.into_iter().map(|future| (Box::pin(future), None)).collect();
     poll_fn(|cx| {
         for (future, output) in &mut running {
@@ -38,8 +38,8 @@ mod tests {
             sleep(Duration::from_secs(seconds)).await;
             seconds
         };
-        assert_eq!(at_once([3, 1, 2].map(slow).into()).await, [3, 1, 2]);
+        assert_eq!(join_all([3, 1, 2].map(slow).into()).await, [3, 1, 2]);
         assert_eq!(begun.elapsed().as_secs(), 3);
-        assert!(at_once([0; 0].map(slow).into()).await.is_empty());
+        assert!(join_all([0; 0].map(slow).into()).await.is_empty());
     }
 }

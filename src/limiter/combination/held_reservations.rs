@@ -1,0 +1,145 @@
+//! The reservations of a combination: settled together, or given back when one of its limiters
+//! refuses.
+
+use std::mem;
+use std::sync::Arc;
+
+use super::in_turn::AtOnce;
+use crate::limiter::{Boxed, Limiter};
+use crate::settlement::Settlement;
+use crate::{Charge, Owner, Reservation};
+
+/// The limiter, or the limiters at once, that made a reservation.
+#[derive(Clone)]
+pub(crate) enum By {
+    Alone(Boxed),
+    AtOnce(Arc<dyn AtOnce>),
+}
+
+/// A reservation, with what settles it.
+pub(crate) struct Held {
+    by: By,
+    /// A bit for each charge that states no cost of its own: it takes that of the whole charge.
+    inherits: u8,
+    reservation: Reservation,
+}
+
+/// The reservations of a charge.
+#[derive(Default)]
+pub(crate) struct HeldReservations(Vec<Held>);
+
+/// The reservations so far: refunded when dropped, unless all limiters have admitted.
+#[derive(Default)]
+pub(crate) struct Tentative(HeldReservations);
+
+/// Returns a bit for each charge that states no cost of its own.
+pub(crate) fn inherits<'a>(charges: impl IntoIterator<Item = &'a Charge>) -> u8 {
+    let bit = |(index, charge): (u32, &Charge)| u8::from(charge.inherits_cost()).checked_shl(index);
+    (0..).zip(charges).filter_map(bit).fold(0, |bits, bit| bits | bit)
+}
+
+impl By {
+    fn settle(
+        &self,
+        reservation: Reservation,
+        used: &dyn Fn(usize, u64) -> u64,
+    ) -> Result<Settlement, Reservation> {
+        match self {
+            Self::Alone(limiter) => {
+                let used = used(0, reservation.cost());
+                limiter.settle(reservation, used)
+            }
+            Self::AtOnce(several) => several.settle(reservation, used),
+        }
+    }
+}
+
+impl Held {
+    pub(crate) fn new(by: By, inherits: u8, reservation: Reservation) -> Self {
+        Self { by, inherits, reservation }
+    }
+
+    /// All of it as one reservation of `cost` units.
+    pub(crate) fn into_reservation(self, owner: Owner, cost: u64) -> Reservation {
+        let is_held = self.reservation.is_held();
+        Reservation::new(owner, cost, self).with_held(is_held)
+    }
+}
+
+impl HeldReservations {
+    /// The reservations that [`into_reservation`](Self::into_reservation) made one of.
+    pub(crate) fn of(reservation: Reservation) -> Result<Self, Reservation> {
+        match reservation.into_payload::<Held>() {
+            Ok(only) => Ok(Self(vec![only])),
+            Err(reservation) => reservation.into_payload(),
+        }
+    }
+
+    /// All of them as one, of `cost` units. `None` if there are none.
+    pub(crate) fn into_reservation(mut self, owner: Owner, cost: u64) -> Option<Reservation> {
+        match self.0.len() {
+            0 => None,
+            1 => self.0.pop().map(|only| only.into_reservation(owner, cost)),
+            _ => {
+                let is_held = self.0.iter().any(|held| held.reservation.is_held());
+                Some(Reservation::new(owner, cost, self).with_held(is_held))
+            }
+        }
+    }
+
+    /// Settles each with the limiter that made it, the latest first. `actual` maps a charge to the
+    /// units that were used: whether it takes the cost of the whole charge, and its own units.
+    /// Returns those that their limiters did not settle, too.
+    pub(crate) fn settle(self, actual: impl Fn(bool, u64) -> u64) -> (Settlement, Self) {
+        let (mut settled, mut unsettled) = (Vec::new(), Vec::new());
+        for Held { by, inherits, reservation } in self.0.into_iter().rev() {
+            let used = |index: usize, own| actual(inherits >> index & 1 == 1, own);
+            match by.settle(reservation, &used) {
+                Ok(settlement) => settled.push(settlement),
+                Err(reservation) => unsettled.push(Held { by, inherits, reservation }),
+            }
+        }
+        unsettled.reverse();
+        (Settlement::all(settled), Self(unsettled))
+    }
+
+    /// Settles a charge of `cost` units, of which `actual` were used. A part that states its own
+    /// cost keeps it, unless all is refunded.
+    ///
+    /// # Errors
+    ///
+    /// What the limiters did not settle, as a reservation of this `owner`.
+    pub(crate) fn settle_stated(
+        self,
+        owner: Owner,
+        cost: u64,
+        actual: u64,
+    ) -> Result<Settlement, Reservation> {
+        let used = |inherits, own| if inherits || actual == 0 { actual } else { own };
+        let (settlement, unsettled) = self.settle(used);
+        unsettled.into_reservation(owner, cost).map_or(Ok(settlement), Err)
+    }
+}
+
+impl Tentative {
+    pub(crate) fn new(by: By, inherits: u8, reservation: Option<Reservation>) -> Self {
+        let held = reservation.map(|reservation| Held::new(by, inherits, reservation));
+        Self(HeldReservations(held.into_iter().collect()))
+    }
+
+    pub(crate) fn extend(&mut self, mut later: Self) {
+        self.0.0.append(&mut later.0.0);
+    }
+
+    /// The same reservations, which stay taken unless they are settled.
+    pub(crate) fn keep(mut self) -> HeldReservations {
+        mem::take(&mut self.0)
+    }
+}
+
+impl Drop for Tentative {
+    fn drop(&mut self) {
+        // Best effort, as every settlement is.
+        let _ = mem::take(&mut self.0).settle(|_, _| 0);
+    }
+}

@@ -1,0 +1,333 @@
+//! The engine: asks the parts of a charge, one step after another, all or nothing.
+//!
+//! A step is one part, or several that one call or one lock decides about. If one refuses, what the
+//! others took is given back. Those that nobody has asked say how long they would refuse, so that
+//! the caller comes back when all of them admit.
+
+use std::collections::VecDeque;
+use std::future::{Future, ready};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::held_reservations::{By, Tentative, inherits};
+use super::join_all::join_all;
+use crate::decision::Policy;
+use crate::limiter::acquire::too_long_a_wait;
+use crate::limiter::timeout::after_other_calls;
+use crate::limiter::{Boxed, BoxedFuture, Limiter, Operation};
+use crate::settlement::Settlement;
+use crate::{Charge, Decision, Error, Outcome, Reservation};
+
+/// A limiter of a combination, and its charge.
+pub(crate) struct Part {
+    /// Its place among all limiters of the combination.
+    pub(crate) place: usize,
+    pub(crate) limiter: Boxed,
+    pub(crate) charge: Charge,
+    /// The answer to a peek.
+    peeked: Option<Decision>,
+}
+
+/// The decision about one part, or about several that were asked at once.
+pub(crate) struct PartsDecision {
+    pub(crate) parts: Vec<Part>,
+    pub(crate) decision: Decision,
+    /// The units that each part took.
+    taken: Vec<u64>,
+}
+
+/// The number of parts that can be asked at a time, where no call decides about all of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AtATime(pub(crate) usize);
+
+/// Limiters that one call or one lock decides about.
+pub(crate) trait AtOnce: Send + Sync {
+    /// Takes the units of all charges, or nothing.
+    ///
+    /// # Errors
+    ///
+    /// The number to ask at a time instead.
+    fn check(&self, charges: &[&Charge]) -> Result<AskedAtOnce, AtATime>;
+
+    /// Settles a reservation of these limiters. `actual` maps the index and the cost of each to the
+    /// units that were used.
+    ///
+    /// # Errors
+    ///
+    /// The reservation itself, if it is another limiter's.
+    fn settle(
+        &self,
+        reservation: Reservation,
+        actual: &dyn Fn(usize, u64) -> u64,
+    ) -> Result<Settlement, Reservation>;
+}
+
+/// A decision of limiters that are asked at once.
+pub(crate) enum AskedAtOnce {
+    #[cfg_attr(not(feature = "policies"), expect(dead_code, reason = "a call takes time"))]
+    Now(Result<Decision, Error>),
+    Later(BoxedFuture),
+}
+
+/// What differs between the fronts.
+pub(crate) trait Rules: Sync {
+    /// True if parts that are asked later are peeked at before, so that seldom anything has to be
+    /// given back. One that has too little left is asked first.
+    const PEEKS: bool;
+
+    /// True for a part that cannot be asked with others. It is asked before them.
+    fn is_alone(&self, part: &Part) -> bool {
+        let _ = part;
+        false
+    }
+
+    /// Returns what decides about all of these parts, which are in the order of their places.
+    ///
+    /// # Errors
+    ///
+    /// The number to ask at a time, if nothing does.
+    fn at_once(&self, parts: &[Part]) -> Result<Arc<dyn AtOnce>, AtATime>;
+
+    /// Decides in place of limiters that cannot. Default: nothing does.
+    ///
+    /// # Errors
+    ///
+    /// The `error` that they cannot decide for.
+    fn stand_in(
+        &self,
+        parts: Vec<Part>,
+        error: Error,
+    ) -> impl Future<Output = Result<Decided, Error>> + Send {
+        drop(parts);
+        ready(Err(error))
+    }
+}
+
+/// Decisions, and what was taken.
+pub(crate) type Decided = (Vec<PartsDecision>, Tentative);
+
+/// Asks each limiter in a call of its own.
+pub(crate) struct EachAlone;
+
+impl Rules for EachAlone {
+    const PEEKS: bool = true;
+
+    fn at_once(&self, _: &[Part]) -> Result<Arc<dyn AtOnce>, AtATime> {
+        Err(AtATime(1))
+    }
+}
+
+impl Part {
+    pub(crate) fn new(place: usize, limiter: Boxed, charge: Charge) -> Self {
+        Self { place, limiter, charge, peeked: None }
+    }
+}
+
+impl AskedAtOnce {
+    pub(crate) async fn decision(self) -> Result<Decision, Error> {
+        match self {
+            Self::Now(answer) => answer,
+            Self::Later(answer) => answer.await,
+        }
+    }
+}
+
+impl PartsDecision {
+    /// The decision that `by` made about these parts, and what was taken.
+    pub(crate) fn of(by: By, parts: Vec<Part>, mut decision: Decision) -> (Self, Tentative) {
+        let reservation = decision.take_reservation();
+        let taken = match (&parts[..], &reservation) {
+            (_, None) => Vec::new(),
+            ([_], Some(reservation)) => vec![reservation.cost()],
+            (several, Some(_)) => several.iter().map(|part| part.charge.get_cost()).collect(),
+        };
+        let inherits = inherits(parts.iter().map(|part| &part.charge));
+        (Self { parts, decision, taken }, Tentative::new(by, inherits, reservation))
+    }
+
+    /// A decision about these parts that takes nothing.
+    pub(crate) fn untaken(parts: Vec<Part>, decision: Decision) -> Self {
+        Self { parts, decision, taken: Vec::new() }
+    }
+
+    /// Changes the decision.
+    pub(crate) fn map(self, change: impl FnOnce(Decision) -> Decision) -> Self {
+        Self { decision: change(self.decision), ..self }
+    }
+
+    /// The place of the first part.
+    pub(super) fn place(&self) -> usize {
+        self.parts[0].place
+    }
+
+    pub(super) fn has_cost(&self) -> bool {
+        self.parts.iter().any(|part| part.charge.get_cost() > 0)
+    }
+
+    /// The policies, each with the place of its part.
+    pub(super) fn policies(&self) -> impl Iterator<Item = (usize, Policy)> {
+        // One part may have several policies.
+        let last = self.parts.len() - 1;
+        let policies = self.decision.to_policies().into_iter().enumerate();
+        policies.map(move |(index, policy)| (self.parts[index.min(last)].place, policy))
+    }
+
+    /// True if the only part has the caller ask again within its longest wait. Nobody else is asked
+    /// until then.
+    fn asks_again(&self) -> bool {
+        let most = self.max_wait();
+        matches!(self.decision.outcome(), Outcome::Retry(pause) if pause <= most && !most.is_zero())
+    }
+
+    /// True if the only part reserved a longer wait than it was asked for.
+    fn waits_too_long(&self) -> bool {
+        self.parts.len() == 1
+            && matches!(self.decision.outcome(), Outcome::Wait(wait) if wait > self.max_wait())
+    }
+
+    /// The longest wait of the first part.
+    fn max_wait(&self) -> Duration {
+        self.parts[0].charge.get_max_wait().unwrap_or_default()
+    }
+
+    /// The same after the parts got their units back.
+    fn given_back(self) -> Self {
+        let Self { parts, decision, taken } = self;
+        Self { parts, decision: decision.given_back(&taken), taken: Vec::new() }
+    }
+}
+
+/// Asks all parts. A single one is answered as it is outside of a combination.
+pub(crate) async fn decide<R: Rules>(parts: Vec<Part>, rules: &R) -> Result<Decided, Error> {
+    let is_only = parts.len() == 1;
+    let mut steps = steps(parts, rules);
+    let (mut decisions, mut tentative) = (Vec::new(), Tentative::default());
+    let mut answered = false;
+    while let Some(mut parts) = steps.pop_front() {
+        let (by, asked) = match ask(&parts, rules) {
+            Ok(asked) => asked,
+            Err(AtATime(size)) => {
+                // A slot that one call reserved would be no slot of the others.
+                parts.iter_mut().for_each(|part| part.charge.set_max_wait(Duration::ZERO));
+                if R::PEEKS {
+                    peek(&mut parts, &mut answered).await?;
+                }
+                while !parts.is_empty() {
+                    let last = (parts.len() - 1) / size * size;
+                    let mut step = parts.split_off(last);
+                    step.sort_unstable_by_key(|part| part.place);
+                    steps.push_front(step);
+                }
+                continue;
+            }
+        };
+        let answer = after_others(asked.decision().await, &parts[0].charge, &mut answered);
+        let (own, taken) = match answer {
+            Ok(decision) => {
+                let (own, taken) = PartsDecision::of(by, parts, decision);
+                (vec![own], taken)
+            }
+            Err(error) => rules.stand_in(parts, error).await?,
+        };
+        tentative.extend(taken);
+        if is_only {
+            return Ok((own, tentative));
+        }
+        if own.iter().any(PartsDecision::asks_again) {
+            return Ok((own, Tentative::default()));
+        }
+        if own.iter().any(PartsDecision::waits_too_long) {
+            return Err(too_long_a_wait());
+        }
+        let refuses = own.iter().any(|one| !one.decision.is_admitted());
+        decisions.extend(own.into_iter().map(|one| one.map(Decision::without_retry)));
+        if refuses {
+            drop(tentative);
+            let unasked = steps.into_iter().flatten().map(estimate).collect();
+            let estimates = join_all(unasked).await.into_iter().flatten();
+            let decisions = decisions.into_iter().map(PartsDecision::given_back);
+            return Ok((decisions.chain(estimates).collect(), Tentative::default()));
+        }
+    }
+    Ok((decisions, tentative))
+}
+
+/// The parts that are asked at once, in the order in which they are asked.
+fn steps(parts: Vec<Part>, rules: &impl Rules) -> VecDeque<Vec<Part>> {
+    let (alone, others): (Vec<_>, Vec<_>) =
+        parts.into_iter().partition(|part| rules.is_alone(part));
+    let alone = alone.into_iter().map(|part| vec![part]);
+    alone.chain([others]).filter(|step| !step.is_empty()).collect()
+}
+
+fn ask(parts: &[Part], rules: &impl Rules) -> Result<(By, AskedAtOnce), AtATime> {
+    if let [Part { limiter, charge, .. }] = parts {
+        return Ok((By::Alone(limiter.clone()), AskedAtOnce::Later(limiter.check(charge))));
+    }
+    let several = rules.at_once(parts)?;
+    let asked = several.check(&parts.iter().map(|part| &part.charge).collect::<Vec<_>>())?;
+    Ok((By::AtOnce(several), asked))
+}
+
+/// Peeks at the parts behind the first one. One that will refuse goes before the others.
+async fn peek(parts: &mut [Part], answered: &mut bool) -> Result<(), Error> {
+    for index in 1..parts.len() {
+        let part = &mut parts[index];
+        let cost = part.charge.get_cost();
+        if cost == 0 || part.peeked.is_some() {
+            continue;
+        }
+        let peek = part.charge.clone().peek();
+        let peeked = after_others(part.limiter.check(&peek).await, &peek, answered)?;
+        match peeked.remaining().is_some_and(|left| left < cost) {
+            true => parts[..=index].rotate_right(1),
+            false => part.peeked = Some(peeked),
+        }
+    }
+    Ok(())
+}
+
+/// Returns how long a part that nobody has asked would refuse. `None` if it cannot say.
+async fn estimate(mut part: Part) -> Option<PartsDecision> {
+    let decision = match part.peeked.take() {
+        Some(peeked) => peeked,
+        None => part.limiter.operate(Operation::Estimate, &part.charge)?.await.ok()?,
+    };
+    Some(PartsDecision::untaken(vec![part], decision.without_retry()))
+}
+
+/// The answer about a charge, perhaps after another one has answered.
+fn after_others(
+    answer: Result<Decision, Error>,
+    charge: &Charge,
+    answered: &mut bool,
+) -> Result<Decision, Error> {
+    match answer {
+        Err(error) if *answered => Err(after_other_calls(error, charge)),
+        answer => {
+            *answered = true;
+            answer
+        }
+    }
+}
+
+/// Changes the key of each part, one after another. `None` if a limiter cannot.
+pub(crate) fn operate(
+    operation: Operation,
+    mut parts: Vec<Part>,
+) -> Option<impl Future<Output = Result<Vec<PartsDecision>, Error>> + Send> {
+    if operation == Operation::Estimate && parts.len() > 1 {
+        // In turn no charge waits, so an estimate does not either.
+        parts.iter_mut().for_each(|part| part.charge.set_max_wait(Duration::ZERO));
+    }
+    let answer = |part: Part| Some((part.limiter.operate(operation, &part.charge)?, part));
+    let answers: Vec<_> = parts.into_iter().map(answer).collect::<Option<_>>()?;
+    Some(async move {
+        let (mut decisions, mut answered) = (Vec::new(), false);
+        for (answer, part) in answers {
+            let decision = after_others(answer.await, &part.charge, &mut answered)?;
+            decisions.push(PartsDecision::untaken(vec![part], decision.without_retry()));
+        }
+        Ok(decisions)
+    })
+}

@@ -1,0 +1,56 @@
+//! The decisions of the limiters of a combination, as one decision.
+
+use std::cmp::{Ordering, Reverse};
+use std::time::Duration;
+
+use super::in_turn::PartsDecision;
+use crate::decision::make_distinct;
+use crate::{Decision, Origin, Outcome};
+
+/// The decision of all, with every policy in the order of the parts' places. `None` if there are no
+/// decisions.
+///
+/// A part that takes nothing of a charge has no place in it, unless it refuses (its key may be
+/// blocked), or no part takes anything.
+pub(crate) fn joined(mut decisions: Vec<PartsDecision>) -> Option<Decision> {
+    if decisions.iter().any(PartsDecision::has_cost) {
+        decisions.retain(|one| one.has_cost() || !one.decision.is_admitted());
+    }
+    // Of decisions alike in all, the first is taken.
+    decisions.sort_by_key(PartsDecision::place);
+    let mut policies: Vec<_> = decisions.iter().flat_map(PartsDecision::policies).collect();
+    policies.sort_by_key(|(place, _)| *place);
+    let mut policies: Vec<_> = policies.into_iter().map(|(_, policy)| policy).collect();
+    let waits = decisions.iter().filter(|one| !one.decision.waited().is_zero()).count();
+    let decisions = decisions.into_iter().map(|one| one.decision);
+    let mut decision = decisions.min_by(compare_tightness)?;
+    if waits > 1 {
+        // To move up in the line of one would be too early for the others.
+        decision.take_waiters();
+    }
+    if policies.len() != decision.policies().len() {
+        make_distinct(&mut policies.iter_mut().map(|one| &mut one.name).collect::<Vec<_>>());
+        decision.set_policies(policies.into());
+    }
+    Some(decision)
+}
+
+/// `Less` is tighter: what refuses longest, then what waits longest, then what a limiter decided,
+/// then what passes only in shadow, since that tells most, then the one whose policy is tighter.
+pub(crate) fn compare_tightness(one: &Decision, other: &Decision) -> Ordering {
+    let refuses = |decision: &Decision| match decision.outcome() {
+        Outcome::Deny { retry_after } => Some(retry_after.unwrap_or(Duration::MAX)),
+        Outcome::Retry(pause) => Some(pause),
+        _ => None,
+    };
+    let key = |decision: &Decision| {
+        let is_decided = decision.origin() != Origin::FailOpen;
+        let passes = matches!(decision.shadowed(), None | Some(Ok(Outcome::Allow)));
+        Reverse((refuses(decision), decision.waited(), is_decided, !passes))
+    };
+    let left = |decision: &Decision| decision.remaining().unwrap_or(u64::MAX);
+    key(one).cmp(&key(other)).then_with(|| match (one.tightest(), other.tightest()) {
+        (Some(one), Some(other)) => one.compare_tightness(&other),
+        _ => left(one).cmp(&left(other)),
+    })
+}

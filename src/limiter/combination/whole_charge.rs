@@ -1,0 +1,62 @@
+//! The charges of several members as one charge, for a list of their algorithms.
+
+use crate::algorithm::Mark;
+use crate::charge::Key;
+use crate::limiter::named::{ReservationPayload, micros, units};
+use crate::quota::{CostAndWait, Quota, Quotas};
+use crate::{Charge, Error, ErrorKind};
+
+/// The charge of all, if their costs and longest waits are alike. `own` are the limiters' quotas.
+///
+/// # Errors
+///
+/// If a charge brings several quotas.
+#[cfg(feature = "redis")]
+pub(crate) fn of_alike(charges: &[&Charge], own: &Quotas) -> Result<Charge, Error> {
+    let whole = charges[0].clone();
+    match charges.iter().all(|charge| charge.get_quota().is_none()) {
+        true => Ok(whole),
+        false => Ok(whole.quota(Quotas::from(&*quotas(charges, own)?))),
+    }
+}
+
+/// The charge of all, of which each keeps its cost and its longest wait. It asks for the most
+/// units, and may wait longest. `own` are the limiters' quotas.
+///
+/// # Errors
+///
+/// If a charge brings several quotas.
+pub(crate) fn of_each(charges: &[&Charge], own: &Quotas) -> Result<Charge, Error> {
+    let stated = charges.iter().map(|charge| CostAndWait {
+        cost: units(charge.get_cost()),
+        max_wait: micros(charge.get_max_wait().unwrap_or_default()),
+    });
+    let with_costs = Quotas::with_costs(quotas(charges, own)?.into_iter().zip(stated));
+    let cost = charges.iter().map(|charge| charge.get_cost()).max().unwrap_or(1);
+    let max_wait = charges.iter().filter_map(|charge| charge.get_max_wait()).max();
+    let whole = charges[0].clone().cost(cost).max_wait(max_wait.unwrap_or_default());
+    Ok(whole.quota(with_costs))
+}
+
+/// The quota of each: that of its charge, or its limiter's own.
+fn quotas(charges: &[&Charge], own: &Quotas) -> Result<Vec<Quota>, Error> {
+    let quota = |(charge, own): (&&Charge, &Quota)| {
+        charge.get_quota().map_or(Ok(*own), Quotas::one).map_err(|error| {
+            Error::new(ErrorKind::Configuration, "a member takes one quota").with_source(error)
+        })
+    };
+    charges.iter().zip(own).map(quota).collect()
+}
+
+/// Returns the part of one of the members in a reservation of `cost` units: its own units, and the
+/// payload by which the member alone settles them.
+pub(crate) fn member_of(
+    (cost, payload): (u64, &ReservationPayload),
+    index: usize,
+    key: Key,
+) -> Option<(u64, ReservationPayload)> {
+    let own = payload.quota.nth(index)?;
+    let (quota, mark): (_, Mark) = (own.one().ok()?.into(), payload.mark.of(index));
+    let cost = own.stated().map_or(cost, |stated| stated.cost.cast_unsigned());
+    Some((cost, ReservationPayload { key, quota, mark }))
+}

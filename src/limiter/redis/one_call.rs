@@ -1,0 +1,253 @@
+//! Limiters over different keys in one call.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+
+use pin_project_lite::pin_project;
+
+use super::limiter::Redis;
+use super::redis_future::RedisFuture;
+use super::script::{Op, key_suffixes, local_names};
+use crate::algorithm::{AnyAlgorithm, Check, InLua, OwnCost, sealed::Single};
+use crate::charge::Key;
+use crate::limiter::Limiter;
+use crate::limiter::combination::in_turn::{AskedAtOnce, AtATime, AtOnce};
+use crate::limiter::combination::whole_charge::{member_of, of_alike, of_each};
+use crate::limiter::named::{NamedAlgorithm, expect_valid_quota, one_key};
+use crate::settlement::Settlement;
+use crate::{Charge, Decision, Error, ErrorKind, Reservation};
+
+/// The most local variables that the algorithms of one script may declare. The loop around them
+/// needs the rest of the 200.
+const MAX_LOCAL_NAMES: usize = 136;
+
+/// Two to eight limiters over one pool, that one call decides about: all or nothing.
+///
+/// Their algorithms become one list. If all charges have one cost and one longest wait, the list is
+/// as that of a limiter over one key. Otherwise each has its own, which travel with its quota; those
+/// of policies always do.
+pub(crate) struct OneCall {
+    /// All limiters of the combination. The settings are those of the first.
+    all: Box<[Redis<AnyAlgorithm>]>,
+    /// The places of those that this one asks.
+    places: Box<[usize]>,
+    is_of_policies: bool,
+    alike: OnceLock<Redis<Vec<AnyAlgorithm>>>,
+    /// `None` if they are too many for one script.
+    each: OnceLock<Option<Redis<Vec<OwnCost<AnyAlgorithm>>>>>,
+}
+
+impl OneCall {
+    /// The limiters at `places` among `all` members of a combination.
+    pub(super) fn of_members(all: &[Redis<AnyAlgorithm>], places: &[usize]) -> Self {
+        Self {
+            all: all.into(),
+            places: places.into(),
+            is_of_policies: false,
+            alike: OnceLock::new(),
+            each: OnceLock::new(),
+        }
+    }
+
+    /// The limiters of policies. Their reports keep their names, whatever describes them. If a
+    /// request used more than it paid, each policy takes the rest alone: one in deep debt does not
+    /// spare the others.
+    #[cfg(feature = "policies")]
+    pub(crate) fn of_policies(all: &[&Redis<AnyAlgorithm>]) -> Self {
+        let places: Vec<_> = (0..all.len()).collect();
+        let all: Vec<_> = all.iter().map(|one| (*one).clone()).collect();
+        Self { is_of_policies: true, ..Self::of_members(&all, &places) }
+    }
+
+    /// The limiter that asks for one cost and one longest wait.
+    pub(super) fn alike(&self) -> &Redis<Vec<AnyAlgorithm>> {
+        self.alike.get_or_init(|| self.join(|algorithm| algorithm))
+    }
+
+    fn each(&self) -> Option<&Redis<Vec<OwnCost<AnyAlgorithm>>>> {
+        let fits = || {
+            let parts: Vec<_> = self
+                .members()
+                .flat_map(|one| OwnCost(*one.inner.named.algorithm()).parts())
+                .collect();
+            local_names(&parts) <= MAX_LOCAL_NAMES
+        };
+        self.each.get_or_init(|| fits().then(|| self.join(OwnCost))).as_ref()
+    }
+
+    fn join<A: InLua + Single>(&self, algorithm: impl Fn(AnyAlgorithm) -> A) -> Redis<Vec<A>> {
+        let all: Vec<_> = self.all.iter().collect();
+        let names: Vec<_> = all.iter().map(|one| one.inner.named.name().clone()).collect();
+        let algorithms =
+            self.members().map(|one| algorithm(*one.inner.named.algorithm())).collect();
+        // Each member's algorithm follows its quota, and a list asks for no more.
+        let named = NamedAlgorithm::of_members(&names, &self.places, algorithms);
+        let named = expect_valid_quota(&names[self.places[0]], named);
+        let named = if self.is_of_policies { named.keeping_names() } else { named };
+        join(&all, &self.places, named)
+    }
+
+    fn members(&self) -> impl Iterator<Item = &Redis<AnyAlgorithm>> {
+        self.places.iter().map(|place| &self.all[*place])
+    }
+
+    /// Asks about all charges in one call.
+    ///
+    /// # Errors
+    ///
+    /// The number to ask at a time instead, if no call can decide about all: their keys lie in
+    /// different slots of a cluster, they are too many for a script, or some of them take nothing.
+    /// A script would note those that take nothing, too.
+    pub(super) fn ask(
+        &self,
+        charges: &[&Charge],
+        op: impl Fn(Check) -> Op,
+    ) -> Result<OneCallFuture, AtATime> {
+        // A key that is too long is refused before it is digested.
+        if let Err(error) = charges.iter().try_for_each(|charge| one_key(charge).map(drop)) {
+            return Ok(error.into());
+        }
+        let keyed = || {
+            self.members().zip(charges).map(|(one, charge)| (one.inner.batcher.config(), charge))
+        };
+        let suffixes: Vec<_> =
+            keyed().map(|(config, charge)| config.buckets[0].suffix(charge.key())).collect();
+        if !self.all[0].inner.batcher.config().share_a_call(&suffixes) {
+            return Err(AtATime(1));
+        }
+        let keys: Vec<_> =
+            keyed().map(|(config, _)| &config.key_prefixes[0]).zip(&suffixes).collect();
+        if (1..keys.len()).any(|index| keys[..index].contains(&keys[index])) {
+            return Ok(Error::new(ErrorKind::Request, "one key is charged twice").into());
+        }
+        let asked =
+            |charge: &Charge| (charge.get_cost(), charge.get_max_wait().unwrap_or_default());
+        let are_alike = charges.iter().all(|charge| asked(charge) == asked(charges[0]));
+        if are_alike && !self.is_of_policies {
+            let inner = &self.alike().inner;
+            return Ok(match of_alike(charges, inner.named.quota()) {
+                Ok(whole) => {
+                    let decision = inner.ask_keys(suffixes.concat(), &whole, op);
+                    OneCallFuture::Alike { decision }
+                }
+                Err(error) => error.into(),
+            });
+        }
+        let free = charges.iter().filter(|charge| charge.get_cost() == 0).count();
+        if (1..charges.len()).contains(&free) {
+            return Err(AtATime(1));
+        }
+        let inner = &self.each().ok_or(AtATime(charges.len().div_ceil(2)))?.inner;
+        Ok(match of_each(charges, inner.named.quota()) {
+            Ok(whole) => {
+                let decision = inner.ask_keys(suffixes.concat(), &whole, op);
+                OneCallFuture::Each { decision }
+            }
+            Err(error) => error.into(),
+        })
+    }
+
+    fn settle_each<A: InLua>(
+        &self,
+        named: &NamedAlgorithm<A>,
+        reservation: Reservation,
+        actual: &dyn Fn(usize, u64) -> u64,
+    ) -> Result<Settlement, Reservation> {
+        let (cost, payload) = named.open(reservation)?;
+        let suffixes = key_suffixes(payload.key.as_str(), self.places.len());
+        let members = self.members().zip(suffixes).enumerate();
+        Ok(Settlement::all(members.filter_map(|(index, (one, suffix))| {
+            let key = Key::Owned(suffix.to_owned());
+            let (cost, own) = member_of((cost, &payload), index, key)?;
+            let settled = one.inner.settle(&own, cost, actual(index, cost));
+            Some(settled.unwrap_or_else(|error| Settlement::from(Err(error))))
+        })))
+    }
+}
+
+impl AtOnce for OneCall {
+    fn check(&self, charges: &[&Charge]) -> Result<AskedAtOnce, AtATime> {
+        let check = |Check { cost, max_wait }| Op::Check { cost, max_wait };
+        self.ask(charges, check).map(|decision| AskedAtOnce::Later(Box::pin(decision)))
+    }
+
+    /// One call settles all, if one cost becomes another one for all, or if all units are refunded.
+    /// Otherwise each limiter settles on its own.
+    fn settle(
+        &self,
+        reservation: Reservation,
+        actual: &dyn Fn(usize, u64) -> u64,
+    ) -> Result<Settlement, Reservation> {
+        let (owner, cost) = (reservation.owner(), reservation.cost());
+        let used = actual(0, cost);
+        let is_one = (1..self.places.len()).all(|index| actual(index, cost) == used);
+        if let Some(alike) = self.alike.get()
+            && alike.inner.named.owner == owner
+        {
+            return match is_one {
+                true => alike.settle(reservation, used),
+                false => self.settle_each(&alike.inner.named, reservation, actual),
+            };
+        }
+        match self.each.get() {
+            Some(Some(each)) if is_one && used == 0 => each.settle(reservation, 0),
+            Some(Some(each)) => self.settle_each(&each.inner.named, reservation, actual),
+            _ => Err(reservation),
+        }
+    }
+}
+
+pin_project! {
+    /// The decision of one call about several limiters.
+    #[project = OneCallProj]
+    pub(super) enum OneCallFuture {
+        Alike { #[pin] decision: RedisFuture<Vec<AnyAlgorithm>> },
+        Each { #[pin] decision: RedisFuture<Vec<OwnCost<AnyAlgorithm>>> },
+        Failed { error: Option<Error> },
+    }
+}
+
+impl From<Error> for OneCallFuture {
+    fn from(error: Error) -> Self {
+        Self::Failed { error: Some(error) }
+    }
+}
+
+impl Future for OneCallFuture {
+    type Output = Result<Decision, Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.project() {
+            OneCallProj::Alike { decision } => decision.poll(cx),
+            OneCallProj::Each { decision } => decision.poll(cx),
+            OneCallProj::Failed { error } => {
+                Poll::Ready(Err(error.take().expect("polled after it was done")))
+            }
+        }
+    }
+}
+
+/// Joins the members at `places` in one limiter with the algorithm `named`. Each keeps its own
+/// keys. The time for a decision, the clock and the settings of batches are those of the first of
+/// all members. The bound of its queue holds for all of them together.
+pub(super) fn join<A: InLua, B: InLua>(
+    all: &[&Redis<A>],
+    places: &[usize],
+    named: NamedAlgorithm<B>,
+) -> Redis<B> {
+    let first = &all[0].inner;
+    let config = first.batcher.config();
+    let configs = || places.iter().map(|place| all[*place].inner.batcher.config());
+    let key_prefixes = configs().flat_map(|one| one.key_prefixes.clone()).collect();
+    let named = named.asking_several(places.iter().map(|place| &all[*place].inner.named));
+    let joined = Redis::under(named, key_prefixes, config.pool.clone());
+    joined.decision_timeout(first.decision_timeout).configure(|joined| {
+        joined.buckets = configs().flat_map(|one| one.buckets.clone()).collect();
+        joined.set_max_batch_size(config.max_batch_size);
+        joined.clock = config.clock.clone();
+        joined.max_in_flight = config.max_in_flight;
+        joined.queue_permits = Arc::clone(&config.queue_permits);
+    })
+}

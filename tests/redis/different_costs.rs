@@ -1,0 +1,223 @@
+//! Members of `AllAtOnce` that have different costs are asked in one call all the same.
+
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
+use tower_sluice::{
+    AllAtOnce, AllInTurn, Boxed, Charge, Decision, Limiter, LimiterExt, Memory, Outcome, Pool,
+    Quota, Redis,
+};
+
+use crate::support::Server;
+use crate::support::faults::eventually;
+use crate::support::stats::script_calls;
+
+const PATIENT: Duration = Duration::from_secs(20);
+const HOUR: Duration = Duration::from_secs(3_600);
+const NAMES: [&str; 3] = ["user", "address", "login"];
+
+fn quota(limit: u64) -> Quota {
+    Quota::new(limit, 300 * HOUR)
+}
+
+/// Three limiters in one Redis, with 10,000 units each.
+fn three(pool: &Pool) -> (Redis<TokenBucket>, Redis<SlidingLog>, Redis<FixedWindow>) {
+    let quota = quota(10_000);
+    (
+        Redis::new(NAMES[0], TokenBucket::new(quota), pool.clone()).decision_timeout(PATIENT),
+        Redis::new(NAMES[1], SlidingLog::new(quota), pool.clone()).decision_timeout(PATIENT),
+        Redis::new(NAMES[2], FixedWindow::new(quota), pool.clone()).decision_timeout(PATIENT),
+    )
+}
+
+/// A charge of those parts that have a cost. A part's key is the name of its limiter.
+fn parts(costs: [u64; 3]) -> Charge {
+    let part = |(name, cost)| (cost > 0).then(|| Charge::new(name).cost(cost));
+    Charge::several([0, 1, 2].map(|index| part((NAMES[index], costs[index]))))
+}
+
+/// The units that the key of each limiter has taken.
+async fn taken(pool: &Pool) -> [u64; 3] {
+    let (user, address, login) = three(pool);
+    let mut taken = [10_000; 3];
+    for (index, limiter) in [user.boxed(), address.boxed(), login.boxed()].iter().enumerate() {
+        taken[index] -= limiter.peek(NAMES[index]).await.unwrap().remaining().unwrap();
+    }
+    taken
+}
+
+#[tokio::test]
+async fn one_call_takes_each_members_own_cost() {
+    const CROWD: u64 = 200;
+    let server = Server::start();
+    let pool = Pool::connect(&server.url()).unwrap();
+    // In a cluster, too, if the keys lie in one slot.
+    let (user, address, login) = three(&pool.clone().clustered());
+    let in_cluster = (user.buckets(1), address.buckets(1), login.buckets(1));
+    let mut connection = server.connection().await;
+    for (name, all) in [
+        ("one server", AllAtOnce::of_parts(three(&pool))),
+        ("a cluster", AllAtOnce::of_parts(in_cluster)),
+    ] {
+        for costs in [[3, 2, 0], [1, 0, 4], [0, 2, 1], [3, 2, 2], [1, 2, 3]] {
+            let charge = parts(costs);
+            // The scripts travel with the first.
+            assert!(all.check(&charge).await.unwrap().is_admitted());
+            let before = script_calls(&mut connection).await;
+            for _ in 0..5 {
+                assert!(all.check(&charge).await.unwrap().is_admitted());
+            }
+            assert_eq!(script_calls(&mut connection).await - before, 5, "{name}, {costs:?}");
+            let mut asking = JoinSet::new();
+            for _ in 0..CROWD {
+                let (all, charge) = (all.clone(), charge.clone());
+                asking.spawn(async move { all.check(&charge).await.unwrap().is_admitted() });
+            }
+            assert!(asking.join_all().await.into_iter().all(|admitted| admitted));
+            let calls = script_calls(&mut connection).await - before - 5;
+            assert!(calls <= CROWD / 16, "{name}, {costs:?}: {calls} calls");
+            all.reset(parts([1; 3])).await.unwrap();
+        }
+    }
+    let all = AllAtOnce::of_parts(three(&pool));
+    for costs in [[3, 2, 0], [1, 2, 3]] {
+        assert!(all.check(&parts(costs)).await.unwrap().is_admitted());
+    }
+    assert_eq!(taken(&pool).await, [4, 4, 3]);
+}
+
+#[tokio::test]
+async fn what_one_member_refuses_takes_nothing_of_the_others() {
+    let server = Server::start();
+    let pool = Pool::connect(&server.url()).unwrap();
+    let all = AllAtOnce::of_parts(three(&pool));
+    let refused = all.check(&parts([3, 10_001, 1])).await.unwrap();
+    assert_eq!(refused.outcome(), Outcome::Deny { retry_after: None });
+    assert_eq!(refused.limiter(), Some("address"));
+    let estimated = all.estimate(parts([3, 10_001, 1])).await.unwrap();
+    assert_eq!((estimated.outcome(), estimated.limiter()), (refused.outcome(), Some("address")));
+    assert_eq!(taken(&pool).await, [0; 3]);
+    // A quota of its own beside a cost of its own.
+    let plan = |units| Charge::new(NAMES[0]).cost(2).quota(quota(units));
+    let charge = |units| Charge::several([Some(plan(units)), Some(Charge::new(NAMES[1])), None]);
+    let refused = all.check(&charge(1)).await.unwrap();
+    assert_eq!((refused.limiter(), refused.quota()), (Some("user"), Some(quota(1))));
+    let admitted = all.check(&charge(5)).await.unwrap();
+    let left: Vec<_> = admitted.policies().map(|one| one.remaining().unwrap()).collect();
+    assert_eq!(left, [3, 9_999]);
+}
+
+/// A part that takes nothing, beside one that pays, is peeked at: a log would note it otherwise.
+#[tokio::test]
+async fn a_part_that_takes_nothing_leaves_no_trace() {
+    let server = Server::start();
+    let pool = Pool::connect(&server.url()).unwrap();
+    let all = AllAtOnce::of_parts(three(&pool));
+    let mixed =
+        [Charge::new(NAMES[0]).cost(2), Charge::new(NAMES[1]), Charge::new(NAMES[2]).peek()];
+    assert!(all.check(&Charge::several(mixed)).await.unwrap().is_admitted());
+    assert_eq!(taken(&pool).await, [2, 1, 0]);
+    let mut connection = server.connection().await;
+    let keys: Vec<String> = redis::cmd("KEYS").arg("*").query_async(&mut connection).await.unwrap();
+    assert_eq!(keys.len(), 2, "{keys:?}");
+}
+
+#[tokio::test]
+async fn a_wait_is_reserved_in_each_and_given_back_whole() {
+    let server = Server::start();
+    let pool = Pool::connect(&server.url()).unwrap();
+    let scarce = |name: &str, limit| {
+        let bucket = TokenBucket::new(Quota::new(limit, HOUR)).horizon(3 * HOUR);
+        Redis::new(name, bucket, pool.clone()).decision_timeout(PATIENT)
+    };
+    let members = [scarce(NAMES[0], 3), scarce(NAMES[1], 2)];
+    let [user, address] = members.clone();
+    let both = AllAtOnce::of_parts((user, address));
+    let charge = [Charge::new(NAMES[0]).cost(3), Charge::new(NAMES[1]).cost(2)];
+    let charge = Charge::several(charge).max_wait(2 * HOUR);
+    assert_eq!(both.check(&charge).await.unwrap().outcome(), Outcome::Allow);
+    let mut waits = both.check(&charge).await.unwrap();
+    assert!(matches!(waits.outcome(), Outcome::Wait(wait) if wait > HOUR / 2));
+    both.refund(waits.take_reservation().unwrap()).unwrap();
+    for (index, member) in members.iter().enumerate() {
+        let free = async || member.peek(NAMES[index]).await.unwrap().reset_after().unwrap() <= HOUR;
+        eventually("the refund", free).await;
+    }
+    // A waiter that leaves passes its slot on.
+    let mut waits = Vec::new();
+    for _ in 0..2 {
+        waits.push(both.check(&charge).await.unwrap());
+    }
+    let later = waits[1].waited();
+    both.refund(waits.remove(0).take_reservation().unwrap()).unwrap();
+    let next = both.check(&charge).await.unwrap();
+    assert!(next.waited() < later, "{:?}, not before {later:?}", next.waited());
+}
+
+/// The name, the units left, and the outcome under each policy.
+fn each(decision: &Decision) -> Vec<(String, Option<u64>, bool)> {
+    let report = |one: tower_sluice::PolicyReport<'_>| {
+        (one.name().to_owned(), one.remaining(), one.is_admitted())
+    };
+    decision.policies().map(report).collect()
+}
+
+/// Takes each member's own cost, and at most what its sums can hold, as each alone would.
+#[tokio::test]
+async fn a_penalty_takes_each_members_own_cost() {
+    let server = Server::start();
+    let pool = Pool::connect(&server.url()).unwrap();
+    let at_once = AllAtOnce::of_parts(three(&pool));
+    let in_memory: [Boxed; 3] = [
+        Memory::new(NAMES[0], TokenBucket::new(quota(10_000))).boxed(),
+        Memory::new(NAMES[1], SlidingLog::new(quota(10_000))).boxed(),
+        Memory::new(NAMES[2], FixedWindow::new(quota(10_000))).boxed(),
+    ];
+    let in_turn = AllInTurn::of_parts(in_memory);
+    let mut connection = server.connection().await;
+    for costs in [[1, 2, 3], [7, 0, 9], [4_000, 9_999, 1], [1 << 50, 5, 1], [2, 11_000, 1]] {
+        let before = script_calls(&mut connection).await;
+        let one = at_once.penalize(parts(costs)).await.unwrap();
+        assert!(script_calls(&mut connection).await - before <= 2);
+        let other = in_turn.penalize(parts(costs)).await.unwrap();
+        assert_eq!(each(&one), each(&other), "{costs:?}");
+        assert_eq!(one.is_admitted(), other.is_admitted(), "{costs:?}");
+        // A key in deep debt spares the others where one call takes the penalty.
+        at_once.reset(parts([1; 3])).await.unwrap();
+        in_turn.reset(parts([1; 3])).await.unwrap();
+    }
+}
+
+/// Eight with costs of their own are too many for one script.
+#[tokio::test]
+async fn members_that_no_script_holds_are_still_all_or_nothing() {
+    const EIGHT: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    let server = Server::start();
+    let pool = Pool::connect(&server.url()).unwrap();
+    let eight = EIGHT.map(|name| {
+        Redis::new(name, TokenBucket::new(quota(9)), pool.clone()).decision_timeout(PATIENT)
+    });
+    let [a, b, c, d, e, f, g, h] = eight.clone();
+    let all = AllAtOnce::of_parts((a, b, c, d, e, f, g, h));
+    let charge = |last| {
+        let parts =
+            (1..=8).map(|cost| Charge::new("key").cost(if cost == 8 { last } else { cost }));
+        Charge::several(<[Charge; 8]>::try_from(parts.collect::<Vec<_>>()).unwrap())
+    };
+    let left = async || {
+        let mut left = Vec::new();
+        for one in &eight {
+            left.push(one.peek("key").await.unwrap().remaining().unwrap());
+        }
+        left
+    };
+    let refused = all.check(&charge(10)).await.unwrap();
+    assert_eq!((refused.limiter(), refused.is_admitted()), (Some("h"), false));
+    eventually("the refunds", async || left().await == [9; 8]).await;
+    let mut admitted = all.check(&charge(8)).await.unwrap();
+    assert_eq!(admitted.policies().len(), 8);
+    assert_eq!(left().await, [8, 7, 6, 5, 4, 3, 2, 1]);
+    all.refund(admitted.take_reservation().unwrap()).unwrap();
+    eventually("the refunds", async || left().await == [9; 8]).await;
+}
