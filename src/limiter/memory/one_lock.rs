@@ -31,12 +31,6 @@ pub(crate) struct OneLock {
     named: NamedAlgorithm<Each>,
 }
 
-/// A reservation of the keys of these names.
-struct Taken {
-    names: Vec<String>,
-    reservation: Reservation,
-}
-
 /// The shards of some keys, locked, in the order of the keys.
 struct Locked<'a> {
     shards: Vec<MutexGuard<'a, Shard<State>>>,
@@ -65,13 +59,10 @@ impl OneLock {
         let names: Vec<Cow<'_, str>> =
             charges.iter().map(|charge| digest::short(charge.key())).collect();
         let store = || Arc::new(self.clone()) as Arc<dyn Reclaim>;
-        if let Some(decision) = self.named.take_spare(
-            (|| one_name(&names), || Key::Constant("")),
-            parsed.quota.as_ref(),
-            parsed.check,
-            store,
-        ) {
-            return Ok(with_names(decision, &names));
+        let (line, key) = (|| one_name(&names), || Key::Owned(one_name(&names)));
+        let quota = parsed.quota.as_ref();
+        if let Some(decision) = self.named.take_spare((line, key), quota, parsed.check, store) {
+            return Ok(decision);
         }
         let known = self.named.known();
         let mut locked = self.lock(names.iter().map(|name| &**name))?;
@@ -88,19 +79,13 @@ impl OneLock {
         }
         drop(locked);
         let (cost, from) = (parsed.check.cost, local_provenance(now));
-        let decision = self.named.decision(parsed.quota, cost, answer, from, Key::Constant(""));
-        let decision = self.named.line_up(decision, known, |_| one_name(&names), store);
-        Ok(with_names(decision, &names))
+        let decision = self.named.decision(parsed.quota, cost, answer, from, key());
+        Ok(self.named.line_up(decision, known, |key| key.as_str().to_owned(), store))
     }
 
-    fn refund(
-        &self,
-        names: &[String],
-        payload: &ReservationPayload,
-        cost: u64,
-    ) -> Result<u64, Error> {
+    fn refund(&self, payload: &ReservationPayload, cost: u64) -> Result<u64, Error> {
         let rule = self.named.rule(&payload.quota)?;
-        let mut locked = self.lock(names.iter().map(String::as_str))?;
+        let mut locked = self.lock(names_of(payload.key.as_str()))?;
         let (now, mut states) = (locked.now, Some(locked.states()?));
         let refund = Refund::whole(units(cost), &payload.mark);
         let units = Each::refund(&rule, &mut states, now, &refund);
@@ -112,13 +97,12 @@ impl OneLock {
 
     fn settle_each(
         &self,
-        names: &[String],
         (cost, payload): (u64, &ReservationPayload),
         actual: &dyn Fn(usize, u64) -> u64,
     ) -> Settlement {
-        let members = self.members.iter().zip(names).enumerate();
+        let members = self.members.iter().zip(names_of(payload.key.as_str())).enumerate();
         Settlement::all(members.filter_map(|(index, (one, name))| {
-            let name = Key::Owned(name.clone());
+            let name = Key::Owned(name.to_owned());
             let (cost, payload) = member_of((cost, payload), index, name)?;
             Some(Settlement::from(one.store.settle(&payload, cost, actual(index, cost))))
         }))
@@ -165,20 +149,13 @@ impl AtOnce for OneLock {
         reservation: Reservation,
         actual: &dyn Fn(usize, u64) -> u64,
     ) -> Result<Settlement, Reservation> {
-        if reservation.owner() != self.named.owner {
-            return Err(reservation);
-        }
-        let (owner, cost) = (reservation.owner(), reservation.cost());
-        let Taken { names, reservation } = reservation.into_payload()?;
+        let cost = reservation.cost();
         let most = (0..self.members.len()).map(|index| actual(index, cost)).max().unwrap_or(0);
-        let settle = |payload: &ReservationPayload, cost| match most {
-            0 => Ok(Settlement::from(self.refund(&names, payload, cost))),
-            _ => Ok(self.settle_each(&names, (cost, payload), actual)),
-        };
-        self.named.settle(reservation, most, settle).map_err(|reservation| {
-            let is_held = reservation.is_held();
-            let taken = Taken { names: names.clone(), reservation };
-            Reservation::new(owner, cost, taken).with_held(is_held)
+        self.named.settle(reservation, most, |payload, cost| {
+            Ok(match most {
+                0 => Settlement::from(self.refund(payload, cost)),
+                _ => self.settle_each((cost, payload), actual),
+            })
         })
     }
 }
@@ -186,8 +163,9 @@ impl AtOnce for OneLock {
 /// Takes slots back of the keys whose names are one.
 impl Reclaim for OneLock {
     fn reclaim(&self, key: &str, quota: &Quotas, cost: u64, mark: Mark) -> Settlement {
-        let payload = ReservationPayload { key: Key::Constant(""), quota: quota.clone(), mark };
-        Settlement::from(self.refund(&names_of(key), &payload, cost))
+        let key = Key::Owned(key.to_owned());
+        let payload = ReservationPayload { key, quota: quota.clone(), mark };
+        Settlement::from(self.refund(&payload, cost))
     }
 }
 
@@ -196,26 +174,14 @@ fn one_name(names: &[Cow<'_, str>]) -> String {
     names.iter().map(|name| format!("{}:{name}", name.len())).collect()
 }
 
-fn names_of(mut joined: &str) -> Vec<String> {
-    let mut names = Vec::new();
-    while let Some((length, rest)) = joined.split_once(':')
-        && let Some((name, rest)) =
-            length.parse().ok().and_then(|length| rest.split_at_checked(length))
-    {
-        names.push(name.to_owned());
-        joined = rest;
-    }
-    names
-}
-
-/// The decision with a reservation that knows its keys.
-fn with_names(mut decision: Decision, names: &[Cow<'_, str>]) -> Decision {
-    let Some(reservation) = decision.take_reservation() else { return decision };
-    let (owner, cost) = (reservation.owner(), reservation.cost());
-    let (names, is_held) =
-        (names.iter().map(|name| name.to_string()).collect(), reservation.is_held());
-    let whole = Reservation::new(owner, cost, Taken { names, reservation });
-    decision.with_reservation(whole.with_held(is_held))
+fn names_of(joined: &str) -> impl Iterator<Item = &str> + Clone {
+    let mut rest = joined;
+    std::iter::from_fn(move || {
+        let (length, behind) = rest.split_once(':')?;
+        let (name, others) = behind.split_at_checked(length.parse().ok()?)?;
+        rest = others;
+        Some(name)
+    })
 }
 
 impl Locked<'_> {
