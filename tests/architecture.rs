@@ -152,7 +152,7 @@ const ROOMS: &[Room] = &[
         folder: "limiter/redis/script",
         paths: &[
             "crate::limiter::redis::script",
-            "crate::limiter::named",
+            "crate::limiter::configured",
             "crate::algorithm",
             "crate::quota",
             "crate::Quota",
@@ -168,7 +168,8 @@ const ROOMS: &[Room] = &[
             "crate::limiter::redis::script",
             "crate::limiter::redis::key_names",
             "crate::limiter::on_time",
-            "crate::limiter::named",
+            "crate::limiter::charge_numbers",
+            "crate::limiter::configured",
             "crate::limiter::runtime",
             "crate::algorithm",
             "crate::observe",
@@ -380,7 +381,7 @@ fn allowed_imports_and_mere_texts_pass() {
         ("limiter/mod.rs", "pub use self::redis::{Pool, Redis};"),
         (
             "limiter/redis/key_names.rs",
-            "mod tests { use super::*; use super::super::NamedAlgorithm; }",
+            "mod tests { use super::*; use super::super::ConfiguredAlgorithm; }",
         ),
         ("service.rs", "use crate::{Charge, KeyExtractor, Limiter, Respond};"),
         ("algorithm/mod.rs", "let outcome = Outcome::Allow;"),

@@ -6,10 +6,10 @@ use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use super::charge_numbers::check_key;
 use super::combination::held_reservations::HeldReservations;
 use super::combination::in_turn::{EachAlone, Part, PartsDecision, Rules, decide, operate};
 use super::combination::joined_decision::{compare_tightness, joined};
-use super::named::check_key;
 use super::{Boxed, BoxedFuture, Limiter, MemberCharges, Operation, Parts};
 use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error, ErrorKind, Owner, Reservation};

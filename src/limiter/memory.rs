@@ -24,7 +24,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use self::store::Store;
-use super::named::{NamedAlgorithm, expect_valid_quota};
+use super::configured::{ConfiguredAlgorithm, expect_valid_quota};
 use super::{Limiter, Operation};
 use crate::algorithm::Algorithm;
 use crate::quota::QuotaError;
@@ -113,7 +113,7 @@ impl<A: Algorithm> Memory<A> {
     /// If the name is empty.
     #[track_caller]
     pub fn try_new(name: impl Into<Arc<str>>, algorithm: A) -> Result<Self, QuotaError> {
-        let named = NamedAlgorithm::new(name.into(), algorithm)?;
+        let named = ConfiguredAlgorithm::new(name.into(), algorithm)?;
         Ok(Self { store: Arc::new(Store::new(named, DEFAULT_MAX_KEYS)) })
     }
 

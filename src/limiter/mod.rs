@@ -7,7 +7,9 @@ mod acquire;
 mod all_in_turn;
 mod boxed;
 mod breaker;
+pub(crate) mod charge_numbers;
 pub(crate) mod combination;
+pub(crate) mod configured;
 mod deny_cache;
 mod describe;
 mod ext;
@@ -17,7 +19,6 @@ mod line;
 pub(crate) mod memory;
 #[cfg(feature = "metrics")]
 mod metered;
-pub(crate) mod named;
 mod on_time;
 mod operate;
 mod or_else;

@@ -8,8 +8,8 @@ use super::choice::Choice;
 use super::rule::Policy;
 use crate::Memory;
 use crate::algorithm::{Algorithm, AnyAlgorithm};
+use crate::limiter::charge_numbers::Clock;
 use crate::limiter::memory::Clock as MemoryClock;
-use crate::limiter::named::Clock;
 use crate::limiter::{Boxed, LimiterExt};
 #[cfg(feature = "redisson")]
 use crate::limiter::{Limiter, MemoryFuture, Operation};

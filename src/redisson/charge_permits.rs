@@ -12,7 +12,7 @@ use super::messages::{DONE, EXCEEDS, NO_CONFIGURATION, REFUSED, Request, ScriptR
 use super::queues::{Queues, Turn};
 use super::rate::Rate;
 use super::sender::Sender;
-use crate::limiter::named::one_key;
+use crate::limiter::charge_numbers::one_key;
 use crate::limiter::redis::malformed_reply;
 use crate::limiter::{runtime, timeout};
 use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome, Owner, Reservation};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::limiter::named::check_key;
+use crate::limiter::charge_numbers::check_key;
 use crate::{Error, ErrorKind};
 
 /// The keys of one limiter: its name, the shared value and permits, and those of one client.

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 use super::keys::Keys;
 use super::messages::Request;
 use super::messages::ScriptReply;
-use crate::limiter::named::{Clock, instant};
+use crate::limiter::charge_numbers::{Clock, instant};
 use crate::limiter::redis::{
     Deadline, Script, SharedConnection, Stage, eval, from_failed_call, is_reply, malformed_reply,
     met_read_only,

@@ -2,7 +2,8 @@
 
 use crate::algorithm::Mark;
 use crate::charge::Key;
-use crate::limiter::named::{ReservationPayload, micros, units};
+use crate::limiter::charge_numbers::{micros, units};
+use crate::limiter::configured::ReservationPayload;
 use crate::quota::{CostAndWait, Quota, Quotas};
 use crate::{Charge, Error, ErrorKind};
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::limiter::named::{check_cost, one_key};
+use crate::limiter::charge_numbers::{check_cost, one_key};
 use crate::{Charge, Decision, Origin, Outcome, Quotas};
 
 /// The time for which a refusal is repeated while a change of its key may be on its way to the

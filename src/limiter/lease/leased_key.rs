@@ -15,7 +15,7 @@ use super::lease_future::{Asked, Grant, WaiterAnswer};
 use super::refill::Order;
 use super::stock::{Ended, Stock, Stocks};
 use crate::limiter::Limiter;
-use crate::limiter::named::one_key;
+use crate::limiter::charge_numbers::one_key;
 use crate::{Charge, Quotas};
 
 /// The smallest refill that is worth asking for before anybody needs it.

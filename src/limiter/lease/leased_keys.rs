@@ -16,7 +16,7 @@ use super::lease_future::{Asked, WaiterAnswer};
 use super::leased_key::{LeasedKey, Name, Queue};
 use super::stock::{Ended, Stock, end};
 use super::sweeper::OneTask;
-use crate::limiter::named::units;
+use crate::limiter::charge_numbers::units;
 use crate::limiter::{Limiter, Operation};
 use crate::settlement::Settlement;
 use crate::sync::{Mutex, MutexGuard};

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::time::Instant;
 
 use crate::Error;
-use crate::limiter::named::{self, checked_instant, instant, micros};
+use crate::limiter::charge_numbers::{self, checked_instant, instant, micros};
 
 /// A clock, in µs since the Unix epoch.
 #[derive(Clone)]
@@ -15,7 +15,7 @@ pub(crate) enum Clock {
         since: Instant,
         epoch_micros: i64,
     },
-    Callers(named::Clock),
+    Callers(charge_numbers::Clock),
 }
 
 impl Clock {

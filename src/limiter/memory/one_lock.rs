@@ -9,12 +9,11 @@ use super::key_shard::Shard;
 use super::store::local_provenance;
 use crate::algorithm::{Algorithm, AnyAlgorithm, OwnCost, Refund};
 use crate::charge::Key;
+use crate::limiter::charge_numbers::{check_key, units};
 use crate::limiter::combination::in_turn::{AskedAtOnce, AtATime, AtOnce};
 use crate::limiter::combination::whole_charge::{member_of, of_each};
+use crate::limiter::configured::{ConfiguredAlgorithm, ReservationPayload, expect_valid_quota};
 use crate::limiter::line::Reclaim;
-use crate::limiter::named::{
-    NamedAlgorithm, ReservationPayload, check_key, expect_valid_quota, units,
-};
 use crate::mark::Mark;
 use crate::quota::Quotas;
 use crate::settlement::Settlement;
@@ -28,7 +27,7 @@ type State = <AnyAlgorithm as Algorithm>::State;
 #[derive(Clone)]
 pub(crate) struct OneLock {
     members: Vec<Memory<AnyAlgorithm>>,
-    named: NamedAlgorithm<Each>,
+    named: ConfiguredAlgorithm<Each>,
 }
 
 /// The shards of some keys, locked, in the order of the keys.
@@ -44,7 +43,7 @@ impl OneLock {
         let names = members.iter().map(|one| one.store.named.name().clone()).collect();
         let algorithms = members.iter().map(|one| OwnCost(*one.store.named.algorithm())).collect();
         // Each member's algorithm follows its quota, and a list asks for no more.
-        let named = NamedAlgorithm::named(names, algorithms);
+        let named = ConfiguredAlgorithm::named(names, algorithms);
         let named = expect_valid_quota(members[0].store.named.name(), named).keeping_names();
         let named = named.asking_several(members.iter().map(|one| &one.store.named));
         Self { members: members.iter().map(|one| (*one).clone()).collect(), named }

@@ -9,8 +9,9 @@ use super::key_shard::{KeyState, Shard, hash};
 use crate::algorithm::{Algorithm, Check, Refund};
 use crate::charge::Key;
 use crate::limiter::Operation;
+use crate::limiter::charge_numbers::{block_time, units};
+use crate::limiter::configured::{ConfiguredAlgorithm, Provenance, ReservationPayload};
 use crate::limiter::line::Reclaim;
-use crate::limiter::named::{NamedAlgorithm, Provenance, ReservationPayload, block_time, units};
 use crate::mark::Mark;
 #[cfg(feature = "policies")]
 use crate::quota::QuotaError;
@@ -26,7 +27,7 @@ type Shards<S> = Box<[Mutex<Shard<S>>]>;
 
 #[derive(Clone)]
 pub(super) struct Store<A: Algorithm> {
-    pub(super) named: NamedAlgorithm<A>,
+    pub(super) named: ConfiguredAlgorithm<A>,
     clock: Clock,
     max_keys: usize,
     hasher: RandomState,
@@ -35,7 +36,7 @@ pub(super) struct Store<A: Algorithm> {
 }
 
 impl<A: Algorithm> Store<A> {
-    pub(super) fn new(named: NamedAlgorithm<A>, max_keys: usize) -> Self {
+    pub(super) fn new(named: ConfiguredAlgorithm<A>, max_keys: usize) -> Self {
         let (hasher, shards) = (RandomState::new(), Arc::default());
         Self { named, clock: Clock::tokio(), max_keys, hasher, shards }
     }

@@ -17,9 +17,10 @@ use super::one_call::{OneCall, OneCallFuture, join};
 use super::script::Op;
 use crate::algorithm::{AnyAlgorithm, Check, InLua};
 use crate::limiter::all_in_turn::AllInTurn;
+use crate::limiter::charge_numbers::block_time;
 use crate::limiter::combination::held_reservations::{By, Held, inherits};
 use crate::limiter::combination::in_turn::{AtATime, AtOnce, Part, Rules};
-use crate::limiter::named::{NamedAlgorithm, block_time, expect_valid_quota};
+use crate::limiter::configured::{ConfiguredAlgorithm, expect_valid_quota};
 use crate::limiter::{
     Boxed, BoxedFuture, Limiter, LimiterExt, MemberCharges, Operation, Parts, timeout,
 };
@@ -339,7 +340,7 @@ impl<A: InLua + Into<AnyAlgorithm>> Redis<A> {
         let name = self.inner.named.name().clone();
         let algorithm = self.inner.named.algorithm().clone().into();
         // The algorithm follows its quota already.
-        let named = NamedAlgorithm::new(name.clone(), algorithm);
+        let named = ConfiguredAlgorithm::new(name.clone(), algorithm);
         join(&[self], &[0], expect_valid_quota(&name, named))
     }
 }

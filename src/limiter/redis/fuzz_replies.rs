@@ -14,7 +14,7 @@ use super::client::{Address, hash_slot};
 use super::key_names::{hash_tagged, key_prefixes};
 use super::script::{BatchReply, Op, ReadEntry, ReplyEntry, Request};
 use crate::algorithm::*;
-use crate::limiter::named::NamedAlgorithm;
+use crate::limiter::configured::ConfiguredAlgorithm;
 use crate::{ErrorKind, Quota};
 
 const MAX_WAIT: i64 = 500_000;
@@ -144,7 +144,9 @@ fn requests() -> Vec<Request> {
 
 fn readers() -> Vec<Box<dyn ReadEntry>> {
     fn reader<A: InLua>(algorithm: A) -> Box<dyn ReadEntry> {
-        Box::new(NamedAlgorithm::new("fuzz".into(), algorithm).expect("a quota that it follows"))
+        Box::new(
+            ConfiguredAlgorithm::new("fuzz".into(), algorithm).expect("a quota that it follows"),
+        )
     }
     let quota = || Quota::new(7, Duration::from_micros(1_000));
     let slow = || Quota::per_minute(3);

@@ -13,7 +13,8 @@ use super::redis_future::{Inner, RedisFuture};
 use super::script::Op;
 use super::send::{Batcher, Config};
 use crate::algorithm::{Check, InLua};
-use crate::limiter::named::{NamedAlgorithm, block_time, expect_valid_quota};
+use crate::limiter::charge_numbers::block_time;
+use crate::limiter::configured::{ConfiguredAlgorithm, expect_valid_quota};
 use crate::limiter::{Limiter, Operation};
 use crate::quota::QuotaError;
 use crate::settlement::Settlement;
@@ -95,14 +96,18 @@ impl<A: InLua> Redis<A> {
         algorithm: A,
         pool: Pool,
     ) -> Result<Self, QuotaError> {
-        let named = NamedAlgorithm::new(name.into(), algorithm)?;
+        let named = ConfiguredAlgorithm::new(name.into(), algorithm)?;
         let parts = named.algorithm().parts();
         let key_prefixes = key_prefixes(&parts, pool.key_prefix(), named.name());
         Ok(Self::under(named, key_prefixes, pool))
     }
 
     /// A limiter whose keys begin with `key_prefixes`, one for each quota.
-    pub(super) fn under(named: NamedAlgorithm<A>, key_prefixes: Vec<String>, pool: Pool) -> Self {
+    pub(super) fn under(
+        named: ConfiguredAlgorithm<A>,
+        key_prefixes: Vec<String>,
+        pool: Pool,
+    ) -> Self {
         let batcher = Batcher::new(Config::new(pool, key_prefixes, &named));
         let (decision_timeout, batcher) = (DEFAULT_DECISION_TIMEOUT, Arc::new(batcher));
         Self { inner: Arc::new(Inner { named, decision_timeout, batcher }) }

@@ -13,9 +13,10 @@ use super::script::{Op, key_suffixes, local_names};
 use crate::algorithm::{AnyAlgorithm, Check, InLua, OwnCost, sealed::Single};
 use crate::charge::Key;
 use crate::limiter::Limiter;
+use crate::limiter::charge_numbers::one_key;
 use crate::limiter::combination::in_turn::{AskedAtOnce, AtATime, AtOnce};
 use crate::limiter::combination::whole_charge::{member_of, of_alike, of_each};
-use crate::limiter::named::{NamedAlgorithm, expect_valid_quota, one_key};
+use crate::limiter::configured::{ConfiguredAlgorithm, expect_valid_quota};
 use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error, ErrorKind, Reservation};
 
@@ -83,7 +84,7 @@ impl OneCall {
         let algorithms =
             self.members().map(|one| algorithm(*one.inner.named.algorithm())).collect();
         // Each member's algorithm follows its quota, and a list asks for no more.
-        let named = NamedAlgorithm::of_members(&names, &self.places, algorithms);
+        let named = ConfiguredAlgorithm::of_members(&names, &self.places, algorithms);
         let named = expect_valid_quota(&names[self.places[0]], named);
         let named = if self.is_of_policies { named.keeping_names() } else { named };
         join(&all, &self.places, named)
@@ -151,7 +152,7 @@ impl OneCall {
 
     fn settle_each<A: InLua>(
         &self,
-        named: &NamedAlgorithm<A>,
+        named: &ConfiguredAlgorithm<A>,
         reservation: Reservation,
         actual: &dyn Fn(usize, u64) -> u64,
     ) -> Result<Settlement, Reservation> {
@@ -235,7 +236,7 @@ impl Future for OneCallFuture {
 pub(super) fn join<A: InLua, B: InLua>(
     all: &[&Redis<A>],
     places: &[usize],
-    named: NamedAlgorithm<B>,
+    named: ConfiguredAlgorithm<B>,
 ) -> Redis<B> {
     let first = &all[0].inner;
     let config = first.batcher.config();

@@ -15,8 +15,9 @@ use super::script::{Op, ReplyEntry, Request, malformed_reply};
 use super::send::{Batcher, CompletedRequest, Pending, QueuedRequest};
 use crate::algorithm::{Check, InLua};
 use crate::charge::Key;
+use crate::limiter::charge_numbers::{one_key, units};
+use crate::limiter::configured::{ConfiguredAlgorithm, Provenance, ReservationPayload};
 use crate::limiter::line::{Known, Reclaim};
-use crate::limiter::named::{NamedAlgorithm, Provenance, ReservationPayload, one_key, units};
 use crate::limiter::timeout;
 use crate::mark::Mark;
 use crate::settlement::Settlement;
@@ -25,7 +26,7 @@ use crate::{Charge, Decision, Error, Origin, Quotas};
 /// The state that clones of a limiter share.
 #[derive(Clone)]
 pub(super) struct Inner<A: InLua> {
-    pub(super) named: NamedAlgorithm<A>,
+    pub(super) named: ConfiguredAlgorithm<A>,
     /// The longest time for a decision.
     pub(super) decision_timeout: Duration,
     pub(super) batcher: Arc<Batcher>,

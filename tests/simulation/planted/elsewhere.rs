@@ -509,7 +509,7 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "slot_of_before_a_reset_looks_like_one_of_after_it",
-        "limiter::named::tests::no_charge_finds_a_slot_that_was_given_before_a_reset",
+        "limiter::configured::tests::no_charge_finds_a_slot_that_was_given_before_a_reset",
     ),
     by(
         "last_operation_in_turn_blames_the_server",

@@ -259,7 +259,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "retry_after_too_early",
         &[edit(
-            "limiter/named.rs",
+            "limiter/configured.rs",
             "        Verdict::Deny(wait) => Outcome::Deny { retry_after: Some(duration(wait)) },",
             "        Verdict::Deny(wait) => Outcome::Deny { retry_after: Some(duration(wait - 1)) },",
         )],
@@ -267,7 +267,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "wait_too_short",
         &[edit(
-            "limiter/named.rs",
+            "limiter/configured.rs",
             "        Verdict::Wait(wait) => Outcome::Wait(duration(wait)),",
             "        Verdict::Wait(wait) => Outcome::Wait(duration(wait - wait / 2)),",
         )],

@@ -858,7 +858,7 @@ impl Drop",
         "reservation_of_a_check_stands_in_line",
         "f3a632d line: only those who have begun to wait stand in line",
         &[edit(
-            "limiter/named.rs",
+            "limiter/configured.rs",
             "        let slot = Slot::new(&decision, wait, mark, known);
         decision.set_turn(Place::new(&self.lines, line, slot, store()));",
             "        let slot = Slot::new(&decision, wait, mark, known);
@@ -898,7 +898,7 @@ impl Drop",
         "slot_of_before_a_reset_looks_like_one_of_after_it",
         "6179490 line: leave no slot of before a reset",
         &[edit(
-            "limiter/named.rs",
+            "limiter/configured.rs",
             "        let slot = Slot::new(&decision, wait, mark, known);",
             "        let _ = known;
         let slot = Slot::new(&decision, wait, mark, self.lines.known());",

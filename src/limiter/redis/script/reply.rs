@@ -11,7 +11,7 @@ use redis::Value;
 
 use super::request::{Op, Request};
 use crate::algorithm::{Answer, Check, Element, INEXACT, InLua, LATEST, Verdict};
-use crate::limiter::named::NamedAlgorithm;
+use crate::limiter::configured::ConfiguredAlgorithm;
 use crate::{Error, ErrorKind};
 
 /// The largest wait, count or state.
@@ -66,7 +66,7 @@ pub(crate) trait ReadEntry: Send + Sync {
     fn read_block(&self, now: i64, request: &Request, until: i64) -> Result<ReplyEntry, Error>;
 }
 
-impl<A: InLua> ReadEntry for NamedAlgorithm<A> {
+impl<A: InLua> ReadEntry for ConfiguredAlgorithm<A> {
     fn state_elements(&self) -> usize {
         A::state_elements(self.own_rule())
     }
@@ -314,7 +314,7 @@ mod tests {
     /// A bucket that holds five, and gains one in 100 µs.
     fn reader() -> impl ReadEntry {
         let quota = Quota::new(1, Duration::from_micros(100)).burst(5);
-        NamedAlgorithm::new("bucket".into(), TokenBucket::new(quota)).unwrap()
+        ConfiguredAlgorithm::new("bucket".into(), TokenBucket::new(quota)).unwrap()
     }
 
     /// The error of a text that the server raised.

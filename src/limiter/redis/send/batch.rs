@@ -14,7 +14,7 @@ use super::super::script::{Arguments, BatchReply, Op, Request, Script};
 use super::config::Config;
 use super::queued::QueuedRequest;
 use crate::Error;
-use crate::limiter::named::instant;
+use crate::limiter::charge_numbers::instant;
 
 /// The requests of a call.
 #[allow(clippy::vec_box, reason = "requests are passed on many times, and a box moves faster")]

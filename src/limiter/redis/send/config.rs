@@ -7,7 +7,8 @@ use tokio::sync::Semaphore;
 use super::super::client::{Pool, hash_slot};
 use super::super::script::{ReadEntry, Scripts, keep_text};
 use crate::algorithm::InLua;
-use crate::limiter::named::{Clock, NamedAlgorithm};
+use crate::limiter::charge_numbers::Clock;
+use crate::limiter::configured::ConfiguredAlgorithm;
 use crate::limiter::redis::key_names::Buckets;
 use crate::observe::CallWatch;
 
@@ -55,7 +56,7 @@ impl Config {
     pub(crate) fn new<A: InLua>(
         pool: Pool,
         key_prefixes: Vec<String>,
-        named: &NamedAlgorithm<A>,
+        named: &ConfiguredAlgorithm<A>,
     ) -> Self {
         let mut config = Self {
             pool,

@@ -283,7 +283,7 @@ mod tests {
     use super::super::queued::QueuedRequest;
     use super::*;
     use crate::algorithm::FixedWindow;
-    use crate::limiter::named::NamedAlgorithm;
+    use crate::limiter::configured::ConfiguredAlgorithm;
     use crate::{Pool, Quota};
 
     /// Redis 6.2 answers ASK as soon as one key is missing. The others may still be at the source.
@@ -291,7 +291,7 @@ mod tests {
     async fn only_a_key_on_its_own_is_asked_for_where_it_moves() {
         let pool = Pool::connect("redis-cluster://127.0.0.1:1").expect("an address");
         let window = FixedWindow::new(Quota::per_second(1));
-        let named = NamedAlgorithm::new("api".into(), window).expect("an algorithm");
+        let named = ConfiguredAlgorithm::new("api".into(), window).expect("an algorithm");
         let config = Config::new(pool.clone(), vec!["api".into()], &named);
         let cluster = pool.cluster().expect("a cluster");
         let reply = redis::parse_redis_value(b"-ASK 7 127.0.0.1:2\r\n");

@@ -7,14 +7,14 @@ use super::super::super::script::{Op, Request};
 use super::super::queued::QueuedRequest;
 use super::*;
 use crate::algorithm::FixedWindow;
-use crate::limiter::named::NamedAlgorithm;
+use crate::limiter::configured::ConfiguredAlgorithm;
 use crate::{Pool, Quota};
 
 /// A call with a refund of slot 7 of a cluster, over this connection.
 fn refund(connection: &Arc<Silent>) -> impl Future<Output = CallEnd> + use<> {
     let pool = Pool::connect("redis-cluster://127.0.0.1:1").expect("an address");
     let quota = FixedWindow::new(Quota::per_second(1));
-    let named = NamedAlgorithm::new("api".into(), quota).expect("an algorithm");
+    let named = ConfiguredAlgorithm::new("api".into(), quota).expect("an algorithm");
     let config = Arc::new(Config::new(pool, vec!["api".into()], &named));
     let op = Op::Refund { units: 1, cost: 1, mark: Default::default() };
     let request = Request { key: "{k}".into(), quota: None, rule: None, op };

@@ -12,7 +12,7 @@ use super::super::super::client::{
 };
 use super::super::super::script::{Op, Request};
 use crate::algorithm::FixedWindow;
-use crate::limiter::named::NamedAlgorithm;
+use crate::limiter::configured::ConfiguredAlgorithm;
 use crate::{Charge, Limiter, Pool, Quota, Redis};
 
 use super::*;
@@ -173,7 +173,7 @@ async fn send_three() -> (Worker, Sent) {
     let recorder = Arc::<Recorder>::default();
     let pool = Pool::new(Arc::clone(&recorder), None);
     let window = FixedWindow::new(Quota::per_second(1));
-    let named = NamedAlgorithm::new("api".into(), window).expect("an algorithm");
+    let named = ConfiguredAlgorithm::new("api".into(), window).expect("an algorithm");
     let mut worker = Worker::new(Arc::new(Config::new(pool.clone(), vec!["api:".into()], &named)));
     worker.update();
     let charge = || Op::Check { cost: 1, max_wait: 0 };

@@ -5,30 +5,22 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::charge_numbers::{check_range, duration, micros};
 use super::line::{Known, Lines, Place, Reclaim, Slot};
-use crate::algorithm::{Algorithm, Answer, Check, LATEST, Mark, MemberAnswer, Verdict};
+use crate::algorithm::{Algorithm, Answer, Check, Mark, MemberAnswer, Verdict};
 use crate::charge::Key;
 #[cfg(any(feature = "redis", feature = "policies"))]
 use crate::decision::KEEPS_NAME;
 use crate::decision::{Details, Figures, Policy, distinct_names};
-use crate::quota::{INEXACT, Quota, QuotaError, Quotas};
+use crate::quota::{Quota, QuotaError, Quotas};
 use crate::reservation::Taken;
 use crate::settlement::Settlement;
 use crate::waiters::Turn;
 use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome, Owner, Reservation};
 
-/// The longest key that is accepted, in bytes.
-const MAX_KEY_LENGTH: usize = 64 * 1024;
-
-/// The largest cost that is accepted.
-const MAX_COST: u64 = INEXACT;
-
-/// A clock of the caller's own: the time since the Unix epoch.
-pub(crate) type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
-
 /// A limiter's algorithm, with its names and the rule of its quota.
 #[derive(Clone, Debug)]
-pub(super) struct NamedAlgorithm<A: Algorithm> {
+pub(super) struct ConfiguredAlgorithm<A: Algorithm> {
     /// Identifies the reservations of this limiter.
     pub(super) owner: Owner,
     /// One for each quota, or a single one.
@@ -73,7 +65,7 @@ pub(super) struct Provenance {
     pub(super) origin: Origin,
 }
 
-impl<A: Algorithm> NamedAlgorithm<A> {
+impl<A: Algorithm> ConfiguredAlgorithm<A> {
     /// # Errors
     ///
     /// If the algorithm cannot follow its own quota.
@@ -306,7 +298,7 @@ impl<A: Algorithm> NamedAlgorithm<A> {
     #[cfg(any(feature = "redis", feature = "policies"))]
     pub(super) fn asking_several<'a, B: Algorithm>(
         self,
-        members: impl Iterator<Item = &'a NamedAlgorithm<B>>,
+        members: impl Iterator<Item = &'a ConfiguredAlgorithm<B>>,
     ) -> Self {
         let lines = Lines::of_several(members.map(|member| &*member.lines));
         Self { lines: Arc::new(lines), ..self }
@@ -335,7 +327,7 @@ impl<A: Algorithm> NamedAlgorithm<A> {
 }
 
 #[cfg(feature = "policies")]
-impl<A: Algorithm> NamedAlgorithm<A> {
+impl<A: Algorithm> ConfiguredAlgorithm<A> {
     /// The same name and owner, with another algorithm.
     ///
     /// # Errors
@@ -348,7 +340,7 @@ impl<A: Algorithm> NamedAlgorithm<A> {
 }
 
 #[cfg(feature = "redis")]
-impl<A: Algorithm> NamedAlgorithm<A> {
+impl<A: Algorithm> ConfiguredAlgorithm<A> {
     /// The members at these `places` among limiters of these names.
     ///
     /// # Errors
@@ -368,7 +360,7 @@ impl<A: Algorithm> NamedAlgorithm<A> {
 }
 
 #[cfg(any(feature = "redis", feature = "policies"))]
-impl<A: Algorithm> NamedAlgorithm<A> {
+impl<A: Algorithm> ConfiguredAlgorithm<A> {
     /// The same, with policies that keep their names, whatever describes them.
     pub(super) fn keeping_names(mut self) -> Self {
         self.policies.iter_mut().for_each(|(place, _)| *place = KEEPS_NAME);
@@ -426,83 +418,6 @@ pub(super) fn expect_valid_quota<T>(name: &str, made: Result<T, QuotaError>) -> 
     }
 }
 
-/// Checks the key and the cost of a charge: what is an error whatever the algorithm.
-#[inline]
-pub(super) fn check_range(charge: &Charge) -> Result<(), Error> {
-    one_key(charge)?;
-    check_cost(charge)
-}
-
-#[inline]
-pub(super) fn check_cost(charge: &Charge) -> Result<(), Error> {
-    match charge.get_cost() {
-        0..=MAX_COST => Ok(()),
-        _ => Err(Error::new(ErrorKind::Request, "the cost exceeds 2^53 units")),
-    }
-}
-
-/// The only key of a charge, if a limiter can take it.
-#[inline]
-pub(crate) fn one_key(charge: &Charge) -> Result<&str, Error> {
-    let key = charge.key();
-    match check_key(key) {
-        Ok(()) => Ok(key),
-        Err(_) if charge.has_parts() => Err(Error::new(
-            ErrorKind::Configuration,
-            "the charge has several keys, and the limiter takes one",
-        )),
-        Err(error) => Err(error),
-    }
-}
-
-#[inline]
-pub(crate) fn check_key(key: &str) -> Result<(), Error> {
-    let refuse = |message| Err(Error::new(ErrorKind::Request, message));
-    match key.len() {
-        0 => refuse("the key is empty"),
-        1..=MAX_KEY_LENGTH => Ok(()),
-        _ => refuse("the key is longer than 64 KiB"),
-    }
-}
-
-/// The reading of a clock, in µs since the Unix epoch.
-#[inline]
-pub(crate) fn instant(clock: Duration) -> Result<i64, Error> {
-    checked_instant(micros(clock))
-}
-
-/// The same instant, if the arithmetic is exact for it.
-#[inline]
-pub(super) fn checked_instant(micros: i64) -> Result<i64, Error> {
-    match micros {
-        now @ 0..=LATEST => Ok(now),
-        _ => Err(Error::new(ErrorKind::Configuration, "the clock is past the year 2112")),
-    }
-}
-
-/// Units as scripts compute with them: at most 2^53.
-#[inline]
-pub(super) fn units(units: u64) -> i64 {
-    units.min(MAX_COST).cast_signed()
-}
-
-/// The time of a block in µs: 1 at least, and no more than the arithmetic is exact for.
-pub(super) fn block_time(time: Duration) -> i64 {
-    micros(time).clamp(1, LATEST)
-}
-
-#[inline]
-pub(super) fn micros(duration: Duration) -> i64 {
-    let micros = duration.as_secs().checked_mul(1_000_000);
-    let micros = micros.and_then(|micros| micros.checked_add(duration.subsec_micros().into()));
-    micros.and_then(|micros| i64::try_from(micros).ok()).unwrap_or(i64::MAX)
-}
-
-#[inline]
-fn duration(micros: i64) -> Duration {
-    Duration::from_micros(micros.max(0).cast_unsigned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -524,7 +439,7 @@ mod tests {
     async fn no_charge_finds_a_slot_that_was_given_before_a_reset() {
         for is_reset in [false, true] {
             let bucket = TokenBucket::new(Quota::per_second(1));
-            let named = NamedAlgorithm::new("api".into(), bucket).expect("an algorithm");
+            let named = ConfiguredAlgorithm::new("api".into(), bucket).expect("an algorithm");
             let known = named.known();
             if is_reset {
                 named.forget("key", true);

@@ -1,0 +1,94 @@
+//! A charge in numbers: the range of its key and cost, and its times in microseconds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::algorithm::LATEST;
+use crate::quota::INEXACT;
+use crate::{Charge, Error, ErrorKind};
+
+/// The longest key that is accepted, in bytes.
+const MAX_KEY_LENGTH: usize = 64 * 1024;
+
+/// The largest cost that is accepted.
+const MAX_COST: u64 = INEXACT;
+
+/// A clock of the caller's own: the time since the Unix epoch.
+pub(crate) type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
+
+/// Checks the key and the cost of a charge: what is an error whatever the algorithm.
+#[inline]
+pub(super) fn check_range(charge: &Charge) -> Result<(), Error> {
+    one_key(charge)?;
+    check_cost(charge)
+}
+
+#[inline]
+pub(super) fn check_cost(charge: &Charge) -> Result<(), Error> {
+    match charge.get_cost() {
+        0..=MAX_COST => Ok(()),
+        _ => Err(Error::new(ErrorKind::Request, "the cost exceeds 2^53 units")),
+    }
+}
+
+/// The only key of a charge, if a limiter can take it.
+#[inline]
+pub(crate) fn one_key(charge: &Charge) -> Result<&str, Error> {
+    let key = charge.key();
+    match check_key(key) {
+        Ok(()) => Ok(key),
+        Err(_) if charge.has_parts() => Err(Error::new(
+            ErrorKind::Configuration,
+            "the charge has several keys, and the limiter takes one",
+        )),
+        Err(error) => Err(error),
+    }
+}
+
+#[inline]
+pub(crate) fn check_key(key: &str) -> Result<(), Error> {
+    let refuse = |message| Err(Error::new(ErrorKind::Request, message));
+    match key.len() {
+        0 => refuse("the key is empty"),
+        1..=MAX_KEY_LENGTH => Ok(()),
+        _ => refuse("the key is longer than 64 KiB"),
+    }
+}
+
+/// The reading of a clock, in µs since the Unix epoch.
+#[inline]
+pub(crate) fn instant(clock: Duration) -> Result<i64, Error> {
+    checked_instant(micros(clock))
+}
+
+/// The same instant, if the arithmetic is exact for it.
+#[inline]
+pub(super) fn checked_instant(micros: i64) -> Result<i64, Error> {
+    match micros {
+        now @ 0..=LATEST => Ok(now),
+        _ => Err(Error::new(ErrorKind::Configuration, "the clock is past the year 2112")),
+    }
+}
+
+/// Units as scripts compute with them: at most 2^53.
+#[inline]
+pub(super) fn units(units: u64) -> i64 {
+    units.min(MAX_COST).cast_signed()
+}
+
+/// The time of a block in µs: 1 at least, and no more than the arithmetic is exact for.
+pub(super) fn block_time(time: Duration) -> i64 {
+    micros(time).clamp(1, LATEST)
+}
+
+#[inline]
+pub(super) fn micros(duration: Duration) -> i64 {
+    let micros = duration.as_secs().checked_mul(1_000_000);
+    let micros = micros.and_then(|micros| micros.checked_add(duration.subsec_micros().into()));
+    micros.and_then(|micros| i64::try_from(micros).ok()).unwrap_or(i64::MAX)
+}
+
+#[inline]
+pub(super) fn duration(micros: i64) -> Duration {
+    Duration::from_micros(micros.max(0).cast_unsigned())
+}
