@@ -4,7 +4,7 @@
 //! The twin of `scripts/several.lua`, as the tuples in `several.rs`.
 
 use super::{
-    Algorithm, Check, Element, InLua, Mark, MemberAnswer, Refund, Report, ScriptPart, Verdict,
+    Algorithm, Check, Element, InLua, Mark, QuotaAnswer, Refund, Report, ScriptPart, Verdict,
     combined, judge, sealed::Sealed, sealed::Single,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
@@ -172,7 +172,7 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
         state: Option<&Self::State>,
         now: i64,
         check: Check,
-    ) -> Box<[MemberAnswer]> {
+    ) -> Box<[QuotaAnswer]> {
         if rule.len() == 1 {
             return Box::default();
         }
@@ -181,9 +181,9 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
         let alone = each::<A>(rule, state).map(|(rule, one)| judge::<A>(rule, one, now, most).0);
         let is_unsettled = Self::is_unsettled(rule, state, now, check.cost);
         let alone = alone.map(|verdict| combined::beside(is_unsettled, verdict));
-        let mut members: Box<[_]> = alone.map(MemberAnswer::unreported).collect();
+        let mut members: Box<[_]> = alone.map(QuotaAnswer::unreported).collect();
         // Of a charge that waits, a member may wait longer than it would alone.
-        let refuses = |one: &MemberAnswer| matches!(one.verdict, Verdict::Deny(_));
+        let refuses = |one: &QuotaAnswer| matches!(one.verdict, Verdict::Deny(_));
         if members.iter().any(refuses)
             && let Verdict::Wait(_) = judge::<Self>(rule, state, now, check).0
         {
@@ -200,7 +200,7 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
         rule: &Self::Rule,
         state: Option<&Self::State>,
         now: i64,
-        members: &mut [MemberAnswer],
+        members: &mut [QuotaAnswer],
     ) {
         for (member, report) in members.iter_mut().zip(reports::<A>(rule, state, now)) {
             member.report = report;

@@ -134,7 +134,7 @@ pub use sliding_window::SlidingWindow;
 pub use smooth_bursty::SmoothBursty;
 pub use smooth_warming_up::SmoothWarmingUp;
 pub use token_bucket::TokenBucket;
-pub use verdict::{Answer, Check, MemberAnswer, Refund, Report, Verdict};
+pub use verdict::{Answer, Check, QuotaAnswer, Refund, Report, Verdict};
 
 /// The token bucket by another name: the generic cell rate algorithm stores the same instant.
 pub type Gcra = TokenBucket;
@@ -200,7 +200,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         state: Option<&Self::State>,
         now: i64,
         check: Check,
-    ) -> Box<[MemberAnswer]> {
+    ) -> Box<[QuotaAnswer]> {
         let _ = (rule, state, now, check);
         Box::default()
     }
@@ -210,7 +210,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         rule: &Self::Rule,
         state: Option<&Self::State>,
         now: i64,
-        members: &mut [MemberAnswer],
+        members: &mut [QuotaAnswer],
     ) {
         let _ = (rule, state, now, members);
     }
@@ -374,7 +374,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         let (verdict, report) =
             (Verdict::Deny(until - now), Report { remaining: 0, reset_after: until - now });
         let mut members = Self::judge_each(rule, None, now, Check { cost: 0, max_wait: 0 });
-        members.fill(MemberAnswer { verdict, report });
+        members.fill(QuotaAnswer { verdict, report });
         Answer { verdict, report, members, mark: None }
     }
 
@@ -471,7 +471,7 @@ fn answer<A: Algorithm>(
     state: Option<&A::State>,
     now: i64,
     verdict: Verdict,
-    mut members: Box<[MemberAnswer]>,
+    mut members: Box<[QuotaAnswer]>,
 ) -> Answer {
     A::report_each(rule, state, now, &mut members);
     let report = match members.is_empty() {

@@ -132,7 +132,7 @@ impl<A: Algorithm + Single> Algorithm for OwnCost<A> {
         now: i64,
         refund: &Refund<'_>,
     ) -> Option<i64> {
-        A::apply_refund(&rule.rule, state, now, &Refund::whole(rule.stated.cost, refund.mark))
+        A::apply_refund(&rule.rule, state, now, &Refund::of_all(rule.stated.cost, refund.mark))
     }
 
     fn mark(state: &A::State) -> Mark {

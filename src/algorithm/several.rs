@@ -5,7 +5,7 @@
 //! The twin of `scripts/several.lua`.
 
 use super::{
-    Algorithm, Check, Element, InLua, Mark, MemberAnswer, Refund, Report, ScriptPart, combined,
+    Algorithm, Check, Element, InLua, Mark, QuotaAnswer, Refund, Report, ScriptPart, combined,
     judge, sealed::Sealed, sealed::Single,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
@@ -148,7 +148,7 @@ macro_rules! tuple {
                 state: Option<&Self::State>,
                 now: i64,
                 check: Check,
-            ) -> Box<[MemberAnswer]> {
+            ) -> Box<[QuotaAnswer]> {
                 // No member waits longer than all of them do.
                 let max_wait = check.max_wait.min(Self::horizon(rule));
                 let check = Check { max_wait, ..check };
@@ -156,7 +156,7 @@ macro_rules! tuple {
                 Box::new([$({
                     let one = state.and_then(|state| state.$index.as_ref());
                     let verdict = judge::<$member>(&rule.$index, one, now, check).0;
-                    MemberAnswer::unreported(combined::beside(is_unsettled, verdict))
+                    QuotaAnswer::unreported(combined::beside(is_unsettled, verdict))
                 }),+])
             }
 
@@ -164,7 +164,7 @@ macro_rules! tuple {
                 rule: &Self::Rule,
                 state: Option<&Self::State>,
                 now: i64,
-                members: &mut [MemberAnswer],
+                members: &mut [QuotaAnswer],
             ) {
                 let reports = reports!(rule, state, now: $($member $index),+);
                 for (member, report) in members.iter_mut().zip(reports) {

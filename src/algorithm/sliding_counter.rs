@@ -320,11 +320,11 @@ mod tests {
         let mark = SlidingCounter::mark(&first);
         let mut state = Some(second);
         assert_eq!(
-            SlidingCounter::refund(&rule, &mut state, T0 + 2_000_000, &Refund::whole(4, &mark)),
+            SlidingCounter::refund(&rule, &mut state, T0 + 2_000_000, &Refund::of_all(4, &mark)),
             None
         );
         assert_eq!(
-            SlidingCounter::refund(&rule, &mut state, T0 + 1_000_000, &Refund::whole(4, &mark)),
+            SlidingCounter::refund(&rule, &mut state, T0 + 1_000_000, &Refund::of_all(4, &mark)),
             Some(4)
         );
         assert_eq!(state.unwrap().previous, 0);

@@ -316,7 +316,7 @@ mod tests {
         }
 
         fn refund(&mut self, at: i64, cost: i64, mark: Mark) -> Option<i64> {
-            SlidingLog::refund(&self.0, &mut self.1, T0 + at, &Refund::whole(cost, &mark))
+            SlidingLog::refund(&self.0, &mut self.1, T0 + at, &Refund::of_all(cost, &mark))
         }
 
         fn len(&self) -> usize {

@@ -301,7 +301,10 @@ mod tests {
         let reserved = SlidingWindow::step(&rule, &mut state, T0, check(1));
         assert_eq!(reserved.verdict, Verdict::Wait(2_000_000));
         let mark = SlidingWindow::mark(state.as_ref().unwrap());
-        assert_eq!(SlidingWindow::refund(&rule, &mut state, T0, &Refund::whole(1, &mark)), Some(1));
+        assert_eq!(
+            SlidingWindow::refund(&rule, &mut state, T0, &Refund::of_all(1, &mark)),
+            Some(1)
+        );
         let report = SlidingWindow::report(&rule, state.as_ref(), T0);
         assert_eq!(report.reset_after, 2_000_000);
         // Emptied, the newest cell is still the place to be: nobody overtakes.

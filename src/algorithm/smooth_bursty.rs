@@ -540,7 +540,7 @@ mod tests {
         });
         let mut back = |of| {
             let mark = SmoothBursty::mark(of);
-            SmoothBursty::refund(&rule, &mut state, T0, &Refund::whole(4, &mark))
+            SmoothBursty::refund(&rule, &mut state, T0, &Refund::of_all(4, &mark))
         };
         assert_eq!([back(&first), back(&second)], [None, Some(4)]);
         assert_eq!(back(&first), Some(4));

@@ -538,7 +538,7 @@ mod tests {
         let second = SmoothWarmingUp::consume(&rule, Some(first), T0, 50, T0);
         let back = |state: &mut Option<State>, cost, of: &State| {
             let mark = SmoothWarmingUp::mark(of);
-            SmoothWarmingUp::refund(&rule, state, T0, &Refund::whole(cost, &mark))
+            SmoothWarmingUp::refund(&rule, state, T0, &Refund::of_all(cost, &mark))
         };
         let mut state = Some(second);
         assert_eq!(back(&mut state, 3, &first), None);
@@ -704,7 +704,7 @@ mod tests {
                 let reserved = Both::step(&rule, &mut state, at, check);
                 assert_eq!(reserved.verdict, Verdict::Wait(500_000));
                 let mark = reserved.mark.unwrap();
-                let refund = Refund::whole(1, &mark);
+                let refund = Refund::of_all(1, &mark);
                 assert_eq!(Both::refund(&rule, &mut state, at, &refund), Some(1));
                 let (bucket_left, left) = state.unwrap();
                 assert_eq!(

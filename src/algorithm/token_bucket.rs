@@ -372,10 +372,13 @@ mod tests {
             TokenBucket::step(&rule, &mut state, T0, check);
             TokenBucket::mark(state.as_ref().unwrap())
         });
-        assert_eq!(TokenBucket::refund(&rule, &mut state, T0, &Refund::whole(1, &first)), None);
+        assert_eq!(TokenBucket::refund(&rule, &mut state, T0, &Refund::of_all(1, &first)), None);
         // The slot was rounded up from 333,333 1/3, and so is what its refund leaves.
         let unbooked = State { full: T0 + 333_334, part: 0, denominator: 3, from: (0, 0) };
-        assert_eq!(TokenBucket::refund(&rule, &mut state, T0, &Refund::whole(1, &second)), Some(1));
+        assert_eq!(
+            TokenBucket::refund(&rule, &mut state, T0, &Refund::of_all(1, &second)),
+            Some(1)
+        );
         assert_eq!(state.map(|state| state.rebase(&rule)), Some(unbooked.rebase(&rule)));
     }
 }

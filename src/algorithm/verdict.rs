@@ -39,14 +39,14 @@ pub struct Report {
 /// The answer of one quota of several, alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct MemberAnswer {
+pub struct QuotaAnswer {
     /// The decision of this quota.
     pub verdict: Verdict,
     /// The report about the key under this quota.
     pub report: Report,
 }
 
-impl MemberAnswer {
+impl QuotaAnswer {
     /// A verdict whose report is not known yet.
     pub(super) const fn unreported(verdict: Verdict) -> Self {
         Self { verdict, report: Report { remaining: 0, reset_after: 0 } }
@@ -68,7 +68,7 @@ pub struct Refund<'a> {
 impl<'a> Refund<'a> {
     /// All units of a reservation.
     #[must_use]
-    pub const fn whole(cost: i64, mark: &'a Mark) -> Self {
+    pub const fn of_all(cost: i64, mark: &'a Mark) -> Self {
         Self { units: cost, cost, mark }
     }
 
@@ -91,7 +91,7 @@ pub struct Answer {
     /// The report about the key.
     pub report: Report,
     /// The answer of each quota of several alone, in order; empty for one quota.
-    pub members: Box<[MemberAnswer]>,
+    pub members: Box<[QuotaAnswer]>,
     /// The mark of the state that the step wrote; `None` if it wrote none.
     pub mark: Option<Mark>,
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::charge_numbers::{check_range, duration, micros};
 use super::line::{Known, Lines, Place, Reclaim, Slot};
-use crate::algorithm::{Algorithm, Answer, Check, Mark, MemberAnswer, Verdict};
+use crate::algorithm::{Algorithm, Answer, Check, Mark, QuotaAnswer, Verdict};
 use crate::charge::Key;
 #[cfg(any(feature = "redis", feature = "policies"))]
 use crate::decision::KEEPS_NAME;
@@ -163,7 +163,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     }
 
     /// Returns the report of each of several quotas.
-    fn policies(&self, quotas: &[Quota], members: &[MemberAnswer]) -> Arc<[Policy]> {
+    fn policies(&self, quotas: &[Quota], members: &[QuotaAnswer]) -> Arc<[Policy]> {
         let each = quotas.iter().zip(members).zip(&self.policies).enumerate();
         each.map(|(index, ((quota, member), (place, name)))| {
             let figures = Figures {

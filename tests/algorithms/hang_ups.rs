@@ -57,7 +57,7 @@ fn hang_up<A: Algorithm>(algorithm: A, histories: u64) {
             let due = waited.first().map_or(now, |waited| waited.0);
             now += dice.pick(&[0, 1, (due - now) / 2, due - now - 1]).max(0);
             for (_, cost, mark) in waited.iter().rev() {
-                let units = A::refund(&rule, &mut state, now, &Refund::whole(*cost, mark));
+                let units = A::refund(&rule, &mut state, now, &Refund::of_all(*cost, mark));
                 assert_eq!(units, Some(*cost), "{name}, history {history}");
             }
             let mut later = now;
@@ -146,7 +146,7 @@ fn give_back_in_any_order<A: Algorithm>(algorithm: A, bounds: &[Bound], parts: b
                     standing[which] = (at, cost - given, Mark::default());
                 } else if at > now && mark != Mark::default() {
                     // A waiter whose slot has come is not given back.
-                    A::refund(&rule, &mut state, now, &Refund::whole(cost, &mark));
+                    A::refund(&rule, &mut state, now, &Refund::of_all(cost, &mark));
                     standing.remove(which);
                 }
                 continue;

@@ -180,7 +180,7 @@ impl<A: Algorithm> Place<'_, A> {
         answer: &Answer,
     ) -> Result<(), String> {
         let mark = answer.mark.as_ref().expect("a charge that was taken has one");
-        let refund = Refund::whole(cost, mark);
+        let refund = Refund::of_all(cost, mark);
         let given = A::settle(self.rule(), &mut after, self.now, &refund);
         ensure!(given == Some(cost), "{given:?} of {cost} given back at once, of {answer:?}");
         let promise = &self.kind.promise;

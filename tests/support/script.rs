@@ -8,7 +8,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value, cmd};
 use tower_sluice::algorithm::{
-    Budget, Check, Element, FixedWindow, InLua, Mark, MemberAnswer, SlidingCounter, SlidingLog,
+    Budget, Check, Element, FixedWindow, InLua, Mark, QuotaAnswer, SlidingCounter, SlidingLog,
     SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket, Verdict,
 };
 use tower_sluice::{Quota, Quotas};
@@ -266,7 +266,7 @@ pub enum Entry {
         /// 0 allow, 1 wait, 2 deny, 3 never, 5 refund; wait, or units given back; remaining; reset
         /// after.
         numbers: [i64; 4],
-        members: Box<[MemberAnswer]>,
+        members: Box<[QuotaAnswer]>,
         mark: Mark,
     },
     Failed(String),

@@ -86,7 +86,7 @@ impl OneLock {
         let rule = self.named.rule(&payload.quota)?;
         let mut locked = self.lock(names_of(payload.key.as_str()))?;
         let (now, mut states) = (locked.now, Some(locked.states()?));
-        let refund = Refund::whole(units(cost), &payload.mark);
+        let refund = Refund::of_all(units(cost), &payload.mark);
         let units = Each::refund(&rule, &mut states, now, &refund);
         if units.is_some() {
             locked.store(&rule, states.unwrap_or_default())?;
