@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::charge_numbers::{check_range, duration, micros};
-use super::line::{Known, Lines, Place, Reclaim, Slot};
+use super::line::{Lines, Place, Reclaim, ResetsSeen, Slot};
 use crate::algorithm::{Algorithm, Answer, Check, Mark, QuotaAnswer, Verdict};
 use crate::charge::Key;
 #[cfg(any(feature = "redis", feature = "policies"))]
@@ -229,7 +229,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     pub(super) fn line_up(
         &self,
         decision: Decision,
-        known: Known,
+        known: ResetsSeen,
         key: impl FnOnce(&Key) -> String,
         store: impl FnOnce() -> Arc<dyn Reclaim>,
     ) -> Decision {
@@ -245,7 +245,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         &self,
         mut decision: Decision,
         wait: Duration,
-        known: Known,
+        known: ResetsSeen,
         key: impl FnOnce(&Key) -> String,
         store: impl FnOnce() -> Arc<dyn Reclaim>,
     ) -> Decision {
@@ -285,7 +285,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
 
     /// The resets and blocks so far: see [`Lines::known`].
     #[inline]
-    pub(super) fn known(&self) -> Known {
+    pub(super) fn known(&self) -> ResetsSeen {
         self.lines.known()
     }
 

@@ -58,7 +58,7 @@ struct Changes {
 
 /// The resets and blocks that lines know of: of all keys, and those that name no key of theirs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Known {
+pub(super) struct ResetsSeen {
     all: usize,
     unnamed: usize,
 }
@@ -98,7 +98,7 @@ pub(super) struct Slot {
     /// True if the key may have been reset or blocked since: no charge may have the slot.
     is_void: bool,
     /// The resets and blocks that the lines knew of when it came there, or left them.
-    known: Known,
+    known: ResetsSeen,
 }
 
 /// One that waits.
@@ -129,7 +129,7 @@ pub(super) struct Place {
 impl Slot {
     /// The slot of a decision that waits for it from now on.
     /// `known` is what the lines knew before the store was asked.
-    pub(super) fn new(decision: &Decision, wait: Duration, mark: Mark, known: Known) -> Self {
+    pub(super) fn new(decision: &Decision, wait: Duration, mark: Mark, known: ResetsSeen) -> Self {
         let now = Instant::now();
         Self {
             at: decision.decided_at().unwrap_or_default().saturating_add(wait),
@@ -150,19 +150,19 @@ impl Slot {
     }
 
     /// True if no charge may have it, while it stands in line.
-    fn is_void_in_line(&self, known: Known) -> bool {
+    fn is_void_in_line(&self, known: ResetsSeen) -> bool {
         self.is_void || self.known.unnamed != known.unnamed
     }
 
     /// The same slot, void if any key was reset or blocked since it left the line.
-    fn back_in_line(mut self, known: Known) -> Self {
+    fn back_in_line(mut self, known: ResetsSeen) -> Self {
         self.is_void |= self.known != known;
         self.known = known;
         self
     }
 
     /// The same slot, which leaves the line.
-    fn out_of_line(mut self, known: Known) -> Self {
+    fn out_of_line(mut self, known: ResetsSeen) -> Self {
         self.is_void = self.is_void_in_line(known);
         self.known = known;
         self
@@ -217,12 +217,12 @@ impl Lines {
 
     /// The resets and blocks so far. A charge reads them before it asks the store: a slot that was
     /// given before a reset must not look like one of after it.
-    pub(super) fn known(&self) -> Known {
+    pub(super) fn known(&self) -> ResetsSeen {
         let unnamed = match &self.of_members[..] {
             [] => self.changes.by_several.load(Relaxed),
             several => several.iter().map(|member| member.all.load(Relaxed)).sum(),
         };
-        Known { all: self.changes.all.load(Relaxed) + unnamed, unnamed }
+        ResetsSeen { all: self.changes.all.load(Relaxed) + unnamed, unnamed }
     }
 
     /// Lets no charge have the slots of a key, which was reset or blocked. The store does not know
@@ -347,7 +347,7 @@ impl Line {
     }
 
     /// Drops what nobody may use any more: slots in the past, and void ones.
-    fn drop_useless_spares(&mut self, known: Known) {
+    fn drop_useless_spares(&mut self, known: ResetsSeen) {
         if self.spares() > 0 {
             let now = Instant::now();
             let is_useless = |slot: &mut Slot| slot.due <= now || slot.is_void_in_line(known);

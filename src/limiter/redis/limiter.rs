@@ -99,11 +99,11 @@ impl<A: InLua> Redis<A> {
         let named = ConfiguredAlgorithm::new(name.into(), algorithm)?;
         let parts = named.algorithm().parts();
         let key_prefixes = key_prefixes(&parts, pool.key_prefix(), named.name());
-        Ok(Self::under(named, key_prefixes, pool))
+        Ok(Self::with_key_prefixes(named, key_prefixes, pool))
     }
 
     /// A limiter whose keys begin with `key_prefixes`, one for each quota.
-    pub(super) fn under(
+    pub(super) fn with_key_prefixes(
         named: ConfiguredAlgorithm<A>,
         key_prefixes: Vec<String>,
         pool: Pool,

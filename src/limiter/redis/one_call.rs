@@ -243,7 +243,7 @@ pub(super) fn join<A: InLua, B: InLua>(
     let configs = || places.iter().map(|place| all[*place].inner.batcher.config());
     let key_prefixes = configs().flat_map(|one| one.key_prefixes.clone()).collect();
     let named = named.asking_several(places.iter().map(|place| &all[*place].inner.named));
-    let joined = Redis::under(named, key_prefixes, config.pool.clone());
+    let joined = Redis::with_key_prefixes(named, key_prefixes, config.pool.clone());
     joined.decision_timeout(first.decision_timeout).configure(|joined| {
         joined.buckets = configs().flat_map(|one| one.buckets.clone()).collect();
         joined.set_max_batch_size(config.max_batch_size);

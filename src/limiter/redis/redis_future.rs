@@ -17,7 +17,7 @@ use crate::algorithm::{Check, InLua};
 use crate::charge::Key;
 use crate::limiter::charge_numbers::{one_key, units};
 use crate::limiter::configured::{ConfiguredAlgorithm, Provenance, ReservationPayload};
-use crate::limiter::line::{Known, Reclaim};
+use crate::limiter::line::{Reclaim, ResetsSeen};
 use crate::limiter::timeout;
 use crate::mark::Mark;
 use crate::settlement::Settlement;
@@ -132,7 +132,7 @@ impl<A: InLua> Inner<A> {
     /// Converts an answer to a decision.
     fn decision(
         self: &Arc<Self>,
-        (quota, known): (Quotas, Known),
+        (quota, known): (Quotas, ResetsSeen),
         completed: CompletedRequest,
     ) -> Result<Decision, Error> {
         let CompletedRequest { queued, entry, now, batch_position } = completed;
@@ -173,7 +173,7 @@ pin_project! {
 pin_project! {
     #[project = StateProj]
     enum State {
-        Asking { #[pin] pending: Pending, quota: Option<Quotas>, known: Known },
+        Asking { #[pin] pending: Pending, quota: Option<Quotas>, known: ResetsSeen },
         Failed { error: Option<Error> },
     }
 }
