@@ -11,16 +11,16 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 #[cfg(feature = "metrics")]
-pub use crate::limiter::MeteredFuture;
+pub use crate::limiter::futures::MeteredFuture;
 #[cfg(feature = "tracing")]
-pub use crate::limiter::TracedFuture;
-pub use crate::limiter::{
+pub use crate::limiter::futures::TracedFuture;
+pub use crate::limiter::futures::{
     AcquireFuture, BoxedFuture, DenyCacheFuture, DescribedFuture, InspectFuture, LeaseFuture,
     MemoryFuture, OperationFuture, OrElseFuture, ShadowFuture, TimeoutFuture, WithBreakerFuture,
     WithSwitchFuture,
 };
 #[cfg(feature = "redis")]
-pub use crate::limiter::{AllAtOnceFuture, RedisFuture};
+pub use crate::limiter::futures::{AllAtOnceFuture, RedisFuture};
 
 pub use crate::settlement::Settlement;
 

@@ -36,7 +36,7 @@ mod charge;
 mod decision;
 mod digest;
 mod error;
-mod key;
+mod key_extractor;
 mod quota;
 mod refusal;
 mod reservation;
@@ -50,18 +50,19 @@ pub mod observe;
 // When a charge fits.
 pub mod algorithm;
 // What decides.
-mod limiter;
+pub mod limiter;
 mod mark;
 // tower.
 pub mod future;
 mod layer;
-mod respond;
+mod responder;
 mod service;
 mod settle;
 mod settlement;
 mod shared;
 mod sync;
 // HTTP, gRPC, policies, Java, tests.
+pub mod crates;
 mod grpc;
 /// The functions that `fuzz/` runs.
 #[cfg(all(fuzzing, feature = "redis"))]
@@ -72,10 +73,12 @@ pub mod fuzz {
 }
 pub mod guide;
 mod http;
+pub mod key;
 #[cfg(feature = "policies")]
 pub mod policy;
 #[cfg(feature = "redisson")]
 pub mod redisson;
+pub mod respond;
 pub mod testing;
 
 pub use self::charge::Charge;
@@ -91,7 +94,7 @@ pub use self::http::{
     KnownPeers, NetworksError, OnAdmitted, PeerAddr, PlainText, ProblemJson, RateLimitHeaders,
     by_api_key, by_bearer_token, by_head,
 };
-pub use self::key::{Exempt, Global, IntoCharge, KeyExtractor, Keyed};
+pub use self::key_extractor::{Exempt, Global, IntoCharge, KeyExtractor, Keyed};
 pub use self::layer::RateLimitLayer;
 #[cfg(feature = "redis")]
 #[doc(hidden)]
@@ -113,7 +116,7 @@ pub use self::observe::Meter;
 pub use self::quota::{Quota, QuotaError, Quotas};
 pub use self::refusal::Refusal;
 pub use self::reservation::{Owner, Reservation};
-pub use self::respond::{Raise, Respond};
+pub use self::responder::{Raise, Respond};
 pub use self::service::RateLimit;
 pub use self::settle::{
     ActualCost, PenalizeIf, RefundIf, RefundOnError, RefundUnused, ResetIf, WithActualCost,

@@ -23,7 +23,7 @@ const VALUES: &[&str] = &[
     "charge",
     "decision",
     "error",
-    "key",
+    "key_extractor",
     "mark",
     "quota",
     "refusal",
@@ -73,9 +73,9 @@ const MODULES: &[Module] = &[
         modules: &["algorithm", "digest", "limiter", "observe"],
     },
     Module {
-        files: &["respond", "settle"],
+        files: &["responder", "settle"],
         crates: &["tower::BoxError"],
-        modules: &["respond", "settle"],
+        modules: &["responder", "settle"],
     },
     Module {
         files: &["redisson"],
@@ -90,7 +90,7 @@ const MODULES: &[Module] = &[
     Module {
         files: &["service", "future", "shared"],
         crates: &["tokio", "tower_service", "pin_project_lite"],
-        modules: &["limiter", "observe", "respond", "service", "future", "shared"],
+        modules: &["limiter", "observe", "responder", "service", "future", "shared"],
     },
     Module {
         files: &["http/client_ip"],
@@ -106,7 +106,7 @@ const MODULES: &[Module] = &[
     Module {
         files: &["http"],
         crates: &["http", "fastrand", "sfv"],
-        modules: &["respond", "http", "grpc"],
+        modules: &["responder", "http", "grpc"],
     },
     Module { files: &["grpc"], crates: &["http", "base64"], modules: &["grpc"] },
     Module { files: &["policy/path"], crates: &["fastrand"], modules: &["policy"] },
@@ -124,6 +124,13 @@ const MODULES: &[Module] = &[
         modules: &["algorithm", "limiter", "redisson", "future", "http", "observe", "policy"],
     },
     Module { files: &["guide"], crates: &[], modules: &[] },
+    // What users find by its use. Nothing inside names these.
+    Module {
+        files: &["crates"],
+        crates: &["bb8_redis", "http_body", "ipnet", "redis", "serde_json"],
+        modules: &[],
+    },
+    Module { files: &["key", "respond"], crates: &[], modules: &["http", "responder", "settle"] },
     Module { files: &["testing"], crates: &[], modules: &["limiter"] },
 ];
 

@@ -10,9 +10,9 @@ mod head;
 mod header_fields;
 mod headers;
 mod http_refusal;
+mod http_responder;
 mod policy_list;
 mod problem;
-mod responder;
 mod standing;
 mod structured;
 
@@ -29,5 +29,5 @@ pub(crate) use hand_out::Recipient;
 pub use head::{ByHead, Head, by_head};
 pub use headers::{HeaderStyle, OnAdmitted, RateLimitHeaders};
 pub use http_refusal::HttpRefusal;
+pub use http_responder::HttpResponder;
 pub use problem::ProblemJson;
-pub use responder::HttpResponder;

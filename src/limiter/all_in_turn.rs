@@ -10,7 +10,8 @@ use super::charge_numbers::check_key;
 use super::combination::held_reservations::HeldReservations;
 use super::combination::in_turn::{EachAlone, Part, PartsDecision, Rules, decide, operate};
 use super::combination::joined_decision::{compare_tightness, joined};
-use super::{Boxed, BoxedFuture, Limiter, MemberCharges, Operation, Parts};
+use super::futures::BoxedFuture;
+use super::{Boxed, Limiter, MemberCharges, Operation, Parts};
 use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error, ErrorKind, Owner, Reservation};
 

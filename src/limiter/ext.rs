@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use super::futures::{AcquireFuture, OperationFuture};
 use super::{
-    AcquireFuture, Boxed, Breaker, DenyCache, Described, Description, Fallback, FallbackIf,
-    Inspect, Lease, Limiter, Operation, OperationFuture, OrElse, Shadow, Switch, Timeout,
-    WithBreaker, WithSwitch,
+    Boxed, Breaker, DenyCache, Described, Description, Fallback, FallbackIf, Inspect, Lease,
+    Limiter, Operation, OrElse, Shadow, Switch, Timeout, WithBreaker, WithSwitch,
 };
 use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error, Reservation};

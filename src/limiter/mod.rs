@@ -1,4 +1,36 @@
 //! Limiters: the trait, what can be put around one, and those of this crate.
+//!
+//! A [`Limiter`] decides about a [`Charge`]. [`Redis`](crate::Redis) decides on a server that many
+//! processes share, [`Memory`] in this one. [`LimiterExt`] puts more around it, from the inside out:
+//!
+//! | what | made by |
+//! |---|---|
+//! | an end of the wait, another answer when the store fails | `timeout`, `or_else`, `with_breaker` |
+//! | fewer calls | `deny_cache`, `lease` |
+//! | a trial, a switch | `shadow`, `with_switch` |
+//! | what an operator sees | `metrics`, `trace`, `inspect`, `describe` |
+//! | one type for all | `boxed` |
+//!
+//! Several limiters decide together, all or nothing: [`AllAtOnce`](crate::limiter::AllAtOnce) in one
+//! call to Redis, [`AllInTurn`] with limiters of any type.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tower_sluice::algorithm::TokenBucket;
+//! use tower_sluice::limiter::{AllInTurn, Boxed};
+//! use tower_sluice::{Charge, FailOpen, LimiterExt, Memory, Quota};
+//!
+//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+//! # runtime.block_on(async {
+//! let user = Memory::new("user", TokenBucket::new(Quota::per_second(5)));
+//! let everyone = Memory::new("everyone", TokenBucket::new(Quota::per_second(1_000)));
+//! let both = AllInTurn::new([user.boxed(), everyone.boxed()], |charge: &Charge| {
+//!     [charge.clone(), Charge::new("everyone")]
+//! });
+//! let limiter: Boxed = both.timeout(Duration::from_millis(50)).or_else(FailOpen).boxed();
+//! limiter.acquire("alice").await?;
+//! # Ok::<_, tower_sluice::Refusal>(()) }).unwrap();
+//! ```
 
 #[macro_use]
 mod pass_on;
@@ -33,36 +65,62 @@ mod traced;
 mod watched;
 
 #[cfg(feature = "redis")]
+#[doc(hidden)]
 pub use self::redis::script_texts;
 #[cfg(feature = "redis")]
-pub use self::redis::{AllAtOnce, AllAtOnceFuture, Members, Pool, PoolBuilder, Redis, RedisFuture};
-pub use acquire::AcquireFuture;
+pub use self::redis::{AllAtOnce, Members, Pool, PoolBuilder, Redis};
 pub(crate) use acquire::Admission;
 pub use all_in_turn::AllInTurn;
-pub use boxed::{Boxed, BoxedFuture};
-pub use breaker::{Breaker, BreakerCounts, BreakerState, WithBreaker, WithBreakerFuture};
+pub use boxed::Boxed;
+pub use breaker::{Breaker, BreakerCounts, BreakerState, WithBreaker};
 pub use combination::{MemberCharges, Parts};
-pub use deny_cache::{DenyCache, DenyCacheFuture};
-pub use describe::{Described, DescribedFuture, Description};
+pub use deny_cache::DenyCache;
+pub use describe::{Described, Description};
 pub use ext::LimiterExt;
-pub use inspect::{Inspect, InspectFuture};
-pub use lease::{Lease, LeaseFuture};
-pub use memory::{Memory, MemoryFuture};
+pub use inspect::Inspect;
+pub use lease::Lease;
+pub use memory::Memory;
 #[cfg(feature = "metrics")]
-pub use metered::{Metered, MeteredFuture, MetricsExt};
-pub use operate::{Operation, OperationFuture};
-pub use or_else::{FailOpen, Fallback, FallbackIf, OrElse, OrElseFuture};
-pub use shadow::{Shadow, ShadowCounts, ShadowFuture};
-pub use switch::{Switch, SwitchMode, WithSwitch, WithSwitchFuture};
-pub use timeout::{Timeout, TimeoutFuture};
+pub use metered::{Metered, MetricsExt};
+pub use operate::Operation;
+pub use or_else::{FailOpen, Fallback, FallbackIf, OrElse};
+pub use shadow::{Shadow, ShadowCounts};
+pub use switch::{Switch, SwitchMode, WithSwitch};
+pub use timeout::Timeout;
 #[cfg(feature = "tracing")]
-pub use traced::{TraceExt, Traced, TracedFuture};
+pub use traced::{TraceExt, Traced};
+
+/// Their futures, which users find in [`crate::future`].
+pub(crate) mod futures {
+    pub use super::acquire::AcquireFuture;
+    pub use super::boxed::BoxedFuture;
+    pub use super::breaker::WithBreakerFuture;
+    pub use super::deny_cache::DenyCacheFuture;
+    pub use super::describe::DescribedFuture;
+    pub use super::inspect::InspectFuture;
+    pub use super::lease::LeaseFuture;
+    pub use super::memory::MemoryFuture;
+    #[cfg(feature = "metrics")]
+    pub use super::metered::MeteredFuture;
+    pub use super::operate::OperationFuture;
+    pub use super::or_else::OrElseFuture;
+    #[cfg(feature = "redis")]
+    pub use super::redis::{AllAtOnceFuture, RedisFuture};
+    pub use super::shadow::ShadowFuture;
+    pub use super::switch::WithSwitchFuture;
+    pub use super::timeout::TimeoutFuture;
+    #[cfg(feature = "tracing")]
+    pub use super::traced::TracedFuture;
+}
+
+pub use crate::decision::{Origin, PolicyReport, PolicyReports, QuotaUnit};
+pub use crate::reservation::{Owner, Reservation};
 
 use std::future::Future;
 use std::sync::Arc;
 
 use crate::settlement::Settlement;
-use crate::{Charge, Decision, Error, Reservation};
+use crate::{Charge, Decision, Error};
 
 /// Decides whether a charge may pass.
 ///

@@ -9,10 +9,12 @@ use super::rule::Policy;
 use crate::Memory;
 use crate::algorithm::{Algorithm, AnyAlgorithm};
 use crate::limiter::charge_numbers::Clock;
+#[cfg(feature = "redisson")]
+use crate::limiter::futures::MemoryFuture;
 use crate::limiter::memory::Clock as MemoryClock;
 use crate::limiter::{Boxed, LimiterExt};
 #[cfg(feature = "redisson")]
-use crate::limiter::{Limiter, MemoryFuture, Operation};
+use crate::limiter::{Limiter, Operation};
 #[cfg(feature = "redisson")]
 use crate::redisson::{PermitLog, Redisson};
 #[cfg(feature = "redisson")]

@@ -13,8 +13,9 @@ use super::held_reservations::{By, Tentative, inherits};
 use super::join_all::join_all;
 use crate::decision::Policy;
 use crate::limiter::acquire::too_long_a_wait;
+use crate::limiter::futures::BoxedFuture;
 use crate::limiter::timeout::after_other_calls;
-use crate::limiter::{Boxed, BoxedFuture, Limiter, Operation};
+use crate::limiter::{Boxed, Limiter, Operation};
 use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error, Outcome, Reservation};
 

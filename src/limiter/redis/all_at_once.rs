@@ -21,9 +21,8 @@ use crate::limiter::charge_numbers::block_time;
 use crate::limiter::combination::held_reservations::{By, Held, inherits};
 use crate::limiter::combination::in_turn::{AtATime, AtOnce, Part, Rules};
 use crate::limiter::configured::{ConfiguredAlgorithm, expect_valid_quota};
-use crate::limiter::{
-    Boxed, BoxedFuture, Limiter, LimiterExt, MemberCharges, Operation, Parts, timeout,
-};
+use crate::limiter::futures::BoxedFuture;
+use crate::limiter::{Boxed, Limiter, LimiterExt, MemberCharges, Operation, Parts, timeout};
 use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error, Owner, Reservation};
 

@@ -1,0 +1,27 @@
+//! The crates whose types stand in public signatures, in the versions that fit.
+//!
+//! | crate | taken by |
+//! |---|---|
+//! | `redis` | `Pool::from_connection` |
+//! | `bb8`, `bb8_redis` | `Pool::from_bb8` |
+//! | `http_body` | [`RateLimitLayer::count_body`](crate::RateLimitLayer::count_body) |
+//! | `ipnet` | [`ClientIp::trusted_networks`](crate::key::ClientIp::trusted_networks) |
+//! | `serde_json` | `policy::Row::with` |
+//!
+//! ```
+//! use tower_sluice::crates::ipnet::IpNet;
+//! use tower_sluice::key::ClientIp;
+//!
+//! let proxies: IpNet = "10.0.0.0/8".parse().unwrap();
+//! let by_ip = ClientIp::new().trusted_networks([proxies]);
+//! # let _ = by_ip;
+//! ```
+
+#[cfg(feature = "redis")]
+pub use ::bb8_redis::{self, bb8};
+pub use ::http_body;
+pub use ::ipnet;
+#[cfg(feature = "redis")]
+pub use ::redis;
+#[cfg(feature = "policies")]
+pub use ::serde_json;
