@@ -12,9 +12,8 @@ use axum::routing::{get, post};
 use http::{HeaderValue, Request};
 use serde_json::json;
 use tower_sluice::algorithm::{FixedWindow, TokenBucket};
-use tower_sluice::{
-    Charge, HttpRefusal, HttpResponder, Pool, Quota, RateLimitLayer, Redis, by_head,
-};
+use tower_sluice::respond::HttpRefusal;
+use tower_sluice::{Charge, HttpResponder, Pool, Quota, RateLimitLayer, Redis, by_head};
 
 // Quotas that cannot be do not compile.
 const SEARCHES: Quota = Quota::per_second(10).burst(20);

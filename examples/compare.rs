@@ -18,7 +18,8 @@ use tower_sluice::algorithm::{
     Algorithm, Budget, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
     SmoothWarmingUp, TokenBucket,
 };
-use tower_sluice::{Charge, Limiter, Memory, Outcome, Quota, Reservation};
+use tower_sluice::limiter::Reservation;
+use tower_sluice::{Charge, Limiter, Memory, Outcome, Quota};
 
 /// The traffic's length and the width of a bar, in ms.
 const END: u64 = 12_000;

@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use tower::{BoxError, Layer, Service};
-use tower_sluice::{Charge, Limiter, Raise, RateLimitLayer};
+use tower_sluice::respond::Raise;
+use tower_sluice::{Charge, Limiter, RateLimitLayer};
 
 /// The service under test. A request is a name, is charged one unit, and waits up to a second.
 pub fn limited<L, S>(

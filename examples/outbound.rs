@@ -9,7 +9,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tower::{BoxError, Layer, Service, ServiceExt};
 use tower_sluice::algorithm::TokenBucket;
-use tower_sluice::{Global, LimiterExt, Memory, Pool, Quota, Raise, RateLimitLayer, Redis};
+use tower_sluice::key::Global;
+use tower_sluice::respond::Raise;
+use tower_sluice::{LimiterExt, Memory, Pool, Quota, RateLimitLayer, Redis};
 
 /// The quota of the supplier: 5 calls per second, and never two at once.
 const SUPPLIER: Quota = Quota::per_second(5).burst(1);

@@ -18,8 +18,9 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::get;
 use tower::BoxError;
+use tower_sluice::crates::redis;
 use tower_sluice::policy::{Policies, Row, Rows, Source};
-use tower_sluice::{Pool, RateLimitLayer, redis};
+use tower_sluice::{Pool, RateLimitLayer};
 
 /// The pause between two reads of the hash.
 const PAUSE: Duration = Duration::from_secs(1);

@@ -45,10 +45,13 @@ use tower_sluice::algorithm::{
     Algorithm, Budget, FixedWindow, InLua, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
     SmoothWarmingUp, TokenBucket,
 };
+use tower_sluice::key::Head;
+use tower_sluice::limiter::Boxed;
 use tower_sluice::redisson::{PermitLog, Rate, Redisson};
+use tower_sluice::respond::Respond;
 use tower_sluice::{
-    Boxed, Decision, ErrorKind, Head, HttpResponder, LimiterExt, Memory, Pool, Quota,
-    RateLimitLayer, Redis, Refusal, Respond, by_head,
+    Decision, ErrorKind, HttpResponder, LimiterExt, Memory, Pool, Quota, RateLimitLayer, Redis,
+    Refusal, by_head,
 };
 
 #[tokio::main]

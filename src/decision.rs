@@ -194,8 +194,9 @@ impl Decision {
     /// that of the limiter that was asked first.
     ///
     /// ```
+    /// use tower_sluice::limiter::Origin;
     /// use tower_sluice::testing::Scripted;
-    /// use tower_sluice::{ErrorKind, FailOpen, Limiter, LimiterExt, Origin};
+    /// use tower_sluice::{ErrorKind, FailOpen, Limiter, LimiterExt};
     ///
     /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     /// # runtime.block_on(async {

@@ -20,7 +20,8 @@ use crate::{Charge, Error, ErrorKind};
 /// the closure: `head.header("x-user").filter(|user| !user.is_empty())?`.
 ///
 /// ```
-/// use tower_sluice::{Exempt, IntoCharge, KeyExtractor, Keyed};
+/// use tower_sluice::key::{IntoCharge, KeyExtractor, Keyed};
+/// use tower_sluice::Exempt;
 ///
 /// // One header; a request without it is refused.
 /// let by_tenant = |request: &http::Request<()>| {
@@ -105,7 +106,8 @@ impl Keyed {
     /// `head.headers().contains_key("x-user")` is false.
     ///
     /// ```
-    /// use tower_sluice::{IntoCharge, Keyed, by_head};
+    /// use tower_sluice::key::{IntoCharge, Keyed};
+    /// use tower_sluice::by_head;
     ///
     /// // The IP address always counts, and the user where there is one.
     /// let key = by_head(|head| (head.header("x-user").into_charge().or_exempt(), "192.0.2.1"));
@@ -155,7 +157,9 @@ pub struct Exempt;
 /// is left out, and the others are charged.
 ///
 /// ```
-/// use tower_sluice::{Charge, IntoCharge, Keyed, RateLimitLayer, by_head, testing::Scripted};
+/// use tower_sluice::key::{IntoCharge, Keyed};
+/// use tower_sluice::testing::Scripted;
+/// use tower_sluice::{Charge, RateLimitLayer, by_head};
 ///
 /// #[derive(Clone, Copy)]
 /// struct TenantId(u64);

@@ -259,8 +259,10 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     /// ```
     /// use std::io;
     /// use tower::{BoxError, Layer, ServiceExt, service_fn};
-    /// use tower_sluice::{Global, LimiterExt, Memory, Quota, Raise, RateLimitLayer};
     /// use tower_sluice::algorithm::TokenBucket;
+    /// use tower_sluice::key::Global;
+    /// use tower_sluice::respond::Raise;
+    /// use tower_sluice::{LimiterExt, Memory, Quota, RateLimitLayer};
     ///
     /// # let mut builder = tokio::runtime::Builder::new_current_thread();
     /// # builder.enable_time().build().unwrap().block_on(async {
@@ -299,9 +301,8 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     /// use http::{Request, Response};
     /// use tower::{Layer, ServiceExt, service_fn};
     /// use tower_sluice::algorithm::FixedWindow;
-    /// use tower_sluice::{
-    ///     Charge, LimiterExt, Memory, Quota, RateLimitLayer, SettleHandle, by_head,
-    /// };
+    /// use tower_sluice::respond::SettleHandle;
+    /// use tower_sluice::{Charge, LimiterExt, Memory, Quota, RateLimitLayer, by_head};
     ///
     /// # let mut builder = tokio::runtime::Builder::new_current_thread();
     /// # builder.enable_time().build().unwrap().block_on(async {
@@ -361,8 +362,9 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     /// use http_body_util::{BodyExt, Full};
     /// use tower::{Layer, ServiceExt, service_fn};
     /// use tower_sluice::algorithm::TokenBucket;
-    /// use tower_sluice::http_body::Frame;
-    /// use tower_sluice::{CountBytes, LimiterExt, Memory, Quota, RateLimitLayer, by_head};
+    /// use tower_sluice::crates::http_body::Frame;
+    /// use tower_sluice::respond::CountBytes;
+    /// use tower_sluice::{LimiterExt, Memory, Quota, RateLimitLayer, by_head};
     ///
     /// # let mut builder = tokio::runtime::Builder::new_current_thread();
     /// # builder.enable_time().build().unwrap().block_on(async {

@@ -27,7 +27,7 @@ use crate::waiters::Turn;
 /// your store needs to find the charge again.
 ///
 /// ```
-/// use tower_sluice::{Owner, Reservation};
+/// use tower_sluice::limiter::{Owner, Reservation};
 ///
 /// let mine = Owner::new();
 /// let reservation = Reservation::new(mine, 3, String::from("row 17"));
@@ -78,7 +78,7 @@ impl Reservation {
     /// A layer settles such a charge with its full cost where nothing says what it cost.
     ///
     /// ```
-    /// use tower_sluice::{Owner, Reservation};
+    /// use tower_sluice::limiter::{Owner, Reservation};
     ///
     /// let reservation = Reservation::new(Owner::new(), 3, "row 17").held();
     /// assert!(reservation.is_held());

@@ -14,7 +14,8 @@ use crate::{Decision, Refusal};
 ///
 /// ```
 /// use http::{Request, Response, StatusCode};
-/// use tower_sluice::{Decision, Outcome, Refusal, Respond};
+/// use tower_sluice::respond::Respond;
+/// use tower_sluice::{Decision, Outcome, Refusal};
 ///
 /// let teapot = |_request: Request<()>, refusal: Refusal| {
 ///     let mut response = Response::new(refusal.to_string());
@@ -139,7 +140,10 @@ where
 ///
 /// ```
 /// use tower::{BoxError, Layer, ServiceExt, service_fn};
-/// use tower_sluice::{Global, Raise, RateLimitLayer, Refusal, testing::Scripted};
+/// use tower_sluice::key::Global;
+/// use tower_sluice::respond::Raise;
+/// use tower_sluice::testing::Scripted;
+/// use tower_sluice::{RateLimitLayer, Refusal};
 ///
 /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
 /// # runtime.block_on(async {

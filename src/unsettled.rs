@@ -27,9 +27,8 @@ pub(crate) type SettleBy =
 /// use http::{Request, Response};
 /// use tower::{Layer, ServiceExt, service_fn};
 /// use tower_sluice::algorithm::Budget;
-/// use tower_sluice::{
-///     Charge, LimiterExt, Memory, Quota, RateLimitLayer, SettleHandle, Unsettled, by_head,
-/// };
+/// use tower_sluice::respond::{SettleHandle, Unsettled};
+/// use tower_sluice::{Charge, LimiterExt, Memory, Quota, RateLimitLayer, by_head};
 ///
 /// struct Bill {
 ///     used: u64,

@@ -31,8 +31,9 @@ use tokio::runtime::{Builder, Handle};
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep};
 use tower_sluice::algorithm::TokenBucket;
+use tower_sluice::limiter::Origin;
 use tower_sluice::{
-    Charge, Decision, Error, ErrorKind, FailOpen, Limiter, LimiterExt, Origin, Pool, Quota, Redis,
+    Charge, Decision, Error, ErrorKind, FailOpen, Limiter, LimiterExt, Pool, Quota, Redis,
 };
 
 fn timeout() -> Duration {

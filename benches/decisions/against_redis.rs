@@ -39,7 +39,8 @@ impl Bench {
     fn new() -> Self {
         let site = Site::new();
         let limiter = site.limiter(TokenBucket::new(Quota::per_second(1_000_000).burst(BURST)));
-        let [checks, _] = tower_sluice::script_texts(&TokenBucket::new(Quota::per_second(1)));
+        let [checks, _] =
+            tower_sluice::limiter::script_texts(&TokenBucket::new(Quota::per_second(1)));
         let (connection, own, lean) = site.runtime.block_on(async {
             let mut connection = site.server.connection().await;
             let mut digests = Vec::new();

@@ -11,10 +11,12 @@ use http::{HeaderName, Request, Response};
 use tokio::runtime::Builder;
 use tower::{Layer, Service};
 use tower_sluice::algorithm::{Algorithm, FixedWindow, TokenBucket};
+use tower_sluice::key::{ClientIp, Global, KeyExtractor, PeerAddr};
+use tower_sluice::limiter::{Breaker, Origin};
+use tower_sluice::respond::{HeaderStyle, OnAdmitted, Raise, RateLimitHeaders, Respond};
 use tower_sluice::{
-    Breaker, Charge, ClientIp, Decision, Error, Global, HeaderStyle, HttpResponder, KeyExtractor,
-    Limiter, LimiterExt, Memory, OnAdmitted, Origin, Outcome, PeerAddr, Quota, Raise,
-    RateLimitHeaders, RateLimitLayer, Refusal, Respond, by_api_key, by_head,
+    Charge, Decision, Error, HttpResponder, Limiter, LimiterExt, Memory, Outcome, Quota,
+    RateLimitLayer, Refusal, by_api_key, by_head,
 };
 
 use crate::measure::median_of;

@@ -5,8 +5,9 @@ use std::time::Instant;
 
 use metrics::with_local_recorder;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
+use tower_sluice::limiter::{MetricsExt, TraceExt};
 use tower_sluice::observe::SECONDS_BUCKETS;
-use tower_sluice::{Charge, Limiter, LimiterExt, Memory, MetricsExt, TraceExt};
+use tower_sluice::{Charge, Limiter, LimiterExt, Memory};
 use tracing::Level;
 
 use crate::in_process::{WINDOW, now};

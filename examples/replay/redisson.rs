@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use tower_sluice::algorithm::Algorithm;
 use tower_sluice::future::Settlement;
+use tower_sluice::limiter::{Operation, Reservation};
 use tower_sluice::redisson::{PermitLog, Rate, Redisson};
-use tower_sluice::{Charge, Error, Limiter, Memory, Operation, Reservation};
+use tower_sluice::{Charge, Error, Limiter, Memory};
 
 use crate::Stop;
 use crate::options::Options;

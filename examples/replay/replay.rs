@@ -8,9 +8,9 @@ use std::{env, fs, process};
 
 use tower_sluice::algorithm::{Algorithm, InLua, SlidingCounter, SlidingLog, TokenBucket};
 use tower_sluice::future::Settlement;
+use tower_sluice::limiter::{Operation, Reservation};
 use tower_sluice::{
-    Charge, Decision, Error, ErrorKind, Limiter, LimiterExt, Memory, Operation, Pool, Quota, Redis,
-    Reservation,
+    Charge, Decision, Error, ErrorKind, Limiter, LimiterExt, Memory, Pool, Quota, Redis,
 };
 
 use crate::Stop;

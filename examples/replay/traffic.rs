@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tower_sluice::{Decision, Outcome, Quota, QuotaError};
+use tower_sluice::algorithm::QuotaError;
+use tower_sluice::{Decision, Outcome, Quota};
 
 /// One line of traffic. Times are in µs.
 #[derive(Debug, Deserialize)]

@@ -116,7 +116,7 @@ const MIN_MAX_HOLD: Duration = Duration::from_micros(1);
 /// assert_eq!(Budget::settle(&rule, &mut state, now, &settlement), Some(3));
 /// let four = Check { cost: 4, max_wait: 0 };
 /// assert_eq!(Budget::step(&rule, &mut state, now, four).verdict, Allow);
-/// # Ok::<(), tower_sluice::QuotaError>(())
+/// # Ok::<(), tower_sluice::algorithm::QuotaError>(())
 /// ```
 ///
 /// [`TokenBucket`]: super::TokenBucket

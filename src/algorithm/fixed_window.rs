@@ -42,7 +42,7 @@ use crate::quota::{Quota, QuotaError, Quotas};
 /// assert_eq!(check(999_999, 1, 0), Deny(1));
 /// assert_eq!([1_000_000, 1_000_000].map(|at| check(at, 1, 0)), [Allow; 2]);
 /// assert_eq!(check(1_000_000, 1, 3_000_000), Wait(1_000_000));
-/// # Ok::<(), tower_sluice::QuotaError>(())
+/// # Ok::<(), tower_sluice::algorithm::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FixedWindow {

@@ -98,7 +98,7 @@
 //! assert_eq!(second.verdict, Verdict::Deny(200_000));
 //! let third = TokenBucket::step(&rule, &mut state, 1_000_000, check(500_000));
 //! assert_eq!(third.verdict, Verdict::Wait(200_000));
-//! # Ok::<(), tower_sluice::QuotaError>(())
+//! # Ok::<(), tower_sluice::algorithm::QuotaError>(())
 //! ```
 
 mod any;

@@ -60,7 +60,7 @@ const PRUNED: usize = 256;
 /// assert_eq!(check(999_999, 1, 0), Deny(1));
 /// assert_eq!(check(1_000_000, 3, 0), Allow);
 /// assert_eq!(check(1_000_000, 1, 0), Deny(150_000));
-/// # Ok::<(), tower_sluice::QuotaError>(())
+/// # Ok::<(), tower_sluice::algorithm::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SlidingLog {

@@ -47,7 +47,7 @@ use crate::quota::{Quota, QuotaError, Quotas};
 /// assert_eq!(check(1_099_999, 1, 0), Deny(1));
 /// assert_eq!(check(1_100_000, 3, 0), Allow);
 /// assert_eq!(check(1_100_000, 1, 0), Deny(100_000));
-/// # Ok::<(), tower_sluice::QuotaError>(())
+/// # Ok::<(), tower_sluice::algorithm::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SlidingWindow {

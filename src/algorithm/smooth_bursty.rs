@@ -49,7 +49,7 @@ use crate::quota::{Quota, QuotaError, Quotas};
 /// assert_eq!([check(0, 3, 0), check(0, 4, 0)], [Allow; 2]);
 /// assert_eq!(check(0, 1, 0), Deny(400_000));
 /// assert_eq!(check(0, 1, 500_000), Wait(400_000));
-/// # Ok::<(), tower_sluice::QuotaError>(())
+/// # Ok::<(), tower_sluice::algorithm::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SmoothBursty {

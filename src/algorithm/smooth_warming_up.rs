@@ -51,7 +51,7 @@ use crate::quota::{Quota, QuotaError, Quotas};
 /// };
 /// let answers = [0; 4].map(|at| check(at, 1, 60_000_000));
 /// assert_eq!(answers, [Allow, Wait(580_000), Wait(1_120_000), Wait(1_620_000)]);
-/// # Ok::<(), tower_sluice::QuotaError>(())
+/// # Ok::<(), tower_sluice::algorithm::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SmoothWarmingUp {

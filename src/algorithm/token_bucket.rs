@@ -46,7 +46,7 @@ use crate::quota::{Quota, QuotaError, Quotas};
 /// assert_eq!(answers[..5], [Allow; 5]);
 /// assert_eq!(answers[5..7], [Wait(200_000), Wait(400_000)]);
 /// assert_eq!(answers[7..], [Deny(600_000); 3]);
-/// # Ok::<(), tower_sluice::QuotaError>(())
+/// # Ok::<(), tower_sluice::algorithm::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TokenBucket {

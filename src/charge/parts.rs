@@ -17,7 +17,8 @@ impl Charge {
     ///
     /// ```
     /// use tower_sluice::algorithm::TokenBucket;
-    /// use tower_sluice::{AllInTurn, Charge, ErrorKind, Limiter, LimiterExt, Memory, Quota};
+    /// use tower_sluice::limiter::AllInTurn;
+    /// use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Memory, Quota};
     ///
     /// # let mut builder = tokio::runtime::Builder::new_current_thread();
     /// # builder.enable_time().build().unwrap().block_on(async {

@@ -19,7 +19,7 @@ use super::Decision;
 ///
 /// ```
 /// use http::Response;
-/// use tower_sluice::DecisionReport;
+/// use tower_sluice::respond::DecisionReport;
 ///
 /// fn log<B>(response: &Response<B>) {
 ///     if let Some(decision) = response.extensions().get::<DecisionReport>() {

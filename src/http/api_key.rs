@@ -38,7 +38,7 @@ pub fn by_api_key(name: impl TryInto<HeaderName>) -> ApiKey {
 /// that can renew its token begins anew. Where tokens name their user, charge the user instead.
 ///
 /// ```
-/// use tower_sluice::{Head, by_bearer_token};
+/// use tower_sluice::key::{Head, by_bearer_token};
 ///
 /// let request = http::Request::get("/").header("authorization", "Bearer alice").body(()).unwrap();
 /// let key = by_bearer_token().of(Head::from(&request));
@@ -70,9 +70,8 @@ pub fn by_bearer_token() -> ApiKey {
 ///
 /// ```
 /// use tower_sluice::algorithm::Budget;
-/// use tower_sluice::{
-///     Charge, KeyExtractor, Keyed, Memory, Quota, RateLimitLayer, by_api_key, by_head,
-/// };
+/// use tower_sluice::key::{KeyExtractor, Keyed};
+/// use tower_sluice::{Charge, Memory, Quota, RateLimitLayer, by_api_key, by_head};
 ///
 /// let api_key = by_api_key("x-api-key");
 /// let key = by_head(move |head| Some(Charge::new(api_key.of(head)?).cost(1_000)));

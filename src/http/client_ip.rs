@@ -71,9 +71,9 @@ pub fn by_client_ip() -> ClientIp {
 /// `axum` or `tonic`, or by [`ClientIp::new`].
 ///
 /// ```
-/// use tower_sluice::{ClientIp, Head, PeerAddr};
+/// use tower_sluice::key::{ClientIp, Head, PeerAddr};
 ///
-/// # fn run() -> Result<(), tower_sluice::NetworksError> {
+/// # fn run() -> Result<(), tower_sluice::key::NetworksError> {
 /// let client_ip = ClientIp::new().try_trusted_networks("10.0.0.0/8, 127.0.0.1")?;
 ///
 /// let proxy = PeerAddr("10.0.0.5:443".parse().unwrap());
@@ -160,7 +160,7 @@ impl<P> ClientIp<P> {
     ///
     /// ```
     /// use std::net::IpAddr;
-    /// use tower_sluice::ClientIp;
+    /// use tower_sluice::key::ClientIp;
     ///
     /// let proxies = [IpAddr::from([10, 0, 0, 5]), IpAddr::from([10, 0, 0, 6])];
     /// let client_ip = ClientIp::new().trusted_networks(proxies);
@@ -229,7 +229,7 @@ impl<P> ClientIp<P> {
     /// ```
     /// use std::net::{IpAddr, SocketAddr};
     /// use http::Extensions;
-    /// use tower_sluice::ClientIp;
+    /// use tower_sluice::key::ClientIp;
     ///
     /// // What a server of your own puts there.
     /// #[derive(Clone)]

@@ -59,7 +59,7 @@ pin_project! {
     /// ```
     /// use bytes::Bytes;
     /// use http_body_util::{BodyExt, Full};
-    /// use tower_sluice::{CountBytes, CountedBody, SettleHandle};
+    /// use tower_sluice::respond::{CountBytes, CountedBody, SettleHandle};
     ///
     /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     /// # runtime.block_on(async {

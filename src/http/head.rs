@@ -92,7 +92,8 @@ impl fmt::Debug for Head<'_> {
 /// return [`Keyed::Missing`]. `None` and `Err` say only that there is no key.
 ///
 /// ```
-/// use tower_sluice::{Error, ErrorKind, IntoCharge, KeyExtractor, Keyed, by_head};
+/// use tower_sluice::key::{IntoCharge, KeyExtractor, Keyed};
+/// use tower_sluice::{Error, ErrorKind, by_head};
 ///
 /// let by_user = by_head(|head| match head.header("x-user") {
 ///     Some(user) => user.into_charge(),
@@ -106,7 +107,8 @@ impl fmt::Debug for Head<'_> {
 ///
 /// ```
 /// use tower_sluice::algorithm::TokenBucket;
-/// use tower_sluice::{ByHead, Head, HttpResponder, Memory, Quota, RateLimitLayer, by_head};
+/// use tower_sluice::key::{ByHead, Head};
+/// use tower_sluice::{HttpResponder, Memory, Quota, RateLimitLayer, by_head};
 ///
 /// type User = ByHead<fn(Head<'_>) -> Option<String>>;
 /// type Limit = RateLimitLayer<Memory<TokenBucket>, User, HttpResponder>;

@@ -21,7 +21,7 @@ use crate::{Error, ErrorKind};
 /// and `none`:
 ///
 /// ```
-/// use tower_sluice::HeaderStyle;
+/// use tower_sluice::respond::HeaderStyle;
 ///
 /// let style: HeaderStyle = "draft-07".parse()?;
 /// assert_eq!(style, HeaderStyle::Draft07);
@@ -75,7 +75,8 @@ pub enum OnAdmitted {
 /// request has them if [`on_admitted`](RateLimitHeaders::on_admitted) says so.
 ///
 /// ```
-/// use tower_sluice::{HeaderStyle, HttpResponder, OnAdmitted, RateLimitHeaders};
+/// use tower_sluice::respond::{HeaderStyle, OnAdmitted, RateLimitHeaders};
+/// use tower_sluice::HttpResponder;
 ///
 /// let headers = RateLimitHeaders::new(HeaderStyle::Draft11).on_admitted(OnAdmitted::Always);
 /// let responder = HttpResponder::new().headers(headers);

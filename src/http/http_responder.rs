@@ -154,10 +154,9 @@ impl<F, E> HttpResponder<F, E> {
     /// use http::Request;
     /// use tower::{Layer, ServiceExt, service_fn};
     /// use tower_sluice::algorithm::TokenBucket;
-    /// use tower_sluice::{
-    ///     Global, HeaderStyle, HttpResponder, Memory, OnAdmitted, Quota, RateLimitHeaders,
-    ///     RateLimitLayer,
-    /// };
+    /// use tower_sluice::key::Global;
+    /// use tower_sluice::respond::{HeaderStyle, OnAdmitted, RateLimitHeaders};
+    /// use tower_sluice::{HttpResponder, Memory, Quota, RateLimitLayer};
     ///
     /// # let mut builder = tokio::runtime::Builder::new_current_thread();
     /// # builder.enable_time().build().unwrap().block_on(async {
@@ -186,7 +185,8 @@ impl<F, E> HttpResponder<F, E> {
     ///
     /// ```
     /// use http::{Request, Response};
-    /// use tower_sluice::{Decision, DecisionReport, HttpResponder, Outcome, Refusal};
+    /// use tower_sluice::respond::DecisionReport;
+    /// use tower_sluice::{Decision, HttpResponder, Outcome, Refusal};
     ///
     /// let denied = || Refusal::Denied(Decision::new(Outcome::Deny { retry_after: None }));
     /// let shown = |respond: HttpResponder| {

@@ -23,7 +23,8 @@ use crate::{Charge, Decision, Error, ErrorKind, Owner, Reservation};
 ///
 /// ```
 /// use tower_sluice::algorithm::TokenBucket;
-/// use tower_sluice::{AllInTurn, Charge, Limiter, LimiterExt, Memory, Quota};
+/// use tower_sluice::limiter::AllInTurn;
+/// use tower_sluice::{Charge, Limiter, LimiterExt, Memory, Quota};
 ///
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
 /// # runtime.block_on(async {
@@ -120,7 +121,8 @@ impl<const N: usize> AllInTurn<N, Parts> {
     ///
     /// ```
     /// use tower_sluice::algorithm::TokenBucket;
-    /// use tower_sluice::{AllInTurn, Charge, Limiter, LimiterExt, Memory, Quota};
+    /// use tower_sluice::limiter::AllInTurn;
+    /// use tower_sluice::{Charge, Limiter, LimiterExt, Memory, Quota};
     ///
     /// # let mut builder = tokio::runtime::Builder::new_current_thread();
     /// # builder.enable_time().build().unwrap().block_on(async {

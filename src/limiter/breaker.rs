@@ -27,8 +27,9 @@ use crate::Charge;
 /// ```
 /// use std::time::Duration;
 /// use tower_sluice::algorithm::TokenBucket;
+/// use tower_sluice::limiter::{Breaker, BreakerState};
 /// use tower_sluice::testing::Scripted;
-/// use tower_sluice::{Breaker, BreakerState, ErrorKind, Limiter, LimiterExt, Memory, Quota};
+/// use tower_sluice::{ErrorKind, Limiter, LimiterExt, Memory, Quota};
 ///
 /// # let mut builder = tokio::runtime::Builder::new_current_thread();
 /// # builder.enable_time().start_paused(true).build().unwrap().block_on(async {

@@ -31,7 +31,9 @@ const DEFAULT_MAX_KEYS: usize = 100_000;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tower_sluice::{Charge, Limiter, LimiterExt, Origin, testing::Scripted};
+/// use tower_sluice::limiter::Origin;
+/// use tower_sluice::testing::Scripted;
+/// use tower_sluice::{Charge, Limiter, LimiterExt};
 ///
 /// # let mut builder = tokio::runtime::Builder::new_current_thread();
 /// # builder.enable_time().build().unwrap().block_on(async {

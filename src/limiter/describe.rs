@@ -18,7 +18,8 @@ use crate::{Charge, Decision, Error, ErrorKind, QuotaUnit};
 ///
 /// ```
 /// use tower_sluice::algorithm::{FixedWindow, TokenBucket};
-/// use tower_sluice::{Charge, Description, Limiter, LimiterExt, Memory, Quota, QuotaUnit};
+/// use tower_sluice::limiter::{Description, QuotaUnit};
+/// use tower_sluice::{Charge, Limiter, LimiterExt, Memory, Quota};
 ///
 /// # let mut builder = tokio::runtime::Builder::new_current_thread();
 /// # builder.enable_time().build().unwrap().block_on(async {

@@ -187,7 +187,8 @@ pub trait LimiterExt: Limiter + Sized {
     ///
     /// ```
     /// use tower_sluice::algorithm::{FixedWindow, TokenBucket};
-    /// use tower_sluice::{Description, LimiterExt, Memory, Quota};
+    /// use tower_sluice::limiter::Description;
+    /// use tower_sluice::{LimiterExt, Memory, Quota};
     ///
     /// let (second, day) = (Quota::per_second(10), Quota::per_day(1_000));
     /// let api = Memory::new("api", (TokenBucket::new(second), FixedWindow::new(day)))

@@ -35,7 +35,8 @@ impl<L: Limiter> MetricsExt for L {}
 /// ```
 /// use metrics_exporter_prometheus::PrometheusBuilder;
 /// use tower_sluice::algorithm::TokenBucket;
-/// use tower_sluice::{Charge, Limiter, LimiterExt, Memory, MetricsExt, Quota};
+/// use tower_sluice::limiter::MetricsExt;
+/// use tower_sluice::{Charge, Limiter, LimiterExt, Memory, Quota};
 ///
 /// # let mut builder = tokio::runtime::Builder::new_current_thread();
 /// # builder.enable_time().build().unwrap().block_on(async {
@@ -107,7 +108,8 @@ impl<L> Metered<L> {
     ///
     /// ```
     /// use tower_sluice::algorithm::{FixedWindow, TokenBucket};
-    /// use tower_sluice::{Limiter, Memory, MetricsExt, Quota};
+    /// use tower_sluice::limiter::MetricsExt;
+    /// use tower_sluice::{Limiter, Memory, Quota};
     ///
     /// # let mut builder = tokio::runtime::Builder::new_current_thread();
     /// # builder.enable_time().build().unwrap().block_on(async {

@@ -18,7 +18,8 @@ use crate::{Charge, Decision, Error, Origin, Outcome};
 ///
 /// ```
 /// use tower_sluice::algorithm::TokenBucket;
-/// use tower_sluice::{Charge, Limiter, LimiterExt, Memory, Origin, Quota, Switch, SwitchMode};
+/// use tower_sluice::limiter::{Origin, Switch, SwitchMode};
+/// use tower_sluice::{Charge, Limiter, LimiterExt, Memory, Quota};
 ///
 /// # let mut builder = tokio::runtime::Builder::new_current_thread();
 /// # builder.enable_time().build().unwrap().block_on(async {

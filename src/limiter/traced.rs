@@ -31,7 +31,8 @@ impl<L: Limiter> TraceExt for L {}
 ///
 /// ```
 /// use tower_sluice::algorithm::TokenBucket;
-/// use tower_sluice::{Charge, FailOpen, Limiter, LimiterExt, Memory, Quota, TraceExt};
+/// use tower_sluice::limiter::TraceExt;
+/// use tower_sluice::{Charge, FailOpen, Limiter, LimiterExt, Memory, Quota};
 ///
 /// # let mut builder = tokio::runtime::Builder::new_current_thread();
 /// # builder.enable_time().build().unwrap().block_on(async {

@@ -19,8 +19,9 @@ use crate::{Charge, Decision, Error, PolicyReport};
 /// row of a table. Make one for each name, and keep it: that looks its handles up once.
 ///
 /// ```
+/// use tower_sluice::observe::Meter;
 /// use tower_sluice::testing::Scripted;
-/// use tower_sluice::{Limiter, LimiterExt, Meter};
+/// use tower_sluice::{Limiter, LimiterExt};
 ///
 /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
 /// # runtime.block_on(async {

@@ -45,7 +45,7 @@ use crate::algorithm::{Report, Verdict};
 /// assert_eq!(check(100, 7), Allow);
 /// assert_eq!(check(999, 1), Deny(1_000));
 /// assert_eq!(check(1_000, 3), Allow);
-/// # Ok::<(), tower_sluice::QuotaError>(())
+/// # Ok::<(), tower_sluice::algorithm::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct PermitLog {

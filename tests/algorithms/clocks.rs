@@ -7,7 +7,8 @@ use std::time::Duration;
 use tower_sluice::algorithm::{
     Budget, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, TokenBucket,
 };
-use tower_sluice::{Boxed, Charge, Limiter, LimiterExt, Memory, Quota};
+use tower_sluice::limiter::Boxed;
+use tower_sluice::{Charge, Limiter, LimiterExt, Memory, Quota};
 
 const LIMIT: u64 = 10;
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -98,7 +99,8 @@ mod from_the_epochs_begin {
     use crate::dice::{Dice, step};
     use crate::support::Server;
     use tower_sluice::algorithm::{InLua, SmoothBursty, SmoothWarmingUp};
-    use tower_sluice::{Decision, Pool, Redis, Reservation};
+    use tower_sluice::limiter::Reservation;
+    use tower_sluice::{Decision, Pool, Redis};
 
     const SECOND: u64 = 1_000_000;
     /// A multiple of every period here, so that windows and cells begin alike.

@@ -11,10 +11,11 @@ use tokio::task::JoinSet;
 use tower::retry::Policy;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_sluice::algorithm::{FixedWindow, TokenBucket};
+use tower_sluice::key::Global;
+use tower_sluice::respond::Raise;
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    Charge, FailOpen, Global, Limiter, LimiterExt, Memory, Pool, Quota, Raise, RateLimitLayer,
-    Redis, by_head,
+    Charge, FailOpen, Limiter, LimiterExt, Memory, Pool, Quota, RateLimitLayer, Redis, by_head,
 };
 
 use crate::support::Server;

@@ -9,12 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tower_sluice::algorithm::{
-    Answer, AnyAlgorithm, Budget, Check, FixedWindow, InLua, Mark, Refund, SlidingCounter,
+    Answer, AnyAlgorithm, Budget, Check, FixedWindow, InLua, Mark, Quotas, Refund, SlidingCounter,
     SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket, Verdict,
 };
-use tower_sluice::{
-    Charge, Decision, Limiter, LimiterExt, Memory, Outcome, Pool, Quota, Quotas, Redis, Reservation,
-};
+use tower_sluice::limiter::Reservation;
+use tower_sluice::{Charge, Decision, Limiter, LimiterExt, Memory, Outcome, Pool, Quota, Redis};
 
 use crate::dice::Dice;
 use crate::support::Server;

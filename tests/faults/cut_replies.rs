@@ -2,7 +2,7 @@
 
 use redis::aio::ConnectionManager;
 use tokio::task::JoinSet;
-use tower_sluice::bb8_redis::{RedisConnectionManager, bb8};
+use tower_sluice::crates::bb8_redis::{RedisConnectionManager, bb8};
 use tower_sluice::{Error, ErrorKind, Limiter, Pool};
 
 use crate::support::cluster::Cluster;

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tower_sluice::algorithm::TokenBucket;
+use tower_sluice::limiter::Origin;
 use tower_sluice::{
-    Charge, Decision, ErrorKind, FailOpen, Limiter, LimiterExt, Memory, Origin, Outcome, Pool,
-    Quota, Redis,
+    Charge, Decision, ErrorKind, FailOpen, Limiter, LimiterExt, Memory, Outcome, Pool, Quota, Redis,
 };
 
 use crate::support::faults::*;

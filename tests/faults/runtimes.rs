@@ -10,9 +10,11 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tower::{BoxError, Layer, ServiceExt, service_fn};
 use tower_sluice::algorithm::TokenBucket;
+use tower_sluice::limiter::{AllInTurn, Breaker, Operation};
+use tower_sluice::respond::Raise;
 use tower_sluice::{
-    AllInTurn, Breaker, Charge, Decision, Error, ErrorKind, Limiter, LimiterExt, Memory, Operation,
-    Outcome, Pool, Quota, Raise, RateLimitLayer, Refusal,
+    Charge, Decision, Error, ErrorKind, Limiter, LimiterExt, Memory, Outcome, Pool, Quota,
+    RateLimitLayer, Refusal,
 };
 
 use crate::support::cluster::Cluster;

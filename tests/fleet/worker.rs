@@ -13,7 +13,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tower_sluice::algorithm::{FixedWindow, TokenBucket};
-use tower_sluice::{AllAtOnce, Charge, Limiter, LimiterExt, Pool, Quota, Redis};
+use tower_sluice::limiter::AllAtOnce;
+use tower_sluice::{Charge, Limiter, LimiterExt, Pool, Quota, Redis};
 
 use crate::support::faults::{MILLION, eventually};
 

@@ -11,9 +11,12 @@ use axum::{Extension, Router};
 use http::{Request, Response, StatusCode};
 use tower::ServiceBuilder;
 use tower_sluice::algorithm::{FixedWindow, TokenBucket};
+use tower_sluice::key::IntoCharge;
+use tower_sluice::limiter::{Switch, SwitchMode};
+use tower_sluice::respond::DecisionReport;
 use tower_sluice::{
-    Charge, Decision, DecisionReport, Exempt, HttpResponder, IntoCharge, LimiterExt, Memory, Pool,
-    Quota, RateLimitLayer, Redis, Refusal, Switch, SwitchMode, by_head,
+    Charge, Decision, Exempt, HttpResponder, LimiterExt, Memory, Pool, Quota, RateLimitLayer,
+    Redis, Refusal, by_head,
 };
 
 use crate::support::Server;

@@ -16,10 +16,11 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 use tower::ServiceExt;
 use tower_sluice::algorithm::TokenBucket;
+use tower_sluice::key::{ClientIp, KeyExtractor, PeerAddr};
+use tower_sluice::limiter::AllInTurn;
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    AllInTurn, ClientIp, KeyExtractor, Limiter, LimiterExt, Memory, PeerAddr, Quota,
-    RateLimitLayer, by_api_key, by_client_ip, by_head,
+    Limiter, LimiterExt, Memory, Quota, RateLimitLayer, by_api_key, by_client_ip, by_head,
 };
 
 use crate::support::http::get as ask;

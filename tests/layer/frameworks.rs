@@ -21,10 +21,11 @@ use tonic_health::pb::health_client::HealthClient;
 use tonic_types::StatusExt;
 use tower::{Layer, Service, ServiceExt};
 use tower_sluice::algorithm::TokenBucket;
+use tower_sluice::key::{ByHead, Global, Head};
+use tower_sluice::respond::Raise;
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    ByHead, ErrorKind, Global, Head, HttpResponder, Limiter, Memory, Quota, Raise, RateLimitLayer,
-    Refusal, by_head,
+    ErrorKind, HttpResponder, Limiter, Memory, Quota, RateLimitLayer, Refusal, by_head,
 };
 
 /// Asks the health service behind `channel`.
@@ -43,7 +44,7 @@ where
 async fn grpc<L, K>(layer: RateLimitLayer<L, K, HttpResponder>) -> SocketAddr
 where
     L: Limiter<Future: Send> + Send + Sync + 'static,
-    K: tower_sluice::KeyExtractor<Request<tonic::body::Body>> + Send + Sync + 'static,
+    K: tower_sluice::key::KeyExtractor<Request<tonic::body::Body>> + Send + Sync + 'static,
 {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");

@@ -14,10 +14,8 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use http::{HeaderMap, Request, Response};
-use tower_sluice::{
-    Decision, HeaderStyle, HttpResponder, OnAdmitted, Outcome, Quota, RateLimitHeaders, Refusal,
-    Respond,
-};
+use tower_sluice::respond::{HeaderStyle, OnAdmitted, RateLimitHeaders, Respond};
+use tower_sluice::{Decision, HttpResponder, Outcome, Quota, Refusal};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use http::{HeaderValue, Request, Response, StatusCode};
 use tower::{Layer, ServiceExt};
+use tower_sluice::key::{Global, Keyed};
+use tower_sluice::respond::HttpRefusal;
 use tower_sluice::testing::Scripted;
-use tower_sluice::{
-    Decision, Error, ErrorKind, Global, HttpRefusal, HttpResponder, Keyed, Outcome, RateLimitLayer,
-    Refusal,
-};
+use tower_sluice::{Decision, Error, ErrorKind, HttpResponder, Outcome, RateLimitLayer, Refusal};
 
 fn no_header() -> Error {
     Error::new(ErrorKind::Request, "no header x-user")

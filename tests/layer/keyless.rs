@@ -6,9 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use http::{Request, Response};
 use tower_sluice::algorithm::TokenBucket;
-use tower_sluice::{
-    AllInTurn, Breaker, FailOpen, LimiterExt, Memory, Origin, Quota, Switch, SwitchMode, by_head,
-};
+use tower_sluice::limiter::{AllInTurn, Breaker, Origin, Switch, SwitchMode};
+use tower_sluice::{FailOpen, LimiterExt, Memory, Quota, by_head};
 
 use super::*;
 
@@ -106,7 +105,7 @@ async fn a_switch_holds_inside_of_every_limiter() {
         switched().lease(10).boxed(),
         switched().or_else(FailOpen).boxed(),
         switched().or_else(bucket()).boxed(),
-        switched().describe(tower_sluice::Description::new()).boxed(),
+        switched().describe(tower_sluice::limiter::Description::new()).boxed(),
         switched().inspect(|_, _| {}).boxed(),
         both.boxed(),
     ];

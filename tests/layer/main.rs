@@ -9,10 +9,12 @@ use tokio::time::Instant;
 use tokio_test::{assert_pending, assert_ready, task};
 use tower::limit::ConcurrencyLimit;
 use tower::{BoxError, Layer, Service, ServiceExt};
+use tower_sluice::key::Global;
+use tower_sluice::respond::{Raise, Respond};
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    Charge, Decision, ErrorKind, Exempt, Global, HttpResponder, Limiter, Outcome, Raise, RateLimit,
-    RateLimitLayer, Refusal, Respond,
+    Charge, Decision, ErrorKind, Exempt, HttpResponder, Limiter, Outcome, RateLimit,
+    RateLimitLayer, Refusal,
 };
 
 #[cfg(feature = "redis")]
@@ -185,7 +187,7 @@ async fn a_panic_in_the_extractor_harms_nobody_else() {
 
 #[tokio::test(start_paused = true)]
 async fn every_answer_of_a_key_closure_is_understood() {
-    async fn charged<C: tower_sluice::IntoCharge + 'static>(
+    async fn charged<C: tower_sluice::key::IntoCharge + 'static>(
         key: impl Fn(&&'static str) -> C + 'static,
     ) -> Option<String> {
         let limiter = Scripted::new().allow();

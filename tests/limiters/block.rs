@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
 use tower_sluice::future::{BoxedFuture, Settlement};
+use tower_sluice::limiter::{
+    AllInTurn, Breaker, Description, Operation, Origin, Reservation, Switch, SwitchMode,
+};
 use tower_sluice::{
-    AllInTurn, Breaker, Charge, Decision, Description, Error, ErrorKind, FailOpen, Limiter,
-    LimiterExt, Memory, Operation, Origin, Outcome, Quota, Refusal, Reservation, Switch,
-    SwitchMode,
+    Charge, Decision, Error, ErrorKind, FailOpen, Limiter, LimiterExt, Memory, Outcome, Quota,
+    Refusal,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -124,9 +126,9 @@ async fn every_wrapper_passes_a_block_on() {
         ("all in turn", AllInTurn::new([store().boxed(), store().boxed()], keys).boxed()),
     ];
     #[cfg(feature = "metrics")]
-    wrapped.push(("metrics", tower_sluice::MetricsExt::metrics(store(), "api").boxed()));
+    wrapped.push(("metrics", tower_sluice::limiter::MetricsExt::metrics(store(), "api").boxed()));
     #[cfg(feature = "tracing")]
-    wrapped.push(("trace", tower_sluice::TraceExt::trace(store(), "api").boxed()));
+    wrapped.push(("trace", tower_sluice::limiter::TraceExt::trace(store(), "api").boxed()));
     for (name, limiter) in wrapped {
         // Enough for a lease.
         for _ in 0..200 {
@@ -279,7 +281,8 @@ mod over_redis {
     use tower_sluice::algorithm::{
         Budget, InLua, SlidingCounter, SlidingWindow, SmoothBursty, SmoothWarmingUp,
     };
-    use tower_sluice::{AllAtOnce, Pool, Redis, Reservation};
+    use tower_sluice::limiter::{AllAtOnce, Reservation};
+    use tower_sluice::{Pool, Redis};
 
     use super::*;
     use crate::dice::Dice;

@@ -8,10 +8,12 @@ use tokio::time::Instant;
 use tokio_test::{assert_pending, task};
 use tower::{Layer, Service};
 use tower_sluice::algorithm::TokenBucket;
+use tower_sluice::key::Keyed;
+use tower_sluice::limiter::{AllInTurn, Boxed, Operation, Origin};
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    AllInTurn, Boxed, Charge, Decision, Error, ErrorKind, FailOpen, Keyed, Limiter, LimiterExt,
-    Memory, Operation, Origin, Outcome, Quota, RateLimitLayer, Refusal, by_head,
+    Charge, Decision, Error, ErrorKind, FailOpen, Limiter, LimiterExt, Memory, Outcome, Quota,
+    RateLimitLayer, Refusal, by_head,
 };
 
 mod acquire;
@@ -419,14 +421,15 @@ async fn debug_output_of_no_public_type_shows_a_key() {
     hides(&inspected.check(&charge));
     #[cfg(feature = "metrics")]
     {
-        let metered = tower_sluice::MetricsExt::metrics(Arc::clone(&memory), "memory");
+        let metered = tower_sluice::limiter::MetricsExt::metrics(Arc::clone(&memory), "memory");
         hides(&metered);
         hides(&metered.check(&charge));
         hides(metered.meter());
     }
     #[cfg(feature = "tracing")]
     {
-        let traced = tower_sluice::TraceExt::trace(Arc::clone(&memory), "memory").raw_keys();
+        let traced =
+            tower_sluice::limiter::TraceExt::trace(Arc::clone(&memory), "memory").raw_keys();
         hides(&traced);
         hides(&traced.check(&charge));
     }

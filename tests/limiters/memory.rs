@@ -6,10 +6,10 @@ use std::time::Duration;
 use tokio::time::advance;
 use tokio_test::{assert_ready, task};
 use tower_sluice::algorithm::{
-    Algorithm, Budget, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
-    SmoothWarmingUp, TokenBucket,
+    Algorithm, Budget, FixedWindow, QuotaError, SlidingCounter, SlidingLog, SlidingWindow,
+    SmoothBursty, SmoothWarmingUp, TokenBucket,
 };
-use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Memory, Outcome, Quota, QuotaError};
+use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Memory, Outcome, Quota};
 
 const SECOND: Duration = Duration::from_secs(1);
 

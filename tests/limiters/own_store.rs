@@ -11,9 +11,10 @@ use std::time::Duration;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::future::Settlement;
+use tower_sluice::limiter::{Owner, Reservation};
+use tower_sluice::respond::Raise;
 use tower_sluice::{
-    Charge, Decision, Error, FailOpen, Limiter, LimiterExt, Memory, Owner, Quota, Raise,
-    RateLimitLayer, Reservation,
+    Charge, Decision, Error, FailOpen, Limiter, LimiterExt, Memory, Quota, RateLimitLayer,
 };
 
 const LIMIT: u64 = 10;

@@ -5,7 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::time::Duration;
 
 use tower_sluice::algorithm::FixedWindow;
-use tower_sluice::{Description, Memory, Quota, by_api_key};
+use tower_sluice::limiter::Description;
+use tower_sluice::{Memory, Quota, by_api_key};
 
 thread_local! {
     /// The line of this file that the last panic of this thread showed.
@@ -55,7 +56,8 @@ fn panics_show_the_callers_line_and_the_limiters_name() {
     #[cfg(feature = "redis")]
     {
         use tower_sluice::algorithm::TokenBucket;
-        use tower_sluice::{AllAtOnce, Pool, Redis};
+        use tower_sluice::limiter::AllAtOnce;
+        use tower_sluice::{Pool, Redis};
         let pool = |port| Pool::connect(&format!("redis://127.0.0.1:{port}")).expect("an address");
         let one = pool(1);
         shows(line!(), "limiter `api`: ", || _ = Redis::new("api", odd, one));

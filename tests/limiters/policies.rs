@@ -2,7 +2,7 @@
 
 use tokio::time::advance;
 use tower_sluice::algorithm::{FixedWindow, SlidingLog};
-use tower_sluice::{Description, PolicyReport, QuotaUnit};
+use tower_sluice::limiter::{Description, PolicyReport, QuotaUnit};
 
 use super::*;
 

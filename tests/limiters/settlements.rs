@@ -8,15 +8,18 @@ use std::time::Duration;
 use tower::{BoxError, Layer, Service, ServiceExt};
 use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
 use tower_sluice::future::Settlement;
+use tower_sluice::key::Global;
+use tower_sluice::limiter::{AllInTurn, Breaker, Operation, Owner, Reservation, Switch};
+use tower_sluice::respond::{Raise, Respond};
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    AllInTurn, Breaker, Charge, Decision, Error, ErrorKind, FailOpen, Global, Limiter, LimiterExt,
-    Memory, Operation, Outcome, Owner, Quota, Raise, RateLimitLayer, Refusal, Reservation, Respond,
-    Switch,
+    Charge, Decision, Error, ErrorKind, FailOpen, Limiter, LimiterExt, Memory, Outcome, Quota,
+    RateLimitLayer, Refusal,
 };
 
 #[cfg(feature = "redis")]
-use tower_sluice::{AllAtOnce, Pool, Redis};
+use tower_sluice::limiter::AllAtOnce;
+use tower_sluice::{Pool, Redis};
 
 use crate::strict::Strict;
 

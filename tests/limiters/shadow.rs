@@ -6,10 +6,11 @@ use http::{Request, Response};
 use tokio::time::{Instant, advance};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
+use tower_sluice::limiter::{AllInTurn, Boxed, Origin};
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    AllInTurn, Boxed, Charge, Decision, ErrorKind, Limiter, LimiterExt, Memory, Origin, Outcome,
-    Quota, RateLimitLayer, by_head,
+    Charge, Decision, ErrorKind, Limiter, LimiterExt, Memory, Outcome, Quota, RateLimitLayer,
+    by_head,
 };
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -29,10 +29,12 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 use tower::{BoxError, Layer, ServiceExt, service_fn};
 use tower_sluice::algorithm::{FixedWindow, TokenBucket};
+use tower_sluice::key::{ByHead, Head};
+use tower_sluice::respond::{CountBytes, CountedBody, SettleHandle, Unsettled};
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    ByHead, Charge, CountBytes, CountedBody, Decision, ErrorKind, FailOpen, Head, HttpResponder,
-    Limiter, LimiterExt, Memory, Quota, RateLimitLayer, SettleHandle, Unsettled, by_head,
+    Charge, Decision, ErrorKind, FailOpen, HttpResponder, Limiter, LimiterExt, Memory, Quota,
+    RateLimitLayer, by_head,
 };
 
 /// The most that a request may use, of 10,000 an hour.
@@ -204,7 +206,7 @@ async fn handled(
         let tasks = tasks.clone();
         async move {
             let handle = request.extensions().get::<SettleHandle>().expect("added").clone();
-            assert!(request.extensions().get::<tower_sluice::DecisionReport>().is_some());
+            assert!(request.extensions().get::<tower_sluice::respond::DecisionReport>().is_some());
             match handler {
                 Handler::LeavesIt => {}
                 Handler::Settles => {

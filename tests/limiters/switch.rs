@@ -5,11 +5,9 @@ use std::time::Duration;
 use tokio::time::{Instant, advance};
 use tokio_test::{assert_pending, task};
 use tower_sluice::algorithm::TokenBucket;
+use tower_sluice::limiter::{Operation, Origin, Switch, SwitchMode};
 use tower_sluice::testing::Scripted;
-use tower_sluice::{
-    Charge, Decision, Limiter, LimiterExt, Memory, Operation, Origin, Outcome, Quota, Switch,
-    SwitchMode,
-};
+use tower_sluice::{Charge, Decision, Limiter, LimiterExt, Memory, Outcome, Quota};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);

@@ -7,9 +7,10 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 use tower::{BoxError, Layer, ServiceExt};
 use tower_sluice::algorithm::{SlidingLog, TokenBucket};
-use tower_sluice::{
-    Boxed, Charge, Global, Limiter, LimiterExt, Memory, Quota, Raise, RateLimitLayer,
-};
+use tower_sluice::key::Global;
+use tower_sluice::limiter::Boxed;
+use tower_sluice::respond::Raise;
+use tower_sluice::{Charge, Limiter, LimiterExt, Memory, Quota, RateLimitLayer};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -176,8 +177,8 @@ async fn requests_behind_a_layer_move_up() {
 #[cfg(feature = "policies")]
 mod in_policies {
     use http::Request;
+    use tower_sluice::key::{Head, Keyed};
     use tower_sluice::policy::{Policies, Rows};
-    use tower_sluice::{Head, Keyed};
 
     use super::*;
 
@@ -252,7 +253,8 @@ mod in_policies {
 
 #[cfg(feature = "redis")]
 mod over_redis {
-    use tower_sluice::{AllAtOnce, Decision, Outcome, Pool, Redis};
+    use tower_sluice::limiter::AllAtOnce;
+    use tower_sluice::{Decision, Outcome, Pool, Redis};
 
     use super::*;
     use crate::support::Server;

@@ -27,11 +27,12 @@ use std::time::{Duration, Instant};
 use edits::{MUTANTS, Mutant};
 use judges::Judge;
 use support::Server;
+use tower_sluice::Quota;
 use tower_sluice::algorithm::{
     Budget, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp,
     TokenBucket,
 };
-use tower_sluice::{Quota, script_texts};
+use tower_sluice::limiter::script_texts;
 use trial::crew;
 
 const FIVE: Quota = Quota::per_second(5);

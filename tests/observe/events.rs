@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 
 use tokio_test::{assert_pending, task};
 use tower_sluice::algorithm::TokenBucket;
+use tower_sluice::limiter::{Breaker, Operation, TraceExt};
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    Breaker, Charge, Decision, Error, ErrorKind, FailOpen, Limiter, LimiterExt, Memory, Operation,
-    Quota, TraceExt,
+    Charge, Decision, Error, ErrorKind, FailOpen, Limiter, LimiterExt, Memory, Quota,
 };
 use tracing::field::{Field, Visit};
 use tracing::subscriber::{DefaultGuard, set_default};
@@ -108,7 +108,7 @@ async fn no_event_shows_a_key_unless_it_is_asked_to() {
         let store = Scripted::new().allow().fail(ErrorKind::Infrastructure);
         store.fail(ErrorKind::Request).or_else(FailOpen)
     };
-    let ask = async |limiter: &dyn Fn() -> tower_sluice::Boxed| {
+    let ask = async |limiter: &dyn Fn() -> tower_sluice::limiter::Boxed| {
         let limiter = limiter();
         for _ in 0..3 {
             let _ = limiter.check(&charge).await;

@@ -3,10 +3,10 @@
 use std::error::Error as _;
 
 use tower_sluice::algorithm::TokenBucket;
+use tower_sluice::limiter::{Boxed, Origin, Switch, SwitchMode};
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    Boxed, Charge, Decision, Error, ErrorKind, FailOpen, Limiter, LimiterExt, Memory, Origin,
-    Outcome, Quota, Switch, SwitchMode,
+    Charge, Decision, Error, ErrorKind, FailOpen, Limiter, LimiterExt, Memory, Outcome, Quota,
 };
 
 use super::one;
@@ -63,7 +63,7 @@ async fn it_passes_every_limiter_around_the_fallback() {
     let wrapped: [(&str, Boxed); 7] = [
         ("boxed", fallback().boxed()),
         ("timeout", fallback().timeout(super::SECOND).boxed()),
-        ("breaker", fallback().breaker(tower_sluice::Breaker::new()).boxed()),
+        ("breaker", fallback().breaker(tower_sluice::limiter::Breaker::new()).boxed()),
         ("shadow", fallback().shadow().boxed()),
         ("deny cache", fallback().deny_cache().boxed()),
         ("lease", fallback().lease(2).boxed()),

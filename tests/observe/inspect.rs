@@ -7,10 +7,13 @@ use std::sync::{Arc, Mutex};
 use tokio_test::{assert_pending, task};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_sluice::algorithm::TokenBucket;
+use tower_sluice::key::Global;
+use tower_sluice::limiter::{AllInTurn, Operation, Origin};
+use tower_sluice::respond::Raise;
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    AllInTurn, Charge, Decision, Error, ErrorKind, FailOpen, Global, Limiter, LimiterExt, Memory,
-    Operation, Origin, Outcome, Quota, Raise, RateLimitLayer,
+    Charge, Decision, Error, ErrorKind, FailOpen, Limiter, LimiterExt, Memory, Outcome, Quota,
+    RateLimitLayer,
 };
 
 use super::{SECOND, one};

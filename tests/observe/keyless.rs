@@ -6,11 +6,13 @@ use std::fmt::Debug;
 use http::{Request, Response};
 use tower::{Layer, ServiceExt};
 use tower_sluice::algorithm::TokenBucket;
+use tower_sluice::key::{ClientIp, Global, KeyExtractor, by_bearer_token};
+use tower_sluice::limiter::{MetricsExt, Switch, SwitchMode, TraceExt};
+use tower_sluice::respond::{PlainText, Respond};
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    Charge, ClientIp, Decision, ErrorKind, Global, HttpResponder, KeyExtractor, Limiter,
-    LimiterExt, Memory, MetricsExt, PlainText, Quota, RateLimitLayer, Respond, Switch, SwitchMode,
-    TraceExt, by_api_key, by_bearer_token, by_head,
+    Charge, Decision, ErrorKind, HttpResponder, Limiter, LimiterExt, Memory, Quota, RateLimitLayer,
+    by_api_key, by_head,
 };
 
 use super::SECOND;

@@ -2,10 +2,10 @@
 
 use metrics_util::debugging::DebugValue;
 use tower_sluice::algorithm::TokenBucket;
+use tower_sluice::limiter::{AllInTurn, MetricsExt};
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    AllInTurn, Charge, Decision, ErrorKind, FailOpen, Limiter, LimiterExt, Memory, MetricsExt,
-    Outcome, Quota,
+    Charge, Decision, ErrorKind, FailOpen, Limiter, LimiterExt, Memory, Outcome, Quota,
 };
 
 use super::recorder::{Recorder, assert_counts};

@@ -8,11 +8,11 @@ use ::metrics::Label;
 use metrics_util::debugging::DebugValue;
 use tokio_test::{assert_pending, task};
 use tower_sluice::algorithm::TokenBucket;
-use tower_sluice::observe::{METRICS, MetricKind};
+use tower_sluice::limiter::{Breaker, MetricsExt, Operation, Origin, Switch, SwitchMode};
+use tower_sluice::observe::{METRICS, Meter, MetricKind};
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    Breaker, Charge, Decision, Error, ErrorKind, FailOpen, Limiter, LimiterExt, Memory, Meter,
-    MetricsExt, Operation, Origin, Outcome, Quota, Switch, SwitchMode,
+    Charge, Decision, Error, ErrorKind, FailOpen, Limiter, LimiterExt, Memory, Outcome, Quota,
 };
 
 use super::recorder::{Page, Recorder, assert_counts};

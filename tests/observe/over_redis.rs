@@ -4,10 +4,8 @@ use std::time::Instant;
 
 use tokio::task::JoinSet;
 use tower_sluice::algorithm::{FixedWindow, TokenBucket};
-use tower_sluice::{
-    Charge, ErrorKind, FailOpen, Limiter, LimiterExt, Memory, MetricsExt, Pool, Quota, Redis,
-    TraceExt,
-};
+use tower_sluice::limiter::{MetricsExt, TraceExt};
+use tower_sluice::{Charge, ErrorKind, FailOpen, Limiter, LimiterExt, Memory, Pool, Quota, Redis};
 
 use super::events::Lines;
 use super::one;

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
-use tower_sluice::{Charge, Outcome, Quota, Reservation};
+use tower_sluice::limiter::Reservation;
+use tower_sluice::{Charge, Outcome, Quota};
 
 use crate::support::Server;
 use crate::trial::algorithms::{Algorithm, Judged, Site, chosen, pool};

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use tower_sluice::Outcome;
+use tower_sluice::limiter::SwitchMode;
 use tower_sluice::policy::Policies;
-use tower_sluice::{Outcome, SwitchMode};
 
 use super::{HOUR, decide, policies, request};
 #[cfg(feature = "redis")]

@@ -1,7 +1,8 @@
 //! A policy that delays, under each switch.
 
+use tower_sluice::Outcome;
+use tower_sluice::limiter::SwitchMode;
 use tower_sluice::policy::Policies;
-use tower_sluice::{Outcome, SwitchMode};
 
 use super::{check, policies, request, rows};
 

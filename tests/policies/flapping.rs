@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use tokio::task::JoinSet;
+use tower_sluice::Outcome;
+use tower_sluice::limiter::{Origin, SwitchMode};
 use tower_sluice::policy::{Policies, PoliciesBuilder};
-use tower_sluice::{Origin, Outcome, SwitchMode};
 
 use super::dice::Dice;
 #[cfg(feature = "redis")]

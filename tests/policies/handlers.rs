@@ -8,8 +8,8 @@ use std::net::{SocketAddr, TcpStream};
 use axum::Router;
 use axum::routing::get;
 use http::Uri;
+use tower_sluice::key::{Head, Keyed};
 use tower_sluice::policy::Policies;
-use tower_sluice::{Head, Keyed};
 
 use super::dice::Dice;
 use super::{check, policies, request};

@@ -42,8 +42,10 @@ mod wrapped;
 use std::time::Duration;
 
 use http::Request;
+use tower_sluice::key::{Head, Keyed};
+use tower_sluice::limiter::Origin;
 use tower_sluice::policy::{Policies, Rows};
-use tower_sluice::{Decision, Error, Head, Keyed, Limiter, Origin, Outcome};
+use tower_sluice::{Decision, Error, Limiter, Outcome};
 
 /// A table of TOML.
 fn rows(text: &str) -> Rows {

@@ -1,8 +1,9 @@
 //! Rows that nobody would write: each is a policy that decides, or an error with row and field.
 
 use serde_json::{Value, json};
+use tower_sluice::key::{Head, Keyed};
 use tower_sluice::policy::{Policies, Row, Rows};
-use tower_sluice::{ErrorKind, Head, Keyed, Limiter};
+use tower_sluice::{ErrorKind, Limiter};
 
 use super::dice::Dice;
 use super::{burst, request};

@@ -6,11 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tower::{Layer, ServiceExt, service_fn};
+use tower_sluice::limiter::Description;
 use tower_sluice::policy::{Policies, PoliciesBuilder, Rows};
-use tower_sluice::{
-    Decision, Description, HeaderStyle, HttpResponder, LimiterExt, OnAdmitted, Outcome, Pool,
-    RateLimitHeaders, RateLimitLayer,
-};
+use tower_sluice::respond::{HeaderStyle, OnAdmitted, RateLimitHeaders};
+use tower_sluice::{Decision, HttpResponder, LimiterExt, Outcome, Pool, RateLimitLayer};
 
 use super::dice::Dice;
 use super::settling::{COSTS, each_policy_settles_its_own_units};

@@ -1,7 +1,8 @@
 //! No spelling of a path gets around the policies that take it.
 
+use tower_sluice::key::{Head, Keyed};
+use tower_sluice::limiter::SwitchMode;
 use tower_sluice::policy::Policies;
-use tower_sluice::{Head, Keyed, SwitchMode};
 
 use super::{burst, check, decide, policies, request, rows};
 

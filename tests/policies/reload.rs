@@ -8,8 +8,9 @@ use std::time::Duration;
 use http::{Request, Response};
 use tokio::task::JoinSet;
 use tower::{BoxError, Layer, ServiceExt, service_fn};
+use tower_sluice::limiter::SwitchMode;
 use tower_sluice::policy::{Policies, Rows, Source};
-use tower_sluice::{ErrorKind, LimiterExt, Outcome, RateLimitLayer, SwitchMode};
+use tower_sluice::{ErrorKind, LimiterExt, Outcome, RateLimitLayer};
 
 #[cfg(feature = "redis")]
 use super::over_redis::over;

@@ -1,7 +1,9 @@
 //! The meaning of each field of a row.
 
+use tower_sluice::ErrorKind;
+use tower_sluice::key::{ClientIp, Head, Keyed, PeerAddr};
+use tower_sluice::limiter::SwitchMode;
 use tower_sluice::policy::{Policies, Row, Rows};
-use tower_sluice::{ClientIp, ErrorKind, Head, Keyed, PeerAddr, SwitchMode};
 
 use super::{burst, check, decide, policies, request, rows};
 
@@ -252,7 +254,7 @@ async fn a_policy_takes_requests_by_header_and_by_name() {
     assert_eq!(plan.remaining(), Some(0));
     assert!(check(&policies, &request("GET", "/", &[])).await.is_none());
     let named = policies.named("upload");
-    let keyed = tower_sluice::KeyExtractor::extract(&named, &request("GET", "/", &[]));
+    let keyed = tower_sluice::key::KeyExtractor::extract(&named, &request("GET", "/", &[]));
     let Keyed::Charge(charge) = keyed else { panic!("{keyed:?}") };
     let decision = tower_sluice::Limiter::check(&policies, &charge).await.unwrap();
     assert_eq!((decision.limiter(), decision.remaining()), (Some("upload"), Some(2)));

@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
+use tower_sluice::key::{Head, Keyed};
 use tower_sluice::policy::Policies;
-use tower_sluice::{Charge, Head, Keyed, Limiter, LimiterExt, Outcome};
+use tower_sluice::{Charge, Limiter, LimiterExt, Outcome};
 
 use super::{burst, decide, policies, request, rows};
 

@@ -1,6 +1,6 @@
 //! A switch counts what those that it puts into a shadow would have decided.
 
-use tower_sluice::{ShadowCounts, SwitchMode};
+use tower_sluice::limiter::{ShadowCounts, SwitchMode};
 
 use super::{burst, policies, request};
 

@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
+use tower_sluice::key::{Head, Keyed};
+use tower_sluice::limiter::Origin;
 use tower_sluice::policy::Policies;
-use tower_sluice::{Decision, ErrorKind, Head, Keyed, Limiter, LimiterExt, Origin, Pool};
+use tower_sluice::{Decision, ErrorKind, Limiter, LimiterExt, Pool};
 
 use super::over_redis::PATIENT;
 use super::support::proxy::{Fault, Proxy};

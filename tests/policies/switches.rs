@@ -2,8 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
+use tower_sluice::key::{Head, Keyed};
+use tower_sluice::limiter::{Origin, Switch, SwitchMode};
 use tower_sluice::policy::Policies;
-use tower_sluice::{Head, Keyed, Limiter, Origin, Outcome, RateLimitLayer, Switch, SwitchMode};
+use tower_sluice::{Limiter, Outcome, RateLimitLayer};
 
 use super::{burst, check, decide, policies, request, rows};
 

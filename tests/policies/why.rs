@@ -2,8 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
+use tower_sluice::limiter::Origin;
 use tower_sluice::policy::Policies;
-use tower_sluice::{ErrorKind, Origin, Outcome, Pool};
+use tower_sluice::{ErrorKind, Outcome, Pool};
 
 use super::{decide, request, rows};
 

@@ -4,8 +4,10 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use tower_sluice::key::{Head, KeyExtractor, Keyed};
+use tower_sluice::limiter::{Origin, SwitchMode};
 use tower_sluice::policy::Policies;
-use tower_sluice::{Charge, Head, KeyExtractor, Keyed, Limiter, LimiterExt, Origin, SwitchMode};
+use tower_sluice::{Charge, Limiter, LimiterExt};
 
 use super::{decide, policies, request, rows};
 

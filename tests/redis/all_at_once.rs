@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
+use tower_sluice::limiter::{AllAtOnce, AllInTurn, Origin};
 use tower_sluice::redisson::{Rate, Redisson};
 use tower_sluice::{
-    AllAtOnce, AllInTurn, Charge, Decision, ErrorKind, FailOpen, Limiter, LimiterExt, Memory,
-    Origin, Outcome, Pool, Quota, Redis,
+    Charge, Decision, ErrorKind, FailOpen, Limiter, LimiterExt, Memory, Outcome, Pool, Quota, Redis,
 };
 
 use crate::support::Server;

@@ -7,9 +7,8 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tower_sluice::algorithm::{FixedWindow, TokenBucket};
-use tower_sluice::{
-    AllAtOnce, Charge, ErrorKind, Limiter, LimiterExt, Outcome, Pool, Quota, Redis,
-};
+use tower_sluice::limiter::AllAtOnce;
+use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Outcome, Pool, Quota, Redis};
 
 use crate::support::Server;
 use crate::support::faults::{cut, run};

@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
-use tower_sluice::{
-    AllAtOnce, AllInTurn, Boxed, Charge, Decision, Limiter, LimiterExt, Memory, Outcome, Pool,
-    Quota, Redis,
-};
+use tower_sluice::limiter::{AllAtOnce, AllInTurn, Boxed};
+use tower_sluice::{Charge, Decision, Limiter, LimiterExt, Memory, Outcome, Pool, Quota, Redis};
 
 use crate::support::Server;
 use crate::support::faults::eventually;
@@ -157,7 +155,7 @@ async fn a_wait_is_reserved_in_each_and_given_back_whole() {
 
 /// The name, the units left, and the outcome under each policy.
 fn each(decision: &Decision) -> Vec<(String, Option<u64>, bool)> {
-    let report = |one: tower_sluice::PolicyReport<'_>| {
+    let report = |one: tower_sluice::limiter::PolicyReport<'_>| {
         (one.name().to_owned(), one.remaining(), one.is_admitted())
     };
     decision.policies().map(report).collect()

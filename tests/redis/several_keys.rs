@@ -6,12 +6,16 @@ use http::{Request, Response};
 use tokio::task::JoinSet;
 use tower::{BoxError, Layer, ServiceExt, service_fn};
 use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
+use tower_sluice::key::{Global, IntoCharge};
+use tower_sluice::limiter::{
+    AllAtOnce, AllInTurn, Boxed, Breaker, Description, Operation, Origin, Parts, Switch,
+};
 use tower_sluice::redisson::{Rate, Redisson};
+use tower_sluice::respond::{HeaderStyle, OnAdmitted, RateLimitHeaders};
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    AllAtOnce, AllInTurn, Boxed, Breaker, Charge, Description, ErrorKind, Exempt, FailOpen, Global,
-    HeaderStyle, HttpResponder, IntoCharge, Limiter, LimiterExt, Memory, OnAdmitted, Operation,
-    Origin, Outcome, Parts, Pool, Quota, RateLimitHeaders, RateLimitLayer, Redis, Switch, by_head,
+    Charge, ErrorKind, Exempt, FailOpen, HttpResponder, Limiter, LimiterExt, Memory, Outcome, Pool,
+    Quota, RateLimitLayer, Redis, by_head,
 };
 
 use crate::support::Server;

@@ -10,9 +10,10 @@ use tower_sluice::algorithm::{
     AnyAlgorithm, Budget, FixedWindow, InLua, SlidingCounter, SlidingLog, SlidingWindow,
     SmoothBursty, SmoothWarmingUp, TokenBucket,
 };
+use tower_sluice::limiter::{Boxed, script_texts};
 use tower_sluice::{
-    Boxed, Charge, Decision, ErrorKind, HttpResponder, Limiter, LimiterExt, Memory, Outcome, Pool,
-    Quota, RateLimitLayer, Redis, script_texts,
+    Charge, Decision, ErrorKind, HttpResponder, Limiter, LimiterExt, Memory, Outcome, Pool, Quota,
+    RateLimitLayer, Redis,
 };
 
 use crate::dice::Dice;

@@ -4,10 +4,9 @@
 use std::time::{Duration, SystemTime};
 
 use redis::cmd;
+use tower_sluice::limiter::AllInTurn;
 use tower_sluice::redisson::{PermitLog, Rate, RateType, Redisson};
-use tower_sluice::{
-    AllInTurn, Charge, ErrorKind, Limiter, LimiterExt, Memory, Outcome, Pool, Quota,
-};
+use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Memory, Outcome, Pool, Quota};
 
 use crate::support::redisson::Acquired::{Granted, Wait};
 use crate::support::redisson::{BASE, Bench, client, message, rate};

@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::mem::{Discriminant, discriminant};
 use std::rc::Rc;
 
+use tower_sluice::Quota;
 use tower_sluice::algorithm::{Algorithm, AnyAlgorithm, Check, InLua, Mark, Refund, Verdict};
-use tower_sluice::{Quota, script_texts};
+use tower_sluice::limiter::script_texts;
 
 use super::book::{Book, Change, Event, ScriptCall};
 use super::keyspace::Stored;

@@ -13,8 +13,9 @@ mod timeline;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use tower_sluice::ErrorKind;
 use tower_sluice::algorithm::{Algorithm, AnyAlgorithm};
-use tower_sluice::{ErrorKind, Origin, ShadowCounts, SwitchMode};
+use tower_sluice::limiter::{Origin, ShadowCounts, SwitchMode};
 
 pub use self::timeline::timeline;
 use super::account::{Account, Booking, Limit, Refusal};

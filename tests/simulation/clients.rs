@@ -9,11 +9,10 @@ use http::{Request, Response, StatusCode};
 use tower::util::BoxCloneService;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_sluice::algorithm::{AnyAlgorithm, InLua, TokenBucket};
+use tower_sluice::limiter::{AllAtOnce, AllInTurn, Boxed, Breaker, Shadow, ShadowCounts, Switch};
 use tower_sluice::policy::Policies;
-use tower_sluice::{
-    AllAtOnce, AllInTurn, Boxed, Breaker, Charge, Decision, DecisionReport, LimiterExt, Memory,
-    Pool, RateLimitLayer, Redis, Shadow, ShadowCounts, Switch,
-};
+use tower_sluice::respond::DecisionReport;
+use tower_sluice::{Charge, Decision, LimiterExt, Memory, Pool, RateLimitLayer, Redis};
 
 use super::clock::micros;
 use super::plan::{Asking, MILLISECOND, Plan};

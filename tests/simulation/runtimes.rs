@@ -14,9 +14,8 @@ use tokio::select;
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{Instant, advance, sleep, sleep_until};
 use tower_sluice::algorithm::{AnyAlgorithm, FixedWindow, SlidingLog, TokenBucket};
-use tower_sluice::{
-    Boxed, Charge, Decision, ErrorKind, FailOpen, LimiterExt, Origin, Quota, Redis, Refusal,
-};
+use tower_sluice::limiter::{Boxed, Origin};
+use tower_sluice::{Charge, Decision, ErrorKind, FailOpen, LimiterExt, Quota, Redis, Refusal};
 
 use super::account::{Account, Limit};
 use super::clock::{micros, now};

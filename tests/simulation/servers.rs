@@ -14,7 +14,8 @@ use fastrand::Rng;
 use tokio::sync::Mutex;
 use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::sleep;
-use tower_sluice::{Pool, PoolBuilder};
+use tower_sluice::Pool;
+use tower_sluice::limiter::PoolBuilder;
 
 use self::cluster::Cluster;
 use self::replication::Group;

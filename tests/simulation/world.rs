@@ -15,9 +15,11 @@ use http::{Request, StatusCode};
 use tokio::runtime::{Builder, Handle};
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{Instant, advance, sleep, sleep_until, timeout, timeout_at};
+use tower_sluice::algorithm::Quotas;
+use tower_sluice::key::{Head, Keyed};
+use tower_sluice::limiter::{Origin, Reservation, ShadowCounts, SwitchMode};
 use tower_sluice::{
-    Charge, Decision, Error, ErrorKind, FailOpen, Head, Keyed, Limiter, LimiterExt, Origin,
-    Outcome, Quotas, Refusal, Reservation, ShadowCounts, SwitchMode,
+    Charge, Decision, Error, ErrorKind, FailOpen, Limiter, LimiterExt, Outcome, Refusal,
 };
 
 use super::account::Account;

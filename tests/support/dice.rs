@@ -1,6 +1,6 @@
 //! Random numbers and steps for histories that land on the edges, the same in every run.
 
-use tower_sluice::Quotas;
+use tower_sluice::algorithm::Quotas;
 
 /// Numbers that are the same in every run.
 pub(crate) struct Dice(pub u64);

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
+use tower_sluice::limiter::Reservation;
 use tower_sluice::redisson::{RRateLimiter, Rate, Redisson};
-use tower_sluice::{Charge, Error, ErrorKind, Limiter, Outcome, Pool, Reservation};
+use tower_sluice::{Charge, Error, ErrorKind, Limiter, Outcome, Pool};
 
 use super::Server;
 

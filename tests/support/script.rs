@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value, cmd};
+use tower_sluice::Quota;
 use tower_sluice::algorithm::{
-    Budget, Check, Element, FixedWindow, InLua, Mark, QuotaAnswer, SlidingCounter, SlidingLog,
-    SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket, Verdict,
+    Budget, Check, Element, FixedWindow, InLua, Mark, QuotaAnswer, Quotas, SlidingCounter,
+    SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket, Verdict,
 };
-use tower_sluice::{Quota, Quotas};
 
 pub const HEAD: &str = include_str!("../../scripts/head.lua");
 
@@ -32,7 +32,8 @@ fn text<A: InLua>(algorithm: &A, complete: bool) -> String {
     static TEXTS: Mutex<BTreeMap<TypeId, [String; 2]>> = Mutex::new(BTreeMap::new());
     let mut texts = TEXTS.lock().expect("the texts");
     let of_type = texts.entry(TypeId::of::<A>());
-    of_type.or_insert_with(|| tower_sluice::script_texts(algorithm))[usize::from(complete)].clone()
+    of_type.or_insert_with(|| tower_sluice::limiter::script_texts(algorithm))[usize::from(complete)]
+        .clone()
 }
 
 /// The question of one charge: the words that a script takes, and the quota that it brings.

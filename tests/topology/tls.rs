@@ -10,7 +10,8 @@ use crate::support::stats::calls;
 use crate::support::tls::{Authority, TlsServer, install_crypto_provider};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
-use tower_sluice::{ErrorKind, Limiter, Pool, PoolBuilder};
+use tower_sluice::limiter::PoolBuilder;
+use tower_sluice::{ErrorKind, Limiter, Pool};
 
 async fn assert_well(pool: Pool) {
     until_well(&over(pool)).await;

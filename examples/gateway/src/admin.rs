@@ -22,7 +22,8 @@ use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{any, get, put};
 use serde_json::{Value, json};
 use tower::util::{MapRequest, ServiceExt};
-use tower_sluice::{PeerAddr, SwitchMode};
+use tower_sluice::key::PeerAddr;
+use tower_sluice::limiter::SwitchMode;
 
 use crate::gate::{AdminError, Gate};
 use crate::health::Health;

@@ -5,11 +5,12 @@ use std::time::Duration;
 use http::Request;
 use serde_json::{Value, json};
 use tower_sluice::algorithm::TokenBucket;
+use tower_sluice::key::{ClientIp, KeyExtractor, Keyed};
+use tower_sluice::limiter::{Metered, MetricsExt, SwitchMode};
 use tower_sluice::policy::{Policies, PolicyHandle, Rows};
+use tower_sluice::respond::{OnAdmitted, ProblemJson, RateLimitHeaders};
 use tower_sluice::{
-    Charge, ClientIp, Decision, ErrorKind, HttpResponder, KeyExtractor, Keyed, Limiter, Metered,
-    MetricsExt, OnAdmitted, Pool, ProblemJson, Quota, RateLimitHeaders, RateLimitLayer, Redis,
-    SwitchMode,
+    Charge, Decision, ErrorKind, HttpResponder, Limiter, Pool, Quota, RateLimitLayer, Redis,
 };
 
 use crate::meters::{Meters, REQUESTS};

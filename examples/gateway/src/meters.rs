@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use tower_sluice::Charge;
+use tower_sluice::observe::Meter;
 use tower_sluice::policy::Event;
-use tower_sluice::{Charge, Meter};
 
 use crate::metrics::Metrics;
 

@@ -17,7 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::yield_now;
 use tokio_util::task::TaskTracker;
 use tower::{Service, ServiceExt};
-use tower_sluice::PeerAddr;
+use tower_sluice::key::PeerAddr;
 
 use crate::body::BoxError;
 use crate::connections::{Caller, Connections};

@@ -8,7 +8,8 @@ use http::header::FORWARDED;
 use http::uri::Scheme;
 use http::{HeaderName, Uri};
 use ipnet::IpNet;
-use tower_sluice::{ClientIp, HeaderStyle};
+use tower_sluice::key::ClientIp;
+use tower_sluice::respond::HeaderStyle;
 
 use crate::descriptors;
 

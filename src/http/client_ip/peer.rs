@@ -8,7 +8,7 @@ use http::Extensions;
 /// extensions of each request.
 ///
 /// ```
-/// use tower_sluice::PeerAddr;
+/// use tower_sluice::key::PeerAddr;
 ///
 /// let mut request = http::Request::new(());
 /// request.extensions_mut().insert(PeerAddr("192.0.2.1:5000".parse().unwrap()));

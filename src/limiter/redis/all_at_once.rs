@@ -31,7 +31,8 @@ use crate::{Charge, Decision, Error, Owner, Reservation};
 ///
 /// ```no_run
 /// use tower_sluice::algorithm::{FixedWindow, TokenBucket};
-/// use tower_sluice::{Charge, Pool, Quota, Redis, AllAtOnce};
+/// use tower_sluice::limiter::AllAtOnce;
+/// use tower_sluice::{Charge, Pool, Quota, Redis};
 ///
 /// # fn run() -> Result<(), Box<dyn std::error::Error>> {
 /// let pool = Pool::connect("redis://127.0.0.1:6379")?;
@@ -135,7 +136,8 @@ impl<const N: usize> AllAtOnce<N, Parts> {
     ///
     /// ```no_run
     /// use tower_sluice::algorithm::{FixedWindow, TokenBucket};
-    /// use tower_sluice::{AllAtOnce, Pool, Quota, RateLimitLayer, Redis, by_head};
+    /// use tower_sluice::limiter::AllAtOnce;
+    /// use tower_sluice::{Pool, Quota, RateLimitLayer, Redis, by_head};
     ///
     /// # fn run() -> Result<(), Box<dyn std::error::Error>> {
     /// let pool = Pool::connect("redis://127.0.0.1:6379")?;

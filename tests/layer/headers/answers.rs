@@ -9,7 +9,8 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 use fastrand::Rng;
 use serde_json::{Value, json};
 use sha2::Digest;
-use tower_sluice::{Charge, Description, Error, Limiter, LimiterExt, PolicyReport, QuotaUnit};
+use tower_sluice::limiter::{Description, PolicyReport, QuotaUnit};
+use tower_sluice::{Charge, Error, Limiter, LimiterExt};
 
 use super::*;
 

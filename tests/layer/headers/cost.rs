@@ -5,7 +5,8 @@ use std::hint::black_box;
 
 use tower::{Layer, Service};
 use tower_sluice::algorithm::{FixedWindow, TokenBucket};
-use tower_sluice::{Global, Limiter, Memory, RateLimitLayer};
+use tower_sluice::key::Global;
+use tower_sluice::{Limiter, Memory, RateLimitLayer};
 
 use super::*;
 

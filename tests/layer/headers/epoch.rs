@@ -2,7 +2,8 @@
 
 use tokio::time::advance;
 use tower_sluice::algorithm::TokenBucket;
-use tower_sluice::{Charge, Limiter, LimiterExt, Memory, Origin};
+use tower_sluice::limiter::Origin;
+use tower_sluice::{Charge, Limiter, LimiterExt, Memory};
 
 use super::*;
 

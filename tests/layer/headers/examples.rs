@@ -3,9 +3,8 @@
 use std::future::ready;
 
 use tower::{Layer, ServiceExt};
-use tower_sluice::{
-    Charge, Description, Error, LimiterExt, PolicyReport, QuotaUnit, RateLimitLayer,
-};
+use tower_sluice::limiter::{Description, PolicyReport, QuotaUnit};
+use tower_sluice::{Charge, Error, LimiterExt, RateLimitLayer};
 
 use super::*;
 

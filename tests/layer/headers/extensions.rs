@@ -9,10 +9,12 @@ use axum::routing::get;
 use axum::{Extension, Router};
 use tower::ServiceExt;
 use tower_sluice::algorithm::TokenBucket;
+use tower_sluice::key::{IntoCharge, Keyed};
+use tower_sluice::limiter::Origin;
+use tower_sluice::respond::DecisionReport;
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    Charge, DecisionReport, ErrorKind, Exempt, FailOpen, IntoCharge, Keyed, Limiter, LimiterExt,
-    Memory, Origin, RateLimitLayer, by_head,
+    Charge, ErrorKind, Exempt, FailOpen, Limiter, LimiterExt, Memory, RateLimitLayer, by_head,
 };
 
 use super::*;

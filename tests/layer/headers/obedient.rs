@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use fastrand::Rng;
 use tower::{Layer, Service};
 use tower_sluice::algorithm::{FixedWindow, InLua, SlidingLog, TokenBucket};
-use tower_sluice::{AllInTurn, Charge, Limiter, LimiterExt, Memory, Pool, RateLimitLayer, Redis};
+use tower_sluice::limiter::AllInTurn;
+use tower_sluice::{Charge, Limiter, LimiterExt, Memory, Pool, RateLimitLayer, Redis};
 
 use super::*;
 use crate::support::Server;

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use axum::Router;
 use axum::routing::get;
 use tower_sluice::algorithm::{FixedWindow, TokenBucket};
-use tower_sluice::{Global, Memory, RateLimitLayer};
+use tower_sluice::key::Global;
+use tower_sluice::{Memory, RateLimitLayer};
 
 use super::*;
 use crate::support::http::get as ask;

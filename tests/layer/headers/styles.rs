@@ -1,7 +1,8 @@
 //! The texts of the fields, and the responses that have them.
 
 use http::StatusCode;
-use tower_sluice::{Error, ErrorKind, Origin, PolicyReport};
+use tower_sluice::limiter::{Origin, PolicyReport};
+use tower_sluice::{Error, ErrorKind};
 
 use super::*;
 

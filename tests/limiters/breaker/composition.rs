@@ -2,8 +2,9 @@
 
 use tokio::time::advance;
 use tower_sluice::algorithm::TokenBucket;
+use tower_sluice::limiter::{AllInTurn, Operation, Origin};
 use tower_sluice::testing::Scripted;
-use tower_sluice::{AllInTurn, Memory, Operation, Origin, Quota, Refusal};
+use tower_sluice::{Memory, Quota, Refusal};
 
 use super::*;
 

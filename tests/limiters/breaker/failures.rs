@@ -2,7 +2,8 @@
 
 use tokio::time::{Instant, advance};
 use tokio_test::{assert_pending, task};
-use tower_sluice::{FailOpen, Origin};
+use tower_sluice::FailOpen;
+use tower_sluice::limiter::Origin;
 
 use super::*;
 

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::time::sleep;
-use tower_sluice::{Boxed, Breaker, BreakerState, Charge, Decision, Error, ErrorKind, LimiterExt};
-use tower_sluice::{Limiter, Outcome, WithBreaker};
+use tower_sluice::limiter::{Boxed, Breaker, BreakerState, WithBreaker};
+use tower_sluice::{Charge, Decision, Error, ErrorKind, Limiter, LimiterExt, Outcome};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tower_sluice::FailOpen;
-use tower_sluice::Origin;
+use tower_sluice::limiter::Origin;
 
 use super::*;
 use crate::support::Server;

@@ -8,10 +8,11 @@ use tokio::time::advance;
 use tower::{BoxError, Layer, ServiceExt, service_fn};
 use tower_sluice::algorithm::{Budget, FixedWindow};
 use tower_sluice::future::{BoxedFuture, Settlement};
+use tower_sluice::limiter::{AllInTurn, Operation, Reservation};
+use tower_sluice::respond::{Raise, Respond};
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    AllInTurn, Charge, Decision, Error, ErrorKind, Limiter, LimiterExt, Memory, Operation, Quota,
-    Raise, RateLimitLayer, Refusal, Reservation, Respond,
+    Charge, Decision, Error, ErrorKind, Limiter, LimiterExt, Memory, Quota, RateLimitLayer, Refusal,
 };
 
 use super::left;

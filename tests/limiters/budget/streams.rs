@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use tower_sluice::algorithm::{Budget, InLua, TokenBucket};
-use tower_sluice::{Charge, Limiter, Memory, Pool, Quota, Redis, Reservation};
+use tower_sluice::limiter::Reservation;
+use tower_sluice::{Charge, Limiter, Memory, Pool, Quota, Redis};
 
 use super::left;
 use super::process::{Process, Role};

@@ -6,10 +6,10 @@ use tokio::time::{Instant, advance};
 use tokio_test::{assert_ready, task};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_sluice::algorithm::{FixedWindow, TokenBucket};
+use tower_sluice::limiter::{AllInTurn, Origin};
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    AllInTurn, Charge, ErrorKind, Limiter, LimiterExt, Memory, Origin, Quota, RateLimitLayer,
-    by_head,
+    Charge, ErrorKind, Limiter, LimiterExt, Memory, Quota, RateLimitLayer, by_head,
 };
 
 use super::{HOUR, SECOND, one, refused_from_cache, slow};

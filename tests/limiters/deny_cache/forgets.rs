@@ -11,11 +11,9 @@ use tokio::time::advance;
 use tokio_test::{assert_pending, task};
 use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::future::Settlement;
+use tower_sluice::limiter::{AllInTurn, Operation, Origin, Owner, Reservation};
 use tower_sluice::testing::Scripted;
-use tower_sluice::{
-    AllInTurn, Charge, Decision, Error, ErrorKind, Limiter, LimiterExt, Memory, Operation, Origin,
-    Owner, Quota, Reservation,
-};
+use tower_sluice::{Charge, Decision, Error, ErrorKind, Limiter, LimiterExt, Memory, Quota};
 
 use super::{HOUR, SECOND, one, refused_from_cache, slow};
 

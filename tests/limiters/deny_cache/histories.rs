@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use tokio::time::{Instant, advance};
 use tower_sluice::algorithm::{
-    Algorithm, Budget, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
-    SmoothWarmingUp, TokenBucket,
+    Algorithm, Budget, FixedWindow, Quotas, SlidingCounter, SlidingLog, SlidingWindow,
+    SmoothBursty, SmoothWarmingUp, TokenBucket,
 };
-use tower_sluice::{
-    Charge, Decision, Limiter, LimiterExt, Memory, Origin, Outcome, Quota, Quotas, Reservation,
-};
+use tower_sluice::limiter::{Origin, Reservation};
+use tower_sluice::{Charge, Decision, Limiter, LimiterExt, Memory, Outcome, Quota};
 
 use super::SECOND;
 use crate::dice::{Dice, step};
@@ -20,7 +19,7 @@ const KEYS: [&str; 3] = ["a", "b", "c"];
 /// The same limiter twice, the second one behind a cache.
 struct Twins<A: Algorithm> {
     bare: Memory<A>,
-    cached: tower_sluice::DenyCache<Memory<A>>,
+    cached: tower_sluice::limiter::DenyCache<Memory<A>>,
     quotas: Quotas,
     /// The reservations that both have made and not settled yet.
     reservations: Vec<[Reservation; 2]>,

@@ -10,7 +10,8 @@ mod repeats;
 use std::time::Duration;
 
 use tower_sluice::algorithm::TokenBucket;
-use tower_sluice::{Charge, Limiter, Memory, Origin, Quota};
+use tower_sluice::limiter::Origin;
+use tower_sluice::{Charge, Limiter, Memory, Quota};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);

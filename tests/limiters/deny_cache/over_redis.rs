@@ -1,7 +1,8 @@
 //! The calls that the cache saves a real server, and what it sees of other processes.
 
 use tower_sluice::algorithm::FixedWindow;
-use tower_sluice::{Charge, FailOpen, Limiter, LimiterExt, Origin, Outcome, Pool, Quota, Redis};
+use tower_sluice::limiter::Origin;
+use tower_sluice::{Charge, FailOpen, Limiter, LimiterExt, Outcome, Pool, Quota, Redis};
 
 use super::{HOUR, one, refused_from_cache};
 use crate::support::Server;

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use tokio::time::advance;
+use tower_sluice::limiter::{AllInTurn, Origin};
 use tower_sluice::testing::Scripted;
-use tower_sluice::{AllInTurn, Charge, ErrorKind, Limiter, LimiterExt, Origin, Outcome, Quota};
+use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Outcome, Quota};
 
 use super::{HOUR, SECOND, one, slow};
 

@@ -8,7 +8,8 @@ use tokio::time::{Instant, advance, sleep};
 use tower_sluice::algorithm::{
     Algorithm, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, TokenBucket,
 };
-use tower_sluice::{Charge, Lease, Limiter, LimiterExt, Memory, Outcome, Quota};
+use tower_sluice::limiter::Lease;
+use tower_sluice::{Charge, Limiter, LimiterExt, Memory, Outcome, Quota};
 
 use crate::dice::Dice;
 use model::{Anchored, Both, Bucket, Bursty, Cells, Counter, Grant, Log, Model, Window};

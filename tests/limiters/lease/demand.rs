@@ -147,7 +147,7 @@ async fn report_counts_down_unit_by_unit() {
         assert_eq!(decision.limiter(), Some("api"));
         assert_eq!(decision.quota(), Some(Quota::per_hour(10_000)));
         assert!(decision.reset_after().is_some_and(|reset| reset <= 3_600 * SECOND));
-        assert_eq!(decision.reservation().map(tower_sluice::Reservation::cost), Some(1));
+        assert_eq!(decision.reservation().map(tower_sluice::limiter::Reservation::cost), Some(1));
     }
     assert!(inner.costs().len() < 100);
 }

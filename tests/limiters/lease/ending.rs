@@ -6,7 +6,8 @@ use tokio::runtime::Handle;
 use tokio::task::yield_now;
 use tokio::time::{advance, sleep};
 use tokio_test::{assert_pending, task};
-use tower_sluice::{Charge, Error, ErrorKind, Limiter, LimiterExt, Memory, Operation, Quota};
+use tower_sluice::limiter::Operation;
+use tower_sluice::{Charge, Error, ErrorKind, Limiter, LimiterExt, Memory, Quota};
 
 use super::{SECOND, VALIDITY, check, leased, taken, warm_up};
 

@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use recorder::Recorder;
 use tower_sluice::algorithm::FixedWindow;
-use tower_sluice::{Charge, Decision, Lease, Limiter, LimiterExt, Memory, Quota};
+use tower_sluice::limiter::Lease;
+use tower_sluice::{Charge, Decision, Limiter, LimiterExt, Memory, Quota};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tower_sluice::algorithm::FixedWindow;
-use tower_sluice::{Charge, Lease, Limiter, LimiterExt, Pool, Quota, Redis};
+use tower_sluice::limiter::Lease;
+use tower_sluice::{Charge, Limiter, LimiterExt, Pool, Quota, Redis};
 
 use super::check;
 use crate::support::Server;

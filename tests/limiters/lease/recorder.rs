@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use tower_sluice::future::Settlement;
-use tower_sluice::{Charge, Decision, Error, Limiter, Operation, Reservation};
+use tower_sluice::limiter::{Operation, Reservation};
+use tower_sluice::{Charge, Decision, Error, Limiter};
 
 /// More checks than a test makes.
 const OPEN: usize = 1 << 32;

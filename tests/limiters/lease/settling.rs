@@ -1,14 +1,15 @@
 //! The final cost of an admission.
 
 use tokio::time::sleep;
-use tower_sluice::{Charge, Limiter, LimiterExt, Reservation};
+use tower_sluice::limiter::Reservation;
+use tower_sluice::{Charge, Limiter, LimiterExt};
 
 use super::{Inner, SECOND, VALIDITY, check, leased, taken, warm_up};
 
 const LIMIT: u64 = 1_000_000;
 
 /// The reservations of all charges of a lease of 100.
-async fn spend_all(limiter: &tower_sluice::Lease<Inner>) -> Vec<Reservation> {
+async fn spend_all(limiter: &tower_sluice::limiter::Lease<Inner>) -> Vec<Reservation> {
     let mut reservations = Vec::new();
     for _ in 0..100 {
         reservations.extend(check(limiter, "hot").await.take_reservation());

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tower_sluice::Origin;
+use tower_sluice::limiter::Origin;
 
 use super::{Seen, since_begin};
 use crate::plan::{SECOND, Way};

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tower_sluice::Origin;
 use tower_sluice::algorithm::{Algorithm, AnyAlgorithm};
+use tower_sluice::limiter::Origin;
 
 use super::{SETTLING, Seen, has_budget, since_begin};
 use crate::account::Booking;

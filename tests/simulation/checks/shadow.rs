@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tower_sluice::{Origin, ShadowCounts, SwitchMode};
+use tower_sluice::limiter::{Origin, ShadowCounts, SwitchMode};
 
 use super::{Seen, since_begin};
 use crate::plan::{SECOND, Way};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tower_sluice::{ErrorKind, Origin};
+use tower_sluice::ErrorKind;
+use tower_sluice::limiter::Origin;
 
 use super::Seen;
 use super::order::moves_slots;

@@ -15,10 +15,9 @@ use tower_sluice::algorithm::{
     TokenBucket,
 };
 use tower_sluice::future::Settlement;
+use tower_sluice::limiter::{AllAtOnce, Lease, Reservation};
 use tower_sluice::redisson::{Rate, Redisson};
-use tower_sluice::{
-    AllAtOnce, Charge, Decision, Error, Lease, Limiter, LimiterExt, Pool, Quota, Redis, Reservation,
-};
+use tower_sluice::{Charge, Decision, Error, Limiter, LimiterExt, Pool, Quota, Redis};
 
 use super::crew;
 use super::model::{

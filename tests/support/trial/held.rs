@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use tokio::runtime::Builder;
 use tower_sluice::algorithm::Budget;
-use tower_sluice::{Charge, Decision, Limiter, LimiterExt, Outcome, Quota, Redis, Reservation};
+use tower_sluice::limiter::Reservation;
+use tower_sluice::{Charge, Decision, Limiter, LimiterExt, Outcome, Quota, Redis};
 
 use super::algorithms::pool;
 

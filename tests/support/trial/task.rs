@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tower_sluice::{Charge, Error, Outcome, Reservation};
+use tower_sluice::limiter::Reservation;
+use tower_sluice::{Charge, Error, Outcome};
 
 use super::algorithms::Judged;
 use super::trace::{Event, Row, nanos};

@@ -17,7 +17,8 @@ use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
-use tower_sluice::{AllAtOnce, Charge, ErrorKind, Limiter, LimiterExt, Pool, Quota, Redis};
+use tower_sluice::limiter::AllAtOnce;
+use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Pool, Quota, Redis};
 
 use crate::support::cluster::{Cluster, SLOTS, keys_in, slot_of};
 use crate::support::faults::{LONG, MILLION, eventually, kind, over, run, trouble};
@@ -56,7 +57,7 @@ where
 }
 
 /// Takes a unit that can be refunded.
-async fn reserve<L: Limiter>(limiter: &L, key: &str) -> tower_sluice::Reservation {
+async fn reserve<L: Limiter>(limiter: &L, key: &str) -> tower_sluice::limiter::Reservation {
     let mut decision = limiter.check(&Charge::new(key)).await.expect("a decision");
     decision.take_reservation().expect("a reservation")
 }

@@ -2,7 +2,9 @@
 
 use http::{Request, Response};
 use tower::{BoxError, Layer, Service, service_fn};
-use tower_sluice::{Global, HttpResponder, RateLimitLayer, testing::Scripted};
+use tower_sluice::key::Global;
+use tower_sluice::testing::Scripted;
+use tower_sluice::{HttpResponder, RateLimitLayer};
 
 #[derive(Default)]
 struct Body(Vec<u8>);

@@ -2,7 +2,9 @@
 
 use http::{Request, Response};
 use tower::{BoxError, Layer, Service, service_fn};
-use tower_sluice::{Global, RateLimitLayer, testing::Scripted};
+use tower_sluice::key::Global;
+use tower_sluice::testing::Scripted;
+use tower_sluice::RateLimitLayer;
 
 struct Page(&'static str);
 

@@ -2,8 +2,9 @@
 
 use http::{Request, Response, StatusCode};
 use tower::{BoxError, Layer, Service, service_fn};
+use tower_sluice::key::Global;
 use tower_sluice::testing::Scripted;
-use tower_sluice::{Global, RateLimitLayer, Refusal};
+use tower_sluice::{RateLimitLayer, Refusal};
 
 fn main() {
     let inner = service_fn(async |_: Request<()>| Ok::<_, BoxError>(Response::new(String::new())));

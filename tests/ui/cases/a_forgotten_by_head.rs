@@ -2,7 +2,9 @@
 
 use http::{Request, Response};
 use tower::{BoxError, Layer, Service, service_fn};
-use tower_sluice::{Head, RateLimitLayer, testing::Scripted};
+use tower_sluice::key::Head;
+use tower_sluice::testing::Scripted;
+use tower_sluice::RateLimitLayer;
 
 fn main() {
     let inner = service_fn(async |_: Request<()>| Ok::<_, BoxError>(Response::new(String::new())));

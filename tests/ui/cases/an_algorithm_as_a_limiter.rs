@@ -1,7 +1,8 @@
 //! An algorithm without a name and a store.
 
 use tower_sluice::algorithm::TokenBucket;
-use tower_sluice::{Global, Quota, RateLimitLayer};
+use tower_sluice::key::Global;
+use tower_sluice::{Quota, RateLimitLayer};
 
 fn main() {
     let bucket = TokenBucket::new(Quota::per_second(5));

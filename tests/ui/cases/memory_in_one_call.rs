@@ -1,7 +1,8 @@
 //! `AllAtOnce` is for limiters in Redis.
 
 use tower_sluice::algorithm::TokenBucket;
-use tower_sluice::{AllAtOnce, Charge, Memory, Quota};
+use tower_sluice::limiter::AllAtOnce;
+use tower_sluice::{Charge, Memory, Quota};
 
 fn main() {
     let user = Memory::new("user", TokenBucket::new(Quota::per_second(10)));

@@ -17,10 +17,12 @@ use super::pool::Pool;
 impl Pool {
     /// Uses one connection of the application: any [`ConnectionLike`] whose clones share one
     /// connection. Examples are a `MultiplexedConnection` or a `ConnectionManager` of
-    /// [`tower_sluice::redis`](crate::redis), and mocks.
+    /// [`tower_sluice::crates::redis`](crate::crates::redis), and mocks.
     ///
     /// ```no_run
-    /// use tower_sluice::{Pool, Quota, Redis, algorithm::TokenBucket, redis};
+    /// use tower_sluice::algorithm::TokenBucket;
+    /// use tower_sluice::crates::redis;
+    /// use tower_sluice::{Pool, Quota, Redis};
     ///
     /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
     /// let client = redis::Client::open("redis://127.0.0.1:6379")?;
