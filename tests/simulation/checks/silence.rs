@@ -45,10 +45,12 @@ impl Seen<'_> {
                 let says_nothing = matches!(kind, StrikeKind::Stand | StrikeKind::Silence);
                 let is_within = *begin + SETTING_IN < record.asked && record.ended < *end;
                 // What cut its connection before leaves it without one.
-                let strikes = self.strikes.iter();
-                let others = strikes.filter(|(_, _, other)| other != kind).count();
+                // The end of one silence ends another beside it.
+                let others = self.strikes.iter().filter(|(from, until, other)| {
+                    other != kind || (from != begin && from < end && begin < until)
+                });
                 let is_cut = self.disturbances.iter().any(|one| one.from < *begin);
-                let is_alone = others == 0 && !is_cut;
+                let is_alone = others.count() == 0 && !is_cut;
                 says_nothing && is_within && is_alone && is_connected(record, *begin)
             })
         };
