@@ -8,7 +8,7 @@ use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::Quotas;
+use crate::quota::Quotas;
 
 /// An owned key, kept as it was given: a clone of a constant or of an [`Arc`] allocates nothing.
 ///
@@ -140,8 +140,8 @@ impl Charge {
     /// part of a charge of several keys, whoever asks. To let a request through a layer take
     /// nothing, use [`peek`](Charge::peek).
     ///
-    /// [`AllInTurn`]: crate::AllInTurn
-    /// [`AllAtOnce`]: crate::AllAtOnce
+    /// [`AllInTurn`]: crate::limiter::AllInTurn
+    /// [`AllAtOnce`]: crate::limiter::AllAtOnce
     #[must_use]
     pub fn cost(mut self, units: u64) -> Self {
         self.cost = Cost::Units(units);
@@ -151,8 +151,9 @@ impl Charge {
     /// Asks what is left, and takes nothing: the cost is 0, also through a layer.
     ///
     /// The request then passes even if the key has nothing left, unless the key owes units. A peek
-    /// yields no [`Reservation`](crate::Reservation), so nothing is settled after the response. For
-    /// a cost that is known only then, charge an estimate and [settle](crate::WithActualCost) it.
+    /// yields no [`Reservation`](crate::limiter::Reservation), so nothing is settled after the
+    /// response. For a cost that is known only then, charge an estimate and
+    /// [settle](crate::respond::WithActualCost) it.
     #[must_use]
     pub fn peek(mut self) -> Self {
         self.cost = Cost::Peek;

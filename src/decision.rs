@@ -20,9 +20,10 @@ pub(crate) use self::policy_report::{
 };
 pub use self::policy_report::{PolicyReport, PolicyReports, QuotaUnit};
 pub use self::report::DecisionReport;
-use crate::unsettled::SettleBy;
+use crate::reservation::Reservation;
+use crate::unsettled::{SettleBy, SettleHandle};
 use crate::waiters::{Turn, Waiters};
-use crate::{Error, Quota, Reservation, SettleHandle};
+use crate::{Error, Quota};
 
 /// The answer to a charge: an [`Outcome`], and a report of the key's state.
 ///
@@ -160,7 +161,7 @@ impl Decision {
 
     /// Returns the delay of an admitted charge: the reserved wait, or, where nothing can be
     /// reserved, the time from the first attempt to the one that was admitted. Behind a layer, a
-    /// responder sees it in [`annotate`](crate::Respond::annotate).
+    /// responder sees it in [`annotate`](crate::respond::Respond::annotate).
     #[must_use]
     pub fn waited(&self) -> Duration {
         match self.outcome {
@@ -171,7 +172,8 @@ impl Decision {
 
     /// Returns the result that would have counted outside of a shadow: the outcome, or the error of
     /// a limiter that could not decide. `None` unless a shadow admitted the charge, whatever the
-    /// result was: a [`Shadow`](crate::Shadow), a [`Switch`](crate::Switch) or a policy.
+    /// result was: a [`Shadow`](crate::limiter::Shadow), a [`Switch`](crate::limiter::Switch) or a
+    /// policy.
     ///
     /// ```
     /// # use tower_sluice::{Decision, Outcome};

@@ -25,8 +25,9 @@ pub use crate::limiter::futures::{AllAtOnceFuture, RedisFuture};
 pub use crate::settlement::Settlement;
 
 use crate::limiter::{Admission, Limiter, Operation};
+use crate::responder::Respond;
 use crate::shared::Shared;
-use crate::{Charge, Decision, Refusal, Respond};
+use crate::{Charge, Decision, Refusal};
 
 pin_project! {
     /// The future of [`RateLimit`](crate::RateLimit).

@@ -1,19 +1,19 @@
 //! Finds the key that a request is charged to.
 //!
-//! A layer asks its [`KeyExtractor`] for each request. The answer is a [`Charge`] of one key, an
-//! [`Exempt`] request, or the lack of a key, which is refused with 400.
+//! A layer asks its [`KeyExtractor`] for each request. The answer is a [`Charge`](crate::Charge) of
+//! one key, an [`Exempt`] request, or the lack of a key, which is refused with 400.
 //!
 //! | the key is | write |
 //! |---|---|
 //! | a header field, the path, an extension | [`by_head`]`(\|head\| head.header("x-user"))` |
 //! | an API key, or a bearer token | [`by_api_key`]`("x-api-key")`, [`by_bearer_token`]`()` |
-//! | the address of the client | [`ClientIp`]; [`by_client_ip`](crate::by_client_ip) behind no proxy |
+//! | the address of the client | [`ClientIp`]; [`by_client_ip`] behind no proxy |
 //! | one for all requests | [`Global`] |
 //! | found in a request of any type | a closure over the whole request |
 //!
 //! A closure returns whatever is [`IntoCharge`]: a text, an address, a tuple of several, an option
-//! of these, or a [`Charge`] with its cost, its quota and its longest wait. [`Head`] reads the parts
-//! of the head that most keys are made of.
+//! of these, or a [`Charge`](crate::Charge) with its cost, its quota and its longest wait. [`Head`]
+//! reads the parts of the head that most keys are made of.
 //!
 //! ```
 //! use tower_sluice::algorithm::TokenBucket;

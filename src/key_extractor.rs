@@ -10,7 +10,7 @@ use crate::{Charge, Error, ErrorKind};
 ///
 /// Every closure `Fn(&Req) -> C` is one, if `C` is [`IntoCharge`]. [`by_head`](crate::by_head)
 /// makes one from a closure over the head of a request, which serves every body type.
-/// [`by_api_key`](crate::by_api_key) and [`ClientIp`](crate::ClientIp) are ready ones.
+/// [`by_api_key`](crate::by_api_key) and [`ClientIp`](crate::key::ClientIp) are ready ones.
 ///
 /// A request without a key does not pass: if the closure returns `None` or `Err`, it is refused,
 /// with 400 unless set otherwise. Return [`Exempt`] to let a request pass without a limit. A cost

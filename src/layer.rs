@@ -11,8 +11,8 @@ use crate::http::{CountBodyLayer, HandOut, HttpResponder, Recipient};
 use crate::limiter::Limiter;
 use crate::observe::RefusalWatch;
 use crate::service::RateLimit;
+use crate::settle::{PenalizeIf, RefundIf, RefundOnError, RefundUnused, ResetIf, WithActualCost};
 use crate::shared::Shared;
-use crate::{PenalizeIf, RefundIf, RefundOnError, RefundUnused, ResetIf, WithActualCost};
 
 /// The number of a layer's requests that may wait at once, unless set otherwise.
 const DEFAULT_MAX_WAITERS: usize = 1_024;
@@ -44,9 +44,9 @@ const DEFAULT_MAX_WAITERS: usize = 1_024;
 ///
 /// **Two layers on one request** take from two limits, one after the other. When the inner layer
 /// refuses, the outer one has already taken its units, and they stay taken. Use one layer whose
-/// limiter decides both: a tuple of algorithms for one key, [`AllAtOnce`](crate::AllAtOnce) or
-/// [`AllInTurn`](crate::AllInTurn) for different keys. The [cookbook](crate::guide::cookbook) has
-/// examples.
+/// limiter decides both: a tuple of algorithms for one key,
+/// [`AllAtOnce`](crate::limiter::AllAtOnce) or [`AllInTurn`](crate::limiter::AllInTurn) for
+/// different keys. The [cookbook](crate::guide::cookbook) has examples.
 ///
 /// Clones share the limiter and the number of requests that wait, so a framework may apply the
 /// layer to each route. A clone can be set up further; that does not change the others.
@@ -60,7 +60,8 @@ impl<L: Limiter, K> RateLimitLayer<L, K, HttpResponder> {
     ///
     /// `key` is usually [`by_head`](crate::by_head) around a closure over the head. It may be a
     /// closure over the whole request, which states the request's type, or
-    /// [`Global`](crate::Global), one key for all. See [`KeyExtractor`](crate::KeyExtractor).
+    /// [`Global`](crate::key::Global), one key for all. See
+    /// [`KeyExtractor`](crate::key::KeyExtractor).
     ///
     /// A closure over the head without `by_head` does not compile: "expected closure signature
     /// `for<'a> fn(&'a Request<Body>) -> _`", or "type annotations needed".
@@ -68,7 +69,8 @@ impl<L: Limiter, K> RateLimitLayer<L, K, HttpResponder> {
     /// A cost of 0 counts as 1: see [`Charge::cost`](crate::Charge::cost).
     ///
     /// [`HttpResponder`] answers refusals. A service that does not speak HTTP needs another
-    /// responder, such as [`Raise`](crate::Raise): see [`respond`](RateLimitLayer::respond).
+    /// responder, such as [`Raise`](crate::respond::Raise): see
+    /// [`respond`](RateLimitLayer::respond).
     #[must_use]
     pub fn new(limiter: L, key: K) -> Self {
         let (limiter, key, respond) = (limiter.into(), key.into(), HttpResponder::new().into());
@@ -119,8 +121,8 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
         Self { shared: Arc::new(Shared { waiters, ..Shared::clone(&self.shared) }) }
     }
 
-    /// Sets what a refused caller sees: a [`Respond`](crate::Respond), such as
-    /// [`Raise`](crate::Raise) or a closure. Default: [`HttpResponder`].
+    /// Sets what a refused caller sees: a [`Respond`](crate::respond::Respond), such as
+    /// [`Raise`](crate::respond::Raise) or a closure. Default: [`HttpResponder`].
     ///
     /// It replaces the responder, and with it what the setters below have added: call it first.
     #[must_use]
@@ -133,8 +135,8 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     /// Refunds a request if `condition` holds, a closure over `&Decision` and the response.
     /// Default: what was charged stays.
     ///
-    /// See [`WithActualCost`](crate::WithActualCost) for examples, and for what an algorithm can
-    /// refund.
+    /// See [`WithActualCost`](crate::respond::WithActualCost) for examples, and for what an
+    /// algorithm can refund.
     #[must_use]
     pub fn refund_if<F>(
         self,
@@ -286,12 +288,12 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     }
 
     /// Hands out what each request took to its handler, as a
-    /// [`SettleHandle`](crate::SettleHandle) in the extensions of the request. Default: it does
-    /// not.
+    /// [`SettleHandle`](crate::respond::SettleHandle) in the extensions of the request. Default: it
+    /// does not.
     ///
     /// A handler that takes it settles it, also later and from another task, and the layer does
     /// not. If the handler leaves it where it is, the layer settles as it would without a handle.
-    /// [`Unsettled`](crate::Unsettled) shows how to settle when a caller hangs up.
+    /// [`Unsettled`](crate::respond::Unsettled) shows how to settle when a caller hangs up.
     ///
     /// The service takes an `http::Request` and returns an `http::Response`. For another one,
     /// [`actual_cost`](RateLimitLayer::actual_cost) reads the cost from what it returns.
@@ -335,7 +337,8 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
 
     /// Settles each request with what the body of its response cost: for streams, whose cost is
     /// known when they end. `count` is a closure over `&Frame` that returns the units of a frame,
-    /// of data or of trailers, or [`CountBytes`](crate::CountBytes). Default: bodies do not count.
+    /// of data or of trailers, or [`CountBytes`](crate::respond::CountBytes). Default: bodies do
+    /// not count.
     ///
     /// Call it last: what it returns has no further setters. The units of all frames are what the
     /// request costs. Less than was charged is refunded, and more is taken, once the body ends,
@@ -345,15 +348,15 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     /// **A caller that leaves before the response** drops no body, so nothing is settled, and all
     /// that was charged stays. A [`Budget`](crate::algorithm::Budget) holds it until its time is
     /// over. A model may think for seconds before its first token. There let the handler settle:
-    /// [`Unsettled`](crate::Unsettled) has an example.
+    /// [`Unsettled`](crate::respond::Unsettled) has an example.
     ///
     /// **A comment that keeps a connection alive is a frame too**, as axum's `Sse::keep_alive`
     /// sends them. Count it as 0, as in the second example below.
     ///
     /// The other setters settle nothing of a response then, but an error of the inner service, and
     /// [`reset_if`](RateLimitLayer::reset_if) resets nothing. A handler that takes its
-    /// [`SettleHandle`](crate::SettleHandle) settles in place of the body. A limiter that cannot
-    /// take more passes no request, as for [`actual_cost`](RateLimitLayer::actual_cost).
+    /// [`SettleHandle`](crate::respond::SettleHandle) settles in place of the body. A limiter that
+    /// cannot take more passes no request, as for [`actual_cost`](RateLimitLayer::actual_cost).
     ///
     /// ```
     /// use std::convert::Infallible;

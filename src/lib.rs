@@ -82,55 +82,16 @@ pub mod respond;
 pub mod testing;
 
 pub use self::charge::Charge;
-pub use self::decision::{
-    Decision, DecisionReport, Origin, Outcome, PolicyReport, PolicyReports, QuotaUnit,
-};
+pub use self::decision::{Decision, Outcome};
 pub use self::error::{Error, ErrorKind};
 #[cfg(any(feature = "axum", feature = "tonic"))]
 pub use self::http::by_client_ip;
-pub use self::http::{
-    ApiKey, ByHead, ClientAddr, ClientIp, CountBody, CountBodyFuture, CountBodyLayer, CountBytes,
-    CountFrame, CountedBody, FindPeer, HandOut, Head, HeaderStyle, HttpRefusal, HttpResponder,
-    KnownPeers, NetworksError, OnAdmitted, PeerAddr, PlainText, ProblemJson, RateLimitHeaders,
-    by_api_key, by_bearer_token, by_head,
-};
-pub use self::key_extractor::{Exempt, Global, IntoCharge, KeyExtractor, Keyed};
+pub use self::http::{HttpResponder, by_api_key, by_head};
+pub use self::key_extractor::Exempt;
 pub use self::layer::RateLimitLayer;
+pub use self::limiter::{FailOpen, Limiter, LimiterExt, Memory};
 #[cfg(feature = "redis")]
-#[doc(hidden)]
-pub use self::limiter::script_texts;
-#[cfg(feature = "redis")]
-pub use self::limiter::{AllAtOnce, Members, Pool, PoolBuilder, Redis};
-pub use self::limiter::{
-    AllInTurn, Boxed, Breaker, BreakerCounts, BreakerState, DenyCache, Described, Description,
-    FailOpen, Fallback, FallbackIf, Inspect, Lease, Limiter, LimiterExt, MemberCharges, Memory,
-    Operation, OrElse, Parts, Shadow, ShadowCounts, Switch, SwitchMode, Timeout, WithBreaker,
-    WithSwitch,
-};
-#[cfg(feature = "metrics")]
-pub use self::limiter::{Metered, MetricsExt};
-#[cfg(feature = "tracing")]
-pub use self::limiter::{TraceExt, Traced};
-#[cfg(feature = "metrics")]
-pub use self::observe::Meter;
-pub use self::quota::{Quota, QuotaError, Quotas};
+pub use self::limiter::{Pool, Redis};
+pub use self::quota::Quota;
 pub use self::refusal::Refusal;
-pub use self::reservation::{Owner, Reservation};
-pub use self::responder::{Raise, Respond};
 pub use self::service::RateLimit;
-pub use self::settle::{
-    ActualCost, PenalizeIf, RefundIf, RefundOnError, RefundUnused, ResetIf, WithActualCost,
-};
-pub use self::unsettled::{SettleHandle, Unsettled};
-// The versions that `Pool::from_connection` and `Pool::from_bb8` take.
-#[cfg(feature = "redis")]
-pub use ::bb8_redis::{self, bb8};
-// The frames that `RateLimitLayer::count_body` counts.
-pub use ::http_body;
-// The networks that `ClientIp::trusted_networks` takes.
-pub use ::ipnet;
-#[cfg(feature = "redis")]
-pub use ::redis;
-// The values that `policy::Row::with` takes.
-#[cfg(feature = "policies")]
-pub use ::serde_json;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::{Decision, Error, ErrorKind};
 
-/// The reason why a request does not pass. Responders get it, and [`Raise`](crate::Raise) and
-/// [`acquire`](crate::LimiterExt::acquire) return it as their error.
+/// The reason why a request does not pass. Responders get it, and [`Raise`](crate::respond::Raise)
+/// and [`acquire`](crate::LimiterExt::acquire) return it as their error.
 #[derive(Debug)]
 #[allow(
     clippy::large_enum_variant,

@@ -6,9 +6,9 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::Quotas;
 use crate::charge::Key;
 use crate::mark::Mark;
+use crate::quota::Quotas;
 use crate::waiters::Turn;
 
 /// The record of the units that an admission took. Its holder may settle it, once.

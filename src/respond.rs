@@ -1,8 +1,9 @@
 //! Answers requests that do not pass, and settles those that do.
 //!
 //! A [`Respond`] makes the answer to a [`Refusal`](crate::Refusal). A layer starts with
-//! [`HttpResponder`]: 429 with `retry-after`, 400 without a key, 503 where the store failed, and for
-//! gRPC the status of each. [`Raise`] makes an error of it, for services that do not speak HTTP.
+//! [`HttpResponder`]: 429 with `retry-after`, 400 without a key, 503 where the store failed, and
+//! for gRPC the status of each. [`Raise`] makes an error of it, for services that do not speak
+//! HTTP.
 //!
 //! | wanted | set |
 //! |---|---|
@@ -36,8 +37,8 @@
 
 pub use crate::decision::DecisionReport;
 pub use crate::http::{
-    CountBody, CountBodyLayer, CountBytes, CountFrame, CountedBody, HandOut, HeaderStyle,
-    HttpRefusal, HttpResponder, OnAdmitted, PlainText, ProblemJson, RateLimitHeaders,
+    CountBody, CountBodyFuture, CountBodyLayer, CountBytes, CountFrame, CountedBody, HandOut,
+    HeaderStyle, HttpRefusal, HttpResponder, OnAdmitted, PlainText, ProblemJson, RateLimitHeaders,
 };
 pub use crate::responder::{Raise, Respond};
 pub use crate::settle::{

@@ -97,7 +97,7 @@ pub trait Respond<Req, Res, E> {
     /// Adds to an admitted request what the inner service should know of the decision. It is called
     /// once, just before the inner service is. Default: nothing.
     /// [`HttpResponder`](crate::HttpResponder) adds a
-    /// [`DecisionReport`](crate::DecisionReport).
+    /// [`DecisionReport`](crate::respond::DecisionReport).
     fn admit(&self, decision: &mut Decision, request: &mut Req) {
         let _ = (decision, request);
     }

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use tower_service::Service;
 
+use crate::decision::Origin;
 use crate::future::ResponseFuture;
+use crate::key_extractor::{KeyExtractor, Keyed};
 use crate::limiter::{Admission, Limiter};
+use crate::responder::Respond;
 use crate::shared::Shared;
-use crate::{
-    Charge, Decision, Error, ErrorKind, KeyExtractor, Keyed, Origin, Outcome, Refusal, Respond,
-};
+use crate::{Charge, Decision, Error, ErrorKind, Outcome, Refusal};
 
 /// A limited service. Made by [`RateLimitLayer`](crate::RateLimitLayer).
 ///
@@ -23,7 +24,8 @@ use crate::{
 ///
 /// A request that is admitted and never reaches the inner service is refunded: its caller leaves
 /// while the inner service is not ready, or the inner service fails to become ready. Once the inner
-/// service is called, the charge stays, unless the response [settles](crate::WithActualCost) it.
+/// service is called, the charge stays, unless the response
+/// [settles](crate::respond::WithActualCost) it.
 ///
 /// If the compiler finds no method `call`, `ready` or `oneshot` on it, one of these bounds is not
 /// met: the inner service is [`Clone`], the key extractor is one for its requests, and the

@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Decision, Refusal, Reservation, Respond};
+use crate::reservation::Reservation;
+use crate::responder::Respond;
+use crate::{Decision, Refusal};
 
 /// A responder, and what its requests cost in the end.
 ///

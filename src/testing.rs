@@ -22,8 +22,10 @@ use std::future::{Ready, ready};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::limiter::Operation;
+use crate::reservation::{Owner, Reservation};
 use crate::settlement::Settlement;
-use crate::{Charge, Decision, Error, ErrorKind, Limiter, Operation, Outcome, Owner, Reservation};
+use crate::{Charge, Decision, Error, ErrorKind, Limiter, Outcome};
 
 /// Returns decisions in the order in which they were given. Clones share the decisions and the
 /// records.

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::reservation::Reservation;
 use crate::settlement::Settlement;
-use crate::{Error, ErrorKind, Reservation};
+use crate::{Error, ErrorKind};
 
 /// Settles a reservation as [`Limiter::settle`](crate::Limiter::settle) does, by whichever limiter.
 pub(crate) type SettleBy =

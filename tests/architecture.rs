@@ -390,7 +390,7 @@ fn allowed_imports_and_mere_texts_pass() {
             "limiter/redis/key_names.rs",
             "mod tests { use super::*; use super::super::ConfiguredAlgorithm; }",
         ),
-        ("service.rs", "use crate::{Charge, KeyExtractor, Limiter, Respond};"),
+        ("service.rs", "use crate::{Charge, Limiter, Refusal};"),
         ("algorithm/mod.rs", "let outcome = Outcome::Allow;"),
     ];
     for (file, text) in innocent {

@@ -23,7 +23,7 @@
 //! | a limiter that Java's Redisson uses too | [`Redisson`](crate::redisson::Redisson) |
 //! | the same, in tests | [`PermitLog`](crate::redisson::PermitLog) |
 //! | charges that are refunded | see [below](#what-an-algorithm-refunds) |
-//! | costs that are known afterwards | the same, and [`WithActualCost`](crate::WithActualCost) |
+//! | costs that are known afterwards | the same, and [`WithActualCost`](crate::respond::WithActualCost) |
 //!
 //! The page of each type has its bound, its cost, and when to choose it. What a bound means, and
 //! what can exceed it: [`guide::what_the_bound_means`](crate::guide::what_the_bound_means).
@@ -38,7 +38,7 @@
 //! The decision reports [each quota](crate::Decision::policies) as a policy, and says which of them
 //! is the [tightest](crate::Decision::tightest); its `quota` is that one's. `remaining` is the
 //! least of all, `reset_after` the latest. The policies of a limiter called `api` are called
-//! `api-1`, `api-2` and so on, unless you [name](crate::Description::names) them.
+//! `api-1`, `api-2` and so on, unless you [name](crate::limiter::Description::names) them.
 //!
 //! Each member refunds what it can. A reserved wait is refunded completely if nothing was decided
 //! since. So waiters that leave in reverse order leave no trace, but for one bit: the permits of
@@ -151,8 +151,9 @@ pub(crate) use common::DEFAULT_HORIZON;
 pub(crate) use common::{INEXACT, exact};
 use common::{clamped_horizon, micros, without_burst};
 
+use crate::Quota;
 pub use crate::mark::Mark;
-use crate::quota::{Quota, QuotaError, Quotas};
+pub use crate::quota::{QuotaError, Quotas};
 
 /// The instant before a charge, as a mark holds it where there was no state: the epoch's begin. A
 /// mark holds one more than each instant, since 0 stands for none.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Charge, Key};
-use crate::Quotas;
+use crate::quota::Quotas;
 
 impl Charge {
     /// Several keys of one request, such as its user and its IP address, each with a limit of its
@@ -44,8 +44,8 @@ impl Charge {
     /// A part may be absent, as in `[Some(user), None]`: its member is not asked, and the others
     /// are. A part may have parts itself, for a member that is a combination.
     ///
-    /// [`AllAtOnce::of_parts`]: crate::AllAtOnce::of_parts
-    /// [`AllInTurn::of_parts`]: crate::AllInTurn::of_parts
+    /// [`AllAtOnce::of_parts`]: crate::limiter::AllAtOnce::of_parts
+    /// [`AllInTurn::of_parts`]: crate::limiter::AllInTurn::of_parts
     #[must_use]
     pub fn several<P: Into<Option<Charge>>>(parts: impl IntoIterator<Item = P>) -> Self {
         let parts: Arc<[Option<Charge>]> = parts.into_iter().map(P::into).collect();

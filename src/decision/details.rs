@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::policy_report::Policy;
+use crate::reservation::Reservation;
+use crate::unsettled::SettleHandle;
 use crate::waiters::Waiters;
-use crate::{Error, Outcome, Quota, Reservation, SettleHandle};
+use crate::{Error, Outcome, Quota};
 
 /// All that a limiter reports besides the outcome.
 #[derive(Default)]

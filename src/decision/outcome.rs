@@ -39,14 +39,14 @@ pub enum Origin {
     Store,
     /// This process.
     Local,
-    /// The limiter inside of a [`DenyCache`](crate::DenyCache), earlier: the cache repeats its
-    /// refusal.
+    /// The limiter inside of a [`DenyCache`](crate::limiter::DenyCache), earlier: the cache repeats
+    /// its refusal.
     Cache,
     /// None: [`FailOpen`](crate::FailOpen) admitted because the store was away.
     FailOpen,
-    /// None: a [`Shadow`](crate::Shadow) admitted because its limiter could not decide.
+    /// None: a [`Shadow`](crate::limiter::Shadow) admitted because its limiter could not decide.
     Shadow,
-    /// None: a [`Switch`](crate::Switch) is off.
+    /// None: a [`Switch`](crate::limiter::Switch) is off.
     Off,
     /// None: the request is not limited, since its key is [`Exempt`](crate::Exempt) or no policy
     /// takes it.

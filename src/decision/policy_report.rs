@@ -15,9 +15,9 @@ use crate::{Outcome, Quota};
 /// key stands under it.
 ///
 /// A limiter of one quota has one policy, called as the limiter is. A tuple of algorithms has one
-/// for each quota, and [`AllInTurn`](crate::AllInTurn) and [`AllAtOnce`](crate::AllAtOnce) have
-/// those of their members. [`LimiterExt::describe`](crate::LimiterExt::describe) gives them other
-/// names.
+/// for each quota, and [`AllInTurn`](crate::limiter::AllInTurn) and
+/// [`AllAtOnce`](crate::limiter::AllAtOnce) have those of their members.
+/// [`LimiterExt::describe`](crate::LimiterExt::describe) gives them other names.
 ///
 /// ```
 /// use tower_sluice::algorithm::{FixedWindow, TokenBucket};
@@ -67,7 +67,7 @@ pub(crate) struct Policy {
     pub(crate) figures: Figures,
 }
 
-/// The place of a policy whose name no [`Description`](crate::Description) changes.
+/// The place of a policy whose name no [`Description`](crate::limiter::Description) changes.
 #[cfg(any(feature = "redis", feature = "policies"))]
 pub(crate) const KEEPS_NAME: usize = usize::MAX;
 
@@ -156,14 +156,14 @@ impl<'a> PolicyReport<'a> {
     }
 
     /// The first 8 bytes of the key's SHA-256 digest, if the limiter
-    /// [shows](crate::Description::partition_key) it.
+    /// [shows](crate::limiter::Description::partition_key) it.
     #[must_use]
     pub fn partition_key(&self) -> Option<[u8; 8]> {
         self.figures.partition_key
     }
 
-    /// Returns true if a [`Shadow`](crate::Shadow) or a [`Switch`](crate::Switch) watches the
-    /// policy, so that it refuses nobody.
+    /// Returns true if a [`Shadow`](crate::limiter::Shadow) or a [`Switch`](crate::limiter::Switch)
+    /// watches the policy, so that it refuses nobody.
     #[must_use]
     pub fn is_shadow(&self) -> bool {
         self.figures.is_shadow

@@ -5,17 +5,18 @@ use std::ops::Deref;
 
 use super::Decision;
 
-/// A [`Decision`] that can be cloned, since it holds no [`Reservation`](crate::Reservation). Clones
-/// share what they say.
+/// A [`Decision`] that can be cloned, since it holds no
+/// [`Reservation`](crate::limiter::Reservation). Clones share what they say.
 ///
 /// [`HttpResponder`](crate::HttpResponder) puts it into the extensions of every request that
 /// passes, where handlers find it, and into those of the response, where layers outside find it.
 /// With axum it is `Extension<DecisionReport>`. It reads as the decision does.
 ///
 /// Its [`origin`](Decision::origin) says where a request was not limited:
-/// [`Origin::Exempt`](crate::Origin::Exempt) or [`Origin::Off`](crate::Origin::Off). A refusal
-/// about which nothing was decided has no report: a 503, or a 400. Of two layers on one request the
-/// inner one's is in the request, and the outer one's in the response.
+/// [`Origin::Exempt`](crate::limiter::Origin::Exempt) or
+/// [`Origin::Off`](crate::limiter::Origin::Off). A refusal about which nothing was decided has no
+/// report: a 503, or a 400. Of two layers on one request the inner one's is in the request, and the
+/// outer one's in the response.
 ///
 /// ```
 /// use http::Response;

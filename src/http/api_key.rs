@@ -7,7 +7,8 @@ use http::{HeaderName, Request};
 
 use super::head::Head;
 use crate::digest::SecretDigest;
-use crate::{Error, ErrorKind, KeyExtractor, Keyed};
+use crate::key_extractor::{KeyExtractor, Keyed};
+use crate::{Error, ErrorKind};
 
 /// Charges each request to the API key in the header called `name`, hashed.
 ///
@@ -61,8 +62,9 @@ pub fn by_bearer_token() -> ApiKey {
 ///   alike, and each would have a limit of its own.
 ///
 /// It does not check whether an API key is valid. A caller can invent keys, and each has its own
-/// limit. So put authentication outside of the limit, or charge the [IP address](crate::ClientIp)
-/// too: `by_head(move |head| (api_key.of(head), client_ip.of(head)))`.
+/// limit. So put authentication outside of the limit, or charge the
+/// [IP address](crate::key::ClientIp) too:
+/// `by_head(move |head| (api_key.of(head), client_ip.of(head)))`.
 ///
 /// # With a cost or a quota
 ///

@@ -13,7 +13,7 @@ use pin_project_lite::pin_project;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::{SettleHandle, Unsettled};
+use crate::unsettled::{SettleHandle, Unsettled};
 
 /// Counts the units of a frame: a closure over [`&Frame`](Frame) that returns them, or
 /// [`CountBytes`].
@@ -219,7 +219,7 @@ impl<S: fmt::Debug, F> fmt::Debug for CountBody<S, F> {
 }
 
 pin_project! {
-    /// The future of [`CountBody`](crate::CountBody).
+    /// The future of [`CountBody`](crate::respond::CountBody).
     pub struct CountBodyFuture<T, F> {
         #[pin]
         response: T,

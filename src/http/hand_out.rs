@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use http::{Request, Response};
 
+use crate::responder::Respond;
 use crate::unsettled::SettleBy;
-use crate::{Decision, Refusal, Respond};
+use crate::{Decision, Refusal};
 
-/// A responder that hands out the units of each request as a [`SettleHandle`](crate::SettleHandle),
-/// to the handler or to the body: made by
+/// A responder that hands out the units of each request as a
+/// [`SettleHandle`](crate::respond::SettleHandle), to the handler or to the body: made by
 /// [`RateLimitLayer::settle_in_handler`](crate::RateLimitLayer::settle_in_handler) and
 /// [`RateLimitLayer::count_body`](crate::RateLimitLayer::count_body).
 pub struct HandOut<R> {

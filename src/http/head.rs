@@ -4,7 +4,7 @@ use std::fmt;
 
 use http::{Extensions, HeaderMap, Method, Request, Uri};
 
-use crate::{IntoCharge, KeyExtractor, Keyed};
+use crate::key_extractor::{IntoCharge, KeyExtractor, Keyed};
 
 /// A request without its body. Its `Debug` output shows no URI and no header, because these hold
 /// keys.
@@ -23,7 +23,8 @@ impl<'a> Head<'a> {
         self.method
     }
 
-    /// The URI. It does not contain the client's IP address: see [`ClientIp`](crate::ClientIp).
+    /// The URI. It does not contain the client's IP address: see
+    /// [`ClientIp`](crate::key::ClientIp).
     #[must_use]
     pub fn uri(&self) -> &'a Uri {
         self.uri

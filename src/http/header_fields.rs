@@ -7,7 +7,8 @@ use super::headers::{HeaderStyle, OnAdmitted, RateLimitHeaders};
 use super::policy_list::{Form, PolicyList};
 use super::standing::{self, Standing};
 use super::structured;
-use crate::{Decision, Origin};
+use crate::Decision;
+use crate::decision::Origin;
 
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");

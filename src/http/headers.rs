@@ -88,9 +88,9 @@ pub enum OnAdmitted {
 ///
 /// | | |
 /// |---|---|
-/// | name | that of the [policy](crate::PolicyReport::name) |
+/// | name | that of the [policy](crate::limiter::PolicyReport::name) |
 /// | `q`, limit | the most units at once: the limit, or what a bucket or a smooth pace stores |
-/// | `w` | the [window](crate::PolicyReport::window), if that is a whole number of seconds |
+/// | `w` | the [window](crate::limiter::PolicyReport::window), if that is a whole number of seconds |
 /// | `r`, remaining | the units left, of this policy alone |
 /// | `t`, reset | admitted: the seconds until the whole quota is there, rounded up |
 /// | | refused: as `Retry-After` |
@@ -104,10 +104,10 @@ pub enum OnAdmitted {
 /// Of several policies `RateLimit-Policy` lists all. The other fields are about the
 /// [tightest](crate::Decision::tightest).
 ///
-/// A policy in [shadow](crate::Shadow) is not listed. Nothing is said where nothing was decided:
-/// 400, 503, [`FailOpen`](crate::FailOpen), a [`Switch`](crate::Switch) that is off. A refused gRPC
-/// request reads `RetryInfo` and pushback instead. A limiter of your own says what it decided by
-/// with [`Decision::with_policies`](crate::Decision::with_policies).
+/// A policy in [shadow](crate::limiter::Shadow) is not listed. Nothing is said where nothing was
+/// decided: 400, 503, [`FailOpen`](crate::FailOpen), a [`Switch`](crate::limiter::Switch) that is
+/// off. A refused gRPC request reads `RetryInfo` and pushback instead. A limiter of your own says
+/// what it decided by with [`Decision::with_policies`](crate::Decision::with_policies).
 ///
 /// Lists are appended to those of the inner service. Where the inner service has set one of the
 /// other fields, it is kept, and none of them is added.

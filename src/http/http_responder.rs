@@ -12,7 +12,9 @@ use super::headers::{HeaderStyle, RateLimitHeaders};
 use super::http_refusal::HttpRefusal;
 use super::problem::ProblemJson;
 use super::standing::whole_seconds;
-use crate::{Decision, DecisionReport, Refusal, Respond, grpc};
+use crate::decision::DecisionReport;
+use crate::responder::Respond;
+use crate::{Decision, Refusal, grpc};
 
 /// Answers refusals with a status, the time to come back, and no body unless set.
 ///
@@ -51,8 +53,8 @@ use crate::{Decision, DecisionReport, Refusal, Respond, grpc};
 /// [`headers`](HttpResponder::headers) sets the fields that tell a caller its limits, and whether
 /// responses to admitted requests have them too. Handlers find the decision in the extensions of
 /// the request, and layers outside in those of the response, as a
-/// [`DecisionReport`](crate::DecisionReport). [`extensions`](HttpResponder::extensions) leaves it
-/// out.
+/// [`DecisionReport`](crate::respond::DecisionReport). [`extensions`](HttpResponder::extensions)
+/// leaves it out.
 ///
 /// ```
 /// use http::{Request, Response, StatusCode};

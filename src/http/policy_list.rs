@@ -8,7 +8,8 @@ use std::rc::Rc;
 use http::HeaderValue;
 
 use super::structured;
-use crate::{PolicyReport, Quota, QuotaUnit};
+use crate::Quota;
+use crate::decision::{PolicyReport, QuotaUnit};
 
 /// The most lists that a thread keeps. The oldest one makes room for a new one.
 const MOST: usize = 32;

@@ -3,7 +3,8 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::headers::RateLimitHeaders;
-use crate::{Decision, Outcome, PolicyReport};
+use crate::decision::PolicyReport;
+use crate::{Decision, Outcome};
 
 /// The largest integer of a structured field (RFC 9651). Fields of the other styles hold none above
 /// it either.

@@ -5,8 +5,9 @@ use std::iter;
 use sfv::{Integer, KeyRef, ListSerializer, ParameterSerializer, StringRef, key_ref};
 
 use super::standing::{MAX_INTEGER, Standing};
-use crate::decision::{MAX_POLICY_NAME, is_policy_name, is_policy_name_byte};
-use crate::{PolicyReport, QuotaUnit};
+use crate::decision::{
+    MAX_POLICY_NAME, PolicyReport, QuotaUnit, is_policy_name, is_policy_name_byte,
+};
 
 const QUOTA: &KeyRef = key_ref("q");
 const UNIT: &KeyRef = key_ref("qu");

@@ -12,8 +12,9 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::{Limiter, runtime};
+use crate::reservation::Reservation;
 use crate::waiters::Waiter;
-use crate::{Charge, Decision, Error, ErrorKind, Outcome, Refusal, Reservation};
+use crate::{Charge, Decision, Error, ErrorKind, Outcome, Refusal};
 
 /// The longest jitter, in µs.
 const MAX_JITTER: u64 = 1_000;

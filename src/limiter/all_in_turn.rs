@@ -12,14 +12,15 @@ use super::combination::in_turn::{EachAlone, Part, PartsDecision, Rules, decide,
 use super::combination::joined_decision::{compare_tightness, joined};
 use super::futures::BoxedFuture;
 use super::{Boxed, Limiter, MemberCharges, Operation, Parts};
+use crate::reservation::{Owner, Reservation};
 use crate::settlement::Settlement;
-use crate::{Charge, Decision, Error, ErrorKind, Owner, Reservation};
+use crate::{Charge, Decision, Error, ErrorKind};
 
 /// Limiters over different keys, asked one after another, all or nothing: per user *and* for
 /// everybody.
 ///
-/// The members may be of any type. Where all are in one Redis, [`AllAtOnce`](crate::AllAtOnce) asks
-/// them in one call, exactly, and reserves waits.
+/// The members may be of any type. Where all are in one Redis,
+/// [`AllAtOnce`](crate::limiter::AllAtOnce) asks them in one call, exactly, and reserves waits.
 ///
 /// ```
 /// use tower_sluice::algorithm::TokenBucket;
@@ -67,12 +68,12 @@ use crate::{Charge, Decision, Error, ErrorKind, Owner, Reservation};
 /// [estimate](crate::LimiterExt::estimate). The decision [reports](Decision::policies) the policies
 /// of all members that the charge takes from.
 ///
-/// Each member keeps to its own deadline, in each call: one that is peeked at before is asked twice.
-/// Inside of a [`timeout`](crate::LimiterExt::timeout), the error is of kind [`Saturation`] if the
-/// time ends after at least one of them has answered: calls in turn took that time, and no store
-/// need be away. Where one of several stores may be away alone, give that limiter a shorter time and
-/// a fallback of its own: `limiter.timeout(short).or_else(fallback)`. Without the shorter time it
-/// would use up that of the others.
+/// Each member keeps to its own deadline, in each call: one that is peeked at before is asked
+/// twice. Inside of a [`timeout`](crate::LimiterExt::timeout), the error is of kind [`Saturation`]
+/// if the time ends after at least one of them has answered: calls in turn took that time, and no
+/// store need be away. Where one of several stores may be away alone, give that limiter a shorter
+/// time and a fallback of its own: `limiter.timeout(short).or_else(fallback)`. Without the shorter
+/// time it would use up that of the others.
 ///
 /// [`Configuration`]: crate::ErrorKind::Configuration
 /// [`Saturation`]: crate::ErrorKind::Saturation

@@ -6,10 +6,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use super::{Limiter, Operation};
+use crate::reservation::Reservation;
 use crate::settlement::Settlement;
-use crate::{Charge, Decision, Error, Reservation};
+use crate::{Charge, Decision, Error};
 
-/// The future of [`Boxed`], of [`AllInTurn`](crate::AllInTurn) and of
+/// The future of [`Boxed`], of [`AllInTurn`](crate::limiter::AllInTurn) and of
 /// [`Redisson`](crate::redisson::Redisson).
 pub type BoxedFuture = Pin<Box<dyn Future<Output = Result<Decision, Error>> + Send>>;
 

@@ -258,7 +258,7 @@ impl Settings {
     }
 }
 
-/// The state of a [`Breaker`](crate::Breaker).
+/// The state of a [`Breaker`](crate::limiter::Breaker).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BreakerState {
@@ -270,7 +270,7 @@ pub enum BreakerState {
     HalfOpen,
 }
 
-/// The counts of what a [`Breaker`](crate::Breaker) has done since it was made.
+/// The counts of what a [`Breaker`](crate::limiter::Breaker) has done since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BreakerCounts {

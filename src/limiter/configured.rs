@@ -11,12 +11,12 @@ use crate::algorithm::{Algorithm, Answer, Check, Mark, QuotaAnswer, Verdict};
 use crate::charge::Key;
 #[cfg(any(feature = "redis", feature = "policies"))]
 use crate::decision::KEEPS_NAME;
-use crate::decision::{Details, Figures, Policy, distinct_names};
+use crate::decision::{Details, Figures, Origin, Policy, distinct_names};
 use crate::quota::{Quota, QuotaError, Quotas};
-use crate::reservation::Taken;
+use crate::reservation::{Owner, Reservation, Taken};
 use crate::settlement::Settlement;
 use crate::waiters::Turn;
-use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome, Owner, Reservation};
+use crate::{Charge, Decision, Error, ErrorKind, Outcome};
 
 /// A limiter's algorithm, with its names and the rule of its quota.
 #[derive(Clone, Debug)]

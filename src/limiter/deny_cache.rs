@@ -15,9 +15,9 @@ use self::cache::Cache;
 use self::cached_refusal::{KeyHash, Question};
 use self::deny_cache_future::Afterwards;
 use super::{Limiter, Operation};
-use crate::reservation::Charged;
+use crate::Charge;
+use crate::reservation::{Charged, Reservation};
 use crate::settlement::Settlement;
-use crate::{Charge, Reservation};
 
 const DEFAULT_MAX_AGE: Duration = Duration::from_secs(1);
 const DEFAULT_MAX_KEYS: usize = 100_000;
@@ -68,9 +68,9 @@ const DEFAULT_MAX_KEYS: usize = 100_000;
 /// | that the key's newest refusal does not answer, but an older one would | yes: one is kept |
 /// | a peek; an estimate, a penalty, a reset, a block and its end | yes |
 ///
-/// The answer is the refusal with [`Origin::Cache`](crate::Origin::Cache). Its `retry_after` and
-/// `reset_after` count down, and all else is as it was decided. For a larger cost, `retry_after` is
-/// that of the refused cost, so it may be too short.
+/// The answer is the refusal with [`Origin::Cache`](crate::limiter::Origin::Cache). Its
+/// `retry_after` and `reset_after` count down, and all else is as it was decided. For a larger
+/// cost, `retry_after` is that of the refused cost, so it may be too short.
 ///
 /// # When it forgets
 ///
@@ -89,7 +89,7 @@ const DEFAULT_MAX_KEYS: usize = 100_000;
 ///
 /// - those of other processes, blocks included, and those made through the inner limiter itself;
 /// - a refund or a reset of another key, where both share a member of
-///   [`AllAtOnce`](crate::AllAtOnce) or [`AllInTurn`](crate::AllInTurn), or where the inner limiter
+///   [`AllAtOnce`](crate::limiter::AllAtOnce) or [`AllInTurn`](crate::limiter::AllInTurn), or where the inner limiter
 ///   chooses keys or quotas by itself;
 /// - a refund of which the store hears more than 1 s late.
 ///
@@ -229,10 +229,12 @@ mod interleavings {
     use std::time::Duration;
 
     use super::super::Limiter;
+    use crate::limiter::DenyCache;
+    use crate::reservation::{Owner, Reservation};
     use crate::settlement::Settlement;
     use crate::sync::Mutex;
     use crate::sync::interleavings::{each, thread};
-    use crate::{Charge, Decision, DenyCache, Error, LimiterExt, Owner, Reservation};
+    use crate::{Charge, Decision, Error, LimiterExt};
 
     /// A limiter of one unit that says at once whether it is free.
     #[derive(Clone)]

@@ -8,9 +8,8 @@ use std::task::{Context, Poll, ready};
 use pin_project_lite::pin_project;
 
 use super::{Limiter, Operation};
-use crate::decision::is_policy_name;
-use crate::digest;
-use crate::{Charge, Decision, Error, ErrorKind, QuotaUnit};
+use crate::decision::{QuotaUnit, is_policy_name};
+use crate::{Charge, Decision, Error, ErrorKind, digest};
 
 /// The names, the unit and the partition key that the decisions of a limiter show of its
 /// [policies](Decision::policies), for the callers who read them in header fields: see
@@ -54,9 +53,9 @@ impl Description {
     ///
     /// The order is that of all policies of the limiter, also where a charge leaves some out: an
     /// absent part of a charge of [several](Charge::several) keys, say. A member of an
-    /// [`AllInTurn`](crate::AllInTurn) counts as one policy until it has answered for the first
-    /// time, so put one of several quotas last, or describe it itself. The policies of a table keep
-    /// the names of their rows.
+    /// [`AllInTurn`](crate::limiter::AllInTurn) counts as one policy until it has answered for the
+    /// first time, so put one of several quotas last, or describe it itself. The policies of a
+    /// table keep the names of their rows.
     ///
     /// # Panics
     ///
@@ -104,8 +103,8 @@ impl Description {
     /// Default: it is not shown.
     ///
     /// Whoever can guess a key can compute its digest. The keys of several limiters differ, so
-    /// describe the members of an [`AllInTurn`](crate::AllInTurn), and not the combination. A
-    /// charge of [several](Charge::several) keys has none to show.
+    /// describe the members of an [`AllInTurn`](crate::limiter::AllInTurn), and not the
+    /// combination. A charge of [several](Charge::several) keys has none to show.
     #[must_use]
     pub fn partition_key(mut self) -> Self {
         self.partition_key = true;

@@ -7,8 +7,9 @@ use super::{
     Boxed, Breaker, DenyCache, Described, Description, Fallback, FallbackIf, Inspect, Lease,
     Limiter, Operation, OrElse, Shadow, Switch, Timeout, WithBreaker, WithSwitch,
 };
+use crate::reservation::Reservation;
 use crate::settlement::Settlement;
-use crate::{Charge, Decision, Error, Reservation};
+use crate::{Charge, Decision, Error};
 
 /// Wraps a limiter, and asks it: every [`Limiter`] has these methods.
 pub trait LimiterExt: Limiter + Sized {

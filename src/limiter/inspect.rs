@@ -46,8 +46,8 @@ use crate::{Charge, Decision, Error};
 /// | an estimate, a penalty, a reset, a settlement | none |
 /// | a caller that asks again after [`Outcome::Retry`](crate::Outcome::Retry) | one each time |
 ///
-/// [`AllInTurn`](crate::AllInTurn) peeks at its members before it charges them. Its peeks call the
-/// closure of a member too.
+/// [`AllInTurn`](crate::limiter::AllInTurn) peeks at its members before it charges them. Its peeks
+/// call the closure of a member too.
 ///
 /// It sees the answers of the limiter that it is called on. Inside of an
 /// [`or_else`](crate::LimiterExt::or_else) it sees each error of the store. Outside, it sees the

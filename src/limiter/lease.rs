@@ -24,8 +24,9 @@ use self::leased_key::may_be_leased;
 use self::leased_keys::Leases;
 use self::stock::LeasedUnits;
 use super::{Limiter, Operation};
+use crate::reservation::Reservation;
 use crate::settlement::Settlement;
-use crate::{Charge, Decision, Error, Reservation};
+use crate::{Charge, Decision, Error};
 
 /// A limiter that leases units: made by [`LimiterExt::lease`](crate::LimiterExt::lease). Cheap to
 /// clone.
@@ -114,7 +115,7 @@ use crate::{Charge, Decision, Error, Reservation};
 /// - It does not pace: leased units go at once. A bucket with `burst(1)` never leaves two units, so
 ///   nothing is leased. Smooth limiters lease no more than half of the stored permits.
 /// - The inner limiter must charge what the charge says. Do not put it around an
-///   [`AllInTurn`](crate::AllInTurn) or [`AllAtOnce`](crate::AllAtOnce) whose members state costs
+///   [`AllInTurn`](crate::limiter::AllInTurn) or [`AllAtOnce`](crate::limiter::AllAtOnce) whose members state costs
 ///   of their own: a lease of 100 would charge them once. Put it around the members.
 /// - [`FailOpen`](crate::FailOpen) inside of it is leased too, for the validity.
 ///

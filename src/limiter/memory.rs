@@ -28,8 +28,9 @@ use super::configured::{ConfiguredAlgorithm, expect_valid_quota};
 use super::{Limiter, Operation};
 use crate::algorithm::Algorithm;
 use crate::quota::QuotaError;
+use crate::reservation::Reservation;
 use crate::settlement::Settlement;
-use crate::{Charge, Decision, Error, Reservation};
+use crate::{Charge, Decision, Error};
 
 /// The most live keys that are held, unless set otherwise.
 pub(crate) const DEFAULT_MAX_KEYS: usize = 100_000;

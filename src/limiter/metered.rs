@@ -68,11 +68,11 @@ impl<L: Limiter> MetricsExt for L {}
 /// | an error | `undecided` |
 /// | what [`FailOpen`](crate::FailOpen) admits | `rate_limit_fail_open_total`, and no outcome |
 /// | what a [`Switch`] admits that is off | `rate_limit_switched_off_total`, and no outcome |
-/// | what a [`Shadow`](crate::Shadow) admits | the outcome without the shadow |
+/// | what a [`Shadow`](crate::limiter::Shadow) admits | the outcome without the shadow |
 /// | a refusal under a shadow | also `rate_limit_shadow_refusals_total` |
 /// | nothing, since its caller has left | `rate_limit_abandoned_total` |
 ///
-/// [`Switch`]: crate::Switch
+/// [`Switch`]: crate::limiter::Switch
 ///
 /// A peek, an estimate, a penalty and a reset are not counted. A settlement counts its units as
 /// `rate_limit_settled_units_total`, once the store has said what it gave back. The page

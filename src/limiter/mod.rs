@@ -1,18 +1,19 @@
 //! Limiters: the trait, what can be put around one, and those of this crate.
 //!
-//! A [`Limiter`] decides about a [`Charge`]. [`Redis`](crate::Redis) decides on a server that many
-//! processes share, [`Memory`] in this one. [`LimiterExt`] puts more around it, from the inside out:
+//! A [`Limiter`] decides about a [`Charge`]. [`Redis`] decides on a server that many processes
+//! share, [`Memory`] in this one. [`LimiterExt`] puts more around it, from the inside
+//! out:
 //!
 //! | what | made by |
 //! |---|---|
-//! | an end of the wait, another answer when the store fails | `timeout`, `or_else`, `with_breaker` |
+//! | an end of the wait, another answer when the store fails | `timeout`, `or_else`, `breaker` |
 //! | fewer calls | `deny_cache`, `lease` |
-//! | a trial, a switch | `shadow`, `with_switch` |
+//! | a trial, a switch | `shadow`, `switch` |
 //! | what an operator sees | `metrics`, `trace`, `inspect`, `describe` |
 //! | one type for all | `boxed` |
 //!
-//! Several limiters decide together, all or nothing: [`AllAtOnce`](crate::limiter::AllAtOnce) in one
-//! call to Redis, [`AllInTurn`] with limiters of any type.
+//! Several limiters decide together, all or nothing: [`AllAtOnce`] in
+//! one call to Redis, [`AllInTurn`] with limiters of any type.
 //!
 //! ```
 //! use std::time::Duration;
@@ -139,8 +140,8 @@ use crate::{Charge, Decision, Error};
 /// | [`Shadow`] | like its inner limiter, and admits whatever that decided |
 /// | [`WithSwitch`] | like its inner limiter, unless a [`Switch`] turned that off |
 /// | [`Inspect`] | like its inner limiter, and shows each decision to a closure |
-/// | [`Metered`](crate::Metered) | like its inner limiter, and counts each decision |
-/// | [`Traced`](crate::Traced) | like its inner limiter, and makes an event of each decision |
+/// | [`Metered`] | like its inner limiter, and counts each decision |
+/// | [`Traced`] | like its inner limiter, and makes an event of each decision |
 /// | [`Lease`] | like its inner limiter, which it asks for several units in one call |
 /// | [`Described`] | like its inner limiter, and says more about its policies |
 /// | [`AllAtOnce`] | by several in one Redis over different keys, in one call, all or nothing |

@@ -9,9 +9,11 @@ use std::task::{Context, Poll, ready};
 use pin_project_lite::pin_project;
 
 use super::{Limiter, Operation};
+use crate::decision::Origin;
 use crate::observe::FallbackWatch;
+use crate::reservation::Reservation;
 use crate::settlement::Settlement;
-use crate::{Charge, Decision, Error, Origin, Outcome, Reservation};
+use crate::{Charge, Decision, Error, Outcome};
 
 /// A fallback that admits while the store is away: the limit is off until it is back.
 ///

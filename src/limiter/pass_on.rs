@@ -18,9 +18,9 @@ macro_rules! pass_on {
     (@settle) => {
         fn settle(
             &self,
-            reservation: crate::Reservation,
+            reservation: crate::reservation::Reservation,
             actual: u64,
-        ) -> Result<crate::settlement::Settlement, crate::Reservation> {
+        ) -> Result<crate::settlement::Settlement, crate::reservation::Reservation> {
             self.inner.settle(reservation, actual)
         }
     };
@@ -32,7 +32,7 @@ macro_rules! pass_on {
     (@operate) => {
         fn operate(
             &self,
-            operation: crate::Operation,
+            operation: crate::limiter::Operation,
             charge: &crate::Charge,
         ) -> Option<Self::Future> {
             self.inner.operate(operation, charge)

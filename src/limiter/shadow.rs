@@ -39,7 +39,7 @@ use crate::{Charge, Decision, Error, Outcome};
 /// | `Allow` | the same |
 /// | `Wait` | `Allow`: the slot is reserved, and nobody waits for it |
 /// | `Retry`, `Deny` | `Allow`, and nothing is taken |
-/// | an error, of whatever kind | `Allow`, with [`Origin::Shadow`](crate::Origin::Shadow) |
+/// | an error, of whatever kind | `Allow`, with [`Origin::Shadow`](crate::limiter::Origin::Shadow) |
 /// | nothing, since a request has no key | the same |
 ///
 /// [`Decision::shadowed`] holds the answer itself. All else that the decision reports is the inner

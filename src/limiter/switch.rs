@@ -10,8 +10,10 @@ use pin_project_lite::pin_project;
 
 use super::shadow::{Counters, ShadowFuture};
 use super::{Limiter, Operation, ShadowCounts};
-use crate::sync::atomic::{AtomicU8, Ordering::Relaxed};
-use crate::{Charge, Decision, Error, Origin, Outcome};
+use crate::decision::Origin;
+use crate::sync::atomic::AtomicU8;
+use crate::sync::atomic::Ordering::Relaxed;
+use crate::{Charge, Decision, Error, Outcome};
 
 /// Turns limiters off, into a shadow, and on again, while they are used. Cheap to clone: clones are
 /// one switch.
@@ -39,7 +41,7 @@ use crate::{Charge, Decision, Error, Origin, Outcome};
 /// | mode | a charge | the inner limiter |
 /// |---|---|---|
 /// | [`On`](SwitchMode::On) | is decided | is asked |
-/// | [`Shadow`](SwitchMode::Shadow) | is admitted | is asked, as in a [`Shadow`](crate::Shadow) |
+/// | [`Shadow`](SwitchMode::Shadow) | is admitted | is asked, as in a [`Shadow`](crate::limiter::Shadow) |
 /// | [`Off`](SwitchMode::Off) | is admitted | is not asked, and nothing is taken |
 ///
 /// In the mode `Shadow`, [`Decision::shadowed`] returns what the decision would have been. In the

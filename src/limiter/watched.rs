@@ -7,8 +7,9 @@ use std::task::{Context, Poll, ready};
 use pin_project_lite::pin_project;
 
 use super::{Limiter, Operation};
+use crate::reservation::Reservation;
 use crate::settlement::Settlement;
-use crate::{Charge, Decision, Error, Reservation};
+use crate::{Charge, Decision, Error};
 
 /// Sees the charges of a limiter and their answers. Estimates and other operations pass unseen.
 pub trait Watch {

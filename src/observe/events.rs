@@ -3,7 +3,8 @@
 use tracing::{Level, enabled, event, info, warn};
 
 use super::recorded_outcome::{Asked, Decided, KINDS, RecordedOutcome, error_of, kind_index};
-use crate::{Decision, Error, Origin, Outcome};
+use crate::decision::Origin;
+use crate::{Decision, Error, Outcome};
 
 /// Decisions: one event each.
 const DECISION: &str = "tower_sluice::decision";

@@ -8,12 +8,14 @@ use tokio::time::Instant;
 use super::policy_series::PolicySeries;
 use super::recorded_outcome::{Asked, RecordedOutcome};
 use super::series::Series;
+use crate::decision::PolicyReport;
 use crate::settlement::Settlement;
 use crate::waiters::Waiters;
-use crate::{Charge, Decision, Error, PolicyReport};
+use crate::{Charge, Decision, Error};
 
 /// Counts decisions under the name of a limiter, for
-/// [`MetricsExt::metrics`](crate::MetricsExt::metrics). Cheap to clone: clones count together.
+/// [`MetricsExt::metrics`](crate::limiter::MetricsExt::metrics). Cheap to clone: clones count
+/// together.
 ///
 /// Use it on its own where the name is known only when a charge is decided, such as that of the
 /// row of a table. Make one for each name, and keep it: that looks its handles up once.
@@ -54,8 +56,8 @@ impl Meter {
         self.series.limiter()
     }
 
-    /// Counts a result, as [`Metered`](crate::Metered) does but for the time it took. A peek is not
-    /// counted.
+    /// Counts a result, as [`Metered`](crate::limiter::Metered) does but for the time it took. A
+    /// peek is not counted.
     pub fn record(&self, charge: &Charge, result: Result<&Decision, &Error>) {
         self.record_after(&Asked::of(charge), result, None, None);
     }
@@ -63,7 +65,7 @@ impl Meter {
     /// Counts what one [policy](Decision::policies) of a decision decided, and nothing else of it:
     /// for limiters that know the meter of each of their policies. A peek is not counted.
     ///
-    /// [`Metered::per_policy`](crate::Metered::per_policy) does so for any limiter.
+    /// [`Metered::per_policy`](crate::limiter::Metered::per_policy) does so for any limiter.
     pub fn record_policy(&self, charge: &Charge, policy: &PolicyReport<'_>) {
         let asked = Asked::of(charge);
         if !asked.is_peek() {

@@ -1,8 +1,8 @@
 //! Metrics and events for operators, by the features `metrics` and `tracing`.
 //!
-//! [`MetricsExt::metrics`](crate::MetricsExt::metrics) counts the decisions of a limiter, and
-//! [`TraceExt::trace`](crate::TraceExt::trace) makes an event of each. The crate itself reports
-//! calls to Redis, connections and breakers. The page
+//! [`MetricsExt::metrics`](crate::limiter::MetricsExt::metrics) counts the decisions of a limiter,
+//! and [`TraceExt::trace`](crate::limiter::TraceExt::trace) makes an event of each. The crate
+//! itself reports calls to Redis, connections and breakers. The page
 //! [what an operator sees](crate::guide::what_an_operator_sees) has each metric and each event.
 //!
 //! `catalog.rs` lists the metrics. `series.rs` is all that is counted under one name. `meter.rs`

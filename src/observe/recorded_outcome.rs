@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome};
+use crate::decision::Origin;
+use crate::{Charge, Decision, Error, ErrorKind, Outcome};
 
 /// The facts about a charge that are known when its limiter is asked.
 #[derive(Clone, Copy, Debug)]

@@ -9,8 +9,9 @@ use metrics::{Counter, Gauge, Histogram};
 use super::catalog;
 use super::recorded_outcome::{Asked, Decided, KINDS, RecordedOutcome, error_of, kind_index};
 use super::recorder::{Handles, Value, counter, gauge, histogram};
+use crate::decision::{Origin, PolicyReport};
 use crate::waiters::Waiters;
-use crate::{Decision, Error, Origin, PolicyReport};
+use crate::{Decision, Error};
 
 /// The fates of the units of a charge that was settled.
 const SETTLED: [&str; 3] = ["charged", "given_back", "lost"];

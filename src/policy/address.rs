@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::key::FindAddress;
-use crate::{ClientIp, FindPeer, Head};
+use crate::http::{ClientIp, FindPeer, Head};
 
 impl<P: FindPeer + Send + Sync> FindAddress for ClientIp<P> {
     fn of_request(&self, head: &Head<'_>) -> Option<String> {

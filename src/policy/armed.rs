@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use super::gate::{Gate, Store};
 use super::rule::Policy;
 use crate::algorithm::AnyAlgorithm;
-use crate::{Boxed, Charge, Memory, Switch, SwitchMode};
+use crate::limiter::{Boxed, Switch, SwitchMode};
+use crate::{Charge, Memory};
 
 /// A policy with its limiters and its switch.
 #[derive(Debug)]

@@ -11,8 +11,8 @@ use super::policies::Policies;
 use super::row::Rows;
 #[cfg(feature = "redis")]
 use crate::Pool;
+use crate::http::{ClientIp, FindPeer};
 use crate::limiter::memory::{Clock as MemoryClock, DEFAULT_MAX_KEYS};
-use crate::{ClientIp, FindPeer};
 
 /// Settings of [`Policies`]: made by [`Policies::builder`].
 #[derive(Clone)]
@@ -103,7 +103,7 @@ impl PoliciesBuilder {
 
     /// Shows each decision of each policy to a closure, for metrics and logs. Default: none. For a
     /// policy that is off, the closure sees the requests that pass, with
-    /// [`Origin::Off`](crate::Origin::Off).
+    /// [`Origin::Off`](crate::limiter::Origin::Off).
     ///
     /// It runs in the request's task, so it must not block.
     pub fn on_decision(self, observe: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {

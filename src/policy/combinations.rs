@@ -116,8 +116,9 @@ mod tests {
     use http::Request;
 
     use super::*;
+    use crate::http::Head;
+    use crate::key_extractor::Keyed;
     use crate::policy::{Policies, Row, Rows};
-    use crate::{Head, Keyed};
 
     /// Rows of policies, each of which takes requests with a header of its name.
     fn rows(names: &[&str], limit: u64) -> Rows {

@@ -4,7 +4,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-use crate::Head;
+use crate::http::Head;
 
 /// The bytes of a unit where the length of a body is the cost.
 const KB: u64 = 1_024;

@@ -8,8 +8,9 @@ use super::enforce::{Answer, enforce};
 use super::observe::{Event, Observer};
 use super::shadow;
 use super::table::Selection;
+use crate::decision::Origin;
 use crate::limiter::combination::held_reservations::Tentative;
-use crate::{Charge, Decision, Error, Origin, Outcome};
+use crate::{Charge, Decision, Error, Outcome};
 
 /// Decides about a request, and returns the reservations that it made.
 ///
@@ -80,8 +81,8 @@ fn will_ask_again(charge: &Charge, answer: &Option<Answer>) -> bool {
     matches!(decision.outcome(), Outcome::Retry(pause) if pause <= max_wait)
 }
 
-/// Returns the charges within the limits of the whole charge, which may be a peek, wait less, or end
-/// sooner.
+/// Returns the charges within the limits of the whole charge, which may be a peek, wait less, or
+/// end sooner.
 fn within_limits_of(whole: &Charge, asked: &[Asked], is_in_force: bool) -> Vec<Asked> {
     let mut asked = asked.to_vec();
     for Asked { charge, .. } in &mut asked {

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use super::armed::{Armed, Asked};
 use super::on_error::OnError;
 use super::table::Selection;
+use crate::decision::Origin;
 use crate::limiter::combination::held_reservations::{By, Tentative};
 use crate::limiter::combination::in_turn::{
     self, AtATime, AtOnce, Decided, Part, PartsDecision, Rules,
 };
 use crate::limiter::combination::joined_decision::joined;
 use crate::limiter::{Limiter, LimiterExt};
-use crate::{Decision, Error, ErrorKind, Origin, Outcome};
+use crate::{Decision, Error, ErrorKind, Outcome};
 
 /// The decision about a request, and the units that were taken.
 pub(super) type Answer = Result<(Decision, Tentative), Error>;

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use super::choice::Choice;
 use super::rule::Policy;
+#[cfg(feature = "redisson")]
+use crate::Charge;
 use crate::Memory;
 use crate::algorithm::{Algorithm, AnyAlgorithm};
 use crate::limiter::charge_numbers::Clock;
@@ -18,9 +20,9 @@ use crate::limiter::{Limiter, Operation};
 #[cfg(feature = "redisson")]
 use crate::redisson::{PermitLog, Redisson};
 #[cfg(feature = "redisson")]
-use crate::settlement::Settlement;
+use crate::reservation::Reservation;
 #[cfg(feature = "redisson")]
-use crate::{Charge, Reservation};
+use crate::settlement::Settlement;
 #[cfg(feature = "redis")]
 use crate::{Pool, Redis};
 

@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::fields::OneOrMany;
 use super::path::{Readings, canonical};
+use crate::http::Head;
 use crate::http::client_ip::no_peer;
-use crate::{Error, ErrorKind, Head, by_api_key};
+use crate::{Error, ErrorKind, by_api_key};
 
 /// One part of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]

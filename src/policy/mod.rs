@@ -117,7 +117,7 @@
 //! Only such a pair separates paths. A row that is off exempts nothing from other rows: under
 //! `/api/{*rest}`, a row `/api/health` with `enabled = false` leaves `/api/health` limited. To
 //! exempt a path, list those that are limited, or use a key closure that returns
-//! [`Keyed::Exempt`](crate::Keyed::Exempt) before it calls [`Policies::charge`].
+//! [`Keyed::Exempt`](crate::key::Keyed::Exempt) before it calls [`Policies::charge`].
 //!
 //! `/API` is another path than `/api`. Express and ASP.NET treat both as one: set `ignore_case`.
 //! Where a server knows still other names of a resource, match by `name` behind its router.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::armed::{Armed, Asked};
 use super::enforce::{Answer, Verdict};
 use super::rule::Policy;
-use crate::{Decision, Error, Origin, Outcome};
+use crate::decision::Origin;
+use crate::{Decision, Error, Outcome};
 
 /// Sees the decision of each policy.
 pub(super) type Observer = Arc<dyn Fn(&Event<'_>) + Send + Sync>;

@@ -5,7 +5,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::algorithm::{Algorithm, AnyAlgorithm, SlidingLog, SlidingWindow};
-use crate::{Error, Quota, QuotaError};
+use crate::quota::QuotaError;
+use crate::{Error, Quota};
 
 /// The largest local share whose every charge is remembered.
 const MAX_LOGGED_SHARE: u64 = 1_000;

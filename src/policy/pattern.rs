@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::fields::OneOrMany;
 use super::path::{Readings, literal, without_parameters};
-use crate::Head;
+use crate::http::Head;
 
 /// The methods that IANA lists, and `PURGE` of caches. Another one is most likely a slip, and the
 /// policy would take no request.

@@ -15,11 +15,13 @@ use super::row::Rows;
 use super::shared::Shared;
 use super::table::{NoKey, Selection};
 use crate::future::BoxedFuture;
+use crate::http::Head;
+use crate::key_extractor::{KeyExtractor, Keyed};
+use crate::limiter::Switch;
 use crate::limiter::combination::held_reservations::HeldReservations;
+use crate::reservation::Reservation;
 use crate::settlement::Settlement;
-use crate::{
-    Charge, Decision, Error, ErrorKind, Head, KeyExtractor, Keyed, Limiter, Reservation, Switch,
-};
+use crate::{Charge, Decision, Error, ErrorKind, Limiter};
 
 /// Policies from a table: the key extractor and the limiter of a layer. Cheap to clone: clones
 /// share one table.
@@ -118,14 +120,14 @@ impl Policies {
     /// policy's own, and `enabled` and `shadow` in its row. [`PolicyHandle::mode`] says which.
     ///
     /// Its [`shadow_counts`](Switch::shadow_counts) are those of all policies while it is set to
-    /// [`Shadow`](crate::SwitchMode::Shadow), one for each policy of a request.
+    /// [`Shadow`](crate::limiter::SwitchMode::Shadow), one for each policy of a request.
     #[must_use]
     pub fn switch(&self) -> &Switch {
         &self.shared.global
     }
 
     /// Returns the charge of a request: [`Keyed::Exempt`] if no policy takes it. If all that take
-    /// it are off, its charge is admitted with [`Origin::Off`](crate::Origin::Off).
+    /// it are off, its charge is admitted with [`Origin::Off`](crate::limiter::Origin::Off).
     #[must_use]
     pub fn charge(&self, head: Head<'_>) -> Keyed {
         self.shared.charge(&head, None)

@@ -6,7 +6,8 @@ use std::time::Duration;
 use super::armed::Armed;
 use super::rule::Policy;
 use super::shared::Shared;
-use crate::{Charge, Decision, Error, ErrorKind, LimiterExt, Switch, SwitchMode};
+use crate::limiter::{Switch, SwitchMode};
+use crate::{Charge, Decision, Error, ErrorKind, LimiterExt};
 
 /// A policy in force: its row, its switch, and its keys. Cheap to clone.
 ///

@@ -11,8 +11,9 @@ use super::key::Key;
 use super::on_error::OnError;
 use super::pattern::{Matcher, Pattern};
 use super::setting::Setting;
+use crate::Quota;
 use crate::algorithm::AnyAlgorithm;
-use crate::{Head, Quota};
+use crate::http::Head;
 
 /// A policy of the table in force. It serializes as a row that decides alike: with the defaults of
 /// what every algorithm has, and with those settings of its own algorithm that its row states. A

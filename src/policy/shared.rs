@@ -14,7 +14,11 @@ use super::read;
 use super::row::Rows;
 use super::rule::Policy;
 use super::table::Table;
-use crate::{Charge, Head, Keyed, Owner, Switch, SwitchMode};
+use crate::Charge;
+use crate::http::Head;
+use crate::key_extractor::Keyed;
+use crate::limiter::{Switch, SwitchMode};
+use crate::reservation::Owner;
 
 /// The state that [`Policies`](super::Policies), its clones and its handles share.
 pub(super) struct Shared {

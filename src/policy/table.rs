@@ -11,8 +11,10 @@ use super::key::FindAddress;
 use super::path::Readings;
 use super::pattern::Takes;
 use super::routes::Routes;
+use crate::http::Head;
 use crate::limiter::combination::in_turn::AtOnce;
-use crate::{Error, ErrorKind, Head, Switch, SwitchMode};
+use crate::limiter::{Switch, SwitchMode};
+use crate::{Error, ErrorKind};
 
 /// The most policies that one call decides about.
 const MAX_TOGETHER: usize = 8;

@@ -12,10 +12,12 @@ use super::messages::{DONE, EXCEEDS, NO_CONFIGURATION, REFUSED, Request, ScriptR
 use super::queues::{Queues, Turn};
 use super::rate::Rate;
 use super::sender::Sender;
+use crate::decision::Origin;
 use crate::limiter::charge_numbers::one_key;
 use crate::limiter::redis::malformed_reply;
 use crate::limiter::{runtime, timeout};
-use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome, Owner, Reservation};
+use crate::reservation::{Owner, Reservation};
+use crate::{Charge, Decision, Error, ErrorKind, Outcome};
 
 /// The payload of a reservation: the name of the limiter, and the id of the grant.
 type Granted = (String, GrantId);

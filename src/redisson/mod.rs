@@ -45,9 +45,11 @@ use self::keys::Keys;
 use self::messages::Request;
 use self::sender::Sender;
 use crate::future::BoxedFuture;
+use crate::limiter::Operation;
 use crate::limiter::redis::{DEFAULT_DECISION_TIMEOUT, MAX_TIMEOUT};
+use crate::reservation::{Owner, Reservation};
 use crate::settlement::Settlement;
-use crate::{Charge, Error, Limiter, Operation, Owner, Pool, Reservation};
+use crate::{Charge, Error, Limiter, Pool};
 
 /// The name of a limiter in its decisions, unless it is given one.
 const NAME: &str = "redisson";

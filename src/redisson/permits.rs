@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::messages::Request;
 use super::rate::INEXACT;
 use super::rate_limiter::RRateLimiter;
-use crate::{Error, ErrorKind, LimiterExt, Refusal, Reservation};
+use crate::reservation::Reservation;
+use crate::{Error, ErrorKind, LimiterExt, Refusal};
 
 /// Permits that were acquired. If they are dropped, they stay taken, and expire after an interval.
 #[derive(Debug)]

@@ -19,6 +19,7 @@ use tower_sluice::{
 
 #[cfg(feature = "redis")]
 use tower_sluice::limiter::AllAtOnce;
+#[cfg(feature = "redis")]
 use tower_sluice::{Pool, Redis};
 
 use crate::strict::Strict;

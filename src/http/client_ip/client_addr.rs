@@ -5,13 +5,14 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv6Net};
 
-use crate::{Charge, IntoCharge, Keyed};
+use crate::Charge;
+use crate::key_extractor::{IntoCharge, Keyed};
 
 /// The network in which NAT64 gateways put all of IPv4, by RFC 6052.
 const NAT64: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96);
 
-/// A client as [`ClientIp`](crate::ClientIp) counts it: an IPv4 address, or the network of an IPv6
-/// address.
+/// A client as [`ClientIp`](crate::key::ClientIp) counts it: an IPv4 address, or the network of an
+/// IPv6 address.
 ///
 /// Its text is the key: `203.0.113.9`, `2001:db8:1:2::/64`, and `2001:db8::9` for one address that
 /// is kept whole.

@@ -8,7 +8,7 @@ use http::header::FORWARDED;
 use http::{HeaderMap, HeaderName, HeaderValue, Request};
 
 use super::{ClientIp, PeerAddr};
-use crate::Head;
+use crate::http::Head;
 
 const PROXY: &str = "10.0.0.5:443";
 

@@ -9,7 +9,7 @@ use ipnet::{IpNet, Ipv4Net};
 const MAPPED_BITS: u8 = 96;
 
 /// A text of networks that
-/// [`ClientIp::try_trusted_networks`](crate::ClientIp::try_trusted_networks) refuses.
+/// [`ClientIp::try_trusted_networks`](crate::key::ClientIp::try_trusted_networks) refuses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworksError {
     text: String,

@@ -12,12 +12,13 @@ use tokio::time::Instant;
 
 use super::circuit::{Outcome, Permit};
 use super::shared_circuit::Shared;
+use crate::decision::Origin;
 use crate::limiter::on_time::GracePeriod;
 use crate::limiter::runtime::sleep_until;
-use crate::{Decision, Error, ErrorKind, Origin};
+use crate::{Decision, Error, ErrorKind};
 
 pin_project! {
-    /// The future of [`WithBreaker`](crate::WithBreaker).
+    /// The future of [`WithBreaker`](crate::limiter::WithBreaker).
     pub struct WithBreakerFuture<C> {
         #[pin]
         state: State<C>,

@@ -5,9 +5,10 @@ use std::mem;
 use std::sync::Arc;
 
 use super::in_turn::AtOnce;
+use crate::Charge;
 use crate::limiter::{Boxed, Limiter};
+use crate::reservation::{Owner, Reservation};
 use crate::settlement::Settlement;
-use crate::{Charge, Owner, Reservation};
 
 /// The limiter, or the limiters at once, that made a reservation.
 #[derive(Clone)]

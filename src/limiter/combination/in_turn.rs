@@ -16,8 +16,9 @@ use crate::limiter::acquire::too_long_a_wait;
 use crate::limiter::futures::BoxedFuture;
 use crate::limiter::timeout::after_other_calls;
 use crate::limiter::{Boxed, Limiter, Operation};
+use crate::reservation::Reservation;
 use crate::settlement::Settlement;
-use crate::{Charge, Decision, Error, Outcome, Reservation};
+use crate::{Charge, Decision, Error, Outcome};
 
 /// A limiter of a combination, and its charge.
 pub(crate) struct Part {

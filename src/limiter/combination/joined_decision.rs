@@ -4,8 +4,8 @@ use std::cmp::{Ordering, Reverse};
 use std::time::Duration;
 
 use super::in_turn::PartsDecision;
-use crate::decision::make_distinct;
-use crate::{Decision, Origin, Outcome};
+use crate::decision::{Origin, make_distinct};
+use crate::{Decision, Outcome};
 
 /// The decision of all, with every policy in the order of the parts' places. `None` if there are no
 /// decisions.

@@ -5,7 +5,8 @@ use crate::{Charge, Error, ErrorKind};
 /// Says what each of `N` limiters is asked about a charge: a closure from it to `[Charge; N]`, or
 /// [`Parts`].
 ///
-/// [`AllAtOnce`](crate::AllAtOnce) and [`AllInTurn`](crate::AllInTurn) have a constructor for each.
+/// [`AllAtOnce`](crate::limiter::AllAtOnce) and [`AllInTurn`](crate::limiter::AllInTurn) have a
+/// constructor for each.
 pub trait MemberCharges<const N: usize> {
     /// The charge of each member, in order. One that is `None` is not asked.
     ///

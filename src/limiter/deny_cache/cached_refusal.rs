@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::decision::Origin;
 use crate::limiter::charge_numbers::{check_cost, one_key};
-use crate::{Charge, Decision, Origin, Outcome, Quotas};
+use crate::quota::Quotas;
+use crate::{Charge, Decision, Outcome};
 
 /// The time for which a refusal is repeated while a change of its key may be on its way to the
 /// store.

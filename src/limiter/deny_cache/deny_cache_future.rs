@@ -12,7 +12,7 @@ use super::cache::{Cache, Miss};
 use crate::{Decision, Error};
 
 pin_project! {
-    /// The future of [`DenyCache`](crate::DenyCache).
+    /// The future of [`DenyCache`](crate::limiter::DenyCache).
     pub struct DenyCacheFuture<C> {
         #[pin]
         state: State<C>,

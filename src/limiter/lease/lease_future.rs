@@ -14,10 +14,11 @@ use super::refill::{Order, Refill};
 use super::stock::Stock;
 use super::sweeper;
 use crate::limiter::{Limiter, Operation};
-use crate::{Charge, Decision, Error, Owner};
+use crate::reservation::Owner;
+use crate::{Charge, Decision, Error};
 
 pin_project! {
-    /// The future of [`Lease`](crate::Lease).
+    /// The future of [`Lease`](crate::limiter::Lease).
     ///
     /// If it is dropped while it waits for a refill, it takes nothing: the units go to the next
     /// caller.

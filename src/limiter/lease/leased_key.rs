@@ -14,9 +14,10 @@ use super::Settings;
 use super::lease_future::{Asked, Grant, WaiterAnswer};
 use super::refill::Order;
 use super::stock::{Ended, Stock, Stocks};
+use crate::Charge;
 use crate::limiter::Limiter;
 use crate::limiter::charge_numbers::one_key;
-use crate::{Charge, Quotas};
+use crate::quota::Quotas;
 
 /// The smallest refill that is worth asking for before anybody needs it.
 const MIN_PREFETCH: u64 = 4;

@@ -18,9 +18,10 @@ use super::stock::{Ended, Stock, end};
 use super::sweeper::OneTask;
 use crate::limiter::charge_numbers::units;
 use crate::limiter::{Limiter, Operation};
+use crate::reservation::Owner;
 use crate::settlement::Settlement;
 use crate::sync::{Mutex, MutexGuard};
-use crate::{Charge, Decision, Outcome, Owner, digest};
+use crate::{Charge, Decision, Outcome, digest};
 
 const MAX_SHARDS: usize = 16;
 const MIN_SHARD_SIZE: usize = 256;
@@ -381,10 +382,12 @@ mod interleavings {
     use super::super::stock::Stock;
     use super::super::sweeper::OneTask;
     use super::*;
+    use crate::Error;
+    use crate::reservation::{Owner, Reservation};
     use crate::sync::Mutex;
-    use crate::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use crate::sync::atomic::AtomicUsize;
+    use crate::sync::atomic::Ordering::Relaxed;
     use crate::sync::interleavings::{each, thread};
-    use crate::{Error, Owner, Reservation};
 
     /// The units of the lease that all tests begin with.
     const UNITS: u64 = 3;

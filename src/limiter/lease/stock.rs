@@ -9,8 +9,9 @@ use tokio::time::Instant;
 use super::leased_key::Name;
 use super::refill::Order;
 use crate::limiter::Limiter;
+use crate::reservation::{Owner, Reservation};
 use crate::sync::{Mutex, MutexGuard};
-use crate::{Charge, Decision, Outcome, Owner, Reservation};
+use crate::{Charge, Decision, Outcome};
 
 /// The units of one lease. Each holder of some of them holds the stock. The last holder that drops
 /// it refunds the units that were put back.

@@ -16,9 +16,10 @@ use crate::limiter::configured::{ConfiguredAlgorithm, ReservationPayload, expect
 use crate::limiter::line::Reclaim;
 use crate::mark::Mark;
 use crate::quota::Quotas;
+use crate::reservation::Reservation;
 use crate::settlement::Settlement;
 use crate::sync::MutexGuard;
-use crate::{Charge, Decision, Error, ErrorKind, Reservation, digest};
+use crate::{Charge, Decision, Error, ErrorKind, digest};
 
 type Each = Vec<OwnCost<AnyAlgorithm>>;
 type State = <AnyAlgorithm as Algorithm>::State;

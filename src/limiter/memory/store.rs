@@ -8,6 +8,7 @@ use super::clock::Clock;
 use super::key_shard::{KeyState, Shard, hash};
 use crate::algorithm::{Algorithm, Check, Refund};
 use crate::charge::Key;
+use crate::decision::Origin;
 use crate::limiter::Operation;
 use crate::limiter::charge_numbers::{block_time, units};
 use crate::limiter::configured::{ConfiguredAlgorithm, Provenance, ReservationPayload};
@@ -18,7 +19,7 @@ use crate::quota::QuotaError;
 use crate::quota::Quotas;
 use crate::settlement::Settlement;
 use crate::sync::{Mutex, MutexGuard};
-use crate::{Charge, Decision, Error, Origin, digest};
+use crate::{Charge, Decision, Error, digest};
 
 const MAX_SHARDS: usize = 16;
 const MIN_SHARD_SIZE: usize = 256;

@@ -1,8 +1,8 @@
 //! Limiters over different keys in one call: per user *and* for everybody.
 //!
-//! Each member keeps its own keys, so that it can be asked alone as well. A cluster runs a script on
-//! keys of one hash slot only. Where slots differ, the members are asked in turn, as [`AllInTurn`]
-//! does.
+//! Each member keeps its own keys, so that it can be asked alone as well. A cluster runs a script
+//! on keys of one hash slot only. Where slots differ, the members are asked in turn, as
+//! [`AllInTurn`] does.
 
 use std::fmt;
 use std::future::{Future, ready};
@@ -23,8 +23,9 @@ use crate::limiter::combination::in_turn::{AtATime, AtOnce, Part, Rules};
 use crate::limiter::configured::{ConfiguredAlgorithm, expect_valid_quota};
 use crate::limiter::futures::BoxedFuture;
 use crate::limiter::{Boxed, Limiter, LimiterExt, MemberCharges, Operation, Parts, timeout};
+use crate::reservation::{Owner, Reservation};
 use crate::settlement::Settlement;
-use crate::{Charge, Decision, Error, Owner, Reservation};
+use crate::{Charge, Decision, Error};
 
 /// Limiters in one Redis over different keys, in one call, all or nothing: per user *and* for
 /// everybody.
@@ -49,14 +50,14 @@ use crate::{Charge, Decision, Error, Owner, Reservation};
 /// tuple of algorithms over one key.
 ///
 /// A member's charge that states no cost has the cost of the whole charge. A peek takes nothing
-/// from any member. In a cluster one call has keys of one hash slot. Where slots differ, the members
-/// are asked in turn, as [`AllInTurn`] does. That takes more round trips, and reserves no waits. So
-/// do members that take nothing beside others that pay, and members with different costs that are
-/// too many for one script, such as eight token buckets.
+/// from any member. In a cluster one call has keys of one hash slot. Where slots differ, the
+/// members are asked in turn, as [`AllInTurn`] does. That takes more round trips, and reserves no
+/// waits. So do members that take nothing beside others that pay, and members with different costs
+/// that are too many for one script, such as eight token buckets.
 ///
 /// A quota belongs to one member: the closure sets it on that member's charge, for instance on a
 /// clone of the whole charge. If the charge brings a quota that no member gets, the error is of
-/// kind [`Configuration`](ErrorKind::Configuration).
+/// kind [`Configuration`](crate::ErrorKind::Configuration).
 pub struct AllAtOnce<const N: usize, F> {
     sets: Arc<Sets<N>>,
     in_turn: AllInTurn<N, F>,
@@ -150,7 +151,7 @@ impl<const N: usize> AllAtOnce<N, Parts> {
     /// ```
     ///
     /// A charge with more or fewer parts is an error of kind
-    /// [`Configuration`](ErrorKind::Configuration). A member whose part is absent is not asked. All
+    /// [`Configuration`](crate::ErrorKind::Configuration). A member whose part is absent is not asked. All
     /// others are asked in one call.
     ///
     /// # Panics
@@ -261,7 +262,7 @@ impl<const N: usize, F> fmt::Debug for AllAtOnce<N, F> {
 type Reserved = (Owner, u64, Arc<OneCall>, u8);
 
 pin_project! {
-    /// The future of [`AllAtOnce`](crate::AllAtOnce).
+    /// The future of [`AllAtOnce`](crate::limiter::AllAtOnce).
     #[must_use = "nothing is decided until it is awaited"]
     pub struct AllAtOnceFuture {
         #[pin]
@@ -317,7 +318,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// The members of an [`AllAtOnce`](crate::AllAtOnce): a tuple of two to eight
+/// The members of an [`AllAtOnce`](crate::limiter::AllAtOnce): a tuple of two to eight
 /// [`Redis`](crate::Redis) limiters over one pool. Sealed.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot decide in one call to Redis",

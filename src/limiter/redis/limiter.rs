@@ -12,13 +12,14 @@ use super::key_names::{Buckets, key_prefixes};
 use super::redis_future::{Inner, RedisFuture};
 use super::script::Op;
 use super::send::{Batcher, Config};
+use crate::Charge;
 use crate::algorithm::{Check, InLua};
 use crate::limiter::charge_numbers::block_time;
 use crate::limiter::configured::{ConfiguredAlgorithm, expect_valid_quota};
 use crate::limiter::{Limiter, Operation};
 use crate::quota::QuotaError;
+use crate::reservation::Reservation;
 use crate::settlement::Settlement;
-use crate::{Charge, Reservation};
 
 /// A limiter that many processes share: one script call to Redis decides. Cheap to clone.
 ///

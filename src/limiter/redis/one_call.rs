@@ -10,15 +10,17 @@ use pin_project_lite::pin_project;
 use super::limiter::Redis;
 use super::redis_future::RedisFuture;
 use super::script::{Op, key_suffixes, local_names};
-use crate::algorithm::{AnyAlgorithm, Check, InLua, OwnCost, sealed::Single};
+use crate::algorithm::sealed::Single;
+use crate::algorithm::{AnyAlgorithm, Check, InLua, OwnCost};
 use crate::charge::Key;
 use crate::limiter::Limiter;
 use crate::limiter::charge_numbers::one_key;
 use crate::limiter::combination::in_turn::{AskedAtOnce, AtATime, AtOnce};
 use crate::limiter::combination::whole_charge::{member_of, of_alike, of_each};
 use crate::limiter::configured::{ConfiguredAlgorithm, expect_valid_quota};
+use crate::reservation::Reservation;
 use crate::settlement::Settlement;
-use crate::{Charge, Decision, Error, ErrorKind, Reservation};
+use crate::{Charge, Decision, Error, ErrorKind};
 
 /// The most local variables that the algorithms of one script may declare. The loop around them
 /// needs the rest of the 200.
@@ -27,8 +29,8 @@ const MAX_LOCAL_NAMES: usize = 136;
 /// Two to eight limiters over one pool, that one call decides about: all or nothing.
 ///
 /// Their algorithms become one list. If all charges have one cost and one longest wait, the list is
-/// as that of a limiter over one key. Otherwise each has its own, which travel with its quota; those
-/// of policies always do.
+/// as that of a limiter over one key. Otherwise each has its own, which travel with its quota;
+/// those of policies always do.
 pub(crate) struct OneCall {
     /// All limiters of the combination. The settings are those of the first.
     all: Box<[Redis<AnyAlgorithm>]>,

@@ -15,13 +15,15 @@ use super::script::{Op, ReplyEntry, Request, malformed_reply};
 use super::send::{Batcher, CompletedRequest, Pending, QueuedRequest};
 use crate::algorithm::{Check, InLua};
 use crate::charge::Key;
+use crate::decision::Origin;
 use crate::limiter::charge_numbers::{one_key, units};
 use crate::limiter::configured::{ConfiguredAlgorithm, Provenance, ReservationPayload};
 use crate::limiter::line::{Reclaim, ResetsSeen};
 use crate::limiter::timeout;
 use crate::mark::Mark;
+use crate::quota::Quotas;
 use crate::settlement::Settlement;
-use crate::{Charge, Decision, Error, Origin, Quotas};
+use crate::{Charge, Decision, Error};
 
 /// The state that clones of a limiter share.
 #[derive(Clone)]
