@@ -107,6 +107,16 @@ fn block(charge: &Charge, works: &mut Works) {
     }
 }
 
+/// Ends the blocks of a charge's keys.
+fn unblock(charge: &Charge, works: &mut Works) {
+    if charge.keys.iter().any(|key| works[key].standing.blocked_until.is_some()) {
+        clamp(charge, works);
+    }
+    for key in &*charge.keys {
+        works.get_mut(key).expect("it was read").standing.blocked_until = None;
+    }
+}
+
 fn label_of(key: &str) -> &str {
     key.split_once('{')
         .and_then(|(_, rest)| rest.split_once('}'))
@@ -577,6 +587,7 @@ impl Account {
                 clamp(charge, works);
                 return block(charge, works);
             }
+            Op::Unblock => return unblock(charge, works),
             _ => return,
         }
         keep(charge, state, false, works);
@@ -605,12 +616,7 @@ impl Account {
                 self.count("reset", charge);
             }
             Op::Unblock => {
-                if charge.keys.iter().any(|key| works[key].standing.blocked_until.is_some()) {
-                    clamp(charge, works);
-                }
-                for key in &*charge.keys {
-                    works.get_mut(key).expect("it was read").standing.blocked_until = None;
-                }
+                unblock(charge, works);
                 self.count("unblock", charge);
             }
             Op::Block { .. } => clamp(charge, works),
