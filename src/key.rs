@@ -22,7 +22,7 @@
 //!
 //! // Each tenant has 100 units a second. An export costs ten of them.
 //! let by_tenant = |head: Head<'_>| {
-//!     let cost = if head.path() == "/export" { 10 } else { 1 };
+//!     let cost = if head.uri().path() == "/export" { 10 } else { 1 };
 //!     Some(Charge::new(head.header("x-tenant")?).cost(cost))
 //! };
 //! let tenants = Memory::new("tenants", TokenBucket::new(Quota::per_second(100)));
