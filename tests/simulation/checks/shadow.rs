@@ -61,7 +61,7 @@ impl Seen<'_> {
             let is_wrong = |record: &&Record| !is_of(*mode, &record.fate);
             let wrong = self.charges().filter(is_within).find(is_wrong);
             let while_off = || match mode {
-                SwitchMode::Off => self.charged_between(*begin + ON_ITS_WAY, end),
+                SwitchMode::Off => self.charged_between(*begin, end),
                 _ => None,
             };
             let wrong = wrong.map(|record| format!("{mode:?}, and {}", self.shown(record)));
@@ -69,11 +69,13 @@ impl Seen<'_> {
         })
     }
 
-    /// A charge that the store took in a stretch, though no fault can have delayed it.
-    fn charged_between(&self, from: Duration, until: Duration) -> Option<String> {
+    /// A charge that the store took in a stretch, though no fault can have delayed it. One that was
+    /// asked before is sent once its process runs.
+    fn charged_between(&self, begin: Duration, until: Duration) -> Option<String> {
+        let from = self.after(begin, ON_ITS_WAY);
         let is_within = |at: Duration| from < at && at < until;
         let mut all = self.account.bookings.iter();
-        let is_odd = |at| self.has_odd_clocks() || self.is_disturbed(from - ON_ITS_WAY, at);
+        let is_odd = |at| self.has_odd_clocks() || self.is_disturbed(begin, at);
         let one = all.find(|one| is_within(since_begin(one.now)) && !is_odd(since_begin(one.now)));
         one.map(|one| format!("off since {from:?}, and {one:?}"))
     }
