@@ -89,8 +89,8 @@ const DEFAULT_MAX_KEYS: usize = 100_000;
 ///
 /// - those of other processes, blocks included, and those made through the inner limiter itself;
 /// - a refund or a reset of another key, where both share a member of
-///   [`AllAtOnce`](crate::limiter::AllAtOnce) or [`AllInTurn`](crate::limiter::AllInTurn), or where the inner limiter
-///   chooses keys or quotas by itself;
+///   [`AllAtOnce`](crate::limiter::AllAtOnce) or [`AllInTurn`](crate::limiter::AllInTurn), or where
+///   the inner limiter chooses keys or quotas by itself;
 /// - a refund of which the store hears more than 1 s late.
 ///
 /// Put it around a combination, not around its members: a charge that the combination refuses would

@@ -115,8 +115,9 @@ use crate::{Charge, Decision, Error};
 /// - It does not pace: leased units go at once. A bucket with `burst(1)` never leaves two units, so
 ///   nothing is leased. Smooth limiters lease no more than half of the stored permits.
 /// - The inner limiter must charge what the charge says. Do not put it around an
-///   [`AllInTurn`](crate::limiter::AllInTurn) or [`AllAtOnce`](crate::limiter::AllAtOnce) whose members state costs
-///   of their own: a lease of 100 would charge them once. Put it around the members.
+///   [`AllInTurn`](crate::limiter::AllInTurn) or [`AllAtOnce`](crate::limiter::AllAtOnce) whose
+///   members state costs of their own: a lease of 100 would charge them once. Put it around the
+///   members.
 /// - [`FailOpen`](crate::FailOpen) inside of it is leased too, for the validity.
 ///
 /// # The report

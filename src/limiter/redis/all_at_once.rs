@@ -151,8 +151,8 @@ impl<const N: usize> AllAtOnce<N, Parts> {
     /// ```
     ///
     /// A charge with more or fewer parts is an error of kind
-    /// [`Configuration`](crate::ErrorKind::Configuration). A member whose part is absent is not asked. All
-    /// others are asked in one call.
+    /// [`Configuration`](crate::ErrorKind::Configuration). A member whose part is absent is not
+    /// asked. All others are asked in one call.
     ///
     /// # Panics
     ///

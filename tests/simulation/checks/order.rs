@@ -108,8 +108,8 @@ impl Seen<'_> {
             .try_fold(decided, |last, read| Some(last.max(read?)))
     }
 
-    /// True if its server had decided nothing when an admission was asked for: it may have been sent
-    /// before the server knew the script.
+    /// True if its server had decided nothing when an admission was asked for: it may have been
+    /// sent before the server knew the script.
     pub(super) fn is_first_there(&self, record: &Record) -> bool {
         let bookings = &self.account.bookings;
         let is_its = |one: &&Booking| Some(one.now) == record.decided_at;

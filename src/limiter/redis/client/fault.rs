@@ -1,12 +1,12 @@
 //! Decides why an answer is missing at its deadline: the process is busy, or the server failed.
 //!
-//! [`judge`] has all rules: of the evidence, the first that fits decides. The sources of connections
-//! say what they know ([`Facts`]), and a charge what it saw while it waited ([`Seen`]).
+//! [`judge`] has all rules: of the evidence, the first that fits decides. The sources of
+//! connections say what they know ([`Facts`]), and a charge what it saw while it waited ([`Seen`]).
 //!
-//! A timer that fires late, or a reply that arrived meanwhile, counts as load of this process, which
-//! `FailOpen` does not admit. The timers of all charges count: a busy process delays some of them,
-//! and reads all replies late. A cluster is at fault if it turns a charge away for most of its time
-//! while this process is on time.
+//! A timer that fires late, or a reply that arrived meanwhile, counts as load of this process,
+//! which `FailOpen` does not admit. The timers of all charges count: a busy process delays some of
+//! them, and reads all replies late. A cluster is at fault if it turns a charge away for most of
+//! its time while this process is on time.
 
 use std::future::Future;
 use std::pin::Pin;

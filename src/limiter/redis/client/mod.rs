@@ -13,8 +13,9 @@
 //! - `bb8_pool.rs`: a pool that the application owns. `given_connection.rs`: one connection that
 //!   the application made.
 //! - `times.rs`: every duration, with its reason.
-//! - `error.rs` finds the kind of an error. `fault.rs` decides whether a missing answer is the fault
-//!   of the server or of this process. `liveness.rs` counts replies and notes late timers for it.
+//! - `error.rs` finds the kind of an error. `fault.rs` decides whether a missing answer is the
+//!   fault of the server or of this process. `liveness.rs` counts replies and notes late timers for
+//!   it.
 
 mod address;
 mod backoff;

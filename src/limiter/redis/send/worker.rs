@@ -191,7 +191,8 @@ impl Worker {
         self.record_end(ended);
     }
 
-    /// Queues the refunds of a call that has ended. Redirects the batches that no server has run, and waits for a late reply.
+    /// Queues the refunds of a call that has ended. Redirects the batches that no server has run,
+    /// and waits for a late reply.
     fn record_end(&mut self, ended: CallEnd) {
         for hash_slot in ended.refunds_done {
             self.queue.refunds_done(hash_slot);

@@ -78,7 +78,8 @@ async fn a_silence_begins_after_the_last_reply() {
     assert_eq!(health.state(), ConnectionState::Silent);
 }
 
-/// Rare calls must not keep a dead connection: the system may take a quarter of an hour to close it.
+/// Rare calls must not keep a dead connection: the system may take a quarter of an hour to close
+/// it.
 #[tokio::test(start_paused = true)]
 async fn two_calls_without_a_reply_are_a_silence_however_rare_they_are() {
     let (health, _) = two();
