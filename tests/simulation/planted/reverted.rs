@@ -486,7 +486,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "slow_attempt_to_connect_is_the_servers_fault",
         "0568e51 redis: judge silence by evidence that load cannot make",
         &[edit(
-            "limiter/redis/client/fault.rs",
+            "limiter/redis/client/facts.rs",
             "            let message = format!(\"the connection to {server} is not ready yet\");
             return Error::new(ErrorKind::Saturation, message);",
             "            let message = format!(\"the connection to {server} is not ready yet\");
@@ -973,7 +973,7 @@ impl Drop",
         "old_failure_to_connect_blames_the_server",
         "redis: an old failure to connect says nothing of a busy process's attempt",
         &[edit(
-            "limiter/redis/client/fault.rs",
+            "limiter/redis/client/facts.rs",
             "        let failure = self.failure.as_ref().filter(|failure| failure.at >= since);",
             "        let failure = self.failure.as_ref().filter(|failure| failure.at >= since.and(None));",
         )],

@@ -18,7 +18,7 @@ use super::connection::{
     ConnectionFuture, Connections, RepliesFuture, ReplyFuture, SharedConnection,
 };
 use super::error;
-use super::fault::Facts;
+use super::facts::Facts;
 use super::times::{CHECK_OUT_INTERVAL, MAX_CONNECTION_WAIT};
 use crate::limiter::on_time::GracePeriod;
 use crate::{Error, ErrorKind};

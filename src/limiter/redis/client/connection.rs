@@ -9,7 +9,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ConnectionAddr, Pipeline, RedisError, RedisResult, Value};
 use tokio::time::Instant;
 
-use super::fault::Facts;
+use super::facts::Facts;
 use super::health::{ConnectionState, Health};
 use crate::Error;
 

@@ -14,7 +14,7 @@
 //!   the application made.
 //! - `times.rs`: every duration, with its reason.
 //! - `error.rs` finds the kind of an error. `fault.rs` decides whether a missing answer is the
-//!   fault of the server or of this process. `liveness.rs` counts replies and notes late timers for
+//!   fault of the server or of this process, from the `facts.rs` of its connections. `liveness.rs` counts replies and notes late timers for
 //!   it.
 
 mod address;
@@ -25,6 +25,7 @@ mod cluster;
 mod connection;
 mod dialer;
 pub(crate) mod error;
+mod facts;
 pub(crate) mod fault;
 mod given_connection;
 mod greeting;
@@ -33,6 +34,7 @@ mod liveness;
 mod own_pool;
 mod pool;
 mod probe;
+mod ready;
 mod sentinel;
 mod server;
 #[cfg(test)]
@@ -52,7 +54,7 @@ pub(crate) use self::connection::SharedConnection;
 #[cfg(test)]
 pub(crate) use self::connection::{ConnectionFuture, Connections, RepliesFuture, ReplyFuture};
 #[cfg(test)]
-pub(crate) use self::fault::Facts;
+pub(crate) use self::facts::Facts;
 pub use self::pool::Pool;
 #[cfg(test)]
 pub(crate) use self::silent::Silent;

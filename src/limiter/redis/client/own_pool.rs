@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout_at};
 use super::backoff::{Backoff, any_hangs};
 use super::connection::{Connection, ConnectionFuture, Connections, SharedConnection};
 use super::error::before_asking;
-use super::fault::{Facts, Failed, Link};
+use super::facts::{Facts, Failed, Link};
 use super::health::ConnectionState;
 use super::sentinel::Sentinels;
 use super::server::{Failure, Server};

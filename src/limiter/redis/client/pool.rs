@@ -6,7 +6,6 @@
 
 use std::fmt;
 use std::future::Future;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,13 +19,13 @@ use super::cluster::Cluster;
 #[cfg(feature = "redisson")]
 use super::cluster::Redirected;
 use super::connection::{ConnectionFuture, Connections, SharedConnection};
-use super::fault::{Deadline, Facts};
+use super::facts::Facts;
 use super::liveness::Liveness;
 use super::server::Login;
 use super::slot::{self, Partition};
 #[cfg(feature = "redisson")]
 use super::times::MAX_TIMEOUT;
-use super::times::{MAX_CONNECTION_WAIT, MAX_ERROR_AGE, READY_WITHIN};
+use super::times::{MAX_CONNECTION_WAIT, MAX_ERROR_AGE};
 use crate::limiter::on_time::{too_busy_to_connect, watch_timers};
 use crate::{Error, ErrorKind};
 
@@ -50,7 +49,7 @@ use crate::{Error, ErrorKind};
 pub struct Pool {
     connections: Arc<dyn Connections>,
     /// The same connections, if the address is that of a cluster.
-    cluster: Option<Arc<Cluster>>,
+    pub(super) cluster: Option<Arc<Cluster>>,
     response_timeout: Option<Duration>,
     liveness: Liveness,
     prefix: Arc<str>,
@@ -169,34 +168,6 @@ impl Pool {
         })?;
         login.set(user, password);
         Ok(())
-    }
-
-    /// Waits until there is a connection, for a second at most. In a cluster, it waits for one to
-    /// each master. Call it in an application that must not start without Redis, or whose first
-    /// request should find a connection.
-    ///
-    /// # Errors
-    ///
-    /// Fails if there is no connection within a second. The error names the server, and its source
-    /// says why, if that is known. Fails outside of a tokio runtime.
-    pub async fn ready(&self) -> Result<(), Error> {
-        crate::limiter::runtime::current()?;
-        let end = Instant::now() + READY_WITHIN;
-        // In a cluster any slot will do: this waits for the slot map first.
-        self.ready_for(0, end).await?;
-        if let Some(cluster) = &self.cluster {
-            for hash_slot in cluster.first_slots() {
-                self.ready_for(hash_slot, end).await?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Waits until `end` for a connection to the server that holds a hash slot.
-    async fn ready_for(&self, hash_slot: u16, end: Instant) -> Result<(), Error> {
-        let deadline = Deadline::new(end, self, hash_slot);
-        let connected = deadline.wait_for(self, pin!(self.connection(hash_slot))).await;
-        connected.unwrap_or_else(|| Err(deadline.missed_connection(self))).map(drop)
     }
 
     /// Marks the connections of [`from_bb8`](Self::from_bb8) as those of a library's client of a

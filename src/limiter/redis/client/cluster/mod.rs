@@ -29,7 +29,7 @@ use self::nodes::{Node, Nodes};
 use self::refresh::Refreshes;
 use super::address::Host;
 use super::connection::{ConnectionFuture, Connections, SharedConnection};
-use super::fault::{Facts, Failed, Link};
+use super::facts::{Facts, Failed, Link};
 use super::slot::Partition;
 use super::times::{MAX_CONNECTION_WAIT, REFRESH_CHECK};
 use crate::limiter::on_time::GracePeriod;

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use tokio::time::advance;
 
+use super::super::facts::{Failed, Link};
 use super::super::silent::Silent;
-use super::super::times::{BUSY_FACTOR, MAX_CONNECTION_WAIT, MAX_SILENCE};
+use super::super::times::{BUSY_FACTOR, MAX_CONNECTION_WAIT, MAX_SILENCE, MIN_AGE};
 use super::*;
 
 const D: Duration = Duration::from_millis(20);

@@ -1,0 +1,80 @@
+//! What a source of connections knows about a server when an answer is missing.
+
+use tokio::time::Instant;
+
+use super::times::{MAX_CONNECTION_WAIT, MIN_AGE};
+use crate::{Error, ErrorKind};
+
+/// The facts that a source of connections knows about the server of a hash slot. They are gathered
+/// when an answer is missing, and not for each charge.
+#[derive(Debug)]
+pub(crate) struct Facts {
+    /// The server, or the cluster, for messages.
+    pub(super) server: String,
+    pub(super) link: Link,
+    /// The last failure to connect, if there was no connection since. It counts for nothing while
+    /// an attempt hangs.
+    pub(super) failure: Option<Failed>,
+    /// True if an attempt takes clearly longer than the last one, which failed for another reason
+    /// than the server or load.
+    pub(super) attempt_hangs: bool,
+}
+
+/// A failure to connect, and its instant, if that is known.
+#[derive(Debug)]
+pub(super) struct Failed {
+    pub(super) error: Error,
+    pub(super) at: Option<Instant>,
+}
+
+/// The connections of this runtime to a server.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Link {
+    /// The application made the connection, at an unknown time.
+    Given,
+    /// There is one. The oldest was made at this instant.
+    Made(Instant),
+    /// There is none. The oldest attempt to make one began at this instant.
+    Attempted(Instant),
+    /// There is none, and nobody makes one.
+    Missing,
+}
+
+impl Facts {
+    /// The facts about connections that the application made: nothing but that they are there.
+    pub(crate) fn given() -> Self {
+        let (server, link) = (String::from("redis"), Link::Given);
+        Self { server, link, failure: None, attempt_hangs: false }
+    }
+
+    /// Returns the failure to connect, unless it was before `since`.
+    pub(super) fn failure_since(&self, since: Option<Instant>) -> Option<&Error> {
+        let failure = self.failure.as_ref().filter(|failure| failure.at >= since);
+        failure.map(|failure| &failure.error)
+    }
+
+    /// Returns the error of a call that got neither a connection nor a reply until `now`, in a
+    /// process that is on time. An attempt that has just begun says nothing about the server, and
+    /// neither does a connection that has hardly been used.
+    pub(super) fn no_answer(&self, now: Instant) -> Error {
+        let server = &self.server;
+        if let Some(error) = self.failure_since(None) {
+            return error.clone();
+        }
+        let is_overdue = match self.link {
+            Link::Given => true,
+            Link::Made(since) => since + MIN_AGE <= now,
+            Link::Attempted(since) => self.attempt_hangs || since + MAX_CONNECTION_WAIT <= now,
+            Link::Missing => self.attempt_hangs,
+        };
+        if !is_overdue {
+            let message = format!("the connection to {server} is not ready yet");
+            return Error::new(ErrorKind::Saturation, message);
+        }
+        let message = match self.link {
+            Link::Given | Link::Made(_) => "redis did not answer in time".into(),
+            Link::Attempted(_) | Link::Missing => format!("no connection to {server} in time"),
+        };
+        Error::new(ErrorKind::Infrastructure, message)
+    }
+}

@@ -1,0 +1,40 @@
+//! A pool that waits for its connections.
+
+use std::pin::pin;
+
+use tokio::time::Instant;
+
+use super::fault::Deadline;
+use super::pool::Pool;
+use super::times::READY_WITHIN;
+use crate::Error;
+
+impl Pool {
+    /// Waits until there is a connection, for a second at most. In a cluster, it waits for one to
+    /// each master. Call it in an application that must not start without Redis, or whose first
+    /// request should find a connection.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no connection within a second. The error names the server, and its source
+    /// says why, if that is known. Fails outside of a tokio runtime.
+    pub async fn ready(&self) -> Result<(), Error> {
+        crate::limiter::runtime::current()?;
+        let end = Instant::now() + READY_WITHIN;
+        // In a cluster any slot will do: this waits for the slot map first.
+        self.ready_for(0, end).await?;
+        if let Some(cluster) = &self.cluster {
+            for hash_slot in cluster.first_slots() {
+                self.ready_for(hash_slot, end).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until `end` for a connection to the server that holds a hash slot.
+    async fn ready_for(&self, hash_slot: u16, end: Instant) -> Result<(), Error> {
+        let deadline = Deadline::new(end, self, hash_slot);
+        let connected = deadline.wait_for(self, pin!(self.connection(hash_slot))).await;
+        connected.unwrap_or_else(|| Err(deadline.missed_connection(self))).map(drop)
+    }
+}
