@@ -1,5 +1,8 @@
 //! Connections of a bb8 pool that the application owns.
 //!
+//! Calls share a clone of one connection until a call fails. Then the pool gives the next one, which
+//! it may test with a PING.
+//!
 //! Only the manager of a bb8 pool can say that a connection is broken. The managers that come with
 //! redis never do. So when a server turns out to be read-only, a task replaces the connections
 //! inside the pool. It checks out each in turn, and exchanges it for a new one.
@@ -19,7 +22,7 @@ use super::connection::{
 };
 use super::error;
 use super::facts::Facts;
-use super::times::{CHECK_OUT_INTERVAL, MAX_CONNECTION_WAIT};
+use super::times::MAX_CONNECTION_WAIT;
 use crate::limiter::on_time::GracePeriod;
 use crate::{Error, ErrorKind};
 
@@ -29,9 +32,7 @@ pub(super) struct Bb8Pool<M: ManageConnection> {
     backoff: Mutex<Backoff>,
     /// True while a task replaces the connections.
     replacing: AtomicBool,
-    /// True while a task checks out the next connection.
-    checking_out: AtomicBool,
-    /// The connection that was checked out last.
+    /// The connection that was checked out last, unless it was lost.
     last_checked_out: Mutex<Option<Arc<Bb8Connection<M>>>>,
 }
 
@@ -42,8 +43,7 @@ where
 {
     pub(super) fn new(pool: bb8::Pool<M>) -> Self {
         let (backoff, last_checked_out) = (Mutex::default(), Mutex::default());
-        let [replacing, checking_out] = [const { AtomicBool::new(false) }; 2];
-        Self { pool, backoff, replacing, checking_out, last_checked_out }
+        Self { pool, backoff, replacing: AtomicBool::new(false), last_checked_out }
     }
 
     /// Asks the pool for a connection. Calls share a clone of it from then on.
@@ -58,7 +58,6 @@ where
                     let checked_out = Arc::new(Bb8Connection {
                         connection: connection.clone(),
                         pool: Arc::downgrade(self),
-                        checked_out_at: Instant::now(),
                         has_failed: AtomicBool::new(false),
                     });
                     *self.last_checked_out() = Some(Arc::clone(&checked_out));
@@ -71,19 +70,6 @@ where
                     Err(Error::new(ErrorKind::Infrastructure, "no connection to redis in time"))
                 }
             };
-        }
-    }
-
-    /// Asks the pool for the next connection while calls still use the last one.
-    fn check_out_ahead(self: &Arc<Self>)
-    where
-        M::Connection: Clone,
-    {
-        let Ok(runtime) = Handle::try_current() else { return };
-        if !self.checking_out.swap(true, Relaxed) {
-            let check_out = CheckOut(Arc::clone(self));
-            // If this fails, the next call without a connection asks again, and gets the error.
-            runtime.spawn(async move { drop(check_out.0.check_out().await) });
         }
     }
 
@@ -145,26 +131,13 @@ impl<M: ManageConnection> Drop for Replacement<M> {
     }
 }
 
-/// A checkout that is under way. Its drop ends it, even after a panic.
-struct CheckOut<M: ManageConnection>(Arc<Bb8Pool<M>>);
-
-impl<M: ManageConnection> Drop for CheckOut<M> {
-    fn drop(&mut self) {
-        self.0.checking_out.store(false, Relaxed);
-    }
-}
-
 impl<M> Connections for Bb8Pool<M>
 where
     M: ManageConnection<Error = RedisError>,
     M::Connection: ConnectionLike + Clone + Sync,
 {
     fn ready_connection(self: Arc<Self>, _: u16) -> Option<Arc<dyn SharedConnection>> {
-        let connection =
-            self.last_checked_out().clone().filter(|connection| connection.is_alive())?;
-        if connection.checked_out_at.elapsed() >= CHECK_OUT_INTERVAL {
-            self.check_out_ahead();
-        }
+        let connection = self.last_checked_out().clone().filter(|last| last.is_alive())?;
         Some(connection as Arc<dyn SharedConnection>)
     }
 
@@ -185,8 +158,6 @@ where
 struct Bb8Connection<M: ManageConnection> {
     connection: M::Connection,
     pool: Weak<Bb8Pool<M>>,
-    /// The instant at which the pool gave the connection.
-    checked_out_at: Instant,
     /// True once a call got no reply in time, or the server turned out to be read-only.
     has_failed: AtomicBool,
 }
@@ -219,11 +190,12 @@ where
     }
 
     fn is_alive(&self) -> bool {
-        self.checked_out_at.elapsed() < MAX_CONNECTION_WAIT && !self.has_failed.load(Relaxed)
+        !self.has_failed.load(Relaxed)
     }
 
-    fn record_timeout(&self, _sent: Instant, is_busy: bool) {
-        self.has_failed.fetch_or(!is_busy, Relaxed);
+    /// Even a busy process asks the pool again: this costs a PING at most.
+    fn record_timeout(&self, _sent: Instant, _is_busy: bool) {
+        self.has_failed.store(true, Relaxed);
     }
 
     fn mark_read_only(&self) {

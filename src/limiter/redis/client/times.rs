@@ -67,10 +67,6 @@ pub(crate) const MIN_AGE: Duration = Duration::from_millis(50);
 /// forget it.
 pub(crate) const KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// The time that calls use a connection of a bb8 pool before a task asks the pool for the next one.
-/// The pool may test that one with a PING.
-pub(crate) const CHECK_OUT_INTERVAL: Duration = Duration::from_millis(10);
-
 // ---- Attempts to connect ----
 
 /// The longest pause after the first failure. It doubles with the second. Together with the longest
