@@ -75,18 +75,18 @@ enum Cost {
 /// use tower_sluice::Charge;
 ///
 /// let one = Charge::new("user-42");
-/// assert_eq!((one.key(), one.get_cost(), one.get_max_wait()), ("user-42", 1, None));
+/// assert_eq!((one.key(), one.units(), one.longest_wait()), ("user-42", 1, None));
 ///
 /// let upload = Charge::new(String::from("user-42")).cost(8).max_wait(Duration::from_secs(2));
-/// assert_eq!(upload.get_cost(), 8);
+/// assert_eq!(upload.units(), 8);
 /// ```
 ///
 /// Its `Debug` output does not show the key, which may be a secret. But a short key is part of a
 /// name in Redis: see [`Redis`](crate::Redis). So hash a secret before you charge it, as
 /// [`by_api_key`](crate::by_api_key) does.
 ///
-/// Limiters read it through [`key`](Charge::key), [`get_cost`](Charge::get_cost),
-/// [`get_quota`](Charge::get_quota), [`get_max_wait`](Charge::get_max_wait) and
+/// Limiters read it through [`key`](Charge::key), [`units`](Charge::units),
+/// [`own_quota`](Charge::own_quota), [`longest_wait`](Charge::longest_wait) and
 /// [`deadline`](Charge::deadline). A combination of limiters reads the [`parts`](Charge::parts) of
 /// a charge of [`several`](Charge::several) keys.
 #[derive(Clone, Debug)]
@@ -220,7 +220,7 @@ impl Charge {
     /// The units asked for; 0 peeks.
     #[must_use]
     #[inline]
-    pub fn get_cost(&self) -> u64 {
+    pub fn units(&self) -> u64 {
         match self.cost {
             Cost::Unstated => 1,
             Cost::Units(units) | Cost::Inherited(units) => units,
@@ -231,14 +231,14 @@ impl Charge {
     /// The quota that this charge brings along.
     #[must_use]
     #[inline]
-    pub fn get_quota(&self) -> Option<&Quotas> {
+    pub fn own_quota(&self) -> Option<&Quotas> {
         self.quota.as_ref()
     }
 
     /// The longest wait that may be reserved, if the charge says so.
     #[must_use]
     #[inline]
-    pub fn get_max_wait(&self) -> Option<Duration> {
+    pub fn longest_wait(&self) -> Option<Duration> {
         self.max_wait
     }
 
@@ -278,7 +278,7 @@ impl Charge {
     /// longest wait and the same deadline.
     pub(crate) fn for_member_of(mut self, charge: &Charge) -> Self {
         self.inherits_cost = matches!(self.cost, Cost::Unstated | Cost::Inherited(_));
-        self.cost = match (charge.get_cost(), self.cost) {
+        self.cost = match (charge.units(), self.cost) {
             (0, _) => Cost::Peek,
             (units, Cost::Unstated) => Cost::Units(units),
             // A cost that is computed from a request is never a free pass.
@@ -304,7 +304,7 @@ impl Charge {
     pub(crate) fn for_members(&self) -> Self {
         let cost = match self.cost {
             Cost::Peek => Cost::Peek,
-            _ => Cost::Inherited(self.get_cost()),
+            _ => Cost::Inherited(self.units()),
         };
         Self { cost, ..self.clone() }
     }

@@ -24,7 +24,7 @@ const MAX_LIMIT: u64 = 1 << 50;
 /// use tower_sluice::Quota;
 ///
 /// const API: Quota = Quota::per_second(50).burst(100);
-/// assert_eq!((API.limit(), API.get_burst()), (50, 100));
+/// assert_eq!((API.limit(), API.burst_size()), (50, 100));
 ///
 /// let refused = Quota::try_new(0, Duration::from_secs(1)).unwrap_err();
 /// assert_eq!(refused.to_string(), "a quota of 0 admits nothing");
@@ -161,7 +161,7 @@ impl Quota {
 
     /// The most units that may go at once: the burst, which is the limit unless set.
     #[must_use]
-    pub const fn get_burst(&self) -> u64 {
+    pub const fn burst_size(&self) -> u64 {
         self.burst
     }
 
@@ -213,7 +213,7 @@ impl fmt::Debug for Quota {
 /// use tower_sluice::{Charge, Quota};
 ///
 /// let charge = Charge::new("alice").quota((Quota::per_second(10), Quota::per_day(1_000)));
-/// let quotas = charge.get_quota().unwrap();
+/// let quotas = charge.own_quota().unwrap();
 /// assert_eq!(quotas.as_slice()[0], Quota::per_second(10));
 /// let limits: Vec<u64> = quotas.into_iter().map(Quota::limit).collect();
 /// assert_eq!(limits, [10, 1_000]);

@@ -75,13 +75,13 @@ where
                 charge.at_least_one_unit();
                 // A peek takes nothing that could be settled.
                 let is_unable = shared.respond.takes_more() && !shared.limiter.can_take_more();
-                if is_unable && charge.get_cost() > 0 {
+                if is_unable && charge.units() > 0 {
                     let message =
                         "the responder may take more than was charged, and the limiter cannot";
                     let refusal = Refusal::Undecided(Error::new(ErrorKind::Configuration, message));
                     return ResponseFuture::refused(request, inner, shared, refusal);
                 }
-                let own = charge.get_max_wait().unwrap_or(shared.max_wait);
+                let own = charge.longest_wait().unwrap_or(shared.max_wait);
                 // A caller can only shorten a wait.
                 let callers = if own.is_zero() { None } else { shared.respond.max_wait(&request) };
                 charge.set_max_wait(callers.map_or(own, |callers| callers.min(own)));
@@ -114,7 +114,7 @@ fn admission<L: Limiter, K, R>(
     shared: &Shared<L, K, R>,
     mut charge: Charge,
 ) -> Admission<L::Future> {
-    if charge.get_max_wait().is_some_and(|wait| !wait.is_zero()) {
+    if charge.longest_wait().is_some_and(|wait| !wait.is_zero()) {
         if let Some(permit) = shared.waiter_permit() {
             return Admission::waiting(charge, Some(permit));
         }

@@ -57,7 +57,7 @@ impl GivenAnswer {
     fn of(self, charge: &Charge) -> Result<Decision, Error> {
         match self {
             GivenAnswer::Given(answer) => answer,
-            GivenAnswer::Reserve(wait) if wait <= charge.get_max_wait().unwrap_or_default() => {
+            GivenAnswer::Reserve(wait) if wait <= charge.longest_wait().unwrap_or_default() => {
                 Ok(Outcome::Wait(wait).into())
             }
             GivenAnswer::Reserve(wait) => Ok(Outcome::Deny { retry_after: Some(wait) }.into()),
@@ -79,7 +79,7 @@ impl Scripted {
     }
 
     /// The next decision reserves a slot after `wait`. If that is longer than the charge's
-    /// [`max_wait`](Charge::get_max_wait), 0 if it has none, it denies the charge instead, as other
+    /// [`max_wait`](Charge::max_wait), 0 if it has none, it denies the charge instead, as other
     /// limiters do, with `wait` as the time to come back.
     #[must_use]
     pub fn wait(self, wait: Duration) -> Self {
@@ -187,10 +187,10 @@ impl Limiter for Scripted {
         let over = || GivenAnswer::Given(Err(Error::new(ErrorKind::State, "the play is over")));
         let answer = play.answers.pop_front().unwrap_or_else(over).of(charge);
         ready(answer.map(|decision| {
-            if !decision.is_admitted() || charge.get_cost() == 0 {
+            if !decision.is_admitted() || charge.units() == 0 {
                 return decision;
             }
-            decision.with_reservation(Reservation::new(self.owner, charge.get_cost(), number))
+            decision.with_reservation(Reservation::new(self.owner, charge.units(), number))
         }))
     }
 

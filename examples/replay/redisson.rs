@@ -62,7 +62,7 @@ impl Named {
     }
 
     fn named(&self, charge: &Charge) -> Charge {
-        Charge::new(self.name(charge.key())).cost(charge.get_cost())
+        Charge::new(self.name(charge.key())).cost(charge.units())
     }
 }
 

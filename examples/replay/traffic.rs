@@ -50,7 +50,7 @@ impl Line<'_> {
         }
         let limit = self.limit.unwrap_or(common.limit());
         let period = self.period.map_or(common.period(), Duration::from_micros);
-        let burst = self.burst.or(self.limit).unwrap_or(common.get_burst());
+        let burst = self.burst.or(self.limit).unwrap_or(common.burst_size());
         Quota::try_new(limit, period)?.try_burst(burst).map(Some)
     }
 }

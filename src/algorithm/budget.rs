@@ -275,7 +275,7 @@ impl Algorithm for Budget {
         Ok(Rule {
             unit_numerator: exact(unit_numerator),
             unit_denominator: exact(unit_denominator),
-            burst: exact(quota.get_burst()),
+            burst: exact(quota.burst_size()),
             // A charge that waits must not count as spent before its slot has come.
             horizon: micros(self.horizon).min(max_hold),
             max_hold,

@@ -24,7 +24,7 @@ pub(super) fn without_burst(
     why: &'static str,
 ) -> Result<Quota, QuotaError> {
     let quota = quotas.into().one()?;
-    if quota.get_burst() == quota.limit() { Ok(quota) } else { Err(QuotaError(why)) }
+    if quota.burst_size() == quota.limit() { Ok(quota) } else { Err(QuotaError(why)) }
 }
 
 /// A duration of at most 365 days, or of a quota, in µs.

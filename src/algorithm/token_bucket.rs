@@ -132,7 +132,7 @@ impl Algorithm for TokenBucket {
         let quota = quota.into().one()?;
         let (unit_numerator, unit_denominator) = quota.unit();
         let (unit_numerator, unit_denominator, burst) =
-            (exact(unit_numerator), exact(unit_denominator), exact(quota.get_burst()));
+            (exact(unit_numerator), exact(unit_denominator), exact(quota.burst_size()));
         let horizon = micros(self.horizon);
         let mut rule = Rule { unit_numerator, unit_denominator, burst, horizon, span: 0, spare: 0 };
         (rule.span, rule.spare) = rule.time(burst);

@@ -50,7 +50,7 @@ impl Charge {
     pub fn several<P: Into<Option<Charge>>>(parts: impl IntoIterator<Item = P>) -> Self {
         let parts: Arc<[Option<Charge>]> = parts.into_iter().map(P::into).collect();
         let max_wait: Option<Duration> =
-            parts.iter().flatten().filter_map(Charge::get_max_wait).min();
+            parts.iter().flatten().filter_map(Charge::longest_wait).min();
         Self { max_wait, ..Self::of(Key::Several(parts)) }
     }
 
@@ -121,10 +121,10 @@ mod tests {
     fn the_whole_waits_no_longer_than_any_part() {
         let [short, long] = [1, 2].map(Duration::from_secs);
         let parts = ["a", "b", "c"].map(Charge::from_static);
-        assert_eq!(Charge::several(parts.clone()).get_max_wait(), None);
+        assert_eq!(Charge::several(parts.clone()).longest_wait(), None);
         let [a, b, c] = parts;
         let whole = Charge::several([a.max_wait(long), b.max_wait(short), c]);
-        assert_eq!((whole.get_max_wait(), whole.key(), whole.get_cost()), (Some(short), "", 1));
+        assert_eq!((whole.longest_wait(), whole.key(), whole.units()), (Some(short), "", 1));
     }
 
     #[test]

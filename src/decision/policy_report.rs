@@ -230,7 +230,7 @@ impl Figures {
 
     fn window(&self) -> Duration {
         let (period, limit) = (self.quota.period(), self.quota.limit());
-        let burst = self.quota.get_burst();
+        let burst = self.quota.burst_size();
         if !self.refills && burst == limit {
             return period;
         }
@@ -249,7 +249,7 @@ impl Figures {
         };
         let part = |one: &Self, whole: &Self| {
             let left = one.remaining.unwrap_or(u64::MAX);
-            u128::from(left) * u128::from(whole.quota.get_burst())
+            u128::from(left) * u128::from(whole.quota.burst_size())
         };
         (self.is_shadow.cmp(&other.is_shadow))
             .then_with(|| refuses(other).cmp(&refuses(self)))

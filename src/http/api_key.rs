@@ -79,7 +79,7 @@ pub fn by_bearer_token() -> ApiKey {
 /// let key = by_head(move |head| Some(Charge::new(api_key.of(head)?).cost(1_000)));
 ///
 /// let request = http::Request::builder().header("x-api-key", "sk_live_1").body(()).unwrap();
-/// assert!(matches!(key.extract(&request), Keyed::Charge(charge) if charge.get_cost() == 1_000));
+/// assert!(matches!(key.extract(&request), Keyed::Charge(charge) if charge.units() == 1_000));
 ///
 /// let tokens = Memory::new("tokens", Budget::new(Quota::per_minute(10_000)));
 /// let layer = RateLimitLayer::new(tokens, key);

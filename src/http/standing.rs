@@ -32,7 +32,7 @@ impl RateLimitHeaders {
         if policy.is_admitted() && !decision.is_admitted() {
             return None;
         }
-        let limit = policy.quota().get_burst().min(MAX_INTEGER);
+        let limit = policy.quota().burst_size().min(MAX_INTEGER);
         let remaining = policy.remaining()?.min(limit);
         let is_full = remaining == limit;
         // The response leaves once the reserved wait is over.
@@ -53,7 +53,7 @@ impl RateLimitHeaders {
             return reset;
         }
         let window = policy.window().as_micros() * u128::from(remaining);
-        let paced = window.div_ceil(u128::from(policy.quota().get_burst()) * 1_000_000);
+        let paced = window.div_ceil(u128::from(policy.quota().burst_size()) * 1_000_000);
         reset.max(u64::try_from(paced).unwrap_or(u64::MAX))
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn policies<'a>(
     let mut list = ListSerializer::new();
     for (policy, name) in policies.clone().zip(names(policies)) {
         let mut item = list.bare_item(StringRef::from_str(&name).ok()?);
-        item = item.parameter(QUOTA, integer(policy.quota().get_burst()));
+        item = item.parameter(QUOTA, integer(policy.quota().burst_size()));
         item = match policy.unit() {
             QuotaUnit::Requests => item,
             QuotaUnit::ContentBytes => item.parameter(UNIT, CONTENT_BYTES),
@@ -54,7 +54,7 @@ pub(super) fn standing(name: &str, at: Standing, partition_key: Option<[u8; 8]>)
 pub(super) fn quotas<'a>(policies: impl Iterator<Item = PolicyReport<'a>>) -> Option<String> {
     let mut list = ListSerializer::new();
     for policy in policies {
-        let item = list.bare_item(integer(policy.quota().get_burst()));
+        let item = list.bare_item(integer(policy.quota().burst_size()));
         _ = with_window(item, &policy);
     }
     list.finish()

@@ -69,7 +69,7 @@ impl<C> Admission<C> {
     pub(crate) fn waiting(charge: Charge, waiter_permit: Option<OwnedSemaphorePermit>) -> Self {
         let since = Instant::now();
         let attempts = Attempts {
-            max_wait: charge.get_max_wait().unwrap_or_default(),
+            max_wait: charge.longest_wait().unwrap_or_default(),
             charge,
             _waiter_permit: waiter_permit,
             since,
@@ -254,7 +254,7 @@ impl Attempts {
 
     /// Returns the part of `max_wait` that remains. It began with the first check.
     fn remaining_wait(&self) -> Duration {
-        self.charge.get_max_wait().unwrap_or_default().saturating_sub(self.since.elapsed())
+        self.charge.longest_wait().unwrap_or_default().saturating_sub(self.since.elapsed())
     }
 
     /// The instant at which it may go, if that may change.
@@ -293,7 +293,7 @@ pin_project! {
 
 impl<'a, L: Limiter> AcquireFuture<'a, L> {
     pub(super) fn new(limiter: &'a L, charge: Charge) -> Self {
-        let max_wait = charge.get_max_wait().unwrap_or(Duration::MAX);
+        let max_wait = charge.longest_wait().unwrap_or(Duration::MAX);
         let charge = charge.max_wait(max_wait);
         let admission = Admission::waiting(charge, None);
         Self { limiter, decision: None, admission }

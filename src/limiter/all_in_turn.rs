@@ -157,7 +157,7 @@ impl<const N: usize, F: MemberCharges<N>> AllInTurn<N, F> {
     /// The charge of each member that is asked.
     pub(super) fn member_charges(&self, charge: &Charge) -> Result<[Option<Charge>; N], Error> {
         let charges = self.keys.member_charges(&charge.for_members())?;
-        let has_quota = |charge: &Charge| charge.get_quota().is_some();
+        let has_quota = |charge: &Charge| charge.own_quota().is_some();
         // Nobody would follow it.
         if has_quota(charge) && !charges.iter().flatten().any(has_quota) {
             let message =
@@ -222,7 +222,7 @@ impl<const N: usize, F: MemberCharges<N>> Limiter for AllInTurn<N, F> {
 
     fn check(&self, charge: &Charge) -> BoxedFuture {
         match self.member_charges(charge) {
-            Ok(charges) => self.ask(charges, charge.get_cost(), EachAlone),
+            Ok(charges) => self.ask(charges, charge.units(), EachAlone),
             Err(error) => Box::pin(ready(Err(error))),
         }
     }

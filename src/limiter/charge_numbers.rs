@@ -25,7 +25,7 @@ pub(super) fn check_range(charge: &Charge) -> Result<(), Error> {
 
 #[inline]
 pub(super) fn check_cost(charge: &Charge) -> Result<(), Error> {
-    match charge.get_cost() {
+    match charge.units() {
         0..=MAX_COST => Ok(()),
         _ => Err(Error::new(ErrorKind::Request, "the cost exceeds 2^53 units")),
     }

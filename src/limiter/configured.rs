@@ -92,11 +92,11 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     #[inline]
     pub(super) fn read(&self, charge: &Charge) -> Result<ParsedCharge<'_, A::Rule>, Error> {
         check_range(charge)?;
-        let quota = charge.get_quota();
+        let quota = charge.own_quota();
         let rule = quota.map_or(Ok(Cow::Borrowed(&self.rule)), |quota| self.rule(quota))?;
         let check = Check {
-            cost: charge.get_cost().cast_signed(),
-            max_wait: micros(charge.get_max_wait().unwrap_or_default()),
+            cost: charge.units().cast_signed(),
+            max_wait: micros(charge.longest_wait().unwrap_or_default()),
         };
         Ok(ParsedCharge { quota: quota.cloned(), rule, check })
     }

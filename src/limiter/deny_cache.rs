@@ -248,11 +248,11 @@ mod interleavings {
 
         fn check(&self, charge: &Charge) -> Self::Future {
             let mut free = self.free.lock().unwrap();
-            if *free < charge.get_cost() {
+            if *free < charge.units() {
                 return ready(Ok(Decision::denied(Duration::from_secs(60))));
             }
-            *free -= charge.get_cost();
-            let reservation = Reservation::new(self.owner, charge.get_cost(), ());
+            *free -= charge.units();
+            let reservation = Reservation::new(self.owner, charge.units(), ());
             ready(Ok(Decision::admitted().with_reservation(reservation)))
         }
 

@@ -26,7 +26,7 @@ use crate::{Charge, Decision, Error};
 /// let store = Memory::new("api", TokenBucket::new(Quota::per_hour(2)));
 /// let limiter = store.inspect(move |charge, result| {
 ///     if result.is_ok_and(|decision| !decision.is_admitted()) {
-///         counter.fetch_add(charge.get_cost(), Relaxed);
+///         counter.fetch_add(charge.units(), Relaxed);
 ///     }
 /// });
 /// for _ in 0..5 {
@@ -41,7 +41,7 @@ use crate::{Charge, Decision, Error};
 /// | what happens | calls |
 /// |---|---|
 /// | a decision, whatever it is, or an error | one, before the caller has it |
-/// | a peek, whose [cost](Charge::get_cost) is 0 | one |
+/// | a peek, whose [cost](Charge::units) is 0 | one |
 /// | the future is dropped before the answer is there | none: there is no result |
 /// | an estimate, a penalty, a reset, a settlement | none |
 /// | a caller that asks again after [`Outcome::Retry`](crate::Outcome::Retry) | one each time |

@@ -183,7 +183,7 @@ where
     type Future = LeaseFuture<L>;
 
     fn check(&self, charge: &Charge) -> LeaseFuture<L> {
-        let (leases, cost) = (Arc::clone(&self.leases), charge.get_cost());
+        let (leases, cost) = (Arc::clone(&self.leases), charge.units());
         if cost == 0 || cost >= leases.settings.max_units || !may_be_leased(charge) {
             let check = leases.inner.check(charge);
             return LeaseFuture::asking(leases, check);

@@ -201,7 +201,7 @@ use crate::{Charge, Decision, Error};
 /// implements [`settle`](Limiter::settle). The [cookbook](crate::guide::cookbook) has a limiter
 /// over a table in 40 lines.
 ///
-/// A wait that it reserves is no longer than the charge's [`max_wait`](Charge::get_max_wait), where
+/// A wait that it reserves is no longer than the charge's [`max_wait`](Charge::max_wait), where
 /// `None` means 0. A longer one is refunded, and the request is refused as undecided, with an error
 /// of kind [`State`](crate::ErrorKind::State).
 #[diagnostic::on_unimplemented(

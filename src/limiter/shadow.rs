@@ -164,7 +164,7 @@ enum Handling {
 
 impl<C> ShadowFuture<C> {
     pub(super) fn admitting(answer: C, charge: &Charge, counters: &Arc<Counters>) -> Self {
-        let handling = match charge.get_cost() {
+        let handling = match charge.units() {
             // `AllInTurn` peeks at its members before it charges them.
             0 => Handling::Admit,
             _ => Handling::AdmitAndCount(Arc::clone(counters)),

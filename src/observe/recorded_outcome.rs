@@ -45,8 +45,8 @@ impl Asked {
 
     pub(crate) fn of(charge: &Charge) -> Self {
         Self {
-            cost: charge.get_cost(),
-            max_wait: charge.get_max_wait().unwrap_or_default(),
+            cost: charge.units(),
+            max_wait: charge.longest_wait().unwrap_or_default(),
             retried_for: charge.retried_for(),
         }
     }

@@ -24,7 +24,7 @@ pub(super) async fn decide(
     let in_force: Vec<Asked> = within_limits_of(&charge, &selection.in_force, true);
     let in_shadow = within_limits_of(&charge, &selection.in_shadow, false);
     let (answer, verdicts) = enforce(&selection, &in_force).await;
-    let is_final = charge.get_cost() > 0 && !will_ask_again(&charge, &answer);
+    let is_final = charge.units() > 0 && !will_ask_again(&charge, &answer);
     let observer = observer.filter(|_| is_final);
     let (mut shadowed, shadow_taken) = match &answer {
         Some(Ok((decision, _))) if decision.is_admitted() => shadow::check(&in_shadow).await,
@@ -77,7 +77,7 @@ fn count(selection: &Selection, armed: &Armed, shadowed: Result<Outcome, &Error>
 /// Returns true if the request waits, and then asks again.
 fn will_ask_again(charge: &Charge, answer: &Option<Answer>) -> bool {
     let Some(Ok((decision, _))) = answer else { return false };
-    let max_wait = charge.get_max_wait().unwrap_or_default();
+    let max_wait = charge.longest_wait().unwrap_or_default();
     matches!(decision.outcome(), Outcome::Retry(pause) if pause <= max_wait)
 }
 
@@ -86,10 +86,10 @@ fn will_ask_again(charge: &Charge, answer: &Option<Answer>) -> bool {
 fn within_limits_of(whole: &Charge, asked: &[Asked], is_in_force: bool) -> Vec<Asked> {
     let mut asked = asked.to_vec();
     for Asked { charge, .. } in &mut asked {
-        let own = charge.get_max_wait().unwrap_or_default();
-        let wait = if is_in_force { own.min(whole.get_max_wait().unwrap_or(own)) } else { own };
+        let own = charge.longest_wait().unwrap_or_default();
+        let wait = if is_in_force { own.min(whole.longest_wait().unwrap_or(own)) } else { own };
         charge.set_max_wait(wait);
-        if whole.get_cost() == 0 {
+        if whole.units() == 0 {
             *charge = charge.clone().peek();
         }
         if let Some(deadline) = whole.deadline() {

@@ -189,14 +189,14 @@ impl Limiter for Policies {
             return Box::pin(std::future::ready(Err(error)));
         };
         // A lease, for instance, asks for more units than one request.
-        if ![0, selection.cost()].contains(&charge.get_cost()) {
+        if ![0, selection.cost()].contains(&charge.units()) {
             let message = "a charge of policies keeps the cost that they gave it";
             let error = Error::new(ErrorKind::Configuration, message);
             return Box::pin(std::future::ready(Err(error)));
         }
         let (charge, shared) = (charge.clone(), Arc::clone(&self.shared));
         Box::pin(async move {
-            let cost = charge.get_cost();
+            let cost = charge.units();
             let (decision, tentative) = decide(selection, charge, shared.observer.as_ref()).await?;
             let decision = decision.keeping_name();
             Ok(match tentative.keep().into_reservation(shared.owner, cost) {

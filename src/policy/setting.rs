@@ -55,7 +55,7 @@ impl Setting {
         let mut stated: Map<_, _> =
             row.fields().into_iter().filter(|(field, _)| is_own(field)).collect();
         if matches!(self.name, "token_bucket" | "budget") {
-            stated.insert(String::from("burst"), self.quota.get_burst().into());
+            stated.insert(String::from("burst"), self.quota.burst_size().into());
         }
         stated
     }

@@ -182,7 +182,7 @@ impl Selection {
     /// The cost of the whole charge: that of the first policy.
     pub(super) fn cost(&self) -> u64 {
         let first = self.in_force.first().or(self.in_shadow.first());
-        first.map_or(1, |asked| asked.charge.get_cost())
+        first.map_or(1, |asked| asked.charge.units())
     }
 
     /// A text that no other selection has: the table, and each policy with its key. So a limiter

@@ -50,13 +50,13 @@ impl Inner {
 
     pub(super) fn read(&self, charge: &Charge) -> Result<ParsedCharge, Error> {
         let keys = Keys::new(one_key(charge)?, &self.client)?;
-        if charge.get_quota().is_some() {
+        if charge.own_quota().is_some() {
             let message = "a redisson limiter has its rate in redis: a charge cannot have a quota";
             return Err(Error::new(ErrorKind::Configuration, message));
         }
-        let permits = u32::try_from(charge.get_cost()).map_err(|_| too_many())?;
+        let permits = u32::try_from(charge.units()).map_err(|_| too_many())?;
         let deadline = timeout::deadline(charge, self.decision_timeout);
-        let max_wait = charge.get_max_wait().unwrap_or_default();
+        let max_wait = charge.longest_wait().unwrap_or_default();
         Ok(ParsedCharge { keys, permits, max_wait, deadline })
     }
 

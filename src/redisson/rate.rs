@@ -78,7 +78,7 @@ impl Rate {
 
     /// The time after which an unused limiter is deleted, if it is.
     #[must_use]
-    pub const fn get_keep_alive(&self) -> Option<Duration> {
+    pub const fn keep_alive_time(&self) -> Option<Duration> {
         self.keep_alive
     }
 

@@ -92,7 +92,7 @@ impl Bound {
     fn holds(self, grants: &[(i64, i64)]) -> bool {
         let (Bound::Rate(quota) | Bound::Periods(quota) | Bound::Any(quota, _)) = self;
         let (limit, period) = (i128::from(quota.limit()), quota.period().as_micros() as i128);
-        let burst = i128::from(quota.get_burst());
+        let burst = i128::from(quota.burst_size());
         let units = |from: i128, to: i128| -> i128 {
             let within = grants.iter().filter(|(at, _)| (from..=to).contains(&i128::from(*at)));
             within.map(|(_, cost)| i128::from(*cost)).sum()

@@ -143,7 +143,7 @@ async fn compare<A: InLua>(
             }
 
             let rule = algorithm.rule(quota.clone()).expect("a rule");
-            let capacity = one.get_burst();
+            let capacity = one.burst_size();
             if dice.below(25) == 0 {
                 let cost = dice.pick(&[0, 1, capacity, 2 * capacity + 1, 1 << 53]);
                 let charge = Charge::new(Arc::clone(&key)).cost(cost).quota(quota.clone());

@@ -109,7 +109,7 @@ impl<A: Algorithm> Kind<A> {
                 "{name}({}/{}us,burst={})",
                 quota.limit(),
                 quota.period().as_micros(),
-                quota.get_burst()
+                quota.burst_size()
             ),
             algorithm,
             rule,
@@ -175,7 +175,7 @@ impl Kind<AnyAlgorithm> {
 
 fn token_bucket(quota: Quota) -> Kind<TokenBucket> {
     let algorithm = TokenBucket::new(quota).horizon(horizon());
-    Kind::new("token_bucket", algorithm, (quota, quota.get_burst() + 1), Bucket::boxed, ROUNDS)
+    Kind::new("token_bucket", algorithm, (quota, quota.burst_size() + 1), Bucket::boxed, ROUNDS)
 }
 
 pub fn token_buckets() -> Vec<Kind<TokenBucket>> {
@@ -186,7 +186,7 @@ pub fn token_buckets() -> Vec<Kind<TokenBucket>> {
 fn budget(quota: Quota, max_hold: u64) -> Kind<Budget> {
     let algorithm = Budget::new(quota).horizon(horizon()).max_hold(Duration::from_micros(max_hold));
     let mut kind =
-        Kind::new("budget", algorithm, (quota, quota.get_burst() + 1), Bucket::boxed, ALL);
+        Kind::new("budget", algorithm, (quota, quota.burst_size() + 1), Bucket::boxed, ALL);
     kind.bounds[0].max_hold = i64::try_from(max_hold).ok();
     Kind { name: format!("{},hold={max_hold}us", kind.name), ..kind }
 }

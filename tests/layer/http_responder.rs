@@ -225,5 +225,5 @@ async fn with_a_body_a_grpc_caller_waits_no_longer_than_its_timeout() {
         .body(())
         .unwrap();
     layer.layer(inner).oneshot(request).await.unwrap();
-    assert_eq!(limiter.charges()[0].get_max_wait(), Some(Duration::from_millis(300)));
+    assert_eq!(limiter.charges()[0].longest_wait(), Some(Duration::from_millis(300)));
 }

@@ -98,7 +98,7 @@ async fn beyond_max_waiters_nobody_waits() {
     soon(service.clone().oneshot("second")).await.unwrap_err();
     first.await.unwrap();
     service.oneshot("third").await.unwrap();
-    let asked: Vec<_> = limiter.charges().iter().map(Charge::get_max_wait).collect();
+    let asked: Vec<_> = limiter.charges().iter().map(Charge::longest_wait).collect();
     assert_eq!(asked, [Some(HOUR), Some(Duration::ZERO), Some(HOUR)]);
 }
 
@@ -114,7 +114,7 @@ async fn a_place_is_given_back_unless_the_answer_is_a_wait() {
     soon(service.clone().oneshot("denied")).await.unwrap_err();
     let mut waiting = task::spawn(service.oneshot("waits"));
     assert_pending!(waiting.poll());
-    assert!(limiter.charges().iter().all(|charge| charge.get_max_wait() == Some(HOUR)));
+    assert!(limiter.charges().iter().all(|charge| charge.longest_wait() == Some(HOUR)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -124,7 +124,7 @@ async fn a_charge_brings_its_own_patience() {
     let layer = RateLimitLayer::new(limiter.clone(), key).respond(Raise);
     layer.clone().layer(Strict::default()).oneshot("one").await.unwrap();
     layer.layer(Strict::default()).oneshot("two").await.unwrap();
-    assert!(limiter.charges().iter().all(|charge| charge.get_max_wait() == Some(SECOND)));
+    assert!(limiter.charges().iter().all(|charge| charge.longest_wait() == Some(SECOND)));
 }
 
 /// A responder for callers who wait at most a second.
@@ -154,7 +154,7 @@ async fn nobody_waits_longer_than_the_caller_would() {
     let service = layer.layer(Strict::default());
     assert_eq!(service.clone().oneshot("hello").await.unwrap(), "annotated");
     assert_eq!(service.oneshot("hello").await.unwrap(), "refused");
-    assert_eq!(limiter.charges()[0].get_max_wait(), Some(SECOND));
+    assert_eq!(limiter.charges()[0].longest_wait(), Some(SECOND));
 }
 
 #[tokio::test(start_paused = true)]

@@ -295,7 +295,7 @@ async fn operations_pass_through_every_wrapper_and_stop_at_the_share() {
     let limiter = away.clone().or_else(Arc::clone(&share));
     limiter.penalize(one().cost(3)).await.unwrap();
     let (operation, charge) = away.operations().remove(0);
-    assert_eq!((operation, charge.get_cost()), (Operation::Penalize, 3));
+    assert_eq!((operation, charge.units()), (Operation::Penalize, 3));
     assert!(share.is_empty());
 }
 

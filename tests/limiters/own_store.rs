@@ -49,7 +49,7 @@ impl Limiter for Table {
     type Future = Ready<Result<Decision, Error>>;
 
     fn check(&self, charge: &Charge) -> Self::Future {
-        let (key, cost) = (charge.key().to_owned(), charge.get_cost());
+        let (key, cost) = (charge.key().to_owned(), charge.units());
         if self.used(&key) + cost > LIMIT {
             return ready(Ok(Decision::denied(None)));
         }

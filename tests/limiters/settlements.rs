@@ -142,7 +142,7 @@ async fn settling_leaves_the_rest_to_the_responder() {
         .respond(Hurried)
         .refund_if(|_: &Decision, _: &&'static str| false);
     assert_eq!(layer.layer(Strict::default()).oneshot("hello").await.unwrap(), "annotated");
-    assert_eq!(limiter.charges()[0].get_max_wait(), Some(Duration::from_millis(5)));
+    assert_eq!(limiter.charges()[0].longest_wait(), Some(Duration::from_millis(5)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -523,7 +523,7 @@ impl Limiter for SettlesAll {
     type Future = Ready<Result<Decision, Error>>;
 
     fn check(&self, charge: &Charge) -> Self::Future {
-        let reservation = Reservation::new(Owner::new(), charge.get_cost(), ());
+        let reservation = Reservation::new(Owner::new(), charge.units(), ());
         ready(Ok(Decision::new(Outcome::Allow).with_reservation(reservation)))
     }
 

@@ -31,7 +31,7 @@ impl Seen {
         let seen = self.clone();
         move |charge, result| {
             let result = result.map(Decision::outcome).map_err(Error::kind);
-            let line = (charge.key().to_owned(), charge.get_cost(), result);
+            let line = (charge.key().to_owned(), charge.units(), result);
             seen.0.lock().unwrap().push(line);
         }
     }

@@ -162,7 +162,7 @@ fn error_and_tie_without_an_order_are_faults() {
 fn one_unit_more_of_capacity_is_found() {
     for algorithm in &ALGORITHMS {
         let fair = quota(algorithm);
-        let more = (algorithm.quota)(Quota::new(8, fair.period()), fair.get_burst() + 1);
+        let more = (algorithm.quota)(Quota::new(8, fair.period()), fair.burst_size() + 1);
         let findings: Vec<_> = (0..20)
             .map(|seed| judge(&honest((algorithm.model)(more), seed), || (algorithm.model)(fair)).0)
             .collect();

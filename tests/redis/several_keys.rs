@@ -94,7 +94,7 @@ async fn each_part_is_charged_to_its_own_limit_with_its_own_cost() {
             assert!(decision.is_admitted(), "{name}");
             assert_eq!(taken(members).await, after, "{name}: {charge:?}");
             if let Some(reservation) = decision.take_reservation() {
-                assert_eq!(reservation.cost(), charge.get_cost());
+                assert_eq!(reservation.cost(), charge.units());
                 limiter.refund(reservation).unwrap();
             }
             taken_in_the_end(members, before).await;

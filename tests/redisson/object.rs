@@ -326,7 +326,7 @@ async fn it_stands_among_other_limiters() {
         tower_sluice::algorithm::FixedWindow::new(Quota::new(3, Duration::from_secs(31_536_000)));
     let members = [bench.redisson.clone().boxed(), Memory::new("day", day).boxed()];
     let both = AllInTurn::new(members, |charge: &Charge| {
-        [charge.clone(), Charge::new("day").cost(charge.get_cost())]
+        [charge.clone(), Charge::new("day").cost(charge.units())]
     });
     let decision = both.check(&Charge::new("r").cost(2)).await.unwrap();
     assert!(decision.is_admitted() && bench.value().await == Some(8));

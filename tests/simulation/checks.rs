@@ -482,7 +482,7 @@ fn excess(bookings: &[&Booking], algorithm: AnyAlgorithm) -> Option<String> {
     let period = i64::try_from(quota.period().as_micros()).expect("short");
     let most: Box<dyn Fn(i64) -> Option<i64>> = match algorithm {
         AnyAlgorithm::TokenBucket(_) => {
-            let burst = quota.get_burst().cast_signed();
+            let burst = quota.burst_size().cast_signed();
             Box::new(move |span| Some(burst + span * limit / period))
         }
         AnyAlgorithm::SlidingLog(_) | AnyAlgorithm::SlidingWindow(_) => {

@@ -120,7 +120,7 @@ fn row(limit: &Limit, quota: Quota, table: &Table) -> Row {
         .with("key", "path")
         .with("cost", table.cost);
     match algorithm {
-        "token_bucket" => row.with("burst", quota.get_burst()),
+        "token_bucket" => row.with("burst", quota.burst_size()),
         _ => row,
     }
 }

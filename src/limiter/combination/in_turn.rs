@@ -141,7 +141,7 @@ impl PartsDecision {
         let taken = match (&parts[..], &reservation) {
             (_, None) => Vec::new(),
             ([_], Some(reservation)) => vec![reservation.cost()],
-            (several, Some(_)) => several.iter().map(|part| part.charge.get_cost()).collect(),
+            (several, Some(_)) => several.iter().map(|part| part.charge.units()).collect(),
         };
         let inherits = inherits(parts.iter().map(|part| &part.charge));
         (Self { parts, decision, taken }, Tentative::new(by, inherits, reservation))
@@ -163,7 +163,7 @@ impl PartsDecision {
     }
 
     pub(super) fn has_cost(&self) -> bool {
-        self.parts.iter().any(|part| part.charge.get_cost() > 0)
+        self.parts.iter().any(|part| part.charge.units() > 0)
     }
 
     /// The policies, each with the place of its part.
@@ -189,7 +189,7 @@ impl PartsDecision {
 
     /// The longest wait of the first part.
     fn max_wait(&self) -> Duration {
-        self.parts[0].charge.get_max_wait().unwrap_or_default()
+        self.parts[0].charge.longest_wait().unwrap_or_default()
     }
 
     /// The same after the parts got their units back.
@@ -275,7 +275,7 @@ fn ask(parts: &[Part], rules: &impl Rules) -> Result<(By, AskedAtOnce), AtATime>
 async fn peek(parts: &mut [Part], answered: &mut bool) -> Result<(), Error> {
     for index in 1..parts.len() {
         let part = &mut parts[index];
-        let cost = part.charge.get_cost();
+        let cost = part.charge.units();
         if cost == 0 || part.peeked.is_some() {
             continue;
         }

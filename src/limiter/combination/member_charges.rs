@@ -32,7 +32,7 @@ pub struct Parts;
 impl<const N: usize> MemberCharges<N> for Parts {
     fn member_charges(&self, charge: &Charge) -> Result<[Option<Charge>; N], Error> {
         let wrong = |message| Err(Error::new(ErrorKind::Configuration, message));
-        if charge.get_quota().is_some() {
+        if charge.own_quota().is_some() {
             return wrong("a quota belongs to a part of the charge, not to the whole".to_owned());
         }
         match <&[Option<Charge>; N]>::try_from(charge.parts()) {

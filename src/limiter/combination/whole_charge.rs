@@ -15,7 +15,7 @@ use crate::{Charge, Error, ErrorKind};
 #[cfg(feature = "redis")]
 pub(crate) fn of_alike(charges: &[&Charge], own: &Quotas) -> Result<Charge, Error> {
     let whole = charges[0].clone();
-    match charges.iter().all(|charge| charge.get_quota().is_none()) {
+    match charges.iter().all(|charge| charge.own_quota().is_none()) {
         true => Ok(whole),
         false => Ok(whole.quota(Quotas::from(&*quotas(charges, own)?))),
     }
@@ -29,12 +29,12 @@ pub(crate) fn of_alike(charges: &[&Charge], own: &Quotas) -> Result<Charge, Erro
 /// If a charge brings several quotas.
 pub(crate) fn of_each(charges: &[&Charge], own: &Quotas) -> Result<Charge, Error> {
     let stated = charges.iter().map(|charge| CostAndWait {
-        cost: units(charge.get_cost()),
-        max_wait: micros(charge.get_max_wait().unwrap_or_default()),
+        cost: units(charge.units()),
+        max_wait: micros(charge.longest_wait().unwrap_or_default()),
     });
     let with_costs = Quotas::with_costs(quotas(charges, own)?.into_iter().zip(stated));
-    let cost = charges.iter().map(|charge| charge.get_cost()).max().unwrap_or(1);
-    let max_wait = charges.iter().filter_map(|charge| charge.get_max_wait()).max();
+    let cost = charges.iter().map(|charge| charge.units()).max().unwrap_or(1);
+    let max_wait = charges.iter().filter_map(|charge| charge.longest_wait()).max();
     let whole = charges[0].clone().cost(cost).max_wait(max_wait.unwrap_or_default());
     Ok(whole.quota(with_costs))
 }
@@ -42,7 +42,7 @@ pub(crate) fn of_each(charges: &[&Charge], own: &Quotas) -> Result<Charge, Error
 /// The quota of each: that of its charge, or its limiter's own.
 fn quotas(charges: &[&Charge], own: &Quotas) -> Result<Vec<Quota>, Error> {
     let quota = |(charge, own): (&&Charge, &Quota)| {
-        charge.get_quota().map_or(Ok(*own), Quotas::one).map_err(|error| {
+        charge.own_quota().map_or(Ok(*own), Quotas::one).map_err(|error| {
             Error::new(ErrorKind::Configuration, "a member takes one quota").with_source(error)
         })
     };

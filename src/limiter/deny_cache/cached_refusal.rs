@@ -28,14 +28,14 @@ pub(super) struct Question {
 impl Question {
     /// `None` for a charge that only the inner limiter answers: a peek, or one that is an error.
     pub(super) fn of(charge: &Charge) -> Option<Self> {
-        if charge.get_cost() == 0 || !has_keys(charge) || check_cost(charge).is_err() {
+        if charge.units() == 0 || !has_keys(charge) || check_cost(charge).is_err() {
             return None;
         }
         Some(Self {
             key: KeyHash::of(charge),
-            cost: charge.get_cost(),
-            max_wait: charge.get_max_wait().unwrap_or_default(),
-            quota: charge.get_quota().cloned(),
+            cost: charge.units(),
+            max_wait: charge.longest_wait().unwrap_or_default(),
+            quota: charge.own_quota().cloned(),
             asked_at: Instant::now(),
         })
     }

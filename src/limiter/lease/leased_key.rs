@@ -54,7 +54,7 @@ impl<L: Limiter> LeasedKey<L> {
     }
 
     pub(super) fn has_quota_of(&self, charge: &Charge) -> bool {
-        self.quota.as_ref() == charge.get_quota()
+        self.quota.as_ref() == charge.own_quota()
     }
 
     /// Takes the units of a charge, or lets it wait for a refill, or ask the inner limiter.
@@ -66,7 +66,7 @@ impl<L: Limiter> LeasedKey<L> {
         may_refill: bool,
         ended: &mut Ended<L>,
     ) -> Asked<L> {
-        let cost = charge.get_cost();
+        let cost = charge.units();
         self.asked_at = now;
         self.end_expired(now, ended);
         if let Some(grant) = self.take(cost, now, ended) {

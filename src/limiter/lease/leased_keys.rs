@@ -81,7 +81,7 @@ impl<L: Limiter> Leases<L> {
 
     /// Notes the inner limiter's answer to a charge that asked alone.
     pub(super) fn note(&self, charge: &Charge, answer: &Decision) {
-        let admitted = if answer.outcome() == Outcome::Allow { charge.get_cost() } else { 0 };
+        let admitted = if answer.outcome() == Outcome::Allow { charge.units() } else { 0 };
         let (hash, name) = self.name(charge.key());
         let mut shard = self.shard(hash);
         if let Some(key) = shard.key(hash, &name).filter(|key| key.has_quota_of(charge)) {
@@ -320,7 +320,7 @@ impl<L: Limiter> Shard<L> {
         if self.keys.len() < self.max_keys {
             self.last_generation += 1;
             let name = Name { text: name.into(), hash };
-            let quota = charge.get_quota().cloned();
+            let quota = charge.own_quota().cloned();
             let key = LeasedKey::new(name, self.last_generation, quota, now);
             self.keys.insert_unique(hash, key, |key| key.name.hash);
         }
@@ -402,7 +402,7 @@ mod interleavings {
         type Future = Ready<Result<Decision, Error>>;
 
         fn check(&self, charge: &Charge) -> Self::Future {
-            let reservation = Reservation::new(self.owner, charge.get_cost(), ());
+            let reservation = Reservation::new(self.owner, charge.units(), ());
             ready(Ok(Decision::admitted().with_reservation(reservation)))
         }
 

@@ -32,7 +32,7 @@ impl Order {
     }
 
     pub(super) fn units(&self) -> u64 {
-        self.charge.get_cost()
+        self.charge.units()
     }
 }
 

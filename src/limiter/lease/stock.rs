@@ -62,7 +62,7 @@ impl<L: Limiter> Stock<L> {
     }
 
     pub(super) fn units(&self) -> u64 {
-        self.charge.get_cost()
+        self.charge.units()
     }
 
     /// The decision for `cost` of the units, at an instant when `left` are left.

@@ -192,7 +192,7 @@ impl<const N: usize, F: MemberCharges<N>> AllAtOnce<N, F> {
             if let Ok(decision) = one_call.ask(&present, op) {
                 let inherits = inherits(present.iter().copied());
                 let owner = self.in_turn.owner();
-                let reserved = (owner, charge.get_cost(), Arc::clone(one_call), inherits);
+                let reserved = (owner, charge.units(), Arc::clone(one_call), inherits);
                 return Ok(AllAtOnceFuture::in_one_call(decision, reserved));
             }
         }
@@ -210,7 +210,7 @@ impl<const N: usize, F: MemberCharges<N>> Limiter for AllAtOnce<N, F> {
             Ok(decision) => decision,
             Err(charges) => {
                 let rules = Arc::clone(&self.sets);
-                AllAtOnceFuture::in_turn(self.in_turn.ask(charges, charge.get_cost(), rules))
+                AllAtOnceFuture::in_turn(self.in_turn.ask(charges, charge.units(), rules))
             }
         }
     }

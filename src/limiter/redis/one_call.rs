@@ -125,8 +125,7 @@ impl OneCall {
         if (1..keys.len()).any(|index| keys[..index].contains(&keys[index])) {
             return Ok(Error::new(ErrorKind::Request, "one key is charged twice").into());
         }
-        let asked =
-            |charge: &Charge| (charge.get_cost(), charge.get_max_wait().unwrap_or_default());
+        let asked = |charge: &Charge| (charge.units(), charge.longest_wait().unwrap_or_default());
         let are_alike = charges.iter().all(|charge| asked(charge) == asked(charges[0]));
         if are_alike && !self.is_of_policies {
             let inner = &self.alike().inner;
@@ -138,7 +137,7 @@ impl OneCall {
                 Err(error) => error.into(),
             });
         }
-        let free = charges.iter().filter(|charge| charge.get_cost() == 0).count();
+        let free = charges.iter().filter(|charge| charge.units() == 0).count();
         if (1..charges.len()).contains(&free) {
             return Err(AtATime(1));
         }

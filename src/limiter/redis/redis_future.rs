@@ -75,8 +75,8 @@ impl<A: InLua> Inner<A> {
         let parsed = self.named.read(charge)?;
         let request = Request {
             key,
-            quota: charge.get_quota().cloned(),
-            rule: charge.get_quota().map(|_| A::arguments(&parsed.rule)),
+            quota: charge.own_quota().cloned(),
+            rule: charge.own_quota().map(|_| A::arguments(&parsed.rule)),
             op: op(parsed.check),
         };
         Ok((request, parsed.quota.unwrap_or_else(|| self.named.quota().clone())))

@@ -25,7 +25,7 @@ impl Algorithm for PermitLog {
 
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
         let quota = quota.into().one()?;
-        if quota.get_burst() != quota.limit() {
+        if quota.burst_size() != quota.limit() {
             return Err(QuotaError("a rate limiter of Redisson has no burst"));
         }
         let micros = quota.period().as_micros();

@@ -115,7 +115,7 @@ fn most_over(settled: &mut [Settled], quota: Quota) -> i128 {
             used += i128::from(one.used);
             let stretch = i128::from(one.received - first.sent);
             most =
-                most.max(used * period - i128::from(quota.get_burst()) * period - stretch * limit);
+                most.max(used * period - i128::from(quota.burst_size()) * period - stretch * limit);
         }
     }
     most
@@ -145,7 +145,7 @@ async fn no_unit_is_lost(seconds: u64) {
         let peek = limiter.peek("all").await.expect("a peek");
         let time = peek.decided_at().expect("known") - begun.decided_at().expect("known");
         let refilled = time.as_micros() * u128::from(quota.limit()) / quota.period().as_micros();
-        let left = u128::from(quota.get_burst() - OWED - used) + refilled;
+        let left = u128::from(quota.burst_size() - OWED - used) + refilled;
         u128::from(peek.remaining().expect("reported")) == left
     };
     assert!(u128::from(OWED + used) > u128::from(seconds) * 20_000, "it was full at times");

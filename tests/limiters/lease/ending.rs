@@ -218,7 +218,7 @@ async fn closures_lose_units_and_never_admit_more() {
 
     let left = Arc::new(AtomicU64::new(1_000));
     let take = move |charge: &Charge| {
-        let cost = charge.get_cost();
+        let cost = charge.units();
         let taken = left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(cost));
         std::future::ready(Ok::<_, Error>(match taken {
             Ok(_) => tower_sluice::Outcome::Allow.into(),

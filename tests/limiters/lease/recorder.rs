@@ -90,9 +90,9 @@ where
     type Future = Pin<Box<dyn Future<Output = Result<Decision, Error>> + Send>>;
 
     fn check(&self, charge: &Charge) -> Self::Future {
-        let cost = charge.get_cost();
+        let cost = charge.units();
         let (this, check) = (self.clone(), self.inner.check(charge));
-        let wait = charge.get_max_wait().unwrap_or_default();
+        let wait = charge.longest_wait().unwrap_or_default();
         Box::pin(async move {
             this.checks.lock().unwrap().push((cost, wait));
             this.gate.acquire().await.expect("open").forget();

@@ -503,8 +503,8 @@ pub(super) const FAULTS: &[Fault] = &[
         "wait_for_permits_of_redisson_counted_anew",
         &[edit(
             "limiter/acquire.rs",
-            "        self.charge.get_max_wait().unwrap_or_default().saturating_sub(self.since.elapsed())",
-            "        self.charge.get_max_wait().unwrap_or_default().saturating_sub(self.last_check.elapsed())",
+            "        self.charge.longest_wait().unwrap_or_default().saturating_sub(self.since.elapsed())",
+            "        self.charge.longest_wait().unwrap_or_default().saturating_sub(self.last_check.elapsed())",
         )],
     ),
 ];

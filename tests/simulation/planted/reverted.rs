@@ -270,7 +270,7 @@ pub(super) const FAULTS: &[Fault] = &[
         &[edit(
             "limiter/combination/in_turn.rs",
             "        Err(error) if *answered => Err(after_other_calls(error, charge)),",
-            "        Err(error) if *answered && charge.get_cost() == u64::MAX => {
+            "        Err(error) if *answered && charge.units() == u64::MAX => {
             Err(after_other_calls(error, charge))
         }",
         )],
@@ -281,7 +281,7 @@ pub(super) const FAULTS: &[Fault] = &[
         &[edit(
             "limiter/combination/in_turn.rs",
             "        Err(error) if *answered => Err(after_other_calls(error, charge)),",
-            "        Err(error) if *answered && charge.get_cost() == u64::MAX => {
+            "        Err(error) if *answered && charge.units() == u64::MAX => {
             Err(after_other_calls(error, charge))
         }",
         )],
@@ -850,8 +850,8 @@ impl Drop",
         "127b1e9 policy: refuse charges whose cost somebody changed",
         &[edit(
             "policy/policies.rs",
-            "        if ![0, selection.cost()].contains(&charge.get_cost()) {",
-            "        if ![0, selection.cost(), charge.get_cost()].contains(&charge.get_cost()) {",
+            "        if ![0, selection.cost()].contains(&charge.units()) {",
+            "        if ![0, selection.cost(), charge.units()].contains(&charge.units()) {",
         )],
     ),
     reverted(
@@ -984,7 +984,7 @@ impl Drop",
         &[edit(
             "limiter/combination/in_turn.rs",
             "            let decision = after_others(answer.await, &part.charge, &mut answered)?;",
-            "            answered |= part.charge.get_cost() > 0;
+            "            answered |= part.charge.units() > 0;
             let decision = answer.await?;",
         )],
     ),

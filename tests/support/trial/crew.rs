@@ -163,7 +163,7 @@ pub(crate) fn work() {
         };
         tasks.spawn_on(
             async move {
-                workload.run(&mut task, quota.get_burst()).await;
+                workload.run(&mut task, quota.burst_size()).await;
                 task
             },
             runtime.handle(),

@@ -61,7 +61,7 @@ impl Walk {
         loop {
             let step = [0, 0, 0, 1, unit, unit + 1, period - 1][self.dice.usize(..7)];
             self.clock.fetch_add(step, Relaxed);
-            let cost = self.dice.u64(1..=self.quota.get_burst());
+            let cost = self.dice.u64(1..=self.quota.burst_size());
             let patience = [0, 0, unit, 2 * period][self.dice.usize(..4)];
             let outcome = self.ask(cost, Duration::from_micros(patience)).await;
             if let Outcome::Deny { retry_after: Some(wait) } = outcome {

@@ -29,11 +29,11 @@ impl Both {
     }
 
     pub(crate) fn slower(quota: Quota) -> Quota {
-        Quota::new(quota.limit() * 3, quota.period() * 4).burst(quota.get_burst() * 2)
+        Quota::new(quota.limit() * 3, quota.period() * 4).burst(quota.burst_size() * 2)
     }
 
     pub(crate) fn faster(quota: Quota) -> Quota {
-        Quota::new(quota.limit() * 10, quota.period()).burst(quota.get_burst())
+        Quota::new(quota.limit() * 10, quota.period()).burst(quota.burst_size())
     }
 }
 

@@ -93,7 +93,7 @@ pub(crate) trait Model: Debug {
 /// The limit, the period in µs, and the burst.
 fn numbers(quota: Quota) -> (i128, i128, i128) {
     let period = i128::try_from(quota.period().as_micros()).expect("a period");
-    (i128::from(quota.limit()), period, i128::from(quota.get_burst()))
+    (i128::from(quota.limit()), period, i128::from(quota.burst_size()))
 }
 
 /// A quotient rounded up, for a divisor above 0.
