@@ -143,8 +143,8 @@ pub(super) const FAULTS: &[Fault] = &[
         "sentinels_switch_ignored",
         &[edit(
             "limiter/redis/client/sentinel/mod.rs",
-            "        let Some(host) = reports.choose(now) else { return false };",
-            "        let Some(host) = reports.choose(now) else { return false };
+            "        let Some(host) = reports.choose() else { return false };",
+            "        let Some(host) = reports.choose() else { return false };
         if self.primary.borrow().is_some() {
             return false;
         }",
@@ -169,8 +169,11 @@ pub(super) const FAULTS: &[Fault] = &[
             edit(
                 "limiter/redis/client/sentinel/mod.rs",
                 "                Ok(_) => {
+                    let mut reports = self.reports();
+                    reports.refute(&primary.host);
+                    self.choose(&reports);
                     let message = \"the server that the sentinels name is no primary\";
-                    (Error::new(ErrorKind::Infrastructure, message), true)
+                    Error::new(ErrorKind::Infrastructure, message)
                 }
 ",
                 "",
@@ -207,8 +210,8 @@ pub(super) const FAULTS: &[Fault] = &[
         "oldest_epoch_followed",
         &[edit(
             "limiter/redis/client/sentinel/reports.rs",
-            "            _ if candidate.host == followed => is_followed_still,",
-            "            _ if candidate.host == followed => true,",
+            "                let is_newer = |one: &Candidate<'_>| one.epoch > *epoch && !is_refuted(one);",
+            "                let is_newer = |one: &Candidate<'_>| one.epoch < *epoch && !is_refuted(one);",
         )],
     ),
 ];

@@ -55,7 +55,7 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "oldest_epoch_followed",
-        "limiter::redis::client::sentinel::reports::tests::a_switch_that_no_other_sentinel_hears_of_is_none",
+        "limiter::redis::client::sentinel::reports::tests::a_switch_is_followed_at_once_and_never_back",
     ),
     by("lease_outlives_a_reset", "limiters", "lease::ending::reset_forgets_leased_units"),
     by(

@@ -396,11 +396,11 @@ pub(super) const FAULTS: &[Fault] = &[
         "f9cf4d0 sentinel: no news when a wrong one comes back",
         &[edit(
             "limiter/redis/client/sentinel/reports.rs",
-            "        entry.report = report;",
-            "        if !matches!(report, Report::Primary { .. }) {
-            entry.claim = None;
+            "        self.all[sentinel] = report;",
+            "        if let (Report::Unreachable(_), Some(known)) = (&report, &mut self.followed) {
+            known.1 = 0;
         }
-        entry.report = report;",
+        self.all[sentinel] = report;",
         )],
     ),
     reverted(
@@ -956,8 +956,10 @@ impl Drop",
         "sentinel: follow a switch back to a server that was refuted late",
         &[edit(
             "limiter/redis/client/sentinel/reports.rs",
-            ".or_else(epoch_of_other).unwrap_or(0)",
-            ".or_else(|| Some(u64::MAX)).or_else(epoch_of_other).unwrap_or(0)",
+            ".unwrap_or_else(|| self.newest_epoch());
+        self.refuted",
+            ".unwrap_or(u64::MAX);
+        self.refuted",
         )],
     ),
     reverted(
@@ -965,8 +967,8 @@ impl Drop",
         "sentinel: ask a server again that was no primary if no other is named",
         &[edit(
             "limiter/redis/client/sentinel/reports.rs",
-            "        if !candidates.iter().all(is_refuted) {",
-            "        if candidates.iter().any(is_refuted) {",
+            "                candidates.iter().filter(may_follow).max_by_key(|one| {",
+            "                candidates.iter().filter(|one| !is_refuted(one)).max_by_key(|one| {",
         )],
     ),
     reverted(

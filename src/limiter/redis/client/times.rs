@@ -126,9 +126,3 @@ pub(crate) const HEARTBEAT: Duration = Duration::from_millis(500);
 /// The time without such a sign after which another task replaces it. Its runtime has ended, or
 /// does not poll it.
 pub(crate) const WATCHER_IS_GONE: Duration = HEARTBEAT.saturating_mul(6);
-
-/// The time within which sentinels agree, unless one of them is wrong.
-pub(crate) const AGREED_AFTER: Duration = Duration::from_secs(5);
-
-/// The time for which a server that is not a primary is left out.
-pub(crate) const REFUTED_FOR: Duration = Duration::from_secs(30);

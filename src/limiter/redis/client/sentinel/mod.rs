@@ -69,7 +69,7 @@ impl Sentinels {
         let servers: Vec<_> = sentinels.iter().map(server).collect::<Result<_, Error>>()?;
         Ok(Self {
             connector,
-            reports: Mutex::new(Reports::new(servers.len(), start)),
+            reports: Mutex::new(Reports::new(servers.len())),
             servers,
             name_none: AtomicBool::new(false),
             service_name: service_name.into(),
@@ -127,26 +127,26 @@ impl Sentinels {
                 _ = changes.changed() => continue,
                 connected = unless_busy(end, primary.server.connect()) => connected,
             };
-            let now = Instant::now();
-            let (error, is_certain) = match connected {
+            let error = match connected {
                 Ok(connection) if connection.is_primary() => {
-                    self.reports().follow(&primary.host);
+                    let mut reports = self.reports();
+                    // A switch that was reported just now is newer than what is followed.
+                    if changes.has_changed().is_ok_and(|changed| changed) {
+                        continue;
+                    }
+                    reports.follow(&primary.host);
                     return Ok(connection);
                 }
                 Ok(_) => {
+                    let mut reports = self.reports();
+                    reports.refute(&primary.host);
+                    self.choose(&reports);
                     let message = "the server that the sentinels name is no primary";
-                    (Error::new(ErrorKind::Infrastructure, message), true)
+                    Error::new(ErrorKind::Infrastructure, message)
                 }
-                Err(error) => (error, false),
+                // It may be a primary that has just died.
+                Err(error) => error,
             };
-            // A server that is away may be a primary that has just died. So it is left out only if
-            // sentinels have disagreed about it for long.
-            let mut reports = self.reports();
-            if is_certain || reports.is_contested(&primary.host, now) {
-                reports.refute(&primary.host, now);
-                self.choose(&reports, now);
-            }
-            drop(reports);
             self.doubts.notify_waiters();
             return Err(Failure::new(primary.server.address(), error));
         }
@@ -162,7 +162,7 @@ impl Sentinels {
             return Ok(primary);
         }
         // A sentinel is silent. The reports of the others must suffice.
-        self.choose(&self.reports(), Instant::now());
+        self.choose(&self.reports());
         let known = self.known_primary(changes, deadline).await;
         known.ok_or_else(|| self.reports().error(&self.service_name))
     }
@@ -180,10 +180,10 @@ impl Sentinels {
 
     /// Records the report of a sentinel.
     fn record(&self, sentinel: usize, report: Report) {
-        let (mut reports, now) = (self.reports(), Instant::now());
-        reports.record(sentinel, report, now);
+        let mut reports = self.reports();
+        reports.record(sentinel, report);
         let may_choose = self.primary.borrow().is_some() || reports.are_complete();
-        if may_choose && self.choose(&reports, now) {
+        if may_choose && self.choose(&reports) {
             self.switches.fetch_add(1, Relaxed);
         }
         self.name_none.store(reports.name_none(), Relaxed);
@@ -195,8 +195,8 @@ impl Sentinels {
 
     /// Follows the primary that the reports name, and leaves the old one. Returns whether the
     /// primary has changed.
-    fn choose(&self, reports: &Reports, now: Instant) -> bool {
-        let Some(host) = reports.choose(now) else { return false };
+    fn choose(&self, reports: &Reports) -> bool {
+        let Some(host) = reports.choose() else { return false };
         let current = self.primary.borrow().clone();
         if current.as_ref().is_some_and(|current| current.host == host) {
             return false;

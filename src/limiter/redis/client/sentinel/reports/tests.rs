@@ -1,5 +1,3 @@
-use std::time::Duration;
-
 use super::*;
 
 fn host(name: &str) -> Host {
@@ -10,18 +8,17 @@ fn says(name: &str, epoch: u64) -> Report {
     Report::Primary { host: host(name), epoch }
 }
 
-/// Reports of three sentinels, recorded now.
-fn reports(said: [Report; 3]) -> (Reports, Instant) {
-    let now = Instant::now();
-    let mut reports = Reports::new(3, now);
+/// The reports of three sentinels.
+fn reports(said: [Report; 3]) -> Reports {
+    let mut reports = Reports::new(3);
     for (sentinel, report) in said.into_iter().enumerate() {
-        reports.record(sentinel, report, now);
+        reports.record(sentinel, report);
     }
-    (reports, now)
+    reports
 }
 
-fn chosen(reports: &Reports, now: Instant) -> Option<String> {
-    reports.choose(now).map(|host| host.name)
+fn chosen(reports: &Reports) -> Option<String> {
+    reports.choose().map(|host| host.name)
 }
 
 fn away() -> Report {
@@ -30,133 +27,127 @@ fn away() -> Report {
 
 #[test]
 fn at_the_start_most_votes_win() {
-    let (mut reports, now) = reports([says("wrong", 99), Report::Missing, says("one", 5)]);
+    let mut reports = reports([says("wrong", 99), Report::Missing, says("one", 5)]);
     assert!(!reports.are_complete());
-    reports.record(1, says("one", 5), now);
+    reports.record(1, says("one", 5));
     assert!(reports.are_complete());
-    assert_eq!(chosen(&reports, now).as_deref(), Some("one"));
+    assert_eq!(chosen(&reports).as_deref(), Some("one"));
     reports.follow(&host("one"));
-    // The first sentinel stays outvoted until it names another server, even if it was away.
-    assert_eq!(chosen(&reports, now).as_deref(), Some("one"));
-    reports.record(0, away(), now);
-    reports.record(0, says("wrong", 99), now);
-    assert_eq!(chosen(&reports, now).as_deref(), Some("one"));
-    reports.record(0, says("two", 100), now);
-    assert_eq!(chosen(&reports, now).as_deref(), Some("two"));
+    // What the first sentinel says is no news, even if it was away.
+    assert_eq!(chosen(&reports).as_deref(), Some("one"));
+    reports.record(0, away());
+    reports.record(0, says("wrong", 99));
+    assert_eq!(chosen(&reports).as_deref(), Some("one"));
+    reports.record(0, says("two", 100));
+    assert_eq!(chosen(&reports).as_deref(), Some("two"));
 }
 
 #[test]
 fn one_sentinel_that_answers_is_enough() {
-    let (reports, now) = reports([away(), says("one", 0), Report::UnknownService]);
+    let reports = reports([away(), says("one", 0), Report::UnknownService]);
     assert!(reports.are_complete());
-    assert_eq!(chosen(&reports, now).as_deref(), Some("one"));
+    assert_eq!(chosen(&reports).as_deref(), Some("one"));
 }
 
 #[test]
 fn a_switch_is_followed_at_once_and_never_back() {
-    let (mut reports, now) = reports([says("one", 5), says("one", 5), says("one", 5)]);
+    let mut reports = reports([says("one", 5), says("one", 5), says("one", 5)]);
     reports.follow(&host("one"));
-    reports.record(1, says("two", 6), now);
-    assert_eq!(chosen(&reports, now).as_deref(), Some("two"));
+    reports.record(1, says("two", 6));
+    assert_eq!(chosen(&reports).as_deref(), Some("two"));
     reports.follow(&host("two"));
-    let later = now + Duration::from_secs(2);
-    assert_eq!(chosen(&reports, later).as_deref(), Some("two"));
     // The sentinel that knew first is cut off, and the others have heard of the switch.
-    reports.record(0, says("two", 6), later);
-    reports.record(2, says("two", 6), later);
-    reports.record(1, away(), later);
-    assert_eq!(chosen(&reports, later).as_deref(), Some("two"));
+    reports.record(0, says("two", 6));
+    reports.record(2, says("two", 6));
+    reports.record(1, away());
+    assert_eq!(chosen(&reports).as_deref(), Some("two"));
     // A sentinel that was away comes back with its old report.
-    reports.record(1, says("one", 5), later);
-    assert_eq!(chosen(&reports, later + 2 * AGREED_AFTER).as_deref(), Some("two"));
+    reports.record(1, says("one", 5));
+    assert_eq!(chosen(&reports).as_deref(), Some("two"));
 }
 
+/// It is followed for as long as its sentinel says so, and not longer.
 #[test]
-fn a_switch_that_no_other_sentinel_hears_of_is_none() {
-    let (mut reports, now) = reports([says("one", 5), says("one", 5), says("one", 5)]);
+fn a_switch_that_no_other_sentinel_hears_of_ends_with_its_sentinel() {
+    let mut reports = reports([says("one", 5), says("one", 5), says("one", 5)]);
     reports.follow(&host("one"));
-    reports.record(2, says("two", 9), now);
-    assert_eq!(chosen(&reports, now).as_deref(), Some("two"));
+    reports.record(2, says("two", 9));
+    assert_eq!(chosen(&reports).as_deref(), Some("two"));
     reports.follow(&host("two"));
-    assert_eq!(chosen(&reports, now + AGREED_AFTER / 2).as_deref(), Some("two"));
-    assert_eq!(chosen(&reports, now + AGREED_AFTER).as_deref(), Some("one"));
-    // The only sentinel that knows of the switch is away.
-    reports.record(2, away(), now);
-    assert_eq!(chosen(&reports, now).as_deref(), Some("one"));
+    assert_eq!(chosen(&reports).as_deref(), Some("two"));
+    reports.record(2, away());
+    assert_eq!(chosen(&reports).as_deref(), Some("one"));
 }
 
 #[test]
 fn sentinels_that_were_set_up_anew_begin_at_zero() {
-    let (mut reports, now) = reports([says("one", 5), says("one", 5), says("one", 5)]);
+    let mut reports = reports([says("one", 5), says("one", 5), says("one", 5)]);
     reports.follow(&host("one"));
     for sentinel in 0..3 {
-        reports.record(sentinel, says("one", 0), now);
+        reports.record(sentinel, says("one", 0));
     }
-    assert_eq!(chosen(&reports, now).as_deref(), Some("one"));
+    assert_eq!(chosen(&reports).as_deref(), Some("one"));
     for sentinel in 0..3 {
-        reports.record(sentinel, says("two", 0), now);
+        reports.record(sentinel, says("two", 0));
     }
-    assert_eq!(chosen(&reports, now).as_deref(), Some("two"));
+    assert_eq!(chosen(&reports).as_deref(), Some("two"));
 }
 
 #[test]
 fn a_server_that_is_no_primary_is_left_out() {
-    let (mut reports, now) = reports([says("one", 5), says("one", 5), says("one", 5)]);
+    let mut reports = reports([says("one", 5), says("one", 5), says("one", 5)]);
     reports.follow(&host("one"));
-    reports.record(0, says("replica", 6), now);
-    assert_eq!(chosen(&reports, now).as_deref(), Some("replica"));
-    reports.refute(&host("replica"), now);
-    assert_eq!(chosen(&reports, now).as_deref(), Some("one"));
-    assert_eq!(chosen(&reports, now + REFUTED_FOR).as_deref(), Some("one"));
+    reports.record(0, says("replica", 6));
+    assert_eq!(chosen(&reports).as_deref(), Some("replica"));
+    reports.refute(&host("replica"));
+    assert_eq!(chosen(&reports).as_deref(), Some("one"));
     // A later switch makes it the primary nevertheless.
-    reports.record(0, says("replica", 7), now);
-    assert_eq!(chosen(&reports, now).as_deref(), Some("replica"));
+    reports.record(0, says("replica", 7));
+    assert_eq!(chosen(&reports).as_deref(), Some("replica"));
 }
 
 /// The server was read-only for a while, and no switch followed.
 #[test]
 fn a_server_that_is_no_primary_is_asked_again_if_no_other_is_named() {
-    let (mut reports, now) = reports([says("one", 5), says("one", 5), says("two", 4)]);
+    let mut reports = reports([says("one", 5), says("one", 5), says("two", 4)]);
     reports.follow(&host("one"));
-    reports.refute(&host("one"), now);
-    assert_eq!(chosen(&reports, now), None);
-    reports.record(2, says("one", 5), now);
-    assert_eq!(chosen(&reports, now).as_deref(), Some("one"));
+    reports.refute(&host("one"));
+    assert_eq!(chosen(&reports).as_deref(), Some("one"));
 }
 
 /// The attempt to connect to it ended after a switch that made it a replica.
 #[test]
 fn a_server_that_was_left_out_late_becomes_the_primary_again() {
-    let (mut reports, now) = reports([says("one", 5), says("one", 5), says("one", 5)]);
+    let mut reports = reports([says("one", 5), says("one", 5), says("one", 5)]);
     reports.follow(&host("one"));
-    (0..3).for_each(|sentinel| reports.record(sentinel, says("two", 6), now));
-    reports.refute(&host("one"), now);
+    (0..3).for_each(|sentinel| reports.record(sentinel, says("two", 6)));
+    reports.refute(&host("one"));
     reports.follow(&host("two"));
     // The third sentinel has not heard of the next switch yet.
-    (0..2).for_each(|sentinel| reports.record(sentinel, says("one", 7), now));
-    assert_eq!(chosen(&reports, now).as_deref(), Some("one"));
+    (0..2).for_each(|sentinel| reports.record(sentinel, says("one", 7)));
+    assert_eq!(chosen(&reports).as_deref(), Some("one"));
 }
 
 #[test]
 fn when_all_are_away_nothing_changes() {
-    let (mut reports, now) = reports([says("one", 5), away(), away()]);
+    let mut reports = reports([says("one", 5), away(), away()]);
     reports.follow(&host("one"));
-    reports.record(0, away(), now);
-    assert_eq!(reports.choose(now), None);
+    reports.record(0, away());
+    assert_eq!(reports.choose(), None);
 }
 
 #[test]
 fn errors_say_what_is_wrong() {
-    let (unknown, _) = reports([away(), Report::UnknownService, Report::Missing]);
+    let unknown = reports([away(), Report::UnknownService, Report::Missing]);
     let error = unknown.error("main");
     assert_eq!(error.kind(), ErrorKind::Configuration);
     assert!(error.to_string().contains("\"main\""), "{error}");
     let password = Error::new(ErrorKind::Configuration, "redis answered: WRONGPASS");
-    let (wrong, _) = reports([away(), Report::Unreachable(password), Report::Missing]);
+    let wrong = reports([away(), Report::Unreachable(password), Report::Missing]);
     assert_eq!(wrong.error("main").kind(), ErrorKind::Configuration);
     let load = Error::new(ErrorKind::Saturation, "this process is too busy");
-    let (busy, _) = reports([away(), Report::Unreachable(load), away()]);
+    let busy = reports([away(), Report::Unreachable(load), away()]);
     assert_eq!(busy.error("main").kind(), ErrorKind::Saturation);
-    let (gone, _) = reports([away(), Report::Missing, Report::Missing]);
+    let gone = reports([away(), Report::Missing, Report::Missing]);
     assert_eq!(gone.error("main").kind(), ErrorKind::Infrastructure);
 }
