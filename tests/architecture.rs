@@ -399,9 +399,8 @@ fn allowed_imports_and_mere_texts_pass() {
     }
 }
 
-/// Names that files of `policy/`, `redis/client` and `redis/send` still share with others.
-const SHARED_NAMES: &[&str] =
-    &["address", "builder", "error", "key", "parts", "shadow", "shared", "tests", "together"];
+/// Names that files of `redis/client` and `redis/send` still share with others.
+const SHARED_NAMES: &[&str] = &["error", "tests"];
 
 #[test]
 fn a_name_of_a_file_says_which() {

@@ -5,8 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::armed::Armed;
-use super::gate::Gate;
+use super::limited_policy::{Armed, Gate};
 use crate::limiter::combination::in_turn::AtOnce;
 use crate::limiter::memory::OneLock;
 #[cfg(feature = "redis")]

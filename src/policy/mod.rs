@@ -162,41 +162,24 @@
 //!
 //! [`actual_cost`]: crate::RateLimitLayer::actual_cost
 
-mod address;
-mod armed;
-mod builder;
-mod choice;
+mod checked_policy;
+mod chosen_algorithm;
 mod combinations;
-mod cost;
-mod decide;
-mod enforce;
-mod error;
-mod fields;
-mod gate;
-mod key;
-mod observe;
-mod on_error;
+mod decide_policies;
+mod limited_policy;
 mod path;
 mod pattern;
 mod policies;
+mod policy_event;
 mod policy_handle;
-mod read;
-mod routes;
+mod policy_key;
+mod read_rows;
 mod row;
-mod rule;
-mod setting;
-mod shadow;
-mod shared;
-mod source;
 mod table;
-mod value;
 
-pub use builder::PoliciesBuilder;
-pub use error::{RowError, TableError};
-pub use observe::Event;
-pub use on_error::OnError;
-pub use policies::{Named, Policies};
+pub use checked_policy::{OnError, Policy};
+pub use policies::{Named, Policies, PoliciesBuilder, Source};
+pub use policy_event::Event;
 pub use policy_handle::PolicyHandle;
+pub use read_rows::{RowError, TableError};
 pub use row::{Row, Rows};
-pub use rule::Policy;
-pub use source::Source;

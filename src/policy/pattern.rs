@@ -8,8 +8,8 @@ use http::{HeaderName, Method};
 use matchit::Router;
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::fields::OneOrMany;
 use super::path::{Readings, literal, without_parameters};
+use super::read_rows::OneOrMany;
 use crate::http::Head;
 
 /// The methods that IANA lists, and `PURGE` of caches. Another one is most likely a slip, and the

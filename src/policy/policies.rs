@@ -1,25 +1,33 @@
-//! Policies as the key extractor and the limiter of a layer.
+//! Policies as the key extractor and the limiter of a layer: their settings, their source, and the
+//! state that they share with their handles.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
 use http::Request;
+use tower::BoxError;
 
-use super::decide::decide;
-use super::error::TableError;
-use super::gate::Store;
-use super::key::FindAddress;
-use super::observe::{Event, Observer};
+use super::checked_policy::Policy;
+use super::decide_policies::decide;
+use super::limited_policy::{Armed, Place, Store};
+use super::policy_event::{Event, Observer};
 use super::policy_handle::PolicyHandle;
+use super::policy_key::FindAddress;
+use super::read_rows::{self, TableError};
 use super::row::Rows;
-use super::shared::Shared;
-use super::table::{NoKey, Selection};
+use super::table::{NoKey, Selection, Table};
+#[cfg(feature = "redis")]
+use crate::Pool;
 use crate::future::BoxedFuture;
-use crate::http::Head;
+use crate::http::{ClientIp, FindPeer, Head};
 use crate::key_extractor::{KeyExtractor, Keyed};
-use crate::limiter::Switch;
 use crate::limiter::combination::held_reservations::HeldReservations;
-use crate::reservation::Reservation;
+use crate::limiter::memory::{Clock as MemoryClock, DEFAULT_MAX_KEYS};
+use crate::limiter::{Switch, SwitchMode};
+use crate::reservation::{Owner, Reservation};
 use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error, ErrorKind, Limiter};
 
@@ -246,9 +254,271 @@ fn in_proportion(own: u64, cost: u64, actual: u64) -> u64 {
     u64::try_from(units.div_ceil(u128::from(cost.max(1)))).unwrap_or(u64::MAX)
 }
 
+/// Settings of [`Policies`]: made by [`Policies::builder`].
+#[derive(Clone)]
+#[must_use = "it makes no policies until `build` is called"]
+pub struct PoliciesBuilder {
+    store: Store,
+    addresses: Arc<dyn FindAddress>,
+    observer: Option<Observer>,
+    refuses_ambiguous: bool,
+}
+
+impl Policies {
+    /// Settings of policies, each with a default.
+    pub fn builder() -> PoliciesBuilder {
+        PoliciesBuilder::new()
+    }
+}
+
+impl PoliciesBuilder {
+    fn new() -> Self {
+        let store = Store {
+            place: Place::Memory,
+            max_keys: DEFAULT_MAX_KEYS,
+            #[cfg(feature = "redis")]
+            decision_timeout: crate::limiter::redis::DEFAULT_DECISION_TIMEOUT,
+            clock: None,
+            own_clock: MemoryClock::tokio(),
+        };
+        let addresses = Arc::new(ClientIp::new());
+        Self { store, addresses, observer: None, refuses_ambiguous: false }
+    }
+
+    /// Counts the taken units in the Redis of `pool`, which other processes share. Policies of one
+    /// request are decided in one call. Default: in this process.
+    #[cfg(feature = "redis")]
+    pub fn redis(mut self, pool: Pool) -> Self {
+        self.store.place = Place::Redis(pool);
+        self
+    }
+
+    /// Sets how long a call to Redis may take. Default: 100 ms.
+    ///
+    /// The policies of a request share a call where they can. Where they cannot, a
+    /// [`timeout`](crate::LimiterExt::timeout) around the policies bounds all calls together.
+    #[cfg(feature = "redis")]
+    pub fn decision_timeout(mut self, timeout: Duration) -> Self {
+        self.store.decision_timeout = timeout;
+        self
+    }
+
+    /// Sets how a key of `client_ip` is found: which proxies are trusted, and how IPv6 addresses
+    /// are grouped. Default: the peer of the connection, and no header is believed.
+    pub fn client_ip<P>(mut self, client_ip: ClientIp<P>) -> Self
+    where
+        P: FindPeer + Send + Sync + 'static,
+    {
+        self.addresses = Arc::new(client_ip);
+        self
+    }
+
+    /// Refuses a path that servers read in several ways, if a policy takes some of them and not
+    /// others, or if they are several keys: the request gets 400, as one without a key. Default:
+    /// the policy takes it.
+    ///
+    /// `/login/x/..` is such a path where only `/login` is limited, and so is `//login`.
+    /// `/login/..` is not: it leads to `/`. `//x/a` is one too where the key is `path`: it may be
+    /// `/x/a` or `/a`.
+    pub fn refuse_ambiguous_paths(mut self) -> Self {
+        self.refuses_ambiguous = true;
+        self
+    }
+
+    /// Sets how many live keys each policy has in the memory of this process: those of its local
+    /// share too, if it is in Redis. Default: 100,000.
+    pub fn max_keys(mut self, keys: usize) -> Self {
+        self.store.max_keys = keys;
+        self
+    }
+
+    /// Decides by `clock`, the time since the Unix epoch. Default: the store's.
+    ///
+    /// For tests and replays: see [`Memory::clock`](crate::Memory::clock) and
+    /// [`Redis::clock`](crate::Redis::clock).
+    pub fn clock(mut self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+        self.store.clock = Some(Arc::new(clock));
+        self
+    }
+
+    /// Shows each decision of each policy to a closure, for metrics and logs. Default: none. For a
+    /// policy that is off, the closure sees the requests that pass, with
+    /// [`Origin::Off`](crate::limiter::Origin::Off).
+    ///
+    /// It runs in the request's task, so it must not block.
+    pub fn on_decision(self, observe: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
+        Self { observer: Some(Arc::new(observe)), ..self }
+    }
+
+    /// The policies of a table.
+    ///
+    /// # Errors
+    ///
+    /// If something is wrong with a row, or there is none: see [`TableError`].
+    pub fn build(self, rows: &Rows) -> Result<Policies, TableError> {
+        let policies =
+            Policies::new(self.store, self.addresses, self.observer, self.refuses_ambiguous);
+        policies.load(rows)?;
+        Ok(policies)
+    }
+}
+
+debug_by_name!([] PoliciesBuilder);
+
+/// Yields the rows of a table: a file, a database, a Redis hash.
+///
+/// Every function or closure that returns a future of [`Rows`] is one. In a spawned task write a
+/// function: the compiler takes no closure there whose error is a boxed one. To follow changes,
+/// read the source again from time to time, with [`Policies::reload`].
+///
+/// ```
+/// use tower_sluice::policy::{Policies, Rows};
+///
+/// # type BoxError = Box<dyn std::error::Error + Send + Sync>;
+/// # fn run(policies: Policies) {
+/// async fn file() -> Result<Rows, BoxError> {
+///     Ok(toml::from_str(&std::fs::read_to_string("policies.toml")?)?)
+/// }
+///
+/// tokio::spawn(async move {
+///     loop {
+///         tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+///         if let Err(error) = policies.reload(&file).await {
+///             eprintln!("the policies stay as they were: {error}");
+///         }
+///     }
+/// });
+/// # }
+/// ```
+pub trait Source {
+    /// Reads all rows.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be read, or are not rows.
+    fn rows(&self) -> impl Future<Output = Result<Rows, BoxError>> + Send;
+}
+
+impl<F, Fut, E> Source for F
+where
+    F: Fn() -> Fut + Sync,
+    Fut: Future<Output = Result<Rows, E>> + Send,
+    E: Into<BoxError>,
+{
+    async fn rows(&self) -> Result<Rows, BoxError> {
+        self().await.map_err(E::into)
+    }
+}
+
+impl Policies {
+    /// Reads the rows of a source and puts them in force, as [`load`](Self::load) does.
+    ///
+    /// # Errors
+    ///
+    /// If the source cannot be read, something is wrong with a row, or there is none: a
+    /// [`TableError`]. The table in force then stays.
+    pub async fn reload(&self, source: &impl Source) -> Result<(), BoxError> {
+        let rows = source.rows().await?;
+        self.load(&rows).map_err(TableError::into)
+    }
+}
+
+/// The state that [`Policies`](super::Policies), its clones and its handles share.
+pub(super) struct Shared {
+    table: RwLock<Arc<Table>>,
+    /// The switches, by the names of policies. One that was set outlives its row.
+    switches: Mutex<HashMap<String, Switch>>,
+    pub(super) global: Switch,
+    store: Store,
+    pub(super) addresses: Arc<dyn FindAddress>,
+    pub(super) observer: Option<Observer>,
+    /// True if a path that servers read differently is refused.
+    refuses_ambiguous: bool,
+    /// Identifies the reservations of this limiter.
+    pub(super) owner: Owner,
+}
+
+impl Shared {
+    pub(super) fn new(
+        store: Store,
+        addresses: Arc<dyn FindAddress>,
+        observer: Option<Observer>,
+        refuses_ambiguous: bool,
+    ) -> Self {
+        Self {
+            table: RwLock::new(Arc::new(Table::new(Vec::new(), None))),
+            switches: Mutex::default(),
+            global: Switch::new(),
+            store,
+            addresses,
+            observer,
+            refuses_ambiguous,
+            owner: Owner::new(),
+        }
+    }
+
+    /// The table in use.
+    pub(super) fn table(&self) -> Arc<Table> {
+        Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts another table in force, from the next request on.
+    pub(super) fn load(&self, rows: &Rows) -> Result<(), TableError> {
+        let policies = read_rows::policies(rows)?;
+        // Held until the table is exchanged, so that loads come one after another.
+        let mut switches = self.switches.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = self.table();
+        let arm = |policy: Policy| {
+            let switch = switches.entry(policy.name().to_owned()).or_default().clone();
+            let before = before.get(policy.name()).map(|armed| &**armed);
+            Arc::new(Armed::new(policy, &self.store, switch, before))
+        };
+        let armed = policies.into_iter().map(arm).collect();
+        let table = Arc::new(Table::new(armed, Some(&before)));
+        let of_rows = Arc::clone(&table);
+        *self.table.write().unwrap_or_else(PoisonError::into_inner) = table;
+        // A switch that is off or in a shadow waits for its row to come back.
+        drop(before);
+        switches.retain(|name, switch| {
+            switch.mode() != SwitchMode::On || switch.is_shared() || of_rows.get(name).is_some()
+        });
+        drop(switches);
+        #[cfg(feature = "tracing")]
+        crate::observe::table_in_force(of_rows.counts(self.global.mode()));
+        Ok(())
+    }
+
+    /// Returns the charge of a request, by the name that the program gives it.
+    pub(super) fn charge(&self, head: &Head<'_>, name: Option<&str>) -> Keyed {
+        let (table, addresses) = (self.table(), &*self.addresses);
+        let selected = table.select(head, name, &self.global, addresses, self.refuses_ambiguous);
+        let selection = match selected {
+            Ok(selection) => selection,
+            Err(no_key) => return Keyed::Missing(no_key.into()),
+        };
+        if selection.is_empty() {
+            return Keyed::Exempt;
+        }
+        let (text, cost, max_wait) = (selection.text(), selection.cost(), selection.max_wait());
+        let charge = Charge::attached(text, Arc::new(selection));
+        Keyed::Charge(charge.cost(cost).max_wait(max_wait))
+    }
+}
+
+/// The text that [`Policies`](super::Policies) shows.
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Policies")
+            .field("policies", &self.table())
+            .field("switch", &self.global)
+            .finish_non_exhaustive()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::Row;
 
     #[test]
     fn every_cost_changes_in_the_same_proportion() {
@@ -264,5 +534,44 @@ mod tests {
         ] {
             assert_eq!(in_proportion(own, cost, actual), units);
         }
+    }
+
+    #[cfg(feature = "redis")]
+    #[tokio::test]
+    async fn settings_hold_in_any_order() {
+        let (second, pool) = (Duration::from_secs(1), Pool::connect("redis://127.0.0.1:1"));
+        let pool = pool.expect("an address");
+        for builder in [
+            PoliciesBuilder::new().decision_timeout(second).redis(pool.clone()),
+            PoliciesBuilder::new().redis(pool).decision_timeout(second),
+        ] {
+            assert_eq!(builder.store.decision_timeout, second);
+        }
+    }
+
+    fn rows(name: &str) -> Rows {
+        let row = Row::new().with("name", name).with("limit", 5).with("period", "1s");
+        Rows::from_iter([row])
+    }
+
+    #[test]
+    fn only_a_switch_that_somebody_uses_outlives_its_row() {
+        let policies = Policies::builder().build(&rows("off")).unwrap();
+        policies.get("off").unwrap().switch().set(SwitchMode::Off);
+        policies.load(&rows("held")).unwrap();
+        let held = policies.get("held").unwrap();
+        for name in 0..100 {
+            policies.load(&rows(&name.to_string())).unwrap();
+        }
+        assert_eq!(policies.shared.switches.lock().unwrap().len(), 3);
+        held.switch().set(SwitchMode::Shadow);
+        drop(held);
+        policies.load(&rows("held")).unwrap();
+        assert_eq!(policies.get("held").unwrap().mode(), SwitchMode::Shadow);
+        policies.load(&rows("off")).unwrap();
+        assert_eq!(policies.get("off").unwrap().mode(), SwitchMode::Off);
+        policies.get("off").unwrap().switch().set(SwitchMode::On);
+        policies.load(&rows("last")).unwrap();
+        assert_eq!(policies.shared.switches.lock().unwrap().len(), 2);
     }
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::armed::Armed;
-use super::rule::Policy;
-use super::shared::Shared;
+use super::checked_policy::Policy;
+use super::limited_policy::Armed;
+use super::policies::Shared;
 use crate::limiter::{Switch, SwitchMode};
 use crate::{Charge, Decision, Error, ErrorKind, LimiterExt};
 

@@ -450,7 +450,7 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "exchange_of_the_table_forgets_the_switches",
-        "policy::shared::tests::only_a_switch_that_somebody_uses_outlives_its_row",
+        "policy::policies::tests::only_a_switch_that_somebody_uses_outlives_its_row",
     ),
     by(
         "policies_that_admitted_keep_their_units",

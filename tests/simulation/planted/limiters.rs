@@ -435,7 +435,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "exchange_of_the_table_loses_what_was_taken",
         &[edit(
-            "policy/gate.rs",
+            "policy/limited_policy.rs",
             "            (Choice::Any(algorithm), Place::Memory) => {
                 let kept = match before {
                     Some(Gate::Memory(memory)) => memory.with_algorithm(algorithm).ok(),",
@@ -447,7 +447,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "exchange_of_the_table_forgets_the_switches",
         &[edit(
-            "policy/shared.rs",
+            "policy/policies.rs",
             "            let switch = switches.entry(policy.name().to_owned()).or_default().clone();",
             "            let switch = switches.entry(policy.name().to_owned()).or_default();
             *switch = Switch::new();

@@ -838,10 +838,10 @@ impl Drop",
         "policies_in_a_shadow_charged_for_refused_requests",
         "9fe9b94 policy: ask those in a shadow after the others",
         &[edit(
-            "policy/decide.rs",
-            "        Some(Ok((decision, _))) if decision.is_admitted() => shadow::check(&in_shadow).await,",
+            "policy/decide_policies.rs",
+            "        Some(Ok((decision, _))) if decision.is_admitted() => check_in_shadow(&in_shadow).await,",
             "        Some(Ok((decision, _))) if decision.waited() >= std::time::Duration::ZERO => {
-            shadow::check(&in_shadow).await
+            check_in_shadow(&in_shadow).await
         }",
         )],
     ),

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::armed::{Armed, Asked};
-use super::enforce::{Answer, Verdict};
-use super::rule::Policy;
+use super::checked_policy::Policy;
+use super::decide_policies::{Answer, Verdict};
+use super::limited_policy::{Armed, Asked};
 use crate::decision::Origin;
 use crate::{Decision, Error, Outcome};
 

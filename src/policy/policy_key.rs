@@ -1,15 +1,16 @@
 //! The key that a policy charges a request to.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use http::HeaderName;
 use http::header::HOST;
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::fields::OneOrMany;
 use super::path::{Readings, canonical};
-use crate::http::Head;
+use super::read_rows::OneOrMany;
 use crate::http::client_ip::no_peer;
+use crate::http::{ClientIp, FindPeer, Head};
 use crate::{Error, ErrorKind, by_api_key};
 
 /// One part of a key.
@@ -204,6 +205,19 @@ impl Serialize for Key {
             [part] => serializer.collect_str(part),
             parts => serializer.collect_seq(parts.iter().map(Part::to_string)),
         }
+    }
+}
+
+impl<P: FindPeer + Send + Sync> FindAddress for ClientIp<P> {
+    fn of_request(&self, head: &Head<'_>) -> Option<String> {
+        self.of(*head).map(|client| client.to_string())
+    }
+
+    /// Reads an address, or the network that is a key: `2001:db8::/64`.
+    fn of_text(&self, text: &str) -> Option<String> {
+        let address = text.split_once('/').map_or(text, |(address, _)| address);
+        let address: IpAddr = address.trim_matches(['[', ']']).parse().ok()?;
+        Some(self.group(address).to_string())
     }
 }
 

@@ -1,0 +1,248 @@
+//! A policy: a row whose every field was checked. With its cost, and its answer to errors.
+
+use std::time::Duration;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value};
+
+use super::chosen_algorithm::{Choice, Setting};
+use super::pattern::{Matcher, Pattern};
+use super::policy_key::Key;
+use crate::algorithm::{Algorithm, AnyAlgorithm, SlidingLog, SlidingWindow};
+use crate::http::Head;
+use crate::quota::QuotaError;
+use crate::{Error, Quota};
+
+/// A policy of the table in force. It serializes as a row that decides alike: with the defaults of
+/// what every algorithm has, and with those settings of its own algorithm that its row states. A
+/// `cache_ratio` becomes the `max_wait` that it means, and an interface a policy.
+#[derive(Clone, Debug, Serialize)]
+pub struct Policy {
+    name: String,
+    algorithm: &'static str,
+    limit: u64,
+    #[serde(serialize_with = "as_text")]
+    period: Duration,
+    /// The settings of its own algorithm.
+    #[serde(flatten)]
+    settings: Map<String, Value>,
+    #[serde(serialize_with = "as_text")]
+    max_wait: Duration,
+    key: Key,
+    #[serde(rename = "match")]
+    pattern: Pattern,
+    cost: Cost,
+    on_error: OnError,
+    enabled: bool,
+    shadow: bool,
+    #[serde(skip)]
+    pub(super) choice: Choice,
+    /// The algorithm of the local share, which decides while the store cannot, if the row sets it.
+    #[serde(skip)]
+    pub(super) share: Option<AnyAlgorithm>,
+    #[serde(skip)]
+    quota: Quota,
+    #[serde(skip)]
+    matcher: Matcher,
+}
+
+/// The fields of a row besides its name and its algorithm.
+pub(super) struct Written {
+    pub(super) key: Key,
+    pub(super) pattern: Pattern,
+    pub(super) cost: Cost,
+    pub(super) on_error: OnError,
+    pub(super) share: Option<AnyAlgorithm>,
+    pub(super) enabled: bool,
+    pub(super) shadow: bool,
+    pub(super) settings: Map<String, Value>,
+}
+
+impl Policy {
+    pub(super) fn new(name: String, setting: Setting, matcher: Matcher, written: Written) -> Self {
+        let Written { key, pattern, cost, on_error, share, enabled, shadow, settings } = written;
+        let Setting { name: algorithm, quota, choice, max_wait } = setting;
+        let (limit, period) = (quota.limit(), quota.period());
+        Self {
+            name,
+            algorithm,
+            limit,
+            period,
+            settings,
+            max_wait,
+            key,
+            pattern,
+            cost,
+            on_error,
+            enabled,
+            shadow,
+            choice,
+            share,
+            quota,
+            matcher,
+        }
+    }
+
+    /// The name of the policy, which is a part of its keys too.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The name of its algorithm, as a row writes it.
+    #[must_use]
+    pub fn algorithm(&self) -> &str {
+        self.algorithm
+    }
+
+    /// Its quota.
+    #[must_use]
+    pub fn quota(&self) -> Quota {
+        self.quota
+    }
+
+    /// The longest wait that it reserves for a request.
+    #[must_use]
+    pub fn max_wait(&self) -> Duration {
+        self.max_wait
+    }
+
+    /// Returns the answer to a request while the store cannot decide.
+    #[must_use]
+    pub fn on_error(&self) -> OnError {
+        self.on_error
+    }
+
+    /// Returns true if its row turns it on.
+    #[must_use]
+    pub fn is_enabled(&self) -> bool {
+        self.enabled
+    }
+
+    /// Returns true if its row puts it into a shadow.
+    #[must_use]
+    pub fn is_shadow(&self) -> bool {
+        self.shadow
+    }
+
+    /// Returns true if both decide alike about a key, whatever requests they take.
+    pub(super) fn decides_as(&self, other: &Self) -> bool {
+        self.choice == other.choice
+    }
+
+    pub(super) fn key(&self) -> &Key {
+        &self.key
+    }
+
+    pub(super) fn matcher(&self) -> &Matcher {
+        &self.matcher
+    }
+
+    pub(super) fn matcher_mut(&mut self) -> &mut Matcher {
+        &mut self.matcher
+    }
+
+    /// The units that a request costs.
+    pub(super) fn cost_of(&self, head: &Head<'_>) -> u64 {
+        self.cost.of_request(head)
+    }
+}
+
+fn as_text<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&humantime::format_duration(*duration))
+}
+
+/// The bytes of a unit where the length of a body is the cost.
+const KB: u64 = 1_024;
+
+/// The largest cost. It is above every capacity, so what costs more can never pass either.
+const MAX_COST: u64 = 1 << 53;
+
+/// The cost of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cost {
+    Units(u64),
+    /// The length of its body in units of 1,024 bytes, rounded up, at least 1.
+    ContentLengthKb,
+}
+
+impl Cost {
+    /// The units that a request costs.
+    pub(super) fn of_request(self, head: &Head<'_>) -> u64 {
+        match self {
+            Self::Units(units) => units,
+            Self::ContentLengthKb => {
+                let length = head.headers().get(http::header::CONTENT_LENGTH);
+                let length = length.and_then(|length| length.to_str().ok());
+                let bytes = length.and_then(|length| length.trim().parse::<u64>().ok());
+                bytes.unwrap_or(0).div_ceil(KB).clamp(1, MAX_COST)
+            }
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Cost {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        match (value.as_u64(), value.as_str()) {
+            (Some(0), _) => Err(D::Error::custom("a cost is at least 1")),
+            (Some(units), _) if units > MAX_COST => Err(D::Error::custom("a cost is at most 2^53")),
+            (Some(units), _) => Ok(Self::Units(units)),
+            (_, Some("content_length_kb")) => Ok(Self::ContentLengthKb),
+            _ => Err(D::Error::custom(format!(
+                "{value} is no cost, which is a number or `content_length_kb`"
+            ))),
+        }
+    }
+}
+
+impl Serialize for Cost {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Units(units) => serializer.serialize_u64(*units),
+            Self::ContentLengthKb => serializer.serialize_str("content_length_kb"),
+        }
+    }
+}
+
+/// The largest local share whose every charge is remembered.
+const MAX_LOGGED_SHARE: u64 = 1_000;
+
+/// The answer to a request while the store cannot decide.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[non_exhaustive]
+pub enum OnError {
+    /// It is refused as undecided: over HTTP with 503. The default.
+    #[default]
+    Deny,
+    /// It is admitted while Redis is away, as by [`FailOpen`](crate::FailOpen). No other error is
+    /// covered.
+    Allow,
+    /// This process admits this number of units per period for each key, like
+    /// [`or_else`](crate::LimiterExt::or_else) with another limiter. It covers all errors but
+    /// invalid requests and foreign values: even a Redis that is full, or a password that changed.
+    Local(u64),
+}
+
+impl OnError {
+    /// Returns true if something else decides in place of a store with this error.
+    pub(super) fn stands_in(self, error: &Error) -> bool {
+        match self {
+            Self::Deny => false,
+            Self::Allow => error.kind().may_fail_open(),
+            Self::Local(_) => error.kind().may_fall_back(),
+        }
+    }
+}
+
+/// Returns the algorithm of a local share, which admits at most `units` of a key in a period.
+pub(super) fn share(units: u64, period: Duration) -> Result<AnyAlgorithm, QuotaError> {
+    let quota = Quota::try_new(units, period)?;
+    let share: AnyAlgorithm = match units {
+        ..=MAX_LOGGED_SHARE => SlidingLog::new(quota).into(),
+        _ => SlidingWindow::new(quota).cells(60).into(),
+    };
+    share.rule(quota).map(|_| share)
+}

@@ -1,0 +1,268 @@
+//! The decision about a request. Its policies in force decide all or nothing. Its policies in a
+//! shadow decide apart from them.
+
+use std::sync::Arc;
+
+use super::checked_policy::OnError;
+use super::limited_policy::{Armed, Asked};
+use super::policy_event::{Event, Observer};
+use super::table::Selection;
+use crate::decision::Origin;
+use crate::limiter::combination::held_reservations::{By, Tentative};
+use crate::limiter::combination::in_turn::{
+    self, AtATime, AtOnce, Decided, Part, PartsDecision, Rules,
+};
+use crate::limiter::combination::join_all::join_all;
+use crate::limiter::combination::joined_decision::joined;
+use crate::limiter::{Limiter, LimiterExt, Operation};
+use crate::{Charge, Decision, Error, ErrorKind, Outcome};
+
+/// Decides about a request, and returns the reservations that it made.
+///
+/// Policies in a shadow are asked last. So they take only what they would take in force: nothing
+/// for a request that another policy refuses.
+pub(super) async fn decide(
+    selection: Arc<Selection>,
+    charge: Charge,
+    observer: Option<&Observer>,
+) -> Result<(Decision, Tentative), Error> {
+    let in_force: Vec<Asked> = within_limits_of(&charge, &selection.in_force, true);
+    let in_shadow = within_limits_of(&charge, &selection.in_shadow, false);
+    let (answer, verdicts) = enforce(&selection, &in_force).await;
+    let is_final = charge.units() > 0 && !will_ask_again(&charge, &answer);
+    let observer = observer.filter(|_| is_final);
+    let (mut shadowed, shadow_taken) = match &answer {
+        Some(Ok((decision, _))) if decision.is_admitted() => check_in_shadow(&in_shadow).await,
+        None => check_in_shadow(&in_shadow).await,
+        Some(Ok(_)) if observer.is_some() => {
+            (estimate_in_shadow(&in_shadow).await, Tentative::default())
+        }
+        Some(_) => Default::default(),
+    };
+    if !matches!(answer, Some(Err(_))) {
+        let keyless = selection.keyless.iter();
+        shadowed
+            .extend(keyless.map(|one| (&*one.armed, Decision::in_shadow(Err(one.why.clone())))));
+    }
+    for (armed, decision) in shadowed.iter().filter(|_| is_final) {
+        if let Some(event) = Event::in_shadow(armed, decision, &answer) {
+            count(&selection, armed, event.result);
+            observer.iter().for_each(|observer| observer(&event));
+        }
+    }
+    if let Some(observer) = observer {
+        Event::each(&in_force, &answer, &verdicts, |event| observer(&event));
+        if answer.as_ref().is_none_or(|one| one.as_ref().is_ok_and(|(one, _)| one.is_admitted())) {
+            selection.off.iter().for_each(|armed| observer(&Event::off(armed)));
+        }
+    }
+    Ok(match answer {
+        Some(answer) => {
+            let (decision, mut taken) = answer?;
+            taken.extend(shadow_taken);
+            (decision, taken)
+        }
+        // All are in a shadow, or off.
+        None => match shadowed.is_empty() {
+            false => (shadowed.swap_remove(0).1, shadow_taken),
+            true => (Decision::new(Outcome::Allow).with_origin(Origin::Off), shadow_taken),
+        },
+    })
+}
+
+/// Counts a decision in a shadow at the switch of its policy. Counts it at the global switch too,
+/// if that put the policies into the shadow.
+fn count(selection: &Selection, armed: &Armed, shadowed: Result<Outcome, &Error>) {
+    armed.switch.count(shadowed);
+    if let Some(global) = &selection.global_shadow {
+        global.count(shadowed);
+    }
+}
+
+/// Returns true if the request waits, and then asks again.
+fn will_ask_again(charge: &Charge, answer: &Option<Answer>) -> bool {
+    let Some(Ok((decision, _))) = answer else { return false };
+    let max_wait = charge.longest_wait().unwrap_or_default();
+    matches!(decision.outcome(), Outcome::Retry(pause) if pause <= max_wait)
+}
+
+/// Returns the charges within the limits of the whole charge, which may be a peek, wait less, or
+/// end sooner.
+fn within_limits_of(whole: &Charge, asked: &[Asked], is_in_force: bool) -> Vec<Asked> {
+    let mut asked = asked.to_vec();
+    for Asked { charge, .. } in &mut asked {
+        let own = charge.longest_wait().unwrap_or_default();
+        let wait = if is_in_force { own.min(whole.longest_wait().unwrap_or(own)) } else { own };
+        charge.set_max_wait(wait);
+        if whole.units() == 0 {
+            *charge = charge.clone().peek();
+        }
+        if let Some(deadline) = whole.deadline() {
+            *charge = charge.clone().with_deadline(deadline);
+        }
+    }
+    asked
+}
+
+/// The decision about a request, and the units that were taken.
+pub(super) type Answer = Result<(Decision, Tentative), Error>;
+
+/// The decision of one policy.
+pub(super) struct Verdict {
+    pub(super) armed: Arc<Armed>,
+    pub(super) outcome: Outcome,
+    pub(super) origin: Origin,
+    /// The error of its store, if the store did not decide.
+    pub(super) cause: Option<Error>,
+}
+
+/// Asks the policies in force. Returns the answer, or `None` if no policy is in force, and the
+/// decision of each of them.
+async fn enforce(selection: &Selection, asked: &[Asked]) -> (Option<Answer>, Vec<Verdict>) {
+    if asked.is_empty() {
+        return (None, Vec::new());
+    }
+    let part = |(place, Asked { armed, charge }): (_, &Asked)| {
+        Part::new(place, armed.limiter.clone(), charge.clone())
+    };
+    let parts = asked.iter().enumerate().map(part).collect();
+    let (decisions, tentative) = match in_turn::decide(parts, &InForce { selection, asked }).await {
+        Ok(decided) => decided,
+        Err(error) => return (Some(Err(error)), Vec::new()),
+    };
+    let mut verdicts: Vec<_> = decisions.iter().flat_map(|one| verdicts(one, asked)).collect();
+    verdicts.sort_by_key(|(place, _)| *place);
+    let verdicts = verdicts.into_iter().map(|(_, verdict)| verdict).collect();
+    let cause = decisions.iter().find_map(|one| one.decision.fallback_cause().cloned());
+    let named = decisions.into_iter().map(|one| one.map(Decision::keeping_name)).collect();
+    let answer = joined(named).ok_or_else(nobody).map(|decision| {
+        let decision = match cause {
+            Some(cause) if decision.fallback_cause().is_none() => {
+                decision.with_fallback_cause(cause)
+            }
+            _ => decision,
+        };
+        (decision, tentative)
+    });
+    (Some(answer), verdicts)
+}
+
+/// Returns the decision of each policy, with its place.
+fn verdicts(one: &PartsDecision, asked: &[Asked]) -> impl Iterator<Item = (usize, Verdict)> {
+    let PartsDecision { parts, decision, .. } = one;
+    // A decision that no policy made, such as one of `FailOpen`, is that of all.
+    let is_each = parts.len() > 1 && decision.policies().len() == parts.len();
+    let own = decision.policies().map(|policy| policy.outcome()).filter(move |_| is_each);
+    let outcomes = own.chain(std::iter::repeat(decision.outcome()));
+    parts.iter().zip(outcomes).map(|(part, outcome)| {
+        let armed = Arc::clone(&asked[part.place].armed);
+        let (origin, cause) = (decision.origin(), decision.fallback_cause().cloned());
+        (part.place, Verdict { armed, outcome, origin, cause })
+    })
+}
+
+fn nobody() -> Error {
+    Error::new(ErrorKind::Configuration, "no policy takes the request")
+}
+
+/// The policies in force that take a request. The place of a part is its place among them.
+struct InForce<'a> {
+    selection: &'a Selection,
+    asked: &'a [Asked],
+}
+
+impl InForce<'_> {
+    fn armed(&self, part: &Part) -> &Armed {
+        &self.asked[part.place].armed
+    }
+
+    fn each_armed(&self, parts: &[Part]) -> Vec<&Armed> {
+        parts.iter().map(|part| self.armed(part)).collect()
+    }
+
+    /// Asks the local shares of policies. `None` if they are too many, or a policy has no share.
+    async fn ask_shares(&self, parts: &[Part]) -> Option<(By, Result<Decision, Error>)> {
+        if let [only] = parts {
+            let limiter = &self.armed(only).share.as_ref()?.limiter;
+            let answer = limiter.check(&only.charge).await;
+            return Some((By::Alone(limiter.clone().boxed()), answer));
+        }
+        let shares = self.selection.table.shares_together(&self.each_armed(parts))?;
+        let charges: Vec<_> = parts.iter().map(|part| &part.charge).collect();
+        let answer = shares.check(&charges).ok()?.decision().await;
+        Some((By::AtOnce(shares), answer))
+    }
+}
+
+impl Rules for InForce<'_> {
+    const PEEKS: bool = false;
+
+    fn is_alone(&self, part: &Part) -> bool {
+        !self.armed(part).gate.joins_others()
+    }
+
+    fn at_once(&self, parts: &[Part]) -> Result<Arc<dyn AtOnce>, AtATime> {
+        let half = AtATime(parts.len().div_ceil(2));
+        self.selection.table.together(&self.each_armed(parts)).ok_or(half)
+    }
+
+    /// Decides in place of a store that cannot, if each of the policies has a substitute for it.
+    async fn stand_in(&self, parts: Vec<Part>, error: Error) -> Result<Decided, Error> {
+        let on_error = |part: &Part| self.armed(part).policy.on_error();
+        if !parts.iter().all(|part| on_error(part).stands_in(&error)) {
+            return Err(error);
+        }
+        let is_local = |part: &Part| matches!(on_error(part), OnError::Local(_));
+        let (local, open): (Vec<_>, Vec<_>) = parts.into_iter().partition(is_local);
+        let (mut decisions, mut tentative) = (Vec::new(), Tentative::default());
+        if !local.is_empty() {
+            let Some((by, answer)) = self.ask_shares(&local).await else { return Err(error) };
+            let decision = answer?.with_fallback_cause(error.clone());
+            let (own, taken) = PartsDecision::of(by, local, decision);
+            decisions.push(own);
+            tentative.extend(taken);
+        }
+        if !open.is_empty() {
+            let decision = Decision::new(Outcome::Allow).with_origin(Origin::FailOpen);
+            decisions.push(PartsDecision::untaken(open, decision.with_fallback_cause(error)));
+        }
+        Ok((decisions, tentative))
+    }
+}
+
+/// The decisions of policies in a shadow.
+type Shadowed<'a> = Vec<(&'a Armed, Decision)>;
+
+/// Asks all of them at once, and admits the request whatever they decide. So the request waits for
+/// the slowest of them, and not for all together. If the caller leaves before all have answered,
+/// the taken units are given back.
+async fn check_in_shadow(asked: &[Asked]) -> (Shadowed<'_>, Tentative) {
+    let check = |Asked { armed, charge, .. }: &Asked| {
+        let (limiter, answer) = (armed.limiter.clone(), armed.limiter.check(charge));
+        async move {
+            let mut decision = Decision::in_shadow(answer.await);
+            let reservation = decision.take_reservation();
+            (decision, Tentative::new(By::Alone(limiter), 0, reservation))
+        }
+    };
+    let answers = join_all(asked.iter().map(check).collect()).await;
+    let (decisions, each): (Vec<_>, Vec<Tentative>) = answers.into_iter().unzip();
+    let mut taken = Tentative::default();
+    each.into_iter().for_each(|own| taken.extend(own));
+    (each_armed(asked).zip(decisions).collect(), taken)
+}
+
+/// Estimates the decisions that they would have made about a request that another policy refuses.
+/// An estimate takes nothing, so a policy that cannot estimate is left out.
+async fn estimate_in_shadow(asked: &[Asked]) -> Shadowed<'_> {
+    let estimate = |Asked { armed, charge, .. }: &Asked| {
+        let estimate = armed.limiter.operate(Operation::Estimate, charge);
+        async move { Some(Decision::in_shadow(estimate?.await)) }
+    };
+    let decisions = join_all(asked.iter().map(estimate).collect()).await;
+    each_armed(asked).zip(decisions).filter_map(|(one, decision)| Some((one, decision?))).collect()
+}
+
+fn each_armed(asked: &[Asked]) -> impl Iterator<Item = &Armed> {
+    asked.iter().map(|one| &*one.armed)
+}
