@@ -178,7 +178,6 @@ async fn load_alone_never_fails_open() {
     }
 }
 
-/// As connections to a cluster are used: each key has a hash slot and batches of its own.
 // Case 132.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn load_alone_never_fails_open_before_a_given_pool() {
@@ -186,7 +185,7 @@ async fn load_alone_never_fails_open_before_a_given_pool() {
     for clients in [200, 500] {
         let manager = RedisConnectionManager::new(server.url()).expect("an address");
         let pool = bb8::Pool::builder().build(manager).await.expect("a pool");
-        load(&server, "given", Pool::from_bb8(pool).clustered(), clients).await;
+        load(&server, "given", Pool::from_bb8(pool), clients).await;
     }
 }
 

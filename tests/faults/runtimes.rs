@@ -352,10 +352,9 @@ fn no_task_outlives_the_limiter_when_redis_is_away() {
     let sentinel = format!("redis-sentinel://127.0.0.1:{NOWHERE}?sentinelServiceName=main");
     let left = [
         tasks_left(pool(&server), 20),
-        tasks_left(pool(&server).clustered(), 20_000),
         tasks_left(pool(&cluster), 20_000),
         tasks_left(pool(&sentinel), 20),
     ];
     println!("tasks left={left:?}");
-    assert_eq!(left, [0; 4]);
+    assert_eq!(left, [0; 3]);
 }

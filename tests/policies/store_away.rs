@@ -145,7 +145,7 @@ async fn late_replies_to_policies_in_turn_never_fail_open() {
     let mut limiters = Vec::new();
     for _ in 0..10 {
         // The keys have different hash slots, so each policy is asked in a call of its own.
-        let pool = Pool::connect(&proxy.url()).unwrap().clustered();
+        let pool = Pool::connect(&proxy.url()).unwrap().by_hash_slot();
         let policies = Policies::builder().redis(pool).decision_timeout(PATIENT);
         let policies = policies.build(&table).unwrap();
         assert!(decide(&policies, &call).await.is_admitted());

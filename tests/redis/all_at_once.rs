@@ -80,7 +80,7 @@ async fn a_crowd_takes_exactly_what_there_is_and_nobody_pays_for_a_refusal() {
         let server = Server::start();
         let mut pool = Pool::connect(&server.url()).unwrap();
         if clustered {
-            pool = pool.clustered();
+            pool = pool.by_hash_slot();
         }
         let (user, everybody) = (user(&pool, 5), everybody(&pool, 50));
         let both = AllAtOnce::new((user.clone(), everybody.clone()), keys);
@@ -204,7 +204,10 @@ async fn the_cost_that_a_member_states_is_the_cost_that_it_takes() {
     {
         let limiters = [
             ("AllAtOnce", AllAtOnce::new(members(&pool), keys).boxed()),
-            ("AllAtOnce in turn", AllAtOnce::new(members(&pool.clone().clustered()), keys).boxed()),
+            (
+                "AllAtOnce in turn",
+                AllAtOnce::new(members(&pool.clone().by_hash_slot()), keys).boxed(),
+            ),
             (
                 "AllInTurn",
                 AllInTurn::new([user.clone().boxed(), everybody.clone().boxed()], keys).boxed(),
@@ -326,7 +329,7 @@ async fn members_in_several_slots_share_one_deadline() {
     const LATE: Duration = Duration::from_millis(150);
     let server = Server::start();
     let proxy = Proxy::before(server.port()).await;
-    let pool = Pool::connect(&proxy.url()).unwrap().clustered();
+    let pool = Pool::connect(&proxy.url()).unwrap().by_hash_slot();
     let both = |timeout: Duration| {
         let (user, everybody) = (user(&pool, 90), everybody(&pool, 90));
         let members = (user.decision_timeout(timeout), everybody.decision_timeout(timeout));
@@ -346,7 +349,7 @@ async fn what_is_lost_in_turn() {
     let server = Server::start();
     let mut asking = JoinSet::new();
     for task in 0..8_u64 {
-        let pool = Pool::connect(&server.url()).unwrap().clustered();
+        let pool = Pool::connect(&server.url()).unwrap().by_hash_slot();
         let many = user(&pool, 1_000_000);
         let quota = Quota::per_second(2_000);
         let scarce =

@@ -292,7 +292,7 @@ async fn a_lost_connection_ends_its_batch_and_nothing_is_sent_twice() {
 #[tokio::test]
 async fn in_a_cluster_a_batch_holds_keys_of_one_slot() {
     let server = Server::start();
-    let pool = Pool::connect(&server.url()).unwrap().clustered();
+    let pool = Pool::connect(&server.url()).unwrap().by_hash_slot();
     let quota = Quota::new(1_000, YEAR);
     let limiter = Redis::new("test", TokenBucket::new(quota), pool).decision_timeout(PATIENT);
     limiter.check(&"warm".into()).await.unwrap();

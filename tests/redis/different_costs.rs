@@ -51,7 +51,7 @@ async fn one_call_takes_each_members_own_cost() {
     let server = Server::start();
     let pool = Pool::connect(&server.url()).unwrap();
     // In a cluster, too, if the keys lie in one slot.
-    let (user, address, login) = three(&pool.clone().clustered());
+    let (user, address, login) = three(&pool.clone().by_hash_slot());
     let in_cluster = (user.buckets(1), address.buckets(1), login.buckets(1));
     let mut connection = server.connection().await;
     for (name, all) in [

@@ -66,7 +66,7 @@ async fn taken_in_the_end(members: &[Boxed; 2], expected: [u64; 2]) {
 async fn each_part_is_charged_to_its_own_limit_with_its_own_cost() {
     let server = Server::start();
     let pool = Pool::connect(&server.url()).unwrap();
-    let cluster = pool.clone().clustered();
+    let cluster = pool.clone().by_hash_slot();
     let members = [user(&pool).boxed(), address(&pool).boxed()];
     let both = AllAtOnce::of_parts((user(&pool), address(&pool))).boxed();
     let both_in_cluster = AllAtOnce::of_parts((user(&cluster), address(&cluster))).boxed();
@@ -125,7 +125,7 @@ async fn each_part_is_charged_to_its_own_limit_with_its_own_cost() {
 async fn a_part_that_takes_nothing_refuses_all_the_same() {
     let server = Server::start();
     let pool = Pool::connect(&server.url()).unwrap();
-    let cluster = pool.clone().clustered();
+    let cluster = pool.clone().by_hash_slot();
     let members = [user(&pool).boxed(), address(&pool).boxed()];
     let both = AllAtOnce::of_parts((user(&pool), address(&pool))).boxed();
     let both_in_cluster = AllAtOnce::of_parts((user(&cluster), address(&cluster))).boxed();
@@ -397,7 +397,7 @@ async fn fields_name_the_policies_of_the_parts_that_are_charged() {
         ("AllAtOnce", AllAtOnce::of_parts(three(&pool)).boxed(), &parts_of),
         (
             "AllAtOnce in a cluster",
-            AllAtOnce::of_parts(three(&pool.clone().clustered())).boxed(),
+            AllAtOnce::of_parts(three(&pool.clone().by_hash_slot())).boxed(),
             &parts_of,
         ),
         (
@@ -581,7 +581,7 @@ async fn two_of_three_parts_are_settled_as_all_are() {
 async fn a_quota_that_no_member_is_given_is_an_error() {
     let server = Server::start();
     let pool = Pool::connect(&server.url()).unwrap();
-    let cluster = pool.clone().clustered();
+    let cluster = pool.clone().by_hash_slot();
     let own = |charge: &Charge| [Charge::new(charge.key().to_owned()), Charge::new("all")];
     let passed = |charge: &Charge| [charge.clone(), Charge::new("all")];
     let [taken, address_limit] = [0, 1].map(|_| Memory::new("user", TokenBucket::new(quota(10))));

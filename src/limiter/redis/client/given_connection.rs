@@ -46,9 +46,9 @@ impl Pool {
     /// - [`ready`](Self::ready) asks the server nothing, and nothing checks the kind of server.
     ///
     /// The connection must give each reply to its own call, even after earlier callers were
-    /// dropped. It must not send a command again. A `ClusterConnection` does so after a lost
-    /// connection, unless its `retries` are 0. A blocking command or a transaction over the same
-    /// connection delays every charge.
+    /// dropped. It must not send a command again, and must lead to one server: a cluster needs a
+    /// `redis-cluster://` address. A blocking command or a transaction over the same connection
+    /// delays every charge.
     #[must_use]
     pub fn from_connection<C>(connection: C) -> Self
     where

@@ -59,8 +59,8 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Uses the connections of a bb8 pool: to a server, to a cluster, or to a sentinel's primary.
-    /// Clones of a connection must be cheap, and share one socket or know the whole cluster. The
+    /// Uses the connections of a bb8 pool: to a server, or to a sentinel's primary. A cluster needs a
+    /// `redis-cluster://` address. Clones of a connection must be cheap, and share one socket. The
     /// crate re-exports the versions that fit: [`tower_sluice::crates::bb8`](crate::crates::bb8)
     /// and [`tower_sluice::crates::bb8_redis`](crate::crates::bb8_redis).
     ///
@@ -113,7 +113,7 @@ impl Pool {
 
     pub(super) fn of_cluster(cluster: Cluster, response_timeout: Option<Duration>) -> Self {
         let cluster = Arc::new(cluster);
-        let pool = Self::new(Arc::clone(&cluster), response_timeout).clustered();
+        let pool = Self::new(Arc::clone(&cluster), response_timeout).by_hash_slot();
         Self { cluster: Some(cluster), ..pool }
     }
 
@@ -170,14 +170,11 @@ impl Pool {
         Ok(())
     }
 
-    /// Marks the connections of [`from_bb8`](Self::from_bb8) as those of a library's client of a
-    /// cluster. Each call then carries keys of one hash slot only. Default: the connections lead to
-    /// one server.
-    ///
-    /// Prefer a `redis-cluster://` address, which needs no such client. A library's client may send
-    /// a charge again after a lost connection, and so spend its cost twice.
+    /// Lets each call carry keys of one hash slot only, as in a cluster. It is for tests of this
+    /// crate, whose one server then takes the place of a cluster.
+    #[doc(hidden)]
     #[must_use]
-    pub fn clustered(mut self) -> Self {
+    pub fn by_hash_slot(mut self) -> Self {
         self.clustered = true;
         self.liveness = Liveness::of_cluster();
         self

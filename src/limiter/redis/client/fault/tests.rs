@@ -143,7 +143,7 @@ async fn a_reply_meanwhile_is_load() {
 /// late to send the charge again.
 #[tokio::test(start_paused = true)]
 async fn a_cluster_that_turns_a_charge_away_for_most_of_its_time_is_at_fault() {
-    let pool = pool().clustered();
+    let pool = pool().by_hash_slot();
     let kind = async |refused_after: Duration, is_late: bool| {
         let deadline = deadline(&pool);
         advance(refused_after).await;
@@ -174,7 +174,7 @@ async fn an_answer_that_comes_while_the_runtime_catches_up_counts() {
 
 #[tokio::test(start_paused = true)]
 async fn in_a_cluster_a_silent_server_shows_after_a_while() {
-    let pool = pool().clustered();
+    let pool = pool().by_hash_slot();
     let began = Instant::now();
     loop {
         let [sent, unsent] = [(); 2].map(|()| deadline(&pool));
@@ -196,7 +196,7 @@ async fn in_a_cluster_a_silent_server_shows_after_a_while() {
 
 #[tokio::test(start_paused = true)]
 async fn in_a_cluster_a_busy_process_takes_longer_to_find_a_server_silent() {
-    let pool = pool().clustered();
+    let pool = pool().by_hash_slot();
     let liveness = pool.liveness();
     assert!(!liveness.is_silent(0), "since now");
     liveness.record_busy();

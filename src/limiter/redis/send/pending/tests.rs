@@ -124,7 +124,7 @@ async fn a_charge_whose_time_ends_before_it_is_sent_blames_no_server() {
 /// too much.
 #[tokio::test(start_paused = true)]
 async fn only_charges_that_were_sent_blame_a_silent_server() {
-    let pool = Pool::new(Arc::<Silent>::default(), None).clustered();
+    let pool = Pool::new(Arc::<Silent>::default(), None).by_hash_slot();
     let (silent, other) = (pool.hash_slot("{a}"), pool.hash_slot("{b}"));
     assert!(!pool.liveness().is_silent(silent), "since now");
     advance(MAX_SILENCE).await;

@@ -33,7 +33,7 @@ fn refund(mark: i64) -> Op {
 
 /// A queue with these operations of one slot, and their receivers.
 fn queue(max_batch_size: usize, ops: impl IntoIterator<Item = Op>) -> (Queue, Vec<Receiver>) {
-    let pool = Pool::connect("redis://127.0.0.1:1").unwrap().clustered();
+    let pool = Pool::connect("redis://127.0.0.1:1").unwrap().by_hash_slot();
     let mut queue = Queue::new(pool, max_batch_size);
     let push = |op| {
         let (queued, receiver) = queued(0, op);
