@@ -89,42 +89,31 @@ impl Timers {
     }
 }
 
-/// Runs what is to end by `deadline`, and says whether this process was too busy for it, and it
-/// took longer.
-#[cfg(feature = "redis")]
-pub(super) async fn watch_timers<F: Future>(deadline: Instant, attempt: F) -> (F::Output, bool) {
-    let (mut attempt, mut timers) = (pin!(attempt), Timers::until(deadline));
-    let output = loop {
-        let output = timeout_at(timers.next(), &mut attempt).await;
-        let was_last = timers.record();
-        match output {
-            Ok(output) => break output,
-            Err(_) if was_last => break attempt.await,
-            Err(_) => {}
-        }
-    };
-    (output, deadline <= Instant::now() && timers.show_load())
-}
-
-/// Runs an attempt to connect that is to end by `deadline`. If this process was too busy for it,
-/// its error says nothing about the server.
+/// Runs an attempt to connect, or a question, that is to end by `deadline`. If this process was too
+/// busy for it, its error says nothing about the server.
 #[cfg(feature = "redis")]
 pub(super) async fn unless_busy<T>(
     deadline: Instant,
     attempt: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
-    let (result, is_busy) = watch_timers(deadline, attempt).await;
+    let (mut attempt, mut timers) = (pin!(attempt), Timers::until(deadline));
+    let result = loop {
+        let result = timeout_at(timers.next(), &mut attempt).await;
+        let was_last = timers.record();
+        match result {
+            Ok(result) => break result,
+            Err(_) if was_last => break attempt.await,
+            Err(_) => {}
+        }
+    };
+    let is_busy = deadline <= Instant::now() && timers.show_load();
     result.map_err(|error| match is_busy && error.kind() == ErrorKind::Infrastructure {
-        true => too_busy_to_connect(error),
+        true => {
+            let message = "this process is too busy to connect in time";
+            Error::new(ErrorKind::Saturation, message).with_source(error)
+        }
         false => error,
     })
-}
-
-/// The error of an attempt to connect that had too little of this process's time.
-#[cfg(feature = "redis")]
-pub(super) fn too_busy_to_connect(cause: Error) -> Error {
-    let message = "this process is too busy to connect in time";
-    Error::new(ErrorKind::Saturation, message).with_source(cause)
 }
 
 /// Lets the runtime read what has arrived, and waits for nothing else.
@@ -301,8 +290,10 @@ mod tests {
                     advance(stands_still).await;
                 }
                 sleep(step).await;
+                Err::<(), _>(Error::new(ErrorKind::Infrastructure, "no connection in time"))
             };
-            assert_eq!(watch_timers(deadline, attempt).await.1, is_busy, "{stands_still:?}");
+            let error = unless_busy(deadline, attempt).await.expect_err("no connection");
+            assert_eq!(error.kind() == ErrorKind::Saturation, is_busy, "{stands_still:?}");
         }
     }
 

@@ -42,8 +42,8 @@ pub(super) const FAULTS: &[Fault] = &[
         "silent_reading_of_the_map_is_forgotten",
         &[edit(
             "limiter/redis/client/cluster/refresh.rs",
-            "                connection.record_timeout(sent, is_busy);",
-            "                let _ = is_busy;",
+            "                connection.record_timeout(sent, error.kind() == ErrorKind::Saturation);",
+            "                let _ = error;",
         )],
     ),
     planted(

@@ -129,7 +129,7 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "wait_for_a_connection_judged_by_its_last_timer",
-        "limiter::redis::client::fault::tests::a_wait_for_a_connection_whose_timers_fire_late_is_load",
+        "limiter::redis::client::own_pool::tests::a_wait_for_a_connection_whose_timers_fire_late_is_load",
     ),
     unit(
         "slow_attempt_after_load_taken_for_a_hang",

@@ -119,9 +119,9 @@ pub(super) const FAULTS: &[Fault] = &[
         "b2dc58e redis: judge a wait for a connection by all its timers",
         &[edit(
             "limiter/redis/client/pool.rs",
-            "        let (result, is_busy) = watch_timers(begun + MAX_CONNECTION_WAIT, connecting).await;",
-            "        let (result, is_busy) = (connecting.await, false);
-        let _ = watch_timers::<std::future::Ready<()>>;",
+            "                if let Some(connected) = end.wait_for(&pool, connecting.as_mut()).await {",
+            "                let in_time = tokio::time::timeout_at(end.at, connecting.as_mut()).await;
+                if let Ok(connected) = in_time {",
         )],
     ),
     reverted(
@@ -560,9 +560,9 @@ pub(super) const FAULTS: &[Fault] = &[
         "paused_process_gives_up_its_connection",
         "3bd3ff8 redis: a paused process waits on for its connection",
         &[edit(
-            "limiter/redis/client/own_pool.rs",
-            "                    if facts.failure.is_some() || !end.is_late() {",
-            "                    if facts.failure.is_some() || !end.is_late() || place != Some(usize::MAX) {",
+            "limiter/redis/client/pool.rs",
+            "                if error.kind() != ErrorKind::Saturation || !end.is_late() {",
+            "                if error.kind() != ErrorKind::Saturation || !end.is_late() || hash_slot < u16::MAX {",
         )],
     ),
     reverted(

@@ -14,17 +14,16 @@ use bb8_redis::bb8::{self, ManageConnection, RunError};
 use redis::aio::ConnectionLike;
 use redis::{Cmd, Pipeline, RedisError, RedisResult};
 use tokio::runtime::Handle;
-use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::backoff::Backoff;
 use super::connection::{
     ConnectionFuture, Connections, RepliesFuture, ReplyFuture, SharedConnection,
 };
 use super::error;
-use super::facts::Facts;
+use super::facts::{Facts, Link};
 use super::times::MAX_CONNECTION_WAIT;
-use crate::limiter::on_time::GracePeriod;
-use crate::{Error, ErrorKind};
+use crate::Error;
 
 /// The connections of a bb8 pool.
 pub(super) struct Bb8Pool<M: ManageConnection> {
@@ -46,31 +45,22 @@ where
         Self { pool, backoff, replacing: AtomicBool::new(false), last_checked_out }
     }
 
-    /// Asks the pool for a connection. Calls share a clone of it from then on.
+    /// Asks the pool for a connection until it gives one. Calls share a clone of it from then on.
     async fn check_out(self: &Arc<Self>) -> Result<Arc<Bb8Connection<M>>, Error>
     where
         M::Connection: Clone,
     {
-        loop {
-            let end = GracePeriod::new(Instant::now() + MAX_CONNECTION_WAIT);
-            return match timeout_at(end.deadline(), self.pool.get()).await {
-                Ok(Ok(connection)) => {
-                    let checked_out = Arc::new(Bb8Connection {
-                        connection: connection.clone(),
-                        pool: Arc::downgrade(self),
-                        has_failed: AtomicBool::new(false),
-                    });
-                    *self.last_checked_out() = Some(Arc::clone(&checked_out));
-                    Ok(checked_out)
-                }
-                Ok(Err(RunError::User(error))) => Err(error::from_redis_error(error)),
-                // This process was too busy, so ask again. Callers have deadlines of their own.
-                Ok(Err(RunError::TimedOut)) | Err(_) if end.is_late() => continue,
-                Ok(Err(RunError::TimedOut)) | Err(_) => {
-                    Err(Error::new(ErrorKind::Infrastructure, "no connection to redis in time"))
-                }
-            };
-        }
+        let connection = loop {
+            match self.pool.get().await {
+                Ok(connection) => break connection.clone(),
+                Err(RunError::User(error)) => return Err(error::from_redis_error(error)),
+                Err(RunError::TimedOut) => {}
+            }
+        };
+        let (pool, has_failed) = (Arc::downgrade(self), AtomicBool::new(false));
+        let checked_out = Arc::new(Bb8Connection { connection, pool, has_failed });
+        *self.last_checked_out() = Some(Arc::clone(&checked_out));
+        Ok(checked_out)
     }
 
     /// Replaces as many connections as the pool has, unless a task already does.
@@ -150,7 +140,11 @@ where
     }
 
     fn facts(&self, _: u16) -> Facts {
-        Facts::given()
+        match self.last_checked_out().as_ref().is_some_and(|last| last.is_alive()) {
+            true => Facts::given(),
+            // Nobody knows when the pool began to make one.
+            false => Facts { link: Link::Missing, attempt_hangs: true, ..Facts::given() },
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
 
 use tokio::select;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 #[cfg(feature = "redisson")]
 use super::connection::SharedConnection;
@@ -160,8 +160,13 @@ impl Deadline {
         judge(&pool.facts(self.hash_slot), &seen, Instant::now())
     }
 
+    /// Returns whether the wait ended so late that the process must be busy.
+    pub(super) fn is_late(&self) -> bool {
+        self.grace_period.is_late()
+    }
+
     /// Returns the error of a wait for a connection that is over now. Replies say nothing about it.
-    pub(super) fn missed_connection(&self, pool: &Pool) -> Error {
+    pub(super) fn missed_connection(&self, pool: &Pool, facts: &Facts) -> Error {
         let seen = Seen {
             start: self.start,
             was_late: self.is_busy(pool),
@@ -169,12 +174,12 @@ impl Deadline {
             server_answers: false,
             others_answer: false,
         };
-        judge(&pool.facts(self.hash_slot), &seen, Instant::now())
+        judge(facts, &seen, Instant::now())
     }
 
     /// Waits for an answer until the deadline, and a little longer if the process is busy. Returns
     /// `None` if no answer came.
-    pub(crate) async fn wait_for<F: Future>(
+    pub(crate) async fn wait_for<F: Future + ?Sized>(
         self,
         pool: &Pool,
         mut future: Pin<&mut F>,
@@ -191,7 +196,7 @@ impl Deadline {
         select! {
             biased;
             output = future => Some(output),
-            () = self.catch_up(pool.clone()) => None,
+            () = self.catch_up() => None,
         }
     }
 
@@ -215,13 +220,9 @@ impl Deadline {
         reply
     }
 
-    /// Lets the runtime read the replies that have arrived. Where no connection can be made,
-    /// nothing arrives, so it only waits for the deadline.
-    pub(crate) async fn catch_up(self, pool: Pool) {
-        match pool.facts(self.hash_slot).failure {
-            Some(_) => sleep_until(self.at).await,
-            None => self.grace_period.catch_up().await,
-        }
+    /// Lets the runtime read the replies that have arrived.
+    pub(crate) async fn catch_up(self) {
+        self.grace_period.catch_up().await;
     }
 }
 

@@ -22,7 +22,7 @@ use super::health::ConnectionState;
 use super::sentinel::Sentinels;
 use super::server::{Failure, Server};
 use super::times::{INTERRUPTED_PAUSE, MAX_CONNECTION_WAIT, MAX_SILENCE};
-use crate::limiter::on_time::{GracePeriod, unless_busy};
+use crate::limiter::on_time::unless_busy;
 use crate::observe::ConnectionWatch;
 use crate::{Error, ErrorKind};
 
@@ -172,25 +172,15 @@ impl OwnPool {
         self.next(place).ok().map(|connection| connection as Arc<dyn SharedConnection>)
     }
 
-    /// Waits for a connection; the error says why there is none.
+    /// Waits for a connection, however long that takes.
     pub(super) fn connection_at(self: Arc<Self>, place: Option<usize>) -> ConnectionFuture {
         Box::pin(async move {
-            let mut end = GracePeriod::new(Instant::now() + MAX_CONNECTION_WAIT);
             loop {
                 let mut changed = pin!(self.changed.notified());
                 changed.as_mut().enable();
-                let retry_at = match self.next(place) {
+                match self.next(place) {
                     Ok(connection) => return Ok(connection as Arc<dyn SharedConnection>),
-                    Err(retry_at) => retry_at.min(end.deadline()),
-                };
-                let waited = timeout_at(retry_at, changed).await;
-                if waited.is_err() && Instant::now() >= end.deadline() {
-                    let facts = self.facts();
-                    if facts.failure.is_some() || !end.is_late() {
-                        return Err(facts.no_answer(Instant::now()));
-                    }
-                    // This process was paused, so wait again. Callers have deadlines of their own.
-                    end = GracePeriod::new(Instant::now() + MAX_CONNECTION_WAIT);
+                    Err(retry_at) => _ = timeout_at(retry_at, changed).await,
                 }
             }
         })

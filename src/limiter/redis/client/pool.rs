@@ -5,7 +5,6 @@
 //! start of an application.
 
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,19 +13,20 @@ use redis::RedisError;
 use redis::aio::ConnectionLike;
 use tokio::time::Instant;
 
+use super::address::Host;
 use super::bb8_pool::Bb8Pool;
 use super::cluster::Cluster;
 #[cfg(feature = "redisson")]
 use super::cluster::Redirected;
 use super::connection::{ConnectionFuture, Connections, SharedConnection};
 use super::facts::Facts;
+use super::fault::Deadline;
 use super::liveness::Liveness;
 use super::server::Login;
 use super::slot::{self, Partition};
+use super::times::MAX_CONNECTION_WAIT;
 #[cfg(feature = "redisson")]
 use super::times::MAX_TIMEOUT;
-use super::times::{MAX_CONNECTION_WAIT, MAX_ERROR_AGE};
-use crate::limiter::on_time::{too_busy_to_connect, watch_timers};
 use crate::{Error, ErrorKind};
 
 /// Connections to Redis, shared by every clone and by many limiters.
@@ -209,30 +209,32 @@ impl Pool {
     /// Waits for a connection to the server that holds a hash slot; the error says why there is
     /// none.
     pub(crate) fn connection(&self, hash_slot: u16) -> ConnectionFuture {
-        let pool = self.clone();
-        Box::pin(async move {
-            let connecting = Arc::clone(&pool.connections).connection(hash_slot);
-            pool.unless_busy(hash_slot, connecting).await
-        })
+        self.connection_to(None, hash_slot)
     }
 
-    /// Awaits `connecting`, a wait for a connection to the server that holds a hash slot. If it
-    /// fails for an unknown reason in a busy process, the error is of kind saturation. The process
-    /// may have had no time to connect.
-    pub(crate) async fn unless_busy<T>(
-        &self,
-        hash_slot: u16,
-        connecting: impl Future<Output = Result<T, Error>>,
-    ) -> Result<T, Error> {
-        let begun = Instant::now();
-        let (result, is_busy) = watch_timers(begun + MAX_CONNECTION_WAIT, connecting).await;
-        result.map_err(|error| {
-            let since = begun.checked_sub(MAX_ERROR_AGE);
-            let is_known = error.kind() != ErrorKind::Infrastructure
-                || self.facts(hash_slot).failure_since(since).is_some();
-            match is_known || !is_busy && !self.liveness.was_busy_since(begun) {
-                true => error,
-                false => too_busy_to_connect(error),
+    /// Waits for a connection to the server that a cluster names for a slot that moves, or to the
+    /// one that holds the slot.
+    pub(crate) fn connection_to(&self, asked: Option<&Host>, hash_slot: u16) -> ConnectionFuture {
+        let (pool, asked) = (self.clone(), asked.cloned());
+        Box::pin(async move {
+            let mut connecting = match (&asked, &pool.cluster) {
+                (Some(host), Some(cluster)) => cluster.connection_to(host, hash_slot)?,
+                _ => Arc::clone(&pool.connections).connection(hash_slot),
+            };
+            loop {
+                let end = Deadline::new(Instant::now() + MAX_CONNECTION_WAIT, &pool, hash_slot);
+                if let Some(connected) = end.wait_for(&pool, connecting.as_mut()).await {
+                    return connected;
+                }
+                let facts = match (&asked, &pool.cluster) {
+                    (Some(host), Some(cluster)) => cluster.facts_at(host)?,
+                    _ => pool.facts(hash_slot),
+                };
+                let error = end.missed_connection(&pool, &facts);
+                if error.kind() != ErrorKind::Saturation || !end.is_late() {
+                    return Err(error);
+                }
+                // This process was paused, so wait again. Callers have deadlines of their own.
             }
         })
     }
@@ -241,11 +243,11 @@ impl Pool {
     /// by one. In a cluster, the connection follows redirects.
     #[cfg(feature = "redisson")]
     pub(crate) fn redirected_connection(&self, hash_slot: u16) -> ConnectionFuture {
-        let (connecting, cluster) = (self.connection(hash_slot), self.cluster.clone());
+        let pool = self.clone();
         Box::pin(async move {
-            let connection = connecting.await?;
-            Ok(match cluster {
-                Some(cluster) => Redirected::over(cluster, hash_slot, connection),
+            let connection = pool.connection(hash_slot).await?;
+            Ok(match pool.cluster.clone() {
+                Some(cluster) => Redirected::over(pool, cluster, hash_slot, connection),
                 None => connection,
             })
         })

@@ -158,7 +158,7 @@ impl Future for Pending {
                             timer.reset(timers.next());
                             continue;
                         }
-                        *grace_period = Some(Box::pin(deadline.catch_up(pool.clone())));
+                        *grace_period = Some(Box::pin(deadline.catch_up()));
                         continue;
                     };
                     ready!(grace_period.as_mut().poll(cx));

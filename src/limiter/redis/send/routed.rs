@@ -77,13 +77,7 @@ pub(super) async fn follow(config: Arc<Config>, batch: Batch) -> CallEnd {
         let (together, later) =
             waiting.into_iter().partition(|batch| batch.asked() == asked.as_ref());
         waiting = later;
-        let connecting = async {
-            match &asked {
-                Some(host) => cluster.connection_to(host, hash_slot).await,
-                None => cluster.connection_for(hash_slot).await,
-            }
-        };
-        redirected = match config.pool.unless_busy(hash_slot, connecting).await {
+        redirected = match config.pool.connection_to(asked.as_ref(), hash_slot).await {
             Ok(connection) => exchange(&config, &*connection, together, &mut end).await,
             Err(error) => {
                 together.into_iter().for_each(|batch| batch.fail(&error));
@@ -154,7 +148,7 @@ impl Batch {
             Next::Again => {
                 let batches = self.split_by_key();
                 if let [batch] = &batches[..] {
-                    claim(config, cluster, hash_slot, &batch.requests[0].request.key).await;
+                    claim(config, hash_slot, &batch.requests[0].request.key).await;
                 }
                 Ok(batches)
             }
@@ -251,12 +245,12 @@ async fn exchange(
 /// each key that is on neither is created, with a content that stands for no state. That is a write
 /// of one key, which the cluster redirects like any other. The script then runs as soon as the
 /// other keys have moved.
-async fn claim(config: &Config, cluster: &Arc<Cluster>, hash_slot: u16, keys: &str) {
+async fn claim(config: &Config, hash_slot: u16, keys: &str) {
     let quotas = config.key_prefixes.len();
     if quotas == 1 {
         return;
     }
-    let Ok(connection) = cluster.connection_for(hash_slot).await else { return };
+    let Ok(connection) = config.pool.connection(hash_slot).await else { return };
     let suffixes = key_suffixes(keys, quotas).collect::<Vec<_>>();
     let commands = config.key_prefixes.iter().zip(&config.keeps_text).enumerate();
     let commands = commands.map(|(index, (prefix, keeps_text))| {
@@ -270,7 +264,7 @@ async fn claim(config: &Config, cluster: &Arc<Cluster>, hash_slot: u16, keys: &s
         let redirect = reply.extract_error().err();
         let next = redirect.and_then(|error| Next::of(&error, connection.address()));
         if let Some(Next::Ask(host)) = next
-            && let Ok(target) = cluster.connection_to(&host, hash_slot).await
+            && let Ok(target) = config.pool.connection_to(Some(&host), hash_slot).await
         {
             let _ = ask(&*target, command).await;
         }

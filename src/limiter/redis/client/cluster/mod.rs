@@ -31,8 +31,7 @@ use super::address::Host;
 use super::connection::{ConnectionFuture, Connections, SharedConnection};
 use super::facts::{Facts, Failed, Link};
 use super::slot::Partition;
-use super::times::{MAX_CONNECTION_WAIT, REFRESH_CHECK};
-use crate::limiter::on_time::GracePeriod;
+use super::times::REFRESH_CHECK;
 use crate::{Error, ErrorKind};
 
 /// Connections to the servers of a cluster.
@@ -74,29 +73,19 @@ impl Cluster {
         usize::from(hash_slot) % self.settings.size
     }
 
-    /// Waits for a connection to the server that holds a slot.
-    pub(crate) async fn connection_for(
-        self: &Arc<Self>,
-        hash_slot: u16,
-    ) -> Result<Arc<dyn SharedConnection>, Error> {
-        match Arc::clone(self).ready_connection(hash_slot) {
-            Some(connection) => Ok(connection),
-            None => Arc::clone(self).connection(hash_slot).await,
-        }
-    }
-
     /// Waits for a connection to the server that a slot is moving to.
-    pub(crate) async fn connection_to(
+    pub(super) fn connection_to(
         &self,
         host: &Host,
         hash_slot: u16,
-    ) -> Result<Arc<dyn SharedConnection>, Error> {
+    ) -> Result<ConnectionFuture, Error> {
         let (_, node) = self.nodes.redirected_to(host, &self.settings)?;
-        let place = Some(self.place(hash_slot));
-        match node.pool().ready_at(place) {
-            Some(connection) => Ok(connection),
-            None => Arc::clone(node.pool()).connection_at(place).await,
-        }
+        Ok(Arc::clone(node.pool()).connection_at(Some(self.place(hash_slot))))
+    }
+
+    /// Returns what is known about such a server.
+    pub(super) fn facts_at(&self, host: &Host) -> Result<Facts, Error> {
+        Ok(self.nodes.redirected_to(host, &self.settings)?.1.pool().facts())
     }
 
     /// Records the server of a slot, as a redirect named it.
@@ -160,7 +149,6 @@ impl Connections for Cluster {
 
     fn connection(self: Arc<Self>, hash_slot: u16) -> ConnectionFuture {
         Box::pin(async move {
-            let mut end = GracePeriod::new(Instant::now() + MAX_CONNECTION_WAIT);
             loop {
                 let mut changed = pin!(self.changed.notified());
                 changed.as_mut().enable();
@@ -170,15 +158,7 @@ impl Connections for Cluster {
                         None => continue,
                     }
                 }
-                let retry_at = self.refresh().min(end.deadline());
-                if timeout_at(retry_at, changed).await.is_err() && Instant::now() >= end.deadline()
-                {
-                    if !end.is_late() || self.refreshes.has_result() {
-                        return Err(self.no_node_error());
-                    }
-                    // This process was paused, so wait again. Callers have deadlines of their own.
-                    end = GracePeriod::new(Instant::now() + MAX_CONNECTION_WAIT);
-                }
+                let _ = timeout_at(self.refresh(), changed).await;
             }
         })
     }

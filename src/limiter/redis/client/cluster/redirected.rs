@@ -6,6 +6,7 @@ use redis::{Cmd, Pipeline};
 use tokio::time::Instant;
 
 use super::super::connection::{RepliesFuture, ReplyFuture, SharedConnection};
+use super::super::pool::Pool;
 use super::Cluster;
 use super::redirect::{Next, ask, cannot_serve};
 
@@ -14,6 +15,7 @@ const MAX_REDIRECTS: usize = 8;
 
 /// A connection to the server that holds a hash slot, even after the slot moves.
 pub(in super::super) struct Redirected {
+    pool: Pool,
     cluster: Arc<Cluster>,
     hash_slot: u16,
     connection: Arc<dyn SharedConnection>,
@@ -24,12 +26,13 @@ pub(in super::super) struct Redirected {
 impl Redirected {
     /// Wraps a connection, so that it follows redirects.
     pub(in super::super) fn over(
+        pool: Pool,
         cluster: Arc<Cluster>,
         hash_slot: u16,
         connection: Arc<dyn SharedConnection>,
     ) -> Arc<dyn SharedConnection> {
         let last = Arc::new(Mutex::new(Arc::clone(&connection)));
-        Arc::new(Self { cluster, hash_slot, connection, last })
+        Arc::new(Self { pool, cluster, hash_slot, connection, last })
     }
 
     fn last(&self) -> Arc<dyn SharedConnection> {
@@ -39,7 +42,8 @@ impl Redirected {
 
 impl SharedConnection for Redirected {
     fn send(&self, command: Cmd) -> ReplyFuture {
-        let (cluster, hash_slot) = (Arc::clone(&self.cluster), self.hash_slot);
+        let (pool, hash_slot) = (self.pool.clone(), self.hash_slot);
+        let cluster = Arc::clone(&self.cluster);
         let (mut connection, last) = (Arc::clone(&self.connection), Arc::clone(&self.last));
         Box::pin(async move {
             *lock(&last) = Arc::clone(&connection);
@@ -50,15 +54,14 @@ impl SharedConnection for Redirected {
                     Some(Next::Moved(host)) => {
                         // If the new server cannot be reached, the redirect is the outcome.
                         let Ok(()) = cluster.moved(hash_slot, &host) else { break };
-                        let Ok(moved) = cluster.connection_for(hash_slot).await else { break };
+                        let Ok(moved) = pool.connection(hash_slot).await else { break };
                         connection = moved;
                         *lock(&last) = Arc::clone(&connection);
                         reply = connection.send(command.clone()).await?.extract_error();
                     }
                     Some(Next::Ask(host)) => {
-                        let Ok(target) = cluster.connection_to(&host, hash_slot).await else {
-                            break;
-                        };
+                        let connecting = pool.connection_to(Some(&host), hash_slot);
+                        let Ok(target) = connecting.await else { break };
                         *lock(&last) = Arc::clone(&target);
                         reply = ask(&*target, command.clone()).await;
                         break;
@@ -110,7 +113,7 @@ mod tests {
     use super::super::super::address::Host;
     use super::super::super::dialer::Dialer;
     use super::super::super::server::{Connector, Login};
-    use super::super::super::times::MAX_SILENCE;
+    use super::super::super::times::{MAX_CONNECTION_WAIT, MAX_SILENCE};
     use super::super::super::tls::Tls;
     use super::super::NodeSettings;
     use super::*;
@@ -135,26 +138,33 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_missing_answer_is_of_the_server_that_was_asked_last() {
+    /// A pool for a cluster, and two of its servers.
+    fn cluster(dialer: Dialer) -> (Pool, [Host; 2]) {
         let connector = Connector {
             tls: Tls::default().params(false).expect("no TLS"),
             login: Login::new(redis::RedisConnectionInfo::default()),
             timeout: Duration::from_secs(1),
             resolver: None,
-            dialer: Some(Dialer::new(|_, port| {
-                let (own, other) = duplex(4_096);
-                tokio::spawn(serve(other, port));
-                std::future::ready(Ok(own))
-            })),
+            dialer: Some(dialer),
         };
-        let [one, two] = [1, 2].map(|port| Host { name: "127.0.0.1".into(), port });
+        let hosts = [1, 2].map(|port| Host { name: "127.0.0.1".into(), port });
         let settings = NodeSettings { connector, size: 1 };
-        let cluster = Arc::new(Cluster::new(settings, vec![one.clone()]).expect("an address"));
-        let first = cluster.connection_to(&one, 0).await.expect("a connection");
-        let second = cluster.connection_to(&two, 0).await.expect("a connection");
+        let cluster = Cluster::new(settings, vec![hosts[0].clone()]).expect("an address");
+        (Pool::of_cluster(cluster, None), hosts)
+    }
 
-        let redirected = Redirected::over(Arc::clone(&cluster), 0, Arc::clone(&first));
+    #[tokio::test(start_paused = true)]
+    async fn a_missing_answer_is_of_the_server_that_was_asked_last() {
+        let (pool, [one, two]) = cluster(Dialer::new(|_, port| {
+            let (own, other) = duplex(4_096);
+            tokio::spawn(serve(other, port));
+            std::future::ready(Ok(own))
+        }));
+        let first = pool.connection_to(Some(&one), 0).await.expect("a connection");
+        let second = pool.connection_to(Some(&two), 0).await.expect("a connection");
+
+        let cluster = Arc::clone(pool.cluster().expect("a cluster"));
+        let redirected = Redirected::over(pool, cluster, 0, Arc::clone(&first));
         let mut reply = redirected.send(cmd("GET").arg("a").take());
         assert!(poll_fn(|cx| Poll::Ready(reply.as_mut().poll(cx).is_pending())).await);
         sleep(Duration::from_millis(10)).await;
@@ -167,5 +177,23 @@ mod tests {
         }
         assert_eq!((first.is_alive(), second.is_alive()), (true, false));
         assert!(!redirected.is_alive());
+    }
+
+    /// Even a busy process knows it.
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_refuses_connections_while_a_slot_moves_to_it_is_at_fault() {
+        let refused =
+            || std::future::ready(Err::<DuplexStream, _>(io::ErrorKind::ConnectionRefused.into()));
+        let (pool, [_, two]) = cluster(Dialer::new(move |_, _| refused()));
+        let busy = async {
+            for _ in 0..5 {
+                sleep(Duration::from_millis(1)).await;
+                advance(MAX_CONNECTION_WAIT / 6).await;
+            }
+        };
+        let (connected, ()) = tokio::join!(pool.connection_to(Some(&two), 0), busy);
+        let error = connected.err().expect("no connection");
+        assert_eq!(error.kind(), crate::ErrorKind::Infrastructure, "{error}");
+        assert!(error.to_string().contains("127.0.0.1:2"), "{error}");
     }
 }

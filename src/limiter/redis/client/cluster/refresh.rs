@@ -21,7 +21,7 @@ use super::super::server::Server;
 use super::super::times::{MAX_CONNECTION_WAIT, MAX_MAP_PAUSE, PATIENCE};
 use super::Cluster;
 use super::slot_map::SlotMap;
-use crate::limiter::on_time::{unless_busy, watch_timers};
+use crate::limiter::on_time::unless_busy;
 use crate::{Error, ErrorKind};
 
 /// The attempts to read the slot map.
@@ -207,20 +207,20 @@ impl Candidate {
         };
         let (sent, mut reply) =
             (Instant::now(), connection.send(cmd("CLUSTER").arg("SLOTS").take()));
-        let patience = end.min(sent + PATIENCE);
-        let (early, is_busy) = watch_timers(patience, timeout_at(patience, &mut reply)).await;
-        let answer = match early {
-            Ok(reply) => Ok(reply),
-            Err(_) => {
-                // This call shows a silent connection, as a charge without a reply does.
-                connection.record_timeout(sent, is_busy);
-                timeout_at(end, reply).await
-            }
-        };
-        let reply = answer.map_err(|_| {
+        let no_answer = |_| {
             let message = format!("{} did not answer in time", self.server.address());
             Error::new(ErrorKind::Infrastructure, message)
-        })?;
+        };
+        let patience = end.min(sent + PATIENCE);
+        let early = async { timeout_at(patience, &mut reply).await.map_err(no_answer) };
+        let reply = match unless_busy(patience, early).await {
+            Ok(reply) => reply,
+            Err(error) => {
+                // This call shows a silent connection, as a charge without a reply does.
+                connection.record_timeout(sent, error.kind() == ErrorKind::Saturation);
+                timeout_at(end, reply).await.map_err(no_answer)?
+            }
+        };
         let reply = reply.and_then(redis::Value::extract_error).map_err(from_redis_error)?;
         let map = SlotMap::read(&reply, &self.host)?;
         if map.is_empty() {

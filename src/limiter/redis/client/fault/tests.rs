@@ -206,27 +206,6 @@ async fn in_a_cluster_a_busy_process_takes_longer_to_find_a_server_silent() {
     assert!(liveness.is_silent(0));
 }
 
-/// The last timer may fire in time by chance. Callers that have missed their deadlines may not have
-/// recorded the load yet.
-#[tokio::test(start_paused = true)]
-async fn a_wait_for_a_connection_whose_timers_fire_late_is_load() {
-    let pool = pool();
-    let kind = async |step| {
-        let end = Instant::now() + MAX_CONNECTION_WAIT;
-        let connecting = async {
-            while Instant::now() + step < end {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-                advance(step).await;
-            }
-            sleep_until(end).await;
-            Err::<(), _>(Error::new(ErrorKind::Infrastructure, "no connection in time"))
-        };
-        pool.unless_busy(0, connecting).await.expect_err("no connection").kind()
-    };
-    assert_eq!(kind(Duration::ZERO).await, ErrorKind::Infrastructure);
-    assert_eq!(kind(Duration::from_millis(80)).await, ErrorKind::Saturation);
-}
-
 /// The loss of a connection ends a call too.
 #[cfg(feature = "redisson")]
 #[tokio::test(start_paused = true)]

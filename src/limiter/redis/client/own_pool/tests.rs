@@ -10,6 +10,7 @@ use tokio::time::{advance, sleep, timeout};
 
 use super::super::address::Host;
 use super::super::dialer::Dialer;
+use super::super::fault::Deadline;
 use super::super::pool::Pool;
 use super::super::server::{Connector, Login};
 use super::super::times::{HANGS_AFTER, READY_WITHIN};
@@ -137,15 +138,54 @@ async fn a_failure_before_the_last_connection_counts_no_more() {
 /// A process that is on time gives up instead.
 #[tokio::test(start_paused = true)]
 async fn a_process_that_was_paused_waits_on_for_its_connection() {
-    for (wait, waits_on) in [(MAX_CONNECTION_WAIT, false), (2 * MAX_CONNECTION_WAIT, true)] {
-        let (pool, _) = silent();
-        let mut connection = pool.connection_at(None);
-        let mut is_pending =
-            async || poll_fn(|cx| Poll::Ready(connection.as_mut().poll(cx).is_pending())).await;
-        assert!(is_pending().await);
-        advance(wait).await;
-        assert_eq!(is_pending().await, waits_on, "{wait:?}");
+    for (pause, waits_on) in [(Duration::ZERO, false), (2 * MAX_CONNECTION_WAIT, true)] {
+        let pool = Pool::new(silent().0, None);
+        let waiting = tokio::spawn(pool.connection(0));
+        sleep(SOON).await;
+        advance(pause).await;
+        sleep(MAX_CONNECTION_WAIT.saturating_sub(pause) + SOON).await;
+        assert_eq!(!waiting.is_finished(), waits_on, "{pause:?}");
     }
+}
+
+/// The last timer may fire in time by chance. Callers that have missed their deadlines may not have
+/// recorded the load yet.
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_a_connection_whose_timers_fire_late_is_load() {
+    let kind = async |step| {
+        let pool = Pool::new(silent().0, None);
+        let end = Instant::now() + MAX_CONNECTION_WAIT;
+        let running = async {
+            while Instant::now() + step < end {
+                sleep(Duration::from_millis(1)).await;
+                advance(step).await;
+            }
+        };
+        let (connected, ()) = tokio::join!(pool.connection(0), running);
+        connected.err().expect("no connection").kind()
+    };
+    assert_eq!(kind(Duration::ZERO).await, ErrorKind::Infrastructure);
+    assert_eq!(kind(Duration::from_millis(80)).await, ErrorKind::Saturation);
+}
+
+/// A connection that was given up may still bring it.
+#[tokio::test(start_paused = true)]
+async fn an_answer_counts_although_no_connection_can_be_made() {
+    let refused = || ready(Err::<DuplexStream, _>(io::ErrorKind::ConnectionRefused.into()));
+    let (own, _) = over(Dialer::new(move |_, _| refused()));
+    assert!(own.next(None).is_err());
+    sleep(SOON).await;
+    let pool = Pool::new(own, None);
+    assert!(pool.facts(0).failure.is_some());
+    let deadline = Deadline::new(Instant::now() + SOON, &pool, 0);
+    let answer = async {
+        advance(SOON).await;
+        for _ in 0..3 {
+            tokio::task::yield_now().await;
+        }
+        7
+    };
+    assert_eq!(deadline.wait_for(&pool, pin!(answer)).await, Some(7));
 }
 
 /// The server may have been there all the time.
