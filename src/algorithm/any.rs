@@ -139,6 +139,14 @@ any_algorithm!(
     SmoothWarmingUp,
 );
 
+#[cfg(feature = "policies")]
+impl AnyAlgorithm {
+    /// The same with a horizon, the longest wait that it reserves.
+    pub(crate) fn with_horizon(self, horizon: std::time::Duration) -> Self {
+        dispatch!(AnyAlgorithm, self, |A, algorithm| A::horizon(algorithm, horizon).into())
+    }
+}
+
 impl Sealed for AnyAlgorithm {}
 impl Single for AnyAlgorithm {}
 

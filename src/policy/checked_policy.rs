@@ -6,7 +6,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use super::chosen_algorithm::{Choice, Setting};
+use super::chosen_algorithm::Choice;
 use super::pattern::{Matcher, Pattern};
 use super::policy_key::Key;
 use crate::algorithm::{Algorithm, AnyAlgorithm, SlidingLog, SlidingWindow};
@@ -19,71 +19,35 @@ use crate::{Error, Quota};
 /// `cache_ratio` becomes the `max_wait` that it means, and an interface a policy.
 #[derive(Clone, Debug, Serialize)]
 pub struct Policy {
-    name: String,
-    algorithm: &'static str,
-    limit: u64,
+    pub(super) name: String,
+    pub(super) algorithm: &'static str,
+    pub(super) limit: u64,
     #[serde(serialize_with = "as_text")]
-    period: Duration,
+    pub(super) period: Duration,
     /// The settings of its own algorithm.
     #[serde(flatten)]
-    settings: Map<String, Value>,
+    pub(super) settings: Map<String, Value>,
     #[serde(serialize_with = "as_text")]
-    max_wait: Duration,
-    key: Key,
+    pub(super) max_wait: Duration,
+    pub(super) key: Key,
     #[serde(rename = "match")]
-    pattern: Pattern,
-    cost: Cost,
-    on_error: OnError,
-    enabled: bool,
-    shadow: bool,
+    pub(super) pattern: Pattern,
+    pub(super) cost: Cost,
+    pub(super) on_error: OnError,
+    pub(super) enabled: bool,
+    pub(super) shadow: bool,
     #[serde(skip)]
     pub(super) choice: Choice,
     /// The algorithm of the local share, which decides while the store cannot, if the row sets it.
     #[serde(skip)]
     pub(super) share: Option<AnyAlgorithm>,
     #[serde(skip)]
-    quota: Quota,
+    pub(super) quota: Quota,
     #[serde(skip)]
-    matcher: Matcher,
-}
-
-/// The fields of a row besides its name and its algorithm.
-pub(super) struct Written {
-    pub(super) key: Key,
-    pub(super) pattern: Pattern,
-    pub(super) cost: Cost,
-    pub(super) on_error: OnError,
-    pub(super) share: Option<AnyAlgorithm>,
-    pub(super) enabled: bool,
-    pub(super) shadow: bool,
-    pub(super) settings: Map<String, Value>,
+    pub(super) matcher: Matcher,
 }
 
 impl Policy {
-    pub(super) fn new(name: String, setting: Setting, matcher: Matcher, written: Written) -> Self {
-        let Written { key, pattern, cost, on_error, share, enabled, shadow, settings } = written;
-        let Setting { name: algorithm, quota, choice, max_wait } = setting;
-        let (limit, period) = (quota.limit(), quota.period());
-        Self {
-            name,
-            algorithm,
-            limit,
-            period,
-            settings,
-            max_wait,
-            key,
-            pattern,
-            cost,
-            on_error,
-            enabled,
-            shadow,
-            choice,
-            share,
-            quota,
-            matcher,
-        }
-    }
-
     /// The name of the policy, which is a part of its keys too.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -124,28 +88,6 @@ impl Policy {
     #[must_use]
     pub fn is_shadow(&self) -> bool {
         self.shadow
-    }
-
-    /// Returns true if both decide alike about a key, whatever requests they take.
-    pub(super) fn decides_as(&self, other: &Self) -> bool {
-        self.choice == other.choice
-    }
-
-    pub(super) fn key(&self) -> &Key {
-        &self.key
-    }
-
-    pub(super) fn matcher(&self) -> &Matcher {
-        &self.matcher
-    }
-
-    pub(super) fn matcher_mut(&mut self) -> &mut Matcher {
-        &mut self.matcher
-    }
-
-    /// The units that a request costs.
-    pub(super) fn cost_of(&self, head: &Head<'_>) -> u64 {
-        self.cost.of_request(head)
     }
 }
 

@@ -38,16 +38,29 @@ impl Setting {
             fields.wrong::<()>("cache_ratio", "a row has max_wait or cache_ratio, not both");
         }
         let horizon = fields.duration("horizon");
-        let read = |fields: &mut _| Unhorizoned::read(fields, name?, quota?);
-        let Some((quota, made)) = read(fields) else {
+        let max_wait =
+            |stored| own_wait.unwrap_or_else(|| share(stored, ratio.unwrap_or_default()));
+        let read = |fields: &mut _| own_settings(fields, name?, quota?, max_wait);
+        let Some(OwnSettings { quota, choice, stored, store }) = read(fields) else {
             // Other errors of the row are reported as well.
             ALGORITHMS.iter().flat_map(|(_, settings)| *settings).for_each(|one| fields.skip(one));
             return None;
         };
-        let max_wait = own_wait.unwrap_or_else(|| share(made.stored, ratio.unwrap_or_default()));
-        // A wait that the row allows is one that can be reserved.
-        let horizon = horizon.unwrap_or(max_wait.max(DEFAULT_HORIZON));
-        let choice = made.with_horizon(fields, quota, horizon, max_wait)?;
+        let max_wait = max_wait(stored);
+        let choice = match choice {
+            Choice::Any(algorithm) => {
+                // A wait that the row allows is one that can be reserved.
+                let horizon = horizon.unwrap_or(max_wait.max(DEFAULT_HORIZON));
+                let algorithm = algorithm.with_horizon(horizon);
+                fields.checked(store, algorithm.rule(quota))?;
+                Choice::Any(algorithm)
+            }
+            #[cfg(feature = "redisson")]
+            javas => {
+                fields.checked("period", PermitLog::new(quota).rule(quota))?;
+                javas
+            }
+        };
         Some(Self { name: name?, quota, choice, max_wait })
     }
 
@@ -56,29 +69,13 @@ impl Setting {
         let own = ALGORITHMS.iter().find(|(name, _)| *name == self.name);
         let own = own.map_or(&[][..], |(_, own)| own);
         let is_own = |field: &String| field == "horizon" || own.contains(&&**field);
+        let own = row.fields().into_iter().filter(|(field, _)| is_own(field));
         let mut stated: Map<_, _> =
-            row.fields().into_iter().filter(|(field, _)| is_own(field)).collect();
+            own.filter_map(|(field, value)| Some((field, value.ok()?))).collect();
         if matches!(self.name, "token_bucket" | "budget") {
             stated.insert(String::from("burst"), self.quota.burst_size().into());
         }
         stated
-    }
-
-    /// The pace of a supplier's interface: `rate` calls per second, of which a second's are stored.
-    pub(super) fn interface(fields: &mut Fields) -> Option<Self> {
-        let rate = fields.required::<u64>("rate");
-        let ratio = fields.ratio("cache").unwrap_or(0.5);
-        let quota = match Quota::try_new(rate?, Duration::from_secs(1)) {
-            Ok(quota) => quota,
-            Err(error) => return fields.wrong("rate", error),
-        };
-        let pace = SmoothBursty::new(quota).wait_for_own_cost();
-        let max_wait = pace.cache(ratio);
-        let pace = pace.horizon(max_wait.max(DEFAULT_HORIZON));
-        if let Err(error) = pace.rule(quota) {
-            return fields.wrong("rate", error);
-        }
-        Some(Self { name: "smooth_bursty", quota, choice: Choice::Any(pace.into()), max_wait })
     }
 
     /// Checks that a request of `units` units can ever be admitted. The error says why not.
@@ -140,12 +137,10 @@ fn quota(fields: &mut Fields) -> Option<Quota> {
         true => fields.duration("period"),
         false => fields.required::<u64>("period").map(Duration::from_secs),
     };
-    match Quota::try_new(limit?, period?) {
-        Ok(quota) => Some(quota),
-        // With this period no limit is right.
-        Err(error) if Quota::try_new(1, period?).is_err() => fields.wrong("period", error),
-        Err(error) => fields.wrong("limit", error),
-    }
+    let (limit, period) = (limit?, period?);
+    // With a wrong period no limit is right.
+    let blamed = if Quota::try_new(1, period).is_err() { "period" } else { "limit" };
+    fields.checked(blamed, Quota::try_new(limit, period))
 }
 
 /// The wait that takes this ratio of a store.
@@ -175,172 +170,106 @@ pub(super) enum Choice {
     Redisson(Rate),
 }
 
-/// An algorithm without its horizon, the longest wait that it reserves.
-pub(super) struct Unhorizoned {
-    kind: Kind,
+/// An algorithm with the settings of its own. Its horizon is not set yet.
+struct OwnSettings {
+    /// The quota with its burst.
+    quota: Quota,
+    choice: Choice,
     /// The time that its whole store takes to fill.
-    pub(super) stored: Duration,
+    stored: Duration,
     /// The field that sets the store.
     store: &'static str,
 }
 
-enum Kind {
-    Bucket,
-    Held {
-        max_hold: Option<Duration>,
-    },
-    Fixed {
-        anchored: bool,
-    },
-    Log {
-        max_limit: Option<u64>,
-    },
-    Cells(Option<u8>),
-    Counter,
-    Bursty(SmoothBursty),
-    Warming(SmoothWarmingUp),
-    #[cfg(feature = "redisson")]
-    Redisson(Rate),
-}
-
-impl Unhorizoned {
-    /// Reads the settings of the algorithm with this name, and the quota with its burst. `None` if
-    /// one of them is wrong.
-    pub(super) fn read(
-        fields: &mut Fields,
-        name: &'static str,
-        quota: Quota,
-    ) -> Option<(Quota, Self)> {
-        let (_, own) = ALGORITHMS.iter().find(|(other, _)| *other == name)?;
-        for setting in ALGORITHMS.iter().flat_map(|(_, settings)| *settings) {
-            if !own.contains(setting) && fields.has(setting) {
-                fields.refuse(setting, format!("a {name} has none"));
-            }
+/// Reads the settings of the algorithm with this name, whose requests wait for `max_wait` of its
+/// store at most. `None` if one of them is wrong.
+fn own_settings(
+    fields: &mut Fields,
+    name: &'static str,
+    mut quota: Quota,
+    max_wait: impl Fn(Duration) -> Duration,
+) -> Option<OwnSettings> {
+    let (_, own) = ALGORITHMS.iter().find(|(other, _)| *other == name)?;
+    for setting in ALGORITHMS.iter().flat_map(|(_, settings)| *settings) {
+        if !own.contains(setting) && fields.has(setting) {
+            fields.refuse(setting, format!("a {name} has none"));
         }
-        let bursts = fields.count("burst");
-        let (mut quota, period) = (quota, quota.period());
-        let (mut stored, mut store) = (period, "limit");
-        let kind = match name {
-            "token_bucket" | "budget" => {
-                if let Some(burst) = bursts {
-                    quota = match quota.try_burst(burst) {
-                        Ok(quota) => quota,
-                        Err(error) => return fields.wrong("burst", error),
-                    };
-                    stored = time_of(quota, burst);
-                }
-                match name {
-                    "budget" => Kind::Held { max_hold: fields.duration("max_hold") },
-                    _ => Kind::Bucket,
-                }
+    }
+    let (burst, period) = (fields.count("burst"), quota.period());
+    let (mut stored, mut store) = (period, "limit");
+    let algorithm: AnyAlgorithm = match name {
+        "token_bucket" | "budget" => {
+            if let Some(burst) = burst {
+                quota = fields.checked("burst", quota.try_burst(burst))?;
+                stored = time_of(quota, burst);
             }
-            "fixed_window" => {
-                Kind::Fixed { anchored: fields.optional("anchored").unwrap_or_default() }
-            }
-            "sliding_log" => Kind::Log { max_limit: fields.count("max_limit") },
-            "sliding_window" => {
-                let cells = fields.optional("cells");
-                if cells.is_some_and(|cells| !(1..=60).contains(&cells)) {
-                    return fields.wrong("cells", "there are 1 to 60 cells");
-                }
-                Kind::Cells(cells)
-            }
-            "sliding_counter" => Kind::Counter,
-            "smooth_bursty" => {
-                let stated = fields.duration("max_burst");
-                if stated.is_some() && bursts.is_some() {
-                    return fields.wrong("max_burst", "a row has burst or max_burst, not both");
-                }
-                stored = stated.unwrap_or_else(|| bursts.map_or(period, |all| time_of(quota, all)));
-                store = match (stated, bursts) {
-                    (Some(_), _) => "max_burst",
-                    (_, Some(_)) => "burst",
-                    _ => store,
-                };
-                let mut pace = SmoothBursty::new(quota).max_burst(stored);
-                if fields.optional("start_empty").unwrap_or_default() {
-                    pace = pace.start_empty();
-                }
-                if fields.optional("wait_for_own_cost").unwrap_or_default() {
-                    pace = pace.wait_for_own_cost();
-                }
-                Kind::Bursty(pace)
-            }
-            "smooth_warming_up" => {
-                only_the_limit(fields, quota, bursts, "what is stored follows from warm_up")?;
-                let warm_up = fields.duration("warm_up");
-                store = warm_up.map_or(store, |_| "warm_up");
-                let warm_up = warm_up.unwrap_or(period);
-                let mut pace = SmoothWarmingUp::new(quota, warm_up);
-                if let Some(factor) = fields.optional::<f64>("cold_factor") {
-                    if !(1.0..=1_000.0).contains(&factor) {
-                        return fields.wrong("cold_factor", "it is from 1 to 1000");
+            match name {
+                "budget" => {
+                    let (max_hold, max_wait) = (fields.duration("max_hold"), max_wait(stored));
+                    if max_hold.is_some_and(|time| time.is_zero() || time < max_wait) {
+                        let why = "it is above 0, and no shorter than max_wait";
+                        return fields.wrong("max_hold", why);
                     }
-                    pace = pace.cold_factor(factor);
+                    let max_hold = max_hold.unwrap_or(max_wait.max(DEFAULT_HORIZON));
+                    Budget::new(quota).max_hold(max_hold).into()
                 }
-                if fields.optional("wait_for_own_cost").unwrap_or_default() {
-                    pace = pace.wait_for_own_cost();
-                }
-                stored = pace.cache(1.0);
-                Kind::Warming(pace)
+                _ => TokenBucket::new(quota).into(),
             }
-            #[cfg(feature = "redisson")]
-            _ => {
-                only_the_limit(fields, quota, bursts, "Redisson has no burst")?;
-                Kind::Redisson(redisson(fields, quota)?)
-            }
-            #[cfg(not(feature = "redisson"))]
-            _ => return None,
-        };
-        Some((quota, Self { kind, stored, store }))
-    }
-
-    /// The algorithm, which reserves no further ahead than `horizon`. Its requests wait for
-    /// `max_wait` at most.
-    pub(super) fn with_horizon(
-        self,
-        fields: &mut Fields,
-        quota: Quota,
-        horizon: Duration,
-        max_wait: Duration,
-    ) -> Option<Choice> {
-        let any: AnyAlgorithm = match self.kind {
-            Kind::Bucket => TokenBucket::new(quota).horizon(horizon).into(),
-            Kind::Held { max_hold } => {
-                if max_hold.is_some_and(|time| time.is_zero() || time < max_wait) {
-                    return fields.wrong("max_hold", "it is above 0, and no shorter than max_wait");
-                }
-                let max_hold = max_hold.unwrap_or(max_wait.max(DEFAULT_HORIZON));
-                Budget::new(quota).horizon(horizon).max_hold(max_hold).into()
-            }
-            Kind::Fixed { anchored } => {
-                let window = FixedWindow::new(quota).horizon(horizon);
-                if anchored { window.anchored() } else { window }.into()
-            }
-            Kind::Log { max_limit } => {
-                let log = SlidingLog::new(quota).horizon(horizon);
-                max_limit.map_or(log, |units| log.max_limit(units)).into()
-            }
-            Kind::Cells(cells) => {
-                let window = SlidingWindow::new(quota).horizon(horizon);
-                cells.map_or(window, |cells| window.cells(cells)).into()
-            }
-            Kind::Counter => SlidingCounter::new(quota).horizon(horizon).into(),
-            Kind::Bursty(pace) => pace.horizon(horizon).into(),
-            Kind::Warming(pace) => pace.horizon(horizon).into(),
-            #[cfg(feature = "redisson")]
-            Kind::Redisson(rate) => {
-                if let Err(error) = PermitLog::new(quota).rule(quota) {
-                    return fields.wrong("period", error);
-                }
-                return Some(Choice::Redisson(rate));
-            }
-        };
-        match any.rule(quota) {
-            Ok(_) => Some(Choice::Any(any)),
-            Err(error) => fields.wrong(self.store, error),
         }
-    }
+        "fixed_window" => {
+            let window = FixedWindow::new(quota);
+            if fields.is_set("anchored") { window.anchored() } else { window }.into()
+        }
+        "sliding_log" => {
+            let (log, max_limit) = (SlidingLog::new(quota), fields.count("max_limit"));
+            max_limit.map_or(log, |units| log.max_limit(units)).into()
+        }
+        "sliding_window" => {
+            let (window, cells) = (SlidingWindow::new(quota), fields.optional("cells"));
+            if cells.is_some_and(|cells| !(1..=60).contains(&cells)) {
+                return fields.wrong("cells", "there are 1 to 60 cells");
+            }
+            cells.map_or(window, |cells| window.cells(cells)).into()
+        }
+        "sliding_counter" => SlidingCounter::new(quota).into(),
+        "smooth_bursty" => {
+            let stated = fields.duration("max_burst");
+            if stated.is_some() && burst.is_some() {
+                return fields.wrong("max_burst", "a row has burst or max_burst, not both");
+            }
+            (stored, store) = match (stated, burst) {
+                (Some(time), _) => (time, "max_burst"),
+                (_, Some(units)) => (time_of(quota, units), "burst"),
+                _ => (stored, store),
+            };
+            let pace = SmoothBursty::new(quota).max_burst(stored);
+            let pace = if fields.is_set("start_empty") { pace.start_empty() } else { pace };
+            if fields.is_set("wait_for_own_cost") { pace.wait_for_own_cost() } else { pace }.into()
+        }
+        "smooth_warming_up" => {
+            only_the_limit(fields, quota, burst, "what is stored follows from warm_up")?;
+            let warm_up = fields.duration("warm_up");
+            store = warm_up.map_or(store, |_| "warm_up");
+            let mut pace = SmoothWarmingUp::new(quota, warm_up.unwrap_or(period));
+            if let Some(factor) = fields.optional::<f64>("cold_factor") {
+                if !(1.0..=1_000.0).contains(&factor) {
+                    return fields.wrong("cold_factor", "it is from 1 to 1000");
+                }
+                pace = pace.cold_factor(factor);
+            }
+            stored = pace.cache(1.0);
+            if fields.is_set("wait_for_own_cost") { pace.wait_for_own_cost() } else { pace }.into()
+        }
+        #[cfg(feature = "redisson")]
+        _ => {
+            only_the_limit(fields, quota, burst, "Redisson has no burst")?;
+            let choice = Choice::Redisson(redisson(fields, quota)?);
+            return Some(OwnSettings { quota, choice, stored, store });
+        }
+        #[cfg(not(feature = "redisson"))]
+        _ => return None,
+    };
+    Some(OwnSettings { quota, choice: Choice::Any(algorithm), stored, store })
 }
 
 /// Returns the time in which the quota refills `units` units, rounded up: a store of less would not

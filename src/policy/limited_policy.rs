@@ -57,7 +57,7 @@ impl Armed {
         switch: Switch,
         before: Option<&Armed>,
     ) -> Self {
-        let is_same = |before: &&Armed| before.policy.decides_as(&policy);
+        let is_same = |before: &&Armed| before.policy.choice == policy.choice;
         let (gate, gate_id) = match before.filter(is_same) {
             Some(before) => (before.gate.clone(), before.gate_id),
             None => {
@@ -253,7 +253,7 @@ impl Gate {
         match self {
             // The key is the name of Java's limiter, and shared by all policies.
             #[cfg(feature = "redisson")]
-            Gate::Redisson(_) if policy.key().is_global() => policy.name().to_owned(),
+            Gate::Redisson(_) if policy.key.is_global() => policy.name().to_owned(),
             #[cfg(feature = "redisson")]
             Gate::Redisson(_) => {
                 let mut name = format!("{}:", policy.name());
@@ -272,7 +272,7 @@ pub(super) fn shared_limiters(policies: &[Policy]) -> Vec<(&Policy, String)> {
     #[cfg(not(feature = "redisson"))]
     let is_javas = |_: &&Policy| false;
     let javas: Vec<_> = policies.iter().filter(is_javas).collect();
-    let keyed = javas.iter().filter(|policy| !policy.key().is_global());
+    let keyed = javas.iter().filter(|policy| !policy.key.is_global());
     let keyed: HashSet<&str> = keyed.map(|policy| policy.name()).collect();
     let mut shared = Vec::new();
     for policy in javas {

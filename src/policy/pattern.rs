@@ -36,7 +36,7 @@ pub(super) struct Pattern {
     name: Option<String>,
     /// True if `/API` is `/api`.
     #[serde(skip_serializing_if = "is_false")]
-    ignore_case: bool,
+    pub(super) ignore_case: bool,
 }
 
 fn is_false(value: &bool) -> bool {
@@ -128,14 +128,6 @@ fn nothing(what: &str) -> String {
 }
 
 impl Pattern {
-    /// Takes a supplier's interface: everything under its name.
-    pub(super) fn interface(name: &str) -> Self {
-        // A segment that begins with a colon is another router's placeholder.
-        let name = name.strip_prefix(':').map_or(name.into(), |rest| format!("%3A{rest}"));
-        let path = vec![format!("/{name}"), format!("/{name}/"), format!("/{name}/{{*rest}}")];
-        Self { path, ..Self::default() }
-    }
-
     /// Makes the matcher. The error says what is wrong with the pattern.
     pub(super) fn matcher(&self) -> Result<Matcher, String> {
         let mut paths = Vec::new();
@@ -173,10 +165,6 @@ impl Pattern {
             name: self.name.clone(),
             ignore_case: self.ignore_case,
         })
-    }
-
-    pub(super) fn ignores_case(&self) -> bool {
-        self.ignore_case
     }
 }
 
@@ -277,7 +265,7 @@ pub(super) struct Matcher {
     methods: Vec<Method>,
     headers: Vec<(HeaderName, Option<String>)>,
     name: Option<String>,
-    ignore_case: bool,
+    pub(super) ignore_case: bool,
 }
 
 /// The readings of a path that a policy takes.
@@ -431,10 +419,6 @@ impl Matcher {
     /// placeholder, in lower case if it ignores case. `None` if it may take every path.
     pub(super) fn beginnings(&self) -> Option<impl Iterator<Item = &str>> {
         (!self.paths.is_empty()).then(|| self.paths.iter().map(PathTest::beginning))
-    }
-
-    pub(super) fn ignores_case(&self) -> bool {
-        self.ignore_case
     }
 }
 

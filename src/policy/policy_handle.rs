@@ -72,7 +72,7 @@ impl PolicyHandle {
     /// Returns the number of parts of its keys.
     #[must_use]
     pub fn key_parts(&self) -> usize {
-        self.armed.policy.key().len()
+        self.armed.policy.key.len()
     }
 
     /// Peeks at a key, which takes nothing. A key that was never seen has all of its quota.
@@ -152,7 +152,7 @@ impl PolicyHandle {
     fn charge<T: AsRef<str>>(&self, parts: &[T]) -> Result<(Arc<Armed>, Charge), Error> {
         let gone = || Error::new(ErrorKind::Configuration, "no policy of this name is in force");
         let armed = self.in_force().ok_or_else(gone)?;
-        let key = armed.policy.key().of_texts(parts, &*self.policies.addresses);
+        let key = armed.policy.key.of_texts(parts, &*self.policies.addresses);
         let none = || Error::new(ErrorKind::Request, "the parts are no key of this policy");
         let charge = armed.charge(key.ok_or_else(none)?);
         Ok((armed, charge))

@@ -1,20 +1,21 @@
 //! Reads the rows of a table, checks each of their fields, and keeps the error of each.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::checked_policy::{self, Cost, OnError, Policy, Written};
+use super::checked_policy::{self, Cost, OnError, Policy};
 use super::chosen_algorithm::Setting;
 use super::limited_policy::shared_limiters;
-use super::pattern::{Matcher, Pattern, tell_apart};
+use super::pattern::{Pattern, tell_apart};
 use super::policy_key::Key;
-use super::row::{Row, Rows, with_whole_numbers};
+use super::row::{self, Row, Rows, with_whole_numbers};
+use crate::Quota;
 use crate::decision::is_policy_name;
 
 /// Checks the rows of a table.
@@ -40,12 +41,12 @@ pub(super) fn policies(rows: &Rows) -> Result<Vec<Policy>, TableError> {
         errors.push(RowError::new("policy", Some(policy.name()), 0).with("name", why));
     }
     if !errors.is_empty() {
-        return Err(TableError::new(errors));
+        return Err(TableError(errors));
     }
     if policies.is_empty() && !rows.allow_empty {
-        return Err(TableError::empty());
+        return Err(TableError(errors));
     }
-    tell_apart(policies.iter_mut().map(Policy::matcher_mut));
+    tell_apart(policies.iter_mut().map(|policy| &mut policy.matcher));
     Ok(policies)
 }
 
@@ -66,64 +67,60 @@ fn policy(row: &Row, index: usize) -> Result<Policy, Vec<RowError>> {
     let share = match (on_error, &setting) {
         (Some(OnError::Local(0)), _) => fields.wrong("on_error", "a local share is at least 1"),
         (Some(OnError::Local(units)), Some(setting)) => {
-            let share = checked_policy::share(units, setting.quota.period());
-            share.or_else(|why| fields.wrong("on_error", why).ok_or(())).ok()
+            fields.checked("on_error", checked_policy::share(units, setting.quota.period()))
         }
         _ => None,
     };
     let enabled = fields.flag("enabled");
     let shadow = fields.flag("shadow");
     let pattern = pattern.unwrap_or_default();
-    let matcher = pattern.matcher();
-    let matcher = matcher.or_else(|why| fields.wrong("match", why).ok_or(()));
-    made(fields, name, setting, matcher.ok(), |setting| Written {
-        key: key.unwrap_or_else(Key::global).ignoring_case(pattern.ignores_case()),
-        pattern,
-        cost: cost.unwrap_or(Cost::Units(1)),
-        on_error: on_error.unwrap_or_default(),
-        share,
-        enabled: enabled.unwrap_or(true),
-        shadow: shadow.unwrap_or(false),
-        settings: setting.stated(row),
-    })
-}
-
-/// A row of a supplier's interface.
-fn interface(row: &Row, index: usize) -> Result<Policy, Vec<RowError>> {
-    let mut fields = Fields::new("interface", row, index);
-    let name = name(&mut fields);
-    let setting = Setting::interface(&mut fields);
-    let status = fields.flag("status");
-    let pattern = Pattern::interface(name.as_deref().unwrap_or_default());
-    let matcher = pattern.matcher();
-    let matcher = matcher.or_else(|why| fields.wrong("name", why).ok_or(()));
-    made(fields, name, setting, matcher.ok(), |_| Written {
-        key: Key::global(),
-        pattern,
-        cost: Cost::Units(1),
-        on_error: OnError::default(),
-        share: None,
-        enabled: status.unwrap_or(true),
-        shadow: false,
-        settings: Map::from_iter([(String::from("wait_for_own_cost"), Value::Bool(true))]),
-    })
-}
-
-/// The policy of a row that was read, unless something was wrong.
-fn made(
-    fields: Fields,
-    name: Option<String>,
-    setting: Option<Setting>,
-    matcher: Option<Matcher>,
-    written: impl FnOnce(&Setting) -> Written,
-) -> Result<Policy, Vec<RowError>> {
+    let matcher = fields.checked("match", pattern.matcher());
     let errors = fields.end();
     let (Some(name), Some(setting), Some(matcher), []) = (name, setting, matcher, &errors[..])
     else {
         return Err(errors);
     };
-    let written = written(&setting);
-    Ok(Policy::new(name, setting, matcher, written))
+    Ok(Policy {
+        name,
+        algorithm: setting.name,
+        limit: setting.quota.limit(),
+        period: setting.quota.period(),
+        settings: setting.stated(row),
+        max_wait: setting.max_wait,
+        key: key.unwrap_or_else(Key::global).ignoring_case(pattern.ignore_case),
+        pattern,
+        cost: cost.unwrap_or(Cost::Units(1)),
+        on_error: on_error.unwrap_or_default(),
+        enabled: enabled.unwrap_or(true),
+        shadow: shadow.unwrap_or(false),
+        choice: setting.choice,
+        share,
+        quota: setting.quota,
+        matcher,
+    })
+}
+
+/// A row of a supplier's interface: the policy that takes everything under its name.
+fn interface(row: &Row, index: usize) -> Result<Policy, Vec<RowError>> {
+    let mut fields = Fields::new("interface", row, index);
+    let name = name(&mut fields);
+    let rate: Option<u64> = fields.required("rate");
+    let ratio = fields.ratio("cache").unwrap_or(0.5);
+    if let Some(rate) = rate {
+        fields.checked("rate", Quota::try_new(rate, Duration::from_secs(1)));
+    }
+    let status = fields.flag("status").unwrap_or(true);
+    let errors = fields.end();
+    let (Some(name), Some(rate), []) = (name, rate, &errors[..]) else { return Err(errors) };
+    // A segment that begins with a colon is another router's placeholder.
+    let segment = name.strip_prefix(':').map_or(name.clone(), |rest| format!("%3A{rest}"));
+    let paths = ["", "/", "/{*rest}"].map(|end| format!("/{segment}{end}"));
+    let row = Row::new().with("name", name).with("algorithm", "smooth_bursty");
+    let row = row.with("limit", rate).with("period", "1s").with("cache_ratio", ratio);
+    let row = row.with("wait_for_own_cost", true).with("enabled", status);
+    let of_rate = |error| RowError { table: "interface", field: Some("rate".into()), ..error };
+    policy(&row.with("match", paths.to_vec()), index)
+        .map_err(|errors| errors.into_iter().map(of_rate).collect())
 }
 
 /// A name that response headers and labels can hold as it is.
@@ -141,9 +138,7 @@ fn name(fields: &mut Fields) -> Option<String> {
 /// The fields of a row that are not read yet.
 pub(super) struct Fields {
     row: RowError,
-    rest: Map<String, Value>,
-    /// The fields with values that no field can have, each with the reason.
-    invalid: BTreeMap<String, String>,
+    rest: row::Fields,
     /// The fields that were asked for, and may be there.
     known: Vec<&'static str>,
     errors: Vec<RowError>,
@@ -152,20 +147,15 @@ pub(super) struct Fields {
 impl Fields {
     pub(super) fn new(table: &'static str, row: &Row, index: usize) -> Self {
         let error = RowError::new(table, row.name(), index);
-        let (rest, invalid) = (row.fields(), row.invalid().clone());
-        Self { row: error, rest, invalid, known: Vec::new(), errors: Vec::new() }
+        Self { row: error, rest: row.fields(), known: Vec::new(), errors: Vec::new() }
     }
 
     /// The value of a field. `None` if it is absent, or not a value that the field can have.
     pub(super) fn optional<T: DeserializeOwned>(&mut self, field: &'static str) -> Option<T> {
         self.known.push(field);
-        if let Some(why) = self.invalid.remove(field) {
-            return self.wrong(field, why);
-        }
-        match serde_json::from_value(with_whole_numbers(self.rest.remove(field)?)) {
-            Ok(value) => Some(value),
-            Err(error) => self.wrong(field, error),
-        }
+        let value = self.rest.remove(field)?;
+        let value = self.checked(field, value)?;
+        self.checked(field, serde_json::from_value(with_whole_numbers(value)))
     }
 
     /// The same for a field that must be there.
@@ -179,12 +169,28 @@ impl Fields {
 
     /// A duration, such as `500ms`.
     pub(super) fn duration(&mut self, field: &'static str) -> Option<Duration> {
-        self.optional(field).map(|Span(duration)| duration)
+        let value: Value = self.optional(field)?;
+        let expected = "a duration such as 500ms, 1s or 1h";
+        let Value::String(text) = value else {
+            return self.wrong(field, format!("{value} is not {expected}"));
+        };
+        let wrong = |error| format!("{text:?} is not {expected}: {error}");
+        self.checked(field, humantime::parse_duration(&text).map_err(wrong))
     }
 
-    /// `true` or `false`.
+    /// `true` or `false`, or 1 or 0 as a table of numbers has it.
     pub(super) fn flag(&mut self, field: &'static str) -> Option<bool> {
-        self.optional(field).map(|Switched(on)| on)
+        let value: Value = self.optional(field)?;
+        match (value.as_bool(), value.as_u64()) {
+            (Some(on), _) => Some(on),
+            (_, Some(number @ 0..=1)) => Some(number == 1),
+            _ => self.wrong(field, "true or false, or 1 or 0"),
+        }
+    }
+
+    /// Returns true if the row sets a setting of an algorithm, which is `true` or `false`.
+    pub(super) fn is_set(&mut self, field: &'static str) -> bool {
+        self.optional(field).unwrap_or_default()
     }
 
     /// A number that is at least 1.
@@ -207,36 +213,42 @@ impl Fields {
 
     /// Returns true if a field is there and not read yet.
     pub(super) fn has(&self, field: &str) -> bool {
-        self.rest.contains_key(field) || self.invalid.contains_key(field)
+        self.rest.contains_key(field)
     }
 
     /// Passes over a field that may be there, but that nothing depends on now.
     pub(super) fn skip(&mut self, field: &'static str) {
         self.known.push(field);
-        if let Some(why) = self.invalid.remove(field) {
+        if let Some(Err(why)) = self.rest.remove(field) {
             self.wrong::<()>(field, why);
         }
-        self.rest.remove(field);
     }
 
     /// Refuses a field that has no meaning here, if it is there.
     pub(super) fn refuse(&mut self, field: &'static str, why: impl fmt::Display) {
-        if self.rest.remove(field).is_some() || self.invalid.remove(field).is_some() {
+        if self.rest.remove(field).is_some() {
             self.wrong::<()>(field, why);
         }
     }
 
     /// Keeps the error of a field.
     pub(super) fn wrong<T>(&mut self, field: &str, why: impl fmt::Display) -> Option<T> {
-        let error = self.row.with(field, why);
-        self.errors.push(error);
+        self.errors.push(self.row.with(field, why));
         None
+    }
+
+    /// The value of a field that was checked. Keeps the error if it is wrong.
+    pub(super) fn checked<T>(
+        &mut self,
+        field: &str,
+        value: Result<T, impl fmt::Display>,
+    ) -> Option<T> {
+        value.or_else(|why| self.wrong(field, why).ok_or(())).ok()
     }
 
     /// Returns the faults of the row, which has been read.
     pub(super) fn end(mut self) -> Vec<RowError> {
-        let unknown: Vec<_> = self.rest.keys().chain(self.invalid.keys()).cloned().collect();
-        for field in unknown {
+        for field in std::mem::take(&mut self.rest).into_keys() {
             let meant = match &*field {
                 "allow_empty" => "it stands at the top, before the first `[[policy]]`".to_owned(),
                 _ => format!("there are `{}`", self.known.join("`, `")),
@@ -244,60 +256,6 @@ impl Fields {
             self.wrong::<()>(&field, format!("no such field; {meant}"));
         }
         self.errors
-    }
-}
-
-/// A duration as people write it.
-pub(super) struct Span(pub(super) Duration);
-
-impl<'de> Deserialize<'de> for Span {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        use serde::de::Error;
-        let value = Value::deserialize(deserializer)?;
-        let expected = "a duration such as 500ms, 1s or 1h";
-        let Value::String(text) = value else {
-            return Err(D::Error::custom(format!("{value} is not {expected}")));
-        };
-        match humantime::parse_duration(&text) {
-            Ok(duration) => Ok(Self(duration)),
-            Err(error) => Err(D::Error::custom(format!("{text:?} is not {expected}: {error}"))),
-        }
-    }
-}
-
-/// `true`, or 1 as a table of numbers has it.
-#[derive(Deserialize)]
-#[serde(from = "Flag")]
-struct Switched(bool);
-
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "true or false, or 1 or 0")]
-enum Flag {
-    Bool(bool),
-    Number(Bit),
-}
-
-#[derive(Deserialize)]
-#[serde(try_from = "u8")]
-struct Bit(bool);
-
-impl TryFrom<u8> for Bit {
-    type Error = &'static str;
-
-    fn try_from(number: u8) -> Result<Self, Self::Error> {
-        match number {
-            0 => Ok(Self(false)),
-            1 => Ok(Self(true)),
-            _ => Err("it is 1 or 0"),
-        }
-    }
-}
-
-impl From<Flag> for Switched {
-    fn from(flag: Flag) -> Self {
-        match flag {
-            Flag::Bool(on) | Flag::Number(Bit(on)) => Self(on),
-        }
     }
 }
 
@@ -363,15 +321,6 @@ pub struct RowError {
 }
 
 impl TableError {
-    pub(super) fn new(rows: Vec<RowError>) -> Self {
-        Self(rows)
-    }
-
-    /// The error of a table without any policy.
-    pub(super) fn empty() -> Self {
-        Self(Vec::new())
-    }
-
     /// Each error, in the order of the rows. None if the table has no policy at all.
     #[must_use]
     pub fn rows(&self) -> &[RowError] {

@@ -84,11 +84,10 @@ impl Rows {
 /// assert_eq!(written, read);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Row {
-    values: Map<String, Value>,
-    /// The reason why a value is invalid for every field, by its field.
-    invalid: BTreeMap<String, String>,
-}
+pub struct Row(Fields);
+
+/// The fields of a row. In place of a value that no field can have, the reason why.
+pub(super) type Fields = BTreeMap<String, Result<Value, String>>;
 
 impl Row {
     /// A row without fields.
@@ -100,9 +99,7 @@ impl Row {
     /// Adds a field, or replaces it: a text, a number, `true`, or any other value of JSON.
     #[must_use]
     pub fn with(mut self, field: impl Into<String>, value: impl Into<Value>) -> Self {
-        let field = field.into();
-        self.invalid.remove(&field);
-        self.values.insert(field, value.into());
+        self.0.insert(field.into(), Ok(value.into()));
         self
     }
 
@@ -127,26 +124,25 @@ impl Row {
                 "name" => Value::String(text),
                 _ => serde_json::from_str(&text).unwrap_or(Value::String(text)),
             };
-            row.values.insert(field, value);
+            row.0.insert(field, Ok(value));
         }
         row
     }
 
     /// The fields, without those that a source has left empty.
-    pub(super) fn fields(&self) -> Map<String, Value> {
-        let is_present = |(_, value): &(&String, &Value)| !value.is_null();
-        let own = |(field, value): (&String, &Value)| (field.clone(), value.clone());
-        self.values.iter().filter(is_present).map(own).collect()
-    }
-
-    /// The fields whose values none of them can have, each with the reason.
-    pub(super) fn invalid(&self) -> &BTreeMap<String, String> {
-        &self.invalid
+    pub(super) fn fields(&self) -> Fields {
+        let is_present =
+            |(_, value): &(&String, &Result<Value, String>)| **value != Ok(Value::Null);
+        self.0
+            .iter()
+            .filter(is_present)
+            .map(|(field, value)| (field.clone(), value.clone()))
+            .collect()
     }
 
     /// The row's name, if it states one.
     pub(super) fn name(&self) -> Option<&str> {
-        self.values.get("name").and_then(Value::as_str)
+        self.0.get("name")?.as_ref().ok()?.as_str()
     }
 }
 
@@ -181,28 +177,31 @@ impl<'de> Deserialize<'de> for Rows {
 
 impl<'de> Deserialize<'de> for Row {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Fields;
-        impl<'de> Visitor<'de> for Fields {
+        struct RowVisitor;
+        impl<'de> Visitor<'de> for RowVisitor {
             type Value = Row;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a row, which has fields")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Row, A::Error> {
-                let mut row = Row::new();
-                while let Some((field, Parsed(value))) = fields.next_entry::<String, Parsed>()? {
-                    let added = value.and_then(|value| add(&mut row.values, field.clone(), value));
-                    if let Err(why) = added {
-                        row.values.remove(&field);
-                        row.invalid.insert(field, why);
-                    }
-                }
-                Ok(row)
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Row, A::Error> {
+                fields_of(map).map(Row)
             }
         }
-        deserializer.deserialize_map(Fields)
+        deserializer.deserialize_map(RowVisitor)
     }
+}
+
+/// The fields of a map. One that is there twice has no value.
+fn fields_of<'de, A: MapAccess<'de>>(mut map: A) -> Result<Fields, A::Error> {
+    let mut fields = Fields::new();
+    while let Some((field, Parsed(value))) = map.next_entry::<String, Parsed>()? {
+        let twice = format!("{field:?} is there twice");
+        let is_new = !fields.contains_key(&field);
+        fields.insert(field, if is_new { value } else { value.and(Err(twice)) });
+    }
+    Ok(fields)
 }
 
 /// The name of a map's only field by which serde_json passes a number with all of its digits.
@@ -261,10 +260,6 @@ impl<'de> Visitor<'de> for Any {
         Ok(Parsed::valid(value))
     }
 
-    fn visit_string<E>(self, value: String) -> Result<Parsed, E> {
-        Ok(Parsed::valid(value))
-    }
-
     fn visit_unit<E>(self) -> Result<Parsed, E> {
         Ok(Parsed::valid(Value::Null))
     }
@@ -278,40 +273,20 @@ impl<'de> Visitor<'de> for Any {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Parsed, A::Error> {
-        let (mut values, mut why) = (Vec::new(), None);
+        let mut values = Vec::new();
         while let Some(Parsed(element)) = elements.next_element()? {
-            match element {
-                Ok(value) => values.push(value),
-                Err(error) => why = why.or(Some(error)),
-            }
+            values.push(element);
         }
-        Ok(Parsed(why.map_or(Ok(Value::Array(values)), Err)))
+        Ok(Parsed(values.into_iter().collect()))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Parsed, A::Error> {
-        let (mut values, mut why) = (Map::new(), None);
-        while let Some((field, Parsed(value))) = fields.next_entry::<String, Parsed>()? {
-            let added = value.and_then(|value| add(&mut values, field, value));
-            why = why.or(added.err());
-        }
-        let number = values.get(NUMBER).and_then(Value::as_str);
-        let number = number.and_then(|digits| serde_json::from_str(digits).ok());
-        Ok(Parsed(why.map_or(Ok(number.unwrap_or(Value::Object(values))), Err)))
-    }
-}
-
-/// Adds a field, unless it is there.
-pub(super) fn add(
-    values: &mut Map<String, Value>,
-    field: String,
-    value: Value,
-) -> Result<(), String> {
-    match values.contains_key(&field) {
-        true => Err(format!("{field:?} is there twice")),
-        false => {
-            values.insert(field, value);
-            Ok(())
-        }
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Parsed, A::Error> {
+        let fields = fields_of(map)?.into_iter().map(|(field, value)| Ok((field, value?)));
+        Ok(Parsed(fields.collect::<Result<Map<_, _>, String>>().map(|values| {
+            let digits = values.get(NUMBER).and_then(Value::as_str);
+            let number = digits.and_then(|digits| serde_json::from_str(digits).ok());
+            number.unwrap_or(Value::Object(values))
+        })))
     }
 }
 

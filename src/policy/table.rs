@@ -73,7 +73,7 @@ impl Table {
         let names = armed.iter().map(|one| one.policy.name().to_owned());
         let places = names.zip(0..).collect();
         let number = before.map_or(0, |before| before.number + 1);
-        let routes = Routes::new(armed.iter().map(|armed| armed.policy.matcher()));
+        let routes = Routes::new(armed.iter().map(|armed| &armed.policy.matcher));
         let combinations = before.map(|before| before.combinations.kept(&armed));
         Self { armed, places, number, routes, combinations: combinations.unwrap_or_default() }
     }
@@ -100,7 +100,7 @@ impl Table {
             let armed = &self.armed[place];
             let policy = &armed.policy;
             let mode = armed.mode(all);
-            let key = match policy.matcher().takes(head, &path, name) {
+            let key = match policy.matcher.takes(head, &path, name) {
                 Takes::None => continue,
                 // It is unknown whether the policy would have taken it.
                 Takes::Unknown if mode == SwitchMode::Off => continue,
@@ -112,11 +112,11 @@ impl Table {
                 takes
                     if refuses_ambiguous
                         && mode == SwitchMode::On
-                        && (takes == Takes::Some || policy.key().tells_apart(&path)) =>
+                        && (takes == Takes::Some || policy.key.tells_apart(&path)) =>
                 {
                     Err(unreadable("the path can be read in several ways"))
                 }
-                Takes::Some | Takes::All => policy.key().of_request(head, addresses),
+                Takes::Some | Takes::All => policy.key.of_request(head, addresses),
             };
             let key = match key {
                 Ok(key) => key,
@@ -130,7 +130,8 @@ impl Table {
                     return Err(no_key);
                 }
             };
-            let charge = armed.charge(key).cost(policy.cost_of(head)).max_wait(policy.max_wait());
+            let charge =
+                armed.charge(key).cost(policy.cost.of_request(head)).max_wait(policy.max_wait());
             let asked = Asked { armed: Arc::clone(armed), charge };
             match mode {
                 SwitchMode::Shadow => in_shadow.push(asked),
@@ -237,7 +238,7 @@ impl Routes {
                 routes.everywhere.push(place);
                 continue;
             };
-            let index = match matcher.ignores_case() {
+            let index = match matcher.ignore_case {
                 true => &mut routes.ignoring_case,
                 false => &mut routes.by_beginning,
             };
