@@ -170,6 +170,17 @@ pub(super) enum Choice {
     Redisson(Rate),
 }
 
+impl Choice {
+    /// Returns true for Java's limiter, which decides apart from others.
+    pub(super) fn is_javas(self) -> bool {
+        match self {
+            Choice::Any(_) => false,
+            #[cfg(feature = "redisson")]
+            Choice::Redisson(_) => true,
+        }
+    }
+}
+
 /// An algorithm with the settings of its own. Its horizon is not set yet.
 struct OwnSettings {
     /// The quota with its burst.

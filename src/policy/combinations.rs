@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::limited_policy::{Armed, Gate};
+use super::limited_policy::{LimitedPolicy, PolicyLimiter};
 use crate::limiter::combination::in_turn::AtOnce;
 use crate::limiter::memory::OneLock;
 #[cfg(feature = "redis")]
@@ -14,8 +14,8 @@ use crate::limiter::redis::OneCall;
 /// The most combinations of policies that keep a limiter of their own.
 const MAX_COMBINATIONS: usize = 1_024;
 
-/// The limiters that decide about several policies together, by the numbers of their gates or of
-/// their local shares.
+/// The limiters that decide about several policies together, by the numbers of their
+/// limiters, or of their local shares.
 #[derive(Default)]
 pub(super) struct Combinations {
     known: RwLock<HashMap<Vec<u64>, Known>>,
@@ -43,37 +43,17 @@ impl Known {
 }
 
 impl Combinations {
-    /// Returns the limiter that decides about these policies together. `None` if nothing can.
-    pub(super) fn of(&self, armed: &[&Armed]) -> Option<Arc<dyn AtOnce>> {
-        let ids = armed.iter().map(|armed| armed.gate_id).collect();
-        self.get(ids, || combined(armed))
-    }
-
-    /// Returns the limiter that decides about the local shares of these policies together. `None`
-    /// if a policy has no share.
-    pub(super) fn of_shares(&self, armed: &[&Armed]) -> Option<Arc<dyn AtOnce>> {
-        let shares: Option<Vec<_>> = armed.iter().map(|armed| armed.share.as_ref()).collect();
-        let shares = shares?;
-        let ids = shares.iter().map(|share| share.id).collect();
-        self.get(ids, || {
-            let members: Vec<_> = shares.iter().map(|share| &share.limiter).collect();
-            Some(Arc::new(OneLock::new(&members)))
-        })
-    }
-
-    /// Returns the limiter of gates or shares with these numbers, which is made if there is none.
-    fn get(
-        &self,
-        ids: Vec<u64>,
-        make: impl FnOnce() -> Option<Arc<dyn AtOnce>>,
-    ) -> Option<Arc<dyn AtOnce>> {
+    /// Returns the limiter that decides as these together, which is made if there is none. `None`
+    /// if nothing can.
+    pub(super) fn of(&self, limiters: &[&PolicyLimiter]) -> Option<Arc<dyn AtOnce>> {
+        let ids: Vec<_> = limiters.iter().map(|limiter| limiter.id).collect();
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = known.get(&ids) {
             return known.get();
         }
         drop(known);
         // Made while others decide.
-        let made = Known::new(make());
+        let made = Known::new(combined(limiters));
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MAX_COMBINATIONS && !known.contains_key(&ids) {
             forget_one(&mut known);
@@ -82,9 +62,9 @@ impl Combinations {
     }
 
     /// Returns the limiters whose policies are all among these, for the next table.
-    pub(super) fn kept(&self, armed: &[Arc<Armed>]) -> Self {
-        let shares = armed.iter().filter_map(|armed| Some(armed.share.as_ref()?.id));
-        let needed: HashSet<u64> = armed.iter().map(|armed| armed.gate_id).chain(shares).collect();
+    pub(super) fn kept(&self, policies: &[Arc<LimitedPolicy>]) -> Self {
+        let limiters = policies.iter().flat_map(|one| [Some(&one.limiter), one.share.as_ref()]);
+        let needed: HashSet<u64> = limiters.flatten().map(|limiter| limiter.id).collect();
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let is_kept = |ids: &[u64]| ids.iter().all(|id| needed.contains(id));
         let kept = known.iter().filter(|(ids, _)| is_kept(ids));
@@ -100,13 +80,13 @@ fn forget_one(known: &mut HashMap<Vec<u64>, Known>) {
     victim.and_then(|ids| known.remove(&ids));
 }
 
-fn combined(armed: &[&Armed]) -> Option<Arc<dyn AtOnce>> {
-    let gates = armed.iter().map(|armed| &armed.gate);
+fn combined(limiters: &[&PolicyLimiter]) -> Option<Arc<dyn AtOnce>> {
+    let limiters = limiters.iter().copied();
     #[cfg(feature = "redis")]
-    if let Some(members) = gates.clone().map(Gate::redis).collect::<Option<Vec<_>>>() {
+    if let Some(members) = limiters.clone().map(PolicyLimiter::redis).collect::<Option<Vec<_>>>() {
         return Some(Arc::new(OneCall::of_policies(&members)));
     }
-    let members = gates.map(Gate::memory).collect::<Option<Vec<_>>>()?;
+    let members = limiters.map(PolicyLimiter::memory).collect::<Option<Vec<_>>>()?;
     Some(Arc::new(OneLock::new(&members)))
 }
 
@@ -140,8 +120,8 @@ mod tests {
         }
         let Keyed::Charge(charge) = policies.charge(Head::from(&request)) else { panic!() };
         let selection = charge.attachment::<Arc<crate::policy::table::Selection>>().unwrap();
-        let armed: Vec<_> = selection.in_force.iter().map(|asked| &*asked.armed).collect();
-        selection.table.together(&armed).expect("a memory")
+        let limiters: Vec<_> = selection.in_force.iter().map(|one| &one.limited.limiter).collect();
+        selection.table.together(&limiters).expect("a memory")
     }
 
     #[tokio::test(start_paused = true)]
@@ -172,7 +152,7 @@ mod tests {
                 assert!(Arc::ptr_eq(&needed, &together(&policies, &["a", "b"])), "{headers:?}");
             }
         }
-        let known = policies.shared.table();
+        let known = policies.table();
         assert_eq!(known.combinations().known.read().unwrap().len(), MAX_COMBINATIONS);
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::checked_policy::OnError;
-use super::limited_policy::{Armed, Asked};
+use super::limited_policy::{Asked, LimitedPolicy};
 use super::policy_event::{Event, Observer};
 use super::table::Selection;
 use crate::decision::Origin;
@@ -14,7 +14,7 @@ use crate::limiter::combination::in_turn::{
 };
 use crate::limiter::combination::join_all::join_all;
 use crate::limiter::combination::joined_decision::joined;
-use crate::limiter::{Limiter, LimiterExt, Operation};
+use crate::limiter::{Limiter, Operation};
 use crate::{Charge, Decision, Error, ErrorKind, Outcome};
 
 /// Decides about a request, and returns the reservations that it made.
@@ -28,7 +28,7 @@ pub(super) async fn decide(
 ) -> Result<(Decision, Tentative), Error> {
     let in_force: Vec<Asked> = within_limits_of(&charge, &selection.in_force, true);
     let in_shadow = within_limits_of(&charge, &selection.in_shadow, false);
-    let (answer, verdicts) = enforce(&selection, &in_force).await;
+    let (answer, outcomes) = enforce(&selection, &in_force).await;
     let is_final = charge.units() > 0 && !will_ask_again(&charge, &answer);
     let observer = observer.filter(|_| is_final);
     let (mut shadowed, shadow_taken) = match &answer {
@@ -42,18 +42,18 @@ pub(super) async fn decide(
     if !matches!(answer, Some(Err(_))) {
         let keyless = selection.keyless.iter();
         shadowed
-            .extend(keyless.map(|one| (&*one.armed, Decision::in_shadow(Err(one.why.clone())))));
+            .extend(keyless.map(|one| (&*one.limited, Decision::in_shadow(Err(one.why.clone())))));
     }
-    for (armed, decision) in shadowed.iter().filter(|_| is_final) {
-        if let Some(event) = Event::in_shadow(armed, decision, &answer) {
-            count(&selection, armed, event.result);
+    for (limited, decision) in shadowed.iter().filter(|_| is_final) {
+        if let Some(event) = Event::in_shadow(limited, decision, &answer) {
+            count(&selection, limited, event.result);
             observer.iter().for_each(|observer| observer(&event));
         }
     }
     if let Some(observer) = observer {
-        Event::each(&in_force, &answer, &verdicts, |event| observer(&event));
+        Event::each(&in_force, &answer, &outcomes, |event| observer(&event));
         if answer.as_ref().is_none_or(|one| one.as_ref().is_ok_and(|(one, _)| one.is_admitted())) {
-            selection.off.iter().for_each(|armed| observer(&Event::off(armed)));
+            selection.off.iter().for_each(|limited| observer(&Event::off(limited)));
         }
     }
     Ok(match answer {
@@ -72,8 +72,8 @@ pub(super) async fn decide(
 
 /// Counts a decision in a shadow at the switch of its policy. Counts it at the global switch too,
 /// if that put the policies into the shadow.
-fn count(selection: &Selection, armed: &Armed, shadowed: Result<Outcome, &Error>) {
-    armed.switch.count(shadowed);
+fn count(selection: &Selection, limited: &LimitedPolicy, shadowed: Result<Outcome, &Error>) {
+    limited.switch.count(shadowed);
     if let Some(global) = &selection.global_shadow {
         global.count(shadowed);
     }
@@ -108,8 +108,8 @@ fn within_limits_of(whole: &Charge, asked: &[Asked], is_in_force: bool) -> Vec<A
 pub(super) type Answer = Result<(Decision, Tentative), Error>;
 
 /// The decision of one policy.
-pub(super) struct Verdict {
-    pub(super) armed: Arc<Armed>,
+pub(super) struct PolicyOutcome {
+    pub(super) limited: Arc<LimitedPolicy>,
     pub(super) outcome: Outcome,
     pub(super) origin: Origin,
     /// The error of its store, if the store did not decide.
@@ -118,21 +118,21 @@ pub(super) struct Verdict {
 
 /// Asks the policies in force. Returns the answer, or `None` if no policy is in force, and the
 /// decision of each of them.
-async fn enforce(selection: &Selection, asked: &[Asked]) -> (Option<Answer>, Vec<Verdict>) {
+async fn enforce(selection: &Selection, asked: &[Asked]) -> (Option<Answer>, Vec<PolicyOutcome>) {
     if asked.is_empty() {
         return (None, Vec::new());
     }
-    let part = |(place, Asked { armed, charge }): (_, &Asked)| {
-        Part::new(place, armed.limiter.clone(), charge.clone())
+    let part = |(place, Asked { limited, charge }): (_, &Asked)| {
+        Part::new(place, limited.limiter.boxed.clone(), charge.clone())
     };
     let parts = asked.iter().enumerate().map(part).collect();
     let (decisions, tentative) = match in_turn::decide(parts, &InForce { selection, asked }).await {
         Ok(decided) => decided,
         Err(error) => return (Some(Err(error)), Vec::new()),
     };
-    let mut verdicts: Vec<_> = decisions.iter().flat_map(|one| verdicts(one, asked)).collect();
-    verdicts.sort_by_key(|(place, _)| *place);
-    let verdicts = verdicts.into_iter().map(|(_, verdict)| verdict).collect();
+    let mut outcomes: Vec<_> = decisions.iter().flat_map(|one| outcomes(one, asked)).collect();
+    outcomes.sort_by_key(|(place, _)| *place);
+    let outcomes = outcomes.into_iter().map(|(_, outcome)| outcome).collect();
     let cause = decisions.iter().find_map(|one| one.decision.fallback_cause().cloned());
     let named = decisions.into_iter().map(|one| one.map(Decision::keeping_name)).collect();
     let answer = joined(named).ok_or_else(nobody).map(|decision| {
@@ -144,20 +144,20 @@ async fn enforce(selection: &Selection, asked: &[Asked]) -> (Option<Answer>, Vec
         };
         (decision, tentative)
     });
-    (Some(answer), verdicts)
+    (Some(answer), outcomes)
 }
 
 /// Returns the decision of each policy, with its place.
-fn verdicts(one: &PartsDecision, asked: &[Asked]) -> impl Iterator<Item = (usize, Verdict)> {
+fn outcomes(one: &PartsDecision, asked: &[Asked]) -> impl Iterator<Item = (usize, PolicyOutcome)> {
     let PartsDecision { parts, decision, .. } = one;
     // A decision that no policy made, such as one of `FailOpen`, is that of all.
     let is_each = parts.len() > 1 && decision.policies().len() == parts.len();
     let own = decision.policies().map(|policy| policy.outcome()).filter(move |_| is_each);
     let outcomes = own.chain(std::iter::repeat(decision.outcome()));
     parts.iter().zip(outcomes).map(|(part, outcome)| {
-        let armed = Arc::clone(&asked[part.place].armed);
+        let limited = Arc::clone(&asked[part.place].limited);
         let (origin, cause) = (decision.origin(), decision.fallback_cause().cloned());
-        (part.place, Verdict { armed, outcome, origin, cause })
+        (part.place, PolicyOutcome { limited, outcome, origin, cause })
     })
 }
 
@@ -172,25 +172,23 @@ struct InForce<'a> {
 }
 
 impl InForce<'_> {
-    fn armed(&self, part: &Part) -> &Armed {
-        &self.asked[part.place].armed
-    }
-
-    fn each_armed(&self, parts: &[Part]) -> Vec<&Armed> {
-        parts.iter().map(|part| self.armed(part)).collect()
+    fn limited(&self, part: &Part) -> &LimitedPolicy {
+        &self.asked[part.place].limited
     }
 
     /// Asks the local shares of policies. `None` if they are too many, or a policy has no share.
     async fn ask_shares(&self, parts: &[Part]) -> Option<(By, Result<Decision, Error>)> {
-        if let [only] = parts {
-            let limiter = &self.armed(only).share.as_ref()?.limiter;
-            let answer = limiter.check(&only.charge).await;
-            return Some((By::Alone(limiter.clone().boxed()), answer));
+        let shares: Option<Vec<_>> =
+            parts.iter().map(|part| self.limited(part).share.as_ref()).collect();
+        let shares = shares?;
+        if let ([share], [part]) = (&shares[..], parts) {
+            let answer = share.boxed.check(&part.charge).await;
+            return Some((By::Alone(share.boxed.clone()), answer));
         }
-        let shares = self.selection.table.shares_together(&self.each_armed(parts))?;
+        let together = self.selection.table.together(&shares)?;
         let charges: Vec<_> = parts.iter().map(|part| &part.charge).collect();
-        let answer = shares.check(&charges).ok()?.decision().await;
-        Some((By::AtOnce(shares), answer))
+        let answer = together.check(&charges).ok()?.decision().await;
+        Some((By::AtOnce(together), answer))
     }
 }
 
@@ -198,17 +196,18 @@ impl Rules for InForce<'_> {
     const PEEKS: bool = false;
 
     fn is_alone(&self, part: &Part) -> bool {
-        !self.armed(part).gate.joins_others()
+        !self.limited(part).limiter.joins_others()
     }
 
     fn at_once(&self, parts: &[Part]) -> Result<Arc<dyn AtOnce>, AtATime> {
         let half = AtATime(parts.len().div_ceil(2));
-        self.selection.table.together(&self.each_armed(parts)).ok_or(half)
+        let limiters: Vec<_> = parts.iter().map(|part| &self.limited(part).limiter).collect();
+        self.selection.table.together(&limiters).ok_or(half)
     }
 
     /// Decides in place of a store that cannot, if each of the policies has a substitute for it.
     async fn stand_in(&self, parts: Vec<Part>, error: Error) -> Result<Decided, Error> {
-        let on_error = |part: &Part| self.armed(part).policy.on_error();
+        let on_error = |part: &Part| self.limited(part).policy.on_error();
         if !parts.iter().all(|part| on_error(part).stands_in(&error)) {
             return Err(error);
         }
@@ -231,14 +230,15 @@ impl Rules for InForce<'_> {
 }
 
 /// The decisions of policies in a shadow.
-type Shadowed<'a> = Vec<(&'a Armed, Decision)>;
+type Shadowed<'a> = Vec<(&'a LimitedPolicy, Decision)>;
 
 /// Asks all of them at once, and admits the request whatever they decide. So the request waits for
 /// the slowest of them, and not for all together. If the caller leaves before all have answered,
 /// the taken units are given back.
 async fn check_in_shadow(asked: &[Asked]) -> (Shadowed<'_>, Tentative) {
-    let check = |Asked { armed, charge, .. }: &Asked| {
-        let (limiter, answer) = (armed.limiter.clone(), armed.limiter.check(charge));
+    let check = |Asked { limited, charge, .. }: &Asked| {
+        let limiter = limited.limiter.boxed.clone();
+        let answer = limiter.check(charge);
         async move {
             let mut decision = Decision::in_shadow(answer.await);
             let reservation = decision.take_reservation();
@@ -249,20 +249,23 @@ async fn check_in_shadow(asked: &[Asked]) -> (Shadowed<'_>, Tentative) {
     let (decisions, each): (Vec<_>, Vec<Tentative>) = answers.into_iter().unzip();
     let mut taken = Tentative::default();
     each.into_iter().for_each(|own| taken.extend(own));
-    (each_armed(asked).zip(decisions).collect(), taken)
+    (each_limited(asked).zip(decisions).collect(), taken)
 }
 
 /// Estimates the decisions that they would have made about a request that another policy refuses.
 /// An estimate takes nothing, so a policy that cannot estimate is left out.
 async fn estimate_in_shadow(asked: &[Asked]) -> Shadowed<'_> {
-    let estimate = |Asked { armed, charge, .. }: &Asked| {
-        let estimate = armed.limiter.operate(Operation::Estimate, charge);
+    let estimate = |Asked { limited, charge, .. }: &Asked| {
+        let estimate = limited.limiter.boxed.operate(Operation::Estimate, charge);
         async move { Some(Decision::in_shadow(estimate?.await)) }
     };
     let decisions = join_all(asked.iter().map(estimate).collect()).await;
-    each_armed(asked).zip(decisions).filter_map(|(one, decision)| Some((one, decision?))).collect()
+    each_limited(asked)
+        .zip(decisions)
+        .filter_map(|(one, decision)| Some((one, decision?)))
+        .collect()
 }
 
-fn each_armed(asked: &[Asked]) -> impl Iterator<Item = &Armed> {
-    asked.iter().map(|one| &*one.armed)
+fn each_limited(asked: &[Asked]) -> impl Iterator<Item = &LimitedPolicy> {
+    asked.iter().map(|one| &*one.limited)
 }

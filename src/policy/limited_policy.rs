@@ -28,58 +28,29 @@ use crate::{Pool, Redis};
 
 /// A policy with its limiters and its switch.
 #[derive(Debug)]
-pub(super) struct Armed {
+pub(super) struct LimitedPolicy {
     pub(super) policy: Policy,
-    pub(super) gate: Gate,
-    /// The number of the gate, the same in each table that keeps the gate.
-    pub(super) gate_id: u64,
-    /// The gate as a limiter.
-    pub(super) limiter: Boxed,
+    pub(super) limiter: PolicyLimiter,
     /// The limiter of this process, which decides while the store cannot.
-    pub(super) share: Option<Share>,
+    pub(super) share: Option<PolicyLimiter>,
     pub(super) switch: Switch,
 }
 
-/// The local share of a policy.
-#[derive(Clone, Debug)]
-pub(super) struct Share {
-    pub(super) limiter: Memory<AnyAlgorithm>,
-    /// Its number, which no other share and no gate has. It is the same in each table that keeps
-    /// the share.
-    pub(super) id: u64,
-}
-
-impl Armed {
+impl LimitedPolicy {
     /// Makes the limiters of a policy, which keep the states of the one `before` it.
     pub(super) fn new(
         policy: Policy,
         store: &Store,
         switch: Switch,
-        before: Option<&Armed>,
+        before: Option<&LimitedPolicy>,
     ) -> Self {
-        let is_same = |before: &&Armed| before.policy.choice == policy.choice;
-        let (gate, gate_id) = match before.filter(is_same) {
-            Some(before) => (before.gate.clone(), before.gate_id),
-            None => {
-                let gate = Gate::new(&policy, store, before.map(|before| &before.gate));
-                (gate, next_id())
-            }
-        };
+        let limiter = before.map(|before| &before.limiter);
+        let limiter = PolicyLimiter::new(&policy, policy.choice, store, &store.place, limiter);
         let share = policy.share.map(|algorithm| {
-            let before =
-                before.and_then(|before| Some((before.policy.share?, before.share.as_ref()?)));
-            match before {
-                Some((same, share)) if same == algorithm => share.clone(),
-                before => {
-                    let kept =
-                        before.and_then(|(_, one)| one.limiter.with_algorithm(algorithm).ok());
-                    let limiter = kept.unwrap_or_else(|| store.memory(policy.name(), algorithm));
-                    Share { limiter, id: next_id() }
-                }
-            }
+            let before = before.and_then(|before| before.share.as_ref());
+            PolicyLimiter::new(&policy, Choice::Any(algorithm), store, &Place::Memory, before)
         });
-        let limiter = gate.limiter();
-        Self { policy, gate, gate_id, limiter, share, switch }
+        Self { policy, limiter, share, switch }
     }
 
     /// Returns the most permissive mode of its row, its own switch and the global one.
@@ -90,30 +61,31 @@ impl Armed {
             (true, false) => SwitchMode::On,
         };
         let all = [row, self.switch.mode(), global];
-        let is = |mode| all.contains(&mode);
-        match () {
-            () if is(SwitchMode::Off) => SwitchMode::Off,
-            () if is(SwitchMode::Shadow) => SwitchMode::Shadow,
-            () => SwitchMode::On,
-        }
+        let permissive = [SwitchMode::Off, SwitchMode::Shadow];
+        permissive.into_iter().find(|mode| all.contains(mode)).unwrap_or(SwitchMode::On)
     }
 
-    /// The charge of a key.
+    /// The charge of a client's key.
     pub(super) fn charge(&self, key: String) -> Charge {
-        Charge::new(self.gate.name_of_key(&self.policy, key))
+        Charge::new(match self.limiter.kind {
+            // The key is the name of Java's limiter, and shared by all policies.
+            #[cfg(feature = "redisson")]
+            Kind::Redisson(_) if self.policy.key.is_global() => self.policy.name().to_owned(),
+            #[cfg(feature = "redisson")]
+            Kind::Redisson(_) => {
+                let mut name = format!("{}:", self.policy.name());
+                crate::limiter::redis::push_verbatim_or_digest(&mut name, &key);
+                name
+            }
+            _ => key,
+        })
     }
-}
-
-/// A number that no gate and no share has had.
-fn next_id() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    NEXT.fetch_add(1, Relaxed)
 }
 
 /// A policy that takes a request, and the charge of the request under it.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
-    pub(super) armed: Arc<Armed>,
+    pub(super) limited: Arc<LimitedPolicy>,
     pub(super) charge: Charge,
 }
 
@@ -148,9 +120,18 @@ impl Store {
     }
 }
 
-/// The limiter that decides about the keys of one policy.
+/// A limiter of the keys of one policy: that of its store, or that of its local share.
 #[derive(Clone, Debug)]
-pub(super) enum Gate {
+pub(super) struct PolicyLimiter {
+    /// Its number, which no other limiter has. It is the same in each table that keeps the limiter.
+    pub(super) id: u64,
+    choice: Choice,
+    kind: Kind,
+    pub(super) boxed: Boxed,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
     Memory(Memory<AnyAlgorithm>),
     #[cfg(feature = "redis")]
     Redis(Redis<AnyAlgorithm>),
@@ -161,25 +142,36 @@ pub(super) enum Gate {
     Redisson(Redisson),
 }
 
-impl Gate {
-    /// The limiter of a policy, which keeps the states of the one `before` it as far as they are of
-    /// the same kind.
-    pub(super) fn new(policy: &Policy, store: &Store, before: Option<&Gate>) -> Self {
+impl PolicyLimiter {
+    /// A limiter of a policy: the one `before` it if that decides alike. Else it keeps the states
+    /// of that one as far as they are of the same kind.
+    fn new(
+        policy: &Policy,
+        choice: Choice,
+        store: &Store,
+        place: &Place,
+        before: Option<&PolicyLimiter>,
+    ) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        if let Some(same) = before.filter(|before| before.choice == choice) {
+            return same.clone();
+        }
+        let (id, before) = (NEXT.fetch_add(1, Relaxed), before.map(|before| &before.kind));
         #[cfg(feature = "redis")]
         let fits = "a policy's algorithm follows its quota";
-        match (policy.choice, &store.place) {
+        let kind = match (choice, place) {
             (Choice::Any(algorithm), Place::Memory) => {
                 let kept = match before {
-                    Some(Gate::Memory(memory)) => memory.with_algorithm(algorithm).ok(),
+                    Some(Kind::Memory(memory)) => memory.with_algorithm(algorithm).ok(),
                     _ => None,
                 };
-                Gate::Memory(kept.unwrap_or_else(|| store.memory(policy.name(), algorithm)))
+                Kind::Memory(kept.unwrap_or_else(|| store.memory(policy.name(), algorithm)))
             }
             #[cfg(feature = "redis")]
             (Choice::Any(algorithm), Place::Redis(pool)) => {
                 let limiter = Redis::try_new(policy.name(), algorithm, pool.clone()).expect(fits);
                 let limiter = limiter.decision_timeout(store.decision_timeout);
-                Gate::Redis(match store.clock.clone() {
+                Kind::Redis(match store.clock.clone() {
                     Some(clock) => limiter.clock(move || clock()),
                     None => limiter,
                 })
@@ -188,27 +180,37 @@ impl Gate {
             (Choice::Redisson(_), Place::Memory) => {
                 let algorithm = PermitLog::new(policy.quota());
                 let kept = match before {
-                    Some(Gate::PermitLog(memory)) => memory.with_algorithm(algorithm).ok(),
+                    Some(Kind::PermitLog(memory)) => memory.with_algorithm(algorithm).ok(),
                     _ => None,
                 };
-                Gate::PermitLog(kept.unwrap_or_else(|| store.memory(policy.name(), algorithm)))
+                Kind::PermitLog(kept.unwrap_or_else(|| store.memory(policy.name(), algorithm)))
             }
             #[cfg(feature = "redisson")]
             (Choice::Redisson(rate), Place::Redis(pool)) => {
                 let limiter = Redisson::new(pool.clone()).name(policy.name()).default_rate(rate);
                 let limiter = limiter.decision_timeout(store.decision_timeout);
-                Gate::Redisson(match store.clock.clone() {
+                Kind::Redisson(match store.clock.clone() {
                     Some(clock) => limiter.clock(move || clock()),
                     None => limiter,
                 })
             }
-        }
+        };
+        let boxed = match &kind {
+            Kind::Memory(limiter) => limiter.clone().boxed(),
+            #[cfg(feature = "redis")]
+            Kind::Redis(limiter) => limiter.clone().boxed(),
+            #[cfg(feature = "redisson")]
+            Kind::PermitLog(limiter) => WithoutDebts(limiter.clone()).boxed(),
+            #[cfg(feature = "redisson")]
+            Kind::Redisson(limiter) => limiter.clone().boxed(),
+        };
+        Self { id, choice, kind, boxed }
     }
 
     /// The limiter of this process, if it is one that decides with others.
     pub(super) fn memory(&self) -> Option<&Memory<AnyAlgorithm>> {
-        match self {
-            Gate::Memory(memory) => Some(memory),
+        match &self.kind {
+            Kind::Memory(memory) => Some(memory),
             #[cfg(feature = "redis")]
             _ => None,
         }
@@ -217,61 +219,21 @@ impl Gate {
     /// The limiter in Redis, if it is one that decides with others.
     #[cfg(feature = "redis")]
     pub(super) fn redis(&self) -> Option<&Redis<AnyAlgorithm>> {
-        match self {
-            Gate::Redis(redis) => Some(redis),
+        match &self.kind {
+            Kind::Redis(redis) => Some(redis),
             _ => None,
-        }
-    }
-
-    /// The same as a limiter.
-    pub(super) fn limiter(&self) -> Boxed {
-        match self {
-            Gate::Memory(limiter) => limiter.clone().boxed(),
-            #[cfg(feature = "redis")]
-            Gate::Redis(limiter) => limiter.clone().boxed(),
-            #[cfg(feature = "redisson")]
-            Gate::PermitLog(limiter) => WithoutDebts(limiter.clone()).boxed(),
-            #[cfg(feature = "redisson")]
-            Gate::Redisson(limiter) => limiter.clone().boxed(),
         }
     }
 
     /// Returns true if its decisions can be made together with those of others, all or nothing.
     pub(super) fn joins_others(&self) -> bool {
-        match self {
-            Gate::Memory(_) => true,
-            #[cfg(feature = "redis")]
-            Gate::Redis(_) => true,
-            #[cfg(feature = "redisson")]
-            Gate::PermitLog(_) | Gate::Redisson(_) => false,
-        }
-    }
-
-    /// The name of a client's key in this limiter.
-    pub(super) fn name_of_key(&self, policy: &Policy, key: String) -> String {
-        let _ = policy;
-        match self {
-            // The key is the name of Java's limiter, and shared by all policies.
-            #[cfg(feature = "redisson")]
-            Gate::Redisson(_) if policy.key.is_global() => policy.name().to_owned(),
-            #[cfg(feature = "redisson")]
-            Gate::Redisson(_) => {
-                let mut name = format!("{}:", policy.name());
-                crate::limiter::redis::push_verbatim_or_digest(&mut name, &key);
-                name
-            }
-            _ => key,
-        }
+        !self.choice.is_javas()
     }
 }
 
 /// The policies of Redisson whose limiter may be that of a client's key under another one.
 pub(super) fn shared_limiters(policies: &[Policy]) -> Vec<(&Policy, String)> {
-    #[cfg(feature = "redisson")]
-    let is_javas = |policy: &&Policy| matches!(policy.choice, Choice::Redisson(_));
-    #[cfg(not(feature = "redisson"))]
-    let is_javas = |_: &&Policy| false;
-    let javas: Vec<_> = policies.iter().filter(is_javas).collect();
+    let javas: Vec<_> = policies.iter().filter(|policy| policy.choice.is_javas()).collect();
     let keyed = javas.iter().filter(|policy| !policy.key.is_global());
     let keyed: HashSet<&str> = keyed.map(|policy| policy.name()).collect();
     let mut shared = Vec::new();

@@ -12,7 +12,7 @@ use tower::BoxError;
 
 use super::checked_policy::Policy;
 use super::decide_policies::decide;
-use super::limited_policy::{Armed, Place, Store};
+use super::limited_policy::{LimitedPolicy, Place, Store};
 use super::policy_event::{Event, Observer};
 use super::policy_handle::PolicyHandle;
 use super::policy_key::FindAddress;
@@ -80,17 +80,25 @@ use crate::{Charge, Decision, Error, ErrorKind, Limiter};
 /// ```
 #[derive(Clone)]
 pub struct Policies {
-    pub(super) shared: Arc<Shared>,
+    shared: Arc<Shared>,
+}
+
+/// The state that [`Policies`], its clones and its handles share.
+struct Shared {
+    settings: PoliciesBuilder,
+    /// The table in use, which is exchanged while it decides.
+    table: RwLock<Arc<Table>>,
+    /// The switches, by the names of policies. One that was set outlives its row.
+    switches: Mutex<HashMap<String, Switch>>,
+    global: Switch,
+    /// Identifies the reservations of this limiter.
+    owner: Owner,
 }
 
 impl Policies {
-    pub(super) fn new(
-        store: Store,
-        addresses: Arc<dyn FindAddress>,
-        observer: Option<Observer>,
-        refuses_ambiguous: bool,
-    ) -> Self {
-        Self { shared: Arc::new(Shared::new(store, addresses, observer, refuses_ambiguous)) }
+    /// Settings of policies, each with a default.
+    pub fn builder() -> PoliciesBuilder {
+        PoliciesBuilder::new()
     }
 
     /// Puts another table in force, from the next request on. Requests that were charged under the
@@ -106,22 +114,42 @@ impl Policies {
     ///
     /// If something is wrong with a row, or there is none. The table in force then stays.
     pub fn load(&self, rows: &Rows) -> Result<(), TableError> {
-        self.shared.load(rows)
+        let policies = read_rows::policies(rows)?;
+        // Held until the table is exchanged, so that loads come one after another.
+        let mut switches = self.shared.switches.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = self.table();
+        let limited = |policy: Policy| {
+            let switch = switches.entry(policy.name().to_owned()).or_default().clone();
+            let before = before.get(policy.name()).map(|limited| &**limited);
+            Arc::new(LimitedPolicy::new(policy, &self.shared.settings.store, switch, before))
+        };
+        let policies = policies.into_iter().map(limited).collect();
+        let table = Arc::new(Table::new(policies, Some(&before)));
+        let of_rows = Arc::clone(&table);
+        *self.shared.table.write().unwrap_or_else(PoisonError::into_inner) = table;
+        // A switch that is off or in a shadow waits for its row to come back.
+        drop(before);
+        switches.retain(|name, switch| {
+            switch.mode() != SwitchMode::On || switch.is_shared() || of_rows.get(name).is_some()
+        });
+        drop(switches);
+        #[cfg(feature = "tracing")]
+        crate::observe::table_in_force(of_rows.counts(self.shared.global.mode()));
+        Ok(())
     }
 
     /// The policies in force, in the order of their rows.
     #[must_use]
     pub fn policies(&self) -> Vec<PolicyHandle> {
-        let armed = self.shared.table().armed.clone();
-        let handle = |armed| PolicyHandle::new(Arc::clone(&self.shared), armed);
-        armed.into_iter().map(handle).collect()
+        let handle = |limited| PolicyHandle { policies: self.clone(), limited };
+        self.table().policies.iter().cloned().map(handle).collect()
     }
 
     /// The policy with this name, if it is in force.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<PolicyHandle> {
-        let armed = self.shared.table().get(name).cloned()?;
-        Some(PolicyHandle::new(Arc::clone(&self.shared), armed))
+        let limited = self.table().get(name).cloned()?;
+        Some(PolicyHandle { policies: self.clone(), limited })
     }
 
     /// The switch of all policies. The most permissive of three settings holds: this switch, the
@@ -138,7 +166,7 @@ impl Policies {
     /// it are off, its charge is admitted with [`Origin::Off`](crate::limiter::Origin::Off).
     #[must_use]
     pub fn charge(&self, head: Head<'_>) -> Keyed {
-        self.shared.charge(&head, None)
+        self.charge_of(&head, None)
     }
 
     /// A key extractor for requests that are given a name: policies whose `match` has that name
@@ -165,11 +193,38 @@ impl Policies {
     pub fn named(&self, name: impl Into<Arc<str>>) -> Named {
         Named { policies: self.clone(), name: name.into() }
     }
+
+    /// The table in use.
+    pub(super) fn table(&self) -> Arc<Table> {
+        Arc::clone(&self.shared.table.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn addresses(&self) -> &dyn FindAddress {
+        &*self.shared.settings.addresses
+    }
+
+    /// Returns the charge of a request, by the name that the program gives it.
+    fn charge_of(&self, head: &Head<'_>, name: Option<&str>) -> Keyed {
+        let (shared, addresses) = (&*self.shared, self.addresses());
+        let refuses_ambiguous = shared.settings.refuses_ambiguous;
+        let selected =
+            self.table().select(head, name, &shared.global, addresses, refuses_ambiguous);
+        let selection = match selected {
+            Ok(selection) => selection,
+            Err(no_key) => return Keyed::Missing(no_key.into()),
+        };
+        if selection.is_empty() {
+            return Keyed::Exempt;
+        }
+        let (text, cost, max_wait) = (selection.text(), selection.cost(), selection.max_wait());
+        let charge = Charge::attached(text, Arc::new(selection));
+        Keyed::Charge(charge.cost(cost).max_wait(max_wait))
+    }
 }
 
 impl<B> KeyExtractor<Request<B>> for Policies {
     fn extract(&self, request: &Request<B>) -> Keyed {
-        self.shared.charge(&Head::from(request), None)
+        self.charge_of(&Head::from(request), None)
     }
 }
 
@@ -182,7 +237,7 @@ pub struct Named {
 
 impl<B> KeyExtractor<Request<B>> for Named {
     fn extract(&self, request: &Request<B>) -> Keyed {
-        self.policies.shared.charge(&Head::from(request), Some(&self.name))
+        self.policies.charge_of(&Head::from(request), Some(&self.name))
     }
 }
 
@@ -205,7 +260,8 @@ impl Limiter for Policies {
         let (charge, shared) = (charge.clone(), Arc::clone(&self.shared));
         Box::pin(async move {
             let cost = charge.units();
-            let (decision, tentative) = decide(selection, charge, shared.observer.as_ref()).await?;
+            let (decision, tentative) =
+                decide(selection, charge, shared.settings.observer.as_ref()).await?;
             let decision = decision.keeping_name();
             Ok(match tentative.keep().into_reservation(shared.owner, cost) {
                 Some(reservation) => decision.with_reservation(reservation),
@@ -229,8 +285,8 @@ impl Limiter for Policies {
     fn check_keyless(&self, why: &Error) -> Option<Decision> {
         let source = std::error::Error::source(why);
         let no_key = source.and_then(|source| source.downcast_ref::<NoKey>());
-        if let (Some(observer), Some(no_key)) = (&self.shared.observer, no_key) {
-            observer(&Event::keyless(&no_key.armed, why));
+        if let (Some(observer), Some(no_key)) = (&self.shared.settings.observer, no_key) {
+            observer(&Event::of(&no_key.limited, Err(why)));
         }
         None
     }
@@ -244,7 +300,10 @@ impl Limiter for Policies {
 
 impl fmt::Debug for Policies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.shared.fmt(f)
+        f.debug_struct("Policies")
+            .field("policies", &self.table())
+            .field("switch", &self.shared.global)
+            .finish_non_exhaustive()
     }
 }
 
@@ -262,13 +321,6 @@ pub struct PoliciesBuilder {
     addresses: Arc<dyn FindAddress>,
     observer: Option<Observer>,
     refuses_ambiguous: bool,
-}
-
-impl Policies {
-    /// Settings of policies, each with a default.
-    pub fn builder() -> PoliciesBuilder {
-        PoliciesBuilder::new()
-    }
 }
 
 impl PoliciesBuilder {
@@ -356,8 +408,15 @@ impl PoliciesBuilder {
     ///
     /// If something is wrong with a row, or there is none: see [`TableError`].
     pub fn build(self, rows: &Rows) -> Result<Policies, TableError> {
-        let policies =
-            Policies::new(self.store, self.addresses, self.observer, self.refuses_ambiguous);
+        let policies = Policies {
+            shared: Arc::new(Shared {
+                settings: self,
+                table: RwLock::new(Arc::new(Table::new(Vec::new(), None))),
+                switches: Mutex::default(),
+                global: Switch::new(),
+                owner: Owner::new(),
+            }),
+        };
         policies.load(rows)?;
         Ok(policies)
     }
@@ -420,98 +479,6 @@ impl Policies {
     pub async fn reload(&self, source: &impl Source) -> Result<(), BoxError> {
         let rows = source.rows().await?;
         self.load(&rows).map_err(TableError::into)
-    }
-}
-
-/// The state that [`Policies`](super::Policies), its clones and its handles share.
-pub(super) struct Shared {
-    table: RwLock<Arc<Table>>,
-    /// The switches, by the names of policies. One that was set outlives its row.
-    switches: Mutex<HashMap<String, Switch>>,
-    pub(super) global: Switch,
-    store: Store,
-    pub(super) addresses: Arc<dyn FindAddress>,
-    pub(super) observer: Option<Observer>,
-    /// True if a path that servers read differently is refused.
-    refuses_ambiguous: bool,
-    /// Identifies the reservations of this limiter.
-    pub(super) owner: Owner,
-}
-
-impl Shared {
-    pub(super) fn new(
-        store: Store,
-        addresses: Arc<dyn FindAddress>,
-        observer: Option<Observer>,
-        refuses_ambiguous: bool,
-    ) -> Self {
-        Self {
-            table: RwLock::new(Arc::new(Table::new(Vec::new(), None))),
-            switches: Mutex::default(),
-            global: Switch::new(),
-            store,
-            addresses,
-            observer,
-            refuses_ambiguous,
-            owner: Owner::new(),
-        }
-    }
-
-    /// The table in use.
-    pub(super) fn table(&self) -> Arc<Table> {
-        Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Puts another table in force, from the next request on.
-    pub(super) fn load(&self, rows: &Rows) -> Result<(), TableError> {
-        let policies = read_rows::policies(rows)?;
-        // Held until the table is exchanged, so that loads come one after another.
-        let mut switches = self.switches.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = self.table();
-        let arm = |policy: Policy| {
-            let switch = switches.entry(policy.name().to_owned()).or_default().clone();
-            let before = before.get(policy.name()).map(|armed| &**armed);
-            Arc::new(Armed::new(policy, &self.store, switch, before))
-        };
-        let armed = policies.into_iter().map(arm).collect();
-        let table = Arc::new(Table::new(armed, Some(&before)));
-        let of_rows = Arc::clone(&table);
-        *self.table.write().unwrap_or_else(PoisonError::into_inner) = table;
-        // A switch that is off or in a shadow waits for its row to come back.
-        drop(before);
-        switches.retain(|name, switch| {
-            switch.mode() != SwitchMode::On || switch.is_shared() || of_rows.get(name).is_some()
-        });
-        drop(switches);
-        #[cfg(feature = "tracing")]
-        crate::observe::table_in_force(of_rows.counts(self.global.mode()));
-        Ok(())
-    }
-
-    /// Returns the charge of a request, by the name that the program gives it.
-    pub(super) fn charge(&self, head: &Head<'_>, name: Option<&str>) -> Keyed {
-        let (table, addresses) = (self.table(), &*self.addresses);
-        let selected = table.select(head, name, &self.global, addresses, self.refuses_ambiguous);
-        let selection = match selected {
-            Ok(selection) => selection,
-            Err(no_key) => return Keyed::Missing(no_key.into()),
-        };
-        if selection.is_empty() {
-            return Keyed::Exempt;
-        }
-        let (text, cost, max_wait) = (selection.text(), selection.cost(), selection.max_wait());
-        let charge = Charge::attached(text, Arc::new(selection));
-        Keyed::Charge(charge.cost(cost).max_wait(max_wait))
-    }
-}
-
-/// The text that [`Policies`](super::Policies) shows.
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Policies")
-            .field("policies", &self.table())
-            .field("switch", &self.global)
-            .finish_non_exhaustive()
     }
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::checked_policy::Policy;
-use super::decide_policies::{Answer, Verdict};
-use super::limited_policy::{Armed, Asked};
+use super::decide_policies::{Answer, PolicyOutcome};
+use super::limited_policy::{Asked, LimitedPolicy};
 use crate::decision::Origin;
 use crate::{Decision, Error, Outcome};
 
@@ -59,7 +59,7 @@ impl<'a> Event<'a> {
     /// Returns the event of a policy in a shadow: the decision that it would have made. `None` if
     /// it would have admitted a request that another policy refuses: it takes nothing for that.
     pub(super) fn in_shadow(
-        armed: &'a Armed,
+        limited: &'a LimitedPolicy,
         decision: &'a Decision,
         answer: &Option<Answer>,
     ) -> Option<Self> {
@@ -67,44 +67,40 @@ impl<'a> Event<'a> {
         let origin = result.is_ok().then(|| decision.origin());
         let is_refused = matches!(answer, Some(Ok((decision, _))) if !decision.is_admitted());
         let admits = matches!(result, Ok(Outcome::Allow | Outcome::Wait(_)));
-        let event = Self { policy: &armed.policy, result, origin, cause: None, in_shadow: true };
+        let event = Self { origin, in_shadow: true, ..Self::of(limited, result) };
         Some(event).filter(|_| !(is_refused && admits))
     }
 
-    /// The event of a policy in force, which refuses a request that has no key for it.
-    pub(super) fn keyless(armed: &'a Armed, why: &'a Error) -> Self {
-        let policy = &armed.policy;
-        Self { policy, result: Err(why), origin: None, cause: None, in_shadow: false }
+    /// The event of a policy in force with this result. `Err`: it could not decide, or refuses a
+    /// request that has no key for it.
+    pub(super) fn of(limited: &'a LimitedPolicy, result: Result<Outcome, &'a Error>) -> Self {
+        Self { policy: &limited.policy, result, origin: None, cause: None, in_shadow: false }
     }
 
     /// The event of a policy that is off: the request passes.
-    pub(super) fn off(armed: &'a Armed) -> Self {
-        let (policy, result) = (&armed.policy, Ok(Outcome::Allow));
-        Self { policy, result, origin: Some(Origin::Off), cause: None, in_shadow: false }
+    pub(super) fn off(limited: &'a LimitedPolicy) -> Self {
+        Self { origin: Some(Origin::Off), ..Self::of(limited, Ok(Outcome::Allow)) }
     }
 
     /// Shows the decision of each of the policies in force.
     pub(super) fn each(
         asked: &'a [Asked],
         answer: &'a Option<Answer>,
-        verdicts: &'a [Verdict],
+        outcomes: &'a [PolicyOutcome],
         mut show: impl FnMut(Self),
     ) {
         match answer {
             None => {}
-            Some(Err(error)) => asked.iter().for_each(|one| {
-                let policy = &one.armed.policy;
-                let (origin, cause) = (None, None);
-                show(Self { policy, result: Err(error), origin, cause, in_shadow: false });
-            }),
+            Some(Err(error)) => {
+                asked.iter().for_each(|one| show(Self::of(&one.limited, Err(error))));
+            }
             Some(Ok((decision, _))) => {
-                for Verdict { armed, outcome, origin, cause } in verdicts {
+                for PolicyOutcome { limited, outcome, origin, cause } in outcomes {
                     // Nothing is taken under a policy that would have admitted it.
                     let admits = matches!(outcome, Outcome::Allow | Outcome::Wait(_));
                     if decision.is_admitted() || !admits {
-                        let policy = &armed.policy;
-                        let (result, origin, cause) = (Ok(*outcome), Some(*origin), cause.as_ref());
-                        show(Self { policy, result, origin, cause, in_shadow: false });
+                        let (origin, cause) = (Some(*origin), cause.as_ref());
+                        show(Self { origin, cause, ..Self::of(limited, Ok(*outcome)) });
                     }
                 }
             }

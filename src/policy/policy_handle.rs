@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::checked_policy::Policy;
-use super::limited_policy::Armed;
-use super::policies::Shared;
+use super::limited_policy::LimitedPolicy;
+use super::policies::Policies;
 use crate::limiter::{Switch, SwitchMode};
 use crate::{Charge, Decision, Error, ErrorKind, LimiterExt};
 
@@ -36,20 +36,16 @@ use crate::{Charge, Decision, Error, ErrorKind, LimiterExt};
 /// ```
 #[derive(Clone, Debug)]
 pub struct PolicyHandle {
-    policies: Arc<Shared>,
-    armed: Arc<Armed>,
+    pub(super) policies: Policies,
+    pub(super) limited: Arc<LimitedPolicy>,
 }
 
 impl PolicyHandle {
-    pub(super) fn new(policies: Arc<Shared>, armed: Arc<Armed>) -> Self {
-        Self { policies, armed }
-    }
-
     /// Returns the policy as its row stated it when the handle was made by
     /// [`Policies::get`](super::Policies::get).
     #[must_use]
     pub fn policy(&self) -> &Policy {
-        &self.armed.policy
+        &self.limited.policy
     }
 
     /// Its own switch, which outlives the row and the table.
@@ -58,21 +54,21 @@ impl PolicyHandle {
     /// shadow: its row, this switch or that of all.
     #[must_use]
     pub fn switch(&self) -> &Switch {
-        &self.armed.switch
+        &self.limited.switch
     }
 
     /// Returns the mode that holds for it: the most permissive of its row, its own switch and that
     /// of all policies. [`Off`](SwitchMode::Off) if its row is gone.
     #[must_use]
     pub fn mode(&self) -> SwitchMode {
-        let global = self.policies.global.mode();
-        self.in_force().map_or(SwitchMode::Off, |armed| armed.mode(global))
+        let global = Policies::switch(&self.policies).mode();
+        self.in_force().map_or(SwitchMode::Off, |limited| limited.mode(global))
     }
 
     /// Returns the number of parts of its keys.
     #[must_use]
     pub fn key_parts(&self) -> usize {
-        self.armed.policy.key.len()
+        self.limited.policy.key.len()
     }
 
     /// Peeks at a key, which takes nothing. A key that was never seen has all of its quota.
@@ -82,8 +78,8 @@ impl PolicyHandle {
     /// Of kind [`Request`](ErrorKind::Request) if the parts are no key of this policy, and of kind
     /// [`Configuration`](ErrorKind::Configuration) if its row is gone; else as a decision.
     pub async fn peek<T: AsRef<str>>(&self, parts: &[T]) -> Result<Decision, Error> {
-        let (armed, charge) = self.charge(parts)?;
-        armed.limiter.peek(charge).await
+        let (limited, charge) = self.charge(parts)?;
+        limited.limiter.boxed.peek(charge).await
     }
 
     /// Starts a key anew.
@@ -92,11 +88,11 @@ impl PolicyHandle {
     ///
     /// As [`peek`](Self::peek).
     pub async fn reset<T: AsRef<str>>(&self, parts: &[T]) -> Result<Decision, Error> {
-        let (armed, charge) = self.charge(parts)?;
-        if let Some(share) = &armed.share {
-            share.limiter.reset(charge.clone()).await?;
+        let (limited, charge) = self.charge(parts)?;
+        if let Some(share) = &limited.share {
+            share.boxed.reset(charge.clone()).await?;
         }
-        armed.limiter.reset(charge).await
+        limited.limiter.boxed.reset(charge).await
     }
 
     /// Refuses all requests of a key for this time: see
@@ -110,11 +106,11 @@ impl PolicyHandle {
         parts: &[T],
         time: Duration,
     ) -> Result<Decision, Error> {
-        let (armed, charge) = self.charge(parts)?;
-        if let Some(share) = &armed.share {
-            share.limiter.block(charge.clone(), time).await?;
+        let (limited, charge) = self.charge(parts)?;
+        if let Some(share) = &limited.share {
+            share.boxed.block(charge.clone(), time).await?;
         }
-        armed.limiter.block(charge, time).await
+        limited.limiter.boxed.block(charge, time).await
     }
 
     /// Ends a block of a key. The units that were taken before it still count.
@@ -123,11 +119,11 @@ impl PolicyHandle {
     ///
     /// As [`peek`](Self::peek).
     pub async fn unblock<T: AsRef<str>>(&self, parts: &[T]) -> Result<Decision, Error> {
-        let (armed, charge) = self.charge(parts)?;
-        if let Some(share) = &armed.share {
-            share.limiter.unblock(charge.clone()).await?;
+        let (limited, charge) = self.charge(parts)?;
+        if let Some(share) = &limited.share {
+            share.boxed.unblock(charge.clone()).await?;
         }
-        armed.limiter.unblock(charge).await
+        limited.limiter.boxed.unblock(charge).await
     }
 
     /// Takes units of a key, whether or not they fit.
@@ -140,21 +136,21 @@ impl PolicyHandle {
         parts: &[T],
         units: u64,
     ) -> Result<Decision, Error> {
-        let (armed, charge) = self.charge(parts)?;
-        armed.limiter.penalize(charge.cost(units)).await
+        let (limited, charge) = self.charge(parts)?;
+        limited.limiter.boxed.penalize(charge.cost(units)).await
     }
 
     /// The policy of this name in the table in use.
-    fn in_force(&self) -> Option<Arc<Armed>> {
-        self.policies.table().get(self.armed.policy.name()).cloned()
+    fn in_force(&self) -> Option<Arc<LimitedPolicy>> {
+        self.policies.table().get(self.limited.policy.name()).cloned()
     }
 
-    fn charge<T: AsRef<str>>(&self, parts: &[T]) -> Result<(Arc<Armed>, Charge), Error> {
+    fn charge<T: AsRef<str>>(&self, parts: &[T]) -> Result<(Arc<LimitedPolicy>, Charge), Error> {
         let gone = || Error::new(ErrorKind::Configuration, "no policy of this name is in force");
-        let armed = self.in_force().ok_or_else(gone)?;
-        let key = armed.policy.key.of_texts(parts, &*self.policies.addresses);
+        let limited = self.in_force().ok_or_else(gone)?;
+        let key = limited.policy.key.of_texts(parts, self.policies.addresses());
         let none = || Error::new(ErrorKind::Request, "the parts are no key of this policy");
-        let charge = armed.charge(key.ok_or_else(none)?);
-        Ok((armed, charge))
+        let charge = limited.charge(key.ok_or_else(none)?);
+        Ok((limited, charge))
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::combinations::Combinations;
-use super::limited_policy::{Armed, Asked};
+use super::limited_policy::{Asked, LimitedPolicy, PolicyLimiter};
 use super::path::Readings;
 use super::pattern::{Matcher, Takes};
 use super::policy_key::FindAddress;
@@ -20,7 +20,7 @@ const MAX_TOGETHER: usize = 8;
 
 /// A table of policies.
 pub(super) struct Table {
-    pub(super) armed: Vec<Arc<Armed>>,
+    pub(super) policies: Vec<Arc<LimitedPolicy>>,
     /// The place of each policy by its name.
     places: HashMap<String, usize>,
     /// The number of this table among those of these policies, from 0.
@@ -37,7 +37,7 @@ pub(super) struct Selection {
     /// The policies in a shadow that the request has no key for, each with the reason.
     pub(super) keyless: Vec<NoKey>,
     /// The policies that would take the request, and are off: they let it pass.
-    pub(super) off: Vec<Arc<Armed>>,
+    pub(super) off: Vec<Arc<LimitedPolicy>>,
     /// The switch of all policies, if it puts them into a shadow.
     pub(super) global_shadow: Option<Switch>,
 }
@@ -46,14 +46,14 @@ pub(super) struct Selection {
 /// the request.
 #[derive(Debug)]
 pub(super) struct NoKey {
-    pub(super) armed: Arc<Armed>,
+    pub(super) limited: Arc<LimitedPolicy>,
     pub(super) why: Error,
 }
 
 /// Names the policy, so that the cause of a refusal names it too.
 impl fmt::Display for NoKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "of the policy {:?}", self.armed.policy.name())
+        write!(f, "of the policy {:?}", self.limited.policy.name())
     }
 }
 
@@ -67,19 +67,19 @@ impl From<NoKey> for Error {
 
 impl Table {
     /// The table that follows the one `before`.
-    pub(super) fn new(mut armed: Vec<Arc<Armed>>, before: Option<&Table>) -> Self {
+    pub(super) fn new(mut policies: Vec<Arc<LimitedPolicy>>, before: Option<&Table>) -> Self {
         // It was collected in the memory of policies, which are many times as large.
-        armed.shrink_to_fit();
-        let names = armed.iter().map(|one| one.policy.name().to_owned());
+        policies.shrink_to_fit();
+        let names = policies.iter().map(|one| one.policy.name().to_owned());
         let places = names.zip(0..).collect();
         let number = before.map_or(0, |before| before.number + 1);
-        let routes = Routes::new(armed.iter().map(|armed| &armed.policy.matcher));
-        let combinations = before.map(|before| before.combinations.kept(&armed));
-        Self { armed, places, number, routes, combinations: combinations.unwrap_or_default() }
+        let routes = Routes::new(policies.iter().map(|one| &one.policy.matcher));
+        let combinations = before.map(|before| before.combinations.kept(&policies));
+        Self { policies, places, number, routes, combinations: combinations.unwrap_or_default() }
     }
 
-    pub(super) fn get(&self, name: &str) -> Option<&Arc<Armed>> {
-        self.places.get(name).map(|place| &self.armed[*place])
+    pub(super) fn get(&self, name: &str) -> Option<&Arc<LimitedPolicy>> {
+        self.places.get(name).map(|place| &self.policies[*place])
     }
 
     /// The policies that take a request.
@@ -97,15 +97,15 @@ impl Table {
         let mut off = Vec::new();
         let path = Readings::of(head.uri().path());
         for place in self.routes.places(&path) {
-            let armed = &self.armed[place];
-            let policy = &armed.policy;
-            let mode = armed.mode(all);
+            let limited = &self.policies[place];
+            let policy = &limited.policy;
+            let mode = limited.mode(all);
             let key = match policy.matcher.takes(head, &path, name) {
                 Takes::None => continue,
                 // It is unknown whether the policy would have taken it.
                 Takes::Unknown if mode == SwitchMode::Off => continue,
                 _ if mode == SwitchMode::Off => {
-                    off.push(Arc::clone(armed));
+                    off.push(Arc::clone(limited));
                     continue;
                 }
                 Takes::Unknown => Err(unreadable("the path can be read in too many ways")),
@@ -121,7 +121,7 @@ impl Table {
             let key = match key {
                 Ok(key) => key,
                 Err(why) => {
-                    let no_key = NoKey { armed: Arc::clone(armed), why };
+                    let no_key = NoKey { limited: Arc::clone(limited), why };
                     // A shadow refuses nothing.
                     if mode == SwitchMode::Shadow {
                         keyless.push(no_key);
@@ -131,8 +131,8 @@ impl Table {
                 }
             };
             let charge =
-                armed.charge(key).cost(policy.cost.of_request(head)).max_wait(policy.max_wait());
-            let asked = Asked { armed: Arc::clone(armed), charge };
+                limited.charge(key).cost(policy.cost.of_request(head)).max_wait(policy.max_wait());
+            let asked = Asked { limited: Arc::clone(limited), charge };
             match mode {
                 SwitchMode::Shadow => in_shadow.push(asked),
                 _ => in_force.push(asked),
@@ -147,23 +147,12 @@ impl Table {
     #[cfg(feature = "tracing")]
     pub(super) fn counts(&self, global: SwitchMode) -> [usize; 3] {
         let modes = [SwitchMode::On, SwitchMode::Shadow, SwitchMode::Off];
-        modes.map(|mode| self.armed.iter().filter(|one| one.mode(global) == mode).count())
+        modes.map(|mode| self.policies.iter().filter(|one| one.mode(global) == mode).count())
     }
 
-    /// Returns the limiter that decides about these policies together. `None` if nothing can.
-    pub(super) fn together(&self, armed: &[&Armed]) -> Option<Arc<dyn AtOnce>> {
-        if armed.len() > MAX_TOGETHER {
-            return None;
-        }
-        self.combinations.of(armed)
-    }
-
-    /// Returns the limiter that decides about their local shares together. `None` if nothing can.
-    pub(super) fn shares_together(&self, armed: &[&Armed]) -> Option<Arc<dyn AtOnce>> {
-        if armed.len() > MAX_TOGETHER {
-            return None;
-        }
-        self.combinations.of_shares(armed)
+    /// Returns the limiter that decides as these together. `None` if nothing can.
+    pub(super) fn together(&self, limiters: &[&PolicyLimiter]) -> Option<Arc<dyn AtOnce>> {
+        (limiters.len() <= MAX_TOGETHER).then(|| self.combinations.of(limiters))?
     }
 
     #[cfg(test)]
@@ -175,7 +164,7 @@ impl Table {
 impl Selection {
     /// The longest wait that one of the policies in force allows.
     pub(super) fn max_wait(&self) -> Duration {
-        let waits = self.in_force.iter().map(|asked| asked.armed.policy.max_wait());
+        let waits = self.in_force.iter().map(|asked| asked.limited.policy.max_wait());
         waits.max().unwrap_or_default()
     }
 
@@ -190,13 +179,13 @@ impl Selection {
     pub(super) fn text(&self) -> String {
         let mut text = self.table.number.to_string();
         for (sign, asked) in [('+', &self.in_force), ('-', &self.in_shadow)] {
-            for Asked { armed, charge, .. } in asked {
-                let (name, key) = (armed.policy.name(), charge.key());
+            for Asked { limited, charge, .. } in asked {
+                let (name, key) = (limited.policy.name(), charge.key());
                 write!(text, "{sign}{name}={}:{key}", key.len()).expect("a string takes all");
             }
         }
-        for NoKey { armed, .. } in &self.keyless {
-            write!(text, "?{}", armed.policy.name()).expect("a string takes all");
+        for NoKey { limited, .. } in &self.keyless {
+            write!(text, "?{}", limited.policy.name()).expect("a string takes all");
         }
         text
     }
@@ -211,7 +200,7 @@ impl Selection {
 
 impl fmt::Debug for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.armed.iter().map(|armed| armed.policy.name())).finish()
+        f.debug_list().entries(self.policies.iter().map(|limited| limited.policy.name())).finish()
     }
 }
 

@@ -438,10 +438,10 @@ pub(super) const FAULTS: &[Fault] = &[
             "policy/limited_policy.rs",
             "            (Choice::Any(algorithm), Place::Memory) => {
                 let kept = match before {
-                    Some(Gate::Memory(memory)) => memory.with_algorithm(algorithm).ok(),",
+                    Some(Kind::Memory(memory)) => memory.with_algorithm(algorithm).ok(),",
             "            (Choice::Any(algorithm), Place::Memory) => {
                 let kept = match before {
-                    Some(Gate::Memory(_)) => None,",
+                    Some(Kind::Memory(_)) => None,",
         )],
     ),
     planted(
