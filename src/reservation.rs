@@ -50,14 +50,14 @@ pub struct Reservation {
 
 enum Payload {
     /// Of this crate's limiters. In place, since they make one for each decision.
-    Taken(Taken),
+    Reserved(ReservedUnits),
     /// The same of a reserved wait, whose slot and mark may change.
-    InLine(Box<(Taken, Arc<dyn Turn>)>),
+    InLine(Box<(ReservedUnits, Arc<dyn Turn>)>),
     Other(Box<dyn Any + Send + Sync>),
 }
 
 /// The key, quota and mark by which a limiter that runs an algorithm settles a charge.
-pub(crate) struct Taken {
+pub(crate) struct ReservedUnits {
     /// The name of the key in the limiter's store.
     pub(crate) key: Key,
     /// The quota that the charge brought. `None`: the limiter's own.
@@ -103,16 +103,16 @@ impl Reservation {
     }
 
     #[inline]
-    pub(crate) fn of_taken(owner: Owner, cost: u64, taken: Taken) -> Self {
-        Self { owner, cost, charged: None, payload: Payload::Taken(taken) }
+    pub(crate) fn of_reserved(owner: Owner, cost: u64, reserved: ReservedUnits) -> Self {
+        Self { owner, cost, charged: None, payload: Payload::Reserved(reserved) }
     }
 
-    pub(crate) fn into_taken(self) -> Result<Taken, Self> {
+    pub(crate) fn into_reserved(self) -> Result<ReservedUnits, Self> {
         match self.payload {
-            Payload::Taken(taken) => Ok(taken),
+            Payload::Reserved(reserved) => Ok(reserved),
             Payload::InLine(in_line) => {
-                let (taken, turn) = *in_line;
-                Ok(Taken { mark: turn.mark().unwrap_or(taken.mark), ..taken })
+                let (reserved, turn) = *in_line;
+                Ok(ReservedUnits { mark: turn.mark().unwrap_or(reserved.mark), ..reserved })
             }
             payload @ Payload::Other(_) => Err(Self { payload, ..self }),
         }
@@ -121,8 +121,8 @@ impl Reservation {
     /// The same reservation of a wait with this place in line.
     pub(crate) fn in_line(self, turn: Arc<dyn Turn>) -> Self {
         match self.payload {
-            Payload::Taken(taken) => {
-                Self { payload: Payload::InLine(Box::new((taken, turn))), ..self }
+            Payload::Reserved(reserved) => {
+                Self { payload: Payload::InLine(Box::new((reserved, turn))), ..self }
             }
             payload => Self { payload, ..self },
         }
@@ -136,9 +136,9 @@ impl Reservation {
         }
     }
 
-    pub(crate) fn taken(&self) -> Option<&Taken> {
+    pub(crate) fn reserved(&self) -> Option<&ReservedUnits> {
         match &self.payload {
-            Payload::Taken(taken) => Some(taken),
+            Payload::Reserved(reserved) => Some(reserved),
             _ => None,
         }
     }

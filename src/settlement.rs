@@ -59,16 +59,16 @@ impl Settlement {
         Self(State::Settled(Ok(units)))
     }
 
-    /// A settlement that ends when the [`Settler`] says how.
-    pub(crate) fn begin() -> (Settler, Self) {
+    /// A settlement that ends when the [`SettlementSender`] says how.
+    pub(crate) fn begin() -> (SettlementSender, Self) {
         let settling = Arc::default();
-        (Settler(Arc::clone(&settling)), Self(State::Settling(settling)))
+        (SettlementSender(Arc::clone(&settling)), Self(State::Settling(settling)))
     }
 
     /// All of these together. They gave back what the most of them did.
     pub(crate) fn all(settlements: impl IntoIterator<Item = Self>) -> Self {
-        let (settler, all) = Self::begin();
-        let most = Arc::new(Mutex::new(MostRefunded { most: Ok(0), settler: Some(settler) }));
+        let (sender, all) = Self::begin();
+        let most = Arc::new(Mutex::new(MostRefunded { most: Ok(0), sender: Some(sender) }));
         for mut settlement in settlements {
             let most = Arc::clone(&most);
             settlement.observe(move |result| lock(&most).add(result));
@@ -128,9 +128,9 @@ impl fmt::Debug for Settlement {
 }
 
 /// Ends a settlement. Dropped before, it says that the settlement was given up.
-pub(crate) struct Settler(Arc<Mutex<Settling>>);
+pub(crate) struct SettlementSender(Arc<Mutex<Settling>>);
 
-impl Settler {
+impl SettlementSender {
     /// Ends the settlement, which gave back so many units, or failed.
     pub(crate) fn end(self, result: Result<u64, Error>) {
         self.finish(result);
@@ -147,7 +147,7 @@ impl Settler {
     }
 }
 
-impl Drop for Settler {
+impl Drop for SettlementSender {
     fn drop(&mut self) {
         let has_ended = lock(&self.0).result.is_some();
         if !has_ended {
@@ -160,7 +160,7 @@ impl Drop for Settler {
 /// The settlements of several limiters. They have ended when this is dropped.
 struct MostRefunded {
     most: Result<u64, Error>,
-    settler: Option<Settler>,
+    sender: Option<SettlementSender>,
 }
 
 impl MostRefunded {
@@ -177,8 +177,8 @@ impl MostRefunded {
 
 impl Drop for MostRefunded {
     fn drop(&mut self) {
-        if let Some(settler) = self.settler.take() {
-            settler.end(mem::replace(&mut self.most, Ok(0)));
+        if let Some(sender) = self.sender.take() {
+            sender.end(mem::replace(&mut self.most, Ok(0)));
         }
     }
 }
@@ -213,18 +213,18 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_when_its_settler_says_so_or_is_dropped() {
+    fn it_ends_when_its_sender_says_so_or_is_dropped() {
         let woken = Arc::new(Woken::default());
-        let (settler, mut settlement) = Settlement::begin();
+        let (sender, mut settlement) = Settlement::begin();
         let waker = Waker::from(Arc::clone(&woken));
         let pending = Pin::new(&mut settlement).poll(&mut Context::from_waker(&waker));
         assert!(pending.is_pending());
-        settler.end(Ok(3));
+        sender.end(Ok(3));
         assert_eq!(woken.0.load(Relaxed), 1);
         assert_eq!(poll(&mut settlement).unwrap().unwrap(), 3);
 
-        let (settler, mut settlement) = Settlement::begin();
-        drop(settler);
+        let (sender, mut settlement) = Settlement::begin();
+        drop(sender);
         assert_eq!(poll(&mut settlement).unwrap().unwrap_err().kind(), ErrorKind::State);
     }
 
@@ -235,12 +235,12 @@ mod tests {
             let seen = Arc::clone(&seen);
             move |result: &Result<u64, Error>| lock(&seen).push(*result.as_ref().unwrap())
         };
-        let (settler, mut settlement) = Settlement::begin();
+        let (sender, mut settlement) = Settlement::begin();
         settlement.observe(observer());
         drop(settlement);
-        settler.end(Ok(1));
-        let (settler, mut settlement) = Settlement::begin();
-        settler.end(Ok(2));
+        sender.end(Ok(1));
+        let (sender, mut settlement) = Settlement::begin();
+        sender.end(Ok(2));
         settlement.observe(observer());
         Settlement::gave_back(3).observe(observer());
         assert_eq!(*lock(&seen), [1, 2, 3]);
@@ -260,9 +260,9 @@ mod tests {
             let begun: Vec<_> = results.iter().map(|_| Settlement::begin()).collect();
             let (settlers, settlements): (Vec<_>, Vec<_>) = begun.into_iter().unzip();
             let mut all = Settlement::all(settlements);
-            for (settler, result) in settlers.into_iter().zip(results) {
+            for (sender, result) in settlers.into_iter().zip(results) {
                 assert!(poll(&mut all).is_none());
-                settler.end(result);
+                sender.end(result);
             }
             assert_eq!(poll(&mut all).expect("all have ended").ok(), most);
         }

@@ -13,7 +13,7 @@ use crate::charge::Key;
 use crate::decision::KEEPS_NAME;
 use crate::decision::{Details, Figures, Origin, Policy, distinct_names};
 use crate::quota::{Quota, QuotaError, Quotas};
-use crate::reservation::{Owner, Reservation, Taken};
+use crate::reservation::{Owner, Reservation, ReservedUnits};
 use crate::settlement::Settlement;
 use crate::waiters::Turn;
 use crate::{Charge, Decision, Error, ErrorKind, Outcome};
@@ -144,8 +144,8 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
             retried_for: Duration::ZERO,
             reservation: is_taken.then(|| {
                 let mark = answer.mark.unwrap_or_default();
-                let taken = Taken { key, quota, mark };
-                self.reservation(cost.cast_unsigned(), taken)
+                let reserved = ReservedUnits { key, quota, mark };
+                self.reservation(cost.cast_unsigned(), reserved)
             }),
             handed_out: None,
             shadowed: None,
@@ -191,7 +191,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
             return Err(reservation);
         }
         let cost = reservation.cost();
-        let Taken { key, quota, mark } = reservation.into_taken()?;
+        let ReservedUnits { key, quota, mark } = reservation.into_reserved()?;
         let quota = quota.unwrap_or_else(|| self.quota.clone());
         Ok((cost, ReservationPayload { key, quota, mark }))
     }
@@ -218,8 +218,8 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         let (cost, payload) = self.open(reservation)?;
         settle(&payload, cost).map_err(|_| {
             let ReservationPayload { key, quota, mark } = payload;
-            let taken = Taken { key, quota: Some(quota), mark };
-            self.reservation(cost, taken).with_charged(charged)
+            let reserved = ReservedUnits { key, quota: Some(quota), mark };
+            self.reservation(cost, reserved).with_charged(charged)
         })
     }
 
@@ -251,7 +251,9 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     ) -> Decision {
         let Some(reservation) = decision.reservation() else { return decision };
         let cost = reservation.cost();
-        let Some(Taken { key: name, quota, mark }) = reservation.taken() else { return decision };
+        let Some(ReservedUnits { key: name, quota, mark }) = reservation.reserved() else {
+            return decision;
+        };
         let quota = quota.clone().unwrap_or_else(|| self.quota.clone());
         let (line, mark) = ((key(name), quota, cost), mark.clone());
         let slot = Slot::new(&decision, wait, mark, known);
@@ -276,8 +278,8 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         let line = line();
         let slot = self.lines.take(&line, quota, cost, duration(check.max_wait))?;
         let (decision, mark) = slot.decision();
-        let taken = Taken { key: name(), quota: Some(quota.clone()), mark };
-        let mut decision = decision.with_reservation(self.reservation(cost, taken));
+        let reserved = ReservedUnits { key: name(), quota: Some(quota.clone()), mark };
+        let mut decision = decision.with_reservation(self.reservation(cost, reserved));
         let line = (line, quota.clone(), cost);
         decision.set_turn(Place::new(&self.lines, line, slot, store()));
         Some(decision)
@@ -321,8 +323,8 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     }
 
     #[inline]
-    fn reservation(&self, cost: u64, taken: Taken) -> Reservation {
-        Reservation::of_taken(self.owner, cost, taken).with_held(A::holds(&self.rule))
+    fn reservation(&self, cost: u64, reserved: ReservedUnits) -> Reservation {
+        Reservation::of_reserved(self.owner, cost, reserved).with_held(A::holds(&self.rule))
     }
 }
 
@@ -444,9 +446,10 @@ mod tests {
             if is_reset {
                 named.forget("key", true);
             }
-            let taken = Taken { key: Key::Constant("key"), quota: None, mark: Mark::default() };
+            let reserved =
+                ReservedUnits { key: Key::Constant("key"), quota: None, mark: Mark::default() };
             let decision = Decision::new(Outcome::Wait(SECOND));
-            let decision = decision.with_reservation(named.reservation(1, taken));
+            let decision = decision.with_reservation(named.reservation(1, reserved));
             let decision = named.line_up(decision, known, |_| "key".to_owned(), || Arc::new(Keeps));
             let place = decision.reservation().and_then(Reservation::turn).expect("a place");
             place.add();

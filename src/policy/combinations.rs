@@ -18,17 +18,17 @@ const MAX_COMBINATIONS: usize = 1_024;
 /// limiters, or of their local shares.
 #[derive(Default)]
 pub(super) struct Combinations {
-    known: RwLock<HashMap<Vec<u64>, Known>>,
+    known: RwLock<HashMap<Vec<u64>, Combination>>,
 }
 
-struct Known {
+struct Combination {
     /// `None` if nothing decides about all of them.
     together: Option<Arc<dyn AtOnce>>,
     /// True if a request needed it since the last search for an unneeded one.
     was_needed: AtomicBool,
 }
 
-impl Known {
+impl Combination {
     fn new(together: Option<Arc<dyn AtOnce>>) -> Self {
         Self { together, was_needed: AtomicBool::new(true) }
     }
@@ -53,7 +53,7 @@ impl Combinations {
         }
         drop(known);
         // Made while others decide.
-        let made = Known::new(combined(limiters));
+        let made = Combination::new(combined(limiters));
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MAX_COMBINATIONS && !known.contains_key(&ids) {
             forget_one(&mut known);
@@ -68,13 +68,13 @@ impl Combinations {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let is_kept = |ids: &[u64]| ids.iter().all(|id| needed.contains(id));
         let kept = known.iter().filter(|(ids, _)| is_kept(ids));
-        let kept = kept.map(|(ids, known)| (ids.clone(), Known::new(known.together.clone())));
+        let kept = kept.map(|(ids, known)| (ids.clone(), Combination::new(known.together.clone())));
         Self { known: RwLock::new(kept.collect()) }
     }
 }
 
 /// Makes room for another one, if possible in place of one that no request has needed lately.
-fn forget_one(known: &mut HashMap<Vec<u64>, Known>) {
+fn forget_one(known: &mut HashMap<Vec<u64>, Combination>) {
     let unneeded = known.iter().find(|(_, known)| !known.was_needed.swap(false, Relaxed));
     let victim = unneeded.or_else(|| known.iter().next()).map(|(ids, _)| ids.clone());
     victim.and_then(|ids| known.remove(&ids));

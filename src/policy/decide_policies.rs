@@ -80,7 +80,7 @@ fn count(selection: &Selection, limited: &LimitedPolicy, shadowed: Result<Outcom
 }
 
 /// Returns true if the request waits, and then asks again.
-fn will_ask_again(charge: &Charge, answer: &Option<Answer>) -> bool {
+fn will_ask_again(charge: &Charge, answer: &Option<PolicyAnswer>) -> bool {
     let Some(Ok((decision, _))) = answer else { return false };
     let max_wait = charge.longest_wait().unwrap_or_default();
     matches!(decision.outcome(), Outcome::Retry(pause) if pause <= max_wait)
@@ -105,7 +105,7 @@ fn within_limits_of(whole: &Charge, asked: &[Asked], is_in_force: bool) -> Vec<A
 }
 
 /// The decision about a request, and the units that were taken.
-pub(super) type Answer = Result<(Decision, Tentative), Error>;
+pub(super) type PolicyAnswer = Result<(Decision, Tentative), Error>;
 
 /// The decision of one policy.
 pub(super) struct PolicyOutcome {
@@ -118,7 +118,10 @@ pub(super) struct PolicyOutcome {
 
 /// Asks the policies in force. Returns the answer, or `None` if no policy is in force, and the
 /// decision of each of them.
-async fn enforce(selection: &Selection, asked: &[Asked]) -> (Option<Answer>, Vec<PolicyOutcome>) {
+async fn enforce(
+    selection: &Selection,
+    asked: &[Asked],
+) -> (Option<PolicyAnswer>, Vec<PolicyOutcome>) {
     if asked.is_empty() {
         return (None, Vec::new());
     }

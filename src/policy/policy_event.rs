@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::checked_policy::Policy;
-use super::decide_policies::{Answer, PolicyOutcome};
+use super::decide_policies::{PolicyAnswer, PolicyOutcome};
 use super::limited_policy::{Asked, LimitedPolicy};
 use crate::decision::Origin;
 use crate::{Decision, Error, Outcome};
@@ -61,7 +61,7 @@ impl<'a> Event<'a> {
     pub(super) fn in_shadow(
         limited: &'a LimitedPolicy,
         decision: &'a Decision,
-        answer: &Option<Answer>,
+        answer: &Option<PolicyAnswer>,
     ) -> Option<Self> {
         let result = decision.shadowed().unwrap_or(Ok(decision.outcome()));
         let origin = result.is_ok().then(|| decision.origin());
@@ -85,7 +85,7 @@ impl<'a> Event<'a> {
     /// Shows the decision of each of the policies in force.
     pub(super) fn each(
         asked: &'a [Asked],
-        answer: &'a Option<Answer>,
+        answer: &'a Option<PolicyAnswer>,
         outcomes: &'a [PolicyOutcome],
         mut show: impl FnMut(Self),
     ) {

@@ -347,7 +347,7 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     unit(
         "settlement_wakes_nobody",
-        "settlement::tests::it_ends_when_its_settler_says_so_or_is_dropped",
+        "settlement::tests::it_ends_when_its_sender_says_so_or_is_dropped",
     ),
     unit(
         "waiter_for_permits_of_redisson_not_woken",

@@ -377,9 +377,9 @@ pub(super) const FAULTS: &[Fault] = &[
         "slot_of_before_a_move_settled",
         &[edit(
             "reservation.rs",
-            "                Ok(Taken { mark: turn.mark().unwrap_or(taken.mark), ..taken })",
+            "                Ok(ReservedUnits { mark: turn.mark().unwrap_or(reserved.mark), ..reserved })",
             "                let _ = turn.mark();
-                Ok(taken)",
+                Ok(reserved)",
         )],
     ),
     planted(

@@ -325,19 +325,19 @@ pub(super) const FAULTS: &[Fault] = &[
         &[edit(
             "limiter/redis/send/batcher.rs",
             "        let mut queued = QueuedRequest::without_receiver(&self.config.pool, request, deadline);
-        queued.reply_to = ReplyTo::Settler(settler);",
+        queued.reply_to = ReplyTo::Settlement(sender);",
             "        let pool = &self.config.pool;
         self.push(QueuedRequest::without_receiver(pool, request.clone(), deadline))?;
         let mut queued = QueuedRequest::without_receiver(&self.config.pool, request, deadline);
-        queued.reply_to = ReplyTo::Settler(settler);",
+        queued.reply_to = ReplyTo::Settlement(sender);",
         )],
     ),
     planted(
         "settlement_says_nothing_was_given_back",
         &[edit(
             "limiter/redis/send/queued.rs",
-            "                settler.end(Ok(entry.refunded().cast_unsigned()));",
-            "                settler.end(Ok(entry.refunded().cast_unsigned() * 0));",
+            "                sender.end(Ok(entry.refunded().cast_unsigned()));",
+            "                sender.end(Ok(entry.refunded().cast_unsigned() * 0));",
         )],
     ),
     planted(

@@ -736,9 +736,9 @@ impl Drop",
         "af96eac redis: settlements pass a full queue",
         &[edit(
             "limiter/redis/send/batcher.rs",
-            "        queued.reply_to = ReplyTo::Settler(settler);
+            "        queued.reply_to = ReplyTo::Settlement(sender);
         self.push(queued)",
-            "        queued.reply_to = ReplyTo::Settler(settler);
+            "        queued.reply_to = ReplyTo::Settlement(sender);
         let worker = self.worker()?;
         self.enqueue(&worker, queued)",
         )],

@@ -25,7 +25,7 @@ use super::call::{follow, send_call};
 use super::config::Config;
 use super::queued::{CompletedRequest, QueuedRequest, ReplyTo};
 use super::worker;
-use crate::settlement::Settler;
+use crate::settlement::SettlementSender;
 use crate::{Error, ErrorKind};
 
 /// A charge that the caller's own task sends.
@@ -118,16 +118,16 @@ impl Batcher {
         ))
     }
 
-    /// Sends a request that settles a reservation, and gives the result to `settler`. Works like
+    /// Sends a request that settles a reservation, and gives the result to `sender`. Works like
     /// [`send_and_forget`](Self::send_and_forget), but the request may take until `deadline`.
     pub(crate) fn settle(
         &self,
         request: Request,
         deadline: Instant,
-        settler: Settler,
+        sender: SettlementSender,
     ) -> Result<(), Error> {
         let mut queued = QueuedRequest::without_receiver(&self.config.pool, request, deadline);
-        queued.reply_to = ReplyTo::Settler(settler);
+        queued.reply_to = ReplyTo::Settlement(sender);
         self.push(queued)
     }
 

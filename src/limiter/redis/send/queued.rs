@@ -11,7 +11,7 @@ use super::super::client::fault::{Progress, Stage};
 use super::super::script::{Op, ReplyEntry, Request};
 use crate::Error;
 use crate::algorithm::Verdict;
-use crate::settlement::Settler;
+use crate::settlement::SettlementSender;
 
 /// A request that waits to be sent.
 pub(crate) struct QueuedRequest {
@@ -30,7 +30,7 @@ pub(crate) struct QueuedRequest {
 pub(super) enum ReplyTo {
     /// The caller, who may leave.
     Caller(oneshot::Sender<Result<CompletedRequest, Error>>),
-    Settler(Settler),
+    Settlement(SettlementSender),
     /// None: fire and forget.
     Nobody,
 }
@@ -61,7 +61,7 @@ impl QueuedRequest {
     pub(super) fn is_wanted(&self, now: Instant) -> bool {
         match &self.reply_to {
             ReplyTo::Caller(caller) => !caller.is_closed() && now < self.deadline,
-            ReplyTo::Settler(_) | ReplyTo::Nobody => true,
+            ReplyTo::Settlement(_) | ReplyTo::Nobody => true,
         }
     }
 
@@ -74,7 +74,7 @@ impl QueuedRequest {
     pub(super) fn fail(self, error: Error) {
         match self.reply_to {
             ReplyTo::Caller(caller) => drop(caller.send(Err(error))),
-            ReplyTo::Settler(settler) => settler.end(Err(error)),
+            ReplyTo::Settlement(sender) => sender.end(Err(error)),
             ReplyTo::Nobody => {}
         }
     }
@@ -90,8 +90,8 @@ impl QueuedRequest {
         let batch_position = u16::try_from(position).unwrap_or(u16::MAX);
         let caller = match mem::replace(&mut self.reply_to, ReplyTo::Nobody) {
             ReplyTo::Caller(caller) => caller,
-            ReplyTo::Settler(settler) => {
-                settler.end(Ok(entry.refunded().cast_unsigned()));
+            ReplyTo::Settlement(sender) => {
+                sender.end(Ok(entry.refunded().cast_unsigned()));
                 return None;
             }
             ReplyTo::Nobody => return None,

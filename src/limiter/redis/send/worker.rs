@@ -60,7 +60,7 @@ pub(super) async fn run(
                 Some(queued) => worker.queue.push(queued),
                 None => is_open = false,
             },
-            () = worker.hold.end(), if worker.is_holding() => worker.lets_go = true,
+            () = worker.hold.end(), if worker.is_holding() => worker.may_send_next = true,
             else => return,
         }
         busy.set();
@@ -79,7 +79,7 @@ pub(super) async fn run(
             worker.queue.push(queued);
         }
         worker.send(false).await;
-        (worker.lets_go, worker.new_connection) = (false, None);
+        (worker.may_send_next, worker.new_connection) = (false, None);
     }
 }
 
@@ -93,7 +93,7 @@ struct Worker {
     new_connection: Option<Arc<dyn SharedConnection>>,
     hold: Hold,
     /// True if a call has ended in this turn, or if the longest hold is over.
-    lets_go: bool,
+    may_send_next: bool,
     calls: JoinSet<CallEnd>,
     late_replies: JoinSet<CallEnd>,
 }
@@ -107,7 +107,7 @@ impl Worker {
             connecting: Connecting::default(),
             new_connection: None,
             hold: Hold::new(),
-            lets_go: false,
+            may_send_next: false,
             calls: JoinSet::new(),
             late_replies: JoinSet::new(),
         }
@@ -128,7 +128,7 @@ impl Worker {
     /// Allows the next calls if answers came, which this process has to read. Also allows them if
     /// no answer has come for too long.
     fn allow_next(&mut self) {
-        if self.lets_go {
+        if self.may_send_next {
             self.queue.allow_next();
             self.hold.ended();
         }
@@ -184,7 +184,7 @@ impl Worker {
 
     /// Records that a call has ended.
     fn call_ended(&mut self, ended: CallEnd) {
-        self.lets_go = true;
+        self.may_send_next = true;
         if let Some((partition, requests)) = ended.partition {
             self.queue.call_ended(partition, requests);
         }

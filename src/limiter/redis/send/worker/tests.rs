@@ -182,7 +182,7 @@ async fn send_three() -> (Worker, Sent) {
         let request = Request { key: key.into(), quota: None, rule: None, op };
         let deadline = Instant::now() + LATE_REPLY_TIMEOUT;
         worker.queue.push(QueuedRequest::without_receiver(&pool, request, deadline));
-        worker.lets_go = true;
+        worker.may_send_next = true;
         worker.allow_next();
         worker.send(false).await;
     }
