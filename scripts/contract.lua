@@ -12,7 +12,13 @@
 --          The charges follow. Until all keys are named: how many of the next keys are asked
 --          alike, how many segments each of them has, and the segments. A segment is
 --            how many charges ask alike; `quota` and a rule, if they bring their own; and
+--@ if own_costs
+--            cost, max_wait               takes of each quota the `cost` of its rule, if all are
+--                                         free within that time, and within the `own_max_wait`
+--                                         of the quota that needs the longest wait;
+--@ else
 --            cost, max_wait               takes the units if they are free within that time;
+--@ end
 --                                         a cost of 0 takes nothing, and is called a peek
 --@ if complete
 --            `estimate`, cost, max_wait   answers as if it took the units

@@ -15,16 +15,17 @@ use super::assembly::commented;
 use super::*;
 use crate::Quota;
 use crate::algorithm::{
-    Budget, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp,
-    TokenBucket,
+    Budget, FixedWindow, OwnCost, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
+    SmoothWarmingUp, TokenBucket,
 };
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts");
 
 /// The parts of the scripts that are shown.
-fn shown() -> [Vec<ScriptPart>; 9] {
+fn shown() -> [Vec<ScriptPart>; 10] {
     let quota = Quota::per_second(5);
     let (bucket, window) = (TokenBucket::new(quota), FixedWindow::new(quota));
+    let at_own_costs = [OwnCost(bucket).parts(), OwnCost(window).parts()].concat();
     [
         bucket.parts(),
         Budget::new(quota).parts(),
@@ -35,6 +36,7 @@ fn shown() -> [Vec<ScriptPart>; 9] {
         SmoothBursty::new(quota).parts(),
         SmoothWarmingUp::new(quota, Duration::from_secs(1)).parts(),
         (bucket, window).parts(),
+        at_own_costs,
     ]
 }
 
@@ -64,8 +66,9 @@ fn assembled_scripts_are_what_redis_gets() {
         let sent = Source::shared(&parts);
         for (kind, source) in [Kind::Checks, Kind::Complete].into_iter().zip(sent) {
             let names: Vec<_> = parts.iter().map(|part| part.name).collect();
+            let costs = if parts[0].own_costs { "_at_own_costs" } else { "" };
             let end = if kind == Kind::Checks { "check" } else { "complete" };
-            let name = format!("{}_{end}.lua", names.join("_and_"));
+            let name = format!("{}{costs}_{end}.lua", names.join("_and_"));
             let text = format!(
                 "-- Put together from scripts/*.lua, and not to be edited: scripts/README.md.\n\
                  --\n\

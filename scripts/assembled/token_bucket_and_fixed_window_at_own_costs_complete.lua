@@ -1,0 +1,942 @@
+-- Put together from scripts/*.lua, and not to be edited: scripts/README.md.
+--
+-- Redis gets this file without its comments and blank lines, and nothing else:
+--   grep -vE '^ *(--|$)' token_bucket_and_fixed_window_at_own_costs_complete.lua
+-- EVALSHA calls that text by its SHA-1, 17edb3e9991ff8148f792796a679486934e5662e.
+
+-- Token bucket (GCRA). The twin of src/algorithm/token_bucket.rs.
+--
+-- Stored:  the instant at which the bucket is full again, as `full` or `full+part/denominator`
+-- Mark:    mark1, mark2: full and part after the charge. mark3, mark4: full + 1 and part before it,
+--          if it reserved a wait together with other quotas; else 0
+
+-- Fixed window. The twin of src/algorithm/fixed_window.rs.
+--
+-- Stored:  an instant in the latest window that holds units (anchored: its start), and the units,
+--          as `begin:units`
+-- Mark:    mark1, mark2: begin and units after the charge. mark3, mark4: begin + 1 and units before
+--          it, if it reserved a wait together with other quotas; else 0
+
+-- KEYS     for each charge its 2 keys, one of each quota. A charge is taken from all or none.
+--          A name that ends with a number belongs to that quota: comments leave the number out
+-- ARGV     first now in microseconds since the Unix epoch, or empty: then TIME is read once.
+--          Then 12 integers, the limiter's rule. Its horizon is the longest wait:
+--   horizon_1, unit_numerator_1, unit_denominator_1, burst_1, cost_1, own_max_wait_1
+--   horizon_2, limit_2, period_2, anchored_2, cost_2, own_max_wait_2
+--          The charges follow. Until all keys are named: how many of the next keys are asked
+--          alike, how many segments each of them has, and the segments. A segment is
+--            how many charges ask alike; `quota` and a rule, if they bring their own; and
+--            cost, max_wait               takes of each quota the `cost` of its rule, if all are
+--                                         free within that time, and within the `own_max_wait`
+--                                         of the quota that needs the longest wait;
+--                                         a cost of 0 takes nothing, and is called a peek
+--            `estimate`, cost, max_wait   answers as if it took the units
+--            `penalize`, cost             takes the units whether or not they are free
+--            `refund`, cost, marks        gives back what a charge took. Its marks are four
+--                                         words of each quota: above they stand as `Mark`
+--            `settle`, used, cost, marks  gives back what was not used
+--            `reset`                      forgets the key
+--            `block`, time                refuses the key for so many microseconds
+--            `unblock`                    ends that
+--          So `9 1 1 1 0` asks for one unit of each of the next 9 * 2 keys.
+-- Reply    one string, a list packed by cmsgpack: now, and for each charge 5 elements.
+--          The first is how many microseconds to wait, and 0 also if it never fits; -1 less that,
+--          if the units were taken; or a text, if this charge failed: why.
+--          Of a refund, it is the units that were given back.
+--          The others are the state that decided, 0 if there was none:
+--   (full_1 or -1) + 1, part_1 or 0
+--   (begin_2 or -1) + 1, units_2 or 0
+
+-- What every script starts with: strict numbers, the clock, and what failed.
+
+local INEXACT = 9007199254740992
+local CORRUPT = 'CORRUPT the stored value is not one that this limiter writes'
+
+-- Numbers are written with `%d`, which is faster than what the server does with a number.
+local format = string.format
+
+-- The number that `text` is, if it is one that a script writes: digits, exact,
+-- without leading zeros.
+local function integer(text)
+  local number = tonumber(text)
+  if number and number >= 0 and number < INEXACT and format('%d', number) == text then
+    return number
+  end
+end
+
+-- Now, in microseconds: the caller's if one is given, else the server's, read once.
+local function clock(given)
+  if given ~= '' then
+    return tonumber(given)
+  end
+  local time = redis.call('TIME')
+  return tonumber(time[1]) * 1000000 + tonumber(time[2])
+end
+
+-- Why a command failed, if it did.
+local function failure(...)
+  local reply = redis.pcall(...)
+  return type(reply) == 'table' and reply.err or nil
+end
+
+-- The clock, and the variables of a call.
+
+-- How much longer than its state a key lives, in microseconds: as long as the state stays within
+-- one such stretch, the expiry that was set first suffices. Part of the format: every writer of a
+-- key keeps to one number.
+local SPARE = 10000000
+
+local KEYS, ARGV, pcall, ceil = KEYS, ARGV, redis.pcall, math.ceil
+-- True if the caller gives the time.
+local own_clock = ARGV[1] ~= ''
+local now = clock(ARGV[1])
+-- The reply, and how many elements of it are written.
+local reply, n = { now }, 1
+-- The element of ARGV that is read next. Those before it are now and the limiter's rule.
+local a = 2 + 12
+-- What a segment asks: how many charges, and the cost and the longest wait of each.
+local repeats, cost, max_wait
+-- Its operation, nil for a check; the units to give back, or the time of a block; the marks.
+local op, back, mark
+max_wait = 0
+-- The rule, and what follows from it.
+-- [arguments]
+-- One unit takes unit_numerator / unit_denominator microseconds.
+local horizon_1, unit_numerator_1, unit_denominator_1, burst_1, cost_1, own_max_wait_1
+local span_1, spare_1
+-- What follows from the rule and the cost.
+local time_1, rest_1, credit_1, credit_rest_1
+-- The rule, and what follows from it.
+-- [arguments]
+-- anchored: 1 if a window starts with its first charge, 0 if with the epoch's periods.
+local horizon_2, limit_2, period_2, anchored_2, cost_2, own_max_wait_2
+
+-- The loop. Every charge has a key of each quota, and is taken from all of them or from none. A key
+-- may come again beside other keys, so all charges are decided before anything is written.
+
+-- What each key holds: false if it is absent, or of another type.
+local texts = redis.call('MGET', unpack(KEYS))
+-- A group is the keys of one charge, 2 of them. `last` is the last group that is done.
+local last, groups = 0, #KEYS / 2
+-- By a key's name, the place of its first mention in KEYS: its slot. By the slot, what is known of
+-- the key; of its state, 8 elements from 8 * slot on.
+local known, saved = {}, {}
+-- Whether it is to be written, or emptied; why its charges fail; the number that it holds, if that
+-- is all; when its state is worth nothing.
+local changed_at, wiped_at, why_at, number_at, expires = {}, {}, {}, {}, {}
+-- When its block ends.
+local blocked_at = {}
+-- Where the answers of a group begin in the reply.
+local starts = {}
+
+while last < groups do
+  -- The next groups that are asked alike, from `first` to `last`, and how many segments each has.
+  local first, segments = last + 1, ARGV[a + 1] + 0
+  last = last + ARGV[a]
+  a = a + 2
+  local segment_at = a
+  for k = first, last do
+    -- READ the state of quota 1, unless its key was read before. `full_1` is nil if there is none.
+    local full_1, part_1, denominator_1
+    local slot_1 = (k - 1) * 2 + 1
+    if known[KEYS[slot_1]] then
+      slot_1 = known[KEYS[slot_1]]
+      full_1, part_1, denominator_1 = saved[8 * slot_1 + 0], saved[8 * slot_1 + 1], saved[8 * slot_1 + 2]
+    else
+      local key, why, number, blocked = KEYS[slot_1], nil, nil, nil
+      known[key] = slot_1
+      -- `none` is no state: a key that was made so that a cluster can move its slot.
+      local text = texts[slot_1]
+      if text and text ~= 'none' then
+        do
+          -- [read]
+          -- A plain number, or one with a fraction. Any other text leaves `full` nil.
+          full_1 = integer(text)
+          if full_1 then
+            part_1, denominator_1, number = 0, 1, full_1
+          else
+            local whole, over, under = string.match(text, '^(%d+)%+(%d+)/(%d+)$')
+            if whole then
+              whole, part_1, denominator_1 = integer(whole), integer(over), integer(under)
+              full_1 = whole and part_1 and denominator_1 and 0 < part_1 and part_1 < denominator_1 and whole or nil
+            end
+          end
+        end
+        if not full_1 then
+          -- A text that is no state: a block with the state beneath it, as
+          -- `blocked:instant:state`, or a foreign value. A block that is over counts as if it
+          -- were not there.
+          blocked, text = string.match(text, '^blocked:(%d+):(.*)$')
+          why, blocked = CORRUPT, blocked and integer(blocked)
+          if blocked and text ~= '' then
+            -- [read]
+            -- A plain number, or one with a fraction. Any other text leaves `full` nil.
+            full_1 = integer(text)
+            if full_1 then
+              part_1, denominator_1, number = 0, 1, full_1
+            else
+              local whole, over, under = string.match(text, '^(%d+)%+(%d+)/(%d+)$')
+              if whole then
+                whole, part_1, denominator_1 = integer(whole), integer(over), integer(under)
+                full_1 = whole and part_1 and denominator_1 and 0 < part_1 and part_1 < denominator_1 and whole or nil
+              end
+            end
+            -- It is no plain number that could be changed in place.
+            number = nil
+          end
+          if blocked and (text == '' or full_1) then
+            why = blocked > now and format('BLOCKED %016d', blocked) or nil
+          end
+          blocked = why ~= CORRUPT and why and blocked
+        end
+      end
+      if blocked then
+        -- A block fails checks alone, and those are answered below.
+        blocked_at[slot_1], why = blocked, nil
+      end
+      number_at[slot_1], why_at[slot_1] = number, why
+      saved[8 * slot_1 + 0], saved[8 * slot_1 + 1], saved[8 * slot_1 + 2] = full_1, part_1, denominator_1
+    end
+    -- READ the state of quota 2, unless its key was read before. `begin_2` is nil if there is none.
+    local begin_2, units_2
+    local slot_2 = (k - 1) * 2 + 2
+    if known[KEYS[slot_2]] then
+      slot_2 = known[KEYS[slot_2]]
+      begin_2, units_2 = saved[8 * slot_2 + 0], saved[8 * slot_2 + 1]
+    else
+      local key, why, number, blocked = KEYS[slot_2], nil, nil, nil
+      known[key] = slot_2
+      -- `none` is no state: a key that was made so that a cluster can move its slot.
+      local text = texts[slot_2]
+      if text and text ~= 'none' then
+        do
+          -- [read]
+          -- Two numbers. Any other text leaves `begin` nil.
+          local first_digits, second_digits = string.match(text, '^(%d+):(%d+)$')
+          if first_digits then
+            begin_2, units_2 = integer(first_digits), integer(second_digits)
+            if not units_2 then
+              begin_2 = nil
+            end
+          end
+        end
+        if not begin_2 then
+          -- A text that is no state: a block with the state beneath it, as
+          -- `blocked:instant:state`, or a foreign value. A block that is over counts as if it
+          -- were not there.
+          blocked, text = string.match(text, '^blocked:(%d+):(.*)$')
+          why, blocked = CORRUPT, blocked and integer(blocked)
+          if blocked and text ~= '' then
+            -- [read]
+            -- Two numbers. Any other text leaves `begin` nil.
+            local first_digits, second_digits = string.match(text, '^(%d+):(%d+)$')
+            if first_digits then
+              begin_2, units_2 = integer(first_digits), integer(second_digits)
+              if not units_2 then
+                begin_2 = nil
+              end
+            end
+            -- It is no plain number that could be changed in place.
+            number = nil
+          end
+          if blocked and (text == '' or begin_2) then
+            why = blocked > now and format('BLOCKED %016d', blocked) or nil
+          end
+          blocked = why ~= CORRUPT and why and blocked
+        end
+      end
+      if blocked then
+        -- A block fails checks alone, and those are answered below.
+        blocked_at[slot_2], why = blocked, nil
+      end
+      number_at[slot_2], why_at[slot_2] = number, why
+      saved[8 * slot_2 + 0], saved[8 * slot_2 + 1] = begin_2, units_2
+    end
+
+    -- DECIDE the charges of the group. Groups that are asked alike read the same segments.
+    starts[k] = n
+    if segments > 1 then
+      a = segment_at
+    end
+    for _ = 1, segments do
+      if segments > 1 or k == first then
+        -- Reads a segment: how many charges, under which rule, and what they ask.
+        repeats = ARGV[a] + 0
+        a = a + 1
+        -- Where the rule stands: at ARGV[2], unless the charges bring one.
+        local from = 2
+        if ARGV[a] == 'quota' then
+          from = a + 1
+          a = from + 12
+        end
+        horizon_1, unit_numerator_1, unit_denominator_1, burst_1, cost_1, own_max_wait_1 = ARGV[from + 0] + 0, ARGV[from + 1] + 0, ARGV[from + 2] + 0, ARGV[from + 3] + 0, ARGV[from + 4] + 0, ARGV[from + 5] + 0
+        -- [rule]
+        -- The time of a burst: whole microseconds, and the rest over the denominator.
+        spare_1 = burst_1 * unit_numerator_1 % unit_denominator_1
+        span_1 = (burst_1 * unit_numerator_1 - spare_1) / unit_denominator_1
+        horizon_2, limit_2, period_2, anchored_2, cost_2, own_max_wait_2 = ARGV[from + 6] + 0, ARGV[from + 7] + 0, ARGV[from + 8] + 0, ARGV[from + 9] + 0, ARGV[from + 10] + 0, ARGV[from + 11] + 0
+        op = ARGV[a]
+        if op == 'refund' or op == 'settle' then
+          back = ARGV[a + 1] + 0
+          if op == 'settle' then
+            -- What was not used is given back: below 0, if more was used than taken.
+            a, back = a + 1, ARGV[a + 2] - back
+          end
+          a = a + 1
+          cost, mark = ARGV[a] + 0, {}
+          for i = 1, 4 * 2 do
+            mark[i] = tonumber(ARGV[a + i]) or ARGV[a + i]
+          end
+          op, a = 'refund', a + 1 + 4 * 2
+        elseif op == 'penalize' then
+          cost, a = ARGV[a + 1] + 0, a + 2
+        elseif op == 'estimate' then
+          cost, max_wait, a = ARGV[a + 1] + 0, ARGV[a + 2] + 0, a + 3
+        elseif op == 'reset' or op == 'unblock' then
+          cost, a = 0, a + 1
+        elseif op == 'block' then
+          -- How long it lasts.
+          cost, back, a = 0, ARGV[a + 1] + 0, a + 2
+        else
+          -- A check: its first word is the cost.
+          op, cost, max_wait, a = nil, op + 0, ARGV[a + 1] + 0, a + 2
+        end
+        max_wait = math.min(max_wait, horizon_1, horizon_2)
+        if cost == 0 then
+          cost_1 = 0
+        end
+        -- [cost]
+        -- The time of the cost, and that of what the burst leaves of it.
+        rest_1 = cost_1 * unit_numerator_1 % unit_denominator_1
+        time_1 = (cost_1 * unit_numerator_1 - rest_1) / unit_denominator_1
+        credit_rest_1 = (burst_1 - cost_1) * unit_numerator_1 % unit_denominator_1
+        credit_1 = ((burst_1 - cost_1) * unit_numerator_1 - credit_rest_1) / unit_denominator_1
+        if cost == 0 then
+          cost_2 = 0
+        end
+      end
+      -- A state of another rule is brought under this one. A state from the future is clamped: a
+      -- clock was set back, or a quota was lowered.
+      local clamped_1, kept_1 = false, false
+      if full_1 then
+        -- [rebase]
+        -- A fraction over another denominator is rounded up.
+        if denominator_1 ~= unit_denominator_1 then
+          if part_1 > 0 then
+            full_1, part_1 = full_1 + 1, 0
+          end
+          denominator_1 = unit_denominator_1
+        end
+        -- [clamp]
+        -- No bucket is full again later than a burst after the longest wait.
+        if full_1 >= now + horizon_1 + span_1 and (full_1 > now + horizon_1 + span_1 or part_1 > spare_1) then
+          full_1, part_1, clamped_1 = now + horizon_1 + span_1, spare_1, true
+        end
+      end
+      local clamped_2, kept_2 = false, false
+      if begin_2 then
+        -- [clamp]
+        -- A window that begins later than any reserved wait can: a full one of now instead.
+        if begin_2 > now then
+          if anchored_2 == 1 then
+            if begin_2 > now + horizon_2 + period_2 then
+              begin_2, units_2, clamped_2 = now, limit_2, true
+            end
+          else
+            local window = now - now % period_2
+            if (begin_2 - begin_2 % period_2 - window) / period_2 > ceil(horizon_2 / period_2) + 1 then
+              begin_2, units_2, clamped_2 = window, limit_2, true
+            end
+          end
+        end
+      end
+      for _ = 1, repeats do
+        -- One charge. `instant_1` and on are when it fits each quota.
+        local wait = 0
+        -- At 0 stands the longest block of this charge.
+        blocked_at[0] = 0
+        -- The reply shows no state of quota 1, unless a check or a penalty below does.
+        reply[n + 2], reply[n + 3] = 0, 0
+        if op == 'block' then
+          -- Until the later end of two blocks.
+          blocked_at[slot_1], kept_1 = math.max(blocked_at[slot_1] or 0, now + back), true
+        elseif op == 'unblock' and blocked_at[slot_1] then
+          blocked_at[slot_1], kept_1, wiped_at[slot_1] = nil, true, wiped_at[slot_1] or not full_1
+        end
+        blocked_at[0] = math.max(blocked_at[0], blocked_at[slot_1] or 0)
+        -- The reply shows no state of quota 2, unless a check or a penalty below does.
+        reply[n + 4], reply[n + 5] = 0, 0
+        if op == 'block' then
+          -- Until the later end of two blocks.
+          blocked_at[slot_2], kept_2 = math.max(blocked_at[slot_2] or 0, now + back), true
+        elseif op == 'unblock' and blocked_at[slot_2] then
+          blocked_at[slot_2], kept_2, wiped_at[slot_2] = nil, true, wiped_at[slot_2] or not begin_2
+        end
+        blocked_at[0] = math.max(blocked_at[0], blocked_at[slot_2] or 0)
+        if op == 'refund' then
+          -- Gives back `back` of the cost to each quota whose state shows that the charge
+          -- stands in it.
+          local any
+          local refunded_1
+          if full_1 and back >= 1 and back <= cost then
+            local mark1, mark2, mark3, mark4 = unpack(mark, 4 * 1 - 3, 4 * 1)
+            local back = cost_1
+            -- [refund]
+            -- Only if nothing was taken since: the state is still the one that the mark says.
+            if full_1 == mark1 and part_1 == mark2 then
+              if mark3 > 0 and back == cost_1 then
+                full_1, part_1, refunded_1 = mark3 - 1, mark4, back
+              else
+                -- While its slot is ahead no part is given back, or a later charge could come
+                -- before it.
+                local ahead, ahead_rest = span_1, spare_1
+                if mark3 > 0 then
+                  ahead, ahead_rest = time_1, rest_1
+                end
+                if back == cost_1 or full_1 - ahead + (part_1 > ahead_rest and 1 or 0) <= now then
+                  local back_rest = back * unit_numerator_1 % unit_denominator_1
+                  full_1, part_1 = full_1 - (back * unit_numerator_1 - back_rest) / unit_denominator_1, part_1 - back_rest
+                  if part_1 < 0 then
+                    full_1, part_1 = full_1 - 1, part_1 + unit_denominator_1
+                  end
+                  refunded_1 = back
+                end
+              end
+            end
+          end
+          if refunded_1 then
+            any, wait = true, math.max(wait, refunded_1)
+          end
+          local refunded_2
+          if begin_2 and back >= 1 and back <= cost then
+            local mark1, mark2, mark3, mark4 = unpack(mark, 4 * 2 - 3, 4 * 2)
+            local back = cost_2
+            -- [refund]
+            -- While the window lasts that the mark says.
+            local ends = (anchored_2 == 1 and begin_2 or begin_2 - begin_2 % period_2) + period_2
+            local is_over = ends <= now or (units_2 == 0 and begin_2 <= now)
+            if begin_2 == mark1 and not is_over then
+              if mark3 > 0 and back == cost_2 and units_2 == mark2 then
+                -- The state is exactly what the charge left: nothing else stands in the window.
+                begin_2, units_2, refunded_2 = mark3 - 1, mark4, back
+              else
+                refunded_2 = math.min(back, units_2)
+                units_2 = units_2 - refunded_2
+              end
+            end
+          end
+          if refunded_2 then
+            any, wait = true, math.max(wait, refunded_2)
+          end
+          kept_1 = kept_1 or refunded_1 ~= nil or any and clamped_1
+          kept_2 = kept_2 or refunded_2 ~= nil or any and clamped_2
+        elseif op == 'penalize' then
+          -- Takes the cost whether or not it fits, unless a peek would wait longer than the
+          -- horizon: so the debt has a bound.
+          local amount, fits_at = cost, now
+          cost = 0
+          do
+            local instant_1
+            local cost_1 = 0
+            -- [cost]
+            -- The time of the cost, and that of what the burst leaves of it.
+            rest_1 = cost_1 * unit_numerator_1 % unit_denominator_1
+            time_1 = (cost_1 * unit_numerator_1 - rest_1) / unit_denominator_1
+            credit_rest_1 = (burst_1 - cost_1) * unit_numerator_1 % unit_denominator_1
+            credit_1 = ((burst_1 - cost_1) * unit_numerator_1 - credit_rest_1) / unit_denominator_1
+            -- [fit]
+            -- It fits as soon as `full` is no further ahead than the time of what the burst
+            -- leaves.
+            if cost_1 <= burst_1 then
+              instant_1 = now
+              if full_1 and full_1 >= now then
+                instant_1 = full_1 - credit_1
+                if part_1 > credit_rest_1 then
+                  instant_1 = instant_1 + 1
+                end
+                if instant_1 < now then
+                  instant_1 = now
+                end
+              end
+            end
+            -- [reply]
+            reply[n + 2], reply[n + 3] = (full_1 or -1) + 1, part_1 or 0
+            fits_at = math.max(fits_at, instant_1)
+          end
+          do
+            local instant_2
+            local cost_2 = 0
+            -- [fit]
+            -- In the latest window, or at its end if it has no room. An empty one that is over
+            -- counts as none.
+            if cost_2 <= limit_2 then
+              instant_2 = now
+              if begin_2 then
+                local ends = begin_2 + period_2
+                if anchored_2 == 0 then
+                  ends = ends - begin_2 % period_2
+                end
+                if ends > now and (units_2 > 0 or begin_2 > now) then
+                  if units_2 + cost_2 > limit_2 then
+                    instant_2 = ends
+                  elseif begin_2 > now then
+                    instant_2 = begin_2
+                  end
+                end
+              end
+            end
+            -- [reply]
+            reply[n + 4], reply[n + 5] = (begin_2 or -1) + 1, units_2 or 0
+            fits_at = math.max(fits_at, instant_2)
+          end
+          wait = fits_at - now
+          if amount > 0 and wait <= math.min(horizon_1, horizon_2) then
+            wait = 0
+            do
+              -- `most` is the largest cost that the sums can hold.
+              local most, instant_1 = nil, fits_at
+              -- [unchecked]
+              -- A product must stay below 2^53.
+              most = (INEXACT - 1 - (INEXACT - 1) % unit_numerator_1) / unit_numerator_1
+              cost = math.min(amount, most)
+              local cost_1 = math.min(cost_1, most)
+              -- [cost]
+              -- The time of the cost, and that of what the burst leaves of it.
+              rest_1 = cost_1 * unit_numerator_1 % unit_denominator_1
+              time_1 = (cost_1 * unit_numerator_1 - rest_1) / unit_denominator_1
+              credit_rest_1 = (burst_1 - cost_1) * unit_numerator_1 % unit_denominator_1
+              credit_1 = ((burst_1 - cost_1) * unit_numerator_1 - credit_rest_1) / unit_denominator_1
+              -- [consume]
+              -- The bucket is full again later, by the time of the cost.
+              if not full_1 or full_1 < instant_1 then
+                full_1, part_1 = instant_1, 0
+              end
+              full_1, part_1, denominator_1 = full_1 + time_1, part_1 + rest_1, unit_denominator_1
+              if part_1 >= unit_denominator_1 then
+                full_1, part_1 = full_1 + 1, part_1 - unit_denominator_1
+              end
+              -- [clamp]
+              -- No bucket is full again later than a burst after the longest wait.
+              if full_1 >= now + horizon_1 + span_1 and (full_1 > now + horizon_1 + span_1 or part_1 > spare_1) then
+                full_1, part_1, clamped_1 = now + horizon_1 + span_1, spare_1, true
+              end
+              -- The answer is that of a peek after it.
+              kept_1, cost, instant_1 = true, 0, nil
+              cost_1 = 0
+              -- [cost]
+              -- The time of the cost, and that of what the burst leaves of it.
+              rest_1 = cost_1 * unit_numerator_1 % unit_denominator_1
+              time_1 = (cost_1 * unit_numerator_1 - rest_1) / unit_denominator_1
+              credit_rest_1 = (burst_1 - cost_1) * unit_numerator_1 % unit_denominator_1
+              credit_1 = ((burst_1 - cost_1) * unit_numerator_1 - credit_rest_1) / unit_denominator_1
+              -- [fit]
+              -- It fits as soon as `full` is no further ahead than the time of what the burst
+              -- leaves.
+              if cost_1 <= burst_1 then
+                instant_1 = now
+                if full_1 and full_1 >= now then
+                  instant_1 = full_1 - credit_1
+                  if part_1 > credit_rest_1 then
+                    instant_1 = instant_1 + 1
+                  end
+                  if instant_1 < now then
+                    instant_1 = now
+                  end
+                end
+              end
+              -- [reply]
+              reply[n + 2], reply[n + 3] = (full_1 or -1) + 1, part_1 or 0
+              wait = math.max(wait, instant_1 - now)
+            end
+            do
+              -- `most` is the largest cost that the sums can hold.
+              local most, instant_2 = nil, fits_at
+              -- [unchecked]
+              -- A window is never more than full.
+              most = limit_2
+              cost = math.min(amount, most)
+              local cost_2 = math.min(cost_2, most)
+              -- [consume]
+              -- Into the latest window, or into a new one if that is over at this instant.
+              local ends = begin_2 and (anchored_2 == 1 and begin_2 or begin_2 - begin_2 % period_2) + period_2
+              if ends and ends > instant_2 and (units_2 > 0 or begin_2 > instant_2) then
+                units_2 = units_2 + cost_2
+              else
+                begin_2, units_2 = anchored_2 == 1 and instant_2 or instant_2 - instant_2 % period_2, cost_2
+              end
+              -- [clamp]
+              -- A window that begins later than any reserved wait can: a full one of now instead.
+              if begin_2 > now then
+                if anchored_2 == 1 then
+                  if begin_2 > now + horizon_2 + period_2 then
+                    begin_2, units_2, clamped_2 = now, limit_2, true
+                  end
+                else
+                  local window = now - now % period_2
+                  if (begin_2 - begin_2 % period_2 - window) / period_2 > ceil(horizon_2 / period_2) + 1 then
+                    begin_2, units_2, clamped_2 = window, limit_2, true
+                  end
+                end
+              end
+              -- The answer is that of a peek after it.
+              kept_2, cost, instant_2 = true, 0, nil
+              cost_2 = 0
+              -- [fit]
+              -- In the latest window, or at its end if it has no room. An empty one that is over
+              -- counts as none.
+              if cost_2 <= limit_2 then
+                instant_2 = now
+                if begin_2 then
+                  local ends = begin_2 + period_2
+                  if anchored_2 == 0 then
+                    ends = ends - begin_2 % period_2
+                  end
+                  if ends > now and (units_2 > 0 or begin_2 > now) then
+                    if units_2 + cost_2 > limit_2 then
+                      instant_2 = ends
+                    elseif begin_2 > now then
+                      instant_2 = begin_2
+                    end
+                  end
+                end
+              end
+              -- [reply]
+              reply[n + 4], reply[n + 5] = (begin_2 or -1) + 1, units_2 or 0
+              wait = math.max(wait, instant_2 - now)
+            end
+          end
+          cost = amount
+        elseif op == 'reset' then
+          -- Whatever the keys hold, they hold it no more.
+          full_1, part_1, denominator_1 = nil
+          kept_1, wiped_at[slot_1], why_at[slot_1] = true, true, nil
+          begin_2, units_2 = nil
+          kept_2, wiped_at[slot_2], why_at[slot_2] = true, true, nil
+        elseif blocked_at[0] == 0 then
+          -- A check. It fits at `fits_at`, when it fits all quotas: what fits at an instant
+          -- fits later too.
+          local fits_at, fits = now, true
+          -- The own longest wait of the quota that needs the longest one.
+          local longest_wait = 0
+          local instant_1
+          do
+            -- The earliest instant at which the cost fits quota 1, nil if it never does.
+            -- [fit]
+            -- It fits as soon as `full` is no further ahead than the time of what the burst
+            -- leaves.
+            if cost_1 <= burst_1 then
+              instant_1 = now
+              if full_1 and full_1 >= now then
+                instant_1 = full_1 - credit_1
+                if part_1 > credit_rest_1 then
+                  instant_1 = instant_1 + 1
+                end
+                if instant_1 < now then
+                  instant_1 = now
+                end
+              end
+            end
+            -- [reply]
+            reply[n + 2], reply[n + 3] = (full_1 or -1) + 1, part_1 or 0
+          end
+          if not instant_1 then
+            fits = false
+          elseif instant_1 > fits_at then
+            fits_at, longest_wait = instant_1, own_max_wait_1
+          elseif instant_1 == fits_at then
+            longest_wait = math.max(longest_wait, own_max_wait_1)
+          end
+          local instant_2
+          do
+            -- The earliest instant at which the cost fits quota 2, nil if it never does.
+            -- [fit]
+            -- In the latest window, or at its end if it has no room. An empty one that is over
+            -- counts as none.
+            if cost_2 <= limit_2 then
+              instant_2 = now
+              if begin_2 then
+                local ends = begin_2 + period_2
+                if anchored_2 == 0 then
+                  ends = ends - begin_2 % period_2
+                end
+                if ends > now and (units_2 > 0 or begin_2 > now) then
+                  if units_2 + cost_2 > limit_2 then
+                    instant_2 = ends
+                  elseif begin_2 > now then
+                    instant_2 = begin_2
+                  end
+                end
+              end
+            end
+            -- [reply]
+            reply[n + 4], reply[n + 5] = (begin_2 or -1) + 1, units_2 or 0
+          end
+          if not instant_2 then
+            fits = false
+          elseif instant_2 > fits_at then
+            fits_at, longest_wait = instant_2, own_max_wait_2
+          elseif instant_2 == fits_at then
+            longest_wait = math.max(longest_wait, own_max_wait_2)
+          end
+          if fits then
+            wait = fits_at - now
+            if op == 'estimate' then
+              -- Nothing is taken.
+            elseif cost > 0 then
+              if wait <= max_wait and wait <= longest_wait then
+                -- Takes the units of every quota, at that instant.
+                do
+                  instant_1, kept_1 = fits_at, true
+                  -- [consume]
+                  -- The bucket is full again later, by the time of the cost.
+                  if not full_1 or full_1 < instant_1 then
+                    full_1, part_1 = instant_1, 0
+                  end
+                  full_1, part_1, denominator_1 = full_1 + time_1, part_1 + rest_1, unit_denominator_1
+                  if part_1 >= unit_denominator_1 then
+                    full_1, part_1 = full_1 + 1, part_1 - unit_denominator_1
+                  end
+                end
+                do
+                  instant_2, kept_2 = fits_at, true
+                  -- [consume]
+                  -- Into the latest window, or into a new one if that is over at this instant.
+                  local ends = begin_2 and (anchored_2 == 1 and begin_2 or begin_2 - begin_2 % period_2) + period_2
+                  if ends and ends > instant_2 and (units_2 > 0 or begin_2 > instant_2) then
+                    units_2 = units_2 + cost_2
+                  else
+                    begin_2, units_2 = anchored_2 == 1 and instant_2 or instant_2 - instant_2 % period_2, cost_2
+                  end
+                end
+                wait = -1 - wait
+              else
+                -- The only write of a refusal: or a clamped state would move along with the
+                -- clock.
+                kept_1 = kept_1 or clamped_1
+                kept_2 = kept_2 or clamped_2
+              end
+            end
+          end
+        end
+        if blocked_at[0] > 0 and op ~= 'refund' then
+          wait = format('BLOCKED %016d', blocked_at[0])
+        end
+        reply[n + 1] = wait
+        n = n + 5
+      end
+
+      -- KEEP the states that the segment left. If one key failed, no other is changed.
+      local broken
+      do
+        local why
+        why_at[slot_1] = why_at[slot_1] or why
+        broken = broken or why_at[slot_1]
+      end
+      do
+        local why
+        why_at[slot_2] = why_at[slot_2] or why
+        broken = broken or why_at[slot_2]
+      end
+      if kept_1 and not broken then
+        changed_at[slot_1] = true
+        if full_1 then
+          -- From `expires_at` on, the state decides like no state.
+          local expires_at
+          -- [expires]
+          -- A full bucket is as good as a new one.
+          expires_at = part_1 > 0 and full_1 + 1 or full_1
+          expires[slot_1] = expires_at
+        end
+        saved[8 * slot_1 + 0], saved[8 * slot_1 + 1], saved[8 * slot_1 + 2] = full_1, part_1, denominator_1
+      else
+        full_1, part_1, denominator_1 = saved[8 * slot_1 + 0], saved[8 * slot_1 + 1], saved[8 * slot_1 + 2]
+      end
+      if kept_2 and not broken then
+        changed_at[slot_2] = true
+        if begin_2 then
+          -- From `expires_at` on, the state decides like no state.
+          local expires_at
+          -- [expires]
+          -- The window's end.
+          expires_at = (anchored_2 == 1 and begin_2 or begin_2 - begin_2 % period_2) + period_2
+          expires[slot_2] = expires_at
+        end
+        saved[8 * slot_2 + 0], saved[8 * slot_2 + 1] = begin_2, units_2
+      else
+        begin_2, units_2 = saved[8 * slot_2 + 0], saved[8 * slot_2 + 1]
+      end
+    end
+  end
+end
+starts[groups + 1] = n
+
+-- WRITE each key once, at its slot.
+for k = 1, groups do
+  do
+    local slot_1 = (k - 1) * 2 + 1
+    local key = KEYS[slot_1]
+    if known[key] == slot_1 then
+      local full_1, part_1, denominator_1 = saved[8 * slot_1 + 0], saved[8 * slot_1 + 1], saved[8 * slot_1 + 2]
+      local changed, wiped, why = changed_at[slot_1], wiped_at[slot_1], why_at[slot_1]
+      local number, expires_at, blocked = number_at[slot_1], expires[slot_1], nil
+      blocked = blocked_at[slot_1]
+      local text = texts[slot_1]
+      if wiped and not why then
+        why = failure('UNLINK', key)
+        number = nil
+        text = nil
+      end
+      if why then
+        -- Nothing is to be stored.
+      elseif changed and (full_1 or blocked) then
+        expires_at = math.max(expires_at or 0, blocked or 0)
+        if expires_at < now then
+          expires_at = now
+        end
+        -- The text to store, or the number if that is all.
+        local value, plain
+        if full_1 then
+          -- [write]
+          -- The shortest text: mostly a plain number.
+          if part_1 == 0 then
+            plain = full_1
+          else
+            value = format('%d+%d/%d', full_1, part_1, denominator_1)
+          end
+        end
+        if blocked then
+          if plain then
+            value = format('%d', plain)
+          end
+          value, plain = format('blocked:%d:%s', blocked, value or ''), nil
+        end
+        if number and plain and not own_clock and plain - plain % SPARE == number - number % SPARE then
+          -- A number in the same stretch: its expiry still comes late enough.
+          local answer = pcall('INCRBY', key, format('%d', plain - number))
+          why = type(answer) == 'table' and answer.err or nil
+        else
+          -- Expiry only collects garbage: it never comes before the state is old.
+          local unit, expiry = 'PXAT', ceil((expires_at + SPARE) / 1000)
+          if own_clock then
+            -- An hour more, in milliseconds, since the clocks differ.
+            unit, expiry = 'PX', ceil((expires_at - now) / 1000) + 3600000
+          end
+          expiry = format('%d', expiry)
+          if plain then
+            value = format('%d', plain)
+          end
+          -- A key of another type reads as absent: NX does not overwrite it.
+          local answer
+          if text then
+            answer = pcall('SET', key, value, unit, expiry)
+          else
+            answer = pcall('SET', key, value, unit, expiry, 'NX')
+          end
+          if answer then
+            why = answer.err
+          else
+            why = 'WRONGTYPE the key holds a value of another type'
+          end
+        end
+      elseif not text and not wiped then
+        -- Nothing is written, so GET says whether an absent key is one of another type.
+        why = failure('GET', key)
+      end
+      why_at[slot_1] = why
+    end
+  end
+  do
+    local slot_2 = (k - 1) * 2 + 2
+    local key = KEYS[slot_2]
+    if known[key] == slot_2 then
+      local begin_2, units_2 = saved[8 * slot_2 + 0], saved[8 * slot_2 + 1]
+      local changed, wiped, why = changed_at[slot_2], wiped_at[slot_2], why_at[slot_2]
+      local number, expires_at, blocked = number_at[slot_2], expires[slot_2], nil
+      blocked = blocked_at[slot_2]
+      local text = texts[slot_2]
+      if wiped and not why then
+        why = failure('UNLINK', key)
+        number = nil
+        text = nil
+      end
+      if why then
+        -- Nothing is to be stored.
+      elseif changed and (begin_2 or blocked) then
+        expires_at = math.max(expires_at or 0, blocked or 0)
+        if expires_at < now then
+          expires_at = now
+        end
+        -- The text to store, or the number if that is all.
+        local value, plain
+        if begin_2 then
+          -- [write]
+          value = format('%d:%d', begin_2, units_2)
+        end
+        if blocked then
+          if plain then
+            value = format('%d', plain)
+          end
+          value, plain = format('blocked:%d:%s', blocked, value or ''), nil
+        end
+        if number and plain and not own_clock and plain - plain % SPARE == number - number % SPARE then
+          -- A number in the same stretch: its expiry still comes late enough.
+          local answer = pcall('INCRBY', key, format('%d', plain - number))
+          why = type(answer) == 'table' and answer.err or nil
+        else
+          -- Expiry only collects garbage: it never comes before the state is old.
+          local unit, expiry = 'PXAT', ceil((expires_at + SPARE) / 1000)
+          if own_clock then
+            -- An hour more, in milliseconds, since the clocks differ.
+            unit, expiry = 'PX', ceil((expires_at - now) / 1000) + 3600000
+          end
+          expiry = format('%d', expiry)
+          if plain then
+            value = format('%d', plain)
+          end
+          -- A key of another type reads as absent: NX does not overwrite it.
+          local answer
+          if text then
+            answer = pcall('SET', key, value, unit, expiry)
+          else
+            answer = pcall('SET', key, value, unit, expiry, 'NX')
+          end
+          if answer then
+            why = answer.err
+          else
+            why = 'WRONGTYPE the key holds a value of another type'
+          end
+        end
+      elseif not text and not wiped then
+        -- Nothing is written, so GET says whether an absent key is one of another type.
+        why = failure('GET', key)
+      end
+      why_at[slot_2] = why
+    end
+  end
+end
+
+-- REPORT a key that failed to all its charges, whatever was decided.
+if next(why_at) then
+  for k = 1, groups do
+    -- The longest of several blocks, unless a key failed otherwise: texts compare so.
+    local why
+    do
+      local own = why_at[known[KEYS[(k - 1) * 2 + 1]]]
+      if own and (not why or own > why) then
+        why = own
+      end
+    end
+    do
+      local own = why_at[known[KEYS[(k - 1) * 2 + 2]]]
+      if own and (not why or own > why) then
+        why = own
+      end
+    end
+    if why then
+      for i = starts[k] + 1, starts[k + 1], 5 do
+        reply[i] = why
+      end
+    end
+  end
+end
+return cmsgpack.pack(reply)
