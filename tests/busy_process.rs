@@ -26,7 +26,7 @@ use support::faults::{LONG, chain, eventually, size};
 use support::proxy::{Fault, Proxy};
 use support::sentinel::{self, Replicated};
 use support::stats::script_calls;
-use support::{Server, free_port};
+use support::{NOWHERE, Server};
 use tokio::runtime::{Builder, Handle};
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep};
@@ -566,13 +566,21 @@ fn delay_timers(tasks: &mut JoinSet<()>, stop: &Arc<AtomicBool>, runtime: &Handl
     }
 }
 
+/// Asks for one key again and again.
+async fn ask_until<L: Limiter>(limiter: L, stop: Arc<AtomicBool>, counts: Arc<Counts>) {
+    while !stop.load(Relaxed) {
+        counts.record(limiter.check(&"key".into()).await);
+        yield_now().await;
+    }
+}
+
 // Case 151.
 #[tokio::test]
 async fn a_busy_process_that_connects_admits_nobody() {
     let (server, cluster) = (Server::start(), Cluster::start().await);
     let replicated = Replicated::start().await;
     let ports = replicated.sentinels.iter().map(|sentinel| sentinel.port);
-    let one_is_dead: Vec<_> = std::iter::once(free_port()).chain(ports).collect();
+    let one_is_dead: Vec<_> = std::iter::once(NOWHERE).chain(ports).collect();
     for (name, url) in [
         ("server", server.url()),
         ("cluster", cluster.url()),
@@ -589,13 +597,7 @@ async fn a_busy_process_that_connects_admits_nobody() {
             let bucket = TokenBucket::new(Quota::per_hour(1));
             let limiter = Redis::new("first", bucket, pool.build().expect("a pool"));
             let limiter = limiter.timeout(timeout()).or_else(FailOpen);
-            let (stop, counts) = (Arc::clone(&stop), Arc::clone(&counts));
-            let ask = async move {
-                while !stop.load(Relaxed) {
-                    counts.record(limiter.check(&"key".into()).await);
-                    yield_now().await;
-                }
-            };
+            let ask = ask_until(limiter, Arc::clone(&stop), Arc::clone(&counts));
             tasks.spawn_on(ask, runtime.handle());
         }
         sleep(30 * timeout()).await;
@@ -643,13 +645,7 @@ async fn a_fault_of_the_server_that_is_over_admits_nobody_under_load() {
     })
     .await;
     for _ in 0..20 {
-        let (limiter, stop, counts) = (limiter.clone(), Arc::clone(&stop), Arc::clone(&counts));
-        let ask = async move {
-            while !stop.load(Relaxed) {
-                counts.record(limiter.check(&"key".into()).await);
-                yield_now().await;
-            }
-        };
+        let ask = ask_until(limiter.clone(), Arc::clone(&stop), Arc::clone(&counts));
         tasks.spawn_on(ask, runtime.handle());
     }
     sleep(30 * timeout()).await;

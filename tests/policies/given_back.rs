@@ -1,6 +1,6 @@
 //! Units that policies took in turn are given back before a refusal is reported.
 
-use super::{burst, decide, policies, request};
+use super::{burst, decide, policies, request, twelve};
 
 /// Name and units left of each policy in the report of a decision.
 fn left(decision: &tower_sluice::Decision) -> Vec<(String, Option<u64>)> {
@@ -9,11 +9,7 @@ fn left(decision: &tower_sluice::Decision) -> Vec<(String, Option<u64>)> {
 
 #[tokio::test(start_paused = true)]
 async fn a_refusal_in_turn_reports_what_was_given_back_as_left() {
-    // More than one call decides about.
-    let row = |number: u64| {
-        format!("[[policy]]\nname = 'p{number}'\nlimit = {}\nperiod = '1h'\n", 20 - number)
-    };
-    let policies = policies(&(0..12).map(row).collect::<String>());
+    let policies = twelve();
     let call = request("GET", "/", &[]);
     assert_eq!(burst(&policies, &call, 9).await, (9, vec![], 0));
     let refused = decide(&policies, &call).await;

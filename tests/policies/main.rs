@@ -56,6 +56,14 @@ fn policies(text: &str) -> Policies {
     Policies::builder().build(&rows(text)).expect("a table")
 }
 
+/// More policies than one call decides about. The limit of each is one less than that before it.
+fn twelve() -> Policies {
+    let row = |number: u64| {
+        format!("[[policy]]\nname = 'p{number}'\nlimit = {}\nperiod = '1h'\n", 20 - number)
+    };
+    policies(&(0..12).map(row).collect::<String>())
+}
+
 /// A request without a body, with headers as `name: value`.
 fn request(method: &str, path: &str, headers: &[&str]) -> Request<()> {
     let mut request = Request::builder().method(method).uri(path);

@@ -7,7 +7,7 @@ use tower_sluice::key::{Head, Keyed};
 use tower_sluice::policy::Policies;
 use tower_sluice::{Charge, Limiter, LimiterExt, Outcome};
 
-use super::{burst, decide, policies, request, rows};
+use super::{burst, decide, policies, request, rows, twelve};
 
 const TWO: &str = r#"
     [[policy]]
@@ -232,10 +232,7 @@ async fn javas_limiter_is_asked_on_its_own_and_gives_back() {
 
 #[tokio::test(start_paused = true)]
 async fn more_policies_than_one_decision_takes_still_take_all_or_nothing() {
-    let row = |number: u64| {
-        format!("[[policy]]\nname = 'p{number}'\nlimit = {}\nperiod = '1h'\n", 20 - number)
-    };
-    let policies = policies(&(0..12).map(row).collect::<String>());
+    let policies = twelve();
     let call = request("GET", "/", &[]);
     assert_eq!(burst(&policies, &call, 12).await, (9, vec![], 3));
     assert_eq!(

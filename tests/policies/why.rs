@@ -6,6 +6,7 @@ use tower_sluice::limiter::Origin;
 use tower_sluice::policy::Policies;
 use tower_sluice::{ErrorKind, Outcome, Pool};
 
+use super::support::NOWHERE;
 use super::{decide, request, rows};
 
 /// A policy of each kind that goes on, alone and with others.
@@ -34,8 +35,7 @@ const GO_ON: &str = "
 
 /// A pool of a port that nobody listens to.
 fn away() -> Pool {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    Pool::connect(&format!("redis://127.0.0.1:{port}")).expect("an address")
+    Pool::connect(&format!("redis://127.0.0.1:{NOWHERE}")).expect("an address")
 }
 
 #[tokio::test]

@@ -44,6 +44,19 @@ fn in_memory() -> ([Boxed; 2], AllInTurn<2, Parts>) {
     ([user.clone(), address.clone()], AllInTurn::of_parts([user, address]))
 }
 
+/// Makes each combination of a limit of a user and one of an address, with its name and members.
+fn fronts(server: &Server) -> [(&'static str, [Boxed; 2], Boxed); 3] {
+    let pool = Pool::connect(&server.url()).unwrap();
+    let over = |pool: &Pool| AllAtOnce::of_parts((user(pool), address(pool))).boxed();
+    let members = [user(&pool).boxed(), address(&pool).boxed()];
+    let (in_memory, in_turn) = in_memory();
+    [
+        ("AllAtOnce", members.clone(), over(&pool)),
+        ("AllAtOnce in a cluster", members, over(&pool.clone().by_hash_slot())),
+        ("AllInTurn", in_memory, in_turn.boxed()),
+    ]
+}
+
 /// Returns the units that `alice` and the address have taken.
 async fn taken([user, address]: &[Boxed; 2]) -> [u64; 2] {
     let user = user.peek("alice").await.unwrap().remaining().unwrap();
@@ -65,17 +78,7 @@ async fn taken_in_the_end(members: &[Boxed; 2], expected: [u64; 2]) {
 #[tokio::test]
 async fn each_part_is_charged_to_its_own_limit_with_its_own_cost() {
     let server = Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
-    let cluster = pool.clone().by_hash_slot();
-    let members = [user(&pool).boxed(), address(&pool).boxed()];
-    let both = AllAtOnce::of_parts((user(&pool), address(&pool))).boxed();
-    let both_in_cluster = AllAtOnce::of_parts((user(&cluster), address(&cluster))).boxed();
-    let (in_memory, in_turn) = in_memory();
-    for (name, members, limiter) in [
-        ("AllAtOnce", &members, both),
-        ("AllAtOnce in a cluster", &members, both_in_cluster),
-        ("AllInTurn", &in_memory, in_turn.boxed()),
-    ] {
+    for (name, members, limiter) in &fronts(&server) {
         let alice = || Charge::new("alice");
         for (charge, [one, other]) in [
             (Charge::new(("alice", ADDRESS)), [1, 1]),
@@ -124,17 +127,7 @@ async fn each_part_is_charged_to_its_own_limit_with_its_own_cost() {
 #[tokio::test]
 async fn a_part_that_takes_nothing_refuses_all_the_same() {
     let server = Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
-    let cluster = pool.clone().by_hash_slot();
-    let members = [user(&pool).boxed(), address(&pool).boxed()];
-    let both = AllAtOnce::of_parts((user(&pool), address(&pool))).boxed();
-    let both_in_cluster = AllAtOnce::of_parts((user(&cluster), address(&cluster))).boxed();
-    let (in_memory, in_turn) = in_memory();
-    for (name, members, limiter) in [
-        ("AllAtOnce", &members, both),
-        ("AllAtOnce in a cluster", &members, both_in_cluster),
-        ("AllInTurn", &in_memory, in_turn.boxed()),
-    ] {
+    for (name, members, limiter) in &fronts(&server) {
         let alice = Charge::new("alice");
         let looks = Charge::several([alice.clone(), Charge::new(ADDRESS).peek()]);
         let pays_last = Charge::several([alice.peek(), Charge::new(ADDRESS)]);

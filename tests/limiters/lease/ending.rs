@@ -5,11 +5,12 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::task::yield_now;
 use tokio::time::{advance, sleep};
+use tokio_test::task::Spawn;
 use tokio_test::{assert_pending, task};
-use tower_sluice::limiter::Operation;
+use tower_sluice::limiter::{Lease, Operation};
 use tower_sluice::{Charge, Error, ErrorKind, Limiter, LimiterExt, Memory, Quota};
 
-use super::{SECOND, VALIDITY, check, leased, taken, warm_up};
+use super::{Inner, Leased, SECOND, VALIDITY, check, leased, taken, warm_up};
 
 const LIMIT: u64 = 1_000_000;
 
@@ -24,6 +25,18 @@ macro_rules! with_a_lease {
         assert_eq!(($inner.costs(), $inner.settled()), (vec![100], vec![]));
         $block
     };
+}
+
+/// A lease whose first refill is on its way until `inner` opens, the units taken before, and the
+/// caller who waits for it.
+async fn refilling() -> (Leased, u64, Spawn<<Lease<Inner> as Limiter>::Future>) {
+    let (limiter, inner, memory) = leased(LIMIT);
+    let before = warm_up(&limiter, &inner, "hot").await;
+    inner.close();
+    let mut waiter = task::spawn(limiter.check(&Charge::new("hot")));
+    assert_pending!(waiter.poll());
+    yield_now().await;
+    ((limiter, inner, memory), before, waiter)
 }
 
 #[tokio::test(start_paused = true)]
@@ -75,12 +88,7 @@ async fn the_last_clone_returns_all_units_and_ends_all_tasks() {
 /// A refill that comes when the limiter has gone.
 #[tokio::test(start_paused = true)]
 async fn a_late_refill_is_returned() {
-    let (limiter, inner, memory) = leased(LIMIT);
-    let before = warm_up(&limiter, &inner, "hot").await;
-    inner.close();
-    let mut waiter = task::spawn(limiter.check(&Charge::new("hot")));
-    assert_pending!(waiter.poll());
-    yield_now().await;
+    let ((limiter, inner, memory), before, waiter) = refilling().await;
     drop((waiter, limiter));
     inner.open();
     sleep(SECOND).await;
@@ -111,12 +119,7 @@ async fn another_quota_of_the_key_ends_its_lease() {
 /// The units of a refill under the old quota are not spent under the new one.
 #[tokio::test(start_paused = true)]
 async fn a_refill_under_another_quota_is_returned() {
-    let (limiter, inner, memory) = leased(LIMIT);
-    let before = warm_up(&limiter, &inner, "hot").await;
-    inner.close();
-    let mut waiter = task::spawn(limiter.check(&Charge::new("hot")));
-    assert_pending!(waiter.poll());
-    yield_now().await;
+    let ((limiter, inner, memory), before, waiter) = refilling().await;
     let plan = Charge::new("hot").quota(Quota::per_hour(2 * LIMIT));
     let mut upgraded = task::spawn(limiter.check(&plan));
     assert_pending!(upgraded.poll());
@@ -156,12 +159,7 @@ async fn reset_forgets_leased_units() {
 /// A refill that may be decided before the reset, and arrives after it.
 #[tokio::test(start_paused = true)]
 async fn reset_forgets_units_on_their_way() {
-    let (limiter, inner, memory) = leased(LIMIT);
-    warm_up(&limiter, &inner, "hot").await;
-    inner.close();
-    let mut waiter = task::spawn(limiter.check(&Charge::new("hot")));
-    assert_pending!(waiter.poll());
-    yield_now().await;
+    let ((limiter, inner, memory), _, waiter) = refilling().await;
     let mut reset = task::spawn(limiter.reset("hot"));
     assert_pending!(reset.poll());
     // Until the reset has ended, every charge asks alone.

@@ -22,9 +22,10 @@ const SECOND: Duration = Duration::from_secs(1);
 const VALIDITY: Duration = Duration::from_millis(100);
 
 type Inner = Recorder<Memory<FixedWindow>>;
+type Leased = (Lease<Inner>, Inner, Memory<FixedWindow>);
 
 /// A window of so many units an hour, which refunds exactly, with leases of at most 100.
-fn leased(limit: u64) -> (Lease<Inner>, Inner, Memory<FixedWindow>) {
+fn leased(limit: u64) -> Leased {
     let memory = Memory::new("api", FixedWindow::new(Quota::per_hour(limit)).anchored());
     let inner = Recorder::new(memory.clone());
     (inner.clone().lease(100), inner, memory)
