@@ -8,14 +8,13 @@
 //! --nocapture` plants all of them, one after another, and says how many seeds each took.
 //! `PLANTED=name,name` plants those whose names contain one of the words. `SEED` is the first seed.
 //!
-//! Where a world cannot hold what a fault needs, `planted/elsewhere.rs` names a test of the crate
-//! that fails with it, and that test runs instead.
+//! Where a world cannot hold what a fault needs, the fault names a test of the crate that fails with
+//! it, and that test runs instead.
 //!
 //! The table stands in `planted/`, by the parts of the crate that it edits.
 
 mod bodies;
 mod cluster;
-mod elsewhere;
 mod left_out;
 mod limiters;
 mod redis;
@@ -70,6 +69,16 @@ struct Fault {
     name: &'static str,
     kind: Kind,
     edits: &'static [Edit],
+    /// What finds it, if a world cannot hold it.
+    found_by: Option<OtherTest>,
+}
+
+/// A test of the crate that is no world.
+#[derive(Clone, Copy)]
+struct OtherTest {
+    /// The name of its binary, or `--lib`.
+    target: &'static str,
+    name: &'static str,
 }
 
 /// The reason why a fault is in the table.
@@ -90,18 +99,43 @@ struct Edit {
 }
 
 const fn planted(name: &'static str, edits: &'static [Edit]) -> Fault {
-    Fault { name, kind: Kind::Planted, edits }
+    Fault { name, kind: Kind::Planted, edits, found_by: None }
 }
 
 const fn reverted(name: &'static str, commit: &'static str, edits: &'static [Edit]) -> Fault {
-    Fault { name, kind: Kind::Reverted(commit), edits }
+    Fault { name, kind: Kind::Reverted(commit), edits, found_by: None }
 }
 
 const fn edit(file: &'static str, from: &'static str, to: &'static str) -> Edit {
     Edit { file, from, to }
 }
 
+impl OtherTest {
+    /// Returns whether the file of its module has a function of its name.
+    fn exists(&self) -> bool {
+        let mut path = match self.target {
+            LIB => package().join("src"),
+            target => package().join("tests").join(target),
+        };
+        let (modules, name) = self.name.rsplit_once("::").unwrap_or(("", self.name));
+        path.extend(modules.split("::").filter(|module| *module != "tests"));
+        let files = [path.join("main.rs"), path.join("mod.rs"), path.join("tests.rs")];
+        let texts = files.into_iter().chain([path.with_extension("rs")]).map(fs::read_to_string);
+        texts.flatten().any(|text| text.contains(&format!("fn {name}(")))
+    }
+}
+
 impl Fault {
+    /// No world can hold it, and this test of a binary finds it.
+    const fn found_by(self, target: &'static str, name: &'static str) -> Self {
+        Self { found_by: Some(OtherTest { target, name }), ..self }
+    }
+
+    /// No world can hold it, and this unit test finds it.
+    const fn found_by_unit(self, name: &'static str) -> Self {
+        self.found_by(LIB, name)
+    }
+
     /// The files that it changes, and their new texts. The error says what does not fit.
     fn apply(&self) -> Result<BTreeMap<PathBuf, String>, String> {
         let mut texts = BTreeMap::new();
@@ -144,7 +178,9 @@ fn planted_faults_fit_the_sources() {
     let names: BTreeSet<&str> = faults().map(|fault| fault.name).collect();
     assert_eq!(names.len(), faults().count(), "two faults have one name");
     assert!(faults().filter(|fault| fault.kind == Kind::Planted).count() >= 25);
-    assert!(elsewhere::ELSEWHERE.iter().all(|one| names.contains(one.fault)));
+    let lost: Vec<_> =
+        faults().filter(|fault| fault.found_by.is_some_and(|one| !one.exists())).collect();
+    assert!(lost.is_empty(), "{:?}", lost.iter().map(|fault| fault.name).collect::<Vec<_>>());
     let undone = mends();
     assert!(left_out::LEFT_OUT.iter().all(|(mend, why)| !undone.contains(mend) && !why.is_empty()));
 }
@@ -168,21 +204,20 @@ fn planted_faults_are_found() {
     let mut wanted: Vec<_> = faults().filter(|fault| is_wanted(fault.name)).collect();
     wanted.sort_by_key(|fault| bodies.number_of(fault) == 0);
     for fault in wanted {
-        let other = elsewhere::ELSEWHERE.iter().find(|one| one.fault == fault.name);
-        let target = other.map_or(WORLDS_OF, |other| other.target);
+        let target = fault.found_by.map_or(WORLDS_OF, |other| other.target);
         let (number, seeds) = (bodies.number_of(fault), seeds.clone());
         let binary = match (number, target) {
             (0, _) => Copy::with(&fault.apply().expect("it fits")).build(target),
             (_, WORLDS_OF) => Ok(worlds.clone()),
             _ => copy.build(target),
         };
-        let outcome = match (&binary, other) {
+        let outcome = match (&binary, fault.found_by) {
             (Err(errors), _) => Outcome::NotBuilt(errors.clone()),
             (Ok(binary), None) => find((binary, number), &worlds, seeds, max_time),
             (Ok(binary), Some(other)) => {
                 // A fault that is built alone is in its binary, whichever is chosen.
                 let unplanted = if target == WORLDS_OF { &worlds } else { binary };
-                fails((binary, number), unplanted, other.test)
+                fails((binary, number), unplanted, other.name)
             }
         };
         let name = fault.name;

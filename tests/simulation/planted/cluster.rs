@@ -37,7 +37,8 @@ pub(super) const FAULTS: &[Fault] = &[
         self.refresh();",
             "",
         )],
-    ),
+    )
+    .found_by("topology", "cluster::map::one_slot_that_has_moved_shows_where_the_others_are"),
     planted(
         "silent_reading_of_the_map_is_forgotten",
         &[edit(
@@ -45,7 +46,8 @@ pub(super) const FAULTS: &[Fault] = &[
             "                connection.record_timeout(sent, error.kind() == ErrorKind::Saturation);",
             "                let _ = error;",
         )],
-    ),
+    )
+    .found_by("simulation", "seeds_that_broke_a_promise_keep_it"),
     planted(
         "sentinel_gets_one_attempt_at_a_time",
         &[edit(
@@ -55,7 +57,8 @@ pub(super) const FAULTS: &[Fault] = &[
             "            () = sleep(100 * MAX_SILENCE) => {}
         }",
         )],
-    ),
+    )
+    .found_by("simulation", "seeds_that_broke_a_promise_keep_it"),
     planted(
         "asked_without_asking",
         &[
@@ -87,6 +90,10 @@ pub(super) const FAULTS: &[Fault] = &[
             "            redis::ErrorKind::Server(ServerErrorKind::TryAgain) => Some(Self::Again),",
             "            redis::ErrorKind::Server(ServerErrorKind::TryAgain) => None,",
         )],
+    )
+    .found_by(
+        "topology",
+        "cluster::moving::a_tuple_whose_keys_are_split_waits_for_those_that_still_move",
     ),
     planted(
         "sent_again_after_an_answer_was_lost",
@@ -110,7 +117,8 @@ pub(super) const FAULTS: &[Fault] = &[
             "            if !is_away {
                 one.node.server().leave();",
         )],
-    ),
+    )
+    .found_by("topology", "cluster::lost::what_a_replaced_master_still_admits_reaches_nobody"),
     planted(
         "map_read_once_and_never_again",
         &[edit(
@@ -118,6 +126,10 @@ pub(super) const FAULTS: &[Fault] = &[
             "                state.backoff.hold_until(now + pause);",
             "                state.backoff.hold_until(now + 10_000 * pause);",
         )],
+    )
+    .found_by(
+        "topology",
+        "cluster::lost::a_master_that_dies_harms_its_own_slots_until_its_replica_is_promoted",
     ),
     planted(
         "attempt_to_read_the_map_never_over",
@@ -130,6 +142,9 @@ pub(super) const FAULTS: &[Fault] = &[
         }
         match result {",
         )],
+    )
+    .found_by_unit(
+        "limiter::redis::client::cluster::refresh::tests::the_next_attempt_may_begin_whatever_ended_the_last_one",
     ),
     planted(
         "slot_waits_for_ever_for_its_refunds",
@@ -157,7 +172,8 @@ pub(super) const FAULTS: &[Fault] = &[
             "            old.server.leave();",
             "            let _ = &old.server;",
         )],
-    ),
+    )
+    .found_by("topology", "sentinel::left::what_a_replaced_primary_still_admits_reaches_nobody"),
     planted(
         "demoted_primary_taken_again",
         &[
@@ -179,7 +195,8 @@ pub(super) const FAULTS: &[Fault] = &[
                 "",
             ),
         ],
-    ),
+    )
+    .found_by("topology", "sentinel::the_primary_is_found_whichever_sentinels_are_dead_or_wrong"),
     planted(
         "sentinel_asked_once_and_never_again",
         &[
@@ -213,5 +230,8 @@ pub(super) const FAULTS: &[Fault] = &[
             "                let is_newer = |one: &Candidate<'_>| one.epoch > *epoch && !is_refuted(one);",
             "                let is_newer = |one: &Candidate<'_>| one.epoch < *epoch && !is_refuted(one);",
         )],
+    )
+    .found_by_unit(
+        "limiter::redis::client::sentinel::reports::tests::a_switch_is_followed_at_once_and_never_back",
     ),
 ];

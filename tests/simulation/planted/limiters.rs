@@ -45,7 +45,8 @@ pub(super) const FAULTS: &[Fault] = &[
             "                            *reset = Some(Reset::begin(leases, charge, Unspent::IsForgotten));",
             "                            let _ = (charge, Unspent::IsForgotten);",
         )],
-    ),
+    )
+    .found_by("limiters", "lease::ending::reset_forgets_leased_units"),
     planted(
         "lease_outlives_a_block",
         &[edit(
@@ -53,7 +54,8 @@ pub(super) const FAULTS: &[Fault] = &[
             "                            *reset = Some(Reset::begin(leases, charge, Unspent::IsReturned));",
             "                            let _ = (charge, Unspent::IsReturned);",
         )],
-    ),
+    )
+    .found_by("limiters", "block::a_block_ends_the_lease_of_its_key"),
     planted(
         "waiter_for_a_refill_never_answered",
         &[edit(
@@ -61,6 +63,10 @@ pub(super) const FAULTS: &[Fault] = &[
             "            answers = waiters.map(|waiter| (waiter, answer())).collect();",
             "            answers = waiters.take(1).map(|waiter| (waiter, answer())).collect();",
         )],
+    )
+    .found_by(
+        "limiters",
+        "lease::waiting::an_error_goes_to_all_that_wait_and_valid_units_are_spent_on",
     ),
     planted(
         "refill_that_failed_is_still_awaited",
@@ -85,7 +91,8 @@ pub(super) const FAULTS: &[Fault] = &[
                 "            drop(grant);",
             ),
         ],
-    ),
+    )
+    .found_by("limiters", "lease::waiting::who_leaves_takes_nothing_and_keeps_nobody_waiting"),
     planted(
         "lease_takes_more_for_nothing",
         &[edit(
@@ -93,6 +100,10 @@ pub(super) const FAULTS: &[Fault] = &[
             "            Ordering::Greater if self.take_more(stock, actual - cost) => {}",
             "            Ordering::Greater if stock.units() > 0 || self.take_more(stock, actual - cost) => {}",
         )],
+    )
+    .found_by(
+        "limiters",
+        "lease::settling::more_is_taken_from_the_lease_and_else_of_the_inner_limiter",
     ),
     planted(
         "deny_cache_forgets_a_refund",
@@ -109,7 +120,8 @@ pub(super) const FAULTS: &[Fault] = &[
             "        let lasts = Some(retry_after.min(max_age)).filter(|lasts| !lasts.is_zero())?;",
             "        let lasts = Some(max_age.max(retry_after)).filter(|lasts| !lasts.is_zero())?;",
         )],
-    ),
+    )
+    .found_by("limiters", "deny_cache::bounds::a_refusal_that_is_over_makes_room_before_others"),
     planted(
         "deny_cache_refuses_a_smaller_cost",
         &[edit(
@@ -181,6 +193,9 @@ pub(super) const FAULTS: &[Fault] = &[
                 "                *next_probe = now + 1_000 * settings.probe_lost_after();",
             ),
         ],
+    )
+    .found_by_unit(
+        "limiter::breaker::circuit::tests::no_order_of_three_callers_grants_two_probes_or_blocks_the_circuit",
     ),
     planted(
         "breaker_fails_open_for_slowness",
@@ -191,7 +206,8 @@ pub(super) const FAULTS: &[Fault] = &[
             "            let message = \"the breaker is open, since the limiter was slow or the process busy\";
             Error::new(ErrorKind::Infrastructure, message)",
         )],
-    ),
+    )
+    .found_by("limiters", "breaker::failures::slow_calls_open_it_and_fail_open_does_not_admit"),
     planted(
         "breaker_counts_load_as_a_failure",
         &[edit(
@@ -279,7 +295,8 @@ pub(super) const FAULTS: &[Fault] = &[
             "deadline + BACKSTOP)",
             "deadline + 400 * BACKSTOP)",
         )],
-    ),
+    )
+    .found_by("limiters", "a_silent_limiter_fails_at_its_deadline"),
     planted(
         "deadline_of_the_charge_ignored",
         &[edit(
@@ -287,7 +304,8 @@ pub(super) const FAULTS: &[Fault] = &[
             "    charge.deadline().map_or(own, |deadline| own.min(Instant::from_std(deadline)))",
             "    charge.deadline().map_or(own, |deadline| own.max(Instant::from_std(deadline)))",
         )],
-    ),
+    )
+    .found_by("limiters", "the_earliest_deadline_travels_with_the_charge"),
     planted(
         "backstop_taken_for_a_fault_of_the_server",
         &[edit(
@@ -298,7 +316,8 @@ pub(super) const FAULTS: &[Fault] = &[
             \"the limiter did not decide in time\",
         )))",
         )],
-    ),
+    )
+    .found_by("limiters", "a_silent_limiter_fails_at_its_deadline"),
     planted(
         "late_timer_not_seen",
         &[edit(
@@ -306,6 +325,9 @@ pub(super) const FAULTS: &[Fault] = &[
             "        self.begin.elapsed() > SLACK",
             "        self.begin.elapsed() > 10_000 * SLACK",
         )],
+    )
+    .found_by_unit(
+        "limiter::redis::client::fault::tests::a_late_timer_is_load_for_every_charge_of_the_moment",
     ),
     planted(
         "arrived_answers_not_read_at_the_deadline",
@@ -319,7 +341,8 @@ pub(super) const FAULTS: &[Fault] = &[
         let before = WorkerThreads::now();
         for round",
         )],
-    ),
+    )
+    .found_by_unit("limiter::on_time::tests::a_busy_process_reads_what_has_arrived"),
     planted(
         "slot_of_a_waiter_who_left_lost",
         &[edit(
@@ -336,7 +359,8 @@ pub(super) const FAULTS: &[Fault] = &[
             "                Ok(0) if slot.due > Instant::now() => {",
             "                Ok(0) if slot.due > Instant::now() && place.cost == 0 => {",
         )],
-    ),
+    )
+    .found_by_unit("limiter::line::tests::a_kept_slot_that_is_given_back_is_kept_again"),
     planted(
         "waiter_goes_at_the_slot_before_its_own",
         &[edit(
@@ -396,7 +420,8 @@ pub(super) const FAULTS: &[Fault] = &[
                 "            let _ = &self.key;",
             ),
         ],
-    ),
+    )
+    .found_by_unit("limiter::line::tests::a_panic_of_the_store_leaves_nobody_in_line"),
     planted(
         "settlement_never_ends",
         &[edit(
@@ -412,7 +437,8 @@ pub(super) const FAULTS: &[Fault] = &[
             "        waker.into_iter().for_each(Waker::wake);",
             "        drop(waker);",
         )],
-    ),
+    )
+    .found_by_unit("settlement::tests::it_ends_when_its_sender_says_so_or_is_dropped"),
     planted(
         "place_of_a_waiting_request_not_returned",
         &[edit(
@@ -423,7 +449,8 @@ pub(super) const FAULTS: &[Fault] = &[
                 None
             },",
         )],
-    ),
+    )
+    .found_by("layer", "waiting::beyond_max_waiters_nobody_waits"),
     planted(
         "refund_of_the_layer_lost",
         &[edit(
@@ -443,7 +470,8 @@ pub(super) const FAULTS: &[Fault] = &[
                 let kept = match before {
                     Some(Kind::Memory(_)) => None,",
         )],
-    ),
+    )
+    .found_by("policies", "reload::a_changed_limit_keeps_what_was_taken"),
     planted(
         "exchange_of_the_table_forgets_the_switches",
         &[edit(
@@ -453,7 +481,8 @@ pub(super) const FAULTS: &[Fault] = &[
             *switch = Switch::new();
             let switch = switch.clone();",
         )],
-    ),
+    )
+    .found_by_unit("policy::policies::tests::only_a_switch_that_somebody_uses_outlives_its_row"),
     planted(
         "policies_that_admitted_keep_their_units",
         &[edit(
@@ -461,6 +490,10 @@ pub(super) const FAULTS: &[Fault] = &[
             "        let _ = mem::take(&mut self.0).settle(|_, _| 0);",
             "        drop(mem::take(&mut self.0));",
         )],
+    )
+    .found_by(
+        "policies",
+        "several::more_policies_than_one_decision_takes_still_take_all_or_nothing",
     ),
     planted(
         "one_policy_settled_for_all",
@@ -469,7 +502,8 @@ pub(super) const FAULTS: &[Fault] = &[
             "in self.0.into_iter().rev() {",
             "in self.0.into_iter().rev().take(1) {",
         )],
-    ),
+    )
+    .found_by("policies", "settling::javas_limiter_gives_back_and_takes_no_more_than_was_charged"),
     planted(
         "permits_of_redisson_not_returned_for_a_caller_who_left",
         &[edit(
@@ -477,7 +511,8 @@ pub(super) const FAULTS: &[Fault] = &[
             "        if !self.is_needed {",
             "        if !self.is_needed || self.permits > 0 {",
         )],
-    ),
+    )
+    .found_by("redisson", "faults::a_grant_whose_caller_has_left_is_refunded"),
     planted(
         "waiter_for_permits_of_redisson_not_woken",
         &[edit(
@@ -489,7 +524,8 @@ pub(super) const FAULTS: &[Fault] = &[
             }
             let _ = (&self.queues, &self.name);",
         )],
-    ),
+    )
+    .found_by_unit("redisson::queues::tests::a_wakeup_of_a_dropped_waiter_wakes_the_next"),
     planted(
         "permits_of_redisson_counted_as_asked_for_ever",
         &[edit(
@@ -498,7 +534,8 @@ pub(super) const FAULTS: &[Fault] = &[
                     queue.requested_permits.saturating_sub(self.permits.into());",
             "                let _ = self.permits;",
         )],
-    ),
+    )
+    .found_by_unit("redisson::queues::tests::one_asks_and_the_others_learn_the_result"),
     planted(
         "wait_for_permits_of_redisson_counted_anew",
         &[edit(
@@ -506,5 +543,6 @@ pub(super) const FAULTS: &[Fault] = &[
             "        self.charge.longest_wait().unwrap_or_default().saturating_sub(self.since.elapsed())",
             "        self.charge.longest_wait().unwrap_or_default().saturating_sub(self.last_check.elapsed())",
         )],
-    ),
+    )
+    .found_by("redisson", "waiting::callers_without_a_permit_give_up_after_max_wait"),
 ];

@@ -33,7 +33,8 @@ pub(super) const FAULTS: &[Fault] = &[
         }
         match self.worker()?.push(queued) {",
         )],
-    ),
+    )
+    .found_by("simulation", "strikes::units_come_back_also_where_no_connection_is_left"),
     planted(
         "refund_of_a_caller_who_left_dropped_by_the_worker",
         &[edit(
@@ -161,7 +162,8 @@ pub(super) const FAULTS: &[Fault] = &[
         return None;
     }",
         )],
-    ),
+    )
+    .found_by("redis", "batcher::one_alone_is_one_call_and_a_batch_of_one_is_a_setting"),
     planted(
         "load_fails_open",
         &[edit(
@@ -252,7 +254,8 @@ pub(super) const FAULTS: &[Fault] = &[
             "            self.server.generation.store(next, Relaxed);",
             "            let _ = next;",
         )],
-    ),
+    )
+    .found_by_unit("limiter::redis::client::health::tests::a_useless_connection_says_since_when"),
     planted(
         "read_only_connection_kept",
         &[
@@ -267,6 +270,9 @@ pub(super) const FAULTS: &[Fault] = &[
                 "        let _ = connection;",
             ),
         ],
+    )
+    .found_by_unit(
+        "limiter::redis::client::health::tests::a_failed_call_ends_a_connection_that_is_closed_or_takes_no_writes",
     ),
     planted(
         "connection_leaked",
@@ -285,6 +291,9 @@ pub(super) const FAULTS: &[Fault] = &[
             "            let in_time = timeout(self.connect_timeout, connected).await;",
             "            let in_time = timeout(100 * self.connect_timeout, connected).await;",
         )],
+    )
+    .found_by_unit(
+        "limiter::redis::client::own_pool::tests::an_attempt_without_an_answer_ends_in_time_and_no_pause_follows",
     ),
     planted(
         "attempt_that_failed_keeps_its_place",
@@ -294,6 +303,10 @@ pub(super) const FAULTS: &[Fault] = &[
             "                entry.attempt = Some(Instant::now());
                 ended = Some(Err(failure));",
         )],
+    )
+    .found_by(
+        "faults",
+        "connections::a_resolver_that_panics_opens_no_gate_before_a_cluster_or_sentinels",
     ),
     planted(
         "pause_between_attempts_never_ends",
@@ -311,6 +324,9 @@ pub(super) const FAULTS: &[Fault] = &[
                 *last_error = None;",
             "                backoff.record_success();",
         )],
+    )
+    .found_by_unit(
+        "limiter::redis::client::own_pool::tests::a_failure_before_the_last_connection_counts_no_more",
     ),
     planted(
         "waiter_for_a_connection_not_woken",

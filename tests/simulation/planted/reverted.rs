@@ -32,6 +32,10 @@ pub(super) const FAULTS: &[Fault] = &[
     };",
             ),
         ],
+    )
+    .found_by(
+        "simulation",
+        "strikes::charges_that_wait_for_a_connection_are_decided_in_the_order_of_their_callers",
     ),
     reverted(
         "units_asked_for_before_a_block_stay_taken",
@@ -41,7 +45,8 @@ pub(super) const FAULTS: &[Fault] = &[
             "        if let Unspent::IsForgotten = unspent {",
             "        if let Unspent::IsForgotten | Unspent::IsReturned = unspent {",
         )],
-    ),
+    )
+    .found_by("limiters", "block::a_block_gives_back_what_a_lease_asked_for"),
     reverted(
         "held_units_of_a_late_leaver_expire",
         "3771c13 acquire: settle what a waiter holds that leaves late",
@@ -50,7 +55,8 @@ pub(super) const FAULTS: &[Fault] = &[
             "            let is_of_use = |one: &Reservation| one.is_held() || Instant::now() < due;",
             "            let is_of_use = |_: &Reservation| Instant::now() < due;",
         )],
-    ),
+    )
+    .found_by("limiters", "budget::layer::a_waiter_that_leaves_late_settles_nothing"),
     reverted(
         "held_units_of_a_failed_reset_expire",
         "a9e332e layer: settle what a failed reset leaves held",
@@ -61,7 +67,8 @@ pub(super) const FAULTS: &[Fault] = &[
                     }",
             "                    drop(reset);",
         )],
-    ),
+    )
+    .found_by("limiters", "budget::layer::what_a_failed_reset_leaves_is_settled"),
     reverted(
         "slots_outlive_resets_and_blocks_of_others",
         "9754d3a line: void the slots of keys that others reset or block",
@@ -77,7 +84,8 @@ pub(super) const FAULTS: &[Fault] = &[
                 "",
             ),
         ],
-    ),
+    )
+    .found_by_unit("limiter::line::tests::a_slot_of_several_keys_is_forgotten_with_each_of_them"),
     reverted(
         "slots_of_waiters_outlive_a_reset",
         "bfe0e8b line: forget the slots of waiters too at a reset",
@@ -86,7 +94,8 @@ pub(super) const FAULTS: &[Fault] = &[
             "                (slot.is_forgotten, slot.is_void) = (slot.is_forgotten || is_reset, true);",
             "                let _ = (slot, is_reset);",
         )],
-    ),
+    )
+    .found_by_unit("limiter::line::tests::who_waited_at_a_block_leaves_no_slot_at_hand"),
     reverted(
         "kept_slot_lost_by_a_charge_that_gave_it_back",
         "1e14649 line: keep a slot again that a charge gave back",
@@ -95,7 +104,8 @@ pub(super) const FAULTS: &[Fault] = &[
             "        let kept = self.slot().take_if(|slot| slot.is_kept && slot.due > now);",
             "        let kept = self.slot().take_if(|slot| slot.is_kept && slot.due < now && slot.due > now);",
         )],
-    ),
+    )
+    .found_by_unit("limiter::line::tests::a_kept_slot_that_is_given_back_is_kept_again"),
     reverted(
         "place_in_line_kept_after_a_panic",
         "f3ef719 line: leave it when a panic cuts the beginning short",
@@ -104,7 +114,8 @@ pub(super) const FAULTS: &[Fault] = &[
             "            self.change(|line| Some(line.waiters.remove(line.position(self)?)));",
             "            let _ = &self.key;",
         )],
-    ),
+    )
+    .found_by_unit("limiter::line::tests::a_panic_of_the_store_leaves_nobody_in_line"),
     reverted(
         "refused_greeting_taken_for_a_silent_one",
         "d380ecf greeting: see that a HELLO was refused",
@@ -113,6 +124,9 @@ pub(super) const FAULTS: &[Fault] = &[
             "        match reply.and_then(Value::extract_error) {",
             "        match reply {",
         )],
+    )
+    .found_by_unit(
+        "limiter::redis::client::greeting::tests::a_refusal_that_may_pass_is_no_answer_without_a_role",
     ),
     reverted(
         "wait_for_a_connection_judged_by_its_last_timer",
@@ -123,6 +137,9 @@ pub(super) const FAULTS: &[Fault] = &[
             "                let in_time = tokio::time::timeout_at(end.at, connecting.as_mut()).await;
                 if let Ok(connected) = in_time {",
         )],
+    )
+    .found_by_unit(
+        "limiter::redis::client::own_pool::tests::a_wait_for_a_connection_whose_timers_fire_late_is_load",
     ),
     reverted(
         "slow_attempt_after_load_taken_for_a_hang",
@@ -139,6 +156,9 @@ pub(super) const FAULTS: &[Fault] = &[
                 "            last_took = Some(took);",
             ),
         ],
+    )
+    .found_by_unit(
+        "limiter::redis::client::own_pool::tests::an_attempt_that_hangs_hides_neither_a_fault_of_the_server_nor_load",
     ),
     reverted(
         "hang_hides_that_the_server_was_away",
@@ -148,6 +168,9 @@ pub(super) const FAULTS: &[Fault] = &[
             "    let stays = [ErrorKind::Infrastructure, ErrorKind::Saturation];",
             "    let stays = [ErrorKind::Saturation];",
         )],
+    )
+    .found_by_unit(
+        "limiter::redis::client::own_pool::tests::an_attempt_that_hangs_hides_neither_a_fault_of_the_server_nor_load",
     ),
     reverted(
         "fault_stays_while_load_ends_all_attempts",
@@ -158,7 +181,8 @@ pub(super) const FAULTS: &[Fault] = &[
 ",
             "",
         )],
-    ),
+    )
+    .found_by("busy_process", "a_fault_of_the_server_that_is_over_admits_nobody_under_load"),
     reverted(
         "arrived_answers_lost_at_a_switch",
         "eb1faa6 redis: read what has arrived when a server is left",
@@ -169,6 +193,9 @@ pub(super) const FAULTS: &[Fault] = &[
             "            () = left => return None,
             outcome",
         )],
+    )
+    .found_by_unit(
+        "limiter::redis::client::health::tests::a_call_to_a_server_that_is_left_ends_with_what_has_arrived",
     ),
     reverted(
         "calls_to_a_server_that_was_left_go_on",
@@ -187,6 +214,9 @@ pub(super) const FAULTS: &[Fault] = &[
                 "",
             ),
         ],
+    )
+    .found_by_unit(
+        "limiter::redis::client::health::tests::a_call_to_a_server_that_is_left_ends_with_what_has_arrived",
     ),
     reverted(
         "end_within_a_reply_taken_for_an_odd_reply",
@@ -205,7 +235,8 @@ pub(super) const FAULTS: &[Fault] = &[
             "        self.late += self.next.elapsed().saturating_sub(2 * TICK);",
             "        self.late += self.next.elapsed();",
         )],
-    ),
+    )
+    .found_by_unit("limiter::on_time::tests::a_short_time_to_connect_is_no_load"),
     reverted(
         "sentinel_that_refused_and_is_silent_since",
         "2708dde sentinel: see one that refused and is silent since",
@@ -215,6 +246,10 @@ pub(super) const FAULTS: &[Fault] = &[
             "                Some(took) if Duration::is_zero(&took) => self.connect_or_report(end, took).await?,
                 Some(_) => unless_busy(end, self.connect(end)).await,",
         )],
+    )
+    .found_by(
+        "topology",
+        "sentinel::watching::a_sentinel_that_refused_to_answer_and_is_silent_since_is_away",
     ),
     reverted(
         "dead_sentinel_hides_load",
@@ -224,7 +259,8 @@ pub(super) const FAULTS: &[Fault] = &[
             "        match errors.max_by_key(|error| weight(error)) {",
             "        match { errors }.find(|error| weight(error) <= 2) {",
         )],
-    ),
+    )
+    .found_by_unit("limiter::redis::client::sentinel::reports::tests::errors_say_what_is_wrong"),
     reverted(
         "map_that_is_read_late_is_the_servers_fault",
         "29c2f61 redis: a slot map that is read late opens no gate",
@@ -236,7 +272,8 @@ pub(super) const FAULTS: &[Fault] = &[
             false => unless_busy(end, self.read_map(end)).await,
         }",
         )],
-    ),
+    )
+    .found_by("busy_process", "a_busy_process_that_connects_admits_nobody"),
     reverted(
         "sentinel_that_is_read_late_is_at_fault",
         "29c2f61 redis: a slot map that is read late opens no gate",
@@ -245,6 +282,9 @@ pub(super) const FAULTS: &[Fault] = &[
             "            match unless_busy(end, asking).await {",
             "            match asking.await {",
         )],
+    )
+    .found_by_unit(
+        "limiter::redis::client::sentinel::watch::tests::a_sentinel_that_a_busy_process_reads_late_is_not_at_fault",
     ),
     reverted(
         "panic_while_the_map_is_read_is_the_servers_fault",
@@ -254,6 +294,10 @@ pub(super) const FAULTS: &[Fault] = &[
             "            Some(Err(ended)) if ended.is_panic() => {",
             "            Some(Err(ended)) if ended.is_cancelled() => {",
         )],
+    )
+    .found_by(
+        "faults",
+        "connections::a_resolver_that_panics_opens_no_gate_before_a_cluster_or_sentinels",
     ),
     reverted(
         "panic_before_sentinels_is_their_fault",
@@ -263,6 +307,10 @@ pub(super) const FAULTS: &[Fault] = &[
             "        if std::thread::panicking() {",
             "        if std::thread::panicking() && self.number == usize::MAX {",
         )],
+    )
+    .found_by(
+        "faults",
+        "connections::a_resolver_that_panics_opens_no_gate_before_a_cluster_or_sentinels",
     ),
     reverted(
         "late_calls_of_policies_in_turn_fail_open",
@@ -274,7 +322,8 @@ pub(super) const FAULTS: &[Fault] = &[
             Err(after_other_calls(error, charge))
         }",
         )],
-    ),
+    )
+    .found_by("policies", "store_away::a_late_reply_to_the_last_policies_of_many_never_fails_open"),
     reverted(
         "late_calls_in_turn_fail_open",
         "7178843 within: share one deadline among sequential calls",
@@ -285,7 +334,8 @@ pub(super) const FAULTS: &[Fault] = &[
             Err(after_other_calls(error, charge))
         }",
         )],
-    ),
+    )
+    .found_by("limiters", "limiters_in_turn_get_what_is_left_of_the_time"),
     reverted(
         "each_call_in_turn_has_the_whole_time",
         "7178843 within: share one deadline among sequential calls",
@@ -295,7 +345,8 @@ pub(super) const FAULTS: &[Fault] = &[
             "        let _ = deadline;
         Err(charges)",
         )],
-    ),
+    )
+    .found_by("redis", "all_at_once::members_in_several_slots_share_one_deadline"),
     reverted(
         "every_policy_settled_by_the_same_units",
         "252cbe6 policy: settle each policy by its own share",
@@ -305,7 +356,8 @@ pub(super) const FAULTS: &[Fault] = &[
             "        let used = |own| if cost == u64::MAX { in_proportion(own, 1, 1) } else { actual };
         Ok(held.settle(|_, own| used(own)).0)",
         )],
-    ),
+    )
+    .found_by("policies", "settling::a_part_of_a_large_cost_is_given_back_under_every_policy"),
     reverted(
         "burst_held_back_behind_a_dead_connection",
         "a8cafd0 worker: bound what waits for a connection",
@@ -314,6 +366,9 @@ pub(super) const FAULTS: &[Fault] = &[
             "        let end = first_sent + MAX_HOLD;",
             "        let end = first_sent + 20 * MAX_HOLD;",
         )],
+    )
+    .found_by_unit(
+        "limiter::redis::send::worker::tests::charges_are_not_held_back_behind_a_dead_connection",
     ),
     reverted(
         "slot_of_a_cluster_waits_for_a_silent_refund",
@@ -323,6 +378,9 @@ pub(super) const FAULTS: &[Fault] = &[
             "        if self.config.pool.is_routed() && !self.refund_slots.is_empty() {",
             "        if self.config.pool.is_routed() && self.refund_slots.len() > 20_000 {",
         )],
+    )
+    .found_by_unit(
+        "limiter::redis::send::call::tests::a_refund_without_an_answer_keeps_its_slot_for_a_short_time",
     ),
     reverted(
         "slot_that_nobody_serves_taken_for_load",
@@ -334,6 +392,9 @@ pub(super) const FAULTS: &[Fault] = &[
                 "            failure: Some(failed()).filter(|_| false),",
             ),
         ],
+    )
+    .found_by_unit(
+        "limiter::redis::client::cluster::refresh::tests::a_slot_that_nobody_serves_is_known_once_the_map_is_read",
     ),
     reverted(
         "each_key_asked_for_where_one_has_moved",
@@ -346,6 +407,9 @@ pub(super) const FAULTS: &[Fault] = &[
             "                let detours = batches.iter_mut().filter_map(|batch| batch.detour.as_mut());
                 detours.for_each(|detour| detour.asked = Some(host.clone()));",
         )],
+    )
+    .found_by_unit(
+        "limiter::redis::send::routed::tests::only_a_key_on_its_own_is_asked_for_where_it_moves",
     ),
     reverted(
         "some_errors_fail_open_for_all",
@@ -356,6 +420,9 @@ pub(super) const FAULTS: &[Fault] = &[
             "            let _ = (is_silent, Trouble::SomeErrors);
             return Some(Trouble::Errors);",
         )],
+    )
+    .found_by_unit(
+        "limiter::breaker::circuit::tests::no_order_of_three_callers_grants_two_probes_or_blocks_the_circuit",
     ),
     reverted(
         "saturated_probe_keeps_failing_open",
@@ -372,6 +439,9 @@ pub(super) const FAULTS: &[Fault] = &[
                 "                    Outcome::Answered | Outcome::Unknown | Outcome::Saturated => return None,",
             ),
         ],
+    )
+    .found_by_unit(
+        "limiter::breaker::circuit::tests::no_order_of_three_callers_grants_two_probes_or_blocks_the_circuit",
     ),
     reverted(
         "breaker_opens_at_a_call_that_says_nothing",
@@ -381,6 +451,9 @@ pub(super) const FAULTS: &[Fault] = &[
             "            Outcome::Saturated | Outcome::Unknown => return None,",
             "            Outcome::Saturated | Outcome::Unknown => {}",
         )],
+    )
+    .found_by_unit(
+        "limiter::breaker::circuit::tests::no_order_of_three_callers_grants_two_probes_or_blocks_the_circuit",
     ),
     reverted(
         "shadow_counts_peeks",
@@ -402,7 +475,8 @@ pub(super) const FAULTS: &[Fault] = &[
         }
         self.all[sentinel] = report;",
         )],
-    ),
+    )
+    .found_by_unit("limiter::redis::client::sentinel::reports::tests::at_the_start_most_votes_win"),
     reverted(
         "map_not_read_when_a_server_cannot_serve",
         "d5a3da4 cluster: read the slot map when a server cannot serve",
@@ -411,6 +485,10 @@ pub(super) const FAULTS: &[Fault] = &[
             "                    cluster.doubt(connection.address());",
             "                    let _ = cluster;",
         )],
+    )
+    .found_by(
+        "topology",
+        "cluster::map::a_master_that_cannot_serve_its_slots_is_left_for_the_one_that_does",
     ),
     reverted(
         "slot_waits_for_a_refund_that_was_sent_again",
@@ -421,7 +499,8 @@ pub(super) const FAULTS: &[Fault] = &[
             "        let first = self.requests.first();
         first.is_some_and(|queued| matches!(queued.request.op, Op::Refund { .. }))",
         )],
-    ),
+    )
+    .found_by("topology", "cluster::moving::a_refund_that_is_sent_again_leaves_its_slot_open"),
     reverted(
         "retry_of_a_member_repeated",
         "3af2f8f deny_cache: do not repeat a retry of a member",
@@ -430,7 +509,8 @@ pub(super) const FAULTS: &[Fault] = &[
             "        if decision.origin() == Origin::Cache || decision.was_retry() {",
             "        if decision.origin() == Origin::Cache {",
         )],
-    ),
+    )
+    .found_by("limiters", "deny_cache::repeats::a_retry_of_a_member_is_not_repeated"),
     reverted(
         "refusal_beside_a_refund_kept_for_long",
         "798dc78 deny_cache: keep a refusal beside a refund for 100 ms",
@@ -463,7 +543,8 @@ pub(super) const FAULTS: &[Fault] = &[
                 "        begun",
             ),
         ],
-    ),
+    )
+    .found_by_unit("limiter::redis::client::health::tests::a_silence_begins_after_the_last_reply"),
     reverted(
         "silence_during_late_timers_is_short",
         "1845070 redis: a client library's timeout in a busy process is load",
@@ -472,6 +553,9 @@ pub(super) const FAULTS: &[Fault] = &[
             "        let is_busy = self.last_late_timer.load(Relaxed) >= since;",
             "        let is_busy = self.last_late_timer.load(Relaxed) >= since && since > now;",
         )],
+    )
+    .found_by_unit(
+        "limiter::redis::client::fault::tests::in_a_cluster_a_busy_process_takes_longer_to_find_a_server_silent",
     ),
     reverted(
         "silence_of_a_busy_process_is_short",
@@ -481,7 +565,8 @@ pub(super) const FAULTS: &[Fault] = &[
             "        let max_silence = MAX_SILENCE * if is_busy { BUSY_FACTOR } else { 1 };",
             "        let max_silence = MAX_SILENCE * if is_busy { BUSY_FACTOR / BUSY_FACTOR } else { 1 };",
         )],
-    ),
+    )
+    .found_by_unit("limiter::redis::client::health::tests::a_busy_process_waits_longer"),
     reverted(
         "slow_attempt_to_connect_is_the_servers_fault",
         "0568e51 redis: judge silence by evidence that load cannot make",
@@ -492,6 +577,9 @@ pub(super) const FAULTS: &[Fault] = &[
             "            let message = format!(\"the connection to {server} is not ready yet\");
             return Error::new(ErrorKind::Infrastructure, message);",
         )],
+    )
+    .found_by_unit(
+        "limiter::redis::client::own_pool::tests::an_attempt_that_has_just_begun_is_no_fault_of_the_server",
     ),
     reverted(
         "deadline_before_the_sending_is_the_servers_fault",
@@ -501,6 +589,9 @@ pub(super) const FAULTS: &[Fault] = &[
             "                        return Poll::Ready(Err(Error::new(ErrorKind::Saturation, message)));",
             "                        return Poll::Ready(Err(Error::new(ErrorKind::Infrastructure, message)));",
         )],
+    )
+    .found_by_unit(
+        "limiter::redis::send::pending::tests::a_charge_whose_time_ends_before_it_is_sent_blames_no_server",
     ),
     reverted(
         "pauses_of_an_outage_go_on_after_it",
@@ -512,6 +603,9 @@ pub(super) const FAULTS: &[Fault] = &[
         }",
             "",
         )],
+    )
+    .found_by_unit(
+        "limiter::redis::client::backoff::tests::a_success_ends_the_pauses_unless_connections_are_unusable",
     ),
     reverted(
         "refunds_of_a_late_call_lose_their_turn",
@@ -529,6 +623,9 @@ pub(super) const FAULTS: &[Fault] = &[
             ..CallEnd::default()
         }",
         )],
+    )
+    .found_by_unit(
+        "limiter::redis::send::call::tests::a_refund_without_an_answer_keeps_its_slot_for_a_short_time",
     ),
     reverted(
         "request_that_never_reached_the_service_keeps_its_units",
@@ -555,6 +652,9 @@ pub(super) const FAULTS: &[Fault] = &[
             "            Ok(_) => now,",
             "            Ok(_) => 1,",
         )],
+    )
+    .found_by_unit(
+        "limiter::redis::client::fault::tests::in_a_cluster_a_silent_server_shows_after_a_while",
     ),
     reverted(
         "paused_process_gives_up_its_connection",
@@ -564,6 +664,9 @@ pub(super) const FAULTS: &[Fault] = &[
             "                if error.kind() != ErrorKind::Saturation || !end.is_late() {",
             "                if error.kind() != ErrorKind::Saturation || !end.is_late() || hash_slot < u16::MAX {",
         )],
+    )
+    .found_by_unit(
+        "limiter::redis::client::own_pool::tests::a_process_that_was_paused_waits_on_for_its_connection",
     ),
     reverted(
         "attempts_to_connect_outlive_the_pool",
@@ -586,7 +689,8 @@ impl Drop",
 
 impl Drop",
         )],
-    ),
+    )
+    .found_by_unit("limiter::redis::client::own_pool::tests::attempts_end_with_the_pool"),
     reverted(
         "late_timer_counts_for_its_own_charge_alone",
         "bfa293f redis: count a late timer of any charge as load",
@@ -599,6 +703,9 @@ impl Drop",
         }
         pool.liveness().was_busy_since(self.start)",
         )],
+    )
+    .found_by_unit(
+        "limiter::redis::client::fault::tests::a_late_timer_is_load_for_every_charge_of_the_moment",
     ),
     reverted(
         "attempt_that_panicked_keeps_its_place",
@@ -619,6 +726,10 @@ impl Drop",
             "            self.backoff.record_unusable(*since);",
             "            let _ = since;",
         )],
+    )
+    .found_by(
+        "faults",
+        "connections::a_demoted_primary_is_infrastructure_and_reconnected_to_with_pauses",
     ),
     reverted(
         "limiter_settles_what_its_fallback_decided",
@@ -628,7 +739,8 @@ impl Drop",
             "        settled.or_else(|reservation| self.standby.fallback.settle_own(reservation, actual))",
             "        settled",
         )],
-    ),
+    )
+    .found_by("limiters", "a_reservation_is_settled_by_the_limiter_that_made_it"),
     reverted(
         "call_without_a_reply_keeps_its_place_in_flight",
         "b5383b3 redis: free the place of a call that gets no reply",
@@ -637,6 +749,9 @@ impl Drop",
             "        let earliest = deadlines().min().unwrap_or(sent).min(sent + PATIENCE);",
             "        let earliest = deadlines().max().unwrap_or(sent).min(sent + 1_000 * PATIENCE);",
         )],
+    )
+    .found_by_unit(
+        "limiter::redis::send::call::tests::a_refund_without_an_answer_keeps_its_slot_for_a_short_time",
     ),
     reverted(
         "connection_left_at_its_first_missed_deadlines",
@@ -646,7 +761,8 @@ impl Drop",
             "        if self.silence.begin_or_continue(sent) + limit <= now {",
             "        if self.silence.begin_or_continue(sent) <= now {",
         )],
-    ),
+    )
+    .found_by_unit("limiter::redis::client::health::tests::a_busy_process_waits_longer"),
     reverted(
         "oldest_refund_first",
         "c4b52fa redis: unwind bookings last first, whatever their number",
@@ -655,6 +771,9 @@ impl Drop",
             "        let refund = self.refunds.pop_last().map(|(_, queued)| queued);",
             "        let refund = self.refunds.pop_first().map(|(_, queued)| queued);",
         )],
+    )
+    .found_by_unit(
+        "limiter::redis::send::queue::tests::a_slot_keeps_its_order_until_all_its_refunds_are_done",
     ),
     reverted(
         "next_request_passes_a_refund",
@@ -671,6 +790,9 @@ impl Drop",
                 "        self.calls.spawn(call);",
             ),
         ],
+    )
+    .found_by_unit(
+        "limiter::redis::send::worker::tests::a_call_goes_over_the_connection_of_the_refunds_before_it",
     ),
     reverted(
         "call_with_refunds_overtakes_others",
@@ -687,6 +809,9 @@ impl Drop",
             self.calls.spawn(call);
         }",
         )],
+    )
+    .found_by_unit(
+        "limiter::redis::send::worker::tests::calls_are_written_in_the_order_in_which_they_are_put_together",
     ),
     reverted(
         "two_servers_that_are_no_primary_asked_without_a_pause",
@@ -701,6 +826,10 @@ impl Drop",
         self.switches.fetch_add(1, Relaxed);
         true",
         )],
+    )
+    .found_by(
+        "simulation",
+        "strikes::two_servers_of_which_none_is_the_primary_are_asked_with_pauses",
     ),
     reverted(
         "sentinels_not_watched_after_a_panic",
@@ -719,7 +848,8 @@ impl Drop",
             "!caller.is_closed() && now < self.deadline,",
             "!caller.is_closed(),",
         )],
-    ),
+    )
+    .found_by_unit("limiter::redis::send::queue::tests::a_charge_whose_time_is_over_never_leaves"),
     reverted(
         "refunds_wait_behind_charges",
         "5d4f553 redis: a refund comes before its caller's next request",
@@ -730,7 +860,8 @@ impl Drop",
             "        let request = self.requests.pop_front();
         request.or_else(|| self.refunds.pop_last().map(|(_, queued)| queued))",
         )],
-    ),
+    )
+    .found_by_unit("limiter::redis::send::queue::tests::a_failure_reaches_all_that_wait"),
     reverted(
         "settlement_refused_by_a_full_queue",
         "af96eac redis: settlements pass a full queue",
@@ -742,7 +873,8 @@ impl Drop",
         let worker = self.worker()?;
         self.enqueue(&worker, queued)",
         )],
-    ),
+    )
+    .found_by("limiters", "settlements::a_full_queue_loses_no_settlement"),
     reverted(
         "late_answers_dropped",
         "8919b71 pool: a builder, and answers that come too late are undone",
@@ -765,7 +897,8 @@ impl Drop",
             "        if self.generation == self.server.generation.load(Relaxed).wrapping_add(1)
             && self",
         )],
-    ),
+    )
+    .found_by_unit("limiter::redis::client::health::tests::a_useless_connection_says_since_when"),
     reverted(
         "login_that_changed_waits_for_the_pause",
         "aa136d3 Mend what users, operators and attackers met in the crate",
@@ -774,6 +907,9 @@ impl Drop",
             "        if state.switches != switches {",
             "        if state.switches != switches && state.switches > switches {",
         )],
+    )
+    .found_by_unit(
+        "limiter::redis::client::own_pool::tests::a_login_that_changed_is_tried_without_a_pause",
     ),
     reverted(
         "short_caller_of_a_lease_waits_for_a_long_refill",
@@ -784,7 +920,8 @@ impl Drop",
             "        let _ = (is_before, end);
         other.is_none_or(|other| other == runtime)",
         )],
-    ),
+    )
+    .found_by("limiters", "lease::waiting::who_has_less_time_than_a_refill_asks_alone"),
     reverted(
         "turned_away_by_a_cluster_in_a_busy_process_fails_open",
         "aa136d3 Mend what users, operators and attackers met in the crate",
@@ -793,6 +930,9 @@ impl Drop",
             "    if !seen.was_late && seen.was_turned_away {",
             "    if seen.was_turned_away {",
         )],
+    )
+    .found_by_unit(
+        "limiter::redis::client::fault::tests::a_cluster_that_turns_a_charge_away_for_most_of_its_time_is_at_fault",
     ),
     reverted(
         "word_to_a_waiter_of_redisson_who_is_gone_lost",
@@ -806,7 +946,8 @@ impl Drop",
             return;
         }",
         )],
-    ),
+    )
+    .found_by_unit("redisson::queues::tests::a_wakeup_of_a_dropped_waiter_wakes_the_next"),
     reverted(
         "refund_of_redisson_over_another_connection",
         "af17ced redisson: undo over the connection that was used",
@@ -815,7 +956,8 @@ impl Drop",
             "            if let Some(connection) = connection {",
             "            if let Some(connection) = connection.filter(|_| refund.keys.name().is_empty()) {",
         )],
-    ),
+    )
+    .found_by_unit("redisson::take_permits::tests::a_late_grant_is_refunded_over_its_own_connection"),
     reverted(
         "late_grant_of_redisson_undone_before_it_is_heard",
         "66fa24d redisson: what two reviews found",
@@ -824,7 +966,8 @@ impl Drop",
             "                && let Ok(Some(Ok(reply))) = timeout(LATE_REPLY_TIMEOUT, reply).await",
             "                && let Ok(Some(Ok(reply))) = timeout(LATE_REPLY_TIMEOUT / 1_000_000, reply).await",
         )],
-    ),
+    )
+    .found_by_unit("redisson::take_permits::tests::a_late_refusal_is_heard_and_nothing_is_refunded"),
     reverted(
         "deny_cache_outlives_the_table",
         "87635c1 policy: let no deny cache outlive a table",
@@ -833,7 +976,8 @@ impl Drop",
             "        let mut text = self.table.number.to_string();",
             "        let mut text = String::new();",
         )],
-    ),
+    )
+    .found_by("policies", "wrapped::a_deny_cache_repeats_no_refusal_of_another_table_or_switch"),
     reverted(
         "policies_in_a_shadow_charged_for_refused_requests",
         "9fe9b94 policy: ask those in a shadow after the others",
@@ -844,6 +988,10 @@ impl Drop",
             check_in_shadow(&in_shadow).await
         }",
         )],
+    )
+    .found_by(
+        "policies",
+        "over_redis::a_shadow_takes_nothing_of_requests_that_another_policy_refuses",
     ),
     reverted(
         "lease_around_policies_takes_several_units",
@@ -853,7 +1001,8 @@ impl Drop",
             "        if ![0, selection.cost()].contains(&charge.units()) {",
             "        if ![0, selection.cost(), charge.units()].contains(&charge.units()) {",
         )],
-    ),
+    )
+    .found_by("policies", "several::a_charge_of_another_limiter_is_an_error"),
     reverted(
         "reservation_of_a_check_stands_in_line",
         "f3a632d line: only those who have begun to wait stand in line",
@@ -875,7 +1024,8 @@ impl Drop",
             "        Self { source, is_known: Arc::default() }",
             "        Self { source, is_known: Arc::new(AtomicBool::new(true)) }",
         )],
-    ),
+    )
+    .found_by("faults", "least_rights::without_the_right_to_load_scripts_they_are_sent_once"),
     reverted(
         "an_attempt_that_hangs_keeps_others_waiting",
         "redis: connect again beside an attempt that hangs",
@@ -884,6 +1034,9 @@ impl Drop",
             "        self.newest.map(|begun| begun + MAX_SILENCE).filter(|next| *next > now)",
             "        self.newest.map(|begun| begun + 5 * MAX_SILENCE).filter(|next| *next > now)",
         )],
+    )
+    .found_by_unit(
+        "limiter::redis::client::own_pool::tests::an_attempt_that_hangs_gets_another_beside_it",
     ),
     reverted(
         "time_of_a_process_that_stood_still_is_silence",
@@ -893,6 +1046,9 @@ impl Drop",
             "        let sent = if is_busy { now } else { self.server.clock(sent) };",
             "        let sent = if is_busy && now == 0 { now } else { self.server.clock(sent) };",
         )],
+    )
+    .found_by_unit(
+        "limiter::redis::client::health::tests::a_process_that_stood_still_gives_up_no_connection",
     ),
     reverted(
         "slot_of_before_a_reset_looks_like_one_of_after_it",
@@ -903,6 +1059,9 @@ impl Drop",
             "        let _ = known;
         let slot = Slot::new(&decision, wait, mark, self.lines.known());",
         )],
+    )
+    .found_by_unit(
+        "limiter::configured::tests::no_charge_finds_a_slot_that_was_given_before_a_reset",
     ),
     reverted(
         "pause_since_a_connection_was_looked_at",
@@ -912,7 +1071,8 @@ impl Drop",
             "            let since = connection.useless_since().min(now);",
             "            let since = connection.useless_since().max(now);",
         )],
-    ),
+    )
+    .found_by("simulation", "strikes::an_idle_process_is_decided_at_once_when_the_server_is_well"),
     reverted(
         "pause_since_the_end_of_a_slow_attempt",
         "redis: pause since an attempt began, not since it failed",
@@ -923,6 +1083,9 @@ impl Drop",
             "            Some(Err(failure)) => {
                 backoff.record_failure(now);",
         )],
+    )
+    .found_by_unit(
+        "limiter::redis::client::own_pool::tests::an_attempt_without_an_answer_ends_in_time_and_no_pause_follows",
     ),
     reverted(
         "process_that_stands_still_until_the_deadline_blames_the_server",
@@ -934,6 +1097,9 @@ impl Drop",
             "        if was_last && self.grace_period.is_late() {
             pool.liveness()",
         )],
+    )
+    .found_by_unit(
+        "limiter::redis::send::pending::tests::a_process_that_stands_still_until_the_deadline_is_busy",
     ),
     reverted(
         "one_timer_alone_shows_load",
@@ -950,7 +1116,8 @@ impl Drop",
                 "4 * self.late > self.interval",
             ),
         ],
-    ),
+    )
+    .found_by_unit("limiter::on_time::tests::a_process_that_runs_now_and_then_is_too_busy"),
     reverted(
         "server_refuted_late_is_left_out_after_a_switch",
         "sentinel: follow a switch back to a server that was refuted late",
@@ -961,6 +1128,9 @@ impl Drop",
             ".unwrap_or(u64::MAX);
         self.refuted",
         )],
+    )
+    .found_by_unit(
+        "limiter::redis::client::sentinel::reports::tests::a_server_that_was_left_out_late_becomes_the_primary_again",
     ),
     reverted(
         "server_that_was_read_only_is_left_out_though_no_other_is_named",
@@ -970,6 +1140,9 @@ impl Drop",
             "                candidates.iter().filter(may_follow).max_by_key(|one| {",
             "                candidates.iter().filter(|one| !is_refuted(one)).max_by_key(|one| {",
         )],
+    )
+    .found_by_unit(
+        "limiter::redis::client::sentinel::reports::tests::a_server_that_is_no_primary_is_asked_again_if_no_other_is_named",
     ),
     reverted(
         "old_failure_to_connect_blames_the_server",
@@ -979,6 +1152,9 @@ impl Drop",
             "        let failure = self.failure.as_ref().filter(|failure| failure.at >= since);",
             "        let failure = self.failure.as_ref().filter(|failure| failure.at >= since.and(None));",
         )],
+    )
+    .found_by_unit(
+        "limiter::redis::client::own_pool::tests::an_attempt_without_an_answer_ends_in_time_and_no_pause_follows",
     ),
     reverted(
         "last_operation_in_turn_blames_the_server",
@@ -989,7 +1165,8 @@ impl Drop",
             "            answered |= part.charge.units() > 0;
             let decision = answer.await?;",
         )],
-    ),
+    )
+    .found_by("limiters", "operations_in_turn_blame_no_store_for_the_time_of_the_others"),
     reverted(
         "first_answer_after_a_fault_opens_a_breaker",
         "breaker: open with a failure, and never with an answer",
@@ -998,6 +1175,9 @@ impl Drop",
             "            return trouble.filter(|_| is_long && outcome != Outcome::Answered);",
             "            return trouble.filter(|_| is_long);",
         )],
+    )
+    .found_by_unit(
+        "limiter::breaker::circuit::tests::some_failures_open_with_a_failure_and_never_with_an_answer",
     ),
     reverted(
         "time_of_a_decision_begins_before_it_is_asked",
@@ -1008,6 +1188,9 @@ impl Drop",
             "                let own = inner.reply_timeout().min(MAX_TIMEOUT);
                 let deadline = timeout::deadline(charge, own);",
         )],
+    )
+    .found_by_unit(
+        "limiter::redis::send::pending::tests::the_time_of_a_decision_begins_with_its_first_poll",
     ),
     reverted(
         "server_that_was_no_primary_is_left_out_after_a_switch",
@@ -1017,6 +1200,9 @@ impl Drop",
             "self.epoch_of(host).is_none_or(|now| now <= *epoch)",
             "self.epoch_of(host).is_none_or(|_| *epoch > 0)",
         )],
+    )
+    .found_by_unit(
+        "limiter::redis::client::sentinel::reports::tests::a_server_that_is_no_primary_is_left_out",
     ),
     reverted(
         "rare_calls_keep_a_dead_connection",
@@ -1030,7 +1216,8 @@ impl Drop",
             }
             Err(begun) => begun,",
         )],
-    ),
+    )
+    .found_by("simulation", "strikes::rare_callers_leave_a_dead_connection"),
     reverted(
         "waiters_of_one_instant_in_the_order_of_their_marks",
         "23c0670 line: of one instant, the first that came moves up first",
@@ -1039,5 +1226,6 @@ impl Drop",
             "partition_point(|other| other.at <= slot.at);",
             "partition_point(|other| other.is_before(&slot));",
         )],
-    ),
+    )
+    .found_by_unit("limiter::line::tests::of_one_instant_the_first_that_came_moves_up_first"),
 ];
