@@ -1,7 +1,7 @@
 //! A world that goes on: after 10^4 faults a process has the memory, the tasks and the connections
 //! that it had before.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use fastrand::Rng;
 use tokio::runtime::{Builder, Handle};
@@ -15,7 +15,7 @@ use super::plan::{MILLISECOND, SECOND};
 use super::servers::{Servers, Topology};
 use super::world::TIMEOUT;
 
-/// Says that this process is the one that is measured.
+/// Says which topology this process measures.
 const MEASURED: &str = "SLUICE_ENDURES";
 
 /// Faults until all that is kept has been made once, and those after it.
@@ -80,24 +80,30 @@ async fn endure(topology: &Topology) -> (usize, u64, u64) {
     }
 }
 
+/// Each topology has a process of its own, side by side.
 #[test]
 fn ten_thousand_faults_leave_nothing_behind() {
-    if std::env::var_os(MEASURED).is_none() {
+    let topologies = [Topology::One, Topology::Cluster { masters: 3, replicas: 0 }];
+    let Ok(place) = std::env::var(MEASURED) else {
         let name = std::thread::current().name().expect("a test").to_owned();
-        let mut own = Command::new(std::env::current_exe().expect("a program"));
-        let child = own.args([&name, "--exact", "--nocapture"]).env(MEASURED, "1").output();
-        let child = child.expect("it runs");
-        print!("{}", String::from_utf8_lossy(&child.stdout));
-        assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stderr));
+        let start = |place: usize| {
+            let mut own = Command::new(std::env::current_exe().expect("a program"));
+            own.args([&name, "--exact", "--nocapture"]).env(MEASURED, place.to_string());
+            own.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs")
+        };
+        for child in [0, 1].map(start) {
+            let child = child.wait_with_output().expect("it runs");
+            print!("{}", String::from_utf8_lossy(&child.stdout));
+            assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stderr));
+        }
         return;
-    }
-    for topology in [Topology::One, Topology::Cluster { masters: 3, replicas: 0 }] {
-        fastrand::seed(1);
-        let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
-        let runtime = runtime.expect("a runtime");
-        let (faults, begin, end) = LocalSet::new().block_on(&runtime, endure(&topology));
-        let growth = end.saturating_sub(begin);
-        println!("endurance faults={faults} bytes={begin} grown_by={growth}");
-        assert!(growth <= MAX_GROWTH, "{growth} bytes more after {faults} faults");
-    }
+    };
+    let topology = &topologies[place.parse::<usize>().expect("a place")];
+    fastrand::seed(1);
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
+    let runtime = runtime.expect("a runtime");
+    let (faults, begin, end) = LocalSet::new().block_on(&runtime, endure(topology));
+    let growth = end.saturating_sub(begin);
+    println!("endurance faults={faults} bytes={begin} grown_by={growth}");
+    assert!(growth <= MAX_GROWTH, "{growth} bytes more after {faults} faults");
 }
