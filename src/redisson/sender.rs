@@ -76,7 +76,7 @@ impl Sender {
 
     /// A deadline for the server that holds a limiter's keys.
     pub(super) fn deadline(&self, keys: &Keys, at: Instant) -> Deadline {
-        Deadline::new(self.pool.reply_deadline(at), &self.pool, self.pool.hash_slot(keys.name()))
+        Deadline::new(self.pool.reply_deadline(at), self.pool.hash_slot(keys.name()))
     }
 
     /// Works like [`call`](Self::call), for a request that counts as in flight already.
@@ -132,7 +132,8 @@ impl Sender {
         runtime::current()?;
         let connecting = pin!(self.pool.redirected_connection(deadline.hash_slot));
         let connection = deadline.wait_for(&self.pool, connecting).await;
-        connection.unwrap_or_else(|| Err(deadline.missed_error(&self.pool, Stage::Sent)))
+        let facts = || self.pool.facts(deadline.hash_slot);
+        connection.unwrap_or_else(|| Err(deadline.missed_connection(&self.pool, &facts())))
     }
 
     /// Pauses before a request is sent again to a cluster that has turned it away. Fails at the

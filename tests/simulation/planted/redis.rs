@@ -176,16 +176,16 @@ pub(super) const FAULTS: &[Fault] = &[
         "missing_answer_is_always_the_servers",
         &[edit(
             "limiter/redis/client/fault.rs",
-            "    if seen.was_late || seen.server_answers || seen.others_answer {",
-            "    if (seen.was_late || seen.server_answers || seen.others_answer) && false {",
+            "    if was_late || seen.others_answer {",
+            "    if (was_late || seen.others_answer) && false {",
         )],
     ),
     planted(
         "missing_answer_is_always_load",
         &[edit(
             "limiter/redis/client/fault.rs",
-            "    if seen.was_late || seen.server_answers || seen.others_answer {",
-            "    if seen.was_late || seen.server_answers || seen.others_answer || true {",
+            "    if was_late || seen.others_answer {",
+            "    if was_late || seen.others_answer || true {",
         )],
     ),
     planted(

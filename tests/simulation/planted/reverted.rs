@@ -549,13 +549,13 @@ pub(super) const FAULTS: &[Fault] = &[
         "silence_during_late_timers_is_short",
         "1845070 redis: a client library's timeout in a busy process is load",
         &[edit(
-            "limiter/redis/client/liveness.rs",
-            "        let is_busy = self.last_late_timer.load(Relaxed) >= since;",
-            "        let is_busy = self.last_late_timer.load(Relaxed) >= since && since > now;",
+            "limiter/redis/send/call.rs",
+            "            connection.record_timeout(sent, self.earliest.is_busy(&self.config.pool));",
+            "            connection.record_timeout(sent, false);",
         )],
     )
     .found_by_unit(
-        "limiter::redis::client::fault::tests::in_a_cluster_a_busy_process_takes_longer_to_find_a_server_silent",
+        "limiter::redis::send::call::tests::a_call_without_an_answer_in_a_busy_process_says_so",
     ),
     reverted(
         "silence_of_a_busy_process_is_short",
@@ -648,13 +648,13 @@ pub(super) const FAULTS: &[Fault] = &[
         "first_missed_deadline_dated_by_the_start",
         "27c545d pool: date the first missed deadline of a slot by now",
         &[edit(
-            "limiter/redis/client/liveness.rs",
-            "            Ok(_) => now,",
-            "            Ok(_) => 1,",
+            "limiter/redis/client/fault.rs",
+            "                && !(was_sent && facts.is_silent),",
+            "                && !was_sent,",
         )],
     )
     .found_by_unit(
-        "limiter::redis::client::fault::tests::in_a_cluster_a_silent_server_shows_after_a_while",
+        "limiter::redis::client::fault::tests::a_reply_meanwhile_is_load",
     ),
     reverted(
         "paused_process_gives_up_its_connection",
@@ -696,12 +696,12 @@ impl Drop",
         "bfa293f redis: count a late timer of any charge as load",
         &[edit(
             "limiter/redis/client/fault.rs",
-            "            pool.liveness().record_busy();
+            "            pool.last_late().record();
         }
-        pool.liveness().was_busy_since(self.start)",
+        pool.late_until() >= Some(self.start)",
             "            return true;
         }
-        pool.liveness().was_busy_since(self.start)",
+        pool.late_until() >= Some(self.start)",
         )],
     )
     .found_by_unit(
@@ -927,7 +927,7 @@ impl Drop",
         "aa136d3 Mend what users, operators and attackers met in the crate",
         &[edit(
             "limiter/redis/client/fault.rs",
-            "    if !seen.was_late && seen.was_turned_away {",
+            "    if !was_late && seen.was_turned_away {",
             "    if seen.was_turned_away {",
         )],
     )
@@ -1093,9 +1093,9 @@ impl Drop",
         &[edit(
             "limiter/redis/client/fault.rs",
             "        if timers.show_load() {
-            pool.liveness()",
+            pool.last_late()",
             "        if was_last && self.grace_period.is_late() {
-            pool.liveness()",
+            pool.last_late()",
         )],
     )
     .found_by_unit(

@@ -27,33 +27,33 @@ use crate::{Error, ErrorKind};
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     start: Instant,
-    /// True if a timer of this process fired late.
-    was_late: bool,
+    /// The instant until which the last late timer of this process counts.
+    late_until: Option<Instant>,
     /// True if a server of the cluster turned the charge away in the first half of the wait. If it
     /// was first turned away in the second half, this process may have sent it late.
     was_turned_away: bool,
-    /// True if its server answered another call in time.
-    server_answers: bool,
-    /// True if another server of the cluster did, and its own is not known to be silent.
+    /// True if another call was answered in time. If the charge was sent, and its server is known
+    /// to be silent, the answers of other servers do not count.
     others_answer: bool,
 }
 
 /// Returns the error of a charge without an answer: the first rule that fits decides.
 fn judge(facts: &Facts, seen: &Seen, now: Instant) -> Error {
+    let was_late = seen.late_until >= Some(seen.start);
     // A busy process may have had no time for another attempt: then only a fresh failure counts.
-    let since = seen.start.checked_sub(MAX_ERROR_AGE).filter(|_| seen.was_late);
+    let since = seen.start.checked_sub(MAX_ERROR_AGE).filter(|_| was_late);
     if let Some(error) = facts.failure_since(since) {
         return error.clone();
     }
-    if !seen.was_late && seen.was_turned_away {
+    if !was_late && seen.was_turned_away {
         let message = "the cluster is moving the key to another server";
         return Error::new(ErrorKind::Infrastructure, message);
     }
-    if seen.was_late || seen.server_answers || seen.others_answer {
+    if was_late || seen.others_answer {
         let message = "this process asks more than it can read in time";
         return Error::new(ErrorKind::Saturation, message);
     }
-    facts.no_answer(now)
+    facts.no_answer(seen.start, seen.late_until, now)
 }
 
 /// The stage of a charge.
@@ -88,25 +88,21 @@ impl Default for Progress {
     }
 }
 
-/// The instant by which an answer is needed, and the number of replies when the wait began.
+/// The instant by which an answer is needed, and the start of the wait for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline {
     pub(crate) at: Instant,
     start: Instant,
     grace_period: GracePeriod,
     pub(crate) hash_slot: u16,
-    replies: u64,
-    all_replies: u64,
 }
 
 impl Deadline {
     /// A deadline for a call to the server that holds `hash_slot`.
-    pub(crate) fn new(at: Instant, pool: &Pool, hash_slot: u16) -> Self {
+    pub(crate) fn new(at: Instant, hash_slot: u16) -> Self {
         let start = Instant::now();
         let grace_period = GracePeriod::before(at, start);
-        let (replies, all_replies) =
-            (pool.liveness().replies(hash_slot), pool.liveness().all_replies());
-        Self { at, start, grace_period, hash_slot, replies, all_replies }
+        Self { at, start, grace_period, hash_slot }
     }
 
     /// Returns whether no time was left when the wait began.
@@ -117,9 +113,9 @@ impl Deadline {
     /// Returns whether the process has been too busy since the wait began.
     pub(crate) fn is_busy(&self, pool: &Pool) -> bool {
         if self.grace_period.is_late() {
-            pool.liveness().record_busy();
+            pool.last_late().record();
         }
-        pool.liveness().was_busy_since(self.start)
+        pool.late_until() >= Some(self.start)
     }
 
     /// The instant at which half of the time is over.
@@ -138,7 +134,7 @@ impl Deadline {
     pub(crate) fn record_timer(&self, timers: &mut Timers, pool: &Pool) -> bool {
         let was_last = timers.record();
         if timers.show_load() {
-            pool.liveness().record_busy();
+            pool.last_late().record();
         }
         was_last
     }
@@ -146,18 +142,15 @@ impl Deadline {
     /// Returns the error of a charge that has no answer now. For a charge that was not sent, the
     /// replies of all servers count.
     pub(crate) fn missed_error(&self, pool: &Pool, stage: Stage) -> Error {
+        let facts = pool.facts(self.hash_slot);
         let was_sent = stage != Stage::Queued;
-        let others_answer = pool.liveness().all_replies() != self.all_replies;
         let seen = Seen {
-            start: self.start,
-            was_late: self.is_busy(pool),
             was_turned_away: matches!(stage, Stage::TurnedAway { since } if since <= self.half()),
-            server_answers: pool.liveness().replies(self.hash_slot) != self.replies,
-            // In a cluster, the server of this slot alone may be away. It is then silent for long.
-            others_answer: others_answer
-                && !(was_sent && pool.liveness().is_silent(self.hash_slot)),
+            others_answer: pool.last_reply().get() > Some(self.start)
+                && !(was_sent && facts.is_silent),
+            ..self.seen(pool)
         };
-        judge(&pool.facts(self.hash_slot), &seen, Instant::now())
+        judge(&facts, &seen, Instant::now())
     }
 
     /// Returns whether the wait ended so late that the process must be busy.
@@ -166,15 +159,14 @@ impl Deadline {
     }
 
     /// Returns the error of a wait for a connection that is over now. Replies say nothing about it.
-    pub(super) fn missed_connection(&self, pool: &Pool, facts: &Facts) -> Error {
-        let seen = Seen {
-            start: self.start,
-            was_late: self.is_busy(pool),
-            was_turned_away: false,
-            server_answers: false,
-            others_answer: false,
-        };
-        judge(facts, &seen, Instant::now())
+    pub(crate) fn missed_connection(&self, pool: &Pool, facts: &Facts) -> Error {
+        judge(facts, &self.seen(pool), Instant::now())
+    }
+
+    fn seen(&self, pool: &Pool) -> Seen {
+        self.is_busy(pool);
+        let (start, late_until) = (self.start, pool.late_until());
+        Seen { start, late_until, was_turned_away: false, others_answer: false }
     }
 
     /// Waits for an answer until the deadline, and a little longer if the process is busy. Returns
@@ -213,7 +205,7 @@ impl Deadline {
         let sent = Instant::now();
         let reply = self.wait_for(pool, reply).await;
         match &reply {
-            Some(reply) if was_answered(reply) => pool.liveness().record_reply(self.hash_slot),
+            Some(reply) if was_answered(reply) => pool.last_reply().record(),
             Some(_) => {}
             None => connection.record_timeout(sent, self.is_busy(pool)),
         }

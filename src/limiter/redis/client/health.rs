@@ -52,6 +52,8 @@ pub(super) struct ServerHealth {
     /// The instant from which all times here count.
     start: Instant,
     silence: Silence,
+    /// True if connections were given up as silent, and nothing was heard since.
+    is_silent: AtomicBool,
     /// The current generation. Connections of an earlier one are silent.
     generation: AtomicU32,
     /// The time at which the generation began.
@@ -67,6 +69,7 @@ impl Default for ServerHealth {
         Self {
             start: Instant::now(),
             silence: Silence::default(),
+            is_silent: AtomicBool::new(false),
             generation: AtomicU32::new(0),
             generation_at: AtomicU64::new(0),
             is_left: AtomicBool::new(false),
@@ -152,6 +155,7 @@ impl Health {
                 let now = self.server.clock(Instant::now());
                 self.silence.end(now);
                 self.server.silence.end(now);
+                self.server.is_silent.store(false, Relaxed);
             }
             // The system has lost the route, say: nothing came from the server.
             _ => {}
@@ -176,6 +180,7 @@ impl Health {
             && self.server.silence.begin_or_continue(sent) + limit <= now
         {
             self.server.silence.end(now);
+            self.server.is_silent.store(true, Relaxed);
             let next = self.generation.wrapping_add(1);
             self.server.generation_at.store(now, Relaxed);
             self.server.generation.store(next, Relaxed);
@@ -184,6 +189,11 @@ impl Health {
 }
 
 impl ServerHealth {
+    /// Returns whether connections were given up as silent, and nothing was heard since.
+    pub(super) fn is_silent(&self) -> bool {
+        self.is_silent.load(Relaxed)
+    }
+
     /// Leaves the server: no call uses a connection to it any more, and calls under way end.
     pub(super) fn leave(&self) {
         self.is_left.store(true, Relaxed);

@@ -14,8 +14,7 @@
 //!   the application made.
 //! - `times.rs`: every duration, with its reason.
 //! - `error.rs` finds the kind of an error. `fault.rs` decides whether a missing answer is the
-//!   fault of the server or of this process, from the `facts.rs` of its connections. `liveness.rs` counts replies and notes late timers for
-//!   it.
+//!   fault of the server or of this process, from the `facts.rs` of its connections.
 
 mod address;
 mod backoff;
@@ -30,7 +29,6 @@ pub(crate) mod fault;
 mod given_connection;
 mod greeting;
 mod health;
-mod liveness;
 mod own_pool;
 mod pool;
 mod probe;

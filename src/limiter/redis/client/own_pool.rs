@@ -296,7 +296,7 @@ impl PoolState {
         let last_error = self.last_error.clone();
         let last_error = last_error.filter(|_| oldest_connection.is_none() && !attempt_hangs);
         let failure = last_error.map(|error| Failed { error, at: self.failed });
-        Facts { server, link, failure, attempt_hangs }
+        Facts { server, link, failure, attempt_hangs, is_silent: false }
     }
 
     /// Returns whether any runtime has a connection.

@@ -19,12 +19,11 @@ use super::cluster::Cluster;
 #[cfg(feature = "redisson")]
 use super::cluster::Redirected;
 use super::connection::{ConnectionFuture, Connections, SharedConnection};
-use super::facts::Facts;
+use super::facts::{Facts, LastTime};
 use super::fault::Deadline;
-use super::liveness::Liveness;
 use super::server::Login;
 use super::slot::{self, Partition};
-use super::times::MAX_CONNECTION_WAIT;
+use super::times::{MAX_CONNECTION_WAIT, MAX_SILENCE};
 #[cfg(feature = "redisson")]
 use super::times::MAX_TIMEOUT;
 use crate::{Error, ErrorKind};
@@ -51,7 +50,11 @@ pub struct Pool {
     /// The same connections, if the address is that of a cluster.
     pub(super) cluster: Option<Arc<Cluster>>,
     response_timeout: Option<Duration>,
-    liveness: Liveness,
+    /// The last time that a timer of this process fired late.
+    last_late: Arc<LastTime>,
+    /// The last time that a server replied in time. A late reply is no sign of load: the network
+    /// may be slower than all timeouts.
+    last_reply: Arc<LastTime>,
     prefix: Arc<str>,
     clustered: bool,
     /// The logins for the servers that decide, and for the sentinels.
@@ -99,7 +102,8 @@ impl Pool {
             connections,
             cluster: None,
             response_timeout,
-            liveness: Liveness::of_server(),
+            last_late: Arc::default(),
+            last_reply: Arc::default(),
             prefix: "sluice".into(),
             clustered: false,
             logins: [None, None],
@@ -176,7 +180,6 @@ impl Pool {
     #[must_use]
     pub fn by_hash_slot(mut self) -> Self {
         self.clustered = true;
-        self.liveness = Liveness::of_cluster();
         self
     }
 
@@ -222,7 +225,7 @@ impl Pool {
                 _ => Arc::clone(&pool.connections).connection(hash_slot),
             };
             loop {
-                let end = Deadline::new(Instant::now() + MAX_CONNECTION_WAIT, &pool, hash_slot);
+                let end = Deadline::new(Instant::now() + MAX_CONNECTION_WAIT, hash_slot);
                 if let Some(connected) = end.wait_for(&pool, connecting.as_mut()).await {
                     return connected;
                 }
@@ -274,9 +277,19 @@ impl Pool {
         if self.clustered { slot::hash_slot(key) } else { 0 }
     }
 
-    /// The replies of the servers, and the late timers of this process.
-    pub(crate) fn liveness(&self) -> &Liveness {
-        &self.liveness
+    pub(super) fn last_late(&self) -> &LastTime {
+        &self.last_late
+    }
+
+    /// The instant until which the last late timer counts. In a cluster it counts for
+    /// [`MAX_SILENCE`] longer: replies are too rare to show that the process is busy.
+    pub(super) fn late_until(&self) -> Option<Instant> {
+        let longer = if self.clustered { MAX_SILENCE } else { Duration::ZERO };
+        self.last_late.get().map(|last_late| last_late + longer)
+    }
+
+    pub(crate) fn last_reply(&self) -> &LastTime {
+        &self.last_reply
     }
 
     /// Returns a connection that is ready, if there is one.
@@ -285,7 +298,7 @@ impl Pool {
     }
 
     /// Returns what is known about the server of a hash slot.
-    pub(super) fn facts(&self, hash_slot: u16) -> Facts {
+    pub(crate) fn facts(&self, hash_slot: u16) -> Facts {
         self.connections.facts(hash_slot)
     }
 }

@@ -33,7 +33,7 @@ impl Pool {
 
     /// Waits until `end` for a connection to the server that holds a hash slot.
     async fn ready_for(&self, hash_slot: u16, end: Instant) -> Result<(), Error> {
-        let deadline = Deadline::new(end, self, hash_slot);
+        let deadline = Deadline::new(end, hash_slot);
         let connected = deadline.wait_for(self, pin!(self.connection(hash_slot))).await;
         connected
             .unwrap_or_else(|| Err(deadline.missed_connection(self, &self.facts(hash_slot))))

@@ -148,6 +148,11 @@ impl Server {
         self.login.changes()
     }
 
+    /// Returns whether connections were given up as silent, and nothing was heard since.
+    pub(super) fn is_silent(&self) -> bool {
+        self.health.is_silent()
+    }
+
     /// Leaves the server: no call uses a connection to it any more.
     pub(super) fn leave(&self) {
         self.health.leave();

@@ -15,6 +15,10 @@ use super::facts::Facts;
 #[derive(Default)]
 pub(crate) struct Silent {
     is_dead: AtomicBool,
+    /// True if the pool knows that it is silent.
+    pub(crate) is_known: AtomicBool,
+    /// True if a busy process missed a reply.
+    pub(crate) met_load: AtomicBool,
 }
 
 impl Silent {
@@ -38,7 +42,7 @@ impl Connections for Silent {
     }
 
     fn facts(&self, _: u16) -> Facts {
-        Facts::given()
+        Facts { is_silent: self.is_known.load(Relaxed), ..Facts::given() }
     }
 }
 
@@ -55,7 +59,9 @@ impl SharedConnection for Silent {
         !self.is_dead.load(Relaxed)
     }
 
-    fn record_timeout(&self, _: Instant, _: bool) {}
+    fn record_timeout(&self, _: Instant, is_busy: bool) {
+        self.met_load.fetch_or(is_busy, Relaxed);
+    }
 
     fn mark_read_only(&self) {}
 }

@@ -59,10 +59,6 @@ pub(crate) const MAX_SILENCE: Duration = Duration::from_millis(300);
 /// The factor of [`MAX_SILENCE`] in a process that is too busy to read replies at once.
 pub(crate) const BUSY_FACTOR: u32 = 10;
 
-/// The age from which a connection without a reply says something about its server. A younger one
-/// has hardly been used.
-pub(crate) const MIN_AGE: Duration = Duration::from_millis(50);
-
 /// The idle time after which the system probes a connection, so that firewalls on the way do not
 /// forget it.
 pub(crate) const KEEPALIVE: Duration = Duration::from_secs(30);

@@ -81,9 +81,6 @@ async fn send_batch(
 struct Wait {
     config: Arc<Config>,
     partition: Option<(Partition, usize)>,
-    /// The first of its hash slots; the others follow.
-    first_slot: u16,
-    other_slots: Vec<u16>,
     refund_slots: Vec<u16>,
     earliest: Deadline,
     latest: Instant,
@@ -100,10 +97,8 @@ impl Wait {
         Self {
             config: Arc::clone(config),
             partition,
-            first_slot,
-            other_slots: batches.iter().skip(1).map(|batch| batch.hash_slot).collect(),
             refund_slots: with_refunds.map(|batch| batch.hash_slot).collect(),
-            earliest: Deadline::new(earliest, &config.pool, first_slot),
+            earliest: Deadline::new(earliest, first_slot),
             latest: deadlines().max().unwrap_or(sent),
         }
     }
@@ -163,18 +158,13 @@ impl Wait {
         self.ended(end)
     }
 
-    /// Records a reply from the server of each slot.
+    /// Records a reply, if there is one.
     fn record(&self, end: &CallEnd, sent: Instant, is_in_time: bool) {
-        let pool = &self.config.pool;
         if end.was_answered {
             self.config.calls.answered(sent);
         }
-        for hash_slot in self.other_slots.iter().chain([&self.first_slot]) {
-            match (end.was_answered, is_in_time) {
-                (true, true) => pool.liveness().record_reply(*hash_slot),
-                (true, false) => pool.liveness().record_late_reply(*hash_slot),
-                (false, _) => {}
-            }
+        if end.was_answered && is_in_time {
+            self.config.pool.last_reply().record();
         }
     }
 

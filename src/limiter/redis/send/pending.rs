@@ -107,8 +107,7 @@ impl Future for Pending {
                 StateProj::Starting { queued, timeout } => {
                     let mut queued = queued.take().expect("submitted once");
                     queued.deadline = queued.deadline.min(Instant::now() + *timeout);
-                    let pool = &this.batcher.config().pool;
-                    let deadline = Deadline::new(queued.deadline, pool, queued.hash_slot);
+                    let deadline = Deadline::new(queued.deadline, queued.hash_slot);
                     if deadline.is_over() {
                         let message = "the time ended before the charge was sent";
                         return Poll::Ready(Err(Error::new(ErrorKind::Saturation, message)));

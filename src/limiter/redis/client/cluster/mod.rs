@@ -169,7 +169,7 @@ impl Connections for Cluster {
 
     fn facts(&self, hash_slot: u16) -> Facts {
         if let Some((_, node)) = self.nodes.of(hash_slot) {
-            return node.pool().facts();
+            return Facts { is_silent: node.server().is_silent(), ..node.pool().facts() };
         }
         // That nobody holds the slot is so now, whenever the map was read.
         let failed = || Failed { error: self.no_node_error(), at: Some(Instant::now()) };
@@ -178,6 +178,7 @@ impl Connections for Cluster {
             link: Link::Missing,
             failure: self.refreshes.has_result().then(failed),
             attempt_hangs: self.refreshes.attempt_hangs(),
+            is_silent: false,
         }
     }
 }

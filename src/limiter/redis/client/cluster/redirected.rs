@@ -164,11 +164,12 @@ mod tests {
         let second = pool.connection_to(Some(&two), 0).await.expect("a connection");
 
         let cluster = Arc::clone(pool.cluster().expect("a cluster"));
-        let redirected = Redirected::over(pool, cluster, 0, Arc::clone(&first));
+        let redirected = Redirected::over(pool.clone(), cluster, 0, Arc::clone(&first));
         let mut reply = redirected.send(cmd("GET").arg("a").take());
         assert!(poll_fn(|cx| Poll::Ready(reply.as_mut().poll(cx).is_pending())).await);
         sleep(Duration::from_millis(10)).await;
         assert!(poll_fn(|cx| Poll::Ready(reply.as_mut().poll(cx).is_pending())).await);
+        assert!(!pool.facts(0).is_silent);
         let step = MAX_SILENCE / 10;
         for _ in 0..11 {
             let sent = tokio::time::Instant::now();
@@ -177,6 +178,8 @@ mod tests {
         }
         assert_eq!((first.is_alive(), second.is_alive()), (true, false));
         assert!(!redirected.is_alive());
+        // Charges of the slot, which is its own by now, know it too.
+        assert!(pool.facts(0).is_silent);
     }
 
     /// Even a busy process knows it.

@@ -273,7 +273,8 @@ mod tests {
         let cluster = pool.cluster().expect("a cluster");
         let (served, unserved) = (0, HASH_SLOTS - 1);
         assert!(cluster.facts(unserved).failure.is_none());
-        let kind = || cluster.facts(unserved).no_answer(Instant::now()).kind();
+        let now = Instant::now();
+        let kind = || cluster.facts(unserved).no_answer(now, None, now).kind();
         assert_eq!(kind(), ErrorKind::Saturation);
 
         let master = Value::Array(vec![Value::BulkString(b"127.0.0.1".into()), Value::Int(1)]);

@@ -6,7 +6,7 @@ use tokio::time::advance;
 
 use super::super::facts::{Failed, Link};
 use super::super::silent::Silent;
-use super::super::times::{BUSY_FACTOR, MAX_CONNECTION_WAIT, MAX_SILENCE, MIN_AGE};
+use super::super::times::MAX_CONNECTION_WAIT;
 use super::*;
 
 const D: Duration = Duration::from_millis(20);
@@ -15,21 +15,21 @@ fn pool() -> Pool {
     Pool::new(Arc::<Silent>::default(), None)
 }
 
-fn deadline(pool: &Pool) -> Deadline {
-    Deadline::new(Instant::now() + D, pool, 0)
+fn deadline() -> Deadline {
+    Deadline::new(Instant::now() + D, 0)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_deadline_is_over_once_no_time_is_left() {
-    let (pool, now) = (pool(), Instant::now());
-    let over = [now - D, now, now + D].map(|at| Deadline::new(at, &pool, 0).is_over());
+    let now = Instant::now();
+    let over = [now - D, now, now + D].map(|at| Deadline::new(at, 0).is_over());
     assert_eq!(over, [true, true, false]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_deadline_that_is_missed_in_time_is_the_servers() {
     let pool = pool();
-    let deadline = deadline(&pool);
+    let deadline = deadline();
     advance(D).await;
     assert_eq!(deadline.missed_error(&pool, Stage::Sent).kind(), ErrorKind::Infrastructure);
 }
@@ -37,14 +37,14 @@ async fn a_deadline_that_is_missed_in_time_is_the_servers() {
 #[tokio::test(start_paused = true)]
 async fn a_late_timer_is_load_for_every_charge_of_the_moment() {
     let pool = pool();
-    let late = deadline(&pool);
+    let late = deadline();
     advance(D).await;
-    let other = deadline(&pool);
+    let other = deadline();
     advance(D).await;
     assert_eq!(late.missed_error(&pool, Stage::Sent).kind(), ErrorKind::Saturation);
     assert_eq!(other.missed_error(&pool, Stage::Sent).kind(), ErrorKind::Saturation);
     advance(D).await;
-    let later = deadline(&pool);
+    let later = deadline();
     advance(D).await;
     assert_eq!(later.missed_error(&pool, Stage::Sent).kind(), ErrorKind::Infrastructure);
 }
@@ -64,14 +64,9 @@ async fn the_first_rule_that_fits_names_the_fault() {
         }
     };
     let hanging = |link| Facts { attempt_hangs: true, ..facts(link) };
-    let seen = Seen {
-        start,
-        was_late: false,
-        was_turned_away: false,
-        server_answers: false,
-        others_answer: false,
-    };
-    let late = Seen { was_late: true, ..seen };
+    let seen = Seen { start, late_until: None, was_turned_away: false, others_answer: false };
+    let late_at = |late_until| Seen { late_until: Some(late_until), ..seen };
+    let (late, late_before) = (late_at(start), late_at(start - D / 2));
     let turned_away = Seen { was_turned_away: true, others_answer: true, ..seen };
     let (fresh, old) = (MAX_ERROR_AGE, MAX_ERROR_AGE + D);
     let moving = "the cluster is moving the key to another server";
@@ -87,20 +82,23 @@ async fn the_first_rule_that_fits_names_the_fault() {
         (refused(old), turned_away, "refused"),
         // The cluster is at fault if this process was on time.
         (Facts::given(), turned_away, moving),
-        (Facts::given(), Seen { was_late: true, ..turned_away }, load),
+        (Facts::given(), Seen { late_until: late.late_until, ..turned_away }, load),
         // An answer or a late timer is load.
         (Facts::given(), late, load),
-        (Facts::given(), Seen { server_answers: true, ..seen }, load),
         (Facts::given(), Seen { others_answer: true, ..seen }, load),
         (hanging(Link::Missing), late, load),
         // The server said nothing, and this process listened.
         (Facts::given(), seen, silent),
-        (facts(Link::Made(now - MIN_AGE)), seen, silent),
-        (facts(Link::Made(now - MIN_AGE / 2)), seen, not_ready),
+        (Facts::given(), late_before, silent),
+        (facts(Link::Made(start)), seen, silent),
+        // The connection was not there during the whole wait.
+        (facts(Link::Made(start + D / 2)), seen, not_ready),
         (hanging(Link::Made(now)), seen, not_ready),
         // There is no connection.
         (facts(Link::Attempted(now - MAX_CONNECTION_WAIT)), seen, unconnected),
         (facts(Link::Attempted(now - MAX_CONNECTION_WAIT / 2)), seen, not_ready),
+        // A process that stood still had no time to connect.
+        (facts(Link::Attempted(now - MAX_CONNECTION_WAIT)), late_before, not_ready),
         (hanging(Link::Attempted(now)), seen, unconnected),
         (hanging(Link::Missing), seen, unconnected),
         (facts(Link::Missing), seen, not_ready),
@@ -121,7 +119,7 @@ async fn the_first_rule_that_fits_names_the_fault() {
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_begins_late_is_no_load() {
     let pool = pool();
-    let deadline = Deadline::new(Instant::now() + 5 * D, &pool, 0);
+    let deadline = Deadline::new(Instant::now() + 5 * D, 0);
     advance(4 * D).await;
     let pending = std::future::pending::<()>();
     assert!(deadline.wait_for(&pool, pin!(pending)).await.is_none());
@@ -131,11 +129,11 @@ async fn a_wait_that_begins_late_is_no_load() {
 #[tokio::test(start_paused = true)]
 async fn a_reply_meanwhile_is_load() {
     let pool = pool();
-    pool.liveness().record_reply(0);
-    let [alone, answered] = [(); 2].map(|()| deadline(&pool));
+    pool.last_reply().record();
+    let [alone, answered] = [(); 2].map(|()| deadline());
     advance(D).await;
     assert_eq!(alone.missed_error(&pool, Stage::Sent).kind(), ErrorKind::Infrastructure);
-    pool.liveness().record_reply(0);
+    pool.last_reply().record();
     assert_eq!(answered.missed_error(&pool, Stage::Sent).kind(), ErrorKind::Saturation);
 }
 
@@ -145,10 +143,10 @@ async fn a_reply_meanwhile_is_load() {
 async fn a_cluster_that_turns_a_charge_away_for_most_of_its_time_is_at_fault() {
     let pool = pool().by_hash_slot();
     let kind = async |refused_after: Duration, is_late: bool| {
-        let deadline = deadline(&pool);
+        let deadline = deadline();
         advance(refused_after).await;
         let stage = Stage::TurnedAway { since: Instant::now() };
-        pool.liveness().record_reply(0);
+        pool.last_reply().record();
         advance(D - refused_after + if is_late { D } else { Duration::ZERO }).await;
         deadline.missed_error(&pool, stage).kind()
     };
@@ -161,7 +159,7 @@ async fn a_cluster_that_turns_a_charge_away_for_most_of_its_time_is_at_fault() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_comes_while_the_runtime_catches_up_counts() {
     let pool = pool();
-    let deadline = deadline(&pool);
+    let deadline = deadline();
     let answer = async {
         advance(D).await;
         for _ in 0..3 {
@@ -172,48 +170,14 @@ async fn an_answer_that_comes_while_the_runtime_catches_up_counts() {
     assert_eq!(deadline.wait_for(&pool, pin!(answer)).await, Some(7));
 }
 
-#[tokio::test(start_paused = true)]
-async fn in_a_cluster_a_silent_server_shows_after_a_while() {
-    let pool = pool().by_hash_slot();
-    let began = Instant::now();
-    loop {
-        let [sent, unsent] = [(); 2].map(|()| deadline(&pool));
-        advance(D).await;
-        pool.liveness().record_reply(7);
-        assert_eq!(unsent.missed_error(&pool, Stage::Queued).kind(), ErrorKind::Saturation);
-        match sent.missed_error(&pool, Stage::Sent).kind() {
-            ErrorKind::Saturation => assert!(began.elapsed() < Duration::from_secs(1)),
-            kind => break assert_eq!(kind, ErrorKind::Infrastructure),
-        }
-    }
-    assert!(began.elapsed() >= Duration::from_millis(300));
-    pool.liveness().record_late_reply(0);
-    let sent = deadline(&pool);
-    advance(D).await;
-    pool.liveness().record_reply(7);
-    assert_eq!(sent.missed_error(&pool, Stage::Sent).kind(), ErrorKind::Saturation);
-}
-
-#[tokio::test(start_paused = true)]
-async fn in_a_cluster_a_busy_process_takes_longer_to_find_a_server_silent() {
-    let pool = pool().by_hash_slot();
-    let liveness = pool.liveness();
-    assert!(!liveness.is_silent(0), "since now");
-    liveness.record_busy();
-    advance(MAX_SILENCE).await;
-    assert!(!liveness.is_silent(0));
-    advance(MAX_SILENCE * (BUSY_FACTOR - 1)).await;
-    assert!(liveness.is_silent(0));
-}
-
 /// The loss of a connection ends a call too.
 #[cfg(feature = "redisson")]
 #[tokio::test(start_paused = true)]
 async fn only_replies_of_the_server_count_as_replies() {
     let (pool, connection) = (pool(), Silent::default());
-    for (is_reply, replies) in [(false, 0), (true, 1)] {
+    for is_reply in [false, true] {
         let reply = pin!(std::future::ready(()));
-        deadline(&pool).wait_for_reply(&pool, &connection, reply, |()| is_reply).await;
-        assert_eq!(pool.liveness().replies(0), replies);
+        deadline().wait_for_reply(&pool, &connection, reply, |()| is_reply).await;
+        assert_eq!(pool.last_reply().get().is_some(), is_reply);
     }
 }

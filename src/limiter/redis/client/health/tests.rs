@@ -34,6 +34,22 @@ async fn concurrent_timeouts_are_one_silence() {
     assert_eq!(health.state(), ConnectionState::Silent);
 }
 
+/// New connections prove nothing, and another cannot end the silence: only a reply does.
+#[tokio::test(start_paused = true)]
+async fn a_silent_server_stays_silent_until_it_replies() {
+    let server = Arc::default();
+    let health = Health::new(&server);
+    silent(&health, MAX_SILENCE - D).await;
+    assert!(!server.is_silent());
+    silent(&health, D).await;
+    assert!(server.is_silent());
+    let health = Health::new(&server);
+    silent(&health, D).await;
+    assert!(server.is_silent());
+    health.record(&Ok(()));
+    assert!(!server.is_silent());
+}
+
 #[tokio::test(start_paused = true)]
 async fn one_timeout_is_no_silence_however_long_it_was() {
     let (health, _) = two();

@@ -10,7 +10,7 @@ use tokio::time::{advance, sleep, timeout};
 
 use super::super::address::Host;
 use super::super::dialer::Dialer;
-use super::super::fault::Deadline;
+use super::super::fault::{Deadline, Stage};
 use super::super::pool::Pool;
 use super::super::server::{Connector, Login};
 use super::super::times::{HANGS_AFTER, READY_WITHIN};
@@ -79,9 +79,11 @@ async fn an_attempt_without_an_answer_ends_in_time_and_no_pause_follows() {
 async fn an_attempt_that_has_just_begun_is_no_fault_of_the_server() {
     let (pool, _) = silent();
     assert!(pool.next(None).is_err());
-    assert_eq!(pool.facts().no_answer(Instant::now()).kind(), ErrorKind::Saturation);
+    let begun = Instant::now();
+    let kind = || pool.facts().no_answer(begun, None, Instant::now()).kind();
+    assert_eq!(kind(), ErrorKind::Saturation);
     sleep(MAX_CONNECTION_WAIT).await;
-    assert_eq!(pool.facts().no_answer(Instant::now()).kind(), ErrorKind::Infrastructure);
+    assert_eq!(kind(), ErrorKind::Infrastructure);
 }
 
 #[tokio::test(start_paused = true)]
@@ -177,7 +179,7 @@ async fn an_answer_counts_although_no_connection_can_be_made() {
     sleep(SOON).await;
     let pool = Pool::new(own, None);
     assert!(pool.facts(0).failure.is_some());
-    let deadline = Deadline::new(Instant::now() + SOON, &pool, 0);
+    let deadline = Deadline::new(Instant::now() + SOON, 0);
     let answer = async {
         advance(SOON).await;
         for _ in 0..3 {
@@ -186,6 +188,24 @@ async fn an_answer_counts_although_no_connection_can_be_made() {
         7
     };
     assert_eq!(deadline.wait_for(&pool, pin!(answer)).await, Some(7));
+}
+
+/// Even a charge that it asks for later, and that has its time, does not know.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_stood_still_while_it_connected_blames_no_server() {
+    for (stands_still, kind) in
+        [(Duration::ZERO, ErrorKind::Infrastructure), (MAX_CONNECTION_WAIT, ErrorKind::Saturation)]
+    {
+        let pool = Pool::new(silent().0, None);
+        tokio::spawn(pool.connection(0));
+        sleep(SOON).await;
+        advance(stands_still).await;
+        sleep(MAX_CONNECTION_WAIT - stands_still).await;
+        let deadline = Deadline::new(Instant::now() + SOON, 0);
+        let pending = pin!(pending::<()>());
+        assert!(deadline.wait_for(&pool, pending).await.is_none());
+        assert_eq!(deadline.missed_error(&pool, Stage::Sent).kind(), kind, "{stands_still:?}");
+    }
 }
 
 /// The server may have been there all the time.

@@ -1,6 +1,9 @@
 //! Tests of the time for which a call without an answer keeps a hash slot.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
+
+use tokio::time::advance;
 
 use super::super::super::client::Silent;
 use super::super::super::script::{Op, Request};
@@ -45,5 +48,18 @@ async fn a_refund_without_an_answer_keeps_its_slot_for_a_short_time() {
         let ended = ended.late_reply.expect("it waits on").await;
         assert!(ended.refunds_done.is_empty() && ended.late_reply.is_none());
         assert!(begun.elapsed() >= 2 * LATE_REPLY_TIMEOUT, "{:?}", begun.elapsed());
+    }
+}
+
+/// Its connection may be silent since nobody reads what arrives.
+#[tokio::test(start_paused = true)]
+async fn a_call_without_an_answer_in_a_busy_process_says_so() {
+    for stands_still in [Duration::ZERO, 2 * PATIENCE] {
+        let connection = Arc::new(Silent::default());
+        let sending = tokio::spawn(refund(&connection));
+        sleep(Duration::from_millis(1)).await;
+        advance(stands_still).await;
+        sending.await.expect("no panic");
+        assert_eq!(connection.met_load.load(Relaxed), !stands_still.is_zero());
     }
 }

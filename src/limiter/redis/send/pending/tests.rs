@@ -1,12 +1,12 @@
 //! The errors of callers whose answer never comes, in paused time.
 
 use std::future::poll_fn;
+use std::sync::atomic::Ordering::Relaxed;
 
 use tokio::runtime::Builder;
 use tokio::select;
 use tokio::time::{advance, sleep};
 
-use super::super::super::client::times::MAX_SILENCE;
 use super::super::super::client::{Pool, Silent};
 use super::*;
 use crate::algorithm::FixedWindow;
@@ -17,8 +17,7 @@ const STEP: Duration = Duration::from_millis(20);
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_given_up_at_the_deadline_missed_it() {
-    let pool = Pool::new(Arc::<Silent>::default(), None);
-    let deadline = Deadline::new(Instant::now() + D, &pool, 0);
+    let deadline = Deadline::new(Instant::now() + D, 0);
     let early = dropped_error(&deadline).and_then(Result::err).expect("it ended before");
     assert_eq!(early.kind(), ErrorKind::State);
     advance(D).await;
@@ -124,11 +123,9 @@ async fn a_charge_whose_time_ends_before_it_is_sent_blames_no_server() {
 /// too much.
 #[tokio::test(start_paused = true)]
 async fn only_charges_that_were_sent_blame_a_silent_server() {
-    let pool = Pool::new(Arc::<Silent>::default(), None).by_hash_slot();
-    let (silent, other) = (pool.hash_slot("{a}"), pool.hash_slot("{b}"));
-    assert!(!pool.liveness().is_silent(silent), "since now");
-    advance(MAX_SILENCE).await;
-
+    let silent = Arc::<Silent>::default();
+    silent.is_known.store(true, Relaxed);
+    let pool = Pool::new(silent, None).by_hash_slot();
     let limiter = Redis::new("api", FixedWindow::new(Quota::per_second(9)), pool.clone());
     let limiter = limiter.max_in_flight(1);
     // One is sent by its own task, and one by the worker, which has no further call to send.
@@ -138,7 +135,9 @@ async fn only_charges_that_were_sent_blame_a_silent_server() {
         asked.push(tokio::spawn(limiter.check(&Charge::new("a"))));
         advance(Duration::from_millis(1)).await;
     }
-    pool.liveness().record_reply(other);
+    // Another server replies.
+    advance(Duration::from_millis(1)).await;
+    pool.last_reply().record();
     let mut kinds = Vec::new();
     for decision in asked {
         kinds.push(decision.await.expect("no panic").expect_err("no answer").kind());
