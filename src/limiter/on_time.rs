@@ -23,6 +23,9 @@ use tokio::time::{Instant, sleep, sleep_until};
 #[cfg(feature = "redis")]
 use crate::{Error, ErrorKind};
 
+/// Longer timeouts are cut to this, because an instant has an end.
+pub(crate) const MAX_TIMEOUT: Duration = Duration::from_secs(86_400 * 365);
+
 /// The runtime runs everything that is ready this many times.
 const MAX_ROUNDS: usize = 6;
 

@@ -12,14 +12,11 @@ use std::time::Duration;
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep};
 
-use super::on_time::GracePeriod;
+use super::on_time::{GracePeriod, MAX_TIMEOUT};
 use super::{Limiter, Operation, runtime};
 use crate::{Charge, Decision, Error, ErrorKind};
 
 const BACKSTOP: Duration = Duration::from_millis(5);
-
-/// Longer times are cut to this, because an instant has an end.
-const MAX_TIMEOUT: Duration = Duration::from_secs(86_400 * 365);
 
 /// The instant by which a charge needs its decision from a limiter that allows `own` for it.
 pub(crate) fn deadline(charge: &Charge, own: Duration) -> Instant {

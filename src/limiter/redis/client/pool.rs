@@ -24,8 +24,6 @@ use super::fault::Deadline;
 use super::server::Login;
 use super::slot::{self, Partition};
 use super::times::{MAX_CONNECTION_WAIT, MAX_SILENCE};
-#[cfg(feature = "redisson")]
-use super::times::MAX_TIMEOUT;
 use crate::{Error, ErrorKind};
 
 /// Connections to Redis, shared by every clone and by many limiters.
@@ -269,7 +267,7 @@ impl Pool {
     /// Returns the instant to give up on a reply, given the caller's deadline.
     #[cfg(feature = "redisson")]
     pub(crate) fn reply_deadline(&self, deadline: Instant) -> Instant {
-        deadline.min(Instant::now() + self.reply_timeout(MAX_TIMEOUT))
+        self.response_timeout.map_or(deadline, |own| deadline.min(Instant::now() + own))
     }
 
     /// Returns the hash slot of a key; 0 on a plain server, where all keys share calls.

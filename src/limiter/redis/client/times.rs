@@ -4,13 +4,12 @@
 
 use std::time::Duration;
 
+pub(crate) use crate::limiter::on_time::MAX_TIMEOUT;
+
 // ---- A decision ----
 
 /// The longest time for a decision, unless the limiter has another. It is documented.
 pub(crate) const DEFAULT_DECISION_TIMEOUT: Duration = Duration::from_millis(100);
-
-/// The longest timeout: an instant that far away can still be represented.
-pub(crate) const MAX_TIMEOUT: Duration = Duration::from_secs(86_400);
 
 /// The longest time for which charges are held back. It is longer than a near server takes.
 pub(crate) const MAX_HOLD: Duration = Duration::from_millis(5);
