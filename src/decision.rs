@@ -1,5 +1,6 @@
 //! The answer to a charge.
 
+mod decided_policies;
 mod details;
 mod outcome;
 mod policy_report;
@@ -9,6 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::decided_policies::PolicyReports;
 pub(crate) use self::details::Details;
 use self::details::Held;
 pub use self::outcome::{Origin, Outcome};
@@ -18,7 +20,7 @@ pub(crate) use self::policy_report::{
     Figures, MAX_POLICY_NAME, Policy, distinct_names, is_policy_name, is_policy_name_byte,
     make_distinct,
 };
-pub use self::policy_report::{PolicyReport, PolicyReports, QuotaUnit};
+pub use self::policy_report::{PolicyReport, QuotaUnit};
 pub use self::report::DecisionReport;
 use crate::reservation::Reservation;
 use crate::unsettled::{SettleBy, SettleHandle};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::limited_policy::{LimitedPolicy, PolicyLimiter};
-use crate::limiter::combination::in_turn::AtOnce;
+use crate::limiter::combination::at_once::AtOnce;
 use crate::limiter::memory::OneLock;
 #[cfg(feature = "redis")]
 use crate::limiter::redis::OneCall;

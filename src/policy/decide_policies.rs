@@ -8,10 +8,9 @@ use super::limited_policy::{Asked, LimitedPolicy};
 use super::policy_event::{Event, Observer};
 use super::table::Selection;
 use crate::decision::Origin;
+use crate::limiter::combination::at_once::{AtATime, AtOnce};
 use crate::limiter::combination::held_reservations::{By, Tentative};
-use crate::limiter::combination::in_turn::{
-    self, AtATime, AtOnce, Decided, Part, PartsDecision, Rules,
-};
+use crate::limiter::combination::in_turn::{self, Decided, Part, PartsDecision, Rules};
 use crate::limiter::combination::join_all::join_all;
 use crate::limiter::combination::joined_decision::joined;
 use crate::limiter::{Limiter, Operation};

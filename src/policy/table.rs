@@ -11,7 +11,7 @@ use super::path::Readings;
 use super::pattern::{Matcher, Takes};
 use super::policy_key::FindAddress;
 use crate::http::Head;
-use crate::limiter::combination::in_turn::AtOnce;
+use crate::limiter::combination::at_once::AtOnce;
 use crate::limiter::{Switch, SwitchMode};
 use crate::{Error, ErrorKind};
 

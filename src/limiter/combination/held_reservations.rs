@@ -4,7 +4,7 @@
 use std::mem;
 use std::sync::Arc;
 
-use super::in_turn::AtOnce;
+use super::at_once::AtOnce;
 use crate::Charge;
 use crate::limiter::{Boxed, Limiter};
 use crate::reservation::{Owner, Reservation};

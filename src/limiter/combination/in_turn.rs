@@ -9,15 +9,13 @@ use std::future::{Future, ready};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::at_once::{AskedAtOnce, AtATime, AtOnce};
 use super::held_reservations::{By, Tentative, inherits};
 use super::join_all::join_all;
 use crate::decision::Policy;
 use crate::limiter::acquire::too_long_a_wait;
-use crate::limiter::futures::BoxedFuture;
 use crate::limiter::timeout::after_other_calls;
 use crate::limiter::{Boxed, Limiter, Operation};
-use crate::reservation::Reservation;
-use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error, Outcome};
 
 /// A limiter of a combination, and its charge.
@@ -36,39 +34,6 @@ pub(crate) struct PartsDecision {
     pub(crate) decision: Decision,
     /// The units that each part took.
     taken: Vec<u64>,
-}
-
-/// The number of parts that can be asked at a time, where no call decides about all of them.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct AtATime(pub(crate) usize);
-
-/// Limiters that one call or one lock decides about.
-pub(crate) trait AtOnce: Send + Sync {
-    /// Takes the units of all charges, or nothing.
-    ///
-    /// # Errors
-    ///
-    /// The number to ask at a time instead.
-    fn check(&self, charges: &[&Charge]) -> Result<AskedAtOnce, AtATime>;
-
-    /// Settles a reservation of these limiters. `actual` maps the index and the cost of each to the
-    /// units that were used.
-    ///
-    /// # Errors
-    ///
-    /// The reservation itself, if it is another limiter's.
-    fn settle(
-        &self,
-        reservation: Reservation,
-        actual: &dyn Fn(usize, u64) -> u64,
-    ) -> Result<Settlement, Reservation>;
-}
-
-/// A decision of limiters that are asked at once.
-pub(crate) enum AskedAtOnce {
-    #[cfg_attr(not(feature = "policies"), expect(dead_code, reason = "a call takes time"))]
-    Now(Result<Decision, Error>),
-    Later(BoxedFuture),
 }
 
 /// What differs between the fronts.
@@ -122,15 +87,6 @@ impl Rules for EachAlone {
 impl Part {
     pub(crate) fn new(place: usize, limiter: Boxed, charge: Charge) -> Self {
         Self { place, limiter, charge, peeked: None }
-    }
-}
-
-impl AskedAtOnce {
-    pub(crate) async fn decision(self) -> Result<Decision, Error> {
-        match self {
-            Self::Now(answer) => answer,
-            Self::Later(answer) => answer.await,
-        }
     }
 }
 

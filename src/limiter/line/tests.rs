@@ -168,7 +168,7 @@ async fn who_waited_at_a_block_leaves_no_slot_at_hand() {
 #[tokio::test(start_paused = true)]
 async fn a_slot_of_several_keys_is_forgotten_with_each_of_them() {
     use crate::algorithm::AnyAlgorithm;
-    use crate::limiter::combination::in_turn::AtOnce;
+    use crate::limiter::combination::at_once::AtOnce;
     use crate::limiter::memory::OneLock;
 
     for is_reset in [false, true] {

@@ -10,7 +10,7 @@ use super::store::local_provenance;
 use crate::algorithm::{Algorithm, AnyAlgorithm, OwnCost, Refund};
 use crate::charge::Key;
 use crate::limiter::charge_numbers::{check_key, units};
-use crate::limiter::combination::in_turn::{AskedAtOnce, AtATime, AtOnce};
+use crate::limiter::combination::at_once::{AskedAtOnce, AtATime, AtOnce};
 use crate::limiter::combination::whole_charge::{member_of, of_each};
 use crate::limiter::configured::{ConfiguredAlgorithm, ReservationPayload, expect_valid_quota};
 use crate::limiter::line::Reclaim;

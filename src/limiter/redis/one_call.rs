@@ -15,7 +15,7 @@ use crate::algorithm::{AnyAlgorithm, Check, InLua, OwnCost};
 use crate::charge::Key;
 use crate::limiter::Limiter;
 use crate::limiter::charge_numbers::one_key;
-use crate::limiter::combination::in_turn::{AskedAtOnce, AtATime, AtOnce};
+use crate::limiter::combination::at_once::{AskedAtOnce, AtATime, AtOnce};
 use crate::limiter::combination::whole_charge::{member_of, of_alike, of_each};
 use crate::limiter::configured::{ConfiguredAlgorithm, expect_valid_quota};
 use crate::reservation::Reservation;

@@ -1,0 +1,211 @@
+//! The policies of a decision: each that took part in it, and the one that matters most.
+
+use std::fmt;
+use std::iter::FusedIterator;
+use std::slice;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Decision;
+use super::details::{Details, Held};
+#[cfg(feature = "policies")]
+use super::policy_report::KEEPS_NAME;
+use super::policy_report::{Figures, Policy, PolicyReport};
+
+/// The policies that took part in a decision, in order: see [`Decision::policies`].
+#[derive(Clone)]
+pub struct PolicyReports<'a> {
+    only: Option<PolicyReport<'a>>,
+    several: slice::Iter<'a, Policy>,
+}
+
+impl Decision {
+    /// Every policy that took part, in order: of a tuple one for each quota, of a combination those
+    /// of its members. None if the limiter does not say by which quota it decided.
+    ///
+    /// Each has its own `remaining` and `reset_after`.
+    #[must_use]
+    pub fn policies(&self) -> PolicyReports<'_> {
+        let several = self.details().and_then(|details| details.policies.as_deref());
+        let only = if several.is_some() { None } else { self.only_policy() };
+        PolicyReports { only, several: several.unwrap_or_default().iter() }
+    }
+
+    /// The policy that matters most to the next request: of those that refuse, the one that refuses
+    /// longest; else the one with the smallest part of its quota left. A policy that a shadow
+    /// watches comes last.
+    ///
+    /// All that it says is its own. [`remaining`](Decision::remaining) and
+    /// [`reset_after`](Decision::reset_after) may come from different policies.
+    #[must_use]
+    pub fn tightest(&self) -> Option<PolicyReport<'_>> {
+        self.policies().min_by(PolicyReport::compare_tightness)
+    }
+
+    /// Sets every policy that took part, and so [`quota`](Decision::quota),
+    /// [`remaining`](Decision::remaining), [`reset_after`](Decision::reset_after), and the name of
+    /// the [`limiter`](Decision::limiter) if it has none. Default: one policy, which
+    /// [`with_limiter`](Decision::with_limiter) names.
+    #[must_use]
+    pub fn with_policies<'a>(
+        mut self,
+        policies: impl IntoIterator<Item = PolicyReport<'a>>,
+    ) -> Self {
+        let placed =
+            |(place, policy): (_, PolicyReport<'_>)| policy.to_policy(policy.name().into(), place);
+        self.set_policies(policies.into_iter().enumerate().map(placed).collect());
+        self
+    }
+
+    /// As [`with_policies`](Decision::with_policies).
+    pub(crate) fn set_policies(&mut self, policies: Arc<[Policy]>) {
+        let tightest = policies.iter().map(Policy::report).min_by(PolicyReport::compare_tightness);
+        let Some(tightest) = tightest else { return };
+        // One that refuses nobody limits nobody, unless there is no other.
+        let are_all_shadows = tightest.is_shadow();
+        let counts = |one: &Figures| are_all_shadows || !one.is_shadow;
+        let figures = || policies.iter().map(|policy| policy.figures).filter(counts);
+        // A limiter may refuse and not say which policy does.
+        let has_decided = self.is_admitted() || !tightest.is_admitted();
+        let details = self.details_mut();
+        if has_decided {
+            details.limiter.get_or_insert_with(|| tightest.name().into());
+            details.quota = Some(tightest.quota());
+        }
+        details.remaining = figures().filter_map(|one| one.remaining).min();
+        details.reset_after = figures().filter_map(|one| one.reset_after).max();
+        details.policies = Some(policies);
+    }
+
+    /// The policies, to be reported by another decision.
+    pub(crate) fn to_policies(&self) -> Vec<Policy> {
+        let Some(details) = self.details() else { return Vec::new() };
+        match (&details.policies, &details.limiter, self.only_policy()) {
+            (Some(several), ..) => several.to_vec(),
+            (None, Some(limiter), Some(only)) => {
+                vec![only.to_policy(Arc::clone(limiter), details.place)]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Returns how many policies its limiter has, as far as this decision shows: 1 at least.
+    pub(crate) fn policy_count(&self) -> usize {
+        let Some(details) = self.details() else { return 1 };
+        let places = details.policies.iter().flat_map(|policies| policies.iter());
+        let places = places.map(|policy| policy.place).chain([details.place]);
+        places.filter_map(|place| place.checked_add(1)).max().unwrap_or(1)
+    }
+
+    /// The same where so many policies of other limiters stand before its own.
+    pub(crate) fn behind(mut self, others: usize) -> Self {
+        if others > 0
+            && let Some(details) = self.details.as_mut().map(Held::own)
+        {
+            details.place = details.place.saturating_add(others);
+            details.change_policies(|policy| policy.place = policy.place.saturating_add(others));
+        }
+        self
+    }
+
+    /// The same where the only policy keeps its name, whatever describes it.
+    #[cfg(feature = "policies")]
+    pub(crate) fn keeping_name(mut self) -> Self {
+        if let Some(details) = self.details.as_mut().map(Held::own) {
+            details.place = KEEPS_NAME;
+        }
+        self
+    }
+
+    /// The same after `elapsed` time, with `more` units left.
+    pub(crate) fn later(mut self, elapsed: Duration, more: u64) -> Self {
+        if let Some(details) = self.details.as_mut().map(Held::own) {
+            details.remaining = details.remaining.map(|units| units.saturating_add(more));
+            details.reset_after = details.reset_after.map(|time| time.saturating_sub(elapsed));
+            details.age = details.age.saturating_add(elapsed);
+            details.policies = details.policies_later(elapsed, more);
+        }
+        self
+    }
+
+    /// The same once each of its policies has so many units of it again.
+    pub(crate) fn given_back(mut self, units: &[u64]) -> Self {
+        if let [only] = units {
+            return self.later(Duration::ZERO, *only);
+        }
+        if let Some(details) = self.details.as_mut().map(Held::own)
+            && let Some(mut policies) = details.policies.as_deref().map(Arc::<[Policy]>::from)
+        {
+            for (policy, more) in Arc::get_mut(&mut policies).into_iter().flatten().zip(units) {
+                policy.figures = policy.figures.later(Duration::ZERO, *more);
+            }
+            details.policies = Some(policies);
+        }
+        self
+    }
+
+    /// Returns the report of the only policy, where several are not listed.
+    fn only_policy(&self) -> Option<PolicyReport<'_>> {
+        let details = self.details()?;
+        let figures = Figures {
+            outcome: match details.shadowed.as_deref() {
+                Some(Ok(outcome)) => *outcome,
+                _ => self.outcome,
+            },
+            remaining: details.remaining,
+            reset_after: details.reset_after,
+            refills: details.refills,
+            is_shadow: details.shadowed.is_some(),
+            ..Figures::new(details.quota?)
+        };
+        Some(PolicyReport::of(details.limiter.as_deref()?, figures))
+    }
+
+    /// Marks several policies as watched. The only one is, if the decision has been in shadow.
+    pub(super) fn mark_policies_as_shadows(&mut self) {
+        if let Some(details) = self.details.as_mut().map(Held::own) {
+            details.change_policies(|policy| policy.figures.is_shadow = true);
+        }
+    }
+}
+
+impl Details {
+    /// Several policies after `elapsed` time, with `more` units left.
+    pub(super) fn policies_later(&self, elapsed: Duration, more: u64) -> Option<Arc<[Policy]>> {
+        let later = |policy: &mut Policy| policy.figures = policy.figures.later(elapsed, more);
+        changed(self.policies.as_deref()?, later)
+    }
+
+    fn change_policies(&mut self, change: impl Fn(&mut Policy)) {
+        self.policies = self.policies.as_deref().and_then(|policies| changed(policies, change));
+    }
+}
+
+fn changed(policies: &[Policy], change: impl Fn(&mut Policy)) -> Option<Arc<[Policy]>> {
+    let mut policies: Arc<[Policy]> = policies.into();
+    Arc::get_mut(&mut policies)?.iter_mut().for_each(change);
+    Some(policies)
+}
+
+impl<'a> Iterator for PolicyReports<'a> {
+    type Item = PolicyReport<'a>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.only.take().or_else(|| self.several.next().map(Policy::report))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = usize::from(self.only.is_some()) + self.several.len();
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for PolicyReports<'_> {}
+
+impl FusedIterator for PolicyReports<'_> {}
+
+impl fmt::Debug for PolicyReports<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.clone()).finish()
+    }
+}

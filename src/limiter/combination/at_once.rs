@@ -1,0 +1,48 @@
+//! Limiters that one call or one lock decides about.
+
+use crate::limiter::futures::BoxedFuture;
+use crate::reservation::Reservation;
+use crate::settlement::Settlement;
+use crate::{Charge, Decision, Error};
+
+/// The number of parts that can be asked at a time, where no call decides about all of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AtATime(pub(crate) usize);
+
+/// Limiters that one call or one lock decides about.
+pub(crate) trait AtOnce: Send + Sync {
+    /// Takes the units of all charges, or nothing.
+    ///
+    /// # Errors
+    ///
+    /// The number to ask at a time instead.
+    fn check(&self, charges: &[&Charge]) -> Result<AskedAtOnce, AtATime>;
+
+    /// Settles a reservation of these limiters. `actual` maps the index and the cost of each to the
+    /// units that were used.
+    ///
+    /// # Errors
+    ///
+    /// The reservation itself, if it is another limiter's.
+    fn settle(
+        &self,
+        reservation: Reservation,
+        actual: &dyn Fn(usize, u64) -> u64,
+    ) -> Result<Settlement, Reservation>;
+}
+
+/// A decision of limiters that are asked at once.
+pub(crate) enum AskedAtOnce {
+    #[cfg_attr(not(feature = "policies"), expect(dead_code, reason = "a call takes time"))]
+    Now(Result<Decision, Error>),
+    Later(BoxedFuture),
+}
+
+impl AskedAtOnce {
+    pub(crate) async fn decision(self) -> Result<Decision, Error> {
+        match self {
+            Self::Now(answer) => answer,
+            Self::Later(answer) => answer.await,
+        }
+    }
+}
