@@ -1,4 +1,4 @@
-//! Whether this process is on time, and has read what has arrived.
+//! Finds out whether this process is on time, and has read what has arrived.
 //!
 //! A busy process fires timers before it reads replies that have already arrived. So a caller that
 //! waits for a reply lets the runtime catch up before it gives up. It begins a little before its

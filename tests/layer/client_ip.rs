@@ -1,5 +1,5 @@
-//! Whom a request is charged to over real sockets: the peer, what trusted proxies say, and API
-//! keys. No header that a client writes itself gives it a second quota.
+//! The client that a request is charged to over real sockets: by the peer, by what trusted proxies
+//! say, and by API keys. No header that a client writes itself gives it a second quota.
 
 use std::net::SocketAddr;
 use std::time::Duration;

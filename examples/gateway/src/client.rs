@@ -188,7 +188,7 @@ fn tls(upstream: &Upstream) -> Result<ClientConfig, String> {
     Ok(config.with_no_client_auth())
 }
 
-/// Whose fault it is: an error of the body that the caller sends is the caller's.
+/// The one at fault: an error of the body that the caller sends is the caller's.
 fn failure(error: &(dyn Error + 'static)) -> Failure {
     let mut cause = Some(error);
     while let Some(error) = cause {

@@ -1,4 +1,4 @@
-//! Whom a request is charged to, behind proxies and without.
+//! The caller that a request is charged to, behind proxies and without.
 
 mod support;
 

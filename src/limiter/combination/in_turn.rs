@@ -36,7 +36,7 @@ pub(crate) struct PartsDecision {
     taken: Vec<u64>,
 }
 
-/// What differs between the fronts.
+/// The differences between the fronts.
 pub(crate) trait Rules: Sync {
     /// True if parts that are asked later are peeked at before, so that seldom anything has to be
     /// given back. One that has too little left is asked first.
