@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::read_rows::Fields;
 use super::row::Row;
+use super::row_fields::Fields;
 use crate::Quota;
 use crate::algorithm::{
     Algorithm, AnyAlgorithm, Budget, DEFAULT_HORIZON, FixedWindow, INEXACT, SlidingCounter,

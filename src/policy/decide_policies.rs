@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::checked_policy::OnError;
 use super::limited_policy::{Asked, LimitedPolicy};
-use super::policy_event::{Event, Observer};
+use super::policy_event::{Event, Observer, PolicyAnswer, PolicyOutcome};
 use super::table::Selection;
 use crate::decision::Origin;
 use crate::limiter::combination::at_once::{AtATime, AtOnce};
@@ -101,18 +101,6 @@ fn within_limits_of(whole: &Charge, asked: &[Asked], is_in_force: bool) -> Vec<A
         }
     }
     asked
-}
-
-/// The decision about a request, and the units that were taken.
-pub(super) type PolicyAnswer = Result<(Decision, Tentative), Error>;
-
-/// The decision of one policy.
-pub(super) struct PolicyOutcome {
-    pub(super) limited: Arc<LimitedPolicy>,
-    pub(super) outcome: Outcome,
-    pub(super) origin: Origin,
-    /// The error of its store, if the store did not decide.
-    pub(super) cause: Option<Error>,
 }
 
 /// Asks the policies in force. Returns the answer, or `None` if no policy is in force, and the

@@ -175,11 +175,12 @@ mod policy_handle;
 mod policy_key;
 mod read_rows;
 mod row;
+mod row_fields;
 mod table;
 
 pub use checked_policy::{OnError, Policy};
 pub use policies::{Named, Policies, PoliciesBuilder, Source};
 pub use policy_event::Event;
 pub use policy_handle::PolicyHandle;
-pub use read_rows::{RowError, TableError};
 pub use row::{Row, Rows};
+pub use row_fields::{RowError, TableError};

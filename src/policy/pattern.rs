@@ -9,7 +9,7 @@ use matchit::Router;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::path::{Readings, literal, without_parameters};
-use super::read_rows::OneOrMany;
+use super::row_fields::OneOrMany;
 use crate::http::Head;
 
 /// The methods that IANA lists, and `PURGE` of caches. Another one is most likely a slip, and the

@@ -14,10 +14,10 @@ use super::checked_policy::Policy;
 use super::decide_policies::decide;
 use super::limited_policy::{LimitedPolicy, Place, Store};
 use super::policy_event::{Event, Observer};
-use super::policy_handle::PolicyHandle;
 use super::policy_key::FindAddress;
-use super::read_rows::{self, TableError};
+use super::read_rows;
 use super::row::Rows;
+use super::row_fields::TableError;
 use super::table::{NoKey, Selection, Table};
 #[cfg(feature = "redis")]
 use crate::Pool;
@@ -138,22 +138,8 @@ impl Policies {
         Ok(())
     }
 
-    /// The policies in force, in the order of their rows.
-    #[must_use]
-    pub fn policies(&self) -> Vec<PolicyHandle> {
-        let handle = |limited| PolicyHandle { policies: self.clone(), limited };
-        self.table().policies.iter().cloned().map(handle).collect()
-    }
-
-    /// The policy with this name, if it is in force.
-    #[must_use]
-    pub fn get(&self, name: &str) -> Option<PolicyHandle> {
-        let limited = self.table().get(name).cloned()?;
-        Some(PolicyHandle { policies: self.clone(), limited })
-    }
-
     /// The switch of all policies. The most permissive of three settings holds: this switch, the
-    /// policy's own, and `enabled` and `shadow` in its row. [`PolicyHandle::mode`] says which.
+    /// policy's own, and `enabled` and `shadow` in its row. [`PolicyHandle::mode`](super::PolicyHandle::mode) says which.
     ///
     /// Its [`shadow_counts`](Switch::shadow_counts) are those of all policies while it is set to
     /// [`Shadow`](crate::limiter::SwitchMode::Shadow), one for each policy of a request.

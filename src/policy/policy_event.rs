@@ -3,13 +3,25 @@
 use std::sync::Arc;
 
 use super::checked_policy::Policy;
-use super::decide_policies::{PolicyAnswer, PolicyOutcome};
 use super::limited_policy::{Asked, LimitedPolicy};
 use crate::decision::Origin;
+use crate::limiter::combination::held_reservations::Tentative;
 use crate::{Decision, Error, Outcome};
 
 /// Sees the decision of each policy.
 pub(super) type Observer = Arc<dyn Fn(&Event<'_>) + Send + Sync>;
+
+/// The decision about a request, and the units that were taken.
+pub(super) type PolicyAnswer = Result<(Decision, Tentative), Error>;
+
+/// The decision of one policy.
+pub(super) struct PolicyOutcome {
+    pub(super) limited: Arc<LimitedPolicy>,
+    pub(super) outcome: Outcome,
+    pub(super) origin: Origin,
+    /// The error of its store, if the store did not decide.
+    pub(super) cause: Option<Error>,
+}
 
 /// The decision of one policy about one request, as an
 /// [observer](super::PoliciesBuilder::on_decision) sees it.

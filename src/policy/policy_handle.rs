@@ -36,8 +36,24 @@ use crate::{Charge, Decision, Error, ErrorKind, LimiterExt};
 /// ```
 #[derive(Clone, Debug)]
 pub struct PolicyHandle {
-    pub(super) policies: Policies,
-    pub(super) limited: Arc<LimitedPolicy>,
+    policies: Policies,
+    limited: Arc<LimitedPolicy>,
+}
+
+impl Policies {
+    /// The policies in force, in the order of their rows.
+    #[must_use]
+    pub fn policies(&self) -> Vec<PolicyHandle> {
+        let handle = |limited| PolicyHandle { policies: self.clone(), limited };
+        self.table().policies.iter().cloned().map(handle).collect()
+    }
+
+    /// The policy with this name, if it is in force.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<PolicyHandle> {
+        let limited = self.table().get(name).cloned()?;
+        Some(PolicyHandle { policies: self.clone(), limited })
+    }
 }
 
 impl PolicyHandle {

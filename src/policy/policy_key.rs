@@ -8,7 +8,7 @@ use http::header::HOST;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::path::{Readings, canonical};
-use super::read_rows::OneOrMany;
+use super::row_fields::OneOrMany;
 use crate::http::client_ip::no_peer;
 use crate::http::{ClientIp, FindPeer, Head};
 use crate::{Error, ErrorKind, by_api_key};
