@@ -68,10 +68,11 @@ pub(super) struct Provenance {
 impl<A: Algorithm> ConfiguredAlgorithm<A> {
     /// # Errors
     ///
-    /// If the algorithm cannot follow its own quota.
-    #[track_caller]
+    /// If the algorithm cannot follow its own quota, or the name is empty.
     pub(super) fn new(name: Arc<str>, algorithm: A) -> Result<Self, QuotaError> {
-        assert!(!name.is_empty(), "a limiter needs a name");
+        if name.is_empty() {
+            return Err(QuotaError("a limiter needs a name"));
+        }
         Self::named(vec![name], algorithm)
     }
 
@@ -416,6 +417,7 @@ fn tightest(policies: &[Policy]) -> usize {
 pub(super) fn expect_valid_quota<T>(name: &str, made: Result<T, QuotaError>) -> T {
     match made {
         Ok(made) => made,
+        Err(error) if name.is_empty() => panic!("{error}"),
         Err(error) => panic!("limiter `{name}`: the algorithm cannot follow its quota: {error}"),
     }
 }

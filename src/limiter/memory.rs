@@ -94,7 +94,7 @@ impl<A: Algorithm> Memory<A> {
     ///
     /// # Panics
     ///
-    /// If the name is empty, or where [`Memory::try_new`] returns an error.
+    /// Where [`Memory::try_new`] returns an error.
     #[must_use]
     #[track_caller]
     pub fn new(name: impl Into<Arc<str>>, algorithm: A) -> Self {
@@ -107,12 +107,7 @@ impl<A: Algorithm> Memory<A> {
     /// # Errors
     ///
     /// If the algorithm cannot follow its quota: a window with a burst, or a limit that it cannot
-    /// compute with exactly.
-    ///
-    /// # Panics
-    ///
-    /// If the name is empty.
-    #[track_caller]
+    /// compute with exactly. And if the name is empty.
     pub fn try_new(name: impl Into<Arc<str>>, algorithm: A) -> Result<Self, QuotaError> {
         let named = ConfiguredAlgorithm::new(name.into(), algorithm)?;
         Ok(Self { store: Arc::new(Store::new(named, DEFAULT_MAX_KEYS)) })

@@ -50,7 +50,6 @@ fn panics_show_the_callers_line_and_the_limiters_name() {
     shows(line!(), "limiter `api`: ", || _ = Memory::new("api", odd));
     shows(line!(), "no burst", || _ = Memory::new("api", odd));
     shows(line!(), "needs a name", || _ = Memory::new("", odd));
-    shows(line!(), "needs a name", || _ = Memory::try_new("", odd));
     shows(line!(), "no header", || _ = by_api_key("a b"));
     shows(line!(), "policy", || _ = Description::new().names(["?"]));
     #[cfg(feature = "redis")]
@@ -62,9 +61,22 @@ fn panics_show_the_callers_line_and_the_limiters_name() {
         let one = pool(1);
         shows(line!(), "limiter `api`: ", || _ = Redis::new("api", odd, one));
         let one = pool(1);
-        shows(line!(), "needs a name", || _ = Redis::try_new("", odd, one));
+        shows(line!(), "needs a name", || _ = Redis::new("", odd, one));
         let [user, all] = [("user", 1), ("all", 2)]
             .map(|(name, port)| Redis::new(name, TokenBucket::new(five), pool(port)));
         shows(line!(), "`all` has another", || _ = AllAtOnce::of_parts((user, all)));
+    }
+}
+
+#[test]
+fn trying_without_a_name_is_an_error() {
+    let odd = FixedWindow::new(Quota::per_second(5).burst(6));
+    let error = Memory::try_new("", odd).map(drop).unwrap_err();
+    assert_eq!(error.to_string(), "a limiter needs a name");
+    #[cfg(feature = "redis")]
+    {
+        let pool = tower_sluice::Pool::connect("redis://127.0.0.1:1").expect("an address");
+        let error = tower_sluice::Redis::try_new("", odd, pool).map(drop).unwrap_err();
+        assert_eq!(error.to_string(), "a limiter needs a name");
     }
 }

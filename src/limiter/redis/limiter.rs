@@ -73,7 +73,7 @@ impl<A: InLua> Redis<A> {
     ///
     /// # Panics
     ///
-    /// If the name is empty, or where [`Redis::try_new`] returns an error.
+    /// Where [`Redis::try_new`] returns an error.
     #[must_use]
     #[track_caller]
     pub fn new(name: impl Into<Arc<str>>, algorithm: A, pool: Pool) -> Self {
@@ -86,12 +86,7 @@ impl<A: InLua> Redis<A> {
     /// # Errors
     ///
     /// If the algorithm cannot follow its quota: a window with a burst, or a limit that it cannot
-    /// compute with exactly.
-    ///
-    /// # Panics
-    ///
-    /// If the name is empty.
-    #[track_caller]
+    /// compute with exactly. And if the name is empty.
     pub fn try_new(
         name: impl Into<Arc<str>>,
         algorithm: A,
