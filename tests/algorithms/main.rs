@@ -7,6 +7,8 @@ mod compare;
 mod composition;
 #[path = "../support/dice.rs"]
 mod dice;
+#[allow(unreachable_pub, reason = "the modules are private to this test")]
+mod every_history;
 mod hang_ups;
 #[cfg(feature = "redis")]
 mod scripts;

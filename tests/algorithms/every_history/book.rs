@@ -3,8 +3,8 @@
 
 use tower_sluice::algorithm::{Algorithm, Mark};
 
-use crate::kinds::Kind;
-use crate::model::{Grant, over_any_window};
+use super::kinds::Kind;
+use super::model::{Grant, over_any_window};
 
 /// An admission, at its slot.
 #[derive(Clone, Debug)]

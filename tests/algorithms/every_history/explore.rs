@@ -7,9 +7,9 @@ use std::rc::Rc;
 
 use tower_sluice::algorithm::{Algorithm, Check, Refund, Verdict};
 
-use crate::book::{Book, Booking};
-use crate::checks::Place;
-use crate::kinds::{HORIZON, Kind};
+use super::book::{Book, Booking};
+use super::checks::Place;
+use super::kinds::{HORIZON, Kind};
 
 /// A multiple of every period, so that windows of the clock begin there.
 const START: i64 = 840;

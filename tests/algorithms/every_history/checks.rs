@@ -2,7 +2,7 @@
 
 use tower_sluice::algorithm::{Algorithm, Answer, Check, Refund, Report, Verdict};
 
-use crate::kinds::{HORIZON, Kind, Unwinds};
+use super::kinds::{HORIZON, Kind, Unwinds};
 
 /// The longest waits that charges may have, in µs.
 const MAX_WAITS: [i64; 5] = [0, 1, 2, HORIZON, HORIZON + 1];
