@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use pin_project_lite::pin_project;
 use tokio::runtime::Handle;
+use tokio::sync::oneshot::error::TryRecvError;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::super::client::fault::{Deadline, Progress, Stage};
@@ -134,15 +135,25 @@ impl Future for Pending {
                     timers,
                     grace_period,
                 } => {
-                    if let Some(sending) = inline
-                        && sending.future.as_mut().poll(cx).is_ready()
-                    {
+                    // The caller's own task sends the charge, and so brings its answer. A waker for
+                    // it would run this task once more, and wake another thread for that.
+                    let is_sending = match inline {
+                        Some(sending) => sending.future.as_mut().poll(cx).is_pending(),
+                        None => false,
+                    };
+                    if !is_sending {
                         *inline = None;
                     }
-                    if let Some(waiting) = receiver
-                        && let Poll::Ready(answer) = Pin::new(waiting).poll(cx)
-                    {
-                        match answer.map_err(|_| dropped_error(deadline)) {
+                    let answer =
+                        receiver.as_mut().map_or(Poll::Pending, |waiting| {
+                            match is_sending.then(|| waiting.try_recv()) {
+                                Some(Err(TryRecvError::Empty)) => Poll::Pending,
+                                Some(answer) => Poll::Ready(answer.map_err(drop)),
+                                None => Pin::new(waiting).poll(cx).map_err(drop),
+                            }
+                        });
+                    if let Poll::Ready(answer) = answer {
+                        match answer.map_err(|()| dropped_error(deadline)) {
                             Ok(answer) | Err(Some(answer)) => {
                                 this.state.set(State::Done);
                                 return Poll::Ready(answer);
