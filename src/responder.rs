@@ -31,7 +31,7 @@ use crate::{Decision, Refusal};
 /// [`HttpResponder::body`](crate::HttpResponder::body). A closure answers gRPC requests too, which
 /// then get no gRPC status unless it makes one. A responder of your own around `HttpResponder`
 /// passes on every method: without [`admit`](Respond::admit) and [`annotate`](Respond::annotate)
-/// requests and responses have no decision in their extensions.
+/// requests and responses get neither fields nor a report.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot answer a refused request of this service",
     label = "makes no `{Res}` for a refused `{Req}`",
@@ -97,7 +97,7 @@ pub trait Respond<Req, Res, E> {
     /// Adds to an admitted request what the inner service should know of the decision. It is called
     /// once, just before the inner service is. Default: nothing.
     /// [`HttpResponder`](crate::HttpResponder) adds a
-    /// [`DecisionReport`](crate::respond::DecisionReport).
+    /// [`DecisionReport`](crate::respond::DecisionReport) if that is asked for.
     fn admit(&self, decision: &mut Decision, request: &mut Req) {
         let _ = (decision, request);
     }

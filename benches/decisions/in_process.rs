@@ -49,9 +49,12 @@ pub(crate) fn run() {
         ("deny_cache", deny_cache(KEYS)),
         ("deny_cache_hot", deny_cache(1)),
         ("lease", lease()),
+        ("http_service", repeated(bare_http())),
+        ("http_layer", repeated(http_layer())),
         ("http", http(|_: Request<()>, _: Refusal| Response::new(()))),
-        ("http_bare", http(HttpResponder::new().headers(HeaderStyle::None).extensions(false))),
-        ("http_extensions", http(HttpResponder::new().headers(HeaderStyle::None))),
+        ("http_bare", http(HttpResponder::new())),
+        ("http_request_report", http(HttpResponder::new().report_in_request())),
+        ("http_both_reports", http(both_reports())),
         ("http_draft_11", http(with_headers(HeaderStyle::Draft11))),
         ("http_draft_07", http(with_headers(HeaderStyle::Draft07))),
         ("http_draft_06", http(with_headers(HeaderStyle::Draft06))),
@@ -80,11 +83,13 @@ pub(crate) fn run() {
     };
     let medians = cases.each_ref().map(|(case, _)| median(case));
     let (service, key, limiter) = (median("service"), median("key"), median("limiter"));
-    let http = median("http");
+    let (http, http_service) = (median("http"), median("http_service"));
     for ((case, calls), ns) in cases.iter_mut().zip(medians) {
         let allocs = allocation_counter::measure(|| calls(1_000)).count_total as f64 / 1_000.0;
         let beyond = match *case {
             "layer" => format!(" beyond_service={:.1}", ns - service),
+            "http_service" => String::new(),
+            "http_layer" => format!(" beyond_http_service={:.1}", ns - http_service),
             "breaker" => format!(" beyond_limiter={:.1}", ns - limiter),
             case if case.starts_with("http_") => format!(" beyond_http={:.1}", ns - http),
             case if case.starts_with("memory") => format!(" without_key={:.1}", ns - key),
@@ -139,20 +144,41 @@ fn layer() -> impl FnMut() {
     move || drop(black_box(now(service.call(black_box(7)))))
 }
 
-/// The layer over a memory around an HTTP service, which answers a request that holds an extension
-/// already, as those of a framework do.
+/// A request that holds an extension, as those of a framework do.
+fn request() -> Request<()> {
+    let mut request = Request::new(());
+    request.extensions_mut().insert(7_u64);
+    request
+}
+
+fn http_service()
+-> impl Service<Request<()>, Response = Response<()>, Error = Infallible, Future: Future> + Clone {
+    tower::service_fn(|_: Request<()>| ready(Ok::<_, Infallible>(Response::new(()))))
+}
+
+fn bare_http() -> impl FnMut() {
+    let mut service = http_service();
+    move || drop(black_box(now(service.call(black_box(request())))))
+}
+
+/// The layer as it begins, with a limiter that is ready at once.
+fn http_layer() -> impl FnMut() {
+    let mut service = RateLimitLayer::new(allow, Global).layer(http_service());
+    move || drop(black_box(now(service.call(black_box(request())))))
+}
+
+/// The layer over a memory around an HTTP service.
 fn http<R>(respond: R) -> Calls
 where
     R: Respond<Request<()>, Response<()>, Infallible, Error = Infallible> + 'static,
 {
-    let inner = tower::service_fn(|_: Request<()>| ready(Ok::<_, Infallible>(Response::new(()))));
     let limiter = Memory::new("memory", WINDOW);
-    let mut service = RateLimitLayer::new(limiter, Global).respond(respond).layer(inner);
-    repeated(move || {
-        let mut request = Request::new(());
-        request.extensions_mut().insert(7_u64);
-        drop(black_box(now(service.call(black_box(request)))));
-    })
+    let mut service = RateLimitLayer::new(limiter, Global).respond(respond).layer(http_service());
+    repeated(move || drop(black_box(now(service.call(black_box(request()))))))
+}
+
+fn both_reports() -> HttpResponder {
+    HttpResponder::new().report_in_request().report_in_response()
 }
 
 fn with_headers(style: HeaderStyle) -> HttpResponder {

@@ -8,9 +8,9 @@ use super::Decision;
 /// A [`Decision`] that can be cloned, since it holds no
 /// [`Reservation`](crate::limiter::Reservation). Clones share what they say.
 ///
-/// [`HttpResponder`](crate::HttpResponder) puts it into the extensions of every request that
-/// passes, where handlers find it, and into those of the response, where layers outside find it.
-/// With axum it is `Extension<DecisionReport>`. It reads as the decision does.
+/// [`HttpResponder::report_in_request`](crate::HttpResponder::report_in_request) leaves it for
+/// handlers, and [`report_in_response`](crate::HttpResponder::report_in_response) for layers
+/// outside. With axum it is `Extension<DecisionReport>`. It reads as the decision does.
 ///
 /// Its [`origin`](Decision::origin) says where a request was not limited:
 /// [`Origin::Exempt`](crate::limiter::Origin::Exempt) or

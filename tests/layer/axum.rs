@@ -117,13 +117,14 @@ async fn a_handler_may_take_the_report_of_every_request() {
         "/exempt" => Exempt.into_charge(),
         _ => head.header("x-user").into_charge(),
     });
+    let respond = HttpResponder::new().text().report_in_request();
     let shown = async |Extension(report): Extension<DecisionReport>| {
         format!("{:?} {:?} {:?}", report.origin(), report.limiter(), report.remaining())
     };
     let app = Router::new()
         .route("/", get(shown))
         .route("/exempt", get(shown))
-        .layer(RateLimitLayer::new(limiter, key).respond(HttpResponder::new().text()));
+        .layer(RateLimitLayer::new(limiter, key).respond(respond));
     let address = serve(app).await;
     for (mode, path, user, status, body) in [
         (SwitchMode::On, "/", Some("alice"), 200, "Local Some(\"api\") Some(1)"),

@@ -48,7 +48,7 @@ type ByAlice = ByHead<fn(Head<'_>) -> Charge>;
 
 fn layer<L: Limiter>(limiter: L) -> RateLimitLayer<L, ByAlice, HttpResponder> {
     let key: fn(Head<'_>) -> Charge = |_| Charge::new("alice").cost(MOST);
-    RateLimitLayer::new(limiter, by_head(key))
+    RateLimitLayer::new(limiter, by_head(key)).respond(HttpResponder::new().report_in_request())
 }
 
 async fn used(limiter: &impl Limiter) -> u64 {

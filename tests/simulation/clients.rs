@@ -12,7 +12,9 @@ use tower_sluice::algorithm::{AnyAlgorithm, InLua, TokenBucket};
 use tower_sluice::limiter::{AllAtOnce, AllInTurn, Boxed, Breaker, Shadow, ShadowCounts, Switch};
 use tower_sluice::policy::Policies;
 use tower_sluice::respond::DecisionReport;
-use tower_sluice::{Charge, Decision, LimiterExt, Memory, Pool, RateLimitLayer, Redis};
+use tower_sluice::{
+    Charge, Decision, HttpResponder, LimiterExt, Memory, Pool, RateLimitLayer, Redis,
+};
 
 use super::clock::micros;
 use super::plan::{Asking, MILLISECOND, Plan};
@@ -93,7 +95,8 @@ impl Process {
             question.map(|question| question.charge)
         };
         let inner = service_fn(|_: Request<()>| ready(Ok::<_, Infallible>(Response::new(()))));
-        let layer = RateLimitLayer::new(limiter.clone(), key);
+        let respond = HttpResponder::new().report_in_response();
+        let layer = RateLimitLayer::new(limiter.clone(), key).respond(respond);
         let refunding = layer.clone().refund_if(|_: &Decision, _: &Response<()>| true).layer(inner);
         Self {
             limiter,

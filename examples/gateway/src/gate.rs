@@ -119,7 +119,7 @@ impl Gate {
 
     /// The limits of all workers together.
     pub(crate) fn limits(&self) -> Limits {
-        let respond = HttpResponder::new().headers(self.fields).extensions(false).problem_json();
+        let respond = HttpResponder::new().headers(self.fields).problem_json();
         let taken = Taken { policies: self.policies.clone(), meters: self.meters.clone() };
         RateLimitLayer::new(self.policies.clone().metrics(REQUESTS), taken).respond(respond)
     }

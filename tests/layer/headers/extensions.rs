@@ -52,9 +52,10 @@ where
         inside.add("handler", report.map(|Extension(report)| report).as_ref());
         http::StatusCode::NO_CONTENT.into_response()
     });
+    let respond = HttpResponder::new().report_in_request().report_in_response();
     Router::new()
         .route("/{*path}", handler)
-        .layer(RateLimitLayer::new(limiter, key).max_wait(SECOND))
+        .layer(RateLimitLayer::new(limiter, key).max_wait(SECOND).respond(respond))
         .layer(from_fn(move |request: axum::extract::Request, next: Next| {
             let outside = outside.clone();
             async move {
@@ -137,10 +138,9 @@ async fn clones_of_a_report_share_what_they_say() {
 }
 
 #[tokio::test]
-async fn extensions_may_be_left_out() {
+async fn no_report_is_left_by_default() {
     let limiter = Scripted::new().allow().deny(SECOND);
-    let respond = HttpResponder::new().extensions(false);
-    let layer = RateLimitLayer::new(limiter, |_: &Request<()>| "key").respond(respond);
+    let layer = RateLimitLayer::new(limiter, |_: &Request<()>| "key");
     let inner = async |request: Request<()>| {
         assert!(request.extensions().get::<DecisionReport>().is_none());
         Ok::<_, Infallible>(Response::new(()))
