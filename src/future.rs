@@ -135,10 +135,12 @@ where
                         refund(this.shared, this.decision);
                         return Poll::Ready(Err(error.into()));
                     }
-                    let mut request = this.request.take().expect("called once");
-                    if let Some(decision) = this.decision {
-                        this.shared.respond.admit(decision, &mut request);
+                    if let (Some(decision), Some(request)) =
+                        (this.decision.as_mut(), this.request.as_mut())
+                    {
+                        this.shared.respond.admit(decision, request);
                     }
+                    let request = this.request.take().expect("called once");
                     State::Calling { reply: this.inner.call(request) }
                 }
                 StateProj::Calling { reply } => {
