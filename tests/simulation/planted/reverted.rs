@@ -132,7 +132,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "wait_for_a_connection_judged_by_its_last_timer",
         "b2dc58e redis: judge a wait for a connection by all its timers",
         &[edit(
-            "limiter/redis/client/pool.rs",
+            "limiter/redis/client/ready.rs",
             "                if let Some(connected) = end.wait_for(&pool, connecting.as_mut()).await {",
             "                let in_time = tokio::time::timeout_at(end.at, connecting.as_mut()).await;
                 if let Ok(connected) = in_time {",
@@ -660,7 +660,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "paused_process_gives_up_its_connection",
         "3bd3ff8 redis: a paused process waits on for its connection",
         &[edit(
-            "limiter/redis/client/pool.rs",
+            "limiter/redis/client/ready.rs",
             "                if error.kind() != ErrorKind::Saturation || !end.is_late() {",
             "                if error.kind() != ErrorKind::Saturation || !end.is_late() || hash_slot < u16::MAX {",
         )],

@@ -13,17 +13,15 @@ use redis::RedisError;
 use redis::aio::ConnectionLike;
 use tokio::time::Instant;
 
-use super::address::Host;
 use super::bb8_pool::Bb8Pool;
 use super::cluster::Cluster;
 #[cfg(feature = "redisson")]
 use super::cluster::Redirected;
 use super::connection::{ConnectionFuture, Connections, SharedConnection};
 use super::facts::{Facts, LastTime};
-use super::fault::Deadline;
 use super::server::Login;
 use super::slot::{self, Partition};
-use super::times::{MAX_CONNECTION_WAIT, MAX_SILENCE};
+use super::times::MAX_SILENCE;
 use crate::{Error, ErrorKind};
 
 /// Connections to Redis, shared by every clone and by many limiters.
@@ -44,7 +42,7 @@ use crate::{Error, ErrorKind};
 /// send it again after a lost connection or a timeout.
 #[derive(Clone)]
 pub struct Pool {
-    connections: Arc<dyn Connections>,
+    pub(super) connections: Arc<dyn Connections>,
     /// The same connections, if the address is that of a cluster.
     pub(super) cluster: Option<Arc<Cluster>>,
     response_timeout: Option<Duration>,
@@ -211,33 +209,6 @@ impl Pool {
     /// none.
     pub(crate) fn connection(&self, hash_slot: u16) -> ConnectionFuture {
         self.connection_to(None, hash_slot)
-    }
-
-    /// Waits for a connection to the server that a cluster names for a slot that moves, or to the
-    /// one that holds the slot.
-    pub(crate) fn connection_to(&self, asked: Option<&Host>, hash_slot: u16) -> ConnectionFuture {
-        let (pool, asked) = (self.clone(), asked.cloned());
-        Box::pin(async move {
-            let mut connecting = match (&asked, &pool.cluster) {
-                (Some(host), Some(cluster)) => cluster.connection_to(host, hash_slot)?,
-                _ => Arc::clone(&pool.connections).connection(hash_slot),
-            };
-            loop {
-                let end = Deadline::new(Instant::now() + MAX_CONNECTION_WAIT, hash_slot);
-                if let Some(connected) = end.wait_for(&pool, connecting.as_mut()).await {
-                    return connected;
-                }
-                let facts = match (&asked, &pool.cluster) {
-                    (Some(host), Some(cluster)) => cluster.facts_at(host)?,
-                    _ => pool.facts(hash_slot),
-                };
-                let error = end.missed_connection(&pool, &facts);
-                if error.kind() != ErrorKind::Saturation || !end.is_late() {
-                    return Err(error);
-                }
-                // This process was paused, so wait again. Callers have deadlines of their own.
-            }
-        })
     }
 
     /// Waits for a connection like [`connection`](Self::connection), for commands that are sent one

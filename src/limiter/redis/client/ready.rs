@@ -1,13 +1,16 @@
 //! A pool that waits for its connections.
 
 use std::pin::pin;
+use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use super::address::Host;
+use super::connection::ConnectionFuture;
 use super::fault::Deadline;
 use super::pool::Pool;
-use super::times::READY_WITHIN;
-use crate::Error;
+use super::times::{MAX_CONNECTION_WAIT, READY_WITHIN};
+use crate::{Error, ErrorKind};
 
 impl Pool {
     /// Waits until there is a connection, for a second at most. In a cluster, it waits for one to
@@ -29,6 +32,33 @@ impl Pool {
             }
         }
         Ok(())
+    }
+
+    /// Waits for a connection to the server that a cluster names for a slot that moves, or to the
+    /// one that holds the slot.
+    pub(crate) fn connection_to(&self, asked: Option<&Host>, hash_slot: u16) -> ConnectionFuture {
+        let (pool, asked) = (self.clone(), asked.cloned());
+        Box::pin(async move {
+            let mut connecting = match (&asked, &pool.cluster) {
+                (Some(host), Some(cluster)) => cluster.connection_to(host, hash_slot)?,
+                _ => Arc::clone(&pool.connections).connection(hash_slot),
+            };
+            loop {
+                let end = Deadline::new(Instant::now() + MAX_CONNECTION_WAIT, hash_slot);
+                if let Some(connected) = end.wait_for(&pool, connecting.as_mut()).await {
+                    return connected;
+                }
+                let facts = match (&asked, &pool.cluster) {
+                    (Some(host), Some(cluster)) => cluster.facts_at(host)?,
+                    _ => pool.facts(hash_slot),
+                };
+                let error = end.missed_connection(&pool, &facts);
+                if error.kind() != ErrorKind::Saturation || !end.is_late() {
+                    return Err(error);
+                }
+                // This process was paused, so wait again. Callers have deadlines of their own.
+            }
+        })
     }
 
     /// Waits until `end` for a connection to the server that holds a hash slot.
