@@ -53,6 +53,7 @@ impl Place {
         self.local.block_on(&self.runtime, async {
             advance(now().saturating_duration_since(Instant::now())).await;
             select! {
+                biased;
                 output = future => output,
                 () = Network::serve(network) => unreachable!("it is held"),
             }

@@ -218,6 +218,7 @@ struct ConnectAttempt {
 impl ConnectAttempt {
     async fn run(mut self, target: Target, mut pool: watch::Receiver<()>) {
         select! {
+            biased;
             result = target.connect() => self.result = Some(result),
             _ = pool.changed() => {}
         }

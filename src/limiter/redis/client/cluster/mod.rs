@@ -121,6 +121,7 @@ impl Cluster {
                 self.refresh();
             }
             select! {
+                biased;
                 outcome = &mut connecting => return Some(outcome),
                 () = changed => {}
                 () = sleep(REFRESH_CHECK) => {}

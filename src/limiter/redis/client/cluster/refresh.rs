@@ -171,6 +171,7 @@ struct Attempt {
 impl Attempt {
     async fn run(mut self, candidates: Vec<Candidate>, mut cluster: watch::Receiver<()>) {
         select! {
+            biased;
             result = first_map(candidates) => self.result = Some(result),
             _ = cluster.changed() => {}
         }
@@ -240,6 +241,7 @@ async fn first_map(candidates: Vec<Candidate>) -> Result<SlotMap, Error> {
             asked.spawn(candidate.ask());
         }
         let answer = select! {
+            biased;
             answer = asked.join_next() => answer,
             () = sleep(PATIENCE), if candidates.len() > 0 => continue,
         };

@@ -234,6 +234,7 @@ async fn watch_all(sentinels: Weak<Sentinels>, mut watcher: channel::Receiver<u6
             all.heartbeat.store(all.start.elapsed().as_millis() as u64 + 1, Relaxed);
             drop(all);
             select! {
+                biased;
                 // Another task watches, or the pool is gone.
                 _ = watcher.changed() => return None,
                 // Only a panic ends one of them early, such as one in a resolver. All begin anew

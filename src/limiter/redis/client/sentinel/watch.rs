@@ -147,6 +147,7 @@ impl Watch {
             }
             sleep(ASK_AT_MOST_EVERY).await;
             select! {
+                biased;
                 () = news.notified() => {}
                 () = self.doubts.notified() => {}
                 () = sleep(ASK_EVERY.mul_f64(0.75 + fastrand::f64() / 2.0)) => {}
