@@ -117,6 +117,23 @@ thread_local! {
     static LONGEST_TURN: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
+/// Measures the turns of a runtime's thread.
+pub fn watch_turns(runtime: &mut Builder) {
+    runtime.on_thread_unpark(begin_turn).on_thread_park(end_turn);
+}
+
+/// Forgets the turns so far.
+pub fn begin_turns() {
+    LONGEST_TURN.set(Duration::ZERO);
+    begin_turn();
+}
+
+/// Returns the longest turn of this thread, in real time.
+pub fn longest_turn() -> Duration {
+    end_turn();
+    LONGEST_TURN.get()
+}
+
 fn begin_turn() {
     TURN.set(Some(time::Instant::now()));
 }
@@ -157,7 +174,7 @@ pub fn run_and_tell(plan: &Plan, tells: bool) -> Report {
         fastrand::seed(plan.seed);
         let mut runtime = Builder::new_current_thread();
         runtime.enable_time().start_paused(true);
-        runtime.on_thread_unpark(begin_turn).on_thread_park(end_turn);
+        watch_turns(&mut runtime);
         let runtime = runtime.build().expect("a runtime");
         LocalSet::new().block_on(&runtime, World::live(plan.clone(), tells))
     };
@@ -203,8 +220,7 @@ impl World {
             tasks.push((format!("caller {index}, {ask:?}"), task));
         }
         // Neither what was made so far nor the report is a turn of the crate's.
-        LONGEST_TURN.set(Duration::ZERO);
-        begin_turn();
+        begin_turns();
         for (name, task) in tasks {
             // A planned panic is a caller's.
             if timeout_at(world.begun + END, task).await.is_err() {
@@ -399,8 +415,7 @@ impl World {
 
     /// Checks what happened.
     fn report(self, tells: bool) -> Report {
-        end_turn();
-        let longest_turn = LONGEST_TURN.get();
+        let longest_turn = longest_turn();
         let mut records = self.records.take();
         records.sort_by_key(|record| (record.asked, record.ask));
         let mut injected: BTreeMap<String, u64> = BTreeMap::new();
