@@ -44,8 +44,8 @@ pub(crate) struct Facts {
     /// The last failure to connect, if there was no connection since. It counts for nothing while
     /// an attempt hangs.
     pub(super) failure: Option<Failed>,
-    /// True if an attempt takes clearly longer than the last one, which failed for another reason
-    /// than the server or load.
+    /// True if an attempt takes clearly longer than the last one did, whose error said nothing of a
+    /// server that is away or of load: it was a wrong password, say.
     pub(super) attempt_hangs: bool,
     /// True if connections to this server of a cluster were given up as silent, and it has said
     /// nothing since.

@@ -167,7 +167,7 @@ impl Health {
     /// The calls of one moment time out together, and one pause of the server is not a reason to
     /// reconnect. So a silence counts only if it is long, and clearly longer than this call has
     /// waited. A process that was too busy to read replies does not know how long there were none.
-    /// So a silence that its call begins counts from now.
+    /// So if its call begins a silence, that counts from now, and not from the sending.
     pub(super) fn record_timeout(&self, sent: Instant, is_busy: bool) {
         let now = self.server.clock(Instant::now());
         let sent = if is_busy { now } else { self.server.clock(sent) };

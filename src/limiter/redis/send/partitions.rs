@@ -6,9 +6,9 @@
 //! If one call carried all charges, this process would wait while the server works, and the server
 //! would wait while this process reads the answers. So a call takes at most half of the charges
 //! that have no answer. The next call follows when another charge has come, or when the answers to
-//! a call have been read. If two calls left at once, the server would answer both at once. From
-//! then on the server works on one call while this process reads the answers to the other. If no
-//! charge follows a burst, its second half waits for one reply, or for a few milliseconds
+//! a call have been read: if two calls left at once, the server would answer both at once. So the
+//! server works on one call while this process reads the answers to the other. If no charge follows
+//! a burst, its second half waits for one reply, or for a few milliseconds
 //! (`worker.rs`).
 
 use std::collections::{HashMap, VecDeque};
