@@ -203,7 +203,7 @@ pub(super) const FAULTS: &[Fault] = &[
             "                    let Submitted { receiver, inline, progress } = this.batcher.submit(queued)?;",
             "                    let Submitted { receiver, inline, progress } = this.batcher.submit(queued)?;
                     let at = Instant::now() + super::super::DEFAULT_DECISION_TIMEOUT;
-                    let deadline = Deadline::new(at, pool, deadline.hash_slot);",
+                    let deadline = Deadline::new(at, deadline.hash_slot);",
         )],
     ),
     planted(
