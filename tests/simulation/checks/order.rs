@@ -127,11 +127,20 @@ impl Seen<'_> {
         let is_its = |one: &&Booking| one.at == at && one.label("api") == ask.key;
         let own = self.account.bookings.iter().filter(is_its);
         let reserved = own.map(|one| since_begin(one.now)).min().unwrap_or(record.asked);
+        // It may have been the slot of another caller during the reset, who left after that.
+        let is_held = |reset: &Record| {
+            self.records.iter().any(|one| {
+                let holder = self.ask(one);
+                let is_own = (holder.process, holder.key) == (ask.process, ask.key);
+                let holds = one.asked <= reset.ended && one.ended > reset.ended;
+                is_own && holds && one.fate == Fate::Left && one.ended <= record.ended
+            })
+        };
         let voids = |other: &Record| {
             let (other_ask, is_done) = (self.ask(other), other.fate == Fate::Done);
             let is_own = (other_ask.process, other_ask.key) == (ask.process, ask.key);
             let is_between = other.asked > reserved && other.ended < record.asked;
-            is_own && is_done && is_between && other_ask.way == Way::Reset
+            is_own && is_done && is_between && other_ask.way == Way::Reset && !is_held(other)
         };
         let is_void = self.records.iter().any(voids);
         if is_void { record.asked } else { reserved.min(record.asked) }
