@@ -139,7 +139,8 @@ impl Policies {
     }
 
     /// The switch of all policies. The most permissive of three settings holds: this switch, the
-    /// policy's own, and `enabled` and `shadow` in its row. [`PolicyHandle::mode`](super::PolicyHandle::mode) says which.
+    /// policy's own, and `enabled` and `shadow` in its row.
+    /// [`PolicyHandle::mode`](super::PolicyHandle::mode) says which.
     ///
     /// Its [`shadow_counts`](Switch::shadow_counts) are those of all policies while it is set to
     /// [`Shadow`](crate::limiter::SwitchMode::Shadow), one for each policy of a request.

@@ -56,8 +56,8 @@ pub struct Book {
     events: Vec<Event>,
     /// The place of each event among those of all servers of the world.
     sequence: Vec<u64>,
-    /// The instant of the world at which a client has read the answer to what came over a connection
-    /// at an instant of the server's clock.
+    /// The instant of the world at which a client has read the answer to what came over a
+    /// connection at an instant of the server's clock.
     read: HashMap<(u64, i64), i64>,
 }
 

@@ -174,8 +174,8 @@ fn has_an_order_of_its_own(plan: &Plan) -> bool {
 }
 
 /// Lives until two lives are alike. Returns two that differ although the machine paused the thread
-/// in neither: the crate also asks the runtime whether a turn of its thread took long, in real time.
-/// `live` returns a life and its longest turn.
+/// in neither: the crate also asks the runtime whether a turn of its thread took long, in real
+/// time. `live` returns a life and its longest turn.
 fn two_that_differ<T: PartialEq>(mut live: impl FnMut() -> (T, Duration)) -> Option<[T; 2]> {
     const MAX_PAUSED: usize = 100;
     let (mut unpaused, mut paused) = (None, Vec::new());

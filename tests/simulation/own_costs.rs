@@ -111,8 +111,8 @@ struct Seen {
     tasks: usize,
 }
 
-/// An algorithm of which nothing comes back by itself while a world lasts. Unless nobody gives units
-/// back, it takes back those of any charge, not only of the newest.
+/// An algorithm of which nothing comes back by itself while a world lasts. Unless nobody gives
+/// units back, it takes back those of any charge, not only of the newest.
 fn algorithm(limit: u64, is_kept: bool, dice: &mut Rng) -> AnyAlgorithm {
     let quota = Quota::per_day(limit);
     match dice.u32(0..5) {

@@ -8,8 +8,8 @@
 //! --nocapture` plants all of them, one after another, and says how many seeds each took.
 //! `PLANTED=name,name` plants those whose names contain one of the words. `SEED` is the first seed.
 //!
-//! Where a world cannot hold what a fault needs, the fault names a test of the crate that fails with
-//! it, and that test runs instead.
+//! Where a world cannot hold what a fault needs, the fault names a test of the crate that fails
+//! with it, and that test runs instead.
 //!
 //! The table stands in `planted/`, by the parts of the crate that it edits.
 

@@ -1,7 +1,7 @@
 //! Connections of a bb8 pool that the application owns.
 //!
-//! Calls share a clone of one connection until a call fails. Then the pool gives the next one, which
-//! it may test with a PING.
+//! Calls share a clone of one connection until a call fails. Then the pool gives the next one,
+//! which it may test with a PING.
 //!
 //! Only the manager of a bb8 pool can say that a connection is broken. The managers that come with
 //! redis never do. So when a server turns out to be read-only, a task replaces the connections

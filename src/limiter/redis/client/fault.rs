@@ -1,7 +1,7 @@
 //! Decides why an answer is missing at its deadline: the process is busy, or the server failed.
 //!
-//! [`judge`] asks the rules in order: of the evidence, the first that fits decides. The last rule is
-//! about the connection, and stands with the facts ([`Facts::no_answer`]). The sources of
+//! [`judge`] asks the rules in order: of the evidence, the first that fits decides. The last rule
+//! is about the connection, and stands with the facts ([`Facts::no_answer`]). The sources of
 //! connections say what they know ([`Facts`]), and a charge what it saw while it waited ([`Seen`]).
 //!
 //! A timer that fires late, or a reply that arrived meanwhile, counts as load of this process,

@@ -58,8 +58,8 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Uses the connections of a bb8 pool: to a server, or to a sentinel's primary. A cluster needs a
-    /// `redis-cluster://` address. Clones of a connection must be cheap, and share one socket. The
+    /// Uses the connections of a bb8 pool: to a server, or to a sentinel's primary. A cluster needs
+    /// a `redis-cluster://` address. Clones of a connection must be cheap, and share one socket. The
     /// crate re-exports the versions that fit: [`tower_sluice::crates::bb8`](crate::crates::bb8)
     /// and [`tower_sluice::crates::bb8_redis`](crate::crates::bb8_redis).
     ///

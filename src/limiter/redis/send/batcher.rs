@@ -3,8 +3,8 @@
 //! A charge that finds the limiter idle and a connection ready is sent at once, by its own task: a
 //! decision then takes 19 µs, where the way through a worker takes 30 (one caller, two cores).
 //! All others go to a worker, which sends waiting charges in batches. A busier limiter has larger
-//! batches; `partitions.rs` decides their size. No charge waits for a timer, but for the second half
-//! of a burst: it waits for the first answers, or for 5 ms.
+//! batches; `partitions.rs` decides their size. No charge waits for a timer, but for the second
+//! half of a burst: it waits for the first answers, or for 5 ms.
 //!
 //! Charges share a call if they are of one limiter and its clones, of one runtime, and of one hash
 //! slot. In a cluster, a call also carries those of other slots of the same server.

@@ -1,9 +1,9 @@
 //! Chooses the primary by the reports of several sentinels. Some may be dead, late or wrong.
 //!
 //! Sentinels number each switch: the epoch. At the start, the server with the most votes wins.
-//! Later, the pool follows a switch that is newer than all that it had heard of before, even if only
-//! one sentinel knows of it: the others hear of it within two seconds. A server with an older epoch
-//! needs more than half of all sentinels, as after they were set up anew.
+//! Later, the pool follows a switch that is newer than all that it had heard of before, even if
+//! only one sentinel knows of it: the others hear of it within two seconds. A server with an older
+//! epoch needs more than half of all sentinels, as after they were set up anew.
 
 use super::super::address::Host;
 use super::super::error::{before_asking, weight};
