@@ -76,6 +76,19 @@ async fn a_given_pool_leaves_a_demoted_primary() {
     assert!(connects as f64 <= 10.0 * seconds, "{connects} in {seconds} s");
 }
 
+/// The pool tests an idle connection before it is used.
+#[tokio::test]
+async fn a_given_pool_sends_nothing_over_an_idle_connection_that_was_closed() {
+    let server = Server::for_pool_that_pings();
+    let manager = Primary(Arc::new(AtomicU16::new(server.port())));
+    let pool = bb8::Pool::builder().max_size(1).build(manager).await.unwrap();
+    let limiter = over(Pool::from_bb8(pool)).decision_timeout(LONG);
+    limiter.check(&one()).await.unwrap();
+    cut(&mut server.connection().await).await;
+    sleep(Duration::from_millis(600)).await;
+    limiter.check(&one()).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_given_pool_that_tests_nothing_leaves_dead_connections() {
     let server = Server::for_pool_that_pings();

@@ -1,7 +1,7 @@
 //! Connections of a bb8 pool that the application owns.
 //!
-//! Calls share a clone of one connection until a call fails. Then the pool gives the next one,
-//! which it may test with a PING.
+//! Calls share a clone of one connection until a call fails, or until none has used it for half a
+//! second. Then the pool gives the next one, which it may test with a PING.
 //!
 //! Only the manager of a bb8 pool can say that a connection is broken. The managers that come with
 //! redis never do. So when a server turns out to be read-only, a task replaces the connections
@@ -21,7 +21,7 @@ use super::connection::{
     ConnectionFuture, Connections, RepliesFuture, ReplyFuture, SharedConnection,
 };
 use super::error;
-use super::facts::{Facts, Link};
+use super::facts::{Facts, LastTime, Link};
 use super::times::MAX_CONNECTION_WAIT;
 use crate::Error;
 
@@ -58,7 +58,9 @@ where
             }
         };
         let (pool, has_failed) = (Arc::downgrade(self), AtomicBool::new(false));
-        let checked_out = Arc::new(Bb8Connection { connection, pool, has_failed });
+        let last_use = LastTime::default();
+        last_use.record();
+        let checked_out = Arc::new(Bb8Connection { connection, pool, last_use, has_failed });
         *self.last_checked_out() = Some(Arc::clone(&checked_out));
         Ok(checked_out)
     }
@@ -127,7 +129,13 @@ where
     M::Connection: ConnectionLike + Clone + Sync,
 {
     fn ready_connection(self: Arc<Self>, _: u16) -> Option<Arc<dyn SharedConnection>> {
-        let connection = self.last_checked_out().clone().filter(|last| last.is_alive())?;
+        // The server may have closed an idle one meanwhile: the pool tests it.
+        let is_ready = |last: &Arc<Bb8Connection<M>>| {
+            let last_use = last.last_use.get().map(|used| used.elapsed());
+            last.is_alive() && last_use.is_some_and(|idle| idle < MAX_CONNECTION_WAIT)
+        };
+        let connection = self.last_checked_out().clone().filter(is_ready)?;
+        connection.last_use.record();
         Some(connection as Arc<dyn SharedConnection>)
     }
 
@@ -152,6 +160,7 @@ where
 struct Bb8Connection<M: ManageConnection> {
     connection: M::Connection,
     pool: Weak<Bb8Pool<M>>,
+    last_use: LastTime,
     /// True once a call got no reply in time, or the server turned out to be read-only.
     has_failed: AtomicBool,
 }
