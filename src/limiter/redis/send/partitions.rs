@@ -11,7 +11,7 @@
 //! a burst, its second half waits for one reply, or for a few milliseconds
 //! (`worker.rs`).
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use super::super::client::Partition;
 
@@ -21,7 +21,7 @@ const MIN_SHARED: usize = 24;
 
 /// The partitions that have something to send, or a call in flight.
 pub(super) struct Partitions {
-    partitions: HashMap<Partition, PartitionState>,
+    partitions: BTreeMap<Partition, PartitionState>,
     /// The partitions that may send a call, each once.
     sendable: VecDeque<Partition>,
     /// The sendable partitions whose next call is full. They have a list of their own, since there
@@ -61,7 +61,7 @@ struct PartitionState {
 impl Partitions {
     pub(super) fn new(max_batch_size: usize) -> Self {
         let limits = Limits { batch_size: max_batch_size, in_flight: 1 };
-        let (partitions, just_sent) = (HashMap::new(), Vec::new());
+        let (partitions, just_sent) = (BTreeMap::new(), Vec::new());
         let (sendable, whole) = (VecDeque::new(), VecDeque::new());
         Self { partitions, sendable, whole, just_sent, limits }
     }
@@ -83,16 +83,10 @@ impl Partitions {
         self.update(partition);
     }
 
-    /// Counts one more request in a slot that waits.
-    pub(super) fn grow(&mut self, partition: Partition) {
+    /// Records that requests have arrived. Counts `requests` more in a slot that waits.
+    pub(super) fn arrived(&mut self, partition: Partition, requests: usize) {
         if let Some(state) = self.partitions.get_mut(&partition) {
-            state.waiting += 1;
-        }
-    }
-
-    /// Records that a request has arrived.
-    pub(super) fn arrived(&mut self, partition: Partition) {
-        if let Some(state) = self.partitions.get_mut(&partition) {
+            state.waiting += requests;
             state.has_just_sent = false;
         }
         self.update(partition);
@@ -101,7 +95,7 @@ impl Partitions {
     /// Lets another call of each partition be sent.
     pub(super) fn allow_next(&mut self) {
         for partition in std::mem::take(&mut self.just_sent) {
-            self.arrived(partition);
+            self.arrived(partition, 0);
         }
     }
 
@@ -119,7 +113,9 @@ impl Partitions {
             listed.pop_front();
             let mark = if only_whole { &mut state.is_whole } else { &mut state.is_sendable };
             *mark = false;
-            self.forget_idle(partition);
+            if state.is_idle() {
+                self.partitions.remove(&partition);
+            }
         }
     }
 
@@ -183,12 +179,7 @@ impl Partitions {
             {
                 self.whole.push_back(partition);
             }
-        }
-        self.forget_idle(partition);
-    }
-
-    fn forget_idle(&mut self, partition: Partition) {
-        if self.partitions.get(&partition).is_some_and(PartitionState::is_idle) {
+        } else if state.is_idle() {
             self.partitions.remove(&partition);
         }
     }

@@ -67,14 +67,10 @@ impl Queue {
         let slot_queue = self.slots.entry(hash_slot).or_default();
         self.count += 1;
         slot_queue.push(queued, self.count);
-        match slot_queue.partition {
-            Some(partition) => self.partitions.grow(partition),
-            None => self.update(hash_slot),
-        }
-        if let Some(partition) =
-            self.slots.get(&hash_slot).and_then(|slot_queue| slot_queue.partition)
-        {
-            self.partitions.arrived(partition);
+        if let Some(partition) = slot_queue.partition {
+            self.partitions.arrived(partition, 1);
+        } else if let Some(partition) = self.update(hash_slot) {
+            self.partitions.arrived(partition, 0);
         }
     }
 
@@ -169,9 +165,10 @@ impl Queue {
         Some(hash_slot)
     }
 
-    /// Lets a slot wait in its partition if a call may be sent for it. Forgets one that is idle.
-    fn update(&mut self, hash_slot: u16) {
-        let Some(slot_queue) = self.slots.get_mut(&hash_slot) else { return };
+    /// Lets a slot wait in its partition if a call may be sent for it, and returns the partition if
+    /// it begins to. Forgets one that is idle.
+    fn update(&mut self, hash_slot: u16) -> Option<Partition> {
+        let slot_queue = self.slots.get_mut(&hash_slot)?;
         let waits_for_refunds = slot_queue.refund_calls > 0 && self.pool.is_routed();
         if slot_queue.is_idle() {
             self.slots.remove(&hash_slot);
@@ -179,7 +176,9 @@ impl Queue {
             let partition = self.pool.partition(hash_slot);
             slot_queue.partition = Some(partition);
             self.partitions.push(partition, hash_slot, slot_queue.len());
+            return Some(partition);
         }
+        None
     }
 }
 
