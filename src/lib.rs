@@ -19,7 +19,7 @@
 //!
 //! Dependencies go one way. Values, such as `charge` and `quota`, use no other module. Algorithms
 //! use values, and limiters use algorithms. The layer and its service know limiters by their trait.
-//! HTTP, gRPC and Redisson come last. `tests/architecture.rs` checks each rule.
+//! HTTP, gRPC and Redisson come last. `tests/architecture/modules.rs` checks each rule.
 // Without a feature, links to what it adds are plain text.
 #![cfg_attr(
     not(all(feature = "redis", feature = "redisson", feature = "metrics", feature = "tracing")),

@@ -23,7 +23,7 @@ if [ "${1:-}" = one ]; then
 fi
 
 # Those that take longest begin first, so that none of them is left alone at the end.
-first="oracle simulation algorithms faults topology busy_process redisson"
+first="algorithms oracle faults simulation busy_process redis"
 
 output=$(mktemp -d)
 trap 'rm -r "$output"' EXIT

@@ -1,7 +1,12 @@
 //! Runs of what the documents and examples show.
 
-#![cfg(feature = "redisson")]
-
+#[path = "../../examples/mock_test.rs"]
+#[expect(
+    dead_code,
+    unreachable_pub,
+    reason = "an example has a `main`, and shows what users write"
+)]
+mod mock_test;
 #[cfg(all(feature = "redisson", feature = "rustls"))]
 mod quickstart;
 #[cfg(all(feature = "redisson", feature = "rustls"))]

@@ -297,10 +297,15 @@ mod useless {
     }
 }
 
+/// In a process of its own: other tests need a provider that works.
 // Cases 125 and 136.
 #[cfg(feature = "rustls")]
 #[tokio::test]
 async fn tls_without_a_working_crypto_provider_never_fails_open() {
+    let name = "connections::tls_without_a_working_crypto_provider_never_fails_open";
+    if crate::support::in_its_own_process(name).is_some() {
+        return;
+    }
     let server = Server::start();
     let url = format!("rediss://127.0.0.1:{}", server.port());
     let error = Pool::connect(&url).unwrap_err();

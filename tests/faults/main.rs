@@ -1,7 +1,10 @@
-//! Servers, connections, replies and rights that fail, on real servers.
+//! Servers, connections, replies and rights that fail, on real servers: one, a cluster, those that
+//! sentinels watch, and those with TLS.
 
 #![cfg(feature = "redis")]
 
+mod addresses;
+mod cluster;
 mod connections;
 mod cut_replies;
 mod durability;
@@ -14,7 +17,10 @@ mod least_rights;
 mod replies;
 mod rotation;
 mod runtimes;
+mod sentinel;
 mod servers;
 #[path = "../support/mod.rs"]
 mod support;
 mod timed;
+#[cfg(feature = "rustls")]
+mod tls;

@@ -7,6 +7,7 @@
 //! reservations back at once. `held.rs` plays holds and settlements of a budget, which no event of
 //! a trace could date, with a clock of its own. `leased.rs` runs the processes with leases.
 //! `planted.rs` shows that the judge finds every mistake planted in the histories of `history.rs`.
+//! `mutants/` shows that it finds every mistake planted in the scripts.
 //!
 //! A new algorithm is a model and a line in `trial/algorithms.rs`. The size comes from
 //! `ORACLE_PROCESSES`, `ORACLE_TASKS` and `ORACLE_SECONDS` (4, 32, and 1 for each workload),
@@ -25,6 +26,7 @@ mod exact;
 mod held;
 mod history;
 mod leased;
+mod mutants;
 mod planted;
 mod saturated;
 mod storm;

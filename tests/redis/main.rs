@@ -1,4 +1,4 @@
-//! A limiter over Redis: its calls, its keys and what it answers.
+//! A limiter over Redis: its calls, its keys and what it answers. And Redisson's limiter.
 
 #![cfg(feature = "redis")]
 
@@ -13,6 +13,8 @@ mod different_costs;
 mod estimates;
 mod expiry;
 mod partial_refunds;
+#[cfg(feature = "redisson")]
+mod redisson;
 #[cfg(feature = "redisson")]
 mod several_keys;
 #[path = "../support/mod.rs"]

@@ -24,7 +24,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -52,6 +52,22 @@ pub fn program_for(settings: &str) -> OsString {
         }
     });
     if settings.contains("tls-port") { WITH_TLS.clone() } else { program() }
+}
+
+/// Runs the test of this path alone, in a process whose state no other test shares, and returns what
+/// it wrote once it has passed. None in that process: there the test goes on.
+pub fn in_its_own_process(test: &str) -> Option<Output> {
+    const ALONE: &str = "TOWER_SLUICE_TEST_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return None;
+    }
+    let own = std::env::current_exe().expect("this binary");
+    let child = Command::new(own).args(["--exact", test]).env(ALONE, "1").output();
+    let child = child.expect("a process");
+    let [wrote, said] = [&child.stdout, &child.stderr].map(|text| String::from_utf8_lossy(text));
+    let has_passed = child.status.success() && wrote.contains(" 1 passed");
+    assert!(has_passed, "{test}: {}\n{wrote}{said}", child.status);
+    Some(child)
 }
 
 /// The line that a server writes when it is ready.

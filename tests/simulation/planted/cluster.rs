@@ -38,7 +38,7 @@ pub(super) const FAULTS: &[Fault] = &[
             "",
         )],
     )
-    .found_by("topology", "cluster::map::one_slot_that_has_moved_shows_where_the_others_are"),
+    .found_by("faults", "cluster::map::one_slot_that_has_moved_shows_where_the_others_are"),
     planted(
         "silent_reading_of_the_map_is_forgotten",
         &[edit(
@@ -92,7 +92,7 @@ pub(super) const FAULTS: &[Fault] = &[
         )],
     )
     .found_by(
-        "topology",
+        "faults",
         "cluster::moving::a_tuple_whose_keys_are_split_waits_for_those_that_still_move",
     ),
     planted(
@@ -118,7 +118,7 @@ pub(super) const FAULTS: &[Fault] = &[
                 one.node.server().leave();",
         )],
     )
-    .found_by("topology", "cluster::lost::what_a_replaced_master_still_admits_reaches_nobody"),
+    .found_by("faults", "cluster::lost::what_a_replaced_master_still_admits_reaches_nobody"),
     planted(
         "map_read_once_and_never_again",
         &[edit(
@@ -128,7 +128,7 @@ pub(super) const FAULTS: &[Fault] = &[
         )],
     )
     .found_by(
-        "topology",
+        "faults",
         "cluster::lost::a_master_that_dies_harms_its_own_slots_until_its_replica_is_promoted",
     ),
     planted(
@@ -173,7 +173,7 @@ pub(super) const FAULTS: &[Fault] = &[
             "            let _ = &old.server;",
         )],
     )
-    .found_by("topology", "sentinel::left::what_a_replaced_primary_still_admits_reaches_nobody"),
+    .found_by("faults", "sentinel::left::what_a_replaced_primary_still_admits_reaches_nobody"),
     planted(
         "demoted_primary_taken_again",
         &[
@@ -196,7 +196,7 @@ pub(super) const FAULTS: &[Fault] = &[
             ),
         ],
     )
-    .found_by("topology", "sentinel::the_primary_is_found_whichever_sentinels_are_dead_or_wrong"),
+    .found_by("faults", "sentinel::the_primary_is_found_whichever_sentinels_are_dead_or_wrong"),
     planted(
         "sentinel_asked_once_and_never_again",
         &[

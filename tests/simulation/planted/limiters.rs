@@ -512,7 +512,7 @@ pub(super) const FAULTS: &[Fault] = &[
             "        if !self.is_needed || self.permits > 0 {",
         )],
     )
-    .found_by("redisson", "faults::a_grant_whose_caller_has_left_is_refunded"),
+    .found_by("redis", "redisson::faults::a_grant_whose_caller_has_left_is_refunded"),
     planted(
         "waiter_for_permits_of_redisson_not_woken",
         &[edit(
@@ -544,5 +544,5 @@ pub(super) const FAULTS: &[Fault] = &[
             "        self.charge.longest_wait().unwrap_or_default().saturating_sub(self.last_check.elapsed())",
         )],
     )
-    .found_by("redisson", "waiting::callers_without_a_permit_give_up_after_max_wait"),
+    .found_by("redis", "redisson::waiting::callers_without_a_permit_give_up_after_max_wait"),
 ];

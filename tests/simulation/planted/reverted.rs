@@ -248,7 +248,7 @@ pub(super) const FAULTS: &[Fault] = &[
         )],
     )
     .found_by(
-        "topology",
+        "faults",
         "sentinel::watching::a_sentinel_that_refused_to_answer_and_is_silent_since_is_away",
     ),
     reverted(
@@ -487,7 +487,7 @@ pub(super) const FAULTS: &[Fault] = &[
         )],
     )
     .found_by(
-        "topology",
+        "faults",
         "cluster::map::a_master_that_cannot_serve_its_slots_is_left_for_the_one_that_does",
     ),
     reverted(
@@ -500,7 +500,7 @@ pub(super) const FAULTS: &[Fault] = &[
         first.is_some_and(|queued| matches!(queued.request.op, Op::Refund { .. }))",
         )],
     )
-    .found_by("topology", "cluster::moving::a_refund_that_is_sent_again_leaves_its_slot_open"),
+    .found_by("faults", "cluster::moving::a_refund_that_is_sent_again_leaves_its_slot_open"),
     reverted(
         "retry_of_a_member_repeated",
         "3af2f8f deny_cache: do not repeat a retry of a member",

@@ -1,7 +1,7 @@
 //! The judges find mistakes: each mutant is one, and some judge must notice it.
 //!
 //! ```sh
-//! cargo test --release --test mutants -- --nocapture
+//! cargo test --release --test oracle mutants -- --ignored --nocapture
 //! ```
 //!
 //! Mutants of the scripts (`edits.rs`) answer on a server under the name of the true script
@@ -11,34 +11,29 @@
 //!
 //! The mutants of the crate are made by `cargo mutants`: see `.cargo/mutants.toml`.
 
-#![cfg(feature = "redisson")]
-
 mod edits;
 mod judges;
-#[path = "../support/mod.rs"]
-mod support;
 mod swap;
-#[path = "../support/trial/mod.rs"]
-mod trial;
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use edits::{MUTANTS, Mutant};
 use judges::Judge;
-use support::Server;
 use tower_sluice::Quota;
 use tower_sluice::algorithm::{
     Budget, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp,
     TokenBucket,
 };
 use tower_sluice::limiter::script_texts;
-use trial::crew;
+
+use crate::support::Server;
 
 const FIVE: Quota = Quota::per_second(5);
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
+#[ignore = "minutes of it: CONTRIBUTING.md"]
 fn every_mutant_of_the_scripts_is_killed() {
     // Every edit finds its place, and makes a script that compiles.
     let server = Server::with(&[]);
@@ -99,9 +94,9 @@ fn texts(algorithm: &str, mutant: Option<&Mutant>) -> Vec<String> {
         "smooth_warming_up" => script_texts(&SmoothWarmingUp::new(FIVE, SECOND)).to_vec(),
         "several" => script_texts(&(TokenBucket::new(FIVE), TokenBucket::new(FIVE))).to_vec(),
         "redisson" => {
-            let head = include_str!("../../scripts/head.lua");
-            let permits = include_str!("../../scripts/redisson.lua");
-            let settings = include_str!("../../scripts/redisson_settings.lua");
+            let head = include_str!("../../../scripts/head.lua");
+            let permits = include_str!("../../../scripts/redisson.lua");
+            let settings = include_str!("../../../scripts/redisson_settings.lua");
             vec![format!("{head}\n{permits}\n{settings}\nreturn run()\n")]
         }
         other => panic!("no algorithm is called {other}"),
@@ -127,10 +122,4 @@ fn load(server: &Server, algorithm: &str, mutant: Option<&Mutant>) -> Vec<String
         }
         digests
     })
-}
-
-#[test]
-#[ignore = "the worker processes of other tests run it"]
-fn worker() {
-    crew::work();
 }

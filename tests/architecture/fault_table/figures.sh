@@ -2,11 +2,11 @@
 # Runs the tests, and keeps the figures that they print for docs/faults.md, which it writes anew.
 # Names of tests choose some: figures of the others stay. Then figures.txt says what to commit.
 #
-#   tests/fault_table/figures.sh [TEST...]
+#   tests/architecture/fault_table/figures.sh [TEST...]
 set -euo pipefail
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../../.."
 
-kept=tests/fault_table/figures.txt
+kept=tests/architecture/fault_table/figures.txt
 new=$(mktemp)
 trap 'rm "$new"' EXIT
 if [ $# -gt 0 ]; then
@@ -22,4 +22,4 @@ cases=$(sed -n 's/^fault case=\([0-9]*\) .*/\1/p' "$new" | sort -u | paste -sd'|
 [ -n "$cases" ] || { echo "figures.sh: no test printed a figure" >&2; exit 1; }
 { grep -v -E "^fault case=($cases) " "$kept" || true; cat "$new"; } \
   | sort -t= -k2,2n -s -o "$kept"
-UPDATE=1 cargo test --quiet --all-features --test fault_table
+UPDATE=1 cargo test --quiet --all-features --test architecture

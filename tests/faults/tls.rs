@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use crate::support::Server;
 use crate::support::faults::*;
 use crate::support::proxy::Proxy;
 use crate::support::stats::calls;
 use crate::support::tls::{Authority, TlsServer, install_crypto_provider};
+use crate::support::{Server, in_its_own_process};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tower_sluice::limiter::PoolBuilder;
@@ -173,8 +173,8 @@ async fn everyone_else_is_refused() {
 // Case 154.
 #[test]
 fn without_a_crypto_provider_there_is_an_error_and_no_panic() {
-    const CHILD: &str = "TOWER_SLUICE_TEST_WITHOUT_PROVIDER";
-    if std::env::var_os(CHILD).is_some() {
+    let name = "tls::without_a_crypto_provider_there_is_an_error_and_no_panic";
+    let Some(child) = in_its_own_process(name) else {
         std::panic::set_hook(Box::new(|info| {
             eprintln!("{info}");
             std::process::abort();
@@ -191,14 +191,9 @@ fn without_a_crypto_provider_there_is_an_error_and_no_panic() {
             }
         }
         return;
-    }
-    let own = std::env::current_exe().expect("this test");
-    let name = "without_a_crypto_provider_there_is_an_error_and_no_panic";
-    let child = std::process::Command::new(own).args(["--exact", name]).env(CHILD, "1").output();
-    let child = child.expect("a process");
+    };
     let said = String::from_utf8_lossy(&child.stderr);
     println!("fault case=154 status={} stderr={said:?}", child.status);
-    assert!(child.status.success(), "{}: {said}", child.status);
     assert!(said.is_empty(), "{said}");
 }
 

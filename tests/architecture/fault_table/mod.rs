@@ -6,8 +6,8 @@
 //! test of `tests/simulation/`, by its name there.
 //!
 //! ```sh
-//! UPDATE=1 cargo test --test fault_table     # writes the page anew
-//! tests/fault_table/figures.sh               # runs the tests, and keeps their figures before
+//! UPDATE=1 cargo test --test architecture     # writes the page anew
+//! tests/architecture/fault_table/figures.sh   # runs the tests, and keeps their figures before
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,25 +15,23 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::root;
+
 const CASES: &str = include_str!("cases.txt");
 const FIGURES: &str = include_str!("figures.txt");
 
 const BEGIN: &str = "\
 # Faults
 
-What the crate must survive, case by case. `tests/fault_table/` writes this page from the marks in the
-tests, such as `// Case 7.`, and from the figures that tests print: edit those. A figure is from one
-run, of the tests as the check runs them, on a machine that did other work beside. [When Redis
+What the crate must survive, case by case. `tests/architecture/fault_table/` writes this page from the
+marks in the tests, such as `// Case 7.`, and from the figures that tests print: edit those. A figure is
+from one run, of the tests as the check runs them, on a machine that did other work beside. [When Redis
 fails](when-redis-fails.md) says what a user sees.
 
 Most tests use real servers. The column `simulated` names disturbances and promises of simulated
 worlds: `CutAnswer` is a fault of a network, `Stand` a strike on a server, and `once` a promise that is
 checked against the servers' books. [How it is tested](how-it-is-tested.md) explains both.
 ";
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
 
 /// All Rust files below a folder.
 fn sources(folder: &Path) -> Vec<PathBuf> {
@@ -94,7 +92,7 @@ fn all_sources() -> impl Iterator<Item = PathBuf> {
 fn tests_by_case() -> BTreeMap<usize, Vec<String>> {
     let mut tests: BTreeMap<usize, Vec<String>> = BTreeMap::new();
     for path in all_sources() {
-        if path.starts_with(root().join("tests/fault_table")) {
+        if path.starts_with(root().join("tests/architecture")) {
             continue;
         }
         for (case, test) in marks(&fs::read_to_string(&path).expect("text")) {
@@ -215,7 +213,7 @@ fn every_case_has_a_test_or_a_reason_and_the_page_says_which() {
     let stale: Vec<_> = page.lines().filter(|line| !written.contains(line)).collect();
     assert!(
         page == written,
-        "docs/faults.md is stale: UPDATE=1 cargo test --test fault_table\n{}",
+        "docs/faults.md is stale: UPDATE=1 cargo test --test architecture\n{}",
         stale.join("\n")
     );
 }

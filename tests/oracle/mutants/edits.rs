@@ -1,6 +1,6 @@
 //! Mutants of the scripts: one edit each, and the judge that must notice.
 
-use crate::judges::Judge::{self, *};
+use super::judges::Judge::{self, *};
 
 /// A one-line edit of a script.
 pub(crate) struct Mutant {

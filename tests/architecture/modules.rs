@@ -5,10 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-#[path = "support/imports.rs"]
-mod imports;
-
-use imports::paths;
+use crate::imports::paths;
+use crate::root;
 
 /// A module: its files, the crates that it may name, and the modules that it may use.
 struct Module {
@@ -271,10 +269,6 @@ fn begins_with_one(path: &str, begins: &[&str]) -> bool {
         path.strip_prefix(*begin).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
     };
     begins.iter().any(is_begin)
-}
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {

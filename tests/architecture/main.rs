@@ -1,0 +1,12 @@
+//! What the sources and the documents promise of each other: `modules.rs` holds the rules for which
+//! module may use which, and `fault_table/` writes the page of faults.
+
+mod fault_table;
+mod imports;
+mod modules;
+
+use std::path::Path;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
