@@ -57,6 +57,9 @@ macro_rules! any_algorithm {
         }
 
         $(
+            impl Sealed for $member {}
+            impl Single for $member {}
+
             impl From<$member> for AnyAlgorithm {
                 fn from(algorithm: $member) -> Self {
                     Self::$member(algorithm)

@@ -9,7 +9,6 @@
 use std::time::Duration;
 
 use super::in_lua::state_of;
-use super::sealed::{Sealed, Single};
 use super::{
     Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, clamped_horizon,
     exact, micros,
@@ -253,9 +252,6 @@ impl State {
     }
 }
 
-impl Sealed for Budget {}
-impl Single for Budget {}
-
 impl Algorithm for Budget {
     type Rule = Rule;
     type State = State;
@@ -410,12 +406,7 @@ impl InLua for Budget {
         vec![horizon, unit_numerator, unit_denominator, burst, max_hold]
     }
 
-    fn state(
-        rule: &Rule,
-        _now: i64,
-        _cost: i64,
-        elements: &[Element<'_>],
-    ) -> Option<Option<State>> {
+    fn state(rule: &Rule, _: i64, _: i64, elements: &[Element<'_>]) -> Option<Option<State>> {
         state_of(elements, |[full, part, begin, current, former]| {
             let denominator = rule.unit_denominator;
             let state = State { full, part, denominator, begin, current, former };

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::{
     Algorithm, DEFAULT_HORIZON, Element, InLua, Mark, NO_STATE, Refund, Report, clamped_horizon,
-    exact, in_lua::state_of, micros, sealed::Sealed, sealed::Single, without_burst,
+    exact, in_lua::state_of, micros, without_burst,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -127,9 +127,6 @@ impl State {
         Self { begin, units, from: (0, 0) }
     }
 }
-
-impl Sealed for FixedWindow {}
-impl Single for FixedWindow {}
 
 impl Algorithm for FixedWindow {
     type Rule = Rule;
@@ -253,12 +250,7 @@ impl InLua for FixedWindow {
         vec![rule.horizon, rule.limit, rule.period, i64::from(rule.anchored)]
     }
 
-    fn state(
-        _rule: &Rule,
-        _now: i64,
-        _cost: i64,
-        elements: &[Element<'_>],
-    ) -> Option<Option<State>> {
+    fn state(_: &Rule, _: i64, _: i64, elements: &[Element<'_>]) -> Option<Option<State>> {
         state_of(elements, |[begin, units]| Some(State::of(begin, units)))
     }
 }

@@ -1,5 +1,4 @@
-//! The traits that mark this crate's types as algorithms. Each type implements them in its own
-//! file.
+//! The traits that mark this crate's types as algorithms.
 
 pub trait Sealed {}
 

@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use self::windows::{Rule, State};
 use super::in_lua::state_of;
-use super::sealed::{Sealed, Single};
 use super::{
     Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, NO_STATE, Refund, Report,
     clamped_horizon, exact, micros, without_burst,
@@ -77,9 +76,6 @@ impl SlidingCounter {
         Self { horizon: clamped_horizon(horizon), ..self }
     }
 }
-
-impl Sealed for SlidingCounter {}
-impl Single for SlidingCounter {}
 
 impl Algorithm for SlidingCounter {
     type Rule = Rule;
@@ -234,12 +230,7 @@ impl InLua for SlidingCounter {
         vec![rule.horizon, rule.limit, rule.period]
     }
 
-    fn state(
-        _rule: &Rule,
-        _now: i64,
-        _cost: i64,
-        elements: &[Element<'_>],
-    ) -> Option<Option<State>> {
+    fn state(_: &Rule, _: i64, _: i64, elements: &[Element<'_>]) -> Option<Option<State>> {
         state_of(elements, |[begin, current, previous, latest]| {
             let state = State { begin, current, previous, latest, from: [0; 3] };
             (begin <= latest).then_some(state)

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::{
     Algorithm, DEFAULT_HORIZON, Element, InLua, Mark, Refund, Report, clamped_horizon, exact,
-    in_lua::state_of, micros, sealed::Sealed, sealed::Single, without_burst,
+    in_lua::state_of, micros, without_burst,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -143,9 +143,6 @@ impl State {
         }
     }
 }
-
-impl Sealed for SlidingLog {}
-impl Single for SlidingLog {}
 
 impl Algorithm for SlidingLog {
     type Rule = Rule;

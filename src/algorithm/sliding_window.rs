@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use self::cells::{Rule, State};
 use super::in_lua::listed;
-use super::sealed::{Sealed, Single};
 use super::{
     Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, NO_STATE, Refund, Report,
     clamped_horizon, exact, micros, without_burst,
@@ -82,9 +81,6 @@ impl SlidingWindow {
         Self { horizon: clamped_horizon(horizon), ..self }
     }
 }
-
-impl Sealed for SlidingWindow {}
-impl Single for SlidingWindow {}
 
 impl Algorithm for SlidingWindow {
     type Rule = Rule;
@@ -226,12 +222,7 @@ impl InLua for SlidingWindow {
         vec![rule.horizon, rule.limit, rule.width, rule.cells]
     }
 
-    fn state(
-        rule: &Rule,
-        _now: i64,
-        _cost: i64,
-        elements: &[Element<'_>],
-    ) -> Option<Option<State>> {
+    fn state(rule: &Rule, _: i64, _: i64, elements: &[Element<'_>]) -> Option<Option<State>> {
         let [Element::Number(newest @ 0..), list] = elements else { return None };
         if *newest == 0 {
             return Some(None);

@@ -10,7 +10,6 @@
 use std::time::Duration;
 
 use super::in_lua::state_of;
-use super::sealed::{Sealed, Single};
 use super::{
     Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, clamped_horizon,
     exact, micros, without_burst,
@@ -177,9 +176,6 @@ pub struct State {
     shift: i64,
 }
 
-impl Sealed for SmoothBursty {}
-impl Single for SmoothBursty {}
-
 impl Algorithm for SmoothBursty {
     type Rule = Rule;
     type State = State;
@@ -327,12 +323,7 @@ impl InLua for SmoothBursty {
         vec![horizon, unit_denominator, unit_numerator, burst, i64::from(own_cost), i64::from(full)]
     }
 
-    fn state(
-        _rule: &Rule,
-        _now: i64,
-        _cost: i64,
-        elements: &[Element<'_>],
-    ) -> Option<Option<State>> {
+    fn state(_: &Rule, _: i64, _: i64, elements: &[Element<'_>]) -> Option<Option<State>> {
         state_of(elements, |[next, credit, unit_denominator, unit_numerator, last]| {
             // A credit may be a little below nothing, so it is sent with one denominator more.
             let credit = credit - unit_denominator;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::{
     Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, NO_STATE, Refund, Report,
-    clamped_horizon, exact, in_lua::state_of, micros, sealed::Sealed, sealed::Single,
+    clamped_horizon, exact, in_lua::state_of, micros,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -112,9 +112,6 @@ impl State {
         (self.full, self.part)
     }
 }
-
-impl Sealed for TokenBucket {}
-impl Single for TokenBucket {}
 
 impl Algorithm for TokenBucket {
     type Rule = Rule;
@@ -272,12 +269,7 @@ impl InLua for TokenBucket {
         vec![rule.horizon, rule.unit_numerator, rule.unit_denominator, rule.burst]
     }
 
-    fn state(
-        rule: &Rule,
-        _now: i64,
-        _cost: i64,
-        elements: &[Element<'_>],
-    ) -> Option<Option<State>> {
+    fn state(rule: &Rule, _: i64, _: i64, elements: &[Element<'_>]) -> Option<Option<State>> {
         state_of(elements, |[full, part]| {
             let denominator = rule.unit_denominator;
             (part < denominator).then_some(State { full, part, denominator, from: (0, 0) })
