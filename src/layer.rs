@@ -9,7 +9,6 @@ use tower_layer::Layer;
 
 use crate::http::{CountBodyLayer, HandOut, HttpResponder, Recipient};
 use crate::limiter::Limiter;
-use crate::observe::RefusalWatch;
 use crate::service::RateLimit;
 use crate::settle::{PenalizeIf, RefundIf, RefundOnError, RefundUnused, ResetIf, WithActualCost};
 use crate::shared::Shared;
@@ -75,7 +74,7 @@ impl<L: Limiter, K> RateLimitLayer<L, K, HttpResponder> {
     pub fn new(limiter: L, key: K) -> Self {
         let (limiter, key, respond) = (limiter.into(), key.into(), HttpResponder::new().into());
         let waiters = Arc::new(Semaphore::new(DEFAULT_MAX_WAITERS));
-        let (max_wait, watch) = (Duration::ZERO, RefusalWatch::new().into());
+        let (max_wait, watch) = (Duration::ZERO, Arc::default());
         Self { shared: Arc::new(Shared { limiter, key, respond, max_wait, waiters, watch }) }
     }
 }

@@ -169,7 +169,7 @@ struct Standby<F> {
 
 impl<L, F> OrElse<L, F> {
     pub(super) fn new(inner: L, fallback: F) -> Self {
-        Self { inner, standby: Arc::new(Standby { fallback, watch: FallbackWatch::new() }) }
+        Self { inner, standby: Arc::new(Standby { fallback, watch: FallbackWatch::default() }) }
     }
 }
 

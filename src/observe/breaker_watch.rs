@@ -9,11 +9,9 @@ use metrics::{Counter, Gauge};
 
 #[cfg(feature = "metrics")]
 use super::catalog;
-#[cfg(feature = "tracing")]
 use super::events;
 #[cfg(feature = "metrics")]
 use super::recorder::{Handles, Value, counter, gauge};
-#[cfg(feature = "tracing")]
 use super::seldom::Seldom;
 use crate::Error;
 
@@ -34,9 +32,7 @@ pub(crate) struct BreakerWatch {
     /// The last state, for a recorder that comes later.
     #[cfg(feature = "metrics")]
     state: AtomicU8,
-    #[cfg(feature = "tracing")]
     opened: Seldom,
-    #[cfg(feature = "tracing")]
     closed: Seldom,
 }
 
@@ -45,13 +41,11 @@ impl BreakerWatch {
         let watch = Self {
             name,
             #[cfg(feature = "metrics")]
-            handles: Handles::new(),
+            handles: Handles::default(),
             #[cfg(feature = "metrics")]
             state: AtomicU8::new(State::Asks as u8),
-            #[cfg(feature = "tracing")]
-            opened: Seldom::new(),
-            #[cfg(feature = "tracing")]
-            closed: Seldom::new(),
+            opened: Seldom::default(),
+            closed: Seldom::default(),
         };
         watch.set_state(State::Asks);
         watch
@@ -63,15 +57,12 @@ impl BreakerWatch {
 
     /// It opened. `refusal` is what callers get.
     pub(crate) fn opened(&self, refusal: &Error) {
-        #[cfg(feature = "tracing")]
         self.opened.emit(|suppressed| {
             events::breaker_opened(self.name.as_deref(), refusal, suppressed);
         });
-        let _ = refusal;
     }
 
     pub(crate) fn closed(&self) {
-        #[cfg(feature = "tracing")]
         self.closed.emit(|suppressed| events::breaker_closed(self.name.as_deref(), suppressed));
     }
 

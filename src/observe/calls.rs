@@ -34,7 +34,7 @@ struct CallHandles {
 #[cfg(feature = "metrics")]
 impl CallWatch {
     pub(crate) fn new(limiter: &Arc<str>) -> Self {
-        let inner = Inner { limiter: Arc::clone(limiter), handles: Handles::new() };
+        let inner = Inner { limiter: Arc::clone(limiter), handles: Handles::default() };
         let watch = Self { inner: Arc::new(inner) };
         watch.handles();
         watch

@@ -1,10 +1,19 @@
 //! Every event of the crate, with its target, level and fields.
 
-use tracing::{Level, enabled, event, info, warn};
+#[cfg(feature = "tracing")]
+use tracing::{debug, event, info, warn};
 
 use super::recorded_outcome::{Asked, Decided, KINDS, RecordedOutcome, error_of, kind_index};
 use crate::decision::Origin;
 use crate::{Decision, Error, Outcome};
+
+/// Without the feature there are no events.
+#[cfg(not(feature = "tracing"))]
+macro_rules! info {
+    ($($event:tt)*) => {{}};
+}
+#[cfg(not(feature = "tracing"))]
+use {info as debug, info as event, info as warn};
 
 /// Decisions: one event each.
 const DECISION: &str = "tower_sluice::decision";
@@ -16,13 +25,13 @@ const FALLBACK: &str = "tower_sluice::fallback";
 const BREAKER: &str = "tower_sluice::breaker";
 
 /// Tables of policies.
-#[cfg(feature = "policies")]
 const POLICIES: &str = "tower_sluice::policies";
 
 /// Returns true if somebody listens to decisions.
+#[cfg(feature = "tracing")]
 #[inline]
 pub(crate) fn shows_decisions() -> bool {
-    enabled!(target: DECISION, Level::DEBUG)
+    tracing::enabled!(target: DECISION, tracing::Level::DEBUG)
 }
 
 /// One decision. A field that says nothing is left out.
@@ -43,7 +52,7 @@ pub(crate) fn decided(
     let error = error_of(result);
     event!(
         target: DECISION,
-        Level::DEBUG,
+        tracing::Level::DEBUG,
         limiter,
         outcome = recorded.name(),
         key,
@@ -144,12 +153,16 @@ pub(super) fn breaker_closed(breaker: Option<&str>, suppressed: u64) {
 }
 
 /// A table of policies is in force.
-#[cfg(feature = "policies")]
+#[cfg_attr(
+    not(feature = "tracing"),
+    expect(clippy::if_same_then_else, reason = "without tracing, events are nothing")
+)]
 pub(crate) fn table_in_force([on, shadow, off]: [usize; 3]) {
     let policies = on + shadow + off;
-    match on {
-        0 => warn!(target: POLICIES, policies, on, shadow, off, "no policy limits anything"),
-        _ => info!(target: POLICIES, policies, on, shadow, off, "policies are in force"),
+    if on > 0 {
+        info!(target: POLICIES, policies, on, shadow, off, "policies are in force");
+    } else {
+        warn!(target: POLICIES, policies, on, shadow, off, "no policy limits anything");
     }
 }
 
@@ -169,45 +182,37 @@ fn origin(origin: Origin) -> &'static str {
     }
 }
 
-/// Events of connections, primaries and slots.
-#[cfg(feature = "redis")]
-pub(super) mod connections {
-    use tracing::{debug, info, warn};
+/// Connections, primaries and slots.
+const CONNECTION: &str = "tower_sluice::connection";
 
-    use super::kind;
-    use crate::Error;
+pub(super) fn connected(address: &str) {
+    debug!(target: CONNECTION, address, "connected");
+}
 
-    const CONNECTION: &str = "tower_sluice::connection";
+/// After a connection was lost, or an attempt failed.
+pub(super) fn connected_again(address: &str, suppressed: u64) {
+    info!(target: CONNECTION, address, suppressed, "connected again");
+}
 
-    pub(in crate::observe) fn connected(address: &str) {
-        debug!(target: CONNECTION, address, "connected");
-    }
+pub(super) fn connect_failed(address: &str, error: &Error, suppressed: u64) {
+    warn!(
+        target: CONNECTION,
+        address,
+        kind = kind(error),
+        error = format!("{error:#}"),
+        suppressed,
+        "could not connect"
+    );
+}
 
-    /// After a connection was lost, or an attempt failed.
-    pub(in crate::observe) fn connected_again(address: &str, suppressed: u64) {
-        info!(target: CONNECTION, address, suppressed, "connected again");
-    }
+pub(super) fn connection_lost(address: &str, reason: &str, suppressed: u64) {
+    info!(target: CONNECTION, address, reason, suppressed, "a connection was lost");
+}
 
-    pub(in crate::observe) fn connect_failed(address: &str, error: &Error, suppressed: u64) {
-        warn!(
-            target: CONNECTION,
-            address,
-            kind = kind(error),
-            error = format!("{error:#}"),
-            suppressed,
-            "could not connect"
-        );
-    }
+pub(crate) fn primary_changed(service: &str, address: &str) {
+    info!(target: CONNECTION, service, address, "the sentinels name another primary");
+}
 
-    pub(in crate::observe) fn connection_lost(address: &str, reason: &str, suppressed: u64) {
-        info!(target: CONNECTION, address, reason, suppressed, "a connection was lost");
-    }
-
-    pub(in crate::observe) fn primary_changed(service: &str, address: &str) {
-        info!(target: CONNECTION, service, address, "the sentinels name another primary");
-    }
-
-    pub(in crate::observe) fn slots_moved(slots: usize) {
-        info!(target: CONNECTION, slots, "slots of the cluster have moved");
-    }
+pub(super) fn slots_moved(slots: usize) {
+    info!(target: CONNECTION, slots, "slots of the cluster have moved");
 }

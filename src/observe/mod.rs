@@ -19,19 +19,24 @@ mod calls;
 mod catalog;
 #[cfg(feature = "redis")]
 mod connection_watch;
-#[cfg(feature = "tracing")]
+#[cfg_attr(
+    not(all(feature = "tracing", feature = "redis", feature = "policies")),
+    allow(unused, reason = "events of what is not built")
+)]
 mod events;
 mod fallback;
 #[cfg(feature = "metrics")]
 mod meter;
 #[cfg(feature = "metrics")]
 mod policy_series;
-#[cfg(any(feature = "metrics", feature = "tracing"))]
+#[cfg_attr(
+    not(all(feature = "metrics", feature = "tracing")),
+    allow(unused, reason = "each of the two counts other parts of it")
+)]
 mod recorded_outcome;
 #[cfg(feature = "metrics")]
 mod recorder;
 mod refusals;
-#[cfg(feature = "tracing")]
 mod seldom;
 #[cfg(feature = "metrics")]
 mod series;
@@ -49,8 +54,10 @@ pub(crate) use self::breaker_watch::{BreakerWatch, State as WatchedState};
 #[cfg(feature = "redis")]
 pub(crate) use self::calls::CallWatch;
 #[cfg(feature = "redis")]
-pub(crate) use self::connection_watch::{ConnectionWatch, SlotWatch, primary_changed};
-#[cfg(all(feature = "policies", feature = "tracing"))]
+pub(crate) use self::connection_watch::{ConnectionWatch, SlotWatch};
+#[cfg(feature = "redis")]
+pub(crate) use self::events::primary_changed;
+#[cfg(feature = "policies")]
 pub(crate) use self::events::table_in_force;
 pub(crate) use self::fallback::FallbackWatch;
 #[cfg(feature = "metrics")]

@@ -95,13 +95,11 @@ impl Asked {
 
 impl RecordedOutcome {
     /// Returns true if the caller would be refused.
-    #[cfg(feature = "metrics")]
     pub(crate) fn is_refusal(self) -> bool {
         matches!(self, Self::Decided(Decided::Denied | Decided::Undecided))
     }
 
     /// The name of the outcome in events.
-    #[cfg(feature = "tracing")]
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Decided(decided) => decided.name(),
@@ -114,11 +112,9 @@ impl RecordedOutcome {
 
 impl Decided {
     /// All of them, in the order of [`index`](Self::index).
-    #[cfg(feature = "metrics")]
     pub(crate) const ALL: [Self; 4] =
         [Self::Admitted, Self::Delayed(Duration::ZERO), Self::Denied, Self::Undecided];
 
-    #[cfg(feature = "metrics")]
     pub(crate) fn index(self) -> usize {
         match self {
             Self::Admitted => 0,

@@ -11,11 +11,13 @@ use super::catalog::{Metric, MetricKind};
 #[derive(Debug)]
 pub(crate) struct Handles<T>(OnceLock<T>);
 
-impl<T> Handles<T> {
-    pub(crate) fn new() -> Self {
+impl<T> Default for Handles<T> {
+    fn default() -> Self {
         Self(OnceLock::new())
     }
+}
 
+impl<T> Handles<T> {
     /// `None` if there is no recorder.
     #[inline]
     pub(crate) fn get(&self, look_up: impl FnOnce() -> T) -> Option<&T> {

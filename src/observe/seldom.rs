@@ -17,11 +17,13 @@ pub(crate) struct Seldom {
     suppressed: AtomicU64,
 }
 
-impl Seldom {
-    pub(crate) fn new() -> Self {
+impl Default for Seldom {
+    fn default() -> Self {
         Self { start: Instant::now(), next: AtomicU64::new(0), suppressed: AtomicU64::new(0) }
     }
+}
 
+impl Seldom {
     /// Calls `emit` with the number of events since the last one that passed, unless that was less
     /// than a second ago.
     pub(crate) fn emit(&self, emit: impl FnOnce(u64)) {
@@ -44,7 +46,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_passes_each_second_and_the_others_are_counted() {
-        let (seldom, mut seen) = (Seldom::new(), Vec::new());
+        let (seldom, mut seen) = (Seldom::default(), Vec::new());
         for _ in 0..25 {
             seldom.emit(|suppressed| seen.push(suppressed));
             tokio::time::advance(Duration::from_millis(100)).await;
@@ -54,7 +56,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_rare_always_passes() {
-        let (seldom, mut passed) = (Seldom::new(), 0);
+        let (seldom, mut passed) = (Seldom::default(), 0);
         for _ in 0..5 {
             seldom.emit(|suppressed| passed += 1 + 10 * suppressed);
             tokio::time::advance(PAUSE).await;

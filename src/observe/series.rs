@@ -40,7 +40,7 @@ pub(super) struct LimiterHandles {
 impl Series {
     /// Under `limiter`: the value of the label of that name.
     pub(super) fn new(limiter: Arc<str>) -> Self {
-        let series = Self { limiter, handles: Handles::new() };
+        let series = Self { limiter, handles: Handles::default() };
         // So that each series begins with 0.
         series.handles();
         series

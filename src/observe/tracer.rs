@@ -1,6 +1,5 @@
 //! Makes events of the decisions of one limiter.
 
-use std::array::from_fn;
 use std::sync::Arc;
 
 use tokio::time::Instant;
@@ -22,8 +21,7 @@ pub(crate) struct Tracer {
 
 impl Tracer {
     pub(crate) fn new(limiter: Arc<str>) -> Self {
-        let undecided = from_fn(|_| Seldom::new());
-        Self { limiter, undecided, stood_in: from_fn(|_| Seldom::new()) }
+        Self { limiter, undecided: Default::default(), stood_in: Default::default() }
     }
 
     /// Returns true if somebody listens to decisions.

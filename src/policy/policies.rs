@@ -133,7 +133,6 @@ impl Policies {
             switch.mode() != SwitchMode::On || switch.is_shared() || of_rows.get(name).is_some()
         });
         drop(switches);
-        #[cfg(feature = "tracing")]
         crate::observe::table_in_force(of_rows.counts(self.shared.global.mode()));
         Ok(())
     }

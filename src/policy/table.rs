@@ -144,7 +144,6 @@ impl Table {
     }
 
     /// Returns the numbers of policies that are on, in a shadow, and off.
-    #[cfg(feature = "tracing")]
     pub(super) fn counts(&self, global: SwitchMode) -> [usize; 3] {
         let modes = [SwitchMode::On, SwitchMode::Shadow, SwitchMode::Off];
         modes.map(|mode| self.policies.iter().filter(|one| one.mode(global) == mode).count())

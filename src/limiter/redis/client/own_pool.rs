@@ -98,7 +98,7 @@ impl OwnPool {
     /// Makes a pool of `size` connections to `target` for each runtime. It connects on first use.
     pub(super) fn new(target: impl Into<Target>, size: usize) -> Self {
         let (state, changed, shutdown) = (Mutex::default(), Notify::new(), watch::Sender::new(()));
-        let watch = ConnectionWatch::new();
+        let watch = ConnectionWatch::default();
         Self { target: target.into(), size, state, changed, shutdown, watch }
     }
 

@@ -75,7 +75,7 @@ struct Known {
 impl Default for Nodes {
     fn default() -> Self {
         let slots = (0..HASH_SLOTS).map(|_| AtomicU16::new(UNKNOWN)).collect();
-        Self { slots, known: RwLock::default(), watch: SlotWatch::new() }
+        Self { slots, known: RwLock::default(), watch: SlotWatch::default() }
     }
 }
 
