@@ -9,6 +9,13 @@ pub(crate) use std::sync::{Mutex, MutexGuard, atomic};
 #[cfg(interleavings)]
 pub(crate) use loom::sync::{Mutex, MutexGuard, atomic};
 
+/// Locks even if the lock is poisoned. No code panics while it holds one, so what it protects is
+/// whole.
+#[inline]
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
 /// Tries all interleavings of the threads that a test spawns.
 #[cfg(all(test, interleavings))]
 pub(crate) mod interleavings {

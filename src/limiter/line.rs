@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::mem;
 use std::ptr;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use crate::mark::Mark;
 use crate::quota::Quotas;
 use crate::settlement::Settlement;
 use crate::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{Mutex, lock};
 use crate::waiters::{Turn, Waiters};
 
 /// The number of keys at which the first search for lines begins that nobody needs.
@@ -188,7 +188,7 @@ impl Lines {
         cost: u64,
         max_wait: Duration,
     ) -> Option<Slot> {
-        let mut by_key = self.lock();
+        let mut by_key = lock(&self.by_key);
         if !by_key.lines.contains_key(key) {
             // The keys of past slots may never be charged again. Charges of others pay for them.
             if by_key.spares_until <= Some(Instant::now()) {
@@ -228,7 +228,7 @@ impl Lines {
     /// Lets no charge have the slots of a key, which was reset or blocked. The store does not know
     /// those of before a reset, so they are not given back either.
     pub(super) fn forget(&self, key: &str, is_reset: bool) {
-        let mut by_key = self.lock();
+        let mut by_key = lock(&self.by_key);
         // Under the lock: a slot that leaves its line knows of this, or is found below.
         self.changes.all.fetch_add(1, Relaxed);
         for member in &self.of_members {
@@ -275,7 +275,7 @@ impl Lines {
         cost: u64,
         change: impl FnOnce(&mut Line) -> T,
     ) -> T {
-        let mut locked = self.lock();
+        let mut locked = lock(&self.by_key);
         let by_key = &mut *locked;
         if !by_key.lines.contains_key(key) {
             if by_key.lines.len() >= by_key.sweep_at.max(FIRST_SWEEP) {
@@ -325,15 +325,10 @@ impl Lines {
 
     #[cfg(test)]
     pub(super) fn assert_nobody_waits(&self) {
-        let by_key = self.lock();
+        let by_key = lock(&self.by_key);
         let lines = || by_key.lines.values().flatten();
         assert!(lines().all(|line| line.waiters.is_empty()));
         assert_eq!(lines().map(Line::spares).sum::<usize>(), self.spares.load(Relaxed));
-    }
-
-    /// Nothing panics while the lines are locked.
-    fn lock(&self) -> MutexGuard<'_, ByKey> {
-        self.by_key.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -421,11 +416,11 @@ impl Place {
 
     /// Leaves the line with the slot, which is used.
     fn leave_line(&self) {
-        if self.slot().is_none() {
+        if lock(&self.slot).is_none() {
             self.change(|line| {
                 let index = line.position(self)?;
                 let slot = line.slots.remove(index).out_of_line(self.lines.known());
-                *self.slot() = Some(slot);
+                *lock(&self.slot) = Some(slot);
                 Some(line.waiters.remove(index))
             });
         }
@@ -467,16 +462,12 @@ impl Place {
         let _ = self.give_back_newest();
         Some(())
     }
-
-    fn slot(&self) -> MutexGuard<'_, Option<Slot>> {
-        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Waiters for Place {
     /// Stands in line from now on, behind all whose slots are not later.
     fn add(&self) {
-        let own = self.slot().take();
+        let own = lock(&self.slot).take();
         let has_earlier = own.is_some_and(|slot| {
             self.change(|line| {
                 let slot = slot.back_in_line(self.lines.known());
@@ -495,7 +486,7 @@ impl Waiters for Place {
 
     fn remove(&self) -> Option<Duration> {
         self.leave_line();
-        self.slot().as_ref().map(|slot| slot.at)
+        lock(&self.slot).as_ref().map(|slot| slot.at)
     }
 
     fn due(&self, waker: Option<&Waker>) -> Option<std::time::Instant> {
@@ -520,11 +511,11 @@ impl Turn for Place {
     fn leave(&self) -> Option<Settlement> {
         let now = Instant::now();
         // The store could not take back a kept slot before either.
-        let kept = self.slot().take_if(|slot| slot.is_kept && slot.due > now);
+        let kept = lock(&self.slot).take_if(|slot| slot.is_kept && slot.due > now);
         if let Some(kept) = kept {
             return Some(Settlement::gave_back(self.keep(kept).map_or(0, |()| self.cost)));
         }
-        if self.slot().is_some() {
+        if lock(&self.slot).is_some() {
             return None;
         }
         let left = self.change(|line| {
@@ -542,14 +533,14 @@ impl Turn for Place {
 
     fn mark(&self) -> Option<Mark> {
         self.leave_line();
-        self.slot().as_ref().map(|slot| slot.mark.clone())
+        lock(&self.slot).as_ref().map(|slot| slot.mark.clone())
     }
 }
 
 /// Leaves the line after a panic, which kept the wait from its end. Its slot is spare then.
 impl Drop for Place {
     fn drop(&mut self) {
-        if self.slot().is_none() {
+        if lock(&self.slot).is_none() {
             self.change(|line| Some(line.waiters.remove(line.position(self)?)));
         }
     }

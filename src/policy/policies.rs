@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use http::Request;
@@ -29,6 +29,7 @@ use crate::limiter::memory::{Clock as MemoryClock, DEFAULT_MAX_KEYS};
 use crate::limiter::{Switch, SwitchMode};
 use crate::reservation::{Owner, Reservation};
 use crate::settlement::Settlement;
+use crate::sync::{Mutex, lock};
 use crate::{Charge, Decision, Error, ErrorKind, Limiter};
 
 /// Policies from a table: the key extractor and the limiter of a layer. Cheap to clone: clones
@@ -116,7 +117,7 @@ impl Policies {
     pub fn load(&self, rows: &Rows) -> Result<(), TableError> {
         let policies = read_rows::policies(rows)?;
         // Held until the table is exchanged, so that loads come one after another.
-        let mut switches = self.shared.switches.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut switches = lock(&self.shared.switches);
         let before = self.table();
         let limited = |policy: Policy| {
             let switch = switches.entry(policy.name().to_owned()).or_default().clone();

@@ -11,13 +11,14 @@
 mod known_refusal;
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use self::known_refusal::KnownRefusal;
+use crate::sync::{Mutex, lock};
 
 /// The time that an idle queue is kept: callers whose pause is over come back soon after.
 const IDLE_LIFETIME: Duration = Duration::from_secs(2);
@@ -97,7 +98,7 @@ impl Queues {
         };
         loop {
             let wakeup = {
-                let mut state = self.lock();
+                let mut state = lock(&self.state);
                 let now = Instant::now();
                 if state.by_name.get(name).is_some_and(|queue| queue.is_idle(now)) {
                     state.by_name.remove(name);
@@ -132,14 +133,9 @@ impl Queues {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // No code panics while it holds the lock.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Forgets a refusal, because permits were refunded.
     pub(super) fn forget_refusal(&self, name: &str) {
-        if let Some(queue) = self.lock().by_name.get_mut(name) {
+        if let Some(queue) = lock(&self.state).by_name.get_mut(name) {
             queue.refusal.until = Instant::now();
         }
     }
@@ -180,7 +176,7 @@ impl Drop for Wakeup {
         if self.was_received {
             return;
         }
-        if let Some(queue) = self.queues.lock().by_name.get_mut(&self.name) {
+        if let Some(queue) = lock(&self.queues.state).by_name.get_mut(&self.name) {
             queue.wake(&self.queues, &self.name, Instant::now());
         }
     }
@@ -192,7 +188,7 @@ impl Attempt {
     pub(super) fn admitted(self, remaining: u64, next: Duration, rate: u64) {
         if remaining == 0 && !next.is_zero() {
             self.record_refusal(1, next, rate);
-        } else if let Some(queue) = self.queues.lock().by_name.get_mut(&self.name) {
+        } else if let Some(queue) = lock(&self.queues.state).by_name.get_mut(&self.name) {
             queue.free_permits = remaining;
         }
     }
@@ -205,7 +201,7 @@ impl Attempt {
     /// Records that this number of permits is not free for `wait`.
     fn record_refusal(&self, permits: u32, wait: Duration, rate: u64) {
         let now = Instant::now();
-        let mut state = self.queues.lock();
+        let mut state = lock(&self.queues.state);
         let State { by_name, sweep_at, next_sweep } = &mut *state;
         if by_name.len() >= (*sweep_at).max(SWEEP_FROM) && next_sweep.is_none_or(|next| now >= next)
         {
@@ -231,7 +227,7 @@ impl Attempt {
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        let mut state = self.queues.lock();
+        let mut state = lock(&self.queues.state);
         if let Some(queue) = state.by_name.get_mut(&self.name) {
             if self.is_counted {
                 queue.requested_permits =
@@ -286,7 +282,7 @@ mod tests {
         let (one, two) = (attempt(&queues, 1).await, attempt(&queues, 1).await);
         one.admitted(1, Duration::ZERO, 9);
         two.admitted(0, Duration::ZERO, 9);
-        assert!(queues.lock().by_name.is_empty());
+        assert!(lock(&queues.state).by_name.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
@@ -408,7 +404,7 @@ mod tests {
         }
         sleep(REFUSAL_LIFETIME + IDLE_LIFETIME).await;
         refuse(String::from("another")).await;
-        assert_eq!(queues.lock().by_name.len(), 1);
+        assert_eq!(lock(&queues.state).by_name.len(), 1);
     }
 
     #[tokio::test(start_paused = true)]
@@ -442,6 +438,6 @@ mod tests {
         if let Turn::Ask(attempt) = turn {
             attempt.refused(MINUTE, 9);
         }
-        assert_eq!(queues.lock().by_name.len(), 1);
+        assert_eq!(lock(&queues.state).by_name.len(), 1);
     }
 }

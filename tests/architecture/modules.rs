@@ -149,6 +149,7 @@ const ROOMS: &[Room] = &[
             "crate::limiter::on_time",
             "crate::limiter::runtime",
             "crate::observe",
+            "crate::sync",
             "crate::Error",
             "crate::ErrorKind",
         ],

@@ -3,7 +3,7 @@
 
 use std::error::Error as StdError;
 use std::iter::successors;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -12,7 +12,7 @@ use super::circuit::{Change, Circuit, Outcome, Permit, Trouble};
 use super::{BreakerCounts, BreakerState, Settings};
 use crate::observe::{BreakerWatch, WatchedState};
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{Mutex, lock};
 use crate::{Error, ErrorKind};
 
 const FAILED: &str = "the breaker is open, since the limiter failed";
@@ -58,13 +58,13 @@ impl Shared {
 
     /// Returns true if a call would be refused now. It is not counted yet.
     pub(super) fn refuses(&self) -> bool {
-        self.closed_period.load(Relaxed) == 0 && self.guarded().circuit.refuses(self.now())
+        self.closed_period.load(Relaxed) == 0 && lock(&self.guarded).circuit.refuses(self.now())
     }
 
     /// The error of a call that is refused: counts it.
     pub(super) fn refuse(&self) -> Error {
         self.watch.refused();
-        self.guarded().refuse()
+        lock(&self.guarded).refuse()
     }
 
     /// # Errors
@@ -75,7 +75,7 @@ impl Shared {
             0 => {}
             period => return Ok(Permit::of_closed(period)),
         }
-        let mut guarded = self.guarded();
+        let mut guarded = lock(&self.guarded);
         let Some(permit) = guarded.circuit.admit(self.now(), &self.settings) else {
             self.watch.refused();
             return Err(guarded.refuse());
@@ -88,7 +88,7 @@ impl Shared {
     }
 
     pub(super) fn end(&self, permit: Permit, outcome: Outcome, error: Option<&Error>) {
-        let mut lock = self.guarded();
+        let mut lock = lock(&self.guarded);
         let guarded = &mut *lock;
         if outcome == Outcome::Failed
             && let Some(failure) = error.and_then(failure)
@@ -123,20 +123,16 @@ impl Shared {
     }
 
     pub(super) fn state(&self) -> BreakerState {
-        self.guarded().circuit.state(self.now())
+        lock(&self.guarded).circuit.state(self.now())
     }
 
     pub(super) fn counts(&self) -> BreakerCounts {
-        self.guarded().counts
+        lock(&self.guarded).counts
     }
 
     /// The time since the start.
     fn now(&self) -> Duration {
         Instant::now().saturating_duration_since(self.start)
-    }
-
-    fn guarded(&self) -> MutexGuard<'_, Guarded> {
-        self.guarded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -217,7 +213,7 @@ mod interleavings {
             });
             call(&breaker, Outcome::Failed);
             others.into_iter().for_each(|other| other.join().unwrap());
-            let period = breaker.guarded().circuit.closed_period();
+            let period = lock(&breaker.guarded).circuit.closed_period();
             assert_eq!(breaker.closed_period.load(Relaxed), period.unwrap_or(0));
         });
     }

@@ -1,7 +1,6 @@
 //! The refusals of all keys, in shards.
 
 use std::num::NonZeroU64;
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -9,7 +8,7 @@ use tokio::time::Instant;
 use super::cached_refusal::{Question, Refusal};
 use super::refusal_shard::Shard;
 use crate::Decision;
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{Mutex, MutexGuard, lock};
 
 const MAX_SHARDS: usize = 16;
 const MIN_SHARD_SIZE: usize = 256;
@@ -109,9 +108,4 @@ impl Cache {
     fn shard(&self, place: NonZeroU64) -> MutexGuard<'_, Shard> {
         lock(&self.shards[(place.get() >> 32) as usize % self.shards.len()])
     }
-}
-
-/// Nothing panics while a shard is locked, so a poisoned lock protects a whole shard all the same.
-fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
-    shard.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use hashbrown::HashTable;
 use tokio::runtime::Handle;
@@ -20,7 +20,7 @@ use crate::limiter::charge_numbers::units;
 use crate::limiter::{Limiter, Operation};
 use crate::reservation::Owner;
 use crate::settlement::Settlement;
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{Mutex, MutexGuard, lock};
 use crate::{Charge, Decision, Outcome, digest};
 
 const MAX_SHARDS: usize = 16;
@@ -240,12 +240,6 @@ impl<L: Limiter> Drop for Leases<L> {
         self.sweeper.stop();
         self.end_all();
     }
-}
-
-/// Locks a shard even if the lock is poisoned. No code panics while it holds the lock, so the state
-/// is consistent.
-fn lock<L: Limiter>(shard: &Mutex<Shard<L>>) -> MutexGuard<'_, Shard<L>> {
-    shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Some of the keys, under their own lock.

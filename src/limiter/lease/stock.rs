@@ -2,7 +2,7 @@
 //! are refunded. A key has several such stocks.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use tokio::time::Instant;
 
@@ -10,7 +10,7 @@ use super::leased_key::Name;
 use super::refill::Order;
 use crate::limiter::Limiter;
 use crate::reservation::{Owner, Reservation};
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{Mutex, lock};
 use crate::{Charge, Decision, Outcome};
 
 /// The units of one lease. Each holder of some of them holds the stock. The last holder that drops
@@ -88,7 +88,7 @@ impl<L: Limiter> Stock<L> {
     /// Puts units back that nobody can spend any more. They are refunded with the rest. Returns
     /// their number, or 0 if the rest was refunded already.
     pub(super) fn put_back(&self, units: u64) -> u64 {
-        let mut open = self.lock();
+        let mut open = lock(&self.open);
         open.unspent += units;
         if open.reservation.is_some() { units } else { 0 }
     }
@@ -106,7 +106,7 @@ impl<L: Limiter> Stock<L> {
     /// Takes more units with the reservation of the lease. Units that holders put back later are
     /// then lost. Returns whether the inner limiter accepted it.
     pub(super) fn settle_more(&self, more: u64) -> bool {
-        let mut open = self.lock();
+        let mut open = lock(&self.open);
         let (reservation, unspent) = (open.reservation.take(), open.unspent);
         drop(open);
         let actual = self.units().saturating_sub(unspent).saturating_add(more);
@@ -115,22 +115,18 @@ impl<L: Limiter> Stock<L> {
 
     /// Ends the lease without a refund: the inner limiter forgets the units.
     pub(super) fn forget(&self) {
-        let reservation = self.lock().reservation.take();
+        let reservation = lock(&self.open).reservation.take();
         drop(reservation);
     }
 
     fn refund(&self) {
-        let mut open = self.lock();
+        let mut open = lock(&self.open);
         let (reservation, unspent) = (open.reservation.take(), open.unspent);
         drop(open);
         if let Some(reservation) = reservation.filter(|one| unspent > 0 || one.is_held()) {
             // Units that cannot be refunded stay taken, which is safe.
             let _ = self.inner.settle(reservation, self.units().saturating_sub(unspent));
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

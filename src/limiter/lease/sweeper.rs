@@ -1,7 +1,7 @@
 //! The task that ends the leases that are over, and drops idle keys. A limiter has one, as long as
 //! there is a key.
 
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
@@ -9,8 +9,8 @@ use tokio::time::{Instant, sleep_until};
 
 use super::leased_keys::Leases;
 use crate::limiter::Limiter;
-use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use crate::sync::{Mutex, lock};
 
 /// Starts the task unless it runs.
 pub(super) fn start<L>(leases: &Arc<Leases<L>>)
@@ -80,11 +80,11 @@ impl OneTask {
 
     /// Keeps the handle of the task that runs.
     pub(super) fn keep(&self, started: AbortHandle) {
-        *self.handle.lock().unwrap_or_else(PoisonError::into_inner) = Some(started);
+        *lock(&self.handle) = Some(started);
     }
 
     pub(super) fn stop(&self) {
-        if let Some(task) = self.handle.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(task) = lock(&self.handle).take() {
             task.abort();
         }
     }

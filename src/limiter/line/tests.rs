@@ -244,7 +244,7 @@ async fn a_kept_slot_that_is_past_costs_other_keys_nothing() {
     assert!(waiter.leave().is_some() && lines.have_spares());
     advance(2 * SECOND).await;
     assert!(lines.take("other", &quota(), 1, SECOND).is_none());
-    assert!(!lines.have_spares() && lines.lock().lines.is_empty());
+    assert!(!lines.have_spares() && lock(&lines.by_key).lines.is_empty());
 }
 
 #[tokio::test(start_paused = true)]

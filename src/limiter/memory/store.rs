@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::hash::RandomState;
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use super::clock::Clock;
 use super::key_shard::{KeyState, Shard, hash};
@@ -18,7 +18,9 @@ use crate::mark::Mark;
 use crate::quota::QuotaError;
 use crate::quota::Quotas;
 use crate::settlement::Settlement;
-use crate::sync::{Mutex, MutexGuard};
+#[cfg(feature = "policies")]
+use crate::sync::MutexGuard;
+use crate::sync::{Mutex, lock};
 use crate::{Charge, Decision, Error, digest};
 
 const MAX_SHARDS: usize = 16;
@@ -227,9 +229,4 @@ fn shards<S>(keys: usize, hasher: &RandomState) -> Shards<S> {
     let count = (keys / MIN_SHARD_SIZE).clamp(1, MAX_SHARDS);
     let shard = || Shard::new(keys.div_ceil(count), hasher.clone());
     (0..count).map(|_| Mutex::new(shard())).collect()
-}
-
-/// Nothing panics while a shard is locked, so a poisoned lock protects a whole state all the same.
-fn lock<S>(shard: &Mutex<Shard<S>>) -> MutexGuard<'_, Shard<S>> {
-    shard.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -185,7 +185,7 @@ pub(super) const FAULTS: &[Fault] = &[
             edit(
                 "limiter/redis/client/sentinel/mod.rs",
                 "                Ok(_) => {
-                    let mut reports = self.reports();
+                    let mut reports = lock(&self.reports);
                     reports.refute(&primary.host);
                     self.choose(&reports);
                     let message = \"the server that the sentinels name is no primary\";

@@ -101,8 +101,8 @@ pub(super) const FAULTS: &[Fault] = &[
         "1e14649 line: keep a slot again that a charge gave back",
         &[edit(
             "limiter/line.rs",
-            "        let kept = self.slot().take_if(|slot| slot.is_kept && slot.due > now);",
-            "        let kept = self.slot().take_if(|slot| slot.is_kept && slot.due < now && slot.due > now);",
+            "        let kept = lock(&self.slot).take_if(|slot| slot.is_kept && slot.due > now);",
+            "        let kept = lock(&self.slot).take_if(|slot| slot.is_kept && slot.due < now && slot.due > now);",
         )],
     )
     .found_by_unit("limiter::line::tests::a_kept_slot_that_is_given_back_is_kept_again"),

@@ -8,7 +8,7 @@
 //! inside the pool. It checks out each in turn, and exchanges it for a new one.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use bb8_redis::bb8::{self, ManageConnection, RunError};
 use redis::aio::ConnectionLike;
@@ -24,6 +24,7 @@ use super::error;
 use super::facts::{Facts, LastTime, Link};
 use super::times::MAX_CONNECTION_WAIT;
 use crate::Error;
+use crate::sync::{Mutex, lock};
 
 /// The connections of a bb8 pool.
 pub(super) struct Bb8Pool<M: ManageConnection> {
@@ -61,7 +62,7 @@ where
         let last_use = LastTime::default();
         last_use.record();
         let checked_out = Arc::new(Bb8Connection { connection, pool, last_use, has_failed });
-        *self.last_checked_out() = Some(Arc::clone(&checked_out));
+        *lock(&self.last_checked_out) = Some(Arc::clone(&checked_out));
         Ok(checked_out)
     }
 
@@ -72,14 +73,14 @@ where
             return;
         }
         let replacement = Replacement(Arc::clone(self));
-        self.backoff().record_unusable(Instant::now());
+        lock(&self.backoff).record_unusable(Instant::now());
         runtime.spawn(async move {
             let pool = &replacement.0;
             for _ in 0..pool.pool.state().connections {
                 // Connecting succeeds even while the server is read-only, so the pause comes first.
-                let pause = pool.backoff().retry_at(Instant::now());
+                let pause = lock(&pool.backoff).retry_at(Instant::now());
                 sleep_until(pause.unwrap_or_else(Instant::now)).await;
-                pool.backoff().record_attempt(Instant::now());
+                lock(&pool.backoff).record_attempt(Instant::now());
                 pool.replace_one().await;
             }
         });
@@ -94,7 +95,7 @@ where
             self.replace_all();
         }
         if error.is_unrecoverable_error() {
-            *self.last_checked_out() = None;
+            *lock(&self.last_checked_out) = None;
         }
     }
 
@@ -103,14 +104,6 @@ where
         if let Ok(Ok(new)) = timeout(MAX_CONNECTION_WAIT, self.pool.dedicated_connection()).await {
             *old = new;
         }
-    }
-
-    fn last_checked_out(&self) -> MutexGuard<'_, Option<Arc<Bb8Connection<M>>>> {
-        self.last_checked_out.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn backoff(&self) -> MutexGuard<'_, Backoff> {
-        self.backoff.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -134,7 +127,7 @@ where
             let last_use = last.last_use.get().map(|used| used.elapsed());
             last.is_alive() && last_use.is_some_and(|idle| idle < MAX_CONNECTION_WAIT)
         };
-        let connection = self.last_checked_out().clone().filter(is_ready)?;
+        let connection = lock(&self.last_checked_out).clone().filter(is_ready)?;
         connection.last_use.record();
         Some(connection as Arc<dyn SharedConnection>)
     }
@@ -148,7 +141,7 @@ where
     }
 
     fn facts(&self, _: u16) -> Facts {
-        match self.last_checked_out().as_ref().is_some_and(|last| last.is_alive()) {
+        match lock(&self.last_checked_out).as_ref().is_some_and(|last| last.is_alive()) {
             true => Facts::given(),
             // Nobody knows when the pool began to make one.
             false => Facts { link: Link::Missing, attempt_hangs: true, ..Facts::given() },

@@ -11,7 +11,6 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Mutex, PoisonError};
 
 use tokio::select;
 use tokio::time::{Instant, timeout_at};
@@ -22,6 +21,7 @@ use super::facts::Facts;
 use super::pool::Pool;
 use super::times::MAX_ERROR_AGE;
 use crate::limiter::on_time::{GracePeriod, Timers};
+use crate::sync::{Mutex, lock};
 use crate::{Error, ErrorKind};
 
 /// The evidence of a wait that ended without an answer.
@@ -75,11 +75,11 @@ pub(crate) struct Progress(Mutex<Stage>);
 
 impl Progress {
     pub(crate) fn set(&self, stage: Stage) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = stage;
+        *lock(&self.0) = stage;
     }
 
     pub(crate) fn stage(&self) -> Stage {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.0)
     }
 }
 

@@ -6,7 +6,7 @@
 //! has connections of its own, since a socket is read only while its runtime runs.
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::runtime::{self, Handle};
@@ -24,6 +24,7 @@ use super::server::{Failure, Server};
 use super::times::{INTERRUPTED_PAUSE, MAX_CONNECTION_WAIT, MAX_SILENCE};
 use crate::limiter::on_time::unless_busy;
 use crate::observe::ConnectionWatch;
+use crate::sync::{Mutex, lock};
 use crate::{Error, ErrorKind};
 
 /// The most attempts of one entry at a time, however long each of them takes.
@@ -108,7 +109,7 @@ impl OwnPool {
         let (now, runtime) = (Instant::now(), Handle::current());
         self.target.keep_watching(&runtime);
         let switches = self.target.switches();
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let lost = state.clean(now);
         if state.switches != switches {
             // Earlier failures say nothing about the new server or user.
@@ -141,7 +142,7 @@ impl OwnPool {
 
     /// Returns whether the last attempt to connect has failed, and no runtime has a connection.
     pub(super) fn is_away(&self) -> bool {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let lost = state.clean(Instant::now());
         let is_away = state.last_error.is_some() && !state.is_connected();
         drop(state);
@@ -152,16 +153,12 @@ impl OwnPool {
     /// Returns what is known about the target.
     pub(super) fn facts(&self) -> Facts {
         let server = self.target.address();
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let lost = state.clean(Instant::now());
         let facts = state.facts(server);
         drop(state);
         self.report_lost(lost);
         facts
-    }
-
-    fn lock(&self) -> MutexGuard<'_, PoolState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns a connection that is ready: the one at this place, if that is usable.
@@ -228,7 +225,7 @@ impl ConnectAttempt {
 impl Drop for ConnectAttempt {
     fn drop(&mut self) {
         let Some(pool) = self.pool.upgrade() else { return };
-        let (mut state, now) = (pool.lock(), Instant::now());
+        let (mut state, now) = (lock(&pool.state), Instant::now());
         let PoolState { runtimes, backoff, last_error, failed, last_took, .. } = &mut *state;
         let connections = runtimes.iter_mut().find(|one| one.runtime == self.runtime);
         let Some(entry) = connections.map(|one| &mut one.entries[self.entry]) else { return };

@@ -4,7 +4,7 @@ use std::error::Error as _;
 use std::future::pending;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::{MultiplexedConnection, SendError};
@@ -25,6 +25,7 @@ use super::health::{ConnectionState, Health, ServerHealth};
 use super::probe;
 use super::times::{KEEPALIVE, SLOW_HANDSHAKE};
 use super::tls::TlsParams;
+use crate::sync::{Mutex, lock};
 use crate::{Error, ErrorKind};
 
 /// A server to connect to.
@@ -97,21 +98,17 @@ impl Login {
 
     /// Sets the user and the password of all connections that are made from now on.
     pub(super) fn set(&self, user: &str, password: &str) {
-        let mut state = self.lock();
+        let mut state = lock(&self.0);
         state.settings = state.settings.clone().set_username(user).set_password(password);
         state.changes += 1;
     }
 
     pub(super) fn settings(&self) -> RedisConnectionInfo {
-        self.lock().settings.clone()
+        lock(&self.0).settings.clone()
     }
 
     pub(super) fn changes(&self) -> u64 {
-        self.lock().changes
-    }
-
-    fn lock(&self) -> MutexGuard<'_, LoginState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).changes
     }
 }
 

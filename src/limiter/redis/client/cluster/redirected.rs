@@ -1,6 +1,6 @@
 //! A connection for commands that are sent one by one: it follows redirects.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use redis::{Cmd, Pipeline};
 use tokio::time::Instant;
@@ -9,6 +9,7 @@ use super::super::connection::{RepliesFuture, ReplyFuture, SharedConnection};
 use super::super::pool::Pool;
 use super::Cluster;
 use super::redirect::{Next, ask, cannot_serve};
+use crate::sync::{Mutex, lock};
 
 /// The most redirects of one command.
 const MAX_REDIRECTS: usize = 8;
@@ -92,11 +93,6 @@ impl SharedConnection for Redirected {
     fn mark_read_only(&self) {
         self.last().mark_read_only();
     }
-}
-
-/// Locks the last connection. Nothing panics while it is locked.
-fn lock(last: &Mutex<Arc<dyn SharedConnection>>) -> MutexGuard<'_, Arc<dyn SharedConnection>> {
-    last.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

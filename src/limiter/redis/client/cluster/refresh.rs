@@ -3,7 +3,7 @@
 //! Each runtime makes one attempt at a time, with pauses in between. So a process asks only a few
 //! times a second, even if many slots move or many calls fail.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use redis::{ConnectionAddr, cmd};
@@ -22,6 +22,7 @@ use super::super::times::{MAX_CONNECTION_WAIT, MAX_MAP_PAUSE, PATIENCE};
 use super::Cluster;
 use super::slot_map::SlotMap;
 use crate::limiter::on_time::unless_busy;
+use crate::sync::{Mutex, lock};
 use crate::{Error, ErrorKind};
 
 /// The attempts to read the slot map.
@@ -53,25 +54,25 @@ impl State {
 impl Refreshes {
     /// Returns the error of the last attempt, unless an attempt hangs now.
     pub(super) fn last_error(&self) -> Option<Error> {
-        let state = self.lock();
+        let state = lock(&self.0);
         state.last_error.clone().filter(|_| !state.attempt_hangs())
     }
 
     /// Returns whether an attempt has ended with an outcome that still counts. Then a slot without
     /// a server is not just a sign of load.
     pub(super) fn has_result(&self) -> bool {
-        let state = self.lock();
+        let state = lock(&self.0);
         state.was_read || state.last_error.is_some() && !state.attempt_hangs()
     }
 
     /// Returns whether an attempt hangs, so that the last error no longer counts.
     pub(super) fn attempt_hangs(&self) -> bool {
-        self.lock().attempt_hangs()
+        lock(&self.0).attempt_hangs()
     }
 
     /// Begins an attempt. The error is the instant at which the next one may begin.
     fn begin(&self, runtime: runtime::Id) -> Result<(), Instant> {
-        let (mut state, now) = (self.lock(), Instant::now());
+        let (mut state, now) = (lock(&self.0), Instant::now());
         if state.running.iter().any(|(running, _)| *running == runtime) {
             return Err(now + MAX_CONNECTION_WAIT);
         }
@@ -85,7 +86,7 @@ impl Refreshes {
 
     /// Records the end of the attempt on `runtime`. `None`: it was not finished.
     fn end(&self, runtime: runtime::Id, result: Option<Result<(), Error>>) {
-        let (mut state, now) = (self.lock(), Instant::now());
+        let (mut state, now) = (lock(&self.0), Instant::now());
         let attempt = state.running.iter().find(|(running, _)| *running == runtime);
         let begun = attempt.map_or(now, |(_, begun)| *begun);
         state.running.retain(|(running, _)| *running != runtime);
@@ -103,17 +104,13 @@ impl Refreshes {
             None => {}
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Cluster {
     /// Reads the slot map, since the server at `address` cannot serve its slots. Asks that server
     /// after the other known ones: if it is cut off from them, it still claims its slots.
     pub(crate) fn doubt(self: &Arc<Self>, address: Option<&ConnectionAddr>) {
-        self.refreshes.lock().doubted = address.and_then(Host::of);
+        lock(&self.refreshes.0).doubted = address.and_then(Host::of);
         self.refresh();
     }
 
@@ -145,7 +142,7 @@ impl Cluster {
             })
             .collect();
         candidates.sort_by_key(|candidate| candidate.connection.is_none());
-        let doubted = self.refreshes.lock().doubted.clone();
+        let doubted = lock(&self.refreshes.0).doubted.clone();
         candidates.sort_by_key(|candidate| Some(&candidate.host) == doubted.as_ref());
         let mut seeds: Vec<_> = self.seeds.iter().collect();
         fastrand::shuffle(&mut seeds);

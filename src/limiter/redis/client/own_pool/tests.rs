@@ -68,7 +68,7 @@ async fn an_attempt_without_an_answer_ends_in_time_and_no_pause_follows() {
     let error = facts.failure_since(None).expect("it has failed");
     assert_eq!(error.kind(), ErrorKind::Infrastructure);
     // The attempt began long ago, and says nothing about the server now.
-    assert_eq!(pool.lock().backoff.retry_at(Instant::now()), None);
+    assert_eq!(lock(&pool.state).backoff.retry_at(Instant::now()), None);
     let failed = Instant::now() - SOON;
     assert!(facts.failure_since(Some(failed)).is_some());
     assert!(facts.failure_since(Some(failed + 2 * SOON)).is_none());
@@ -91,13 +91,13 @@ async fn a_login_that_changed_is_tried_without_a_pause() {
     let (pool, login) = silent();
     let refused = Error::new(ErrorKind::Configuration, "the password is wrong");
     {
-        let mut state = pool.lock();
+        let mut state = lock(&pool.state);
         state.backoff.record_failure(Instant::now());
         state.last_error = Some(refused);
     }
     for is_tried in [false, true] {
         assert!(pool.next(None).is_err());
-        assert_eq!(pool.lock().entries().any(|entry| entry.attempt.is_some()), is_tried);
+        assert_eq!(lock(&pool.state).entries().any(|entry| entry.attempt.is_some()), is_tried);
         assert_eq!(pool.facts().failure.is_none(), is_tried);
         login.set("app", "two");
     }

@@ -8,7 +8,7 @@ mod reports;
 mod watch;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use tokio::runtime::Handle;
 use tokio::select;
@@ -25,6 +25,7 @@ use super::server::{Connector, Failure, Login, Server};
 use super::times::{HEARTBEAT, MAX_SILENCE, WATCHER_IS_GONE};
 use crate::limiter::on_time::unless_busy;
 use crate::observe::primary_changed;
+use crate::sync::{Mutex, lock};
 use crate::{Error, ErrorKind};
 
 /// Sentinels, and the primary that they name.
@@ -129,7 +130,7 @@ impl Sentinels {
             };
             let error = match connected {
                 Ok(connection) if connection.is_primary() => {
-                    let mut reports = self.reports();
+                    let mut reports = lock(&self.reports);
                     // A switch that was reported just now is newer than what is followed.
                     if changes.has_changed().is_ok_and(|changed| changed) {
                         continue;
@@ -138,7 +139,7 @@ impl Sentinels {
                     return Ok(connection);
                 }
                 Ok(_) => {
-                    let mut reports = self.reports();
+                    let mut reports = lock(&self.reports);
                     reports.refute(&primary.host);
                     self.choose(&reports);
                     let message = "the server that the sentinels name is no primary";
@@ -162,9 +163,9 @@ impl Sentinels {
             return Ok(primary);
         }
         // A sentinel is silent. The reports of the others must suffice.
-        self.choose(&self.reports());
+        self.choose(&lock(&self.reports));
         let known = self.known_primary(changes, deadline).await;
-        known.ok_or_else(|| self.reports().error(&self.service_name))
+        known.ok_or_else(|| lock(&self.reports).error(&self.service_name))
     }
 
     /// Waits for a primary until `deadline`. Ends early if no sentinel names one.
@@ -180,7 +181,7 @@ impl Sentinels {
 
     /// Records the report of a sentinel.
     fn record(&self, sentinel: usize, report: Report) {
-        let mut reports = self.reports();
+        let mut reports = lock(&self.reports);
         reports.record(sentinel, report);
         let may_choose = self.primary.borrow().is_some() || reports.are_complete();
         if may_choose && self.choose(&reports) {
@@ -210,10 +211,6 @@ impl Sentinels {
             primary_changed(&self.service_name, &address);
         }
         true
-    }
-
-    fn reports(&self) -> MutexGuard<'_, Reports> {
-        self.reports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

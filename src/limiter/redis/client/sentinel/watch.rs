@@ -222,6 +222,7 @@ mod tests {
     use super::super::super::server::{Connector, Login};
     use super::super::super::tls::Tls;
     use super::*;
+    use crate::sync::lock;
 
     /// Greets a client, and then answers no question.
     async fn greet(mut socket: DuplexStream) -> io::Result<()> {
@@ -272,7 +273,7 @@ mod tests {
                 }
                 sleep(Duration::from_millis(1)).await;
             }
-            let error = sentinels.reports().error("main");
+            let error = lock(&sentinels.reports).error("main");
             assert_eq!(error.kind(), kind, "{error:?}");
         }
     }
