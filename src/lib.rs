@@ -50,6 +50,7 @@ pub mod observe;
 // When a charge fits.
 pub mod algorithm;
 // What decides.
+#[macro_use]
 pub mod limiter;
 mod mark;
 // tower.

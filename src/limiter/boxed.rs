@@ -6,8 +6,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use super::{Limiter, Operation};
-use crate::reservation::Reservation;
-use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error};
 
 /// The future of [`Boxed`], of [`AllInTurn`](crate::limiter::AllInTurn) and of
@@ -17,7 +15,9 @@ pub type BoxedFuture = Pin<Box<dyn Future<Output = Result<Decision, Error>> + Se
 /// A limiter whose type is hidden, for fields and tables of limiters: made by
 /// [`LimiterExt::boxed`](crate::LimiterExt::boxed). Cheap to clone; allocates once per decision.
 #[derive(Clone)]
-pub struct Boxed(Arc<dyn Erased + Send + Sync>);
+pub struct Boxed {
+    inner: Arc<dyn Limiter<Future = BoxedFuture> + Send + Sync>,
+}
 
 impl Boxed {
     pub(super) fn new<L>(limiter: L) -> Self
@@ -25,32 +25,14 @@ impl Boxed {
         L: Limiter + Send + Sync + 'static,
         L::Future: Send + 'static,
     {
-        Self(Arc::new(limiter))
+        Self { inner: Arc::new(BoxesFutures { inner: limiter }) }
     }
 }
 
 impl Limiter for Boxed {
     type Future = BoxedFuture;
 
-    fn check(&self, charge: &Charge) -> BoxedFuture {
-        self.0.check_boxed(charge)
-    }
-
-    fn check_keyless(&self, why: &Error) -> Option<Decision> {
-        self.0.check_keyless_boxed(why)
-    }
-
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
-        self.0.settle_boxed(reservation, actual)
-    }
-
-    fn can_take_more(&self) -> bool {
-        self.0.can_take_more_boxed()
-    }
-
-    fn operate(&self, operation: Operation, charge: &Charge) -> Option<BoxedFuture> {
-        self.0.operate_boxed(operation, charge)
-    }
+    pass_on!(check, check_keyless, settle, can_take_more, operate);
 }
 
 impl fmt::Debug for Boxed {
@@ -59,44 +41,25 @@ impl fmt::Debug for Boxed {
     }
 }
 
-trait Erased {
-    fn check_boxed(&self, charge: &Charge) -> BoxedFuture;
-    fn check_keyless_boxed(&self, why: &Error) -> Option<Decision>;
-    fn settle_boxed(
-        &self,
-        reservation: Reservation,
-        actual: u64,
-    ) -> Result<Settlement, Reservation>;
-    fn can_take_more_boxed(&self) -> bool;
-    fn operate_boxed(&self, operation: Operation, charge: &Charge) -> Option<BoxedFuture>;
+/// Decides as its inner limiter, by futures of one type.
+struct BoxesFutures<L> {
+    inner: L,
 }
 
-impl<L> Erased for L
+impl<L> Limiter for BoxesFutures<L>
 where
     L: Limiter,
     L::Future: Send + 'static,
 {
-    fn check_boxed(&self, charge: &Charge) -> BoxedFuture {
-        Box::pin(self.check(charge))
+    type Future = BoxedFuture;
+
+    fn check(&self, charge: &Charge) -> BoxedFuture {
+        Box::pin(self.inner.check(charge))
     }
 
-    fn check_keyless_boxed(&self, why: &Error) -> Option<Decision> {
-        self.check_keyless(why)
-    }
+    pass_on!(check_keyless, settle, can_take_more);
 
-    fn settle_boxed(
-        &self,
-        reservation: Reservation,
-        actual: u64,
-    ) -> Result<Settlement, Reservation> {
-        self.settle(reservation, actual)
-    }
-
-    fn can_take_more_boxed(&self) -> bool {
-        self.can_take_more()
-    }
-
-    fn operate_boxed(&self, operation: Operation, charge: &Charge) -> Option<BoxedFuture> {
-        self.operate(operation, charge).map(|answer| Box::pin(answer) as BoxedFuture)
+    fn operate(&self, operation: Operation, charge: &Charge) -> Option<BoxedFuture> {
+        Some(Box::pin(self.inner.operate(operation, charge)?))
     }
 }

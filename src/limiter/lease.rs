@@ -24,9 +24,9 @@ use self::leased_key::may_be_leased;
 use self::leased_keys::Leases;
 use self::stock::LeasedUnits;
 use super::{Limiter, Operation};
+use crate::Charge;
 use crate::reservation::Reservation;
 use crate::settlement::Settlement;
-use crate::{Charge, Decision, Error};
 
 /// A limiter that leases units: made by [`LimiterExt::lease`](crate::LimiterExt::lease). Cheap to
 /// clone.
@@ -191,9 +191,7 @@ where
         LeaseFuture::starting(leases, charge.clone())
     }
 
-    fn check_keyless(&self, why: &Error) -> Option<Decision> {
-        self.leases.inner.check_keyless(why)
-    }
+    pass_on!(self.leases.inner, of self: check_keyless, can_take_more);
 
     /// Puts unused units back into the lease, or refunds them with the rest of it. Takes more units
     /// from a lease, or from the inner limiter.
@@ -206,10 +204,6 @@ where
         let settled =
             stock.and_then(|LeasedUnits(stock)| leases.settle(stock, reservation.cost(), actual));
         settled.ok_or(reservation)
-    }
-
-    fn can_take_more(&self) -> bool {
-        self.leases.inner.can_take_more()
     }
 
     /// Asks the inner limiter. Before that, a penalty or a block ends the lease of its key, and a

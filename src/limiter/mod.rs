@@ -290,23 +290,5 @@ where
 impl<L: Limiter + ?Sized> Limiter for Arc<L> {
     type Future = L::Future;
 
-    fn check(&self, charge: &Charge) -> L::Future {
-        (**self).check(charge)
-    }
-
-    fn check_keyless(&self, why: &Error) -> Option<Decision> {
-        (**self).check_keyless(why)
-    }
-
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
-        (**self).settle(reservation, actual)
-    }
-
-    fn can_take_more(&self) -> bool {
-        (**self).can_take_more()
-    }
-
-    fn operate(&self, operation: Operation, charge: &Charge) -> Option<L::Future> {
-        (**self).operate(operation, charge)
-    }
+    pass_on!((**self), of self: check, check_keyless, settle, can_take_more, operate);
 }

@@ -1,44 +1,48 @@
 //! The methods that a limiter around another one does not change.
 
 /// Implements these methods of `Limiter` by the same method of `self.inner`:
-/// `pass_on!(check_keyless, settle, can_take_more);` inside of the `impl`.
+/// `pass_on!(check_keyless, settle, can_take_more);` inside of the `impl`. Where the inner limiter
+/// stands elsewhere: `pass_on!(self.0, of self: check, operate);`.
 ///
 /// Defaults of the trait cannot: it knows no inner limiter.
 macro_rules! pass_on {
-    (@check) => {
-        fn check(&self, charge: &crate::Charge) -> Self::Future {
-            self.inner.check(charge)
+    (@check $self:ident $inner:expr) => {
+        fn check(&$self, charge: &crate::Charge) -> Self::Future {
+            $inner.check(charge)
         }
     };
-    (@check_keyless) => {
-        fn check_keyless(&self, why: &crate::Error) -> Option<crate::Decision> {
-            self.inner.check_keyless(why)
+    (@check_keyless $self:ident $inner:expr) => {
+        fn check_keyless(&$self, why: &crate::Error) -> Option<crate::Decision> {
+            $inner.check_keyless(why)
         }
     };
-    (@settle) => {
+    (@settle $self:ident $inner:expr) => {
         fn settle(
-            &self,
+            &$self,
             reservation: crate::reservation::Reservation,
             actual: u64,
         ) -> Result<crate::settlement::Settlement, crate::reservation::Reservation> {
-            self.inner.settle(reservation, actual)
+            $inner.settle(reservation, actual)
         }
     };
-    (@can_take_more) => {
-        fn can_take_more(&self) -> bool {
-            self.inner.can_take_more()
+    (@can_take_more $self:ident $inner:expr) => {
+        fn can_take_more(&$self) -> bool {
+            $inner.can_take_more()
         }
     };
-    (@operate) => {
+    (@operate $self:ident $inner:expr) => {
         fn operate(
-            &self,
+            &$self,
             operation: crate::limiter::Operation,
             charge: &crate::Charge,
         ) -> Option<Self::Future> {
-            self.inner.operate(operation, charge)
+            $inner.operate(operation, charge)
         }
     };
+    ($inner:expr, of $self:ident: $($method:ident),+) => {
+        $(pass_on!(@$method $self $inner);)+
+    };
     ($($method:ident),+) => {
-        $(pass_on!(@$method);)+
+        $(pass_on!(@$method self self.inner);)+
     };
 }

@@ -9,13 +9,13 @@ use std::time::Duration;
 use super::checked_policy::Policy;
 use super::chosen_algorithm::Choice;
 use crate::algorithm::{Algorithm, AnyAlgorithm};
+#[cfg(feature = "redisson")]
+use crate::limiter::Limiter;
 use crate::limiter::charge_numbers::Clock;
 #[cfg(feature = "redisson")]
 use crate::limiter::futures::MemoryFuture;
 use crate::limiter::memory::Clock as MemoryClock;
 use crate::limiter::{Boxed, LimiterExt, Switch, SwitchMode};
-#[cfg(feature = "redisson")]
-use crate::limiter::{Limiter, Operation};
 #[cfg(feature = "redisson")]
 use crate::redisson::{PermitLog, Redisson};
 #[cfg(feature = "redisson")]
@@ -255,18 +255,12 @@ struct WithoutDebts(Memory<PermitLog>);
 impl Limiter for WithoutDebts {
     type Future = MemoryFuture<PermitLog>;
 
-    fn check(&self, charge: &Charge) -> Self::Future {
-        self.0.check(charge)
-    }
+    pass_on!(self.0, of self: check, operate);
 
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         match actual > reservation.cost() {
             true => Err(reservation),
             false => self.0.settle(reservation, actual),
         }
-    }
-
-    fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
-        self.0.operate(operation, charge)
     }
 }
