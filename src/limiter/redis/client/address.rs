@@ -104,9 +104,6 @@ impl Address {
         let own_port = url.port();
         let info = url.into_connection_info().map_err(|_| invalid(PARTS))?;
         let settings = info.redis_settings().clone();
-        if form == Form::Cluster && settings.db() != 0 {
-            return Err(invalid("a cluster has no databases but 0"));
-        }
         let first = match info.addr() {
             ConnectionAddr::Unix(path) => {
                 return Ok(Self { topology: Topology::Socket(path.clone()), uses_tls, settings });

@@ -217,11 +217,16 @@ impl PoolBuilder {
     /// - The address asks for TLS, and a certificate or the private key cannot be used.
     /// - The address asks for TLS, no authorities were set, and the system has none.
     /// - The address asks for TLS or names a Unix socket, and `dial` was set.
+    /// - The address is that of a cluster, and another database than 0 was chosen.
     /// - The address does not ask for TLS, and a certificate or authorities were set.
     pub fn build(self) -> Result<Pool, Error> {
         let Address { topology, uses_tls, settings } = self.address;
         if self.dialer.is_some() && (uses_tls || matches!(topology, Topology::Socket(_))) {
             let message = "sockets that are dialed are those of an address without TLS";
+            return Err(Error::new(ErrorKind::Configuration, message));
+        }
+        if matches!(topology, Topology::Cluster { .. }) && settings.db() != 0 {
+            let message = "a cluster has no database but 0";
             return Err(Error::new(ErrorKind::Configuration, message));
         }
         let login = Login::new(settings);
@@ -272,5 +277,19 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::Configuration);
         // With the feature, the error is about the missing crypto provider.
         assert_eq!(cfg!(feature = "rustls"), error.to_string().contains("install_default"));
+    }
+
+    #[test]
+    fn a_cluster_has_one_database() {
+        let build = |url, database| Pool::builder(url)?.database(database).build();
+        let by_address = Pool::connect("redis-cluster://:hush@127.0.0.1/1");
+        for error in
+            [by_address, build("redis-cluster://:hush@127.0.0.1", 1)].map(Result::unwrap_err)
+        {
+            assert_eq!(error.kind(), ErrorKind::Configuration);
+            assert_eq!(error.to_string(), "a cluster has no database but 0");
+        }
+        assert!(build("redis-cluster://127.0.0.1/1", 0).is_ok());
+        assert!(build("redis://127.0.0.1", 1).is_ok());
     }
 }

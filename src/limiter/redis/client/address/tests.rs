@@ -94,7 +94,6 @@ fn bad_addresses_say_why_and_repeat_no_password() {
         ("redis://:hush@one#insecure", "always checked"),
         ("redis://:hush@one?node=two:1", "redis-cluster://"),
         ("redis://:hush@one?sentinelServiceName=main", "redis-sentinel://"),
-        ("redis-cluster://:hush@one/1", "databases"),
         ("redis-cluster://:hush@one?node=two:hush", "host:port"),
         ("redis-cluster://one?node=me:hush@two:1", "host:port"),
         ("redis-cluster://one?node=two:1/hush", "host:port"),

@@ -16,8 +16,8 @@ impl SlotMap {
     /// Reads a reply of the server at `asked`. Without a host, or with `?`, the server means the
     /// host that was asked.
     pub(super) fn read(reply: &Value, asked: &Host) -> Result<Self, Error> {
-        let Value::Array(ranges) = reply else { return Err(malformed_reply()) };
-        let read = |range| read_range(range, asked).ok_or_else(malformed_reply);
+        let Value::Array(ranges) = reply else { return Err(malformed_map()) };
+        let read = |range| read_range(range, asked).ok_or_else(malformed_map);
         ranges.iter().map(read).collect::<Result<_, _>>().map(Self)
     }
 
@@ -31,8 +31,8 @@ impl SlotMap {
     }
 }
 
-fn malformed_reply() -> Error {
-    Error::new(ErrorKind::State, "the reply is not one that the script gives")
+fn malformed_map() -> Error {
+    Error::new(ErrorKind::State, "the reply to CLUSTER SLOTS cannot be read")
 }
 
 /// Reads one range: first slot, last slot, master, replicas.
