@@ -103,9 +103,11 @@
 
 mod any;
 mod budget;
+mod combined;
 mod common;
 mod fixed_window;
 mod in_lua;
+mod list;
 #[cfg(any(feature = "redis", feature = "policies"))]
 mod own_cost;
 pub(crate) mod sealed;
@@ -475,7 +477,7 @@ fn answer<A: Algorithm>(
     A::report_each(rule, state, now, &mut members);
     let report = match members.is_empty() {
         true => A::report(rule, state, now),
-        false => Report::of_all(members.iter().map(|member| member.report)),
+        false => combined::report(members.iter().map(|member| member.report)),
     };
     Answer { verdict, report, members, mark: None }
 }

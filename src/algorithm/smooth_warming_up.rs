@@ -383,7 +383,6 @@ impl InLua for SmoothWarmingUp {
 
 #[cfg(test)]
 mod tests {
-    use super::super::any::AnyState;
     use super::super::{Check, TokenBucket, Verdict};
     use super::*;
 
@@ -686,30 +685,26 @@ mod tests {
             let quota = Quota::per_second(limit);
             let warming_up = SmoothWarmingUp::new(quota, Duration::from_secs(limit));
             let both = (TokenBucket::new(slow), warming_up.cold_factor(1.7));
-            let (of_bucket, own) = (both.0.rule(slow).unwrap(), both.1.rule(quota).unwrap());
             let rule = both.rule((slow, quota)).unwrap();
-            let half = SmoothWarmingUp::consume(&own, None, T0, (own.most / 2.0) as i64, T0);
+            let half = (rule.1.most / 2.0) as i64;
+            let half = SmoothWarmingUp::consume(&rule.1, None, T0, half, T0);
             for at in (1..100_000).step_by(7_001).map(|at| half.next + at) {
-                let bucket = TokenBucket::consume(&of_bucket, None, at, 1, at);
-                let states = [AnyState::TokenBucket(bucket), AnyState::SmoothWarmingUp(half)];
-                let mut state = Some(states.map(Some));
+                let bucket = TokenBucket::consume(&rule.0, None, at, 1, at);
+                let mut state = Some((Some(bucket), Some(half)));
                 let check = Check { cost: 1, max_wait: 1_000_000 };
                 let reserved = Both::step(&rule, &mut state, at, check);
                 assert_eq!(reserved.verdict, Verdict::Wait(500_000));
                 let mark = reserved.mark.unwrap();
                 let refund = Refund::of_all(1, &mark);
                 assert_eq!(Both::refund(&rule, &mut state, at, &refund), Some(1));
-                let Some([Some(AnyState::TokenBucket(bucket_left)), left]) = state else {
-                    panic!("{state:?}")
-                };
-                assert_eq!(TokenBucket::mark(&bucket_left), TokenBucket::mark(&bucket));
-                let left = left.map(|left| match left {
-                    AnyState::SmoothWarmingUp(left) => left,
-                    other => panic!("{other:?}"),
-                });
+                let (bucket_left, left) = state.unwrap();
+                assert_eq!(
+                    bucket_left.map(|left| TokenBucket::mark(&left)),
+                    Some(TokenBucket::mark(&bucket))
+                );
                 for later in (at..at + 200_000).step_by(9_001) {
                     let [unasked, refunded] =
-                        [Some(&half), left.as_ref()].map(|state| own.resynced(state, later));
+                        [Some(&half), left.as_ref()].map(|state| rule.1.resynced(state, later));
                     assert_eq!(unasked.1, refunded.1);
                     let differ = unasked.0.to_bits().abs_diff(refunded.0.to_bits());
                     bits[usize::try_from(differ).unwrap()] += 1;

@@ -36,17 +36,6 @@ pub struct Report {
     pub reset_after: i64,
 }
 
-impl Report {
-    /// The least that remains, and the latest reset.
-    pub(super) fn of_all(reports: impl Iterator<Item = Self>) -> Self {
-        let none = Self { remaining: i64::MAX, reset_after: 0 };
-        reports.fold(none, |all, one| Self {
-            remaining: all.remaining.min(one.remaining),
-            reset_after: all.reset_after.max(one.reset_after),
-        })
-    }
-}
-
 /// The answer of one quota of several, alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

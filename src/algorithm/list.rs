@@ -1,0 +1,274 @@
+//! Algorithms that are known only at run time, as one algorithm: what a tuple is, with as many
+//! members as a `Vec` has.
+//!
+//! The twin of `scripts/several.lua`, as the tuples in `several.rs`.
+
+use super::{
+    Algorithm, Check, Element, InLua, Mark, QuotaAnswer, Refund, Report, ScriptPart, Verdict,
+    combined, judge, sealed::Sealed, sealed::Single,
+};
+use crate::quota::{Quota, QuotaError, Quotas};
+
+/// A script has room for the local variables of so many.
+const MAX_MEMBERS: usize = 8;
+
+impl<A: Algorithm + Single> Sealed for Vec<A> {}
+
+/// The members' rules, each with the state of its own.
+fn each<'a, A: Algorithm>(
+    rule: &'a [A::Rule],
+    state: Option<&'a Vec<Option<A::State>>>,
+) -> impl Iterator<Item = (&'a A::Rule, Option<&'a A::State>)> {
+    let own = move |index| state.and_then(|all| all.get(index)).and_then(Option::as_ref);
+    rule.iter().enumerate().map(move |(index, rule)| (rule, own(index)))
+}
+
+fn reports<'a, A: Algorithm>(
+    rule: &'a [A::Rule],
+    state: Option<&'a Vec<Option<A::State>>>,
+    now: i64,
+) -> impl Iterator<Item = Report> {
+    each::<A>(rule, state).map(move |(rule, state)| A::report(rule, state, now))
+}
+
+fn fits<'a, A: Algorithm>(
+    rule: &'a [A::Rule],
+    state: Option<&'a Vec<Option<A::State>>>,
+    at: i64,
+    cost: i64,
+) -> impl Iterator<Item = Option<i64>> {
+    each::<A>(rule, state).map(move |(rule, state)| A::earliest_fit(rule, state, at, cost))
+}
+
+impl<A: Algorithm + Single> Algorithm for Vec<A> {
+    type Rule = Vec<A::Rule>;
+    type State = Vec<Option<A::State>>;
+
+    fn quota(&self) -> Quotas {
+        let all: Vec<Quota> = self.iter().flat_map(|one| one.quota().as_slice().to_vec()).collect();
+        all.as_slice().into()
+    }
+
+    fn rule(&self, quota: impl Into<Quotas>) -> Result<Self::Rule, QuotaError> {
+        let quotas = quota.into();
+        match self.len() {
+            0 => Err(QuotaError("no algorithm")),
+            1..=MAX_MEMBERS if quotas.as_slice().len() == self.len() => {
+                let rule = |(index, one): (usize, &A)| match quotas.nth(index) {
+                    Some(quota) => one.rule(quota),
+                    None => Err(QuotaError("not as many quotas as algorithms")),
+                };
+                self.iter().enumerate().map(rule).collect()
+            }
+            1..=MAX_MEMBERS => Err(QuotaError("not as many quotas as algorithms")),
+            _ => Err(QuotaError("more than eight algorithms")),
+        }
+    }
+
+    fn horizon(rule: &Self::Rule) -> i64 {
+        rule.iter().map(A::horizon).fold(i64::MAX, i64::min)
+    }
+
+    /// That of the member which needs the longest wait: the others fit sooner, or wait in line
+    /// behind what was reserved for it. Of members that need equally long, the one that allows
+    /// most.
+    fn max_wait(rule: &Self::Rule, state: Option<&Self::State>, now: i64, cost: i64) -> i64 {
+        let needs_and_allows = |(rule, one)| {
+            let instant = A::earliest_fit(rule, one, now, cost);
+            (instant, A::max_wait(rule, one, now, cost))
+        };
+        let longest = each::<A>(rule, state).map(needs_and_allows).max();
+        longest.map_or(0, |(_, allowed)| allowed.min(Self::horizon(rule)))
+    }
+
+    fn holds(rule: &Self::Rule) -> bool {
+        rule.iter().any(A::holds)
+    }
+
+    fn is_unsettled(rule: &Self::Rule, state: Option<&Self::State>, now: i64, cost: i64) -> bool {
+        each::<A>(rule, state).any(|(rule, one)| A::is_unsettled(rule, one, now, cost))
+    }
+
+    fn least_wait(rule: &Self::Rule, cost: i64) -> i64 {
+        combined::least_wait(rule.iter().map(|rule| A::least_wait(rule, cost)))
+    }
+
+    fn expires_at(rule: &Self::Rule, state: &Self::State) -> i64 {
+        let expires_at =
+            |(rule, state): (_, Option<_>)| state.map_or(0, |state| A::expires_at(rule, state));
+        each::<A>(rule, Some(state)).map(expires_at).fold(0, i64::max)
+    }
+
+    fn clamp(rule: &Self::Rule, state: &Self::State, now: i64) -> Option<Self::State> {
+        let mut next: Option<Self::State> = None;
+        for (index, (rule, own)) in each::<A>(rule, Some(state)).enumerate() {
+            if let Some(clamped) = own.and_then(|own| A::clamp(rule, own, now)) {
+                next.get_or_insert_with(|| state.clone())[index] = Some(clamped);
+            }
+        }
+        next
+    }
+
+    fn earliest_fit(
+        rule: &Self::Rule,
+        state: Option<&Self::State>,
+        at: i64,
+        cost: i64,
+    ) -> Option<i64> {
+        combined::earliest_fit(at, fits::<A>(rule, state, at, cost))
+    }
+
+    fn consume(
+        rule: &Self::Rule,
+        state: Option<Self::State>,
+        at: i64,
+        cost: i64,
+        now: i64,
+    ) -> Self::State {
+        let mut states = state.unwrap_or_default();
+        states.resize(rule.len(), None);
+        // One alone is asked as it is outside of a list.
+        let consume = if rule.len() == 1 { A::consume } else { A::consume_with_others };
+        for (rule, state) in rule.iter().zip(&mut states) {
+            let cost = cost.min(A::max_unchecked_cost(rule));
+            *state = Some(consume(rule, state.take(), at, cost, now));
+        }
+        states
+    }
+
+    fn spend(
+        rule: &Self::Rule,
+        state: Option<Self::State>,
+        at: i64,
+        cost: i64,
+        now: i64,
+    ) -> Self::State {
+        let mut states = state.unwrap_or_default();
+        states.resize(rule.len(), None);
+        for (rule, state) in rule.iter().zip(&mut states) {
+            let cost = cost.min(A::max_unchecked_cost(rule));
+            *state = Some(A::spend(rule, state.take(), at, cost, now));
+        }
+        states
+    }
+
+    fn max_unchecked_cost(rule: &Self::Rule) -> i64 {
+        rule.iter().map(A::max_unchecked_cost).fold(0, i64::max)
+    }
+
+    fn report(rule: &Self::Rule, state: Option<&Self::State>, now: i64) -> Report {
+        combined::report(reports::<A>(rule, state, now))
+    }
+
+    fn refills(&self, index: usize) -> bool {
+        self.get(index).is_some_and(|one| one.refills(0))
+    }
+
+    fn reported(&self, index: usize, quota: Quota) -> Quota {
+        self.get(index).map_or(quota, |one| one.reported(0, quota))
+    }
+
+    /// Nothing for one alone, whose answer is the whole.
+    fn judge_each(
+        rule: &Self::Rule,
+        state: Option<&Self::State>,
+        now: i64,
+        check: Check,
+    ) -> Box<[QuotaAnswer]> {
+        if rule.len() == 1 {
+            return Box::default();
+        }
+        // No member waits longer than all of them do.
+        let most = Check { max_wait: check.max_wait.min(Self::horizon(rule)), ..check };
+        let alone = each::<A>(rule, state).map(|(rule, one)| judge::<A>(rule, one, now, most).0);
+        let is_unsettled = Self::is_unsettled(rule, state, now, check.cost);
+        let alone = alone.map(|verdict| combined::beside(is_unsettled, verdict));
+        let mut members: Box<[_]> = alone.map(QuotaAnswer::unreported).collect();
+        // Of a charge that waits, a member may wait longer than it would alone.
+        let refuses = |one: &QuotaAnswer| matches!(one.verdict, Verdict::Deny(_));
+        if members.iter().any(refuses)
+            && let Verdict::Wait(_) = judge::<Self>(rule, state, now, check).0
+        {
+            for member in &mut members {
+                if let Verdict::Deny(wait) = member.verdict {
+                    member.verdict = Verdict::Wait(wait);
+                }
+            }
+        }
+        members
+    }
+
+    fn report_each(
+        rule: &Self::Rule,
+        state: Option<&Self::State>,
+        now: i64,
+        members: &mut [QuotaAnswer],
+    ) {
+        for (member, report) in members.iter_mut().zip(reports::<A>(rule, state, now)) {
+            member.report = report;
+        }
+    }
+
+    /// Each member settles what it took. Returns the most that one of them refunded.
+    fn apply_refund(
+        rule: &Self::Rule,
+        state: &mut Self::State,
+        now: i64,
+        refund: &Refund<'_>,
+    ) -> Option<i64> {
+        state.resize(rule.len(), None);
+        let members = rule.iter().zip(state).enumerate();
+        combined::refunded(members.map(|(index, (rule, state))| {
+            let mark = refund.mark.of(index);
+            let refund = Refund { mark: &mark, ..*refund };
+            A::settle(rule, state, now, &refund)
+        }))
+    }
+
+    fn settle(
+        rule: &Self::Rule,
+        state: &mut Option<Self::State>,
+        now: i64,
+        refund: &Refund<'_>,
+    ) -> Option<i64> {
+        combined::settle::<Self>(rule, state, now, refund)
+    }
+
+    fn mark(state: &Self::State) -> Mark {
+        let mark = |state: &Option<_>| state.as_ref().map(A::mark).unwrap_or_default();
+        state.iter().map(mark).collect::<Vec<_>>().into()
+    }
+}
+
+impl<A: InLua + Single> InLua for Vec<A> {
+    const NAME: &'static str = "several";
+    const TAG: &'static str = "";
+    const SCRIPT: &'static str = "";
+
+    fn parts(&self) -> Vec<ScriptPart> {
+        self.iter().flat_map(InLua::parts).collect()
+    }
+
+    fn state_elements(rule: &Self::Rule) -> usize {
+        rule.iter().map(A::state_elements).sum()
+    }
+
+    fn arguments(rule: &Self::Rule) -> Vec<i64> {
+        rule.iter().flat_map(A::arguments).collect()
+    }
+
+    fn state(
+        rule: &Self::Rule,
+        now: i64,
+        cost: i64,
+        elements: &[Element<'_>],
+    ) -> Option<Option<Self::State>> {
+        let (mut rest, mut states) = (elements, Vec::with_capacity(rule.len()));
+        for rule in rule {
+            let (own, others) = rest.split_at_checked(A::state_elements(rule))?;
+            rest = others;
+            states.push(A::state(rule, now, cost, own)?);
+        }
+        rest.is_empty().then_some(Some(states))
+    }
+}
