@@ -142,7 +142,8 @@ impl Server {
     }
 
     /// Takes bytes that arrive on a connection, at an instant of the server's clock in µs since
-    /// the epoch. Returns the bytes that the server writes, or `None` if it has closed the connection.
+    /// the epoch. Returns the bytes that the server writes, or `None` if it has closed the
+    /// connection.
     pub fn feed(&mut self, connection: ConnectionId, now: i64, bytes: &[u8]) -> Option<Vec<u8>> {
         self.sessions.get_mut(&connection.0)?.input.extend_from_slice(bytes);
         self.data.now = now;

@@ -54,8 +54,8 @@ pub fn program_for(settings: &str) -> OsString {
     if settings.contains("tls-port") { WITH_TLS.clone() } else { program() }
 }
 
-/// Runs the test of this path alone, in a process whose state no other test shares, and returns what
-/// it wrote once it has passed. None in that process: there the test goes on.
+/// Runs the test of this path alone, in a process whose state no other test shares, and returns
+/// what it wrote once it has passed. None in that process: there the test goes on.
 pub fn in_its_own_process(test: &str) -> Option<Output> {
     const ALONE: &str = "TOWER_SLUICE_TEST_ALONE";
     if std::env::var_os(ALONE).is_some() {

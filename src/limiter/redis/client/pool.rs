@@ -59,9 +59,10 @@ pub struct Pool {
 
 impl Pool {
     /// Uses the connections of a bb8 pool: to a server, or to a sentinel's primary. A cluster needs
-    /// a `redis-cluster://` address. Clones of a connection must be cheap, and share one socket. The
-    /// crate re-exports the versions that fit: [`tower_sluice::crates::bb8`](crate::crates::bb8)
-    /// and [`tower_sluice::crates::bb8_redis`](crate::crates::bb8_redis).
+    /// a `redis-cluster://` address. Clones of a connection must be cheap, and share one socket.
+    /// The crate re-exports the versions that fit:
+    /// [`tower_sluice::crates::bb8`](crate::crates::bb8) and
+    /// [`tower_sluice::crates::bb8_redis`](crate::crates::bb8_redis).
     ///
     /// Leave `test_on_check_out` on: the managers that come with redis notice a dead connection in
     /// no other way. Use the pool for limiters alone: a blocking command would block them all.
