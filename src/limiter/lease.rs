@@ -1,15 +1,16 @@
 //! Leases: several units in one call, handed out in the process.
 //!
-//! `leased_keys.rs` holds the state that the clones of a limiter share: the settings, and the keys,
-//! spread over shards. A key (`leased_key.rs`) spends its stocks and computes from its demand how
-//! many more units are worth a refill. A stock (`stock.rs`) is the units of one lease while they
-//! are valid. When they run out, a task (`refill.rs`) takes more, and callers wait for them.
-//! `lease_future.rs` is the answer to a charge, and the caller's half. `sweeper.rs` ends the leases
-//! that are over.
+//! From the bottom up: a stock (`stock.rs`) is the units of one lease while they are valid. A key
+//! (`leased_key.rs`) spends its stocks and computes from its demand how many more units are worth a
+//! refill. `leased_keys.rs` holds the state that the clones of a limiter share: the settings, and
+//! the keys, spread over shards. When units run out, a task (`refill.rs`) takes more, and callers
+//! wait for them. Another one (`sweeper.rs`) ends the leases that are over. `lease_future.rs` is
+//! the answer to a charge, and the caller's half.
 
 mod lease_future;
 mod leased_key;
 mod leased_keys;
+mod one_task;
 mod refill;
 mod stock;
 mod sweeper;

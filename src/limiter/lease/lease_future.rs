@@ -7,14 +7,12 @@ use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
 use tokio::sync::oneshot;
-use tokio::time::Instant;
 
+use super::leased_key::{Asked, WaiterAnswer};
 use super::leased_keys::{Leases, Unspent};
-use super::refill::{Order, Refill};
-use super::stock::Stock;
+use super::refill::Refill;
 use super::sweeper;
 use crate::limiter::{Limiter, Operation};
-use crate::reservation::Owner;
 use crate::{Charge, Decision, Error};
 
 pin_project! {
@@ -71,6 +69,12 @@ impl<L: Limiter> LeaseFuture<L> {
     }
 }
 
+impl<L: Limiter> State<L> {
+    fn asking_alone(leases: &Leases<L>, charge: Charge) -> Self {
+        Self::Asking { check: leases.inner.check(&charge), charge: Some(charge) }
+    }
+}
+
 impl<L> Future for LeaseFuture<L>
 where
     L: Limiter + Send + Sync + 'static,
@@ -85,27 +89,17 @@ where
             let next = match this.state.as_mut().project() {
                 StateProj::Starting { charge } => {
                     let charge = charge.take().expect("polled after it was done");
-                    match leases.ask(&charge) {
-                        Asked::Granted(grant, order) => {
-                            if let Some(order) = order {
-                                Refill::spawn(leases, order);
-                            }
-                            return Poll::Ready(Ok(grant.into_decision(leases.owner)));
-                        }
-                        Asked::Waits(receiver, order) => {
-                            if let Some(order) = order {
-                                Refill::spawn(leases, order);
-                            }
-                            sweeper::start(leases);
-                            State::Waiting { receiver, charge: Some(charge) }
-                        }
-                        Asked::AsksAlone => {
-                            sweeper::start(leases);
-                            State::Asking {
-                                check: leases.inner.check(&charge),
-                                charge: Some(charge),
-                            }
-                        }
+                    let (asked, order) = leases.ask(&charge);
+                    if let Some(order) = order {
+                        Refill::spawn(leases, order);
+                    }
+                    if let Asked::Granted(grant) = asked {
+                        return Poll::Ready(Ok(grant.into_decision(leases.owner)));
+                    }
+                    sweeper::start(leases);
+                    match asked {
+                        Asked::Waits(receiver) => State::Waiting { receiver, charge: Some(charge) },
+                        _ => State::asking_alone(leases, charge),
                     }
                 }
                 StateProj::Waiting { receiver, charge } => {
@@ -116,11 +110,7 @@ where
                         Ok(WaiterAnswer::Failed(error)) => return Poll::Ready(Err(error)),
                         // An error: the refill ended without an answer.
                         Ok(WaiterAnswer::AskAlone) | Err(_) => {
-                            let charge = charge.take().expect("asked once");
-                            State::Asking {
-                                check: leases.inner.check(&charge),
-                                charge: Some(charge),
-                            }
+                            State::asking_alone(leases, charge.take().expect("asked once"))
                         }
                     }
                 }
@@ -174,41 +164,4 @@ impl<L: Limiter> Drop for Reset<L> {
     fn drop(&mut self) {
         self.leases.end_reset(self.charge.key(), self.is_done);
     }
-}
-
-/// The answer to a waiter.
-pub(super) enum WaiterAnswer<L: Limiter> {
-    Granted(Grant<L>),
-    /// The inner limiter did not decide.
-    Failed(Error),
-    /// The charge asks the inner limiter itself.
-    AskAlone,
-}
-
-/// Units that were granted to a waiter, which has not received them yet.
-pub(super) struct Grant<L: Limiter> {
-    pub(super) stock: Arc<Stock<L>>,
-    pub(super) cost: u64,
-    /// The units that the stock then had left.
-    pub(super) left: u64,
-    pub(super) at: Instant,
-}
-
-impl<L: Limiter> Grant<L> {
-    pub(super) fn into_decision(self, owner: Owner) -> Decision
-    where
-        L: Send + Sync + 'static,
-    {
-        self.stock.decision(owner, self.cost, self.left, self.at)
-    }
-}
-
-/// The next step of a charge.
-pub(super) enum Asked<L: Limiter> {
-    /// It takes units of a stock. The order, if any, is for later charges.
-    Granted(Grant<L>, Option<Order>),
-    /// It waits for a refill, maybe for one that has to be started.
-    Waits(oneshot::Receiver<WaiterAnswer<L>>, Option<Order>),
-    /// It asks the inner limiter itself.
-    AsksAlone,
 }

@@ -11,13 +11,11 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::Settings;
-use super::lease_future::{Asked, Grant, WaiterAnswer};
-use super::refill::Order;
-use super::stock::{Ended, Stock, Stocks};
-use crate::Charge;
+use super::stock::{Ended, Grant, Name, Order, Stock, StockLeft, Stocks};
 use crate::limiter::Limiter;
 use crate::limiter::charge_numbers::one_key;
 use crate::quota::Quotas;
+use crate::{Charge, Error};
 
 /// The smallest refill that is worth asking for before anybody needs it.
 const MIN_PREFETCH: u64 = 4;
@@ -29,11 +27,33 @@ pub(super) struct LeasedKey<L: Limiter> {
     /// A number that differs after each change of the quota and each reset. Units that were ordered
     /// under another generation are not spent.
     pub(super) generation: u64,
+    pub(super) stocks: Stocks<L>,
     quota: Option<Quotas>,
     asked_at: Instant,
-    stocks: Stocks<L>,
-    refills: Refills,
+    demand: Demand,
+    /// The units that the last answer of the inner limiter left.
+    remaining: Option<u64>,
+    under_way: UnderWay,
     queue: Queue<L>,
+}
+
+/// The next step of a charge.
+pub(super) enum Asked<L: Limiter> {
+    /// It takes units of a stock.
+    Granted(Grant<L>),
+    /// It waits for a refill.
+    Waits(oneshot::Receiver<WaiterAnswer<L>>),
+    /// It asks the inner limiter itself.
+    AsksAlone,
+}
+
+/// The answer to a waiter.
+pub(super) enum WaiterAnswer<L: Limiter> {
+    Granted(Grant<L>),
+    /// The inner limiter did not decide.
+    Failed(Error),
+    /// The charge asks the inner limiter itself.
+    AskAlone,
 }
 
 impl<L: Limiter> LeasedKey<L> {
@@ -41,10 +61,12 @@ impl<L: Limiter> LeasedKey<L> {
         Self {
             name,
             generation,
+            stocks: Stocks::default(),
             quota,
             asked_at: now,
-            stocks: Stocks::default(),
-            refills: Refills::new(now),
+            demand: Demand::new(now),
+            remaining: None,
+            under_way: UnderWay::default(),
             queue: Queue::default(),
         }
     }
@@ -57,7 +79,8 @@ impl<L: Limiter> LeasedKey<L> {
         self.quota.as_ref() == charge.own_quota()
     }
 
-    /// Takes the units of a charge, or lets it wait for a refill, or ask the inner limiter.
+    /// Takes the units of a charge, or lets it wait for a refill, or ask the inner limiter. The
+    /// order, if any, is of a refill to be started: for this charge, or for later ones.
     pub(super) fn ask(
         &mut self,
         charge: &Charge,
@@ -65,44 +88,29 @@ impl<L: Limiter> LeasedKey<L> {
         settings: &Settings,
         may_refill: bool,
         ended: &mut Ended<L>,
-    ) -> Asked<L> {
+    ) -> (Asked<L>, Option<Order>) {
         let cost = charge.units();
         self.asked_at = now;
-        self.end_expired(now, ended);
-        if let Some(grant) = self.take(cost, now, ended) {
-            self.refills.note_use(cost, now, settings);
+        self.stocks.end_expired(now, ended);
+        if let Some(grant) = self.stocks.take(cost, now, ended) {
+            self.demand.add(now, settings.validity, cost);
             let order = may_refill.then(|| self.prefetch(&grant, charge, now, settings));
-            return Asked::Granted(grant, order.flatten());
+            return (Asked::Granted(grant), order.flatten());
         }
-        if !may_refill {
-            return Asked::AsksAlone;
-        }
-        let Some(runtime) = Handle::try_current().ok().map(|runtime| runtime.id()) else {
-            return Asked::AsksAlone;
+        let runtime = Handle::try_current().ok().map(|runtime| runtime.id());
+        let may_serve = |runtime: &_| self.under_way.may_serve(*runtime, charge.deadline());
+        let Some(runtime) = runtime.filter(|runtime| may_refill && may_serve(runtime)) else {
+            return (Asked::AsksAlone, None);
         };
-        if !self.refills.may_serve(runtime, charge.deadline()) {
-            return Asked::AsksAlone;
-        }
         let mut order = None;
-        if self.queue.units().saturating_add(cost) > self.refills.units() {
-            let units = self.refills.next_units(now, settings).max(cost);
+        if self.queue.units.saturating_add(cost) > self.under_way.units {
+            let units = self.next_units(now, settings).max(cost);
             if units == cost {
-                return Asked::AsksAlone;
+                return (Asked::AsksAlone, None);
             }
             order = Some(self.order(runtime, charge, units));
         }
-        Asked::Waits(self.queue.push(cost, now), order)
-    }
-
-    /// Takes units of the stock that ends first of those that have enough.
-    pub(super) fn take(
-        &mut self,
-        cost: u64,
-        now: Instant,
-        ended: &mut Ended<L>,
-    ) -> Option<Grant<L>> {
-        let (stock, left) = self.stocks.take(cost, ended)?;
-        Some(Grant { stock, cost, left, at: now })
+        (Asked::Waits(self.queue.push(cost, now)), order)
     }
 
     /// Orders a refill before the units are spent, if that is worth it.
@@ -114,22 +122,30 @@ impl<L: Limiter> LeasedKey<L> {
         settings: &Settings,
     ) -> Option<Order> {
         let is_low = grant.left <= grant.stock.units() / 4;
-        if !is_low || !self.refills.is_empty() || self.stocks.len() > 1 {
+        if !is_low || self.under_way.count > 0 || self.stocks.len() > 1 {
             return None;
         }
-        let units = self.refills.next_units(now, settings);
+        let units = self.next_units(now, settings);
         let runtime = Handle::try_current().ok()?.id();
         (units >= MIN_PREFETCH).then(|| self.order(runtime, charge, units))
     }
 
+    /// The units of the next lease: at most half of the recent use, so that a lease is spent in
+    /// time, and at most half of what is left, so that others find some.
+    fn next_units(&mut self, now: Instant, settings: &Settings) -> u64 {
+        let wanted = self.demand.recent(now, settings.validity) / 2;
+        let remaining = self.remaining.unwrap_or(u64::MAX);
+        wanted.min(remaining.saturating_sub(self.under_way.units) / 2).min(settings.max_units)
+    }
+
     fn order(&mut self, runtime: runtime::Id, charge: &Charge, units: u64) -> Order {
-        self.refills.begin(runtime, units, charge.deadline());
+        self.under_way.begin(runtime, units, charge.deadline());
         Order::new(self.name.clone(), self.generation, charge, units)
     }
 
     /// Records that a refill has ended, with any result.
     pub(super) fn end_refill(&mut self, units: u64) {
-        self.refills.end(units);
+        self.under_way.end(units);
     }
 
     /// Hands the units of a refill to the waiters, first come, first served, and keeps the rest.
@@ -144,36 +160,36 @@ impl<L: Limiter> LeasedKey<L> {
         settings: &Settings,
         ended: &mut Ended<L>,
     ) -> Vec<(Waiter<L>, WaiterAnswer<L>)> {
-        self.refills.note_remaining(remaining);
+        self.remaining = remaining;
         let (mut left, mut answers) = (stock.units(), Vec::new());
         while let Some(waiter) = self.queue.pop_first(left, stock.valid_until) {
             // A caller that has left takes nothing.
             if !waiter.sender.is_closed() {
                 left -= waiter.cost;
-                self.refills.note_use(waiter.cost, now, settings);
+                self.demand.add(now, settings.validity, waiter.cost);
                 let (stock, cost) = (Arc::clone(stock), waiter.cost);
                 let grant = Grant { stock, cost, left, at: now };
                 answers.push((waiter, WaiterAnswer::Granted(grant)));
             }
         }
-        while self.queue.units() > self.refills.units()
+        while self.queue.units > self.under_way.units
             && let Some(waiter) = self.queue.pop_last()
         {
             answers.push((waiter, WaiterAnswer::AskAlone));
         }
         match left > 0 && now < stock.valid_until {
             true => self.stocks.put(stock, left),
-            false => ended.push((Arc::clone(stock), left)),
+            false => ended.push(StockLeft { stock: Arc::clone(stock), left }),
         }
         answers
     }
 
     /// Takes all waiters, after a refill that brought nothing. The key must show demand again
     /// before the next refill.
-    pub(super) fn dismiss(&mut self, remaining: Option<u64>, now: Instant) -> Queue<L> {
-        self.refills.note_remaining(remaining);
-        self.refills.forget_demand(now);
-        mem::take(&mut self.queue)
+    pub(super) fn dismiss(&mut self, remaining: Option<u64>, now: Instant) -> Waiters<L> {
+        self.remaining = remaining;
+        self.demand = Demand::new(now);
+        mem::take(&mut self.queue).waiters
     }
 
     /// Notes the inner limiter's answer to a charge that asked alone.
@@ -184,26 +200,17 @@ impl<L: Limiter> LeasedKey<L> {
         now: Instant,
         settings: &Settings,
     ) {
-        self.refills.note_remaining(remaining);
-        self.refills.note_use(admitted, now, settings);
+        self.remaining = remaining;
+        self.demand.add(now, settings.validity, admitted);
     }
 
     /// Puts units back, for the next caller. Returns whether they can still be spent.
     pub(super) fn put_back(&mut self, stock: &Arc<Stock<L>>, units: u64, now: Instant) -> bool {
-        if stock.generation != self.generation || stock.valid_until <= now {
+        if stock.order.generation != self.generation || stock.valid_until <= now {
             return false;
         }
         self.stocks.put(stock, units);
         true
-    }
-
-    pub(super) fn end_expired(&mut self, now: Instant, ended: &mut Ended<L>) {
-        self.stocks.end_expired(now, ended);
-    }
-
-    /// Takes all stocks.
-    pub(super) fn end_all(&mut self, ended: &mut Ended<L>) {
-        self.stocks.end_all(ended);
     }
 
     /// Ends expired stocks, or all of them if no caller asks any more. Returns the instant of the
@@ -216,23 +223,16 @@ impl<L: Limiter> LeasedKey<L> {
     ) -> Option<Instant> {
         let quiet_at = self.asked_at + settings.validity / 2;
         match quiet_at <= now {
-            true => self.end_all(ended),
-            false => self.end_expired(now, ended),
+            true => self.stocks.end_all(ended),
+            false => self.stocks.end_expired(now, ended),
         }
         if let Some(valid_until) = self.stocks.next_end() {
             return Some(valid_until.min(quiet_at));
         }
-        let idle_at = self.refills.demand_ends_at(settings);
-        let is_idle = self.refills.is_empty() && self.queue.is_empty() && idle_at <= now;
+        let idle_at = self.demand.ends_at(settings.validity);
+        let is_idle = self.under_way.count == 0 && self.queue.waiters.is_empty() && idle_at <= now;
         (!is_idle).then_some(idle_at)
     }
-}
-
-/// The name of a key, and its hash: one hash finds the shard and the key in it.
-#[derive(Clone, Debug)]
-pub(super) struct Name {
-    pub(super) text: Arc<str>,
-    pub(super) hash: u64,
 }
 
 /// Returns true if a charge has one key, which may be leased. One that the inner limiter refuses,
@@ -243,13 +243,24 @@ pub(super) fn may_be_leased(charge: &Charge) -> bool {
 
 /// A caller that waits for a refill.
 pub(super) struct Waiter<L: Limiter> {
-    pub(super) cost: u64,
-    pub(super) since: Instant,
+    cost: u64,
+    since: Instant,
     pub(super) sender: oneshot::Sender<WaiterAnswer<L>>,
 }
 
-pub(super) struct Queue<L: Limiter> {
-    waiters: VecDeque<Waiter<L>>,
+/// Callers that wait, in the order in which they came.
+pub(super) type Waiters<L> = VecDeque<Waiter<L>>;
+
+/// Sends waiters to the inner limiter, unless that has failed.
+pub(super) fn end_waits<L: Limiter>(waiters: Waiters<L>, failure: Option<&Error>) {
+    for waiter in waiters {
+        let answer = failure.cloned().map_or(WaiterAnswer::AskAlone, WaiterAnswer::Failed);
+        let _ = waiter.sender.send(answer);
+    }
+}
+
+struct Queue<L: Limiter> {
+    waiters: Waiters<L>,
     /// The units that the waiters need.
     units: u64,
 }
@@ -261,16 +272,8 @@ impl<L: Limiter> Default for Queue<L> {
 }
 
 impl<L: Limiter> Queue<L> {
-    pub(super) fn is_empty(&self) -> bool {
-        self.waiters.is_empty()
-    }
-
-    pub(super) fn units(&self) -> u64 {
-        self.units
-    }
-
     /// Lets a caller wait from now on.
-    pub(super) fn push(&mut self, cost: u64, now: Instant) -> oneshot::Receiver<WaiterAnswer<L>> {
+    fn push(&mut self, cost: u64, now: Instant) -> oneshot::Receiver<WaiterAnswer<L>> {
         let (sender, receiver) = oneshot::channel();
         self.units += cost;
         self.waiters.push_back(Waiter { cost, since: now, sender });
@@ -278,41 +281,20 @@ impl<L: Limiter> Queue<L> {
     }
 
     /// Takes the first caller, if it needs at most `units` and came before `end`.
-    pub(super) fn pop_first(&mut self, units: u64, end: Instant) -> Option<Waiter<L>> {
-        let first = self.waiters.front()?;
-        if first.cost > units || first.since >= end {
-            return None;
-        }
-        let waiter = self.waiters.pop_front()?;
+    fn pop_first(&mut self, units: u64, end: Instant) -> Option<Waiter<L>> {
+        let is_served = |first: &Waiter<L>| first.cost <= units && first.since < end;
+        let waiter =
+            if is_served(self.waiters.front()?) { self.waiters.pop_front() } else { None }?;
         self.units -= waiter.cost;
         Some(waiter)
     }
 
     /// Takes the last caller.
-    pub(super) fn pop_last(&mut self) -> Option<Waiter<L>> {
+    fn pop_last(&mut self) -> Option<Waiter<L>> {
         let waiter = self.waiters.pop_back()?;
         self.units -= waiter.cost;
         Some(waiter)
     }
-
-    pub(super) fn into_waiters(self) -> impl Iterator<Item = Waiter<L>> {
-        self.waiters.into_iter()
-    }
-
-    /// Sends all to the inner limiter.
-    pub(super) fn ask_alone(self) {
-        for waiter in self.into_waiters() {
-            let _ = waiter.sender.send(WaiterAnswer::AskAlone);
-        }
-    }
-}
-
-#[derive(Debug)]
-pub(super) struct Refills {
-    demand: Demand,
-    /// The units that the last answer of the inner limiter left.
-    remaining: Option<u64>,
-    under_way: UnderWay,
 }
 
 /// The refills under way. All belong to one runtime, so that a runtime that stands still delays no
@@ -326,102 +308,59 @@ struct UnderWay {
     units: u64,
 }
 
-impl Refills {
-    pub(super) fn new(now: Instant) -> Self {
-        Self { demand: Demand::new(now), remaining: None, under_way: UnderWay::default() }
-    }
-
-    /// Returns true if no refill is under way.
-    pub(super) fn is_empty(&self) -> bool {
-        self.under_way.count == 0
-    }
-
-    /// The units that are under way.
-    pub(super) fn units(&self) -> u64 {
-        self.under_way.units
-    }
-
+impl UnderWay {
     /// Returns true if a caller of this runtime may wait for a refill until `deadline`. A caller
     /// that has less time than the refills would not get the error with which they fail.
-    pub(super) fn may_serve(&self, runtime: runtime::Id, deadline: Option<StdInstant>) -> bool {
+    fn may_serve(&self, runtime: runtime::Id, deadline: Option<StdInstant>) -> bool {
         let is_before = |end| deadline.is_some_and(|deadline| deadline < end);
-        let UnderWay { runtime: other, deadline: end, .. } = self.under_way;
+        let Self { runtime: other, deadline: end, .. } = *self;
         other.is_none_or(|other| other == runtime && !end.map_or(deadline.is_some(), is_before))
     }
 
-    /// The units of the next lease: at most half of the recent use, so that a lease is spent in
-    /// time, and at most half of what is left, so that others find some.
-    pub(super) fn next_units(&mut self, now: Instant, settings: &Settings) -> u64 {
-        let wanted = self.demand.recent(now, settings.validity) / 2;
-        let remaining = self.remaining.unwrap_or(u64::MAX);
-        wanted.min(remaining.saturating_sub(self.units()) / 2).min(settings.max_units)
+    fn begin(&mut self, runtime: runtime::Id, units: u64, deadline: Option<StdInstant>) {
+        let is_first = self.runtime.replace(runtime).is_none();
+        let latest = self.deadline.zip(deadline).map(|(one, other)| one.max(other));
+        self.deadline = if is_first { deadline } else { latest };
+        self.count += 1;
+        self.units += units;
     }
 
-    pub(super) fn begin(&mut self, runtime: runtime::Id, units: u64, deadline: Option<StdInstant>) {
-        let is_first = self.under_way.runtime.replace(runtime).is_none();
-        let end = self.under_way.deadline;
-        self.under_way.deadline =
-            if is_first { deadline } else { end.zip(deadline).map(|(one, other)| one.max(other)) };
-        self.under_way.count += 1;
-        self.under_way.units += units;
-    }
-
-    /// Records that a refill has ended, with any result.
-    pub(super) fn end(&mut self, units: u64) {
-        self.under_way.count = self.under_way.count.saturating_sub(1);
-        self.under_way.units = self.under_way.units.saturating_sub(units);
-        if self.under_way.count == 0 {
-            self.under_way = UnderWay::default();
+    /// Records that one has ended, with any result.
+    fn end(&mut self, units: u64) {
+        self.count = self.count.saturating_sub(1);
+        self.units = self.units.saturating_sub(units);
+        if self.count == 0 {
+            *self = Self::default();
         }
-    }
-
-    /// Notes the units that the last answer of the inner limiter left.
-    pub(super) fn note_remaining(&mut self, remaining: Option<u64>) {
-        self.remaining = remaining;
-    }
-
-    /// Notes units that were admitted.
-    pub(super) fn note_use(&mut self, units: u64, now: Instant, settings: &Settings) {
-        self.demand.add(now, settings.validity, units);
-    }
-
-    /// Forgets the demand: the key must show some again before the next refill.
-    pub(super) fn forget_demand(&mut self, now: Instant) {
-        self.demand = Demand::new(now);
-    }
-
-    /// Returns the instant at which the demand becomes 0, unless more units are admitted.
-    pub(super) fn demand_ends_at(&self, settings: &Settings) -> Instant {
-        self.demand.ends_at(settings.validity)
     }
 }
 
 /// The units that were admitted in the current stretch of time and in the one before it.
 #[derive(Debug)]
-pub(super) struct Demand {
+struct Demand {
     since: Instant,
     units: u64,
     before: u64,
 }
 
 impl Demand {
-    pub(super) fn new(now: Instant) -> Self {
+    fn new(now: Instant) -> Self {
         Self { since: now, units: 0, before: 0 }
     }
 
-    pub(super) fn add(&mut self, now: Instant, stretch: Duration, units: u64) {
+    fn add(&mut self, now: Instant, stretch: Duration, units: u64) {
         self.move_on(now, stretch);
         self.units += units;
     }
 
     /// The units of the busier of both stretches.
-    pub(super) fn recent(&mut self, now: Instant, stretch: Duration) -> u64 {
+    fn recent(&mut self, now: Instant, stretch: Duration) -> u64 {
         self.move_on(now, stretch);
         self.units.max(self.before)
     }
 
     /// Returns the instant at which the demand becomes 0, unless more units are admitted.
-    pub(super) fn ends_at(&self, stretch: Duration) -> Instant {
+    fn ends_at(&self, stretch: Duration) -> Instant {
         self.since + 2 * stretch
     }
 

@@ -12,10 +12,9 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::Settings;
-use super::lease_future::{Asked, WaiterAnswer};
-use super::leased_key::{LeasedKey, Name, Queue};
-use super::stock::{Ended, Stock, end};
-use super::sweeper::OneTask;
+use super::leased_key::{Asked, LeasedKey, WaiterAnswer, Waiters, end_waits};
+use super::one_task::OneTask;
+use super::stock::{Ended, Name, Order, Stock, end};
 use crate::limiter::charge_numbers::units;
 use crate::limiter::{Limiter, Operation};
 use crate::reservation::Owner;
@@ -57,12 +56,11 @@ impl<L: Limiter> Leases<L> {
     }
 
     /// Takes the units of a charge from a lease, or lets it wait for a refill, or ask the inner
-    /// limiter.
-    pub(super) fn ask(&self, charge: &Charge) -> Asked<L> {
+    /// limiter. Returns the order of a refill too, if one is to be started.
+    pub(super) fn ask(&self, charge: &Charge) -> (Asked<L>, Option<Order>) {
         let now = Instant::now();
         let (hash, name) = self.name(charge.key());
-        let mut ended = Ended::new();
-        let mut waiters = Queue::default();
+        let (mut ended, mut waiters) = (Ended::new(), Waiters::new());
         let mut shard = self.shard(hash);
         let may_refill = shard.may_refill(now);
         let key = shard.key(hash, &name).filter(|key| key.has_quota_of(charge));
@@ -70,12 +68,12 @@ impl<L: Limiter> Leases<L> {
             Some(key) => key.ask(charge, now, &self.settings, may_refill, &mut ended),
             None => {
                 waiters = shard.begin(hash, &name, charge, now, &self.settings, &mut ended);
-                Asked::AsksAlone
+                (Asked::AsksAlone, None)
             }
         };
         drop(shard);
         end(ended);
-        waiters.ask_alone();
+        end_waits(waiters, None);
         asked
     }
 
@@ -83,10 +81,11 @@ impl<L: Limiter> Leases<L> {
     pub(super) fn note(&self, charge: &Charge, answer: &Decision) {
         let admitted = if answer.outcome() == Outcome::Allow { charge.units() } else { 0 };
         let (hash, name) = self.name(charge.key());
-        let mut shard = self.shard(hash);
-        if let Some(key) = shard.key(hash, &name).filter(|key| key.has_quota_of(charge)) {
-            key.note(admitted, answer.remaining(), Instant::now(), &self.settings);
-        }
+        self.with_key(hash, &name, |key, _| {
+            if key.has_quota_of(charge) {
+                key.note(admitted, answer.remaining(), Instant::now(), &self.settings);
+            }
+        });
     }
 
     /// Takes back the units that were granted to a waiter that has left.
@@ -100,38 +99,45 @@ impl<L: Limiter> Leases<L> {
     /// Puts units back into their lease while it is valid. Otherwise they are refunded with the
     /// rest. Returns their number, or 0 if the rest was refunded already.
     pub(super) fn put_back(&self, stock: &Arc<Stock<L>>, units: u64) -> u64 {
-        let mut shard = self.shard(stock.name.hash);
-        let key = shard.key(stock.name.hash, &stock.name.text);
-        let is_put_back = key.is_some_and(|key| key.put_back(stock, units, Instant::now()));
-        drop(shard);
-        if is_put_back { units } else { stock.put_back(units) }
+        let Name { text, hash } = &stock.order.name;
+        let put_back = |key: &mut LeasedKey<L>| key.put_back(stock, units, Instant::now());
+        match self.with_key(*hash, text, |key, _| put_back(key)) {
+            Some(true) => units,
+            _ => stock.put_back(units),
+        }
     }
 
     /// Takes more units of the key of a stock, if a lease has enough.
     fn take_more(&self, stock: &Stock<L>, units: u64) -> bool {
-        let mut ended = Ended::new();
-        let mut shard = self.shard(stock.name.hash);
-        let key = shard.key(stock.name.hash, &stock.name.text);
-        let grant = key.filter(|key| key.generation == stock.generation).and_then(|key| {
+        let Order { name: Name { text, hash }, generation, .. } = &stock.order;
+        let grant = self.with_key(*hash, text, |key, ended| {
             let now = Instant::now();
-            key.end_expired(now, &mut ended);
-            key.take(units, now, &mut ended)
+            if key.generation != *generation {
+                return None;
+            }
+            key.stocks.end_expired(now, ended);
+            key.stocks.take(units, now, ended)
         });
-        drop(shard);
-        end(ended);
-        grant.is_some()
+        grant.flatten().is_some()
     }
 
     /// Refunds the unspent units of one key.
     pub(super) fn end_key(&self, key: &str) {
         let (hash, name) = self.name(key);
+        self.with_key(hash, &name, |key, ended| key.stocks.end_all(ended));
+    }
+
+    /// Calls `change` with the key of a name, if it is watched. Then refunds what `change` ended.
+    pub(super) fn with_key<T>(
+        &self,
+        hash: u64,
+        name: &str,
+        change: impl FnOnce(&mut LeasedKey<L>, &mut Ended<L>) -> T,
+    ) -> Option<T> {
         let mut ended = Ended::new();
-        let mut shard = self.shard(hash);
-        if let Some(key) = shard.key(hash, &name) {
-            key.end_all(&mut ended);
-        }
-        drop(shard);
+        let changed = self.shard(hash).key(hash, name).map(|key| change(key, &mut ended));
         end(ended);
+        changed
     }
 
     /// Refunds the unspent units of all keys.
@@ -139,7 +145,7 @@ impl<L: Limiter> Leases<L> {
         for shard in &self.shards {
             let mut ended = Ended::new();
             let mut shard = lock(shard);
-            shard.keys().for_each(|key| key.end_all(&mut ended));
+            shard.keys.iter_mut().for_each(|key| key.stocks.end_all(&mut ended));
             drop(shard);
             end(ended);
         }
@@ -152,17 +158,17 @@ impl<L: Limiter> Leases<L> {
         let mut shard = self.shard(hash);
         let waiters = match shard.begin_reset(hash, &name, unspent) {
             Some(mut key) => {
-                key.end_all(&mut ended);
+                key.stocks.end_all(&mut ended);
                 key.dismiss(None, Instant::now())
             }
-            None => Queue::default(),
+            None => Waiters::new(),
         };
         drop(shard);
         match unspent {
-            Unspent::IsForgotten => ended.iter().for_each(|(stock, _)| stock.forget()),
+            Unspent::IsForgotten => ended.iter().for_each(|one| one.stock.forget()),
             Unspent::IsReturned => end(ended),
         }
-        waiters.ask_alone();
+        end_waits(waiters, None);
     }
 
     /// Ends a reset. If it may still be under way in the store, refills wait a while longer.
@@ -224,7 +230,7 @@ where
             Ordering::Greater if self.take_more(stock, actual - cost) => {}
             Ordering::Greater => {
                 // The inner limiter would refuse a larger penalty, and take nothing.
-                let more = stock.charge.clone().cost(units(actual - cost).cast_unsigned());
+                let more = stock.order.charge.clone().cost(units(actual - cost).cast_unsigned());
                 match (Handle::try_current(), self.inner.operate(Operation::Penalize, &more)) {
                     (Ok(runtime), Some(penalty)) => drop(runtime.spawn(penalty)),
                     _ => return stock.settle_more(actual - cost).then(|| Settlement::gave_back(0)),
@@ -279,10 +285,6 @@ impl<L: Limiter> Shard<L> {
         self.keys.find_mut(hash, |key| key.is_called(name))
     }
 
-    pub(super) fn keys(&mut self) -> impl Iterator<Item = &mut LeasedKey<L>> {
-        self.keys.iter_mut()
-    }
-
     pub(super) fn may_refill(&self, now: Instant) -> bool {
         self.resets == 0 && self.no_refills_until.is_none_or(|until| until <= now)
     }
@@ -302,10 +304,10 @@ impl<L: Limiter> Shard<L> {
         now: Instant,
         settings: &Settings,
         ended: &mut Ended<L>,
-    ) -> Queue<L> {
-        let mut waiters = Queue::default();
+    ) -> Waiters<L> {
+        let mut waiters = Waiters::new();
         if let Some(mut key) = self.remove(hash, name) {
-            key.end_all(ended);
+            key.stocks.end_all(ended);
             waiters = key.dismiss(None, now);
         } else if self.keys.len() >= self.max_keys && self.next_sweep <= now {
             self.sweep(now, settings, ended);
@@ -363,24 +365,15 @@ impl<L: Limiter> Shard<L> {
 }
 
 /// Tests of all interleavings of holders that give units back, callers that take them, and a lease
-/// that ends; and of the sweeper that stops while a key comes.
+/// that ends.
 #[cfg(all(test, interleavings))]
 mod interleavings {
     use std::future::{Ready, ready};
 
-    use tokio::time::Instant;
-
-    use super::super::Settings;
-    use super::super::lease_future::{Asked, Grant};
-    use super::super::refill::Order;
-    use super::super::stock::Stock;
-    use super::super::sweeper::OneTask;
+    use super::super::stock::Grant;
     use super::*;
     use crate::Error;
-    use crate::reservation::{Owner, Reservation};
-    use crate::sync::Mutex;
-    use crate::sync::atomic::AtomicUsize;
-    use crate::sync::atomic::Ordering::Relaxed;
+    use crate::reservation::Reservation;
     use crate::sync::interleavings::{each, thread};
 
     /// The units of the lease that all tests begin with.
@@ -424,7 +417,7 @@ mod interleavings {
         let reservation = Reservation::new(leases.inner.owner, UNITS, ());
         let answer = Decision::admitted().with_reservation(reservation);
         let inner = Arc::clone(&leases.inner);
-        let stock = Arc::new(Stock::new(inner, &order, now, now + settings.validity, answer));
+        let stock = Arc::new(Stock::new(inner, order, now, now + settings.validity, answer));
         key.put_back(&stock, left, now);
         drop(shard);
         (leases, stock, settled)
@@ -444,7 +437,7 @@ mod interleavings {
             let taker = {
                 let leases = Arc::clone(&leases);
                 thread::spawn(move || match leases.ask(&Charge::new("key")) {
-                    Asked::Granted(Grant { cost, .. }, _) => cost,
+                    (Asked::Granted(Grant { cost, .. }), _) => cost,
                     _ => 0,
                 })
             };
@@ -456,35 +449,6 @@ mod interleavings {
             assert!(settled.len() <= 1, "settled {settled:?}");
             let refunded: u64 = settled.iter().map(|actual| UNITS - actual).sum();
             assert!(refunded + spent <= UNITS, "{refunded} refunded, {spent} spent");
-        });
-    }
-
-    /// A key that comes while the sweeper stops either starts a task, or is seen by the one that
-    /// runs.
-    #[test]
-    fn a_key_always_has_a_sweeper_and_only_one() {
-        each("sweeper", || {
-            let shared = Arc::new((OneTask::default(), Mutex::new(0), AtomicUsize::new(1)));
-            assert!(shared.0.begin());
-            let comers = [(); 2].map(|()| {
-                let shared = Arc::clone(&shared);
-                thread::spawn(move || {
-                    let (task, keys, running) = &*shared;
-                    *keys.lock().unwrap() += 1;
-                    if task.begin() {
-                        assert_eq!(running.fetch_add(1, Relaxed), 0, "two sweep");
-                    }
-                })
-            });
-            let (task, keys, running) = &*shared;
-            // As the sweeper does when it finds nothing to sweep.
-            running.fetch_sub(1, Relaxed);
-            task.release();
-            if *keys.lock().unwrap() > 0 && task.begin() {
-                assert_eq!(running.fetch_add(1, Relaxed), 0, "two sweep");
-            }
-            comers.into_iter().for_each(|comer| comer.join().unwrap());
-            assert_eq!(running.load(Relaxed), 1, "nobody sweeps the keys");
         });
     }
 }

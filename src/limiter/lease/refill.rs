@@ -1,40 +1,15 @@
-//! The order of a refill, and the task that asks the inner limiter for its units and distributes
-//! them.
+//! The task of a refill, which asks the inner limiter for its units and distributes them.
 
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use super::lease_future::WaiterAnswer;
-use super::leased_key::Name;
+use super::leased_key::{WaiterAnswer, end_waits};
 use super::leased_keys::Leases;
-use super::stock::{Ended, Stock, end};
+use super::stock::{Ended, Name, Order, Stock, StockLeft, end};
 use crate::limiter::Limiter;
-use crate::{Charge, Decision, Error, Outcome};
-
-/// The order of a refill.
-#[derive(Debug)]
-pub(super) struct Order {
-    /// The key in the table of leased keys, and its generation.
-    pub(super) name: Name,
-    pub(super) generation: u64,
-    /// The charge that takes the units. It waits for nothing.
-    pub(super) charge: Charge,
-}
-
-impl Order {
-    /// An order of `units` of the key and quota of `charge`, with its deadline.
-    pub(super) fn new(name: Name, generation: u64, charge: &Charge, units: u64) -> Self {
-        let charge = charge.clone().cost(units).max_wait(Duration::ZERO);
-        Self { name, generation, charge }
-    }
-
-    pub(super) fn units(&self) -> u64 {
-        self.charge.units()
-    }
-}
+use crate::{Decision, Error, Outcome};
 
 /// A refill under way. If it is dropped before its end, it sends its waiters to the inner limiter.
 pub(super) struct Refill<L: Limiter> {
@@ -60,9 +35,20 @@ where
         let sent = Instant::now();
         let answer = inner.check(&order.charge).await;
         let Some(order) = self.order.take() else { return };
-        match self.leases.upgrade() {
-            Some(leases) => distribute(&leases, &order, sent, answer),
-            None => refund(&*inner, answer),
+        match (self.leases.upgrade(), answer) {
+            (Some(leases), Ok(answer)) if answer.outcome() == Outcome::Allow => {
+                distribute(&leases, order, sent, answer);
+            }
+            (leases, answer) => {
+                if let Some(leases) = leases {
+                    let remaining = answer.as_ref().ok().and_then(Decision::remaining);
+                    dismiss(&leases, &order, remaining, answer.as_ref().err());
+                }
+                if let Some(reservation) = answer.ok().as_mut().and_then(Decision::take_reservation)
+                {
+                    let _ = inner.settle(reservation, 0);
+                }
+            }
         }
     }
 }
@@ -70,56 +56,30 @@ where
 impl<L: Limiter> Drop for Refill<L> {
     fn drop(&mut self) {
         if let (Some(order), Some(leases)) = (self.order.take(), self.leases.upgrade()) {
-            fail(&leases, &order);
+            dismiss(&leases, &order, None, None);
         }
     }
 }
 
-/// Distributes the units of a refill.
-fn distribute<L: Limiter>(
-    leases: &Leases<L>,
-    order: &Order,
-    sent: Instant,
-    answer: Result<Decision, Error>,
-) {
-    let now = Instant::now();
-    let valid_until = sent + leases.settings.validity;
-    let (remaining, answer) = match answer {
-        Ok(answer) => (answer.remaining(), Ok(answer)),
-        Err(error) => (None, Err(error)),
-    };
-    let is_stock = answer.as_ref().is_ok_and(|answer| answer.outcome() == Outcome::Allow);
-    let (stock, answer) = match answer {
-        Ok(answer) if is_stock => {
-            let inner = Arc::clone(&leases.inner);
-            (Some(Arc::new(Stock::new(inner, order, sent, valid_until, answer))), None)
+/// Distributes the units that the inner limiter admitted for an order sent at `sent`.
+fn distribute<L: Limiter>(leases: &Leases<L>, order: Order, sent: Instant, answer: Decision) {
+    let (now, valid_until) = (Instant::now(), sent + leases.settings.validity);
+    let (inner, remaining) = (Arc::clone(&leases.inner), answer.remaining());
+    let stock = Arc::new(Stock::new(inner, order, sent, valid_until, answer));
+    let Order { name: Name { text, hash }, generation, .. } = &stock.order;
+    let (mut answers, mut ended) = (Vec::new(), Ended::new());
+    let mut shard = leases.shard(*hash);
+    let is_forgotten = shard.is_forgotten(*generation);
+    match shard.key(*hash, text).filter(|key| key.generation == *generation) {
+        Some(key) => {
+            key.end_refill(stock.units());
+            answers = key.serve_waiters(&stock, remaining, now, &leases.settings, &mut ended);
         }
-        answer => (None, Some(answer)),
-    };
-    let failure = answer.as_ref().and_then(|answer| answer.as_ref().err().cloned());
-
-    let mut ended = Ended::new();
-    let mut shard = leases.shard(order.name.hash);
-    let is_forgotten = shard.is_forgotten(order.generation);
-    let key = shard.key(order.name.hash, &order.name.text);
-    let mut answers = Vec::new();
-    match (key.filter(|key| key.generation == order.generation), &stock) {
-        (Some(key), Some(stock)) => {
-            key.end_refill(order.units());
-            answers = key.serve_waiters(stock, remaining, now, &leases.settings, &mut ended);
-        }
-        (Some(key), None) => {
-            key.end_refill(order.units());
-            let waiters = key.dismiss(remaining, now).into_waiters();
-            let answer = || failure.clone().map_or(WaiterAnswer::AskAlone, WaiterAnswer::Failed);
-            answers = waiters.map(|waiter| (waiter, answer())).collect();
-        }
-        (None, Some(_)) if is_forgotten => {}
-        (None, Some(stock)) => ended.push((Arc::clone(stock), order.units())),
-        (None, None) => {}
+        None if is_forgotten => {}
+        None => ended.push(StockLeft { stock: Arc::clone(&stock), left: stock.units() }),
     }
     drop(shard);
-    if let Some(stock) = stock.filter(|_| is_forgotten) {
+    if is_forgotten {
         stock.forget();
     }
     for (waiter, answer) in answers {
@@ -128,26 +88,20 @@ fn distribute<L: Limiter>(
         }
     }
     end(ended);
-    if let Some(answer) = answer {
-        refund(&*leases.inner, answer);
-    }
 }
 
-/// Ends a refill that got no answer.
-fn fail<L: Limiter>(leases: &Leases<L>, order: &Order) {
-    let mut shard = leases.shard(order.name.hash);
-    let key = shard.key(order.name.hash, &order.name.text);
-    let waiters = key.filter(|key| key.generation == order.generation).map(|key| {
-        key.end_refill(order.units());
-        key.dismiss(None, Instant::now())
+/// Ends a refill that brought nothing.
+fn dismiss<L: Limiter>(
+    leases: &Leases<L>,
+    order: &Order,
+    remaining: Option<u64>,
+    failure: Option<&Error>,
+) {
+    let waiters = leases.with_key(order.name.hash, &order.name.text, |key, _| {
+        (key.generation == order.generation).then(|| {
+            key.end_refill(order.units());
+            key.dismiss(remaining, Instant::now())
+        })
     });
-    drop(shard);
-    waiters.unwrap_or_default().ask_alone();
-}
-
-/// Refunds all units of an answer that no caller uses.
-fn refund<L: Limiter>(inner: &L, answer: Result<Decision, Error>) {
-    if let Some(reservation) = answer.ok().as_mut().and_then(Decision::take_reservation) {
-        let _ = inner.settle(reservation, 0);
-    }
+    end_waits(waiters.flatten().unwrap_or_default(), failure);
 }

@@ -1,27 +1,52 @@
-//! The units of one lease: one call takes them, they may be spent for some time, and unspent ones
+//! The units of one lease: an order takes them, they may be spent for some time, and unspent ones
 //! are refunded. A key has several such stocks.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::leased_key::Name;
-use super::refill::Order;
 use crate::limiter::Limiter;
 use crate::reservation::{Owner, Reservation};
 use crate::sync::{Mutex, lock};
 use crate::{Charge, Decision, Outcome};
 
+/// The name of a key, and its hash: one hash finds the shard and the key in it.
+#[derive(Clone, Debug)]
+pub(super) struct Name {
+    pub(super) text: Arc<str>,
+    pub(super) hash: u64,
+}
+
+/// The order of a refill.
+#[derive(Debug)]
+pub(super) struct Order {
+    /// The key in the table of leased keys, and its generation.
+    pub(super) name: Name,
+    pub(super) generation: u64,
+    /// The charge that takes the units. It waits for nothing.
+    pub(super) charge: Charge,
+}
+
+impl Order {
+    /// An order of `units` of the key and quota of `charge`, with its deadline.
+    pub(super) fn new(name: Name, generation: u64, charge: &Charge, units: u64) -> Self {
+        let charge = charge.clone().cost(units).max_wait(Duration::ZERO);
+        Self { name, generation, charge }
+    }
+
+    pub(super) fn units(&self) -> u64 {
+        self.charge.units()
+    }
+}
+
 /// The units of one lease. Each holder of some of them holds the stock. The last holder that drops
 /// it refunds the units that were put back.
 pub(super) struct Stock<L: Limiter> {
     inner: Arc<L>,
-    /// The key in the table of leased keys, and its generation.
-    pub(super) name: Name,
-    pub(super) generation: u64,
-    /// The charge that took the units.
-    pub(super) charge: Charge,
+    /// The order that took the units.
+    pub(super) order: Order,
     taken_at: Instant,
     pub(super) valid_until: Instant,
     /// The answer to that charge, without its reservation.
@@ -42,7 +67,7 @@ impl<L: Limiter> Stock<L> {
     /// Makes the stock of the units that the inner limiter admitted for an order sent at `sent`.
     pub(super) fn new(
         inner: Arc<L>,
-        order: &Order,
+        order: Order,
         sent: Instant,
         valid_until: Instant,
         mut answer: Decision,
@@ -50,9 +75,7 @@ impl<L: Limiter> Stock<L> {
         let reservation = answer.take_reservation();
         Self {
             inner,
-            name: order.name.clone(),
-            generation: order.generation,
-            charge: order.charge.clone(),
+            order,
             taken_at: sent,
             valid_until,
             answer,
@@ -62,27 +85,7 @@ impl<L: Limiter> Stock<L> {
     }
 
     pub(super) fn units(&self) -> u64 {
-        self.charge.units()
-    }
-
-    /// The decision for `cost` of the units, at an instant when `left` are left.
-    pub(super) fn decision(
-        self: Arc<Self>,
-        owner: Owner,
-        cost: u64,
-        left: u64,
-        at: Instant,
-    ) -> Decision
-    where
-        L: Send + Sync + 'static,
-    {
-        let elapsed = at.saturating_duration_since(self.taken_at);
-        let decision = self.answer.without_reservation().later(elapsed, left);
-        debug_assert_eq!(decision.outcome(), Outcome::Allow);
-        if !self.can_settle {
-            return decision;
-        }
-        decision.with_reservation(Reservation::new(owner, cost, LeasedUnits(self)))
+        self.order.units()
     }
 
     /// Puts units back that nobody can spend any more. They are refunded with the rest. Returns
@@ -139,17 +142,42 @@ impl<L: Limiter> Drop for Stock<L> {
 /// The payload of a reservation of leased units.
 pub(super) struct LeasedUnits<L: Limiter>(pub(super) Arc<Stock<L>>);
 
-/// Stocks that are not spent any more, each with the units that no holder has.
-pub(super) type Ended<L> = Vec<(Arc<Stock<L>>, u64)>;
+/// Units of a stock for one charge.
+pub(super) struct Grant<L: Limiter> {
+    pub(super) stock: Arc<Stock<L>>,
+    pub(super) cost: u64,
+    /// The units that the stock then had left.
+    pub(super) left: u64,
+    pub(super) at: Instant,
+}
+
+impl<L: Limiter> Grant<L> {
+    pub(super) fn into_decision(self, owner: Owner) -> Decision
+    where
+        L: Send + Sync + 'static,
+    {
+        let Self { stock, cost, left, at } = self;
+        let elapsed = at.saturating_duration_since(stock.taken_at);
+        let decision = stock.answer.without_reservation().later(elapsed, left);
+        debug_assert_eq!(decision.outcome(), Outcome::Allow);
+        if !stock.can_settle {
+            return decision;
+        }
+        decision.with_reservation(Reservation::new(owner, cost, LeasedUnits(stock)))
+    }
+}
+
+/// A stock, and the number of its units that no holder has.
+pub(super) struct StockLeft<L: Limiter> {
+    pub(super) stock: Arc<Stock<L>>,
+    pub(super) left: u64,
+}
+
+/// Stocks that are not spent any more.
+pub(super) type Ended<L> = Vec<StockLeft<L>>;
 
 /// Stocks with units to spend, the one that ends first at the front.
 pub(super) struct Stocks<L: Limiter>(VecDeque<StockLeft<L>>);
-
-/// A stock, and the number of its units that no holder has.
-struct StockLeft<L: Limiter> {
-    stock: Arc<Stock<L>>,
-    left: u64,
-}
 
 impl<L: Limiter> Default for Stocks<L> {
     fn default() -> Self {
@@ -167,17 +195,21 @@ impl<L: Limiter> Stocks<L> {
         Some(self.0.front()?.stock.valid_until)
     }
 
-    /// Takes units of the stock that ends first of those that have enough. Returns it, and the
-    /// number of units that it has left.
-    pub(super) fn take(&mut self, cost: u64, ended: &mut Ended<L>) -> Option<(Arc<Stock<L>>, u64)> {
+    /// Takes units of the stock that ends first of those that have enough.
+    pub(super) fn take(
+        &mut self,
+        cost: u64,
+        at: Instant,
+        ended: &mut Ended<L>,
+    ) -> Option<Grant<L>> {
         let index = self.0.iter().position(|one| one.left >= cost)?;
         let one = &mut self.0[index];
         one.left -= cost;
-        let taken = (Arc::clone(&one.stock), one.left);
+        let grant = Grant { stock: Arc::clone(&one.stock), cost, left: one.left, at };
         if one.left == 0 {
-            ended.extend(self.0.remove(index).map(|one| (one.stock, 0)));
+            ended.extend(self.0.remove(index));
         }
-        Some(taken)
+        Some(grant)
     }
 
     /// Puts units of a stock back, or the first ones in.
@@ -195,17 +227,17 @@ impl<L: Limiter> Stocks<L> {
         while self.0.front().is_some_and(|one| one.stock.valid_until <= now)
             && let Some(one) = self.0.pop_front()
         {
-            ended.push((one.stock, one.left));
+            ended.push(one);
         }
     }
 
     pub(super) fn end_all(&mut self, ended: &mut Ended<L>) {
-        ended.extend(self.0.drain(..).map(|one| (one.stock, one.left)));
+        ended.extend(self.0.drain(..));
     }
 }
 
 /// Refunds units that nobody can spend any more. Called without a lock, since the inner limiter may
 /// be of any type.
 pub(super) fn end<L: Limiter>(ended: Ended<L>) {
-    ended.into_iter().for_each(|(stock, left)| stock.end(left));
+    ended.into_iter().for_each(|one| one.stock.end(one.left));
 }

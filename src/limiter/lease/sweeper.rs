@@ -4,13 +4,10 @@
 use std::sync::{Arc, Weak};
 
 use tokio::runtime::Handle;
-use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
 use super::leased_keys::Leases;
 use crate::limiter::Limiter;
-use crate::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use crate::sync::{Mutex, lock};
 
 /// Starts the task unless it runs.
 pub(super) fn start<L>(leases: &Arc<Leases<L>>)
@@ -56,36 +53,6 @@ impl<L: Limiter> Drop for Running<L> {
     fn drop(&mut self) {
         if let Some(leases) = self.0.take().and_then(|leases| leases.upgrade()) {
             leases.sweeper.release();
-        }
-    }
-}
-
-/// The right of one task to run, and the handle that stops the task.
-#[derive(Debug, Default)]
-pub(super) struct OneTask {
-    is_running: AtomicBool,
-    handle: Mutex<Option<AbortHandle>>,
-}
-
-impl OneTask {
-    /// Takes the right to run. Returns false if another task has it.
-    pub(super) fn begin(&self) -> bool {
-        !self.is_running.load(SeqCst) && !self.is_running.swap(true, SeqCst)
-    }
-
-    /// Lets another task begin.
-    pub(super) fn release(&self) {
-        self.is_running.store(false, SeqCst);
-    }
-
-    /// Keeps the handle of the task that runs.
-    pub(super) fn keep(&self, started: AbortHandle) {
-        *lock(&self.handle) = Some(started);
-    }
-
-    pub(super) fn stop(&self) {
-        if let Some(task) = lock(&self.handle).take() {
-            task.abort();
         }
     }
 }

@@ -59,9 +59,9 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "waiter_for_a_refill_never_answered",
         &[edit(
-            "limiter/lease/refill.rs",
-            "            answers = waiters.map(|waiter| (waiter, answer())).collect();",
-            "            answers = waiters.take(1).map(|waiter| (waiter, answer())).collect();",
+            "limiter/lease/leased_key.rs",
+            "    for waiter in waiters {",
+            "    for waiter in waiters.into_iter().take(1) {",
         )],
     )
     .found_by(
@@ -72,9 +72,9 @@ pub(super) const FAULTS: &[Fault] = &[
         "refill_that_failed_is_still_awaited",
         &[edit(
             "limiter/lease/refill.rs",
-            "        (Some(key), None) => {
-            key.end_refill(order.units());",
-            "        (Some(key), None) => {",
+            "            key.end_refill(order.units());
+",
+            "",
         )],
     ),
     planted(
