@@ -301,9 +301,9 @@ impl<L: Limiter> Limiter for WithBreaker<L> {
     fn check(&self, charge: &Charge) -> Self::Future {
         let shared = Arc::clone(&self.breaker.shared);
         if shared.refuses() {
-            return WithBreakerFuture::refusing(shared);
+            return WithBreakerFuture::new(None, shared);
         }
-        WithBreakerFuture::asking(self.inner.check(charge), shared)
+        WithBreakerFuture::new(Some(self.inner.check(charge)), shared)
     }
 
     // A settlement passes even while the breaker is open, and is not counted: nobody waits for it.
@@ -313,6 +313,6 @@ impl<L: Limiter> Limiter for WithBreaker<L> {
         // Also while it is open: the inner limiter says whether it can. Its future does nothing
         // before it is polled.
         let answer = self.inner.operate(operation, charge)?;
-        Some(WithBreakerFuture::asking(answer, Arc::clone(&self.breaker.shared)))
+        Some(WithBreakerFuture::new(Some(answer), Arc::clone(&self.breaker.shared)))
     }
 }

@@ -1,6 +1,5 @@
 //! The decision of a limiter with a breaker, and its call, which reports its end, however it ends.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,33 +19,18 @@ use crate::{Decision, Error, ErrorKind};
 pin_project! {
     /// The future of [`WithBreaker`](crate::limiter::WithBreaker).
     pub struct WithBreakerFuture<C> {
+        // None: the breaker was open, so the limiter is not asked.
         #[pin]
-        state: State<C>,
+        answer: Option<C>,
+        shared: Arc<Shared>,
+        // Begun by the first poll: nothing is taken before it, not even the place of the probe.
+        call: Option<Call>,
     }
-}
-
-pin_project! {
-    #[project = StateProj]
-    enum State<C> {
-        Refusing { shared: Option<Arc<Shared>> },
-        Asking { #[pin] answer: C, progress: Progress },
-    }
-}
-
-/// The progress of a call. It takes nothing before it is polled, not even the place of the probe.
-enum Progress {
-    Starting(Arc<Shared>),
-    Calling(Call),
-    Done,
 }
 
 impl<C> WithBreakerFuture<C> {
-    pub(super) fn refusing(shared: Arc<Shared>) -> Self {
-        Self { state: State::Refusing { shared: Some(shared) } }
-    }
-
-    pub(super) fn asking(answer: C, shared: Arc<Shared>) -> Self {
-        Self { state: State::Asking { answer, progress: Progress::Starting(shared) } }
+    pub(super) fn new(answer: Option<C>, shared: Arc<Shared>) -> Self {
+        Self { answer, shared, call: None }
     }
 }
 
@@ -57,53 +41,48 @@ where
     type Output = C::Output;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project().state.project() {
-            StateProj::Refusing { shared } => {
-                let shared = shared.take().expect("polled after it was done");
-                Poll::Ready(Err(shared.refuse()))
-            }
-            StateProj::Asking { answer, progress } => {
-                if let Progress::Starting(shared) = progress {
-                    *progress = match shared.admit() {
-                        Ok(permit) => Progress::Calling(Call::new(Arc::clone(shared), permit)),
-                        Err(error) => {
-                            *progress = Progress::Done;
-                            return Poll::Ready(Err(error));
-                        }
-                    };
-                }
-                let Progress::Calling(call) = progress else { panic!("polled after it was done") };
-                let answer = match answer.poll(cx) {
-                    Poll::Ready(answer) => answer,
-                    Poll::Pending => match call.watch(cx) {
-                        Ok(()) => return Poll::Pending,
-                        Err(error) => Err(error),
-                    },
-                };
-                if let Progress::Calling(call) = std::mem::replace(progress, Progress::Done) {
-                    call.end(&answer);
-                }
-                Poll::Ready(answer)
-            }
+        let this = self.project();
+        let Some(answer) = this.answer.as_pin_mut() else {
+            return Poll::Ready(Err(this.shared.refuse()));
+        };
+        let call = match this.call {
+            Some(call) => call,
+            None => this.call.insert(Call::new(Arc::clone(this.shared), this.shared.admit()?)),
+        };
+        let answer = match answer.poll(cx) {
+            Poll::Ready(answer) => answer,
+            Poll::Pending => match call.watch(cx) {
+                Ok(()) => return Poll::Pending,
+                Err(error) => Err(error),
+            },
+        };
+        if let Some(call) = this.call.take() {
+            call.end(&answer);
         }
+        Poll::Ready(answer)
     }
 }
 
 debug_by_name!([C] WithBreakerFuture<C>);
 
+type Slowness = Pin<Box<dyn Future<Output = Result<bool, Error>> + Send>>;
+
 /// Dropped without an answer, it says nothing of the limiter, unless it was slow already.
-#[derive(Debug)]
-pub(super) struct Call {
+struct Call {
     shared: Arc<Shared>,
     permit: Permit,
-    slowness: Option<SlownessWatch>,
+    /// Says whether the call is slow. On the heap, since only calls of a breaker that asks for it
+    /// have one.
+    slowness: Option<Slowness>,
+    is_slow: bool,
     is_over: bool,
 }
 
 impl Call {
-    pub(super) fn new(shared: Arc<Shared>, permit: Permit) -> Self {
-        let slowness = shared.settings.slow_after.map(SlownessWatch::new);
-        Self { shared, permit, slowness, is_over: false }
+    fn new(shared: Arc<Shared>, permit: Permit) -> Self {
+        let slow_after = shared.settings.slow_after;
+        let slowness = slow_after.map(|time| -> Slowness { Box::pin(is_slow_after(time)) });
+        Self { shared, permit, slowness, is_slow: false, is_over: false }
     }
 
     /// The call has no answer yet.
@@ -111,29 +90,31 @@ impl Call {
     /// # Errors
     ///
     /// If it cannot be watched outside of a runtime.
-    pub(super) fn watch(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
-        self.slowness.as_mut().map_or(Ok(()), |slowness| slowness.poll(cx))
+    fn watch(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
+        if let Some(slowness) = &mut self.slowness
+            && let Poll::Ready(is_slow) = slowness.as_mut().poll(cx)
+        {
+            self.slowness = None;
+            self.is_slow = is_slow?;
+        }
+        Ok(())
     }
 
-    pub(super) fn end(mut self, answer: &Result<Decision, Error>) {
+    fn end(mut self, answer: &Result<Decision, Error>) {
         let outcome = match what_it_says(answer) {
             Outcome::Failed => Outcome::Failed,
-            _ if self.is_slow() => Outcome::Slow,
+            _ if self.is_slow => Outcome::Slow,
             outcome => outcome,
         };
         self.is_over = true;
         self.shared.end(self.permit, outcome, answer.as_ref().err());
-    }
-
-    fn is_slow(&self) -> bool {
-        self.slowness.as_ref().is_some_and(SlownessWatch::is_slow)
     }
 }
 
 impl Drop for Call {
     fn drop(&mut self) {
         if !self.is_over {
-            let outcome = if self.is_slow() { Outcome::Slow } else { Outcome::Unknown };
+            let outcome = if self.is_slow { Outcome::Slow } else { Outcome::Unknown };
             self.shared.end(self.permit, outcome, None);
         }
     }
@@ -159,54 +140,19 @@ fn what_it_says(answer: &Result<Decision, Error>) -> Outcome {
     }
 }
 
-/// Watches a call that is under way.
-pub(super) struct SlownessWatch {
-    // On the heap, since only calls of a breaker that asks for it have one.
-    verdict: Pin<Box<dyn Future<Output = Result<bool, Error>> + Send>>,
-    is_over: bool,
-    is_slow: bool,
-}
-
-impl SlownessWatch {
-    /// Of a call that begins now, and is slow after this time.
-    pub(super) fn new(slow_after: Duration) -> Self {
-        let begun = Instant::now();
-        let verdict = async move {
-            // An instant has an end.
-            let Some(deadline) = begun.checked_add(slow_after) else {
-                return std::future::pending().await;
-            };
-            let grace_period = GracePeriod::new(deadline);
-            sleep_until(deadline)?.await;
-            // A busy process fires timers late, or before it reads the answer.
-            grace_period.catch_up().await;
-            Ok(!grace_period.is_late())
+/// Returns true if a call that begins now has no answer after this time, and this process is on
+/// time.
+fn is_slow_after(slow_after: Duration) -> impl Future<Output = Result<bool, Error>> + Send {
+    let begun = Instant::now();
+    async move {
+        // An instant has an end.
+        let Some(deadline) = begun.checked_add(slow_after) else {
+            return std::future::pending().await;
         };
-        Self { verdict: Box::pin(verdict), is_over: false, is_slow: false }
-    }
-
-    /// Called when the call has been polled and is still under way.
-    ///
-    /// # Errors
-    ///
-    /// Outside of a runtime.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
-        if !self.is_over
-            && let Poll::Ready(is_slow) = self.verdict.as_mut().poll(cx)
-        {
-            self.is_over = true;
-            self.is_slow = is_slow?;
-        }
-        Ok(())
-    }
-
-    pub(super) fn is_slow(&self) -> bool {
-        self.is_slow
-    }
-}
-
-impl fmt::Debug for SlownessWatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SlownessWatch").field("is_slow", &self.is_slow).finish_non_exhaustive()
+        let grace_period = GracePeriod::new(deadline);
+        sleep_until(deadline)?.await;
+        // A busy process fires timers late, or before it reads the answer.
+        grace_period.catch_up().await;
+        Ok(!grace_period.is_late())
     }
 }

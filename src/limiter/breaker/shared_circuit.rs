@@ -17,6 +17,7 @@ use crate::{Error, ErrorKind};
 
 const FAILED: &str = "the breaker is open, since the limiter failed";
 const FAILED_PARTLY: &str = "the breaker is open, since some calls of the limiter failed";
+const SLOW: &str = "the breaker is open, since the limiter was slow or the process busy";
 
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -145,25 +146,15 @@ impl Guarded {
 
 /// A fallback treats it as the trouble itself: only errors that no load can cause may fail open.
 fn refusal(trouble: Trouble, cause: Option<Error>) -> Error {
-    match (trouble, cause) {
-        (Trouble::Errors, cause) => {
-            let error = Error::new(ErrorKind::Infrastructure, FAILED);
-            match cause {
-                Some(cause) => error.with_source(cause),
-                None => error,
-            }
-        }
-        (Trouble::SomeErrors, cause) => {
-            let error = Error::new(ErrorKind::Saturation, FAILED_PARTLY);
-            match cause {
-                Some(cause) => error.with_source(cause),
-                None => error,
-            }
-        }
-        (Trouble::Slowness, _) => {
-            let message = "the breaker is open, since the limiter was slow or the process busy";
-            Error::new(ErrorKind::Saturation, message)
-        }
+    let (kind, message, cause) = match trouble {
+        Trouble::Errors => (ErrorKind::Infrastructure, FAILED, cause),
+        Trouble::SomeErrors => (ErrorKind::Saturation, FAILED_PARTLY, cause),
+        Trouble::Slowness => (ErrorKind::Saturation, SLOW, None),
+    };
+    let error = Error::new(kind, message);
+    match cause {
+        Some(cause) => error.with_source(cause),
+        None => error,
     }
 }
 

@@ -201,10 +201,8 @@ pub(super) const FAULTS: &[Fault] = &[
         "breaker_fails_open_for_slowness",
         &[edit(
             "limiter/breaker/shared_circuit.rs",
-            "            let message = \"the breaker is open, since the limiter was slow or the process busy\";
-            Error::new(ErrorKind::Saturation, message)",
-            "            let message = \"the breaker is open, since the limiter was slow or the process busy\";
-            Error::new(ErrorKind::Infrastructure, message)",
+            "        Trouble::Slowness => (ErrorKind::Saturation, SLOW, None),",
+            "        Trouble::Slowness => (ErrorKind::Infrastructure, SLOW, None),",
         )],
     )
     .found_by("limiters", "breaker::failures::slow_calls_open_it_and_fail_open_does_not_admit"),
