@@ -1,23 +1,22 @@
 //! A limiter that repeats its refusals, so that a refused key costs no call.
 
+mod afterwards;
 mod cache;
 mod cached_refusal;
-mod deny_cache_future;
 mod refusal_shard;
-
-pub use deny_cache_future::DenyCacheFuture;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::afterwards::{Afterwards, Asked};
 use self::cache::Cache;
 use self::cached_refusal::{KeyHash, Question};
-use self::deny_cache_future::Afterwards;
+use super::wrapped::{Around, Begin, Wrapped, WrappedFuture};
 use super::{Limiter, Operation};
-use crate::Charge;
 use crate::reservation::{Charged, Reservation};
 use crate::settlement::Settlement;
+use crate::{Charge, Decision, Error};
 
 const DEFAULT_MAX_AGE: Duration = Duration::from_secs(1);
 const DEFAULT_MAX_KEYS: usize = 100_000;
@@ -112,14 +111,18 @@ const DEFAULT_MAX_KEYS: usize = 100_000;
 /// Its clock is tokio's. So do not put it around a limiter that decides by a
 /// [`clock`](crate::Memory::clock) of your own. Around [`Redisson`](crate::redisson::Redisson) it
 /// has no effect, since that answers `Retry`.
+#[derive(Clone)]
 pub struct DenyCache<L> {
-    inner: L,
-    cache: Arc<Cache>,
+    inner: Wrapped<L, Arc<Cache>>,
 }
+
+/// The future of [`DenyCache`].
+pub type DenyCacheFuture<C> = WrappedFuture<C, Arc<Cache>>;
 
 impl<L> DenyCache<L> {
     pub(super) fn new(inner: L) -> Self {
-        Self { inner, cache: Arc::new(Cache::new(DEFAULT_MAX_AGE, DEFAULT_MAX_KEYS)) }
+        let cache = Cache::new(DEFAULT_MAX_AGE, DEFAULT_MAX_KEYS);
+        Self { inner: Wrapped { inner, around: Arc::new(cache) } }
     }
 
     /// Sets for how long a refusal is repeated at most, and forgets all. Clones keep theirs.
@@ -130,7 +133,7 @@ impl<L> DenyCache<L> {
     /// and a key that another process resets may stay refused as long. With 0 nothing is repeated.
     #[must_use]
     pub fn max_age(mut self, age: Duration) -> Self {
-        self.cache = Arc::new(Cache::new(age, self.cache.max_keys));
+        self.inner.around = Arc::new(Cache::new(age, self.inner.around.max_keys));
         self
     }
 
@@ -141,14 +144,14 @@ impl<L> DenyCache<L> {
     /// cent early.
     #[must_use]
     pub fn max_keys(mut self, keys: usize) -> Self {
-        self.cache = Arc::new(Cache::new(self.cache.max_age, keys.max(1)));
+        self.inner.around = Arc::new(Cache::new(self.inner.around.max_age, keys.max(1)));
         self
     }
 
     /// The number of refused keys held. Refusals that are over and not dropped yet are included.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.cache.len()
+        self.inner.around.len()
     }
 
     /// Returns true if no refused key is held.
@@ -156,64 +159,66 @@ impl<L> DenyCache<L> {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-
-    fn asking<C>(&self, answer: C, afterwards: Option<Afterwards>) -> DenyCacheFuture<C> {
-        let afterwards = afterwards.map(|afterwards| (Arc::clone(&self.cache), afterwards));
-        DenyCacheFuture::asking(answer, afterwards)
-    }
 }
 
 impl<L: Limiter> Limiter for DenyCache<L> {
     type Future = DenyCacheFuture<L::Future>;
 
-    fn check(&self, charge: &Charge) -> Self::Future {
-        match Question::of(charge).map(|question| self.cache.look_up(question)) {
-            Some(Ok(refusal)) => DenyCacheFuture::repeating(refusal),
-            Some(Err(miss)) => self.asking(self.inner.check(charge), Some(Afterwards::Learn(miss))),
-            None => self.asking(self.inner.check(charge), None),
-        }
-    }
-
-    pass_on!(check_keyless, can_take_more);
+    pass_on!(check, check_keyless, can_take_more, operate);
 
     /// Forgets the key, since its time to come back may be another one. Of a reservation that did
     /// not come from here, the key is not known.
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         let (charged, is_changed) = (reservation.charged(), actual != reservation.cost());
         let settled = self.inner.settle(reservation, actual);
+        let cache = &self.inner.around;
         match charged {
             _ if !is_changed => {}
-            Charged::Key(key) => self.cache.forget_settling(key),
+            Charged::Key(key) => cache.forget_settling(key),
             Charged::Unknown if settled.is_err() => {}
-            Charged::Unknown | Charged::Several => self.cache.forget_all(),
+            Charged::Unknown | Charged::Several => cache.forget_all(),
         }
         settled
     }
-
-    fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
-        let answer = self.inner.operate(operation, charge)?;
-        let forget = match operation {
-            Operation::Estimate => None,
-            Operation::Penalize | Operation::Reset | Operation::Block(_) | Operation::Unblock => {
-                Some(Afterwards::Forget(KeyHash::of(charge).place))
-            }
-        };
-        Some(self.asking(answer, forget))
-    }
 }
 
-impl<L: Clone> Clone for DenyCache<L> {
-    fn clone(&self) -> Self {
-        Self { inner: self.inner.clone(), cache: Arc::clone(&self.cache) }
+impl Around for Arc<Cache> {
+    type Open = Asked;
+
+    fn open(&self, charge: &Charge) -> Begin<Asked> {
+        match Question::of(charge).map(|question| self.look_up(question)) {
+            Some(Ok(refusal)) => Begin::Answered(refusal),
+            Some(Err(miss)) => Begin::Seen(Asked::new(self, Afterwards::Learn(miss))),
+            None => Begin::Unseen,
+        }
+    }
+
+    fn open_operation(&self, operation: Operation, charge: &Charge) -> Begin<Asked> {
+        match operation {
+            Operation::Estimate => Begin::Unseen,
+            Operation::Penalize | Operation::Reset | Operation::Block(_) | Operation::Unblock => {
+                let key = KeyHash::of(charge).place;
+                Begin::Seen(Asked::new(self, Afterwards::Forget(key)))
+            }
+        }
+    }
+
+    fn poll(open: &mut Asked) {
+        open.is_begun = true;
+    }
+
+    fn close(open: Asked, mut answer: Result<Decision, Error>) -> Result<Decision, Error> {
+        open.end(&mut answer);
+        answer
     }
 }
 
 impl<L: fmt::Debug> fmt::Debug for DenyCache<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DenyCache")
-            .field("inner", &self.inner)
-            .field("max_age", &self.cache.max_age)
-            .field("max_keys", &self.cache.max_keys)
+            .field("inner", &self.inner.inner)
+            .field("max_age", &self.inner.around.max_age)
+            .field("max_keys", &self.inner.around.max_keys)
             .field("len", &self.len())
             .finish()
     }

@@ -1,12 +1,8 @@
 //! The description of a limiter's policies for callers: names, units, and partition keys.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 
-use pin_project_lite::pin_project;
-
+use super::wrapped::{Around, Begin, Wrapped, WrappedFuture};
 use super::{Limiter, Operation};
 use crate::decision::{QuotaUnit, is_policy_name};
 use crate::{Charge, Decision, Error, ErrorKind, digest};
@@ -129,61 +125,47 @@ impl Description {
 /// [`LimiterExt::describe`](crate::LimiterExt::describe).
 #[derive(Clone, Debug)]
 pub struct Described<L> {
-    inner: L,
-    description: Arc<Description>,
+    inner: Wrapped<L, Arc<Description>>,
 }
+
+/// The future of [`Described`].
+pub type DescribedFuture<C> = WrappedFuture<C, Arc<Description>>;
 
 impl<L> Described<L> {
     pub(super) fn new(inner: L, description: Description) -> Self {
-        Self { inner, description: Arc::new(description) }
-    }
-
-    fn describing<C>(&self, answer: C, charge: &Charge) -> DescribedFuture<C> {
-        let shows_key = self.description.partition_key && !charge.has_parts();
-        let partition_key = shows_key.then(|| digest::partition_key(charge.key()));
-        DescribedFuture { answer, description: Arc::clone(&self.description), partition_key }
+        Self { inner: Wrapped { inner, around: Arc::new(description) } }
     }
 }
 
 impl<L: Limiter> Limiter for Described<L> {
     type Future = DescribedFuture<L::Future>;
 
-    fn check(&self, charge: &Charge) -> Self::Future {
-        self.describing(self.inner.check(charge), charge)
-    }
-
-    pass_on!(check_keyless, settle, can_take_more);
-
-    fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
-        self.inner.operate(operation, charge).map(|answer| self.describing(answer, charge))
-    }
+    pass_on!(check, check_keyless, settle, can_take_more, operate);
 }
 
-pin_project! {
-    /// The future of [`Described`].
-    pub struct DescribedFuture<C> {
-        #[pin]
-        answer: C,
-        description: Arc<Description>,
-        partition_key: Option<[u8; 8]>,
+impl Around for Arc<Description> {
+    /// The partition key of the charge, if it is shown.
+    type Open = (Self, Option<[u8; 8]>);
+
+    fn open(&self, charge: &Charge) -> Begin<Self::Open> {
+        let shows_key = self.partition_key && !charge.has_parts();
+        let partition_key = shows_key.then(|| digest::partition_key(charge.key()));
+        Begin::Seen((Self::clone(self), partition_key))
+    }
+
+    fn open_operation(&self, _: Operation, charge: &Charge) -> Begin<Self::Open> {
+        self.open(charge)
+    }
+
+    fn close(
+        (description, partition_key): Self::Open,
+        answer: Result<Decision, Error>,
+    ) -> Result<Decision, Error> {
+        let mut decision = answer?;
+        description.apply(&mut decision, partition_key);
+        Ok(decision)
     }
 }
-
-impl<C> Future for DescribedFuture<C>
-where
-    C: Future<Output = Result<Decision, Error>>,
-{
-    type Output = C::Output;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        let mut decision = ready!(this.answer.poll(cx))?;
-        this.description.apply(&mut decision, *this.partition_key);
-        Poll::Ready(Ok(decision))
-    }
-}
-
-debug_by_name!([C] DescribedFuture<C>);
 
 #[cfg(test)]
 mod tests {

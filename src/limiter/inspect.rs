@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::Limiter;
-use super::watched::{Watch, Watched, WatchedFuture};
+use super::wrapped::{Around, Begin, Wrapped, WrappedFuture};
 use crate::{Charge, Decision, Error};
 
 /// A limiter with a closure that sees each decision: made by
@@ -58,18 +58,18 @@ use crate::{Charge, Decision, Error};
 /// A copy of the charge for each decision, and with it of an owned key. The closure runs in the
 /// caller's task, so it must not block.
 pub struct Inspect<L, F> {
-    inner: Watched<L, Closure<F>>,
+    inner: Wrapped<L, Closure<F>>,
 }
 
 /// The future of [`Inspect`].
-pub type InspectFuture<C, F> = WatchedFuture<C, Closure<F>>;
+pub type InspectFuture<C, F> = WrappedFuture<C, Closure<F>>;
 
 /// A closure that sees each decision.
 pub struct Closure<F>(Arc<F>);
 
 impl<L, F> Inspect<L, F> {
     pub(super) fn new(inner: L, inspect: F) -> Self {
-        Self { inner: Watched { inner, watch: Closure(Arc::new(inspect)) } }
+        Self { inner: Wrapped { inner, around: Closure(Arc::new(inspect)) } }
     }
 }
 
@@ -91,15 +91,19 @@ impl<L: fmt::Debug, F> fmt::Debug for Inspect<L, F> {
     }
 }
 
-impl<F: Fn(&Charge, Result<&Decision, &Error>)> Watch for Closure<F> {
+impl<F: Fn(&Charge, Result<&Decision, &Error>)> Around for Closure<F> {
     type Open = (Charge, Self);
 
-    fn open(&self, charge: &Charge) -> Option<Self::Open> {
-        Some((charge.clone(), self.clone()))
+    fn open(&self, charge: &Charge) -> Begin<Self::Open> {
+        Begin::Seen((charge.clone(), self.clone()))
     }
 
-    fn close((charge, Self(inspect)): Self::Open, answer: &mut Result<Decision, Error>) {
+    fn close(
+        (charge, Self(inspect)): Self::Open,
+        answer: Result<Decision, Error>,
+    ) -> Result<Decision, Error> {
         inspect(&charge, answer.as_ref());
+        answer
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::Limiter;
-use super::watched::{Watch, Watched, WatchedFuture};
+use super::wrapped::{Around, Begin, Wrapped, WrappedFuture};
 use crate::observe::{Asked, Meter, PolicySeries};
 use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error, Outcome};
@@ -20,7 +20,7 @@ pub trait MetricsExt: Limiter + Sized {
     #[must_use]
     fn metrics(self, limiter: impl Into<Arc<str>>) -> Metered<Self> {
         let counts = Counts { meter: Meter::new(limiter), policies: None };
-        Metered { inner: Watched { inner: self, watch: Arc::new(counts) } }
+        Metered { inner: Wrapped { inner: self, around: Arc::new(counts) } }
     }
 }
 
@@ -84,11 +84,11 @@ impl<L: Limiter> MetricsExt for L {}
 /// depend on how many keys there are. Two limiters with one name are counted together.
 #[derive(Clone, Debug)]
 pub struct Metered<L> {
-    inner: Watched<L, Arc<Counts>>,
+    inner: Wrapped<L, Arc<Counts>>,
 }
 
 /// The future of [`Metered`].
-pub type MeteredFuture<C> = WatchedFuture<C, Arc<Counts>>;
+pub type MeteredFuture<C> = WrappedFuture<C, Arc<Counts>>;
 
 /// Counts the decisions of a limiter.
 #[derive(Debug)]
@@ -127,13 +127,13 @@ impl<L> Metered<L> {
     pub fn per_policy(self) -> Self {
         let policies = Some(PolicySeries::default());
         let counts = Counts { meter: self.meter().clone(), policies };
-        Self { inner: Watched { watch: Arc::new(counts), ..self.inner } }
+        Self { inner: Wrapped { around: Arc::new(counts), ..self.inner } }
     }
 
     /// Returns the meter that counts its decisions.
     #[must_use]
     pub fn meter(&self) -> &Meter {
-        &self.inner.watch.meter
+        &self.inner.around.meter
     }
 }
 
@@ -143,32 +143,35 @@ impl<L: Limiter> Limiter for Metered<L> {
     pass_on!(check, check_keyless, settle, can_take_more, operate);
 }
 
-impl Watch for Arc<Counts> {
+impl Around for Arc<Counts> {
     type Open = Counted;
 
-    fn open(&self, charge: &Charge) -> Option<Counted> {
+    fn open(&self, charge: &Charge) -> Begin<Counted> {
         let asked = Asked::of(charge);
         let is_counted = self.meter.is_live() && !asked.is_peek();
-        is_counted.then(|| Counted { counts: Self::clone(self), asked, begun: None })
+        is_counted.then(|| Counted { counts: Self::clone(self), asked, begun: None }).into()
     }
 
     fn poll(open: &mut Counted) {
         open.begun.get_or_insert_with(Instant::now);
     }
 
-    fn close(mut open: Counted, answer: &mut Result<Decision, Error>) {
+    fn close(mut open: Counted, mut answer: Result<Decision, Error>) -> Result<Decision, Error> {
         let Counts { meter, policies } = &*open.counts;
         meter.record_after(&open.asked, answer.as_ref(), open.begun.take(), policies.as_ref());
-        if let Ok(decision) = answer
+        if let Ok(decision) = &mut answer
             && matches!(decision.outcome(), Outcome::Wait(_) | Outcome::Retry(_))
             && let Some(waiters) = meter.waiters()
         {
             decision.add_waiters(waiters);
         }
+        answer
     }
 
-    fn keyless(&self, result: Result<&Decision, &Error>) {
-        self.meter.record_keyless(result);
+    fn keyless(&self, why: &Error, ask: impl FnOnce() -> Option<Decision>) -> Option<Decision> {
+        let answer = ask();
+        self.meter.record_keyless(answer.as_ref().ok_or(why));
+        answer
     }
 
     fn settled(&self, cost: u64, actual: u64, settlement: &mut Settlement) {

@@ -63,7 +63,7 @@ mod switch;
 pub(crate) mod timeout;
 #[cfg(feature = "tracing")]
 mod traced;
-mod watched;
+mod wrapped;
 
 #[cfg(feature = "redis")]
 #[doc(hidden)]

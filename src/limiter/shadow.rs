@@ -1,13 +1,9 @@
 //! A limiter that decides and never refuses.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 
-use pin_project_lite::pin_project;
-
-use super::{Limiter, Operation};
+use super::Limiter;
+use super::wrapped::{Around, Begin, Wrapped, WrappedFuture};
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::{Charge, Decision, Error, Outcome};
 
@@ -52,9 +48,11 @@ use crate::{Charge, Decision, Error, Outcome};
 /// - An estimate, a penalty and a reset are those of the inner limiter.
 #[derive(Clone, Debug)]
 pub struct Shadow<L> {
-    inner: L,
-    counters: Arc<Counters>,
+    inner: Wrapped<L, Arc<Counters>>,
 }
+
+/// The future of [`Shadow`].
+pub type ShadowFuture<C> = WrappedFuture<C, Arc<Counters>>;
 
 /// The counts of the results that the charges of a shadow would have had. A peek takes nothing and
 /// is not counted.
@@ -73,7 +71,7 @@ pub struct ShadowCounts {
 
 /// The counts while they grow.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
+pub struct Counters {
     admitted: AtomicU64,
     delayed: AtomicU64,
     refused: AtomicU64,
@@ -100,9 +98,8 @@ impl Counters {
         }
     }
 
-    /// Admits a request without a key, and counts it as `inner` would have decided.
-    pub(super) fn admit_keyless<L: Limiter>(&self, inner: &L, why: &Error) -> Decision {
-        let answer = inner.check_keyless(why).ok_or_else(|| why.clone());
+    /// Admits a charge, and counts it as it was decided.
+    pub(super) fn admit(&self, answer: Result<Decision, Error>) -> Decision {
         self.add(answer.as_ref().map(Decision::outcome));
         Decision::in_shadow(answer)
     }
@@ -110,90 +107,48 @@ impl Counters {
 
 impl<L> Shadow<L> {
     pub(super) fn new(inner: L) -> Self {
-        Self { inner, counters: Arc::default() }
+        Self { inner: Wrapped { inner, around: Arc::default() } }
     }
 
     /// Returns the counts of the results that its charges would have had, those of its clones
     /// included.
     #[must_use]
     pub fn counts(&self) -> ShadowCounts {
-        self.counters.counts()
+        self.inner.around.counts()
     }
 }
 
 impl<L: Limiter> Limiter for Shadow<L> {
     type Future = ShadowFuture<L::Future>;
 
-    fn check(&self, charge: &Charge) -> Self::Future {
-        ShadowFuture::admitting(self.inner.check(charge), charge, &self.counters)
-    }
-
-    fn check_keyless(&self, why: &Error) -> Option<Decision> {
-        Some(self.counters.admit_keyless(&self.inner, why))
-    }
-
-    pass_on!(settle);
+    pass_on!(check, check_keyless, settle, operate);
 
     /// Always: a layer refuses requests otherwise. What the inner limiter cannot take is not taken.
     fn can_take_more(&self) -> bool {
         true
     }
-
-    fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
-        self.inner.operate(operation, charge).map(ShadowFuture::passing)
-    }
 }
 
-pin_project! {
-    /// The future of [`Shadow`].
-    pub struct ShadowFuture<C> {
-        #[pin]
-        answer: C,
-        handling: Handling,
-    }
-}
+impl Around for Arc<Counters> {
+    /// `None` for a peek, which is not counted: nobody is charged.
+    type Open = Option<Self>;
 
-/// The way in which an answer is handled.
-enum Handling {
-    /// It passes as it is.
-    Pass,
-    /// It admits, and is not counted: nobody is charged.
-    Admit,
-    AdmitAndCount(Arc<Counters>),
-}
-
-impl<C> ShadowFuture<C> {
-    pub(super) fn admitting(answer: C, charge: &Charge, counters: &Arc<Counters>) -> Self {
-        let handling = match charge.units() {
+    fn open(&self, charge: &Charge) -> Begin<Self::Open> {
+        Begin::Seen(match charge.units() {
             // `AllInTurn` peeks at its members before it charges them.
-            0 => Handling::Admit,
-            _ => Handling::AdmitAndCount(Arc::clone(counters)),
-        };
-        Self { answer, handling }
-    }
-
-    pub(super) fn passing(answer: C) -> Self {
-        Self { answer, handling: Handling::Pass }
-    }
-}
-
-impl<C> Future for ShadowFuture<C>
-where
-    C: Future<Output = Result<Decision, Error>>,
-{
-    type Output = C::Output;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        let answer = ready!(this.answer.poll(cx));
-        if let Handling::AdmitAndCount(counters) = &*this.handling {
-            counters.add(answer.as_ref().map(Decision::outcome));
-        }
-        Poll::Ready(match this.handling {
-            Handling::Pass => answer,
-            Handling::Admit | Handling::AdmitAndCount(_) => Ok(Decision::in_shadow(answer)),
+            0 => None,
+            _ => Some(Self::clone(self)),
         })
     }
-}
 
-debug_by_name!([C] ShadowFuture<C>);
+    fn close(counters: Self::Open, answer: Result<Decision, Error>) -> Result<Decision, Error> {
+        Ok(match counters {
+            Some(counters) => counters.admit(answer),
+            None => Decision::in_shadow(answer),
+        })
+    }
+
+    fn keyless(&self, why: &Error, ask: impl FnOnce() -> Option<Decision>) -> Option<Decision> {
+        Some(self.admit(ask().ok_or_else(|| why.clone())))
+    }
+}

@@ -1,14 +1,10 @@
 //! A switch that turns a limiter off and on while it is used.
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
-use pin_project_lite::pin_project;
-
-use super::shadow::{Counters, ShadowFuture};
+use super::shadow::Counters;
+use super::wrapped::{Around, Begin, Wrapped, WrappedFuture};
 use super::{Limiter, Operation, ShadowCounts};
 use crate::decision::Origin;
 use crate::sync::atomic::AtomicU8;
@@ -141,85 +137,58 @@ impl fmt::Debug for Switch {
 /// A limiter with a [`Switch`]: made by [`LimiterExt::switch`](crate::LimiterExt::switch).
 #[derive(Clone, Debug)]
 pub struct WithSwitch<L> {
-    inner: L,
-    switch: Switch,
+    inner: Wrapped<L, Switch>,
 }
+
+/// The future of [`WithSwitch`].
+pub type WithSwitchFuture<C> = WrappedFuture<C, Switch>;
 
 impl<L> WithSwitch<L> {
     pub(super) fn new(inner: L, switch: Switch) -> Self {
-        Self { inner, switch }
+        Self { inner: Wrapped { inner, around: switch } }
     }
 }
 
 impl<L: Limiter> Limiter for WithSwitch<L> {
     type Future = WithSwitchFuture<L::Future>;
 
-    fn check(&self, charge: &Charge) -> Self::Future {
-        let answer = match self.switch.mode() {
-            SwitchMode::On => ShadowFuture::passing(self.inner.check(charge)),
-            SwitchMode::Shadow => {
-                let counters = &self.switch.shared.counters;
-                ShadowFuture::admitting(self.inner.check(charge), charge, counters)
-            }
-            SwitchMode::Off => return WithSwitchFuture::admitting(),
-        };
-        WithSwitchFuture::asking(answer)
-    }
-
-    fn check_keyless(&self, why: &Error) -> Option<Decision> {
-        match self.switch.mode() {
-            SwitchMode::On => self.inner.check_keyless(why),
-            SwitchMode::Shadow => Some(self.switch.shared.counters.admit_keyless(&self.inner, why)),
-            SwitchMode::Off => Some(off()),
-        }
-    }
-
-    pass_on!(settle);
+    pass_on!(check, check_keyless, settle, operate);
 
     /// Unless it is on: always, since a layer refuses requests otherwise.
     fn can_take_more(&self) -> bool {
-        self.switch.mode() != SwitchMode::On || self.inner.can_take_more()
+        self.inner.around.mode() != SwitchMode::On || self.inner.can_take_more()
     }
+}
 
-    fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
-        let asks_or_takes = matches!(operation, Operation::Estimate | Operation::Penalize);
-        if self.switch.mode() == SwitchMode::Off && asks_or_takes {
-            return Some(WithSwitchFuture::admitting());
+/// In shadow it does what a [`Shadow`](crate::limiter::Shadow) does.
+impl Around for Switch {
+    type Open = <Arc<Counters> as Around>::Open;
+
+    fn open(&self, charge: &Charge) -> Begin<Self::Open> {
+        match self.mode() {
+            SwitchMode::On => Begin::Unseen,
+            SwitchMode::Shadow => self.shared.counters.open(charge),
+            SwitchMode::Off => Begin::Answered(off()),
         }
-        let answer = self.inner.operate(operation, charge)?;
-        Some(WithSwitchFuture::asking(ShadowFuture::passing(answer)))
-    }
-}
-
-pin_project! {
-    /// The future of [`WithSwitch`].
-    pub struct WithSwitchFuture<C> {
-        // None: the switch is off.
-        #[pin]
-        answer: Option<ShadowFuture<C>>,
-    }
-}
-
-impl<C> WithSwitchFuture<C> {
-    fn asking(answer: ShadowFuture<C>) -> Self {
-        Self { answer: Some(answer) }
     }
 
-    fn admitting() -> Self {
-        Self { answer: None }
+    fn open_operation(&self, operation: Operation, _: &Charge) -> Begin<Self::Open> {
+        let asks_or_takes = matches!(operation, Operation::Estimate | Operation::Penalize);
+        match self.mode() {
+            SwitchMode::Off if asks_or_takes => Begin::Answered(off()),
+            _ => Begin::Unseen,
+        }
     }
-}
 
-impl<C> Future for WithSwitchFuture<C>
-where
-    C: Future<Output = Result<Decision, Error>>,
-{
-    type Output = C::Output;
+    fn close(open: Self::Open, answer: Result<Decision, Error>) -> Result<Decision, Error> {
+        Arc::<Counters>::close(open, answer)
+    }
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project().answer.as_pin_mut() {
-            Some(answer) => answer.poll(cx),
-            None => Poll::Ready(Ok(off())),
+    fn keyless(&self, why: &Error, ask: impl FnOnce() -> Option<Decision>) -> Option<Decision> {
+        match self.mode() {
+            SwitchMode::On => ask(),
+            SwitchMode::Shadow => self.shared.counters.keyless(why, ask),
+            SwitchMode::Off => Some(off()),
         }
     }
 }
@@ -228,8 +197,6 @@ where
 fn off() -> Decision {
     Decision::new(Outcome::Allow).with_origin(Origin::Off)
 }
-
-debug_by_name!([C] WithSwitchFuture<C>);
 
 /// All interleavings of callers that read a switch while it is set.
 #[cfg(all(test, interleavings))]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::Limiter;
-use super::watched::{Watch, Watched, WatchedFuture};
+use super::wrapped::{Around, Begin, Wrapped, WrappedFuture};
 use crate::digest::push_digest;
 use crate::observe::{Asked, Tracer};
 use crate::{Charge, Decision, Error};
@@ -20,8 +20,8 @@ pub trait TraceExt: Limiter + Sized {
     #[must_use]
     fn trace(self, limiter: impl Into<Arc<str>>) -> Traced<Self> {
         let tracer = Arc::new(Tracer::new(limiter.into()));
-        let watch = Events { tracer, shown_key: ShownKey::None };
-        Traced { inner: Watched { inner: self, watch } }
+        let around = Events { tracer, shown_key: ShownKey::None };
+        Traced { inner: Wrapped { inner: self, around } }
     }
 }
 
@@ -85,11 +85,11 @@ impl<L: Limiter> TraceExt for L {}
 /// are always looked at.
 #[derive(Clone, Debug)]
 pub struct Traced<L> {
-    inner: Watched<L, Events>,
+    inner: Wrapped<L, Events>,
 }
 
 /// The future of [`Traced`].
-pub type TracedFuture<C> = WatchedFuture<C, Events>;
+pub type TracedFuture<C> = WrappedFuture<C, Events>;
 
 /// Makes events of the decisions of a limiter.
 #[derive(Clone, Debug)]
@@ -127,7 +127,7 @@ impl<L> Traced<L> {
     }
 
     fn showing(mut self, shown_key: ShownKey) -> Self {
-        self.inner.watch.shown_key = shown_key;
+        self.inner.around.shown_key = shown_key;
         self
     }
 }
@@ -158,17 +158,18 @@ impl<L: Limiter> Limiter for Traced<L> {
     pass_on!(check, check_keyless, settle, can_take_more, operate);
 }
 
-impl Watch for Events {
+impl Around for Events {
     type Open = Trace;
 
-    fn open(&self, charge: &Charge) -> Option<Trace> {
+    fn open(&self, charge: &Charge) -> Begin<Trace> {
         let asked = Asked::of(charge);
         if asked.is_peek() {
-            return None;
+            return Begin::Unseen;
         }
         let is_shown = self.tracer.shows_decisions();
         let key = if is_shown { self.shown_key.of(charge) } else { None };
-        Some(Trace { tracer: Arc::clone(&self.tracer), asked, is_shown, key, begun: None })
+        let tracer = Arc::clone(&self.tracer);
+        Begin::Seen(Trace { tracer, asked, is_shown, key, begun: None })
     }
 
     fn poll(open: &mut Trace) {
@@ -177,13 +178,16 @@ impl Watch for Events {
         }
     }
 
-    fn close(open: Trace, answer: &mut Result<Decision, Error>) {
+    fn close(open: Trace, answer: Result<Decision, Error>) -> Result<Decision, Error> {
         let Trace { tracer, asked, key, begun, .. } = open;
         tracer.record(&asked, key.as_deref(), begun, answer.as_ref());
+        answer
     }
 
-    fn keyless(&self, result: Result<&Decision, &Error>) {
-        self.tracer.record_keyless(result);
+    fn keyless(&self, why: &Error, ask: impl FnOnce() -> Option<Decision>) -> Option<Decision> {
+        let answer = ask();
+        self.tracer.record_keyless(answer.as_ref().ok_or(why));
+        answer
     }
 }
 

@@ -13,7 +13,7 @@ use crate::sync::{Mutex, MutexGuard, lock};
 const MAX_SHARDS: usize = 16;
 const MIN_SHARD_SIZE: usize = 256;
 
-pub(super) struct Cache {
+pub struct Cache {
     pub(super) max_age: Duration,
     pub(super) max_keys: usize,
     shards: Box<[Mutex<Shard>]>,
@@ -109,3 +109,5 @@ impl Cache {
         lock(&self.shards[(place.get() >> 32) as usize % self.shards.len()])
     }
 }
+
+debug_by_name!([] Cache);

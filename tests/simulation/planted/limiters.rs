@@ -109,7 +109,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "deny_cache_forgets_a_refund",
         &[edit(
             "limiter/deny_cache.rs",
-            "            Charged::Key(key) => self.cache.forget_settling(key),",
+            "            Charged::Key(key) => cache.forget_settling(key),",
             "            Charged::Key(_) => {}",
         )],
     ),
@@ -150,7 +150,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "deny_cache_keeps_the_refusal_of_a_reset_key",
         &[edit(
-            "limiter/deny_cache/deny_cache_future.rs",
+            "limiter/deny_cache/afterwards.rs",
             "            Self::Forget(key) => cache.forget(key),",
             "            Self::Forget(_) => {}",
         )],
@@ -158,7 +158,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "deny_cache_keeps_the_refusal_before_a_lost_answer",
         &[edit(
-            "limiter/deny_cache/deny_cache_future.rs",
+            "limiter/deny_cache/afterwards.rs",
             "            Self::Learn(miss) => cache.unanswered(&miss),",
             "            Self::Learn(_) => {}",
         )],
@@ -242,10 +242,10 @@ pub(super) const FAULTS: &[Fault] = &[
         "shadow_refuses",
         &[edit(
             "limiter/shadow.rs",
-            "            Handling::Admit | Handling::AdmitAndCount(_) => Ok(Decision::in_shadow(answer)),",
-            "            Handling::Admit | Handling::AdmitAndCount(_) => match answer {
-                Ok(decision) if !decision.is_admitted() => Ok(decision),
-                answer => Ok(Decision::in_shadow(answer)),
+            "            Some(counters) => counters.admit(answer),",
+            "            Some(counters) => match answer {
+                Ok(decision) if !decision.is_admitted() => decision,
+                answer => counters.admit(answer),
             },",
         )],
     ),
@@ -253,21 +253,17 @@ pub(super) const FAULTS: &[Fault] = &[
         "switch_that_is_off_still_charges",
         &[edit(
             "limiter/switch.rs",
-            "            SwitchMode::Off => return WithSwitchFuture::admitting(),",
-            "            SwitchMode::Off => ShadowFuture::admitting(
-                self.inner.check(charge),
-                charge,
-                &self.switch.shared.counters,
-            ),",
+            "            SwitchMode::Shadow => self.shared.counters.open(charge),
+            SwitchMode::Off => Begin::Answered(off()),",
+            "            SwitchMode::Shadow | SwitchMode::Off => self.shared.counters.open(charge),",
         )],
     ),
     planted(
         "switch_in_shadow_refuses",
         &[edit(
             "limiter/switch.rs",
-            "                let counters = &self.switch.shared.counters;
-                ShadowFuture::admitting(self.inner.check(charge), charge, counters)",
-            "                ShadowFuture::passing(self.inner.check(charge))",
+            "            SwitchMode::Shadow => self.shared.counters.open(charge),",
+            "            SwitchMode::Shadow => Begin::Unseen,",
         )],
     ),
     planted(

@@ -460,8 +460,8 @@ pub(super) const FAULTS: &[Fault] = &[
         "4f12ecf shadow: count charges, not peeks",
         &[edit(
             "limiter/shadow.rs",
-            "            0 => Handling::Admit,",
-            "            u64::MAX => Handling::Admit,",
+            "            0 => None,",
+            "            u64::MAX => None,",
         )],
     ),
     reverted(

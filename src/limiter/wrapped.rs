@@ -1,0 +1,167 @@
+//! A limiter around another one that sees its charges and their answers, and may change them:
+//! `inspect`, `metrics`, `trace`, `describe`, `shadow`, `switch`, `deny_cache`.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use pin_project_lite::pin_project;
+
+use super::{Limiter, Operation};
+use crate::reservation::Reservation;
+use crate::settlement::Settlement;
+use crate::{Charge, Decision, Error};
+
+/// Stands around a limiter. By default, all but checks passes unseen.
+pub trait Around {
+    /// A charge that has no answer yet. It is dropped without one if the caller leaves, after the
+    /// future of the limiter.
+    type Open;
+
+    /// Sees a charge before the limiter does.
+    fn open(&self, charge: &Charge) -> Begin<Self::Open>;
+
+    /// Sees an operation before the limiter does.
+    fn open_operation(&self, operation: Operation, charge: &Charge) -> Begin<Self::Open> {
+        let _ = (operation, charge);
+        Begin::Unseen
+    }
+
+    /// Sees each poll of the caller before the limiter does. A future that is never polled asks
+    /// nothing, so a charge begins with the first.
+    fn poll(open: &mut Self::Open) {
+        let _ = open;
+    }
+
+    /// Sees the answer before the caller does. Returns the answer that the caller gets.
+    fn close(open: Self::Open, answer: Result<Decision, Error>) -> Result<Decision, Error>;
+
+    /// Decides about a request without a key. `ask` asks the limiter.
+    fn keyless(&self, why: &Error, ask: impl FnOnce() -> Option<Decision>) -> Option<Decision> {
+        let _ = why;
+        ask()
+    }
+
+    /// Sees the settlement of `cost` units at `actual`.
+    fn settled(&self, cost: u64, actual: u64, settlement: &mut Settlement) {
+        let _ = (cost, actual, settlement);
+    }
+}
+
+/// The way in which a charge begins.
+pub enum Begin<O> {
+    /// The limiter is asked, and its answer is seen.
+    Seen(O),
+    /// The limiter is asked, and its answer passes.
+    Unseen,
+    /// The limiter is not asked.
+    Answered(Decision),
+}
+
+impl<O> From<Option<O>> for Begin<O> {
+    fn from(open: Option<O>) -> Self {
+        open.map_or(Self::Unseen, Self::Seen)
+    }
+}
+
+debug_by_name!([O] Begin<O>);
+
+/// A limiter with what stands around it.
+#[derive(Clone, Debug)]
+pub(super) struct Wrapped<L, A> {
+    pub(super) inner: L,
+    pub(super) around: A,
+}
+
+impl<L: Limiter, A: Around> Limiter for Wrapped<L, A> {
+    type Future = WrappedFuture<L::Future, A>;
+
+    fn check(&self, charge: &Charge) -> Self::Future {
+        match self.around.open(charge) {
+            Begin::Answered(decision) => WrappedFuture::answered(decision),
+            Begin::Seen(open) => WrappedFuture::asking(self.inner.check(charge), Some(open)),
+            Begin::Unseen => WrappedFuture::asking(self.inner.check(charge), None),
+        }
+    }
+
+    fn check_keyless(&self, why: &Error) -> Option<Decision> {
+        self.around.keyless(why, || self.inner.check_keyless(why))
+    }
+
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
+        let cost = reservation.cost();
+        let mut settlement = self.inner.settle(reservation, actual)?;
+        self.around.settled(cost, actual, &mut settlement);
+        Ok(settlement)
+    }
+
+    pass_on!(can_take_more);
+
+    fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
+        let open = match self.around.open_operation(operation, charge) {
+            Begin::Answered(decision) => return Some(WrappedFuture::answered(decision)),
+            Begin::Seen(open) => Some(open),
+            Begin::Unseen => None,
+        };
+        Some(WrappedFuture::asking(self.inner.operate(operation, charge)?, open))
+    }
+}
+
+pin_project! {
+    /// The future of [`Wrapped`].
+    pub struct WrappedFuture<C, A: Around> {
+        // Dropped first: what stands around a limiter sees that its caller left when the limiter
+        // has refunded what it took.
+        #[pin]
+        state: State<C>,
+        // None: the answer is not looked at, or it was.
+        open: Option<A::Open>,
+    }
+}
+
+pin_project! {
+    #[project = StateProj]
+    enum State<C> {
+        Asking { #[pin] answer: C },
+        Answered { decision: Option<Decision> },
+    }
+}
+
+impl<C, A: Around> WrappedFuture<C, A> {
+    fn asking(answer: C, open: Option<A::Open>) -> Self {
+        Self { state: State::Asking { answer }, open }
+    }
+
+    fn answered(decision: Decision) -> Self {
+        Self { state: State::Answered { decision: Some(decision) }, open: None }
+    }
+}
+
+impl<C, A> Future for WrappedFuture<C, A>
+where
+    C: Future<Output = Result<Decision, Error>>,
+    A: Around,
+{
+    type Output = C::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        match this.state.project() {
+            StateProj::Asking { answer } => {
+                if let Some(open) = this.open {
+                    A::poll(open);
+                }
+                let answer = ready!(answer.poll(cx));
+                Poll::Ready(match this.open.take() {
+                    Some(open) => A::close(open, answer),
+                    None => answer,
+                })
+            }
+            StateProj::Answered { decision } => {
+                Poll::Ready(Ok(decision.take().expect("polled after it was done")))
+            }
+        }
+    }
+}
+
+debug_by_name!([C, A: Around] WrappedFuture<C, A>);
