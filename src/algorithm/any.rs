@@ -65,6 +65,18 @@ macro_rules! any_algorithm {
                     Self::$member(algorithm)
                 }
             }
+
+            impl From<<$member as Algorithm>::Rule> for AnyRule {
+                fn from(rule: <$member as Algorithm>::Rule) -> Self {
+                    Self::$member(rule)
+                }
+            }
+
+            impl From<<$member as Algorithm>::State> for AnyState {
+                fn from(state: <$member as Algorithm>::State) -> Self {
+                    Self::$member(state)
+                }
+            }
         )+
 
         /// Evaluates an expression with the algorithm's type, and with what the enum holds.
@@ -79,48 +91,23 @@ macro_rules! any_algorithm {
             };
         }
 
-        $(
-            impl Stored for $member {
-                fn state_of(state: &AnyState) -> Option<&Self::State> {
-                    match state {
-                        AnyState::$member(state) => Some(state),
-                        _ => None,
-                    }
+        /// Evaluates an expression with the type of the rule's algorithm, the rule, and the state,
+        /// if it is one of that algorithm.
+        macro_rules! with_own_state {
+            ($rule:ident, $state:expr, |$type:ident, $own:ident| $result:expr) => {
+                match $rule {
+                    $(AnyRule::$member($rule) => {
+                        type $type = $member;
+                        let $own = match $state {
+                            Some(AnyState::$member(state)) => Some(state),
+                            _ => None,
+                        };
+                        $result
+                    })+
                 }
-
-                fn state_mut(state: &mut AnyState) -> Option<&mut Self::State> {
-                    match state {
-                        AnyState::$member(state) => Some(state),
-                        _ => None,
-                    }
-                }
-
-                fn into_state(state: AnyState) -> Option<Self::State> {
-                    match state {
-                        AnyState::$member(state) => Some(state),
-                        _ => None,
-                    }
-                }
-
-                fn stored(state: Self::State) -> AnyState {
-                    AnyState::$member(state)
-                }
-
-                fn any(rule: Self::Rule) -> AnyRule {
-                    AnyRule::$member(rule)
-                }
-            }
-        )+
+            };
+        }
     };
-}
-
-/// An algorithm whose state and rule stand in the enums.
-trait Stored: Algorithm {
-    fn state_of(state: &AnyState) -> Option<&Self::State>;
-    fn state_mut(state: &mut AnyState) -> Option<&mut Self::State>;
-    fn into_state(state: AnyState) -> Option<Self::State>;
-    fn stored(state: Self::State) -> AnyState;
-    fn any(rule: Self::Rule) -> AnyRule;
 }
 
 any_algorithm!(
@@ -170,7 +157,7 @@ impl Algorithm for AnyAlgorithm {
     }
 
     fn rule(&self, quota: impl Into<Quotas>) -> Result<AnyRule, QuotaError> {
-        dispatch!(AnyAlgorithm, self, |A, algorithm| A::rule(algorithm, quota).map(A::any))
+        dispatch!(AnyAlgorithm, self, |A, algorithm| A::rule(algorithm, quota).map(AnyRule::from))
     }
 
     fn horizon(rule: &AnyRule) -> i64 {
@@ -182,9 +169,7 @@ impl Algorithm for AnyAlgorithm {
     }
 
     fn is_unsettled(rule: &AnyRule, state: Option<&AnyState>, now: i64, cost: i64) -> bool {
-        dispatch!(AnyRule, rule, |A, rule| {
-            A::is_unsettled(rule, state.and_then(A::state_of), now, cost)
-        })
+        with_own_state!(rule, state, |A, own| A::is_unsettled(rule, own, now, cost))
     }
 
     fn least_wait(rule: &AnyRule, cost: i64) -> i64 {
@@ -192,27 +177,23 @@ impl Algorithm for AnyAlgorithm {
     }
 
     fn expires_at(rule: &AnyRule, state: &AnyState) -> i64 {
-        dispatch!(AnyRule, rule, |A, rule| {
-            A::state_of(state).map_or(0, |state| A::expires_at(rule, state))
+        with_own_state!(rule, Some(state), |A, own| {
+            own.map_or(0, |state| A::expires_at(rule, state))
         })
     }
 
     fn clamp(rule: &AnyRule, state: &AnyState, now: i64) -> Option<AnyState> {
-        dispatch!(AnyRule, rule, |A, rule| {
-            A::state_of(state).and_then(|state| A::clamp(rule, state, now)).map(A::stored)
+        with_own_state!(rule, Some(state), |A, own| {
+            own.and_then(|state| A::clamp(rule, state, now)).map(AnyState::from)
         })
     }
 
     fn earliest_fit(rule: &AnyRule, state: Option<&AnyState>, at: i64, cost: i64) -> Option<i64> {
-        dispatch!(AnyRule, rule, |A, rule| {
-            A::earliest_fit(rule, state.and_then(A::state_of), at, cost)
-        })
+        with_own_state!(rule, state, |A, own| A::earliest_fit(rule, own, at, cost))
     }
 
     fn consume(rule: &AnyRule, state: Option<AnyState>, at: i64, cost: i64, now: i64) -> AnyState {
-        dispatch!(AnyRule, rule, |A, rule| {
-            A::stored(A::consume(rule, state.and_then(A::into_state), at, cost, now))
-        })
+        with_own_state!(rule, state, |A, own| A::consume(rule, own, at, cost, now).into())
     }
 
     fn consume_with_others(
@@ -222,16 +203,12 @@ impl Algorithm for AnyAlgorithm {
         cost: i64,
         now: i64,
     ) -> AnyState {
-        dispatch!(AnyRule, rule, |A, rule| {
-            let state = state.and_then(A::into_state);
-            A::stored(A::consume_with_others(rule, state, at, cost, now))
-        })
+        with_own_state!(rule, state, |A, own| A::consume_with_others(rule, own, at, cost, now)
+            .into())
     }
 
     fn spend(rule: &AnyRule, state: Option<AnyState>, at: i64, cost: i64, now: i64) -> AnyState {
-        dispatch!(AnyRule, rule, |A, rule| {
-            A::stored(A::spend(rule, state.and_then(A::into_state), at, cost, now))
-        })
+        with_own_state!(rule, state, |A, own| A::spend(rule, own, at, cost, now).into())
     }
 
     fn max_unchecked_cost(rule: &AnyRule) -> i64 {
@@ -239,7 +216,7 @@ impl Algorithm for AnyAlgorithm {
     }
 
     fn report(rule: &AnyRule, state: Option<&AnyState>, now: i64) -> Report {
-        dispatch!(AnyRule, rule, |A, rule| A::report(rule, state.and_then(A::state_of), now))
+        with_own_state!(rule, state, |A, own| A::report(rule, own, now))
     }
 
     fn apply_refund(
@@ -248,9 +225,7 @@ impl Algorithm for AnyAlgorithm {
         now: i64,
         refund: &Refund<'_>,
     ) -> Option<i64> {
-        dispatch!(AnyRule, rule, |A, rule| {
-            A::state_mut(state).and_then(|state| A::apply_refund(rule, state, now, refund))
-        })
+        with_own_state!(rule, Some(state), |A, own| A::apply_refund(rule, own?, now, refund))
     }
 
     fn mark(state: &AnyState) -> Mark {
@@ -259,10 +234,10 @@ impl Algorithm for AnyAlgorithm {
 
     /// The algorithm's own step, so that it is looked up once.
     fn step(rule: &AnyRule, state: &mut Option<AnyState>, now: i64, check: Check) -> Answer {
-        dispatch!(AnyRule, rule, |A, rule| {
-            let mut own = state.take().and_then(A::into_state);
+        with_own_state!(rule, state.take(), |A, own| {
+            let mut own = own;
             let answer = A::step(rule, &mut own, now, check);
-            *state = own.map(A::stored);
+            *state = own.map(AnyState::from);
             answer
         })
     }
@@ -292,7 +267,7 @@ impl InLua for AnyAlgorithm {
         elements: &[Element<'_>],
     ) -> Option<Option<AnyState>> {
         dispatch!(AnyRule, rule, |A, rule| {
-            Some(A::state(rule, now, cost, elements)?.map(A::stored))
+            Some(A::state(rule, now, cost, elements)?.map(AnyState::from))
         })
     }
 }

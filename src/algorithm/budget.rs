@@ -150,13 +150,9 @@ impl Budget {
         Self { max_hold: if is_short { MIN_MAX_HOLD } else { max_hold }, ..self }
     }
 
-    /// Sets the longest wait that is reserved for any charge, at most 365 days. Default: 60 s.
-    ///
-    /// A charge with a longer `max_wait` waits this long at most, and never longer than
-    /// [`max_hold`](Budget::max_hold).
-    #[must_use]
-    pub const fn horizon(self, horizon: Duration) -> Self {
-        Self { horizon: clamped_horizon(horizon), ..self }
+    horizon_setter! {
+        /// A charge with a longer `max_wait` waits this long at most, and never longer than
+        /// [`max_hold`](Budget::max_hold).
     }
 }
 
@@ -260,9 +256,7 @@ impl Algorithm for Budget {
         true
     }
 
-    fn quota(&self) -> Quotas {
-        self.quota.into()
-    }
+    of_one_quota!();
 
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
         let quota = quota.into().one()?;
@@ -276,10 +270,6 @@ impl Algorithm for Budget {
             horizon: micros(self.horizon).min(max_hold),
             max_hold,
         })
-    }
-
-    fn horizon(rule: &Rule) -> i64 {
-        rule.horizon
     }
 
     fn holds(_: &Rule) -> bool {

@@ -27,6 +27,33 @@ pub(super) fn without_burst(
     if quota.burst_size() == quota.limit() { Ok(quota) } else { Err(QuotaError(why)) }
 }
 
+/// Implements what an [`Algorithm`](super::Algorithm) of one quota has in fields of its own and of
+/// its rule.
+macro_rules! of_one_quota {
+    () => {
+        fn quota(&self) -> crate::quota::Quotas {
+            self.quota.into()
+        }
+
+        fn horizon(rule: &Self::Rule) -> i64 {
+            rule.horizon
+        }
+    };
+}
+
+/// Implements the setter of the horizon, whose documentation goes on with these lines.
+macro_rules! horizon_setter {
+    ($(#[$doc:meta])+) => {
+        /// Sets the longest wait that is reserved for any charge, at most 365 days. Default: 60 s.
+        ///
+        $(#[$doc])+
+        #[must_use]
+        pub const fn horizon(self, horizon: std::time::Duration) -> Self {
+            Self { horizon: crate::algorithm::clamped_horizon(horizon), ..self }
+        }
+    };
+}
+
 /// A duration of at most 365 days, or of a quota, in µs.
 pub(super) const fn micros(duration: Duration) -> i64 {
     duration.as_micros() as i64

@@ -9,8 +9,8 @@
 use std::time::Duration;
 
 use super::{
-    Algorithm, DEFAULT_HORIZON, Element, InLua, Mark, NO_STATE, Refund, Report, clamped_horizon,
-    exact, in_lua::state_of, micros, without_burst,
+    Algorithm, DEFAULT_HORIZON, Element, InLua, Mark, NO_STATE, Refund, Report, exact,
+    in_lua::state_of, micros, without_burst,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -69,12 +69,8 @@ impl FixedWindow {
         Self { anchored: true, ..self }
     }
 
-    /// Sets the longest wait that is reserved for any charge, at most 365 days. Default: 60 s.
-    ///
-    /// A charge with a longer `max_wait` waits this long at most.
-    #[must_use]
-    pub const fn horizon(self, horizon: Duration) -> Self {
-        Self { horizon: clamped_horizon(horizon), ..self }
+    horizon_setter! {
+        /// A charge with a longer `max_wait` waits this long at most.
     }
 }
 
@@ -132,9 +128,7 @@ impl Algorithm for FixedWindow {
     type Rule = Rule;
     type State = State;
 
-    fn quota(&self) -> Quotas {
-        self.quota.into()
-    }
+    of_one_quota!();
 
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
         let quota = without_burst(quota, "a window has no burst")?;
@@ -144,10 +138,6 @@ impl Algorithm for FixedWindow {
             horizon: micros(self.horizon),
             anchored: self.anchored,
         })
-    }
-
-    fn horizon(rule: &Rule) -> i64 {
-        rule.horizon
     }
 
     #[inline]

@@ -101,10 +101,12 @@
 //! # Ok::<(), tower_sluice::algorithm::QuotaError>(())
 //! ```
 
+#[macro_use]
+mod common;
+
 mod any;
 mod budget;
 mod combined;
-mod common;
 mod fixed_window;
 mod in_lua;
 mod list;
@@ -386,20 +388,15 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         let due = |state: Option<&_>| Self::earliest_fit(rule, state, now, 0).unwrap_or(now);
         let instant = due(clamped.as_ref().or(state.as_ref()));
         let changed = cost > 0 && instant - now <= Self::horizon(rule);
-        let mut seen = clamped;
         if changed {
-            let before = seen.or_else(|| state.take());
+            let before = clamped.or_else(|| state.take());
             let cost = cost.min(Self::max_unchecked_cost(rule));
             let next = Self::spend(rule, before, instant, cost, now);
             *state = Some(Self::clamp(rule, &next, now).unwrap_or(next));
-            seen = None;
         }
         let mark = state.as_ref().filter(|_| changed).map(Self::mark);
-        let seen = seen.as_ref().or(state.as_ref());
         let peek = Check { cost: 0, max_wait: 0 };
-        let members = Self::judge_each(rule, seen, now, peek);
-        let (verdict, _) = judge::<Self>(rule, seen, now, peek);
-        Answer { mark, ..answer::<Self>(rule, seen, now, verdict, members) }
+        Answer { mark, ..Self::estimate(rule, state.as_ref(), now, peek) }
     }
 
     /// Gives back units of a reservation, and returns how many: the twin of the

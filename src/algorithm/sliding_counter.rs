@@ -6,15 +6,12 @@
 //!
 //! The twin of `scripts/sliding_counter.lua`.
 
-mod windows;
-
 use std::time::Duration;
 
-use self::windows::{Rule, State};
 use super::in_lua::state_of;
 use super::{
-    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, NO_STATE, Refund, Report,
-    clamped_horizon, exact, micros, without_burst,
+    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, NO_STATE, Refund, Report, exact,
+    micros, without_burst,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -68,22 +65,94 @@ impl SlidingCounter {
         Self { quota, horizon: DEFAULT_HORIZON }
     }
 
-    /// Sets the longest wait that is reserved for any charge, at most 365 days. Default: 60 s.
-    ///
-    /// A charge with a longer `max_wait` waits this long at most.
-    #[must_use]
-    pub const fn horizon(self, horizon: Duration) -> Self {
-        Self { horizon: clamped_horizon(horizon), ..self }
+    horizon_setter! {
+        /// A charge with a longer `max_wait` waits this long at most.
     }
+}
+
+/// `limit` units in each `period`. Up to `most` units are computed exactly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule {
+    limit: i64,
+    period: i64,
+    horizon: i64,
+    most: i64,
+}
+
+impl Rule {
+    /// The start of the window that holds `at`.
+    fn begin(&self, at: i64) -> i64 {
+        at - at % self.period
+    }
+
+    /// The state in this rule's windows.
+    fn rebase(&self, state: Option<&State>) -> Option<State> {
+        let state = state?;
+        let begin = self.begin(state.latest);
+        let before = self.begin((state.begin - 1).max(0));
+        let (mut current, mut previous) = (state.current, 0);
+        if before == begin {
+            current += state.previous;
+        } else if before == begin - self.period {
+            previous = state.previous;
+        }
+        Some(State {
+            begin,
+            current: current.min(self.most),
+            previous: previous.min(self.most),
+            latest: state.latest,
+            from: [0; 3],
+        })
+    }
+
+    /// The units of the window that begins at `begin`, and of the one before it.
+    fn units(&self, state: &State, begin: i64) -> (i64, i64) {
+        if begin == state.begin {
+            return (state.current, state.previous);
+        } else if begin == state.begin + self.period {
+            return (0, state.current);
+        }
+        (0, 0)
+    }
+
+    /// The units that count at `at`. Those of the window before are weighed by the share of it that
+    /// still counts, rounded up.
+    fn used(&self, state: &State, at: i64) -> i64 {
+        let begin = self.begin(at);
+        let (current, previous) = self.units(state, begin);
+        let weighted = previous * (self.period - (at - begin));
+        current + weighted / self.period + i64::from(weighted % self.period > 0)
+    }
+
+    /// The instant from which on no unit of the state counts.
+    fn end(&self, state: &State) -> i64 {
+        if state.current > 0 {
+            return state.begin + 2 * self.period;
+        } else if state.previous > 0 {
+            return state.begin + self.period;
+        }
+        state.latest
+    }
+}
+
+/// The latest window that holds units, its units and those of the one before, and the latest
+/// instant of admission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct State {
+    begin: i64,
+    current: i64,
+    previous: i64,
+    latest: i64,
+    /// For a refund of the charge that wrote this state as a member of a tuple: the latest instant
+    /// before, as a mark holds it, and the units.
+    from: [i64; 3],
 }
 
 impl Algorithm for SlidingCounter {
     type Rule = Rule;
     type State = State;
 
-    fn quota(&self) -> Quotas {
-        self.quota.into()
-    }
+    of_one_quota!();
 
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
         let quota = without_burst(quota, "a window has no burst")?;
@@ -93,10 +162,6 @@ impl Algorithm for SlidingCounter {
             return Err(QuotaError("limit * period exceeds 2^53, the period in microseconds"));
         }
         Ok(Rule { limit, period, horizon: micros(self.horizon), most })
-    }
-
-    fn horizon(rule: &Rule) -> i64 {
-        rule.horizon
     }
 
     fn expires_at(rule: &Rule, state: &State) -> i64 {

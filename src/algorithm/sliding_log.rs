@@ -12,8 +12,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::{
-    Algorithm, DEFAULT_HORIZON, Element, InLua, Mark, Refund, Report, clamped_horizon, exact,
-    in_lua::state_of, micros, without_burst,
+    Algorithm, DEFAULT_HORIZON, Element, InLua, Mark, Refund, Report, exact, in_lua::state_of,
+    micros, without_burst,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -86,12 +86,8 @@ impl SlidingLog {
         Self { max_limit: units, ..self }
     }
 
-    /// Sets the longest wait that is reserved for any charge, at most 365 days. Default: 60 s.
-    ///
-    /// A charge with a longer `max_wait` waits this long at most.
-    #[must_use]
-    pub const fn horizon(self, horizon: Duration) -> Self {
-        Self { horizon: clamped_horizon(horizon), ..self }
+    horizon_setter! {
+        /// A charge with a longer `max_wait` waits this long at most.
     }
 }
 
@@ -148,9 +144,7 @@ impl Algorithm for SlidingLog {
     type Rule = Rule;
     type State = State;
 
-    fn quota(&self) -> Quotas {
-        self.quota.into()
-    }
+    of_one_quota!();
 
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
         let quota = without_burst(quota, "a log has no burst")?;
@@ -167,10 +161,6 @@ impl Algorithm for SlidingLog {
             return Err(QuotaError("limit * horizon / period is too large for a log: over 10^14"));
         }
         Ok(rule)
-    }
-
-    fn horizon(rule: &Rule) -> i64 {
-        rule.horizon
     }
 
     fn expires_at(rule: &Rule, state: &State) -> i64 {

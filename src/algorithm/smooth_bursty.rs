@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use super::in_lua::state_of;
 use super::{
-    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, clamped_horizon,
-    exact, micros, without_burst,
+    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, exact, micros,
+    without_burst,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -104,12 +104,8 @@ impl SmoothBursty {
         Duration::try_from_secs_f64(self.burst.as_secs_f64() * ratio).unwrap_or_default()
     }
 
-    /// Sets the longest wait that is reserved for any charge, at most 365 days. Default: 60 s.
-    ///
-    /// A charge with a longer `max_wait` waits this long at most.
-    #[must_use]
-    pub const fn horizon(self, horizon: Duration) -> Self {
-        Self { horizon: clamped_horizon(horizon), ..self }
+    horizon_setter! {
+        /// A charge with a longer `max_wait` waits this long at most.
     }
 }
 
@@ -180,9 +176,7 @@ impl Algorithm for SmoothBursty {
     type Rule = Rule;
     type State = State;
 
-    fn quota(&self) -> Quotas {
-        self.quota.into()
-    }
+    of_one_quota!();
 
     /// Reports what it stores as the burst, and 1 at least: a charge passes though nothing is
     /// stored.
@@ -213,10 +207,6 @@ impl Algorithm for SmoothBursty {
             full: self.full || self.own_cost,
             horizon: micros(self.horizon),
         })
-    }
-
-    fn horizon(rule: &Rule) -> i64 {
-        rule.horizon
     }
 
     fn least_wait(rule: &Rule, cost: i64) -> i64 {

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use super::in_lua::state_of;
 use super::{
-    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, clamped_horizon,
-    exact, micros, without_burst,
+    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, exact, micros,
+    without_burst,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -99,12 +99,8 @@ impl SmoothWarmingUp {
         Duration::try_from_secs_f64(bucket * ratio).unwrap_or_default()
     }
 
-    /// Sets the longest wait that is reserved for any charge, at most 365 days. Default: 60 s.
-    ///
-    /// A charge with a longer `max_wait` waits this long at most.
-    #[must_use]
-    pub const fn horizon(self, horizon: Duration) -> Self {
-        Self { horizon: clamped_horizon(horizon), ..self }
+    horizon_setter! {
+        /// A charge with a longer `max_wait` waits this long at most.
     }
 }
 
@@ -209,9 +205,7 @@ impl Algorithm for SmoothWarmingUp {
     type Rule = Rule;
     type State = State;
 
-    fn quota(&self) -> Quotas {
-        self.quota.into()
-    }
+    of_one_quota!();
 
     /// Reports what it stores as the burst, and 1 at least: a charge passes though nothing is
     /// stored.
@@ -253,10 +247,6 @@ impl Algorithm for SmoothWarmingUp {
             whole_most,
             slope,
         })
-    }
-
-    fn horizon(rule: &Rule) -> i64 {
-        rule.horizon
     }
 
     /// No permit costs less than at the stable pace, and a price is cut to whole µs three times.

@@ -9,8 +9,8 @@
 use std::time::Duration;
 
 use super::{
-    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, NO_STATE, Refund, Report,
-    clamped_horizon, exact, in_lua::state_of, micros,
+    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, NO_STATE, Refund, Report, exact,
+    in_lua::state_of, micros,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -61,12 +61,8 @@ impl TokenBucket {
         Self { quota, horizon: DEFAULT_HORIZON }
     }
 
-    /// Sets the longest wait that is reserved for any charge, at most 365 days. Default: 60 s.
-    ///
-    /// A charge with a longer `max_wait` waits this long at most.
-    #[must_use]
-    pub const fn horizon(self, horizon: Duration) -> Self {
-        Self { horizon: clamped_horizon(horizon), ..self }
+    horizon_setter! {
+        /// A charge with a longer `max_wait` waits this long at most.
     }
 }
 
@@ -121,9 +117,7 @@ impl Algorithm for TokenBucket {
         true
     }
 
-    fn quota(&self) -> Quotas {
-        self.quota.into()
-    }
+    of_one_quota!();
 
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
         let quota = quota.into().one()?;
@@ -134,10 +128,6 @@ impl Algorithm for TokenBucket {
         let mut rule = Rule { unit_numerator, unit_denominator, burst, horizon, span: 0, spare: 0 };
         (rule.span, rule.spare) = rule.time(burst);
         Ok(rule)
-    }
-
-    fn horizon(rule: &Rule) -> i64 {
-        rule.horizon
     }
 
     #[inline]
