@@ -59,6 +59,7 @@ mod or_else;
 pub(crate) mod redis;
 pub(crate) mod runtime;
 mod shadow;
+mod shards;
 mod switch;
 pub(crate) mod timeout;
 #[cfg(feature = "tracing")]

@@ -8,15 +8,13 @@ use tokio::time::Instant;
 use super::cached_refusal::{Question, Refusal};
 use super::refusal_shard::Shard;
 use crate::Decision;
-use crate::sync::{Mutex, MutexGuard, lock};
-
-const MAX_SHARDS: usize = 16;
-const MIN_SHARD_SIZE: usize = 256;
+use crate::limiter::shards::Shards;
+use crate::sync::{MutexGuard, lock};
 
 pub struct Cache {
     pub(super) max_age: Duration,
     pub(super) max_keys: usize,
-    shards: Box<[Mutex<Shard>]>,
+    shards: Shards<Shard>,
 }
 
 /// A question that the inner limiter has to answer.
@@ -36,15 +34,11 @@ impl Miss {
 
 impl Cache {
     pub(super) fn new(max_age: Duration, max_keys: usize) -> Self {
-        let count = (max_keys / MIN_SHARD_SIZE).clamp(1, MAX_SHARDS);
-        // The first shards hold one more each, so that all together hold `max_keys`.
-        let size = |index| max_keys / count + usize::from(index < max_keys % count);
-        let shard = |index| Mutex::new(Shard::new(size(index)));
-        Self { max_age, max_keys, shards: (0..count).map(shard).collect() }
+        Self { max_age, max_keys, shards: Shards::new(max_keys, Shard::new) }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.shards.iter().map(|shard| lock(shard).len()).sum()
+        self.shards.each().map(|shard| shard.len()).sum()
     }
 
     /// The refusal that answers a question.
@@ -102,11 +96,11 @@ impl Cache {
 
     pub(super) fn forget_all(&self) {
         let now = Instant::now();
-        self.shards.iter().for_each(|shard| lock(shard).forget_all(now));
+        self.shards.each().for_each(|mut shard| shard.forget_all(now));
     }
 
     fn shard(&self, place: NonZeroU64) -> MutexGuard<'_, Shard> {
-        lock(&self.shards[(place.get() >> 32) as usize % self.shards.len()])
+        lock(self.shards.of(place.get()))
     }
 }
 

@@ -16,14 +16,12 @@ use super::leased_key::{Asked, LeasedKey, WaiterAnswer, Waiters, end_waits};
 use super::one_task::OneTask;
 use super::stock::{Ended, Name, Order, Stock, end};
 use crate::limiter::charge_numbers::units;
+use crate::limiter::shards::Shards;
 use crate::limiter::{Limiter, Operation};
 use crate::reservation::Owner;
 use crate::settlement::Settlement;
-use crate::sync::{Mutex, MutexGuard, lock};
+use crate::sync::{MutexGuard, lock};
 use crate::{Charge, Decision, Outcome, digest};
-
-const MAX_SHARDS: usize = 16;
-const MIN_SHARD_SIZE: usize = 256;
 
 pub(super) struct Leases<L: Limiter> {
     pub(super) inner: Arc<L>,
@@ -31,7 +29,7 @@ pub(super) struct Leases<L: Limiter> {
     pub(super) owner: Owner,
     pub(super) sweeper: OneTask,
     hasher: RandomState,
-    shards: Box<[Mutex<Shard<L>>]>,
+    shards: Shards<Shard<L>>,
 }
 
 /// The end of leased units that are not spent.
@@ -43,15 +41,13 @@ pub(super) enum Unspent {
 
 impl<L: Limiter> Leases<L> {
     pub(super) fn new(inner: Arc<L>, settings: Settings) -> Self {
-        let count = (settings.max_keys / MIN_SHARD_SIZE).clamp(1, MAX_SHARDS);
-        let max_keys = settings.max_keys.div_ceil(count);
         Self {
             inner,
             settings,
             owner: Owner::new(),
             sweeper: OneTask::default(),
             hasher: RandomState::new(),
-            shards: (0..count).map(|_| Mutex::new(Shard::new(max_keys))).collect(),
+            shards: Shards::new(settings.max_keys, Shard::new),
         }
     }
 
@@ -142,9 +138,8 @@ impl<L: Limiter> Leases<L> {
 
     /// Refunds the unspent units of all keys.
     pub(super) fn end_all(&self) {
-        for shard in &self.shards {
+        for mut shard in self.shards.each() {
             let mut ended = Ended::new();
-            let mut shard = lock(shard);
             shard.keys.iter_mut().for_each(|key| key.stocks.end_all(&mut ended));
             drop(shard);
             end(ended);
@@ -181,9 +176,10 @@ impl<L: Limiter> Leases<L> {
     /// `None` if there is no key.
     pub(super) fn sweep(&self, now: Instant) -> Option<Instant> {
         let mut next: Option<Instant> = None;
-        for shard in &self.shards {
+        for mut shard in self.shards.each() {
             let mut ended = Ended::new();
-            let of_shard = lock(shard).sweep(now, &self.settings, &mut ended);
+            let of_shard = shard.sweep(now, &self.settings, &mut ended);
+            drop(shard);
             end(ended);
             next = next.into_iter().chain(of_shard).min();
         }
@@ -191,7 +187,7 @@ impl<L: Limiter> Leases<L> {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.shards.iter().all(|shard| lock(shard).is_empty())
+        self.shards.each().all(|shard| shard.keys.is_empty())
     }
 
     /// The name that a key is kept under, and its hash.
@@ -200,9 +196,9 @@ impl<L: Limiter> Leases<L> {
         (self.hasher.hash_one(&*name), name)
     }
 
-    /// The shard of the names with this hash. Its table uses the highest and the lowest bits.
+    /// The shard of the names with this hash.
     pub(super) fn shard(&self, hash: u64) -> MutexGuard<'_, Shard<L>> {
-        lock(&self.shards[(hash >> 32) as usize % self.shards.len()])
+        lock(self.shards.of(hash))
     }
 }
 
@@ -274,10 +270,6 @@ impl<L: Limiter> Shard<L> {
             no_refills_until: None,
             next_sweep: Instant::now(),
         }
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.keys.is_empty()
     }
 
     /// The key of this name, whose hash is `hash`.
@@ -374,6 +366,7 @@ mod interleavings {
     use super::*;
     use crate::Error;
     use crate::reservation::Reservation;
+    use crate::sync::Mutex;
     use crate::sync::interleavings::{each, thread};
 
     /// The units of the lease that all tests begin with.

@@ -13,6 +13,7 @@ use crate::limiter::Operation;
 use crate::limiter::charge_numbers::{block_time, units};
 use crate::limiter::configured::{ConfiguredAlgorithm, Provenance, ReservationPayload};
 use crate::limiter::line::Reclaim;
+use crate::limiter::shards::Shards;
 use crate::mark::Mark;
 #[cfg(feature = "policies")]
 use crate::quota::QuotaError;
@@ -23,11 +24,6 @@ use crate::sync::MutexGuard;
 use crate::sync::{Mutex, lock};
 use crate::{Charge, Decision, Error, digest};
 
-const MAX_SHARDS: usize = 16;
-const MIN_SHARD_SIZE: usize = 256;
-
-type Shards<S> = Box<[Mutex<Shard<S>>]>;
-
 #[derive(Clone)]
 pub(super) struct Store<A: Algorithm> {
     pub(super) named: ConfiguredAlgorithm<A>,
@@ -35,7 +31,7 @@ pub(super) struct Store<A: Algorithm> {
     max_keys: usize,
     hasher: RandomState,
     /// Made for the first key: many policies of a large table never see one.
-    shards: Arc<OnceLock<Shards<A::State>>>,
+    shards: Arc<OnceLock<Shards<Shard<A::State>>>>,
 }
 
 impl<A: Algorithm> Store<A> {
@@ -87,7 +83,7 @@ impl<A: Algorithm> Store<A> {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.shards.get().into_iter().flatten().map(|shard| lock(shard).len()).sum()
+        self.shards.get().into_iter().flat_map(Shards::each).map(|shard| shard.len()).sum()
     }
 
     /// Decides, and takes the key out of the charge.
@@ -202,13 +198,10 @@ impl<A: Algorithm> Store<A> {
         shard.update((hash, name), now, |kept| change(now, kept))
     }
 
-    /// The shard of a hash: by bits in its middle, since tables use the highest and the lowest.
     #[inline]
     fn shard(&self, hash: u64) -> &Mutex<Shard<A::State>> {
-        let shards = self.shards.get_or_init(|| shards(self.max_keys, &self.hasher));
-        let middle = (hash >> 24) as u32;
-        let count = shards.len() as u64;
-        &shards[((u64::from(middle) * count) >> 32) as usize]
+        let shard = |size| Shard::new(size, self.hasher.clone());
+        self.shards.get_or_init(|| Shards::new(self.max_keys, shard)).of(hash)
     }
 }
 
@@ -223,10 +216,4 @@ impl<A: Algorithm> Reclaim for Store<A> {
 /// The provenance of a decision of this process.
 pub(super) fn local_provenance(now: i64) -> Provenance {
     Provenance { now, batch_position: 0, origin: Origin::Local }
-}
-
-fn shards<S>(keys: usize, hasher: &RandomState) -> Shards<S> {
-    let count = (keys / MIN_SHARD_SIZE).clamp(1, MAX_SHARDS);
-    let shard = || Shard::new(keys.div_ceil(count), hasher.clone());
-    (0..count).map(|_| Mutex::new(shard())).collect()
 }

@@ -1,0 +1,31 @@
+//! Shards of the keys of a limiter, each under a lock of its own: of a memory, a deny cache, a lease.
+
+use crate::sync::{Mutex, MutexGuard, lock};
+
+const MAX_SHARDS: usize = 16;
+const MIN_SHARD_SIZE: usize = 256;
+
+pub(super) struct Shards<S>(Box<[Mutex<S>]>);
+
+impl<S> Shards<S> {
+    /// Up to 16 shards of equal size, which hold `max_keys` together. `shard` makes one of a size.
+    pub(super) fn new(max_keys: usize, shard: impl Fn(usize) -> S) -> Self {
+        let count = (max_keys / MIN_SHARD_SIZE).clamp(1, MAX_SHARDS);
+        // The first shards hold one more each.
+        let size = |index| max_keys / count + usize::from(index < max_keys % count);
+        Self((0..count).map(|index| Mutex::new(shard(size(index)))).collect())
+    }
+
+    /// The shard of a hash: by bits in its middle, since tables use the highest and the lowest.
+    #[inline]
+    pub(super) fn of(&self, hash: u64) -> &Mutex<S> {
+        let middle = (hash >> 24) as u32;
+        let count = self.0.len() as u64;
+        &self.0[((u64::from(middle) * count) >> 32) as usize]
+    }
+
+    /// Locks one shard after another.
+    pub(super) fn each(&self) -> impl Iterator<Item = MutexGuard<'_, S>> {
+        self.0.iter().map(lock)
+    }
+}
