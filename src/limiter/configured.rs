@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::charge_numbers::{check_range, duration, micros};
-use super::line::{Lines, Place, Reclaim, ResetsSeen, Slot};
+use super::line::{LineId, Lines, Place, Reclaim, ResetsSeen, Slot};
 use crate::algorithm::{Algorithm, Answer, Check, Mark, QuotaAnswer, Verdict};
 use crate::charge::Key;
 #[cfg(any(feature = "redis", feature = "policies"))]
@@ -256,9 +256,9 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
             return decision;
         };
         let quota = quota.clone().unwrap_or_else(|| self.quota.clone());
-        let (line, mark) = ((key(name), quota, cost), mark.clone());
+        let (id, mark) = (LineId { key: key(name).into(), quota, cost }, mark.clone());
         let slot = Slot::new(&decision, wait, mark, known);
-        decision.set_turn(Place::new(&self.lines, line, slot, store()));
+        decision.set_turn(Place::new(&self.lines, id, slot, store()));
         decision
     }
 
@@ -275,14 +275,13 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
             return None;
         }
         let cost = check.cost.cast_unsigned();
-        let quota = quota.unwrap_or(&self.quota);
-        let line = line();
-        let slot = self.lines.take(&line, quota, cost, duration(check.max_wait))?;
+        let quota = quota.unwrap_or(&self.quota).clone();
+        let id = LineId { key: line().into(), quota, cost };
+        let slot = self.lines.take(&id, duration(check.max_wait))?;
         let (decision, mark) = slot.decision();
-        let reserved = ReservedUnits { key: name(), quota: Some(quota.clone()), mark };
+        let reserved = ReservedUnits { key: name(), quota: Some(id.quota.clone()), mark };
         let mut decision = decision.with_reservation(self.reservation(cost, reserved));
-        let line = (line, quota.clone(), cost);
-        decision.set_turn(Place::new(&self.lines, line, slot, store()));
+        decision.set_turn(Place::new(&self.lines, id, slot, store()));
         Some(decision)
     }
 

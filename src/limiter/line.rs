@@ -72,6 +72,13 @@ struct ByKey {
     spares_until: Option<Instant>,
 }
 
+/// The charges that share a line: those of one key, one quota and one cost.
+pub(super) struct LineId {
+    pub(super) key: Box<str>,
+    pub(super) quota: Quotas,
+    pub(super) cost: u64,
+}
+
 /// The slots that charges of one key, one quota and one cost reserved, and who waits for them.
 struct Line {
     quota: Quotas,
@@ -114,9 +121,7 @@ struct Waiter {
 /// A reserved wait.
 pub(super) struct Place {
     lines: Arc<Lines>,
-    key: Box<str>,
-    quota: Quotas,
-    cost: u64,
+    id: LineId,
     /// The latest end of its wait.
     told: Instant,
     store: Arc<dyn Reclaim>,
@@ -181,15 +186,9 @@ impl Lines {
     }
 
     /// Takes the first spare slot, if it is due within `max_wait`.
-    pub(super) fn take(
-        &self,
-        key: &str,
-        quota: &Quotas,
-        cost: u64,
-        max_wait: Duration,
-    ) -> Option<Slot> {
+    pub(super) fn take(&self, id: &LineId, max_wait: Duration) -> Option<Slot> {
         let mut by_key = lock(&self.by_key);
-        if !by_key.lines.contains_key(key) {
+        if !by_key.lines.contains_key(&id.key) {
             // The keys of past slots may never be charged again. Charges of others pay for them.
             if by_key.spares_until <= Some(Instant::now()) {
                 self.sweep(&mut by_key);
@@ -197,7 +196,7 @@ impl Lines {
             return None;
         }
         drop(by_key);
-        self.change(key, quota, cost, |line| {
+        self.change(id, |line| {
             let spare = line.waiters.len();
             let wait = line.slots.get(spare)?.due.saturating_duration_since(Instant::now());
             (wait <= max_wait).then(|| line.slots.remove(spare).out_of_line(self.known()))
@@ -249,44 +248,32 @@ impl Lines {
         }
     }
 
-    /// Changes the line of a key, quota and cost. Then wakes the first waiter that may go earlier
-    /// than it knows.
-    fn change<T>(
-        &self,
-        key: &str,
-        quota: &Quotas,
-        cost: u64,
-        change: impl FnOnce(&mut Line) -> T,
-    ) -> T {
-        let change = |line: &mut Line| (change(line), line.wake_next());
-        let (changed, waker) = self.with_line(key, quota, cost, change);
+    /// Changes a line. Then wakes the first waiter that may go earlier than it knows.
+    fn change<T>(&self, id: &LineId, change: impl FnOnce(&mut Line) -> T) -> T {
+        let (changed, waker) = self.with_line(id, |line| (change(line), line.wake_next()));
         waker.into_iter().for_each(Waker::wake);
         changed
     }
 
-    /// Calls `change` with the line of a key, quota and cost.
+    /// Calls `change` with a line.
     ///
     /// It returns the wakers that it replaces or removes: dropped under the lock, the last one of
     /// a task could drop another waiter of these lines.
-    fn with_line<T>(
-        &self,
-        key: &str,
-        quota: &Quotas,
-        cost: u64,
-        change: impl FnOnce(&mut Line) -> T,
-    ) -> T {
+    fn with_line<T>(&self, id: &LineId, change: impl FnOnce(&mut Line) -> T) -> T {
+        let LineId { key, quota, cost } = id;
         let mut locked = lock(&self.by_key);
         let by_key = &mut *locked;
         if !by_key.lines.contains_key(key) {
             if by_key.lines.len() >= by_key.sweep_at.max(FIRST_SWEEP) {
                 self.sweep(by_key);
             }
-            by_key.lines.insert(key.into(), Vec::new());
+            by_key.lines.insert(key.clone(), Vec::new());
         }
         let lines = by_key.lines.get_mut(key).expect("inserted if there was none");
-        let is_it = |line: &Line| line.cost == cost && line.quota == *quota;
+        let is_it = |line: &Line| line.cost == *cost && line.quota == *quota;
         let index = lines.iter().position(is_it).unwrap_or_else(|| {
-            lines.push(Line::new(quota.clone(), cost));
+            let (slots, waiters) = (Vec::new(), Vec::new());
+            lines.push(Line { quota: quota.clone(), cost: *cost, slots, waiters });
             lines.len() - 1
         });
         let line = &mut lines[index];
@@ -333,10 +320,6 @@ impl Lines {
 }
 
 impl Line {
-    fn new(quota: Quotas, cost: u64) -> Self {
-        Self { quota, cost, slots: Vec::new(), waiters: Vec::new() }
-    }
-
     fn spares(&self) -> usize {
         self.slots.len() - self.waiters.len()
     }
@@ -388,30 +371,21 @@ impl Line {
 impl Place {
     pub(super) fn new(
         lines: &Arc<Lines>,
-        (key, quota, cost): (String, Quotas, u64),
+        id: LineId,
         slot: Slot,
         store: Arc<dyn Reclaim>,
     ) -> Arc<Self> {
-        let (lines, key, told) = (Arc::clone(lines), key.into(), slot.due);
+        let (lines, told) = (Arc::clone(lines), slot.due);
         let slot = Mutex::new(Some(slot));
-        Arc::new_cyclic(|this| Self {
-            lines,
-            key,
-            quota,
-            cost,
-            told,
-            store,
-            slot,
-            this: this.clone(),
-        })
+        Arc::new_cyclic(|this| Self { lines, id, told, store, slot, this: this.clone() })
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Line) -> T) -> T {
-        self.lines.change(&self.key, &self.quota, self.cost, change)
+        self.lines.change(&self.id, change)
     }
 
     fn with_line<T>(&self, change: impl FnOnce(&mut Line) -> T) -> T {
-        self.lines.with_line(&self.key, &self.quota, self.cost, change)
+        self.lines.with_line(&self.id, change)
     }
 
     /// Leaves the line with the slot, which is used.
@@ -439,12 +413,12 @@ impl Place {
     fn give_back(&self, slot: Slot) -> Option<Settlement> {
         let place = self.this.upgrade()?;
         let (settler, settlement) = Settlement::begin();
-        let mark = slot.mark.clone();
-        let mut reclaimed = self.store.reclaim(&self.key, &self.quota, self.cost, mark);
+        let LineId { key, quota, cost } = &self.id;
+        let mut reclaimed = self.store.reclaim(key, quota, *cost, slot.mark.clone());
         reclaimed.observe(move |result| {
             settler.end(match result {
                 Ok(0) if slot.due > Instant::now() => {
-                    place.keep(Slot { is_kept: true, ..slot }).map_or(Ok(0), |()| Ok(place.cost))
+                    place.keep(Slot { is_kept: true, ..slot }).map_or(Ok(0), |()| Ok(place.id.cost))
                 }
                 result => result.clone(),
             });
@@ -513,7 +487,7 @@ impl Turn for Place {
         // The store could not take back a kept slot before either.
         let kept = lock(&self.slot).take_if(|slot| slot.is_kept && slot.due > now);
         if let Some(kept) = kept {
-            return Some(Settlement::gave_back(self.keep(kept).map_or(0, |()| self.cost)));
+            return Some(Settlement::gave_back(self.keep(kept).map_or(0, |()| self.id.cost)));
         }
         if lock(&self.slot).is_some() {
             return None;
@@ -528,7 +502,7 @@ impl Turn for Place {
         });
         let (newest, _) = left?;
         let given_back = newest.and_then(|slot| self.give_back(slot));
-        Some(given_back.unwrap_or_else(|| Settlement::gave_back(self.cost)))
+        Some(given_back.unwrap_or_else(|| Settlement::gave_back(self.id.cost)))
     }
 
     fn mark(&self) -> Option<Mark> {
@@ -589,8 +563,8 @@ mod interleavings {
         }
     }
 
-    fn quota() -> Quotas {
-        Quota::per_hour(1).into()
+    fn id() -> LineId {
+        LineId { key: "key".into(), quota: Quota::per_hour(1).into(), cost: 1 }
     }
 
     /// A request that waits for a slot in an hour.
@@ -598,14 +572,14 @@ mod interleavings {
         let wait = Duration::from_secs(3_600);
         let decision = Decision::new(Outcome::Wait(wait));
         let slot = Slot::new(&decision, wait, Mark::from([number, 0, 0, 0]), lines.known());
-        let place = Place::new(lines, ("key".to_owned(), quota(), 1), slot, Arc::new(Full));
+        let place = Place::new(lines, id(), slot, Arc::new(Full));
         place.add();
         place
     }
 
     fn take(lines: &Lines) -> usize {
         let wait = Duration::from_secs(7_200);
-        usize::from(lines.have_spares() && lines.take("key", &quota(), 1, wait).is_some())
+        usize::from(lines.have_spares() && lines.take(&id(), wait).is_some())
     }
 
     /// The count of spares, which callers read without the lock, is the lines' own.

@@ -214,8 +214,8 @@ impl Reclaim for Panics {
     }
 }
 
-fn quota() -> Quotas {
-    Quota::per_second(1).into()
+fn id(key: &str) -> LineId {
+    LineId { key: key.into(), quota: Quota::per_second(1).into(), cost: 1 }
 }
 
 /// The place of a wait for the slot in so many seconds.
@@ -233,7 +233,7 @@ fn marked(
     let wait = seconds * SECOND;
     let decision = Decision::new(Outcome::Wait(wait));
     let slot = Slot::new(&decision, wait, mark, lines.known());
-    Place::new(lines, ("key".to_owned(), quota(), 1), slot, Arc::new(store))
+    Place::new(lines, id("key"), slot, Arc::new(store))
 }
 
 #[tokio::test(start_paused = true)]
@@ -243,7 +243,7 @@ async fn a_kept_slot_that_is_past_costs_other_keys_nothing() {
     waiter.add();
     assert!(waiter.leave().is_some() && lines.have_spares());
     advance(2 * SECOND).await;
-    assert!(lines.take("other", &quota(), 1, SECOND).is_none());
+    assert!(lines.take(&id("other"), SECOND).is_none());
     assert!(!lines.have_spares() && lock(&lines.by_key).lines.is_empty());
 }
 

@@ -411,7 +411,7 @@ pub(super) const FAULTS: &[Fault] = &[
             edit(
                 "limiter/line.rs",
                 "            self.change(|line| Some(line.waiters.remove(line.position(self)?)));",
-                "            let _ = &self.key;",
+                "            let _ = &self.id;",
             ),
         ],
     )

@@ -112,7 +112,7 @@ pub(super) const FAULTS: &[Fault] = &[
         &[edit(
             "limiter/line.rs",
             "            self.change(|line| Some(line.waiters.remove(line.position(self)?)));",
-            "            let _ = &self.key;",
+            "            let _ = &self.id;",
         )],
     )
     .found_by_unit("limiter::line::tests::a_panic_of_the_store_leaves_nobody_in_line"),
@@ -1009,9 +1009,9 @@ impl Drop",
         &[edit(
             "limiter/configured.rs",
             "        let slot = Slot::new(&decision, wait, mark, known);
-        decision.set_turn(Place::new(&self.lines, line, slot, store()));",
+        decision.set_turn(Place::new(&self.lines, id, slot, store()));",
             "        let slot = Slot::new(&decision, wait, mark, known);
-        let place = Place::new(&self.lines, line, slot, store());
+        let place = Place::new(&self.lines, id, slot, store());
         crate::waiters::Waiters::add(&*place);
         decision.set_turn(place);",
         )],
