@@ -45,23 +45,13 @@ pub trait Fallback: sealed::Sealed {
     type Future: Future<Output = Result<Decision, Error>>;
 
     #[doc(hidden)]
+    type Limiter: Limiter<Future = Self::Future>;
+
+    #[doc(hidden)]
     fn stands_in(&self, error: &Error) -> bool;
 
     #[doc(hidden)]
-    fn answer(&self, charge: &Charge) -> Self::Future;
-
-    #[doc(hidden)]
-    fn settle_own(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
-        let _ = actual;
-        Err(reservation)
-    }
-
-    /// Returns true if more can be taken for its own decisions. Default: `true`, since they count
-    /// nothing.
-    #[doc(hidden)]
-    fn can_settle_more(&self) -> bool {
-        true
-    }
+    fn limiter(&self) -> &Self::Limiter;
 }
 
 mod sealed {
@@ -71,34 +61,44 @@ mod sealed {
 impl sealed::Sealed for FailOpen {}
 impl Fallback for FailOpen {
     type Future = Ready<Result<Decision, Error>>;
+    type Limiter = Admits;
 
     fn stands_in(&self, error: &Error) -> bool {
         error.kind().may_fail_open()
     }
 
-    fn answer(&self, _charge: &Charge) -> Self::Future {
+    fn limiter(&self) -> &Admits {
+        &Admits
+    }
+}
+
+/// Admits every charge, and counts nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Admits;
+
+impl Limiter for Admits {
+    type Future = Ready<Result<Decision, Error>>;
+
+    fn check(&self, _: &Charge) -> Self::Future {
         ready(Ok(Decision::new(Outcome::Allow).with_origin(Origin::FailOpen)))
+    }
+
+    fn can_take_more(&self) -> bool {
+        true
     }
 }
 
 impl<L: Limiter> sealed::Sealed for L {}
 impl<L: Limiter> Fallback for L {
     type Future = L::Future;
+    type Limiter = L;
 
     fn stands_in(&self, error: &Error) -> bool {
         error.kind().may_fall_back()
     }
 
-    fn answer(&self, charge: &Charge) -> L::Future {
-        self.check(charge)
-    }
-
-    fn settle_own(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
-        self.settle(reservation, actual)
-    }
-
-    fn can_settle_more(&self) -> bool {
-        self.can_take_more()
+    fn limiter(&self) -> &L {
+        self
     }
 }
 
@@ -122,21 +122,14 @@ where
     F: Fallback,
 {
     type Future = F::Future;
+    type Limiter = F::Limiter;
 
     fn stands_in(&self, error: &Error) -> bool {
         (self.condition)(error)
     }
 
-    fn answer(&self, charge: &Charge) -> F::Future {
-        self.fallback.answer(charge)
-    }
-
-    fn settle_own(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
-        self.fallback.settle_own(reservation, actual)
-    }
-
-    fn can_settle_more(&self) -> bool {
-        self.fallback.can_settle_more()
+    fn limiter(&self) -> &F::Limiter {
+        self.fallback.limiter()
     }
 }
 
@@ -192,11 +185,11 @@ where
     /// The limiter that made the reservation settles it, be it the fallback.
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         let settled = self.inner.settle(reservation, actual);
-        settled.or_else(|reservation| self.standby.fallback.settle_own(reservation, actual))
+        settled.or_else(|reservation| self.standby.fallback.limiter().settle(reservation, actual))
     }
 
     fn can_take_more(&self) -> bool {
-        self.inner.can_take_more() && self.standby.fallback.can_settle_more()
+        self.inner.can_take_more() && self.standby.fallback.limiter().can_take_more()
     }
 
     /// Of the inner limiter: what the fallback decides is another account.
@@ -248,7 +241,7 @@ where
                     };
                     match this.asked {
                         Some((charge, standby)) if standby.fallback.stands_in(&error) => {
-                            let answer = standby.fallback.answer(charge);
+                            let answer = standby.fallback.limiter().check(charge);
                             State::FallingBack { answer, error: Some(error) }
                         }
                         _ => return Poll::Ready(Err(error)),

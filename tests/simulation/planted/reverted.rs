@@ -736,7 +736,7 @@ impl Drop",
         "3acd29d or_else: settle with the limiter that decided",
         &[edit(
             "limiter/or_else.rs",
-            "        settled.or_else(|reservation| self.standby.fallback.settle_own(reservation, actual))",
+            "        settled.or_else(|reservation| self.standby.fallback.limiter().settle(reservation, actual))",
             "        settled",
         )],
     )
