@@ -21,6 +21,5 @@ mod sentinel;
 mod servers;
 #[path = "../support/mod.rs"]
 mod support;
-mod timed;
 #[cfg(feature = "rustls")]
 mod tls;

@@ -1,9 +1,9 @@
 //! Redis dying, silent, slow and crowded: what trouble with the server and the way to it
 //! looks like from here.
 //!
-//! Tests are named by the case that they show. They assert structure and generous limits; how fast
-//! things are is measured by `timed`. What Redis itself says against deciding is in
-//! `replies`.
+//! Tests are named by the case that they show. They assert structure and generous limits;
+//! `benches/measures/faults.rs` measures how fast things are. What Redis itself says against
+//! deciding is in `replies`.
 
 use std::future::ready;
 use std::net::SocketAddr;

@@ -28,6 +28,8 @@ mod memory;
 mod own_store;
 mod panics;
 mod policies;
+#[path = "../support/served.rs"]
+mod served;
 mod settlements;
 mod shadow;
 mod streams;

@@ -1,6 +1,5 @@
 //! The callers that wait for a slot, and the slots of those that leave.
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -12,61 +11,14 @@ use tower_sluice::limiter::Boxed;
 use tower_sluice::respond::Raise;
 use tower_sluice::{Charge, Limiter, LimiterExt, Memory, Quota, RateLimitLayer};
 
-const MILLISECOND: Duration = Duration::from_millis(1);
-const SECOND: Duration = Duration::from_secs(1);
-
-/// The time between two slots.
-const PACE: Duration = Duration::from_millis(20);
-
-/// The time that a caller waits before it hangs up, and the longest wait that its charge reserves,
-/// in ms. Callers who wait longer than `max_wait` are refused, the others hang up.
-const PATIENCE: [(u32, u32); 4] = [(3_000, 2_000), (500, 400), (900, 1_000), (500, 2_000)];
+use super::SECOND;
+use super::served::{MILLISECOND, PATIENCE, bucket, charge, served};
 
 /// Ten slots a minute.
 const SLOW: Quota = Quota::per_minute(10);
 
 /// The longest wait of a charge that may wait for 200 of them, in ms.
 const PATIENT: u32 = 3_000_000;
-
-/// 50 a second, without a burst.
-fn bucket() -> TokenBucket {
-    TokenBucket::new(Quota::per_second(50).burst(1))
-}
-
-fn charge(key: &'static str, max_wait: u32) -> Charge {
-    Charge::new(key).max_wait(MILLISECOND * max_wait)
-}
-
-/// 100 callers of these limiters ask again and again, and hang up after their patience: how many
-/// are served in each of four seconds.
-async fn served(
-    limiters: &[Boxed],
-    patience: u32,
-    charge: impl Fn() -> Charge + Clone + Send + 'static,
-) -> [u32; 4] {
-    let begun = Instant::now();
-    let served = Arc::new(Mutex::new([0_u32; 4]));
-    let callers = (0..100).map(|caller| {
-        let limiter = limiters[caller % limiters.len()].clone();
-        let (served, charge) = (Arc::clone(&served), charge.clone());
-        tokio::spawn(async move {
-            while begun.elapsed() < 4 * SECOND {
-                match timeout(MILLISECOND * patience, limiter.acquire(charge())).await {
-                    Ok(Ok(_)) => {
-                        let second = begun.elapsed().as_secs() as usize;
-                        served.lock().unwrap().get_mut(second).into_iter().for_each(|n| *n += 1);
-                    }
-                    Ok(Err(_)) => sleep(PACE).await,
-                    Err(_) => {}
-                }
-            }
-        })
-    });
-    for caller in callers.collect::<Vec<_>>() {
-        caller.await.unwrap();
-    }
-    *served.lock().unwrap()
-}
 
 #[tokio::test(start_paused = true)]
 async fn impatient_callers_are_served_at_the_full_rate() {
@@ -283,30 +235,6 @@ mod over_redis {
         let (one, three) = tokio::join!(served(&one, 500, charge), served(&three, 500, charge));
         for each in [one, three] {
             assert!(each.iter().sum::<u32>() >= 120 && each[3] >= 20, "{each:?}");
-        }
-    }
-
-    /// The table of the documentation, strictly: `cargo test --release --test limiters waiters:: --
-    /// --ignored --nocapture --test-threads 1`, on a quiet machine.
-    #[tokio::test(flavor = "multi_thread")]
-    #[ignore = "a measure, which needs a quiet machine"]
-    async fn measure_served_callers() {
-        let server = Server::start();
-        for (patience, max_wait) in PATIENCE {
-            for count in [1, 3] {
-                let limiters = processes(&server, "bucket", count);
-                let pools = (0..count).map(|_| Pool::connect(&server.url()).unwrap());
-                let log = || SlidingLog::new(Quota::per_second(50));
-                let logs: Vec<_> =
-                    pools.map(|pool| Redis::new("log", log(), pool).boxed()).collect();
-                for (name, limiters) in [("bucket", limiters), ("log", logs)] {
-                    limiters[0].reset("supplier").await.unwrap();
-                    let each =
-                        served(&limiters, patience, move || charge("supplier", max_wait)).await;
-                    println!("{patience} ms, {max_wait} ms, {name}, {count} processes: {each:?}");
-                    assert!(each.iter().all(|served| *served >= 48), "{each:?}");
-                }
-            }
         }
     }
 

@@ -32,6 +32,8 @@ mod several;
 mod shadow_counts;
 #[cfg(feature = "redis")]
 mod shadows;
+#[path = "../support/swaps.rs"]
+mod swaps;
 #[cfg(feature = "redis")]
 mod store_away;
 mod switches;

@@ -2,42 +2,19 @@
 //! what was taken stays taken.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use http::{Request, Response};
-use tokio::task::JoinSet;
-use tower::{BoxError, Layer, ServiceExt, service_fn};
+use tower::BoxError;
 use tower_sluice::limiter::SwitchMode;
 use tower_sluice::policy::{Policies, Rows, Source};
-use tower_sluice::{ErrorKind, LimiterExt, Outcome, RateLimitLayer};
+use tower_sluice::{ErrorKind, LimiterExt, Outcome};
 
 #[cfg(feature = "redis")]
 use super::over_redis::over;
 #[cfg(feature = "redis")]
 use super::support::Server;
+use super::swaps::{HOURLY, swap_under_load, table};
 use super::{burst, decide, policies, request, rows};
-
-/// A million in each second.
-const HOURLY: u64 = 3_600_000_000;
-
-fn table(limit: u64, algorithm: &str) -> Rows {
-    rows(&format!(
-        "
-        [[policy]]
-        name = 'a'
-        algorithm = '{algorithm}'
-        limit = {limit}
-        period = '1h'
-
-        [[policy]]
-        name = 'b'
-        limit = 1000000000
-        period = '1h'
-        match = {{ path = '/b' }}
-        "
-    ))
-}
 
 #[tokio::test(start_paused = true)]
 async fn a_changed_limit_keeps_what_was_taken() {
@@ -176,57 +153,6 @@ async fn a_request_ends_under_the_table_that_charged_it() {
     policies.refund(waiting.take_reservation().unwrap()).unwrap();
 }
 
-/// Loads `swaps` tables while `tasks` tasks send requests, and returns how many requests were
-/// answered, and the longest time that one took. None may fail.
-async fn swap_under_load(
-    policies: Policies,
-    tasks: usize,
-    swaps: usize,
-    pause: Duration,
-) -> (u64, Duration) {
-    let (ended, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-    let inner = service_fn(|_: Request<()>| async { Ok::<_, BoxError>(Response::new("")) });
-    let layer = RateLimitLayer::new(policies.clone(), policies.clone());
-    let slowest = Arc::new(AtomicU64::new(0));
-    let mut running = JoinSet::new();
-    for task in 0..tasks {
-        let slowest = Arc::clone(&slowest);
-        let (service, ended) = (layer.layer(inner), Arc::clone(&ended));
-        let answered = Arc::clone(&answered);
-        running.spawn(async move {
-            while !ended.load(Relaxed) {
-                let path = if task % 2 == 0 { "/a" } else { "/b" };
-                let begun = std::time::Instant::now();
-                let response = service.clone().oneshot(request("GET", path, &[])).await.unwrap();
-                assert!([200, 429].contains(&response.status().as_u16()), "{response:?}");
-                answered.fetch_add(1, Relaxed);
-                slowest.fetch_max(begun.elapsed().as_micros() as u64, Relaxed);
-                tokio::task::yield_now().await;
-            }
-        });
-    }
-    let probe = request("GET", "/probe", &[]);
-    for swap in 0..swaps {
-        let before = answered.load(Relaxed);
-        while answered.load(Relaxed) < before + tasks as u64 {
-            tokio::task::yield_now().await;
-        }
-        let limit = HOURLY * (2 + swap as u64);
-        policies.load(&table(limit, "fixed_window")).unwrap();
-        // The next decision is under the new table.
-        let decision = decide(&policies, &probe).await;
-        assert_eq!(decision.quota().unwrap().limit(), limit);
-        tokio::time::sleep(pause).await;
-    }
-    ended.store(true, Relaxed);
-    while running.join_next().await.transpose().expect("no request fails").is_some() {}
-    let a = policies.get("a").unwrap().peek(&["global"]).await.unwrap();
-    let taken = a.quota().unwrap().limit() - a.remaining().unwrap();
-    // Everything that was admitted under any table counts under the last one.
-    assert_eq!(taken, answered.load(Relaxed) + swaps as u64);
-    (answered.load(Relaxed), Duration::from_micros(slowest.load(Relaxed)))
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_request_fails_while_tables_are_exchanged() {
     let policies = Policies::builder().build(&table(HOURLY, "fixed_window")).unwrap();
@@ -239,27 +165,4 @@ async fn no_request_fails_while_tables_over_redis_are_exchanged() {
     let server = Server::start();
     let policies = over(&server).build(&table(HOURLY, "fixed_window")).unwrap();
     swap_under_load(policies, 8, 10, Duration::ZERO).await;
-}
-
-/// `cargo test --release --all-features --test policies -- --ignored --nocapture swaps`.
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "ten seconds: a measure of a reload under load"]
-async fn fifty_swaps_in_ten_seconds() {
-    let policies = Policies::builder().build(&table(HOURLY, "fixed_window")).unwrap();
-    print_fifty_swaps("memory", policies).await;
-}
-
-/// The same command.
-#[cfg(feature = "redis")]
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "ten seconds: a measure of a reload under load"]
-async fn fifty_swaps_over_redis_in_ten_seconds() {
-    let server = Server::start();
-    let policies = over(&server).build(&table(HOURLY, "fixed_window")).unwrap();
-    print_fifty_swaps("redis", policies).await;
-}
-
-async fn print_fifty_swaps(store: &str, policies: Policies) {
-    let (answered, slowest) = swap_under_load(policies, 64, 50, Duration::from_millis(200)).await;
-    println!("{store}: swaps=50 tasks=64 answered={answered} failed=0 slowest={slowest:?}");
 }

@@ -84,9 +84,9 @@ fn marks(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// The Rust files whose tests have marks.
+/// The Rust files whose tests and measures have marks.
 fn all_sources() -> impl Iterator<Item = PathBuf> {
-    ["src", "tests", "examples"].iter().flat_map(|folder| sources(&root().join(folder)))
+    ["src", "tests", "examples", "benches"].iter().flat_map(|folder| sources(&root().join(folder)))
 }
 
 fn tests_by_case() -> BTreeMap<usize, Vec<String>> {

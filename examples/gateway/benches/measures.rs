@@ -1,7 +1,7 @@
-//! The cost of the gateway, and its behaviour under load. It takes minutes, so it is a named
-//! command:
-//! `cargo test --release -p gateway --test measures -- --ignored --nocapture --test-threads 1`.
+//! The cost of the gateway, and its behaviour under load: `cargo bench -p gateway` takes minutes.
+//! Words after `--` choose the measures whose names contain one of them.
 
+#[path = "../tests/support/mod.rs"]
 mod support;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,6 +11,33 @@ use support::client::Connection;
 use support::redis::Redis;
 use support::upstream::Upstream;
 use support::{Gateway, get, until};
+
+/// The measures, in the order in which they run.
+const MEASURES: [(&str, fn()); 6] = [
+    ("what_limits_cost_over_a_plain_proxy", what_limits_cost_over_a_plain_proxy),
+    ("fifty_swaps_in_ten_seconds_fail_no_request", fifty_swaps_in_ten_seconds_fail_no_request),
+    ("series_do_not_grow_with_keys", series_do_not_grow_with_keys),
+    (
+        "of_ten_thousand_forged_headers_the_limit_is_admitted",
+        of_ten_thousand_forged_headers_the_limit_is_admitted,
+    ),
+    (
+        "ten_thousand_policies_are_loaded_beside_requests",
+        ten_thousand_policies_are_loaded_beside_requests,
+    ),
+    ("ten_thousand_policies_that_nobody_looks_at", ten_thousand_policies_that_nobody_looks_at),
+];
+
+fn main() {
+    // Cargo adds an option of its own.
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    for (name, measure) in MEASURES {
+        if words.is_empty() || words.iter().any(|word| name.contains(word)) {
+            println!("\n{name}");
+            measure();
+        }
+    }
+}
 
 fn table(limit: u64) -> String {
     format!(
@@ -46,8 +73,6 @@ fn show(what: &str, times: &[Duration]) {
     println!("{what:44} p50 {:7.0} us, p99 {:7.0} us", at(0.5), at(0.99));
 }
 
-#[test]
-#[ignore = "a measure"]
 fn what_limits_cost_over_a_plain_proxy() {
     let upstream = Upstream::keeping_alive();
     let redis = Redis::start();
@@ -67,8 +92,6 @@ fn what_limits_cost_over_a_plain_proxy() {
     }
 }
 
-#[test]
-#[ignore = "a measure"]
 fn fifty_swaps_in_ten_seconds_fail_no_request() {
     let gateway = Gateway::with_policies(&table(1_000_000));
     let (over, asked, failed) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
@@ -114,8 +137,6 @@ fn fifty_swaps_in_ten_seconds_fail_no_request() {
     assert_eq!(failed.into_inner(), 0);
 }
 
-#[test]
-#[ignore = "a measure"]
 fn series_do_not_grow_with_keys() {
     let gateway = Gateway::with_policies(&table(5));
     let series = || {
@@ -140,8 +161,6 @@ fn series_do_not_grow_with_keys() {
     println!("series in /metrics: {before} before, {} with 100,000 keys", series());
 }
 
-#[test]
-#[ignore = "a measure"]
 fn of_ten_thousand_forged_headers_the_limit_is_admitted() {
     let by_ip = "[[policy]]\nname = \"ip\"\nalgorithm = \"fixed_window\"\nlimit = 100\n\
                  period = \"1d\"\nkey = \"client_ip\"\n";
@@ -167,8 +186,6 @@ fn of_ten_thousand_forged_headers_the_limit_is_admitted() {
     assert_eq!((forged, group), (100, 100));
 }
 
-#[test]
-#[ignore = "a measure"]
 fn ten_thousand_policies_are_loaded_beside_requests() {
     let many = |limit: u64| -> String {
         let one = |number: usize| {
@@ -198,8 +215,6 @@ fn ten_thousand_policies_are_loaded_beside_requests() {
     }
 }
 
-#[test]
-#[ignore = "a measure"]
 fn ten_thousand_policies_that_nobody_looks_at() {
     let row = |n| {
         format!(

@@ -1,5 +1,4 @@
-//! The milliseconds that trouble costs. Machines differ, so this is a command of its own:
-//! `cargo test --release --test faults timed:: -- --ignored --nocapture`.
+//! How many milliseconds faults take, next to the deadline of a decision.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -24,6 +23,12 @@ fn over(pool: Pool) -> Yearly {
 
 fn yearly(url: &str) -> Yearly {
     over(Pool::connect(url).expect("an address"))
+}
+
+pub(crate) async fn run() {
+    no_server().await;
+    stop_and_go_on().await;
+    connections_killed_every_50_ms().await;
 }
 
 /// Returns the time that each of `calls` took, and how many were decided.
@@ -63,8 +68,6 @@ async fn recovery(limiter: &Yearly) -> (Duration, usize) {
 }
 
 // Case 1.
-#[tokio::test]
-#[ignore = "measures milliseconds"]
 async fn no_server() {
     let limiter = yearly(&format!("redis://127.0.0.1:{NOWHERE}"));
     let (times, _) = timed(&limiter, 100).await;
@@ -82,8 +85,6 @@ async fn no_server() {
 }
 
 // Cases 7 and 8.
-#[tokio::test]
-#[ignore = "measures milliseconds"]
 async fn stop_and_go_on() {
     let server = Server::start();
     let limiter = yearly(&server.url());
@@ -97,8 +98,6 @@ async fn stop_and_go_on() {
 }
 
 // Case 15.
-#[tokio::test]
-#[ignore = "measures milliseconds"]
 async fn connections_killed_every_50_ms() {
     let server = Server::start();
     let limiter = yearly(&server.url());
