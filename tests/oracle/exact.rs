@@ -25,7 +25,7 @@ fn runtime() -> Runtime {
 fn refused_one_microsecond_before_the_wait_and_admitted_at_it() {
     let _turn = turn();
     // States of each algorithm in which it is asked at the edges.
-    let states: usize = crew::number("ORACLE_STATES", 2_400);
+    let states: usize = crew::number("ORACLE_STATES", 600);
     for algorithm in chosen().filter(|algorithm| algorithm.at_once) {
         let server = Server::with(&[]);
         edges::walk(algorithm, &server.url(), states);

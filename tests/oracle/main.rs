@@ -11,13 +11,13 @@
 //!
 //! A new algorithm is a model and a line in `trial/algorithms.rs`. The size comes from
 //! `ORACLE_PROCESSES`, `ORACLE_TASKS` and `ORACLE_SECONDS` (4, 32, and 1 for each workload),
-//! `ORACLE_STATES` (2,400 refusals met at their edges for each algorithm) and `ORACLE_CANCELS` (100
-//! reservations in a storm), and `ORACLE_HISTORIES` (60 of a budget); `ORACLE_ONLY` picks the
+//! `ORACLE_STATES` (600 refusals met at their edges for each algorithm) and `ORACLE_CANCELS` (100
+//! reservations in a storm), and `ORACLE_HISTORIES` (30 of a budget); `ORACLE_ONLY` picks the
 //! algorithms whose names begin so. These sizes suit a check; a proof takes larger ones:
 //!
 //! ```sh
 //! ORACLE_PROCESSES=8 ORACLE_TASKS=128 ORACLE_SECONDS=5 ORACLE_STATES=100000 ORACLE_CANCELS=1000 \
-//!   cargo test --release --test oracle -- --nocapture
+//!   ORACLE_HISTORIES=2000 cargo test --release --test oracle -- --nocapture
 //! ```
 
 #![cfg(feature = "redisson")]

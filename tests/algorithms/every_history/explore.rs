@@ -1,8 +1,8 @@
 //! All histories up to a depth, breadth first: equal states with equal books are visited once.
 
 use std::collections::HashSet;
-use std::fmt::{self, Debug, Write as _};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::fmt::Debug;
+use std::hash::{DefaultHasher, Hasher};
 use std::rc::Rc;
 
 use tower_sluice::algorithm::{Algorithm, Check, Refund, Verdict};
@@ -71,24 +71,11 @@ impl<A: Algorithm> Clone for Node<A> {
     }
 }
 
-/// Hashes what is written to it: states have no hash of their own.
-struct Digest([DefaultHasher; 2]);
-
-impl Digest {
-    fn of(value: &impl Debug) -> u128 {
-        let mut digest = Self([DefaultHasher::new(), DefaultHasher::new()]);
-        digest.0[1].write_u8(1);
-        write!(digest, "{value:?}").expect("a hasher takes everything");
-        let [one, other] = digest.0.map(|hasher| u128::from(hasher.finish()));
-        one << 64 | other
-    }
-}
-
-impl fmt::Write for Digest {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.0.iter_mut().for_each(|hasher| text.hash(hasher));
-        Ok(())
-    }
+/// Hashes a text of the value: states have no hash of their own.
+fn digest_of(value: &impl Debug) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(format!("{value:?}").as_bytes());
+    hasher.finish()
 }
 
 /// Makes all histories of up to `depth` events, and checks every instant of each, until one fails.
@@ -106,7 +93,7 @@ pub fn explore<A: Algorithm>(kind: &Kind<A>, depth: usize) -> Seen {
                 if !nodes.insert(node.digest()) {
                     continue;
                 }
-                states.insert(Digest::of(&node.state));
+                states.insert(digest_of(&node.state));
                 if let Err(why) = node.check(kind) {
                     violation = Some(node.tell(why, clock_step));
                     break 'all;
@@ -150,7 +137,7 @@ impl<A: Algorithm> Node<A> {
     }
 
     /// Two nodes with this in common go on alike.
-    fn digest(&self) -> u128 {
+    fn digest(&self) -> u64 {
         let bookings = self
             .book
             .bookings
@@ -170,7 +157,7 @@ impl<A: Algorithm> Node<A> {
         let settled: Vec<_> =
             self.book.settled.iter().map(|(at, units)| (at - self.passed, units)).collect();
         let passed = if self.went_back { None } else { Some(self.passed) };
-        Digest::of(&(&self.state, self.now, passed, bookings, settled))
+        digest_of(&(&self.state, self.now, passed, bookings, settled))
     }
 
     fn check(&self, kind: &Kind<A>) -> Result<(), String> {
