@@ -42,7 +42,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let app = Router::new()
         .route("/search", get(async || "found\n").layer(searches))
         .route("/upload", post(async || "stored\n").layer(uploads));
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
+    let listen = std::env::var("LISTEN").unwrap_or_else(|_| "127.0.0.1:3000".to_owned());
+    let listener = tokio::net::TcpListener::bind(listen).await?;
     println!("listening on http://{}", listener.local_addr()?);
     Ok(axum::serve(listener, app).await?)
 }

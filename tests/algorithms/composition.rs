@@ -2,7 +2,6 @@
 //! sleeping request holds nothing, and nothing is left behind.
 
 use std::future::{Ready, ready};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -306,34 +305,4 @@ async fn no_byte_of_a_request_fails_open() {
     println!("fault case=117 requests={requests} admitted=0");
     // A charge of one unit fits, so the limiter did decide.
     assert!(limiter.check(&Charge::new("fine")).await.unwrap().is_admitted());
-}
-
-#[test]
-fn two_clients_together_keep_to_the_suppliers_quota() {
-    let server = Server::start();
-    let example = crate::support::example::built("outbound");
-    let start = || {
-        let mut client = Command::new(&example);
-        client.env("REDIS_URL", server.url()).env("CALLS", "6").stdout(Stdio::piped());
-        client.spawn().expect("the example")
-    };
-    let pair = [start(), start()];
-    // Both have ended before anything is asserted, so that neither outlives the test.
-    let pair = pair.map(|client| client.wait_with_output().expect("ended"));
-    let mut calls: Vec<u64> = pair
-        .into_iter()
-        .flat_map(|output| {
-            assert!(output.status.success());
-            let said = String::from_utf8(output.stdout).expect("text");
-            said.lines()
-                .map(|line| line.split(' ').next().unwrap().parse().unwrap())
-                .collect::<Vec<_>>()
-        })
-        .collect();
-    calls.sort_unstable();
-    assert_eq!(calls.len(), 12);
-    // Together they wait eleven times 200 ms; alone each would be done after five. The rest is
-    // for late starts.
-    let took = Duration::from_micros(calls[11] - calls[0]);
-    assert!(took >= Duration::from_millis(1_200), "{took:?}");
 }

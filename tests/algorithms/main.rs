@@ -2,8 +2,6 @@
 
 mod clocks;
 #[cfg(feature = "redis")]
-mod compare;
-#[cfg(feature = "redis")]
 mod composition;
 #[path = "../support/dice.rs"]
 mod dice;

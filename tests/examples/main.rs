@@ -1,5 +1,9 @@
-//! Runs of what the documents and examples show.
+//! Runs of what the documents and examples show: each example as a user starts it.
 
+#[cfg(all(feature = "redisson", feature = "rustls"))]
+mod axum;
+#[cfg(all(feature = "redisson", feature = "rustls"))]
+mod compare;
 #[path = "../../examples/mock_test.rs"]
 #[expect(
     dead_code,
@@ -8,9 +12,17 @@
 )]
 mod mock_test;
 #[cfg(all(feature = "redisson", feature = "rustls"))]
+mod outbound;
+#[cfg(all(feature = "policies", feature = "redisson", feature = "rustls"))]
+mod policies_from_redis;
+#[cfg(all(feature = "redisson", feature = "rustls"))]
 mod quickstart;
 #[cfg(all(feature = "redisson", feature = "rustls"))]
 mod replay;
 #[cfg(all(feature = "redisson", feature = "rustls"))]
+mod running;
+#[cfg(all(feature = "redisson", feature = "rustls"))]
 #[path = "../support/mod.rs"]
 mod support;
+#[cfg(all(feature = "redisson", feature = "rustls"))]
+mod tonic;

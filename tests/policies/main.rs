@@ -15,8 +15,6 @@ mod dice;
 mod errors;
 mod flapping;
 mod formats;
-#[cfg(feature = "redis")]
-mod from_redis;
 mod given_back;
 mod handlers;
 #[cfg(feature = "redisson")]
@@ -32,10 +30,10 @@ mod several;
 mod shadow_counts;
 #[cfg(feature = "redis")]
 mod shadows;
-#[path = "../support/swaps.rs"]
-mod swaps;
 #[cfg(feature = "redis")]
 mod store_away;
+#[path = "../support/swaps.rs"]
+mod swaps;
 mod switches;
 #[cfg(feature = "redis")]
 mod why;

@@ -23,8 +23,18 @@ impl Answer {
 
 /// Asks `address` for `path`, with further header lines.
 pub async fn get(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Answer {
+    send("GET", address, path, headers).await
+}
+
+/// Sends a request without a body, whatever its headers say.
+pub async fn send(
+    method: &str,
+    address: SocketAddr,
+    path: &str,
+    headers: &[(&str, &str)],
+) -> Answer {
     let mut stream = TcpStream::connect(address).await.expect("a connection");
-    let mut request = format!("GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n");
+    let mut request = format!("{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n");
     for (name, value) in headers {
         request += &format!("{name}: {value}\r\n");
     }
