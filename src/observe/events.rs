@@ -167,7 +167,7 @@ pub(crate) fn table_in_force([on, shadow, off]: [usize; 3]) {
 }
 
 fn kind(error: &Error) -> &'static str {
-    KINDS[kind_index(error.kind())].1
+    KINDS[kind_index(error)]
 }
 
 fn origin(origin: Origin) -> &'static str {

@@ -1,6 +1,5 @@
 //! Counts decisions under one name.
 
-use std::fmt;
 use std::sync::Arc;
 
 use tokio::time::Instant;
@@ -127,8 +126,4 @@ impl Meter {
     }
 }
 
-impl fmt::Debug for Meter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Meter").field("limiter", &self.limiter()).finish_non_exhaustive()
-    }
-}
+debug_by_name!([] Meter: series);

@@ -9,22 +9,15 @@
 //! counts under that of a limiter, and `policy_series.rs` under that of each policy. `recorder.rs`
 //! asks for handles. `tracer.rs` makes the events of `events.rs`, and `seldom.rs` says how often
 //! one may repeat. `recorded_outcome.rs` says what a result counts as.
-//! `breaker_watch.rs`, `calls.rs`, `connection_watch.rs`, `fallback.rs` and `refusals.rs` are what
-//! the rest of the crate reports to: without the two features they do nothing.
+//! `watches.rs` is what the rest of the crate reports to: without the two features it does nothing.
 
-mod breaker_watch;
-#[cfg(feature = "redis")]
-mod calls;
 #[cfg(feature = "metrics")]
 mod catalog;
-#[cfg(feature = "redis")]
-mod connection_watch;
 #[cfg_attr(
     not(all(feature = "tracing", feature = "redis", feature = "policies")),
     allow(unused, reason = "events of what is not built")
 )]
 mod events;
-mod fallback;
 #[cfg(feature = "metrics")]
 mod meter;
 #[cfg(feature = "metrics")]
@@ -36,12 +29,13 @@ mod policy_series;
 mod recorded_outcome;
 #[cfg(feature = "metrics")]
 mod recorder;
-mod refusals;
 mod seldom;
 #[cfg(feature = "metrics")]
 mod series;
 #[cfg(feature = "tracing")]
 mod tracer;
+#[cfg_attr(not(feature = "redis"), allow(unused, reason = "watches of what is not built"))]
+mod watches;
 
 // The unit of a `Metric`.
 #[cfg(feature = "metrics")]
@@ -50,22 +44,18 @@ pub use ::metrics::Unit;
 #[cfg(feature = "metrics")]
 pub use self::catalog::{BATCH_BUCKETS, METRICS, Metric, MetricKind, SECONDS_BUCKETS};
 
-pub(crate) use self::breaker_watch::{BreakerWatch, State as WatchedState};
-#[cfg(feature = "redis")]
-pub(crate) use self::calls::CallWatch;
-#[cfg(feature = "redis")]
-pub(crate) use self::connection_watch::{ConnectionWatch, SlotWatch};
 #[cfg(feature = "redis")]
 pub(crate) use self::events::primary_changed;
 #[cfg(feature = "policies")]
 pub(crate) use self::events::table_in_force;
-pub(crate) use self::fallback::FallbackWatch;
 #[cfg(feature = "metrics")]
 pub use self::meter::Meter;
 #[cfg(feature = "metrics")]
 pub(crate) use self::policy_series::PolicySeries;
 #[cfg(any(feature = "metrics", feature = "tracing"))]
 pub(crate) use self::recorded_outcome::Asked;
-pub(crate) use self::refusals::RefusalWatch;
 #[cfg(feature = "tracing")]
 pub(crate) use self::tracer::Tracer;
+pub(crate) use self::watches::{BreakerWatch, FallbackWatch, RefusalWatch, State as WatchedState};
+#[cfg(feature = "redis")]
+pub(crate) use self::watches::{CallWatch, ConnectionWatch, SlotWatch};

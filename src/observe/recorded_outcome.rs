@@ -112,8 +112,7 @@ impl RecordedOutcome {
 
 impl Decided {
     /// All of them, in the order of [`index`](Self::index).
-    pub(crate) const ALL: [Self; 4] =
-        [Self::Admitted, Self::Delayed(Duration::ZERO), Self::Denied, Self::Undecided];
+    pub(crate) const NAMES: [&'static str; 4] = ["admitted", "delayed", "denied", "undecided"];
 
     pub(crate) fn index(self) -> usize {
         match self {
@@ -125,35 +124,19 @@ impl Decided {
     }
 
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Admitted => "admitted",
-            Self::Delayed(_) => "delayed",
-            Self::Denied => "denied",
-            Self::Undecided => "undecided",
-        }
+        Self::NAMES[self.index()]
     }
 }
 
-/// The kinds of errors, each with its name.
-pub(crate) const KINDS: [(ErrorKind, &str); 6] = [
-    (ErrorKind::Infrastructure, "infrastructure"),
-    (ErrorKind::Saturation, "saturation"),
-    (ErrorKind::Capacity, "capacity"),
-    (ErrorKind::Configuration, "configuration"),
-    (ErrorKind::Request, "request"),
-    (ErrorKind::State, "state"),
-];
+/// The names of the kinds of errors, each at the place that [`kind_index`] returns.
+pub(crate) const KINDS: [&str; 6] =
+    ["infrastructure", "saturation", "capacity", "configuration", "request", "state"];
 
-/// Returns the place of a kind in [`KINDS`].
-pub(crate) fn kind_index(kind: ErrorKind) -> usize {
-    match kind {
-        ErrorKind::Infrastructure => 0,
-        ErrorKind::Saturation => 1,
-        ErrorKind::Capacity => 2,
-        ErrorKind::Configuration => 3,
-        ErrorKind::Request => 4,
-        ErrorKind::State => 5,
-    }
+/// Returns the place of the kind of an error: that of the variant.
+pub(crate) fn kind_index(error: &Error) -> usize {
+    // The last one, so that a new kind is put into the list.
+    const _: () = assert!(ErrorKind::State as usize + 1 == KINDS.len());
+    error.kind() as usize
 }
 
 /// The error that a result holds, be it that a fallback or a shadow hides it.
@@ -172,8 +155,10 @@ mod tests {
 
     #[test]
     fn each_kind_stands_at_its_index() {
-        for (index, (kind, _)) in KINDS.into_iter().enumerate() {
-            assert_eq!(kind_index(kind), index);
+        use ErrorKind::{Capacity, Configuration, Infrastructure, Request, Saturation, State};
+        for kind in [Infrastructure, Saturation, Capacity, Configuration, Request, State] {
+            let name = format!("{kind:?}").to_lowercase();
+            assert_eq!(KINDS[kind_index(&Error::new(kind, ""))], name);
         }
     }
 }

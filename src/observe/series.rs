@@ -1,6 +1,5 @@
 //! All that is counted under one name.
 
-use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -23,7 +22,7 @@ pub(super) struct Series {
 }
 
 pub(super) struct LimiterHandles {
-    decisions: [Counter; Decided::ALL.len()],
+    decisions: [Counter; Decided::NAMES.len()],
     fail_open: Counter,
     switched_off: Counter,
     shadow_refusals: Counter,
@@ -83,14 +82,13 @@ impl LimiterHandles {
         use Value::{Name, Word};
         let name = [Name(limiter)];
         Self {
-            decisions: Decided::ALL.map(|decided| {
-                counter(&catalog::DECISIONS, &[Name(limiter), Word(decided.name())])
-            }),
+            decisions: Decided::NAMES
+                .map(|decided| counter(&catalog::DECISIONS, &[Name(limiter), Word(decided)])),
             fail_open: counter(&catalog::FAIL_OPEN, &name),
             switched_off: counter(&catalog::SWITCHED_OFF, &name),
             shadow_refusals: counter(&catalog::SHADOW_REFUSALS, &name),
             fallbacks: counter(&catalog::FALLBACKS, &name),
-            errors: KINDS.map(|(_, kind)| counter(&catalog::ERRORS, &[Name(limiter), Word(kind)])),
+            errors: KINDS.map(|kind| counter(&catalog::ERRORS, &[Name(limiter), Word(kind)])),
             abandoned: counter(&catalog::ABANDONED, &name),
             settled_units: OnceLock::new(),
             decision_seconds: histogram(&catalog::DECISION_SECONDS, &name),
@@ -131,7 +129,7 @@ impl LimiterHandles {
     /// Counts an error, and the fallback that answers in its place.
     pub(super) fn count_faults(&self, result: Result<&Decision, &Error>) {
         if let Some(error) = error_of(result) {
-            self.errors[kind_index(error.kind())].increment(1);
+            self.errors[kind_index(error)].increment(1);
         }
         let by_fallback = |decision: &Decision| {
             decision.fallback_cause().is_some() && decision.origin() != Origin::FailOpen
@@ -156,8 +154,4 @@ impl Waiters for WaitersGauge {
     }
 }
 
-impl fmt::Debug for Series {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Series").field("limiter", &self.limiter).finish_non_exhaustive()
-    }
-}
+debug_by_name!([] Series: limiter);

@@ -58,7 +58,7 @@ impl Tracer {
         if error.kind() == ErrorKind::Request {
             return;
         }
-        let kind = kind_index(error.kind());
+        let kind = kind_index(error);
         match result {
             Ok(decision) => self.stood_in[kind].emit(|suppressed| {
                 events::stood_in(&self.limiter, decision, error, suppressed);

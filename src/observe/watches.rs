@@ -1,0 +1,291 @@
+//! The watches: what a breaker, a pool, a limiter and a layer report, as metrics and as events.
+
+use std::sync::Arc;
+#[cfg(feature = "metrics")]
+use std::sync::atomic::AtomicU8;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+#[cfg(feature = "metrics")]
+use metrics::{Counter, Gauge, Histogram};
+use tokio::time::Instant;
+
+#[cfg(feature = "metrics")]
+use super::catalog;
+use super::events;
+use super::recorded_outcome::{KINDS, kind_index};
+#[cfg(feature = "metrics")]
+use super::recorder::{Handles, Value, counter, gauge, histogram};
+use super::seldom::Seldom;
+use crate::{Decision, Error};
+
+/// The state of a breaker, as a number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum State {
+    Asks = 0,
+    Probes = 1,
+    Refuses = 2,
+}
+
+/// Reports the states of a breaker. Metrics need a name; events do without.
+#[derive(Debug)]
+pub(crate) struct BreakerWatch {
+    name: Option<Arc<str>>,
+    #[cfg(feature = "metrics")]
+    handles: Handles<(Gauge, Counter)>,
+    /// The last state, for a recorder that comes later.
+    #[cfg(feature = "metrics")]
+    state: AtomicU8,
+    opened: Seldom,
+    closed: Seldom,
+}
+
+impl BreakerWatch {
+    pub(crate) fn new(name: Option<Arc<str>>) -> Self {
+        let watch = Self {
+            name,
+            #[cfg(feature = "metrics")]
+            handles: Handles::default(),
+            #[cfg(feature = "metrics")]
+            state: AtomicU8::new(State::Asks as u8),
+            opened: Seldom::default(),
+            closed: Seldom::default(),
+        };
+        watch.set_state(State::Asks);
+        watch
+    }
+
+    pub(crate) fn name(&self) -> Option<&Arc<str>> {
+        self.name.as_ref()
+    }
+
+    /// It opened. `refusal` is what callers get.
+    pub(crate) fn opened(&self, refusal: &Error) {
+        self.opened.emit(|suppressed| {
+            events::breaker_opened(self.name.as_deref(), refusal, suppressed);
+        });
+    }
+
+    pub(crate) fn closed(&self) {
+        self.closed.emit(|suppressed| events::breaker_closed(self.name.as_deref(), suppressed));
+    }
+
+    pub(crate) fn refused(&self) {
+        #[cfg(feature = "metrics")]
+        if let Some((_, refusals)) = self.handles() {
+            refusals.increment(1);
+        }
+    }
+
+    pub(crate) fn set_state(&self, state: State) {
+        #[cfg(feature = "metrics")]
+        {
+            self.state.store(state as u8, Relaxed);
+            if let Some((gauge, _)) = self.handles() {
+                gauge.set(f64::from(state as u8));
+            }
+        }
+        let _ = state;
+    }
+
+    #[cfg(feature = "metrics")]
+    fn handles(&self) -> Option<&(Gauge, Counter)> {
+        let name = [Value::Name(self.name.as_ref()?)];
+        self.handles.get(|| {
+            let state = gauge(&catalog::BREAKER_STATE, &name);
+            state.set(f64::from(self.state.load(Relaxed)));
+            (state, counter(&catalog::BREAKER_REFUSALS, &name))
+        })
+    }
+}
+
+/// Reports the calls of one limiter. Clones report together.
+#[derive(Clone)]
+pub(crate) struct CallWatch {
+    #[cfg(feature = "metrics")]
+    inner: Arc<Inner>,
+}
+
+#[cfg(feature = "metrics")]
+struct Inner {
+    limiter: Arc<str>,
+    handles: Handles<CallHandles>,
+}
+
+#[cfg(feature = "metrics")]
+struct CallHandles {
+    batch_size: Histogram,
+    call_seconds: Histogram,
+    unanswered: Counter,
+}
+
+#[cfg(feature = "metrics")]
+impl CallWatch {
+    pub(crate) fn new(limiter: &Arc<str>) -> Self {
+        let inner = Inner { limiter: Arc::clone(limiter), handles: Handles::default() };
+        let watch = Self { inner: Arc::new(inner) };
+        watch.handles();
+        watch
+    }
+
+    /// A call with so many charges and settlements leaves.
+    pub(crate) fn sent(&self, requests: usize) {
+        if let Some(handles) = self.handles() {
+            handles.batch_size.record(requests as f64);
+        }
+    }
+
+    /// A call that left at this instant has an answer.
+    pub(crate) fn answered(&self, sent: Instant) {
+        if let Some(handles) = self.handles() {
+            handles.call_seconds.record(sent.elapsed());
+        }
+    }
+
+    pub(crate) fn unanswered(&self) {
+        if let Some(handles) = self.handles() {
+            handles.unanswered.increment(1);
+        }
+    }
+
+    fn handles(&self) -> Option<&CallHandles> {
+        let name = [Value::Name(&self.inner.limiter)];
+        self.inner.handles.get(|| CallHandles {
+            batch_size: histogram(&catalog::BATCH_SIZE, &name),
+            call_seconds: histogram(&catalog::CALL_SECONDS, &name),
+            unanswered: counter(&catalog::UNANSWERED_CALLS, &name),
+        })
+    }
+}
+
+#[cfg(not(feature = "metrics"))]
+#[allow(clippy::unused_self, reason = "it reports nothing without the feature")]
+impl CallWatch {
+    pub(crate) fn new(_limiter: &Arc<str>) -> Self {
+        Self {}
+    }
+
+    pub(crate) fn sent(&self, _requests: usize) {}
+
+    pub(crate) fn answered(&self, _sent: Instant) {}
+
+    pub(crate) fn unanswered(&self) {}
+}
+
+/// Reports the connections of one pool. `address` says where they lead, without a password.
+#[derive(Default)]
+pub(crate) struct ConnectionWatch {
+    #[cfg(feature = "metrics")]
+    handles: Handles<[Counter; 2]>,
+    has_failed: AtomicBool,
+    failed: Seldom,
+    lost: Seldom,
+    again: Seldom,
+}
+
+impl ConnectionWatch {
+    pub(crate) fn made(&self, address: impl FnOnce() -> String) {
+        #[cfg(feature = "metrics")]
+        self.count(0);
+        match self.has_failed.swap(false, Relaxed) {
+            true => self.again.emit(|suppressed| events::connected_again(&address(), suppressed)),
+            false => events::connected(&address()),
+        }
+    }
+
+    pub(crate) fn failed(&self, address: impl FnOnce() -> String, error: &Error) {
+        #[cfg(feature = "metrics")]
+        self.count(1);
+        self.has_failed.store(true, Relaxed);
+        self.failed.emit(|suppressed| events::connect_failed(&address(), error, suppressed));
+    }
+
+    pub(crate) fn lost(&self, address: impl FnOnce() -> String, reason: &str) {
+        self.has_failed.store(true, Relaxed);
+        self.lost.emit(|suppressed| events::connection_lost(&address(), reason, suppressed));
+    }
+
+    #[cfg(feature = "metrics")]
+    fn count(&self, result: usize) {
+        let handles = self.handles.get(|| {
+            ["made", "failed"].map(|word| counter(&catalog::CONNECTS, &[Value::Word(word)]))
+        });
+        if let Some(handles) = handles {
+            handles[result].increment(1);
+        }
+    }
+}
+
+/// Reports the hash slots of a cluster that have moved.
+#[derive(Default)]
+pub(crate) struct SlotWatch {
+    /// The number of moved slots that are not reported yet.
+    unsaid: AtomicUsize,
+    redirected: Seldom,
+}
+
+impl SlotWatch {
+    /// A redirect said that one has moved. A second's redirects are one event; the map tells of all
+    /// others.
+    pub(crate) fn redirected(&self) {
+        self.unsaid.fetch_add(1, Relaxed);
+        self.redirected.emit(|_| self.mapped(0));
+    }
+
+    /// The map said that so many have moved, besides those of redirects.
+    pub(crate) fn mapped(&self, slots: usize) {
+        match self.unsaid.swap(0, Relaxed) + slots {
+            0 => {}
+            slots => events::slots_moved(slots),
+        }
+    }
+}
+
+/// Reports when a fallback begins to answer, and when the limiter decides again.
+#[derive(Debug, Default)]
+pub(crate) struct FallbackWatch {
+    answers: AtomicBool,
+    began: Seldom,
+    ended: Seldom,
+}
+
+impl FallbackWatch {
+    /// The fallback made a decision, since the limiter could not.
+    pub(crate) fn answered(&self, decision: &Decision, cause: &Error) {
+        if !self.answers.swap(true, Relaxed) {
+            self.began.emit(|suppressed| events::fallback_began(decision, cause, suppressed));
+        }
+    }
+
+    /// The limiter itself made a decision.
+    #[inline]
+    pub(crate) fn decided(&self) {
+        if self.answers.load(Relaxed) && self.answers.swap(false, Relaxed) {
+            self.ended.emit(events::fallback_ended);
+        }
+    }
+}
+
+/// Warns of the first request of a layer that has no key, and of the first of each kind that was
+/// refused undecided. Further ones are no events, since callers may send as many as they like.
+#[derive(Debug, Default)]
+pub(crate) struct RefusalWatch {
+    has_warned_of_key: AtomicBool,
+    /// For each kind of error.
+    has_warned_of: [AtomicBool; KINDS.len()],
+}
+
+impl RefusalWatch {
+    /// A request has no key. One is admitted where the limit is in a shadow.
+    pub(crate) fn no_key(&self, why: &Error, admitted: bool) {
+        if !self.has_warned_of_key.swap(true, Relaxed) {
+            events::no_key(why, admitted);
+        }
+    }
+
+    /// A request is refused, since nothing could be decided.
+    pub(crate) fn undecided(&self, why: &Error) {
+        if !self.has_warned_of[kind_index(why)].swap(true, Relaxed) {
+            events::refused_undecided(why);
+        }
+    }
+}
