@@ -429,8 +429,4 @@ impl<L, K, R> Clone for RateLimitLayer<L, K, R> {
     }
 }
 
-impl<L: fmt::Debug, K, R: fmt::Debug> fmt::Debug for RateLimitLayer<L, K, R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.shared.fmt_as("RateLimitLayer", f).finish_non_exhaustive()
-    }
-}
+debug_by_name!([L: fmt::Debug, K, R: fmt::Debug] RateLimitLayer<L, K, R>: shared);

@@ -129,8 +129,4 @@ impl<S: Clone, L, K, R> Clone for RateLimit<S, L, K, R> {
     }
 }
 
-impl<S: fmt::Debug, L: fmt::Debug, K, R: fmt::Debug> fmt::Debug for RateLimit<S, L, K, R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.shared.fmt_as("RateLimit", f).field("inner", &self.inner).finish_non_exhaustive()
-    }
-}
+debug_by_name!([S: fmt::Debug, L: fmt::Debug, K, R: fmt::Debug] RateLimit<S, L, K, R>: inner, shared);

@@ -265,8 +265,4 @@ where
     }
 }
 
-impl<R: fmt::Debug, F> fmt::Debug for WithActualCost<R, F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WithActualCost").field("respond", &self.respond).finish_non_exhaustive()
-    }
-}
+debug_by_name!([R: fmt::Debug, F] WithActualCost<R, F>: respond);

@@ -1,6 +1,5 @@
 //! The units that a settlement gave back.
 
-use std::fmt;
 use std::future::Future;
 use std::mem;
 use std::pin::Pin;
@@ -121,11 +120,7 @@ impl Future for Settlement {
     }
 }
 
-impl fmt::Debug for Settlement {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Settlement").finish_non_exhaustive()
-    }
-}
+debug_by_name!([] Settlement);
 
 /// Ends a settlement. Dropped before, it says that the settlement was given up.
 pub(crate) struct SettlementSender(Arc<Mutex<Settling>>);

@@ -39,18 +39,4 @@ impl<L, K, R> Shared<L, K, R> {
     }
 }
 
-impl<L: fmt::Debug, K, R: fmt::Debug> Shared<L, K, R> {
-    pub(crate) fn fmt_as<'a, 'b>(
-        &self,
-        name: &str,
-        f: &'a mut fmt::Formatter<'b>,
-    ) -> fmt::DebugStruct<'a, 'b> {
-        let mut debug = f.debug_struct(name);
-        debug
-            .field("limiter", &self.limiter)
-            .field("respond", &self.respond)
-            .field("max_wait", &self.max_wait)
-            .field("free_waiters", &self.waiters.available_permits());
-        debug
-    }
-}
+debug_by_name!([L: fmt::Debug, K, R: fmt::Debug] Shared<L, K, R>: limiter, respond, max_wait, waiters);

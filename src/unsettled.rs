@@ -1,6 +1,5 @@
 //! The charge of a request, in the hands of its handler or of its response's body.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::reservation::Reservation;
@@ -108,11 +107,7 @@ impl Unsettled {
     }
 }
 
-impl fmt::Debug for Unsettled {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Unsettled").field("reservation", &self.reservation).finish_non_exhaustive()
-    }
-}
+debug_by_name!([] Unsettled: reservation);
 
 /// Hands out what a request took, once: a handler finds it in the extensions of the request.
 ///
@@ -150,8 +145,4 @@ impl SettleHandle {
     }
 }
 
-impl fmt::Debug for SettleHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("SettleHandle").finish_non_exhaustive()
-    }
-}
+debug_by_name!([] SettleHandle);

@@ -1,6 +1,5 @@
 //! Requests that wait for their slot: counted, and in line.
 
-use std::fmt;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -77,8 +76,4 @@ impl Drop for Waiter {
     }
 }
 
-impl fmt::Debug for Waiter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Waiter").finish_non_exhaustive()
-    }
-}
+debug_by_name!([] Waiter);

@@ -143,11 +143,7 @@ where
     }
 }
 
-impl<B, F> fmt::Debug for CountedBody<B, F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CountedBody").field("units", &self.units).finish_non_exhaustive()
-    }
-}
+debug_by_name!([B, F] CountedBody<B, F>: units);
 
 /// A layer whose responses have bodies that count their cost: made by
 /// [`RateLimitLayer::count_body`](crate::RateLimitLayer::count_body).
@@ -176,11 +172,7 @@ impl<L: Clone, F> Clone for CountBodyLayer<L, F> {
     }
 }
 
-impl<L: fmt::Debug, F> fmt::Debug for CountBodyLayer<L, F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CountBodyLayer").field("layer", &self.layer).finish_non_exhaustive()
-    }
-}
+debug_by_name!([L: fmt::Debug, F] CountBodyLayer<L, F>: layer);
 
 /// A limited service that counts the bodies of its responses: made by [`CountBodyLayer`]. The
 /// bodies of refusals, and of requests that took nothing, pass as they are.
@@ -212,11 +204,7 @@ impl<S: Clone, F> Clone for CountBody<S, F> {
     }
 }
 
-impl<S: fmt::Debug, F> fmt::Debug for CountBody<S, F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CountBody").field("service", &self.service).finish_non_exhaustive()
-    }
-}
+debug_by_name!([S: fmt::Debug, F] CountBody<S, F>: service);
 
 pin_project! {
     /// The future of [`CountBody`](crate::respond::CountBody).

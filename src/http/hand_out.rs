@@ -81,11 +81,4 @@ where
     }
 }
 
-impl<R: fmt::Debug> fmt::Debug for HandOut<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HandOut")
-            .field("respond", &self.respond)
-            .field("to", &self.to)
-            .finish_non_exhaustive()
-    }
-}
+debug_by_name!([R: fmt::Debug] HandOut<R>: respond, to);

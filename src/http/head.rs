@@ -1,7 +1,5 @@
 //! Keys from a request without its body, so that one closure serves every framework.
 
-use std::fmt;
-
 use http::{Extensions, HeaderMap, Method, Request, Uri};
 
 use crate::key_extractor::{IntoCharge, KeyExtractor, Keyed};
@@ -72,11 +70,7 @@ impl<'a, B> From<&'a Request<B>> for Head<'a> {
     }
 }
 
-impl fmt::Debug for Head<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Head").field("method", self.method).finish_non_exhaustive()
-    }
-}
+debug_by_name!([] Head<'_>: method);
 
 /// Finds keys in the head of a request, whatever its body: one closure for several frameworks.
 ///

@@ -1,6 +1,5 @@
 //! The answer to an HTTP caller that is refused.
 
-use std::fmt;
 use std::time::Duration;
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -431,16 +430,7 @@ impl Default for HttpResponder {
     }
 }
 
-impl<F, E> fmt::Debug for HttpResponder<F, E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpResponder")
-            .field("no_key", &self.no_key)
-            .field("content_type", &self.content_type)
-            .field("headers", &self.headers)
-            .field("reports", &self.reports)
-            .finish_non_exhaustive()
-    }
-}
+debug_by_name!([F, E] HttpResponder<F, E>: no_key, content_type, headers, reports);
 
 impl<B, C, Err, F, E> Respond<Request<B>, Response<C>, Err> for HttpResponder<F, E>
 where
