@@ -106,7 +106,7 @@ impl Decision {
     #[must_use]
     #[inline]
     pub fn is_admitted(&self) -> bool {
-        matches!(self.outcome, Outcome::Allow | Outcome::Wait(_))
+        self.outcome.is_admitted()
     }
 
     /// The time after which a refused charge would be admitted at once. `None` if it was admitted,

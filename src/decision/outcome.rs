@@ -21,6 +21,12 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Returns true if a charge goes through, at once or after a reserved wait.
+    #[inline]
+    pub(crate) fn is_admitted(self) -> bool {
+        matches!(self, Self::Allow | Self::Wait(_))
+    }
+
     /// The time after which a refused charge would be admitted at once.
     pub(super) fn retry_after(self) -> Option<Duration> {
         match self {

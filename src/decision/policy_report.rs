@@ -115,7 +115,7 @@ impl<'a> PolicyReport<'a> {
     /// Returns true if this policy alone admits the charge, at once or after a reserved wait.
     #[must_use]
     pub fn is_admitted(&self) -> bool {
-        matches!(self.figures.outcome, Outcome::Allow | Outcome::Wait(_))
+        self.figures.outcome.is_admitted()
     }
 
     /// The time after which this policy alone would admit the charge at once. `None` if it admits

@@ -70,9 +70,9 @@ impl LimitedPolicy {
         Charge::new(match self.limiter.kind {
             // The key is the name of Java's limiter, and shared by all policies.
             #[cfg(feature = "redisson")]
-            Kind::Redisson(_) if self.policy.key.is_global() => self.policy.name().to_owned(),
+            Kind::Redisson if self.policy.key.is_global() => self.policy.name().to_owned(),
             #[cfg(feature = "redisson")]
-            Kind::Redisson(_) => {
+            Kind::Redisson => {
                 let mut name = format!("{}:", self.policy.name());
                 crate::limiter::redis::push_verbatim_or_digest(&mut name, &key);
                 name
@@ -139,7 +139,7 @@ enum Kind {
     #[cfg(feature = "redisson")]
     PermitLog(Memory<PermitLog>),
     #[cfg(feature = "redisson")]
-    Redisson(Redisson),
+    Redisson,
 }
 
 impl PolicyLimiter {
@@ -157,24 +157,24 @@ impl PolicyLimiter {
             return same.clone();
         }
         let (id, before) = (NEXT.fetch_add(1, Relaxed), before.map(|before| &before.kind));
-        #[cfg(feature = "redis")]
-        let fits = "a policy's algorithm follows its quota";
-        let kind = match (choice, place) {
+        let (kind, boxed) = match (choice, place) {
             (Choice::Any(algorithm), Place::Memory) => {
                 let kept = match before {
                     Some(Kind::Memory(memory)) => memory.with_algorithm(algorithm).ok(),
                     _ => None,
                 };
-                Kind::Memory(kept.unwrap_or_else(|| store.memory(policy.name(), algorithm)))
+                let memory = kept.unwrap_or_else(|| store.memory(policy.name(), algorithm));
+                (Kind::Memory(memory.clone()), memory.boxed())
             }
             #[cfg(feature = "redis")]
             (Choice::Any(algorithm), Place::Redis(pool)) => {
-                let limiter = Redis::try_new(policy.name(), algorithm, pool.clone()).expect(fits);
-                let limiter = limiter.decision_timeout(store.decision_timeout);
-                Kind::Redis(match store.clock.clone() {
-                    Some(clock) => limiter.clock(move || clock()),
-                    None => limiter,
-                })
+                let limiter = Redis::try_new(policy.name(), algorithm, pool.clone());
+                let limiter = limiter.expect("a policy's algorithm follows its quota");
+                let mut limiter = limiter.decision_timeout(store.decision_timeout);
+                if let Some(clock) = store.clock.clone() {
+                    limiter = limiter.clock(move || clock());
+                }
+                (Kind::Redis(limiter.clone()), limiter.boxed())
             }
             #[cfg(feature = "redisson")]
             (Choice::Redisson(_), Place::Memory) => {
@@ -183,26 +183,18 @@ impl PolicyLimiter {
                     Some(Kind::PermitLog(memory)) => memory.with_algorithm(algorithm).ok(),
                     _ => None,
                 };
-                Kind::PermitLog(kept.unwrap_or_else(|| store.memory(policy.name(), algorithm)))
+                let memory = kept.unwrap_or_else(|| store.memory(policy.name(), algorithm));
+                (Kind::PermitLog(memory.clone()), WithoutDebts(memory).boxed())
             }
             #[cfg(feature = "redisson")]
             (Choice::Redisson(rate), Place::Redis(pool)) => {
                 let limiter = Redisson::new(pool.clone()).name(policy.name()).default_rate(rate);
-                let limiter = limiter.decision_timeout(store.decision_timeout);
-                Kind::Redisson(match store.clock.clone() {
-                    Some(clock) => limiter.clock(move || clock()),
-                    None => limiter,
-                })
+                let mut limiter = limiter.decision_timeout(store.decision_timeout);
+                if let Some(clock) = store.clock.clone() {
+                    limiter = limiter.clock(move || clock());
+                }
+                (Kind::Redisson, limiter.boxed())
             }
-        };
-        let boxed = match &kind {
-            Kind::Memory(limiter) => limiter.clone().boxed(),
-            #[cfg(feature = "redis")]
-            Kind::Redis(limiter) => limiter.clone().boxed(),
-            #[cfg(feature = "redisson")]
-            Kind::PermitLog(limiter) => WithoutDebts(limiter.clone()).boxed(),
-            #[cfg(feature = "redisson")]
-            Kind::Redisson(limiter) => limiter.clone().boxed(),
         };
         Self { id, choice, kind, boxed }
     }

@@ -6,7 +6,8 @@ use std::fmt;
 
 use http::{HeaderName, Method};
 use matchit::Router;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::path::{Readings, literal, without_parameters};
 use super::row_fields::OneOrMany;
@@ -22,15 +23,20 @@ const METHODS: &str = "\
 
 /// The pattern of the requests that a row takes, as the row writes it. All that it states must
 /// hold.
-#[derive(Clone, Default, PartialEq, Serialize)]
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub(super) struct Pattern {
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "listed")]
     path: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "listed")]
     method: Vec<String>,
     /// The value that each header must have, by its name. `None` if it must only be there.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", serialize_with = "as_written")]
-    header: BTreeMap<String, Option<String>>,
+    #[serde(
+        skip_serializing_if = "BTreeMap::is_empty",
+        serialize_with = "as_written",
+        deserialize_with = "headers"
+    )]
+    header: HeaderTests,
     /// The name that the program must give the requests of this row.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
@@ -38,6 +44,9 @@ pub(super) struct Pattern {
     #[serde(skip_serializing_if = "is_false")]
     pub(super) ignore_case: bool,
 }
+
+/// The message about a list that names nothing.
+const NOTHING: &str = "an empty list would take no request";
 
 fn is_false(value: &bool) -> bool {
     !value
@@ -49,20 +58,9 @@ fn is_false(value: &bool) -> bool {
     untagged,
     expecting = "a path, a list of paths, or a table of path, method, header, name and ignore_case"
 )]
-enum Written {
+pub(super) enum Written {
     Paths(OneOrMany),
     Table(serde_json::Map<String, serde_json::Value>),
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Table {
-    path: Option<OneOrMany>,
-    method: Option<OneOrMany>,
-    header: Option<Headers>,
-    name: Option<String>,
-    #[serde(default)]
-    ignore_case: bool,
 }
 
 #[derive(Deserialize)]
@@ -74,62 +72,57 @@ enum Headers {
 
 /// Writes headers that must only be there as a list, and others with the values that they must
 /// have.
-fn as_written<S: Serializer>(
-    headers: &BTreeMap<String, Option<String>>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
+fn as_written<S: Serializer>(headers: &HeaderTests, serializer: S) -> Result<S::Ok, S::Error> {
     match headers.values().any(Option::is_some) {
         true => headers.serialize(serializer),
         false => serializer.collect_seq(headers.keys()),
     }
 }
 
-impl<'de> Deserialize<'de> for Pattern {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        use serde::de::Error;
-        let Table { path, method, header, name, ignore_case } =
-            match Written::deserialize(deserializer)? {
-                Written::Paths(paths) => Table { path: Some(paths), ..Table::default() },
-                Written::Table(table) => {
-                    serde_json::from_value(table.into()).map_err(D::Error::custom)?
-                }
-            };
-        let listed = |what, values: Option<Vec<String>>| match values {
-            Some(values) if values.is_empty() => Err(D::Error::custom(nothing(what))),
-            values => Ok(values.unwrap_or_default()),
-        };
-        let header = match header {
-            None => BTreeMap::new(),
-            Some(Headers::Present(names)) => {
-                let names = listed("header", Some(names.into()))?;
-                names.into_iter().map(|name| (name, None)).collect()
-            }
-            Some(Headers::Holding(values)) if values.is_empty() => {
-                return Err(D::Error::custom(nothing("header")));
-            }
-            Some(Headers::Holding(values)) => {
-                values.into_iter().map(|(name, value)| (name, Some(value))).collect()
-            }
-        };
-        let [path, method] = [path, method].map(|values| values.map(Vec::from));
-        let (path, method) = (listed("path", path)?, listed("method", method)?);
-        if ignore_case && path.is_empty() {
-            return Err(D::Error::custom(
-                "ignore_case is about the letters of a path, and there is no path: write one, or leave ignore_case out",
-            ));
-        }
-        Ok(Self { path, method, header, name, ignore_case })
+fn listed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    match Option::<OneOrMany>::deserialize(deserializer)?.map(Vec::from) {
+        Some(values) if values.is_empty() => Err(D::Error::custom(NOTHING)),
+        values => Ok(values.unwrap_or_default()),
     }
 }
 
-/// Returns the message about a list that names nothing.
-fn nothing(what: &str) -> String {
-    format!("{what} is empty, and would take no request")
+type HeaderTests = BTreeMap<String, Option<String>>;
+
+fn headers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<HeaderTests, D::Error> {
+    let headers: HeaderTests = match Option::deserialize(deserializer)? {
+        None => return Ok(BTreeMap::new()),
+        Some(Headers::Present(names)) => {
+            Vec::from(names).into_iter().map(|name| (name, None)).collect()
+        }
+        Some(Headers::Holding(values)) => {
+            values.into_iter().map(|(name, value)| (name, Some(value))).collect()
+        }
+    };
+    if headers.is_empty() { Err(D::Error::custom(NOTHING)) } else { Ok(headers) }
+}
+
+impl TryFrom<Written> for Pattern {
+    type Error = serde_json::Error;
+
+    fn try_from(written: Written) -> Result<Self, serde_json::Error> {
+        match written {
+            Written::Table(table) => serde_json::from_value(table.into()),
+            Written::Paths(paths) => match Vec::from(paths) {
+                path if path.is_empty() => Err(serde_json::Error::custom(NOTHING)),
+                path => Ok(Self { path, ..Self::default() }),
+            },
+        }
+    }
 }
 
 impl Pattern {
     /// Makes the matcher. The error says what is wrong with the pattern.
     pub(super) fn matcher(&self) -> Result<Matcher, String> {
+        if self.ignore_case && self.path.is_empty() {
+            return Err(String::from(
+                "ignore_case is about the letters of a path, and there is no path: write one, or leave ignore_case out",
+            ));
+        }
         let mut paths = Vec::new();
         for path in &self.path {
             let wrong = |why: &dyn fmt::Display| format!("the path {path:?}: {why}");

@@ -233,19 +233,18 @@ impl Limiter for Policies {
 
     /// Decides about a charge that these policies made of a request.
     fn check(&self, charge: &Charge) -> BoxedFuture {
-        let Some(selection) = charge.attachment::<Arc<Selection>>().cloned() else {
-            let message = "policies decide about charges that they made of a request";
-            let error = Error::new(ErrorKind::Configuration, message);
-            return Box::pin(std::future::ready(Err(error)));
+        let asked = match charge.attachment::<Arc<Selection>>() {
+            None => Err("policies decide about charges that they made of a request"),
+            // A lease, for instance, asks for more units than one request.
+            Some(selection) if ![0, selection.cost()].contains(&charge.units()) => {
+                Err("a charge of policies keeps the cost that they gave it")
+            }
+            Some(selection) => Ok(Arc::clone(selection)),
         };
-        // A lease, for instance, asks for more units than one request.
-        if ![0, selection.cost()].contains(&charge.units()) {
-            let message = "a charge of policies keeps the cost that they gave it";
-            let error = Error::new(ErrorKind::Configuration, message);
-            return Box::pin(std::future::ready(Err(error)));
-        }
         let (charge, shared) = (charge.clone(), Arc::clone(&self.shared));
         Box::pin(async move {
+            let wrong = |message| Error::new(ErrorKind::Configuration, message);
+            let selection = asked.map_err(wrong)?;
             let cost = charge.units();
             let (decision, tentative) =
                 decide(selection, charge, shared.settings.observer.as_ref()).await?;

@@ -78,7 +78,7 @@ impl<'a> Event<'a> {
         let result = decision.shadowed().unwrap_or(Ok(decision.outcome()));
         let origin = result.is_ok().then(|| decision.origin());
         let is_refused = matches!(answer, Some(Ok((decision, _))) if !decision.is_admitted());
-        let admits = matches!(result, Ok(Outcome::Allow | Outcome::Wait(_)));
+        let admits = result.is_ok_and(Outcome::is_admitted);
         let event = Self { origin, in_shadow: true, ..Self::of(limited, result) };
         Some(event).filter(|_| !(is_refused && admits))
     }
@@ -109,8 +109,7 @@ impl<'a> Event<'a> {
             Some(Ok((decision, _))) => {
                 for PolicyOutcome { limited, outcome, origin, cause } in outcomes {
                     // Nothing is taken under a policy that would have admitted it.
-                    let admits = matches!(outcome, Outcome::Allow | Outcome::Wait(_));
-                    if decision.is_admitted() || !admits {
+                    if decision.is_admitted() || !outcome.is_admitted() {
                         let (origin, cause) = (Some(*origin), cause.as_ref());
                         show(Self { origin, cause, ..Self::of(limited, Ok(*outcome)) });
                     }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use super::checked_policy::Policy;
 use super::limited_policy::LimitedPolicy;
 use super::policies::Policies;
-use crate::limiter::{Switch, SwitchMode};
+use crate::future::{BoxedFuture, OperationFuture};
+use crate::limiter::{Boxed, Switch, SwitchMode};
 use crate::{Charge, Decision, Error, ErrorKind, LimiterExt};
 
 /// A policy in force: its row, its switch, and its keys. Cheap to clone.
@@ -104,11 +105,7 @@ impl PolicyHandle {
     ///
     /// As [`peek`](Self::peek).
     pub async fn reset<T: AsRef<str>>(&self, parts: &[T]) -> Result<Decision, Error> {
-        let (limited, charge) = self.charge(parts)?;
-        if let Some(share) = &limited.share {
-            share.boxed.reset(charge.clone()).await?;
-        }
-        limited.limiter.boxed.reset(charge).await
+        self.with_share(parts, Boxed::reset).await
     }
 
     /// Refuses all requests of a key for this time: see
@@ -122,11 +119,7 @@ impl PolicyHandle {
         parts: &[T],
         time: Duration,
     ) -> Result<Decision, Error> {
-        let (limited, charge) = self.charge(parts)?;
-        if let Some(share) = &limited.share {
-            share.boxed.block(charge.clone(), time).await?;
-        }
-        limited.limiter.boxed.block(charge, time).await
+        self.with_share(parts, |limiter, charge| limiter.block(charge, time)).await
     }
 
     /// Ends a block of a key. The units that were taken before it still count.
@@ -135,11 +128,7 @@ impl PolicyHandle {
     ///
     /// As [`peek`](Self::peek).
     pub async fn unblock<T: AsRef<str>>(&self, parts: &[T]) -> Result<Decision, Error> {
-        let (limited, charge) = self.charge(parts)?;
-        if let Some(share) = &limited.share {
-            share.boxed.unblock(charge.clone()).await?;
-        }
-        limited.limiter.boxed.unblock(charge).await
+        self.with_share(parts, Boxed::unblock).await
     }
 
     /// Takes units of a key, whether or not they fit.
@@ -154,6 +143,19 @@ impl PolicyHandle {
     ) -> Result<Decision, Error> {
         let (limited, charge) = self.charge(parts)?;
         limited.limiter.boxed.penalize(charge.cost(units)).await
+    }
+
+    /// Operates on a key in the local share, if there is one, and then in the store.
+    async fn with_share<T: AsRef<str>>(
+        &self,
+        parts: &[T],
+        operate: impl Fn(&Boxed, Charge) -> OperationFuture<BoxedFuture>,
+    ) -> Result<Decision, Error> {
+        let (limited, charge) = self.charge(parts)?;
+        if let Some(share) = &limited.share {
+            operate(&share.boxed, charge.clone()).await?;
+        }
+        operate(&limited.limiter.boxed, charge).await
     }
 
     /// The policy of this name in the table in use.

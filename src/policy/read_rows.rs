@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::checked_policy::{self, Cost, OnError, Policy};
 use super::chosen_algorithm::Setting;
 use super::limited_policy::shared_limiters;
-use super::pattern::{Pattern, tell_apart};
+use super::pattern::{Pattern, Written, tell_apart};
 use super::policy_key::Key;
 use super::row::{Row, Rows};
 use super::row_fields::{Fields, RowError, TableError};
@@ -51,7 +51,8 @@ fn policy(row: &Row, index: usize) -> Result<Policy, Vec<RowError>> {
     let name = name(&mut fields);
     let setting = Setting::read(&mut fields);
     let key = fields.optional("key");
-    let pattern: Option<Pattern> = fields.optional("match");
+    let written: Option<Written> = fields.optional("match");
+    let pattern = written.and_then(|written| fields.checked("match", Pattern::try_from(written)));
     let cost = fields.optional("cost");
     if let (Some(Cost::Units(units)), Some(setting)) = (cost, setting)
         && let Err(why) = setting.check_cost(units)
