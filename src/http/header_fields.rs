@@ -1,8 +1,9 @@
 //! Writes a decision into the fields of a response.
 
+use std::io::Write as _;
+
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::field_text::{self, Line};
 use super::headers::{HeaderStyle, OnAdmitted, RateLimitHeaders};
 use super::policy_list::{Form, PolicyList};
 use super::standing::{self, Standing};
@@ -102,19 +103,33 @@ fn draft_11(name: &str, at: Standing, partition_key: Option<[u8; 8]>) -> Option<
     if partition_key.is_some() {
         return HeaderValue::try_from(structured::standing(name, at, partition_key)?).ok();
     }
-    let mut line = Line::new();
-    line.text("\"").text(name).text("\";r=").number(at.remaining);
-    if at.has_reset {
-        line.text(";t=").number(at.reset);
-    }
-    line.value()
+    let [mut remaining, mut reset] = [itoa::Buffer::new(); 2];
+    let reset = if at.has_reset { [";t=", reset.format(at.reset)] } else { [""; 2] };
+    value(&["\"", name, "\";r=", remaining.format(at.remaining), reset[0], reset[1]])
 }
 
 /// `limit=100, remaining=42, reset=13`.
 fn draft_07(at: Standing) -> Option<HeaderValue> {
-    let mut line = Line::new();
-    line.text("limit=").number(at.limit).text(", remaining=").number(at.remaining);
-    line.text(", reset=").number(at.reset).value()
+    let [mut limit, mut remaining, mut reset] = [itoa::Buffer::new(); 3];
+    let numbers = [limit.format(at.limit), remaining.format(at.remaining), reset.format(at.reset)];
+    let [limit, remaining, reset] = numbers;
+    value(&["limit=", limit, ", remaining=", remaining, ", reset=", reset])
+}
+
+/// A value that is a number.
+pub(super) fn number(number: u64) -> Option<HeaderValue> {
+    HeaderValue::from_str(itoa::Buffer::new().format(number)).ok()
+}
+
+/// A value that is written anew for each response: its text is on the stack, since a `String` takes
+/// an allocation more. `None` if it is too long, or invalid in a field.
+fn value(pieces: &[&str]) -> Option<HeaderValue> {
+    // Enough for a policy's name and three numbers.
+    let mut bytes = [0; 160];
+    let mut rest = &mut bytes[..];
+    pieces.iter().try_for_each(|piece| rest.write_all(piece.as_bytes())).ok()?;
+    let length = 160 - rest.len();
+    HeaderValue::from_bytes(&bytes[..length]).ok()
 }
 
 fn append(headers: &mut HeaderMap, name: HeaderName, value: Option<HeaderValue>) {
@@ -131,7 +146,7 @@ fn insert_each(headers: &mut HeaderMap, names: [HeaderName; 3], standing: Option
     }
     let values = [standing.limit, standing.remaining, reset];
     for (name, value) in names.into_iter().zip(values) {
-        append(headers, name, field_text::number(value));
+        append(headers, name, number(value));
     }
 }
 

@@ -6,7 +6,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 
 use super::body::{DefaultBody, MakeBody, MakeEmpty, PlainText};
-use super::field_text;
+use super::header_fields::number;
 use super::headers::{HeaderStyle, RateLimitHeaders};
 use super::http_refusal::HttpRefusal;
 use super::problem::ProblemJson;
@@ -81,37 +81,36 @@ use crate::{Decision, Refusal, grpc};
 /// ```
 #[derive(Clone)]
 pub struct HttpResponder<F = DefaultBody, E = DefaultBody> {
-    no_key: NoKey,
-    content_type: Option<HeaderValue>,
-    headers: RateLimitHeaders,
-    reports: Reports,
+    settings: Settings,
     body: F,
     empty: E,
 }
 
-/// The places where a [`DecisionReport`] is left.
-#[derive(Clone, Copy, Debug)]
-struct Reports {
-    request: bool,
-    response: bool,
-}
-
-/// The answer to a request without a key.
 #[derive(Clone, Debug)]
-struct NoKey {
-    status: StatusCode,
+struct Settings {
+    /// The status for a request without a key.
+    no_key: StatusCode,
     challenge: Option<HeaderValue>,
+    content_type: Option<HeaderValue>,
+    headers: RateLimitHeaders,
+    /// True if a [`DecisionReport`] is left there.
+    report_in_request: bool,
+    report_in_response: bool,
 }
 
 impl HttpResponder {
     /// Empty responses, 400 for a request without a key, and on refusals the fields of draft-11.
     #[must_use]
     pub const fn new() -> Self {
-        let no_key = NoKey { status: StatusCode::BAD_REQUEST, challenge: None };
-        let headers = RateLimitHeaders::new(HeaderStyle::Draft11);
-        let (body, empty) = (DefaultBody, DefaultBody);
-        let reports = Reports { request: false, response: false };
-        Self { no_key, content_type: None, headers, reports, body, empty }
+        let settings = Settings {
+            no_key: StatusCode::BAD_REQUEST,
+            challenge: None,
+            content_type: None,
+            headers: RateLimitHeaders::new(HeaderStyle::Draft11),
+            report_in_request: false,
+            report_in_response: false,
+        };
+        Self { settings, body: DefaultBody, empty: DefaultBody }
     }
 }
 
@@ -124,7 +123,7 @@ impl<F, E> HttpResponder<F, E> {
     /// fault, and authentication would not help.
     #[must_use]
     pub const fn no_key(mut self, status: StatusCode) -> Self {
-        self.no_key.status = status;
+        self.settings.no_key = status;
         self
     }
 
@@ -144,14 +143,14 @@ impl<F, E> HttpResponder<F, E> {
     /// ```
     #[must_use]
     pub fn www_authenticate(mut self, challenge: HeaderValue) -> Self {
-        self.no_key.challenge = Some(challenge);
+        self.settings.challenge = Some(challenge);
         self
     }
 
     /// Sets the `Content-Type` of refusals. Default: none. A gRPC status has its own.
     #[must_use]
     pub fn content_type(mut self, value: HeaderValue) -> Self {
-        self.content_type = Some(value);
+        self.settings.content_type = Some(value);
         self
     }
 
@@ -181,7 +180,7 @@ impl<F, E> HttpResponder<F, E> {
     /// ```
     #[must_use]
     pub fn headers(mut self, headers: impl Into<RateLimitHeaders>) -> Self {
-        self.headers = headers.into();
+        self.settings.headers = headers.into();
         self
     }
 
@@ -206,7 +205,7 @@ impl<F, E> HttpResponder<F, E> {
     /// ```
     #[must_use]
     pub const fn report_in_request(mut self) -> Self {
-        self.reports.request = true;
+        self.settings.report_in_request = true;
         self
     }
 
@@ -228,7 +227,7 @@ impl<F, E> HttpResponder<F, E> {
     /// ```
     #[must_use]
     pub const fn report_in_response(mut self) -> Self {
-        self.reports.response = true;
+        self.settings.report_in_response = true;
         self
     }
 
@@ -258,9 +257,8 @@ impl<F, E> HttpResponder<F, E> {
     /// ```
     #[must_use]
     pub fn text(self) -> HttpResponder<PlainText, E> {
-        let Self { no_key, headers, reports, empty, .. } = self;
-        let content_type = Some(HeaderValue::from_static("text/plain; charset=utf-8"));
-        HttpResponder { no_key, content_type, headers, reports, body: PlainText, empty }
+        self.content_type(HeaderValue::from_static("text/plain; charset=utf-8"))
+            .with_body(PlainText)
     }
 
     /// Sets the body of refusals to a [problem document](HttpRefusal::problem_json), in a body type
@@ -282,9 +280,8 @@ impl<F, E> HttpResponder<F, E> {
     /// ```
     #[must_use]
     pub fn problem_json(self) -> HttpResponder<ProblemJson, E> {
-        let Self { no_key, headers, reports, empty, .. } = self;
-        let content_type = Some(HeaderValue::from_static("application/problem+json"));
-        HttpResponder { no_key, content_type, headers, reports, body: ProblemJson, empty }
+        self.content_type(HeaderValue::from_static("application/problem+json"))
+            .with_body(ProblemJson)
     }
 
     /// Sets the body of refusals: a closure over [`&HttpRefusal`](HttpRefusal), which has the
@@ -298,8 +295,11 @@ impl<F, E> HttpResponder<F, E> {
     where
         T: Fn(&HttpRefusal) -> C,
     {
-        let Self { no_key, content_type, headers, reports, empty, .. } = self;
-        HttpResponder { no_key, content_type, headers, reports, body, empty }
+        self.with_body(body)
+    }
+
+    fn with_body<T>(self, body: T) -> HttpResponder<T, E> {
+        HttpResponder { settings: self.settings, body, empty: self.empty }
     }
 
     /// Sets how an empty body is made, for bodies without `Default`. Default: `Default::default`.
@@ -327,8 +327,7 @@ impl<F, E> HttpResponder<F, E> {
     where
         T: Fn() -> C,
     {
-        let Self { no_key, content_type, headers, reports, body, .. } = self;
-        HttpResponder { no_key, content_type, headers, reports, body, empty }
+        HttpResponder { settings: self.settings, body: self.body, empty }
     }
 
     /// Returns the response to a refused request. It serves responders of your own that begin with
@@ -370,12 +369,12 @@ impl<F, E> HttpResponder<F, E> {
         F: MakeBody<C>,
         E: MakeEmpty<C>,
     {
-        let refusal = HttpRefusal::new(refusal, self.no_key.status);
+        let refusal = HttpRefusal::new(refusal, self.settings.no_key);
         let mut response = match grpc::content_type(request.headers()) {
             Some(kind) => self.trailers_only(kind, &refusal),
             None => self.refused(request.method() != Method::HEAD, &refusal),
         };
-        if self.reports.response
+        if self.settings.report_in_response
             && let Refusal::Denied(decision) = refusal.into_refusal()
         {
             response.extensions_mut().insert(DecisionReport::from(decision));
@@ -403,21 +402,20 @@ impl<F, E> HttpResponder<F, E> {
         *response.status_mut() = refusal.status();
         let headers = response.headers_mut();
         if let Some(wait) = refusal.retry_after() {
-            headers
-                .extend(field_text::number(whole_seconds(wait)).map(|value| (RETRY_AFTER, value)));
+            headers.extend(number(whole_seconds(wait)).map(|seconds| (RETRY_AFTER, seconds)));
         }
         match refusal.refusal() {
-            Refusal::Denied(decision) => self.headers.write(decision, headers),
+            Refusal::Denied(decision) => self.settings.headers.write(decision, headers),
             Refusal::Undecided(_) if refusal.retry_after().is_some() => {
                 headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
             }
             Refusal::NoKey(_) if refusal.status() == StatusCode::UNAUTHORIZED => {
-                let challenge = self.no_key.challenge.clone();
+                let challenge = self.settings.challenge.clone();
                 headers.extend(challenge.map(|challenge| (WWW_AUTHENTICATE, challenge)));
             }
             _ => {}
         }
-        if let Some(content_type) = &self.content_type {
+        if let Some(content_type) = &self.settings.content_type {
             headers.insert(CONTENT_TYPE, content_type.clone());
         }
         response
@@ -430,7 +428,7 @@ impl Default for HttpResponder {
     }
 }
 
-debug_by_name!([F, E] HttpResponder<F, E>: no_key, content_type, headers, reports);
+debug_by_name!([F, E] HttpResponder<F, E>: settings);
 
 impl<B, C, Err, F, E> Respond<Request<B>, Response<C>, Err> for HttpResponder<F, E>
 where
@@ -448,15 +446,15 @@ where
     }
 
     fn admit(&self, decision: &mut Decision, request: &mut Request<B>) {
-        if self.reports.request {
+        if self.settings.report_in_request {
             request.extensions_mut().insert(DecisionReport::of(decision));
         }
     }
 
     fn annotate(&self, decision: &mut Decision, response: &mut Response<C>) {
         let is_redirect = response.status().is_redirection();
-        self.headers.write_admitted(decision, is_redirect, response.headers_mut());
-        if self.reports.response {
+        self.settings.headers.write_admitted(decision, is_redirect, response.headers_mut());
+        if self.settings.report_in_response {
             response.extensions_mut().insert(DecisionReport::of(decision));
         }
     }

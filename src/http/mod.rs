@@ -4,7 +4,6 @@ mod api_key;
 mod body;
 pub(crate) mod client_ip;
 mod count_body;
-mod field_text;
 mod hand_out;
 mod head;
 mod header_fields;

@@ -103,7 +103,7 @@ const MODULES: &[Module] = &[
     Module { files: &["http/api_key"], crates: &["http"], modules: &["digest", "http"] },
     Module {
         files: &["http"],
-        crates: &["http", "fastrand", "sfv"],
+        crates: &["http", "fastrand", "itoa", "sfv"],
         modules: &["responder", "http", "grpc"],
     },
     Module { files: &["grpc"], crates: &["http", "base64"], modules: &["grpc"] },

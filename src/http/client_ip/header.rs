@@ -4,6 +4,7 @@
 //! is split from the right, and no byte on the left changes how an element on the right is read.
 
 use std::borrow::Cow;
+use std::iter;
 use std::net::IpAddr;
 
 use http::header::FORWARDED;
@@ -61,12 +62,22 @@ impl ForwardedHeader {
     /// The elements of such a text, the last one first, up to the bounds.
     pub(super) fn elements<'a>(&self, text: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         let start = text.len().saturating_sub(MAX_BYTES);
-        let elements = Elements {
-            rest: Some(&text[start..]),
-            is_cut: start > 0 && text[start - 1] != b',',
-            is_list: self.is_list,
-        };
-        elements.take(MAX_ELEMENTS)
+        let is_first_cut = start > 0 && text[start - 1] != b',';
+        let is_comma = |byte: &u8| *byte == b',';
+        let mut left = Some(&text[start..]);
+        let each = iter::from_fn(move || {
+            let rest = left?;
+            let comma = match self.is_list {
+                true => rest.iter().rposition(is_comma),
+                false => forwarded::last_comma(rest),
+            };
+            left = comma.map(|comma| &rest[..comma]);
+            if comma.is_none() && is_first_cut {
+                return None;
+            }
+            Some(rest[comma.map_or(0, |comma| comma + 1)..].trim_ascii())
+        });
+        each.filter(|element| !element.is_empty()).take(MAX_ELEMENTS)
     }
 
     /// The address in an element.
@@ -74,35 +85,6 @@ impl ForwardedHeader {
         match self.is_list {
             true => forwarded_address::parse(element),
             false => forwarded_address::parse(&forwarded::parameter_for(element)?),
-        }
-    }
-}
-
-struct Elements<'a> {
-    rest: Option<&'a [u8]>,
-    /// True if the first element is incomplete.
-    is_cut: bool,
-    is_list: bool,
-}
-
-impl<'a> Iterator for Elements<'a> {
-    type Item = &'a [u8];
-
-    fn next(&mut self) -> Option<&'a [u8]> {
-        loop {
-            let rest = self.rest?;
-            let comma = match self.is_list {
-                true => rest.iter().rposition(|byte| *byte == b','),
-                false => forwarded::last_comma(rest),
-            };
-            self.rest = comma.map(|comma| &rest[..comma]);
-            if comma.is_none() && self.is_cut {
-                return None;
-            }
-            let element = rest[comma.map_or(0, |comma| comma + 1)..].trim_ascii();
-            if !element.is_empty() {
-                return Some(element);
-            }
         }
     }
 }
