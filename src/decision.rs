@@ -247,7 +247,7 @@ impl Decision {
     /// [`Limiter::settle`]: crate::Limiter::settle
     #[inline]
     pub fn take_reservation(&mut self) -> Option<Reservation> {
-        self.details.as_mut()?.reserved()?.take()
+        self.details.as_mut()?.unshared()?.reservation.take()
     }
 
     /// Hands out what was taken to whoever may settle it in place of the layer. The handle is empty
@@ -255,8 +255,8 @@ impl Decision {
     pub(crate) fn hand_out(&mut self, settle_by: &SettleBy) -> SettleHandle {
         let Some(reservation) = self.take_reservation() else { return SettleHandle::default() };
         let handle = SettleHandle::new(reservation, Arc::clone(settle_by));
-        if let Some(place) = self.details.as_mut().and_then(Held::handed_out) {
-            *place = Some(handle.clone());
+        if let Some(own) = self.details.as_mut().and_then(Held::unshared) {
+            own.handed_out = Some(handle.clone());
         }
         handle
     }
@@ -264,11 +264,9 @@ impl Decision {
     /// Takes back what was handed out, unless somebody has taken it.
     #[inline]
     pub(crate) fn take_back(&mut self) {
-        let Some(details) = self.details.as_mut() else { return };
-        if let Some(handle) = details.handed_out().and_then(Option::take)
-            && let Some(place) = details.reserved()
-        {
-            *place = handle.take_back();
+        let Some(own) = self.details.as_mut().and_then(Held::unshared) else { return };
+        if let Some(handle) = own.handed_out.take() {
+            own.reservation = handle.take_back();
         }
     }
 
@@ -331,7 +329,7 @@ impl Decision {
 
     /// Returns the reservation of the units that were taken.
     pub(crate) fn reservation_mut(&mut self) -> Option<&mut Reservation> {
-        self.details.as_mut()?.reserved()?.as_mut()
+        self.details.as_mut()?.unshared()?.reservation.as_mut()
     }
 
     /// The same denial `later`: the charge waits for less time now, and nothing else has changed.
@@ -424,14 +422,7 @@ impl Decision {
         Self { details, ..*self }
     }
 
-    /// The same answer for those who read it later. However often it is made, the details are
-    /// copied once.
-    pub(crate) fn shared(&mut self) -> Self {
-        let details = self.details.as_mut().map(Held::share);
-        Self { details, ..*self }
-    }
-
-    /// As [`shared`](Self::shared), where nothing can be kept for the next time.
+    /// The same answer for those who read it later.
     pub(crate) fn to_shared(&self) -> Self {
         let details = self.details.as_ref().map(Held::to_shared);
         Self { details, ..*self }

@@ -89,20 +89,11 @@ impl Held {
         own
     }
 
-    /// Returns the place of the reservation, which no report has.
+    /// The details, if nobody shares them: what is shared has no reservation.
     #[inline]
-    pub(super) fn reserved(&mut self) -> Option<&mut Option<Reservation>> {
+    pub(super) fn unshared(&mut self) -> Option<&mut Details> {
         match self {
-            Self::Own(own) => Some(&mut own.reservation),
-            Self::Shared(_) => None,
-        }
-    }
-
-    /// The place of the handle that has the reservation meanwhile.
-    #[inline]
-    pub(super) fn handed_out(&mut self) -> Option<&mut Option<SettleHandle>> {
-        match self {
-            Self::Own(own) => Some(&mut own.handed_out),
+            Self::Own(own) => Some(own),
             Self::Shared(_) => None,
         }
     }

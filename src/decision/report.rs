@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 
 use super::Decision;
+use super::details::Held;
 
 /// A [`Decision`] that can be cloned, since it holds no
 /// [`Reservation`](crate::limiter::Reservation). Clones share what they say.
@@ -34,7 +35,8 @@ pub struct DecisionReport(Decision);
 impl DecisionReport {
     /// The report of a decision that makes several: the details are copied for the first one.
     pub(crate) fn of(decision: &mut Decision) -> Self {
-        Self(decision.shared())
+        let details = decision.details.as_mut().map(Held::share);
+        Self(Decision { details, ..*decision })
     }
 }
 

@@ -5,7 +5,7 @@ use tracing::{debug, event, info, warn};
 
 use super::recorded_outcome::{Asked, Decided, KINDS, RecordedOutcome, error_of, kind_index};
 use crate::decision::Origin;
-use crate::{Decision, Error, Outcome};
+use crate::{Decision, Error};
 
 /// Without the feature there are no events.
 #[cfg(not(feature = "tracing"))]
@@ -94,7 +94,7 @@ pub(crate) fn stood_in(limiter: &str, decision: &Decision, error: &Error, suppre
         kind = kind(error),
         error = format!("{error:#}"),
         origin = origin(decision.origin()),
-        admitted = matches!(decision.outcome(), Outcome::Allow | Outcome::Wait(_)),
+        admitted = decision.is_admitted(),
         suppressed,
         "a limiter could not decide, and {answers}"
     );

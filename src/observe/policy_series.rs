@@ -5,7 +5,7 @@ use std::sync::{PoisonError, RwLock};
 
 use super::recorded_outcome::Asked;
 use super::series::Series;
-use crate::{Decision, Outcome};
+use crate::Decision;
 
 /// The most names with metrics of their own: a limiter of the application's own could make up one
 /// for each key. Names that come first at the same instant may be a few more.
@@ -24,9 +24,8 @@ impl PolicySeries {
     /// Counts what each policy alone decided. Returns whether there was any. Where some refuse, the
     /// others have taken nothing, and are not counted.
     pub(super) fn count(&self, asked: &Asked, decision: &Decision) -> bool {
-        let admits = |outcome| matches!(outcome, Outcome::Allow | Outcome::Wait(_));
         for policy in decision.policies() {
-            if decision.is_admitted() || !admits(policy.outcome()) {
+            if decision.is_admitted() || !policy.is_admitted() {
                 self.with_series(policy.name(), |series| series.count_policy(asked, &policy));
             }
         }
