@@ -3,9 +3,10 @@
 use std::future::Future;
 use std::mem;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use crate::sync::{Mutex, lock};
 use crate::{Error, ErrorKind};
 
 /// The units that a settlement gave back: a future that need not be awaited.
@@ -176,11 +177,6 @@ impl Drop for MostRefunded {
             sender.end(mem::replace(&mut self.most, Ok(0)));
         }
     }
-}
-
-/// Nothing panics while it is locked, so a poisoned lock protects a whole value all the same.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

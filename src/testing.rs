@@ -19,12 +19,13 @@
 
 use std::collections::VecDeque;
 use std::future::{Ready, ready};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::limiter::Operation;
 use crate::reservation::{Owner, Reservation};
 use crate::settlement::Settlement;
+use crate::sync::{Mutex, MutexGuard, lock};
 use crate::{Charge, Decision, Error, ErrorKind, Limiter, Outcome};
 
 /// Returns decisions in the order in which they were given. Clones share the decisions and the
@@ -146,12 +147,8 @@ impl Scripted {
     /// [`settlements`](Scripted::settlements) too.
     #[must_use]
     pub fn refunds(&self) -> Vec<usize> {
-        let settlements = self.settlements();
-        settlements
-            .into_iter()
-            .filter(|(_, actual)| *actual == 0)
-            .map(|(charge, _)| charge)
-            .collect()
+        let refunds = self.settlements().into_iter().filter(|(_, actual)| *actual == 0);
+        refunds.map(|(charge, _)| charge).collect()
     }
 
     /// The operations so far. They are done at once, and use no decision.
@@ -167,7 +164,7 @@ impl Scripted {
     }
 
     fn play(&self) -> MutexGuard<'_, Play> {
-        self.play.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.play)
     }
 }
 

@@ -1,9 +1,10 @@
 //! The charge of a request, in the hands of its handler or of its response's body.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use crate::reservation::Reservation;
 use crate::settlement::Settlement;
+use crate::sync::{Mutex, lock};
 use crate::{Error, ErrorKind};
 
 /// Settles a reservation as [`Limiter::settle`](crate::Limiter::settle) does, by whichever limiter.
@@ -130,8 +131,7 @@ impl SettleHandle {
     /// the limiter failed open; and if it was taken out before.
     #[must_use = "what is dropped stays charged"]
     pub fn take(&self) -> Option<Unsettled> {
-        // Nothing panics while it is locked.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        lock(&self.0).take()
     }
 
     /// A handle on a reservation.
