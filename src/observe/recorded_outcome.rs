@@ -111,7 +111,7 @@ impl RecordedOutcome {
 }
 
 impl Decided {
-    /// All of them, in the order of [`index`](Self::index).
+    /// Their names, in the order of [`index`](Self::index).
     pub(crate) const NAMES: [&'static str; 4] = ["admitted", "delayed", "denied", "undecided"];
 
     pub(crate) fn index(self) -> usize {
