@@ -113,7 +113,7 @@ impl Sender {
         let reply = connection.send(command);
         let mut reply: PendingReply = Box::pin(async move { Some(reply.await) });
         let reply =
-            self.await_reply(&*connection, &mut reply, deadline).await.map_err(Error::from)?;
+            self.await_reply(&connection, &mut reply, deadline).await.map_err(Error::from)?;
         redis::from_redis_value(reply).map_err(|_| malformed_reply())
     }
 
@@ -130,10 +130,8 @@ impl Sender {
         deadline: Deadline,
     ) -> Result<Arc<dyn SharedConnection>, Error> {
         runtime::current()?;
-        let connecting = pin!(self.pool.redirected_connection(deadline.hash_slot));
-        let connection = deadline.wait_for(&self.pool, connecting).await;
-        let facts = || self.pool.facts(deadline.hash_slot);
-        connection.unwrap_or_else(|| Err(deadline.missed_connection(&self.pool, &facts())))
+        let connection = self.pool.connection_by(deadline).await?;
+        Ok(self.pool.redirecting(connection, deadline.hash_slot))
     }
 
     /// Pauses before a request is sent again to a cluster that has turned it away. Fails at the
@@ -148,8 +146,8 @@ impl Sender {
             sleep(RETRY_PAUSE).await;
             return Ok(());
         }
-        deadline.wait_for(&self.pool, pin!(pending::<()>())).await;
-        Err(deadline.missed_error(&self.pool, Stage::TurnedAway { since }))
+        deadline.wait_for(self.pool.signs(), pin!(pending::<()>())).await;
+        Err(self.pool.missed_error(&deadline, Stage::TurnedAway { since }))
     }
 
     /// Sends a request. A reply that misses the deadline stays in `reply`, for the refund.
@@ -176,7 +174,7 @@ impl Sender {
             };
             eval(shared, &script, arguments).await
         });
-        let answer = self.await_reply(&**connection, reply.insert(pending), deadline).await;
+        let answer = self.await_reply(connection, reply.insert(pending), deadline).await;
         if !matches!(answer, Err(Failure::TimedOut(_))) {
             *reply = None;
         }
@@ -187,14 +185,15 @@ impl Sender {
     /// read-only.
     async fn await_reply(
         &self,
-        connection: &dyn SharedConnection,
+        connection: &Arc<dyn SharedConnection>,
         reply: &mut PendingReply,
         deadline: Deadline,
     ) -> Result<Value, Failure> {
         let was_answered = |reply: &Option<_>| reply.as_ref().is_some_and(is_reply);
-        let answer =
-            deadline.wait_for_reply(&self.pool, connection, Pin::new(reply), was_answered).await;
-        let missed = || deadline.missed_error(&self.pool, Stage::Sent);
+        let last_sent = (Arc::clone(connection), Instant::now());
+        let last_sent = || Some(last_sent);
+        let answer = self.pool.reply_by(deadline, Pin::new(reply), was_answered, last_sent).await;
+        let missed = || self.pool.missed_error(&deadline, Stage::Sent);
         let answer = answer.ok_or_else(|| Failure::TimedOut(missed()))?;
         let answer = answer.ok_or_else(|| Failure::Unsent(missed()))?;
         let answer = answer.and_then(Value::extract_error).map_err(Failure::Failed);

@@ -1,8 +1,8 @@
 //! The limiter that many processes share: one script call decides.
 //!
-//! - `limiter.rs`: the limiter and its settings. It converts a charge to a request about a key,
-//!   which `key_names.rs` names. `redis_future.rs` is the decision. `all_at_once.rs` lets several
-//!   limiters decide in `one_call.rs`.
+//! - `limiter.rs`: the limiter, its settings, and the future of a decision. It converts a charge to
+//!   a request about a key, which `key_names.rs` names. `all_at_once.rs` lets several limiters
+//!   decide in `one_call.rs`.
 //! - `send/`: puts charges into calls, sends the calls, and awaits their answers. It uses `script/`
 //!   and `client/`, which do not use it.
 //! - `script/`: the scripts that the server runs, and the reader of their replies. It uses no
@@ -16,7 +16,6 @@ pub(crate) mod fuzz_replies;
 mod key_names;
 mod limiter;
 mod one_call;
-mod redis_future;
 mod script;
 mod send;
 
@@ -26,10 +25,9 @@ pub(crate) use client::times::DEFAULT_DECISION_TIMEOUT;
 pub use client::{Pool, PoolBuilder};
 #[cfg(all(feature = "policies", feature = "redisson"))]
 pub(crate) use key_names::push_verbatim_or_digest;
-pub use limiter::Redis;
+pub use limiter::{Redis, RedisFuture};
 #[cfg(feature = "policies")]
 pub(crate) use one_call::OneCall;
-pub use redis_future::RedisFuture;
 pub use script::texts as script_texts;
 
 // The items that send one call, for the limiter of Redisson's keys.

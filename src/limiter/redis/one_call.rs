@@ -7,8 +7,7 @@ use std::task::{Context, Poll};
 
 use pin_project_lite::pin_project;
 
-use super::limiter::Redis;
-use super::redis_future::RedisFuture;
+use super::limiter::{Redis, RedisFuture};
 use super::script::{Op, key_suffixes, local_names};
 use crate::algorithm::sealed::Single;
 use crate::algorithm::{AnyAlgorithm, Check, InLua, OwnCost};

@@ -46,7 +46,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "refund_of_a_caller_who_left_never_asked_for",
         &[edit(
-            "limiter/redis/send/queued.rs",
+            "limiter/redis/send/batch.rs",
             "            Err(Ok(completed)) => completed.into_refund(),",
             "            Err(Ok(_)) => None,",
         )],
@@ -55,8 +55,8 @@ pub(super) const FAULTS: &[Fault] = &[
         "charge_dropped_on_its_way_with_its_caller",
         &[edit(
             "limiter/redis/send/pending.rs",
-            "                runtime.spawn(inline.future);",
-            "                drop((runtime, inline.future));",
+            "            runtime.spawn(inline.future);",
+            "            drop((runtime, inline.future));",
         )],
     ),
     planted(
@@ -145,7 +145,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "unknown_script_is_an_error",
         &[edit(
-            "limiter/redis/send/eval.rs",
+            "limiter/redis/send/call.rs",
             "        if !matches!(&reply, Err(error) if error.kind() == no_script) {",
             "        let is_reply = super::super::client::error::is_reply(&reply);
         if is_reply || !matches!(&reply, Err(error) if error.kind() == no_script) {",
@@ -154,7 +154,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "script_forgotten_for_good_once_it_was_known",
         &[edit(
-            "limiter/redis/send/eval.rs",
+            "limiter/redis/send/call.rs",
             "    if reply.is_ok() {
         script.record_run();
     }",
@@ -200,28 +200,28 @@ pub(super) const FAULTS: &[Fault] = &[
         "deadline_counted_from_the_sending",
         &[edit(
             "limiter/redis/send/pending.rs",
-            "                    let Submitted { receiver, inline, progress } = this.batcher.submit(queued)?;",
-            "                    let Submitted { receiver, inline, progress } = this.batcher.submit(queued)?;
-                    let at = Instant::now() + super::super::DEFAULT_DECISION_TIMEOUT;
-                    let deadline = Deadline::new(at, deadline.hash_slot);",
+            "        let Submitted { receiver, inline, progress } = batcher.submit(queued)?;",
+            "        let Submitted { receiver, inline, progress } = batcher.submit(queued)?;
+        let at = Instant::now() + super::super::DEFAULT_DECISION_TIMEOUT;
+        let deadline = Deadline::new(at, deadline.hash_slot);",
         )],
     ),
     planted(
         "timer_of_a_caller_not_polled",
         &[edit(
             "limiter/redis/send/pending.rs",
-            "                        ready!(timer.as_mut().poll(cx));",
-            "                        if receiver.is_some() {
-                            return Poll::Pending;
-                        }
-                        ready!(timer.as_mut().poll(cx));",
+            "            ready!(timer.as_mut().poll(cx));",
+            "            if this.receiver.is_some() {
+                return Poll::Pending;
+            }
+            ready!(timer.as_mut().poll(cx));",
         )],
     ),
     planted(
         "closed_connection_kept",
         &[
             edit(
-                "limiter/redis/client/health.rs",
+                "limiter/redis/client/connection.rs",
                 "            Err(error) if error.is_unrecoverable_error() => self.retire(ConnectionState::Closed),",
                 "            Err(error) if error.is_unrecoverable_error() => {}",
             ),
@@ -242,7 +242,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "silent_connection_kept",
         &[edit(
-            "limiter/redis/client/health.rs",
+            "limiter/redis/client/connection.rs",
             "        let limit = (2 * now.saturating_sub(sent)).max(max_silence.as_micros() as u64);",
             "        let limit = u64::MAX / 4 + max_silence.as_micros() as u64;",
         )],
@@ -250,17 +250,17 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "silent_server_taken_for_a_silent_connection",
         &[edit(
-            "limiter/redis/client/health.rs",
+            "limiter/redis/client/connection.rs",
             "            self.server.generation.store(next, Relaxed);",
             "            let _ = next;",
         )],
     )
-    .found_by_unit("limiter::redis::client::health::tests::a_useless_connection_says_since_when"),
+    .found_by_unit("limiter::redis::client::connection::tests::a_useless_connection_says_since_when"),
     planted(
         "read_only_connection_kept",
         &[
             edit(
-                "limiter/redis/client/health.rs",
+                "limiter/redis/client/connection.rs",
                 "            Err(error) if error::met_read_only(error) => self.retire(ConnectionState::ReadOnly),",
                 "            Err(error) if error::met_read_only(error) => {}",
             ),
@@ -272,7 +272,7 @@ pub(super) const FAULTS: &[Fault] = &[
         ],
     )
     .found_by_unit(
-        "limiter::redis::client::health::tests::a_failed_call_ends_a_connection_that_is_closed_or_takes_no_writes",
+        "limiter::redis::client::connection::tests::a_failed_call_ends_a_connection_that_is_closed_or_takes_no_writes",
     ),
     planted(
         "connection_leaked",
@@ -351,7 +351,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "settlement_says_nothing_was_given_back",
         &[edit(
-            "limiter/redis/send/queued.rs",
+            "limiter/redis/send/batch.rs",
             "                sender.end(Ok(entry.refunded().cast_unsigned()));",
             "                sender.end(Ok(entry.refunded().cast_unsigned() * 0));",
         )],
@@ -359,7 +359,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "settlement_that_takes_more_is_lost",
         &[edit(
-            "limiter/redis/redis_future.rs",
+            "limiter/redis/limiter.rs",
             "            Ordering::Greater if !A::holds(&rule) => Op::Penalize { cost: actual - cost },",
             "            Ordering::Greater if !A::holds(&rule) => return Ok(Settlement::gave_back(0)),",
         )],
@@ -367,7 +367,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "hold_of_a_budget_never_settled",
         &[edit(
-            "limiter/redis/redis_future.rs",
+            "limiter/redis/limiter.rs",
             "            Ordering::Equal if !A::holds(&rule) => return Ok(Settlement::gave_back(0)),",
             "            Ordering::Equal => return Ok(Settlement::gave_back(0)),",
         )],
@@ -391,7 +391,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "refund_of_all_where_a_part_was_used",
         &[edit(
-            "limiter/redis/redis_future.rs",
+            "limiter/redis/limiter.rs",
             "            _ => Op::Refund { units: cost - actual, cost, mark: mark.clone() },",
             "            _ => Op::Refund { units: cost, cost, mark: mark.clone() },",
         )],
@@ -399,7 +399,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "refund_under_another_quota",
         &[edit(
-            "limiter/redis/redis_future.rs",
+            "limiter/redis/limiter.rs",
             "        let quota = rule.as_ref().map(|_| quota.clone());
         let request = Request { key: key.as_str().to_owned(), quota, rule, op };",
             "        let quota = rule.as_ref().map(|_| quota.clone());

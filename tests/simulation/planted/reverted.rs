@@ -132,8 +132,8 @@ pub(super) const FAULTS: &[Fault] = &[
         "wait_for_a_connection_judged_by_its_last_timer",
         "b2dc58e redis: judge a wait for a connection by all its timers",
         &[edit(
-            "limiter/redis/client/ready.rs",
-            "                if let Some(connected) = end.wait_for(&pool, connecting.as_mut()).await {",
+            "limiter/redis/client/pool.rs",
+            "                if let Some(connected) = end.wait_for(&pool.signs, connecting.as_mut()).await {",
             "                let in_time = tokio::time::timeout_at(end.at, connecting.as_mut()).await;
                 if let Ok(connected) = in_time {",
         )],
@@ -187,7 +187,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "arrived_answers_lost_at_a_switch",
         "eb1faa6 redis: read what has arrived when a server is left",
         &[edit(
-            "limiter/redis/client/health.rs",
+            "limiter/redis/client/connection.rs",
             "            () = left => {}
             outcome",
             "            () = left => return None,
@@ -195,19 +195,19 @@ pub(super) const FAULTS: &[Fault] = &[
         )],
     )
     .found_by_unit(
-        "limiter::redis::client::health::tests::a_call_to_a_server_that_is_left_ends_with_what_has_arrived",
+        "limiter::redis::client::connection::tests::a_call_to_a_server_that_is_left_ends_with_what_has_arrived",
     ),
     reverted(
         "calls_to_a_server_that_was_left_go_on",
         "aa136d3 Mend what users, operators and attackers met in the crate",
         &[
             edit(
-                "limiter/redis/client/health.rs",
+                "limiter/redis/client/connection.rs",
                 "        self.left.notify_waiters();",
                 "        let _ = &self.left;",
             ),
             edit(
-                "limiter/redis/client/health.rs",
+                "limiter/redis/client/connection.rs",
                 "        if self.server.is_left.load(Relaxed) {
             return None;
         }",
@@ -216,7 +216,7 @@ pub(super) const FAULTS: &[Fault] = &[
         ],
     )
     .found_by_unit(
-        "limiter::redis::client::health::tests::a_call_to_a_server_that_is_left_ends_with_what_has_arrived",
+        "limiter::redis::client::connection::tests::a_call_to_a_server_that_is_left_ends_with_what_has_arrived",
     ),
     reverted(
         "end_within_a_reply_taken_for_an_odd_reply",
@@ -532,26 +532,26 @@ pub(super) const FAULTS: &[Fault] = &[
         "666abb7 redis: a silence begins after the last reply",
         &[
             edit(
-                "limiter/redis/client/health.rs",
+                "limiter/redis/client/connection.rs",
                 "        let sent = sent.max(self.last_end.load(Relaxed));
 ",
                 "",
             ),
             edit(
-                "limiter/redis/client/health.rs",
+                "limiter/redis/client/connection.rs",
                 "        begun.max(self.last_end.load(Relaxed))",
                 "        begun",
             ),
         ],
     )
-    .found_by_unit("limiter::redis::client::health::tests::a_silence_begins_after_the_last_reply"),
+    .found_by_unit("limiter::redis::client::connection::tests::a_silence_begins_after_the_last_reply"),
     reverted(
         "silence_during_late_timers_is_short",
         "1845070 redis: a client library's timeout in a busy process is load",
         &[edit(
-            "limiter/redis/send/call.rs",
-            "            connection.record_timeout(sent, self.earliest.is_busy(&self.config.pool));",
-            "            connection.record_timeout(sent, false);",
+            "limiter/redis/client/pool.rs",
+            "                    connection.record_timeout(sent, is_busy);",
+            "                    connection.record_timeout(sent, is_busy && false);",
         )],
     )
     .found_by_unit(
@@ -561,21 +561,21 @@ pub(super) const FAULTS: &[Fault] = &[
         "silence_of_a_busy_process_is_short",
         "0568e51 redis: judge silence by evidence that load cannot make",
         &[edit(
-            "limiter/redis/client/health.rs",
+            "limiter/redis/client/connection.rs",
             "        let max_silence = MAX_SILENCE * if is_busy { BUSY_FACTOR } else { 1 };",
             "        let max_silence = MAX_SILENCE * if is_busy { BUSY_FACTOR / BUSY_FACTOR } else { 1 };",
         )],
     )
-    .found_by_unit("limiter::redis::client::health::tests::a_busy_process_waits_longer"),
+    .found_by_unit("limiter::redis::client::connection::tests::a_busy_process_waits_longer"),
     reverted(
         "slow_attempt_to_connect_is_the_servers_fault",
         "0568e51 redis: judge silence by evidence that load cannot make",
         &[edit(
-            "limiter/redis/client/facts.rs",
-            "            let message = format!(\"the connection to {server} is not ready yet\");
-            return Error::new(ErrorKind::Saturation, message);",
-            "            let message = format!(\"the connection to {server} is not ready yet\");
-            return Error::new(ErrorKind::Infrastructure, message);",
+            "limiter/redis/client/fault.rs",
+            "        let message = format!(\"the connection to {server} is not ready yet\");
+        return Error::new(ErrorKind::Saturation, message);",
+            "        let message = format!(\"the connection to {server} is not ready yet\");
+        return Error::new(ErrorKind::Infrastructure, message);",
         )],
     )
     .found_by_unit(
@@ -586,8 +586,8 @@ pub(super) const FAULTS: &[Fault] = &[
         "0568e51 redis: judge silence by evidence that load cannot make",
         &[edit(
             "limiter/redis/send/pending.rs",
-            "                        return Poll::Ready(Err(Error::new(ErrorKind::Saturation, message)));",
-            "                        return Poll::Ready(Err(Error::new(ErrorKind::Infrastructure, message)));",
+            "            return Err(Error::new(ErrorKind::Saturation, message));",
+            "            return Err(Error::new(ErrorKind::Infrastructure, message));",
         )],
     )
     .found_by_unit(
@@ -612,10 +612,10 @@ pub(super) const FAULTS: &[Fault] = &[
         "0568e51 redis: judge silence by evidence that load cannot make",
         &[edit(
             "limiter/redis/send/call.rs",
-            "        let late_reply = self.late_reply(sending, sent, connection);
+            "        let late_reply = self.late_reply(sending, sent, last_sent);
         CallEnd { partition, late_reply: Some(Box::pin(late_reply)), ..CallEnd::default() }",
             "        let refunds_done = self.refund_slots.clone();
-        let late_reply = self.late_reply(sending, sent, connection);
+        let late_reply = self.late_reply(sending, sent, last_sent);
         CallEnd {
             partition,
             refunds_done,
@@ -649,8 +649,8 @@ pub(super) const FAULTS: &[Fault] = &[
         "27c545d pool: date the first missed deadline of a slot by now",
         &[edit(
             "limiter/redis/client/fault.rs",
-            "                && !(was_sent && facts.is_silent),",
-            "                && !was_sent,",
+            "                && !(stage != Stage::Queued && facts.is_silent),",
+            "                && stage == Stage::Queued,",
         )],
     )
     .found_by_unit(
@@ -660,7 +660,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "paused_process_gives_up_its_connection",
         "3bd3ff8 redis: a paused process waits on for its connection",
         &[edit(
-            "limiter/redis/client/ready.rs",
+            "limiter/redis/client/pool.rs",
             "                if error.kind() != ErrorKind::Saturation || !end.is_late() {",
             "                if error.kind() != ErrorKind::Saturation || !end.is_late() || hash_slot < u16::MAX {",
         )],
@@ -696,12 +696,12 @@ impl Drop",
         "bfa293f redis: count a late timer of any charge as load",
         &[edit(
             "limiter/redis/client/fault.rs",
-            "            pool.last_late().record();
+            "            signs.late.record();
         }
-        pool.late_until() >= Some(self.start)",
+        signs.late_until() >= Some(self.start)",
             "            return true;
         }
-        pool.late_until() >= Some(self.start)",
+        signs.late_until() >= Some(self.start)",
         )],
     )
     .found_by_unit(
@@ -757,12 +757,12 @@ impl Drop",
         "connection_left_at_its_first_missed_deadlines",
         "c930ae4 redis: give up a connection after a silence, not three calls",
         &[edit(
-            "limiter/redis/client/health.rs",
+            "limiter/redis/client/connection.rs",
             "        if self.silence.begin_or_continue(sent) + limit <= now {",
             "        if self.silence.begin_or_continue(sent) <= now {",
         )],
     )
-    .found_by_unit("limiter::redis::client::health::tests::a_busy_process_waits_longer"),
+    .found_by_unit("limiter::redis::client::connection::tests::a_busy_process_waits_longer"),
     reverted(
         "oldest_refund_first",
         "c4b52fa redis: unwind bookings last first, whatever their number",
@@ -844,7 +844,7 @@ impl Drop",
         "charge_sent_after_its_time",
         "5363a83 redis: send no charge whose time is over",
         &[edit(
-            "limiter/redis/send/queued.rs",
+            "limiter/redis/send/batch.rs",
             "!caller.is_closed() && now < self.deadline,",
             "!caller.is_closed(),",
         )],
@@ -880,10 +880,10 @@ impl Drop",
         "8919b71 pool: a builder, and answers that come too late are undone",
         &[edit(
             "limiter/redis/send/call.rs",
-            "        let late_reply = self.late_reply(sending, sent, connection);
+            "        let late_reply = self.late_reply(sending, sent, last_sent);
 ",
             "        drop(sending);
-        let late_reply = self.late_reply(Box::pin(std::future::pending()), sent, connection);
+        let late_reply = self.late_reply(Box::pin(std::future::pending()), sent, last_sent);
 ",
         )],
     ),
@@ -891,21 +891,21 @@ impl Drop",
         "silence_counts_for_one_connection_alone",
         "8919b71 pool: a builder, and answers that come too late are undone",
         &[edit(
-            "limiter/redis/client/health.rs",
+            "limiter/redis/client/connection.rs",
             "        if self.generation == self.server.generation.load(Relaxed)
             && self",
             "        if self.generation == self.server.generation.load(Relaxed).wrapping_add(1)
             && self",
         )],
     )
-    .found_by_unit("limiter::redis::client::health::tests::a_useless_connection_says_since_when"),
+    .found_by_unit("limiter::redis::client::connection::tests::a_useless_connection_says_since_when"),
     reverted(
         "login_that_changed_waits_for_the_pause",
         "aa136d3 Mend what users, operators and attackers met in the crate",
         &[edit(
             "limiter/redis/client/own_pool.rs",
-            "        if state.switches != switches {",
-            "        if state.switches != switches && state.switches > switches {",
+            "            if *switches != now_switches {",
+            "            if *switches != now_switches && *switches > now_switches {",
         )],
     )
     .found_by_unit(
@@ -1042,13 +1042,13 @@ impl Drop",
         "time_of_a_process_that_stood_still_is_silence",
         "redis: count no time in which the process stood still",
         &[edit(
-            "limiter/redis/client/health.rs",
+            "limiter/redis/client/connection.rs",
             "        let sent = if is_busy { now } else { self.server.clock(sent) };",
             "        let sent = if is_busy && now == 0 { now } else { self.server.clock(sent) };",
         )],
     )
     .found_by_unit(
-        "limiter::redis::client::health::tests::a_process_that_stood_still_gives_up_no_connection",
+        "limiter::redis::client::connection::tests::a_process_that_stood_still_gives_up_no_connection",
     ),
     reverted(
         "slot_of_before_a_reset_looks_like_one_of_after_it",
@@ -1093,9 +1093,9 @@ impl Drop",
         &[edit(
             "limiter/redis/client/fault.rs",
             "        if timers.show_load() {
-            pool.last_late()",
+            signs.late",
             "        if was_last && self.grace_period.is_late() {
-            pool.last_late()",
+            signs.late",
         )],
     )
     .found_by_unit(
@@ -1148,7 +1148,7 @@ impl Drop",
         "old_failure_to_connect_blames_the_server",
         "redis: an old failure to connect says nothing of a busy process's attempt",
         &[edit(
-            "limiter/redis/client/facts.rs",
+            "limiter/redis/client/fault.rs",
             "        let failure = self.failure.as_ref().filter(|failure| failure.at >= since);",
             "        let failure = self.failure.as_ref().filter(|failure| failure.at >= since.and(None));",
         )],
@@ -1183,7 +1183,7 @@ impl Drop",
         "time_of_a_decision_begins_before_it_is_asked",
         "redis: let the time of a decision begin with its first poll",
         &[edit(
-            "limiter/redis/redis_future.rs",
+            "limiter/redis/limiter.rs",
             "                let deadline = timeout::deadline(charge, MAX_TIMEOUT);",
             "                let own = inner.reply_timeout().min(MAX_TIMEOUT);
                 let deadline = timeout::deadline(charge, own);",
@@ -1208,7 +1208,7 @@ impl Drop",
         "rare_calls_keep_a_dead_connection",
         "a02b7a1 health: rare callers leave a dead connection",
         &[edit(
-            "limiter/redis/client/health.rs",
+            "limiter/redis/client/connection.rs",
             "            Err(begun) => begun,",
             "            Err(begun) if begun + 2_000_000 < sent => {
                 self.begun.store(sent, Relaxed);

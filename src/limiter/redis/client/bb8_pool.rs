@@ -21,7 +21,7 @@ use super::connection::{
     ConnectionFuture, Connections, RepliesFuture, ReplyFuture, SharedConnection,
 };
 use super::error;
-use super::facts::{Facts, LastTime, Link};
+use super::fault::{Facts, LastTime, Link};
 use super::times::MAX_CONNECTION_WAIT;
 use crate::Error;
 use crate::sync::{Mutex, lock};

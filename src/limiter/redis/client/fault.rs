@@ -1,8 +1,8 @@
 //! Decides why an answer is missing at its deadline: the process is busy, or the server failed.
 //!
-//! [`judge`] asks the rules in order: of the evidence, the first that fits decides. The last rule
-//! is about the connection, and stands with the facts ([`Facts::no_answer`]). The sources of
-//! connections say what they know ([`Facts`]), and a charge what it saw while it waited ([`Seen`]).
+//! [`judge`] asks the rules in order: of the evidence, the first that fits decides. A source of
+//! connections says what it knows about a server ([`Facts`]), the pool what happened in this
+//! process ([`Signs`]), and a charge what it saw while it waited ([`Seen`]).
 //!
 //! A timer that fires late, or a reply that arrived meanwhile, counts as load of this process,
 //! which `FailOpen` does not admit. The timers of all charges count: a busy process delays some of
@@ -11,18 +11,128 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use tokio::select;
 use tokio::time::{Instant, timeout_at};
 
-#[cfg(feature = "redisson")]
-use super::connection::SharedConnection;
-use super::facts::Facts;
-use super::pool::Pool;
-use super::times::MAX_ERROR_AGE;
+use super::times::{MAX_CONNECTION_WAIT, MAX_ERROR_AGE, MAX_SILENCE};
 use crate::limiter::on_time::{GracePeriod, Timers};
 use crate::sync::{Mutex, lock};
 use crate::{Error, ErrorKind};
+
+/// The instant at which something last happened.
+#[derive(Debug)]
+pub(crate) struct LastTime {
+    start: Instant,
+    /// In ns since `start`, at least 1; 0: never.
+    last: AtomicU64,
+}
+
+impl LastTime {
+    /// Records that it happens now.
+    pub(crate) fn record(&self) {
+        self.last.fetch_max(self.start.elapsed().as_nanos() as u64 + 1, Relaxed);
+    }
+
+    pub(super) fn get(&self) -> Option<Instant> {
+        let last = self.last.load(Relaxed).checked_sub(1)?;
+        Some(self.start + Duration::from_nanos(last))
+    }
+}
+
+impl Default for LastTime {
+    fn default() -> Self {
+        Self { start: Instant::now(), last: AtomicU64::new(0) }
+    }
+}
+
+/// The signs of load in this process, and of answers. The clones of a pool share them.
+#[derive(Debug)]
+pub(crate) struct Signs {
+    /// The last time that a timer fired late.
+    late: LastTime,
+    /// The time for which that counts. In a cluster it is longer: replies are too rare to show that
+    /// the process is busy.
+    late_counts_for: Duration,
+    /// The last time that a server replied in time. A late reply is no sign of load: the network
+    /// may be slower than all timeouts.
+    pub(crate) reply: LastTime,
+}
+
+impl Signs {
+    pub(super) fn new(is_cluster: bool) -> Self {
+        let late_counts_for = if is_cluster { MAX_SILENCE } else { Duration::ZERO };
+        Self { late: LastTime::default(), late_counts_for, reply: LastTime::default() }
+    }
+
+    /// The instant until which the last late timer counts.
+    fn late_until(&self) -> Option<Instant> {
+        self.late.get().map(|late| late + self.late_counts_for)
+    }
+}
+
+/// The facts that a source of connections knows about the server of a hash slot. They are gathered
+/// when an answer is missing, and not for each charge.
+#[derive(Debug)]
+pub(crate) struct Facts {
+    /// The server, or the cluster, for messages.
+    pub(super) server: String,
+    pub(super) link: Link,
+    /// The last failure to connect, if there was no connection since. It counts for nothing while
+    /// an attempt hangs.
+    pub(super) failure: Option<Failed>,
+    /// True if an attempt takes clearly longer than the last one did, whose error said nothing of a
+    /// server that is away or of load: it was a wrong password, say.
+    pub(super) attempt_hangs: bool,
+    /// True if connections to this server of a cluster were given up as silent, and it has said
+    /// nothing since.
+    pub(super) is_silent: bool,
+}
+
+/// A failure to connect, and its instant, if that is known.
+#[derive(Debug)]
+pub(super) struct Failed {
+    pub(super) error: Error,
+    pub(super) at: Option<Instant>,
+}
+
+/// The connections of this runtime to a server.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Link {
+    /// The application made the connection, at an unknown time.
+    Given,
+    /// There is one. The oldest was made at this instant.
+    Made(Instant),
+    /// There is none. The oldest attempt to make one began at this instant.
+    Attempted(Instant),
+    /// There is none, and nobody makes one.
+    Missing,
+}
+
+impl Facts {
+    /// The facts about connections that the application made: nothing but that they are there.
+    pub(crate) fn given() -> Self {
+        let (server, link) = (String::from("redis"), Link::Given);
+        Self { server, link, failure: None, attempt_hangs: false, is_silent: false }
+    }
+
+    /// Returns the failure to connect, unless it was before `since`.
+    pub(super) fn failure_since(&self, since: Option<Instant>) -> Option<&Error> {
+        let failure = self.failure.as_ref().filter(|failure| failure.at >= since);
+        failure.map(|failure| &failure.error)
+    }
+
+    /// Returns the error of a charge that heard nothing from `start` until now, in a process that
+    /// was on time.
+    #[cfg(test)]
+    pub(super) fn judge_unheard(&self, start: Instant) -> Error {
+        let (late_until, was_turned_away, others_answer) = (None, false, false);
+        let seen = Seen { start, late_until, was_turned_away, others_answer };
+        judge(self, &seen, Instant::now())
+    }
+}
 
 /// The evidence of a wait that ended without an answer.
 #[derive(Clone, Copy, Debug)]
@@ -54,13 +164,37 @@ fn judge(facts: &Facts, seen: &Seen, now: Instant) -> Error {
         let message = "this process asks more than it can read in time";
         return Error::new(ErrorKind::Saturation, message);
     }
-    facts.no_answer(seen.start, seen.late_until, now)
+    // The server said nothing while this process was on time. An attempt says nothing about the
+    // server before it is old, and the process had time for it. Neither does a connection that was
+    // not there during the whole wait.
+    let server = &facts.server;
+    let is_overdue = match facts.link {
+        Link::Given => true,
+        Link::Made(since) => since <= seen.start,
+        Link::Attempted(since) => {
+            let since = seen.late_until.map_or(since, |late_until| since.max(late_until));
+            facts.attempt_hangs || since + MAX_CONNECTION_WAIT <= now
+        }
+        Link::Missing => facts.attempt_hangs,
+    };
+    if !is_overdue {
+        let message = format!("the connection to {server} is not ready yet");
+        return Error::new(ErrorKind::Saturation, message);
+    }
+    let message = match facts.link {
+        Link::Given | Link::Made(_) => "redis did not answer in time".into(),
+        Link::Attempted(_) | Link::Missing => format!("no connection to {server} in time"),
+    };
+    Error::new(ErrorKind::Infrastructure, message)
 }
 
 /// The stage of a charge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Stage {
+    /// It waits for a connection. Replies say nothing about that.
+    Connecting,
     /// It waits to be sent.
+    #[default]
     Queued,
     /// It was sent, and a reply is awaited.
     Sent,
@@ -70,7 +204,7 @@ pub(crate) enum Stage {
 }
 
 /// The stage of a charge, set by the task that sends it, and read by its caller.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Progress(Mutex<Stage>);
 
 impl Progress {
@@ -80,12 +214,6 @@ impl Progress {
 
     pub(crate) fn stage(&self) -> Stage {
         *lock(&self.0)
-    }
-}
-
-impl Default for Progress {
-    fn default() -> Self {
-        Self(Mutex::new(Stage::Queued))
     }
 }
 
@@ -112,11 +240,11 @@ impl Deadline {
     }
 
     /// Returns whether the process has been too busy since the wait began.
-    pub(crate) fn is_busy(&self, pool: &Pool) -> bool {
+    pub(crate) fn is_busy(&self, signs: &Signs) -> bool {
         if self.grace_period.is_late() {
-            pool.last_late().record();
+            signs.late.record();
         }
-        pool.late_until() >= Some(self.start)
+        signs.late_until() >= Some(self.start)
     }
 
     /// The instant at which half of the time is over.
@@ -132,26 +260,27 @@ impl Deadline {
     /// Records that one of the timers has fired, and a busy process if they show one. A process
     /// that stands still for much of a charge's time may be on time again at its end, so each timer
     /// counts. Returns whether it was the last one.
-    pub(crate) fn record_timer(&self, timers: &mut Timers, pool: &Pool) -> bool {
+    pub(crate) fn record_timer(&self, timers: &mut Timers, signs: &Signs) -> bool {
         let was_last = timers.record();
         if timers.show_load() {
-            pool.last_late().record();
+            signs.late.record();
         }
         was_last
     }
 
     /// Returns the error of a charge that has no answer now. For a charge that was not sent, the
     /// replies of all servers count.
-    pub(crate) fn missed_error(&self, pool: &Pool, stage: Stage) -> Error {
-        let facts = pool.facts(self.hash_slot);
-        let was_sent = stage != Stage::Queued;
+    pub(super) fn missed_error(&self, signs: &Signs, facts: &Facts, stage: Stage) -> Error {
+        self.is_busy(signs);
         let seen = Seen {
+            start: self.start,
+            late_until: signs.late_until(),
             was_turned_away: matches!(stage, Stage::TurnedAway { since } if since <= self.half()),
-            others_answer: pool.last_reply().get() > Some(self.start)
-                && !(was_sent && facts.is_silent),
-            ..self.seen(pool)
+            others_answer: stage != Stage::Connecting
+                && signs.reply.get() > Some(self.start)
+                && !(stage != Stage::Queued && facts.is_silent),
         };
-        judge(&facts, &seen, Instant::now())
+        judge(facts, &seen, Instant::now())
     }
 
     /// Returns whether the wait ended so late that the process must be busy.
@@ -159,22 +288,11 @@ impl Deadline {
         self.grace_period.is_late()
     }
 
-    /// Returns the error of a wait for a connection that is over now. Replies say nothing about it.
-    pub(crate) fn missed_connection(&self, pool: &Pool, facts: &Facts) -> Error {
-        judge(facts, &self.seen(pool), Instant::now())
-    }
-
-    fn seen(&self, pool: &Pool) -> Seen {
-        self.is_busy(pool);
-        let (start, late_until) = (self.start, pool.late_until());
-        Seen { start, late_until, was_turned_away: false, others_answer: false }
-    }
-
     /// Waits for an answer until the deadline, and a little longer if the process is busy. Returns
     /// `None` if no answer came.
     pub(crate) async fn wait_for<F: Future + ?Sized>(
         self,
-        pool: &Pool,
+        signs: &Signs,
         mut future: Pin<&mut F>,
     ) -> Option<F::Output> {
         let mut timers = self.timers();
@@ -182,7 +300,7 @@ impl Deadline {
             if let Ok(output) = timeout_at(timers.next(), &mut future).await {
                 return Some(output);
             }
-            if self.record_timer(&mut timers, pool) {
+            if self.record_timer(&mut timers, signs) {
                 break;
             }
         }
@@ -191,26 +309,6 @@ impl Deadline {
             output = future => Some(output),
             () = self.catch_up() => None,
         }
-    }
-
-    /// Waits like [`wait_for`](Self::wait_for), and records the reply of the server, or that none
-    /// came.
-    #[cfg(feature = "redisson")]
-    pub(crate) async fn wait_for_reply<F: Future>(
-        self,
-        pool: &Pool,
-        connection: &dyn SharedConnection,
-        reply: Pin<&mut F>,
-        was_answered: impl FnOnce(&F::Output) -> bool,
-    ) -> Option<F::Output> {
-        let sent = Instant::now();
-        let reply = self.wait_for(pool, reply).await;
-        match &reply {
-            Some(reply) if was_answered(reply) => pool.last_reply().record(),
-            Some(_) => {}
-            None => connection.record_timeout(sent, self.is_busy(pool)),
-        }
-        reply
     }
 
     /// Lets the runtime read the replies that have arrived.

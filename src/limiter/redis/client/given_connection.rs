@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::connection::{
     ConnectionFuture, Connections, RepliesFuture, ReplyFuture, SharedConnection,
 };
-use super::facts::Facts;
+use super::fault::Facts;
 use super::pool::Pool;
 
 impl Pool {

@@ -5,16 +5,17 @@
 //!   traits in `connection.rs`. `builder.rs` makes it from the address that `address.rs` reads.
 //! - `own_pool.rs`: the crate's own connections, to one `server.rs`, or to the primary that
 //!   `sentinel/` finds. `backoff.rs` computes the pauses between attempts to connect, and
-//!   `health.rs` tells whether a connection is usable.
+//!   `connection.rs` tells whether a connection is usable.
 //! - `dialer.rs` holds functions of the application: they find the server's IP address, or open
 //!   the socket. `tls.rs` sets up TLS, and `probe.rs` finds out whether the server expects it.
 //!   `greeting.rs` asks a server for its kind and its role.
-//! - `cluster/`: one such pool for each server of a cluster, chosen by the hash slots of `slot.rs`.
+//! - `cluster/`: one such pool for each server of a cluster, chosen by hash slots. Single commands
+//!   follow redirects over a connection of `redirected.rs`.
 //! - `bb8_pool.rs`: a pool that the application owns. `given_connection.rs`: one connection that
 //!   the application made.
 //! - `times.rs`: every duration, with its reason.
 //! - `error.rs` finds the kind of an error. `fault.rs` decides whether a missing answer is the
-//!   fault of the server or of this process, from the `facts.rs` of its connections.
+//!   fault of the server or of this process.
 
 mod address;
 mod backoff;
@@ -24,20 +25,18 @@ mod cluster;
 mod connection;
 mod dialer;
 pub(crate) mod error;
-mod facts;
 pub(crate) mod fault;
 mod given_connection;
 mod greeting;
-mod health;
 mod own_pool;
 mod pool;
 mod probe;
-mod ready;
+#[cfg(feature = "redisson")]
+mod redirected;
 mod sentinel;
 mod server;
 #[cfg(test)]
 mod silent;
-mod slot;
 pub(crate) mod times;
 #[cfg_attr(not(feature = "rustls"), path = "no_tls.rs")]
 mod tls;
@@ -48,12 +47,12 @@ pub(crate) use self::address::Host;
 pub use self::builder::PoolBuilder;
 pub(crate) use self::cluster::Cluster;
 pub(crate) use self::cluster::redirect::{Next, ask, cannot_serve, next_reply, reply_after_asking};
-pub(crate) use self::connection::SharedConnection;
+pub(crate) use self::cluster::slot_map::{HASH_SLOTS, Partition, hash_slot};
 #[cfg(test)]
 pub(crate) use self::connection::{ConnectionFuture, Connections, RepliesFuture, ReplyFuture};
+pub(crate) use self::connection::{SentOver, SharedConnection};
 #[cfg(test)]
-pub(crate) use self::facts::Facts;
+pub(crate) use self::fault::Facts;
 pub use self::pool::Pool;
 #[cfg(test)]
 pub(crate) use self::silent::Silent;
-pub(crate) use self::slot::{HASH_SLOTS, Partition, hash_slot};

@@ -15,10 +15,11 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
 use super::backoff::{Backoff, any_hangs};
-use super::connection::{Connection, ConnectionFuture, Connections, SharedConnection};
+use super::connection::{
+    Connection, ConnectionFuture, ConnectionState, Connections, SharedConnection,
+};
 use super::error::before_asking;
-use super::facts::{Facts, Failed, Link};
-use super::health::ConnectionState;
+use super::fault::{Facts, Failed, Link};
 use super::sentinel::Sentinels;
 use super::server::{Failure, Server};
 use super::times::{INTERRUPTED_PAUSE, MAX_CONNECTION_WAIT, MAX_SILENCE};
@@ -108,17 +109,19 @@ impl OwnPool {
     fn next(self: &Arc<Self>, place: Option<usize>) -> Result<Arc<Connection>, Instant> {
         let (now, runtime) = (Instant::now(), Handle::current());
         self.target.keep_watching(&runtime);
-        let switches = self.target.switches();
         let mut state = lock(&self.state);
         let lost = state.clean(now);
-        if state.switches != switches {
-            // Earlier failures say nothing about the new server or user.
-            (state.switches, state.backoff, state.last_error) =
-                (switches, Backoff::default(), None);
-        }
-        let PoolState { runtimes, backoff, .. } = &mut *state;
+        let PoolState { runtimes, backoff, last_error, switches, .. } = &mut *state;
         let connections = RuntimeConnections::of(runtimes, runtime.id(), self.size);
-        let (started, retry_at) = connections.begin_attempts(now, backoff);
+        let (mut started, mut retry_at) = (Vec::new(), now + MAX_CONNECTION_WAIT);
+        if connections.entries.iter().any(PoolEntry::may_attempt) {
+            let now_switches = self.target.switches();
+            if *switches != now_switches {
+                // Earlier failures say nothing about the new server or user.
+                (*switches, *backoff, *last_error) = (now_switches, Backoff::default(), None);
+            }
+            (started, retry_at) = connections.begin_attempts(now, backoff);
+        }
         let connection = connections.pick(place);
         // An attempt that cannot be spawned is dropped at once, and its drop takes the lock.
         drop(state);

@@ -5,6 +5,8 @@
 //! start of an application.
 
 use std::fmt;
+use std::future::Future;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,15 +15,14 @@ use redis::RedisError;
 use redis::aio::ConnectionLike;
 use tokio::time::Instant;
 
+use super::address::Host;
 use super::bb8_pool::Bb8Pool;
 use super::cluster::Cluster;
-#[cfg(feature = "redisson")]
-use super::cluster::Redirected;
-use super::connection::{ConnectionFuture, Connections, SharedConnection};
-use super::facts::{Facts, LastTime};
+use super::cluster::slot_map::{self, Partition};
+use super::connection::{ConnectionFuture, Connections, SentOver, SharedConnection};
+use super::fault::{Deadline, Facts, Signs, Stage};
 use super::server::Login;
-use super::slot::{self, Partition};
-use super::times::MAX_SILENCE;
+use super::times::{MAX_CONNECTION_WAIT, READY_WITHIN};
 use crate::{Error, ErrorKind};
 
 /// Connections to Redis, shared by every clone and by many limiters.
@@ -42,15 +43,11 @@ use crate::{Error, ErrorKind};
 /// send it again after a lost connection or a timeout.
 #[derive(Clone)]
 pub struct Pool {
-    pub(super) connections: Arc<dyn Connections>,
+    connections: Arc<dyn Connections>,
     /// The same connections, if the address is that of a cluster.
-    pub(super) cluster: Option<Arc<Cluster>>,
+    cluster: Option<Arc<Cluster>>,
     response_timeout: Option<Duration>,
-    /// The last time that a timer of this process fired late.
-    last_late: Arc<LastTime>,
-    /// The last time that a server replied in time. A late reply is no sign of load: the network
-    /// may be slower than all timeouts.
-    last_reply: Arc<LastTime>,
+    signs: Arc<Signs>,
     prefix: Arc<str>,
     clustered: bool,
     /// The logins for the servers that decide, and for the sentinels.
@@ -81,6 +78,27 @@ impl Pool {
         Self::new(Arc::new(Bb8Pool::new(pool)), None)
     }
 
+    /// Waits until there is a connection, for a second at most. In a cluster, it waits for one to
+    /// each master. Call it in an application that must not start without Redis, or whose first
+    /// request should find a connection.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no connection within a second. The error names the server, and its source
+    /// says why, if that is known. Fails outside of a tokio runtime.
+    pub async fn ready(&self) -> Result<(), Error> {
+        crate::limiter::runtime::current()?;
+        let end = Instant::now() + READY_WITHIN;
+        // In a cluster any slot will do: this waits for the slot map first.
+        self.connection_by(Deadline::new(end, 0)).await?;
+        if let Some(cluster) = &self.cluster {
+            for hash_slot in cluster.first_slots() {
+                self.connection_by(Deadline::new(end, hash_slot)).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Sets the first part of the keys of limiters over this pool. Default: `sluice`.
     ///
     /// It may hold colons. Braces and percent signs become `%7B`, `%7D` and `%25`, so that the
@@ -99,8 +117,7 @@ impl Pool {
             connections,
             cluster: None,
             response_timeout,
-            last_late: Arc::default(),
-            last_reply: Arc::default(),
+            signs: Arc::new(Signs::new(false)),
             prefix: "sluice".into(),
             clustered: false,
             logins: [None, None],
@@ -176,7 +193,7 @@ impl Pool {
     #[doc(hidden)]
     #[must_use]
     pub fn by_hash_slot(mut self) -> Self {
-        self.clustered = true;
+        (self.clustered, self.signs) = (true, Arc::new(Signs::new(true)));
         self
     }
 
@@ -212,18 +229,64 @@ impl Pool {
         self.connection_to(None, hash_slot)
     }
 
-    /// Waits for a connection like [`connection`](Self::connection), for commands that are sent one
-    /// by one. In a cluster, the connection follows redirects.
-    #[cfg(feature = "redisson")]
-    pub(crate) fn redirected_connection(&self, hash_slot: u16) -> ConnectionFuture {
-        let pool = self.clone();
+    /// Waits for a connection to the server that a cluster names for a slot that moves, or to the
+    /// one that holds the slot.
+    pub(crate) fn connection_to(&self, asked: Option<&Host>, hash_slot: u16) -> ConnectionFuture {
+        let (pool, asked) = (self.clone(), asked.cloned());
         Box::pin(async move {
-            let connection = pool.connection(hash_slot).await?;
-            Ok(match pool.cluster.clone() {
-                Some(cluster) => Redirected::over(pool, cluster, hash_slot, connection),
-                None => connection,
-            })
+            let mut connecting = match (&asked, &pool.cluster) {
+                (Some(host), Some(cluster)) => cluster.connection_to(host, hash_slot)?,
+                _ => Arc::clone(&pool.connections).connection(hash_slot),
+            };
+            loop {
+                let end = Deadline::new(Instant::now() + MAX_CONNECTION_WAIT, hash_slot);
+                if let Some(connected) = end.wait_for(&pool.signs, connecting.as_mut()).await {
+                    return connected;
+                }
+                let facts = match (&asked, &pool.cluster) {
+                    (Some(host), Some(cluster)) => cluster.facts_at(host)?,
+                    _ => pool.facts(hash_slot),
+                };
+                let error = end.missed_error(&pool.signs, &facts, Stage::Connecting);
+                if error.kind() != ErrorKind::Saturation || !end.is_late() {
+                    return Err(error);
+                }
+                // This process was paused, so wait again. Callers have deadlines of their own.
+            }
         })
+    }
+
+    /// Waits for a connection to the server that holds a hash slot, until the deadline.
+    pub(crate) async fn connection_by(
+        &self,
+        deadline: Deadline,
+    ) -> Result<Arc<dyn SharedConnection>, Error> {
+        let connecting = pin!(self.connection(deadline.hash_slot));
+        let connected = deadline.wait_for(&self.signs, connecting).await;
+        connected.unwrap_or_else(|| Err(self.missed_error(&deadline, Stage::Connecting)))
+    }
+
+    /// Waits for a reply until the deadline. Records that the server replied, or that it did not.
+    /// `last_sent` returns the connection over which the call was last sent, and the instant.
+    pub(crate) async fn reply_by<F: Future + ?Sized>(
+        &self,
+        deadline: Deadline,
+        reply: Pin<&mut F>,
+        was_answered: impl FnOnce(&F::Output) -> bool,
+        last_sent: impl FnOnce() -> Option<SentOver>,
+    ) -> Option<F::Output> {
+        let reply = deadline.wait_for(&self.signs, reply).await;
+        match &reply {
+            Some(reply) if was_answered(reply) => self.signs.reply.record(),
+            Some(_) => {}
+            None => {
+                let is_busy = deadline.is_busy(&self.signs);
+                if let Some((connection, sent)) = last_sent() {
+                    connection.record_timeout(sent, is_busy);
+                }
+            }
+        }
+        reply
     }
 
     /// The number of connections that the calls of one partition share, at least 1.
@@ -244,22 +307,11 @@ impl Pool {
 
     /// Returns the hash slot of a key; 0 on a plain server, where all keys share calls.
     pub(crate) fn hash_slot(&self, key: &str) -> u16 {
-        if self.clustered { slot::hash_slot(key) } else { 0 }
+        if self.clustered { slot_map::hash_slot(key) } else { 0 }
     }
 
-    pub(super) fn last_late(&self) -> &LastTime {
-        &self.last_late
-    }
-
-    /// The instant until which the last late timer counts. In a cluster it counts for
-    /// [`MAX_SILENCE`] longer: replies are too rare to show that the process is busy.
-    pub(super) fn late_until(&self) -> Option<Instant> {
-        let longer = if self.clustered { MAX_SILENCE } else { Duration::ZERO };
-        self.last_late.get().map(|last_late| last_late + longer)
-    }
-
-    pub(crate) fn last_reply(&self) -> &LastTime {
-        &self.last_reply
+    pub(crate) fn signs(&self) -> &Signs {
+        &self.signs
     }
 
     /// Returns a connection that is ready, if there is one.
@@ -268,8 +320,13 @@ impl Pool {
     }
 
     /// Returns what is known about the server of a hash slot.
-    pub(crate) fn facts(&self, hash_slot: u16) -> Facts {
+    pub(super) fn facts(&self, hash_slot: u16) -> Facts {
         self.connections.facts(hash_slot)
+    }
+
+    /// Returns the error of a charge that has no answer at its deadline.
+    pub(crate) fn missed_error(&self, deadline: &Deadline, stage: Stage) -> Error {
+        deadline.missed_error(&self.signs, &self.facts(deadline.hash_slot), stage)
     }
 }
 

@@ -17,11 +17,10 @@ use tokio::select;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::address::Host;
-use super::connection::Connection;
+use super::connection::{Connection, ConnectionState, Health, ServerHealth};
 use super::dialer::{Dialer, Resolver};
 use super::error;
 use super::greeting::{Greeting, ServerKind};
-use super::health::{ConnectionState, Health, ServerHealth};
 use super::probe;
 use super::times::{KEEPALIVE, SLOW_HANDSHAKE};
 use super::tls::TlsParams;

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::connection::{
     ConnectionFuture, Connections, RepliesFuture, ReplyFuture, SharedConnection,
 };
-use super::facts::Facts;
+use super::fault::Facts;
 
 /// The server, and the connection to it.
 #[derive(Default)]

@@ -1,6 +1,6 @@
 //! The scripts of a limiter, which the server runs: texts, digests, and the arguments of a call.
 //!
-//! `assembly.rs` puts the texts together, and `request.rs` holds a request about a key.
+//! `assembly.rs` puts the texts together.
 //! `scripts/README.md` describes the arguments and the reply, which `reply.rs` reads. Nothing here
 //! sends a call.
 
@@ -8,12 +8,10 @@
 mod assembled_texts;
 mod assembly;
 mod reply;
-mod request;
 
 pub(crate) use self::assembly::keep_text;
 pub(crate) use self::assembly::local_names;
 pub(crate) use self::reply::{BatchReply, ReadEntry, ReplyEntry, malformed_reply};
-pub(crate) use self::request::{Op, Request, key_suffixes};
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -24,7 +22,8 @@ use sha1_smol::Sha1;
 #[cfg(feature = "redisson")]
 use self::assembly::HEAD;
 use self::assembly::{Kind, assemble};
-use crate::algorithm::{InLua, ScriptPart};
+use crate::algorithm::{InLua, Mark, ScriptPart};
+use crate::quota::Quotas;
 
 /// A script of one limiter.
 #[derive(Clone, Debug)]
@@ -130,6 +129,45 @@ impl Scripts {
     }
 }
 
+/// One entry of a script call.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    /// The suffix of its keys' names: one for all quotas, or one for each, joined.
+    pub(crate) key: String,
+    /// The charge's own quota, and its rule as the script reads it.
+    pub(crate) quota: Option<Quotas>,
+    pub(crate) rule: Option<Vec<i64>>,
+    pub(crate) op: Op,
+}
+
+/// An operation of the script on a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Op {
+    /// Takes `cost` units if they fit within `max_wait` microseconds; a cost of 0 reports
+    /// and takes nothing.
+    Check { cost: i64, max_wait: i64 },
+    /// Gives back `units` of the reservation of `cost` units whose mark is `mark`. Where units are
+    /// held until they are settled, `units` is 0 if all were used, and negative if more were.
+    Refund { units: i64, cost: i64, mark: Mark },
+    /// Answers as a check would, and takes nothing.
+    Estimate { cost: i64, max_wait: i64 },
+    /// Takes `cost` units, whether or not they fit.
+    Penalize { cost: i64 },
+    /// Forgets the key.
+    Reset,
+    /// Refuses checks for `time` microseconds, or until a block with a later end is over.
+    Block { time: i64 },
+    /// Ends a block.
+    Unblock,
+}
+
+impl Request {
+    /// Returns whether both differ in their keys only. The call then names the operation once.
+    fn differs_in_key_only(&self, other: &Request) -> bool {
+        self.op == other.op && self.rule == other.rule
+    }
+}
+
 /// The keys and arguments of a call.
 pub(super) struct Arguments<'a> {
     pub(super) now: Option<i64>,
@@ -197,4 +235,31 @@ fn append_operation(command: &mut Cmd, request: &Request) {
         Op::Block { time } => command.arg("block").arg(time),
         Op::Unblock => command.arg("unblock"),
     };
+}
+
+/// Splits the joined suffixes of the keys of `quotas` quotas, each of which begins with a brace.
+/// One quota has one suffix.
+pub(crate) fn key_suffixes(suffixes: &str, quotas: usize) -> impl Iterator<Item = &str> {
+    let mut rest = suffixes;
+    std::iter::from_fn(move || {
+        let next = if quotas == 1 { None } else { rest.get(1..)?.find('{') };
+        let (suffix, after) = rest.split_at(next.map_or(rest.len(), |at| at + 1));
+        rest = after;
+        (!suffix.is_empty()).then_some(suffix)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Cases 76, 78 and 79.
+    #[test]
+    fn joined_suffixes_are_parted_again() {
+        let parted = |joined, quotas| key_suffixes(joined, quotas).collect::<Vec<_>>();
+        assert_eq!(parted("{a}{b}{a}", 3), ["{a}", "{b}", "{a}"]);
+        assert_eq!(parted("{7}:a{8}:b", 2), ["{7}:a", "{8}:b"]);
+        assert_eq!(parted("{a}", 2), ["{a}"]);
+        assert_eq!(parted("{a}{b}", 1), ["{a}{b}"]);
+    }
 }

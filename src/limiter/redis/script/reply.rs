@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use redis::Value;
 
-use super::request::{Op, Request};
+use super::{Op, Request};
 use crate::algorithm::{Answer, Check, Element, INEXACT, InLua, LATEST, Verdict};
 use crate::limiter::configured::ConfiguredAlgorithm;
 use crate::{Error, ErrorKind};

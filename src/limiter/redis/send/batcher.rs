@@ -13,24 +13,22 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::runtime;
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
 use super::super::client::SharedConnection;
 use super::super::client::fault::{Progress, Stage};
 use super::super::client::times::LATE_REPLY_TIMEOUT;
 use super::super::script::{Op, Request};
-use super::batch::{Batch, Call};
-use super::busy::Busy;
+use super::batch::{Batch, Call, CompletedRequest, QueuedRequest, ReplyTo};
 use super::call::{follow, send_call};
 use super::config::Config;
-use super::queued::{CompletedRequest, QueuedRequest, ReplyTo};
-use super::worker;
+use super::worker::WorkerHandle;
 use crate::settlement::SettlementSender;
+use crate::sync::{Mutex, lock};
 use crate::{Error, ErrorKind};
 
 /// A charge that the caller's own task sends.
@@ -55,17 +53,7 @@ pub(super) struct Submitted {
 /// Sends the charges of one limiter.
 pub(crate) struct Batcher {
     config: Arc<Config>,
-    workers: Mutex<Vec<Arc<Worker>>>,
-}
-
-/// A handle to the worker of one runtime.
-struct Worker {
-    runtime: runtime::Id,
-    requests: UnboundedSender<Box<QueuedRequest>>,
-    /// Set while a charge may wait or be in flight.
-    busy: Arc<Busy>,
-    /// One permit: one caller at a time sends a charge inline.
-    inline_permits: Arc<Semaphore>,
+    workers: Mutex<Vec<Arc<WorkerHandle>>>,
 }
 
 impl Batcher {
@@ -143,7 +131,7 @@ impl Batcher {
         }
     }
 
-    fn enqueue(&self, worker: &Worker, mut queued: Box<QueuedRequest>) -> Result<(), Error> {
+    fn enqueue(&self, worker: &WorkerHandle, mut queued: Box<QueuedRequest>) -> Result<(), Error> {
         let Ok(permit) = Arc::clone(&self.config.queue_permits).try_acquire_owned() else {
             return Err(Error::new(ErrorKind::Saturation, "too many charges wait to be sent"));
         };
@@ -154,41 +142,18 @@ impl Batcher {
     }
 
     /// The worker of the current runtime, started if there is none.
-    fn worker(&self) -> Result<Arc<Worker>, Error> {
+    fn worker(&self) -> Result<Arc<WorkerHandle>, Error> {
         let runtime = crate::limiter::runtime::current()?;
         let mut workers = lock(&self.workers);
         let of_runtime =
-            |worker: &&Arc<Worker>| worker.runtime == runtime.id() && !worker.requests.is_closed();
+            |worker: &&Arc<WorkerHandle>| worker.runtime == runtime.id() && !worker.is_closed();
         if let Some(worker) = workers.iter().find(of_runtime) {
             return Ok(Arc::clone(worker));
         }
-        workers.retain(|worker| !worker.requests.is_closed());
-        let (requests, arrivals) = unbounded_channel();
-        let busy = Arc::new(Busy::default());
-        runtime.spawn(worker::run(Arc::clone(&self.config), arrivals, Arc::clone(&busy)));
-        let worker = Arc::new(Worker {
-            runtime: runtime.id(),
-            requests,
-            busy,
-            inline_permits: Arc::new(Semaphore::new(1)),
-        });
+        workers.retain(|worker| !worker.is_closed());
+        let worker = WorkerHandle::start(Arc::clone(&self.config), &runtime);
         workers.push(Arc::clone(&worker));
         Ok(worker)
-    }
-}
-
-impl Worker {
-    /// Returns the permit to send a charge inline, if nothing waits and nothing is in flight.
-    fn inline_permit(&self) -> Option<OwnedSemaphorePermit> {
-        let is_idle = !self.busy.is_set();
-        is_idle.then(|| Arc::clone(&self.inline_permits).try_acquire_owned().ok()).flatten()
-    }
-
-    /// Passes a request on to the worker. Returns false if the worker has ended.
-    fn push(&self, queued: Box<QueuedRequest>) -> bool {
-        let is_sent = self.requests.send(queued).is_ok();
-        self.busy.set();
-        is_sent
     }
 }
 
@@ -218,10 +183,4 @@ async fn send_inline(
             return;
         }
     }
-}
-
-/// Locks a state even if the lock is poisoned. No code panics while it holds the lock, so the state
-/// is consistent.
-fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::slice;
 use std::sync::Arc;
 
-use redis::Cmd;
+use redis::{Cmd, RedisResult, ServerErrorKind, Value};
 use tokio::select;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -13,9 +13,9 @@ use super::super::client::error::is_reply;
 use super::super::client::fault::Deadline;
 use super::super::client::times::{ALIVE_CHECK, LATE_REPLY_TIMEOUT, MAX_SILENCE, PATIENCE};
 use super::super::client::{Partition, SharedConnection};
-use super::batch::{Batch, Call, CallEnd, LateReply, own_now};
+use super::super::script::Script;
+use super::batch::{Batch, Call, CallEnd, LastSent, LateReply, own_now};
 use super::config::Config;
-use super::eval::eval;
 use super::routed;
 
 /// Sends a call, and waits for the reply until the earliest deadline in it.
@@ -26,14 +26,15 @@ pub(super) async fn send_call(
 ) -> CallEnd {
     call.batches.iter().for_each(|batch| config.calls.sent(batch.requests.len()));
     let wait = Wait::new(&config, &call.batches, Some((call.partition, call.requests)));
-    let used = Arc::clone(&connection);
+    let last_sent = LastSent::default();
+    last_sent.set(&connection);
     if config.pool.is_routed() {
         let sending = routed::send_batches(config, connection, call.batches);
-        wait.run(sending, Some(used)).await
+        wait.run(sending, last_sent).await
     } else {
         // All keys share one hash slot.
         let Some(batch) = call.batches.pop() else { return CallEnd::default() };
-        wait.run(send_batch(config, connection, batch), Some(used)).await
+        wait.run(send_batch(config, connection, batch), last_sent).await
     }
 }
 
@@ -43,7 +44,8 @@ pub(super) async fn follow(config: Arc<Config>, batch: Batch) -> CallEnd {
     if batch.detour.as_ref().is_some_and(|detour| detour.frees_slot) {
         wait.refund_slots.clear();
     }
-    wait.run(routed::follow(config, batch), None).await
+    let last_sent = LastSent::default();
+    wait.run(routed::follow(config, batch, last_sent.clone()), last_sent).await
 }
 
 /// Sends a batch and distributes the reply.
@@ -71,6 +73,39 @@ async fn send_batch(
     let was_answered = is_reply(&reply);
     let refunds = batch.complete(&config, &*connection, reply);
     CallEnd { refunds, was_answered, ..CallEnd::default() }
+}
+
+/// Runs a script on a server: with EVAL until a server has run it, then with EVALSHA. If the server
+/// does not know the script, EVAL follows. A call that the server may have run is never sent again:
+/// only NOSCRIPT proves that it did not run.
+///
+/// `arguments` appends keys and arguments to each of the two commands. If it returns `false`, the
+/// answer is no longer wanted: nothing is sent, and the result is `None`.
+pub(crate) async fn eval(
+    connection: Arc<dyn SharedConnection>,
+    script: &Script,
+    mut arguments: impl FnMut(&mut Cmd) -> bool,
+) -> Option<RedisResult<Value>> {
+    if script.is_known() {
+        let mut by_digest = script.evalsha();
+        if !arguments(&mut by_digest) {
+            return None;
+        }
+        let reply = connection.send(by_digest).await.and_then(Value::extract_error);
+        let no_script = redis::ErrorKind::Server(ServerErrorKind::NoScript);
+        if !matches!(&reply, Err(error) if error.kind() == no_script) {
+            return Some(reply);
+        }
+    }
+    let mut by_text = script.eval();
+    if !arguments(&mut by_text) {
+        return None;
+    }
+    let reply = connection.send(by_text).await.and_then(Value::extract_error);
+    if reply.is_ok() {
+        script.record_run();
+    }
+    Some(reply)
 }
 
 /// A wait for a call: its deadlines, and the parts of the queue that its end frees.
@@ -106,18 +141,17 @@ impl Wait {
     async fn run(
         self,
         sending: impl Future<Output = CallEnd> + Send + 'static,
-        connection: Option<Arc<dyn SharedConnection>>,
+        last_sent: LastSent,
     ) -> CallEnd {
         let (partition, sent, mut sending) = (self.partition, Instant::now(), Box::pin(sending));
-        if let Some(end) = self.earliest.wait_for(&self.config.pool, sending.as_mut()).await {
-            self.record(&end, sent, true);
-            return CallEnd { partition, ..self.ended(end) };
+        let (pool, over) = (&self.config.pool, || last_sent.get());
+        let was_answered = |end: &CallEnd| end.was_answered;
+        if let Some(end) = pool.reply_by(self.earliest, sending.as_mut(), was_answered, over).await
+        {
+            return CallEnd { partition, ..self.ended(end, sent) };
         }
         self.config.calls.unanswered();
-        if let Some(connection) = &connection {
-            connection.record_timeout(sent, self.earliest.is_busy(&self.config.pool));
-        }
-        let late_reply = self.late_reply(sending, sent, connection);
+        let late_reply = self.late_reply(sending, sent, last_sent);
         CallEnd { partition, late_reply: Some(Box::pin(late_reply)), ..CallEnd::default() }
     }
 
@@ -127,14 +161,14 @@ impl Wait {
         mut self,
         mut sending: Pin<Box<impl Future<Output = CallEnd> + Send + 'static>>,
         sent: Instant,
-        connection: Option<Arc<dyn SharedConnection>>,
+        last_sent: LastSent,
     ) -> CallEnd {
         let until = self.latest + LATE_REPLY_TIMEOUT;
         if self.config.pool.is_routed() && !self.refund_slots.is_empty() {
             let end = select! {
                 biased;
                 end = &mut sending => Some(end),
-                () = is_silent(sent, connection) => None,
+                () = is_silent(sent, &last_sent) => None,
             };
             if let Some(end) = end {
                 return self.ended_late(end, sent);
@@ -154,21 +188,16 @@ impl Wait {
     }
 
     fn ended_late(self, end: CallEnd, sent: Instant) -> CallEnd {
-        self.record(&end, sent, Instant::now() <= self.latest);
-        self.ended(end)
+        if end.was_answered && Instant::now() <= self.latest {
+            self.config.pool.signs().reply.record();
+        }
+        self.ended(end, sent)
     }
 
-    /// Records a reply, if there is one.
-    fn record(&self, end: &CallEnd, sent: Instant, is_in_time: bool) {
+    fn ended(self, mut end: CallEnd, sent: Instant) -> CallEnd {
         if end.was_answered {
             self.config.calls.answered(sent);
         }
-        if end.was_answered && is_in_time {
-            self.config.pool.last_reply().record();
-        }
-    }
-
-    fn ended(self, mut end: CallEnd) -> CallEnd {
         end.refunds_done = self.refund_slots;
         // Refunds that were redirected are not done.
         let CallEnd { refunds_done, unfinished, .. } = &mut end;
@@ -179,9 +208,9 @@ impl Wait {
 
 /// Waits until the connection of a call is no longer used, or until the call has had no reply for
 /// long.
-async fn is_silent(sent: Instant, connection: Option<Arc<dyn SharedConnection>>) {
+async fn is_silent(sent: Instant, last_sent: &LastSent) {
     let end = sent + MAX_SILENCE;
-    while Instant::now() < end && connection.as_ref().is_none_or(|one| one.is_alive()) {
+    while Instant::now() < end && last_sent.get().is_none_or(|(one, _)| one.is_alive()) {
         sleep(ALIVE_CHECK).await;
     }
 }

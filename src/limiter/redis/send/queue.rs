@@ -16,9 +16,8 @@ use tokio::time::Instant;
 use super::super::client::fault::Stage;
 use super::super::client::{Partition, Pool};
 use super::super::script::Op;
-use super::batch::{Batch, Call, Requests};
+use super::batch::{Batch, Call, QueuedRequest, Requests};
 use super::partitions::Partitions;
-use super::queued::QueuedRequest;
 use crate::Error;
 use crate::algorithm::Mark;
 

@@ -15,7 +15,7 @@ use super::super::client::{
     Cluster, Host, Next, SharedConnection, ask, cannot_serve, next_reply, reply_after_asking,
 };
 use super::super::script::{Script, key_suffixes};
-use super::batch::{Batch, CallEnd, Detour, own_now};
+use super::batch::{Batch, CallEnd, Detour, LastSent, own_now};
 use super::config::Config;
 use crate::Error;
 
@@ -48,7 +48,7 @@ pub(super) async fn send_batches(
 }
 
 /// Sends a batch to the server that the cluster names, until a server runs it or its time is over.
-pub(super) async fn follow(config: Arc<Config>, batch: Batch) -> CallEnd {
+pub(super) async fn follow(config: Arc<Config>, batch: Batch, last_sent: LastSent) -> CallEnd {
     let mut end = CallEnd::default();
     let Some(cluster) = config.pool.cluster() else { return end };
     let (hash_slot, begun) = (batch.hash_slot, Instant::now());
@@ -78,7 +78,10 @@ pub(super) async fn follow(config: Arc<Config>, batch: Batch) -> CallEnd {
             waiting.into_iter().partition(|batch| batch.asked() == asked.as_ref());
         waiting = later;
         redirected = match config.pool.connection_to(asked.as_ref(), hash_slot).await {
-            Ok(connection) => exchange(&config, &*connection, together, &mut end).await,
+            Ok(connection) => {
+                last_sent.set(&connection);
+                exchange(&config, &*connection, together, &mut end).await
+            }
             Err(error) => {
                 together.into_iter().for_each(|batch| batch.fail(&error));
                 Vec::new()
@@ -274,7 +277,7 @@ async fn claim(config: &Config, hash_slot: u16, keys: &str) {
 #[cfg(test)]
 mod tests {
     use super::super::super::script::{Op, Request};
-    use super::super::queued::QueuedRequest;
+    use super::super::batch::QueuedRequest;
     use super::*;
     use crate::algorithm::FixedWindow;
     use crate::limiter::configured::ConfiguredAlgorithm;

@@ -15,24 +15,97 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
+use tokio::runtime::{self, Handle};
 use tokio::select;
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, JoinSet, yield_now};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::super::client::times::{LATE_REPLY_TIMEOUT, MAX_HOLD};
 use super::super::client::{Partition, Pool, SharedConnection};
-use super::batch::{Call, CallEnd};
-use super::busy::Busy;
+use super::batch::{Call, CallEnd, QueuedRequest};
 use super::call::{follow, send_call};
 use super::config::Config;
 use super::queue::Queue;
-use super::queued::QueuedRequest;
 use crate::Error;
+use crate::sync::atomic::{
+    AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+/// A handle to the worker of one runtime.
+pub(super) struct WorkerHandle {
+    pub(super) runtime: runtime::Id,
+    requests: UnboundedSender<Box<QueuedRequest>>,
+    busy: Arc<Busy>,
+    /// One permit: one caller at a time sends a charge inline.
+    inline_permits: Arc<Semaphore>,
+}
+
+impl WorkerHandle {
+    /// Starts a worker on a runtime.
+    pub(super) fn start(config: Arc<Config>, runtime: &Handle) -> Arc<Self> {
+        let (requests, arrivals) = unbounded_channel();
+        let (busy, inline_permits) = (Arc::<Busy>::default(), Arc::new(Semaphore::new(1)));
+        runtime.spawn(run(config, arrivals, Arc::clone(&busy)));
+        Arc::new(Self { runtime: runtime.id(), requests, busy, inline_permits })
+    }
+
+    /// Returns whether the worker has ended.
+    pub(super) fn is_closed(&self) -> bool {
+        self.requests.is_closed()
+    }
+
+    /// Returns the permit to send a charge inline, if nothing waits and nothing is in flight.
+    pub(super) fn inline_permit(&self) -> Option<OwnedSemaphorePermit> {
+        let is_idle = !self.busy.is_set();
+        is_idle.then(|| Arc::clone(&self.inline_permits).try_acquire_owned().ok()).flatten()
+    }
+
+    /// Passes a request on to the worker. Returns false if the worker has ended.
+    pub(super) fn push(&self, queued: Box<QueuedRequest>) -> bool {
+        let is_sent = self.requests.send(queued).is_ok();
+        self.busy.set();
+        is_sent
+    }
+}
+
+/// A flag that is set while a charge may wait or be in flight. By it, callers see that the limiter
+/// is idle.
+///
+/// A caller that finds it idle sends its charge itself, past the worker's queue. So the flag must
+/// stay set while a request waits there. It consists of two counts, which differ while it is set.
+/// With one `bool`, a worker that resets the flag could undo what a caller has set meanwhile.
+#[derive(Debug, Default)]
+struct Busy {
+    begun: AtomicUsize,
+    ended: AtomicUsize,
+}
+
+impl Busy {
+    fn is_set(&self) -> bool {
+        self.begun.load(Relaxed) != self.ended.load(Relaxed)
+    }
+
+    /// Sets the flag. A caller does so after it has passed a request on.
+    fn set(&self) {
+        self.begun.fetch_add(1, Release);
+    }
+
+    /// Resets the flag if the worker is idle and no request has arrived. `is_idle` is called after
+    /// the count is read. So it sees the requests of all callers that are in the count.
+    fn reset_if(&self, is_idle: impl FnOnce() -> bool) {
+        let begun = self.begun.load(Acquire);
+        if is_idle() {
+            self.ended.store(begun, Relaxed);
+        }
+    }
+}
 
 /// Serves a limiter until its handles are gone. Keeps `busy` set while a charge waits or is in
 /// flight.
-pub(super) async fn run(
+async fn run(
     config: Arc<Config>,
     mut arrivals: UnboundedReceiver<Box<QueuedRequest>>,
     busy: Arc<Busy>,
@@ -325,3 +398,74 @@ fn joined<T>(ended: Result<T, JoinError>) -> Option<T> {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(all(test, interleavings))]
+mod interleavings {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::sync::interleavings::{each, thread};
+
+    /// A channel to a worker, with the memory orders of tokio's: a sender claims a slot with
+    /// `fetch_add`, and `is_empty` loads.
+    #[derive(Default)]
+    struct Channel(AtomicUsize);
+
+    impl Channel {
+        fn send(&self) {
+            self.0.fetch_add(1, Acquire);
+        }
+
+        fn is_empty(&self) -> bool {
+            self.0.load(Acquire) == 0
+        }
+
+        fn take_all(&self) -> usize {
+            self.0.swap(0, Acquire)
+        }
+    }
+
+    #[test]
+    fn who_has_passed_a_request_on_finds_the_limiter_busy() {
+        each("busy", || {
+            let shared = Arc::new((Busy::default(), Channel::default()));
+            let callers = [(); 2].map(|()| {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || {
+                    let (busy, channel) = &*shared;
+                    channel.send();
+                    busy.set();
+                    // The worker never takes the request here.
+                    assert!(busy.is_set(), "a later charge would pass the one that waits");
+                })
+            });
+            let (busy, channel) = &*shared;
+            busy.reset_if(|| channel.is_empty());
+            callers.into_iter().for_each(|caller| caller.join().unwrap());
+            busy.reset_if(|| channel.is_empty());
+            assert!(busy.is_set(), "a later charge would pass those that wait");
+        });
+    }
+
+    #[test]
+    fn a_worker_that_has_taken_all_is_found_idle() {
+        each("idle", || {
+            let shared = Arc::new((Busy::default(), Channel::default()));
+            let caller = {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || {
+                    let (busy, channel) = &*shared;
+                    channel.send();
+                    busy.set();
+                })
+            };
+            let (busy, channel) = &*shared;
+            let mut taken = channel.take_all();
+            busy.reset_if(|| channel.is_empty());
+            caller.join().unwrap();
+            taken += channel.take_all();
+            busy.reset_if(|| channel.is_empty());
+            assert!(taken == 1 && !busy.is_set(), "no charge is sent by its own task any more");
+        });
+    }
+}

@@ -2,21 +2,17 @@
 //!
 //! `nodes.rs` holds the servers, with connections of the crate's own, and the server of each slot.
 //! `slot_map.rs` parses the map of slots, and `refresh.rs` asks for it again. `redirect.rs` finds
-//! the next step of a call that a server did not run. `redirected.rs` sends single commands.
+//! the next step of a call that a server did not run.
 //!
 //! The crate sends a call again only if a reply proves that it has not run: MOVED, ASK, TRYAGAIN,
 //! NOSCRIPT. It asks only masters.
 
 mod nodes;
 pub(super) mod redirect;
-#[cfg(feature = "redisson")]
-mod redirected;
 mod refresh;
-mod slot_map;
+pub(super) mod slot_map;
 
 pub(super) use self::nodes::NodeSettings;
-#[cfg(feature = "redisson")]
-pub(super) use self::redirected::Redirected;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -27,10 +23,10 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use self::nodes::{Node, Nodes};
 use self::refresh::Refreshes;
+use self::slot_map::Partition;
 use super::address::Host;
 use super::connection::{ConnectionFuture, Connections, SharedConnection};
-use super::facts::{Facts, Failed, Link};
-use super::slot::Partition;
+use super::fault::{Facts, Failed, Link};
 use super::times::REFRESH_CHECK;
 use crate::{Error, ErrorKind};
 

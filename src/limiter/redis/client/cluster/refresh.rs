@@ -263,7 +263,7 @@ mod tests {
 
     use super::super::super::connection::Connections as _;
     use super::super::super::pool::Pool;
-    use super::super::super::slot::HASH_SLOTS;
+    use super::super::slot_map::HASH_SLOTS;
     use super::*;
 
     #[tokio::test]
@@ -273,7 +273,7 @@ mod tests {
         let (served, unserved) = (0, HASH_SLOTS - 1);
         assert!(cluster.facts(unserved).failure.is_none());
         let now = Instant::now();
-        let kind = || cluster.facts(unserved).no_answer(now, None, now).kind();
+        let kind = || cluster.facts(unserved).judge_unheard(now).kind();
         assert_eq!(kind(), ErrorKind::Saturation);
 
         let master = Value::Array(vec![Value::BulkString(b"127.0.0.1".into()), Value::Int(1)]);

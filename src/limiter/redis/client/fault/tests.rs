@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::advance;
 
-use super::super::facts::{Failed, Link};
+use super::super::pool::Pool;
 use super::super::silent::Silent;
 use super::super::times::MAX_CONNECTION_WAIT;
 use super::*;
@@ -31,7 +31,7 @@ async fn a_deadline_that_is_missed_in_time_is_the_servers() {
     let pool = pool();
     let deadline = deadline();
     advance(D).await;
-    assert_eq!(deadline.missed_error(&pool, Stage::Sent).kind(), ErrorKind::Infrastructure);
+    assert_eq!(pool.missed_error(&deadline, Stage::Sent).kind(), ErrorKind::Infrastructure);
 }
 
 #[tokio::test(start_paused = true)]
@@ -41,12 +41,12 @@ async fn a_late_timer_is_load_for_every_charge_of_the_moment() {
     advance(D).await;
     let other = deadline();
     advance(D).await;
-    assert_eq!(late.missed_error(&pool, Stage::Sent).kind(), ErrorKind::Saturation);
-    assert_eq!(other.missed_error(&pool, Stage::Sent).kind(), ErrorKind::Saturation);
+    assert_eq!(pool.missed_error(&late, Stage::Sent).kind(), ErrorKind::Saturation);
+    assert_eq!(pool.missed_error(&other, Stage::Sent).kind(), ErrorKind::Saturation);
     advance(D).await;
     let later = deadline();
     advance(D).await;
-    assert_eq!(later.missed_error(&pool, Stage::Sent).kind(), ErrorKind::Infrastructure);
+    assert_eq!(pool.missed_error(&later, Stage::Sent).kind(), ErrorKind::Infrastructure);
 }
 
 /// Each rule decides before those after it, and only on its own evidence.
@@ -122,19 +122,19 @@ async fn a_wait_that_begins_late_is_no_load() {
     let deadline = Deadline::new(Instant::now() + 5 * D, 0);
     advance(4 * D).await;
     let pending = std::future::pending::<()>();
-    assert!(deadline.wait_for(&pool, pin!(pending)).await.is_none());
-    assert_eq!(deadline.missed_error(&pool, Stage::Sent).kind(), ErrorKind::Infrastructure);
+    assert!(deadline.wait_for(pool.signs(), pin!(pending)).await.is_none());
+    assert_eq!(pool.missed_error(&deadline, Stage::Sent).kind(), ErrorKind::Infrastructure);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_reply_meanwhile_is_load() {
     let pool = pool();
-    pool.last_reply().record();
+    pool.signs().reply.record();
     let [alone, answered] = [(); 2].map(|()| deadline());
     advance(D).await;
-    assert_eq!(alone.missed_error(&pool, Stage::Sent).kind(), ErrorKind::Infrastructure);
-    pool.last_reply().record();
-    assert_eq!(answered.missed_error(&pool, Stage::Sent).kind(), ErrorKind::Saturation);
+    assert_eq!(pool.missed_error(&alone, Stage::Sent).kind(), ErrorKind::Infrastructure);
+    pool.signs().reply.record();
+    assert_eq!(pool.missed_error(&answered, Stage::Sent).kind(), ErrorKind::Saturation);
 }
 
 /// The cluster is at fault even if its servers answer other charges meanwhile. A busy process is
@@ -146,9 +146,9 @@ async fn a_cluster_that_turns_a_charge_away_for_most_of_its_time_is_at_fault() {
         let deadline = deadline();
         advance(refused_after).await;
         let stage = Stage::TurnedAway { since: Instant::now() };
-        pool.last_reply().record();
+        pool.signs().reply.record();
         advance(D - refused_after + if is_late { D } else { Duration::ZERO }).await;
-        deadline.missed_error(&pool, stage).kind()
+        pool.missed_error(&deadline, stage).kind()
     };
     assert_eq!(kind(D / 4, false).await, ErrorKind::Infrastructure);
     assert_eq!(kind(D * 3 / 4, false).await, ErrorKind::Saturation);
@@ -167,17 +167,16 @@ async fn an_answer_that_comes_while_the_runtime_catches_up_counts() {
         }
         7
     };
-    assert_eq!(deadline.wait_for(&pool, pin!(answer)).await, Some(7));
+    assert_eq!(deadline.wait_for(pool.signs(), pin!(answer)).await, Some(7));
 }
 
 /// The loss of a connection ends a call too.
-#[cfg(feature = "redisson")]
 #[tokio::test(start_paused = true)]
 async fn only_replies_of_the_server_count_as_replies() {
-    let (pool, connection) = (pool(), Silent::default());
+    let pool = pool();
     for is_reply in [false, true] {
         let reply = pin!(std::future::ready(()));
-        deadline().wait_for_reply(&pool, &connection, reply, |()| is_reply).await;
-        assert_eq!(pool.last_reply().get().is_some(), is_reply);
+        pool.reply_by(deadline(), reply, |()| is_reply, || None).await;
+        assert_eq!(pool.signs().reply.get().is_some(), is_reply);
     }
 }

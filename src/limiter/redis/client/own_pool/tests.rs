@@ -80,7 +80,7 @@ async fn an_attempt_that_has_just_begun_is_no_fault_of_the_server() {
     let (pool, _) = silent();
     assert!(pool.next(None).is_err());
     let begun = Instant::now();
-    let kind = || pool.facts().no_answer(begun, None, Instant::now()).kind();
+    let kind = || pool.facts().judge_unheard(begun).kind();
     assert_eq!(kind(), ErrorKind::Saturation);
     sleep(MAX_CONNECTION_WAIT).await;
     assert_eq!(kind(), ErrorKind::Infrastructure);
@@ -187,7 +187,7 @@ async fn an_answer_counts_although_no_connection_can_be_made() {
         }
         7
     };
-    assert_eq!(deadline.wait_for(&pool, pin!(answer)).await, Some(7));
+    assert_eq!(deadline.wait_for(pool.signs(), pin!(answer)).await, Some(7));
 }
 
 /// Even a charge that it asks for later, and that has its time, does not know.
@@ -203,8 +203,8 @@ async fn a_process_that_stood_still_while_it_connected_blames_no_server() {
         sleep(MAX_CONNECTION_WAIT - stands_still).await;
         let deadline = Deadline::new(Instant::now() + SOON, 0);
         let pending = pin!(pending::<()>());
-        assert!(deadline.wait_for(&pool, pending).await.is_none());
-        assert_eq!(deadline.missed_error(&pool, Stage::Sent).kind(), kind, "{stands_still:?}");
+        assert!(deadline.wait_for(pool.signs(), pending).await.is_none());
+        assert_eq!(pool.missed_error(&deadline, Stage::Sent).kind(), kind, "{stands_still:?}");
     }
 }
 

@@ -7,7 +7,7 @@ use tokio::time::advance;
 
 use super::super::super::client::Silent;
 use super::super::super::script::{Op, Request};
-use super::super::queued::QueuedRequest;
+use super::super::batch::QueuedRequest;
 use super::*;
 use crate::algorithm::FixedWindow;
 use crate::limiter::configured::ConfiguredAlgorithm;

@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use tokio::runtime::Builder;
 use tokio::select;
@@ -137,7 +138,7 @@ async fn only_charges_that_were_sent_blame_a_silent_server() {
     }
     // Another server replies.
     advance(Duration::from_millis(1)).await;
-    pool.last_reply().record();
+    pool.signs().reply.record();
     let mut kinds = Vec::new();
     for decision in asked {
         kinds.push(decision.await.expect("no panic").expect_err("no answer").kind());

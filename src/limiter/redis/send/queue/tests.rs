@@ -4,7 +4,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, advance};
 
 use super::super::super::script::{Op, ReplyEntry, Request};
-use super::super::queued::{CompletedRequest, ReplyTo};
+use super::super::batch::{CompletedRequest, ReplyTo};
 use super::*;
 use crate::ErrorKind;
 use crate::algorithm::{Answer, Report, Verdict};

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use redis::{Cmd, Pipeline};
 use tokio::time::Instant;
 
-use super::super::connection::{RepliesFuture, ReplyFuture, SharedConnection};
-use super::super::pool::Pool;
-use super::Cluster;
-use super::redirect::{Next, ask, cannot_serve};
+use super::cluster::Cluster;
+use super::cluster::redirect::{Next, ask, cannot_serve};
+use super::connection::{RepliesFuture, ReplyFuture, SharedConnection};
+use super::pool::Pool;
 use crate::sync::{Mutex, lock};
 
 /// The most redirects of one command.
 const MAX_REDIRECTS: usize = 8;
 
 /// A connection to the server that holds a hash slot, even after the slot moves.
-pub(in super::super) struct Redirected {
+struct Redirected {
     pool: Pool,
     cluster: Arc<Cluster>,
     hash_slot: u16,
@@ -24,18 +24,21 @@ pub(in super::super) struct Redirected {
     last: Arc<Mutex<Arc<dyn SharedConnection>>>,
 }
 
-impl Redirected {
-    /// Wraps a connection, so that it follows redirects.
-    pub(in super::super) fn over(
-        pool: Pool,
-        cluster: Arc<Cluster>,
-        hash_slot: u16,
+impl Pool {
+    /// Returns a connection that follows redirects in a cluster, over one to the server that holds
+    /// the hash slot.
+    pub(crate) fn redirecting(
+        &self,
         connection: Arc<dyn SharedConnection>,
+        hash_slot: u16,
     ) -> Arc<dyn SharedConnection> {
-        let last = Arc::new(Mutex::new(Arc::clone(&connection)));
-        Arc::new(Self { pool, cluster, hash_slot, connection, last })
+        let Some(cluster) = self.cluster().cloned() else { return connection };
+        let (pool, last) = (self.clone(), Arc::new(Mutex::new(Arc::clone(&connection))));
+        Arc::new(Redirected { pool, cluster, hash_slot, connection, last })
     }
+}
 
+impl Redirected {
     fn last(&self) -> Arc<dyn SharedConnection> {
         Arc::clone(&lock(&self.last))
     }
@@ -106,12 +109,12 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
     use tokio::time::{advance, sleep};
 
-    use super::super::super::address::Host;
-    use super::super::super::dialer::Dialer;
-    use super::super::super::server::{Connector, Login};
-    use super::super::super::times::{MAX_CONNECTION_WAIT, MAX_SILENCE};
-    use super::super::super::tls::Tls;
-    use super::super::NodeSettings;
+    use super::super::address::Host;
+    use super::super::cluster::NodeSettings;
+    use super::super::dialer::Dialer;
+    use super::super::server::{Connector, Login};
+    use super::super::times::{MAX_CONNECTION_WAIT, MAX_SILENCE};
+    use super::super::tls::Tls;
     use super::*;
 
     /// Greets a client. The server at port 1 names the one at port 2, which does not answer.
@@ -159,8 +162,7 @@ mod tests {
         let first = pool.connection_to(Some(&one), 0).await.expect("a connection");
         let second = pool.connection_to(Some(&two), 0).await.expect("a connection");
 
-        let cluster = Arc::clone(pool.cluster().expect("a cluster"));
-        let redirected = Redirected::over(pool.clone(), cluster, 0, Arc::clone(&first));
+        let redirected = pool.redirecting(Arc::clone(&first), 0);
         let mut reply = redirected.send(cmd("GET").arg("a").take());
         assert!(poll_fn(|cx| Poll::Ready(reply.as_mut().poll(cx).is_pending())).await);
         sleep(Duration::from_millis(10)).await;
