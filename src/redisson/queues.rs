@@ -8,8 +8,6 @@
 //! - Then one of them asks, or as many as there were permits left for. The others wait to be woken.
 //! - A caller that cannot wait until the end of the refusal always asks.
 
-mod known_refusal;
-
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +15,10 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use self::known_refusal::KnownRefusal;
 use crate::sync::{Mutex, lock};
+
+/// The time for which a refusal is believed. Others may refund permits or raise the rate meanwhile.
+const REFUSAL_LIFETIME: Duration = Duration::from_secs(1);
 
 /// The time that an idle queue is kept: callers whose pause is over come back soon after.
 const IDLE_LIFETIME: Duration = Duration::from_secs(2);
@@ -63,6 +63,55 @@ struct Wakeup {
     queues: Arc<Queues>,
     name: String,
     was_received: bool,
+}
+
+/// The last refusal under a name.
+#[derive(Clone, Copy)]
+struct KnownRefusal {
+    /// This number of permits is not free before `until`.
+    permits: u32,
+    until: Instant,
+    /// The instant at which the refusal came.
+    at: Instant,
+    /// The rate of the limiter: more permits are never granted.
+    rate: u64,
+}
+
+impl KnownRefusal {
+    /// Returns true if it still counts.
+    fn is_believed(&self, now: Instant) -> bool {
+        now < self.until.min(self.believed_until())
+    }
+
+    /// Returns the time that a caller waits for this number of permits before it asks. `None` if
+    /// they may be free.
+    fn pause(&self, permits: u32, now: Instant) -> Option<Duration> {
+        let end = self.until.min(self.believed_until());
+        self.covers(permits, now).then(|| end - now)
+    }
+
+    /// Returns the instant at which neither the refusal nor its lifetime lasts any longer.
+    fn last_end(&self) -> Instant {
+        self.until.max(self.believed_until())
+    }
+
+    /// Replaces it with the `next` refusal. It stays if it still counts and is of fewer permits: it
+    /// then covers the next one too.
+    fn update(&mut self, next: Self) {
+        self.rate = next.rate;
+        if !self.covers(next.permits, next.at) || next.permits <= self.permits {
+            *self = next;
+        }
+    }
+
+    /// Returns true if this number of permits is known not to be free.
+    fn covers(&self, permits: u32, now: Instant) -> bool {
+        self.is_believed(now) && permits >= self.permits && u64::from(permits) <= self.rate
+    }
+
+    fn believed_until(&self) -> Instant {
+        self.at + REFUSAL_LIFETIME
+    }
 }
 
 /// The next step of a caller.
@@ -243,7 +292,6 @@ impl Drop for Attempt {
 mod tests {
     use tokio::time::{advance, sleep};
 
-    use super::known_refusal::REFUSAL_LIFETIME;
     use super::*;
 
     const MINUTE: Duration = Duration::from_secs(60);
