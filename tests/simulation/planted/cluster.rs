@@ -113,9 +113,9 @@ pub(super) const FAULTS: &[Fault] = &[
         &[edit(
             "limiter/redis/client/cluster/nodes.rs",
             "            if is_away {
-                one.node.server().leave();",
+                one.node.server.leave();",
             "            if !is_away {
-                one.node.server().leave();",
+                one.node.server.leave();",
         )],
     )
     .found_by("faults", "cluster::lost::what_a_replaced_master_still_admits_reaches_nobody"),
@@ -179,7 +179,7 @@ pub(super) const FAULTS: &[Fault] = &[
         &[
             edit(
                 "limiter/redis/client/sentinel/mod.rs",
-                "                Ok(connection) if connection.is_primary() => {",
+                "                Ok(connection) if connection.is_primary => {",
                 "                Ok(connection) => {",
             ),
             edit(

@@ -14,6 +14,7 @@ use bb8_redis::bb8::{self, ManageConnection, RunError};
 use redis::aio::ConnectionLike;
 use redis::{Cmd, Pipeline, RedisError, RedisResult};
 use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::backoff::Backoff;
@@ -30,8 +31,8 @@ use crate::sync::{Mutex, lock};
 pub(super) struct Bb8Pool<M: ManageConnection> {
     pool: bb8::Pool<M>,
     backoff: Mutex<Backoff>,
-    /// True while a task replaces the connections.
-    replacing: AtomicBool,
+    /// The task that replaces the connections, or the last one that did.
+    replacing: Mutex<Option<JoinHandle<()>>>,
     /// The connection that was checked out last, unless it was lost.
     last_checked_out: Mutex<Option<Arc<Bb8Connection<M>>>>,
 }
@@ -43,7 +44,7 @@ where
 {
     pub(super) fn new(pool: bb8::Pool<M>) -> Self {
         let (backoff, last_checked_out) = (Mutex::default(), Mutex::default());
-        Self { pool, backoff, replacing: AtomicBool::new(false), last_checked_out }
+        Self { pool, backoff, replacing: Mutex::default(), last_checked_out }
     }
 
     /// Asks the pool for a connection until it gives one. Calls share a clone of it from then on.
@@ -69,13 +70,13 @@ where
     /// Replaces as many connections as the pool has, unless a task already does.
     fn replace_all(self: &Arc<Self>) {
         let Ok(runtime) = Handle::try_current() else { return };
-        if self.replacing.swap(true, Relaxed) {
+        let mut replacing = lock(&self.replacing);
+        if replacing.as_ref().is_some_and(|task| !task.is_finished()) {
             return;
         }
-        let replacement = Replacement(Arc::clone(self));
         lock(&self.backoff).record_unusable(Instant::now());
-        runtime.spawn(async move {
-            let pool = &replacement.0;
+        let pool = Arc::clone(self);
+        *replacing = Some(runtime.spawn(async move {
             for _ in 0..pool.pool.state().connections {
                 // Connecting succeeds even while the server is read-only, so the pause comes first.
                 let pause = lock(&pool.backoff).retry_at(Instant::now());
@@ -83,7 +84,7 @@ where
                 lock(&pool.backoff).record_attempt(Instant::now());
                 pool.replace_one().await;
             }
-        });
+        }));
     }
 
     /// Records the outcome of a call.
@@ -104,15 +105,6 @@ where
         if let Ok(Ok(new)) = timeout(MAX_CONNECTION_WAIT, self.pool.dedicated_connection()).await {
             *old = new;
         }
-    }
-}
-
-/// A replacement that is under way. Its drop ends it, even after a panic.
-struct Replacement<M: ManageConnection>(Arc<Bb8Pool<M>>);
-
-impl<M: ManageConnection> Drop for Replacement<M> {
-    fn drop(&mut self) {
-        self.0.replacing.store(false, Relaxed);
     }
 }
 

@@ -72,71 +72,45 @@ pub(crate) trait SharedConnection: Send + Sync {
 
 /// A connection of the crate's own pool. It closes when its last user drops it.
 pub(super) struct Connection {
-    socket: MultiplexedConnection,
-    health: Arc<Health>,
-    address: Arc<ConnectionAddr>,
-    is_primary: bool,
-    made_at: Instant,
+    pub(super) socket: MultiplexedConnection,
+    pub(super) health: Arc<Health>,
+    pub(super) address: Arc<ConnectionAddr>,
+    /// True if the server said that it is a primary.
+    pub(super) is_primary: bool,
+    pub(super) made_at: Instant,
 }
 
 impl Connection {
-    pub(super) fn new(
-        socket: MultiplexedConnection,
-        health: Arc<Health>,
-        address: ConnectionAddr,
-        is_primary: bool,
-    ) -> Self {
-        let made_at = Instant::now();
-        Self { socket, health, address: Arc::new(address), is_primary, made_at }
-    }
-
-    /// Returns the instant at which the connection was made.
-    pub(super) fn made_at(&self) -> Instant {
-        self.made_at
-    }
-
     /// The name of the server in errors.
     pub(super) fn server(&self) -> String {
         format!("redis at {}", self.address)
     }
 
-    /// Returns whether the server said that it is a primary.
-    pub(super) fn is_primary(&self) -> bool {
-        self.is_primary
-    }
-
-    pub(super) fn state(&self) -> ConnectionState {
-        self.health.state()
-    }
-
-    /// Returns the instant at which the connection became useless.
-    pub(super) fn useless_since(&self) -> Instant {
-        self.health.useless_since()
-    }
-}
-
-impl SharedConnection for Connection {
-    fn send(&self, command: Cmd) -> ReplyFuture {
-        let (mut socket, health) = (self.socket.clone(), Arc::clone(&self.health));
-        let address = Arc::clone(&self.address);
+    /// Returns a call that records its outcome, and that ends when the pool leaves the server.
+    fn recorded<T: Send>(
+        &self,
+        call: impl Future<Output = RedisResult<T>> + Send + 'static,
+    ) -> Pin<Box<dyn Future<Output = RedisResult<T>> + Send>> {
+        let (health, address) = (Arc::clone(&self.health), Arc::clone(&self.address));
         Box::pin(async move {
-            let outcome = health.unless_left(socket.send_packed_command(&command)).await;
-            let outcome = outcome.unwrap_or_else(|| Err(was_left(&address)));
-            health.record(&outcome);
-            outcome
-        })
-    }
-
-    fn send_all(&self, commands: Pipeline) -> RepliesFuture {
-        let (mut socket, health) = (self.socket.clone(), Arc::clone(&self.health));
-        let address = Arc::clone(&self.address);
-        Box::pin(async move {
-            let call = socket.send_packed_commands(&commands, 0, commands.len());
             let outcome = health.unless_left(call).await;
             let outcome = outcome.unwrap_or_else(|| Err(was_left(&address)));
             health.record(&outcome);
             outcome
         })
+    }
+}
+
+impl SharedConnection for Connection {
+    fn send(&self, command: Cmd) -> ReplyFuture {
+        let mut socket = self.socket.clone();
+        self.recorded(async move { socket.send_packed_command(&command).await })
+    }
+
+    fn send_all(&self, commands: Pipeline) -> RepliesFuture {
+        let mut socket = self.socket.clone();
+        let call = async move { socket.send_packed_commands(&commands, 0, commands.len()).await };
+        self.recorded(call)
     }
 
     fn address(&self) -> Option<&ConnectionAddr> {

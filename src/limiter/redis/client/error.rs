@@ -224,10 +224,15 @@ pub(crate) fn from_failed_call(error: RedisError) -> Error {
 
 /// Returns whether a timer of the client ended the call, and not the operating system.
 fn is_client_timeout(error: &RedisError) -> bool {
+    error.is_timeout() && has_cause(error, |cause| cause.raw_os_error().is_none())
+}
+
+/// Returns whether an error has a cause that fits, or one that is not an [`io::Error`].
+pub(super) fn has_cause(error: &RedisError, fits: impl Fn(&io::Error) -> bool) -> bool {
     type SharedError = Arc<dyn std::error::Error + Send + Sync>;
-    let Some(cause) = error.source().filter(|_| error.is_timeout()) else { return false };
+    let Some(cause) = error.source() else { return false };
     let cause = cause.downcast_ref::<SharedError>().map_or(cause, |shared| &**shared);
-    cause.downcast_ref::<io::Error>().is_none_or(|error| error.raw_os_error().is_none())
+    cause.downcast_ref().is_none_or(fits)
 }
 
 #[cfg(test)]

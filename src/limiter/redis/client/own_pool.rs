@@ -80,11 +80,8 @@ struct RuntimeConnections {
 #[derive(Clone, Default)]
 struct PoolEntry {
     connection: Option<Arc<Connection>>,
-    /// The start of the oldest attempt to connect under way. Once that ends, that of the newest.
-    attempt: Option<Instant>,
-    /// The start of the newest attempt.
-    newest: Option<Instant>,
-    under_way: usize,
+    /// The starts of the attempts to connect under way, the oldest first.
+    attempts: Vec<Instant>,
 }
 
 /// A connection that was lost.
@@ -109,23 +106,21 @@ impl OwnPool {
     fn next(self: &Arc<Self>, place: Option<usize>) -> Result<Arc<Connection>, Instant> {
         let (now, runtime) = (Instant::now(), Handle::current());
         self.target.keep_watching(&runtime);
-        let mut state = lock(&self.state);
-        let lost = state.clean(now);
-        let PoolState { runtimes, backoff, last_error, switches, .. } = &mut *state;
-        let connections = RuntimeConnections::of(runtimes, runtime.id(), self.size);
-        let (mut started, mut retry_at) = (Vec::new(), now + MAX_CONNECTION_WAIT);
-        if connections.entries.iter().any(PoolEntry::may_attempt) {
-            let now_switches = self.target.switches();
-            if *switches != now_switches {
-                // Earlier failures say nothing about the new server or user.
-                (*switches, *backoff, *last_error) = (now_switches, Backoff::default(), None);
-            }
-            (started, retry_at) = connections.begin_attempts(now, backoff);
-        }
-        let connection = connections.pick(place);
         // An attempt that cannot be spawned is dropped at once, and its drop takes the lock.
-        drop(state);
-        self.report_lost(lost);
+        let (connection, started, retry_at) = self.with_state(now, |state| {
+            let PoolState { runtimes, backoff, last_error, switches, .. } = state;
+            let connections = RuntimeConnections::of(runtimes, runtime.id(), self.size);
+            let (mut started, mut retry_at) = (Vec::new(), now + MAX_CONNECTION_WAIT);
+            if connections.entries.iter().any(PoolEntry::may_attempt) {
+                let now_switches = self.target.switches();
+                if *switches != now_switches {
+                    // Earlier failures say nothing about the new server or user.
+                    (*switches, *backoff, *last_error) = (now_switches, Backoff::default(), None);
+                }
+                (started, retry_at) = connections.begin_attempts(now, backoff);
+            }
+            (connections.pick(place), started, retry_at)
+        });
         for entry in started {
             let pool = Arc::downgrade(self);
             let runtime_id = runtime.id();
@@ -136,32 +131,28 @@ impl OwnPool {
         connection.ok_or(retry_at)
     }
 
-    /// Reports a lost connection, and why it was lost.
-    fn report_lost(&self, lost: Option<Lost>) {
+    /// Drops useless connections, and looks at the state. Reports a lost connection, and why it was
+    /// lost, without the lock.
+    fn with_state<T>(&self, now: Instant, look: impl FnOnce(&mut PoolState) -> T) -> T {
+        let mut state = lock(&self.state);
+        let lost = state.clean(now);
+        let seen = look(&mut state);
+        drop(state);
         if let Some(Lost { address, reason, .. }) = lost {
             self.watch.lost(|| address, reason);
         }
+        seen
     }
 
     /// Returns whether the last attempt to connect has failed, and no runtime has a connection.
     pub(super) fn is_away(&self) -> bool {
-        let mut state = lock(&self.state);
-        let lost = state.clean(Instant::now());
-        let is_away = state.last_error.is_some() && !state.is_connected();
-        drop(state);
-        self.report_lost(lost);
-        is_away
+        self.with_state(Instant::now(), |state| state.last_error.is_some() && !state.is_connected())
     }
 
     /// Returns what is known about the target.
     pub(super) fn facts(&self) -> Facts {
         let server = self.target.address();
-        let mut state = lock(&self.state);
-        let lost = state.clean(Instant::now());
-        let facts = state.facts(server);
-        drop(state);
-        self.report_lost(lost);
-        facts
+        self.with_state(Instant::now(), |state| state.facts(server))
     }
 
     /// Returns a connection that is ready: the one at this place, if that is usable.
@@ -283,11 +274,16 @@ impl PoolState {
         current.flat_map(|connections| &connections.entries)
     }
 
+    /// The start of the oldest attempt of each entry of the current runtime.
+    fn oldest_attempts(&self) -> impl Iterator<Item = Instant> {
+        self.entries().filter_map(|entry| entry.attempts.first().copied())
+    }
+
     /// Returns what the current runtime knows about `server`.
     fn facts(&self, server: String) -> Facts {
-        let made = |entry: &PoolEntry| entry.connection.as_ref().map(|one| one.made_at());
+        let made = |entry: &PoolEntry| entry.connection.as_ref().map(|one| one.made_at);
         let oldest_connection = self.entries().filter_map(made).min();
-        let oldest_attempt = self.entries().filter_map(|entry| entry.attempt).min();
+        let oldest_attempt = self.oldest_attempts().min();
         let link = match (oldest_connection, oldest_attempt) {
             (Some(made_at), _) => Link::Made(made_at),
             (None, Some(begun)) => Link::Attempted(begun),
@@ -309,8 +305,7 @@ impl PoolState {
     /// Returns whether an attempt hangs, so that the last error no longer counts: see
     /// [`any_hangs`].
     fn attempt_hangs(&self) -> bool {
-        let attempts = self.entries().filter_map(|entry| entry.attempt);
-        any_hangs(attempts, self.last_error.as_ref(), self.last_took)
+        any_hangs(self.oldest_attempts(), self.last_error.as_ref(), self.last_took)
     }
 
     /// Drops useless connections, and runtimes without connections or attempts. Returns a lost
@@ -320,9 +315,9 @@ impl PoolState {
         let (mut unusable, mut closed) = (None, None);
         for entry in self.runtimes.iter_mut().flat_map(|runtime| &mut runtime.entries) {
             let Some(connection) = &entry.connection else { continue };
-            let since = connection.useless_since().min(now);
+            let since = connection.health.useless_since().min(now);
             let lost = |reason| Some(Lost { address: connection.server(), reason, since });
-            match connection.state() {
+            match connection.health.state() {
                 ConnectionState::Usable => continue,
                 ConnectionState::Closed => closed = lost("it was closed"),
                 ConnectionState::ReadOnly => unusable = lost("redis is read-only"),
@@ -370,7 +365,7 @@ impl RuntimeConnections {
                 continue;
             }
             backoff.record_attempt(now);
-            entry.begin_attempt(now);
+            entry.attempts.push(now);
             started.push(number);
         }
         (started, retry_at)
@@ -391,33 +386,23 @@ impl RuntimeConnections {
 
 impl PoolEntry {
     fn is_empty(&self) -> bool {
-        self.connection.is_none() && self.attempt.is_none()
+        self.connection.is_none() && self.attempts.is_empty()
     }
 
     /// Returns whether another attempt may be due.
     fn may_attempt(&self) -> bool {
-        self.connection.is_none() && self.under_way < MAX_ATTEMPTS
+        self.connection.is_none() && self.attempts.len() < MAX_ATTEMPTS
     }
 
     /// Returns the instant at which the next attempt may begin, if it may not begin now.
     fn retry_at(&self, now: Instant) -> Option<Instant> {
-        self.newest.map(|begun| begun + MAX_SILENCE).filter(|next| *next > now)
-    }
-
-    fn begin_attempt(&mut self, now: Instant) {
-        self.attempt.get_or_insert(now);
-        self.newest = Some(now);
-        self.under_way += 1;
+        self.attempts.last().map(|begun| *begun + MAX_SILENCE).filter(|next| *next > now)
     }
 
     /// Records the end of the attempt that began at `begun`.
     fn end_attempt(&mut self, begun: Instant) {
-        self.under_way -= 1;
-        if self.under_way == 0 {
-            (self.attempt, self.newest) = (None, None);
-        } else if self.attempt == Some(begun) {
-            self.attempt = self.newest;
-        }
+        let ended = self.attempts.iter().position(|one| *one == begun);
+        ended.map(|ended| self.attempts.remove(ended));
     }
 }
 
@@ -434,7 +419,7 @@ impl Target {
             Self::Server(server) => {
                 let end = Instant::now() + server.connect_timeout;
                 let connected = unless_busy(end, server.connect()).await;
-                connected.map_err(|cause| Failure::new(server.address(), cause))
+                connected.map_err(|cause| Failure { address: server.address(), cause })
             }
             Self::Primary(sentinels) => sentinels.connect().await,
         }

@@ -1,6 +1,5 @@
 //! A server, and how to connect to it.
 
-use std::error::Error as _;
 use std::future::pending;
 use std::io;
 use std::path::PathBuf;
@@ -117,18 +116,7 @@ pub(super) struct Failure {
     pub(super) cause: Error,
 }
 
-impl Failure {
-    pub(super) fn new(address: String, cause: Error) -> Self {
-        Self { address, cause }
-    }
-}
-
 impl Server {
-    /// Returns the same server, as a node of a cluster.
-    pub(super) fn in_cluster(self) -> Self {
-        self.of_kind(ServerKind::ClusterNode)
-    }
-
     /// Returns the same server, of another kind.
     pub(super) fn of_kind(self, kind: ServerKind) -> Self {
         Self { kind, ..self }
@@ -163,7 +151,8 @@ impl Server {
             }
         });
         let (socket, greeting) = opened.await?;
-        Ok(Connection::new(socket, health, self.addr().clone(), greeting.is_primary()))
+        let (address, is_primary) = (Arc::new(self.addr().clone()), greeting.is_primary());
+        Ok(Connection { socket, health, address, is_primary, made_at: Instant::now() })
     }
 
     /// Opens a socket, and reads the greeting of the server. `on_push` gets all push messages, such
@@ -273,13 +262,8 @@ fn invalid_address(error: RedisError) -> Error {
 /// Returns whether TLS failed: the certificate is not trusted, or the server does not use TLS.
 /// A failure of the network does not count.
 fn is_tls_failure(error: &RedisError) -> bool {
-    type SharedError = Arc<dyn std::error::Error + Send + Sync>;
-    let Some(cause) = error.source().filter(|_| error.kind() == redis::ErrorKind::Io) else {
-        return false;
-    };
-    let cause = cause.downcast_ref::<SharedError>().map_or(cause, |shared| &**shared);
-    let io = cause.downcast_ref::<io::Error>();
-    io.is_none_or(|error| error.kind() == io::ErrorKind::InvalidData)
+    error.kind() == redis::ErrorKind::Io
+        && error::has_cause(error, |cause| cause.kind() == io::ErrorKind::InvalidData)
 }
 
 /// Marks the connection closed when it is dropped. The task that reads the socket drops it, even

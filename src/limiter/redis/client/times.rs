@@ -50,9 +50,15 @@ pub(crate) const MAX_CONNECTION_WAIT: Duration = Duration::from_millis(500);
 /// The time that a server may be silent. It is longer than the pauses of a healthy one, such as a
 /// fork or a slow command. It is short enough to leave an address that never answers.
 ///
-/// After it, a silent connection is given up. An attempt to connect gets another beside it: a
-/// network that lost the first may deliver the next, long before the first times out. And the first
-/// choice of a primary no longer waits for silent sentinels.
+/// It has one meaning in five places: after it, nothing waits for the silent server any more.
+///
+/// - A silent connection is given up.
+/// - An attempt to connect gets another beside it: a network that lost the first may deliver the
+///   next, long before the first times out.
+/// - The first choice of a primary no longer waits for silent sentinels.
+/// - In a cluster, a refund without a reply no longer keeps its hash slot.
+/// - In a cluster, a late timer of this process counts for so long. A reply could show sooner that
+///   the process is busy, but a server may be silent until then.
 pub(crate) const MAX_SILENCE: Duration = Duration::from_millis(300);
 
 /// The factor of [`MAX_SILENCE`] in a process that is too busy to read replies at once.

@@ -76,12 +76,12 @@ impl Cluster {
         hash_slot: u16,
     ) -> Result<ConnectionFuture, Error> {
         let (_, node) = self.nodes.redirected_to(host, &self.settings)?;
-        Ok(Arc::clone(node.pool()).connection_at(Some(self.place(hash_slot))))
+        Ok(Arc::clone(&node.pool).connection_at(Some(self.place(hash_slot))))
     }
 
     /// Returns what is known about such a server.
     pub(super) fn facts_at(&self, host: &Host) -> Result<Facts, Error> {
-        Ok(self.nodes.redirected_to(host, &self.settings)?.1.pool().facts())
+        Ok(self.nodes.redirected_to(host, &self.settings)?.1.pool.facts())
     }
 
     /// Records the server of a slot, as a redirect named it.
@@ -106,14 +106,14 @@ impl Cluster {
         node: &Node,
         hash_slot: u16,
     ) -> Option<Result<Arc<dyn SharedConnection>, Error>> {
-        let mut connecting = Arc::clone(node.pool()).connection_at(Some(self.place(hash_slot)));
+        let mut connecting = Arc::clone(&node.pool).connection_at(Some(self.place(hash_slot)));
         loop {
             let mut changed = pin!(self.changed.notified());
             changed.as_mut().enable();
             if self.nodes.number_of(hash_slot) != Some(number) {
                 return None;
             }
-            if node.pool().facts().failure.is_some() {
+            if node.pool.facts().failure.is_some() {
                 self.refresh();
             }
             select! {
@@ -126,13 +126,12 @@ impl Cluster {
     }
 
     /// The error for a slot without a known server.
-    fn no_node_error(&self) -> Error {
-        let cause = self.refreshes.last_error();
-        let kind = cause.as_ref().map_or(ErrorKind::Infrastructure, Error::kind);
+    fn no_node_error(&self, cause: Option<&Error>) -> Error {
+        let kind = cause.map_or(ErrorKind::Infrastructure, Error::kind);
         let message = format!("no server of the cluster at {} holds the key", self.seeds[0]);
         let error = Error::new(kind, message);
         match cause {
-            Some(cause) => error.with_source(cause),
+            Some(cause) => error.with_source(cause.clone()),
             None => error,
         }
     }
@@ -141,7 +140,7 @@ impl Cluster {
 impl Connections for Cluster {
     fn ready_connection(self: Arc<Self>, hash_slot: u16) -> Option<Arc<dyn SharedConnection>> {
         let (_, node) = self.nodes.of(hash_slot)?;
-        node.pool().ready_at(Some(self.place(hash_slot)))
+        node.pool.ready_at(Some(self.place(hash_slot)))
     }
 
     fn connection(self: Arc<Self>, hash_slot: u16) -> ConnectionFuture {
@@ -166,15 +165,17 @@ impl Connections for Cluster {
 
     fn facts(&self, hash_slot: u16) -> Facts {
         if let Some((_, node)) = self.nodes.of(hash_slot) {
-            return Facts { is_silent: node.server().is_silent(), ..node.pool().facts() };
+            return Facts { is_silent: node.server.is_silent(), ..node.pool.facts() };
         }
         // That nobody holds the slot is so now, whenever the map was read.
-        let failed = || Failed { error: self.no_node_error(), at: Some(Instant::now()) };
+        let refreshes = self.refreshes.state();
+        let error = || self.no_node_error(refreshes.last_error());
+        let failed = || Failed { error: error(), at: Some(Instant::now()) };
         Facts {
             server: format!("the cluster at {}", self.seeds[0]),
             link: Link::Missing,
-            failure: self.refreshes.has_result().then(failed),
-            attempt_hangs: self.refreshes.attempt_hangs(),
+            failure: refreshes.has_result().then(failed),
+            attempt_hangs: refreshes.attempt_hangs(),
             is_silent: false,
         }
     }

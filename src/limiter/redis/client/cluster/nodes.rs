@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::time::Instant;
 
 use super::super::address::Host;
+use super::super::greeting::ServerKind;
 use super::super::own_pool::OwnPool;
 use super::super::server::{Connector, Server};
 use super::super::times::KEEP_AFTER_REDIRECT;
@@ -28,15 +29,15 @@ pub(in super::super) struct NodeSettings {
 impl NodeSettings {
     /// Returns the server at an address. Fails if the address cannot be used.
     pub(super) fn server(&self, host: &Host) -> Result<Server, Error> {
-        self.connector.server(host).map(Server::in_cluster)
+        Ok(self.connector.server(host)?.of_kind(ServerKind::ClusterNode))
     }
 }
 
 /// A server, and the connections to it.
 pub(super) struct Node {
-    host: Host,
-    server: Server,
-    pool: Arc<OwnPool>,
+    pub(super) host: Host,
+    pub(super) server: Server,
+    pub(super) pool: Arc<OwnPool>,
 }
 
 impl Node {
@@ -44,18 +45,6 @@ impl Node {
         let server = settings.server(host)?;
         let pool = Arc::new(OwnPool::new(server.clone(), settings.size));
         Ok(Self { host: host.clone(), server, pool })
-    }
-
-    pub(super) fn host(&self) -> &Host {
-        &self.host
-    }
-
-    pub(super) fn server(&self) -> &Server {
-        &self.server
-    }
-
-    pub(super) fn pool(&self) -> &Arc<OwnPool> {
-        &self.pool
     }
 }
 
@@ -136,12 +125,12 @@ impl Nodes {
     /// Records the server of every slot, as `map` names it. Removes servers without slots, except
     /// those that a redirect named a short time ago and that are not away.
     pub(super) fn replace(&self, map: &SlotMap, settings: &NodeSettings) -> Result<(), Error> {
-        let away: Vec<_> = self.all().into_iter().filter(|node| node.pool().is_away()).collect();
+        let away: Vec<_> = self.all().into_iter().filter(|node| node.pool.is_away()).collect();
         let mut known = self.write();
         let mut numbers = vec![UNKNOWN; usize::from(HASH_SLOTS)];
-        for (slots, address) in map.ranges() {
+        for (slots, address) in &map.0 {
             let number = find_or_add(&mut known, address, settings)?;
-            numbers[slots].fill(number);
+            numbers[slots.clone()].fill(number);
         }
         let mut moved = 0;
         for (slot, number) in self.slots.iter().zip(&numbers) {
@@ -154,7 +143,7 @@ impl Nodes {
             // useless. A live server that lost its slots still answers what it has decided.
             let is_away = away.iter().any(|node| Arc::ptr_eq(node, &one.node));
             if is_away {
-                one.node.server().leave();
+                one.node.server.leave();
             }
             if is_away || one.redirected_to.is_none_or(|at| now >= at + KEEP_AFTER_REDIRECT) {
                 *entry = None;
@@ -187,7 +176,7 @@ fn find_or_add(
     settings: &NodeSettings,
 ) -> Result<u16, Error> {
     let is_there =
-        |one: &Option<Known>| one.as_ref().is_some_and(|known| known.node.host() == address);
+        |one: &Option<Known>| one.as_ref().is_some_and(|known| known.node.host == *address);
     if let Some(number) = known.iter().position(is_there) {
         return Ok(number as u16);
     }

@@ -22,7 +22,7 @@ use super::super::times::{MAX_CONNECTION_WAIT, MAX_MAP_PAUSE, PATIENCE};
 use super::Cluster;
 use super::slot_map::SlotMap;
 use crate::limiter::on_time::unless_busy;
-use crate::sync::{Mutex, lock};
+use crate::sync::{Mutex, MutexGuard, lock};
 use crate::{Error, ErrorKind};
 
 /// The attempts to read the slot map.
@@ -30,7 +30,7 @@ use crate::{Error, ErrorKind};
 pub(super) struct Refreshes(Mutex<State>);
 
 #[derive(Default)]
-struct State {
+pub(super) struct State {
     /// The runtimes with an attempt under way, and the start of each attempt.
     running: Vec<(runtime::Id, Instant)>,
     backoff: Backoff,
@@ -45,34 +45,32 @@ struct State {
 }
 
 impl State {
-    fn attempt_hangs(&self) -> bool {
+    /// Returns whether an attempt hangs, so that the last error no longer counts.
+    pub(super) fn attempt_hangs(&self) -> bool {
         let attempts = self.running.iter().map(|(_, begun)| *begun);
         any_hangs(attempts, self.last_error.as_ref(), self.last_took)
     }
-}
 
-impl Refreshes {
     /// Returns the error of the last attempt, unless an attempt hangs now.
-    pub(super) fn last_error(&self) -> Option<Error> {
-        let state = lock(&self.0);
-        state.last_error.clone().filter(|_| !state.attempt_hangs())
+    pub(super) fn last_error(&self) -> Option<&Error> {
+        self.last_error.as_ref().filter(|_| !self.attempt_hangs())
     }
 
     /// Returns whether an attempt has ended with an outcome that still counts. Then a slot without
     /// a server is not just a sign of load.
     pub(super) fn has_result(&self) -> bool {
-        let state = lock(&self.0);
-        state.was_read || state.last_error.is_some() && !state.attempt_hangs()
+        self.was_read || self.last_error().is_some()
     }
+}
 
-    /// Returns whether an attempt hangs, so that the last error no longer counts.
-    pub(super) fn attempt_hangs(&self) -> bool {
-        lock(&self.0).attempt_hangs()
+impl Refreshes {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.0)
     }
 
     /// Begins an attempt. The error is the instant at which the next one may begin.
     fn begin(&self, runtime: runtime::Id) -> Result<(), Instant> {
-        let (mut state, now) = (lock(&self.0), Instant::now());
+        let (mut state, now) = (self.state(), Instant::now());
         if state.running.iter().any(|(running, _)| *running == runtime) {
             return Err(now + MAX_CONNECTION_WAIT);
         }
@@ -86,7 +84,7 @@ impl Refreshes {
 
     /// Records the end of the attempt on `runtime`. `None`: it was not finished.
     fn end(&self, runtime: runtime::Id, result: Option<Result<(), Error>>) {
-        let (mut state, now) = (lock(&self.0), Instant::now());
+        let (mut state, now) = (self.state(), Instant::now());
         let attempt = state.running.iter().find(|(running, _)| *running == runtime);
         let begun = attempt.map_or(now, |(_, begun)| *begun);
         state.running.retain(|(running, _)| *running != runtime);
@@ -110,7 +108,7 @@ impl Cluster {
     /// Reads the slot map, since the server at `address` cannot serve its slots. Asks that server
     /// after the other known ones: if it is cut off from them, it still claims its slots.
     pub(crate) fn doubt(self: &Arc<Self>, address: Option<&ConnectionAddr>) {
-        lock(&self.refreshes.0).doubted = address.and_then(Host::of);
+        self.refreshes.state().doubted = address.and_then(Host::of);
         self.refresh();
     }
 
@@ -136,13 +134,13 @@ impl Cluster {
         let mut candidates: Vec<_> = nodes
             .iter()
             .map(|node| Candidate {
-                host: node.host().clone(),
-                server: node.server().clone(),
-                connection: node.pool().ready_at(None),
+                host: node.host.clone(),
+                server: node.server.clone(),
+                connection: node.pool.ready_at(None),
             })
             .collect();
         candidates.sort_by_key(|candidate| candidate.connection.is_none());
-        let doubted = lock(&self.refreshes.0).doubted.clone();
+        let doubted = self.refreshes.state().doubted.clone();
         candidates.sort_by_key(|candidate| Some(&candidate.host) == doubted.as_ref());
         let mut seeds: Vec<_> = self.seeds.iter().collect();
         fastrand::shuffle(&mut seeds);
@@ -221,7 +219,7 @@ impl Candidate {
         };
         let reply = reply.and_then(redis::Value::extract_error).map_err(from_redis_error)?;
         let map = SlotMap::read(&reply, &self.host)?;
-        if map.is_empty() {
+        if map.0.is_empty() {
             let message = format!("{} knows no slots", self.server.address());
             return Err(Error::new(ErrorKind::Infrastructure, message));
         }

@@ -41,7 +41,7 @@ const CRC_16: [u16; 256] = {
 
 /// The master of each range of slots.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct SlotMap(Vec<(Range<usize>, Host)>);
+pub(super) struct SlotMap(pub(super) Vec<(Range<usize>, Host)>);
 
 impl SlotMap {
     /// Reads a reply of the server at `asked`. Without a host, or with `?`, the server means the
@@ -50,15 +50,6 @@ impl SlotMap {
         let Value::Array(ranges) = reply else { return Err(malformed_map()) };
         let read = |range| read_range(range, asked).ok_or_else(malformed_map);
         ranges.iter().map(read).collect::<Result<_, _>>().map(Self)
-    }
-
-    pub(super) fn ranges(&self) -> impl Iterator<Item = (Range<usize>, &Host)> {
-        self.0.iter().map(|(slots, address)| (slots.clone(), address))
-    }
-
-    /// Returns whether no server holds any slot.
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 }
 
@@ -149,6 +140,6 @@ mod tests {
         for reply in malformed {
             assert!(SlotMap::read(&reply, &asked).is_err(), "{reply:?}");
         }
-        assert!(SlotMap::read(&Value::Array(Vec::new()), &asked).unwrap().is_empty());
+        assert!(SlotMap::read(&Value::Array(Vec::new()), &asked).unwrap().0.is_empty());
     }
 }

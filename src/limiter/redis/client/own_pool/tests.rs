@@ -97,7 +97,7 @@ async fn a_login_that_changed_is_tried_without_a_pause() {
     }
     for is_tried in [false, true] {
         assert!(pool.next(None).is_err());
-        assert_eq!(lock(&pool.state).entries().any(|entry| entry.attempt.is_some()), is_tried);
+        assert_eq!(lock(&pool.state).oldest_attempts().next().is_some(), is_tried);
         assert_eq!(pool.facts().failure.is_none(), is_tried);
         login.set("app", "two");
     }
@@ -225,7 +225,7 @@ async fn a_process_that_stands_still_while_it_gets_ready_blames_no_server() {
 /// A hang hides a configuration error: that error is not the reason why the server is silent now.
 #[tokio::test(start_paused = true)]
 async fn an_attempt_that_hangs_hides_neither_a_fault_of_the_server_nor_load() {
-    let entry = PoolEntry { attempt: Some(Instant::now()), ..PoolEntry::default() };
+    let entry = PoolEntry { attempts: vec![Instant::now()], ..PoolEntry::default() };
     let mut runtimes = Vec::new();
     RuntimeConnections::of(&mut runtimes, Handle::current().id(), 1).entries[0] = entry;
     let mut state = PoolState { runtimes, ..PoolState::default() };
@@ -239,7 +239,7 @@ async fn an_attempt_that_hangs_hides_neither_a_fault_of_the_server_nor_load() {
         advance(HANGS_AFTER).await;
         assert_eq!(state.attempt_hangs(), hangs, "{kind:?}");
         let entry = &mut state.runtimes[0].entries[0];
-        entry.attempt = Some(Instant::now());
+        entry.attempts = vec![Instant::now()];
     }
 }
 
@@ -254,9 +254,9 @@ async fn an_attempt_that_hangs_gets_another_beside_it() {
     assert_eq!(all.begin_attempts(soon, &mut backoff), (Vec::new(), next));
     assert_eq!(all.begin_attempts(next, &mut backoff).0, [0]);
     let entry = &mut all.entries[0];
-    assert_eq!(entry.attempt, Some(begun));
+    assert_eq!(entry.attempts[0], begun);
     entry.end_attempt(begun);
-    assert_eq!(entry.attempt, Some(next));
+    assert_eq!(entry.attempts[0], next);
     entry.end_attempt(next);
     assert!(entry.is_empty());
 }

@@ -119,7 +119,7 @@ impl Sentinels {
             let end = Instant::now() + self.connector.timeout;
             let primary = match unless_busy(end, self.wait_for_primary(&mut changes, end)).await {
                 Ok(primary) => primary,
-                Err(error) => return Err(Failure::new(self.address(), error)),
+                Err(error) => return Err(Failure { address: self.address(), cause: error }),
             };
             let end = Instant::now() + self.connector.timeout;
             let connected = select! {
@@ -129,7 +129,7 @@ impl Sentinels {
                 connected = unless_busy(end, primary.server.connect()) => connected,
             };
             let error = match connected {
-                Ok(connection) if connection.is_primary() => {
+                Ok(connection) if connection.is_primary => {
                     let mut reports = lock(&self.reports);
                     // A switch that was reported just now is newer than what is followed.
                     if changes.has_changed().is_ok_and(|changed| changed) {
@@ -149,7 +149,7 @@ impl Sentinels {
                 Err(error) => error,
             };
             self.doubts.notify_waiters();
-            return Err(Failure::new(primary.server.address(), error));
+            return Err(Failure { address: primary.server.address(), cause: error });
         }
     }
 
