@@ -11,6 +11,7 @@ use tower_sluice::limiter::AllAtOnce;
 use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Outcome, Pool, Quota, Redis};
 
 use crate::support::Server;
+use crate::support::cluster::Cluster;
 use crate::support::faults::{cut, run};
 use crate::support::proxy::{Fault, Proxy};
 use crate::support::stats::calls;
@@ -291,12 +292,12 @@ async fn a_lost_connection_ends_its_batch_and_nothing_is_sent_twice() {
 // Case 36.
 #[tokio::test]
 async fn in_a_cluster_a_batch_holds_keys_of_one_slot() {
-    let server = Server::start();
-    let pool = Pool::connect(&server.url()).unwrap().by_hash_slot();
+    let cluster = Cluster::with(1, 0, 15_000).await;
+    let pool = Pool::connect(&cluster.url()).unwrap();
     let quota = Quota::new(1_000, YEAR);
     let limiter = Redis::new("test", TokenBucket::new(quota), pool).decision_timeout(PATIENT);
     limiter.check(&"warm".into()).await.unwrap();
-    let mut connection = server.connection().await;
+    let mut connection = cluster.connection(0).await;
     let before = calls(&mut connection, "evalsha").await;
     // Twenty keys of as many slots, five times each: none shares a call with another.
     let asked = (0..100).map(|number| format!("key {}", number % 20));

@@ -297,7 +297,7 @@ impl<A: InLua> Inner<A> {
     /// Sends a request. `deadline` is the charge's own.
     fn send(&self, request: Request, deadline: Instant) -> Result<Pending, Error> {
         let pool = &self.batcher.config().pool;
-        let deadline = deadline.min(Instant::now() + pool.reply_timeout(self.decision_timeout));
+        let deadline = pool.reply_deadline(deadline.min(Instant::now() + self.decision_timeout));
         let queued = QueuedRequest::without_receiver(pool, request, deadline);
         Pending::submit(&self.batcher, queued)
     }

@@ -99,8 +99,8 @@ pub(super) const FAULTS: &[Fault] = &[
         "queue_fails_where_it_should_wait_for_a_connection",
         &[edit(
             "limiter/redis/send/worker.rs",
-            "                self.queue.connecting(partition);",
-            "                self.queue.connecting(partition);
+            "                self.queue.set_connecting(partition, true);",
+            "                self.queue.set_connecting(partition, true);
                 let none = crate::Error::new(crate::ErrorKind::Infrastructure, \"none\");
                 self.queue.fail_all(partition, &none);",
         )],
@@ -109,12 +109,12 @@ pub(super) const FAULTS: &[Fault] = &[
         "worker_waits_for_ever_for_a_connection",
         &[edit(
             "limiter/redis/send/worker.rs",
-            "            self.queue.connected(partition);
-            if let Err(error) = &outcome {",
-            "            if outcome.is_ok() {
-                self.queue.connected(partition);
-            }
-            if let Err(error) = &outcome {",
+            "        self.queue.set_connecting(partition, false);
+        if let Err(error) = &outcome {",
+            "        if outcome.is_ok() {
+            self.queue.set_connecting(partition, false);
+        }
+        if let Err(error) = &outcome {",
         )],
     ),
     planted(
@@ -300,7 +300,7 @@ pub(super) const FAULTS: &[Fault] = &[
         &[edit(
             "limiter/redis/client/own_pool.rs",
             "                ended = Some(Err(failure));",
-            "                entry.attempt = Some(Instant::now());
+            "                entry.attempts.push(Instant::now());
                 ended = Some(Err(failure));",
         )],
     )

@@ -363,8 +363,8 @@ pub(super) const FAULTS: &[Fault] = &[
         "a8cafd0 worker: bound what waits for a connection",
         &[edit(
             "limiter/redis/send/worker.rs",
-            "        let end = first_sent + MAX_HOLD;",
-            "        let end = first_sent + 20 * MAX_HOLD;",
+            "        self.first_sent.unwrap_or_else(Instant::now) + MAX_HOLD",
+            "        self.first_sent.unwrap_or_else(Instant::now) + 20 * MAX_HOLD",
         )],
     )
     .found_by_unit(
@@ -388,7 +388,7 @@ pub(super) const FAULTS: &[Fault] = &[
         &[
             edit(
                 "limiter/redis/client/cluster/mod.rs",
-                "            failure: self.refreshes.has_result().then(failed),",
+                "            failure: refreshes.has_result().then(failed),",
                 "            failure: Some(failed()).filter(|_| false),",
             ),
         ],
@@ -1031,8 +1031,8 @@ impl Drop",
         "redis: connect again beside an attempt that hangs",
         &[edit(
             "limiter/redis/client/own_pool.rs",
-            "        self.newest.map(|begun| begun + MAX_SILENCE).filter(|next| *next > now)",
-            "        self.newest.map(|begun| begun + 5 * MAX_SILENCE).filter(|next| *next > now)",
+            "        self.attempts.last().map(|begun| *begun + MAX_SILENCE).filter(|next| *next > now)",
+            "        self.attempts.last().map(|begun| *begun + 5 * MAX_SILENCE).filter(|next| *next > now)",
         )],
     )
     .found_by_unit(
@@ -1068,8 +1068,8 @@ impl Drop",
         "c56b30d redis: pause since a connection became useless",
         &[edit(
             "limiter/redis/client/own_pool.rs",
-            "            let since = connection.useless_since().min(now);",
-            "            let since = connection.useless_since().max(now);",
+            "            let since = connection.health.useless_since().min(now);",
+            "            let since = connection.health.useless_since().max(now);",
         )],
     )
     .found_by("simulation", "strikes::an_idle_process_is_decided_at_once_when_the_server_is_well"),

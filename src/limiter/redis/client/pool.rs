@@ -188,8 +188,9 @@ impl Pool {
         Ok(())
     }
 
-    /// Lets each call carry keys of one hash slot only, as in a cluster. It is for tests of this
-    /// crate, whose one server then takes the place of a cluster.
+    /// Lets one call decide about several keys of a charge only if they are in one hash slot, as in
+    /// a cluster. It is for tests of this crate, whose one server then takes the place of a
+    /// cluster.
     #[doc(hidden)]
     #[must_use]
     pub fn by_hash_slot(mut self) -> Self {
@@ -216,11 +217,9 @@ impl Pool {
         self.cluster.is_some()
     }
 
-    /// The partition that holds a hash slot.
+    /// The partition that holds a hash slot; 0 on a plain server.
     pub(crate) fn partition(&self, hash_slot: u16) -> Partition {
-        self.cluster
-            .as_ref()
-            .map_or(Partition::from(hash_slot), |cluster| cluster.partition(hash_slot))
+        self.cluster.as_ref().map_or(0, |cluster| cluster.partition(hash_slot))
     }
 
     /// Waits for a connection to the server that holds a hash slot; the error says why there is
@@ -294,20 +293,14 @@ impl Pool {
         self.connections.size()
     }
 
-    /// Returns the time to wait for a reply, given the caller's timeout.
-    pub(crate) fn reply_timeout(&self, timeout: Duration) -> Duration {
-        self.response_timeout.map_or(timeout, |own| own.min(timeout))
-    }
-
     /// Returns the instant to give up on a reply, given the caller's deadline.
-    #[cfg(feature = "redisson")]
     pub(crate) fn reply_deadline(&self, deadline: Instant) -> Instant {
         self.response_timeout.map_or(deadline, |own| deadline.min(Instant::now() + own))
     }
 
     /// Returns the hash slot of a key; 0 on a plain server, where all keys share calls.
     pub(crate) fn hash_slot(&self, key: &str) -> u16 {
-        if self.clustered { slot_map::hash_slot(key) } else { 0 }
+        if self.is_routed() { slot_map::hash_slot(key) } else { 0 }
     }
 
     pub(crate) fn signs(&self) -> &Signs {

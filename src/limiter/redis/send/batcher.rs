@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use super::super::client::SharedConnection;
 use super::super::client::fault::{Progress, Stage};
 use super::super::client::times::LATE_REPLY_TIMEOUT;
-use super::super::script::{Op, Request};
+use super::super::script::Request;
 use super::batch::{Batch, Call, CompletedRequest, QueuedRequest, ReplyTo};
 use super::call::{follow, send_call};
 use super::config::Config;
@@ -82,9 +82,7 @@ impl Batcher {
         // Outside a cluster, the stage of a charge does not change the error of a missed deadline.
         queued.progress = self.config.pool.is_clustered().then(Arc::default);
         let progress = queued.progress.clone();
-        if let Some(permit) = worker.inline_permit()
-            && !matches!(queued.request.op, Op::Refund { .. })
-        {
+        if let Some(permit) = worker.inline_permit() {
             // It counts as sent even if it waits for a connection: no other charge delays it.
             queued.record(Stage::Sent);
             if let Some(connection) = self.config.pool.ready_connection(queued.hash_slot) {

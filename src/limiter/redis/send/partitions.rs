@@ -24,9 +24,6 @@ pub(super) struct Partitions {
     partitions: BTreeMap<Partition, PartitionState>,
     /// The partitions that may send a call, each once.
     sendable: VecDeque<Partition>,
-    /// The sendable partitions whose next call is full. They have a list of their own, since there
-    /// may be too many partitions to search.
-    whole: VecDeque<Partition>,
     /// The partitions that have just sent a call.
     just_sent: Vec<Partition>,
     limits: Limits,
@@ -55,15 +52,13 @@ struct PartitionState {
     /// True while a connection is awaited.
     is_connecting: bool,
     is_sendable: bool,
-    is_whole: bool,
 }
 
 impl Partitions {
     pub(super) fn new(max_batch_size: usize) -> Self {
         let limits = Limits { batch_size: max_batch_size, in_flight: 1 };
-        let (partitions, just_sent) = (BTreeMap::new(), Vec::new());
-        let (sendable, whole) = (VecDeque::new(), VecDeque::new());
-        Self { partitions, sendable, whole, just_sent, limits }
+        let (partitions, sendable, just_sent) = (BTreeMap::new(), VecDeque::new(), Vec::new());
+        Self { partitions, sendable, just_sent, limits }
     }
 
     /// Sets the most calls of one partition that may be in flight at the same time.
@@ -102,19 +97,20 @@ impl Partitions {
     /// Returns the partition whose turn it is, and its next slot. With `only_whole`, it returns
     /// only a partition whose next call is full.
     pub(super) fn next(&mut self, only_whole: bool) -> Option<(Partition, u16)> {
+        let mut at = 0;
         loop {
-            let listed = if only_whole { &mut self.whole } else { &mut self.sendable };
-            let partition = listed.front().copied()?;
+            let partition = *self.sendable.get(at)?;
             let state = self.partitions.entry(partition).or_default();
-            if state.may_send(&self.limits) && (!only_whole || state.has_whole_batch(&self.limits))
-            {
+            if !state.may_send(&self.limits) {
+                self.sendable.remove(at);
+                state.is_sendable = false;
+                if state.is_idle() {
+                    self.partitions.remove(&partition);
+                }
+            } else if only_whole && !state.has_whole_batch(&self.limits) {
+                at += 1;
+            } else {
                 return state.slots.front().map(|hash_slot| (partition, *hash_slot));
-            }
-            listed.pop_front();
-            let mark = if only_whole { &mut state.is_whole } else { &mut state.is_sendable };
-            *mark = false;
-            if state.is_idle() {
-                self.partitions.remove(&partition);
             }
         }
     }
@@ -175,10 +171,6 @@ impl Partitions {
             if !std::mem::replace(&mut state.is_sendable, true) {
                 self.sendable.push_back(partition);
             }
-            if state.has_whole_batch(&self.limits) && !std::mem::replace(&mut state.is_whole, true)
-            {
-                self.whole.push_back(partition);
-            }
         } else if state.is_idle() {
             self.partitions.remove(&partition);
         }
@@ -191,7 +183,6 @@ impl PartitionState {
             && self.calls_in_flight == 0
             && !self.is_connecting
             && !self.is_sendable
-            && !self.is_whole
     }
 
     /// Returns whether a call may be sent now.
@@ -229,20 +220,17 @@ impl PartitionState {
 mod tests {
     use super::*;
 
-    /// A client library's cluster connection has as many partitions as hash slots.
     #[test]
-    fn small_batches_are_not_looked_at_for_whole_ones() {
+    fn a_full_call_is_found_behind_small_ones() {
         let mut partitions = Partitions::new(64);
         partitions.set_max_in_flight(2);
-        for hash_slot in 0..16_384 {
-            let requests = if hash_slot == 9_999 { 30 } else { 1 };
-            partitions.push(Partition::from(hash_slot), hash_slot, requests);
+        for partition in 0..9 {
+            partitions.push(partition, 7, if partition == 5 { 30 } else { 1 });
         }
-        assert_eq!((partitions.whole.len(), partitions.sendable.len()), (1, 16_384));
-        assert_eq!(partitions.next(true), Some((9_999, 9_999)));
-        assert_eq!(partitions.pop(9_999), Some(9_999));
+        assert_eq!(partitions.next(true), Some((5, 7)));
+        assert_eq!(partitions.pop(5), Some(7));
         assert_eq!(partitions.next(true), None);
-        assert_eq!(partitions.next(false), Some((0, 0)));
+        assert_eq!(partitions.next(false), Some((0, 7)));
     }
 
     #[test]
@@ -262,14 +250,11 @@ mod tests {
             partitions.call_ended(3, requests);
             assert_eq!(known(&partitions), 0);
         }
-        for is_listed_as_whole in [false, true] {
+        for only_whole in [false, true] {
             partitions.push(3, 7, 30);
             partitions.pop(3);
             partitions.shrink(3, 30);
-            assert_eq!(partitions.next(is_listed_as_whole), None);
-            assert_eq!(known(&partitions), 1, "listed elsewhere");
-            assert_eq!(partitions.next(!is_listed_as_whole), None);
-            assert_eq!(known(&partitions), 0);
+            assert_eq!((partitions.next(only_whole), known(&partitions)), (None, 0));
         }
         partitions.push(3, 7, 1);
         partitions.set_connecting(3, true);

@@ -131,14 +131,9 @@ impl Queue {
         self.update(hash_slot);
     }
 
-    /// Sends nothing for a partition until [`connected`](Self::connected) is called.
-    pub(super) fn connecting(&mut self, partition: Partition) {
-        self.partitions.set_connecting(partition, true);
-    }
-
-    /// Sends for a partition again.
-    pub(super) fn connected(&mut self, partition: Partition) {
-        self.partitions.set_connecting(partition, false);
+    /// Sends nothing for a partition while a connection is awaited.
+    pub(super) fn set_connecting(&mut self, partition: Partition, is_connecting: bool) {
+        self.partitions.set_connecting(partition, is_connecting);
     }
 
     /// Fails every request that waits for a partition.

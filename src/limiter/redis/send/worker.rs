@@ -7,11 +7,8 @@
 //! Each runtime that uses the limiter has one such task. It ends when the limiter is dropped and
 //! every call has ended, or with its runtime.
 
-use std::collections::HashMap;
-use std::future::{Future, pending, poll_fn};
-use std::mem;
+use std::future::{Future, poll_fn};
 use std::panic::resume_unwind;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -20,10 +17,10 @@ use tokio::select;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, JoinSet, yield_now};
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
 use super::super::client::times::{LATE_REPLY_TIMEOUT, MAX_HOLD};
-use super::super::client::{Partition, Pool, SharedConnection};
+use super::super::client::{Partition, SharedConnection};
 use super::batch::{Call, CallEnd, QueuedRequest};
 use super::call::{follow, send_call};
 use super::config::Config;
@@ -114,6 +111,7 @@ async fn run(
     let mut is_open = true;
     loop {
         busy.reset_if(|| worker.is_idle() && arrivals.is_empty());
+        let (is_holding, hold_end) = (worker.is_holding(), worker.hold_end());
         select! {
             // Replies come first, and arrivals last: all that have arrived are taken below.
             biased;
@@ -126,14 +124,14 @@ async fn run(
                 worker.record_end(ended);
             }
             Some(connected) = worker.connecting.join_next() => {
-                let Some((partitions, outcome)) = joined(connected) else { return };
-                worker.connected(partitions, outcome);
+                let Some((partition, outcome)) = joined(connected) else { return };
+                worker.connected(partition, outcome);
             }
             arrival = arrivals.recv(), if is_open => match arrival {
                 Some(queued) => worker.queue.push(queued),
                 None => is_open = false,
             },
-            () = worker.hold.end(), if worker.is_holding() => worker.may_send_next = true,
+            () = sleep_until(hold_end), if is_holding => worker.may_send_next = true,
             else => return,
         }
         busy.set();
@@ -152,7 +150,7 @@ async fn run(
             worker.queue.push(queued);
         }
         worker.send(false).await;
-        (worker.may_send_next, worker.new_connection) = (false, None);
+        worker.may_send_next = false;
     }
 }
 
@@ -160,11 +158,13 @@ async fn run(
 struct Worker {
     config: Arc<Config>,
     queue: Queue,
-    /// The connection of a call that carries refunds, by hash slot.
-    refunding: HashMap<u16, Arc<dyn SharedConnection>>,
-    connecting: Connecting,
-    new_connection: Option<Arc<dyn SharedConnection>>,
-    hold: Hold,
+    /// The connection of a call that carries refunds, on a plain server.
+    refunding: Option<Arc<dyn SharedConnection>>,
+    /// The attempts to get a connection, each for a partition.
+    connecting: JoinSet<(Partition, Result<(), Error>)>,
+    /// The instant at which the first call left after the last answer: see
+    /// [`is_holding`](Self::is_holding).
+    first_sent: Option<Instant>,
     /// True if a call has ended in this turn, or if the longest hold is over.
     may_send_next: bool,
     calls: JoinSet<CallEnd>,
@@ -176,10 +176,9 @@ impl Worker {
         Self {
             queue: Queue::new(config.pool.clone(), config.max_batch_size),
             config,
-            refunding: HashMap::new(),
-            connecting: Connecting::default(),
-            new_connection: None,
-            hold: Hold::new(),
+            refunding: None,
+            connecting: JoinSet::new(),
+            first_sent: None,
             may_send_next: false,
             calls: JoinSet::new(),
             late_replies: JoinSet::new(),
@@ -191,10 +190,10 @@ impl Worker {
         self.queue.is_empty() && self.calls.is_empty()
     }
 
-    /// Updates the connections of refunds and the most calls in flight.
+    /// Updates the connection of refunds and the most calls in flight.
     fn update(&mut self) {
         let Self { config, queue, refunding, .. } = self;
-        refunding.retain(|hash_slot, _| queue.has_refunds_in_flight(*hash_slot));
+        refunding.take_if(|_| !queue.has_refunds_in_flight(0));
         queue.set_max_in_flight(config.max_in_flight.saturating_mul(config.pool.size()));
     }
 
@@ -203,27 +202,37 @@ impl Worker {
     fn allow_next(&mut self) {
         if self.may_send_next {
             self.queue.allow_next();
-            self.hold.ended();
+            self.first_sent = None;
         }
     }
 
     /// Returns whether a call was sent, and requests wait that may be held back because of it.
+    ///
+    /// Half of the charges that wait leave in one call. The other half waits for the answer. So the
+    /// server works on one half while this process reads the answers to the other (`partitions.rs`).
+    /// If no answer comes by [`hold_end`](Self::hold_end), the server is far away, or the connection
+    /// is dead. Then waiting gains nothing.
     fn is_holding(&self) -> bool {
-        self.hold.has_begun() && !self.queue.is_empty()
+        self.first_sent.is_some() && !self.queue.is_empty()
+    }
+
+    fn hold_end(&self) -> Instant {
+        self.first_sent.unwrap_or_else(Instant::now) + MAX_HOLD
     }
 
     /// Sends calls while there are any and a connection is ready. With `only_whole`, it sends only
     /// full ones.
     async fn send(&mut self, only_whole: bool) {
         while let Some((partition, hash_slot)) = self.queue.next_partition(only_whole) {
-            let (ready, pool) = (self.new_connection.take(), &self.config.pool);
-            let Some(connection) = ready.or_else(|| pool.ready_connection(hash_slot)) else {
-                self.connecting.begin(pool, partition, hash_slot);
-                self.queue.connecting(partition);
+            let pool = &self.config.pool;
+            let Some(connection) = pool.ready_connection(hash_slot) else {
+                let connection = pool.connection(hash_slot);
+                self.connecting.spawn(async move { (partition, connection.await.map(drop)) });
+                self.queue.set_connecting(partition, true);
                 continue;
             };
             if let Some(call) = self.queue.take_call(partition) {
-                self.hold.call_left();
+                self.first_sent.get_or_insert_with(Instant::now);
                 self.send_call(connection, call).await;
             }
         }
@@ -234,25 +243,20 @@ impl Worker {
     /// of the refunds, so none is decided before them. In a cluster all calls of a slot share one
     /// connection.
     async fn send_call(&mut self, connection: Arc<dyn SharedConnection>, call: Call) {
-        let hash_slot = call.batches[0].hash_slot;
-        let same = self.refunding.get(&hash_slot).filter(|same| same.is_alive());
+        let same = self.refunding.as_ref().filter(|same| same.is_alive());
         let connection = same.map_or(connection, Arc::clone);
         if call.has_refunds() && !self.config.pool.is_routed() {
-            self.refunding.insert(hash_slot, Arc::clone(&connection));
+            self.refunding = Some(Arc::clone(&connection));
         }
         let call = send_call(Arc::clone(&self.config), connection, call);
         self.calls.spawn(sent_now(call).await);
     }
 
-    fn connected(&mut self, partitions: Vec<Partition>, outcome: ConnectionResult) {
-        for partition in partitions {
-            self.queue.connected(partition);
-            if let Err(error) = &outcome {
-                self.queue.fail_all(partition, error);
-            }
+    fn connected(&mut self, partition: Partition, outcome: Result<(), Error>) {
+        self.queue.set_connecting(partition, false);
+        if let Err(error) = &outcome {
+            self.queue.fail_all(partition, error);
         }
-        // In a cluster it may belong to another partition: the slot may have moved.
-        self.new_connection = outcome.ok().filter(|_| !self.config.pool.is_routed());
     }
 
     /// Records that a call has ended.
@@ -280,92 +284,6 @@ impl Worker {
             let deadline = Instant::now() + LATE_REPLY_TIMEOUT;
             let pool = &self.config.pool;
             self.queue.push(QueuedRequest::without_receiver(pool, request, deadline));
-        }
-    }
-}
-
-type ConnectionResult = Result<Arc<dyn SharedConnection>, Error>;
-
-/// The attempts to get a connection, and the partitions that wait for them.
-///
-/// In a cluster each partition has connections of its own. Otherwise all partitions share
-/// connections, so they wait for one attempt. A client library's cluster connection has as many
-/// partitions as hash slots.
-#[derive(Default)]
-struct Connecting {
-    /// The attempts, each with its partition if it is for that partition alone.
-    attempts: JoinSet<(Option<Partition>, ConnectionResult)>,
-    /// The partitions that wait for a shared attempt.
-    waiting: Vec<Partition>,
-}
-
-impl Connecting {
-    /// Lets a partition wait for a connection.
-    fn begin(&mut self, pool: &Pool, partition: Partition, hash_slot: u16) {
-        let own = Some(partition).filter(|_| pool.is_routed());
-        if own.is_none() {
-            self.waiting.push(partition);
-        }
-        if own.is_some() || self.attempts.is_empty() {
-            let connection = pool.connection(hash_slot);
-            self.attempts.spawn(async move { (own, connection.await) });
-        }
-    }
-
-    /// Waits for the end of the next attempt. Returns `None` if there is no attempt.
-    async fn join_next(&mut self) -> Option<Result<(Vec<Partition>, ConnectionResult), JoinError>> {
-        let ended = self.attempts.join_next().await?;
-        Some(ended.map(|(own, outcome)| match own {
-            Some(partition) => (vec![partition], outcome),
-            None => (mem::take(&mut self.waiting), outcome),
-        }))
-    }
-}
-
-/// The time for which charges are held back while a server works on others.
-///
-/// Half of the charges that wait leave in one call. The other half waits for the answer. So the
-/// server works on one half while this process reads the answers to the other (`partitions.rs`).
-/// If no answer comes, the server is far away, or the connection is dead. Then waiting gains
-/// nothing.
-struct Hold {
-    /// The instant at which the first call left after the last answer.
-    first_sent: Option<Instant>,
-    /// The timer of the hold. It is set again only after it has fired, since most holds end before.
-    timer: Pin<Box<Sleep>>,
-    is_set: bool,
-}
-
-impl Hold {
-    fn new() -> Self {
-        Self { first_sent: None, timer: Box::pin(sleep_until(Instant::now())), is_set: false }
-    }
-
-    /// Records that a call leaves.
-    fn call_left(&mut self) {
-        self.first_sent.get_or_insert_with(Instant::now);
-    }
-
-    fn has_begun(&self) -> bool {
-        self.first_sent.is_some()
-    }
-
-    /// Records that nothing is held back any more.
-    fn ended(&mut self) {
-        self.first_sent = None;
-    }
-
-    /// Waits until no answer has come for too long. Never ends while no call waits for an answer.
-    async fn end(&mut self) {
-        let Some(first_sent) = self.first_sent else { return pending().await };
-        let end = first_sent + MAX_HOLD;
-        while Instant::now() < end {
-            if !self.is_set {
-                self.timer.as_mut().reset(end);
-                self.is_set = true;
-            }
-            self.timer.as_mut().await;
-            self.is_set = false;
         }
     }
 }

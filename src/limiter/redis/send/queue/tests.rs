@@ -33,7 +33,7 @@ fn refund(mark: i64) -> Op {
 
 /// A queue with these operations of one slot, and their receivers.
 fn queue(max_batch_size: usize, ops: impl IntoIterator<Item = Op>) -> (Queue, Vec<Receiver>) {
-    let pool = Pool::connect("redis://127.0.0.1:1").unwrap().by_hash_slot();
+    let pool = Pool::connect("redis://127.0.0.1:1").unwrap();
     let mut queue = Queue::new(pool, max_batch_size);
     let push = |op| {
         let (queued, receiver) = queued(0, op);
@@ -174,9 +174,6 @@ fn a_slot_has_no_more_calls_than_allowed() {
     let (mut queue, _receivers) = queue(1, [check(1), check(2)]);
     assert_eq!(ops(next_call(&mut queue, false)), [check(1)]);
     assert!(queue.next_partition(false).is_none());
-    let (other, _receiver) = queued(7, check(3));
-    queue.push(other);
-    assert_eq!(next_call(&mut queue, false).map(|call| call.batches[0].hash_slot), Some(7));
     queue.call_ended(0, 1);
     assert_eq!(ops(next_call(&mut queue, false)), [check(2)]);
 }

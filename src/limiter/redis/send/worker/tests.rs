@@ -103,9 +103,9 @@ async fn charges_are_not_held_back_behind_a_dead_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn hash_slots_that_share_connections_wait_for_the_same_attempt() {
+async fn all_charges_wait_for_the_same_attempt_to_connect() {
     let fake = Fake::new(0, Some(Duration::from_millis(20)));
-    let pool = Pool::new(Arc::clone(&fake), None).by_hash_slot();
+    let pool = Pool::new(Arc::clone(&fake), None);
     assert_eq!(answered(pool, 2_000).await, 2_000);
     assert_eq!(fake.attempts.load(Relaxed), 1);
 }
