@@ -113,7 +113,7 @@ impl Sender {
         let reply = connection.send(command);
         let mut reply: PendingReply = Box::pin(async move { Some(reply.await) });
         let reply =
-            self.await_reply(&connection, &mut reply, deadline).await.map_err(Error::from)?;
+            self.await_reply(&*connection, &mut reply, deadline).await.map_err(Error::from)?;
         redis::from_redis_value(reply).map_err(|_| malformed_reply())
     }
 
@@ -174,7 +174,7 @@ impl Sender {
             };
             eval(shared, &script, arguments).await
         });
-        let answer = self.await_reply(connection, reply.insert(pending), deadline).await;
+        let answer = self.await_reply(&**connection, reply.insert(pending), deadline).await;
         if !matches!(answer, Err(Failure::TimedOut(_))) {
             *reply = None;
         }
@@ -185,14 +185,13 @@ impl Sender {
     /// read-only.
     async fn await_reply(
         &self,
-        connection: &Arc<dyn SharedConnection>,
+        connection: &dyn SharedConnection,
         reply: &mut PendingReply,
         deadline: Deadline,
     ) -> Result<Value, Failure> {
         let was_answered = |reply: &Option<_>| reply.as_ref().is_some_and(is_reply);
-        let last_sent = (Arc::clone(connection), Instant::now());
-        let last_sent = || Some(last_sent);
-        let answer = self.pool.reply_by(deadline, Pin::new(reply), was_answered, last_sent).await;
+        let reply = Pin::new(reply);
+        let answer = self.pool.reply_by(deadline, Some(connection), reply, was_answered).await;
         let missed = || self.pool.missed_error(&deadline, Stage::Sent);
         let answer = answer.ok_or_else(|| Failure::TimedOut(missed()))?;
         let answer = answer.ok_or_else(|| Failure::Unsent(missed()))?;

@@ -550,8 +550,8 @@ pub(super) const FAULTS: &[Fault] = &[
         "1845070 redis: a client library's timeout in a busy process is load",
         &[edit(
             "limiter/redis/client/pool.rs",
-            "                    connection.record_timeout(sent, is_busy);",
-            "                    connection.record_timeout(sent, is_busy && false);",
+            "                connection.record_timeout(sent, deadline.is_busy(&self.signs));",
+            "                connection.record_timeout(sent, false);",
         )],
     )
     .found_by_unit(
@@ -612,10 +612,10 @@ pub(super) const FAULTS: &[Fault] = &[
         "0568e51 redis: judge silence by evidence that load cannot make",
         &[edit(
             "limiter/redis/send/call.rs",
-            "        let late_reply = self.late_reply(sending, sent, last_sent);
+            "        let late_reply = self.late_reply(sending, sent, connection);
         CallEnd { partition, late_reply: Some(Box::pin(late_reply)), ..CallEnd::default() }",
             "        let refunds_done = self.refund_slots.clone();
-        let late_reply = self.late_reply(sending, sent, last_sent);
+        let late_reply = self.late_reply(sending, sent, connection);
         CallEnd {
             partition,
             refunds_done,
@@ -880,10 +880,10 @@ impl Drop",
         "8919b71 pool: a builder, and answers that come too late are undone",
         &[edit(
             "limiter/redis/send/call.rs",
-            "        let late_reply = self.late_reply(sending, sent, last_sent);
+            "        let late_reply = self.late_reply(sending, sent, connection);
 ",
             "        drop(sending);
-        let late_reply = self.late_reply(Box::pin(std::future::pending()), sent, last_sent);
+        let late_reply = self.late_reply(Box::pin(std::future::pending()), sent, connection);
 ",
         )],
     ),

@@ -36,9 +36,6 @@ pub(crate) type ReplyFuture = Pin<Box<dyn Future<Output = RedisResult<Value>> + 
 /// The future of the replies to several commands, in their order.
 pub(crate) type RepliesFuture = Pin<Box<dyn Future<Output = RedisResult<Vec<Value>>> + Send>>;
 
-/// A connection, and the instant at which a call was sent over it.
-pub(crate) type SentOver = (Arc<dyn SharedConnection>, Instant);
-
 /// A source of connections, such as a pool. In a cluster, the hash slot selects the server.
 pub(crate) trait Connections: Send + Sync {
     /// Returns a connection that is ready, if there is one.

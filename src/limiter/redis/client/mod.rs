@@ -48,9 +48,9 @@ pub use self::builder::PoolBuilder;
 pub(crate) use self::cluster::Cluster;
 pub(crate) use self::cluster::redirect::{Next, ask, cannot_serve, next_reply, reply_after_asking};
 pub(crate) use self::cluster::slot_map::{HASH_SLOTS, Partition, hash_slot};
+pub(crate) use self::connection::SharedConnection;
 #[cfg(test)]
 pub(crate) use self::connection::{ConnectionFuture, Connections, RepliesFuture, ReplyFuture};
-pub(crate) use self::connection::{SentOver, SharedConnection};
 #[cfg(test)]
 pub(crate) use self::fault::Facts;
 pub use self::pool::Pool;

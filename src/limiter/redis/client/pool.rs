@@ -19,7 +19,7 @@ use super::address::Host;
 use super::bb8_pool::Bb8Pool;
 use super::cluster::Cluster;
 use super::cluster::slot_map::{self, Partition};
-use super::connection::{ConnectionFuture, Connections, SentOver, SharedConnection};
+use super::connection::{ConnectionFuture, Connections, SharedConnection};
 use super::fault::{Deadline, Facts, Signs, Stage};
 use super::server::Login;
 use super::times::{MAX_CONNECTION_WAIT, READY_WITHIN};
@@ -265,25 +265,26 @@ impl Pool {
         connected.unwrap_or_else(|| Err(self.missed_error(&deadline, Stage::Connecting)))
     }
 
-    /// Waits for a reply until the deadline. Records that the server replied, or that it did not.
-    /// `last_sent` returns the connection over which the call was last sent, and the instant.
+    /// Waits for a reply until the deadline. Records that the server replied, or that none came over
+    /// `connection`.
+    ///
+    /// A call that a cluster redirects names no connection. It has only the rest of its time, so a
+    /// missed deadline says little about the server that it was sent to last.
     pub(crate) async fn reply_by<F: Future + ?Sized>(
         &self,
         deadline: Deadline,
+        connection: Option<&dyn SharedConnection>,
         reply: Pin<&mut F>,
         was_answered: impl FnOnce(&F::Output) -> bool,
-        last_sent: impl FnOnce() -> Option<SentOver>,
     ) -> Option<F::Output> {
+        let sent = Instant::now();
         let reply = deadline.wait_for(&self.signs, reply).await;
-        match &reply {
-            Some(reply) if was_answered(reply) => self.signs.reply.record(),
-            Some(_) => {}
-            None => {
-                let is_busy = deadline.is_busy(&self.signs);
-                if let Some((connection, sent)) = last_sent() {
-                    connection.record_timeout(sent, is_busy);
-                }
+        match (&reply, connection) {
+            (Some(reply), _) if was_answered(reply) => self.signs.reply.record(),
+            (None, Some(connection)) => {
+                connection.record_timeout(sent, deadline.is_busy(&self.signs));
             }
+            _ => {}
         }
         reply
     }

@@ -13,14 +13,13 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
 use super::super::client::fault::{Progress, Stage};
-use super::super::client::{Host, Next, Partition, Pool, SentOver, SharedConnection, error};
+use super::super::client::{Host, Next, Partition, Pool, SharedConnection, error};
 use super::super::script::{Arguments, BatchReply, Op, ReplyEntry, Request, Script};
 use super::config::Config;
 use crate::Error;
 use crate::algorithm::Verdict;
 use crate::limiter::charge_numbers::instant;
 use crate::settlement::SettlementSender;
-use crate::sync::{Mutex, lock};
 
 /// A request that waits to be sent.
 pub(crate) struct QueuedRequest {
@@ -190,20 +189,6 @@ pub(super) struct CallEnd {
 
 /// Waits for a late reply. Ends when it has come, or when it is given up.
 pub(super) type LateReply = Pin<Box<dyn Future<Output = CallEnd> + Send>>;
-
-/// The connection over which a call was last sent, and when: a missing answer is that server's.
-#[derive(Clone, Default)]
-pub(super) struct LastSent(Arc<Mutex<Option<SentOver>>>);
-
-impl LastSent {
-    pub(super) fn set(&self, connection: &Arc<dyn SharedConnection>) {
-        *lock(&self.0) = Some((Arc::clone(connection), Instant::now()));
-    }
-
-    pub(super) fn get(&self) -> Option<SentOver> {
-        lock(&self.0).clone()
-    }
-}
 
 impl Batch {
     pub(super) fn new(hash_slot: u16, requests: Requests) -> Self {

@@ -14,7 +14,7 @@ use super::super::client::fault::Deadline;
 use super::super::client::times::{ALIVE_CHECK, LATE_REPLY_TIMEOUT, MAX_SILENCE, PATIENCE};
 use super::super::client::{Partition, SharedConnection};
 use super::super::script::Script;
-use super::batch::{Batch, Call, CallEnd, LastSent, LateReply, own_now};
+use super::batch::{Batch, Call, CallEnd, LateReply, own_now};
 use super::config::Config;
 use super::routed;
 
@@ -26,15 +26,14 @@ pub(super) async fn send_call(
 ) -> CallEnd {
     call.batches.iter().for_each(|batch| config.calls.sent(batch.requests.len()));
     let wait = Wait::new(&config, &call.batches, Some((call.partition, call.requests)));
-    let last_sent = LastSent::default();
-    last_sent.set(&connection);
+    let used = Arc::clone(&connection);
     if config.pool.is_routed() {
         let sending = routed::send_batches(config, connection, call.batches);
-        wait.run(sending, last_sent).await
+        wait.run(sending, Some(used)).await
     } else {
         // All keys share one hash slot.
         let Some(batch) = call.batches.pop() else { return CallEnd::default() };
-        wait.run(send_batch(config, connection, batch), last_sent).await
+        wait.run(send_batch(config, connection, batch), Some(used)).await
     }
 }
 
@@ -44,8 +43,7 @@ pub(super) async fn follow(config: Arc<Config>, batch: Batch) -> CallEnd {
     if batch.detour.as_ref().is_some_and(|detour| detour.frees_slot) {
         wait.refund_slots.clear();
     }
-    let last_sent = LastSent::default();
-    wait.run(routed::follow(config, batch, last_sent.clone()), last_sent).await
+    wait.run(routed::follow(config, batch), None).await
 }
 
 /// Sends a batch and distributes the reply.
@@ -141,17 +139,17 @@ impl Wait {
     async fn run(
         self,
         sending: impl Future<Output = CallEnd> + Send + 'static,
-        last_sent: LastSent,
+        connection: Option<Arc<dyn SharedConnection>>,
     ) -> CallEnd {
         let (partition, sent, mut sending) = (self.partition, Instant::now(), Box::pin(sending));
-        let (pool, over) = (&self.config.pool, || last_sent.get());
         let was_answered = |end: &CallEnd| end.was_answered;
-        if let Some(end) = pool.reply_by(self.earliest, sending.as_mut(), was_answered, over).await
-        {
+        let (pool, over) = (&self.config.pool, connection.as_deref());
+        let end = pool.reply_by(self.earliest, over, sending.as_mut(), was_answered).await;
+        if let Some(end) = end {
             return CallEnd { partition, ..self.ended(end, sent) };
         }
         self.config.calls.unanswered();
-        let late_reply = self.late_reply(sending, sent, last_sent);
+        let late_reply = self.late_reply(sending, sent, connection);
         CallEnd { partition, late_reply: Some(Box::pin(late_reply)), ..CallEnd::default() }
     }
 
@@ -161,14 +159,14 @@ impl Wait {
         mut self,
         mut sending: Pin<Box<impl Future<Output = CallEnd> + Send + 'static>>,
         sent: Instant,
-        last_sent: LastSent,
+        connection: Option<Arc<dyn SharedConnection>>,
     ) -> CallEnd {
         let until = self.latest + LATE_REPLY_TIMEOUT;
         if self.config.pool.is_routed() && !self.refund_slots.is_empty() {
             let end = select! {
                 biased;
                 end = &mut sending => Some(end),
-                () = is_silent(sent, &last_sent) => None,
+                () = is_silent(sent, connection) => None,
             };
             if let Some(end) = end {
                 return self.ended_late(end, sent);
@@ -208,9 +206,9 @@ impl Wait {
 
 /// Waits until the connection of a call is no longer used, or until the call has had no reply for
 /// long.
-async fn is_silent(sent: Instant, last_sent: &LastSent) {
+async fn is_silent(sent: Instant, connection: Option<Arc<dyn SharedConnection>>) {
     let end = sent + MAX_SILENCE;
-    while Instant::now() < end && last_sent.get().is_none_or(|(one, _)| one.is_alive()) {
+    while Instant::now() < end && connection.as_ref().is_none_or(|one| one.is_alive()) {
         sleep(ALIVE_CHECK).await;
     }
 }

@@ -15,7 +15,7 @@ use super::super::client::{
     Cluster, Host, Next, SharedConnection, ask, cannot_serve, next_reply, reply_after_asking,
 };
 use super::super::script::{Script, key_suffixes};
-use super::batch::{Batch, CallEnd, Detour, LastSent, own_now};
+use super::batch::{Batch, CallEnd, Detour, own_now};
 use super::config::Config;
 use crate::Error;
 
@@ -48,7 +48,7 @@ pub(super) async fn send_batches(
 }
 
 /// Sends a batch to the server that the cluster names, until a server runs it or its time is over.
-pub(super) async fn follow(config: Arc<Config>, batch: Batch, last_sent: LastSent) -> CallEnd {
+pub(super) async fn follow(config: Arc<Config>, batch: Batch) -> CallEnd {
     let mut end = CallEnd::default();
     let Some(cluster) = config.pool.cluster() else { return end };
     let (hash_slot, begun) = (batch.hash_slot, Instant::now());
@@ -78,10 +78,7 @@ pub(super) async fn follow(config: Arc<Config>, batch: Batch, last_sent: LastSen
             waiting.into_iter().partition(|batch| batch.asked() == asked.as_ref());
         waiting = later;
         redirected = match config.pool.connection_to(asked.as_ref(), hash_slot).await {
-            Ok(connection) => {
-                last_sent.set(&connection);
-                exchange(&config, &*connection, together, &mut end).await
-            }
+            Ok(connection) => exchange(&config, &*connection, together, &mut end).await,
             Err(error) => {
                 together.into_iter().for_each(|batch| batch.fail(&error));
                 Vec::new()
