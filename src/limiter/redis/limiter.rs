@@ -160,7 +160,7 @@ impl<A: InLua> Redis<A> {
     /// Sets the most charges in one call, 1 to 1,000; with several quotas at most 4,000 keys.
     /// Default: 64.
     ///
-    /// A call of 64 holds Redis for about 200 µs. While 24 charges or more have no answer, a call
+    /// A call of 64 holds Redis for about 200 µs. While 8 charges or more have no answer, a call
     /// takes half of them at most, so that Redis decides one half while this process reads the
     /// answers to the other. If as many arrive at one moment and no charge follows, the second half
     /// waits for the first answers, or for 5 ms.

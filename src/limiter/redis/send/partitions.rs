@@ -17,7 +17,7 @@ use super::super::client::Partition;
 
 /// The fewest charges without an answer that are split between two calls. Fewer share one call,
 /// since a call costs as much as several charges.
-const MIN_SHARED: usize = 24;
+const MIN_SHARED: usize = 8;
 
 /// The partitions that have something to send, or a call in flight.
 pub(super) struct Partitions {
@@ -47,6 +47,9 @@ struct PartitionState {
     calls_in_flight: usize,
     /// The requests that those calls carry.
     requests_in_flight: usize,
+    /// The requests that had no answer before the last call ended. Those who have just been answered
+    /// often ask again: without them, the next call would be too small to be split.
+    unanswered_before: usize,
     /// True from the time a call was sent until a request arrives, or the next call is allowed.
     has_just_sent: bool,
     /// True while a connection is awaited.
@@ -152,6 +155,7 @@ impl Partitions {
 
     pub(super) fn call_ended(&mut self, partition: Partition, requests: usize) {
         if let Some(state) = self.partitions.get_mut(&partition) {
+            state.unanswered_before = state.unanswered();
             state.calls_in_flight -= 1;
             state.requests_in_flight -= requests;
         }
@@ -195,7 +199,7 @@ impl PartitionState {
     /// The most requests in the next call.
     fn max_size(&self, limits: &Limits) -> usize {
         match self.is_shared(limits) {
-            true => self.unanswered().div_ceil(2).min(limits.batch_size),
+            true => self.expected().div_ceil(2).min(limits.batch_size),
             false => limits.batch_size,
         }
     }
@@ -207,7 +211,12 @@ impl PartitionState {
 
     /// Returns whether two calls share the requests, half each.
     fn is_shared(&self, limits: &Limits) -> bool {
-        limits.in_flight > 1 && self.unanswered() >= MIN_SHARED
+        limits.in_flight > 1 && self.expected() >= MIN_SHARED
+    }
+
+    /// The requests that have no answer, or as many as before the last call ended.
+    fn expected(&self) -> usize {
+        self.unanswered().max(self.unanswered_before)
     }
 
     /// The requests that have no answer.
@@ -219,6 +228,36 @@ impl PartitionState {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn callers_who_have_just_been_answered_are_expected_again() {
+        let mut partitions = Partitions::new(64);
+        partitions.set_max_in_flight(2);
+        let send_half = |partitions: &mut Partitions| {
+            assert_eq!((partitions.next(true), partitions.max_size(3)), (Some((3, 7)), 8));
+            partitions.shrink(3, 8);
+            partitions.call_begins(3, 8);
+        };
+        partitions.push(3, 7, 16);
+        send_half(&mut partitions);
+        assert_eq!(partitions.next(false), None, "the other half waits for the answers");
+        // Its answers come. The other half leaves as it is, before their callers ask again.
+        partitions.call_ended(3, 8);
+        partitions.allow_next();
+        send_half(&mut partitions);
+        partitions.arrived(3, 8);
+        send_half(&mut partitions);
+        // One caller is left.
+        for _ in 0..2 {
+            partitions.call_ended(3, 8);
+        }
+        partitions.arrived(3, 1);
+        assert_eq!((partitions.next(false), partitions.max_size(3)), (Some((3, 7)), 4));
+        partitions.shrink(3, 1);
+        partitions.call_begins(3, 1);
+        partitions.call_ended(3, 1);
+        assert_eq!(partitions.max_size(3), 64);
+    }
 
     #[test]
     fn a_full_call_is_found_behind_small_ones() {
