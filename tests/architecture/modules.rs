@@ -45,6 +45,7 @@ const MODULES: &[Module] = &[
             "tokio",
             "pin_project_lite",
             "fastrand",
+            "futures_util",
             "redis",
             "bb8_redis",
             "rustls",

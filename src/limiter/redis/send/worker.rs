@@ -1,22 +1,22 @@
 //! The task that owns a limiter's queue: it receives charges, sends them in batches, and
 //! passes refunds on.
 //!
-//! Each call runs as a task of its own, so that replies are read while the next batch
-//! is put together.
+//! The worker polls the calls in flight itself. A task for each would wake another thread for each
+//! call, where the runtime has several.
 //!
 //! Each runtime that uses the limiter has one such task. It ends when the limiter is dropped and
 //! every call has ended, or with its runtime.
 
-use std::future::{Future, poll_fn};
-use std::panic::resume_unwind;
+use std::future::ready;
 use std::sync::Arc;
-use std::task::Poll;
 
+use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::runtime::{self, Handle};
 use tokio::select;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::{JoinError, JoinSet, yield_now};
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
 use super::super::client::times::{LATE_REPLY_TIMEOUT, MAX_HOLD};
@@ -115,16 +115,9 @@ async fn run(
         select! {
             // Replies come first, and arrivals last: all that have arrived are taken below.
             biased;
-            Some(ended) = worker.calls.join_next() => {
-                let Some(ended) = joined(ended) else { return };
-                worker.call_ended(ended);
-            }
-            Some(ended) = worker.late_replies.join_next() => {
-                let Some(ended) = joined(ended) else { return };
-                worker.record_end(ended);
-            }
-            Some(connected) = worker.connecting.join_next() => {
-                let Some((partition, outcome)) = joined(connected) else { return };
+            Some(ended) = worker.calls.next() => worker.call_ended(ended),
+            Some(ended) = worker.late_replies.next() => worker.record_end(ended),
+            Some((partition, outcome)) = worker.connecting.next() => {
                 worker.connected(partition, outcome);
             }
             arrival = arrivals.recv(), if is_open => match arrival {
@@ -135,24 +128,25 @@ async fn run(
             else => return,
         }
         busy.set();
-        while let Some(ended) = worker.calls.try_join_next() {
-            let Some(ended) = joined(ended) else { return };
+        while let Some(Some(ended)) = worker.calls.next().now_or_never() {
             worker.call_ended(ended);
         }
         worker.update();
         worker.allow_next();
         // Full calls leave first: the server works on them while the tasks that are ready run.
-        worker.send(true).await;
+        worker.send(true);
         // Tasks that are ready run first, so that their charges join the batch.
         yield_now().await;
         worker.allow_next();
         while let Ok(queued) = arrivals.try_recv() {
             worker.queue.push(queued);
         }
-        worker.send(false).await;
+        worker.send(false);
         worker.may_send_next = false;
     }
 }
+
+type Calls = FuturesUnordered<BoxFuture<'static, CallEnd>>;
 
 /// The state of the worker task.
 struct Worker {
@@ -161,14 +155,14 @@ struct Worker {
     /// The connection of a call that carries refunds, on a plain server.
     refunding: Option<Arc<dyn SharedConnection>>,
     /// The attempts to get a connection, each for a partition.
-    connecting: JoinSet<(Partition, Result<(), Error>)>,
+    connecting: FuturesUnordered<BoxFuture<'static, (Partition, Result<(), Error>)>>,
     /// The instant at which the first call left after the last answer: see
     /// [`is_holding`](Self::is_holding).
     first_sent: Option<Instant>,
     /// True if a call has ended in this turn, or if the longest hold is over.
     may_send_next: bool,
-    calls: JoinSet<CallEnd>,
-    late_replies: JoinSet<CallEnd>,
+    calls: Calls,
+    late_replies: Calls,
 }
 
 impl Worker {
@@ -177,11 +171,11 @@ impl Worker {
             queue: Queue::new(config.pool.clone(), config.max_batch_size),
             config,
             refunding: None,
-            connecting: JoinSet::new(),
+            connecting: FuturesUnordered::new(),
             first_sent: None,
             may_send_next: false,
-            calls: JoinSet::new(),
-            late_replies: JoinSet::new(),
+            calls: Calls::new(),
+            late_replies: Calls::new(),
         }
     }
 
@@ -222,18 +216,19 @@ impl Worker {
 
     /// Sends calls while there are any and a connection is ready. With `only_whole`, it sends only
     /// full ones.
-    async fn send(&mut self, only_whole: bool) {
+    fn send(&mut self, only_whole: bool) {
         while let Some((partition, hash_slot)) = self.queue.next_partition(only_whole) {
             let pool = &self.config.pool;
             let Some(connection) = pool.ready_connection(hash_slot) else {
                 let connection = pool.connection(hash_slot);
-                self.connecting.spawn(async move { (partition, connection.await.map(drop)) });
+                let connecting = async move { (partition, connection.await.map(drop)) };
+                self.connecting.push(connecting.boxed());
                 self.queue.set_connecting(partition, true);
                 continue;
             };
             if let Some(call) = self.queue.take_call(partition) {
                 self.first_sent.get_or_insert_with(Instant::now);
-                self.send_call(connection, call).await;
+                self.send_call(connection, call);
             }
         }
     }
@@ -242,14 +237,19 @@ impl Worker {
     /// that left earlier over the same connection. Calls that follow refunds go over the connection
     /// of the refunds, so none is decided before them. In a cluster all calls of a slot share one
     /// connection.
-    async fn send_call(&mut self, connection: Arc<dyn SharedConnection>, call: Call) {
+    ///
+    /// The call is polled once at once, so that it leaves before all later calls.
+    fn send_call(&mut self, connection: Arc<dyn SharedConnection>, call: Call) {
         let same = self.refunding.as_ref().filter(|same| same.is_alive());
         let connection = same.map_or(connection, Arc::clone);
         if call.has_refunds() && !self.config.pool.is_routed() {
             self.refunding = Some(Arc::clone(&connection));
         }
-        let call = send_call(Arc::clone(&self.config), connection, call);
-        self.calls.spawn(sent_now(call).await);
+        let mut call = send_call(Arc::clone(&self.config), connection, call).boxed();
+        self.calls.push(match (&mut call).now_or_never() {
+            Some(ended) => ready(ended).boxed(),
+            None => call,
+        });
     }
 
     fn connected(&mut self, partition: Partition, outcome: Result<(), Error>) {
@@ -275,42 +275,16 @@ impl Worker {
             self.queue.refunds_done(hash_slot);
         }
         for batch in ended.unfinished {
-            self.calls.spawn(follow(Arc::clone(&self.config), batch));
+            self.calls.push(follow(Arc::clone(&self.config), batch).boxed());
         }
         if let Some(late_reply) = ended.late_reply {
-            self.late_replies.spawn(late_reply);
+            self.late_replies.push(late_reply);
         }
         for request in ended.refunds {
             let deadline = Instant::now() + LATE_REPLY_TIMEOUT;
             let pool = &self.config.pool;
             self.queue.push(QueuedRequest::without_receiver(pool, request, deadline));
         }
-    }
-}
-
-/// Polls a call once, so that it is sent before all later calls. A task of its own would send it
-/// only when the task first runs. Returns the rest of the call.
-async fn sent_now<F>(call: F) -> impl Future<Output = CallEnd> + use<F>
-where
-    F: Future<Output = CallEnd>,
-{
-    let mut call = Box::pin(call);
-    let ended = poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx))).await;
-    async move {
-        match ended {
-            Poll::Ready(ended) => ended,
-            Poll::Pending => call.await,
-        }
-    }
-}
-
-/// Returns the result of a task, or `None` if the runtime is shutting down. A panic of the caller's
-/// clock continues here, and ends the worker. The next charge starts another.
-fn joined<T>(ended: Result<T, JoinError>) -> Option<T> {
-    match ended.map_err(JoinError::try_into_panic) {
-        Ok(ended) => Some(ended),
-        Err(Ok(panic)) => resume_unwind(panic),
-        Err(Err(_)) => None,
     }
 }
 

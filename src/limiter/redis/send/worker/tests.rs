@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::super::super::client::{
@@ -184,7 +185,7 @@ async fn send_three() -> (Worker, Sent) {
         worker.queue.push(QueuedRequest::without_receiver(&pool, request, deadline));
         worker.may_send_next = true;
         worker.allow_next();
-        worker.send(false).await;
+        worker.send(false);
     }
     (worker, Arc::clone(&recorder.sent))
 }
