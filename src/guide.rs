@@ -1,48 +1,95 @@
-//! Pages that lead through the crate: recipes, failures, what an operator sees, security, tests,
-//! bounds, capacity, and the way from Redisson.
+//! The guide: a page for each subject, with recipes, and the way from other rate limiters.
+//!
+//! [Start](start) in five minutes, or look for a recipe among the [`recipes`]. The directory
+//! `docs/guide` of the repository has the same pages as a book.
+
+// A page links to other pages by references, such as `[keys]`. Of two definitions of a reference
+// the first counts: in rustdoc those of `links-rustdoc.txt`, in the repository the page's own.
+// Without a feature some pages are not there, and links lead to docs.rs.
+macro_rules! page {
+    ($name:ident, $file:literal $(, $picture:literal)? $(; $($inside:item)*)?) => {
+        #[cfg_attr(
+            all(feature = "metrics", feature = "policies", feature = "redisson", feature = "rustls"),
+            doc = include_str!("../docs/guide/links-rustdoc.txt")
+        )]
+        #[cfg_attr(
+            not(all(
+                feature = "metrics",
+                feature = "policies",
+                feature = "redisson",
+                feature = "rustls"
+            )),
+            doc = include_str!("../docs/guide/links-docs-rs.txt")
+        )]
+        // In rustdoc, the address of a picture holds the whole picture.
+        $(#[doc = include_str!($picture)])?
+        #[doc = ""]
+        #[doc = include_str!(concat!("../docs/guide/", $file))]
+        pub mod $name {
+            $($($inside)*)?
+        }
+    };
+}
 
 #[cfg(feature = "redis")]
-#[doc = include_str!("../docs/cookbook.md")]
-pub mod cookbook {}
-
-#[cfg_attr(feature = "metrics", doc = "[operator]: crate::guide::what_an_operator_sees")]
-#[doc = ""]
-#[doc = include_str!("../docs/when-redis-fails.md")]
-pub mod when_redis_fails {}
-
+page!(start, "start.md");
+page!(choosing_an_algorithm, "choosing-an-algorithm.md", "../docs/compare.url");
+page!(wait_or_refuse, "wait-or-refuse.md");
+page!(keys_and_client_addresses, "keys-and-client-addresses.md");
+page!(what_callers_see, "what-callers-see.md");
+page!(recipes, "recipes.md");
+#[cfg(feature = "redis")]
+page!(several_limits, "several-limits.md");
+page!(tiers, "tiers.md");
+#[cfg(feature = "policies")]
+page!(policies, "policies.md");
+page!(costs_and_budgets, "costs-and-budgets.md");
+page!(token_budgets, "token-budgets.md");
+page!(bandwidth, "bandwidth.md");
+page!(login_protection, "login-protection.md");
+#[cfg(feature = "redis")]
+page!(clients_of_suppliers, "clients-of-suppliers.md");
+page!(clients_that_retry, "clients-that-retry.md");
+page!(grpc, "grpc.md");
+page!(tests_of_your_application, "tests-of-your-application.md");
+page!(a_store_of_your_own, "a-store-of-your-own.md");
+#[cfg(feature = "rustls")]
+page!(redis_in_production, "redis-in-production.md");
+#[cfg(feature = "redis")]
+page!(redis_cluster, "redis-cluster.md");
+#[cfg(feature = "redis")]
+page!(when_redis_fails, "when-redis-fails.md");
 #[cfg(feature = "metrics")]
-#[doc = "[failures]: crate::guide::when_redis_fails"]
-#[doc = ""]
-#[doc = include_str!("../docs/what-an-operator-sees.md")]
-pub mod what_an_operator_sees {}
-
-// Of two definitions of a link the first counts: in rustdoc these, in the repository the page's.
+page!(metrics_and_alerts, "metrics-and-alerts.md");
 #[cfg(feature = "redis")]
-#[doc = "[assembled]: https://docs.rs/crate/tower-sluice/latest/source/scripts/assembled/"]
-#[doc = "[scripts]: https://docs.rs/crate/tower-sluice/latest/source/scripts/README.md"]
-#[doc = "[bound]: crate::guide::what_the_bound_means"]
-#[doc = "[failures]: crate::guide::when_redis_fails"]
-#[doc = "[capacity]: crate::guide::capacity"]
-#[doc = ""]
-#[doc = include_str!("../SECURITY.md")]
-pub mod security {}
-
+page!(capacity, "capacity.md", "../docs/growth.url");
+page!(what_the_bound_means, "what-the-bound-means.md");
 #[cfg(feature = "redis")]
-#[doc = include_str!("../docs/how-it-is-tested.md")]
-pub mod how_it_is_tested {}
+page!(tuning, "tuning.md");
+page!(gateway, "gateway.md");
+page!(envoy, "envoy.md");
+page!(common_pitfalls, "common-pitfalls.md");
+page!(questions, "questions.md");
+page! { coming_from, "coming-from/index.md";
+    page!(tower_governor, "coming-from/tower-governor.md");
+    page!(axum_governor, "coming-from/axum-governor.md");
+    #[cfg(feature = "redis")]
+    page!(tower_redis_cell, "coming-from/tower-redis-cell.md");
+    #[cfg(feature = "redis")]
+    page!(tower_rate_limiter, "coming-from/tower-rate-limiter.md");
+    #[cfg(feature = "redisson")]
+    page!(redisson, "coming-from/redisson.md");
+    page!(guava, "coming-from/guava.md");
+    page!(bucket4j, "coming-from/bucket4j.md");
+    #[cfg(feature = "redis")]
+    page!(rate_limiter_flexible, "coming-from/rate-limiter-flexible.md");
+    #[cfg(feature = "redis")]
+    page!(express_rate_limit, "coming-from/express-rate-limit.md");
+    #[cfg(feature = "redis")]
+    page!(redis_rate, "coming-from/redis-rate.md");
+    page!(envoyproxy_ratelimit, "coming-from/envoyproxy-ratelimit.md");
+}
 
-#[doc = "[cookbook]: crate::guide::cookbook"]
-#[doc = ""]
-#[doc = include_str!("../docs/what-the-bound-means.md")]
-pub mod what_the_bound_means {}
-
-// In rustdoc, the address of the picture holds the whole picture.
-#[cfg(feature = "redis")]
-#[doc = include_str!("../docs/growth.url")]
-#[doc = ""]
-#[doc = include_str!("../docs/capacity.md")]
-pub mod capacity {}
-
-#[cfg(feature = "redisson")]
-#[doc = include_str!("../docs/redisson.md")]
-pub mod from_redisson {}
+// Not of the guide, and linked from it.
+page!(security, "../../SECURITY.md");
+page!(how_it_is_tested, "../how-it-is-tested.md");

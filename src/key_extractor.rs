@@ -40,7 +40,7 @@ use crate::{Charge, Error, ErrorKind};
 ///
 /// A closure cannot wait, so it finds no key in a database. Look the key up in a middleware outside
 /// of the layer, put it into the request's extensions, and read it from there: the
-/// [cookbook](crate::guide::cookbook) has an example.
+/// [guide](crate::guide::keys_and_client_addresses) has an example.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` finds no key in a `{Req}`",
     note = "a closure over the head needs `by_head(|head| ..)`",

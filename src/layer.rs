@@ -45,7 +45,7 @@ const DEFAULT_MAX_WAITERS: usize = 1_024;
 /// refuses, the outer one has already taken its units, and they stay taken. Use one layer whose
 /// limiter decides both: a tuple of algorithms for one key,
 /// [`AllAtOnce`](crate::limiter::AllAtOnce) or [`AllInTurn`](crate::limiter::AllInTurn) for
-/// different keys. The [cookbook](crate::guide::cookbook) has examples.
+/// different keys. See [several limits](crate::guide::several_limits).
 ///
 /// Clones share the limiter and the number of requests that wait, so a framework may apply the
 /// layer to each route. A clone can be set up further; that does not change the others.

@@ -1,28 +1,34 @@
 // Of two definitions of a link the first counts: in rustdoc these, in the repository those of the
 // README. The address of the picture holds the whole picture.
-#![cfg_attr(feature = "redis", doc = "[cookbook]: crate::guide::cookbook")]
-#![cfg_attr(feature = "redis", doc = "[failures]: crate::guide::when_redis_fails")]
-#![cfg_attr(feature = "metrics", doc = "[operator]: crate::guide::what_an_operator_sees")]
-#![cfg_attr(feature = "redis", doc = "[bound]: crate::guide::what_the_bound_means")]
-#![cfg_attr(feature = "redis", doc = "[security]: crate::guide::security")]
-#![cfg_attr(feature = "redis", doc = "[redisson-page]: crate::guide::from_redisson")]
-#![cfg_attr(feature = "redis", doc = "[tested]: crate::guide::how_it_is_tested")]
+#![cfg_attr(
+    all(feature = "metrics", feature = "policies", feature = "redisson", feature = "rustls"),
+    doc = include_str!("../docs/guide/links-rustdoc.txt")
+)]
+#![cfg_attr(
+    not(all(feature = "metrics", feature = "policies", feature = "redisson", feature = "rustls")),
+    doc = include_str!("../docs/guide/links-docs-rs.txt")
+)]
 #![cfg_attr(feature = "redis", doc = include_str!("../docs/compare.url"))]
-#![cfg_attr(feature = "redis", doc = include_str!("../docs/peers.url"))]
 #![cfg_attr(feature = "redis", doc = include_str!("../README.md"))]
 #![cfg_attr(
     not(feature = "redis"),
     doc = "Rate limiting in one process: built without the feature `redis`."
 )]
 //!
-//! # Modules
+//! # Layers of the crate
 //!
 //! Dependencies go one way. Values, such as `charge` and `quota`, use no other module. Algorithms
 //! use values, and limiters use algorithms. The layer and its service know limiters by their trait.
 //! HTTP, gRPC and Redisson come last. `tests/architecture/modules.rs` checks each rule.
 // Without a feature, links to what it adds are plain text.
 #![cfg_attr(
-    not(all(feature = "redis", feature = "redisson", feature = "metrics", feature = "tracing")),
+    not(all(
+        feature = "metrics",
+        feature = "policies",
+        feature = "redisson",
+        feature = "rustls",
+        feature = "tracing"
+    )),
     allow(rustdoc::broken_intra_doc_links)
 )]
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -103,8 +103,8 @@ pub trait Respond<Req, Res, E> {
     }
 
     /// Adds to the response of an admitted request what its caller should know, such as how long it
-    /// [`waited`](Decision::waited). Default: nothing. The [cookbook](crate::guide::cookbook) adds
-    /// headers.
+    /// [`waited`](Decision::waited). Default: nothing. The guide's
+    /// [recipes](crate::guide::recipes) have an example.
     ///
     /// It is called before [`actual_cost`](Respond::actual_cost). A responder that takes the
     /// decision's [`reservation`](Decision::take_reservation) settles it itself. For streams there
@@ -131,8 +131,8 @@ where
 ///
 /// HTTP and gRPC are better off with [`HttpResponder`](crate::HttpResponder). Around a tonic
 /// `Channel` it makes a `Status` with `RESOURCE_EXHAUSTED` and `RetryInfo`, where `Raise` makes one
-/// with `Unknown`. The [cookbook](crate::guide::cookbook) has a responder that keeps both the code
-/// and the refusal. An axum `Router` takes no service that can fail: with `Raise` the compiler says
+/// with `Unknown`. The guide's [gRPC](crate::guide::grpc) page has a responder that keeps both the
+/// code and the refusal. An axum `Router` takes no service that can fail: with `Raise` the compiler says
 /// that `Infallible: From<Box<dyn Error + Send + Sync>>` is not satisfied.
 ///
 /// The service's error becomes a [`BoxError`]. `downcast_ref` finds the refusal in it; in a tonic

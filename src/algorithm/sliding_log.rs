@@ -33,7 +33,7 @@ const PRUNED: usize = 256;
 ///
 /// **Bound.** At most `limit` units in any stretch of a period, and no throughput is lost for it.
 /// It counts when a charge is admitted. Calls travel for different times, so a supplier may count
-/// more: the [cookbook](crate::guide::cookbook) has the margin.
+/// more: [clients of suppliers](crate::guide::clients_of_suppliers) have a margin.
 ///
 /// **Cost.** A member for each charge of the last period: about 120 bytes each in Redis (472 for
 /// ten, 1.2 MB for 10,000); 44 µs of script time alone, at 10,000 members no more than 1.2 times

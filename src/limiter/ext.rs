@@ -366,7 +366,7 @@ pub trait LimiterExt: Limiter + Sized {
     /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
     /// ```
     ///
-    /// The cookbook's [login](crate::guide::cookbook) makes blocks that grow.
+    /// The guide's [login](crate::guide::login_protection) makes blocks that grow.
     ///
     /// A cached refusal of another process is repeated until the
     /// [`max_age`](DenyCache::max_age) of its cache, and units that it has

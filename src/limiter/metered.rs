@@ -76,7 +76,7 @@ impl<L: Limiter> MetricsExt for L {}
 ///
 /// A peek, an estimate, a penalty and a reset are not counted. A settlement counts its units as
 /// `rate_limit_settled_units_total`, once the store has said what it gave back. The page
-/// [what an operator sees](crate::guide::what_an_operator_sees) lists every metric.
+/// [metrics and alerts](crate::guide::metrics_and_alerts) lists every metric.
 ///
 /// # Labels
 ///

@@ -199,8 +199,8 @@ use crate::{Charge, Decision, Error};
 /// [`Infrastructure`](crate::ErrorKind::Infrastructure) if the store has not. The error of a
 /// [`Timeout`] around it is of kind [`Saturation`](crate::ErrorKind::Saturation), for which
 /// [`FailOpen`] does not admit. One that refunds makes a [`Reservation`] for what it took, and
-/// implements [`settle`](Limiter::settle). The [cookbook](crate::guide::cookbook) has a limiter
-/// over a table in 40 lines.
+/// implements [`settle`](Limiter::settle). [A store of your
+/// own](crate::guide::a_store_of_your_own) has a limiter over a table in 40 lines.
 ///
 /// A wait that it reserves is no longer than the charge's [`max_wait`](Charge::max_wait), where
 /// `None` means 0. A longer one is refunded, and the request is refused as undecided, with an error

@@ -3,7 +3,7 @@
 //! [`MetricsExt::metrics`](crate::limiter::MetricsExt::metrics) counts the decisions of a limiter,
 //! and [`TraceExt::trace`](crate::limiter::TraceExt::trace) makes an event of each. The crate
 //! itself reports calls to Redis, connections and breakers. The page
-//! [what an operator sees](crate::guide::what_an_operator_sees) has each metric and each event.
+//! [metrics and alerts](crate::guide::metrics_and_alerts) has each metric and each event.
 //!
 //! `catalog.rs` lists the metrics. `series.rs` is all that is counted under one name. `meter.rs`
 //! counts under that of a limiter, and `policy_series.rs` under that of each policy. `recorder.rs`

