@@ -16,11 +16,10 @@ use crate::reservation::{Owner, Reservation};
 use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error, ErrorKind};
 
-/// Limiters over different keys, asked one after another, all or nothing: per user *and* for
-/// everybody.
+/// Asks several limiters one after another, all or nothing: per user *and* for everybody.
 ///
-/// The members may be of any type. Where all are in one Redis,
-/// [`AllAtOnce`](crate::limiter::AllAtOnce) asks them in one call, exactly, and reserves waits.
+/// The members may be of any type, over different keys. Each costs a call. Where all are in one
+/// Redis, [`AllAtOnce`](crate::limiter::AllAtOnce) asks them in one call, and reserves waits.
 ///
 /// ```
 /// use tower_sluice::algorithm::TokenBucket;
@@ -44,36 +43,38 @@ use crate::{Charge, Decision, Error, ErrorKind};
 /// [`of_parts`](AllInTurn::of_parts) gives each member its part of a charge of several keys. With
 /// [`new`](AllInTurn::new), a closure returns each member's charge.
 ///
-/// Each states a key, and may state a cost and a quota. A member that states no cost takes that of
-/// the charge. A clone of the charge states none. A stated cost of 0 counts as 1; a peek of the
-/// charge takes nothing of any of them. When a reservation is [settled](Limiter::settle), the
-/// members that state no cost follow the actual one, and the others keep theirs; a settlement to 0
-/// refunds all.
+/// # Keys, costs, quotas
 ///
-/// A member whose part is a peek takes nothing. It refuses all the same where its key is blocked or
-/// owes units.
+/// A member's charge states a key, and may state a cost and a quota:
 ///
-/// A quota of the charge that no member is given is an error of kind [`Configuration`].
+/// | the member's charge | takes | after a [settlement](Limiter::settle) |
+/// |---|---|---|
+/// | states no cost, such as a clone of the whole charge | the cost of the whole | the actual cost |
+/// | states a cost; 0 counts as 1 | its own cost | its own cost; nothing if the actual cost is 0 |
+/// | is a peek | nothing; a blocked key refuses all the same, and one that owes units | nothing |
+///
+/// A peek of the whole charge takes nothing of any member. A quota of the whole that no member is
+/// given is an error of kind [`Configuration`].
 ///
 /// # Order, waits, refunds
 ///
-/// Put first the member that a single caller exhausts soonest, such as the limit of a user. Then a
-/// caller that asks too much is refused before the limit that all share is touched. The others are
-/// peeked at before; one with too little left is asked first. When a later member refuses all the
-/// same, what the earlier ones took is refunded, as far as their algorithms can.
+/// **Order.** Put first the member that a single caller exhausts soonest, such as the limit of a
+/// user. Then a caller that asks too much is refused before the limit that all share is touched.
 ///
-/// Nothing is reserved: a slot that one limiter reserved would be no slot of the others. A charge
-/// is admitted now, or refused with the time to come back: that of the member that refuses longest.
-/// So when one refuses, those that nobody has asked are asked for an
-/// [estimate](crate::LimiterExt::estimate). The decision [reports](Decision::policies) the policies
-/// of all members that the charge takes from.
+/// **Refunds.** The members after the first are peeked at before anything is taken. One with too
+/// little left is asked first. If a later member refuses all the same, what the earlier ones took
+/// is refunded, as far as their algorithms can.
 ///
-/// Each member keeps to its own deadline, in each call: one that is peeked at before is asked
-/// twice. Inside of a [`timeout`](crate::LimiterExt::timeout), the error is of kind [`Saturation`]
-/// if the time ends after at least one of them has answered: calls in turn took that time, and no
-/// store need be away. Where one of several stores may be away alone, give that limiter a shorter
-/// time and a fallback of its own: `limiter.timeout(short).or_else(fallback)`. Without the shorter
-/// time it would use up that of the others.
+/// **Waits.** Nothing is reserved. A charge is admitted now, or refused with the time to come back:
+/// the time of the member that refuses longest. To find it, members that were not asked are asked
+/// for an [estimate](crate::LimiterExt::estimate). The decision [reports](Decision::policies) the
+/// policies of all members that the charge takes from.
+///
+/// **Deadlines.** Each call to a member has that member's own deadline. Inside of a
+/// [`timeout`](crate::LimiterExt::timeout), the error is of kind [`Saturation`] if the time ends
+/// after at least one member has answered: the calls took the time, and no store need be away.
+/// Give a member whose store may be away alone a shorter time and a fallback:
+/// `limiter.timeout(short).or_else(fallback)`. Otherwise it uses up the time of the others.
 ///
 /// [`Configuration`]: crate::ErrorKind::Configuration
 /// [`Saturation`]: crate::ErrorKind::Saturation
@@ -109,7 +110,7 @@ impl<const N: usize, F> AllInTurn<N, F>
 where
     F: Fn(&Charge) -> [Charge; N],
 {
-    /// The limiters, in the order in which they are asked, and what each is asked about a charge.
+    /// Asks each limiter, in this order, about the charge that `keys` returns for it.
     #[must_use]
     pub fn new(limiters: [Boxed; N], keys: F) -> Self {
         Self::asking(limiters, keys)
@@ -117,7 +118,7 @@ where
 }
 
 impl<const N: usize> AllInTurn<N, Parts> {
-    /// The limiters, in the order in which they are asked, each about its part of a charge of
+    /// Asks each limiter, in this order, about its part of a charge of
     /// [`several`](Charge::several) keys.
     ///
     /// ```

@@ -20,9 +20,9 @@ use crate::Charge;
 /// A circuit breaker for [`LimiterExt::breaker`](crate::LimiterExt::breaker). Cheap to clone:
 /// clones are one breaker.
 ///
-/// A call to a store that is away costs its caller the whole timeout, and the store one more call
-/// when it comes back. So after some failures the breaker opens: it answers at once, and lets one
-/// probe through every 100 to 200 ms. A probe that is answered closes it.
+/// A call to a store that is away costs its caller the whole timeout. So after some failures the
+/// breaker opens: it answers with an error at once, and lets one call through as a probe every 100
+/// to 200 ms. A probe that is answered closes it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -67,8 +67,8 @@ use crate::Charge;
 /// | [`Request`] | nothing: the charge is invalid |
 /// | a refusal that a `deny_cache` inside repeats | nothing: no store decided it |
 /// | an admission of [`FailOpen`], a shadow or a switch inside | nothing: no store decided it |
-/// | any end but an `Infrastructure` error, after [`slow_after`] | slow: a failure too |
-/// | nothing, since its caller left | nothing, or slow if it was |
+/// | anything but an `Infrastructure` error, after [`slow_after`] | a slow call: a failure too |
+/// | no result, since its caller left | nothing; after [`slow_after`] a slow call |
 ///
 /// [`Capacity`]: crate::ErrorKind::Capacity
 /// [`Configuration`]: crate::ErrorKind::Configuration
@@ -78,11 +78,12 @@ use crate::Charge;
 /// [`FailOpen`]: crate::FailOpen
 /// [`slow_after`]: Breaker::slow_after
 ///
-/// The breaker opens when five calls have failed and nothing was answered for a second. If others
-/// are answered meanwhile, it opens when at least half of the calls of each last second have
-/// failed, for a second on end, and another one fails. Slow calls open it at once when they are
-/// half. A call is counted where it ends. Where calls are rare, five failures in a row open it,
-/// however long they take.
+/// The breaker opens in one of these cases. A call is counted when it ends.
+///
+/// - Five calls failed, and none was answered for a second. Where calls are rare, five failures in
+///   a row are enough, however long they take.
+/// - Other calls are answered, but at least half of the calls have failed, for a whole second.
+/// - At least half of the calls of the last second were slow.
 ///
 /// # While it is open
 ///
@@ -91,29 +92,28 @@ use crate::Charge;
 /// fallback answers as it would answer that failure. Otherwise the error is of kind `Saturation`,
 /// and [`FailOpen`](crate::FailOpen) does not admit:
 ///
-/// - if it took slow calls to open it, since load can make a store slow;
+/// - if slow calls opened it, since load can make a store slow;
 /// - after a probe that is slow or ends with `Saturation`, for the same reason;
 /// - if some calls were answered while others failed. Where part of a cluster is away, callers can
 ///   choose keys there, and must not fail open for all other keys.
 ///
-/// Then five probes in a row that fail close it, and all calls are made. If nothing is answered for
-/// a second, it opens again, with an error of kind `Infrastructure`.
+/// In these cases five probes in a row that fail close it, and all calls are made. If nothing is
+/// answered for a second, it opens again, with an error of kind `Infrastructure`.
 ///
-/// After a [pause](Breaker::pause) the next call is the probe, and the others are still refused.
-/// It is a call like any other, so its caller waits for it. If it fails, the next pause begins. If
-/// it says nothing, or its caller leaves, the next call is the probe. A probe without an answer is
-/// given up after five pauses: the next call is another one, and an answer to any of them closes
-/// the breaker.
+/// **Probes.** After a [pause](Breaker::pause) the next call is the probe, and the others are still
+/// refused. The probe's caller waits for its result, as for any call. If it fails, the next pause
+/// begins. If it counts as nothing in the table above, or its caller leaves, the next call is the
+/// probe. A probe without an answer is given up after five pauses, and another call is the probe.
+/// An answer to any of them closes the breaker.
 ///
 /// [`estimate`](crate::LimiterExt::estimate), [`penalize`](crate::LimiterExt::penalize) and
 /// [`reset`](crate::LimiterExt::reset) are calls as well: while the breaker is open, they fail, and
-/// nothing is changed. [`settle`](crate::Limiter::settle) always passes. It waits for nobody, and a
-/// refund that is lost leaves the units taken.
+/// nothing is changed. [`settle`](crate::Limiter::settle) always passes: no caller waits for it.
 ///
-/// # Where it stands
+/// # Where to write it
 ///
-/// Next to the store, or after its `timeout`: there, each call that it counts is a call to the
-/// store. What stands outside of it goes on while it is open. A
+/// Write it next to the store, or after its `timeout`. There each call that it counts is a call to
+/// the store. While it is open, the wrappers around it go on: a
 /// [`deny_cache`](crate::LimiterExt::deny_cache) repeats its refusals, a
 /// [`lease`](crate::LimiterExt::lease) spends its units, and an
 /// [`or_else`](crate::LimiterExt::or_else) answers the rest:
@@ -127,8 +127,8 @@ use crate::Charge;
 ///
 /// # Cost
 ///
-/// A call takes one short lock more, and with `slow_after` a timer. Give limiters over one store
-/// clones of one breaker: they learn from each other.
+/// A call takes one short lock more, and with `slow_after` a timer. Give all limiters over one store
+/// clones of one breaker: then each knows the failures of the others.
 #[derive(Clone)]
 pub struct Breaker {
     shared: Arc<Shared>,

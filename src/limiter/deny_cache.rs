@@ -25,8 +25,8 @@ const DEFAULT_MAX_KEYS: usize = 100_000;
 /// [`LimiterExt::deny_cache`](crate::LimiterExt::deny_cache).
 ///
 /// A refusal says when the charge would be admitted. Until then the cache repeats it, with the time
-/// that is left, and does not ask the inner limiter. So clients that ignore their 429 cost a store
-/// next to nothing.
+/// that is left, and does not ask the inner limiter. So clients that ignore their 429 cost the
+/// store one call a second in each process, unless [`max_age`](DenyCache::max_age) is set.
 ///
 /// ```
 /// use std::time::Duration;
@@ -53,47 +53,44 @@ const DEFAULT_MAX_KEYS: usize = 100_000;
 /// | the inner limiter answers | the cache repeats it |
 /// |---|---|
 /// | a denial with a time to come back | until then, but at most [`max_age`](DenyCache::max_age) |
-/// | a denial without a time | never: it does not say how long it holds |
-/// | a [`Retry`](crate::Outcome::Retry) | never: the same |
+/// | a denial without a time, or a [`Retry`](crate::Outcome::Retry) | never |
 /// | an admission, an error | never |
 ///
 /// | a charge of the refused key | asks the inner limiter |
 /// |---|---|
 /// | with the same cost or a larger one | no |
 /// | with a smaller cost, or a longer `max_wait` | yes: it might fit |
-/// | whose `max_wait` reaches the time at which the charge fits | yes: the wait might be reserved |
+/// | whose `max_wait` is as long as the rest of the time | yes: a wait might be reserved |
 /// | with another [`quota`](Charge::quota) | yes |
-/// | with a refused key among [`several`](Charge::several) | yes, unless refused together |
-/// | that the key's newest refusal does not answer, but an older one would | yes: one is kept |
-/// | a peek; an estimate, a penalty, a reset, a block and its end | yes |
+/// | of [`several`](Charge::several) keys, which were not refused together | yes |
+/// | that only an older refusal of the key would answer | yes: the cache keeps the newest |
+/// | a peek, an estimate, a penalty, a reset, a block, an unblock | yes |
 ///
-/// The answer is the refusal with [`Origin::Cache`](crate::limiter::Origin::Cache). Its
-/// `retry_after` and `reset_after` count down, and all else is as it was decided. For a larger
-/// cost, `retry_after` is that of the refused cost, so it may be too short.
+/// A repeated refusal has [`Origin::Cache`](crate::limiter::Origin::Cache). Its `retry_after` and
+/// `reset_after` count down, and all else is unchanged. For a larger cost, `retry_after` is the one
+/// of the refused cost, so it may be too short.
 ///
 /// # When it forgets
 ///
-/// A key's refusal is forgotten when this process changes what the key has taken, through this
-/// limiter or a clone that shares its cache. That is a settlement that refunds or takes more, a
-/// penalty, a reset, a block and its end, and an admission of another charge. A refusal that is
-/// decided meanwhile is not kept.
+/// A change through this limiter, or a clone, ends a refusal of the key at once: a penalty, a
+/// reset, a block, an unblock, a settlement, or an admission of another charge.
 ///
-/// A change may still be on its way to a store while another runtime asks. So what is refused
-/// within 1 s after a settlement is repeated for 100 ms at most. The same holds where a charge has
-/// no answer, since its caller left or it failed: it may be taken, and refunded later. So a key
-/// whose charges are settled or dropped all the time costs ten calls a second. A charge whose
-/// caller leaves before the answer costs a call, as without the cache.
+/// After some changes, refusals of the next second are repeated for 100 ms at most: after a
+/// settlement, and after a charge without an answer, since its caller left or it failed.
 ///
 /// Other changes are seen after `max_age`, 1 s unless set:
 ///
-/// - those of other processes, blocks included, and those made through the inner limiter itself;
-/// - a refund or a reset of another key, where both share a member of
-///   [`AllAtOnce`](crate::limiter::AllAtOnce) or [`AllInTurn`](crate::limiter::AllInTurn), or where
-///   the inner limiter chooses keys or quotas by itself;
-/// - a refund of which the store hears more than 1 s late.
+/// - all changes by other processes, and changes through the inner limiter itself;
+/// - a refund or a reset of another key, where both share a member of a combination, or where the
+///   inner limiter chooses keys or quotas by itself;
+/// - a refund that reaches the store more than 1 s late.
 ///
-/// Put it around a combination, not around its members: a charge that the combination refuses would
-/// ask all other members first.
+/// The 100 ms are for changes that travel to the store while another runtime asks. So a key whose
+/// charges are settled or dropped all the time costs ten calls a second.
+///
+/// Put it around a combination, such as [`AllAtOnce`](crate::limiter::AllAtOnce) or
+/// [`AllInTurn`](crate::limiter::AllInTurn), not around its members. Otherwise a charge that one
+/// member refuses would ask all others first.
 ///
 /// # Cost and bounds
 ///
