@@ -70,7 +70,7 @@ page!(gateway, "gateway.md");
 page!(envoy, "envoy.md");
 page!(common_pitfalls, "common-pitfalls.md");
 page!(questions, "questions.md");
-page! { coming_from, "coming-from/index.md";
+page! { coming_from, "coming-from/index.md", "../docs/peers.url";
     page!(tower_governor, "coming-from/tower-governor.md");
     page!(axum_governor, "coming-from/axum-governor.md");
     #[cfg(feature = "redis")]

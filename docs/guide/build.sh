@@ -4,5 +4,5 @@ set -euo pipefail
 cd "$(dirname "$0")"
 mdbook build
 # The pictures of the pages: they lie beside the guide, and not in it.
-cp ../compare.svg ../growth.svg ../../target/guide/
+cp ../compare.svg ../growth.svg ../peers.svg ../../target/guide/
 echo "built target/guide/book"

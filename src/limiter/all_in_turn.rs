@@ -49,7 +49,7 @@ use crate::{Charge, Decision, Error, ErrorKind};
 ///
 /// | the member's charge | takes | after a [settlement](Limiter::settle) |
 /// |---|---|---|
-/// | states no cost, such as a clone of the whole charge | the cost of the whole | the actual cost |
+/// | states no cost, such as a clone of the whole | the cost of the whole | the actual cost |
 /// | states a cost; 0 counts as 1 | its own cost | its own cost; nothing if the actual cost is 0 |
 /// | is a peek | nothing; a blocked key refuses all the same, and one that owes units | nothing |
 ///

@@ -127,8 +127,8 @@ use crate::Charge;
 ///
 /// # Cost
 ///
-/// A call takes one short lock more, and with `slow_after` a timer. Give all limiters over one store
-/// clones of one breaker: then each knows the failures of the others.
+/// A call takes one short lock more, and with `slow_after` a timer. Give all limiters over one
+/// store clones of one breaker: then each knows the failures of the others.
 #[derive(Clone)]
 pub struct Breaker {
     shared: Arc<Shared>,

@@ -183,8 +183,8 @@ pub trait LimiterExt: Limiter + Sized {
         Inspect::new(self, inspect)
     }
 
-    /// Says more about the policies of this limiter to those who read them in header fields: their
-    /// names, their unit, and whose key it is. It decides nothing.
+    /// Names the policies of this limiter in header fields, with their unit and a digest of the
+    /// key. It decides nothing.
     ///
     /// ```
     /// use tower_sluice::algorithm::{FixedWindow, TokenBucket};
@@ -197,7 +197,9 @@ pub trait LimiterExt: Limiter + Sized {
     /// # let _ = api;
     /// ```
     ///
-    /// Write it next to the limiter whose policies it describes.
+    /// Write it directly after the limiter that it describes, before all other wrappers:
+    /// `Redis::new(..).describe(..).breaker(..)`. Around a combination it names the policies of all
+    /// members, in their order.
     #[must_use]
     fn describe(self, description: Description) -> Described<Self> {
         Described::new(self, description)

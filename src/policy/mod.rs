@@ -1,5 +1,5 @@
-//! Policies as data: a table of named limits, from a file, a database or any other source, which
-//! can be exchanged while requests run.
+//! Limits as rows of a table, from a file, a database or any other source. The table can be
+//! exchanged while requests run.
 //!
 //! [`Policies`] is the key extractor and the limiter of a layer. Each row of its table is a policy:
 //!
@@ -28,7 +28,7 @@
 //! | `limit`, `period` | units, and a duration such as `500ms`, `1s`, `1h` | |
 //! | `burst` | the most units at once; windows have none | the limit |
 //! | `max_wait` | the longest wait that is reserved for a request | 0: none is delayed |
-//! | `cache_ratio` | in place of `max_wait`: its ratio to the time that fills the whole store | |
+//! | `cache_ratio` | `max_wait` as a ratio, of the time in which an empty store fills | |
 //! | `horizon` | the longest wait that is reserved for any request | 60 s, or `max_wait` |
 //! | `key` | `client_ip`, `header:NAME`, `path`, `host`, `global`; or a list of them | `global` |
 //! | `match` | see [below](#which-requests-a-policy-takes) | every request |
@@ -37,14 +37,17 @@
 //! | `enabled` | `false`: this policy takes nothing, and the others still hold | `true` |
 //! | `shadow` | `true`: it decides and takes, and neither refuses nor delays | `false` |
 //!
-//! With `on_error = "allow"` requests pass while Redis is away, and no other error is covered.
-//! `{ local = n }` admits n units per period and key in this process. It covers all errors but
-//! invalid requests and foreign values, so even a Redis that is full, or whose password has
-//! changed. An error that is not covered is answered as with `deny`.
+//! `on_error` says what happens to a request that Redis cannot decide:
+//!
+//! | `on_error` | Redis is away | Redis is full, or its password changed | a foreign value |
+//! |---|---|---|---|
+//! | `"deny"` | 503 | 503 | 503 |
+//! | `"allow"` | it passes | 503 | 503 |
+//! | `{ local = n }` | n units per period and key in this process | the same | 503 |
 //!
 //! `content_length_kb` reads the header field `content-length`: the cost is the body in units of
 //! 1,024 bytes, at least 1. A body without the field, such as a chunked body, costs 1 however long
-//! it is. Where that matters, refuse it in a layer outside.
+//! it is. Where that matters, refuse such bodies in a layer outside of the limit.
 //!
 //! A request without the header field of its key has no key, and gets 400. With that field in
 //! `match`, the policy takes only requests that have it.
@@ -88,11 +91,13 @@
 //! | `name` | requests that the program gives this name: see [`Policies::named`] |
 //! | `ignore_case` | with `true`, also paths in other letters: `/API` for `/api` |
 //!
-//! All that is stated must hold. `match = "/login"` is short for `{ path = "/login" }`, and so is
-//! `match = ["/login", "/logout"]` for a list of paths. `GET` does not take `HEAD` requests, which
-//! many servers answer like a `GET`: list both. A method of your own is an error there: give its
-//! requests a `name`. Write no secret as the value of a header, since a policy that is serialized
-//! shows it.
+//! If several are stated, all must hold.
+//!
+//! - `match = "/login"` is short for `{ path = "/login" }`, and `match = ["/login", "/logout"]` for
+//!   a list of paths.
+//! - `GET` does not take `HEAD` requests, which many servers answer like a `GET`: list both.
+//! - A method of your own is an error: give its requests a `name`.
+//! - Write no secret as the value of a header: a serialized policy shows it.
 //!
 //! A placeholder is `{id}` for a segment, or `{*rest}` for all that follows. `*`, `:id` and `<id>`
 //! of other routers are errors. Such a character itself is percent-encoded: `%2A` for `*`, `%3A`
@@ -101,42 +106,47 @@
 //! `{*rest}` is never empty: `/api/{*rest}` does not take `/api` and `/api/`. For all of them write
 //! `path = ["/api", "/api/{*rest}"]`; for every path leave `path` out.
 //!
-//! A policy takes every spelling of a path: percent-encoded once or twice, with empty segments,
-//! with `.` and `..`, with parameters as in `/api;a=b`, with `%2F` or a backslash in place of a
-//! slash, with a slash at its end or without, with `%3F` or a blank after it, behind a host as in
-//! `//x/api`. Servers read such a path in different ways, and a policy that takes one of the
-//! readings takes the request.
-//! [`PoliciesBuilder::refuse_ambiguous_paths`] refuses it instead. A path with more than 64
-//! readings, or a long one with several, gets 400 if a policy that is on has a `path`.
+//! **Spellings.** Servers read some paths in different ways. A policy takes a request if any of
+//! these readings is a path of the policy:
 //!
-//! Two rows may have paths that differ only by the slash at the end or by parameters. Then each
-//! takes its own: of the rows `/login` and `/login/`, the first leaves `/login/` to the second. So
-//! do `/a` and `/a;v=1`. A row with `enabled = false` is such a row too: it leaves a path without a
-//! limit. A row with `ignore_case` leaves nothing to one without.
+//! - percent-encoded once or twice, with `%2F` or a backslash in place of a slash;
+//! - with empty segments, with `.` and `..`, with a slash at its end or without;
+//! - with parameters as in `/api;a=b`, with `%3F` or a blank after it;
+//! - behind a host, as in `//x/api`.
 //!
-//! Only such a pair separates paths. A row that is off exempts nothing from other rows: under
-//! `/api/{*rest}`, a row `/api/health` with `enabled = false` leaves `/api/health` limited. To
-//! exempt a path, list those that are limited, or use a key closure that returns
+//! [`PoliciesBuilder::refuse_ambiguous_paths`] refuses such a request instead. A path with more
+//! than 64 readings, or a long one with several, gets 400 if a policy that is on has a `path`.
+//!
+//! **Pairs.** Two rows may have paths that differ only by the slash at the end, or by parameters.
+//! Then each takes its own spelling: the row `/login` does not take `/login/` if there is a row
+//! `/login/`. This holds for a row with `enabled = false` too: it leaves its spelling without a
+//! limit. A row with `ignore_case` leaves nothing to a row without.
+//!
+//! **Exempt paths.** A row that is off exempts no path from other rows: under `/api/{*rest}`, a row
+//! `/api/health` with `enabled = false` leaves `/api/health` limited. To exempt a path, list the
+//! paths that are limited. Or use a key closure that returns
 //! [`Keyed::Exempt`](crate::key::Keyed::Exempt) before it calls [`Policies::charge`].
 //!
-//! `/API` is another path than `/api`. Express and ASP.NET treat both as one: set `ignore_case`.
-//! Where a server knows still other names of a resource, match by `name` behind its router.
+//! **Letters.** `/API` and `/api` are two paths. Express and ASP.NET treat both as one: set
+//! `ignore_case`. Where a server knows still other names of a resource, match by `name` behind its
+//! router.
 //!
-//! A request that no policy takes passes. If several policies take it, all of them decide, all or
-//! nothing: in one call if they are in one Redis. It waits until it fits all of them. The
-//! `max_wait` of the policy that needs the longest wait decides whether that wait may be reserved.
-//! Policies of Redisson are asked on their own, and so are keys in different slots of a cluster.
+//! **Several policies.** A request that no policy takes passes. If several take it, all of them
+//! decide, all or nothing: in one call if they are in one Redis. The request waits until it fits
+//! all of them, if the policy with the longest wait allows that wait by its `max_wait`. Policies of
+//! Redisson are asked on their own, and so are keys in different slots of a cluster.
 //!
-//! If a request costs more or less in the end, as [`actual_cost`] says, the units of each policy
-//! change in proportion: seven times the charged cost is seven times the units under each policy. A
-//! policy of Redisson takes no more than was charged, since its format has no debts.
+//! **Actual costs.** If a request costs more or less in the end, as [`actual_cost`] says, the units
+//! of each policy change in proportion: seven times the charged cost is seven times the units of
+//! each policy. A policy of Redisson takes no more than was charged, since its format has no debts.
 //!
-//! The values of headers are digested before they become keys. All spellings of a path are one key:
-//! `/a/`, `/a;v=1`, `/a%3Fx` and `/a` too. A host is a key in lower case and without its port.
+//! **Keys.** The values of headers are digested before they become keys. All spellings of a path
+//! are one key: `/a`, `/a/`, `/a;v=1`, `/a%3Fx`. A host is a key in lower case, without
+//! its port.
 //!
-//! With `key = "path"` each host of `//host/a` makes its own key, that of `/host/a`. Node's
-//! `new URL` and Python's `urlsplit` read `/a` in all of them, so a caller who invents hosts has as
-//! many limits. Before such a server only [`PoliciesBuilder::refuse_ambiguous_paths`] helps.
+//! With `key = "path"` a path such as `//host/a` has the key of `/host/a`. Node's `new URL` and
+//! Python's `urlsplit` read `/a` instead. So a caller that invents hosts has a new limit for each.
+//! Before such a server, set [`PoliciesBuilder::refuse_ambiguous_paths`].
 //!
 //! # Interfaces of suppliers
 //!
