@@ -34,11 +34,11 @@ fn anchor(heading: &str) -> String {
     heading.trim().to_lowercase().chars().filter(kept).collect::<String>().replace(' ', "-")
 }
 
-/// The targets of the references that a page defines, such as `[keys]: keys.md`.
-fn targets(page: &str) -> impl Iterator<Item = &str> {
-    let definitions = page.lines().filter(|line| line.starts_with('['));
-    let targets = definitions.filter_map(|line| line.split_once("]: ")).map(|(_, target)| target);
-    targets.filter(|target| !target.starts_with("http"))
+/// The references that a page defines, such as `[keys]: keys.md`, without the brackets.
+fn definitions(page: &str) -> impl Iterator<Item = (&str, &str)> {
+    let lines = page.lines().filter_map(|line| line.strip_prefix('['));
+    let definitions = lines.filter_map(|line| line.split_once("]: "));
+    definitions.filter(|(_, target)| !target.starts_with("http"))
 }
 
 #[test]
@@ -54,6 +54,12 @@ fn each_page_is_in_the_book_in_rustdoc_and_in_both_lists_of_links() {
         assert!(links[0].contains(&path), "links-rustdoc.txt lacks {page}");
         let path = format!("/guide/{module}/index.html\n");
         assert!(links[1].contains(&path), "links-docs-rs.txt lacks {page}");
+        // Without one of these, rustdoc takes the page's own definition, which leads nowhere there.
+        let text = read(format!("docs/guide/{page}"));
+        for (label, target) in definitions(&text).filter(|(_, target)| target.contains(".md")) {
+            let begin = format!("\n[{label}]: ");
+            assert!(links.iter().all(|list| list.contains(&begin)), "{page}: [{label}]: {target}");
+        }
     }
 }
 
@@ -74,7 +80,7 @@ fn each_link_of_a_page_leads_to_a_file_and_to_a_heading() {
     for file in files {
         let page = read(&file);
         let folder = file.parent().expect("a folder");
-        for target in targets(&page) {
+        for (_, target) in definitions(&page) {
             let (path, heading) = target.split_once('#').unwrap_or((target, ""));
             let found = root().join(folder).join(path);
             assert!(found.exists(), "{}: {target}", file.display());
