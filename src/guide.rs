@@ -9,11 +9,18 @@
 macro_rules! page {
     ($name:ident, $file:literal $(, $picture:literal)? $(; $($inside:item)*)?) => {
         #[cfg_attr(
-            all(feature = "metrics", feature = "policies", feature = "redisson", feature = "rustls"),
+            all(
+                feature = "axum",
+                feature = "metrics",
+                feature = "policies",
+                feature = "redisson",
+                feature = "rustls"
+            ),
             doc = include_str!("../docs/guide/links-rustdoc.txt")
         )]
         #[cfg_attr(
             not(all(
+                feature = "axum",
                 feature = "metrics",
                 feature = "policies",
                 feature = "redisson",
@@ -71,11 +78,13 @@ page!(envoy, "envoy.md");
 page!(common_pitfalls, "common-pitfalls.md");
 page!(questions, "questions.md");
 page! { coming_from, "coming-from/index.md", "../docs/peers.url";
+    #[cfg(feature = "axum")]
     page!(tower_governor, "coming-from/tower-governor.md");
+    #[cfg(feature = "axum")]
     page!(axum_governor, "coming-from/axum-governor.md");
     #[cfg(feature = "redis")]
     page!(tower_redis_cell, "coming-from/tower-redis-cell.md");
-    #[cfg(feature = "redis")]
+    #[cfg(all(feature = "axum", feature = "redis"))]
     page!(tower_rate_limiter, "coming-from/tower-rate-limiter.md");
     #[cfg(feature = "redisson")]
     page!(redisson, "coming-from/redisson.md");
@@ -83,7 +92,7 @@ page! { coming_from, "coming-from/index.md", "../docs/peers.url";
     page!(bucket4j, "coming-from/bucket4j.md");
     #[cfg(feature = "redis")]
     page!(rate_limiter_flexible, "coming-from/rate-limiter-flexible.md");
-    #[cfg(feature = "redis")]
+    #[cfg(all(feature = "axum", feature = "redis"))]
     page!(express_rate_limit, "coming-from/express-rate-limit.md");
     #[cfg(feature = "redis")]
     page!(redis_rate, "coming-from/redis-rate.md");

@@ -1,11 +1,23 @@
 // Of two definitions of a link the first counts: in rustdoc these, in the repository those of the
 // README. The address of the picture holds the whole picture.
 #![cfg_attr(
-    all(feature = "metrics", feature = "policies", feature = "redisson", feature = "rustls"),
+    all(
+        feature = "axum",
+        feature = "metrics",
+        feature = "policies",
+        feature = "redisson",
+        feature = "rustls"
+    ),
     doc = include_str!("../docs/guide/links-rustdoc.txt")
 )]
 #![cfg_attr(
-    not(all(feature = "metrics", feature = "policies", feature = "redisson", feature = "rustls")),
+    not(all(
+        feature = "axum",
+        feature = "metrics",
+        feature = "policies",
+        feature = "redisson",
+        feature = "rustls"
+    )),
     doc = include_str!("../docs/guide/links-docs-rs.txt")
 )]
 #![cfg_attr(feature = "redis", doc = include_str!("../docs/compare.url"))]
@@ -23,6 +35,7 @@
 // Without a feature, links to what it adds are plain text.
 #![cfg_attr(
     not(all(
+        feature = "axum",
         feature = "metrics",
         feature = "policies",
         feature = "redisson",
