@@ -38,7 +38,7 @@ macro_rules! page {
     };
 }
 
-#[cfg(feature = "redis")]
+#[cfg(all(feature = "axum", feature = "metrics", feature = "redis"))]
 page!(start, "start.md");
 page!(choosing_an_algorithm, "choosing-an-algorithm.md", "../docs/compare.url");
 page!(wait_or_refuse, "wait-or-refuse.md");
