@@ -27,10 +27,10 @@ use tower_sluice::limiter::SwitchMode;
 
 use crate::gate::{AdminError, Gate};
 use crate::health::Health;
-use crate::metrics::Metrics;
 use crate::minute::Minute;
 use crate::policy_file::PolicyFile;
 use crate::sent::Sent;
+use serving::metrics::Metrics;
 
 /// The page, which loads nothing but `/metrics.json`.
 const PAGE: &str = include_str!("../page.html");

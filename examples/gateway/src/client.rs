@@ -19,11 +19,11 @@ use rustls::{ClientConfig, RootCertStore};
 
 use crate::body::Body;
 use crate::bounded::{Bounded, Room};
-use crate::causes::causes;
 use crate::http1::Http1;
 use crate::http2::Http2;
 use crate::sent::Sent;
 use crate::settings::Upstream;
+use serving::causes::causes;
 
 /// The time that a connection to the upstream may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

@@ -14,8 +14,8 @@ use tower_sluice::{
 };
 
 use crate::meters::{Meters, REQUESTS};
-use crate::metrics::Metrics;
 use crate::settings::Settings;
+use serving::metrics::Metrics;
 
 /// The time that a probe of the store may take.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(500);

@@ -14,8 +14,8 @@ use tower::ServiceExt;
 
 use crate::body::BoxError;
 use crate::bounded::Bounded;
-use crate::causes::causes;
 use crate::sent::Sent;
+use serving::causes::causes;
 
 /// A client of HTTP/2.
 pub(crate) struct Http2 {

@@ -12,7 +12,6 @@ mod admin;
 mod body;
 mod bounded;
 mod built_in;
-mod causes;
 mod client;
 mod connections;
 mod descriptors;
@@ -27,7 +26,6 @@ mod http2;
 mod lingering;
 mod log;
 mod meters;
-mod metrics;
 mod minute;
 mod origin;
 mod policy_file;
@@ -54,13 +52,13 @@ use tower::Layer;
 use self::admin::Admin;
 use self::gate::Gate;
 use self::health::Health;
-use self::metrics::Metrics;
 use self::minute::Minute;
 use self::origin::Origin;
 use self::policy_file::PolicyFile;
 use self::running::Running;
 use self::serve::Port;
 use self::settings::Settings;
+use serving::metrics::Metrics;
 
 fn main() -> ExitCode {
     let runtime = tokio::runtime::Runtime::new().expect("threads can be started");
@@ -70,7 +68,7 @@ fn main() -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("gateway: {}", causes::causes(&*error));
+            eprintln!("gateway: {}", serving::causes::causes(&*error));
             ExitCode::FAILURE
         }
     }

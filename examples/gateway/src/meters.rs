@@ -8,7 +8,7 @@ use tower_sluice::Charge;
 use tower_sluice::observe::Meter;
 use tower_sluice::policy::Event;
 
-use crate::metrics::Metrics;
+use serving::metrics::Metrics;
 
 /// The label of the counters of all requests. No policy has such a name.
 pub(crate) const REQUESTS: &str = "all requests";

@@ -17,7 +17,7 @@ use tower_sluice::observe::{BATCH_BUCKETS, SECONDS_BUCKETS};
 
 /// The metrics of this process. Clones are the same ones.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Metrics {
+pub struct Metrics {
     families: Arc<Mutex<BTreeMap<Box<str>, Family>>>,
 }
 
@@ -48,7 +48,7 @@ struct Buckets {
 
 impl Metrics {
     /// Begins to collect. Once for a process.
-    pub(crate) fn install() -> Result<Self, String> {
+    pub fn install() -> Result<Self, String> {
         let this = Self::default();
         metrics::set_global_recorder(this.clone())
             .map_err(|error| format!("metrics cannot be collected: {error}"))?;
@@ -56,24 +56,20 @@ impl Metrics {
     }
 
     /// The count of a series, which is the one that others of this name and these labels count on.
-    pub(crate) fn count(
-        &self,
-        name: &'static str,
-        labels: &[(&'static str, &str)],
-    ) -> Arc<AtomicU64> {
+    pub fn count(&self, name: &'static str, labels: &[(&'static str, &str)]) -> Arc<AtomicU64> {
         let label = |(name, value): &(_, &str)| Label::new(*name, value.to_string());
         let labels: Vec<Label> = labels.iter().map(label).collect();
         self.counter(&Key::from_parts(name, labels))
     }
 
     /// Forgets the series that nobody counts on any more.
-    pub(crate) fn sweep(&self) {
+    pub fn sweep(&self) {
         let mut families = self.families();
         families.values_mut().for_each(|family| family.series.retain(|_, series| series.is_held()));
     }
 
     /// Prometheus' text format. A histogram that is empty is left out: it has 20 lines.
-    pub(crate) fn render(&self) -> String {
+    pub fn render(&self) -> String {
         let mut text = String::new();
         for (name, family) in &*self.families() {
             let mut kind = None;

@@ -3,7 +3,7 @@
 use std::error::Error;
 
 /// The texts of an error and of what caused it, each once.
-pub(crate) fn causes(error: &(dyn Error + 'static)) -> String {
+pub fn causes(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
