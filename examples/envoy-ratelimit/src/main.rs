@@ -1,0 +1,127 @@
+//! Envoy's rate limit service, by the YAML of envoyproxy/ratelimit. `README.md` beside it starts it
+//! with Envoy in five minutes.
+//!
+//! A request comes by gRPC (`grpc.rs`) or by HTTP (`http.rs`). `decide.rs` finds the rules that its
+//! descriptors meet (`rules.rs`) in the table in force (`table.rs`), and asks the counters of those
+//! (`counters.rs`). Files become tables by `yaml.rs`, `stated.rs` and `rules.rs`, at the start and
+//! when they change.
+
+mod counters;
+mod decide;
+mod descriptors;
+mod grpc;
+mod http;
+mod limit;
+mod rules;
+mod settings;
+mod stated;
+mod stats;
+mod table;
+mod yaml;
+
+use std::env;
+use std::error::Error;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use serving::metrics::Metrics;
+use serving::reload::Reload;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use self::counters::Counters;
+use self::decide::Decider;
+use self::http::Http;
+use self::settings::Settings;
+use self::stats::Stats;
+use self::table::Table;
+
+/// The time for what runs when the process is told to end.
+const END: Duration = Duration::from_secs(10);
+
+fn main() -> ExitCode {
+    let runtime = tokio::runtime::Runtime::new().expect("threads can be started");
+    let ended = runtime.block_on(run());
+    // Without waiting for what blocks a thread, such as a file system that hangs.
+    runtime.shutdown_background();
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("envoy-ratelimit: {}", serving::causes::causes(&*error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs until SIGTERM or SIGINT, and then until what runs has ended, or until a second signal.
+async fn run() -> Result<(), Box<dyn Error + Send + Sync>> {
+    let settings = Settings::read(|name| Some(env::var_os(name)?.to_string_lossy().into_owned()))?;
+    rustls::crypto::ring::default_provider().install_default().expect("installed once");
+    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+
+    let metrics = Metrics::install()?;
+    let decider = Decider {
+        table: Arc::new(ArcSwap::from_pointee(Table::default())),
+        counters: match &settings.redis_url {
+            Some(url) => Counters::in_redis(url, settings.redis_timeout, settings.falls_back)?,
+            None => Counters::in_memory(),
+        },
+        // One call, and the most of another one.
+        time: settings.redis_timeout * 3 / 2,
+        stats: Arc::new(Stats::new()),
+        in_shadow: settings.shadow_mode,
+        with_headers: settings.response_headers,
+    };
+    let (table, stats) = (Arc::clone(&decider.table), Arc::clone(&decider.stats));
+    let files = Reload::new("envoy-ratelimit", ".yaml", move |files| {
+        let read = Table::read(files);
+        let count = if read.is_ok() { &stats.loaded } else { &stats.not_loaded };
+        count.increment(1);
+        table.store(Arc::new(read?));
+        Ok(())
+    });
+    tokio::select! {
+        opened = files.open(settings.config.clone()) => opened?,
+        _ = term.recv() => return Ok(()),
+        _ = int.recv() => return Ok(()),
+    }
+
+    let (listen, http) =
+        (bind("LISTEN", &settings.listen).await?, bind("HTTP", &settings.http).await?);
+    println!("listening on grpc://{}, on http://{}", listen.local_addr()?, http.local_addr()?);
+    let (end, ending) = watch::channel(false);
+    let ended = |mut ending: watch::Receiver<bool>| async move {
+        let _ = ending.wait_for(|is_ending| *is_ending).await;
+    };
+    let router = Http { decider: decider.clone(), files, metrics }.router();
+    let grpc = tokio::spawn(grpc::serve(listen, decider, ended(ending.clone())));
+    let http = axum::serve(http, router).with_graceful_shutdown(ended(ending));
+    let http = tokio::spawn(http.into_future());
+    let both = async {
+        grpc.await??;
+        http.await??;
+        Ok(())
+    };
+    tokio::pin!(both);
+    tokio::select! {
+        ended = &mut both => return ended,
+        _ = term.recv() => {}
+        _ = int.recv() => {}
+    }
+    let _ = end.send(true);
+    tokio::select! {
+        ended = both => ended,
+        _ = term.recv() => Err("a second signal ended it while requests ran".into()),
+        _ = int.recv() => Err("a second signal ended it while requests ran".into()),
+        // Clients whose connections stay open forever wait for nothing.
+        () = tokio::time::sleep(END) => Ok(()),
+    }
+}
+
+async fn bind(name: &str, address: &str) -> Result<TcpListener, String> {
+    let wrong = |error| format!("{name} cannot listen on {address}: {error}");
+    TcpListener::bind(address).await.map_err(wrong)
+}

@@ -1,0 +1,182 @@
+//! The counts that `/metrics` shows, under the names of envoyproxy/ratelimit.
+//!
+//! A rule has the labels `domain`, `key1`, `key2` and so on, as the file states them. So there are
+//! no more series than rules. Values of requests stand in labels only where the file asks for them.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use metrics::{
+    Counter, Histogram, Label, counter, describe_counter, describe_histogram, histogram,
+};
+
+/// The part of a limit from which on requests are near it.
+const NEAR: f64 = 0.8;
+
+/// A domain, and what each level is called: a key, or a key and a value.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Labels {
+    domain: Arc<str>,
+    levels: Vec<String>,
+}
+
+impl Labels {
+    pub(crate) fn of_domain(domain: &str) -> Self {
+        Self { domain: domain.into(), levels: Vec::new() }
+    }
+
+    /// The labels of all limits that requests of a domain bring along.
+    pub(crate) fn of_overrides(domain: &str) -> Self {
+        Self { domain: domain.into(), levels: vec!["override".to_owned()] }
+    }
+
+    /// Adds a level. An empty value stands for all.
+    pub(crate) fn push(&mut self, key: &str, value: &str) {
+        self.levels.push(match value {
+            "" => key.to_owned(),
+            _ => format!("{key}_{value}"),
+        });
+    }
+
+    fn list(&self) -> Vec<Label> {
+        let levels = self.levels.iter().enumerate();
+        let levels = levels.map(|(at, one)| Label::new(format!("key{}", at + 1), one.clone()));
+        [Label::new("domain", self.domain.to_string())].into_iter().chain(levels).collect()
+    }
+}
+
+impl fmt::Display for Labels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.domain)?;
+        self.levels.iter().try_for_each(|level| write!(f, ".{level}"))
+    }
+}
+
+/// The counts of a rule, in hits.
+pub(crate) struct Counts {
+    total: Counter,
+    within: Counter,
+    near: Counter,
+    over: Counter,
+    shadow: Counter,
+}
+
+impl fmt::Debug for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Counts").finish_non_exhaustive()
+    }
+}
+
+impl Counts {
+    fn new(labels: &Labels) -> Self {
+        let labels = labels.list();
+        Self {
+            total: counter!("ratelimit_service_rate_limit_total_hits", labels.clone()),
+            within: counter!("ratelimit_service_rate_limit_within_limit", labels.clone()),
+            near: counter!("ratelimit_service_rate_limit_near_limit", labels.clone()),
+            over: counter!("ratelimit_service_rate_limit_over_limit", labels.clone()),
+            shadow: counter!("ratelimit_service_rate_limit_shadow_mode", labels),
+        }
+    }
+
+    /// Counts hits that had so much left of `room` afterwards.
+    pub(crate) fn within(&self, hits: u64, room: u64, left: u64) {
+        self.total.increment(hits);
+        self.within.increment(hits);
+        // The room is below 2^53, and a rounded bound of a statistic is as good.
+        let bound = (room as f64 * NEAR).floor() as u64;
+        let used = room.saturating_sub(left);
+        if used > bound {
+            self.near.increment(hits.min(used - bound));
+        }
+    }
+
+    /// Counts hits that had no room.
+    pub(crate) fn over(&self, hits: u64, is_shadow: bool) {
+        self.total.increment(hits);
+        self.over.increment(hits);
+        if is_shadow {
+            self.shadow.increment(hits);
+        }
+    }
+
+    /// Counts hits on a rule without a limit.
+    pub(crate) fn unlimited(&self, hits: u64) {
+        self.total.increment(hits);
+        self.within.increment(hits);
+    }
+}
+
+/// All counts of the process.
+pub(crate) struct Stats {
+    rules: RwLock<HashMap<Labels, Arc<Counts>>>,
+    requests: Counter,
+    seconds: Histogram,
+    of_service: Counter,
+    of_redis: Counter,
+    pub(crate) not_found: Counter,
+    pub(crate) shadowed: Counter,
+    pub(crate) loaded: Counter,
+    pub(crate) not_loaded: Counter,
+}
+
+impl fmt::Debug for Stats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stats").finish_non_exhaustive()
+    }
+}
+
+impl Stats {
+    pub(crate) fn new() -> Self {
+        for (name, help) in [
+            ("total_hits", "Hits on a rule."),
+            ("within_limit", "Hits on a rule that fit."),
+            ("near_limit", "Hits on a rule that fit, with little left."),
+            ("over_limit", "Hits on a rule that did not fit."),
+            ("shadow_mode", "Hits on a rule that did not fit, and were not refused."),
+        ] {
+            describe_counter!(format!("ratelimit_service_rate_limit_{name}"), help);
+        }
+        let help = "Times until an answer.";
+        describe_histogram!("ratelimit_service_response_time_seconds", help);
+        let method = [Label::from_static_parts("grpc_method", "ShouldRateLimit")];
+        let error = |kind| {
+            let labels = [Label::from_static_parts("err_type", kind)];
+            counter!("ratelimit_service_should_rate_limit_error", labels.iter())
+        };
+        Self {
+            rules: RwLock::default(),
+            requests: counter!("ratelimit_service_total_requests", method.iter()),
+            seconds: histogram!("ratelimit_service_response_time_seconds", method.iter()),
+            of_service: error("service_error"),
+            of_redis: error("redis_error"),
+            not_found: counter!("ratelimit_service_domain_not_found"),
+            shadowed: counter!("ratelimit_service_global_shadow_mode"),
+            loaded: counter!("ratelimit_service_config_load_success"),
+            not_loaded: counter!("ratelimit_service_config_load_error"),
+        }
+    }
+
+    /// The counts under these labels, which live as long as the process.
+    pub(crate) fn rule(&self, labels: &Labels) -> Arc<Counts> {
+        let known = self.rules.read().unwrap_or_else(PoisonError::into_inner).get(labels).cloned();
+        known.unwrap_or_else(|| {
+            let mut rules = self.rules.write().unwrap_or_else(PoisonError::into_inner);
+            let counts = rules.entry(labels.clone()).or_insert_with(|| Counts::new(labels).into());
+            Arc::clone(counts)
+        })
+    }
+
+    /// Counts an answer, and why it was none.
+    pub(crate) fn answered(&self, time: Duration, error: Option<tonic::Code>) {
+        self.requests.increment(1);
+        self.seconds.record(time.as_secs_f64());
+        match error {
+            None => {}
+            Some(tonic::Code::InvalidArgument) => self.of_service.increment(1),
+            Some(_) => self.of_redis.increment(1),
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! YAML as the reader of envoyproxy/ratelimit takes it: version 1.1, the first document of a file.
+//!
+//! A file becomes a tree whose nodes know their lines. Scalars keep their text beside what they
+//! mean, since `value: 010` is the text `010`, and `requests_per_unit: 010` is the number 8.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use saphyr_parser::{Event, Parser, ScalarStyle, Span, Tag};
+
+/// The most nodes that aliases may make of a file.
+const MAX_NODES: usize = 4_000_000;
+/// The deepest nesting.
+const MAX_DEPTH: usize = 200;
+
+/// A value, and the line where it begins.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) line: usize,
+    pub(crate) kind: Kind,
+    /// The nodes in it, itself and those of aliases included.
+    size: usize,
+}
+
+#[derive(Debug)]
+pub(crate) enum Kind {
+    Scalar {
+        text: String,
+        value: Scalar,
+    },
+    List(Vec<Rc<Node>>),
+    /// In order, with merge keys as they stand.
+    Map(Vec<(Rc<Node>, Rc<Node>)>),
+}
+
+/// The meaning of a scalar.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Scalar {
+    Null,
+    Bool(bool),
+    Int(i64),
+    /// A fraction, or a whole number that is too large.
+    Float,
+    Text,
+    /// `<<`, which takes over the entries of other maps.
+    Merge,
+}
+
+impl Node {
+    /// Reads the first document of a file.
+    ///
+    /// # Errors
+    ///
+    /// A text that begins with the line.
+    pub(crate) fn read(text: &str) -> Result<Rc<Self>, String> {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let mut reader =
+            Reader { parser: Parser::new_from_str(text), anchors: HashMap::new(), depth: 0 };
+        loop {
+            match reader.next()? {
+                (Event::StreamEnd, _) => {
+                    let value = Scalar::Null;
+                    let kind = Kind::Scalar { text: String::new(), value };
+                    return Ok(Rc::new(Self { line: 1, kind, size: 1 }));
+                }
+                (Event::StreamStart | Event::DocumentStart(_) | Event::Nothing, _) => {}
+                event => return reader.node(event),
+            }
+        }
+    }
+
+    /// True for `~`, `null` and nothing.
+    pub(crate) fn is_null(&self) -> bool {
+        matches!(self.kind, Kind::Scalar { value: Scalar::Null, .. })
+    }
+
+    /// What an error calls it.
+    pub(crate) fn noun(&self) -> String {
+        match &self.kind {
+            Kind::Scalar { value: Scalar::Null, .. } => "nothing".to_owned(),
+            Kind::Scalar { text, .. } => format!("`{text}`"),
+            Kind::List(_) => "a list".to_owned(),
+            Kind::Map(_) => "a map".to_owned(),
+        }
+    }
+
+    /// Calls `entry` with each entry of a map. Those that a merge key takes over come where the key
+    /// stands; of several maps the first one comes last, so that it wins.
+    pub(crate) fn entries(
+        &self,
+        entry: &mut impl FnMut(&Node, &Rc<Node>) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let Kind::Map(entries) = &self.kind else {
+            return Err(at(self.line, format_args!("a map is needed, not {}", self.noun())));
+        };
+        for (key, value) in entries {
+            if !matches!(key.kind, Kind::Scalar { value: Scalar::Merge, .. }) {
+                entry(key, value)?;
+                continue;
+            }
+            let one = [Rc::clone(value)];
+            let merged = match &value.kind {
+                Kind::List(several) => several,
+                _ => &one[..],
+            };
+            for map in merged.iter().rev() {
+                if !matches!(map.kind, Kind::Map(_)) {
+                    return Err(at(value.line, "`<<` needs a map, or a list of maps"));
+                }
+                map.entries(entry)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An error about a line.
+pub(crate) fn at(line: usize, what: impl std::fmt::Display) -> String {
+    format!("line {line}: {what}")
+}
+
+struct Reader<'a> {
+    parser: Parser<'a, saphyr_parser::StrInput<'a>>,
+    anchors: HashMap<usize, Rc<Node>>,
+    depth: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn next(&mut self) -> Result<(Event<'a>, Span), String> {
+        match self.parser.next_event() {
+            Some(Ok(event)) => Ok(event),
+            Some(Err(error)) => Err(at(error.marker().line().max(1), error.info())),
+            None => Ok((Event::StreamEnd, Span::default())),
+        }
+    }
+
+    /// The node that an event begins.
+    fn node(&mut self, (event, span): (Event<'a>, Span)) -> Result<Rc<Node>, String> {
+        let line = span.start.line().max(1);
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(at(line, format_args!("it is nested deeper than {MAX_DEPTH} levels")));
+        }
+        let (kind, anchor) = match event {
+            Event::Alias(anchor) => {
+                self.depth -= 1;
+                let known = self.anchors.get(&anchor).cloned();
+                return known.ok_or_else(|| at(line, "an anchor's value contains itself"));
+            }
+            Event::Scalar(text, style, anchor, tag) => {
+                let is_plain = style == ScalarStyle::Plain;
+                let value = meaning(&text, is_plain, tag.as_deref())
+                    .map_err(|why| at(line, format_args!("`{text}` {why}")))?;
+                (Kind::Scalar { text: text.into_owned(), value }, anchor)
+            }
+            Event::SequenceStart(anchor, _) => {
+                let mut list = Vec::new();
+                loop {
+                    match self.next()? {
+                        (Event::SequenceEnd, _) => break,
+                        event => list.push(self.node(event)?),
+                    }
+                }
+                (Kind::List(list), anchor)
+            }
+            Event::MappingStart(anchor, _) => {
+                let mut map = Vec::new();
+                loop {
+                    match self.next()? {
+                        (Event::MappingEnd, _) => break,
+                        event => {
+                            let key = self.node(event)?;
+                            let value = self.next()?;
+                            map.push((key, self.node(value)?));
+                        }
+                    }
+                }
+                (Kind::Map(map), anchor)
+            }
+            _ => return Err(at(line, "a value is missing")),
+        };
+        self.depth -= 1;
+        let size = 1 + match &kind {
+            Kind::Scalar { .. } => 0,
+            Kind::List(list) => list.iter().map(|node| node.size).sum(),
+            Kind::Map(map) => map.iter().map(|(key, value)| key.size + value.size).sum(),
+        };
+        if size > MAX_NODES {
+            return Err(at(line, "aliases make too much of it"));
+        }
+        let node = Rc::new(Node { line, kind, size });
+        if anchor > 0 {
+            self.anchors.insert(anchor, Rc::clone(&node));
+        }
+        Ok(node)
+    }
+}
+
+/// What a scalar means by its text, its quotes and its tag.
+fn meaning(text: &str, is_plain: bool, tag: Option<&Tag>) -> Result<Scalar, String> {
+    let tag = tag.map(|tag| format!("{}{}", tag.handle, tag.suffix));
+    let tag = tag.as_deref().map(|tag| tag.trim_start_matches("tag:yaml.org,2002:"));
+    let by_text = plain(text);
+    let named = match tag {
+        None if is_plain => return Ok(by_text),
+        Some("bool") => matches!(by_text, Scalar::Bool(_)),
+        Some("int") => matches!(by_text, Scalar::Int(_)),
+        Some("float") => return Ok(Scalar::Float),
+        Some("null") => by_text == Scalar::Null,
+        Some("merge") => by_text == Scalar::Merge,
+        // Text in quotes, text by its tag, and a type that nobody knows.
+        _ => return Ok(Scalar::Text),
+    };
+    match named {
+        true => Ok(by_text),
+        false => Err(format!("is not a !!{}", tag.unwrap_or_default())),
+    }
+}
+
+/// What a scalar without quotes means.
+fn plain(text: &str) -> Scalar {
+    match text {
+        "" | "~" | "null" | "Null" | "NULL" => return Scalar::Null,
+        "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
+            return Scalar::Bool(true);
+        }
+        "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => {
+            return Scalar::Bool(false);
+        }
+        "<<" => return Scalar::Merge,
+        _ => {}
+    }
+    let unsigned = text.trim_start_matches(['+', '-']);
+    if [".nan", ".NaN", ".NAN"].contains(&text) || [".inf", ".Inf", ".INF"].contains(&unsigned) {
+        return Scalar::Float;
+    }
+    match text.bytes().next() {
+        Some(b'0'..=b'9' | b'+' | b'-' | b'.') => number(text),
+        _ => Scalar::Text,
+    }
+}
+
+/// A number in one of its spellings: `8`, `+8`, `010`, `0o10`, `0x8`, `0b1000`, `1_000`, `1.5`.
+fn number(text: &str) -> Scalar {
+    // A number that begins with a point has no underscores.
+    let text = match text.starts_with('.') {
+        true => text.to_owned(),
+        false => text.replace('_', ""),
+    };
+    let (sign, digits) = match text.strip_prefix(['+', '-']) {
+        Some(rest) => (if text.starts_with('-') { -1 } else { 1 }, rest),
+        None => (1, &*text),
+    };
+    let lower = digits.to_ascii_lowercase();
+    let (radix, digits) = match lower.as_bytes() {
+        [b'0', b'x', ..] => (16, &lower[2..]),
+        [b'0', b'o', ..] => (8, &lower[2..]),
+        [b'0', b'b', ..] => (2, &lower[2..]),
+        [b'0', _, ..] => (8, &lower[1..]),
+        _ => (10, &*lower),
+    };
+    let is_digits = !digits.is_empty() && digits.chars().all(|digit| digit.is_digit(radix));
+    if is_digits {
+        // One that is too large is no whole number that anything takes.
+        let whole = i128::from_str_radix(digits, radix).map(|whole| whole * sign);
+        let whole = whole.ok().and_then(|whole| i64::try_from(whole).ok());
+        return whole.map_or(Scalar::Float, Scalar::Int);
+    }
+    match is_fraction(&lower) {
+        true => Scalar::Float,
+        false => Scalar::Text,
+    }
+}
+
+/// True for digits with a point or an exponent, and for digits after a 0 that are not octal.
+fn is_fraction(unsigned: &str) -> bool {
+    let (mantissa, exponent) = match unsigned.split_once('e') {
+        Some((mantissa, exponent)) => (mantissa, Some(exponent)),
+        None => (unsigned, None),
+    };
+    let are_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let has_digits = !whole.is_empty() || !fraction.is_empty();
+    let exponent = exponent.map(|text| text.strip_prefix(['+', '-']).unwrap_or(text));
+    let is_exponent = exponent.is_none_or(|text| !text.is_empty() && are_digits(text));
+    has_digits && are_digits(whole) && are_digits(fraction) && is_exponent
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_scalars_mean_what_yaml_1_1_says() {
+        let table = [
+            ("yes", Scalar::Bool(true)),
+            ("On", Scalar::Bool(true)),
+            ("n", Scalar::Bool(false)),
+            ("yEs", Scalar::Text),
+            ("~", Scalar::Null),
+            ("010", Scalar::Int(8)),
+            ("0o10", Scalar::Int(8)),
+            ("0x10", Scalar::Int(16)),
+            ("0b11", Scalar::Int(3)),
+            ("-0b11", Scalar::Int(-3)),
+            ("1_000", Scalar::Int(1_000)),
+            ("+7", Scalar::Int(7)),
+            ("0", Scalar::Int(0)),
+            ("9223372036854775807", Scalar::Int(i64::MAX)),
+            ("9223372036854775808", Scalar::Float),
+            ("08", Scalar::Float),
+            ("1.5", Scalar::Float),
+            (".5", Scalar::Float),
+            ("5.", Scalar::Float),
+            ("1e3", Scalar::Float),
+            ("-.inf", Scalar::Float),
+            ("1.2.3.4", Scalar::Text),
+            ("1:30", Scalar::Text),
+            ("2024-01-01", Scalar::Text),
+            ("-", Scalar::Text),
+            ("0x", Scalar::Text),
+            ("1e", Scalar::Text),
+            (".", Scalar::Text),
+            ("<<", Scalar::Merge),
+        ];
+        for (text, value) in table {
+            assert_eq!(plain(text), value, "{text}");
+        }
+    }
+
+    #[test]
+    fn quotes_and_tags_decide_before_the_text() {
+        let value = |yaml: &str| match &Node::read(yaml).unwrap().kind {
+            Kind::Scalar { value, .. } => *value,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(value("'yes'"), Scalar::Text);
+        assert_eq!(value("!!str 5"), Scalar::Text);
+        assert_eq!(value("!!int '0x10'"), Scalar::Int(16));
+        assert_eq!(value("!own 5"), Scalar::Text);
+        assert_eq!(value(""), Scalar::Null);
+        let error = Node::read("a:\n  !!int x").unwrap_err();
+        assert_eq!(error, "line 2: `x` is not a !!int");
+    }
+
+    /// The keys and values of a map, as text.
+    fn flat(yaml: &str) -> Vec<(String, String)> {
+        let mut found = Vec::new();
+        let text = |node: &Node| match &node.kind {
+            Kind::Scalar { text, .. } => text.clone(),
+            _ => "..".to_owned(),
+        };
+        let node = Node::read(yaml).unwrap();
+        let root = match &node.kind {
+            Kind::List(list) => Rc::clone(list.last().unwrap()),
+            _ => node,
+        };
+        root.entries(&mut |key, value| {
+            found.push((text(key), text(value)));
+            Ok(())
+        })
+        .unwrap();
+        found
+    }
+
+    #[test]
+    fn merge_keys_take_over_maps_of_which_the_first_wins() {
+        let yaml = "- &one {a: 1, b: 1}\n- &two {b: 2, c: 2}\n- {<<: [*one, *two], c: 3}\n";
+        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        let last = [pair("b", "2"), pair("c", "2"), pair("a", "1"), pair("b", "1"), pair("c", "3")];
+        assert_eq!(flat(yaml), last);
+        let map = Node::read("{<<: 5}").unwrap();
+        assert!(map.entries(&mut |_, _| Ok(())).unwrap_err().starts_with("line 1: `<<`"));
+    }
+
+    #[test]
+    fn json_crlf_a_mark_of_bytes_and_a_second_document_are_taken() {
+        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        assert_eq!(flat("{\"a\":\"b\",\"c\":1}"), [pair("a", "b"), pair("c", "1")]);
+        assert_eq!(flat("\u{feff}a: b\r\nc: 1\r\n"), [pair("a", "b"), pair("c", "1")]);
+        assert_eq!(flat("a: b\n---\na: [\n"), [pair("a", "b")]);
+    }
+
+    #[test]
+    fn a_bomb_of_aliases_and_an_anchor_in_itself_are_refused() {
+        let mut bomb = "- &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for level in 1..10 {
+            let aliases = format!("*a{}, ", level - 1).repeat(10);
+            bomb.push_str(&format!("- &a{level} [{aliases}]\n"));
+        }
+        assert!(Node::read(&bomb).unwrap_err().contains("too much"));
+        assert!(Node::read("&a [*a]").unwrap_err().contains("contains itself"));
+        assert!(Node::read(&"[".repeat(5_000)).is_err());
+    }
+}

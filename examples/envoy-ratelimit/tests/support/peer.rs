@@ -1,0 +1,55 @@
+//! envoyproxy/ratelimit, which `peer.sh` builds.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use super::redis::free_port;
+use super::{folder, until};
+
+/// The peer as a process, ended when it is dropped.
+pub struct Peer {
+    child: Child,
+    pub grpc: SocketAddr,
+    folder: PathBuf,
+}
+
+impl Peer {
+    pub fn start(rules: &str, redis: &str) -> Self {
+        let folder = folder();
+        let config = folder.join("ratelimit/config");
+        std::fs::create_dir_all(&config).expect("a folder");
+        std::fs::write(config.join("rules.yaml"), rules).expect("written");
+        let [grpc, http, debug] = [free_port(), free_port(), free_port()];
+        let child = Command::new(std::env::var_os("PEER").expect("run peer.sh, which builds it"))
+            .env_clear()
+            .envs([("USE_STATSD", "false"), ("LOG_LEVEL", "error"), ("REDIS_SOCKET_TYPE", "tcp")])
+            .envs([("RUNTIME_SUBDIRECTORY", "ratelimit"), ("RUNTIME_WATCH_ROOT", "false")])
+            .envs([("HOST", "127.0.0.1"), ("GRPC_HOST", "127.0.0.1"), ("DEBUG_HOST", "127.0.0.1")])
+            .env("REDIS_URL", redis.trim_start_matches("redis://"))
+            .env("RUNTIME_ROOT", &folder)
+            .env("GRPC_PORT", grpc.to_string())
+            .env("PORT", http.to_string())
+            .env("DEBUG_PORT", debug.to_string())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("a process");
+        let grpc = SocketAddr::from(([127, 0, 0, 1], grpc));
+        until("the peer listens", || std::net::TcpStream::connect(grpc).is_ok());
+        Self { child, grpc, folder }
+    }
+}
+
+impl Peer {
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
