@@ -778,18 +778,11 @@ impl Drop",
     reverted(
         "next_request_passes_a_refund",
         "5d4f553 redis: a refund comes before its caller's next request",
-        &[
-            edit(
-                "limiter/redis/send/worker.rs",
-                "        if call.has_refunds() && !self.config.pool.is_routed() {",
-                "        if call.has_refunds() && hash_slot == u16::MAX {",
-            ),
-            edit(
-                "limiter/redis/send/worker.rs",
-                "        self.calls.spawn(sent_now(call).await);",
-                "        self.calls.spawn(call);",
-            ),
-        ],
+        &[edit(
+            "limiter/redis/send/worker.rs",
+            "        if call.has_refunds() && !self.config.pool.is_routed() {",
+            "        if call.has_refunds() && call.requests == usize::MAX {",
+        )],
     )
     .found_by_unit(
         "limiter::redis::send::worker::tests::a_call_goes_over_the_connection_of_the_refunds_before_it",
@@ -799,15 +792,11 @@ impl Drop",
         "9795b90 redis: let calls leave in the order in which they were put together",
         &[edit(
             "limiter/redis/send/worker.rs",
-            "        let call = send_call(Arc::clone(&self.config), connection, call);
-        self.calls.spawn(sent_now(call).await);",
+            "        let mut call = send_call(Arc::clone(&self.config), connection, call).boxed();
+        self.calls.push(match (&mut call).now_or_never() {",
             "        let keeps_order = call.has_refunds();
-        let call = send_call(Arc::clone(&self.config), connection, call);
-        if keeps_order {
-            self.calls.spawn(sent_now(call).await);
-        } else {
-            self.calls.spawn(call);
-        }",
+        let mut call = send_call(Arc::clone(&self.config), connection, call).boxed();
+        self.calls.push(match keeps_order.then(|| (&mut call).now_or_never()).flatten() {",
         )],
     )
     .found_by_unit(
@@ -998,8 +987,8 @@ impl Drop",
         "127b1e9 policy: refuse charges whose cost somebody changed",
         &[edit(
             "policy/policies.rs",
-            "        if ![0, selection.cost()].contains(&charge.units()) {",
-            "        if ![0, selection.cost(), charge.units()].contains(&charge.units()) {",
+            "            Some(selection) if ![0, selection.cost()].contains(&charge.units()) => {",
+            "            Some(selection) if ![0, selection.cost(), charge.units()].contains(&charge.units()) => {",
         )],
     )
     .found_by("policies", "several::a_charge_of_another_limiter_is_an_error"),
