@@ -43,17 +43,7 @@ use self::table::Table;
 const END: Duration = Duration::from_secs(10);
 
 fn main() -> ExitCode {
-    let runtime = tokio::runtime::Runtime::new().expect("threads can be started");
-    let ended = runtime.block_on(run());
-    // Without waiting for what blocks a thread, such as a file system that hangs.
-    runtime.shutdown_background();
-    match ended {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("envoy-ratelimit: {}", serving::causes::causes(&*error));
-            ExitCode::FAILURE
-        }
-    }
+    serving::run("envoy-ratelimit", run())
 }
 
 /// Runs until SIGTERM or SIGINT, and then until what runs has ended, or until a second signal.

@@ -61,21 +61,11 @@ use self::settings::Settings;
 use serving::metrics::Metrics;
 
 fn main() -> ExitCode {
-    let runtime = tokio::runtime::Runtime::new().expect("threads can be started");
-    let ended = runtime.block_on(run());
-    // Without waiting for what blocks a thread, such as a file system that hangs.
-    runtime.shutdown_background();
-    match ended {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("gateway: {}", serving::causes::causes(&*error));
-            ExitCode::FAILURE
-        }
-    }
+    serving::run("gateway", run())
 }
 
 /// Runs until SIGTERM or SIGINT, and then until what runs has ended, or until a second signal.
-async fn run() -> Result<(), Box<dyn Error>> {
+async fn run() -> Result<(), Box<dyn Error + Send + Sync>> {
     let settings = Settings::read(|name| Some(env::var_os(name)?.to_string_lossy().into_owned()))?;
     rustls::crypto::ring::default_provider().install_default().expect("installed once");
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
