@@ -23,7 +23,8 @@ impl Peer {
         let [grpc, http, debug] = [free_port(), free_port(), free_port()];
         let child = Command::new(std::env::var_os("PEER").expect("run peer.sh, which builds it"))
             .env_clear()
-            .envs([("USE_STATSD", "false"), ("LOG_LEVEL", "error"), ("REDIS_SOCKET_TYPE", "tcp")])
+            // Its logging sink would write a line for each request.
+            .envs([("DISABLE_STATS", "true"), ("LOG_LEVEL", "error"), ("REDIS_SOCKET_TYPE", "tcp")])
             .envs([("RUNTIME_SUBDIRECTORY", "ratelimit"), ("RUNTIME_WATCH_ROOT", "false")])
             .envs([("HOST", "127.0.0.1"), ("GRPC_HOST", "127.0.0.1"), ("DEBUG_HOST", "127.0.0.1")])
             .env("REDIS_URL", redis.trim_start_matches("redis://"))
