@@ -132,8 +132,8 @@ where
 /// HTTP and gRPC are better off with [`HttpResponder`](crate::HttpResponder). Around a tonic
 /// `Channel` it makes a `Status` with `RESOURCE_EXHAUSTED` and `RetryInfo`, where `Raise` makes one
 /// with `Unknown`. The guide's [gRPC](crate::guide::grpc) page has a responder that keeps both the
-/// code and the refusal. An axum `Router` takes no service that can fail: with `Raise` the compiler says
-/// that `Infallible: From<Box<dyn Error + Send + Sync>>` is not satisfied.
+/// code and the refusal. An axum `Router` takes no service that can fail: with `Raise` the compiler
+/// says that `Infallible: From<Box<dyn Error + Send + Sync>>` is not satisfied.
 ///
 /// The service's error becomes a [`BoxError`]. `downcast_ref` finds the refusal in it; in a tonic
 /// `Status` it is the [`source`](std::error::Error::source):

@@ -1,4 +1,4 @@
-//! Shards of the keys of a limiter, each under a lock of its own: of a memory, a deny cache, a lease.
+//! Shards of the keys of a memory, a deny cache or a lease, each under a lock of its own.
 
 use crate::sync::{Mutex, MutexGuard, lock};
 

@@ -1,5 +1,5 @@
-//! The rights that `docs/guide/redis-in-production.md` lists suffice, and give no others. All suites run
-//! with them: see `support::Server`.
+//! The rights that `docs/guide/redis-in-production.md` lists suffice, and give no others. All
+//! suites run with them: see `support::Server`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

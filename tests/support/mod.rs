@@ -95,7 +95,8 @@ pub struct Server {
 
 impl Server {
     /// A server with default settings that saves nothing. Who does not log in may do what
-    /// `docs/guide/redis-in-production.md` lists, and nothing else: so the crate runs with these rights.
+    /// `docs/guide/redis-in-production.md` lists, and nothing else: so the crate runs with these
+    /// rights.
     /// [`connection`](Server::connection) logs in, and may do everything.
     pub fn start() -> Self {
         Self::limited_on(free_port, &[])

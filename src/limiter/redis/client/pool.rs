@@ -265,8 +265,8 @@ impl Pool {
         connected.unwrap_or_else(|| Err(self.missed_error(&deadline, Stage::Connecting)))
     }
 
-    /// Waits for a reply until the deadline. Records that the server replied, or that none came over
-    /// `connection`.
+    /// Waits for a reply until the deadline. Records that the server replied, or that none came
+    /// over `connection`.
     ///
     /// A call that a cluster redirects names no connection. It has only the rest of its time, so a
     /// missed deadline says little about the server that it was sent to last.

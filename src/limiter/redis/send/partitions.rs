@@ -47,8 +47,8 @@ struct PartitionState {
     calls_in_flight: usize,
     /// The requests that those calls carry.
     requests_in_flight: usize,
-    /// The requests that had no answer before the last call ended. Those who have just been answered
-    /// often ask again: without them, the next call would be too small to be split.
+    /// The requests that had no answer before the last call ended. Callers who have just been
+    /// answered often ask again: without them, the next call would be too small to be split.
     unanswered_before: usize,
     /// True from the time a call was sent until a request arrives, or the next call is allowed.
     has_just_sent: bool,

@@ -203,9 +203,9 @@ impl Worker {
     /// Returns whether a call was sent, and requests wait that may be held back because of it.
     ///
     /// Half of the charges that wait leave in one call. The other half waits for the answer. So the
-    /// server works on one half while this process reads the answers to the other (`partitions.rs`).
-    /// If no answer comes by [`hold_end`](Self::hold_end), the server is far away, or the connection
-    /// is dead. Then waiting gains nothing.
+    /// server works on one half while this process reads the answers to the other
+    /// (`partitions.rs`). If no answer comes by [`hold_end`](Self::hold_end), the server is far
+    /// away, or the connection is dead. Then waiting gains nothing.
     fn is_holding(&self) -> bool {
         self.first_sent.is_some() && !self.queue.is_empty()
     }
