@@ -23,14 +23,16 @@ const FIGURES: &str = include_str!("figures.txt");
 const BEGIN: &str = "\
 # Faults
 
-What the crate must survive, case by case. `tests/architecture/fault_table/` writes this page from the
-marks in the tests, such as `// Case 7.`, and from the figures that tests print: edit those. A figure is
-from one run, of the tests as the check runs them, on a machine that did other work beside. [When Redis
-fails](guide/when-redis-fails.md) says what a user sees.
+This page lists the faults that the crate must survive, case by case.
+`tests/architecture/fault_table/` writes it from the marks in the tests, such as `// Case 7.`, and
+from the figures that tests print: edit those. Each figure is from one run of the tests, on a
+machine that did other work at the same time. [When Redis fails](guide/when-redis-fails.md) says
+what a user sees.
 
 Most tests use real servers. The column `simulated` names disturbances and promises of simulated
-worlds: `CutAnswer` is a fault of a network, `Stand` a strike on a server, and `once` a promise that is
-checked against the servers' books. [How it is tested](how-it-is-tested.md) explains both.
+worlds. `CutAnswer` is a fault of a network, and `Stand` is a fault of a server. `once` is a promise
+that a test checks against the servers' records. [How it is tested](how-it-is-tested.md) explains
+all of them.
 ";
 
 /// All Rust files below a folder.
