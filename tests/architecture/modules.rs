@@ -52,7 +52,6 @@ const MODULES: &[Module] = &[
             "rustls_native_certs",
             "base64",
             "sha1_smol",
-            "proptest",
         ],
         modules: &["algorithm", "digest", "limiter", "observe"],
     },
@@ -93,7 +92,7 @@ const MODULES: &[Module] = &[
     },
     Module {
         files: &["http/client_ip"],
-        crates: &["http", "ipnet", "axum", "tonic", "proptest", "fastrand"],
+        crates: &["http", "ipnet", "axum", "tonic", "fastrand"],
         modules: &["http"],
     },
     Module {
