@@ -20,8 +20,8 @@
 //! `redis-sentinel://...`, and with TLS `rediss...`.
 //!
 //! `ALGORITHM` is `token_bucket`, `budget`, `fixed_window`, `sliding_log`, `sliding_window`,
-//! `sliding_counter`, `smooth_bursty`, `smooth_warming_up`, or `redisson`, whose limiters have the
-//! names of the keys.
+//! `sliding_counter`, `smooth_bursty`, `smooth_warming_up`, or (with the feature of that name)
+//! `redisson`, whose limiters have the names of the keys.
 //!
 //! Under `redisson` a key is used as it is, so that Java finds the same limiter. An application
 //! gives such keys a prefix: without one, a request could name any key of Redis.
@@ -42,11 +42,12 @@ use http::{Request, Response};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tower_sluice::algorithm::{
-    Algorithm, Budget, FixedWindow, InLua, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
+    Budget, FixedWindow, InLua, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
     SmoothWarmingUp, TokenBucket,
 };
 use tower_sluice::key::Head;
 use tower_sluice::limiter::Boxed;
+#[cfg(feature = "redisson")]
 use tower_sluice::redisson::{PermitLog, Rate, Redisson};
 use tower_sluice::respond::Respond;
 use tower_sluice::{
@@ -166,6 +167,7 @@ impl Settings {
             "smooth_warming_up" => {
                 store.limiter(SmoothWarmingUp::new(quota, millis("WARMUP_MS", 1_000)?))
             }
+            #[cfg(feature = "redisson")]
             "redisson" => store.redisson(quota),
             other => Err(format!("ALGORITHM: {other:?} is none that is listed in the example")),
         }?;
@@ -204,7 +206,9 @@ struct Store {
 
 impl Store {
     /// Java's limiters. A key without a limiter gets one, and a caller that waits asks again.
+    #[cfg(feature = "redisson")]
     fn redisson(&self, quota: Quota) -> Result<Boxed, String> {
+        use tower_sluice::algorithm::Algorithm as _;
         let algorithm = PermitLog::new(quota);
         algorithm.rule(quota).map_err(|error| invalid("LIMIT, PERIOD_MS, BURST", &error))?;
         Ok(match &self.pool {

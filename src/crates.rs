@@ -17,7 +17,7 @@
 //! # let _ = by_ip;
 //! ```
 
-#[cfg(feature = "redis")]
+#[cfg(feature = "bb8")]
 pub use ::bb8_redis::{self, bb8};
 pub use ::http_body;
 pub use ::ipnet;

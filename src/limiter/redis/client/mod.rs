@@ -19,6 +19,7 @@
 
 mod address;
 mod backoff;
+#[cfg(feature = "bb8")]
 mod bb8_pool;
 mod builder;
 mod cluster;

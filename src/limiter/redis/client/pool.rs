@@ -10,13 +10,9 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bb8_redis::bb8::{self, ManageConnection};
-use redis::RedisError;
-use redis::aio::ConnectionLike;
 use tokio::time::Instant;
 
 use super::address::Host;
-use super::bb8_pool::Bb8Pool;
 use super::cluster::Cluster;
 use super::cluster::slot_map::{self, Partition};
 use super::connection::{ConnectionFuture, Connections, SharedConnection};
@@ -55,29 +51,6 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Uses the connections of a bb8 pool: to a server, or to a sentinel's primary. A cluster needs
-    /// a `redis-cluster://` address. Clones of a connection must be cheap, and share one socket.
-    /// The crate re-exports the versions that fit:
-    /// [`tower_sluice::crates::bb8`](crate::crates::bb8) and
-    /// [`tower_sluice::crates::bb8_redis`](crate::crates::bb8_redis).
-    ///
-    /// Leave `test_on_check_out` on: the managers that come with redis notice a dead connection in
-    /// no other way. Use the pool for limiters alone: a blocking command would block them all.
-    ///
-    /// When a server turns out to be read-only, as after a failover, the crate replaces every
-    /// connection of the pool. It makes at most ten new ones a second. There are two differences to
-    /// [`connect`](Self::connect). A silent connection stays until bb8's own test fails, and an
-    /// error does not say why connecting failed. Keep the client's own response timeout longer than
-    /// the time for a decision, as with [`from_connection`](Self::from_connection).
-    #[must_use]
-    pub fn from_bb8<M>(pool: bb8::Pool<M>) -> Self
-    where
-        M: ManageConnection<Error = RedisError>,
-        M::Connection: ConnectionLike + Clone + Sync,
-    {
-        Self::new(Arc::new(Bb8Pool::new(pool)), None)
-    }
-
     /// Waits until there is a connection, for a second at most. In a cluster, it waits for one to
     /// each master. Call it in an application that must not start without Redis, or whose first
     /// request should find a connection.
@@ -160,7 +133,7 @@ impl Pool {
     /// # Errors
     ///
     /// An error of kind [`Configuration`](ErrorKind::Configuration), if the application made the
-    /// connections, as with [`from_bb8`](Self::from_bb8): then the application logs in.
+    /// connections, as with `from_bb8`: then the application logs in.
     pub fn set_credentials(&self, user: &str, password: &str) -> Result<(), Error> {
         let [servers, _] = &self.logins;
         let login = servers.as_ref().ok_or_else(|| {
