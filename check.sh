@@ -32,21 +32,24 @@ export CARGO_PROFILE_DEV_DEBUG=${CARGO_PROFILE_DEV_DEBUG:-0}
 # A check is built once: what would speed up the next build only costs time.
 export CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0}
 
+# The crate, its tests and benches, and its small examples. The others have a check of their own.
+packages="--workspace --exclude envoy-ratelimit --exclude gateway --exclude serving"
+
 say "formatting"
 cargo fmt --all --check
 say "lints, all features"
-cargo clippy --quiet --all-features --all-targets -- -D warnings
+cargo clippy --quiet $packages --all-features --all-targets -- -D warnings
 say "lints, no features"
-cargo clippy --quiet --no-default-features --all-targets -- -D warnings
+cargo clippy --quiet -p tower-sluice -p tests --no-default-features --all-targets -- -D warnings
 say "tests, all features"
 tests/run.sh --all-features
-cargo test --quiet --all-features --doc
+cargo test --quiet $packages --all-features --doc
 # Without Redis there are no processes and stores to test: the units, the tests of the layer and of
 # the memory, and the examples in the documentation are enough.
 say "tests, no features"
-cargo test --quiet --no-default-features --lib
-cargo test --quiet --no-default-features --doc
+cargo test --quiet -p tower-sluice --no-default-features --lib
+cargo test --quiet -p tower-sluice --no-default-features --doc
 say "documentation"
-RUSTDOCFLAGS="-D warnings" cargo doc --quiet --all-features --no-deps
-RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-default-features --no-deps
+RUSTDOCFLAGS="-D warnings" cargo doc --quiet -p tower-sluice --all-features --no-deps
+RUSTDOCFLAGS="-D warnings" cargo doc --quiet -p tower-sluice --no-default-features --no-deps
 say "all is well"

@@ -1,13 +1,9 @@
 //! Many pure steps of one algorithm, for `instructions.sh` to count:
 //! `steps <algorithm> <steps>`.
 
-#[allow(unreachable_pub, reason = "the tests share it")]
-#[path = "../tests/support/algorithms.rs"]
-mod algorithms;
-
 use std::hint::black_box;
 
-use algorithms::{Visit, each_algorithm};
+use support::algorithms::{Visit, each_algorithm};
 use tower_sluice::Quota;
 use tower_sluice::algorithm::{Check, InLua};
 

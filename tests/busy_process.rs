@@ -5,12 +5,10 @@
 //!
 //! ```sh
 //! BUSY_TIMEOUT_MS=20 BUSY_REQUESTS=40 \
-//!   cargo test --all-features --test busy_process -- --nocapture
+//!   cargo test -p tests --all-features --test busy_process -- --nocapture
 //! ```
 
 #![cfg(feature = "redis")]
-
-mod support;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -16,6 +16,6 @@ outcome=0
 for name in "$@"; do
   found=$(tests/servers.sh "$name")
   export REDIS_SERVER=${found#* } FLEET_SERVER=${found%% *}
-  cargo test --release --quiet --test fleet ${FLEET_ONLY:-} -- --nocapture --test-threads 1 || outcome=1
+  cargo test -p tests --release --quiet --test fleet ${FLEET_ONLY:-} -- --nocapture --test-threads 1 || outcome=1
 done
 exit $outcome

@@ -9,5 +9,5 @@ trap 'rm -r "$folder"' EXIT
 python3 -m venv "$folder/venv"
 "$folder/venv/bin/pip" install --quiet --disable-pip-version-check "http_sf==1.5.0"
 
-ANSWERS="$folder/answers" cargo test --quiet --test layer -- --ignored --exact headers::answers::write_answers
+ANSWERS="$folder/answers" cargo test -p tests --quiet --test layer -- --ignored --exact headers::answers::write_answers
 "$folder/venv/bin/python" tests/layer/headers/read.py "$folder/answers"

@@ -129,7 +129,7 @@ run() {
   log=$(mktemp)
   export REDIS_SERVER=$path
   tests/run.sh --all-features 2>&1 | tee "$log" >&2 || outcome=1
-  cargo test --quiet --all-features --doc 2>&1 | tee -a "$log" >&2 || outcome=1
+  cargo test --quiet -p tower-sluice -p tests --all-features --doc 2>&1 | tee -a "$log" >&2 || outcome=1
   passed=$(sum passed "$log")
   failed=$(sum failed "$log")
   # A binary that ends without a result has failed too.

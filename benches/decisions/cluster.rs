@@ -16,7 +16,7 @@ use tower_sluice::{Charge, Limiter, Pool, Quota, Redis};
 use crate::against_redis::{BURST, DEBT, lean_call};
 use crate::measure::{median_of, processor};
 use crate::site::{KEYS, keys, runtime};
-use crate::support::{Server, cluster::Cluster};
+use support::{Server, cluster::Cluster};
 
 const ROUNDS: usize = 5;
 const TASKS: [usize; 3] = [64, 256, 1_024];

@@ -15,7 +15,7 @@ use tower_sluice::{Charge, Limiter, Quota, Redis};
 
 use crate::measure::median_of;
 use crate::site::{self, Site};
-use crate::support::algorithms::{Visit, each_algorithm};
+use support::algorithms::{Visit, each_algorithm};
 
 const ROUNDS: usize = 7;
 const KEYS: usize = 10_000;

@@ -22,8 +22,6 @@ mod observed;
 mod redisson;
 mod settled;
 mod site;
-#[path = "../../tests/support/mod.rs"]
-mod support;
 
 fn main() {
     let mut arguments = std::env::args().skip(1);

@@ -4,7 +4,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::support::Server;
+use support::Server;
 
 /// One stretch of work, per decision but for the rate.
 #[derive(Clone, Copy, Debug, Default)]

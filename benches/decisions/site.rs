@@ -9,7 +9,7 @@ use tower_sluice::algorithm::InLua;
 use tower_sluice::{Charge, Limiter, Pool, Redis};
 
 use crate::measure::{Cost, cost};
-use crate::support::Server;
+use support::Server;
 
 pub(crate) const KEYS: usize = 100_000;
 

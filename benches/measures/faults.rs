@@ -9,8 +9,8 @@ use tokio::time::{Instant, sleep};
 use tower_sluice::algorithm::FixedWindow;
 use tower_sluice::{Charge, Limiter, Pool, Quota, Redis};
 
-use crate::support::faults::cut;
-use crate::support::{NOWHERE, Server};
+use support::faults::cut;
+use support::{NOWHERE, Server};
 
 const D: Duration = Duration::from_millis(50);
 

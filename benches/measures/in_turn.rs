@@ -8,7 +8,7 @@ use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::limiter::AllAtOnce;
 use tower_sluice::{Charge, Limiter, LimiterExt, Pool, Quota, Redis};
 
-use crate::support::Server;
+use support::Server;
 
 const PATIENT: Duration = Duration::from_secs(20);
 const UNITS: u64 = 1_000_000;

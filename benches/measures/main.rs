@@ -5,12 +5,6 @@
 mod faults;
 mod in_turn;
 mod reload;
-#[path = "../../tests/support/served.rs"]
-mod served;
-#[path = "../../tests/support/mod.rs"]
-mod support;
-#[path = "../../tests/support/swaps.rs"]
-mod swaps;
 mod waiters;
 
 #[tokio::main]

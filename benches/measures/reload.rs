@@ -5,8 +5,8 @@ use std::time::Duration;
 use tower_sluice::Pool;
 use tower_sluice::policy::Policies;
 
-use crate::support::Server;
-use crate::swaps::{HOURLY, swap_under_load, table};
+use support::Server;
+use support::swaps::{HOURLY, swap_under_load, table};
 
 pub(crate) async fn run() {
     let server = Server::start();

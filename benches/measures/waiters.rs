@@ -5,8 +5,8 @@ use tower_sluice::algorithm::SlidingLog;
 use tower_sluice::limiter::Boxed;
 use tower_sluice::{LimiterExt, Pool, Quota, Redis};
 
-use crate::served::{PATIENCE, bucket, charge, served};
-use crate::support::Server;
+use support::Server;
+use support::served::{PATIENCE, bucket, charge, served};
 
 pub(crate) async fn run() {
     let server = Server::start();

@@ -4,8 +4,6 @@
 //! to it is one line.
 
 mod hammer;
-#[path = "../../tests/support/mod.rs"]
-mod support;
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};

@@ -33,4 +33,4 @@ mkdir -p "$build/kinds"
 javac --release 17 -nowarn -cp "$(cat "$build/classpath")" -d "$build/kinds" "$here/src/main/java/Interop.java"
 
 INTEROP_CLASSPATH="$build/kinds:$(cat "$build/classpath")" \
-  exec cargo test --release --quiet --test redisson_interop -- --nocapture
+  exec cargo test -p tests --release --quiet --test redisson_interop -- --nocapture

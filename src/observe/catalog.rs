@@ -89,16 +89,7 @@ catalog! {
 ///
 /// Without bounds metrics-exporter-prometheus makes summaries, which no dashboard can add up.
 ///
-/// ```
-/// use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
-/// use tower_sluice::observe::{BATCH_BUCKETS, SECONDS_BUCKETS};
-///
-/// let recorder = PrometheusBuilder::new()
-///     .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), SECONDS_BUCKETS)?
-///     .set_buckets_for_metric(Matcher::Suffix("_batch_size".into()), BATCH_BUCKETS)?
-///     .build_recorder();
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
+/// The guide's page [metrics and alerts](crate::guide::metrics_and_alerts) sets them.
 pub const SECONDS_BUCKETS: &[f64] = &[
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
     5.0, 10.0, 30.0, 60.0,

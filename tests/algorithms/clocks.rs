@@ -96,8 +96,8 @@ async fn a_clock_that_stands_still_refuses_with_a_finite_wait() {
 #[cfg(feature = "redis")]
 mod from_the_epochs_begin {
     use super::*;
-    use crate::dice::{Dice, step};
-    use crate::support::Server;
+    use support::Server;
+    use support::dice::{Dice, step};
     use tower_sluice::algorithm::{InLua, SmoothBursty, SmoothWarmingUp};
     use tower_sluice::limiter::Reservation;
     use tower_sluice::{Decision, Pool, Redis};

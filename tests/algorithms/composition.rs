@@ -17,8 +17,8 @@ use tower_sluice::{
     Charge, FailOpen, Limiter, LimiterExt, Memory, Pool, Quota, RateLimitLayer, Redis, by_head,
 };
 
-use crate::support::Server;
-use crate::support::faults::eventually;
+use support::Server;
+use support::faults::eventually;
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);

@@ -11,7 +11,7 @@ use tower_sluice::algorithm::{
     SmoothBursty, TokenBucket, Verdict,
 };
 
-use crate::dice::{Dice, step};
+use support::dice::{Dice, step};
 
 const SECOND: Duration = Duration::from_secs(1);
 const START: u64 = 1_767_225_600_000_000;

@@ -5,10 +5,10 @@ use redis::{Value, cmd};
 use tower_sluice::Quota;
 use tower_sluice::algorithm::{InLua, SlidingLog};
 
-use crate::for_each_script;
-use crate::support::script::*;
-use crate::support::stats;
-use crate::support::{Server, expires};
+use support::for_each_script;
+use support::script::*;
+use support::stats;
+use support::{Server, expires};
 
 #[tokio::test]
 async fn one_call_answers_each_charge_on_its_own() {
@@ -201,7 +201,7 @@ async fn totals_of_a_log_go_on_in_a_second_number() {
 
 /// The files of the folder, but for the scripts of Redisson.
 fn files() -> Vec<(String, String)> {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts");
+    let folder = support::repository().join("scripts");
     let entries = std::fs::read_dir(folder).expect("the folder");
     let paths = entries.map(|entry| entry.expect("an entry").path());
     let name = |path: &std::path::Path| path.file_name().unwrap().to_string_lossy().into_owned();

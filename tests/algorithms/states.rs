@@ -8,8 +8,8 @@ use redis::cmd;
 use tower_sluice::Quota;
 use tower_sluice::algorithm::{InLua, SlidingWindow};
 
-use crate::support::Server;
-use crate::support::script::*;
+use support::Server;
+use support::script::*;
 
 #[tokio::test]
 async fn broken_keys_fail_their_own_charges_only() {

@@ -15,8 +15,8 @@ use tower_sluice::algorithm::{
 use tower_sluice::limiter::Reservation;
 use tower_sluice::{Charge, Decision, Limiter, LimiterExt, Memory, Outcome, Pool, Quota, Redis};
 
-use crate::dice::Dice;
-use crate::support::Server;
+use support::Server;
+use support::dice::Dice;
 
 const DAY: Duration = Duration::from_secs(86_400);
 const START: u64 = 1_767_225_600_000_000;

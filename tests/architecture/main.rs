@@ -6,8 +6,4 @@ mod guide;
 mod imports;
 mod modules;
 
-use std::path::Path;
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
+use support::repository as root;

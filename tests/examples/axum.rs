@@ -3,9 +3,9 @@
 use std::process::Command;
 
 use crate::running::Running;
-use crate::support::faults::eventually;
-use crate::support::http::{get, send};
-use crate::support::{Server, example};
+use support::faults::eventually;
+use support::http::{get, send};
+use support::{Server, example};
 
 #[tokio::test]
 async fn the_axum_example_refuses_a_tenant_in_json() {

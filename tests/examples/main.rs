@@ -4,7 +4,7 @@
 mod axum;
 #[cfg(all(feature = "redisson", feature = "rustls"))]
 mod compare;
-#[path = "../../examples/mock_test.rs"]
+#[path = "../../examples/mock_test/main.rs"]
 #[expect(
     dead_code,
     unreachable_pub,
@@ -21,8 +21,5 @@ mod quickstart;
 mod replay;
 #[cfg(all(feature = "redisson", feature = "rustls"))]
 mod running;
-#[cfg(all(feature = "redisson", feature = "rustls"))]
-#[path = "../support/mod.rs"]
-mod support;
 #[cfg(all(feature = "redisson", feature = "rustls"))]
 mod tonic;

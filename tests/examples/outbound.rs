@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::support::{Server, example};
+use support::{Server, example};
 
 #[test]
 fn two_clients_together_keep_to_the_suppliers_quota() {

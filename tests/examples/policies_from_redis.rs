@@ -4,9 +4,9 @@ use std::io::{BufRead, BufReader, Lines};
 use std::process::{ChildStderr, Command, Stdio};
 
 use crate::running::Running;
-use crate::support::faults::{eventually, run};
-use crate::support::http::get;
-use crate::support::{Server, example};
+use support::faults::{eventually, run};
+use support::http::get;
+use support::{Server, example};
 
 /// The running example, and its words.
 struct Example {

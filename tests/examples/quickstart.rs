@@ -9,16 +9,15 @@ use std::sync::LazyLock;
 
 use tokio::task::JoinSet;
 
-use crate::support::algorithms;
-use crate::support::files::Files;
-use crate::support::http::{Answer, get};
-use crate::support::tls::{Authority, TlsServer};
-use crate::support::{NOWHERE, Server};
+use support::algorithms;
+use support::files::Files;
+use support::http::{Answer, get};
+use support::tls::{Authority, TlsServer};
+use support::{NOWHERE, Server};
 
 /// The example, built like this test and beside it.
 fn quickstart() -> Command {
-    static BUILT: LazyLock<PathBuf> =
-        LazyLock::new(|| crate::support::example::built("quickstart"));
+    static BUILT: LazyLock<PathBuf> = LazyLock::new(|| support::example::built("quickstart"));
     let mut command = Command::new(&*BUILT);
     for name in
         ["REDIS_URL", "REDIS_CA", "ALGORITHM", "LIMIT", "PERIOD_MS", "BURST", "CELLS", "WARMUP_MS"]

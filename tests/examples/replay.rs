@@ -9,9 +9,9 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use crate::support::Server;
-use crate::support::files::Files;
-use crate::support::tls::{Authority, TlsServer};
+use support::Server;
+use support::files::Files;
+use support::tls::{Authority, TlsServer};
 
 const T0: u64 = 1_767_225_600_000_000;
 
@@ -22,7 +22,7 @@ fn replay(options: &str, traffic: &str) -> Output {
 
 /// The same, with further variables.
 fn replay_with(variables: &[(&str, &str)], options: &str, traffic: &str) -> Output {
-    static BUILT: LazyLock<PathBuf> = LazyLock::new(|| crate::support::example::built("replay"));
+    static BUILT: LazyLock<PathBuf> = LazyLock::new(|| support::example::built("replay"));
     let mut command = Command::new(&*BUILT);
     command.env_remove("REDIS_CA").envs(variables.iter().copied());
     command.args(options.split(' ')).stdin(Stdio::piped());
@@ -207,7 +207,7 @@ fn options_that_cannot_be_are_refused() {
         assert_eq!(output.status.code(), Some(2), "{options}: {}", said(&output));
         assert!(output.stdout.is_empty());
     }
-    let gone = format!("--redis redis://127.0.0.1:{}", crate::support::NOWHERE);
+    let gone = format!("--redis redis://127.0.0.1:{}", support::NOWHERE);
     let output = replay(&format!("--algorithm token_bucket --limit 5 --period 1s {gone}"), "");
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     // The whole chain, down to what the system says, and each cause once.

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::support::example;
+use support::example;
 
 #[test]
 fn the_grpc_example_admits_five_and_tells_the_others_when() {

@@ -2,8 +2,8 @@
 
 use tower_sluice::{ErrorKind, Pool};
 
-use crate::support::Server;
-use crate::support::faults::*;
+use support::Server;
+use support::faults::*;
 
 // Case 41.
 #[tokio::test]

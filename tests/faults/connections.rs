@@ -16,9 +16,9 @@ use tower_sluice::{ErrorKind, Limiter, Pool, Quota, Redis};
 #[cfg(feature = "rustls")]
 use tower_sluice::{FailOpen, LimiterExt};
 
-use crate::support::faults::*;
-use crate::support::proxy::Proxy;
-use crate::support::{NOWHERE, Server, stats};
+use support::faults::*;
+use support::proxy::Proxy;
+use support::{NOWHERE, Server, stats};
 
 // Case 141.
 #[tokio::test]
@@ -303,7 +303,7 @@ mod useless {
 #[tokio::test]
 async fn tls_without_a_working_crypto_provider_never_fails_open() {
     let name = "connections::tls_without_a_working_crypto_provider_never_fails_open";
-    if crate::support::in_its_own_process(name).is_some() {
+    if support::in_its_own_process(name).is_some() {
         return;
     }
     let server = Server::start();

@@ -5,10 +5,10 @@ use tokio::task::JoinSet;
 use tower_sluice::crates::bb8_redis::{RedisConnectionManager, bb8};
 use tower_sluice::{Error, ErrorKind, Limiter, Pool};
 
-use crate::support::cluster::Cluster;
-use crate::support::faults::*;
-use crate::support::proxy::{Fault, Proxy};
-use crate::support::{Server, fake};
+use support::cluster::Cluster;
+use support::faults::*;
+use support::proxy::{Fault, Proxy};
+use support::{Server, fake};
 
 /// The number of connections that are cut side by side.
 const AT_ONCE: usize = 64;
@@ -37,7 +37,7 @@ impl Way {
             Self::Cluster => one_connection(&url.replace("redis:", "redis-cluster:")),
             Self::Sentinel => {
                 let sentinel = fake::sentinel(proxy.port(), 1).await;
-                one_connection(&crate::support::sentinel::url(&[sentinel]))
+                one_connection(&support::sentinel::url(&[sentinel]))
             }
             Self::Connection => {
                 let connection = client().get_multiplexed_async_connection().await;
@@ -113,7 +113,7 @@ async fn greeted(way: Way, port: u16, bytes: usize) -> Option<Error> {
     proxy.set(Fault::CutAfter(bytes));
     let url = match way {
         Way::Cluster => proxy.url().replace("redis:", "redis-cluster:"),
-        Way::Sentinel => crate::support::sentinel::url(&[proxy.port()]),
+        Way::Sentinel => support::sentinel::url(&[proxy.port()]),
         _ => proxy.url(),
     };
     let limiter = over(one_connection(&url));

@@ -8,10 +8,10 @@ use tokio::time::{Instant, sleep};
 use tower_sluice::algorithm::{FixedWindow, TokenBucket};
 use tower_sluice::{Charge, ErrorKind, Limiter, Pool, Quota, Redis};
 
-use crate::support::Server;
-use crate::support::faults::*;
-use crate::support::proxy::{Fault, Proxy};
-use crate::support::stats::calls;
+use support::Server;
+use support::faults::*;
+use support::proxy::{Fault, Proxy};
+use support::stats::calls;
 
 const LIMIT: u64 = 10;
 const YEAR: Duration = Duration::from_secs(365 * 86_400);

@@ -8,13 +8,13 @@ use redis::aio::MultiplexedConnection;
 use tower_sluice::redisson::{Rate, Redisson};
 use tower_sluice::{Charge, Decision, Error, ErrorKind, Limiter, Pool};
 
-use crate::support::cluster::Cluster;
-use crate::support::faults::*;
-use crate::support::{NOWHERE, Server};
+use support::cluster::Cluster;
+use support::faults::*;
+use support::{NOWHERE, Server};
 
 /// The answer to one charge, by a server that replies to every script with `reply`.
 async fn answered(reply: &[u8]) -> Result<Decision, Error> {
-    let address = crate::support::fake::answering(reply.to_vec()).await;
+    let address = support::fake::answering(reply.to_vec()).await;
     yearly(&format!("redis://{address}")).decision_timeout(LONG).check(&one()).await
 }
 
@@ -304,7 +304,7 @@ async fn each_error_of_this_server_has_its_kind_however_it_is_worded() {
             } else {
                 let reply = format!("-{text}\r\n").into_bytes();
                 limits.push(answered(&reply).await);
-                let address = crate::support::fake::answering(reply).await;
+                let address = support::fake::answering(reply).await;
                 let pool = Pool::connect(&format!("redis://{address}")).unwrap();
                 limits.push(Redisson::new(pool).decision_timeout(LONG).check(&one()).await);
             }

@@ -10,10 +10,10 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tower_sluice::{Charge, ErrorKind, FailOpen, Limiter, LimiterExt, Pool};
 
-use crate::support::Server;
-use crate::support::faults::*;
-use crate::support::proxy::{Fault, Proxy};
-use crate::support::stats::script_calls;
+use support::Server;
+use support::faults::*;
+use support::proxy::{Fault, Proxy};
+use support::stats::script_calls;
 
 #[tokio::test]
 async fn a_connection_decides_for_many_callers() {

@@ -10,8 +10,8 @@ use redis::aio::MultiplexedConnection;
 use tokio::time::{Instant, sleep};
 use tower_sluice::{ErrorKind, Limiter, Pool};
 
-use crate::support::faults::*;
-use crate::support::{NOWHERE, Server};
+use support::faults::*;
+use support::{NOWHERE, Server};
 
 #[tokio::test]
 async fn any_bb8_pool_of_cheap_clones_will_do() {

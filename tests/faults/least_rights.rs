@@ -11,9 +11,9 @@ use redis::aio::MultiplexedConnection;
 use tower_sluice::algorithm::SlidingLog;
 use tower_sluice::{Charge, Limiter, LimiterExt, Pool, Quota, Redis};
 
-use crate::support::faults::{LONG, one, yearly};
-use crate::support::stats::calls;
-use crate::support::{Server, documented_rights};
+use support::faults::{LONG, one, yearly};
+use support::stats::calls;
+use support::{Server, documented_rights};
 
 /// Redis lets every user ask these, so that one can log in and leave.
 const FOR_EVERYBODY: [&str; 4] = ["auth", "hello", "quit", "reset"];

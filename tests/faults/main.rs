@@ -19,7 +19,5 @@ mod rotation;
 mod runtimes;
 mod sentinel;
 mod servers;
-#[path = "../support/mod.rs"]
-mod support;
 #[cfg(feature = "rustls")]
 mod tls;

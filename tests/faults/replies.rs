@@ -9,11 +9,11 @@ use tower_sluice::{
     Charge, Decision, ErrorKind, FailOpen, Limiter, LimiterExt, Memory, Outcome, Pool, Quota, Redis,
 };
 
-use crate::support::faults::*;
-use crate::support::proxy::{Fault, Proxy};
-use crate::support::sentinel::{SERVICE, Sentinel};
-use crate::support::stats::calls;
-use crate::support::{NOWHERE, Server};
+use support::faults::*;
+use support::proxy::{Fault, Proxy};
+use support::sentinel::{SERVICE, Sentinel};
+use support::stats::calls;
+use support::{NOWHERE, Server};
 
 // Case 21.
 #[tokio::test]

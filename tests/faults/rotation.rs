@@ -5,10 +5,10 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use tower_sluice::{ErrorKind, Pool};
 
-use crate::support::Server;
-use crate::support::cluster::Cluster;
-use crate::support::faults::*;
-use crate::support::sentinel::{SERVICE, Sentinel};
+use support::Server;
+use support::cluster::Cluster;
+use support::faults::*;
+use support::sentinel::{SERVICE, Sentinel};
 
 /// A rotated password is in use by then.
 const AT_ONCE: Duration = Duration::from_secs(1);

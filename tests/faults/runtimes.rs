@@ -17,10 +17,10 @@ use tower_sluice::{
     RateLimitLayer, Refusal,
 };
 
-use crate::support::cluster::Cluster;
-use crate::support::faults::*;
-use crate::support::proxy::{Fault, Proxy};
-use crate::support::{NOWHERE, Server, fake};
+use support::cluster::Cluster;
+use support::faults::*;
+use support::proxy::{Fault, Proxy};
+use support::{NOWHERE, Server, fake};
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")

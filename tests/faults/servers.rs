@@ -16,9 +16,9 @@ use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep};
 use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Pool, Quota};
 
-use crate::support::faults::*;
-use crate::support::proxy::{Fault, Proxy};
-use crate::support::{NOWHERE, Server};
+use support::faults::*;
+use support::proxy::{Fault, Proxy};
+use support::{NOWHERE, Server};
 
 // Case 1.
 #[tokio::test]

@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use crate::support::faults::*;
-use crate::support::proxy::Proxy;
-use crate::support::stats::calls;
-use crate::support::tls::{Authority, TlsServer, install_crypto_provider};
-use crate::support::{Server, in_its_own_process};
+use support::faults::*;
+use support::proxy::Proxy;
+use support::stats::calls;
+use support::tls::{Authority, TlsServer, install_crypto_provider};
+use support::{Server, in_its_own_process};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tower_sluice::limiter::PoolBuilder;

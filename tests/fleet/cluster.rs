@@ -7,9 +7,9 @@ use tokio::time::sleep;
 
 use crate::judge::{is_error, judge, kinds, longest_gap_ms};
 use crate::server;
-use crate::support::cluster::{Cluster, slot_of};
-use crate::support::faults::size;
 use crate::worker::{Answer, Kind, Process, key, now};
+use support::cluster::{Cluster, slot_of};
+use support::faults::size;
 
 const MOVED_SLOTS: u16 = 1_000;
 

@@ -10,9 +10,9 @@ use tokio::time::sleep;
 use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Pool};
 
 use crate::server;
-use crate::support::cluster::Cluster;
-use crate::support::faults::{LONG, MILLION, size};
 use crate::worker::counter;
+use support::cluster::Cluster;
+use support::faults::{LONG, MILLION, size};
 
 const TASKS: u64 = 256;
 

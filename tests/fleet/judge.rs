@@ -11,8 +11,8 @@ use std::time::Duration;
 use tokio::time::sleep;
 use tower_sluice::{LimiterExt, Pool};
 
-use crate::support::faults::{LONG, MILLION};
 use crate::worker::{Answer, BURST, KEYS, Kind, RATE, counter, key};
+use support::faults::{LONG, MILLION};
 
 /// Units.
 #[derive(Debug, Default)]

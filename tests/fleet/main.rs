@@ -13,8 +13,6 @@ mod cuts;
 mod judge;
 mod memory;
 mod sentinel;
-#[path = "../support/mod.rs"]
-mod support;
 mod worker;
 
 /// The name of the server that runs, for the lines.

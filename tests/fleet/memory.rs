@@ -11,10 +11,10 @@ use tower_sluice::algorithm::FixedWindow;
 use tower_sluice::{Charge, Limiter, Pool, Redis};
 
 use crate::server;
-use crate::support::Server;
-use crate::support::cluster::Cluster;
-use crate::support::faults::{LONG, MILLION, size, until_well};
 use crate::worker::counter;
+use support::Server;
+use support::cluster::Cluster;
+use support::faults::{LONG, MILLION, size, until_well};
 
 const TASKS: u64 = 1_024;
 const MOST_GROWTH_KIB: u64 = 10 * 1_024;

@@ -7,9 +7,9 @@ use tokio::time::{Instant, sleep};
 
 use crate::judge::{is_error, judge, kinds, longest_gap_ms};
 use crate::server;
-use crate::support::faults::{LONG, size};
-use crate::support::sentinel::Replicated;
 use crate::worker::{Kind, Process, now};
+use support::faults::{LONG, size};
+use support::sentinel::Replicated;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sentinel_failovers() {

@@ -16,7 +16,7 @@ use tower_sluice::algorithm::{FixedWindow, TokenBucket};
 use tower_sluice::limiter::AllAtOnce;
 use tower_sluice::{Charge, Limiter, LimiterExt, Pool, Quota, Redis};
 
-use crate::support::faults::{MILLION, eventually};
+use support::faults::{MILLION, eventually};
 
 const PROCESSES: usize = 4;
 const TASKS: usize = 64;
@@ -71,7 +71,7 @@ impl Process {
 
     fn start(number: usize, url: &str, seconds: u64) -> Self {
         let name = format!("fleet-{}-{number}.trace", std::process::id());
-        let trace = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let trace = support::scratch().join(name);
         let child = Command::new(std::env::current_exe().expect("this binary"))
             .args(["process", "--exact", "--nocapture", "--quiet"])
             .env("FLEET_URL", url)

@@ -19,9 +19,9 @@ use tower_sluice::{
     Redis, Refusal, by_head,
 };
 
-use crate::support::Server;
-use crate::support::faults::eventually;
-use crate::support::http::get as ask;
+use support::Server;
+use support::faults::eventually;
+use support::http::get as ask;
 
 /// So long that nothing comes back while a test runs.
 const HOURLY: Quota = Quota::per_hour(2);
@@ -143,7 +143,7 @@ async fn a_handler_may_take_the_report_of_every_request() {
 
 #[tokio::test]
 async fn an_undecided_request_is_503_and_goes_nowhere() {
-    let pool = Pool::connect(&format!("redis://127.0.0.1:{}", crate::support::NOWHERE)).unwrap();
+    let pool = Pool::connect(&format!("redis://127.0.0.1:{}", support::NOWHERE)).unwrap();
     let limiter = Redis::new("api", TokenBucket::new(HOURLY), pool);
     let reached = Arc::default();
     let app = Router::new()

@@ -23,7 +23,7 @@ use tower_sluice::{
     Limiter, LimiterExt, Memory, Quota, RateLimitLayer, by_api_key, by_client_ip, by_head,
 };
 
-use crate::support::http::get as ask;
+use support::http::get as ask;
 
 /// Enough for each test, and nothing comes back while it runs.
 const LIMIT: u64 = 100;

@@ -115,7 +115,7 @@ async fn one_layer_value_serves_every_framework() {
         let request = Request::builder().uri(format!("http://{open_web}/"));
         boxed.clone().oneshot(request.body(Empty::new()).unwrap())
     };
-    assert_eq!(crate::support::http::get(axum_at, "/", &[]).await.status, 200);
+    assert_eq!(support::http::get(axum_at, "/", &[]).await.status, 200);
     check(channel(grpc_at).await).await.unwrap();
     check(limited_channel.clone()).await.unwrap();
     let body = ask_hyper().await.unwrap().into_body().0.expect("the server's own");
@@ -123,7 +123,7 @@ async fn one_layer_value_serves_every_framework() {
     assert_eq!(plain.clone().oneshot(Request::new(())).await.unwrap().body(), "inner");
 
     // All five together have used the five units.
-    assert_eq!(crate::support::http::get(axum_at, "/", &[]).await.status, 429);
+    assert_eq!(support::http::get(axum_at, "/", &[]).await.status, 429);
     assert_eq!(check(channel(grpc_at).await).await.unwrap_err().code(), Code::ResourceExhausted);
     assert_eq!(check(limited_channel).await.unwrap_err().code(), Code::ResourceExhausted);
     assert_eq!(ask_hyper().await.unwrap().status(), 429);

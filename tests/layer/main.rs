@@ -27,14 +27,9 @@ mod frameworks;
 mod headers;
 mod http_responder;
 mod keyless;
-#[path = "../support/strict.rs"]
-mod strict;
-#[cfg(feature = "redis")]
-#[path = "../support/mod.rs"]
-mod support;
 mod waiting;
 
-use strict::Strict;
+use support::strict::Strict;
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);

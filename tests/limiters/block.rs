@@ -285,9 +285,9 @@ mod over_redis {
     use tower_sluice::{Pool, Redis};
 
     use super::*;
-    use crate::dice::Dice;
-    use crate::support::Server;
-    use crate::support::algorithms::{Visit, each_algorithm};
+    use support::Server;
+    use support::algorithms::{Visit, each_algorithm};
+    use support::dice::Dice;
 
     const PATIENT: Duration = Duration::from_secs(20);
 

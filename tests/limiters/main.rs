@@ -21,23 +21,14 @@ mod block;
 mod breaker;
 mod budget;
 mod deny_cache;
-#[path = "../support/dice.rs"]
-mod dice;
 mod lease;
 mod memory;
 mod own_store;
 mod panics;
 mod policies;
-#[path = "../support/served.rs"]
-mod served;
 mod settlements;
 mod shadow;
 mod streams;
-#[path = "../support/strict.rs"]
-mod strict;
-#[cfg(feature = "redis")]
-#[path = "../support/mod.rs"]
-mod support;
 mod switch;
 mod waiters;
 

@@ -22,7 +22,7 @@ use tower_sluice::limiter::AllAtOnce;
 #[cfg(feature = "redis")]
 use tower_sluice::{Pool, Redis};
 
-use crate::strict::Strict;
+use support::strict::Strict;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -252,7 +252,7 @@ impl Limiter for NoResets {
 #[cfg(feature = "redis")]
 #[tokio::test]
 async fn a_reset_is_seen_by_every_process() {
-    let server = crate::support::Server::start();
+    let server = support::Server::start();
     let limiter = || {
         let pool = Pool::connect(&server.url()).unwrap();
         Redis::new("logins", TokenBucket::new(Quota::per_day(5)), pool)
@@ -385,7 +385,7 @@ async fn a_charge_is_settled_to_less_and_to_more_in_memory() {
 #[cfg(feature = "redis")]
 #[tokio::test]
 async fn a_charge_is_settled_to_less_and_to_more_in_redis() {
-    let server = crate::support::Server::start();
+    let server = support::Server::start();
     let pool = Pool::connect(&server.url()).unwrap();
     let quota = Quota::per_day(20);
     let expected = [20, 17, 12, 7];
@@ -405,7 +405,7 @@ async fn a_charge_is_settled_to_less_and_to_more_in_redis() {
 #[cfg(feature = "redis")]
 #[tokio::test]
 async fn a_full_queue_loses_no_settlement() {
-    let server = crate::support::Server::start();
+    let server = support::Server::start();
     let pool = Pool::connect(&server.url()).unwrap();
     let limiter = Redis::new("bucket", TokenBucket::new(Quota::per_day(1_000)), pool)
         .decision_timeout(20 * SECOND)
@@ -429,7 +429,7 @@ async fn a_full_queue_loses_no_settlement() {
 #[cfg(feature = "redis")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refund_comes_before_the_next_request_of_its_caller() {
-    let server = crate::support::Server::start();
+    let server = support::Server::start();
     let pool = Pool::connect(&server.url()).unwrap();
     let bucket = TokenBucket::new(Quota::per_day(1));
     let limiter = Redis::new("bucket", bucket, pool).decision_timeout(20 * SECOND);
@@ -444,7 +444,7 @@ async fn a_refund_comes_before_the_next_request_of_its_caller() {
 #[cfg(feature = "redis")]
 #[test]
 fn outside_of_a_runtime_a_reservation_comes_back() {
-    let server = crate::support::Server::start();
+    let server = support::Server::start();
     let pool = Pool::connect(&server.url()).unwrap();
     let limiter = Redis::new("bucket", TokenBucket::new(Quota::per_day(20)), pool);
     let limiter = limiter.decision_timeout(20 * SECOND);
@@ -491,7 +491,7 @@ async fn a_settlement_says_what_it_gave_back_in_memory() {
 #[cfg(feature = "redis")]
 #[tokio::test]
 async fn a_settlement_says_what_it_gave_back_in_redis() {
-    let server = crate::support::Server::start();
+    let server = support::Server::start();
     let pool = Pool::connect(&server.url()).unwrap();
     let quota = Quota::per_hour(1_000);
     let bucket = |name| Redis::new(name, TokenBucket::new(quota), pool.clone());
@@ -506,7 +506,7 @@ async fn a_settlement_says_what_it_gave_back_in_redis() {
 #[cfg(feature = "redis")]
 #[tokio::test]
 async fn a_settlement_that_no_store_answers_says_so() {
-    let mut server = crate::support::Server::start();
+    let mut server = support::Server::start();
     let pool = Pool::connect(&server.url()).unwrap();
     let limiter = Redis::new("window", FixedWindow::new(Quota::per_hour(1_000)), pool);
     let taken = limiter.check(&"alice".into()).await.unwrap().take_reservation().unwrap();

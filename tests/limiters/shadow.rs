@@ -181,8 +181,8 @@ async fn of_two_shadows_the_inner_one_says_what_would_have_been() {
 #[cfg(feature = "redis")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn over_redis_exactly_the_limit_would_have_passed() {
-    use crate::support::Server;
-    use crate::support::faults::LONG;
+    use support::Server;
+    use support::faults::LONG;
     use tokio::task::JoinSet;
     use tower_sluice::{Pool, Redis};
 

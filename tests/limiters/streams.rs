@@ -475,7 +475,7 @@ async fn a_handler_of_axum_settles_from_a_task() {
 #[tokio::test]
 async fn a_stream_is_settled_in_redis() {
     use tower_sluice::{Pool, Redis};
-    let server = crate::support::Server::start();
+    let server = support::Server::start();
     let limiter = || {
         let quota = Quota::new(10_000, Duration::from_secs(3_600_000));
         Redis::new("tokens", FixedWindow::new(quota), Pool::connect(&server.url()).unwrap())

@@ -132,8 +132,8 @@ async fn under_load_it_holds_at_once() {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-    use crate::support::Server;
-    use crate::support::faults::{LONG, yearly};
+    use support::Server;
+    use support::faults::{LONG, yearly};
     use tokio::task::JoinSet;
 
     let server = Server::start();

@@ -12,7 +12,7 @@ use tower_sluice::respond::Raise;
 use tower_sluice::{Charge, Limiter, LimiterExt, Memory, Quota, RateLimitLayer};
 
 use super::SECOND;
-use super::served::{MILLISECOND, PATIENCE, bucket, charge, served};
+use support::served::{MILLISECOND, PATIENCE, bucket, charge, served};
 
 /// Ten slots a minute.
 const SLOW: Quota = Quota::per_minute(10);
@@ -209,7 +209,7 @@ mod over_redis {
     use tower_sluice::{Decision, Outcome, Pool, Redis};
 
     use super::*;
-    use crate::support::Server;
+    use support::Server;
 
     /// The time that a busy machine may take to answer.
     const TIMEOUT: Duration = Duration::from_secs(20);

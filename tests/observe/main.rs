@@ -16,9 +16,6 @@ mod over_redis;
 mod pages;
 #[cfg(feature = "metrics")]
 mod recorder;
-#[cfg(all(feature = "redis", feature = "metrics", feature = "tracing"))]
-#[path = "../support/mod.rs"]
-mod support;
 
 use std::time::Duration;
 

@@ -10,11 +10,11 @@ use tower_sluice::{Charge, ErrorKind, FailOpen, Limiter, LimiterExt, Memory, Poo
 use super::events::Lines;
 use super::one;
 use super::recorder::{Page, Recorder};
-use super::support::cluster::{Cluster, keys_in};
-use super::support::faults::{LONG, eventually, run, trouble};
-use super::support::proxy::Proxy;
-use super::support::sentinel::Replicated;
-use super::support::{NOWHERE, Server};
+use support::cluster::{Cluster, keys_in};
+use support::faults::{LONG, eventually, run, trouble};
+use support::proxy::Proxy;
+use support::sentinel::Replicated;
+use support::{NOWHERE, Server};
 
 fn limiter(pool: Pool) -> Redis<FixedWindow> {
     Redis::new("api", FixedWindow::new(Quota::per_day(1_000_000)), pool).decision_timeout(LONG)

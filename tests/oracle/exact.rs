@@ -10,10 +10,10 @@ use redis::cmd;
 use tokio::runtime::{Builder, Runtime};
 use tower_sluice::{Charge, Outcome, Quota};
 
-use crate::support::{Server, expires};
-use crate::trial::algorithms::{Site, chosen, pool};
-use crate::trial::{crew, edges, stock};
 use crate::turn;
+use support::trial::algorithms::{Site, chosen, pool};
+use support::trial::{crew, edges, stock};
+use support::{Server, expires};
 
 const START: u64 = 1_767_225_600_000_000;
 

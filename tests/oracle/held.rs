@@ -1,8 +1,8 @@
 //! Budgets: every answer is the model's, and what is settled keeps to the bound.
 
-use crate::support::Server;
-use crate::trial::held;
 use crate::{crew, turn};
+use support::Server;
+use support::trial::held;
 
 #[test]
 fn what_is_held_and_settled_is_the_models_and_within_the_bound() {

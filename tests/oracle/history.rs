@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tower_sluice::Quota;
 
-use crate::trial::algorithms::Algorithm;
-use crate::trial::model::Model;
-use crate::trial::trace::{Event, Row};
+use support::trial::algorithms::Algorithm;
+use support::trial::model::Model;
+use support::trial::trace::{Event, Row};
 
 pub(crate) const START: i64 = 1_767_225_600_000_000;
 

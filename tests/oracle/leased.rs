@@ -8,13 +8,13 @@
 
 use std::{fmt, thread};
 
-use crate::support::Server;
-use crate::trial::algorithms::{self, Algorithm, VALIDITY};
-use crate::trial::crew::{self, Size};
-use crate::trial::model::Grant;
-use crate::trial::trace::{Event, Row, by_key};
-use crate::trial::workload::Workload;
 use crate::turn;
+use support::Server;
+use support::trial::algorithms::{self, Algorithm, VALIDITY};
+use support::trial::crew::{self, Size};
+use support::trial::model::Grant;
+use support::trial::trace::{Event, Row, by_key};
+use support::trial::workload::Workload;
 
 #[derive(Debug, Default)]
 struct Findings {

@@ -17,7 +17,7 @@
 //!
 //! ```sh
 //! ORACLE_PROCESSES=8 ORACLE_TASKS=128 ORACLE_SECONDS=5 ORACLE_STATES=100000 ORACLE_CANCELS=1000 \
-//!   ORACLE_HISTORIES=2000 cargo test --release --test oracle -- --nocapture
+//!   ORACLE_HISTORIES=2000 cargo test -p tests --release --test oracle -- --nocapture
 //! ```
 
 #![cfg(feature = "redisson")]
@@ -30,21 +30,17 @@ mod mutants;
 mod planted;
 mod saturated;
 mod storm;
-#[path = "../support/mod.rs"]
-mod support;
-#[path = "../support/trial/mod.rs"]
-mod trial;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use support::Server;
-use trial::algorithms::{self, Algorithm};
-use trial::crew::{self, Size};
-use trial::judge::judge;
-use trial::stock;
-use trial::trace::Event;
-use trial::workload::Workload;
+use support::trial::algorithms::{self, Algorithm};
+use support::trial::crew::{self, Size};
+use support::trial::judge::judge;
+use support::trial::stock;
+use support::trial::trace::Event;
+use support::trial::workload::Workload;
 
 /// Tests that load the machine take turns.
 fn turn() -> MutexGuard<'static, ()> {

@@ -5,10 +5,10 @@ use std::time::Duration;
 use tower_sluice::Quota;
 
 use crate::history::{START, honest, quota};
-use crate::trial::algorithms::ALGORITHMS;
-use crate::trial::judge::{Findings, judge};
-use crate::trial::model::{Bucket, Model, Window};
-use crate::trial::trace::{Event, Row};
+use support::trial::algorithms::ALGORITHMS;
+use support::trial::judge::{Findings, judge};
+use support::trial::model::{Bucket, Model, Window};
+use support::trial::trace::{Event, Row};
 
 /// Plants a mistake in the first row that can have it; histories without one are left out.
 fn planted(mistake: impl Fn(&mut Row) -> bool) -> Vec<Findings> {

@@ -5,9 +5,9 @@ use std::time::Duration;
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 
-use crate::support::Server;
-use crate::trial::algorithms::{chosen, pool};
-use crate::trial::saturated::used;
+use support::Server;
+use support::trial::algorithms::{chosen, pool};
+use support::trial::saturated::used;
 
 #[test]
 fn asked_without_pause_it_admits_99_percent_of_its_bound() {

@@ -13,10 +13,10 @@ use tokio::task::JoinSet;
 use tower_sluice::limiter::Reservation;
 use tower_sluice::{Charge, Outcome, Quota};
 
-use crate::support::Server;
-use crate::trial::algorithms::{Algorithm, Judged, Site, chosen, pool};
-use crate::trial::model::{Grant, Mark, Model};
 use crate::{crew, turn};
+use support::Server;
+use support::trial::algorithms::{Algorithm, Judged, Site, chosen, pool};
+use support::trial::model::{Grant, Mark, Model};
 
 const START: u64 = 1_767_225_600_000_000;
 

@@ -60,6 +60,6 @@ async fn a_policy_blocks_a_key_in_memory() {
 #[cfg(feature = "redis")]
 #[tokio::test]
 async fn a_policy_blocks_a_key_in_redis() {
-    let server = super::support::Server::start();
+    let server = support::Server::start();
     blocks(&over(&server).build(&rows(TABLE)).expect("a table"), PATIENT).await;
 }

@@ -10,12 +10,12 @@ use tower_sluice::Outcome;
 use tower_sluice::limiter::{Origin, SwitchMode};
 use tower_sluice::policy::{Policies, PoliciesBuilder};
 
-use super::dice::Dice;
 #[cfg(feature = "redis")]
 use super::over_redis::over;
-#[cfg(feature = "redis")]
-use super::support::Server;
 use super::{check, decide, request, rows};
+#[cfg(feature = "redis")]
+use support::Server;
+use support::dice::Dice;
 
 /// Nothing comes back while a test runs.
 const TABLE: &str = "

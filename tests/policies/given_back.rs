@@ -52,7 +52,7 @@ async fn javas_limiter_in_redis_is_called_as_its_policy() {
     use tower_sluice::{Outcome, Pool};
 
     use super::rows;
-    use super::support::Server;
+    use support::Server;
 
     let server = Server::for_redisson();
     let pool = Pool::connect(&server.admin_url()).unwrap();

@@ -11,8 +11,8 @@ use http::Uri;
 use tower_sluice::key::{Head, Keyed};
 use tower_sluice::policy::Policies;
 
-use super::dice::Dice;
 use super::{check, policies, request};
+use support::dice::Dice;
 
 /// Paths with handlers, which answer with the names of the policies.
 const HANDLERS: [(&str, &str, &str); 3] = [

@@ -4,9 +4,9 @@ use tower_sluice::Pool;
 use tower_sluice::policy::Policies;
 
 use super::over_redis::PATIENT;
-use super::support::Server;
-use super::support::faults::eventually;
 use super::{burst, decide, request, rows};
+use support::Server;
+use support::faults::eventually;
 
 #[tokio::test]
 async fn javas_limiter_keeps_to_its_own_keys() {

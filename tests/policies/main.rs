@@ -3,15 +3,9 @@
 
 #![cfg(feature = "policies")]
 
-#[cfg(feature = "redis")]
-#[path = "../support/mod.rs"]
-mod support;
-
 mod again;
 mod blocking;
 mod delays;
-#[path = "../support/dice.rs"]
-mod dice;
 mod errors;
 mod flapping;
 mod formats;
@@ -32,8 +26,6 @@ mod shadow_counts;
 mod shadows;
 #[cfg(feature = "redis")]
 mod store_away;
-#[path = "../support/swaps.rs"]
-mod swaps;
 mod switches;
 #[cfg(feature = "redis")]
 mod why;

@@ -5,8 +5,8 @@ use tower_sluice::key::{Head, Keyed};
 use tower_sluice::policy::{Policies, Row, Rows};
 use tower_sluice::{ErrorKind, Limiter};
 
-use super::dice::Dice;
 use super::{burst, request};
+use support::dice::Dice;
 
 const FIELDS: [&str; 25] = [
     "name",

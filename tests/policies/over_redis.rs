@@ -11,11 +11,11 @@ use tower_sluice::policy::{Policies, PoliciesBuilder, Rows};
 use tower_sluice::respond::{HeaderStyle, OnAdmitted, RateLimitHeaders};
 use tower_sluice::{Decision, HttpResponder, LimiterExt, Outcome, Pool, RateLimitLayer};
 
-use super::dice::Dice;
 use super::settling::{COSTS, each_policy_settles_its_own_units};
-use super::support::Server;
-use super::support::stats::script_calls;
 use super::{HOUR, burst, decide, request, rows};
+use support::Server;
+use support::dice::Dice;
+use support::stats::script_calls;
 
 /// Long enough for the slowest machine: no test here is about speed.
 pub(super) const PATIENT: Duration = Duration::from_secs(20);

@@ -11,10 +11,10 @@ use tower_sluice::{ErrorKind, LimiterExt, Outcome};
 
 #[cfg(feature = "redis")]
 use super::over_redis::over;
-#[cfg(feature = "redis")]
-use super::support::Server;
-use super::swaps::{HOURLY, swap_under_load, table};
 use super::{burst, decide, policies, request, rows};
+#[cfg(feature = "redis")]
+use support::Server;
+use support::swaps::{HOURLY, swap_under_load, table};
 
 #[tokio::test(start_paused = true)]
 async fn a_changed_limit_keeps_what_was_taken() {

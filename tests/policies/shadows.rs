@@ -5,11 +5,11 @@ use std::time::Duration;
 use tower_sluice::Pool;
 use tower_sluice::policy::Policies;
 
-use super::support::Server;
-use super::support::faults::in_time;
-use super::support::proxy::{Fault, Proxy};
-use super::support::stats::script_calls;
 use super::{decide, request, rows};
+use support::Server;
+use support::faults::in_time;
+use support::proxy::{Fault, Proxy};
+use support::stats::script_calls;
 
 #[tokio::test]
 async fn policies_in_a_shadow_are_asked_at_once() {

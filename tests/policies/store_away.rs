@@ -10,9 +10,9 @@ use tower_sluice::policy::Policies;
 use tower_sluice::{Decision, ErrorKind, Limiter, LimiterExt, Pool};
 
 use super::over_redis::PATIENT;
-use super::support::proxy::{Fault, Proxy};
-use super::support::{NOWHERE, Server};
 use super::{burst, check, decide, request, rows};
+use support::proxy::{Fault, Proxy};
+use support::{NOWHERE, Server};
 
 const ON_ERROR: &str = "
     [[policy]]

@@ -6,8 +6,8 @@ use tower_sluice::limiter::Origin;
 use tower_sluice::policy::Policies;
 use tower_sluice::{ErrorKind, Outcome, Pool};
 
-use super::support::NOWHERE;
 use super::{decide, request, rows};
+use support::NOWHERE;
 
 /// A policy of each kind that goes on, alone and with others.
 const GO_ON: &str = "

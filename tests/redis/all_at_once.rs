@@ -12,9 +12,9 @@ use tower_sluice::{
     Charge, Decision, ErrorKind, FailOpen, Limiter, LimiterExt, Memory, Outcome, Pool, Quota, Redis,
 };
 
-use crate::support::Server;
-use crate::support::faults::eventually;
-use crate::support::proxy::{Fault, Proxy};
+use support::Server;
+use support::faults::eventually;
+use support::proxy::{Fault, Proxy};
 
 const PATIENT: Duration = Duration::from_secs(20);
 const HOUR: Duration = Duration::from_secs(3_600);

@@ -10,11 +10,11 @@ use tower_sluice::algorithm::{FixedWindow, TokenBucket};
 use tower_sluice::limiter::AllAtOnce;
 use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Outcome, Pool, Quota, Redis};
 
-use crate::support::Server;
-use crate::support::cluster::Cluster;
-use crate::support::faults::{cut, run};
-use crate::support::proxy::{Fault, Proxy};
-use crate::support::stats::calls;
+use support::Server;
+use support::cluster::Cluster;
+use support::faults::{cut, run};
+use support::proxy::{Fault, Proxy};
+use support::stats::calls;
 
 /// Long enough for the slowest machine: no test here is about speed.
 const PATIENT: Duration = Duration::from_secs(20);

@@ -6,9 +6,9 @@ use redis::aio::MultiplexedConnection;
 use tower_sluice::Quota;
 use tower_sluice::algorithm::{FixedWindow, InLua, SlidingCounter, SlidingLog, TokenBucket};
 
-use crate::for_each_script;
-use crate::support::Server;
-use crate::support::script::*;
+use support::Server;
+use support::for_each_script;
+use support::script::*;
 
 /// Charges and refunds of one key, one after another and all in one call.
 #[tokio::test]

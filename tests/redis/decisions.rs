@@ -9,9 +9,9 @@ use tower_sluice::algorithm::{FixedWindow, SlidingCounter, SlidingLog, TokenBuck
 use tower_sluice::limiter::{AllAtOnce, AllInTurn, Origin};
 use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Memory, Outcome, Pool, Quota, Redis};
 
-use crate::support::faults::{D, LONG, SLACK, eventually, in_time, run, trouble};
-use crate::support::stats::script_calls;
-use crate::support::{NOWHERE, Server};
+use support::faults::{D, LONG, SLACK, eventually, in_time, run, trouble};
+use support::stats::script_calls;
+use support::{NOWHERE, Server};
 
 /// Long enough for the slowest machine: no test here is about speed.
 const PATIENT: Duration = Duration::from_secs(20);

@@ -7,9 +7,9 @@ use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
 use tower_sluice::limiter::{AllAtOnce, AllInTurn, Boxed};
 use tower_sluice::{Charge, Decision, Limiter, LimiterExt, Memory, Outcome, Pool, Quota, Redis};
 
-use crate::support::Server;
-use crate::support::faults::eventually;
-use crate::support::stats::script_calls;
+use support::Server;
+use support::faults::eventually;
+use support::stats::script_calls;
 
 const PATIENT: Duration = Duration::from_secs(20);
 const HOUR: Duration = Duration::from_secs(3_600);

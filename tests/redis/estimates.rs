@@ -3,8 +3,8 @@
 use tower_sluice::Quota;
 use tower_sluice::algorithm::{Check, InLua, Verdict};
 
-use crate::dice::{Dice, step};
-use crate::support::algorithms::{Visit, each_algorithm};
+use support::algorithms::{Visit, each_algorithm};
+use support::dice::{Dice, step};
 
 const START: i64 = 1_767_225_600_000_000;
 

@@ -7,10 +7,10 @@ use redis::cmd;
 use tower_sluice::Quota;
 use tower_sluice::algorithm::{InLua, TokenBucket};
 
-use crate::for_each_script;
-use crate::support::script::{Call, Form, NOW, SLIDING_LOG, ask};
-use crate::support::stats::calls;
-use crate::support::{Server, expires};
+use support::for_each_script;
+use support::script::{Call, Form, NOW, SLIDING_LOG, ask};
+use support::stats::calls;
+use support::{Server, expires};
 
 /// Returns the length of a budget's era, in µs; 0 where nothing is held.
 fn era<A: InLua>(algorithm: &A) -> i64 {
@@ -109,7 +109,7 @@ async fn an_expiry_that_is_left_alone_still_outlives_its_effect() {
     assert!(calls(&mut connection, "incrby").await > 100);
 }
 
-/// The same in the server's own time: `cargo test --test redis expiry:: -- --ignored`.
+/// The same in the server's own time: `cargo test -p tests --test redis expiry:: -- --ignored`.
 // Cases 56 and 89.
 #[tokio::test]
 #[ignore = "waits until ten thousand keys have expired"]

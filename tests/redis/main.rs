@@ -7,8 +7,6 @@ mod all_at_once;
 mod batcher;
 mod batches;
 mod decisions;
-#[path = "../support/dice.rs"]
-mod dice;
 mod different_costs;
 mod estimates;
 mod expiry;
@@ -17,6 +15,4 @@ mod partial_refunds;
 mod redisson;
 #[cfg(feature = "redisson")]
 mod several_keys;
-#[path = "../support/mod.rs"]
-mod support;
 mod tuples;

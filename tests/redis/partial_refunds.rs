@@ -9,9 +9,9 @@ use tower_sluice::algorithm::{
     SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket, Verdict,
 };
 
-use crate::dice::{Dice, step};
-use crate::support::Server;
-use crate::support::script::{self, Call, Form};
+use support::Server;
+use support::dice::{Dice, step};
+use support::script::{self, Call, Form};
 
 const SECOND: Duration = Duration::from_secs(1);
 const START: u64 = 1_767_225_600_000_000;

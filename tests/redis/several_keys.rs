@@ -18,8 +18,8 @@ use tower_sluice::{
     Quota, RateLimitLayer, Redis, by_head,
 };
 
-use crate::support::Server;
-use crate::support::stats::script_calls;
+use support::Server;
+use support::stats::script_calls;
 
 const PATIENT: Duration = Duration::from_secs(20);
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -507,7 +507,7 @@ async fn a_wait_is_reserved_whichever_part_is_exempt() {
                 let peek = member.peek(NAMES[index]).await.unwrap();
                 peek.reset_after().unwrap() <= if is_present { HOUR } else { Duration::ZERO }
             };
-            crate::support::faults::eventually("the refund", free).await;
+            support::faults::eventually("the refund", free).await;
         }
     }
 }
@@ -526,8 +526,7 @@ async fn two_of_three_parts_are_settled_as_all_are() {
         [LIMITS[0] - user, LIMITS[2] - login]
     };
     let becomes = async |expected: [u64; 2]| {
-        crate::support::faults::eventually("the settlement", async || taken().await == expected)
-            .await;
+        support::faults::eventually("the settlement", async || taken().await == expected).await;
     };
     let two = || parts_of(0b101);
     let unstated = two().cost(3);

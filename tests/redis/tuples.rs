@@ -16,10 +16,10 @@ use tower_sluice::{
     RateLimitLayer, Redis,
 };
 
-use crate::dice::Dice;
-use crate::support::Server;
-use crate::support::faults::run;
-use crate::support::stats::{calls, script_calls};
+use support::Server;
+use support::dice::Dice;
+use support::faults::run;
+use support::stats::{calls, script_calls};
 
 /// Long enough for the slowest machine: no test here is about speed.
 const PATIENT: Duration = Duration::from_secs(20);

@@ -17,9 +17,8 @@ use tower_sluice::algorithm::{InLua, TokenBucket};
 use super::lua::digest;
 use super::resp::Word;
 use super::server::{ConnectionId, Server};
-use super::support;
-use super::support::script::{Call, Entry, Form, NOW};
-use crate::for_each_script;
+use support::for_each_script;
+use support::script::{Call, Entry, Form, NOW};
 
 /// Calls that are sent to the real server at once.
 const BATCH: usize = 64;

@@ -10,8 +10,8 @@
 //! lists what it understands, and `compared.rs` holds it against a real one.
 //!
 //! ```sh
-//! SEEDS=1000000 cargo test --release --all-features --test simulation worlds -- --nocapture
-//! SEED=7 SEEDS=1 SHRINK=1 cargo test --all-features --test simulation worlds -- --nocapture
+//! SEEDS=1000000 cargo test -p tests --release --all-features --test simulation worlds -- --nocapture
+//! SEED=7 SEEDS=1 SHRINK=1 cargo test -p tests --all-features --test simulation worlds -- --nocapture
 //! ```
 //!
 //! The first runs many worlds, from `SEED` on, on all processors; with `STOP=1` until the first
@@ -51,8 +51,6 @@ mod slots;
 mod socket;
 mod sorted_set;
 mod strikes;
-#[path = "../support/mod.rs"]
-mod support;
 mod world;
 
 use std::collections::BTreeMap;

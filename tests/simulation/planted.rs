@@ -4,7 +4,7 @@
 //! A copy of the crate is built once: each function that faults edit has all its bodies, and a
 //! variable of the environment chooses one. A fault that edits more than bodies is built alone.
 //!
-//! `PLANTED=1 SEEDS=1000 cargo test --release --all-features --test simulation planted --
+//! `PLANTED=1 SEEDS=1000 cargo test -p tests --release --all-features --test simulation planted --
 //! --nocapture` plants all of them, one after another, and says how many seeds each took.
 //! `PLANTED=name,name` plants those whose names contain one of the words. `SEED` is the first seed.
 //!
@@ -28,6 +28,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bodies::{Bodies, CHOICE};
+use support::repository;
 
 /// The number of worlds that have the chance to find a fault, unless `SEEDS` says another number.
 const DEFAULT_SEEDS: u64 = 200;
@@ -50,7 +51,7 @@ const MAX_TIME: Duration = Duration::from_secs(120);
 /// One world that takes longer, on any machine, does not end.
 const MAX_TIME_OF_ONE: Duration = Duration::from_secs(20);
 
-/// The files that a package needs beside the sources, so that it can be built.
+/// The files that a workspace needs beside the sources, so that it can be built.
 const COPIED: [&str; 10] = [
     "Cargo.toml",
     "Cargo.lock",
@@ -114,8 +115,8 @@ impl OtherTest {
     /// Returns whether the file of its module has a function of its name.
     fn exists(&self) -> bool {
         let mut path = match self.target {
-            LIB => package().join("src"),
-            target => package().join("tests").join(target),
+            LIB => repository().join("src"),
+            target => repository().join("tests").join(target),
         };
         let (modules, name) = self.name.rsplit_once("::").unwrap_or(("", self.name));
         path.extend(modules.split("::").filter(|module| *module != "tests"));
@@ -141,9 +142,9 @@ impl Fault {
         let mut texts = BTreeMap::new();
         for Edit { file, from, to } in self.edits {
             let path = Path::new("src").join(file);
-            let text = texts
-                .entry(path.clone())
-                .or_insert_with(|| fs::read_to_string(package().join(&path)).unwrap_or_default());
+            let text = texts.entry(path.clone()).or_insert_with(|| {
+                fs::read_to_string(repository().join(&path)).unwrap_or_default()
+            });
             let found = text.matches(from).count();
             if found != 1 {
                 return Err(format!("{}: {found} times in {file}: {from}", self.name));
@@ -165,10 +166,6 @@ fn mends() -> BTreeSet<&'static str> {
         Kind::Reverted(commit) => Some(commit),
     };
     faults().filter_map(mend).collect()
-}
-
-fn package() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
 #[test]
@@ -268,7 +265,7 @@ struct Copy(PathBuf);
 
 impl Copy {
     fn with(changes: &BTreeMap<PathBuf, String>) -> Self {
-        let folder = package().join("target/planted/together");
+        let folder = repository().join("target/planted/together");
         for name in COPIED.iter().chain(&["src"]) {
             copy(Path::new(name), &folder, changes);
         }
@@ -290,7 +287,11 @@ impl Copy {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let built = Command::new(cargo)
             .args(["test", "--all-features", "--no-run"])
-            .args(if target == LIB { vec![LIB] } else { vec!["--test", target] })
+            .args(if target == LIB {
+                vec!["-p", "tower-sluice", LIB]
+            } else {
+                vec!["-p", "tests", "--test", target]
+            })
             .arg("--message-format=json")
             .args(["--config", &format!("profile.dev.opt-level={speed}")])
             .args(["--config", "profile.dev.package.\"*\".opt-level=1"])
@@ -329,7 +330,7 @@ fn copy(path: &Path, to: &Path, changes: &BTreeMap<PathBuf, String>) {
     if path.file_name().is_some_and(|name| name == "target" || name == ".git") {
         return;
     }
-    let (from, to_path) = (package().join(path), to.join(path));
+    let (from, to_path) = (repository().join(path), to.join(path));
     if !from.is_dir() {
         let changed = changes.get(path).map(|text| text.clone().into_bytes());
         return write(&to_path, &changed.unwrap_or_else(|| fs::read(&from).expect("a file")));

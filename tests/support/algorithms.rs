@@ -23,7 +23,7 @@ macro_rules! for_each_script {
             SLIDING_LOG, SLIDING_WINDOW, SLIDING_COUNTER, SMOOTH_BURSTY, SMOOTH_WARMING_UP);
     };
     (@ $algorithm:ident $block:block: $($each:ident),+) => {
-        $({ let $algorithm = $crate::support::script::$each; $block })+
+        $({ let $algorithm = $crate::script::$each; $block })+
     };
 }
 
@@ -40,7 +40,6 @@ pub fn each_algorithm(quota: Quota, visitor: &mut impl Visit) {
 }
 
 /// The names of all algorithms.
-#[allow(dead_code, reason = "not every test that includes this file names them")]
 pub fn names() -> Vec<&'static str> {
     struct Names(Vec<&'static str>);
     impl Visit for Names {

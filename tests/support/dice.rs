@@ -3,24 +3,23 @@
 use tower_sluice::algorithm::Quotas;
 
 /// Numbers that are the same in every run.
-pub(crate) struct Dice(pub u64);
+pub struct Dice(pub u64);
 
 impl Dice {
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
+    pub fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         (self.0 >> 11) as usize % bound
     }
 
-    pub(crate) fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+    pub fn pick<T: Clone>(&mut self, from: &[T]) -> T {
         from[self.below(from.len())].clone()
     }
 }
 
 /// A step forward that may land on an edge of one of the quotas.
-#[allow(dead_code, reason = "not every test that includes this file uses it")]
-pub(crate) fn step(dice: &mut Dice, quotas: &Quotas) -> i64 {
+pub fn step(dice: &mut Dice, quotas: &Quotas) -> i64 {
     let one = dice.pick(quotas.as_slice());
     let period = one.period().as_micros() as i64;
     let unit = (period / one.limit() as i64).max(1);

@@ -3,13 +3,20 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+use super::repository;
+
 /// Builds the example called `name`, and returns its path.
 pub fn built(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("this test");
     let folder = test.ancestors().nth(2).expect("where cargo builds").to_owned();
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "--example", name]);
-    // With other features it would be compiled anew, and the crate with it.
+    cargo.args(["build", "--quiet", "--example", name]).current_dir(repository());
+    // With other packages or features it would be compiled anew, and the crate with it: these are
+    // those of `tests/run.sh`.
+    cargo.arg("--workspace");
+    for other in ["envoy-ratelimit", "gateway", "serving"] {
+        cargo.args(["--exclude", other]);
+    }
     cargo.args(cfg!(feature = "rustls").then_some("--all-features"));
     cargo.args(folder.ends_with("release").then_some("--release"));
     assert!(cargo.status().expect("cargo").success(), "the example does not build");

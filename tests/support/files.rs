@@ -4,12 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::scratch;
+
 /// Files of a test, removed when it ends.
 pub struct Files(PathBuf);
 
 impl Files {
     pub fn new() -> Self {
-        Self::under(Path::new(env!("CARGO_TARGET_TMPDIR")))
+        Self::under(&scratch())
     }
 
     /// Files in memory, where the system has such a folder: no disk makes who writes them wait.

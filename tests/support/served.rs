@@ -1,7 +1,5 @@
 //! Callers that wait for a supplier of 50 a second, and hang up.
 
-#![allow(unreachable_pub, reason = "tests and a measure share it")]
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 

@@ -10,7 +10,7 @@ use tower::{BoxError, Service};
 /// A service that insists on the tower contract: only the very value that was polled
 /// ready is called.
 #[derive(Default)]
-pub(crate) struct Strict {
+pub struct Strict {
     ready: bool,
     seen: Arc<Seen>,
 }
@@ -49,11 +49,11 @@ impl Service<&'static str> for Strict {
 }
 
 impl Strict {
-    pub(crate) fn polled(&self) -> u64 {
+    pub fn polled(&self) -> u64 {
         self.seen.polled.load(Relaxed)
     }
 
-    pub(crate) fn called(&self) -> u64 {
+    pub fn called(&self) -> u64 {
         self.seen.called.load(Relaxed)
     }
 }

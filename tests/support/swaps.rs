@@ -1,7 +1,5 @@
 //! Tables of policies that are exchanged while requests run.
 
-#![allow(unreachable_pub, reason = "tests and a measure share it")]
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};

@@ -4,7 +4,7 @@
 use tower_sluice::algorithm::{Algorithm, Mark};
 
 use super::kinds::Kind;
-use super::model::{Grant, over_any_window};
+use support::trial::model::{Grant, over_any_window};
 
 /// An admission, at its slot.
 #[derive(Clone, Debug)]

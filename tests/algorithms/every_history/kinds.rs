@@ -8,7 +8,7 @@ use tower_sluice::algorithm::{
     SmoothBursty, SmoothWarmingUp, TokenBucket,
 };
 
-use super::model::{Anchored, Bucket, Bursty, Cells, Counter, Log, Model, Warm, Window};
+use support::trial::model::{Anchored, Bucket, Bursty, Cells, Counter, Log, Model, Warm, Window};
 
 /// The longest wait of every kind, in µs.
 pub const HORIZON: i64 = 5;

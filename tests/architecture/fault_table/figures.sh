@@ -15,11 +15,11 @@ else
   chosen="--lib --tests"
 fi
 # shellcheck disable=SC2086
-cargo test --all-features --no-fail-fast $chosen -- --nocapture 2>&1 \
+cargo test -p tower-sluice -p tests --all-features --no-fail-fast $chosen -- --nocapture 2>&1 \
   | grep -a -o 'fault case=[0-9]* .*' >"$new" || true
 # A case whose figures are new loses its old ones.
 cases=$(sed -n 's/^fault case=\([0-9]*\) .*/\1/p' "$new" | sort -u | paste -sd'|')
 [ -n "$cases" ] || { echo "figures.sh: no test printed a figure" >&2; exit 1; }
 { grep -v -E "^fault case=($cases) " "$kept" || true; cat "$new"; } \
   | sort -t= -k2,2n -s -o "$kept"
-UPDATE=1 cargo test --quiet --all-features --test architecture
+UPDATE=1 cargo test -p tests --quiet --all-features --test architecture

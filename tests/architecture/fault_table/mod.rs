@@ -6,7 +6,7 @@
 //! test of `tests/simulation/`, by its name there.
 //!
 //! ```sh
-//! UPDATE=1 cargo test --test architecture     # writes the page anew
+//! UPDATE=1 cargo test -p tests --test architecture     # writes the page anew
 //! tests/architecture/fault_table/figures.sh   # runs the tests, and keeps their figures before
 //! ```
 
@@ -215,7 +215,7 @@ fn every_case_has_a_test_or_a_reason_and_the_page_says_which() {
     let stale: Vec<_> = page.lines().filter(|line| !written.contains(line)).collect();
     assert!(
         page == written,
-        "docs/faults.md is stale: UPDATE=1 cargo test --test architecture\n{}",
+        "docs/faults.md is stale: UPDATE=1 cargo test -p tests --test architecture\n{}",
         stale.join("\n")
     );
 }

@@ -20,10 +20,10 @@ use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
 use tower_sluice::limiter::AllAtOnce;
 use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Pool, Quota, Redis};
 
-use crate::support::cluster::{Cluster, SLOTS, keys_in, slot_of};
-use crate::support::faults::{LONG, MILLION, eventually, kind, over, run, trouble};
-use crate::support::stats::script_calls;
-use crate::support::{NOWHERE, stats};
+use support::cluster::{Cluster, SLOTS, keys_in, slot_of};
+use support::faults::{LONG, MILLION, eventually, kind, over, run, trouble};
+use support::stats::script_calls;
+use support::{NOWHERE, stats};
 
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
@@ -114,7 +114,7 @@ fn each_runtime_has_connections_of_its_own() {
 
 #[tokio::test]
 async fn a_cluster_address_of_a_plain_server_gets_no_connection() {
-    let server = crate::support::Server::start();
+    let server = support::Server::start();
     let pool = Pool::connect(&format!("redis-cluster://127.0.0.1:{}", server.port())).unwrap();
     let error = pool.ready().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Configuration, "{error:?}");

@@ -3,7 +3,7 @@
 use tower_sluice::redisson::{Rate, Redisson};
 
 use super::*;
-use crate::support::documented_rights;
+use support::documented_rights;
 
 #[tokio::test]
 async fn redissons_keys_are_decided_by_the_master_of_their_name() {

@@ -16,10 +16,10 @@ use tokio::time::{Instant, sleep};
 use tower_sluice::algorithm::FixedWindow;
 use tower_sluice::{Decision, Error, ErrorKind, Limiter, LimiterExt, Pool, Quota, Redis};
 
-use crate::support::faults::*;
-use crate::support::proxy::{Fault, Proxy};
-use crate::support::sentinel::{Replicated, SERVICE, Sentinel, url};
-use crate::support::{NOWHERE, Server, fake, stats};
+use support::faults::*;
+use support::proxy::{Fault, Proxy};
+use support::sentinel::{Replicated, SERVICE, Sentinel, url};
+use support::{NOWHERE, Server, fake, stats};
 
 /// Returns what an error of `ready` says, which must be of kind configuration.
 async fn refused(pool: Pool) -> String {

@@ -1,9 +1,9 @@
 //! Sentinels and servers that want TLS, and certificates of their clients.
 
 use super::*;
-use crate::support::files::Files;
-use crate::support::free_port;
-use crate::support::tls::{Authority, TlsServer, install_crypto_provider, settings};
+use support::files::Files;
+use support::free_port;
+use support::tls::{Authority, TlsServer, install_crypto_provider, settings};
 
 #[tokio::test]
 async fn a_primary_with_tls_is_found_and_followed_over_tls() {

@@ -10,8 +10,8 @@ use tower_sluice::limiter::AllInTurn;
 use tower_sluice::{Charge, Limiter, LimiterExt, Memory, Pool, RateLimitLayer, Redis};
 
 use super::*;
-use crate::support::Server;
-use crate::support::algorithms::{Visit, each_algorithm};
+use support::Server;
+use support::algorithms::{Visit, each_algorithm};
 
 const REFUSALS: usize = 100;
 

@@ -9,7 +9,7 @@ use tower_sluice::key::Global;
 use tower_sluice::{Memory, RateLimitLayer};
 
 use super::*;
-use crate::support::http::get as ask;
+use support::http::get as ask;
 
 async fn serve(app: Router) -> SocketAddr {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

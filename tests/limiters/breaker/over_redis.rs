@@ -8,8 +8,8 @@ use tower_sluice::FailOpen;
 use tower_sluice::limiter::Origin;
 
 use super::*;
-use crate::support::Server;
-use crate::support::faults::{D, LONG, SLACK, until_decided, yearly};
+use support::Server;
+use support::faults::{D, LONG, SLACK, until_decided, yearly};
 
 /// The time that each decision took, by whether Redis made it.
 #[derive(Default)]

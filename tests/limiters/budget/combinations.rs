@@ -8,9 +8,9 @@ use tower_sluice::limiter::AllAtOnce;
 use tower_sluice::{Charge, Limiter, LimiterExt, Pool, Quota, Redis};
 
 use super::left;
-use crate::support::Server;
-use crate::support::faults::LONG;
-use crate::support::stats::script_calls;
+use support::Server;
+use support::faults::LONG;
+use support::stats::script_calls;
 
 const HOUR: Quota = Quota::per_hour(100);
 

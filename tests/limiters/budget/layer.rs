@@ -16,7 +16,7 @@ use tower_sluice::{
 };
 
 use super::left;
-use crate::strict::Strict;
+use support::strict::Strict;
 
 const SECOND: Duration = Duration::from_secs(1);
 

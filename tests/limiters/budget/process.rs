@@ -8,7 +8,7 @@ use tower_sluice::algorithm::Budget;
 use tower_sluice::{Pool, Quota, Redis};
 
 use super::{storm, streams};
-use crate::support::faults::LONG;
+use support::faults::LONG;
 
 /// The work of a process.
 pub(crate) struct Role {

@@ -13,8 +13,8 @@ use tower_sluice::algorithm::Budget;
 use tower_sluice::{Charge, Limiter, LimiterExt, Pool, Quota, Redis};
 
 use super::process::{Process, Role};
-use crate::support::Server;
-use crate::support::faults::{LONG, eventually};
+use support::Server;
+use support::faults::{LONG, eventually};
 
 const PROCESSES: usize = 4;
 const TASKS: u64 = 16;

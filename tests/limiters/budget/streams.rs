@@ -9,8 +9,8 @@ use tower_sluice::{Charge, Limiter, Memory, Pool, Quota, Redis};
 
 use super::left;
 use super::process::{Process, Role};
-use crate::support::Server;
-use crate::support::faults::LONG;
+use support::Server;
+use support::faults::LONG;
 
 const TOKENS: Quota = Quota::per_day(10_000);
 

@@ -11,7 +11,7 @@ use tower_sluice::limiter::{Origin, Reservation};
 use tower_sluice::{Charge, Decision, Limiter, LimiterExt, Memory, Outcome, Quota};
 
 use super::SECOND;
-use crate::dice::{Dice, step};
+use support::dice::{Dice, step};
 
 const START: Duration = Duration::from_secs(1_767_225_600);
 const KEYS: [&str; 3] = ["a", "b", "c"];

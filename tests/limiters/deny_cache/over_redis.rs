@@ -5,9 +5,9 @@ use tower_sluice::limiter::Origin;
 use tower_sluice::{Charge, FailOpen, Limiter, LimiterExt, Outcome, Pool, Quota, Redis};
 
 use super::{HOUR, one, refused_from_cache};
-use crate::support::Server;
-use crate::support::faults::eventually;
-use crate::support::stats::script_calls;
+use support::Server;
+use support::faults::eventually;
+use support::stats::script_calls;
 
 /// Long enough for the slowest machine: no test here is about speed.
 const PATIENT: std::time::Duration = std::time::Duration::from_secs(20);

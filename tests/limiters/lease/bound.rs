@@ -11,12 +11,10 @@ use tower_sluice::algorithm::{
 use tower_sluice::limiter::Lease;
 use tower_sluice::{Charge, Limiter, LimiterExt, Memory, Outcome, Quota};
 
-use crate::dice::Dice;
-use model::{Anchored, Both, Bucket, Bursty, Cells, Counter, Grant, Log, Model, Window};
-
-#[allow(dead_code, unused_imports, reason = "the oracle uses all of it")]
-#[path = "../../support/trial/model/mod.rs"]
-mod model;
+use support::dice::Dice;
+use support::trial::model::{
+    Anchored, Both, Bucket, Bursty, Cells, Counter, Grant, Log, Model, Window,
+};
 
 const START: Duration = Duration::from_secs(1_767_225_600);
 const VALIDITY: Duration = Duration::from_millis(50);

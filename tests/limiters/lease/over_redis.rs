@@ -8,9 +8,9 @@ use tower_sluice::limiter::Lease;
 use tower_sluice::{Charge, Limiter, LimiterExt, Pool, Quota, Redis};
 
 use super::check;
-use crate::support::Server;
-use crate::support::faults::eventually;
-use crate::support::stats::script_calls;
+use support::Server;
+use support::faults::eventually;
+use support::stats::script_calls;
 
 const LIMIT: u64 = 10_000_000;
 

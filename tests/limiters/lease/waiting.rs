@@ -11,7 +11,7 @@ use tower_sluice::{Charge, Error, ErrorKind, Limiter, LimiterExt, Memory, Quota}
 
 use super::recorder::Recorder;
 use super::{SECOND, VALIDITY, check, leased, taken, warm_up};
-use crate::dice::Dice;
+use support::dice::Dice;
 
 #[tokio::test(start_paused = true)]
 async fn many_tasks_share_a_refill() {

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use tower_sluice::{Charge, ErrorKind, Outcome, Quota};
 
-use crate::support::{Server, expires};
-use crate::trial::algorithms::{Algorithm, Judged, Site, pool};
-use crate::trial::crew::{self, Size};
-use crate::trial::workload::Workload;
-use crate::trial::{edges, held, judge, saturated, stock};
+use support::trial::algorithms::{Algorithm, Judged, Site, pool};
+use support::trial::crew::{self, Size};
+use support::trial::workload::Workload;
+use support::trial::{edges, held, judge, saturated, stock};
+use support::{Server, expires};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Judge {

@@ -1,7 +1,7 @@
 //! The judges find mistakes: each mutant is one, and some judge must notice it.
 //!
 //! ```sh
-//! cargo test --release --test oracle mutants -- --ignored --nocapture
+//! cargo test -p tests --release --test oracle mutants -- --ignored --nocapture
 //! ```
 //!
 //! Mutants of the scripts (`edits.rs`) answer on a server under the name of the true script
@@ -27,7 +27,7 @@ use tower_sluice::algorithm::{
 };
 use tower_sluice::limiter::script_texts;
 
-use crate::support::Server;
+use support::Server;
 
 const FIVE: Quota = Quota::per_second(5);
 const SECOND: Duration = Duration::from_secs(1);

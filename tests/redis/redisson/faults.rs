@@ -8,12 +8,12 @@ use tokio::time::Instant;
 use tower_sluice::redisson::Redisson;
 use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Outcome, Pool};
 
-use crate::support::fake;
-use crate::support::faults::{LONG, others};
-use crate::support::proxy::{Fault, Proxy};
-use crate::support::redisson::Acquired::Granted;
-use crate::support::redisson::{Bench, message, rate};
-use crate::support::{NOWHERE, Server};
+use support::fake;
+use support::faults::{LONG, others};
+use support::proxy::{Fault, Proxy};
+use support::redisson::Acquired::Granted;
+use support::redisson::{Bench, message, rate};
+use support::{NOWHERE, Server};
 
 /// The limiters of a bench, through a proxy.
 async fn proxied(bench: &Bench) -> (Proxy, Redisson) {

@@ -8,8 +8,8 @@ use tower_sluice::limiter::AllInTurn;
 use tower_sluice::redisson::{PermitLog, Rate, RateType, Redisson};
 use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Memory, Outcome, Pool, Quota};
 
-use crate::support::redisson::Acquired::{Granted, Wait};
-use crate::support::redisson::{BASE, Bench, client, message, rate};
+use support::redisson::Acquired::{Granted, Wait};
+use support::redisson::{BASE, Bench, client, message, rate};
 
 const SECOND: Duration = Duration::from_secs(1);
 

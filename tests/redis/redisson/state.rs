@@ -6,8 +6,8 @@ use std::time::Duration;
 use tower_sluice::redisson::Rate;
 use tower_sluice::{Charge, Limiter};
 
-use crate::support::redisson::Acquired::{Exceeds, Granted, Wait};
-use crate::support::redisson::{Bench, client, rate};
+use support::redisson::Acquired::{Exceeds, Granted, Wait};
+use support::redisson::{Bench, client, rate};
 
 #[tokio::test]
 async fn many_members_and_a_release_of_java_admit_no_more_than_java_would() {

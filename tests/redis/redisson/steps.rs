@@ -10,8 +10,8 @@ use redis::cmd;
 use tower_sluice::redisson::Rate;
 use tower_sluice::{Charge, ErrorKind, Limiter};
 
-use crate::support::redisson::Acquired::{Exceeds, Granted, Wait};
-use crate::support::redisson::{BASE, Bench, client, message, rate};
+use support::redisson::Acquired::{Exceeds, Granted, Wait};
+use support::redisson::{BASE, Bench, client, message, rate};
 
 // Scenarios, numbered as where the format is described.
 

@@ -9,8 +9,8 @@ use tower_sluice::Quota;
 use tower_sluice::algorithm::{Algorithm, Report, Verdict};
 use tower_sluice::redisson::PermitLog;
 
-use crate::support::Server;
-use crate::support::script::{HEAD, NOW};
+use support::Server;
+use support::script::{HEAD, NOW};
 
 type Rule = <PermitLog as Algorithm>::Rule;
 type State = <PermitLog as Algorithm>::State;

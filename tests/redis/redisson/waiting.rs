@@ -10,8 +10,8 @@ use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_sluice::redisson::Redisson;
 use tower_sluice::{Charge, Limiter, LimiterExt, Outcome, Pool, RateLimitLayer, Refusal};
 
-use crate::support::Server;
-use crate::support::redisson::{Bench, rate};
+use support::Server;
+use support::redisson::{Bench, rate};
 
 const LONG: Duration = Duration::from_secs(600);
 

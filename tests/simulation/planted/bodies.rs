@@ -10,7 +10,9 @@ use std::str::FromStr as _;
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-use super::{Edit, Fault, package};
+use support::repository;
+
+use super::{Edit, Fault};
 
 /// The variable of the environment with the number of the chosen fault. 0: none.
 pub(super) const CHOICE: &str = "PLANTED_FAULT";
@@ -97,7 +99,7 @@ impl Bodies {
 
 impl File {
     fn read(name: &str) -> Self {
-        let text = fs::read_to_string(package().join("src").join(name)).unwrap_or_default();
+        let text = fs::read_to_string(repository().join("src").join(name)).unwrap_or_default();
         let mut places = Vec::new();
         find_bodies(TokenStream::from_str(&text).expect("Rust"), &mut places);
         Self { text, places, edited: BTreeMap::new() }

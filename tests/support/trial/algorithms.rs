@@ -25,22 +25,22 @@ use super::model::{
 };
 
 /// A judged algorithm, and the model that judges it.
-pub(crate) struct Algorithm {
-    pub(crate) name: &'static str,
+pub struct Algorithm {
+    pub name: &'static str,
     /// The quota with a burst, if the algorithm knows bursts.
-    pub(crate) quota: fn(Quota, u64) -> Quota,
-    pub(crate) limiter: fn(Quota, Site) -> Arc<dyn Judged>,
-    pub(crate) model: fn(Quota) -> Box<dyn Model>,
+    pub quota: fn(Quota, u64) -> Quota,
+    pub limiter: fn(Quota, Site) -> Arc<dyn Judged>,
+    pub model: fn(Quota) -> Box<dyn Model>,
     /// The costs of the first charge on a key of 3 units, one key for each. After it no more than 3
     /// units fit.
-    pub(crate) openings: &'static [u64],
+    pub openings: &'static [u64],
     /// True if a refused charge goes at once when its wait is over.
-    pub(crate) at_once: bool,
+    pub at_once: bool,
     /// True if it reserves waits; else a refused caller asks again.
-    pub(crate) reserves: bool,
+    pub reserves: bool,
 }
 
-pub(crate) static ALGORITHMS: [Algorithm; 13] = [
+pub static ALGORITHMS: [Algorithm; 13] = [
     line("token_bucket", Quota::burst, |quota, at| at.of(TokenBucket::new(quota)), Bucket::boxed),
     line("fixed_window", no_burst, |quota, at| at.of(FixedWindow::new(quota)), Window::boxed),
     line(
@@ -97,7 +97,7 @@ const fn line(
 }
 
 /// Those whose names begin as the environment says, else all.
-pub(crate) fn chosen() -> impl Iterator<Item = &'static Algorithm> {
+pub fn chosen() -> impl Iterator<Item = &'static Algorithm> {
     let only: String = crew::number("ORACLE_ONLY", String::new());
     ALGORITHMS.iter().filter(move |algorithm| algorithm.name.starts_with(&only))
 }
@@ -134,7 +134,7 @@ impl Algorithm {
 
     /// The most scripts that run for a number of calls: a key without a configuration gets one, and
     /// is asked once more.
-    pub(crate) fn runs(&self, calls: usize) -> usize {
+    pub fn runs(&self, calls: usize) -> usize {
         if self.reserves { calls } else { 3 * calls }
     }
 
@@ -143,7 +143,7 @@ impl Algorithm {
         Self { openings: &[0], at_once: false, ..self }
     }
 
-    pub(crate) fn called(name: &str) -> &'static Self {
+    pub fn called(name: &str) -> &'static Self {
         ALGORITHMS.iter().find(|algorithm| algorithm.name == name).expect("a known algorithm")
     }
 }
@@ -152,19 +152,19 @@ impl Algorithm {
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Connections to `url` that wait for an answer as long as the decisions do.
-pub(crate) fn pool(url: &str) -> Pool {
+pub fn pool(url: &str) -> Pool {
     let builder = Pool::builder(url).expect("an address");
     builder.connect_timeout(DEADLINE).response_timeout(DEADLINE).build().expect("a pool")
 }
 
 /// The place where a limiter decides, and its clock: the server's unless one is given.
-pub(crate) struct Site {
-    pub(crate) pool: Pool,
-    pub(crate) clock: Option<Arc<AtomicU64>>,
+pub struct Site {
+    pub pool: Pool,
+    pub clock: Option<Arc<AtomicU64>>,
 }
 
 /// The second key of a charge, as far from the first.
-pub(crate) const SECOND: u32 = 1_000_000;
+pub const SECOND: u32 = 1_000_000;
 
 fn keys(charge: &Charge) -> [Charge; 2] {
     let key: u32 = charge.key().parse().unwrap_or_default();
@@ -208,7 +208,7 @@ impl Site {
 type Answer<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 
 /// A limiter in Redis, whatever its algorithm.
-pub(crate) trait Judged: Debug + Send + Sync {
+pub trait Judged: Debug + Send + Sync {
     fn check(&self, charge: &Charge) -> Answer<Decision>;
 
     /// Settles a reservation, best effort.
@@ -221,11 +221,11 @@ pub(crate) trait Judged: Debug + Send + Sync {
 }
 
 /// The time for which leased units may be spent.
-pub(crate) const VALIDITY: Duration = Duration::from_millis(20);
+pub const VALIDITY: Duration = Duration::from_millis(20);
 
 /// A judged limiter as the inner one of a limiter around it.
 #[derive(Clone, Debug)]
-pub(crate) struct Inner(Arc<dyn Judged>);
+pub struct Inner(Arc<dyn Judged>);
 
 impl Limiter for Inner {
     type Future = Answer<Decision>;
@@ -247,7 +247,7 @@ struct Leased {
 }
 
 /// The same limiter with leases.
-pub(crate) fn leased(limiter: Arc<dyn Judged>) -> Arc<dyn Judged> {
+pub fn leased(limiter: Arc<dyn Judged>) -> Arc<dyn Judged> {
     let reserves = limiter.reserves();
     Arc::new(Leased { lease: Inner(limiter).lease(100).valid_for(VALIDITY), reserves })
 }

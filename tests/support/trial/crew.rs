@@ -17,6 +17,7 @@ use super::algorithms::{Algorithm, Site, pool};
 use super::task::Task;
 use super::trace::Row;
 use super::workload::Workload;
+use crate::scratch;
 
 /// Calls that a run is cut at, for memory's sake.
 const MOST_CALLS: usize = 2_000_000;
@@ -24,14 +25,14 @@ const MOST_CALLS: usize = 2_000_000;
 /// The number of tasks that call, and the time for which they do: from the environment, else what
 /// suits a debug build.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Size {
-    pub(crate) processes: u16,
-    pub(crate) tasks: u16,
-    pub(crate) seconds: u16,
+pub struct Size {
+    pub processes: u16,
+    pub tasks: u16,
+    pub seconds: u16,
 }
 
 impl Size {
-    pub(crate) fn from_env() -> Self {
+    pub fn from_env() -> Self {
         Self {
             processes: number("ORACLE_PROCESSES", 4),
             tasks: number("ORACLE_TASKS", 32),
@@ -41,7 +42,7 @@ impl Size {
 }
 
 /// A number from the environment.
-pub(crate) fn number<T: FromStr>(name: &str, default: T) -> T {
+pub fn number<T: FromStr>(name: &str, default: T) -> T {
     match std::env::var(name) {
         Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")),
         Err(_) => default,
@@ -49,12 +50,7 @@ pub(crate) fn number<T: FromStr>(name: &str, default: T) -> T {
 }
 
 /// Runs a crew against the server at `url`. Returns how many calls it began, and a row for each.
-pub(crate) fn run(
-    algorithm: &Algorithm,
-    workload: Workload,
-    size: Size,
-    url: &str,
-) -> (usize, Vec<Row>) {
+pub fn run(algorithm: &Algorithm, workload: Workload, size: Size, url: &str) -> (usize, Vec<Row>) {
     let role = format!("{} {}", algorithm.name, workload.name());
     let mut crew: Vec<_> =
         (0..size.processes).map(|number| Worker::start(number, &role, size, url)).collect();
@@ -77,8 +73,7 @@ struct Worker {
 impl Worker {
     fn start(number: u16, role: &str, size: Size, url: &str) -> Self {
         let name = role.replace(' ', "-");
-        let trace = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
-            .join(format!("oracle-{}-{name}-{number}.trace", std::process::id()));
+        let trace = scratch().join(format!("oracle-{}-{name}-{number}.trace", std::process::id()));
         let mut child = Command::new(std::env::current_exe().expect("this binary"))
             .args(["worker", "--exact", "--ignored", "--nocapture", "--quiet"])
             .env("ORACLE_ROLE", role)
@@ -127,7 +122,7 @@ impl Drop for Worker {
 }
 
 /// Does the work of a worker, if this process was started as one.
-pub(crate) fn work() {
+pub fn work() {
     let Ok(role) = std::env::var("ORACLE_ROLE") else { return };
     let var = |name| std::env::var(name).expect("a worker's variable");
     let (algorithm, workload) = role.split_once(' ').expect("an algorithm and a workload");

@@ -98,7 +98,7 @@ impl Walk {
 /// # Panics
 ///
 /// If a wait is not exact.
-pub(crate) fn walk(algorithm: &Algorithm, url: &str, states: usize) {
+pub fn walk(algorithm: &Algorithm, url: &str, states: usize) {
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let pool = pool(url);

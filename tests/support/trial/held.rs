@@ -133,7 +133,7 @@ impl Model {
 
 /// Walks so many histories over the server at `url`. Returns how many settlements were made, or
 /// what is wrong.
-pub(crate) fn walk(url: &str, histories: u64) -> Result<usize, String> {
+pub fn walk(url: &str, histories: u64) -> Result<usize, String> {
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let mut settlements = 0;

@@ -23,26 +23,26 @@ const TOLD: usize = 20;
 
 /// All that the judge found.
 #[derive(Debug, Default)]
-pub(crate) struct Findings {
-    pub(crate) over: usize,
-    pub(crate) unjustified: usize,
-    pub(crate) faults: Vec<String>,
+pub struct Findings {
+    pub over: usize,
+    pub unjustified: usize,
+    pub faults: Vec<String>,
     /// Units admitted where use can be measured, and the most that could have been.
-    pub(crate) admitted: i128,
-    pub(crate) most: i128,
+    pub admitted: i128,
+    pub most: i128,
     /// Events that change what is stored, and the fewest writes that do: a call writes a key once.
-    pub(crate) changes: usize,
-    pub(crate) fewest: usize,
+    pub changes: usize,
+    pub fewest: usize,
     counts: HashMap<u8, usize>,
 }
 
 impl Findings {
-    pub(crate) fn count(&self, event: Event) -> usize {
+    pub fn count(&self, event: Event) -> usize {
         self.counts.get(&(event as u8)).copied().unwrap_or_default()
     }
 
     /// The share that was admitted of what could have been, if it is known.
-    pub(crate) fn utilisation(&self) -> Option<f64> {
+    pub fn utilisation(&self) -> Option<f64> {
         (self.most > 0).then(|| self.admitted as f64 / self.most as f64)
     }
 
@@ -54,7 +54,7 @@ impl Findings {
 }
 
 /// Judges a trace, and returns with it the state in which each key should be.
-pub(crate) fn judge(
+pub fn judge(
     rows: &[Row],
     model: impl Fn() -> Box<dyn Model>,
 ) -> (Findings, BTreeMap<u32, Box<dyn Model>>) {

@@ -6,16 +6,24 @@
 //! end with (`stock.rs`). `edges.rs` calls right at the edges, and `saturated.rs` without pause,
 //! with clocks of their own. `held.rs` is a trial of budgets, whose charges are settled.
 
-#![allow(dead_code, reason = "each test binary uses a part")]
-
-pub(crate) mod algorithms;
-pub(crate) mod crew;
-pub(crate) mod edges;
-pub(crate) mod held;
-pub(crate) mod judge;
-pub(crate) mod model;
-pub(crate) mod saturated;
-pub(crate) mod stock;
-pub(crate) mod task;
-pub(crate) mod trace;
-pub(crate) mod workload;
+#[cfg(feature = "redisson")]
+pub mod algorithms;
+#[cfg(feature = "redisson")]
+pub mod crew;
+#[cfg(feature = "redisson")]
+pub mod edges;
+#[cfg(feature = "redisson")]
+pub mod held;
+#[cfg(feature = "redisson")]
+pub mod judge;
+pub mod model;
+#[cfg(feature = "redisson")]
+pub mod saturated;
+#[cfg(feature = "redisson")]
+pub mod stock;
+#[cfg(feature = "redisson")]
+pub mod task;
+#[cfg(feature = "redisson")]
+pub mod trace;
+#[cfg(feature = "redisson")]
+pub mod workload;

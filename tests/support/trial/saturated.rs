@@ -17,7 +17,7 @@ const START: u64 = 1_767_225_600_000_000;
 const STEPS: u64 = 1_700;
 
 /// The units that an algorithm admits to callers with this `patience`, and the most that it may.
-pub(crate) async fn used(
+pub async fn used(
     algorithm: &Algorithm,
     pool: Pool,
     key: String,

@@ -9,11 +9,11 @@ use tokio::runtime;
 
 use super::algorithms::SECOND;
 use super::model::Model;
-use crate::support::{Server, stats};
+use crate::{Server, stats};
 
 /// Returns what is not as it must be: each key's state, no more script runs than `calls`, and as
 /// many writes as `changes` says: none for a refusal or a peek (S5).
-pub(crate) fn faults(
+pub fn faults(
     server: &Server,
     models: &BTreeMap<u32, Box<dyn Model>>,
     calls: usize,
@@ -52,7 +52,7 @@ pub(crate) fn faults(
 }
 
 /// The scripts that ran to their end, and the values that they wrote.
-pub(crate) async fn counted(connection: &mut MultiplexedConnection) -> (usize, usize) {
+pub async fn counted(connection: &mut MultiplexedConnection) -> (usize, usize) {
     let all = stats::all(connection).await;
     let of = |command: &str| all.get(command).copied().unwrap_or_default();
     let scripts: u64 = ["eval", "evalsha"].map(of).map(|of| of.calls - of.failed).iter().sum();
@@ -82,7 +82,7 @@ async fn held(connection: &mut MultiplexedConnection) -> BTreeMap<u32, String> {
 
 /// The value of a key, if it is still there: a text, or the members of a sorted set,
 /// each with its score.
-pub(crate) async fn value(connection: &mut MultiplexedConnection, name: &str) -> Option<String> {
+pub async fn value(connection: &mut MultiplexedConnection, name: &str) -> Option<String> {
     let kind: String = cmd("TYPE").arg(name).query_async(connection).await.expect("a type");
     if kind == "hash" {
         let fields: Vec<String> =

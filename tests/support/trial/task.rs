@@ -10,44 +10,39 @@ use super::algorithms::Judged;
 use super::trace::{Event, Row, nanos};
 
 /// A caller, the answers that it got, and when it is done.
-pub(crate) struct Task {
-    pub(crate) process: u16,
-    pub(crate) number: u16,
+pub struct Task {
+    pub process: u16,
+    pub number: u16,
     /// The number of tasks in each process.
-    pub(crate) tasks: u16,
-    pub(crate) limiter: Arc<dyn Judged>,
-    pub(crate) dice: fastrand::Rng,
-    pub(crate) end: Instant,
-    pub(crate) most_calls: usize,
-    pub(crate) rows: Vec<Row>,
+    pub tasks: u16,
+    pub limiter: Arc<dyn Judged>,
+    pub dice: fastrand::Rng,
+    pub end: Instant,
+    pub most_calls: usize,
+    pub rows: Vec<Row>,
     /// Calls begun, counted apart from the rows.
-    pub(crate) calls: usize,
+    pub calls: usize,
 }
 
 /// A reservation, and the call that made it.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub struct Held {
     reservation: Reservation,
     row: Row,
 }
 
 impl Task {
-    pub(crate) fn is_done(&self) -> bool {
+    pub fn is_done(&self) -> bool {
         self.calls >= self.most_calls || Instant::now() >= self.end
     }
 
     /// A key that no other task asks for.
-    pub(crate) fn own_key(&self) -> u32 {
+    pub fn own_key(&self) -> u32 {
         u32::from(self.process) * u32::from(self.tasks) + u32::from(self.number)
     }
 
     /// Asks, and returns the answer, with the reservation if something was taken.
-    pub(crate) async fn ask(
-        &mut self,
-        key: u32,
-        cost: u64,
-        patience: Duration,
-    ) -> (Row, Option<Held>) {
+    pub async fn ask(&mut self, key: u32, cost: u64, patience: Duration) -> (Row, Option<Held>) {
         let charge = Charge::new(key.to_string()).cost(cost);
         let mut row = self.begin(key, cost);
         // Where nothing is reserved, the answer is a wait, after which the task asks again.
@@ -78,7 +73,7 @@ impl Task {
     }
 
     /// Gives a reservation back: a cancel if its slot is still ahead, else a refund.
-    pub(crate) async fn refund(&mut self, held: Held) {
+    pub async fn refund(&mut self, held: Held) {
         let mut row = self.begin(held.row.key, held.row.cost.into());
         row.of = held.row.number;
         let due = (held.row.now + held.row.wait).cast_unsigned() * 1_000;
@@ -92,7 +87,7 @@ impl Task {
     }
 
     /// Settles a reservation at `actual` units or less: the call that made it cost so much.
-    pub(crate) fn settle(&mut self, held: Held, actual: u64) {
+    pub fn settle(&mut self, held: Held, actual: u64) {
         let actual = actual.min(held.row.cost.into());
         if self.limiter.settle(held.reservation, actual).is_ok() {
             let row = self.rows.iter_mut().rev().find(|row| row.number == held.row.number);

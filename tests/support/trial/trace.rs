@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The result of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Event {
+pub enum Event {
     /// Admitted at once; of a peek: it would be.
     Allowed,
     /// Reserved for later.
@@ -39,40 +39,40 @@ impl Event {
     ];
 
     /// Returns true if it gives a reservation back, which is answered without a `now`.
-    pub(crate) fn returns(self) -> bool {
+    pub fn returns(self) -> bool {
         matches!(self, Self::Cancelled | Self::Refunded)
     }
 }
 
 /// One call. A field without a value is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Row {
-    pub(crate) key: u32,
-    pub(crate) cost: u32,
-    pub(crate) process: u16,
-    pub(crate) task: u16,
+pub struct Row {
+    pub key: u32,
+    pub cost: u32,
+    pub process: u16,
+    pub task: u16,
     /// The number of this call among those of its task.
-    pub(crate) number: u32,
-    pub(crate) event: Event,
+    pub number: u32,
+    pub event: Event,
     /// Its place among the decisions of one call to the server.
-    pub(crate) place: u16,
-    pub(crate) patience: i64,
-    pub(crate) wait: i64,
-    pub(crate) now: i64,
-    pub(crate) remaining: i64,
-    pub(crate) reset: i64,
+    pub place: u16,
+    pub patience: i64,
+    pub wait: i64,
+    pub now: i64,
+    pub remaining: i64,
+    pub reset: i64,
     /// The number of the call whose reservation is given back, and the units that were.
-    pub(crate) of: u32,
-    pub(crate) units: u32,
+    pub of: u32,
+    pub units: u32,
     /// Nanoseconds since the Unix epoch.
-    pub(crate) sent: u64,
-    pub(crate) received: u64,
+    pub sent: u64,
+    pub received: u64,
 }
 
 impl Row {
-    pub(crate) const SIZE: usize = 83;
+    pub const SIZE: usize = 83;
 
-    pub(crate) fn write(&self, bytes: &mut Vec<u8>) {
+    pub fn write(&self, bytes: &mut Vec<u8>) {
         bytes.extend(self.key.to_le_bytes());
         bytes.extend(self.cost.to_le_bytes());
         bytes.extend(self.process.to_le_bytes());
@@ -89,7 +89,7 @@ impl Row {
         bytes.extend(self.received.to_le_bytes());
     }
 
-    pub(crate) fn read(bytes: &[u8; Self::SIZE]) -> Self {
+    pub fn read(bytes: &[u8; Self::SIZE]) -> Self {
         let mut rest = &bytes[..];
         let rest = &mut rest;
         Self {
@@ -120,13 +120,13 @@ fn next<const N: usize>(rest: &mut &[u8]) -> [u8; N] {
 }
 
 /// The clock of `sent` and `received`.
-pub(crate) fn nanos() -> u64 {
+pub fn nanos() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
     u64::try_from(since.as_nanos()).expect("before 2554")
 }
 
 /// The rows of each key.
-pub(crate) fn by_key(rows: &[Row]) -> BTreeMap<u32, Vec<Row>> {
+pub fn by_key(rows: &[Row]) -> BTreeMap<u32, Vec<Row>> {
     let mut keys: BTreeMap<u32, Vec<Row>> = BTreeMap::new();
     for row in rows {
         keys.entry(row.key).or_default().push(*row);
@@ -139,7 +139,7 @@ pub(crate) fn by_key(rows: &[Row]) -> BTreeMap<u32, Vec<Row>> {
 /// Decisions are ordered by the server's `now`. A refund is answered without one, so a key on which
 /// there are any belongs to one task, whose calls follow one another: its own
 /// numbers are the order.
-pub(crate) fn order(rows: &mut [Row]) -> Result<(), String> {
+pub fn order(rows: &mut [Row]) -> Result<(), String> {
     let Some(first) = rows.first().copied() else { return Ok(()) };
     let key = first.key;
     if rows.iter().any(|row| row.event.returns()) {

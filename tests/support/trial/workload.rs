@@ -22,7 +22,7 @@ const PROBES: u16 = 4;
 const OWNERS: u16 = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Workload {
+pub enum Workload {
     /// All tasks ask without pause, costs 1 to 3.
     Saturating,
     /// One task to a key comes back within 2 ms of each wait, reset and end of a key's life.
@@ -38,9 +38,9 @@ pub(crate) enum Workload {
 
 impl Workload {
     /// Those without leases.
-    pub(crate) const ALL: [Self; 4] = [Self::Saturating, Self::Sparse, Self::Bursty, Self::Mixed];
+    pub const ALL: [Self; 4] = [Self::Saturating, Self::Sparse, Self::Bursty, Self::Mixed];
 
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Saturating => "saturating",
             Self::Sparse => "sparse",
@@ -50,13 +50,13 @@ impl Workload {
         }
     }
 
-    pub(crate) fn called(name: &str) -> Self {
+    pub fn called(name: &str) -> Self {
         let all = Self::ALL.into_iter().chain([Self::Leased]);
         all.into_iter().find(|workload| workload.name() == name).expect("a known workload")
     }
 
     /// Returns the limiter that is called, over a limiter in Redis.
-    pub(crate) fn limiter(self, inner: Arc<dyn Judged>) -> Arc<dyn Judged> {
+    pub fn limiter(self, inner: Arc<dyn Judged>) -> Arc<dyn Judged> {
         match self {
             Self::Leased => leased(inner),
             _ => inner,
@@ -66,7 +66,7 @@ impl Workload {
     /// Returns the quota of the limiter, with a burst for those that know bursts. A unit takes a
     /// fraction of a microsecond in all but the sparse one, whose edges fall on the milliseconds of
     /// expiry.
-    pub(crate) fn quota(self, with_burst: fn(Quota, u64) -> Quota) -> Quota {
+    pub fn quota(self, with_burst: fn(Quota, u64) -> Quota) -> Quota {
         let (limit, millis, burst) = match self {
             Self::Saturating => (210, 500, 120),
             Self::Sparse => (20, 100, 20),
@@ -77,7 +77,7 @@ impl Workload {
         with_burst(Quota::new(limit, Duration::from_millis(millis)), burst)
     }
 
-    pub(crate) async fn run(self, task: &mut Task, capacity: u64) {
+    pub async fn run(self, task: &mut Task, capacity: u64) {
         match self {
             Self::Saturating => saturating(task).await,
             Self::Sparse if task.number < PROBES => sparse(task, capacity).await,

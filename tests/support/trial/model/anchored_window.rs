@@ -8,14 +8,14 @@ use super::{Grant, Mark, Model, numbers};
 
 /// `limit` units in a window of `period` µs: the latest one's start, and its units.
 #[derive(Debug)]
-pub(crate) struct Anchored {
+pub struct Anchored {
     limit: i128,
     period: i128,
     latest: Option<(i128, i128)>,
 }
 
 impl Anchored {
-    pub(crate) fn boxed(quota: Quota) -> Box<dyn Model> {
+    pub fn boxed(quota: Quota) -> Box<dyn Model> {
         let (limit, period, _) = numbers(quota);
         Box::new(Self { limit, period, latest: None })
     }

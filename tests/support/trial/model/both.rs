@@ -8,19 +8,19 @@ use super::{Bucket, Grant, Mark, Model};
 
 /// Two models of one key, and the marks that each reservation has in them.
 #[derive(Debug)]
-pub(crate) struct Both {
+pub struct Both {
     members: [Box<dyn Model>; 2],
     marks: Vec<([Mark; 2], i128)>,
 }
 
 impl Both {
     /// A bucket, and one of three quarters of its rate and twice its burst.
-    pub(crate) fn buckets(quota: Quota) -> Box<dyn Model> {
+    pub fn buckets(quota: Quota) -> Box<dyn Model> {
         Self::of([quota, Self::slower(quota)])
     }
 
     /// A bucket, and one that is never in its way, and so always made to wait for it.
-    pub(crate) fn uneven(quota: Quota) -> Box<dyn Model> {
+    pub fn uneven(quota: Quota) -> Box<dyn Model> {
         Self::of([quota, Self::faster(quota)])
     }
 
@@ -28,11 +28,11 @@ impl Both {
         Box::new(Self { members: quotas.map(Bucket::boxed), marks: Vec::new() })
     }
 
-    pub(crate) fn slower(quota: Quota) -> Quota {
+    pub fn slower(quota: Quota) -> Quota {
         Quota::new(quota.limit() * 3, quota.period() * 4).burst(quota.burst_size() * 2)
     }
 
-    pub(crate) fn faster(quota: Quota) -> Quota {
+    pub fn faster(quota: Quota) -> Quota {
         Quota::new(quota.limit() * 10, quota.period()).burst(quota.burst_size())
     }
 }

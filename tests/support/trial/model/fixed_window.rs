@@ -8,18 +8,18 @@ use super::{Grant, Mark, Model, ceil, numbers};
 
 /// `limit` units in each window of `period` µs; the latest window that holds units, and the units.
 #[derive(Debug)]
-pub(crate) struct Window {
+pub struct Window {
     limit: i128,
     period: i128,
     latest: Option<(i128, i128)>,
 }
 
 impl Window {
-    pub(crate) fn boxed(quota: Quota) -> Box<dyn Model> {
+    pub fn boxed(quota: Quota) -> Box<dyn Model> {
         Box::new(Self::new(quota))
     }
 
-    pub(crate) fn new(quota: Quota) -> Self {
+    pub fn new(quota: Quota) -> Self {
         let (limit, period, _) = numbers(quota);
         Self { limit, period, latest: None }
     }

@@ -14,16 +14,16 @@ mod smooth_bursty;
 mod smooth_warming_up;
 mod token_bucket;
 
-pub(crate) use anchored_window::Anchored;
-pub(crate) use both::Both;
-pub(crate) use fixed_window::Window;
-pub(crate) use redisson::Permits;
-pub(crate) use sliding_counter::Counter;
-pub(crate) use sliding_log::Log;
-pub(crate) use sliding_window::Cells;
-pub(crate) use smooth_bursty::Bursty;
-pub(crate) use smooth_warming_up::Warm;
-pub(crate) use token_bucket::Bucket;
+pub use anchored_window::Anchored;
+pub use both::Both;
+pub use fixed_window::Window;
+pub use redisson::Permits;
+pub use sliding_counter::Counter;
+pub use sliding_log::Log;
+pub use sliding_window::Cells;
+pub use smooth_bursty::Bursty;
+pub use smooth_warming_up::Warm;
+pub use token_bucket::Bucket;
 
 use std::fmt::Debug;
 use std::ops::{Range, RangeInclusive};
@@ -31,13 +31,13 @@ use std::ops::{Range, RangeInclusive};
 use tower_sluice::Quota;
 
 /// An admission: the instant at which it goes, and its units.
-pub(crate) type Grant = (i128, i128);
+pub type Grant = (i128, i128);
 
 /// The numbers by which a reservation knows the state that it left, and the one before.
-pub(crate) type Mark = [i128; 2];
+pub type Mark = [i128; 2];
 
 /// One key under one quota. Instants and stretches are in µs.
-pub(crate) trait Model: Debug {
+pub trait Model: Debug {
     /// The earliest instant from `now` on at which `cost` fits; none if it never does.
     fn earliest(&self, now: i128, cost: i128) -> Option<i128>;
 
@@ -103,7 +103,7 @@ fn ceil(dividend: i128, divisor: i128) -> i128 {
 
 /// Counts the grants, ordered by instant, that end a half-open window of `period` that holds more
 /// than `limit`.
-pub(crate) fn over_any_window(grants: &[Grant], period: i128, limit: i128) -> usize {
+pub fn over_any_window(grants: &[Grant], period: i128, limit: i128) -> usize {
     let (mut oldest, mut sum, mut over) = (0, 0, 0);
     for (at, cost) in grants {
         sum += cost;

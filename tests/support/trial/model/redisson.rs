@@ -10,7 +10,7 @@ use super::{Grant, Mark, Model, numbers, over_any_window};
 
 /// `limit` permits in any `interval` ms.
 #[derive(Debug)]
-pub(crate) struct Permits {
+pub struct Permits {
     limit: i128,
     interval: i128,
     /// Instants in ms, in the order in which they were granted.
@@ -20,7 +20,7 @@ pub(crate) struct Permits {
 }
 
 impl Permits {
-    pub(crate) fn boxed(quota: Quota) -> Box<dyn Model> {
+    pub fn boxed(quota: Quota) -> Box<dyn Model> {
         let (limit, period, _) = numbers(quota);
         let interval = period / 1_000;
         Box::new(Self { limit, interval, grants: Vec::new(), asked: Cell::new(0) })

@@ -10,7 +10,7 @@ use super::{Grant, Mark, Model, ceil, numbers};
 
 /// `limit` units in a window of `period` µs and what is left of the one before.
 #[derive(Debug)]
-pub(crate) struct Counter {
+pub struct Counter {
     limit: i128,
     period: i128,
     units: BTreeMap<i128, i128>,
@@ -18,7 +18,7 @@ pub(crate) struct Counter {
 }
 
 impl Counter {
-    pub(crate) fn boxed(quota: Quota) -> Box<dyn Model> {
+    pub fn boxed(quota: Quota) -> Box<dyn Model> {
         let (limit, period, _) = numbers(quota);
         Box::new(Self { limit, period, units: BTreeMap::new(), latest: None })
     }

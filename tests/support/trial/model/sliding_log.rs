@@ -8,7 +8,7 @@ use super::{Grant, Mark, Model, numbers, over_any_window};
 
 /// `limit` units in any `period` µs.
 #[derive(Debug)]
-pub(crate) struct Log {
+pub struct Log {
     limit: i128,
     period: i128,
     grants: Vec<Grant>,
@@ -17,7 +17,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    pub(crate) fn boxed(quota: Quota) -> Box<dyn Model> {
+    pub fn boxed(quota: Quota) -> Box<dyn Model> {
         let (limit, period, _) = numbers(quota);
         Box::new(Self { limit, period, grants: Vec::new(), taken: 0 })
     }

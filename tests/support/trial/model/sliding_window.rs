@@ -9,7 +9,7 @@ use super::{Grant, Mark, Model, ceil, numbers, over_any_window};
 
 /// `limit` units in `cells` cells of `width` µs and one more.
 #[derive(Debug)]
-pub(crate) struct Cells {
+pub struct Cells {
     limit: i128,
     period: i128,
     cells: i128,
@@ -19,7 +19,7 @@ pub(crate) struct Cells {
 
 impl Cells {
     /// Ten cells, as the algorithm has by default.
-    pub(crate) fn boxed(quota: Quota) -> Box<dyn Model> {
+    pub fn boxed(quota: Quota) -> Box<dyn Model> {
         let (limit, period, _) = numbers(quota);
         let width = ceil(period, 10);
         Box::new(Self { limit, period, cells: 10, width, units: BTreeMap::new() })

@@ -9,7 +9,7 @@ use super::{Grant, Mark, Model, ceil, numbers};
 
 /// `r` permits take `p` µs; `cap` is stored, in `1/r` µs.
 #[derive(Debug)]
-pub(crate) struct Bursty {
+pub struct Bursty {
     r: i128,
     p: i128,
     cap: i128,
@@ -23,11 +23,11 @@ pub(crate) struct Bursty {
 
 impl Bursty {
     /// Stores the permits of one period.
-    pub(crate) fn boxed(quota: Quota) -> Box<dyn Model> {
+    pub fn boxed(quota: Quota) -> Box<dyn Model> {
         Box::new(Self::new(quota, false))
     }
 
-    pub(crate) fn wait_for_own_cost(quota: Quota) -> Box<dyn Model> {
+    pub fn wait_for_own_cost(quota: Quota) -> Box<dyn Model> {
         Box::new(Self::new(quota, true))
     }
 

@@ -10,7 +10,7 @@ use super::{Grant, Mark, Model, numbers};
 /// Permits come every `stable` µs; up to `most` are stored, which is full `warm` µs
 /// after the last use.
 #[derive(Debug)]
-pub(crate) struct Warm {
+pub struct Warm {
     limit: i128,
     period: i128,
     warm: f64,
@@ -28,11 +28,11 @@ pub(crate) struct Warm {
 
 impl Warm {
     /// Warms up for a tenth of a period, by a factor of 3.
-    pub(crate) fn boxed(quota: Quota) -> Box<dyn Model> {
+    pub fn boxed(quota: Quota) -> Box<dyn Model> {
         Box::new(Self::new(quota, false))
     }
 
-    pub(crate) fn wait_for_own_cost(quota: Quota) -> Box<dyn Model> {
+    pub fn wait_for_own_cost(quota: Quota) -> Box<dyn Model> {
         Box::new(Self::new(quota, true))
     }
 

@@ -8,7 +8,7 @@ use super::{Grant, Mark, Model, ceil, numbers};
 
 /// `limit` units per `period`, at most `burst` at once; full again at `full / limit` µs.
 #[derive(Debug)]
-pub(crate) struct Bucket {
+pub struct Bucket {
     limit: i128,
     period: i128,
     burst: i128,
@@ -16,11 +16,11 @@ pub(crate) struct Bucket {
 }
 
 impl Bucket {
-    pub(crate) fn boxed(quota: Quota) -> Box<dyn Model> {
+    pub fn boxed(quota: Quota) -> Box<dyn Model> {
         Box::new(Self::new(quota))
     }
 
-    pub(crate) fn new(quota: Quota) -> Self {
+    pub fn new(quota: Quota) -> Self {
         let (limit, period, burst) = numbers(quota);
         Self { limit, period, burst, full: 0 }
     }

@@ -1,36 +1,19 @@
-//! Helpers that tests share: real servers of their own, on free loopback ports, in folders of their
-//! own.
-
-#![allow(dead_code, unreachable_pub, reason = "each test binary uses a part")]
-
-pub mod algorithms;
-pub mod cluster;
-pub mod example;
-pub mod fake;
-pub mod faults;
-pub mod files;
-pub mod http;
-pub mod proxy;
-#[cfg(feature = "redisson")]
-pub mod redisson;
-pub mod script;
-pub mod sentinel;
-pub mod stats;
-#[cfg(feature = "rustls")]
-pub mod tls;
+//! Servers of a test's own: `redis-server` on a free loopback port, in a folder of its own.
 
 use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
+
+use super::scratch;
 
 /// The server that the tests start: what `REDIS_SERVER` names, or else `redis-server`.
 pub fn program() -> OsString {
@@ -52,22 +35,6 @@ pub fn program_for(settings: &str) -> OsString {
         }
     });
     if settings.contains("tls-port") { WITH_TLS.clone() } else { program() }
-}
-
-/// Runs the test of this path alone, in a process whose state no other test shares, and returns
-/// what it wrote once it has passed. None in that process: there the test goes on.
-pub fn in_its_own_process(test: &str) -> Option<Output> {
-    const ALONE: &str = "TOWER_SLUICE_TEST_ALONE";
-    if std::env::var_os(ALONE).is_some() {
-        return None;
-    }
-    let own = std::env::current_exe().expect("this binary");
-    let child = Command::new(own).args(["--exact", test]).env(ALONE, "1").output();
-    let child = child.expect("a process");
-    let [wrote, said] = [&child.stdout, &child.stderr].map(|text| String::from_utf8_lossy(text));
-    let has_passed = child.status.success() && wrote.contains(" 1 passed");
-    assert!(has_passed, "{test}: {}\n{wrote}{said}", child.status);
-    Some(child)
 }
 
 /// The line that a server writes when it is ready.
@@ -142,8 +109,7 @@ impl Server {
     pub fn on(choose: impl Fn() -> u16, options: &[&str]) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
-            .join(format!("redis-{}-{number}", std::process::id()));
+        let folder = scratch().join(format!("redis-{}-{number}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder for the server");
         let options: Vec<_> = options.iter().map(ToString::to_string).collect();
         for _ in 0..20 {

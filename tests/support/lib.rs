@@ -1,0 +1,74 @@
+//! What the tests share, and the benches with them: real servers of their own on free loopback
+//! ports, faults, scripts, services, and the trial of an algorithm.
+
+pub mod algorithms;
+#[cfg(feature = "redis")]
+pub mod cluster;
+pub mod dice;
+pub mod example;
+#[cfg(feature = "redis")]
+pub mod fake;
+#[cfg(feature = "redis")]
+pub mod faults;
+pub mod files;
+// Its blocks need what the tests need, and the crate does without it.
+#[cfg(doctest)]
+#[path = "../../src/guide.rs"]
+pub mod guide;
+pub mod http;
+#[cfg(feature = "redis")]
+pub mod proxy;
+#[cfg(feature = "redisson")]
+pub mod redisson;
+#[cfg(feature = "redis")]
+pub mod script;
+#[cfg(feature = "redis")]
+pub mod sentinel;
+pub mod served;
+#[cfg(feature = "redis")]
+mod server;
+#[cfg(feature = "redis")]
+pub mod stats;
+pub mod strict;
+#[cfg(feature = "policies")]
+pub mod swaps;
+#[cfg(all(feature = "redis", feature = "rustls"))]
+pub mod tls;
+pub mod trial;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+#[cfg(feature = "redis")]
+pub use server::{
+    ADMIN, NOWHERE, Server, documented_rights, expires, free_port, program, program_for,
+};
+
+/// The root of the repository.
+pub fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository")
+}
+
+/// Where tests put their files: a folder beside what cargo builds.
+pub fn scratch() -> PathBuf {
+    let program = std::env::current_exe().expect("this program");
+    let folder = program.ancestors().nth(3).expect("where cargo builds").join("tmp");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    folder
+}
+
+/// Runs the test of this path alone, in a process whose state no other test shares, and returns
+/// what it wrote once it has passed. None in that process: there the test goes on.
+pub fn in_its_own_process(test: &str) -> Option<Output> {
+    const ALONE: &str = "TOWER_SLUICE_TEST_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return None;
+    }
+    let own = std::env::current_exe().expect("this binary");
+    let child = Command::new(own).args(["--exact", test]).env(ALONE, "1").output();
+    let child = child.expect("a process");
+    let [wrote, said] = [&child.stdout, &child.stderr].map(|text| String::from_utf8_lossy(text));
+    let has_passed = child.status.success() && wrote.contains(" 1 passed");
+    assert!(has_passed, "{test}: {}\n{wrote}{said}", child.status);
+    Some(child)
+}
