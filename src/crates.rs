@@ -1,4 +1,4 @@
-//! The crates whose types stand in public signatures, in the versions that fit.
+//! Re-exports the crates whose types stand in public signatures, in the matching versions.
 //!
 //! | crate | taken by |
 //! |---|---|

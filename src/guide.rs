@@ -1,11 +1,11 @@
-//! The guide: a page for each subject, with recipes, and the way from other rate limiters.
+//! The guide: a page for each subject, with recipes, and help for users of other rate limiters.
 //!
-//! [Start](start) in five minutes, or look for a recipe among the [`recipes`]. The directory
-//! `docs/guide` of the repository has the same pages as a book.
+//! [Start](start) takes five minutes. [`recipes`] lists all recipes. The directory `docs/guide` of
+//! the repository has the same pages as a book.
 
-// A page links to other pages by references, such as `[keys]`. Of two definitions of a reference
-// the first counts: in rustdoc those of `links-rustdoc.txt`, in the repository the page's own.
-// Without a feature some pages are not there, and links lead to docs.rs.
+// A page links to other pages by references, such as `[keys]`. The first definition of a reference
+// counts: in rustdoc that of `links-rustdoc.txt`, in the repository the page's own. Without a
+// feature some pages are missing, and their links lead to docs.rs.
 macro_rules! page {
     ($name:ident, $file:literal $(, $picture:literal)? $(; $($inside:item)*)?) => {
         #[cfg_attr(
@@ -28,7 +28,7 @@ macro_rules! page {
             )),
             doc = include_str!("../docs/guide/links-docs-rs.txt")
         )]
-        // In rustdoc, the address of a picture holds the whole picture.
+        // In rustdoc, the address of a picture is a data URL.
         $(#[doc = include_str!($picture)])?
         #[doc = ""]
         #[doc = include_str!(concat!("../docs/guide/", $file))]
@@ -99,6 +99,6 @@ page! { coming_from, "coming-from/index.md", "../docs/peers.url";
     page!(envoyproxy_ratelimit, "coming-from/envoyproxy-ratelimit.md");
 }
 
-// Not of the guide, and linked from it.
+// Not part of the guide, but linked from it.
 page!(security, "../../SECURITY.md");
 page!(how_it_is_tested, "../how-it-is-tested.md");

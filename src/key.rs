@@ -1,7 +1,7 @@
 //! Finds the key that a request is charged to.
 //!
-//! A layer asks its [`KeyExtractor`] for each request. The answer is a [`Charge`](crate::Charge) of
-//! one key, an [`Exempt`] request, or the lack of a key, which is refused with 400.
+//! A layer calls its [`KeyExtractor`] for each request. The result is a [`Charge`](crate::Charge)
+//! of one key or several, or [`Exempt`], or the lack of a key, which is refused with 400.
 //!
 //! | the key is | write |
 //! |---|---|
@@ -11,9 +11,9 @@
 //! | one for all requests | [`Global`] |
 //! | found in a request of any type | a closure over the whole request |
 //!
-//! A closure returns whatever is [`IntoCharge`]: a text, an address, a tuple of several, an option
-//! of these, or a [`Charge`](crate::Charge) with its cost, its quota and its longest wait. [`Head`]
-//! reads the parts of the head that most keys are made of.
+//! A closure returns a type that implements [`IntoCharge`]: a text, an address, a tuple of keys, an
+//! option of these, or a [`Charge`](crate::Charge). A charge can state a cost, a quota and a
+//! longest wait. [`Head`] reads the parts of the head that most keys are made of.
 //!
 //! ```
 //! use tower_sluice::algorithm::TokenBucket;
@@ -30,8 +30,8 @@
 //! # let _ = layer;
 //! ```
 //!
-//! What a client sends is no proof of who it is. [`ClientIp`] trusts a proxy's header fields only
-//! where the proxy is one of [`trusted_networks`](ClientIp::trusted_networks), and [`ApiKey`]
+//! Fields that a client sends do not prove its identity. [`ClientIp`] trusts a proxy's header
+//! fields only if the proxy is in [`trusted_networks`](ClientIp::trusted_networks). [`ApiKey`]
 //! limits keys before anybody has checked them.
 
 #[cfg(any(feature = "axum", feature = "tonic"))]

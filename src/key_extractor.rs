@@ -8,13 +8,14 @@ use crate::{Charge, Error, ErrorKind};
 
 /// Finds in a request the key to charge, and the cost.
 ///
-/// Every closure `Fn(&Req) -> C` is one, if `C` is [`IntoCharge`]. [`by_head`](crate::by_head)
-/// makes one from a closure over the head of a request, which serves every body type.
-/// [`by_api_key`](crate::by_api_key) and [`ClientIp`](crate::key::ClientIp) are ready ones.
+/// Every closure `Fn(&Req) -> C` is an extractor if `C` is [`IntoCharge`].
+/// [`by_head`](crate::by_head) makes one from a closure over the head of a request, and works with
+/// every body type. [`by_api_key`](crate::by_api_key) and [`ClientIp`](crate::key::ClientIp) are
+/// ready to use.
 ///
-/// A request without a key does not pass: if the closure returns `None` or `Err`, it is refused,
-/// with 400 unless set otherwise. Return [`Exempt`] to let a request pass without a limit. A cost
-/// of 0 counts as 1; [`Charge::peek`] takes nothing.
+/// If the closure returns `None` or `Err`, the request is refused, with 400 unless set otherwise.
+/// Return [`Exempt`] to let a request pass without a limit. A cost of 0 counts as 1;
+/// [`Charge::peek`] takes nothing.
 ///
 /// An empty key is refused with 400. A key composed of parts is never empty, so check each part in
 /// the closure: `head.header("x-user").filter(|user| !user.is_empty())?`.
@@ -38,9 +39,9 @@ use crate::{Charge, Error, ErrorKind};
 /// assert!(matches!(but_health.extract(&http::Request::new(())), Keyed::Charge(_)));
 /// ```
 ///
-/// A closure cannot wait, so it finds no key in a database. Look the key up in a middleware outside
-/// of the layer, put it into the request's extensions, and read it from there: the
-/// [guide](crate::guide::keys_and_client_addresses) has an example.
+/// A closure cannot await, so it cannot look up a key in a database. Look up the key in a
+/// middleware outside of the layer, put it into the request's extensions, and read it from there:
+/// the [guide](crate::guide::keys_and_client_addresses) has an example.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` finds no key in a `{Req}`",
     note = "a closure over the head needs `by_head(|head| ..)`",
@@ -66,7 +67,7 @@ where
 /// Charges every request to one key, `"global"`: a limit for the whole service.
 ///
 /// A worker shares that limit with `limiter.acquire("global")`, and `limiter.reset("global")`
-/// starts it anew. Two global limits differ by the names of their limiters.
+/// resets it. Two global limits are separate if their limiters have different names.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Global;
 
@@ -92,7 +93,7 @@ pub enum Keyed {
 }
 
 impl Keyed {
-    /// The lack of a key, where nothing more is known.
+    /// The lack of a key, without a known reason.
     fn missing() -> Self {
         Keyed::Missing(Error::new(ErrorKind::Request, "request has no key to limit by"))
     }
@@ -101,8 +102,8 @@ impl Keyed {
     ///
     /// As one of several keys, it means that this part is absent: its limiter is not asked.
     ///
-    /// A request whose key cannot be read passes too, such as one with two lines of the header.
-    /// Where callers may gain by that, exempt only requests for which
+    /// A request whose key cannot be read passes too, for example if it has two lines of the
+    /// header. If callers could use that to avoid the limit, exempt only requests for which
     /// `head.headers().contains_key("x-user")` is false.
     ///
     /// ```
@@ -143,7 +144,7 @@ impl Keyed {
 /// Lets a request pass without a limit. A missing key never does so.
 ///
 /// As one of several keys, it means that this part is absent: its limiter is not asked. A request
-/// whose parts are all exempt passes.
+/// passes if all of its parts are exempt.
 #[doc(alias("skip", "allowlist"))]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Exempt;
@@ -153,7 +154,7 @@ pub struct Exempt;
 /// `Option` or `Result` of these, where `None` and `Err` mean that there is no key.
 ///
 /// Several keys of one request are a tuple of two to eight of them, or an array: see
-/// [`Charge::several`]. If one of them is missing, the request has no key. One that is [`Exempt`]
+/// [`Charge::several`]. If one of them is missing, the request has no key. A key that is [`Exempt`]
 /// is left out, and the others are charged.
 ///
 /// ```
@@ -177,11 +178,11 @@ pub struct Exempt;
 /// ```
 ///
 /// Keys are owned. A closure that returns a borrowed part of its request fails to compile with a
-/// lifetime error: end it with `.to_owned()`, or with `.map(str::to_owned)` where it is an
-/// `Option`. Arms of a `match` that return different types end with `.into_charge()`, which makes a
-/// [`Keyed`] of each; else they fail to compile with "`match` arms have incompatible types".
+/// lifetime error. End it with `.to_owned()`, or with `.map(str::to_owned)` if it is an `Option`.
+/// If the arms of a `match` return different types, end each with `.into_charge()`, which returns a
+/// [`Keyed`]. Otherwise they fail to compile with "`match` arms have incompatible types".
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no key",
+    message = "`{Self}` is not a key",
     note = "return a `&'static str`, `String`, `Arc<str>`, `Charge`, `Exempt` or `Keyed`, or an `Option` or `Result` of one",
     note = "several keys of one request are a tuple or an array of these",
     note = "implement `IntoCharge` for a type of your own",

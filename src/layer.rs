@@ -13,10 +13,10 @@ use crate::service::RateLimit;
 use crate::settle::{PenalizeIf, RefundIf, RefundOnError, RefundUnused, ResetIf, WithActualCost};
 use crate::shared::Shared;
 
-/// The number of a layer's requests that may wait at once, unless set otherwise.
+/// The default number of a layer's requests that may wait at once.
 const DEFAULT_MAX_WAITERS: usize = 1_024;
 
-/// Limits every service that it wraps, all by one limiter.
+/// Limits every service that it wraps. All of them share one limiter.
 ///
 /// ```
 /// use std::time::Duration;
@@ -43,27 +43,27 @@ const DEFAULT_MAX_WAITERS: usize = 1_024;
 ///
 /// **Two layers on one request** take from two limits, one after the other. When the inner layer
 /// refuses, the outer one has already taken its units, and they stay taken. Use one layer whose
-/// limiter decides both: a tuple of algorithms for one key,
-/// [`AllAtOnce`](crate::limiter::AllAtOnce) or [`AllInTurn`](crate::limiter::AllInTurn) for
-/// different keys. See [several limits](crate::guide::several_limits).
+/// limiter decides about both limits. For one key, take a tuple of algorithms. For different keys,
+/// take [`AllAtOnce`](crate::limiter::AllAtOnce) or [`AllInTurn`](crate::limiter::AllInTurn). See
+/// [several limits](crate::guide::several_limits).
 ///
 /// Clones share the limiter and the number of requests that wait, so a framework may apply the
-/// layer to each route. A clone can be set up further; that does not change the others.
+/// layer to each route. A setter on one clone does not change the others.
 #[doc(alias("GovernorLayer", "throttle"))]
 pub struct RateLimitLayer<L, K, R> {
     shared: Arc<Shared<L, K, R>>,
 }
 
 impl<L: Limiter, K> RateLimitLayer<L, K, HttpResponder> {
-    /// Limits requests by `limiter`, each charged to the key that `key` finds in it.
+    /// Limits requests by `limiter`. Each request is charged to the key that `key` finds in it.
     ///
     /// `key` is usually [`by_head`](crate::by_head) around a closure over the head. It may be a
-    /// closure over the whole request, which states the request's type, or
-    /// [`Global`](crate::key::Global), one key for all. See
+    /// closure over the whole request, which states the request's type.
+    /// [`Global`](crate::key::Global) is one key for all requests. See
     /// [`KeyExtractor`](crate::key::KeyExtractor).
     ///
-    /// A closure over the head without `by_head` does not compile: "expected closure signature
-    /// `for<'a> fn(&'a Request<Body>) -> _`", or "type annotations needed".
+    /// A closure over the head does not compile without `by_head`. The compiler says "expected
+    /// closure signature `for<'a> fn(&'a Request<Body>) -> _`", or "type annotations needed".
     ///
     /// A cost of 0 counts as 1: see [`Charge::cost`](crate::Charge::cost).
     ///
@@ -80,39 +80,39 @@ impl<L: Limiter, K> RateLimitLayer<L, K, HttpResponder> {
 }
 
 impl<L, K, R> RateLimitLayer<L, K, R> {
-    /// Lets a request that does not fit now wait up to `wait` for its slot. Default: 0,
+    /// Sets the longest time that a request waits for its slot if it does not fit now. Default: 0,
     /// which refuses it.
     ///
-    /// A charge's own [`max_wait`](crate::Charge::max_wait) comes first. An algorithm reserves no
-    /// further ahead than its horizon, 60 s unless set.
+    /// A [`max_wait`](crate::Charge::max_wait) of the charge takes precedence. No wait is longer
+    /// than the algorithm's horizon, 60 s by default.
     ///
     /// # Callers who lose patience
     ///
-    /// A caller that leaves while it waits passes its slot on. The requests of this process that
-    /// wait behind it for the same key, quota and cost move up, in their order. They go earlier
-    /// than was decided, never later. The last slot goes back to the store. If the store cannot
-    /// take it, since another process has reserved a later one, the next charge of that key takes
-    /// it, without a call.
+    /// When a caller leaves while it waits, its slot becomes free. The later requests of this
+    /// process for the same key, quota and cost move up, in their order. They go earlier than was
+    /// decided, never later. The last slot goes back to the store. The store cannot take it if
+    /// another process has reserved a later slot. Then the next charge of that key takes it,
+    /// without a call.
     ///
-    /// So a `max_wait` longer than the patience of callers costs no throughput. Still choose it
-    /// below that patience, where you know it: a request that would leave before its slot is then
-    /// refused at once, and its caller knows when to come back.
+    /// So a `max_wait` longer than the patience of callers costs no throughput. If you know that
+    /// patience, still choose a shorter `max_wait`. A request that would leave before its slot is
+    /// then refused at once, and its caller learns when to come back.
     ///
     /// A tower `Timeout` outside of the layer is such a caller: its time includes the wait. Inside
-    /// of the layer it bounds the call alone.
+    /// of the layer, a `Timeout` limits only the call.
     ///
-    /// Requests to several limiters at once move up where the keys of all are the same. A reset by
-    /// another process does not reach the slots at hand: a charge may still wait for one.
+    /// Requests to several limiters move up only if all of their keys are equal. A reset by another
+    /// process does not change the slots that are kept here: a charge may still wait for one.
     #[doc(alias("delay", "queue"))]
     #[must_use]
     pub fn max_wait(self, wait: Duration) -> Self {
         Self { shared: Arc::new(Shared { max_wait: wait, ..Shared::clone(&self.shared) }) }
     }
 
-    /// Lets at most `requests` wait at once; the others are admitted now or
-    /// refused. Default: 1,024.
+    /// Sets how many requests may wait at once; all others are admitted now or refused. Default:
+    /// 1,024.
     ///
-    /// The clones made from here on, and the services, share this number.
+    /// Clones made after this call, and their services, share this number.
     #[doc(alias("max_queue", "queue_size"))]
     #[must_use]
     pub fn max_waiters(self, requests: usize) -> Self {
@@ -123,7 +123,7 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     /// Sets what a refused caller sees: a [`Respond`](crate::respond::Respond), such as
     /// [`Raise`](crate::respond::Raise) or a closure. Default: [`HttpResponder`].
     ///
-    /// It replaces the responder, and with it what the setters below have added: call it first.
+    /// It replaces the responder and all that the setters below have added to it, so call it first.
     #[must_use]
     pub fn respond<T>(self, respond: T) -> RateLimitLayer<L, K, T> {
         let Shared { limiter, key, max_wait, waiters, watch, .. } = Shared::clone(&self.shared);
@@ -131,10 +131,10 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
         RateLimitLayer { shared: Arc::new(shared) }
     }
 
-    /// Refunds a request if `condition` holds, a closure over `&Decision` and the response.
+    /// Refunds a request if `condition` returns true: a closure over `&Decision` and the response.
     /// Default: what was charged stays.
     ///
-    /// See [`WithActualCost`](crate::respond::WithActualCost) for examples, and for what an
+    /// [`WithActualCost`](crate::respond::WithActualCost) has examples, and lists what each
     /// algorithm can refund.
     #[must_use]
     pub fn refund_if<F>(
@@ -148,7 +148,8 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     /// response that returns the units used, or `None` to keep what was charged. Default: what was
     /// charged stays.
     ///
-    /// More than was charged counts as what was charged, so any limiter that refunds is enough.
+    /// If `used` returns more than was charged, all of the charge stays, and no more is taken. So
+    /// any limiter that refunds is enough.
     #[must_use]
     pub fn refund_unused<F>(
         self,
@@ -157,12 +158,13 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
         self.with_actual_cost(RefundUnused(used))
     }
 
-    /// Sets what a request cost in the end: less is refunded, more is taken. `cost` is a closure
-    /// over `&Decision` and the response that returns units, or `None` to keep what was charged.
-    /// Default: what was charged stays.
+    /// Sets what a request cost in the end. If that is less than the charge, the rest is refunded;
+    /// if it is more, the difference is taken. `cost` is a closure over `&Decision` and the
+    /// response that returns units, or `None` to keep what was charged. Default: what was charged
+    /// stays.
     ///
-    /// Not every limiter can take more: closures and Redisson's cannot. Before such a limiter every
-    /// request is refused as undecided, with an error of kind
+    /// Closures and Redisson's limiter cannot take more. With such a limiter the layer refuses
+    /// every request as undecided, with an error of kind
     /// [`Configuration`](crate::ErrorKind::Configuration). Use
     /// [`refund_unused`](RateLimitLayer::refund_unused) there.
     #[must_use]
@@ -170,13 +172,13 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
         self.with_actual_cost(cost)
     }
 
-    /// Takes `units` more if `condition` holds, a closure over `&Decision` and the response: for
-    /// responses that show abuse. Default: what was charged stays.
+    /// Takes `units` more if `condition` returns true: a closure over `&Decision` and the response.
+    /// Use it for responses that show abuse. Default: what was charged stays.
     ///
-    /// They are taken whether or not they fit. A bucket owes them; a window takes its limit at
-    /// most.
-    /// A cost that follows from the response is for [`actual_cost`](RateLimitLayer::actual_cost).
-    /// As there, a limiter that cannot take more passes no request.
+    /// The units are taken even if they do not fit. A bucket then owes them; a window takes at most
+    /// its limit. If the cost depends on the response, use
+    /// [`actual_cost`](RateLimitLayer::actual_cost). As there, every request is refused if the
+    /// limiter cannot take more.
     ///
     /// ```
     /// use http::{Request, Response};
@@ -207,20 +209,20 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
         self.with_actual_cost(PenalizeIf { units, condition })
     }
 
-    /// Starts the key of a request anew if `condition` holds, a closure over `&Decision` and the
-    /// response: a login that succeeds clears the failures before it. Default: what was charged
-    /// stays.
+    /// Resets the key of a request if `condition` returns true: a closure over `&Decision` and the
+    /// response. For example, a login that succeeds clears the failures before it. Default: what
+    /// was charged stays.
     ///
-    /// It is [`LimiterExt::reset`](crate::LimiterExt::reset) with the charge of the request, whose
-    /// own units are forgotten too. A charge of several keys resets all of them, so limit an
-    /// address apart from a user: else a caller with an account of its own clears the address.
+    /// It calls [`LimiterExt::reset`](crate::LimiterExt::reset) with the charge of the request,
+    /// whose own units are forgotten too. A charge of several keys resets all of them. So limit an
+    /// address and a user by separate layers: otherwise a caller with an account clears the
+    /// address.
     ///
     /// The response waits for the reset, so that the next request finds the key cleared. If the
-    /// store fails, the response passes all the same and the units stay taken. A limiter without
-    /// resets, such as a closure, refunds the request instead. So do policies: only your handler
-    /// knows which of them to reset, by
-    /// [`PolicyHandle::reset`](crate::policy::PolicyHandle::reset). A request that took nothing,
-    /// since the limiter failed open, resets nothing.
+    /// store fails, the response still passes, and the units stay taken. A limiter without resets,
+    /// such as a closure, refunds the request instead. Policies refund it too: your handler resets
+    /// the right one with [`PolicyHandle::reset`](crate::policy::PolicyHandle::reset). If the
+    /// limiter failed open, the request took nothing and resets nothing.
     ///
     /// ```
     /// use http::{Request, Response};
@@ -251,11 +253,11 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
         self.with_actual_cost(ResetIf(condition))
     }
 
-    /// Refunds a request if the inner service fails and `condition` holds, a closure over its
-    /// error. Default: what was charged stays.
+    /// Refunds a request if the inner service fails and `condition` returns true: a closure over
+    /// the error. Default: what was charged stays.
     ///
-    /// For clients, where a failed call is an error: a connection that was refused may cost
-    /// nothing.
+    /// It is for clients, where a failed call is an error. For example, a refused connection may
+    /// cost nothing.
     ///
     /// ```
     /// use std::io;
@@ -286,16 +288,15 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
         self.with_actual_cost(RefundOnError(condition))
     }
 
-    /// Hands out what each request took to its handler, as a
-    /// [`SettleHandle`](crate::respond::SettleHandle) in the extensions of the request. Default: it
-    /// does not.
+    /// Adds a [`SettleHandle`](crate::respond::SettleHandle) to the extensions of each request, so
+    /// that its handler can settle what the request took. Default: off.
     ///
-    /// A handler that takes it settles it, also later and from another task, and the layer does
-    /// not. If the handler leaves it where it is, the layer settles as it would without a handle.
-    /// [`Unsettled`](crate::respond::Unsettled) shows how to settle when a caller hangs up.
+    /// A handler that takes the units out of the handle settles them, even later and from another
+    /// task. Then the layer does not settle. Otherwise the layer settles as it would without a
+    /// handle. [`Unsettled`](crate::respond::Unsettled) shows how to settle when a caller hangs up.
     ///
-    /// The service takes an `http::Request` and returns an `http::Response`. For another one,
-    /// [`actual_cost`](RateLimitLayer::actual_cost) reads the cost from what it returns.
+    /// The service must take an `http::Request` and return an `http::Response`. For other services,
+    /// [`actual_cost`](RateLimitLayer::actual_cost) reads the cost from what the service returns.
     ///
     /// ```
     /// use std::convert::Infallible;
@@ -334,28 +335,29 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
         self.hand_out(Recipient::Handler)
     }
 
-    /// Settles each request with what the body of its response cost: for streams, whose cost is
-    /// known when they end. `count` is a closure over `&Frame` that returns the units of a frame,
-    /// of data or of trailers, or [`CountBytes`](crate::respond::CountBytes). Default: bodies do
-    /// not count.
+    /// Settles each request with the cost of its response's body: for streams, whose cost is known
+    /// at their end. `count` is a closure over `&Frame` that returns the units of a frame of data
+    /// or trailers, or it is [`CountBytes`](crate::respond::CountBytes). Default: bodies do not
+    /// count.
     ///
-    /// Call it last: what it returns has no further setters. The units of all frames are what the
-    /// request costs. Less than was charged is refunded, and more is taken, once the body ends,
-    /// fails or is dropped. So a caller that leaves in the middle pays for what it was sent, and a
-    /// response without frames costs nothing. Responses of gRPC are counted alike.
+    /// Call it last: what it returns has no further setters. The request costs the sum of the units
+    /// of all frames. When the body ends, fails or is dropped, the unused units are refunded, or
+    /// the missing ones are taken. So a caller that leaves in the middle pays for what it was sent.
+    /// A response without frames costs nothing. gRPC responses are counted in the same way.
     ///
-    /// **A caller that leaves before the response** drops no body, so nothing is settled, and all
-    /// that was charged stays. A [`Budget`](crate::algorithm::Budget) holds it until its time is
-    /// over. A model may think for seconds before its first token. There let the handler settle:
-    /// [`Unsettled`](crate::respond::Unsettled) has an example.
+    /// **A caller that leaves before the response** drops no body. So nothing is settled, and the
+    /// whole charge stays. A [`Budget`](crate::algorithm::Budget) holds it at least for its
+    /// `max_hold`. A language model may take seconds before its first token: in such a case let the
+    /// handler settle. [`Unsettled`](crate::respond::Unsettled) has an example.
     ///
-    /// **A comment that keeps a connection alive is a frame too**, as axum's `Sse::keep_alive`
-    /// sends them. Count it as 0, as in the second example below.
+    /// **A comment that keeps a connection alive is a frame too**: axum's `Sse::keep_alive` sends
+    /// such comments. Count it as 0, as in the second example below.
     ///
-    /// The other setters settle nothing of a response then, but an error of the inner service, and
-    /// [`reset_if`](RateLimitLayer::reset_if) resets nothing. A handler that takes its
-    /// [`SettleHandle`](crate::respond::SettleHandle) settles in place of the body. A limiter that
-    /// cannot take more passes no request, as for [`actual_cost`](RateLimitLayer::actual_cost).
+    /// With `count_body`, the other setters apply only if the inner service returns an error, and
+    /// [`reset_if`](RateLimitLayer::reset_if) resets nothing. If a handler takes its
+    /// [`SettleHandle`](crate::respond::SettleHandle), the handler settles and the body does not.
+    /// Every request is refused if the limiter cannot take more, as for
+    /// [`actual_cost`](RateLimitLayer::actual_cost).
     ///
     /// ```
     /// use std::convert::Infallible;

@@ -1,5 +1,5 @@
-// Of two definitions of a link the first counts: in rustdoc these, in the repository those of the
-// README. The address of the picture holds the whole picture.
+// The first definition of a link counts: in rustdoc these, in the repository those of the README.
+// The address of the picture is a data URL, which contains the picture.
 #![cfg_attr(
     all(
         feature = "axum",
@@ -47,7 +47,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
-// For all that follow.
+// A macro for the modules below.
 #[macro_use]
 mod debug_by_name;
 // Values.
@@ -61,14 +61,14 @@ mod refusal;
 mod reservation;
 mod unsettled;
 mod waiters;
-// What an operator sees.
+// Metrics and events.
 #[cfg(not(any(feature = "metrics", feature = "tracing")))]
 mod observe;
 #[cfg(any(feature = "metrics", feature = "tracing"))]
 pub mod observe;
-// When a charge fits.
+// Algorithms.
 pub mod algorithm;
-// What decides.
+// Limiters.
 #[macro_use]
 pub mod limiter;
 mod mark;

@@ -1,9 +1,8 @@
 //! Answers requests that do not pass, and settles those that do.
 //!
-//! A [`Respond`] makes the answer to a [`Refusal`](crate::Refusal). A layer starts with
-//! [`HttpResponder`]: 429 with `retry-after`, 400 without a key, 503 where the store failed, and
-//! for gRPC the status of each. [`Raise`] makes an error of it, for services that do not speak
-//! HTTP.
+//! A [`Respond`] answers a [`Refusal`](crate::Refusal). A layer starts with [`HttpResponder`]: 429
+//! with `retry-after`, 400 without a key, 503 if the store failed, and for gRPC the matching
+//! status. [`Raise`] returns the refusal as an error, for services that do not speak HTTP.
 //!
 //! | wanted | set |
 //! |---|---|
