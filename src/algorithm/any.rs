@@ -1,4 +1,4 @@
-//! An algorithm that is known only at run time, such as one that a file names.
+//! An algorithm that is chosen at run time, such as one that a file names.
 
 use super::{
     Algorithm, Answer, Budget, Check, Element, FixedWindow, InLua, Mark, Refund, Report,
@@ -11,11 +11,12 @@ macro_rules! any_algorithm {
     ($($(#[$doc:meta])* $member:ident),+ $(,)?) => {
         /// Any algorithm of this crate, chosen at run time: by a file, an option, a table.
         ///
-        /// It decides as the algorithm in it, with the same keys, scripts and states. So a limiter
-        /// of `AnyAlgorithm` and one of [`TokenBucket`] share a limit, if they share a name.
+        /// It decides like the algorithm in it, with the same keys, scripts and states. So a
+        /// limiter of `AnyAlgorithm` and one of [`TokenBucket`] share a limit if they have the same
+        /// name.
         ///
-        /// Several that are known only at run time are a `Vec` of it, which is an algorithm as a
-        /// tuple is: all or nothing, in one call.
+        /// For several algorithms that are chosen at run time, take a `Vec` of it. A `Vec` is an
+        /// algorithm as a tuple is: all or nothing, in one call.
         ///
         /// ```
         /// use tower_sluice::algorithm::{AnyAlgorithm, FixedWindow, TokenBucket};
@@ -42,14 +43,14 @@ macro_rules! any_algorithm {
             $($(#[$doc])* $member($member)),+
         }
 
-        /// The rule of one of them.
+        /// The rule of one of the algorithms.
         #[derive(Clone, Debug)]
         #[doc(hidden)]
         pub enum AnyRule {
             $($member(<$member as Algorithm>::Rule)),+
         }
 
-        /// The state of one of them. Under the rule of another it counts as none.
+        /// The state of one of the algorithms. Under the rule of another one it counts as no state.
         #[derive(Clone, Debug, PartialEq)]
         #[doc(hidden)]
         pub enum AnyState {
@@ -79,7 +80,7 @@ macro_rules! any_algorithm {
             }
         )+
 
-        /// Evaluates an expression with the algorithm's type, and with what the enum holds.
+        /// Evaluates an expression with the algorithm's type and the enum's content.
         macro_rules! dispatch {
             ($enum:ident, $value:expr, |$type:ident, $inner:ident| $result:expr) => {
                 match $value {
@@ -91,8 +92,8 @@ macro_rules! any_algorithm {
             };
         }
 
-        /// Evaluates an expression with the type of the rule's algorithm, the rule, and the state,
-        /// if it is one of that algorithm.
+        /// Evaluates an expression with the type of the rule's algorithm, the rule, and the state
+        /// if it belongs to that algorithm.
         macro_rules! with_own_state {
             ($rule:ident, $state:expr, |$type:ident, $own:ident| $result:expr) => {
                 match $rule {
@@ -131,7 +132,7 @@ any_algorithm!(
 
 #[cfg(feature = "policies")]
 impl AnyAlgorithm {
-    /// The same with a horizon, the longest wait that it reserves.
+    /// The same algorithm with a horizon, the longest wait that it reserves.
     pub(crate) fn with_horizon(self, horizon: std::time::Duration) -> Self {
         dispatch!(AnyAlgorithm, self, |A, algorithm| A::horizon(algorithm, horizon).into())
     }
@@ -232,7 +233,7 @@ impl Algorithm for AnyAlgorithm {
         dispatch!(AnyState, state, |A, state| A::mark(state))
     }
 
-    /// The algorithm's own step, so that it is looked up once.
+    /// Calls the algorithm's own `step`, so that its type is looked up once.
     fn step(rule: &AnyRule, state: &mut Option<AnyState>, now: i64, check: Check) -> Answer {
         with_own_state!(rule, state.take(), |A, own| {
             let mut own = own;

@@ -1,8 +1,8 @@
 //! Budget: a token bucket whose charges are held until they are settled.
 //!
-//! A bucket spends the units of a charge, and can seldom take them back. A budget only holds them,
-//! and spends the units that the settlement says were used. Held units are counted in two eras, so
-//! that a process that ends without settling does not hold them for ever.
+//! A bucket spends the units of a charge, and can seldom take them back. A budget only holds them.
+//! It spends the units that the settlement reports as used. Held units are counted in two eras, so
+//! that a process that ends without settling does not hold them forever.
 //!
 //! The twin of `scripts/budget.lua`.
 
@@ -15,64 +15,64 @@ use super::{
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
-/// The default of the shortest hold.
+/// The default shortest time that units are held.
 const DEFAULT_MAX_HOLD: Duration = Duration::from_secs(60);
 
-/// The shortest hold that can be set.
+/// The smallest value of that time.
 const MIN_MAX_HOLD: Duration = Duration::from_micros(1);
 
-/// Holds what a charge may cost, and spends what it did cost: authorize, then capture.
+/// Holds the units that a charge may cost, and later spends the units that it did cost.
 ///
-/// The tokens of a language model, the cost of a GraphQL query, the bytes of an upload: a request
-/// is charged an estimate, and the cost is known only at its end. A [`TokenBucket`] spends the
-/// estimate at once. It can give the rest back only while no other charge was decided, so on a busy
-/// key it gives back nothing. A budget holds the estimate until the
-/// [settlement](crate::Limiter::settle). Then it spends the used units, and all others are free at
-/// once, whatever was decided meanwhile.
+/// It is for requests whose cost is known only at their end: the tokens of a language model, a
+/// GraphQL query, the bytes of an upload. Such a request is charged an estimate. A [`TokenBucket`]
+/// spends the estimate at once. It can give back the rest only if no other charge was decided
+/// since, so on a busy key it gives back nothing. A budget holds the estimate until the
+/// [settlement](crate::Limiter::settle). Then it spends the used units. All others are free at
+/// once, even if other charges were decided meanwhile.
 ///
-/// **Bound.** The units that are settled within a stretch `d` sum to at most
-/// `burst + d * limit / period`. A settlement counts when it is made. The units that are held, and
-/// those that were spent and have not refilled, sum to at most the burst.
+/// **Bound.** The units that are settled within any stretch of time `d` sum to at most `burst + d *
+/// limit / period`. A settlement counts at the instant at which it is made. Held units, and spent
+/// units that have not refilled yet, sum to at most the burst.
 ///
-/// **Cost.** One instant, the begin of an era and two counts for each key: 181 bytes in Redis.
-/// Where a charge of a token bucket takes 12 µs of script time, one of a budget takes 16, and 30
-/// with its settlement, which is a second call. Calls are shared in batches.
+/// **Cost.** One instant, the begin of an era and two counts for each key: 181 bytes in Redis. A
+/// charge takes 16 µs of script time, and 30 µs with its settlement, which is a second call. A
+/// charge of a token bucket takes 12 µs. Batches share calls.
 ///
-/// **Source.** Payment cards: a payment is authorized first, and captured later.
+/// **Source.** Payment cards: a payment is authorized first and captured later.
 ///
-/// **Choose it** where the cost is known only at the end. Where it is known at the beginning,
-/// [`TokenBucket`] costs half as much. A budget has its price: units do not refill while they are
-/// held, and at most `burst` units are under way or wait at once. So give it a burst that is large
-/// enough for all requests that run at the same time.
+/// **Choose it** if the cost is known only at the end. If it is known at the beginning,
+/// [`TokenBucket`] costs half as much. Units do not refill while they are held, and requests that
+/// run or wait hold at most `burst` units together. So choose a burst that is large enough for all
+/// requests that run at the same time.
 ///
-/// Units that a settlement frees go to the next charge. Requests that wait already keep their
-/// slots, so that charge may overtake them.
+/// Units that a settlement frees go to the next charge. Requests that already wait keep their
+/// slots, so the next charge may overtake them.
 ///
 /// A [`deny_cache`](crate::LimiterExt::deny_cache) does not see the settlements of other processes:
-/// it may repeat a refusal for up to its `max_age`, 1 s unless set. A
+/// it may repeat a refusal for up to its `max_age`, 1 s by default. A
 /// [`lease`](crate::LimiterExt::lease) holds the units that it takes, and settles them when it
 /// ends.
 ///
 /// # Settle every charge
 ///
-/// A [layer](crate::RateLimitLayer) settles each request that the inner service has answered: with
-/// [`actual_cost`](crate::RateLimitLayer::actual_cost),
+/// A [layer](crate::RateLimitLayer) settles each request that the inner service has answered. The
+/// cost comes from [`actual_cost`](crate::RateLimitLayer::actual_cost),
 /// [`refund_unused`](crate::RateLimitLayer::refund_unused),
 /// [`refund_if`](crate::RateLimitLayer::refund_if) or
-/// [`refund_on_error`](crate::RateLimitLayer::refund_on_error), else with its full cost. A handler
-/// that takes the reservation settles it itself.
+/// [`refund_on_error`](crate::RateLimitLayer::refund_on_error); without these, the full cost is
+/// settled. A handler that takes the reservation settles it itself.
 ///
-/// [`acquire`](crate::LimiterExt::acquire) and [`check`](crate::Limiter::check) hand the decision
-/// to their caller, who settles it. This holds for a charge that used all of its units too.
+/// [`acquire`](crate::LimiterExt::acquire) and [`check`](crate::Limiter::check) return the decision
+/// to their caller, who must settle it, even if all units were used.
 ///
-/// A charge that is never settled counts as spent when its time is over: after
-/// [`max_hold`](Budget::max_hold) at the earliest, and after twice that at the latest. So a process
-/// that crashes holds its units no longer than that. A settlement that comes later changes nothing,
-/// and gives back 0. The same holds for a key that was reset, unless it holds as many units again.
+/// A charge that is never settled counts as spent later: after [`max_hold`](Budget::max_hold) at
+/// the earliest, and after twice that time at the latest. So units of a crashed process are held no
+/// longer than that. A settlement after that time changes nothing, and gives back 0. The same is
+/// true after a reset of the key, unless the key holds as many units again.
 ///
 /// # Example
 ///
-/// Eight requests may use 1,000 tokens each, and use 100:
+/// Eight requests may use 1,000 tokens each, and use 100 each:
 ///
 /// ```
 /// use tower_sluice::algorithm::Budget;
@@ -95,9 +95,9 @@ const MIN_MAX_HOLD: Duration = Duration::from_micros(1);
 /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
 /// ```
 ///
-/// **Timeline.** Five per second. Four units are held, and two more do not fit: they would fit
-/// after 200 ms if the four were spent now. No wait is reserved for them, since only a settlement
-/// makes room. One that used a single unit makes room for four at once.
+/// **Timeline.** Five per second. Four units are held, and a charge of two does not fit. It would
+/// fit after 200 ms if the four units were spent now. No wait is reserved for it, since only a
+/// settlement makes room. A settlement with one used unit makes room for four at once.
 ///
 /// ```
 /// # use tower_sluice::algorithm::{Algorithm, Budget, Check, Refund, Verdict::*};
@@ -134,15 +134,15 @@ impl Budget {
         Self { quota, horizon: DEFAULT_HORIZON, max_hold: DEFAULT_MAX_HOLD }
     }
 
-    /// Sets how long a charge is held at least, 1 µs to 365 days. Default: 60 s.
+    /// Sets the shortest time for which a charge is held, 1 µs to 365 days. Default: 60 s.
     ///
-    /// A charge that is not settled by then counts as spent, after twice this time at the latest.
-    /// So take more than the longest request takes, its wait included. No charge waits longer than
-    /// this, whatever the [`horizon`](Budget::horizon).
+    /// A charge that is not settled within this time counts as spent, after twice this time at the
+    /// latest. So choose a time longer than the longest request, its wait included. No charge waits
+    /// longer than this time, even if the [`horizon`](Budget::horizon) is longer.
     ///
-    /// Limiters that share keys must set the same time. After a change, the new time counts for the
-    /// units that are held already. A settlement of such a charge may then come too late, and its
-    /// units count as spent when their time is over.
+    /// Limiters that share keys must set the same time. After a change, the new time also applies
+    /// to the units that are already held. A settlement of such a charge may then come too late.
+    /// Its units then count as spent when their time is over.
     #[must_use]
     pub const fn max_hold(self, max_hold: Duration) -> Self {
         let max_hold = clamped_horizon(max_hold);
@@ -151,7 +151,7 @@ impl Budget {
     }
 
     horizon_setter! {
-        /// A charge with a longer `max_wait` waits this long at most, and never longer than
+        /// A charge with a longer `max_wait` waits at most this long, and never longer than
         /// [`max_hold`](Budget::max_hold).
     }
 }
@@ -186,8 +186,8 @@ impl Rule {
         self.burst - cost - state.held()
     }
 
-    /// Returns the state as it is at `now`. Units whose time to be held is over count as spent from
-    /// the end of that time on.
+    /// Returns the state as it is at `now`. When the hold of units ends, they count as spent from
+    /// that instant on.
     fn rolled(&self, state: &State, now: i64) -> State {
         let mut next = *state;
         if next.denominator != self.unit_denominator {
@@ -212,9 +212,8 @@ impl Rule {
     }
 }
 
-/// The instant at which the spent units have refilled: `full + part / denominator` µs. And the
-/// units that are held: `current` since the era that begins at `begin`, `former` since the one
-/// before.
+/// The state of a key. The spent units have refilled at `full + part / denominator` µs. Held units
+/// are `current` in the era that begins at `begin`, and `former` in the era before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
     full: i64,
@@ -226,7 +225,7 @@ pub struct State {
 }
 
 impl State {
-    /// The state of a new key: no unit was spent, and no unit is held.
+    /// The state of a new key: nothing is spent, and nothing is held.
     fn new(rule: &Rule, now: i64) -> Self {
         let (denominator, begin) = (rule.unit_denominator, rule.era(now));
         Self { full: 0, part: 0, denominator, begin, current: 0, former: 0 }
@@ -237,7 +236,7 @@ impl State {
         self.current + self.former
     }
 
-    /// Spends units at an instant. The denominator is the rule's.
+    /// Spends units at an instant. The state must have the rule's denominator.
     fn spend(&mut self, rule: &Rule, units: i64, at: i64) {
         let start = (self.full, self.part).max((at, 0));
         let time = rule.time(units);
@@ -281,7 +280,7 @@ impl Algorithm for Budget {
     }
 
     fn expires_at(rule: &Rule, state: &State) -> i64 {
-        // The instant from which on no unit that is held now can still be held.
+        // At this instant, no unit that is held now can still be held.
         let last = rule.rolled(state, rule.era(state.begin) + 2 * rule.max_hold);
         last.full + i64::from(last.part > 0)
     }
@@ -315,7 +314,8 @@ impl Algorithm for Budget {
         if room >= 0 {
             return Some((from.0 - time + i64::from(from.1 > rest)).max(at));
         }
-        // The instant if all held units were spent now. In fact only a settlement makes room.
+        // The instant that would follow if all held units were spent now. In fact only a settlement
+        // makes room.
         let over = from.1 + rest;
         let carry = i64::from(over > 0) + i64::from(over > rule.unit_denominator);
         Some(from.0 + time + carry)
@@ -461,7 +461,8 @@ mod tests {
     fn only_a_settlement_makes_room_for_more_than_is_not_held() {
         let mut key = Key::of(Budget::new(FIVE));
         let mark = key.hold(0, 4);
-        // 200 ms if all four were spent now. They are not, so nothing refills, and nobody waits.
+        // 200 ms if all four were spent now. They are not, so nothing refills, and no wait is
+        // reserved.
         assert_eq!(key.check(0, 2, 60 * SECOND), Verdict::Deny(200_000));
         assert_eq!(key.check(10 * SECOND, 2, 60 * SECOND), Verdict::Deny(200_000));
         assert_eq!(key.report(10 * SECOND), (1, 800_000));
@@ -497,7 +498,7 @@ mod tests {
     #[test]
     fn what_nobody_settles_counts_as_spent_after_one_to_two_holds() {
         let budget = Budget::new(FIVE.burst(60)).max_hold(Duration::from_secs(2));
-        // Held as early, and as late, as an era has it: until it and the next one are over.
+        // The earliest and the latest instant of an era: units are held until the next era is over.
         for since in [0, 2 * SECOND - 1] {
             let mut key = Key::of(budget);
             let mark = key.hold(since, 10);
@@ -516,7 +517,7 @@ mod tests {
         }
     }
 
-    /// The next charge of a key finds it as every charge before it would have.
+    /// A charge finds the same state, with or without earlier charges that only look.
     #[test]
     fn what_counts_as_spent_refills_although_nobody_looks() {
         let mut key = Key::of(Budget::new(FIVE).max_hold(Duration::from_secs(1)));
@@ -526,7 +527,7 @@ mod tests {
             looked_at.check(at * 100_000, 1, 0);
         }
         assert_eq!(key.check(3 * SECOND, 5, 0), Verdict::Allow);
-        // Of the units that came meanwhile it was given some.
+        // The charge took some of the units that had refilled.
         assert_eq!(looked_at.report(3 * SECOND).0, 0);
     }
 
@@ -567,7 +568,7 @@ mod tests {
         assert_eq!(key.check(0, 1, 0), Verdict::Deny(4));
         assert_eq!(key.check(3, 1, 0), Verdict::Deny(1));
         let mark = key.hold(4, 1);
-        // As if the unit that is held were spent at 4: it fits when 3 1/3 of 6 1/3 are over.
+        // As if the held unit were spent at 4: the charge fits when 3 1/3 of 6 1/3 are over.
         assert_eq!(key.check(4, 1, 0), Verdict::Deny(3));
         assert_eq!(key.check(4, 2, 0), Verdict::Deny(6));
         assert_eq!(key.settle(4, 1, 0, &mark), Some(1));
@@ -579,10 +580,10 @@ mod tests {
     fn clock_set_back_locks_for_capacity_and_horizon_at_most() {
         let mut key = Key::of(Budget::new(FIVE));
         let mark = key.hold(0, 5);
-        // By less than an era: the units are held as before.
+        // Set back by less than an era: the units are held as before.
         assert_eq!(key.report(-60 * SECOND), (0, SECOND));
         assert_eq!(Budget::clamp(&key.rule, key.state.as_ref().unwrap(), T0 - 60 * SECOND), None);
-        // By more: they count as spent, and are not settled.
+        // Set back by more: they count as spent, and are not settled.
         let hour = -3_600 * SECOND;
         assert_eq!(key.settle(hour, 5, 0, &mark), None);
         assert_eq!(key.check(hour, 1, 0), Verdict::Deny(200_000));

@@ -1,9 +1,8 @@
-//! The joint decision of several quotas, from the answer of each of them: the arithmetic that
-//! tuples and lists share.
+//! Joins the answers of several quotas into one decision. Tuples and lists share this arithmetic.
 
 use super::{Algorithm, Refund, Report, Verdict};
 
-/// The earliest instant from `at` on that fits all; `None` if one of them never fits.
+/// The earliest instant from `at` on that fits all quotas; `None` if one of them never fits.
 ///
 /// A charge that fits at an instant fits at every later one, so the latest of all is the earliest
 /// for all.
@@ -12,7 +11,7 @@ pub(super) fn earliest_fit(at: i64, fits: impl IntoIterator<Item = Option<i64>>)
     fits.into_iter().try_fold(at, |latest, one| Some(latest.max(one?)))
 }
 
-/// The longest that one of them waits where nothing was taken before.
+/// The longest wait of one of the quotas when nothing was taken before.
 #[inline]
 pub(super) fn least_wait(waits: impl IntoIterator<Item = i64>) -> i64 {
     waits.into_iter().fold(0, i64::max)
@@ -28,7 +27,7 @@ pub(super) fn report(reports: impl IntoIterator<Item = Report>) -> Report {
     })
 }
 
-/// The verdict of one of them beside the others: it reserves no wait while others are unsettled.
+/// The verdict of one quota beside the others: it reserves no wait while others are unsettled.
 #[inline]
 pub(super) fn beside(is_unsettled: bool, verdict: Verdict) -> Verdict {
     match verdict {
@@ -37,14 +36,14 @@ pub(super) fn beside(is_unsettled: bool, verdict: Verdict) -> Verdict {
     }
 }
 
-/// The most that one of them gave back; `None` if none gave anything.
+/// The most units that one quota gave back; `None` if none of them gave back any.
 #[inline]
 pub(super) fn refunded(given: impl IntoIterator<Item = Option<i64>>) -> Option<i64> {
     given.into_iter().fold(None, Option::max)
 }
 
-/// Settles a reservation of several quotas, each by its own: a member that does not hold takes more
-/// even if its key has no state.
+/// Settles a reservation of several quotas, each member on its own. A member that does not hold
+/// units takes more even if its key has no state.
 pub(super) fn settle<A>(
     rule: &A::Rule,
     state: &mut Option<A::State>,

@@ -1,24 +1,24 @@
-//! Helpers that the algorithms share: the horizon, no burst, and exact integers.
+//! Functions that the algorithms share: the horizon, quotas without a burst, and exact integers.
 
 use std::time::Duration;
 
 use crate::quota::{Quota, QuotaError, Quotas};
 
-/// The longest wait that an algorithm reserves unless set otherwise.
+/// The default of the longest wait that an algorithm reserves.
 pub(crate) const DEFAULT_HORIZON: Duration = Duration::from_secs(60);
 
 /// The longest horizon that can be set.
 const MAX_HORIZON: Duration = Duration::from_secs(365 * 86_400);
 
-/// A script computes exactly with integers below this.
+/// The limit of exact integers: a script computes exactly below it.
 pub(crate) const INEXACT: i64 = crate::quota::INEXACT as i64;
 
-/// A horizon of at most 365 days.
+/// Limits a horizon to 365 days.
 pub(super) const fn clamped_horizon(horizon: Duration) -> Duration {
     if horizon.as_micros() > MAX_HORIZON.as_micros() { MAX_HORIZON } else { horizon }
 }
 
-/// The only quota of an algorithm that has no burst, or `why` it cannot follow it.
+/// Returns the only quota of an algorithm without a burst, or `why` the algorithm cannot follow it.
 pub(super) fn without_burst(
     quotas: impl Into<Quotas>,
     why: &'static str,
@@ -27,8 +27,8 @@ pub(super) fn without_burst(
     if quota.burst_size() == quota.limit() { Ok(quota) } else { Err(QuotaError(why)) }
 }
 
-/// Implements what an [`Algorithm`](super::Algorithm) of one quota has in fields of its own and of
-/// its rule.
+/// Implements the methods of [`Algorithm`](super::Algorithm) that read a field of the algorithm or
+/// of its rule.
 macro_rules! of_one_quota {
     () => {
         fn quota(&self) -> crate::quota::Quotas {
@@ -41,7 +41,7 @@ macro_rules! of_one_quota {
     };
 }
 
-/// Implements the setter of the horizon, whose documentation goes on with these lines.
+/// Implements the setter of the horizon. The given lines are added to its documentation.
 macro_rules! horizon_setter {
     ($(#[$doc:meta])+) => {
         /// Sets the longest wait that is reserved for any charge, at most 365 days. Default: 60 s.
@@ -54,12 +54,12 @@ macro_rules! horizon_setter {
     };
 }
 
-/// A duration of at most 365 days, or of a quota, in µs.
+/// Converts a duration to µs: one of at most 365 days, or the period of a quota.
 pub(super) const fn micros(duration: Duration) -> i64 {
     duration.as_micros() as i64
 }
 
-/// A number of a [`Quota`](crate::Quota), which is at most 2^53.
+/// Converts a number of a [`Quota`](crate::Quota), which is at most 2^53.
 pub(crate) const fn exact(number: u64) -> i64 {
     number.cast_signed()
 }

@@ -1,8 +1,7 @@
 //! Fixed window: a number of units in each period of the clock.
 //!
-//! It is the easiest to explain: a count that starts again with each period. Windows are aligned to
-//! the Unix epoch, so that a daily quota starts at midnight UTC for every key. Anchored windows
-//! start with the first charge of a key.
+//! A count starts again with each period. Windows are aligned to the Unix epoch, so a daily quota
+//! starts at midnight UTC for every key. Anchored windows start with the first charge of a key.
 //!
 //! The twin of `scripts/fixed_window.lua`.
 
@@ -14,16 +13,17 @@ use super::{
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
-/// Admits a number in each period of the clock, or in a period that begins with the first charge.
+/// Admits a number of units in each period of the clock, or in a period that begins with a key's
+/// first charge.
 ///
-/// **Bound.** At most `limit` units in each window, and so at most twice that in any period: the
-/// end of one window and the start of the next may meet.
+/// **Bound.** At most `limit` units in each window. In any stretch of a period at most twice that:
+/// the end of one window may be followed by the start of the next.
 ///
 /// **Cost.** An instant and a count for each key: 181 bytes in Redis; 27 µs of script time alone,
 /// 6.4 in a batch of 64.
 ///
-/// **Choose it** for what is sold by the period, such as 1,000 a day, and for charges that are
-/// often refunded: a window refunds exactly.
+/// **Choose it** for quotas that are sold by the period, such as 1,000 a day. Choose it also for
+/// charges that are often refunded: a window refunds exactly.
 ///
 /// **Timeline.** At 2 per second, two charges are admitted in the last microsecond of a second, and
 /// two more in the next microsecond.
@@ -52,7 +52,7 @@ pub struct FixedWindow {
 }
 
 impl FixedWindow {
-    /// The quota's limit in each of its periods.
+    /// A window that admits the quota's limit in each of its periods.
     ///
     /// A window has no burst: a quota whose burst differs from its limit is an error when the
     /// limiter is built.
@@ -63,14 +63,14 @@ impl FixedWindow {
 
     /// Starts a key's window with its first charge. Default: with the periods of the clock.
     ///
-    /// A refused charge and a peek start none.
+    /// A refused charge or a peek does not start a window.
     #[must_use]
     pub const fn anchored(self) -> Self {
         Self { anchored: true, ..self }
     }
 
     horizon_setter! {
-        /// A charge with a longer `max_wait` waits this long at most.
+        /// A charge with a longer `max_wait` waits at most this long.
     }
 }
 
@@ -93,7 +93,7 @@ impl Rule {
         at - at % self.period
     }
 
-    /// The state, if its window has not ended by `at`.
+    /// Returns the state if its window has not ended by `at`.
     #[inline]
     fn alive(&self, state: Option<&State>, at: i64) -> Option<State> {
         let state = *state?;
@@ -108,7 +108,7 @@ impl Rule {
     }
 }
 
-/// The latest window that holds units, by an instant in it, and the units.
+/// The latest window that holds units: an instant in it, and its units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
     begin: i64,
@@ -200,7 +200,7 @@ impl Algorithm for FixedWindow {
             return Report { remaining: rule.limit, reset_after: 0 };
         };
         let remaining = if state.begin > now { 0 } else { (rule.limit - state.units).max(0) };
-        // A window that a refund emptied before its begin counts as no window once it has begun.
+        // If a refund emptied a window before its begin, it counts as no window once it has begun.
         let reset = if state.units == 0 { state.begin } else { rule.end(&state) };
         Report { remaining, reset_after: reset - now }
     }

@@ -1,27 +1,27 @@
-//! Algorithms that a server can run, and the parts of their scripts.
+//! Algorithms that Redis can run, and the parts of their scripts.
 
 use super::{Algorithm, INEXACT};
 
-/// An algorithm with a Lua twin, so that [`Redis`](crate::Redis) can run it. Its items are the
-/// crate's own, and change without notice.
+/// An algorithm with a Lua twin, so that [`Redis`](crate::Redis) can run it. Its items are internal
+/// to the crate, and change without notice.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an algorithm that Redis can run",
     note = "a quota needs an algorithm that counts it: write `TokenBucket::new(quota)`",
     note = "several are a tuple or a `Vec`: `(TokenBucket::new(second), FixedWindow::new(day))`"
 )]
 pub trait InLua: Algorithm {
-    /// The name of its script's file and table.
+    /// The name of its script: of the file, and of the Lua table.
     #[doc(hidden)]
     const NAME: &'static str;
-    /// The tag in its keys, between the name of the limiter and the key of the charge: kind and
-    /// format version.
+    /// The tag in its keys, between the name of the limiter and the key of the charge. It states
+    /// kind and format version.
     #[doc(hidden)]
     const TAG: &'static str;
     /// Its Lua twin, which defines a table of this algorithm's name.
     #[doc(hidden)]
     const SCRIPT: &'static str;
 
-    /// The algorithms that it is made of: itself, or those of a tuple or a list.
+    /// The algorithms in it: itself, or the members of a tuple or a list.
     #[doc(hidden)]
     fn parts(&self) -> Vec<ScriptPart> {
         vec![ScriptPart {
@@ -36,14 +36,14 @@ pub trait InLua: Algorithm {
     #[doc(hidden)]
     fn state_elements(rule: &Self::Rule) -> usize;
 
-    /// The rule as the script's arguments.
+    /// Returns the rule as the script's arguments.
     #[doc(hidden)]
     fn arguments(rule: &Self::Rule) -> Vec<i64>;
 
-    /// The state that a script decided a charge of `cost` on, as the `reply` section of its file
-    /// lists it; `Some(None)` if there was none. `None` if it cannot be one.
+    /// Reads the state from which a script decided a charge of `cost`, as the `reply` section of
+    /// its file lists it. `Some(None)`: there was no state. `None`: the elements are not a state.
     ///
-    /// A state that is too large for a reply is cut down to what this decision needs.
+    /// A state that is too large for a reply is reduced to the parts that this decision needs.
     fn state(
         rule: &Self::Rule,
         now: i64,
@@ -55,14 +55,13 @@ pub trait InLua: Algorithm {
 /// An element of a script's reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Element<'a> {
-    /// An integer from -2^53 to 2^53. No state has negative ones.
+    /// An integer from -2^53 to 2^53. A state has no negative ones.
     Number(i64),
     /// A text.
     Text(&'a [u8]),
 }
 
-/// Reads a state of integers, of which the first is sent as one more than it is: 0 stands for no
-/// state.
+/// Reads a state of integers. The first is sent plus one: 0 stands for no state.
 pub(super) fn state_of<S, const N: usize>(
     elements: &[Element<'_>],
     state: impl FnOnce([i64; N]) -> Option<S>,
@@ -87,11 +86,11 @@ pub struct ScriptPart {
     pub(crate) name: &'static str,
     pub(crate) tag: &'static str,
     pub(crate) script: &'static str,
-    /// True if its charges state a cost and a longest wait of their own, as two more arguments.
+    /// True if each of its charges states a cost and a longest wait, as two more arguments.
     pub(crate) own_costs: bool,
 }
 
-/// The units that a text lists: `,5,0,1`.
+/// Reads the units that a text lists, such as `,5,0,1`.
 pub(crate) fn listed(text: &[u8]) -> Option<Box<[i64]>> {
     let units = str::from_utf8(text).ok()?.strip_prefix(',')?.split(',');
     let exact = |units: &str| units.parse().ok().filter(|units| (0..=INEXACT).contains(units));

@@ -1,7 +1,7 @@
-//! Algorithms that are known only at run time, as one algorithm: what a tuple is, with as many
-//! members as a `Vec` has.
+//! Several algorithms that are chosen at run time, as one algorithm: like a tuple, with the members
+//! of a `Vec`.
 //!
-//! The twin of `scripts/several.lua`, as the tuples in `several.rs`.
+//! The twin of `scripts/several.lua`, like the tuples in `several.rs`.
 
 use super::{
     Algorithm, Check, Element, InLua, Mark, QuotaAnswer, Refund, Report, ScriptPart, Verdict,
@@ -9,12 +9,12 @@ use super::{
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
-/// A script has room for the local variables of so many.
+/// The most members of a list: a script has room for the local variables of eight.
 const MAX_MEMBERS: usize = 8;
 
 impl<A: Algorithm + Single> Sealed for Vec<A> {}
 
-/// The members' rules, each with the state of its own.
+/// Returns each member's rule with that member's state.
 fn each<'a, A: Algorithm>(
     rule: &'a [A::Rule],
     state: Option<&'a Vec<Option<A::State>>>,
@@ -56,11 +56,11 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
             1..=MAX_MEMBERS if quotas.as_slice().len() == self.len() => {
                 let rule = |(index, one): (usize, &A)| match quotas.nth(index) {
                     Some(quota) => one.rule(quota),
-                    None => Err(QuotaError("not as many quotas as algorithms")),
+                    None => Err(QuotaError("the numbers of quotas and algorithms differ")),
                 };
                 self.iter().enumerate().map(rule).collect()
             }
-            1..=MAX_MEMBERS => Err(QuotaError("not as many quotas as algorithms")),
+            1..=MAX_MEMBERS => Err(QuotaError("the numbers of quotas and algorithms differ")),
             _ => Err(QuotaError("more than eight algorithms")),
         }
     }
@@ -69,9 +69,9 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
         rule.iter().map(A::horizon).fold(i64::MAX, i64::min)
     }
 
-    /// That of the member which needs the longest wait: the others fit sooner, or wait in line
-    /// behind what was reserved for it. Of members that need equally long, the one that allows
-    /// most.
+    /// Returns the longest wait of the member that needs the longest wait. The other members fit
+    /// sooner, or wait behind what was reserved for that member. If members need equally long
+    /// waits, the one that allows the longest counts.
     fn max_wait(rule: &Self::Rule, state: Option<&Self::State>, now: i64, cost: i64) -> i64 {
         let needs_and_allows = |(rule, one)| {
             let instant = A::earliest_fit(rule, one, now, cost);
@@ -127,7 +127,7 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
     ) -> Self::State {
         let mut states = state.unwrap_or_default();
         states.resize(rule.len(), None);
-        // One alone is asked as it is outside of a list.
+        // A single member decides as it does outside of a list.
         let consume = if rule.len() == 1 { A::consume } else { A::consume_with_others };
         for (rule, state) in rule.iter().zip(&mut states) {
             let cost = cost.min(A::max_unchecked_cost(rule));
@@ -168,7 +168,7 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
         self.get(index).map_or(quota, |one| one.reported(0, quota))
     }
 
-    /// Nothing for one alone, whose answer is the whole.
+    /// Returns nothing for a single member, whose answer is the whole answer.
     fn judge_each(
         rule: &Self::Rule,
         state: Option<&Self::State>,
@@ -178,13 +178,13 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
         if rule.len() == 1 {
             return Box::default();
         }
-        // No member waits longer than all of them do.
+        // No member waits longer than the whole list may.
         let most = Check { max_wait: check.max_wait.min(Self::horizon(rule)), ..check };
         let alone = each::<A>(rule, state).map(|(rule, one)| judge::<A>(rule, one, now, most).0);
         let is_unsettled = Self::is_unsettled(rule, state, now, check.cost);
         let alone = alone.map(|verdict| combined::beside(is_unsettled, verdict));
         let mut members: Box<[_]> = alone.map(QuotaAnswer::unreported).collect();
-        // Of a charge that waits, a member may wait longer than it would alone.
+        // In a charge that waits, a member may wait longer than it would alone.
         let refuses = |one: &QuotaAnswer| matches!(one.verdict, Verdict::Deny(_));
         if members.iter().any(refuses)
             && let Verdict::Wait(_) = judge::<Self>(rule, state, now, check).0
@@ -209,7 +209,7 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
         }
     }
 
-    /// Each member settles what it took. Returns the most that one of them refunded.
+    /// Settles what each member took. Returns the most units that one of them refunded.
     fn apply_refund(
         rule: &Self::Rule,
         state: &mut Self::State,

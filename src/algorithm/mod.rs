@@ -25,25 +25,28 @@
 //! | charges that are refunded | see [below](#what-an-algorithm-refunds) |
 //! | costs that are known afterwards | the same, and [`WithActualCost`](crate::respond::WithActualCost) |
 //!
-//! The page of each type has its bound, its cost, and when to choose it. What a bound means, and
-//! what can exceed it: [`guide::what_the_bound_means`](crate::guide::what_the_bound_means).
+//! The page of each type states its bound, its cost, and when to choose it. For the meaning of a
+//! bound, and what can exceed it, see
+//! [`guide::what_the_bound_means`](crate::guide::what_the_bound_means).
 //!
 //! # Several quotas
 //!
 //! A tuple of two to eight algorithms is an algorithm: 10 per second *and* 1,000 per day. A charge
 //! fits at the earliest instant at which it fits all members. It is taken from all or from none, in
-//! one call. A charge that brings its own quota brings a tuple of as many. A `Vec` of algorithms is
-//! one as well, for algorithms that are [known only at run time](AnyAlgorithm).
+//! one call. If a charge states its own quota, it states a tuple with one quota for each algorithm.
+//! A `Vec` of algorithms is an algorithm too, for algorithms that are [chosen at run
+//! time](AnyAlgorithm).
 //!
 //! The decision reports [each quota](crate::Decision::policies) as a policy, and says which of them
-//! is the [tightest](crate::Decision::tightest); its `quota` is that one's. `remaining` is the
-//! least of all, `reset_after` the latest. The policies of a limiter called `api` are called
-//! `api-1`, `api-2` and so on, unless you [name](crate::limiter::Description::names) them.
+//! is the [tightest](crate::Decision::tightest). The decision's `quota` is that of the tightest
+//! policy. Its `remaining` is the least of all, its `reset_after` the latest. The policies of a
+//! limiter called `api` are called `api-1`, `api-2` and so on, unless you
+//! [name](crate::limiter::Description::names) them.
 //!
 //! Each member refunds what it can. A reserved wait is refunded completely if nothing was decided
-//! since. So waiters that leave in reverse order leave no trace, but for one bit: the permits of
-//! [`SmoothWarmingUp`] are a double, which may differ in its last bit. A refund in another order
-//! may leave a member without room until the reserved slot.
+//! since. So if waiting callers leave in reverse order, the state is as before. One exception: the
+//! permits of [`SmoothWarmingUp`] are a double, whose last bit may differ. After a refund in
+//! another order, a member may have no room until the reserved slot.
 //!
 //! ```
 //! use tower_sluice::algorithm::{FixedWindow, TokenBucket};
@@ -76,12 +79,13 @@
 //! | budget | always, until its time is over | the same |
 //! | tuples | each what it can | the same |
 //!
-//! In a smooth limiter, a charge may have waited for its own cost. Then a refund of a part gives
-//! back permits, but no time.
+//! In a smooth limiter, a charge may wait for its own cost. Then a partial refund gives back
+//! permits, but no time.
 //!
 //! # By hand
 //!
-//! Time is an argument, in microseconds since the Unix epoch, and no float decides:
+//! You can call an algorithm directly. Time is an argument, in microseconds since the Unix epoch,
+//! and decisions use integers:
 //!
 //! ```
 //! use tower_sluice::algorithm::{Algorithm, Check, TokenBucket, Verdict};
@@ -138,13 +142,13 @@ pub use smooth_warming_up::SmoothWarmingUp;
 pub use token_bucket::TokenBucket;
 pub use verdict::{Answer, Check, QuotaAnswer, Refund, Report, Verdict};
 
-/// The token bucket by another name: the generic cell rate algorithm stores the same instant.
+/// Another name of the token bucket: the generic cell rate algorithm stores the same instant.
 pub type Gcra = TokenBucket;
 
-/// The token bucket by another name: a leaky bucket as a meter admits the same charges.
+/// Another name of the token bucket: a leaky bucket as a meter admits the same charges.
 ///
-/// As a queue it has `burst(1)`, and its charges bring a [`max_wait`](crate::Charge::max_wait).
-/// They leave one by one, at the pace of the quota.
+/// For a leaky bucket as a queue, set `burst(1)` and give the charges a
+/// [`max_wait`](crate::Charge::max_wait). They leave one by one, at the pace of the quota.
 pub type LeakyBucket = TokenBucket;
 
 use std::fmt::Debug;
@@ -157,47 +161,47 @@ use crate::Quota;
 pub use crate::mark::Mark;
 pub use crate::quota::{QuotaError, Quotas};
 
-/// The instant before a charge, as a mark holds it where there was no state: the epoch's begin. A
-/// mark holds one more than each instant, since 0 stands for none.
+/// The instant that a mark holds if there was no state before a charge: the begin of the epoch. A
+/// mark holds each instant plus one, since 0 stands for no instant.
 const NO_STATE: i64 = 1;
 
-/// The latest instant that the arithmetic is exact for, in the year 2112.
+/// The latest instant for which the arithmetic is exact, in the year 2112.
 pub(crate) const LATEST: i64 = 1 << 52;
 
 /// Decides when a charge fits, by pure functions over a stored state.
 ///
-/// Sealed: most algorithms are also a script ([`InLua`]), and scripts are this crate's own.
+/// Sealed: most algorithms also have a script ([`InLua`]), and only this crate adds scripts.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an algorithm",
     note = "a quota needs an algorithm that counts it: write `TokenBucket::new(quota)`",
     note = "several are a tuple or a `Vec`: `(TokenBucket::new(second), FixedWindow::new(day))`"
 )]
 pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
-    /// A quota as the numbers that the arithmetic needs.
+    /// The quota, in the numbers that the arithmetic needs.
     type Rule: Clone + Debug + Send + Sync + 'static;
     /// The state that is stored for a key.
     type State: Clone + Debug + PartialEq + Send + 'static;
 
-    /// True if a later instant can be reserved. If not, a refused caller asks again.
+    /// True if a later instant can be reserved. Otherwise a refused caller asks again.
     const RESERVES: bool = true;
 
-    /// Returns true if the units of the quota at `index` come back one by one, as a bucket's do,
-    /// and not when a window ends.
+    /// Returns true if the units of the quota at `index` come back one by one, as in a bucket.
+    /// Returns false if they come back when a window ends.
     fn refills(&self, index: usize) -> bool {
         let _ = index;
         false
     }
 
-    /// The quota at `index` as decisions report it: with the burst that a setting of the algorithm
-    /// makes, and not the quota.
+    /// Returns the quota at `index` as decisions report it. Its burst may come from a setting of
+    /// the algorithm instead of the quota.
     #[inline]
     fn reported(&self, index: usize, quota: Quota) -> Quota {
         let _ = index;
         quota
     }
 
-    /// Returns the answer of each quota of several alone, in order; none for one quota. The reports
-    /// are not known yet.
+    /// Returns the separate answer of each of several quotas, in order; empty for one quota. The
+    /// reports are not known yet.
     fn judge_each(
         rule: &Self::Rule,
         state: Option<&Self::State>,
@@ -208,7 +212,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         Box::default()
     }
 
-    /// Sets the report of each quota of several.
+    /// Sets the report of each of several quotas.
     fn report_each(
         rule: &Self::Rule,
         state: Option<&Self::State>,
@@ -218,60 +222,59 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         let _ = (rule, state, now, members);
     }
 
-    /// The quota of charges that bring none.
+    /// Returns the quota of charges that state no quota.
     fn quota(&self) -> Quotas;
 
-    /// The numbers of `quota`.
+    /// Converts `quota` to the numbers that the arithmetic needs.
     ///
     /// # Errors
     ///
     /// If this algorithm cannot follow such a quota exactly.
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Self::Rule, QuotaError>;
 
-    /// The longest wait that is reserved for any charge, in µs.
+    /// Returns the longest wait that is reserved for any charge, in µs.
     fn horizon(rule: &Self::Rule) -> i64;
 
-    /// The longest wait that is reserved for a charge of this cost now, in µs. Asked only of a
-    /// charge that has to wait.
+    /// Returns the longest wait that is reserved for a charge of this cost now, in µs. Called only
+    /// if the charge has to wait.
     #[inline]
     fn max_wait(rule: &Self::Rule, state: Option<&Self::State>, now: i64, cost: i64) -> i64 {
         let _ = (state, now, cost);
         Self::horizon(rule)
     }
 
-    /// True if what a charge takes is held until it is settled. So it has to be settled even if it
-    /// used all of its units.
+    /// Returns true if the units of a charge are held until it is settled. Then it must be settled
+    /// even if it used all of its units.
     #[inline]
     fn holds(rule: &Self::Rule) -> bool {
         let _ = rule;
         false
     }
 
-    /// True if no wait is reserved for a charge of this cost now, since others have to be settled
-    /// first. Asked only of a charge that has to wait.
+    /// Returns true if no wait is reserved for a charge of this cost now, since others must be
+    /// settled first. Called only if the charge has to wait.
     #[inline]
     fn is_unsettled(rule: &Self::Rule, state: Option<&Self::State>, now: i64, cost: i64) -> bool {
         let _ = (rule, state, now, cost);
         false
     }
 
-    /// The wait of a charge of this cost where nothing was taken before, in µs. One that may not
-    /// wait that long never fits. It may be a few µs too short.
+    /// Returns the wait of a charge of this cost when nothing was taken before, in µs. A charge
+    /// that may not wait that long never fits. The result may be a few µs too short.
     #[inline]
     fn least_wait(rule: &Self::Rule, cost: i64) -> i64 {
         let _ = (rule, cost);
         0
     }
 
-    /// Returns the instant from which on the state is equivalent to no state, in µs since the Unix
-    /// epoch.
+    /// Returns when the state becomes equivalent to no state, in µs since the Unix epoch.
     fn expires_at(rule: &Self::Rule, state: &Self::State) -> i64;
 
     /// Clamps a state from the future: the clock was set back, or the quota was lowered. `None` if
     /// there is nothing to clamp.
     fn clamp(rule: &Self::Rule, state: &Self::State, now: i64) -> Option<Self::State>;
 
-    /// The earliest instant from `at` on at which `cost` fits; `None` if it never does.
+    /// Returns the earliest instant from `at` on at which `cost` fits; `None` if it never does.
     fn earliest_fit(
         rule: &Self::Rule,
         state: Option<&Self::State>,
@@ -279,7 +282,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         cost: i64,
     ) -> Option<i64>;
 
-    /// The state after `cost` units are consumed at the instant `at`, which `earliest_fit`
+    /// Returns the state after `cost` units are consumed at the instant `at`, which `earliest_fit`
     /// returned. `now` is the instant of the decision.
     fn consume(
         rule: &Self::Rule,
@@ -289,9 +292,9 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         now: i64,
     ) -> Self::State;
 
-    /// As `consume`, for one member of a tuple: another member may have set the instant
-    /// `at`. If that is later than now, the new state remembers the one before, so that a
-    /// refund restores it.
+    /// Consumes like `consume`, for one member of a tuple. Another member may have determined the
+    /// instant `at`. If `at` is later than now, the new state remembers the state before, so that a
+    /// refund can restore it.
     fn consume_with_others(
         rule: &Self::Rule,
         state: Option<Self::State>,
@@ -302,8 +305,8 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         Self::consume(rule, state, at, cost, now)
     }
 
-    /// The state after `cost` units are spent at the instant `at`, whether or not they fit. As
-    /// `consume`, unless that only holds them.
+    /// Returns the state after `cost` units are spent at the instant `at`, even if they do not fit.
+    /// The same as `consume`, unless `consume` only holds them.
     fn spend(
         rule: &Self::Rule,
         state: Option<Self::State>,
@@ -314,22 +317,22 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         Self::consume(rule, state, at, cost, now)
     }
 
-    /// The largest cost that `consume` takes without a check that it fits.
+    /// Returns the largest cost that `consume` takes without a check that it fits.
     fn max_unchecked_cost(rule: &Self::Rule) -> i64;
 
-    /// The units that remain, and when the state is equivalent to no state.
+    /// Returns the units that remain, and the time until the state is equivalent to no state.
     fn report(rule: &Self::Rule, state: Option<&Self::State>, now: i64) -> Report;
 
-    /// Gives back units of a reservation. Returns how many it gave back; `None` if it gives none,
-    /// and the state is as before.
+    /// Gives back units of a reservation. Returns how many it gave back. `None`: it gave back
+    /// nothing, and the state is as before.
     ///
-    /// All units restore what the reservation took. Fewer leave the state that a charge of the kept
-    /// units at the same slot would have left. The slot itself is kept: no later charge
-    /// comes before it.
+    /// A full refund restores what the reservation took. A partial refund leaves the state that a
+    /// charge of the kept units at the same slot would have left. The slot itself is kept: no later
+    /// charge comes before it.
     ///
     /// An algorithm that holds what a charge takes settles it here: it releases all units, and
-    /// spends those that are kept. There the units to give back are 0 if all were used, and fewer
-    /// if more were.
+    /// spends those that are kept. There, the units to give back are 0 if all units were used, and
+    /// below 0 if more were used.
     fn apply_refund(
         rule: &Self::Rule,
         state: &mut Self::State,
@@ -337,7 +340,8 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         refund: &Refund<'_>,
     ) -> Option<i64>;
 
-    /// The mark of a state: a reservation keeps it, so that its refund recognises the state.
+    /// Returns the mark of a state. A reservation keeps it, so that its refund recognises the
+    /// state.
     fn mark(state: &Self::State) -> Mark;
 
     /// Decides one charge: the twin of the loops `scripts/single.lua` and `several.lua`.
@@ -352,7 +356,8 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
                 let before = clamped.or_else(|| state.take());
                 *state = Some(Self::consume(rule, before, instant, check.cost, now));
             }
-            // The only write of a refusal: a clamped state, or it would move along with the clock.
+            // A refusal writes only a clamped state. Without that, the state would move along with
+            // the clock.
             (Verdict::Deny(_), _) if check.cost > 0 && clamped.is_some() => *state = clamped,
             _ => return answer::<Self>(rule, seen, now, verdict, members),
         }
@@ -361,8 +366,8 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         Answer { mark: state.map(Self::mark), ..answer }
     }
 
-    /// Returns the answer that `step` would give, without taking anything: the report is of the key
-    /// as it is. The twin of the operation `estimate` of a complete script.
+    /// Returns the answer that `step` would give, and takes nothing: the report shows the key as it
+    /// is. The twin of the operation `estimate` of a complete script.
     fn estimate(rule: &Self::Rule, state: Option<&Self::State>, now: i64, check: Check) -> Answer {
         let clamped = state.and_then(|state| Self::clamp(rule, state, now));
         let seen = clamped.as_ref().or(state);
@@ -371,8 +376,8 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         answer::<Self>(rule, seen, now, verdict, members)
     }
 
-    /// The answer about a key that is blocked until an instant, whatever its state is: the twin of
-    /// `BLOCKED` in a script's reply.
+    /// Returns the answer for a key that is blocked until an instant, regardless of its state: the
+    /// twin of `BLOCKED` in a script's reply.
     fn blocked(rule: &Self::Rule, now: i64, until: i64) -> Answer {
         let (verdict, report) =
             (Verdict::Deny(until - now), Report { remaining: 0, reset_after: until - now });
@@ -381,8 +386,8 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         Answer { verdict, report, members, mark: None }
     }
 
-    /// Takes a cost without a check that it fits, unless the debt is past the horizon. Answers as a
-    /// peek after it would be answered: the twin of the operation `penalize`.
+    /// Takes a cost without a check that it fits, unless the debt exceeds the horizon. Returns the
+    /// answer of a peek after it: the twin of the operation `penalize`.
     fn penalize(rule: &Self::Rule, state: &mut Option<Self::State>, now: i64, cost: i64) -> Answer {
         let clamped = state.as_ref().and_then(|state| Self::clamp(rule, state, now));
         let due = |state: Option<&_>| Self::earliest_fit(rule, state, now, 0).unwrap_or(now);
@@ -399,8 +404,8 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         Answer { mark, ..Self::estimate(rule, state.as_ref(), now, peek) }
     }
 
-    /// Gives back units of a reservation, and returns how many: the twin of the
-    /// operation `refund`. `None` leaves the state as it is.
+    /// Gives back units of a reservation, and returns how many: the twin of the operation `refund`.
+    /// `None`: the state is unchanged.
     fn refund(
         rule: &Self::Rule,
         state: &mut Option<Self::State>,
@@ -419,7 +424,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     }
 
     /// Settles a reservation: gives back the units of `refund`, or takes more if they are below 0.
-    /// Returns how many it gave back. `None` leaves the state as it is.
+    /// Returns how many it gave back. `None`: the state is unchanged.
     fn settle(
         rule: &Self::Rule,
         state: &mut Option<Self::State>,

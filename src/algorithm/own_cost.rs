@@ -1,17 +1,17 @@
 //! A member of a list whose charges state a cost and a longest wait of their own.
 //!
-//! Its rule holds both, so they travel with the quota of a charge. In a script they are two more
-//! arguments, which stand for `cost` and `max_wait` in the member's sections.
+//! Its rule holds both, so they are passed with the quota of a charge. In a script they are two
+//! more arguments, which replace `cost` and `max_wait` in the member's sections.
 
 use super::{
     Algorithm, Element, InLua, Mark, Refund, Report, ScriptPart, sealed::Sealed, sealed::Single,
 };
 use crate::quota::{CostAndWait, Quota, QuotaError, Quotas};
 
-/// The cost and the longest wait where none are stated.
+/// The default cost and longest wait.
 const ONE_AT_ONCE: CostAndWait = CostAndWait { cost: 1, max_wait: 0 };
 
-/// Decides about the cost of its own rule, whatever the other members are asked for.
+/// Decides about the cost of its own rule, not about the cost that the other members get.
 #[derive(Clone, Debug)]
 pub(crate) struct OwnCost<A>(pub(crate) A);
 
@@ -23,7 +23,7 @@ pub(crate) struct OwnCostRule<R> {
 }
 
 impl<R> OwnCostRule<R> {
-    /// The own cost, unless the whole charge is a peek.
+    /// Returns the own cost, or 0 if the whole charge is a peek.
     fn cost(&self, cost: i64) -> i64 {
         if cost == 0 { 0 } else { self.stated.cost }
     }
@@ -125,7 +125,7 @@ impl<A: Algorithm + Single> Algorithm for OwnCost<A> {
         A::report(&rule.rule, state, now)
     }
 
-    /// All of the own cost: a part of several costs is no part of each.
+    /// Refunds the whole own cost, even if only a part of the charge is refunded.
     fn apply_refund(
         rule: &Self::Rule,
         state: &mut A::State,

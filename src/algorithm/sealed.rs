@@ -2,5 +2,5 @@
 
 pub trait Sealed {}
 
-/// An algorithm of one quota, as a tuple's members are.
+/// An algorithm of one quota, such as a member of a tuple.
 pub trait Single {}

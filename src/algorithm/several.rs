@@ -1,6 +1,6 @@
 //! Several quotas of one key as one algorithm: 10 per second *and* 1,000 per day, all or nothing.
 //!
-//! The documentation of [`algorithm`](super) says what a tuple promises.
+//! The documentation of [`algorithm`](super) states the rules for tuples.
 //!
 //! The twin of `scripts/several.lua`.
 
@@ -38,7 +38,7 @@ macro_rules! tuple {
                 let quotas = quota.into();
                 let quotas = quotas.as_slice();
                 if quotas.len() != [$($index),+].len() {
-                    return Err(QuotaError("not as many quotas as algorithms"));
+                    return Err(QuotaError("the numbers of quotas and algorithms differ"));
                 }
                 Ok(($(self.$index.rule(quotas[$index])?,)+))
             }
@@ -149,7 +149,7 @@ macro_rules! tuple {
                 now: i64,
                 check: Check,
             ) -> Box<[QuotaAnswer]> {
-                // No member waits longer than all of them do.
+                // No member waits longer than the whole tuple may.
                 let max_wait = check.max_wait.min(Self::horizon(rule));
                 let check = Check { max_wait, ..check };
                 let is_unsettled = Self::is_unsettled(rule, state, now, check.cost);
@@ -172,7 +172,7 @@ macro_rules! tuple {
                 }
             }
 
-            /// Each member settles what it took. Returns the most that one of them refunded.
+            /// Settles what each member took. Returns the most units that one of them refunded.
             fn apply_refund(
                 rule: &Self::Rule,
                 state: &mut Self::State,

@@ -1,7 +1,7 @@
-//! Sliding counter: two fixed windows, the earlier one weighted by what is left of it.
+//! Sliding counter: two fixed windows, the earlier one weighted by the share that still counts.
 //!
-//! Many gateways use this approximation. It takes four numbers, whatever the limit. It assumes that
-//! the units of the previous window were spread evenly over it. For steady traffic that removes the
+//! Many gateways use this approximation. It stores four numbers, for every limit. It assumes that
+//! the units of the previous window were spread evenly over it. For steady traffic this removes the
 //! jump at the edge of a fixed window.
 //!
 //! The twin of `scripts/sliding_counter.lua`.
@@ -15,15 +15,16 @@ use super::{
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
-/// Counts two fixed windows, and weights the earlier one by the share of it that is still within a
-/// period. Many gateways do so; here the waits are exact.
+/// Counts units in two fixed windows, and weights the earlier window by its share that is still
+/// within the last period. Many gateways do this; here the waits are exact.
 ///
 /// **Bound.** Below `2 * limit` units in any stretch of a period; `limit` for steady traffic.
 ///
 /// **Cost.** Two counts and two instants: 197 bytes in Redis; 26 µs of script time alone, 6.3
 /// in a batch of 64.
 ///
-/// **Source.** Gateways such as Cloudflare's. They deny without a time; here the wait is exact.
+/// **Source.** Gateways such as Cloudflare's. They refuse without a time to retry; here the wait is
+/// exact.
 ///
 /// **Choose it** to replace such a gateway with the same decisions. Or choose it for a large limit
 /// that may be approximate, but should not jump with the clock.
@@ -54,19 +55,18 @@ pub struct SlidingCounter {
 }
 
 impl SlidingCounter {
-    /// About the quota's limit in any stretch of its period.
+    /// A counter that admits about the quota's limit in any stretch of its period.
     ///
     /// A window has no burst: a quota whose burst differs from its limit is an error when the
-    /// limiter is built.
-    /// So is a quota whose limit times its period in µs exceeds 2^53: a day reaches that at
-    /// 104,000 units.
+    /// limiter is built. A quota whose limit times its period in µs exceeds 2^53 is an error too: a
+    /// day reaches that at about 104,000 units.
     #[must_use]
     pub const fn new(quota: Quota) -> Self {
         Self { quota, horizon: DEFAULT_HORIZON }
     }
 
     horizon_setter! {
-        /// A charge with a longer `max_wait` waits this long at most.
+        /// A charge with a longer `max_wait` waits at most this long.
     }
 }
 
@@ -85,7 +85,7 @@ impl Rule {
         at - at % self.period
     }
 
-    /// The state in this rule's windows.
+    /// Converts the state to this rule's windows.
     fn rebase(&self, state: Option<&State>) -> Option<State> {
         let state = state?;
         let begin = self.begin(state.latest);
@@ -115,7 +115,7 @@ impl Rule {
         (0, 0)
     }
 
-    /// The units that count at `at`. Those of the window before are weighed by the share of it that
+    /// The units that count at `at`. The units of the window before are weighted by the share that
     /// still counts, rounded up.
     fn used(&self, state: &State, at: i64) -> i64 {
         let begin = self.begin(at);
@@ -124,7 +124,7 @@ impl Rule {
         current + weighted / self.period + i64::from(weighted % self.period > 0)
     }
 
-    /// The instant from which on no unit of the state counts.
+    /// The instant at which the last unit of the state stops to count.
     fn end(&self, state: &State) -> i64 {
         if state.current > 0 {
             return state.begin + 2 * self.period;
@@ -186,8 +186,8 @@ impl Algorithm for SlidingCounter {
             let (current, previous) = rule.units(&state, begin);
             let room = rule.limit - cost - current;
             if room >= 0 {
-                // The longest remainder of this window with which the window before it weighs no
-                // more than the room.
+                // The longest rest of this window for which the weighted window before it fits into
+                // the room.
                 let mut rest = rule.period;
                 if previous > room {
                     rest = room * rule.period / previous;
@@ -265,8 +265,8 @@ impl Algorithm for SlidingCounter {
         let given = refund.units.min(*units);
         *units -= given;
         if from > 0 && given > 0 && next.latest > now {
-            // A later reservation may fill the room that this leaves, at the same latest instant.
-            // Its state must not be taken for the one that was there.
+            // A later reservation may fill the freed room, at the same latest instant. Its state
+            // must differ from the one before.
             next.latest += 1;
             if next.latest > now + rule.horizon || rule.begin(next.latest) != next.begin {
                 return None;
@@ -339,7 +339,7 @@ mod tests {
             answers,
             [
                 (Verdict::Allow, 0, 1_100_000),
-                // Nine of the ten weigh from a tenth into the next window on.
+                // Nine of the ten count from a tenth into the next window on.
                 (Verdict::Deny(200_000), 0, 1_100_000),
                 (Verdict::Deny(100_000), 0, 1_000_000),
                 (Verdict::Deny(1), 0, 900_001),

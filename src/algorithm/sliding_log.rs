@@ -1,10 +1,10 @@
-//! Sliding log: every admission of the last period is remembered, so nothing is rounded.
+//! Sliding log: remembers every admission of the last period, so nothing is rounded.
 //!
 //! A charge fits as soon as enough of the earlier units are a period old. Each member of the log
-//! carries the running total of units. So the units between two members are a difference, and a
-//! binary search finds the member that must leave first. A decision takes time in the logarithm of
-//! the log's length. The price is memory: one member for each charge of the last period, whatever
-//! its cost. So limits above 10,000 must be allowed first ([`SlidingLog::max_limit`]).
+//! has the running total of units. So the units between two members are a difference, and a binary
+//! search finds the member that must leave first. The time of a decision grows with the logarithm
+//! of the log's length. The memory grows with the log: one member for each charge of the last
+//! period, of any cost. So limits above 10,000 must be allowed by [`SlidingLog::max_limit`].
 //!
 //! The twin of `scripts/sliding_log.lua`.
 
@@ -17,13 +17,13 @@ use super::{
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
-/// The most units that a log may hold: below it every difference of totals is exact.
+/// The most units that a log may hold: up to it, every difference of totals is exact.
 const MAX_COUNTED: i128 = 100_000_000_000_000;
 
-/// The script stores a total as two numbers: a count of laps of this many units, and the rest.
+/// The units of a lap. The script stores a total as a count of laps and a rest.
 const LAP: i64 = 1_000_000_000_000_000;
 
-/// The laps after which a script counts them from 0 again.
+/// The number of laps after which a script counts them from 0 again.
 const LAPS: i64 = 100_000;
 
 /// The most expired members that one step removes.
@@ -31,17 +31,17 @@ const PRUNED: usize = 256;
 
 /// Remembers every admission of the last period, so that nothing is rounded.
 ///
-/// **Bound.** At most `limit` units in any stretch of a period, and no throughput is lost for it.
-/// It counts when a charge is admitted. Calls travel for different times, so a supplier may count
-/// more: [clients of suppliers](crate::guide::clients_of_suppliers) have a margin.
+/// **Bound.** At most `limit` units in any stretch of a period, and no throughput is lost for it. A
+/// charge counts at the instant of its admission. Calls take different times to arrive, so a
+/// supplier may count more: see the margin in [clients of
+/// suppliers](crate::guide::clients_of_suppliers).
 ///
 /// **Cost.** A member for each charge of the last period: about 120 bytes each in Redis (472 for
-/// ten, 1.2 MB for 10,000); 44 µs of script time alone, at 10,000 members no more than 1.2 times
-/// as long as at ten. Limits above 10,000 must be asked for:
-/// [`max_limit`](SlidingLog::max_limit).
+/// ten, 1.2 MB for 10,000); 44 µs of script time alone, and at most 1.2 times that at 10,000
+/// members. Limits above 10,000 need [`max_limit`](SlidingLog::max_limit).
 ///
-/// **Choose it** where a small limit must hold exactly over every window, such as five
-/// attempts in any minute.
+/// **Choose it** if a small limit must hold exactly over every window, such as five attempts in any
+/// minute.
 ///
 /// **Timeline.** Five a second: three at the start, two 150 ms later. A unit is free again exactly
 /// a second after it was taken.
@@ -70,16 +70,16 @@ pub struct SlidingLog {
 }
 
 impl SlidingLog {
-    /// The quota's limit in any stretch of its period.
+    /// A log that admits the quota's limit in any stretch of its period.
     ///
     /// A log has no burst: a quota whose burst differs from its limit is an error when the limiter
-    /// is built. So is a limit above [`max_limit`](SlidingLog::max_limit).
+    /// is built. A limit above [`max_limit`](SlidingLog::max_limit) is an error too.
     #[must_use]
     pub const fn new(quota: Quota) -> Self {
         Self { quota, horizon: DEFAULT_HORIZON, max_limit: 10_000 }
     }
 
-    /// Sets the largest limit that a quota may have. A key stores up to that many members, at about
+    /// Sets the largest limit that a quota may have. A key stores up to that many members, of about
     /// 120 bytes each. Default: 10,000.
     #[must_use]
     pub const fn max_limit(self, units: u64) -> Self {
@@ -87,7 +87,7 @@ impl SlidingLog {
     }
 
     horizon_setter! {
-        /// A charge with a longer `max_wait` waits this long at most.
+        /// A charge with a longer `max_wait` waits at most this long.
     }
 }
 
@@ -99,11 +99,11 @@ pub struct Rule {
     horizon: i64,
 }
 
-/// The admissions of the last period, and some that are older.
+/// The admissions of the last period, and some older ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
     members: VecDeque<LoggedCharge>,
-    /// The laps, of [`LAP`] units each, that the totals of the members leave out.
+    /// The number of laps, of [`LAP`] units each, that the members' totals leave out.
     laps: i64,
 }
 
@@ -120,7 +120,7 @@ impl State {
         self.members.back()
     }
 
-    /// Removes some of what has expired, as each script that adds a member does.
+    /// Removes some expired members, as each script that adds a member does.
     fn prune(&mut self, cutoff: i64) {
         for _ in 0..PRUNED {
             match self.members.front() {
@@ -149,7 +149,7 @@ impl Algorithm for SlidingLog {
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
         let quota = without_burst(quota, "a log has no burst")?;
         if quota.limit() > self.max_limit {
-            return Err(QuotaError("a log of so large a limit must be asked for: max_limit"));
+            return Err(QuotaError("the limit exceeds the max_limit of the log"));
         }
         let rule = Rule {
             limit: exact(quota.limit()),
@@ -216,7 +216,7 @@ impl Algorithm for SlidingLog {
         Report { remaining, reset_after: (last.at + rule.period - now).max(0) }
     }
 
-    /// Only the newest member's: the totals after an older one would be wrong.
+    /// Refunds only the newest member: a change of an older one would make the later totals wrong.
     fn apply_refund(rule: &Rule, state: &mut State, now: i64, refund: &Refund<'_>) -> Option<i64> {
         let newest = Self::mark(state);
         let last = state.members.back_mut()?;
@@ -257,8 +257,8 @@ impl InLua for SlidingLog {
 
     fn state(rule: &Rule, now: i64, cost: i64, elements: &[Element<'_>]) -> Option<Option<State>> {
         state_of(elements, |[at, lap, total, counted, leaver_at]| {
-            // Only what this decision needs of the log: a member from which on units count, one
-            // that the charge waits for, and the newest.
+            // Only the members that this decision needs: the first whose units count, the one that
+            // the charge waits for, and the newest.
             let cutoff = at.max(now) - rule.period;
             let mut members = VecDeque::with_capacity(3);
             if counted > 0 {

@@ -1,9 +1,9 @@
 //! Sliding window by cells: no window of a period, wherever it begins, holds more than the limit.
 //!
-//! The period is divided into cells, and each cell has a count. A charge fits where the counts of a
-//! whole period and of one more cell leave room for it. Because of that cell, the promise holds for
-//! every window, not only for windows that start with a cell. The price is a number for each cell,
-//! whatever the limit, and up to `1 / (cells + 1)` of the throughput.
+//! The period is divided into cells, and each cell has a count. A charge fits if the counts of a
+//! whole period and of one more cell leave room for it. Because of that extra cell, the bound holds
+//! for every window, not only for windows that start with a cell. The price is one number for each
+//! cell, for every limit, and up to `1 / (cells + 1)` of the throughput.
 //!
 //! The twin of `scripts/sliding_window.lua`.
 
@@ -16,18 +16,18 @@ use super::{
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
-/// Counts by cells of the period: strict over every window, at a fixed size.
+/// Counts units in cells of the period: exact over every window, at a fixed size.
 ///
-/// **Bound.** At most `limit` units in any stretch of a period. In return at least
-/// `cells / (cells + 1)` of the throughput is reached.
+/// **Bound.** At most `limit` units in any stretch of a period. At least `cells / (cells + 1)` of
+/// the throughput is reached.
 ///
 /// **Cost.** A count for each cell: 197 bytes in Redis with 10 cells; 40 µs of script time alone,
 /// 13 in a batch of 64.
 ///
-/// **Choose it** where a large limit must hold over every window and a log would be too long.
+/// **Choose it** if a large limit must hold over every window, and a log would be too long.
 ///
 /// **Timeline.** Five a second in ten cells: units that were taken in the first cell are free again
-/// a period and a cell after that cell began.
+/// 1.1 s after that cell began: a period and a cell.
 ///
 /// ```
 /// # use tower_sluice::algorithm::{Algorithm, Check, SlidingWindow, Verdict::*};
@@ -53,7 +53,7 @@ pub struct SlidingWindow {
 }
 
 impl SlidingWindow {
-    /// The quota's limit in any stretch of its period.
+    /// A window that admits the quota's limit in any stretch of its period.
     ///
     /// A window has no burst: a quota whose burst differs from its limit is an error when the
     /// limiter is built.
@@ -62,8 +62,8 @@ impl SlidingWindow {
         Self { quota, horizon: DEFAULT_HORIZON, cells: 10 }
     }
 
-    /// Sets how many cells a period has: the more, the closer the throughput comes to the limit. 0
-    /// counts as 1, more than 60 as 60. Default: 10.
+    /// Sets the number of cells of a period. With more cells, the throughput comes closer to the
+    /// limit. 0 counts as 1, and more than 60 as 60. Default: 10.
     #[must_use]
     pub const fn cells(self, cells: u8) -> Self {
         let cells = if cells == 0 { 1 } else { cells };
@@ -71,11 +71,11 @@ impl SlidingWindow {
     }
 
     horizon_setter! {
-        /// A charge with a longer `max_wait` waits this long at most.
+        /// A charge with a longer `max_wait` waits at most this long.
     }
 }
 
-/// `limit` units in `cells` cells of `width` µs, and one more.
+/// `limit` units in `cells` cells of `width` µs and one more cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
     limit: i64,
@@ -85,7 +85,7 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// The state in this rule's cells: units counted in cells of another width move to the cell of
+    /// Converts the state to this rule's cells: units of cells of another width move to the cell of
     /// their last instant.
     fn rebase(&self, state: Option<&State>) -> Option<State> {
         let state = state?;
@@ -104,12 +104,13 @@ impl Rule {
         Some(State::of(self.width, newest, units))
     }
 
-    /// The units in the cells that count in cell `at`, which is no earlier than the newest.
+    /// The units of the cells that count in cell `at`, which is not earlier than the newest.
     fn sum(&self, state: &State, at: i64) -> i64 {
         (0..=self.cells - (at - state.newest)).map(|back| state.units_at(back)).sum()
     }
 
-    /// The units of the state in the cells from `first` to `last`; nothing if there are none.
+    /// The units of the state in the cells from `first` to `last`; empty if there are no such
+    /// cells.
     fn listed(&self, state: &State, first: i64, last: i64) -> Vec<i64> {
         let units = (first..=last).map(|cell| state.units_at(state.newest - cell));
         let units: Vec<_> = units.collect();
@@ -139,7 +140,7 @@ impl Rule {
         (0..(state.newest - cell).min(self.cells + 1)).map(|back| state.units_at(back)).sum()
     }
 
-    /// The instant from which on no unit of the state counts.
+    /// The instant at which the last unit of the state stops to count.
     fn end(&self, state: &State) -> i64 {
         match (0..=self.cells).find(|back| state.units_at(*back) > 0) {
             Some(back) => (state.newest - back + self.cells + 1) * self.width,
@@ -155,8 +156,8 @@ pub struct State {
     newest: i64,
     units: Vec<i64>,
     /// For a refund of the wait that wrote this state as a member of a tuple: the newest cell
-    /// before, as a mark holds it, and the units of cells that count still, but not in the period
-    /// of the newest.
+    /// before, as a mark holds it. Also the units of cells that still count, but not in the period
+    /// of the newest cell.
     from: i64,
     pushed: Vec<i64>,
 }
@@ -274,8 +275,8 @@ impl Algorithm for SlidingWindow {
         if (mark_newest + rule.cells + 1) * rule.width <= now {
             return None;
         }
-        // The cells are what the charge wrote: those that it reached by waiting hold no other
-        // charge.
+        // The cells are as the charge wrote them: the cells that it reached by waiting hold no
+        // other charge.
         let alone = back == 0 && rule.after(&next, from - 1) == refund.cost;
         if from > 0 && refund.is_whole() && alone {
             *state = rule.restored(&next, from - 1, refund.mark.list(0));
@@ -383,7 +384,7 @@ mod tests {
         );
         let report = SlidingWindow::report(&rule, state.as_ref(), T0);
         assert_eq!(report.reset_after, 2_000_000);
-        // Emptied, the newest cell is still the place to be: nobody overtakes.
+        // The newest cell stays even when it is empty, so that no charge overtakes.
         let next = SlidingWindow::step(&rule, &mut state, T0 + 1, check(1));
         assert_eq!(next.verdict, Verdict::Wait(1_999_999));
     }

@@ -1,9 +1,9 @@
-//! Smooth bursty: pacing with a store of unused permits, as Guava's `RateLimiter` has it.
+//! Smooth bursty: pacing with a store of unused permits, like Guava's `RateLimiter`.
 //!
 //! Permits appear one by one. Unused permits are stored, up to a burst. A charge is admitted as
-//! soon as the charges before it are paid for, and the next caller waits for its debt. So an idle
-//! limiter admits any cost at once. With [`wait_for_own_cost`](SmoothBursty::wait_for_own_cost)
-//! each caller waits for its own permits.
+//! soon as the charges before it are paid for, and the next caller waits until its debt is paid. So
+//! an idle limiter admits any cost at once. With
+//! [`wait_for_own_cost`](SmoothBursty::wait_for_own_cost) each caller waits for its own permits.
 //!
 //! The twin of `scripts/smooth_bursty.lua`.
 
@@ -16,24 +16,24 @@ use super::{
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
-/// Paces as Guava's `RateLimiter` does: permits come one by one, and some are stored. A charge may
-/// take more than there are, and the next caller waits until that debt is paid.
+/// Paces like Guava's `RateLimiter`: permits come one by one, and some are stored. A charge may
+/// take more permits than are stored. The next caller then waits until that debt is paid.
 ///
-/// **Bound.** Between any two admissions, the stored permits and those of the time between:
+/// **Bound.** Within any stretch of time `d`, at most the stored permits and those of that time:
 /// `(max_burst + d) * limit / period`, and one charge more. With `wait_for_own_cost` the last
-/// charge is within that too, to a permit.
+/// charge is within that sum too, up to one permit.
 ///
 /// **Cost.** A credit and two instants for each key: 213 bytes in Redis; 34 µs of script time
 /// alone, 7.8 in a batch of 64.
 ///
 /// **Source.** `SmoothRateLimiter.SmoothBursty` of Guava.
 ///
-/// **Choose it** where an expensive charge should pass at once and delay the next one, or to agree
-/// with services that use Guava. Where each caller should wait for its own permits:
-/// [`wait_for_own_cost`](SmoothBursty::wait_for_own_cost).
+/// **Choose it** if an expensive charge should pass at once and delay the next one, or to decide
+/// like services that use Guava. With [`wait_for_own_cost`](SmoothBursty::wait_for_own_cost), each
+/// caller waits for its own permits.
 ///
 /// **Timeline.** At 5 per second, five permits are stored. A charge of three leaves two. A charge
-/// of four takes these and two that are still to come, for which the next caller waits 400 ms.
+/// of four takes these two and two future ones, for which the next caller waits 400 ms.
 ///
 /// ```
 /// # use tower_sluice::algorithm::{Algorithm, Check, SmoothBursty, Verdict::*};
@@ -60,52 +60,53 @@ pub struct SmoothBursty {
 }
 
 impl SmoothBursty {
-    /// A pace of the quota's limit per period, which stores the permits of a second.
+    /// A pace of the quota's limit per period, which stores the permits of one second.
     ///
-    /// [`max_burst`](SmoothBursty::max_burst) sets what it stores, not the quota's burst: a quota
-    /// whose burst differs from its limit is an error when the limiter is built.
+    /// [`max_burst`](SmoothBursty::max_burst) sets how many permits it stores. The quota's burst
+    /// does not: a quota whose burst differs from its limit is an error when the limiter is built.
     #[must_use]
     pub const fn new(quota: Quota) -> Self {
         let burst = Duration::from_secs(1);
         Self { quota, horizon: DEFAULT_HORIZON, burst, own_cost: false, full: true }
     }
 
-    /// Sets how long an idle limiter stores permits. Default: 1 s.
+    /// Sets for how long an idle limiter stores permits. Default: 1 s.
     #[must_use]
     pub const fn max_burst(self, burst: Duration) -> Self {
         Self { burst, ..self }
     }
 
-    /// Begins with no permits stored, as a new limiter of Guava does. Default: with all, since a
-    /// key is forgotten when it is full.
+    /// Begins with no permits stored, as a new limiter of Guava does. Default: with all permits,
+    /// since a key is forgotten when it is full.
     #[must_use]
     pub const fn start_empty(self) -> Self {
         Self { full: false, ..self }
     }
 
-    /// Lets each caller wait for its own permits instead of its predecessors'. Default: for theirs.
+    /// Makes each caller wait for its own permits, not for those of the callers before it. Default:
+    /// each waits for the permits of those before it.
     ///
-    /// A charge then fits only once it is paid for, so its cost counts in the test of its
-    /// `max_wait`. One that costs more than the store never fits unless it may wait for the rest:
-    /// it is denied without a time to come back. A key then starts full, and a store of less than
-    /// one permit is refused: without a `max_wait` no charge would ever pass.
+    /// A charge then fits only once it is paid for, so its `max_wait` must cover its own cost too.
+    /// A charge that costs more than the store holds never fits unless it may wait for the rest: it
+    /// is denied without a time to come back. A key then starts full. A store of less than one
+    /// permit is an error: without a `max_wait` no charge would ever pass.
     #[must_use]
     pub const fn wait_for_own_cost(self) -> Self {
         Self { own_cost: true, ..self }
     }
 
-    /// A [`max_wait`](crate::Charge::max_wait) in proportion to the store: `ratio` times
+    /// Returns a [`max_wait`](crate::Charge::max_wait) in proportion to the store: `ratio` times
     /// [`max_burst`](SmoothBursty::max_burst). A usual ratio is 0.5.
     ///
-    /// With `wait_for_own_cost`, at most that share of the stored permits is then waited for at a
-    /// time.
+    /// With `wait_for_own_cost`, callers then wait for at most that share of the stored permits at
+    /// a time.
     #[must_use]
     pub fn cache(&self, ratio: f64) -> Duration {
         Duration::try_from_secs_f64(self.burst.as_secs_f64() * ratio).unwrap_or_default()
     }
 
     horizon_setter! {
-        /// A charge with a longer `max_wait` waits this long at most.
+        /// A charge with a longer `max_wait` waits at most this long.
     }
 }
 
@@ -122,13 +123,13 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Returns true if the state was kept under this rule's rate.
+    /// Returns true if the state was written under this rule's rate.
     fn has_rate_of(&self, state: &State) -> bool {
         (state.unit_denominator, state.unit_numerator)
             == (self.unit_denominator, self.unit_numerator)
     }
 
-    /// The state under this rule's rate, with the permits stored since: credit and next.
+    /// Converts the state to this rule's rate, and adds the permits stored since: credit and next.
     fn resynced(&self, state: Option<&State>, now: i64) -> (i64, i64) {
         let Some(state) = state else { return (if self.full { self.cap } else { 0 }, now) };
         let (mut credit, mut next) = (state.credit, state.next);
@@ -151,7 +152,7 @@ impl Rule {
         (credit.min(self.cap), next)
     }
 
-    /// The time that a cost takes beyond the credit, in whole µs.
+    /// The time of the part of a cost that exceeds the credit, in whole µs.
     fn debt(&self, credit: i64, cost: i64) -> i64 {
         (cost * self.unit_numerator - credit).max(0) / self.unit_denominator
     }
@@ -165,8 +166,8 @@ pub struct State {
     unit_denominator: i64,
     unit_numerator: i64,
     last: i64,
-    /// For a refund of the charge that wrote this state: the credit before it, and what it added to
-    /// `next`, for its debt and for a later start.
+    /// For a refund of the charge that wrote this state: the credit before it, and the time that it
+    /// added to `next`, for its debt and for a later start.
     before: i64,
     added: i64,
     shift: i64,
@@ -178,7 +179,7 @@ impl Algorithm for SmoothBursty {
 
     of_one_quota!();
 
-    /// Reports what it stores as the burst, and 1 at least: a charge passes though nothing is
+    /// Reports the stored permits as the burst, and at least 1: a charge passes even if nothing is
     /// stored.
     fn reported(&self, _: usize, quota: Quota) -> Quota {
         let micros = quota.period().as_micros();
@@ -187,7 +188,7 @@ impl Algorithm for SmoothBursty {
     }
 
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
-        let quota = without_burst(quota, "a pace has no burst but what it stores: see max_burst")?;
+        let quota = without_burst(quota, "a pace has no burst: max_burst sets its store")?;
         let (numerator, denominator) = quota.unit();
         let cap = self.burst.as_micros().saturating_mul(denominator.into());
         if cap > 1 << 52 {
@@ -237,7 +238,8 @@ impl Algorithm for SmoothBursty {
     fn consume(rule: &Rule, state: Option<State>, at: i64, cost: i64, now: i64) -> State {
         let (before, next) = rule.resynced(state.as_ref(), now);
         let debt = rule.debt(before, cost);
-        // A charge that also waits for another quota starts later, and nothing is stored meanwhile.
+        // A charge that also waits for another quota starts later, and no permits are stored
+        // meanwhile.
         let due = next + if rule.own_cost { debt } else { 0 };
         let shift = (at - due).max(0);
         let added = debt.min(INEXACT - 1 - next - shift);
@@ -315,7 +317,7 @@ impl InLua for SmoothBursty {
 
     fn state(_: &Rule, _: i64, _: i64, elements: &[Element<'_>]) -> Option<Option<State>> {
         state_of(elements, |[next, credit, unit_denominator, unit_numerator, last]| {
-            // A credit may be a little below nothing, so it is sent with one denominator more.
+            // A credit may be slightly below 0, so one denominator is added when it is sent.
             let credit = credit - unit_denominator;
             let (before, added, shift) = (0, 0, 0);
             (unit_denominator > 0 && unit_numerator > 0).then_some(State {
@@ -340,8 +342,8 @@ mod tests {
     const T0: i64 = 1_767_225_600_000_000;
     const FOR_EVER: i64 = 1 << 50;
 
-    /// One limiter, asked in ms: the wait in ms if it was granted, else the time until it
-    /// would go at once.
+    /// One limiter, called with ms: the wait in ms if it was granted, else the time until it would
+    /// go at once.
     struct Pace(SmoothBursty, Quota, Option<State>);
 
     impl Pace {
@@ -491,12 +493,12 @@ mod tests {
         }
         assert_eq!(state, None, "nothing is written");
         assert_eq!(step(&mut state, 0, 5, 0), Verdict::Allow);
-        // What fits into the store fits later, and so does what may wait for the rest.
+        // A cost that fits into the store fits later, and so does one that may wait for the rest.
         assert_eq!(step(&mut state, 0, 5, 0), Verdict::Deny(1_000_000));
         assert_eq!(step(&mut state, 0, 6, 200_000), Verdict::Deny(1_200_000));
         assert_eq!(step(&mut state, 0, 6, 199_999), Verdict::Never);
         assert_eq!(step(&mut state, 1_000_000, 6, 200_000), Verdict::Wait(200_000));
-        // Where nobody waits for its own cost, any cost fits.
+        // If no charge waits for its own cost, any cost fits.
         let rule = SmoothBursty::new(quota).rule(quota).unwrap();
         let first = SmoothBursty::step(&rule, &mut None, T0, Check { cost: 1_000, max_wait: 0 });
         assert_eq!(first.verdict, Verdict::Allow);

@@ -1,13 +1,14 @@
-//! Smooth warming up: pacing that is slow after a rest, as Guava's `RateLimiter` with a
-//! warm-up period has it.
+//! Smooth warming up: pacing that is slow after a rest, like Guava's `RateLimiter` with a warm-up
+//! period.
 //!
-//! It protects services that have to warm up, such as caches and connections. The longer a limiter
-//! rested, the more its first permits cost, up to a factor. Once the permits of the warm-up are
-//! used, they come at the stable pace. As with [`SmoothBursty`](super::SmoothBursty), a charge
-//! waits for the charges before it, and with
-//! [`wait_for_own_cost`](SmoothWarmingUp::wait_for_own_cost) for its own permits.
+//! It protects services that have to warm up, such as those with caches and connections. The longer
+//! a limiter was idle, the more time its first permits take, up to a factor. Once the permits of
+//! the warm-up are used, permits come at the stable pace. As with
+//! [`SmoothBursty`](super::SmoothBursty), a charge waits for the charges before it. With
+//! [`wait_for_own_cost`](SmoothWarmingUp::wait_for_own_cost) it waits for its own permits.
 //!
-//! This algorithm alone computes with fractions, so that it agrees with its model to the last bit.
+//! Only this algorithm computes with floating-point numbers, so that it agrees with Guava to the
+//! last bit.
 //!
 //! The twin of `scripts/smooth_warming_up.lua`.
 
@@ -20,10 +21,11 @@ use super::{
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
-/// Paces as Guava's warming-up limiter does: the longer it rested, the more its first permits cost.
+/// Paces like Guava's warming-up limiter: the longer it was idle, the more time its first permits
+/// take.
 ///
-/// **Bound.** As [`SmoothBursty`](super::SmoothBursty), without a burst: stored permits cost more
-/// than fresh ones.
+/// **Bound.** That of [`SmoothBursty`](super::SmoothBursty) without a burst: stored permits take
+/// more time than new ones.
 ///
 /// **Cost.** Permits and two instants for each key: 197 bytes in Redis; 31 µs of script time
 /// alone, 12 in a batch of 64.
@@ -31,8 +33,8 @@ use crate::quota::{Quota, QuotaError, Quotas};
 /// **Source.** `SmoothRateLimiter.SmoothWarmingUp` of Guava.
 ///
 /// **Choose it** in front of a service that has to warm up after a rest, such as one with caches
-/// and connections. It alone computes with floating-point numbers, so that it agrees with Guava to
-/// the last bit.
+/// and connections. Only this algorithm computes with floating-point numbers, so that it agrees
+/// with Guava to the last bit.
 ///
 /// **Timeline.** At 5 per second with a warm-up of 4 s: after a long rest each permit takes less
 /// time than the one before, from 580 ms down to 200.
@@ -71,8 +73,8 @@ impl SmoothWarmingUp {
         Self { quota, warm_up, thousandths: 3_000, own_cost: false, horizon: DEFAULT_HORIZON }
     }
 
-    /// Sets how much more a permit costs after a long rest, to a thousandth. Less than 1 counts as
-    /// 1, more than 1,000 as 1,000. Default: 3.
+    /// Sets how many times longer a permit takes after a long rest, in steps of a thousandth. Less
+    /// than 1 counts as 1, and more than 1,000 as 1,000. Default: 3.
     #[must_use]
     pub const fn cold_factor(self, factor: f64) -> Self {
         let factor = if factor >= 1.0 { factor } else { 1.0 };
@@ -80,18 +82,20 @@ impl SmoothWarmingUp {
         Self { thousandths: (factor * 1_000.0 + 0.5) as u32, ..self }
     }
 
-    /// Lets each caller wait for its own permits instead of its predecessors'. Default: for theirs.
+    /// Makes each caller wait for its own permits, not for those of the callers before it. Default:
+    /// each waits for the permits of those before it.
     ///
-    /// A charge then fits only once it is paid for, so its cost counts in the test of its
-    /// `max_wait`. Stored permits take time too. So a charge that may not wait for its cost at the
-    /// stable pace never fits: it is denied without a time to come back.
+    /// A charge then fits only once it is paid for, so its `max_wait` must cover its own cost too.
+    /// Stored permits take time as well. So a charge never fits if it may not wait for its cost at
+    /// the stable pace: it is denied without a time to come back.
     #[must_use]
     pub const fn wait_for_own_cost(self) -> Self {
         Self { own_cost: true, ..self }
     }
 
-    /// A [`max_wait`](crate::Charge::max_wait) in proportion to the store: `ratio` times the time
-    /// that all permits stored after a long rest take at the stable pace. A usual ratio is 0.5.
+    /// Returns a [`max_wait`](crate::Charge::max_wait) in proportion to the store. It is `ratio`
+    /// times the time that all permits stored after a long rest take at the stable pace. A usual
+    /// ratio is 0.5.
     #[must_use]
     pub fn cache(&self, ratio: f64) -> Duration {
         let factor = f64::from(self.thousandths) / 1_000.0;
@@ -100,12 +104,12 @@ impl SmoothWarmingUp {
     }
 
     horizon_setter! {
-        /// A charge with a longer `max_wait` waits this long at most.
+        /// A charge with a longer `max_wait` waits at most this long.
     }
 }
 
 /// A permit takes `unit_numerator / unit_denominator` µs. Up to `most` are stored, of which
-/// `whole_most` are whole; those above the threshold cost more, the more there are.
+/// `whole_most` are whole. Permits above the threshold take longer, the more are stored.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rule {
     unit_denominator: i64,
@@ -130,13 +134,14 @@ impl Rule {
         (stable, threshold, most)
     }
 
-    /// Returns true if the state was kept under this rule's rate.
+    /// Returns true if the state was written under this rule's rate.
     fn has_rate_of(&self, state: &State) -> bool {
         (state.unit_denominator, state.unit_numerator)
             == (self.unit_denominator, self.unit_numerator)
     }
 
-    /// The state under this rule's rate, with the permits stored since: the permits, and next.
+    /// Converts the state to this rule's rate, and adds the permits stored since: the permits, and
+    /// next.
     fn resynced(&self, state: Option<&State>, now: i64) -> (f64, i64) {
         let Some(state) = state else { return (self.most, now) };
         let has_rate = self.has_rate_of(state);
@@ -151,7 +156,7 @@ impl Rule {
             next = now;
         }
         if !has_rate {
-            // It may round to a bit above the most. Guava keeps that bit too.
+            // Rounding may make it a bit larger than `most`. Guava keeps that bit too.
             stored = stored * self.most / most;
         }
         (stored, next)
@@ -173,15 +178,15 @@ impl Rule {
         (time + (self.stable * take).floor() + (fresh * self.stable).floor()) as i64
     }
 
-    /// The whole permits among those stored. Where the most is a whole number, its double may be
-    /// a bit below it, and so are those that were stored at a time.
+    /// The number of whole permits among those stored. If `most` is a whole number, its double may
+    /// be a bit below that number, and so may the stored permits.
     fn whole_permits(&self, stored: f64) -> i64 {
         let whole = self.whole_most as f64;
         let stored = if self.most < whole { whole - (self.most - stored) } else { stored };
         (stored.floor() as i64).min(self.whole_most)
     }
 
-    /// The time until the limiter is cold.
+    /// The time until the limiter has all permits stored.
     fn rest(&self, stored: f64) -> i64 {
         ((self.most - stored) * (self.warm_up / self.most)).ceil() as i64
     }
@@ -195,8 +200,8 @@ pub struct State {
     unit_denominator: i64,
     unit_numerator: i64,
     last: i64,
-    /// For a refund of the charge that wrote this state: the permits before it, and what it added
-    /// to `next`.
+    /// For a refund of the charge that wrote this state: the permits before it, and the time that
+    /// it added to `next`.
     before: f64,
     added: i64,
 }
@@ -207,7 +212,7 @@ impl Algorithm for SmoothWarmingUp {
 
     of_one_quota!();
 
-    /// Reports what it stores as the burst, and 1 at least: a charge passes though nothing is
+    /// Reports the stored permits as the burst, and at least 1: a charge passes even if nothing is
     /// stored.
     fn reported(&self, _: usize, quota: Quota) -> Quota {
         let Ok(rule) = self.rule(quota.burst(quota.limit())) else { return quota };
@@ -224,7 +229,7 @@ impl Algorithm for SmoothWarmingUp {
         if warm_up > 1 << 50 || warm_up * u128::from(denominator) > u128::from(numerator) << 50 {
             return Err(QuotaError("the permits of the warm-up exceed 2^50"));
         }
-        // From integers, since the double of the most may be a bit below.
+        // From integers, since the double of `most` may be a bit below.
         let thousandths = u128::from(self.thousandths);
         let permits = warm_up * u128::from(denominator) * (5_000 + thousandths);
         let whole_most = (permits / (u128::from(numerator) * 2 * (1_000 + thousandths))) as i64;
@@ -249,7 +254,8 @@ impl Algorithm for SmoothWarmingUp {
         })
     }
 
-    /// No permit costs less than at the stable pace, and a price is cut to whole µs three times.
+    /// No permit takes less time than at the stable pace, and a price is rounded down to whole µs
+    /// three times.
     fn least_wait(rule: &Rule, cost: i64) -> i64 {
         if rule.own_cost { (rule.stable * cost as f64).floor() as i64 - 3 } else { 0 }
     }
@@ -278,7 +284,8 @@ impl Algorithm for SmoothWarmingUp {
     fn consume(rule: &Rule, state: Option<State>, at: i64, cost: i64, now: i64) -> State {
         let (before, next) = rule.resynced(state.as_ref(), now);
         let price = rule.price(before, cost);
-        // A charge that also waits for another quota starts later, and nothing is stored meanwhile.
+        // A charge that also waits for another quota starts later, and no permits are stored
+        // meanwhile.
         let due = next + if rule.own_cost { price } else { 0 };
         let added = ((at - due).max(0) + price).min(INEXACT - 1 - next);
         State {
@@ -355,7 +362,7 @@ impl InLua for SmoothWarmingUp {
             Some((next, unit_denominator, unit_numerator, last))
         })?;
         let Some((next, unit_denominator, unit_numerator, last)) = state else { return Some(None) };
-        // Permits come in fractions: as the eight bytes of a double.
+        // Permits have fractions, so they are sent as the eight bytes of a double.
         let Element::Text(stored) = stored else { return None };
         let stored = f64::from_be_bytes((*stored).try_into().ok()?);
         let is_possible = (0.0..INEXACT as f64).contains(&stored);
@@ -378,8 +385,8 @@ mod tests {
 
     const T0: i64 = 1_767_225_600_000_000;
 
-    /// One limiter, asked in ms: the wait in µs if it was granted, else the time until it
-    /// would go at once.
+    /// One limiter, called with ms: the wait in µs if it was granted, else the time until it would
+    /// go at once.
     struct Pace(SmoothWarmingUp, Quota, Option<State>);
 
     impl Pace {
@@ -406,7 +413,7 @@ mod tests {
         }
     }
 
-    /// Equal to the sequence but for the floor of each step.
+    /// Asserts that the waits equal the sequence, except for the rounding of each step.
     fn assert_close(waits: &[i64], sequence: &[i64]) {
         assert_eq!(waits.len(), sequence.len());
         for (wait, right) in waits.iter().zip(sequence) {
@@ -421,7 +428,7 @@ mod tests {
         let sequence =
             [0, 580, 1_120, 1_620, 2_080, 2_500, 2_880, 3_220, 3_520, 3_780, 4_000, 4_200, 4_400];
         for (wait, right) in waits.iter().zip(sequence) {
-            // A floor for each step so far.
+            // One rounding for each step so far.
             assert!((right * 1_000 - 12..=right * 1_000).contains(wait), "{waits:?}");
         }
     }
@@ -483,7 +490,7 @@ mod tests {
             assert_eq!(verdict(&mut None, cost, 0), Verdict::Never);
             assert_eq!(verdict(&mut None, cost, most), Verdict::Never);
         }
-        // It may come when fewer permits are stored, which are cheaper.
+        // The charge may come when fewer permits are stored, which take less time.
         assert_eq!(verdict(&mut None, 1, 200_000), Verdict::Deny(580_000));
         let mut state = Some(SmoothWarmingUp::consume(&rule, None, T0, 20, T0));
         state.as_mut().unwrap().next = T0;
@@ -529,7 +536,7 @@ mod tests {
         assert_eq!(back(&mut state, 3, &first), Some(3));
     }
 
-    /// Guava's own `SmoothWarmingUp`, statement by statement, asked by a clock of the test's.
+    /// Guava's own `SmoothWarmingUp`, statement by statement, with a clock of the test.
     struct Guava {
         warm_up: f64,
         factor: f64,
@@ -664,8 +671,7 @@ mod tests {
         }
     }
 
-    /// The state that is restored is the one of the instant of the charge: it was rounded once
-    /// more.
+    /// The restored state is that of the instant of the charge: it was rounded once more.
     #[test]
     fn refund_beside_another_quota_leaves_a_bit_of_a_double_at_most() {
         type Both = (TokenBucket, SmoothWarmingUp);

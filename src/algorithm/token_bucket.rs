@@ -1,8 +1,8 @@
-//! Token bucket, also known as GCRA; as a meter, the leaky bucket.
+//! Token bucket, also known as GCRA, or as the leaky bucket as a meter.
 //!
-//! A bucket holds up to `burst` units and gains one every `period / limit`. It does not count them.
-//! It keeps the instant at which it is full again. So nothing has to be refilled, and no remainder
-//! of a division is lost.
+//! A bucket holds up to `burst` units and gains one every `period / limit`. It stores no count. It
+//! stores the instant at which it is full again. So no step refills it, and no remainder of a
+//! division is lost.
 //!
 //! The twin of `scripts/token_bucket.lua`.
 
@@ -14,19 +14,19 @@ use super::{
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
-/// Admits steadily, and a burst at once: the generic cell rate algorithm, and the leaky
-/// bucket as a meter.
+/// Admits units at a steady rate, and a burst at once: the generic cell rate algorithm, or the
+/// leaky bucket as a meter.
 ///
-/// **Bound.** Any admissions within a stretch `d` sum to at most
-/// `burst + d * limit / period` units.
+/// **Bound.** The admissions within any stretch of time `d` sum to at most `burst + d * limit /
+/// period` units.
 ///
 /// **Cost.** One instant for each key: 151 bytes in Redis; 23 µs of script time alone, 3.7
 /// in a batch of 64.
 ///
 /// **Source.** The generic cell rate algorithm of ITU-T I.371, with times in exact fractions.
 ///
-/// **Choose it** first: it stores least, it smooths what it admits, and it remembers debt.
-/// With `burst(1)` and a `max_wait` it is the leaky bucket as a queue, at an even pace.
+/// **Choose it** by default: it stores least, it smooths traffic, and it remembers debt. With
+/// `burst(1)` and a `max_wait` it is the leaky bucket as a queue, with an even pace.
 ///
 /// **Timeline.** At 5 per second, ten charges come at once, with a `max_wait` of half a second.
 /// Five are admitted, two get slots at 200 and 400 ms, and three are denied: they would fit after
@@ -62,12 +62,12 @@ impl TokenBucket {
     }
 
     horizon_setter! {
-        /// A charge with a longer `max_wait` waits this long at most.
+        /// A charge with a longer `max_wait` waits at most this long.
     }
 }
 
-/// One unit takes `unit_numerator / unit_denominator` µs; a burst takes
-/// `span + spare / unit_denominator`.
+/// One unit takes `unit_numerator / unit_denominator` µs; a burst takes `span + spare /
+/// unit_denominator` µs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
     unit_numerator: i64,
@@ -99,7 +99,7 @@ pub struct State {
 }
 
 impl State {
-    /// The instant over this rule's denominator, rounded up if the state has another one.
+    /// Converts the instant to this rule's denominator, rounded up if the state has another one.
     #[inline]
     fn rebase(self, rule: &Rule) -> (i64, i64) {
         if self.part > 0 && self.denominator != rule.unit_denominator {
@@ -221,8 +221,8 @@ impl Algorithm for TokenBucket {
             return Some(refund.units);
         }
         if !refund.is_whole() {
-            // Before its slot has come nothing is given back: a later charge could be admitted
-            // before it.
+            // Before its slot has come, no part is given back: a later charge could be admitted
+            // before the slot.
             let (ahead, rest) =
                 if from > 0 { rule.time(refund.cost) } else { (rule.span, rule.spare) };
             if full - ahead + i64::from(part > rest) > now {
@@ -355,7 +355,7 @@ mod tests {
             TokenBucket::mark(state.as_ref().unwrap())
         });
         assert_eq!(TokenBucket::refund(&rule, &mut state, T0, &Refund::of_all(1, &first)), None);
-        // The slot was rounded up from 333,333 1/3, and so is what its refund leaves.
+        // The slot was rounded up from 333,333 1/3, and so is the state after its refund.
         let unbooked = State { full: T0 + 333_334, part: 0, denominator: 3, from: (0, 0) };
         assert_eq!(
             TokenBucket::refund(&rule, &mut state, T0, &Refund::of_all(1, &second)),

@@ -1,8 +1,8 @@
-//! The questions to an algorithm about a key, and its answers, in numbers. Times are in µs.
+//! The questions to an algorithm about a key, and its answers, as numbers. Times are in µs.
 
 use super::Mark;
 
-/// One charge, in numbers.
+/// A charge as numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Check {
     /// The units asked for; 0 peeks.
@@ -17,7 +17,7 @@ pub struct Check {
 pub enum Verdict {
     /// It fits now.
     Allow,
-    /// It is taken, at an instant this much later.
+    /// It is taken, for an instant this much later.
     Wait(i64),
     /// It is not taken; it would fit this much later.
     Deny(i64),
@@ -25,18 +25,18 @@ pub enum Verdict {
     Never,
 }
 
-/// The figures of a key that a decision reports. Of several quotas the least number, and the latest
-/// time.
+/// The figures of a key that a decision reports. With several quotas, the least number and the
+/// latest time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
     /// The units that would be admitted right now.
     pub remaining: i64,
-    /// The time until nothing of the quota is taken, in µs.
+    /// The time until the whole quota is available again, in µs.
     pub reset_after: i64,
 }
 
-/// The answer of one quota of several, alone.
+/// The separate answer of one of several quotas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QuotaAnswer {
@@ -47,7 +47,7 @@ pub struct QuotaAnswer {
 }
 
 impl QuotaAnswer {
-    /// A verdict whose report is not known yet.
+    /// Makes an answer whose report is not known yet.
     pub(super) const fn unreported(verdict: Verdict) -> Self {
         Self { verdict, report: Report { remaining: 0, reset_after: 0 } }
     }
@@ -56,8 +56,8 @@ impl QuotaAnswer {
 /// A refund: the units of a reservation to give back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refund<'a> {
-    /// The units to give back, 1 to `cost`. Of a settlement also 0, if all units were used, and
-    /// fewer, if more were.
+    /// The units to give back, 1 to `cost`. In a settlement also 0 if all units were used, and
+    /// below 0 if more were used.
     pub units: i64,
     /// The units that the reservation took.
     pub cost: i64,
@@ -66,7 +66,7 @@ pub struct Refund<'a> {
 }
 
 impl<'a> Refund<'a> {
-    /// All units of a reservation.
+    /// A refund of all units of a reservation.
     #[must_use]
     pub const fn of_all(cost: i64, mark: &'a Mark) -> Self {
         Self { units: cost, cost, mark }
@@ -90,7 +90,7 @@ pub struct Answer {
     pub verdict: Verdict,
     /// The report about the key.
     pub report: Report,
-    /// The answer of each quota of several alone, in order; empty for one quota.
+    /// The separate answer of each of several quotas, in order; empty for one quota.
     pub members: Box<[QuotaAnswer]>,
     /// The mark of the state that the step wrote; `None` if it wrote none.
     pub mark: Option<Mark>,
