@@ -1,5 +1,5 @@
-//! A charge, the question to a limiter: a key, a cost, and the longest wait. `charge/parts.rs` has
-//! charges of several keys.
+//! A charge is the question to a limiter: a key, a cost, and the longest wait. `charge/parts.rs`
+//! has charges of several keys.
 
 mod parts;
 
@@ -12,21 +12,21 @@ use crate::quota::Quotas;
 
 /// An owned key, kept as it was given: a clone of a constant or of an [`Arc`] allocates nothing.
 ///
-/// Keys are often secrets, so `Debug` prints the length alone. Everything that holds a key prints
-/// it through this type.
+/// Keys are often secrets, so `Debug` prints only the length. Every type that holds a key prints it
+/// through this type.
 #[derive(Clone)]
 pub(crate) enum Key {
     Constant(&'static str),
     Owned(String),
     Shared(Arc<str>),
-    /// Those of a charge with parts, which has no key of its own.
+    /// The parts of a charge of several keys.
     Several(Arc<[Option<Charge>]>),
-    /// A text with a value that a limiter's own extractor attached, for that limiter.
+    /// A text, with a value that a limiter's own extractor attached for that limiter.
     #[cfg(feature = "policies")]
     Attached(Arc<Attached>),
 }
 
-/// The text that stands for a key, and a value that only one limiter reads.
+/// A text that serves as the key, and a value that only one limiter reads.
 #[cfg(feature = "policies")]
 pub(crate) struct Attached {
     text: String,
@@ -59,16 +59,16 @@ impl fmt::Debug for Key {
 #[derive(Clone, Copy, Debug, Hash)]
 enum Cost {
     Unstated,
-    /// Those of the charge that the members of a combination decide about.
+    /// The units of the charge that the members of a combination decide about.
     Inherited(u64),
     Units(u64),
     Peek,
 }
 
-/// A request for units of a key's quota: a key, a cost, and how long the caller would wait.
+/// A request for units of a key's quota: a key, a cost, and the longest wait.
 ///
-/// Key extractors make charges from requests; workers make them from a string. Every string is a
-/// charge of one unit.
+/// Key extractors make charges from requests; workers make them from strings. A string converts to
+/// a charge of one unit.
 ///
 /// ```
 /// use std::time::Duration;
@@ -82,10 +82,10 @@ enum Cost {
 /// ```
 ///
 /// Its `Debug` output does not show the key, which may be a secret. But a short key is part of a
-/// name in Redis: see [`Redis`](crate::Redis). So hash a secret before you charge it, as
+/// name in Redis: see [`Redis`](crate::Redis). So hash a secret before you use it as a key, as
 /// [`by_api_key`](crate::by_api_key) does.
 ///
-/// Limiters read it through [`key`](Charge::key), [`units`](Charge::units),
+/// Limiters read a charge through [`key`](Charge::key), [`units`](Charge::units),
 /// [`own_quota`](Charge::own_quota), [`longest_wait`](Charge::longest_wait) and
 /// [`deadline`](Charge::deadline). A combination of limiters reads the [`parts`](Charge::parts) of
 /// a charge of [`several`](Charge::several) keys.
@@ -96,27 +96,27 @@ pub struct Charge {
     quota: Option<Quotas>,
     max_wait: Option<Duration>,
     deadline: Option<Instant>,
-    /// True for the charge of a member that states no cost of its own.
+    /// True for a member's charge without a cost of its own.
     inherits_cost: bool,
-    /// The time that the same request has waited before, in milliseconds.
+    /// The time that the same request has already waited, in milliseconds.
     retried_for: u32,
 }
 
 impl Charge {
-    /// One unit of `key`: a `&str`, which is copied, a `String` or an `Arc<str>`.
+    /// A charge of one unit of `key`: a `&str`, which is copied, a `String` or an `Arc<str>`.
     #[must_use]
     pub fn new(key: impl Into<Charge>) -> Self {
         key.into()
     }
 
-    /// One unit of a constant key, which is not copied.
+    /// A charge of one unit of a constant key, which is not copied.
     #[must_use]
     pub fn from_static(key: &'static str) -> Self {
         Self::of(Key::Constant(key))
     }
 
-    /// A charge of one limiter's own making: a text that stands for its key, and what the limiter
-    /// reads.
+    /// A charge that a limiter makes for itself: a text that serves as the key, and a value that
+    /// the limiter reads.
     #[cfg(feature = "policies")]
     pub(crate) fn attached(text: String, value: impl std::any::Any + Send + Sync) -> Self {
         Self::of(Key::Attached(Arc::new(Attached { text, value: Box::new(value) })))
@@ -131,14 +131,14 @@ impl Charge {
         }
     }
 
-    /// Sets the units asked for. Default: 1. A member of [`AllInTurn`] or [`AllAtOnce`] takes the
-    /// cost of the charge that they decide about.
+    /// Sets the units asked for. Default: 1, and for a member of [`AllInTurn`] or [`AllAtOnce`] the
+    /// cost of the whole charge.
     ///
-    /// **A cost of 0 is a peek** where you ask a limiter yourself: nothing is taken. **Through a
-    /// layer it counts as 1**, so that a cost computed from a request, such as its
-    /// `Content-Length`, is never a free pass. So it does for a member of a combination, and for a
-    /// part of a charge of several keys, whoever asks. To let a request through a layer take
-    /// nothing, use [`peek`](Charge::peek).
+    /// **A cost of 0 is a peek** if you call a limiter yourself: nothing is taken. **Through a
+    /// layer it counts as 1.** So a cost that is computed from a request, such as its
+    /// `Content-Length`, never lets a request pass for free. It also counts as 1 for a member of a
+    /// combination, and for a part of a charge of several keys. For a request through a layer that
+    /// takes nothing, use [`peek`](Charge::peek).
     ///
     /// [`AllInTurn`]: crate::limiter::AllInTurn
     /// [`AllAtOnce`]: crate::limiter::AllAtOnce
@@ -148,11 +148,11 @@ impl Charge {
         self
     }
 
-    /// Asks what is left, and takes nothing: the cost is 0, also through a layer.
+    /// Asks what is left, and takes nothing: the cost is 0, even through a layer.
     ///
     /// The request then passes even if the key has nothing left, unless the key owes units. A peek
     /// yields no [`Reservation`](crate::limiter::Reservation), so nothing is settled after the
-    /// response. For a cost that is known only then, charge an estimate and
+    /// response. If the cost is known only after the response, charge an estimate and
     /// [settle](crate::respond::WithActualCost) it.
     #[must_use]
     pub fn peek(mut self) -> Self {
@@ -162,19 +162,19 @@ impl Charge {
 
     /// Sets a quota of this key's own, for tiers and plans. Default: the limiter's.
     ///
-    /// For a limiter of several quotas it is a tuple of as many.
+    /// For a limiter of several quotas, it is a tuple with one quota for each.
     ///
     /// # When a key's quota changes
     ///
-    /// The state stays. What that gives depends on the algorithm:
+    /// The stored state stays. The result depends on the algorithm:
     ///
     /// | algorithm | after 2 of 2 per hour, under 100 per hour |
     /// |---|---|
     /// | windows, log, counter | 98 are left: the units taken stay |
     /// | token bucket, smooth limiters | 0 are left: the time at which it is full again stays |
     ///
-    /// A bucket keeps the *share* that was used where the burst is the limit (as it is unless set)
-    /// and the period stays. Elsewhere it surprises:
+    /// A bucket keeps the *share* that was used if the burst equals the limit (the default) and the
+    /// period stays. Otherwise the result may surprise:
     ///
     /// | bucket of 10 | after 5 | after 15, 5 of them owed |
     /// |---|---|---|
@@ -182,12 +182,12 @@ impl Charge {
     /// | 10/s becomes 5/s with `burst(10)` | 7 left | 2 left: the debt is gone |
     ///
     /// So let the burst change with the limit, or call [`reset`](crate::LimiterExt::reset) when a
-    /// plan changes, which starts the key anew.
+    /// plan changes, which clears the state of the key.
     ///
-    /// **Give all plans one period.** Another period surprises every algorithm. After 4 of 4 per
-    /// minute, a bucket under 10 per second refuses for 59 s, since it is full again in a minute. A
-    /// window, a log or a counter forgets under the short period what it counted under the long
-    /// one. Then switching plans gets around the limit.
+    /// **Give all plans the same period.** A change of the period surprises with every algorithm.
+    /// After 4 of 4 per minute, a bucket under 10 per second refuses for 59 s, since it is full
+    /// again in a minute. Under a shorter period, a window, a log or a counter forgets what it
+    /// counted under the longer one. Then callers can avoid the limit by switching plans.
     #[must_use]
     pub fn quota(mut self, quota: impl Into<Quotas>) -> Self {
         self.quota = Some(quota.into());
@@ -197,7 +197,7 @@ impl Charge {
     /// Sets the longest wait that may be reserved; 0 admits now or not at all.
     /// Default: the layer's.
     ///
-    /// An algorithm reserves no further ahead than its horizon, 60 s unless set: see
+    /// No wait is longer than the algorithm's horizon, 60 s by default: see
     /// [`TokenBucket::horizon`](crate::algorithm::TokenBucket::horizon).
     #[must_use]
     pub fn max_wait(mut self, wait: Duration) -> Self {
@@ -205,14 +205,14 @@ impl Charge {
         self
     }
 
-    /// The key. Empty for a charge of several: see [`parts`](Charge::parts).
+    /// The key. Empty for a charge of several keys: see [`parts`](Charge::parts).
     #[must_use]
     #[inline]
     pub fn key(&self) -> &str {
         self.key.as_str()
     }
 
-    /// The key, as it was given. The charge has an empty one afterwards.
+    /// Takes out the key as it was given. The charge then has an empty key.
     pub(crate) fn take_key(&mut self) -> Key {
         mem::replace(&mut self.key, Key::Constant(""))
     }
@@ -228,25 +228,25 @@ impl Charge {
         }
     }
 
-    /// The quota that this charge brings along.
+    /// The quota that this charge states.
     #[must_use]
     #[inline]
     pub fn own_quota(&self) -> Option<&Quotas> {
         self.quota.as_ref()
     }
 
-    /// The longest wait that may be reserved, if the charge says so.
+    /// The longest wait that may be reserved, if the charge states one.
     #[must_use]
     #[inline]
     pub fn longest_wait(&self) -> Option<Duration> {
         self.max_wait
     }
 
-    /// The instant by which the decision itself is needed, if a [`timeout`] set one.
+    /// The instant by which the decision is needed, if a [`timeout`] set one.
     ///
-    /// It is read from tokio's clock: `tokio::time::Instant::from_std` turns it into an instant to
-    /// sleep until. A limiter that asks others passes this instant on, so that all of them together
-    /// keep to it.
+    /// It is an instant of tokio's clock: to sleep until it, use `tokio::time::Instant::from_std`.
+    /// A limiter that calls other limiters passes this instant on, so that all of them keep it
+    /// together.
     ///
     /// [`timeout`]: crate::LimiterExt::timeout
     #[must_use]
@@ -254,14 +254,14 @@ impl Charge {
         self.deadline
     }
 
-    /// Returns the time that the same request has waited before, in whole milliseconds, where it
-    /// has to ask again since nothing can be reserved. 0 for one that asks for the first time.
+    /// Returns the time that the same request has already waited, in whole milliseconds, if it asks
+    /// again because nothing could be reserved. 0 for the first attempt.
     #[must_use]
     pub fn retried_for(&self) -> Duration {
         Duration::from_millis(self.retried_for.into())
     }
 
-    /// Sets how long the same request has waited before: 1 ms at least.
+    /// Sets how long the same request has already waited: at least 1 ms.
     pub(crate) fn with_retried_for(mut self, time: Duration) -> Self {
         self.retried_for = u32::try_from(time.as_millis()).unwrap_or(u32::MAX).max(1);
         self
@@ -273,15 +273,15 @@ impl Charge {
         self
     }
 
-    /// The charge of one member of a combination that decides about `charge`. It inherits that
-    /// cost unless it states one. It takes nothing if `charge` takes nothing. It has the same
-    /// longest wait and the same deadline.
+    /// The charge of one member of a combination that decides about `charge`. It inherits the cost
+    /// of `charge` unless it states one. It takes nothing if `charge` takes nothing. It has the
+    /// same longest wait and the same deadline.
     pub(crate) fn for_member_of(mut self, charge: &Charge) -> Self {
         self.inherits_cost = matches!(self.cost, Cost::Unstated | Cost::Inherited(_));
         self.cost = match (charge.units(), self.cost) {
             (0, _) => Cost::Peek,
             (units, Cost::Unstated) => Cost::Units(units),
-            // A cost that is computed from a request is never a free pass.
+            // A cost that is computed from a request never lets it pass for free.
             (_, Cost::Units(0)) => Cost::Units(1),
             (_, stated) => stated,
         };
@@ -300,7 +300,7 @@ impl Charge {
     }
 
     /// The same charge, for the closure that makes the members' charges: a clone of it inherits the
-    /// cost, and states none.
+    /// cost.
     pub(crate) fn for_members(&self) -> Self {
         let cost = match self.cost {
             Cost::Peek => Cost::Peek,
@@ -309,12 +309,12 @@ impl Charge {
         Self { cost, ..self.clone() }
     }
 
-    /// Returns true for the charge of a member that states no cost of its own.
+    /// Returns true for a member's charge without a cost of its own.
     pub(crate) fn inherits_cost(&self) -> bool {
         self.inherits_cost
     }
 
-    /// The charge of a request behind a layer: it pays at least 1, unless it says that it peeks.
+    /// Makes the charge of a request through a layer cost at least 1, unless it is a peek.
     #[inline]
     pub(crate) fn at_least_one_unit(&mut self) {
         if let Cost::Units(0) = self.cost {

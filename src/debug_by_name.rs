@@ -1,11 +1,11 @@
-//! The `Debug` of a type that shows few of its fields, or none.
+//! Implements `Debug` for types that show few of their fields, or no fields.
 
-/// Implements `Debug` for a type by its name and the listed fields, whatever its parameters are:
-/// `debug_by_name!([C, F: Fallback] OrElseFuture<C, F>);`, or with fields
-/// `debug_by_name!([S: fmt::Debug, F] CountBody<S, F>: service);`.
+/// Implements `Debug` for a type with its name and the listed fields, for all type parameters:
+/// `debug_by_name!([C, F: Fallback] OrElseFuture<C, F>);`, or with fields `debug_by_name!([S:
+/// fmt::Debug, F] CountBody<S, F>: service);`.
 ///
-/// A derive would ask for `Debug` of every parameter, and a future has closures and services among
-/// them.
+/// A derive would require `Debug` of every parameter, but a future has closures and services among
+/// its parameters.
 macro_rules! debug_by_name {
     (
         [$($parameters:tt)*]

@@ -29,8 +29,8 @@ use crate::{Error, Quota};
 
 /// The answer to a charge: an [`Outcome`], and a report of the key's state.
 ///
-/// Not `Clone`: it holds the one [`Reservation`] of what was taken.
-/// [`into_reservation`](Decision::into_reservation) hands that out, for a cost that is known only
+/// It is not `Clone`, since it holds the [`Reservation`] of the units taken.
+/// [`into_reservation`](Decision::into_reservation) returns that, for a cost that is known only
 /// afterwards:
 ///
 /// ```
@@ -59,7 +59,7 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// A decision of this process with an outcome and no report, for limiters of your own.
+    /// A decision of this process with an outcome and without a report, for limiters of your own.
     #[must_use]
     #[inline]
     pub fn new(outcome: Outcome) -> Self {
@@ -83,8 +83,8 @@ impl Decision {
         Self::new(Outcome::Allow)
     }
 
-    /// Denies a charge that would be admitted at once after `retry_after`. `None`: it can never
-    /// fit.
+    /// Denies a charge that would be admitted at once after `retry_after`. `None`: the charge can
+    /// never fit.
     #[must_use]
     pub fn denied(retry_after: impl Into<Option<Duration>>) -> Self {
         Self::new(Outcome::Deny { retry_after: retry_after.into() })
@@ -109,8 +109,8 @@ impl Decision {
         self.outcome.is_admitted()
     }
 
-    /// The time after which a refused charge would be admitted at once. `None` if it was admitted,
-    /// or if it can never fit.
+    /// The time after which a refused charge would be admitted at once. `None` if the charge was
+    /// admitted, or can never fit.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.outcome.retry_after()
@@ -128,42 +128,44 @@ impl Decision {
         self.details()?.limiter.as_deref()
     }
 
-    /// The quota that decided: of several that of the [`tightest`](Decision::tightest) policy. The
-    /// burst of a smooth pace is what it stores.
+    /// The quota of the decision: with several policies, the quota of the
+    /// [`tightest`](Decision::tightest) one. For smooth limiters, its burst is the number of
+    /// permits that they store.
     #[must_use]
     pub fn quota(&self) -> Option<Quota> {
         self.details()?.quota
     }
 
-    /// The units that would be admitted right now, after this decision. Of several policies the
-    /// least number; one in a shadow does not count, unless all are.
+    /// The units that would be admitted right now, after this decision. With several policies, the
+    /// least number. Policies in a shadow count only if all policies are in a shadow.
     #[must_use]
     pub fn remaining(&self) -> Option<u64> {
         self.details()?.remaining
     }
 
-    /// The time until the whole quota is there again, reservations included. Of several policies
-    /// the latest; one in a shadow does not count, unless all are.
+    /// The time until the whole quota is available again, reservations included. With several
+    /// policies, the longest time. Policies in a shadow count only if all policies are in a shadow.
     #[must_use]
     pub fn reset_after(&self) -> Option<Duration> {
         self.details()?.reset_after
     }
 
-    /// Returns the time of the decision, since the Unix epoch, by the clock that decided.
+    /// Returns the time of the decision since the Unix epoch, by the clock of the store or process
+    /// that decided.
     #[must_use]
     pub fn decided_at(&self) -> Option<Duration> {
         self.details()?.decided_at
     }
 
-    /// Its position, from 0, among the decisions that were made at that instant, in one batch.
+    /// The position, from 0, among the decisions of the same instant and batch.
     #[must_use]
     pub fn batch_position(&self) -> u16 {
         self.details().map_or(0, |details| details.batch_position)
     }
 
-    /// Returns the delay of an admitted charge: the reserved wait, or, where nothing can be
-    /// reserved, the time from the first attempt to the one that was admitted. Behind a layer, a
-    /// responder sees it in [`annotate`](crate::respond::Respond::annotate).
+    /// Returns the delay of an admitted charge: the reserved wait. If nothing can be reserved, the
+    /// time from the first attempt to the admitted one. In a layer, a responder sees it in
+    /// [`annotate`](crate::respond::Respond::annotate).
     #[must_use]
     pub fn waited(&self) -> Duration {
         match self.outcome {
@@ -172,10 +174,10 @@ impl Decision {
         }
     }
 
-    /// Returns the result that would have counted outside of a shadow: the outcome, or the error of
-    /// a limiter that could not decide. `None` unless a shadow admitted the charge, whatever the
-    /// result was: a [`Shadow`](crate::limiter::Shadow), a [`Switch`](crate::limiter::Switch) or a
-    /// policy.
+    /// Returns the result that would have counted without a shadow: the outcome, or the error of a
+    /// limiter that could not decide. `None` unless a shadow admitted the charge. A shadow is a
+    /// [`Shadow`](crate::limiter::Shadow), a [`Switch`](crate::limiter::Switch) in a shadow, or a
+    /// policy in a shadow.
     ///
     /// ```
     /// # use tower_sluice::{Decision, Outcome};
@@ -190,12 +192,12 @@ impl Decision {
         Some(shadowed.as_ref().map(|outcome| *outcome))
     }
 
-    /// Returns the error of the limiter that could not decide, where a fallback decided. `None` if
-    /// no [`or_else`](crate::LimiterExt::or_else) asked its fallback, and no policy's `on_error`
-    /// stood in for the store.
+    /// Returns the error of the limiter that could not decide, if a fallback decided. `None` if no
+    /// [`or_else`](crate::LimiterExt::or_else) called its fallback, and no policy's `on_error`
+    /// replaced the store.
     ///
-    /// Of an `or_else` inside the fallback of another one, the error of the outer one stays: it is
-    /// that of the limiter that was asked first.
+    /// If a fallback contains an `or_else` itself, the error of the outer one stays: that of the
+    /// limiter that was asked first.
     ///
     /// ```
     /// use tower_sluice::limiter::Origin;
@@ -218,19 +220,19 @@ impl Decision {
         self.details()?.fallback_cause.as_deref()
     }
 
-    /// Returns the reservation of the units that were taken. `None` if nothing was taken, or if the
-    /// reservation was handed out already.
+    /// Returns the reservation of the units taken. `None` if nothing was taken, or if the
+    /// reservation was already taken out.
     #[must_use]
     #[inline]
     pub fn reservation(&self) -> Option<&Reservation> {
         self.details()?.reservation.as_ref()
     }
 
-    /// Hands out what was taken, to be settled with [`Limiter::settle`]. `None` if nothing was, or
-    /// if it was handed out already.
+    /// Returns the reservation of the units taken, to be settled with [`Limiter::settle`]. `None`
+    /// if nothing was taken, or if the reservation was already taken out.
     ///
-    /// Read the outcome and the report first: only the reservation is left. Behind a `&mut` there
-    /// is [`take_reservation`](Decision::take_reservation).
+    /// It consumes the decision, so read the outcome and the report first. With a `&mut Decision`,
+    /// use [`take_reservation`](Decision::take_reservation).
     ///
     /// [`Limiter::settle`]: crate::Limiter::settle
     #[must_use]
@@ -238,11 +240,11 @@ impl Decision {
         self.take_reservation()
     }
 
-    /// Hands out what was taken, once: to be settled with [`Limiter::settle`]. `None` if
-    /// nothing was taken.
+    /// Takes out the reservation of the units taken, once, to be settled with [`Limiter::settle`].
+    /// `None` if nothing was taken.
     ///
-    /// It is for a responder, which sees the decision behind a `&mut`. Elsewhere
-    /// [`into_reservation`](Decision::into_reservation) reads better.
+    /// It is for a responder, which has a `&mut Decision`. Elsewhere, use
+    /// [`into_reservation`](Decision::into_reservation).
     ///
     /// [`Limiter::settle`]: crate::Limiter::settle
     #[inline]
@@ -250,8 +252,8 @@ impl Decision {
         self.details.as_mut()?.unshared()?.reservation.take()
     }
 
-    /// Hands out what was taken to whoever may settle it in place of the layer. The handle is empty
-    /// if nothing was taken.
+    /// Moves the reservation into a handle, so that a handler or a body may settle it in place of
+    /// the layer. The handle is empty if nothing was taken.
     pub(crate) fn hand_out(&mut self, settle_by: &SettleBy) -> SettleHandle {
         let Some(reservation) = self.take_reservation() else { return SettleHandle::default() };
         let handle = SettleHandle::new(reservation, Arc::clone(settle_by));
@@ -261,7 +263,7 @@ impl Decision {
         handle
     }
 
-    /// Takes back what was handed out, unless somebody has taken it.
+    /// Takes the reservation back from the handle, if it is still there.
     #[inline]
     pub(crate) fn take_back(&mut self) {
         let Some(own) = self.details.as_mut().and_then(Held::unshared) else { return };
@@ -270,14 +272,14 @@ impl Decision {
         }
     }
 
-    /// Sets where it was decided. Default: [`Origin::Local`].
+    /// Sets the source of the decision. Default: [`Origin::Local`].
     #[must_use]
     pub fn with_origin(mut self, origin: Origin) -> Self {
         self.origin = origin;
         self
     }
 
-    /// Names the limiter and the quota that it decided by.
+    /// Sets the name and the quota of the limiter that decided.
     #[must_use]
     pub fn with_limiter(mut self, name: Arc<str>, quota: Quota) -> Self {
         let details = self.details_mut();
@@ -285,14 +287,15 @@ impl Decision {
         self
     }
 
-    /// Sets what is left of the quota. Default: unknown.
+    /// Sets the units that are left of the quota. Default: unknown.
     #[must_use]
     pub fn with_remaining(mut self, remaining: u64) -> Self {
         self.details_mut().remaining = Some(remaining);
         self
     }
 
-    /// Sets what is left of the quota, and the time until all of it is there again.
+    /// Sets the units that are left of the quota, and the time until the whole quota is available
+    /// again.
     #[must_use]
     pub fn with_report(self, remaining: u64, reset_after: Duration) -> Self {
         let mut decision = self.with_remaining(remaining);
@@ -300,7 +303,7 @@ impl Decision {
         decision
     }
 
-    /// Sets when it was decided, and its position in the batch of that instant: 0 for one alone.
+    /// Sets the time of the decision, and its position in its batch: 0 for a single decision.
     #[must_use]
     pub fn with_instant(mut self, decided_at: Duration, batch_position: u16) -> Self {
         let details = self.details_mut();
@@ -308,31 +311,32 @@ impl Decision {
         self
     }
 
-    /// Adds what was taken. Default: nothing, which is right for a refusal and for a peek.
+    /// Adds the reservation of the units taken. Default: none, which is right for a refusal and for
+    /// a peek.
     #[must_use]
     pub fn with_reservation(mut self, reservation: Reservation) -> Self {
         self.details_mut().reservation = Some(reservation);
         self
     }
 
-    /// Says that a fallback decided, and why. Default: none did.
+    /// States that a fallback decided, because of `error`. Default: no fallback decided.
     #[must_use]
     pub fn with_fallback_cause(mut self, error: Error) -> Self {
         self.details_mut().fallback_cause = Some(Box::new(error));
         self
     }
 
-    /// Returns the time from the decision to this answer, where an earlier decision is repeated.
+    /// Returns the time from the decision to this answer, if an earlier decision is repeated.
     pub(crate) fn age(&self) -> Duration {
         self.details().map_or(Duration::ZERO, |details| details.age)
     }
 
-    /// Returns the reservation of the units that were taken.
+    /// Returns the reservation of the units taken.
     pub(crate) fn reservation_mut(&mut self) -> Option<&mut Reservation> {
         self.details.as_mut()?.unshared()?.reservation.as_mut()
     }
 
-    /// The same denial `later`: the charge waits for less time now, and nothing else has changed.
+    /// The same denial, a time `later`: its times are shorter, and nothing else has changed.
     pub(crate) fn repeated(&self, later: Duration) -> Self {
         let left = |time: Duration| time.saturating_sub(later);
         let details = self.details().map(|details| Details {
@@ -350,8 +354,8 @@ impl Decision {
         }
     }
 
-    /// The same decision where the charge waits for the slot of this one, which is `at` that
-    /// instant, from now on.
+    /// The same decision for a charge that takes over the slot `at` that instant, and waits for it
+    /// from now on.
     pub(crate) fn waiting_until(&self, at: Duration, wait: Duration) -> Self {
         let decided_at = at.saturating_sub(wait);
         let since = self.decided_at().unwrap_or_default();
@@ -362,7 +366,7 @@ impl Decision {
         decision
     }
 
-    /// Sets when the charge went, if that was before its slot.
+    /// Sets the instant at which the charge went, if it was before its slot.
     pub(crate) fn move_up_to(&mut self, at: Duration) {
         let wait = at.saturating_sub(self.decided_at().unwrap_or_default());
         if let Outcome::Wait(told) = self.outcome
@@ -372,7 +376,7 @@ impl Decision {
         }
     }
 
-    /// Sets the place in line of the wait that it reserved.
+    /// Sets the place in line of the reserved wait.
     pub(crate) fn set_turn(&mut self, turn: Arc<dyn Turn>) {
         let details = self.details_mut();
         let reservation = details.reservation.take();
@@ -380,7 +384,7 @@ impl Decision {
         self.add_waiters(turn);
     }
 
-    /// The admission at once that a shadow makes of an answer. What was taken stays taken.
+    /// Turns an answer into an admission at once, as a shadow does. What was taken stays taken.
     pub(crate) fn in_shadow(answer: Result<Decision, Error>) -> Self {
         let (mut decision, shadowed) = match answer {
             Ok(decision) => {
@@ -391,13 +395,13 @@ impl Decision {
         };
         decision.outcome = Outcome::Allow;
         decision.mark_policies_as_shadows();
-        // A shadow inside of this one has set it already.
+        // An inner shadow has already set it.
         let details = decision.details_mut();
         details.shadowed.get_or_insert_with(|| Box::new(shadowed));
         decision
     }
 
-    /// Lets the request wait there too.
+    /// Lets the request wait in this line too.
     pub(crate) fn add_waiters(&mut self, waiters: Arc<dyn Waiters>) {
         let details = self.details_mut();
         details.waiters = Some(match details.waiters.take() {
@@ -411,18 +415,18 @@ impl Decision {
         self.details.as_mut()?.own().waiters.take()
     }
 
-    /// Sets how long it was delayed before the attempt that was admitted.
+    /// Sets how long the request was delayed before the admitted attempt.
     pub(crate) fn set_retried_for(&mut self, retried_for: Duration) {
         self.details_mut().retried_for = retried_for;
     }
 
-    /// The same answer once more, for others who get a part of what was taken.
+    /// A copy of the answer without the reservation, for others who get a part of the units taken.
     pub(crate) fn without_reservation(&self) -> Self {
         let details = self.details().map(|details| Held::new(details.without_reservation()));
         Self { details, ..*self }
     }
 
-    /// The same answer for those who read it later.
+    /// A copy of the answer for later readers.
     pub(crate) fn to_shared(&self) -> Self {
         let details = self.details.as_ref().map(Held::to_shared);
         Self { details, ..*self }
@@ -436,7 +440,7 @@ impl Decision {
         self.details.get_or_insert_with(|| Held::new(Details::default())).own()
     }
 
-    /// The denial that an [`Outcome::Retry`] becomes when no time to wait is left.
+    /// Turns an [`Outcome::Retry`] into a denial, since no time to wait is left.
     pub(crate) fn without_retry(mut self) -> Self {
         if let Outcome::Retry(pause) = self.outcome {
             self.outcome = Outcome::Deny { retry_after: Some(pause) };
@@ -445,7 +449,7 @@ impl Decision {
         self
     }
 
-    /// Returns whether [`without_retry`](Self::without_retry) made this denial.
+    /// Returns true if [`without_retry`](Self::without_retry) made this denial.
     pub(crate) fn was_retry(&self) -> bool {
         self.was_retry
     }

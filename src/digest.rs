@@ -1,4 +1,4 @@
-//! Digests of keys: a long key is stored as one, and a secret always is.
+//! Digests of keys: long keys and secrets are stored as digests.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 /// The longest text that is kept verbatim, in bytes.
 pub(crate) const MAX_VERBATIM_LENGTH: usize = 64;
 
-/// Digests start with this, and no text that is kept verbatim does.
+/// The prefix of digests. No text that is kept verbatim starts with it.
 pub(crate) const DIGEST_PREFIX: &str = "h:";
 
 /// Appends the prefix and the first half of the SHA-256 digest of `text`, in hexadecimal digits.
@@ -17,13 +17,14 @@ pub(crate) fn push_digest(name: &mut String, text: &str) {
     push_half(name, &Sha256::digest(text.as_bytes()));
 }
 
-/// The first 8 bytes of the SHA-256 digest of a key: who may see them cannot read the key.
+/// The first 8 bytes of the SHA-256 digest of a key. They do not reveal the key.
 pub(crate) fn partition_key(key: &str) -> [u8; 8] {
     let digest = Sha256::digest(key.as_bytes());
     std::array::from_fn(|index| digest[index])
 }
 
-/// `key` itself if it is short, else its digest. Two different keys never share a name.
+/// Returns `key` itself if it is short, else its digest. Two different keys never have the same
+/// name.
 pub(crate) fn short(key: &str) -> Cow<'_, str> {
     if key.len() <= MAX_VERBATIM_LENGTH && !key.starts_with(DIGEST_PREFIX) {
         return Cow::Borrowed(key);
@@ -33,11 +34,11 @@ pub(crate) fn short(key: &str) -> Cow<'_, str> {
     Cow::Owned(name)
 }
 
-/// The digest that makes keys of secrets: 32 hexadecimal digits, the first half of SHA-256.
+/// The digest that turns secrets into keys: 32 hexadecimal digits, the first half of SHA-256.
 #[derive(Clone)]
 pub(crate) enum SecretDigest {
     Sha256,
-    /// With a secret of the application's: HMAC-SHA-256.
+    /// HMAC-SHA-256 with a secret of the application.
     Hmac(Hmac<Sha256>),
 }
 
@@ -86,7 +87,8 @@ mod tests {
         assert_eq!(short(&long[1..]), long[1..]);
     }
 
-    /// As `printf %s alice | sha256sum` and `openssl dgst -sha256 -hmac pepper` have it.
+    /// The expected digits come from `printf %s alice | sha256sum` and `openssl dgst -sha256 -hmac
+    /// pepper`.
     #[test]
     fn secrets_become_the_digits_that_other_tools_print() {
         assert_eq!(SecretDigest::Sha256.of(b"alice"), "2bd806c97f0e00af1a1fc3328fa763a9");

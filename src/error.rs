@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tower::BoxError;
 
-/// The kind of trouble that kept a limiter from deciding.
+/// The kind of problem that kept a limiter from deciding.
 ///
 /// | kind | `.or_else(FailOpen)` | `.or_else(another limiter)` |
 /// |---|---|---|
@@ -19,11 +19,11 @@ use tower::BoxError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The store is away: refused, reset, silent, loading, read-only. Nothing that a request
-    /// contains can cause it; load that silences the store can.
+    /// The store is away: refused, reset, silent, loading, read-only. The content of a request
+    /// cannot cause it. Load can, if it makes the store silent.
     Infrastructure,
-    /// This process sends more than its connections carry, a timer of its own ended the wait, or
-    /// its first connection is not ready yet. Load can cause it.
+    /// This process sends more than its connections carry, or its own timer ended the wait, or its
+    /// first connection is not ready yet. Load can cause it.
     Saturation,
     /// The store, or the memory of this process, is full.
     Capacity,
@@ -31,32 +31,32 @@ pub enum ErrorKind {
     Configuration,
     /// The charge itself is invalid: an empty or oversized key, a cost out of range.
     Request,
-    /// A stored value or a reply is not one that this crate writes: a wrong type, or corrupt.
+    /// A stored value or a reply was not written by this crate: a wrong type, or corrupt data.
     State,
 }
 
 impl ErrorKind {
-    /// Returns true if a request may pass without a decision: neither requests nor load of this
+    /// Returns true if a request may pass without a decision: neither requests nor the load of this
     /// process cause such an error.
     pub(crate) fn may_fail_open(self) -> bool {
         self == Self::Infrastructure
     }
 
-    /// Returns true if another limiter, which keeps a bound, may decide: no request causes such an
-    /// error by its content.
+    /// Returns true if another limiter, which keeps a bound, may decide: the content of a request
+    /// does not cause such an error.
     pub(crate) fn may_fall_back(self) -> bool {
         !matches!(self, Self::Request | Self::State)
     }
 }
 
-/// A limiter could not decide.
+/// The error of a limiter that could not decide.
 ///
-/// A refusal is a [`Decision`](crate::Decision) and no error. The [`kind`](Error::kind) says
-/// whether a fallback may answer: only trouble that nothing in a request can cause may admit
-/// without a decision. So no request turns a limit off by what it contains.
+/// A refusal is a [`Decision`](crate::Decision), not an error. The [`kind`](Error::kind) determines
+/// if a fallback may answer. Only a kind that a request's content cannot cause may admit without a
+/// decision. So no request can turn off a limit by its content.
 ///
-/// `{error}` is what failed. `{error:#}` adds its causes, each once: write that into logs, since
-/// the last cause is often the one to mend.
+/// `{error}` shows what failed. `{error:#}` adds its causes, each once. Write the long form into
+/// logs, since the last cause is often the one to fix.
 ///
 /// ```
 /// use tower_sluice::{Error, ErrorKind};
@@ -88,24 +88,24 @@ impl Error {
         self
     }
 
-    /// The same error, of the same cause, in other words.
+    /// The same error, with the same cause and another message.
     #[cfg(feature = "redis")]
     pub(crate) fn with_message(self, message: impl Into<Cow<'static, str>>) -> Self {
         Self { message: message.into(), ..self }
     }
 
-    /// The kind, which says whether a fallback may answer.
+    /// The kind, which determines if a fallback may answer.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// Returns whether something else than the charge is at fault: every kind but
-    /// [`Request`](ErrorKind::Request). That is the store, the way to it, this process or its
-    /// settings, and not what a request holds.
+    /// Returns true if the charge is not at fault: every kind except
+    /// [`Request`](ErrorKind::Request). The fault is in the store, the connection to it, this
+    /// process or its settings.
     ///
-    /// A condition for [`or_else_if`](crate::LimiterExt::or_else_if), where a fallback that keeps a
-    /// bound shall also answer for a stored value that is not the crate's:
+    /// Use it as a condition for [`or_else_if`](crate::LimiterExt::or_else_if), so that a fallback
+    /// that keeps a bound also answers if a stored value is not the crate's:
     ///
     /// ```
     /// use tower_sluice::algorithm::TokenBucket;
@@ -121,8 +121,8 @@ impl Error {
     /// # Ok::<(), Error>(()) }).unwrap();
     /// ```
     ///
-    /// It is no condition for [`FailOpen`](crate::FailOpen): requests and load cause some of these
-    /// kinds.
+    /// Do not use it as a condition for [`FailOpen`](crate::FailOpen): requests and load cause some
+    /// of these kinds.
     #[must_use]
     pub fn is_of_store(&self) -> bool {
         self.kind != ErrorKind::Request

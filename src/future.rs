@@ -1,6 +1,6 @@
-//! The futures of the services and limiters of this crate, for code that names their types.
+//! The futures of this crate's services and limiters, for code that names their types.
 //!
-//! A decision needs none of these names: `limiter.check(&charge).await`.
+//! You do not need these names to await a decision: `limiter.check(&charge).await`.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -32,13 +32,13 @@ use crate::{Charge, Decision, Refusal};
 pin_project! {
     /// The future of [`RateLimit`](crate::RateLimit).
     ///
-    /// Dropping it before the inner service is called gives back what was taken. From Redis only
-    /// inside a tokio runtime, which sends the refund.
+    /// If it is dropped before the inner service is called, the units taken are refunded. For
+    /// Redis, only inside a tokio runtime, which sends the refund.
     pub struct ResponseFuture<S: Service<Req>, L: Limiter, K, R, Req> {
         inner: S,
         request: Option<Req>,
         decision: Option<Decision>,
-        // Kept if the key may be reset.
+        // Kept only if the key may be reset.
         charge: Option<Box<Charge>>,
         shared: Arc<Shared<L, K, R>>,
         #[pin]
@@ -68,9 +68,9 @@ pin_project! {
         Admitting { #[pin] admission: A },
         Readying,
         Calling { #[pin] reply: F },
-        // In a box, since few requests come here.
+        // Boxed, since few requests reach this state.
         Resetting { #[pin] reset: O, answer: Option<Box<T>> },
-        // None: it was returned.
+        // `None` after it was returned.
         Refusing { refusal: Option<Refusal> },
     }
 }
@@ -87,7 +87,7 @@ impl<S: Service<Req>, L: Limiter, K, R, Req> ResponseFuture<S, L, K, R, Req> {
         Self { inner, request: Some(request), decision: None, charge, shared, state }
     }
 
-    /// Admits a request that no charge was made of.
+    /// Admits a request without a charge.
     pub(crate) fn admitted(
         request: Req,
         inner: S,
@@ -98,7 +98,7 @@ impl<S: Service<Req>, L: Limiter, K, R, Req> ResponseFuture<S, L, K, R, Req> {
         Self { inner, request, decision, charge: None, shared, state: State::Readying }
     }
 
-    /// Refuses a request that the limiter is not asked about.
+    /// Refuses a request without asking the limiter.
     pub(crate) fn refused(
         request: Req,
         inner: S,
@@ -164,7 +164,7 @@ where
                 StateProj::Resetting { reset, answer } => {
                     let reset = ready!(reset.poll(cx));
                     let answer = answer.take().expect("answered once");
-                    // If it fails, what was charged stays, and is settled as without a reset.
+                    // If the reset fails, the charge stays, and is settled as without a reset.
                     if let (Err(_), Some(decision)) = (reset, this.decision) {
                         settle(this.shared, decision, (*answer).as_ref());
                     }
@@ -180,7 +180,7 @@ where
     }
 }
 
-/// Answers a request that the inner service never sees.
+/// Answers a request that does not reach the inner service.
 fn reject<L, K, R, Req, Res, E>(
     shared: &Shared<L, K, R>,
     request: &mut Option<Req>,
@@ -195,14 +195,14 @@ where
     shared.respond.reject(request.take().expect("rejected once"), refusal)
 }
 
-/// Refunds a request that the inner service never sees.
+/// Refunds a request that does not reach the inner service.
 fn refund<L: Limiter, K, R>(shared: &Shared<L, K, R>, decision: &mut Option<Decision>) {
     if let Some(reservation) = decision.as_mut().and_then(Decision::take_reservation) {
         let _ = shared.limiter.settle(reservation, 0);
     }
 }
 
-/// Starts the key of an answered request anew, if the responder says so. A limiter that cannot
+/// Resets the key of an answered request if the responder says so. If the limiter cannot reset, it
 /// refunds the request.
 fn reset<L, K, R, Req, Res, E>(
     shared: &Shared<L, K, R>,
@@ -226,8 +226,8 @@ where
     reset
 }
 
-/// Refunds or takes the difference to what the request cost in the end. The response does
-/// not wait for it.
+/// Refunds or takes the difference between the charge and the final cost. The response does not
+/// wait for it.
 fn settle<L, K, R, Req, Res, E>(
     shared: &Shared<L, K, R>,
     decision: &mut Decision,
@@ -237,7 +237,7 @@ fn settle<L, K, R, Req, Res, E>(
     R: Respond<Req, Res, E>,
 {
     let Some(reservation) = decision.reservation() else { return };
-    // What is held waits for its settlement, even if it cost what was charged.
+    // Held units must be settled even if the request cost what was charged.
     let held = Some(reservation.cost()).filter(|_| reservation.is_held());
     if let Some(actual) = shared.respond.actual_cost(decision, result).or(held)
         && let Some(reservation) = decision.take_reservation()

@@ -1,9 +1,9 @@
-//! gRPC at the edge: refusals as trailers-only statuses, which need no gRPC library.
+//! Answers of refused gRPC requests: trailers-only statuses, which need no gRPC library.
 //!
-//! A gRPC client reads neither a 429 nor `Retry-After`. It reads `grpc-status`, the delay in
+//! A gRPC client does not read a 429 or `Retry-After`. It reads `grpc-status`, the delay in
 //! `google.rpc.RetryInfo` of its details, and `grpc-retry-pushback-ms`. One header block carries
-//! them all, and ends the stream. A response that begins with headers of its own would commit the
-//! call.
+//! them all, and ends the stream. If a response began with separate headers, the client could not
+//! retry the call.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -22,26 +22,27 @@ const UNAUTHENTICATED: u8 = 16;
 
 const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
 
-/// The content type that a refusal of this request carries, if the request is gRPC. Letters
-/// count in either case.
+/// Returns the content type of a refusal of this request, if the request is gRPC. Upper and lower
+/// case are equal.
 pub(crate) fn content_type(request: &HeaderMap) -> Option<HeaderValue> {
     let asked = request.get(CONTENT_TYPE)?;
     let rest = strip(asked.as_bytes(), b"application/grpc")?;
     match rest {
-        // Browsers expect their own dialect back.
+        // Browsers expect their own content type in the answer.
         _ if strip(rest, b"-web").is_some() => Some(asked.clone()),
         [] | [b'+' | b';', ..] => Some(HeaderValue::from_static("application/grpc")),
         _ => None,
     }
 }
 
-/// Strips `prefix`, in letters of either case.
+/// Strips `prefix`; upper and lower case are equal.
 fn strip<'a>(text: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
     let (start, rest) = text.split_at_checked(prefix.len())?;
     start.eq_ignore_ascii_case(prefix).then_some(rest)
 }
 
-/// Returns the time that the caller waits for its answer, if it says so: up to 8 digits and a unit.
+/// Returns the time that the caller waits for its answer, if it states one: up to 8 digits and a
+/// unit.
 pub(crate) fn timeout(request: &HeaderMap) -> Option<Duration> {
     let (unit, digits) = request.get("grpc-timeout")?.as_bytes().split_last()?;
     if !(1..=8).contains(&digits.len()) || !digits.iter().all(u8::is_ascii_digit) {
@@ -59,8 +60,8 @@ pub(crate) fn timeout(request: &HeaderMap) -> Option<Duration> {
     }
 }
 
-/// Writes the status of `refusal` into the headers of an empty response. `status` is its
-/// status in HTTP, and `retry_after` when to come back.
+/// Writes the status of `refusal` into the headers of an empty response. `status` is its HTTP
+/// status, and `retry_after` the time to come back.
 pub(crate) fn write(
     headers: &mut HeaderMap,
     content_type: HeaderValue,
@@ -96,7 +97,8 @@ pub(crate) fn write(
     }
 }
 
-/// A text as `grpc-message` carries it: a per cent sign, and what is not printable ASCII, in hex.
+/// Encodes a text for `grpc-message`: the per cent sign, and all that is not printable ASCII, in
+/// hex.
 fn encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -110,7 +112,7 @@ fn encoded(text: &str) -> String {
     encoded
 }
 
-/// The code of a request without a key, whose status in HTTP would be this.
+/// Returns the code of a request without a key from its HTTP status.
 fn code(status: StatusCode) -> u8 {
     match status {
         StatusCode::UNAUTHORIZED => UNAUTHENTICATED,
@@ -119,19 +121,19 @@ fn code(status: StatusCode) -> u8 {
     }
 }
 
-/// A wait in whole milliseconds, rounded up.
+/// Returns a wait in whole milliseconds, rounded up.
 fn whole_millis(wait: Duration) -> u64 {
     u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
-/// A pushback is a signed 32-bit number.
+/// Limits a pushback to a signed 32-bit number.
 fn pushback(millis: u64) -> i32 {
     i32::try_from(millis).unwrap_or(i32::MAX)
 }
 
-/// A `google.rpc.Status` with a `RetryInfo`, in protobuf's bytes.
+/// Encodes a `google.rpc.Status` with a `RetryInfo` in protobuf.
 fn details(code: u8, message: &str, millis: u64) -> Vec<u8> {
-    // Durations end at 10,000 years.
+    // The longest duration is 10,000 years.
     let seconds = (millis / 1_000).min(315_576_000_000);
     let nanos = millis % 1_000 * 1_000_000;
     let mut delay = Vec::new();
@@ -149,7 +151,7 @@ fn details(code: u8, message: &str, millis: u64) -> Vec<u8> {
     status
 }
 
-/// A field with a number; 0 is not sent.
+/// Adds a field with a number; 0 is not sent.
 fn number(message: &mut Vec<u8>, field: u8, value: u64) {
     if value > 0 {
         message.push(field << 3);
@@ -157,7 +159,7 @@ fn number(message: &mut Vec<u8>, field: u8, value: u64) {
     }
 }
 
-/// A field with bytes.
+/// Adds a field with bytes.
 fn bytes(message: &mut Vec<u8>, field: u8, value: &[u8]) {
     message.push(field << 3 | 2);
     varint(message, value.len() as u64);

@@ -1,10 +1,10 @@
 //! The mark of the state that a charge left, which a refund needs.
 
-/// Identifies the state that a decision wrote, and holds what a refund needs of the
-/// state before it.
+/// Identifies the state that a decision wrote, and holds the data that a refund needs of the state
+/// before it.
 ///
-/// It has four numbers for each quota, unused ones being 0, and a list where four are too few. The
-/// first number grows from one reservation of a key to the next.
+/// It has four numbers for each quota; unused ones are 0. It has a list if four numbers are too
+/// few. The first number grows from one reservation of a key to the next.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark {
     /// The numbers of the first quota.
@@ -17,7 +17,7 @@ pub struct Mark {
 struct Rest {
     /// The numbers of the other quotas, if there are any.
     more: Box<[[i64; 4]]>,
-    /// The list of each quota; none if all are empty.
+    /// The list of each quota; empty if all lists are empty.
     lists: Box<[Box<[i64]>]>,
 }
 

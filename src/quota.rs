@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A Lua number, a double, holds all integers below this exactly.
+/// The limit of exact integers: a Lua number, which is a double, holds all integers below it
+/// exactly.
 pub(crate) const INEXACT: u64 = 1 << 53;
 
 /// The longest period of a quota, in µs: about 35 years.
@@ -13,11 +14,11 @@ const MAX_MICROS: u128 = 1 << 50;
 /// The largest limit and burst of a quota.
 const MAX_LIMIT: u64 = 1 << 50;
 
-/// `limit` units per `period`, of which at most `burst` at once.
+/// A limit: `limit` units per `period`, at most `burst` of them at once.
 ///
-/// A quota is checked where it is made, because every algorithm computes with integers that a Lua
-/// number holds exactly. In a `const` a wrong one does not compile, and [`Quota::try_new`] returns
-/// the reason for those that come from a file.
+/// A quota is checked when it is made, because every algorithm computes with integers that a Lua
+/// number holds exactly. In a `const`, an invalid quota does not compile. For quotas from a file,
+/// [`Quota::try_new`] returns the reason.
 ///
 /// ```
 /// use std::time::Duration;
@@ -30,8 +31,8 @@ const MAX_LIMIT: u64 = 1 << 50;
 /// assert_eq!(refused.to_string(), "a quota of 0 admits nothing");
 /// ```
 ///
-/// The period is counted in whole microseconds, from 1 µs to 2^50 µs (35 years). The burst is the
-/// limit unless it is set.
+/// The period is counted in whole microseconds, from 1 µs to 2^50 µs (35 years). The default burst
+/// is the limit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Quota {
     limit: u64,
@@ -99,12 +100,12 @@ impl Quota {
         }
     }
 
-    /// `limit` units per `period`, or the reason why not.
+    /// `limit` units per `period`, or the reason why that is invalid.
     ///
     /// # Errors
     ///
-    /// If the limit or the period is 0, the period is no whole number of microseconds, or a product
-    /// that an algorithm needs would leave the range of exact integers.
+    /// If the limit or the period is 0, if the period is not a whole number of microseconds, or if
+    /// a product that an algorithm needs exceeds the range of exact integers.
     pub const fn try_new(limit: u64, period: Duration) -> Result<Self, QuotaError> {
         let micros = period.as_micros();
         if micros == 0 {
@@ -119,12 +120,13 @@ impl Quota {
         Self { limit, period: micros as u64, burst: limit }.checked()
     }
 
-    /// Lets at most `units` go at once. Default: the limit.
+    /// Sets the burst: at most `units` go at once. Default: the limit.
     ///
     /// A bucket with the default burst admits up to twice its limit in a period: the burst at once,
-    /// and the limit in the period that follows. `burst(1)` paces evenly.
+    /// and the limit during the period. `burst(1)` makes an even pace.
     ///
-    /// Buckets only: windows have no burst, and a limiter of one under such a quota is not built.
+    /// It is for buckets only. A window has no burst: a limiter with a window and such a quota is
+    /// not built.
     ///
     /// # Panics
     ///
@@ -138,11 +140,11 @@ impl Quota {
         }
     }
 
-    /// Lets at most `units` go at once, or returns the reason why not.
+    /// Sets the burst: at most `units` go at once. Or returns the reason why that is invalid.
     ///
     /// # Errors
     ///
-    /// If it is 0, or a product that an algorithm needs would leave the range of exact integers.
+    /// If it is 0, or if a product that an algorithm needs exceeds the range of exact integers.
     pub const fn try_burst(self, units: u64) -> Result<Self, QuotaError> {
         Self { burst: units, ..self }.checked()
     }
@@ -159,7 +161,7 @@ impl Quota {
         Duration::from_micros(self.period)
     }
 
-    /// The most units that may go at once: the burst, which is the limit unless set.
+    /// The burst: the most units that may go at once. Default: the limit.
     #[must_use]
     pub const fn burst_size(&self) -> u64 {
         self.burst
@@ -205,9 +207,9 @@ impl fmt::Debug for Quota {
     }
 }
 
-/// One quota, or one for each algorithm of a tuple.
+/// One quota, or one quota for each algorithm of a tuple.
 ///
-/// A limiter of your own reads those that a charge brings:
+/// A limiter of your own reads the quotas that a charge states:
 ///
 /// ```
 /// use tower_sluice::{Charge, Quota};
@@ -225,7 +227,7 @@ pub struct Quotas(Several);
 enum Several {
     One(Quota),
     Many(Arc<[Quota]>),
-    /// Each with what its member of a list is asked for.
+    /// Each quota with the cost and the wait of its member in a list.
     #[cfg(any(feature = "redis", feature = "policies"))]
     WithCosts(Arc<WithCosts>),
 }
@@ -237,7 +239,7 @@ struct WithCosts {
     stated: Box<[CostAndWait]>,
 }
 
-/// The cost and the longest wait of one member of a list, whatever those of the others are.
+/// The cost and the longest wait of one member of a list.
 #[cfg(any(feature = "redis", feature = "policies"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CostAndWait {
@@ -258,7 +260,7 @@ impl Quotas {
         }
     }
 
-    /// One of them, with the cost and the wait that are stated for it, if any.
+    /// Returns one quota, with the cost and the wait that are stated for it, if any.
     pub(crate) fn nth(&self, index: usize) -> Option<Self> {
         #[cfg(any(feature = "redis", feature = "policies"))]
         if let Several::WithCosts(each) = &self.0 {
@@ -267,7 +269,7 @@ impl Quotas {
         self.as_slice().get(index).map(|quota| (*quota).into())
     }
 
-    /// The only one.
+    /// Returns the only quota.
     pub(crate) fn one(&self) -> Result<Quota, QuotaError> {
         match self.as_slice() {
             [quota] => Ok(*quota),
@@ -278,7 +280,7 @@ impl Quotas {
 
 #[cfg(any(feature = "redis", feature = "policies"))]
 impl Quotas {
-    /// Each quota with what its member of a list is asked for.
+    /// Adds to each quota the cost and the wait of its member in a list.
     pub(crate) fn with_costs(each: impl IntoIterator<Item = (Quota, CostAndWait)>) -> Self {
         let (quotas, stated): (Vec<_>, Vec<_>) = each.into_iter().unzip();
         Self(Several::WithCosts(Arc::new(WithCosts {

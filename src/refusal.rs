@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::{Decision, Error, ErrorKind};
 
-/// The reason why a request does not pass. Responders get it, and [`Raise`](crate::respond::Raise)
+/// The reason why a request does not pass. Responders receive it. [`Raise`](crate::respond::Raise)
 /// and [`acquire`](crate::LimiterExt::acquire) return it as their error.
 #[derive(Debug)]
 #[allow(
@@ -19,13 +19,13 @@ pub enum Refusal {
     /// The limiter could not decide: 503, or 400 if its error is of kind
     /// [`Request`](ErrorKind::Request).
     Undecided(Error),
-    /// The key extractor found no key, and why: 400.
+    /// The key extractor found no key: 400. The error says why.
     NoKey(Error),
 }
 
 impl Refusal {
-    /// The time after which the charge would be admitted at once. `None` if it can never fit, or if
-    /// nothing was decided.
+    /// The time after which the charge would be admitted at once. `None` if the charge can never
+    /// fit, or if nothing was decided.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -34,8 +34,8 @@ impl Refusal {
         }
     }
 
-    /// Returns the text that the caller may read: what is wrong with its request, and nothing of
-    /// the store.
+    /// Returns the text that the caller may read: the fault of its request, without details of the
+    /// store.
     pub(crate) fn for_caller(&self) -> &dyn fmt::Display {
         match self {
             Refusal::Undecided(error) | Refusal::NoKey(error)

@@ -1,4 +1,4 @@
-//! Reservations: the units that admissions took.
+//! Reservations: records of the units that admissions took.
 
 use std::any::Any;
 use std::fmt;
@@ -13,17 +13,17 @@ use crate::waiters::Turn;
 
 /// The record of the units that an admission took. Its holder may settle it, once.
 ///
-/// A [`Decision`](crate::Decision) that admits hands it out. [`Limiter::settle`] then says what the
-/// request cost in the end: less is refunded, more is taken. Dropped, it changes nothing, and the
-/// charge stays as it was decided. What a [`Budget`](crate::algorithm::Budget) holds counts as
-/// spent when its time is over.
+/// It comes from a [`Decision`](crate::Decision) that admits. [`Limiter::settle`] states what the
+/// request cost in the end: unused units are refunded, and missing units are taken. If the
+/// reservation is dropped, the charge stays as it was decided. The held units of a
+/// [`Budget`](crate::algorithm::Budget) then count as spent when their time is over.
 ///
-/// It is not `Clone`, so that nothing is refunded twice. A peek yields none, and neither does
-/// [`FailOpen`](crate::FailOpen): they take nothing.
+/// It is not `Clone`, so that nothing is refunded twice. A peek and [`FailOpen`](crate::FailOpen)
+/// take nothing, so their decisions have no reservation.
 ///
 /// # Stores of your own
 ///
-/// A limiter that you write makes reservations with [`Reservation::new`]. The payload is whatever
+/// A limiter of your own makes reservations with [`Reservation::new`]. The payload is the data that
 /// your store needs to find the charge again.
 ///
 /// ```
@@ -39,34 +39,34 @@ use crate::waiters::Turn;
 ///
 /// [`Limiter::settle`]: crate::Limiter::settle
 pub struct Reservation {
-    /// Its owner. The highest bit, which no owner has, says that the units are held: a field of its
-    /// own would make every decision larger.
+    /// Its owner. The highest bit, which no owner has, says that the units are held. A separate
+    /// field would make every decision larger.
     owner: Owner,
     cost: u64,
-    /// A hash of the key that was charged, as far as deny caches have seen it, or [`SEVERAL`].
+    /// A hash of the charged key, if a deny cache has seen it, or [`SEVERAL`].
     charged: Option<NonZeroU64>,
     payload: Payload,
 }
 
 enum Payload {
-    /// Of this crate's limiters. In place, since they make one for each decision.
+    /// The payload of this crate's limiters. Not boxed, since they make one for each decision.
     Reserved(ReservedUnits),
-    /// The same of a reserved wait, whose slot and mark may change.
+    /// The payload of a reserved wait, whose slot and mark may change.
     InLine(Box<(ReservedUnits, Arc<dyn Turn>)>),
     Other(Box<dyn Any + Send + Sync>),
 }
 
-/// The key, quota and mark by which a limiter that runs an algorithm settles a charge.
+/// The key, quota and mark that a limiter with an algorithm needs to settle a charge.
 pub(crate) struct ReservedUnits {
     /// The name of the key in the limiter's store.
     pub(crate) key: Key,
-    /// The quota that the charge brought. `None`: the limiter's own.
+    /// The quota that the charge stated. `None`: the limiter's own.
     pub(crate) quota: Option<Quotas>,
     pub(crate) mark: Mark,
 }
 
 impl Reservation {
-    /// A reservation of `cost` units by the limiter of this `owner`.
+    /// A reservation of `cost` units by the limiter with this `owner`.
     #[must_use]
     pub fn new(owner: Owner, cost: u64, payload: impl Any + Send + Sync) -> Self {
         Self { owner, cost, charged: None, payload: Payload::Other(Box::new(payload)) }
@@ -75,7 +75,7 @@ impl Reservation {
     /// Marks the units as held: the store waits for their settlement, even if all were used.
     /// Default: they are spent.
     ///
-    /// A layer settles such a charge with its full cost where nothing says what it cost.
+    /// A layer settles such a charge with its full cost if no setter states another cost.
     ///
     /// ```
     /// use tower_sluice::limiter::{Owner, Reservation};
@@ -88,14 +88,14 @@ impl Reservation {
         self.with_held(true)
     }
 
-    /// Returns whether the units are held until they are settled, as a
+    /// Returns true if the units are held until they are settled, as a
     /// [`Budget`](crate::algorithm::Budget) holds them.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.owner.0 & HELD != 0
     }
 
-    /// Sets whether the units are held.
+    /// Marks the units as held or as spent.
     #[must_use]
     pub(crate) fn with_held(self, is_held: bool) -> Self {
         let owner = self.owner().0 | if is_held { HELD } else { 0 };
@@ -143,7 +143,7 @@ impl Reservation {
         }
     }
 
-    /// The limiter that it belongs to.
+    /// The owner: the limiter that it belongs to.
     #[must_use]
     pub fn owner(&self) -> Owner {
         Owner(self.owner.0 & !HELD)
@@ -168,7 +168,7 @@ impl Reservation {
     ///
     /// # Errors
     ///
-    /// The reservation itself, if its payload is no `T`.
+    /// The reservation itself, if its payload is not a `T`.
     pub fn into_payload<T: Any>(self) -> Result<T, Self> {
         let payload = match self.payload {
             Payload::Other(payload) => payload.downcast().map_err(Payload::Other),
@@ -180,7 +180,7 @@ impl Reservation {
         }
     }
 
-    /// Returns the key that was charged, as far as it is known and is one key.
+    /// Returns the charged key, if it is known and is one key.
     pub(crate) fn charged(&self) -> Charged {
         match self.charged {
             None => Charged::Unknown,
@@ -195,7 +195,7 @@ impl Reservation {
         self.charged = Some(if is_same { key } else { SEVERAL });
     }
 
-    /// Sets which keys were charged: those of the reservation that this one replaces.
+    /// Sets the charged keys to those of the reservation that this one replaces.
     pub(crate) fn with_charged(mut self, charged: Charged) -> Self {
         self.charged = match charged {
             Charged::Unknown => None,
@@ -206,13 +206,13 @@ impl Reservation {
     }
 }
 
-/// Says that the units of a reservation are held.
+/// The bit that marks the units of a reservation as held.
 const HELD: u64 = 1 << 63;
 
 /// Stands for several keys. A key with this hash counts as several, which is safe.
 const SEVERAL: NonZeroU64 = NonZeroU64::MAX;
 
-/// The keys that were charged, as far as deny caches have seen them: hashes, which are no secrets.
+/// The charged keys that deny caches have seen, as hashes, which are not secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Charged {
     Unknown,

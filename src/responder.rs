@@ -8,8 +8,8 @@ use crate::{Decision, Refusal};
 
 /// Makes the answer to a request that does not pass.
 ///
-/// A layer starts with [`HttpResponder`](crate::HttpResponder). For services that do not speak HTTP
-/// there is [`Raise`], which returns the refusal as an error. A closure takes the request and its
+/// A layer starts with [`HttpResponder`](crate::HttpResponder). For services that do not speak
+/// HTTP, [`Raise`] returns the refusal as an error. A closure takes the request and its
 /// [`Refusal`], and returns the response:
 ///
 /// ```
@@ -28,10 +28,10 @@ use crate::{Decision, Refusal};
 /// ```
 ///
 /// To keep the statuses and change the body only, use
-/// [`HttpResponder::body`](crate::HttpResponder::body). A closure answers gRPC requests too, which
-/// then get no gRPC status unless it makes one. A responder of your own around `HttpResponder`
-/// passes on every method: without [`admit`](Respond::admit) and [`annotate`](Respond::annotate)
-/// requests and responses get neither fields nor a report.
+/// [`HttpResponder::body`](crate::HttpResponder::body). A closure answers gRPC requests too, and
+/// they get no gRPC status unless the closure makes one. If your own responder wraps
+/// `HttpResponder`, forward every method. Without [`admit`](Respond::admit) and
+/// [`annotate`](Respond::annotate), requests and responses get no header fields and no report.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot answer a refused request of this service",
     label = "makes no `{Res}` for a refused `{Req}`",
@@ -41,10 +41,10 @@ use crate::{Decision, Refusal};
     note = "the closure of `HttpResponder::body` returns the service's body type; with axum `axum::body::Body`"
 )]
 pub trait Respond<Req, Res, E> {
-    /// The error of the limited service: the inner one's, unless refusals are errors too.
+    /// The error of the limited service: that of the inner service, unless refusals are errors too.
     type Error: From<E>;
 
-    /// Answers `request`, which the inner service never sees.
+    /// Answers `request`, which does not reach the inner service.
     ///
     /// # Errors
     ///
@@ -60,55 +60,56 @@ pub trait Respond<Req, Res, E> {
     /// Returns true if [`actual_cost`](Respond::actual_cost) may return more than was charged.
     /// Default: `false`.
     ///
-    /// If so, a layer passes no request to a limiter that cannot take more. It refuses each as
-    /// undecided, with an error of kind [`Configuration`](crate::ErrorKind::Configuration).
+    /// If so, and the limiter cannot take more, a layer refuses each request as undecided, with an
+    /// error of kind [`Configuration`](crate::ErrorKind::Configuration).
     fn takes_more(&self) -> bool {
         false
     }
 
-    /// The units that an admitted request cost in the end, now that the inner service has answered
-    /// it or failed. Default: `None`, which keeps what was charged; what a
-    /// [`Budget`](crate::algorithm::Budget) holds is then settled with its full cost.
+    /// Returns the units that an admitted request cost in the end, after the inner service has
+    /// answered or failed. Default: `None`, which keeps what was charged. Held units of a
+    /// [`Budget`](crate::algorithm::Budget) are then settled with the full cost.
     ///
-    /// It is asked only if something was charged, and once. The decision's
-    /// [`reservation`](Decision::reservation) says how many units that are. A larger number counts
-    /// as those, unless [`takes_more`](Respond::takes_more) says so.
+    /// It is called once, and only if something was charged. The decision's
+    /// [`reservation`](Decision::reservation) has the charged units. A larger number counts as
+    /// these units, unless [`takes_more`](Respond::takes_more) returns true.
     fn actual_cost(&self, decision: &Decision, result: Result<&Res, &E>) -> Option<u64> {
         let _ = (decision, result);
         None
     }
 
-    /// Announces that [`resets`](Respond::resets) may return `true`: a layer then keeps the charge
-    /// of each request until that is answered. Default: no.
+    /// Returns true if [`resets`](Respond::resets) may return `true`. A layer then keeps the charge
+    /// of each request until the response. Default: `false`.
     fn may_reset(&self) -> bool {
         false
     }
 
-    /// Decides to start the key of an admitted request anew, now that the inner service has
-    /// answered it or failed: see [`LimiterExt::reset`](crate::LimiterExt::reset). Default: no.
+    /// Returns true to reset the key of an admitted request, after the inner service has answered
+    /// or failed: see [`LimiterExt::reset`](crate::LimiterExt::reset). Default: `false`.
     ///
-    /// It is asked before [`actual_cost`](Respond::actual_cost), which is not asked after a reset,
-    /// and only if something was charged. The response waits for the reset.
+    /// It is called only if something was charged, and before
+    /// [`actual_cost`](Respond::actual_cost), which is not called after a reset. The response waits
+    /// for the reset.
     fn resets(&self, decision: &Decision, result: Result<&Res, &E>) -> bool {
         let _ = (decision, result);
         false
     }
 
-    /// Adds to an admitted request what the inner service should know of the decision. It is called
-    /// once, just before the inner service is. Default: nothing.
+    /// Adds information about the decision to an admitted request, for the inner service. It is
+    /// called once, just before the inner service. Default: nothing.
     /// [`HttpResponder`](crate::HttpResponder) adds a
-    /// [`DecisionReport`](crate::respond::DecisionReport) if that is asked for.
+    /// [`DecisionReport`](crate::respond::DecisionReport) if that is configured.
     fn admit(&self, decision: &mut Decision, request: &mut Req) {
         let _ = (decision, request);
     }
 
-    /// Adds to the response of an admitted request what its caller should know, such as how long it
-    /// [`waited`](Decision::waited). Default: nothing. The guide's
-    /// [recipes](crate::guide::recipes) have an example.
+    /// Adds information for the caller to the response of an admitted request, such as how long it
+    /// [`waited`](Decision::waited). Default: nothing. The guide's [recipes](crate::guide::recipes)
+    /// have an example.
     ///
     /// It is called before [`actual_cost`](Respond::actual_cost). A responder that takes the
-    /// decision's [`reservation`](Decision::take_reservation) settles it itself. For streams there
-    /// is [`RateLimitLayer::count_body`](crate::RateLimitLayer::count_body).
+    /// decision's [`reservation`](Decision::take_reservation) settles it itself. For streams, use
+    /// [`RateLimitLayer::count_body`](crate::RateLimitLayer::count_body).
     fn annotate(&self, decision: &mut Decision, response: &mut Res) {
         let _ = (decision, response);
     }
@@ -126,17 +127,16 @@ where
     }
 }
 
-/// Returns the [`Refusal`] as an error: for services that do not speak HTTP, servers and clients
-/// alike.
+/// Returns the [`Refusal`] as an error: for servers and clients that do not speak HTTP.
 ///
-/// HTTP and gRPC are better off with [`HttpResponder`](crate::HttpResponder). Around a tonic
-/// `Channel` it makes a `Status` with `RESOURCE_EXHAUSTED` and `RetryInfo`, where `Raise` makes one
-/// with `Unknown`. The guide's [gRPC](crate::guide::grpc) page has a responder that keeps both the
-/// code and the refusal. An axum `Router` takes no service that can fail: with `Raise` the compiler
-/// says that `Infallible: From<Box<dyn Error + Send + Sync>>` is not satisfied.
+/// For HTTP and gRPC, prefer [`HttpResponder`](crate::HttpResponder). Around a tonic `Channel` it
+/// makes a `Status` with `RESOURCE_EXHAUSTED` and `RetryInfo`, while `Raise` makes one with
+/// `Unknown`. The guide's [gRPC](crate::guide::grpc) page has a responder that keeps both the code
+/// and the refusal. An axum `Router` does not accept a service that can fail: with `Raise` the
+/// compiler says that `Infallible: From<Box<dyn Error + Send + Sync>>` is not satisfied.
 ///
-/// The service's error becomes a [`BoxError`]. `downcast_ref` finds the refusal in it; in a tonic
-/// `Status` it is the [`source`](std::error::Error::source):
+/// The service's error becomes a [`BoxError`]. `downcast_ref` finds the refusal in it. In a tonic
+/// `Status`, the refusal is the [`source`](std::error::Error::source):
 ///
 /// ```
 /// use tower::{BoxError, Layer, ServiceExt, service_fn};

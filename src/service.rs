@@ -1,4 +1,4 @@
-//! The service: charges a request when it is called, never before.
+//! The service, which charges a request when it is called, not in `poll_ready`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,19 +18,19 @@ use crate::{Charge, Decision, Error, ErrorKind, Outcome, Refusal};
 /// A limited service. Made by [`RateLimitLayer`](crate::RateLimitLayer).
 ///
 /// It is always ready. Each call clones the inner service. Once the request is admitted, it waits
-/// until the clone is ready. So a request that waits or is refused holds nothing of the inner
-/// service. Callers do not see its back-pressure: a `LoadShed` or a `ConcurrencyLimit` belongs
-/// inside.
+/// until the clone is ready. So a request that waits for its slot or is refused uses no capacity of
+/// the inner service. Callers do not see the back-pressure of the inner service: put a `LoadShed`
+/// or a `ConcurrencyLimit` inside of the layer.
 ///
-/// A request that is admitted and never reaches the inner service is refunded: its caller leaves
-/// while the inner service is not ready, or the inner service fails to become ready. Once the inner
-/// service is called, the charge stays, unless the response
+/// An admitted request is refunded if it does not reach the inner service: because its caller
+/// leaves while the inner service is not ready, or because the inner service fails to become ready.
+/// Once the inner service is called, the charge stays, unless the response
 /// [settles](crate::respond::WithActualCost) it.
 ///
 /// If the compiler finds no method `call`, `ready` or `oneshot` on it, one of these bounds is not
-/// met: the inner service is [`Clone`], the key extractor is one for its requests, and the
-/// responder can answer for it. A service that does not speak HTTP needs `.respond(Raise)`, and
-/// has neither `settle_in_handler` nor `count_body`.
+/// met: the inner service is [`Clone`], the key extractor accepts its requests, and the responder
+/// makes its responses. A service that does not speak HTTP needs `.respond(Raise)`, and cannot use
+/// `settle_in_handler` or `count_body`.
 pub struct RateLimit<S, L, K, R> {
     inner: S,
     shared: Arc<Shared<L, K, R>>,
@@ -73,16 +73,16 @@ where
         match shared.key.extract(&request) {
             Keyed::Charge(mut charge) => {
                 charge.at_least_one_unit();
-                // A peek takes nothing that could be settled.
+                // A peek takes no units that could be settled.
                 let is_unable = shared.respond.takes_more() && !shared.limiter.can_take_more();
                 if is_unable && charge.units() > 0 {
                     let message =
-                        "the responder may take more than was charged, and the limiter cannot";
+                        "the responder may take more than was charged, but the limiter cannot";
                     let refusal = Refusal::Undecided(Error::new(ErrorKind::Configuration, message));
                     return ResponseFuture::refused(request, inner, shared, refusal);
                 }
                 let own = charge.longest_wait().unwrap_or(shared.max_wait);
-                // A caller can only shorten a wait.
+                // A caller can shorten a wait, but not lengthen it.
                 let callers = if own.is_zero() { None } else { shared.respond.max_wait(&request) };
                 charge.set_max_wait(callers.map_or(own, |callers| callers.min(own)));
                 let kept = shared.respond.may_reset().then(|| Box::new(charge.clone()));
@@ -107,8 +107,8 @@ where
     }
 }
 
-/// Asks with the `max_wait` of the charge. If too many requests wait already, this one is admitted
-/// now or not at all.
+/// Asks with the `max_wait` of the charge. If too many requests already wait, this one is admitted
+/// now or refused.
 #[inline]
 fn admission<L: Limiter, K, R>(
     shared: &Shared<L, K, R>,

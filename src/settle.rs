@@ -1,4 +1,4 @@
-//! The final cost of a request, which is known once it is answered.
+//! The final cost of a request, which is known after its response.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use crate::reservation::Reservation;
 use crate::responder::Respond;
 use crate::{Decision, Refusal};
 
-/// A responder, and what its requests cost in the end.
+/// A responder with a source of the requests' final costs.
 ///
 /// Some costs are known only afterwards: a 304 that should not count, a login that counts only if
-/// it failed, the bytes of a body, the tokens of a language model. A layer's setters make it,
-/// around the responder that the layer has:
+/// it failed, the bytes of a body, the tokens of a language model. These setters of a layer wrap
+/// its responder in this type:
 ///
 /// | setter | after the response |
 /// |---|---|
@@ -23,8 +23,8 @@ use crate::{Decision, Refusal};
 /// | [`reset_if`](crate::RateLimitLayer::reset_if) | starts the key anew |
 /// | [`refund_on_error`](crate::RateLimitLayer::refund_on_error) | refunds all on an inner error |
 ///
-/// Of several setters the one that was called last is asked first. The next one is asked only if
-/// that keeps what was charged. A reset comes before all of them.
+/// With several setters, the last one applies first. The one before it applies only if the last one
+/// keeps what was charged. A reset comes before all of them.
 ///
 /// ```
 /// use http::{Response, StatusCode};
@@ -55,26 +55,26 @@ use crate::{Decision, Refusal};
 /// Inside axum's `.layer(..)` the body's type is inferred:
 /// `|_: &Decision, response: &Response<_>|`.
 ///
-/// The response is not delayed. Over Redis the refund leaves as the response does, and this process
-/// sends it before later charges. Another process may still be faster. If its charge of the same
-/// key is decided first, a bucket or a log refunds nothing; and that charge is refused if no unit
-/// was left.
+/// The response is not delayed. With Redis, the refund is sent at the time of the response, before
+/// later charges of this process. A charge of another process may still come first. For the same
+/// key, a bucket or a log then refunds nothing, and that charge is refused if no unit was left.
 ///
-/// The limiter that decided settles, also where that was the fallback of an `or_else`. A peek and
-/// [`FailOpen`](crate::FailOpen) took nothing, so nothing is settled.
+/// The limiter that decided settles, even if it is the fallback of an `or_else`. A peek and
+/// [`FailOpen`](crate::FailOpen) take nothing, so nothing is settled.
 ///
-/// These setters look at the head of a response. What a stream costs is known when it ends:
-/// [`count_body`](crate::RateLimitLayer::count_body) counts it as its frames pass, and
-/// [`settle_in_handler`](crate::RateLimitLayer::settle_in_handler) lets the handler say what it
-/// cost, also from another task.
+/// These setters read the head of a response. The cost of a stream is known at its end.
+/// [`count_body`](crate::RateLimitLayer::count_body) counts its frames.
+/// [`settle_in_handler`](crate::RateLimitLayer::settle_in_handler) lets the handler state the cost,
+/// even from another task.
 ///
 /// **If the caller leaves before the response, nothing is settled: what was charged stays.** A
-/// caller that is charged 1 and hangs up just before a response of 5,000 units pays 1. Where that
+/// caller that is charged 1 and hangs up just before a response of 5,000 units pays 1. If that
 /// matters, charge the most that a request may use, and refund the rest with `refund_unused`, as
-/// above. What a handler has taken out is settled by the handler, whether or not its caller left.
+/// above. A handler that has taken the units out of its handle settles them, even if its caller
+/// left.
 ///
-/// If the inner service returns an error, the charge stays too, unless `refund_on_error` says
-/// otherwise.
+/// If the inner service returns an error, the charge stays too, unless `refund_on_error` refunds
+/// it.
 ///
 /// # What an algorithm can refund, and take
 ///
@@ -87,25 +87,25 @@ use crate::{Decision, Refusal};
 /// | smooth limiters | only if no other was decided since | all of it: the next one waits for it |
 /// | tuples | what each can | what each can |
 ///
-/// The end of a window forgives a debt. A tuple refunds a wait wholly if no other charge was
-/// decided on it since.
+/// The end of a window cancels a debt. A tuple refunds a wait completely if no other charge was
+/// decided since.
 ///
-/// A part is refunded where all of it could be; a reserved slot itself stays where it is. To refund
-/// more would break the bound. So where most of a charge is refunded, take a
-/// [`Budget`](crate::algorithm::Budget), or count in a window: on a busy key a bucket refunds
-/// hardly anything. Where a request is charged little and the rest afterwards, a bucket suits best,
-/// since it remembers debt.
+/// A part can be refunded when the whole charge could be; a reserved slot itself does not move. A
+/// larger refund would break the bound. If most of a charge is usually refunded, take a
+/// [`Budget`](crate::algorithm::Budget) or a window: on a busy key a bucket refunds almost nothing.
+/// If requests are charged little at first and the rest afterwards, take a bucket, since it
+/// remembers debt.
 ///
-/// A budget holds what was charged until it is settled. So a layer settles each request that was
-/// answered: with the full cost where nothing says what it cost, also if the inner service failed.
-/// A charge that is never settled counts as spent when its time is over.
+/// A budget holds the charged units until they are settled. So a layer settles each request that
+/// was answered, even if the inner service failed. It uses the full cost if no setter states
+/// another one. A charge that is never settled counts as spent when its time is over.
 pub struct WithActualCost<R, F> {
     respond: Arc<R>,
     cost: F,
 }
 
 impl<R, F> WithActualCost<R, F> {
-    /// Answers as `respond` does; `cost` is what the layer was given, in a type that says how.
+    /// Answers as `respond` does. `cost` is the layer's closure, in a type that says how to use it.
     pub(crate) fn new(respond: Arc<R>, cost: F) -> Self {
         Self { respond, cost }
     }
@@ -128,7 +128,7 @@ pub struct PenalizeIf<F> {
     pub(crate) condition: F,
 }
 
-/// Starts the key anew on a condition: see
+/// Resets the key on a condition: see
 /// [`RateLimitLayer::reset_if`](crate::RateLimitLayer::reset_if).
 #[derive(Clone, Copy, Debug)]
 pub struct ResetIf<F>(pub(crate) F);
@@ -138,9 +138,9 @@ pub struct ResetIf<F>(pub(crate) F);
 #[derive(Clone, Copy, Debug)]
 pub struct RefundOnError<F>(pub(crate) F);
 
-/// The source that a [`WithActualCost`] asks for the cost: a closure that returns `u64` or
-/// `Option<u64>`, a [`RefundIf`], a [`RefundUnused`], a [`PenalizeIf`], a [`ResetIf`] or a
-/// [`RefundOnError`]. Sealed.
+/// The source of the cost in a [`WithActualCost`]: a closure that returns `u64` or `Option<u64>`, a
+/// [`RefundIf`], a [`RefundUnused`], a [`PenalizeIf`], a [`ResetIf`] or a [`RefundOnError`].
+/// Sealed.
 pub trait ActualCost<Res, E>: sealed::Sealed<Res, E> {
     #[doc(hidden)]
     const TAKES_MORE: bool = false;

@@ -11,15 +11,15 @@ use crate::{Error, ErrorKind};
 
 /// The units that a settlement gave back: a future that need not be awaited.
 ///
-/// The settlement goes on without it. Units that were to be given back and were not are lost: they
-/// stay taken until the limit forgets them. An algorithm may give back only what no later charge
-/// was decided on. Where several limiters share a reservation, the answer is the most that one of
-/// them gave back. It is 0 where nothing was to be given back, and where more was taken. Units of a
-/// slot that goes to the next charge of this process count as given back.
+/// The settlement continues without it. If units cannot be given back, they stay taken until the
+/// limit forgets them. Some algorithms give back units only if no later charge was decided. If
+/// several limiters share a reservation, the result is the most that one of them gave back. It is 0
+/// if nothing had to be given back, or if more was taken. If the slot goes to the next charge of
+/// this process, its units count as given back.
 ///
 /// # Errors
 ///
-/// The store could not be asked, or did not answer in time.
+/// If the store could not be reached, or did not answer in time.
 ///
 /// ```
 /// use tower_sluice::algorithm::FixedWindow;
@@ -41,10 +41,10 @@ enum State {
     Settling(Arc<Mutex<Settling>>),
 }
 
-/// Called with the units that were given back.
+/// A function that is called with the units given back.
 type Observer = Box<dyn FnOnce(&Result<u64, Error>) + Send>;
 
-/// A settlement that is under way, or has just ended.
+/// The state of a settlement that runs or has just ended.
 #[derive(Default)]
 struct Settling {
     result: Option<Result<u64, Error>>,
@@ -53,19 +53,19 @@ struct Settling {
 }
 
 impl Settlement {
-    /// A settlement that is done, and gave back so many `units`.
+    /// A finished settlement, which gave back `units`.
     #[must_use]
     pub fn gave_back(units: u64) -> Self {
         Self(State::Settled(Ok(units)))
     }
 
-    /// A settlement that ends when the [`SettlementSender`] says how.
+    /// A settlement that ends through the [`SettlementSender`].
     pub(crate) fn begin() -> (SettlementSender, Self) {
         let settling = Arc::default();
         (SettlementSender(Arc::clone(&settling)), Self(State::Settling(settling)))
     }
 
-    /// All of these together. They gave back what the most of them did.
+    /// Joins several settlements. The result is the most units that one of them gave back.
     pub(crate) fn all(settlements: impl IntoIterator<Item = Self>) -> Self {
         let (sender, all) = Self::begin();
         let most = Arc::new(Mutex::new(MostRefunded { most: Ok(0), sender: Some(sender) }));
@@ -73,12 +73,12 @@ impl Settlement {
             let most = Arc::clone(&most);
             settlement.observe(move |result| lock(&most).add(result));
         }
-        // Each that is under way holds it: the last one to end drops it.
+        // Each running settlement holds it: the last one to end drops it.
         drop(most);
         all
     }
 
-    /// Calls `observer` with the result once it is there, whether or not this is awaited.
+    /// Calls `observer` with the result when it is known, even if this is not awaited.
     pub(crate) fn observe(&mut self, observer: impl FnOnce(&Result<u64, Error>) + Send + 'static) {
         let settling = match &self.0 {
             State::Settled(result) => return observer(result),
@@ -95,7 +95,7 @@ impl Settlement {
     }
 }
 
-/// A settlement that is done, or has failed.
+/// A settlement that has succeeded or failed.
 impl From<Result<u64, Error>> for Settlement {
     fn from(result: Result<u64, Error>) -> Self {
         Self(State::Settled(result))
@@ -123,11 +123,11 @@ impl Future for Settlement {
 
 debug_by_name!([] Settlement);
 
-/// Ends a settlement. Dropped before, it says that the settlement was given up.
+/// Ends a settlement. If it is dropped before, the settlement counts as given up.
 pub(crate) struct SettlementSender(Arc<Mutex<Settling>>);
 
 impl SettlementSender {
-    /// Ends the settlement, which gave back so many units, or failed.
+    /// Ends the settlement with the units that it gave back, or with its error.
     pub(crate) fn end(self, result: Result<u64, Error>) {
         self.finish(result);
     }
@@ -137,7 +137,7 @@ impl SettlementSender {
         settling.result = Some(result.clone());
         let (waker, observers) = (settling.waker.take(), mem::take(&mut settling.observers));
         drop(settling);
-        // First, since an observer may panic: it calls the application's recorder.
+        // Wakes first, since an observer may panic: it calls the application's recorder.
         waker.into_iter().for_each(Waker::wake);
         observers.into_iter().for_each(|observer| observer(&result));
     }
@@ -147,20 +147,20 @@ impl Drop for SettlementSender {
     fn drop(&mut self) {
         let has_ended = lock(&self.0).result.is_some();
         if !has_ended {
-            let message = "no answer says in time what was given back";
+            let message = "no answer in time says what was given back";
             self.finish(Err(Error::new(ErrorKind::State, message)));
         }
     }
 }
 
-/// The settlements of several limiters. They have ended when this is dropped.
+/// The joint result of several settlements. All have ended when it is dropped.
 struct MostRefunded {
     most: Result<u64, Error>,
     sender: Option<SettlementSender>,
 }
 
 impl MostRefunded {
-    /// Adds one that has ended. An error is kept if nothing was given back.
+    /// Adds the result of an ended settlement. An error is kept if nothing was given back.
     fn add(&mut self, result: &Result<u64, Error>) {
         self.most = match (&self.most, result) {
             (Ok(most), Ok(units)) => Ok(*most.max(units)),
@@ -186,7 +186,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts how often it is woken.
+    /// Counts the wake-ups.
     #[derive(Default)]
     struct Woken(AtomicUsize);
 

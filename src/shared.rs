@@ -14,7 +14,7 @@ pub(crate) struct Shared<L, K, R> {
     pub(crate) key: Arc<K>,
     pub(crate) respond: Arc<R>,
     pub(crate) max_wait: Duration,
-    /// One permit for each request that may wait.
+    /// The permits to wait: one for each request that may wait.
     pub(crate) waiters: Arc<Semaphore>,
     pub(crate) watch: Arc<RefusalWatch>,
 }
@@ -33,7 +33,7 @@ impl<L, K, R> Clone for Shared<L, K, R> {
 }
 
 impl<L, K, R> Shared<L, K, R> {
-    /// A permit to wait, if fewer requests wait than may.
+    /// Returns a permit to wait, unless the largest number of requests already waits.
     pub(crate) fn waiter_permit(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.waiters).try_acquire_owned().ok()
     }

@@ -1,6 +1,6 @@
-//! The locks and atomics of what threads share: those of the standard library, or loom's.
+//! The locks and atomics of shared state: those of the standard library, or loom's.
 //!
-//! Under `--cfg interleavings` they are loom's, which tries all interleavings of threads in the
+//! Under `--cfg interleavings` they are loom's. Loom tries all interleavings of threads in the
 //! tests called `interleavings`. `CONTRIBUTING.md` has the command.
 
 #[cfg(not(interleavings))]
@@ -9,8 +9,8 @@ pub(crate) use std::sync::{Mutex, MutexGuard, atomic};
 #[cfg(interleavings)]
 pub(crate) use loom::sync::{Mutex, MutexGuard, atomic};
 
-/// Locks even if the lock is poisoned. No code panics while it holds one, so what it protects is
-/// whole.
+/// Locks even if the lock is poisoned. No code panics while it holds a lock, so the protected data
+/// is complete.
 #[inline]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -25,9 +25,9 @@ pub(crate) mod interleavings {
 
     pub(crate) use loom::thread;
 
-    /// The number of times that a thread is interrupted where it could go on, unless `PREEMPTIONS`
-    /// says another number. Without a bound the numbers explode; faults of two threads take one
-    /// or two.
+    /// The default number of times that a thread is interrupted while it could continue. The
+    /// variable `PREEMPTIONS` sets another number. Without a limit there are too many
+    /// interleavings; faults between two threads need one or two interruptions.
     const DEFAULT_PREEMPTIONS: usize = 3;
 
     /// Runs `test` once for each interleaving, and prints how many there are.

@@ -1,5 +1,4 @@
-//! A limiter that returns given decisions and records what it was asked, for unit tests without
-//! Redis.
+//! A limiter that returns given decisions and records its charges, for unit tests without Redis.
 //!
 //! ```
 //! use std::time::Duration;
@@ -32,8 +31,8 @@ use crate::{Charge, Decision, Error, ErrorKind, Limiter, Outcome};
 /// records.
 ///
 /// An admission, at once or after a wait, carries a reservation of the charge's cost, so that a
-/// refund can be tested. A peek carries none. After the last decision, every further charge is an
-/// error of [`ErrorKind::State`].
+/// refund can be tested. A peek has no reservation. After the last decision, every further charge
+/// returns an error of [`ErrorKind::State`].
 #[derive(Clone, Debug)]
 pub struct Scripted {
     play: Arc<Mutex<Play>>,
@@ -73,47 +72,47 @@ impl Scripted {
         Self { play: Arc::default(), owner: Owner::new() }
     }
 
-    /// The next decision admits.
+    /// Adds a decision that admits.
     #[must_use]
     pub fn allow(self) -> Self {
         self.decide(Outcome::Allow)
     }
 
-    /// The next decision reserves a slot after `wait`. If that is longer than the charge's
-    /// [`max_wait`](Charge::max_wait), 0 if it has none, it denies the charge instead, as other
-    /// limiters do, with `wait` as the time to come back.
+    /// Adds a decision that reserves a slot after `wait`. If `wait` is longer than the charge's
+    /// [`max_wait`](Charge::max_wait), which is 0 by default, it denies the charge, as other
+    /// limiters do. `wait` is then the time to come back.
     #[must_use]
     pub fn wait(self, wait: Duration) -> Self {
         self.play().answers.push_back(GivenAnswer::Reserve(wait));
         self
     }
 
-    /// The next decision reserves nothing, and has the caller ask again after `pause`.
+    /// Adds a decision that reserves nothing: the caller asks again after `pause`.
     #[must_use]
     pub fn retry(self, pause: Duration) -> Self {
         self.decide(Outcome::Retry(pause))
     }
 
-    /// The next decision denies a charge that would be admitted after `retry_after`.
+    /// Adds a decision that denies a charge, which would be admitted after `retry_after`.
     #[must_use]
     pub fn deny(self, retry_after: Duration) -> Self {
         self.decide(Outcome::Deny { retry_after: Some(retry_after) })
     }
 
-    /// The next decision denies a charge that can never fit.
+    /// Adds a decision that denies a charge that can never fit.
     #[must_use]
     pub fn never(self) -> Self {
         self.decide(Outcome::Deny { retry_after: None })
     }
 
-    /// The next charge is not decided: an error of this kind.
+    /// Adds an error of this kind in place of a decision.
     #[must_use]
     pub fn fail(self, kind: ErrorKind) -> Self {
         self.play().answers.push_back(GivenAnswer::Given(Err(Error::new(kind, "as scripted"))));
         self
     }
 
-    /// Adds a decision of your own, whatever the charge asks for.
+    /// Adds a decision of your own, for any charge.
     ///
     /// ```
     /// use std::time::Duration;
@@ -130,20 +129,20 @@ impl Scripted {
         self
     }
 
-    /// The charges asked for so far.
+    /// The charges so far.
     #[must_use]
     pub fn charges(&self) -> Vec<Charge> {
         self.play().charges.clone()
     }
 
-    /// The settlements so far, refunds included: the number of the charge, counted from 0, and what
-    /// it cost in the end, which is 0 for a refund.
+    /// The settlements so far, refunds included: the number of the charge, counted from 0, and its
+    /// final cost, which is 0 for a refund.
     #[must_use]
     pub fn settlements(&self) -> Vec<(usize, u64)> {
         self.play().settlements.clone()
     }
 
-    /// The charges that were refunded whole so far, by their number, counted from 0. They are in
+    /// The numbers, counted from 0, of the charges that were fully refunded so far. They are in
     /// [`settlements`](Scripted::settlements) too.
     #[must_use]
     pub fn refunds(&self) -> Vec<usize> {
@@ -151,7 +150,7 @@ impl Scripted {
         refunds.map(|(charge, _)| charge).collect()
     }
 
-    /// The operations so far. They are done at once, and use no decision.
+    /// The operations so far. They succeed at once, and use no decision.
     #[must_use]
     pub fn operations(&self) -> Vec<(Operation, Charge)> {
         self.play().operations.clone()
@@ -181,7 +180,7 @@ impl Limiter for Scripted {
         let mut play = self.play();
         let number = play.charges.len();
         play.charges.push(charge.clone());
-        let over = || GivenAnswer::Given(Err(Error::new(ErrorKind::State, "the play is over")));
+        let over = || GivenAnswer::Given(Err(Error::new(ErrorKind::State, "no answer is left")));
         let answer = play.answers.pop_front().unwrap_or_else(over).of(charge);
         ready(answer.map(|decision| {
             if !decision.is_admitted() || charge.units() == 0 {

@@ -1,4 +1,4 @@
-//! The charge of a request, in the hands of its handler or of its response's body.
+//! The charge of a request, which its handler or its response's body settles.
 
 use std::sync::Arc;
 
@@ -7,19 +7,20 @@ use crate::settlement::Settlement;
 use crate::sync::{Mutex, lock};
 use crate::{Error, ErrorKind};
 
-/// Settles a reservation as [`Limiter::settle`](crate::Limiter::settle) does, by whichever limiter.
+/// A function that settles a reservation like [`Limiter::settle`](crate::Limiter::settle), for a
+/// limiter of any type.
 pub(crate) type SettleBy =
     Arc<dyn Fn(Reservation, u64) -> Result<Settlement, Reservation> + Send + Sync>;
 
-/// Units that a request took, with the limiter that settles them: for a cost that is known only
-/// after the response has begun, such as the tokens of a stream.
+/// The units that a request took, with the limiter that settles them. It is for a cost that is
+/// known only after the response has begun, such as the tokens of a stream.
 ///
-/// A [`SettleHandle`] hands it out. It can be moved into another task. Dropped, it settles nothing:
-/// what was charged stays, and a [`Budget`](crate::algorithm::Budget) holds it until its
+/// It comes from a [`SettleHandle`], and can be moved into another task. If it is dropped, it
+/// settles nothing. The charge stays, and a [`Budget`](crate::algorithm::Budget) holds it until its
 /// [`max_hold`](crate::algorithm::Budget::max_hold) is over.
 ///
-/// A caller that hangs up drops the handler at its current `await`, and the stream that the handler
-/// has returned. So where one of these owns it, settle it in a `Drop`:
+/// If a caller hangs up, its handler is dropped at the current `await`, or the returned stream is
+/// dropped. So if one of these owns it, settle it in a `Drop`:
 ///
 /// ```
 /// use std::convert::Infallible;
@@ -76,8 +77,8 @@ pub(crate) type SettleBy =
 /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
 /// ```
 ///
-/// A task of its own is not dropped, so it needs no such type: it moves the `Unsettled` in, and
-/// settles it at its end.
+/// A spawned task is not dropped, so it needs no such type. Move the `Unsettled` into the task, and
+/// settle it at the end.
 pub struct Unsettled {
     reservation: Reservation,
     settle_by: SettleBy,
@@ -90,16 +91,16 @@ impl Unsettled {
         self.reservation.cost()
     }
 
-    /// Settles it: `actual` is what the request cost in the end, in units. Less than the
-    /// [`cost`](Unsettled::cost) refunds the rest, more takes the difference.
+    /// Settles the charge. `actual` is the final cost of the request in units. If it is less than
+    /// the [`cost`](Unsettled::cost), the rest is refunded; if it is more, the difference is taken.
     ///
     /// It returns at once, and the [`Settlement`] need not be awaited.
     ///
     /// # Errors
     ///
-    /// The settlement is an error of kind [`Configuration`](ErrorKind::Configuration) if the
-    /// limiter cannot settle it: `actual` is more and it cannot take more, or a store is asked
-    /// outside of a tokio runtime.
+    /// The settlement returns an error of kind [`Configuration`](ErrorKind::Configuration) if the
+    /// limiter cannot settle the charge: it cannot take more and `actual` is more, or it needs a
+    /// tokio runtime to call its store.
     pub fn settle(self, actual: u64) -> Settlement {
         (self.settle_by)(self.reservation, actual).unwrap_or_else(|_| {
             let message = "the limiter cannot settle what the request took";
@@ -110,25 +111,26 @@ impl Unsettled {
 
 debug_by_name!([] Unsettled: reservation);
 
-/// Hands out what a request took, once: a handler finds it in the extensions of the request.
+/// A handle on the units that a request took, in the extensions of the request. Its content can be
+/// taken once.
 ///
 /// [`RateLimitLayer::settle_in_handler`](crate::RateLimitLayer::settle_in_handler) adds it to each
 /// request that passes. With axum it is `Extension<SettleHandle>`; with tonic
-/// `request.extensions().get::<SettleHandle>()`. Of two layers on one request it is that of the
-/// inner one.
+/// `request.extensions().get::<SettleHandle>()`. With two layers on one request, it is the handle
+/// of the inner layer.
 ///
-/// A handler that takes what is in it settles it, and the layer does not. Take it first of all,
-/// before the handler awaits anything: where a caller leaves before the response, the layer settles
-/// nothing. When the response is returned, the layer takes back what is left in the handle, and
-/// settles that as it would without a handle. [`Unsettled`] has an example.
+/// If a handler takes the content, the handler settles it and the layer does not. Take it before
+/// the handler awaits anything: if a caller leaves before the response, the layer settles nothing.
+/// When the response is returned, the layer takes back what is left in the handle, and settles it
+/// as it would without a handle. [`Unsettled`] has an example.
 ///
 /// The default is empty, for tests of handlers.
 #[derive(Clone, Default)]
 pub struct SettleHandle(Arc<Mutex<Option<Unsettled>>>);
 
 impl SettleHandle {
-    /// Takes out what the request took. `None` if it took nothing, such as where it is exempt or
-    /// the limiter failed open; and if it was taken out before.
+    /// Takes out the units of the request. `None` if they were already taken out. Also `None` if
+    /// the request took nothing, because it is exempt or the limiter failed open.
     #[must_use = "what is dropped stays charged"]
     pub fn take(&self) -> Option<Unsettled> {
         lock(&self.0).take()
@@ -139,7 +141,7 @@ impl SettleHandle {
         Self(Arc::new(Mutex::new(Some(Unsettled { reservation, settle_by }))))
     }
 
-    /// The reservation, if nobody has taken it.
+    /// Returns the reservation, if it was not taken.
     pub(crate) fn take_back(&self) -> Option<Reservation> {
         self.take().map(|unsettled| unsettled.reservation)
     }

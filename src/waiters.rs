@@ -1,4 +1,4 @@
-//! Requests that wait for their slot: counted, and in line.
+//! Requests that wait for their slots, in a line.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -7,33 +7,34 @@ use std::time::{Duration, Instant};
 use crate::mark::Mark;
 use crate::settlement::Settlement;
 
-/// A line of requests that wait. A decision that delays carries it to the code that sleeps.
+/// A line of waiting requests. A decision with a wait passes it to the code that sleeps.
 pub(crate) trait Waiters: Send + Sync {
     /// Begins the wait.
     fn add(&self);
 
-    /// Ends the wait. Returns when the slot was that the request used, since the Unix epoch, if
-    /// another one may have taken the place of its own.
+    /// Ends the wait. Returns the slot that the request used, since the Unix epoch, if it may
+    /// differ from its own slot.
     fn remove(&self) -> Option<Duration>;
 
-    /// The instant at which the request may go, if that may change. Wakes `waker` when it does.
+    /// Returns the instant at which the request may go, if that may change. Wakes `waker` when it
+    /// changes.
     fn due(&self, waker: Option<&Waker>) -> Option<Instant> {
         let _ = waker;
         None
     }
 }
 
-/// The place in line of a reserved wait. Its reservation knows it too.
+/// The place in line of a reserved wait. Its reservation has it too.
 pub(crate) trait Turn: Waiters {
-    /// Passes the slot on to those who wait behind, to the next charge, or back to the store.
-    /// `None`: it is due, or it is not kept and nobody has begun to wait for it.
+    /// Passes the slot on to the requests behind, to the next charge, or back to the store. `None`:
+    /// the slot is due, or it is not kept and no request has begun to wait for it.
     fn leave(&self) -> Option<Settlement>;
 
-    /// The mark that settles the slot, which is used from now on.
+    /// Returns the mark that settles the slot. The slot then counts as used.
     fn mark(&self) -> Option<Mark>;
 }
 
-/// Waits in both.
+/// Waits in both lines.
 impl Waiters for (Arc<dyn Waiters>, Arc<dyn Waiters>) {
     fn add(&self) {
         self.0.add();
@@ -50,7 +51,7 @@ impl Waiters for (Arc<dyn Waiters>, Arc<dyn Waiters>) {
     }
 }
 
-/// One that waits until it goes or is dropped.
+/// A request in a line, until it goes or is dropped.
 pub(crate) struct Waiter(Option<Arc<dyn Waiters>>);
 
 impl Waiter {
@@ -59,7 +60,7 @@ impl Waiter {
         Self(Some(waiters))
     }
 
-    /// The instant at which it may go: see [`Waiters::due`].
+    /// Returns the instant at which it may go: see [`Waiters::due`].
     pub(crate) fn due(&self, waker: Option<&Waker>) -> Option<Instant> {
         self.0.as_ref()?.due(waker)
     }

@@ -1,4 +1,4 @@
-//! A charge of several keys: what one request asks of several limiters.
+//! A charge of several keys: one request that several limiters decide about.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use super::{Charge, Key};
 use crate::quota::Quotas;
 
 impl Charge {
-    /// Several keys of one request, such as its user and its IP address, each with a limit of its
-    /// own. A part is a charge, which may state a cost and a quota.
+    /// A charge of several keys of one request, such as its user and its IP address, each with a
+    /// limit of its own. A part is a charge, which may state a cost and a quota.
     ///
     /// [`AllAtOnce::of_parts`] and [`AllInTurn::of_parts`] give each member its part. A limiter
-    /// that takes one key answers with an error of kind
-    /// [`Configuration`](crate::ErrorKind::Configuration), and charges none of them.
+    /// that takes only one key returns an error of kind
+    /// [`Configuration`](crate::ErrorKind::Configuration), and charges nothing.
     ///
     /// ```
     /// use tower_sluice::algorithm::TokenBucket;
@@ -37,12 +37,12 @@ impl Charge {
     /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
     /// ```
     ///
-    /// The whole has the cost, the longest wait and the deadline. A part that states no cost takes
-    /// that of the whole. Where parts state a [`max_wait`](Charge::max_wait), the whole begins with
-    /// the shortest. A quota belongs to a part: the whole has none.
+    /// The whole charge has the cost, the longest wait and the deadline. A part without a cost
+    /// takes the cost of the whole. If parts state a [`max_wait`](Charge::max_wait), the whole
+    /// starts with the shortest. Only parts have quotas; the whole has no quota.
     ///
-    /// A part may be absent, as in `[Some(user), None]`: its member is not asked, and the others
-    /// are. A part may have parts itself, for a member that is a combination.
+    /// A part may be absent, as in `[Some(user), None]`. Its member is not asked; the others are. A
+    /// part may have parts itself, for a member that is a combination.
     ///
     /// [`AllAtOnce::of_parts`]: crate::limiter::AllAtOnce::of_parts
     /// [`AllInTurn::of_parts`]: crate::limiter::AllInTurn::of_parts
@@ -54,11 +54,11 @@ impl Charge {
         Self { max_wait, ..Self::of(Key::Several(parts)) }
     }
 
-    /// The parts of a charge of [`several`](Charge::several) keys, in order; `None` is a part that
-    /// is absent. Empty for a charge of one key.
+    /// The parts of a charge of [`several`](Charge::several) keys, in order; `None` is an absent
+    /// part. Empty for a charge of one key.
     ///
-    /// The [`key`](Charge::key) of a charge with parts is empty. So a limiter of your own that
-    /// takes one key should refuse it.
+    /// The [`key`](Charge::key) of a charge with parts is empty. So your own limiter should return
+    /// an error for such a charge if it takes only one key.
     #[must_use]
     pub fn parts(&self) -> &[Option<Charge>] {
         match &self.key {
@@ -67,7 +67,7 @@ impl Charge {
         }
     }
 
-    /// Returns true for a charge of several keys or of none, and false for a charge of one.
+    /// Returns true for a charge of parts, even of no parts, and false for a charge of one key.
     pub(crate) fn has_parts(&self) -> bool {
         matches!(self.key, Key::Several(_))
     }

@@ -20,8 +20,8 @@ pub struct PolicyReports<'a> {
 }
 
 impl Decision {
-    /// Every policy that took part, in order: of a tuple one for each quota, of a combination those
-    /// of its members. None if the limiter does not say by which quota it decided.
+    /// Every policy that took part, in order. A tuple has one for each quota, and a combination has
+    /// those of its members. Empty if the limiter does not say by which quota it decided.
     ///
     /// Each has its own `remaining` and `reset_after`.
     #[must_use]
@@ -31,20 +31,20 @@ impl Decision {
         PolicyReports { only, several: several.unwrap_or_default().iter() }
     }
 
-    /// The policy that matters most to the next request: of those that refuse, the one that refuses
-    /// longest; else the one with the smallest part of its quota left. A policy that a shadow
-    /// watches comes last.
+    /// The policy that matters most to the next request. If policies refuse, it is the one that
+    /// refuses longest; otherwise the one with the smallest part of its quota left. A policy in a
+    /// shadow comes last.
     ///
-    /// All that it says is its own. [`remaining`](Decision::remaining) and
-    /// [`reset_after`](Decision::reset_after) may come from different policies.
+    /// All its values belong to this one policy. In contrast, [`remaining`](Decision::remaining)
+    /// and [`reset_after`](Decision::reset_after) of the decision may come from different policies.
     #[must_use]
     pub fn tightest(&self) -> Option<PolicyReport<'_>> {
         self.policies().min_by(PolicyReport::compare_tightness)
     }
 
-    /// Sets every policy that took part, and so [`quota`](Decision::quota),
+    /// Sets every policy that took part. This also sets [`quota`](Decision::quota),
     /// [`remaining`](Decision::remaining), [`reset_after`](Decision::reset_after), and the name of
-    /// the [`limiter`](Decision::limiter) if it has none. Default: one policy, which
+    /// the [`limiter`](Decision::limiter) if it has no name. Default: one policy, which
     /// [`with_limiter`](Decision::with_limiter) names.
     #[must_use]
     pub fn with_policies<'a>(
@@ -57,15 +57,15 @@ impl Decision {
         self
     }
 
-    /// As [`with_policies`](Decision::with_policies).
+    /// Sets the policies as [`with_policies`](Decision::with_policies) does.
     pub(crate) fn set_policies(&mut self, policies: Arc<[Policy]>) {
         let tightest = policies.iter().map(Policy::report).min_by(PolicyReport::compare_tightness);
         let Some(tightest) = tightest else { return };
-        // One that refuses nobody limits nobody, unless there is no other.
+        // A policy in a shadow limits no request, so it counts only if there is no other.
         let are_all_shadows = tightest.is_shadow();
         let counts = |one: &Figures| are_all_shadows || !one.is_shadow;
         let figures = || policies.iter().map(|policy| policy.figures).filter(counts);
-        // A limiter may refuse and not say which policy does.
+        // A limiter may refuse without saying which policy refuses.
         let has_decided = self.is_admitted() || !tightest.is_admitted();
         let details = self.details_mut();
         if has_decided {
@@ -77,7 +77,7 @@ impl Decision {
         details.policies = Some(policies);
     }
 
-    /// The policies, to be reported by another decision.
+    /// Returns the policies, for the report of another decision.
     pub(crate) fn to_policies(&self) -> Vec<Policy> {
         let Some(details) = self.details() else { return Vec::new() };
         match (&details.policies, &details.limiter, self.only_policy()) {
@@ -89,7 +89,8 @@ impl Decision {
         }
     }
 
-    /// Returns how many policies its limiter has, as far as this decision shows: 1 at least.
+    /// Returns the number of policies that its limiter has, as far as this decision shows: at least
+    /// 1.
     pub(crate) fn policy_count(&self) -> usize {
         let Some(details) = self.details() else { return 1 };
         let places = details.policies.iter().flat_map(|policies| policies.iter());
@@ -97,7 +98,7 @@ impl Decision {
         places.filter_map(|place| place.checked_add(1)).max().unwrap_or(1)
     }
 
-    /// The same where so many policies of other limiters stand before its own.
+    /// The same decision, after that many policies of other limiters.
     pub(crate) fn behind(mut self, others: usize) -> Self {
         if others > 0
             && let Some(details) = self.details.as_mut().map(Held::own)
@@ -108,7 +109,7 @@ impl Decision {
         self
     }
 
-    /// The same where the only policy keeps its name, whatever describes it.
+    /// The same decision, whose only policy keeps its name even if a description has another one.
     #[cfg(feature = "policies")]
     pub(crate) fn keeping_name(mut self) -> Self {
         if let Some(details) = self.details.as_mut().map(Held::own) {
@@ -117,7 +118,7 @@ impl Decision {
         self
     }
 
-    /// The same after `elapsed` time, with `more` units left.
+    /// The same decision after `elapsed` time, with `more` units left.
     pub(crate) fn later(mut self, elapsed: Duration, more: u64) -> Self {
         if let Some(details) = self.details.as_mut().map(Held::own) {
             details.remaining = details.remaining.map(|units| units.saturating_add(more));
@@ -128,7 +129,7 @@ impl Decision {
         self
     }
 
-    /// The same once each of its policies has so many units of it again.
+    /// The same decision after each policy got back that many of its units.
     pub(crate) fn given_back(mut self, units: &[u64]) -> Self {
         if let [only] = units {
             return self.later(Duration::ZERO, *only);
@@ -144,7 +145,7 @@ impl Decision {
         self
     }
 
-    /// Returns the report of the only policy, where several are not listed.
+    /// Returns the report of the only policy, if no several are listed.
     fn only_policy(&self) -> Option<PolicyReport<'_>> {
         let details = self.details()?;
         let figures = Figures {
@@ -161,7 +162,8 @@ impl Decision {
         Some(PolicyReport::of(details.limiter.as_deref()?, figures))
     }
 
-    /// Marks several policies as watched. The only one is, if the decision has been in shadow.
+    /// Marks the listed policies as being in a shadow. An only policy is in a shadow if the
+    /// decision is.
     pub(super) fn mark_policies_as_shadows(&mut self) {
         if let Some(details) = self.details.as_mut().map(Held::own) {
             details.change_policies(|policy| policy.figures.is_shadow = true);
@@ -170,7 +172,7 @@ impl Decision {
 }
 
 impl Details {
-    /// Several policies after `elapsed` time, with `more` units left.
+    /// The listed policies after `elapsed` time, with `more` units left.
     pub(super) fn policies_later(&self, elapsed: Duration, more: u64) -> Option<Arc<[Policy]>> {
         let later = |policy: &mut Policy| policy.figures = policy.figures.later(elapsed, more);
         changed(self.policies.as_deref()?, later)

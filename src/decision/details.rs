@@ -1,4 +1,4 @@
-//! The details of a decision besides its outcome: its own, or shared by its reports.
+//! The details of a decision besides its outcome: owned, or shared by its reports.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,35 +17,35 @@ pub(crate) struct Details {
     pub(crate) remaining: Option<u64>,
     pub(crate) reset_after: Option<Duration>,
     pub(crate) decided_at: Option<Duration>,
-    /// The time from the decision to this answer, where the decision is repeated.
+    /// The time from the decision to this answer, if the decision is repeated.
     pub(crate) age: Duration,
     pub(crate) batch_position: u16,
     /// True if the units of the only policy come back one by one.
     pub(crate) refills: bool,
-    /// The place of the only policy among all of its limiter.
+    /// The place of the only policy among all policies of its limiter.
     pub(crate) place: usize,
-    /// All policies. `None`: the only one is what the fields above say.
+    /// All policies. `None`: there is one policy, as the fields above say.
     pub(crate) policies: Option<Arc<[Policy]>>,
     pub(crate) retried_for: Duration,
     pub(crate) reservation: Option<Reservation>,
-    /// The handle that has the reservation meanwhile.
+    /// The handle that now holds the reservation.
     pub(crate) handed_out: Option<SettleHandle>,
-    /// The result that would have counted outside of a shadow. Boxed, since few decisions have it.
+    /// The result that would have counted without a shadow. Boxed, since few decisions have it.
     pub(crate) shadowed: Option<Box<Result<Outcome, Error>>>,
-    /// The error of the limiter that could not decide, where a fallback did. Boxed for the same
+    /// The error of the limiter that could not decide, if a fallback decided. Boxed for the same
     /// reason.
     pub(crate) fallback_cause: Option<Box<Error>>,
     /// The line in which the request waits.
     pub(crate) waiters: Option<Arc<dyn Waiters>>,
-    /// The copy that reports share, once there is one.
+    /// The copy that reports share, once it was made.
     pub(crate) shared: Option<Arc<Details>>,
 }
 
 /// The details of a decision, on the heap so that futures and results are small.
 pub(super) enum Held {
-    /// Those of the decision itself, which has the reservation.
+    /// The details of the decision itself, which holds the reservation.
     Own(Box<Details>),
-    /// Those of its reports, which have none.
+    /// The details of its reports, which hold no reservation.
     Shared(Arc<Details>),
 }
 
@@ -79,7 +79,7 @@ impl Held {
         }
     }
 
-    /// The details to be changed. Reports that exist keep theirs.
+    /// Returns the details for a change. Existing reports keep the old ones.
     pub(super) fn own(&mut self) -> &mut Details {
         if let Self::Shared(shared) = self {
             *self = Self::new(shared.without_reservation());
@@ -89,7 +89,7 @@ impl Held {
         own
     }
 
-    /// The details, if nobody shares them: what is shared has no reservation.
+    /// Returns the details if they are not shared: shared details have no reservation.
     #[inline]
     pub(super) fn unshared(&mut self) -> Option<&mut Details> {
         match self {
@@ -98,7 +98,7 @@ impl Held {
         }
     }
 
-    /// Those of a report. The copy is kept for the next one.
+    /// Returns the details of a report. The copy is kept for the next report.
     pub(super) fn share(&mut self) -> Self {
         let copy = self.to_shared();
         if let (Self::Own(own), Self::Shared(copy)) = (self, &copy) {
@@ -107,7 +107,7 @@ impl Held {
         copy
     }
 
-    /// Those of a report.
+    /// Returns the details of a report.
     pub(super) fn to_shared(&self) -> Self {
         Self::Shared(match self {
             Self::Shared(shared) => Arc::clone(shared),

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-/// The outcome of a charge: it goes, waits, asks again, or is refused.
+/// The outcome of a charge: it goes now, waits, asks again, or is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
     /// Go now.
     Allow,
     /// A slot is reserved: sleep this long, then go, and do not ask again. In the answer to an
-    /// [`estimate`](crate::LimiterExt::estimate) it is what a check would reserve.
+    /// [`estimate`](crate::LimiterExt::estimate), it is the wait that a check would reserve.
     Wait(Duration),
     /// Nothing is taken, and nothing can be reserved: ask again after this long.
     Retry(Duration),
@@ -45,16 +45,17 @@ pub enum Origin {
     Store,
     /// This process.
     Local,
-    /// The limiter inside of a [`DenyCache`](crate::limiter::DenyCache), earlier: the cache repeats
-    /// its refusal.
+    /// An earlier decision: a [`DenyCache`](crate::limiter::DenyCache) repeats the refusal of its
+    /// inner limiter.
     Cache,
-    /// None: [`FailOpen`](crate::FailOpen) admitted because the store was away.
+    /// No decision: [`FailOpen`](crate::FailOpen) admitted because the store was away.
     FailOpen,
-    /// None: a [`Shadow`](crate::limiter::Shadow) admitted because its limiter could not decide.
+    /// No decision: a [`Shadow`](crate::limiter::Shadow) admitted because its limiter could not
+    /// decide.
     Shadow,
-    /// None: a [`Switch`](crate::limiter::Switch) is off.
+    /// No decision: a [`Switch`](crate::limiter::Switch) is off.
     Off,
-    /// None: the request is not limited, since its key is [`Exempt`](crate::Exempt) or no policy
-    /// takes it.
+    /// No decision: the request is not limited, since its key is [`Exempt`](crate::Exempt) or no
+    /// policy takes it.
     Exempt,
 }

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use crate::{Outcome, Quota};
 
-/// One policy in the report of a [`Decision`](crate::Decision): its name, its quota, and how the
-/// key stands under it.
+/// The state of a key under one policy of a [`Decision`](crate::Decision): the policy's name and
+/// quota, and what is left.
 ///
-/// A limiter of one quota has one policy, called as the limiter is. A tuple of algorithms has one
-/// for each quota, and [`AllInTurn`](crate::limiter::AllInTurn) and
-/// [`AllAtOnce`](crate::limiter::AllAtOnce) have those of their members.
+/// A limiter of one quota has one policy, with the limiter's name. A tuple of algorithms has one
+/// policy for each quota. [`AllInTurn`](crate::limiter::AllInTurn) and
+/// [`AllAtOnce`](crate::limiter::AllAtOnce) have the policies of their members.
 /// [`LimiterExt::describe`](crate::LimiterExt::describe) gives them other names.
 ///
 /// ```
@@ -43,7 +43,7 @@ pub struct PolicyReport<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum QuotaUnit {
-    /// Requests, or whatever costs mean.
+    /// Requests, or the unit of the application's costs.
     #[default]
     Requests,
     /// Bytes of the content of messages.
@@ -56,17 +56,18 @@ pub enum QuotaUnit {
 #[derive(Clone, Debug)]
 pub(crate) struct Policy {
     pub(crate) name: Arc<str>,
-    /// Its place among all policies of its limiter, of which a charge may leave some out; or
-    /// `KEEPS_NAME`.
+    /// Its place among all policies of its limiter, or `KEEPS_NAME`. A charge may leave some
+    /// policies out.
     pub(crate) place: usize,
     pub(crate) figures: Figures,
 }
 
-/// The place of a policy whose name no [`Description`](crate::limiter::Description) changes.
+/// The place of a policy whose name is not changed by a
+/// [`Description`](crate::limiter::Description).
 #[cfg(any(feature = "redis", feature = "policies"))]
 pub(crate) const KEEPS_NAME: usize = usize::MAX;
 
-/// All of a policy but its name and its place.
+/// The values of a policy, without its name and its place.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Figures {
     pub(crate) quota: Quota,
@@ -78,12 +79,12 @@ pub(crate) struct Figures {
     pub(crate) partition_key: Option<[u8; 8]>,
     /// True if the units come back one by one, and not when a window ends.
     pub(crate) refills: bool,
-    /// True if it refuses nobody.
+    /// True if a shadow keeps it from refusing.
     pub(crate) is_shadow: bool,
 }
 
 impl<'a> PolicyReport<'a> {
-    /// A policy that admits, for limiters of your own. They pass it to
+    /// A policy that admits, for limiters of your own, which pass it to
     /// [`Decision::with_policies`](crate::Decision::with_policies).
     #[must_use]
     pub fn new(name: &'a str, quota: Quota) -> Self {
@@ -100,7 +101,7 @@ impl<'a> PolicyReport<'a> {
         self.name
     }
 
-    /// The quota. The burst of a smooth pace is what it stores.
+    /// The quota. For smooth limiters, its burst is the number of permits that they store.
     #[must_use]
     pub fn quota(&self) -> Quota {
         self.figures.quota
@@ -118,8 +119,8 @@ impl<'a> PolicyReport<'a> {
         self.figures.outcome.is_admitted()
     }
 
-    /// The time after which this policy alone would admit the charge at once. `None` if it admits
-    /// it, or if the charge can never fit.
+    /// The time after which this policy alone would admit the charge at once. `None` if the policy
+    /// admits the charge, or if the charge can never fit.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.figures.outcome.retry_after()
@@ -131,14 +132,14 @@ impl<'a> PolicyReport<'a> {
         self.figures.remaining
     }
 
-    /// The time until the whole quota is there again, reservations included.
+    /// The time until the whole quota is available again, reservations included.
     #[must_use]
     pub fn reset_after(&self) -> Option<Duration> {
         self.figures.reset_after
     }
 
-    /// The time in which the whole quota comes back: the period of a window; of a bucket the time
-    /// in which an empty one fills, rounded up to a second.
+    /// The time in which the whole quota comes back. For a window it is the period. For a bucket it
+    /// is the time in which an empty bucket fills, rounded up to whole seconds.
     #[must_use]
     pub fn window(&self) -> Duration {
         self.figures.window()
@@ -158,20 +159,21 @@ impl<'a> PolicyReport<'a> {
     }
 
     /// Returns true if a [`Shadow`](crate::limiter::Shadow) or a [`Switch`](crate::limiter::Switch)
-    /// watches the policy, so that it refuses nobody.
+    /// keeps the policy from refusing.
     #[must_use]
     pub fn is_shadow(&self) -> bool {
         self.figures.is_shadow
     }
 
-    /// Sets what this policy alone decides. Default: [`Outcome::Allow`].
+    /// Sets the outcome under this policy alone. Default: [`Outcome::Allow`].
     #[must_use]
     pub fn with_outcome(mut self, outcome: Outcome) -> Self {
         self.figures.outcome = outcome;
         self
     }
 
-    /// Sets what is left of the quota, and the time until all of it is there again.
+    /// Sets the units that are left of the quota, and the time until the whole quota is available
+    /// again.
     #[must_use]
     pub fn with_report(mut self, remaining: u64, reset_after: Duration) -> Self {
         self.figures.remaining = Some(remaining);
@@ -179,14 +181,14 @@ impl<'a> PolicyReport<'a> {
         self
     }
 
-    /// Sets what its units are. Default: [`QuotaUnit::Requests`].
+    /// Sets the unit of its quota. Default: [`QuotaUnit::Requests`].
     #[must_use]
     pub fn with_unit(mut self, unit: QuotaUnit) -> Self {
         self.figures.unit = unit;
         self
     }
 
-    /// Returns its parts that no decision changes: the quota, its unit, and whether units come back
+    /// Returns the parts that no decision changes: the quota, its unit, and true if units come back
     /// one by one.
     pub(crate) fn terms(&self) -> (Quota, QuotaUnit, bool) {
         (self.figures.quota, self.figures.unit, self.figures.refills)
@@ -196,7 +198,7 @@ impl<'a> PolicyReport<'a> {
         Policy { name, place, figures: self.figures }
     }
 
-    /// By what they say about the next request: see
+    /// Compares two policies by their effect on the next request: see
     /// [`Decision::tightest`](crate::Decision::tightest).
     pub(crate) fn compare_tightness(&self, other: &Self) -> Ordering {
         self.figures.compare_tightness(&other.figures)
@@ -234,8 +236,9 @@ impl Figures {
         Duration::from_secs(micros.div_ceil(1_000_000) as u64)
     }
 
-    /// `Less` is tighter: what counts before a shadow, what refuses longest, then the smallest part
-    /// left. Of equal parts the one that is complete last.
+    /// Compares tightness; `Less` is tighter. Policies that count come before those in a shadow,
+    /// then those that refuse longest, then those with the smallest part left. If the parts are
+    /// equal, the policy that is complete last is tighter.
     pub(crate) fn compare_tightness(&self, other: &Self) -> Ordering {
         let refuses = |one: &Self| match one.outcome {
             Outcome::Deny { retry_after } => Some(retry_after.unwrap_or(Duration::MAX)),
@@ -252,7 +255,7 @@ impl Figures {
             .then_with(|| other.reset_after.cmp(&self.reset_after))
     }
 
-    /// The same after `elapsed` time, with `more` units left.
+    /// The same values after `elapsed` time, with `more` units left.
     pub(crate) fn later(mut self, elapsed: Duration, more: u64) -> Self {
         let left = |time: Duration| time.saturating_sub(elapsed);
         self.remaining = self.remaining.map(|units| units.saturating_add(more));
@@ -267,7 +270,7 @@ impl Figures {
 /// The longest name of a policy.
 pub(crate) const MAX_POLICY_NAME: usize = 64;
 
-/// Returns true if it may name a policy: 1 to 64 letters, digits or any of `_.:-`.
+/// Returns true if `name` is valid for a policy: 1 to 64 letters, digits or any of `_.:-`.
 pub(crate) fn is_policy_name(name: &str) -> bool {
     (1..=MAX_POLICY_NAME).contains(&name.len()) && name.bytes().all(is_policy_name_byte)
 }
@@ -276,8 +279,8 @@ pub(crate) fn is_policy_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b':' | b'-')
 }
 
-/// A name for each of so many quotas, of which no two are alike: those of the limiters, one for
-/// each quota, or the name of the only limiter with numbers.
+/// Returns a distinct name for each of `quotas`: the names of the limiters, one for each quota, or
+/// the name of the only limiter with numbers.
 pub(crate) fn distinct_names(limiters: &[Arc<str>], quotas: usize) -> Vec<Arc<str>> {
     match limiters {
         [only] if quotas > 1 => (1..=quotas).map(|number| numbered(only, number)).collect(),
@@ -289,7 +292,7 @@ pub(crate) fn distinct_names(limiters: &[Arc<str>], quotas: usize) -> Vec<Arc<st
     }
 }
 
-/// Adds a number to each name that stands before it already.
+/// Adds a number to each name that occurs before it.
 pub(crate) fn make_distinct(names: &mut [&mut Arc<str>]) {
     for index in 1..names.len() {
         if names[..index].iter().any(|name| **name == *names[index]) {

@@ -1,4 +1,4 @@
-//! A decision for those who read it after it was made.
+//! A copy of a decision for handlers and outer layers.
 
 use std::fmt;
 use std::ops::Deref;
@@ -7,17 +7,18 @@ use super::Decision;
 use super::details::Held;
 
 /// A [`Decision`] that can be cloned, since it holds no
-/// [`Reservation`](crate::limiter::Reservation). Clones share what they say.
+/// [`Reservation`](crate::limiter::Reservation). Clones share their content.
 ///
-/// [`HttpResponder::report_in_request`](crate::HttpResponder::report_in_request) leaves it for
-/// handlers, and [`report_in_response`](crate::HttpResponder::report_in_response) for layers
-/// outside. With axum it is `Extension<DecisionReport>`. It reads as the decision does.
+/// [`HttpResponder::report_in_request`](crate::HttpResponder::report_in_request) adds it to
+/// requests, for handlers. [`report_in_response`](crate::HttpResponder::report_in_response) adds it
+/// to responses, for outer layers. With axum it is `Extension<DecisionReport>`. It has the getters
+/// of [`Decision`].
 ///
-/// Its [`origin`](Decision::origin) says where a request was not limited:
+/// If a request was not limited, its [`origin`](Decision::origin) says so:
 /// [`Origin::Exempt`](crate::limiter::Origin::Exempt) or
-/// [`Origin::Off`](crate::limiter::Origin::Off). A refusal about which nothing was decided has no
-/// report: a 503, or a 400. Of two layers on one request the inner one's is in the request, and the
-/// outer one's in the response.
+/// [`Origin::Off`](crate::limiter::Origin::Off). A refusal without a decision (a 503 or a 400) has
+/// no report. With two layers on one request, the request has the report of the inner layer, and
+/// the response that of the outer layer.
 ///
 /// ```
 /// use http::Response;
@@ -33,7 +34,8 @@ use super::details::Held;
 pub struct DecisionReport(Decision);
 
 impl DecisionReport {
-    /// The report of a decision that makes several: the details are copied for the first one.
+    /// Makes a report of a decision. The first report copies the details; later ones share the
+    /// copy.
     pub(crate) fn of(decision: &mut Decision) -> Self {
         let details = decision.details.as_mut().map(Held::share);
         Self(Decision { details, ..*decision })
