@@ -1,4 +1,4 @@
-//! A policy: a row whose every field was checked. With its cost, and its answer to errors.
+//! A policy: a row whose fields were all checked. Also its cost, and its answer to errors.
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ use crate::http::Head;
 use crate::quota::QuotaError;
 use crate::{Error, Quota};
 
-/// A policy of the table in force. It serializes as a row that decides alike: with the defaults of
-/// what every algorithm has, and with those settings of its own algorithm that its row states. A
-/// `cache_ratio` becomes the `max_wait` that it means, and an interface a policy.
+/// A policy of the table in force. It serializes as a row with the same decisions. The row has the
+/// defaults of the common fields, and the algorithm's settings that the original row states. A
+/// `cache_ratio` becomes a `max_wait`, and an interface becomes a policy.
 #[derive(Clone, Debug, Serialize)]
 pub struct Policy {
     pub(super) name: String,
@@ -24,7 +24,7 @@ pub struct Policy {
     pub(super) limit: u64,
     #[serde(serialize_with = "as_text")]
     pub(super) period: Duration,
-    /// The settings of its own algorithm.
+    /// The settings that only its algorithm has.
     #[serde(flatten)]
     pub(super) settings: Map<String, Value>,
     #[serde(serialize_with = "as_text")]
@@ -38,7 +38,7 @@ pub struct Policy {
     pub(super) shadow: bool,
     #[serde(skip)]
     pub(super) choice: Choice,
-    /// The algorithm of the local share, which decides while the store cannot, if the row sets it.
+    /// The algorithm of the local share, if the row sets one: it decides while the store cannot.
     #[serde(skip)]
     pub(super) share: Option<AnyAlgorithm>,
     #[serde(skip)]
@@ -48,13 +48,13 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// The name of the policy, which is a part of its keys too.
+    /// The name of the policy, which is also a part of its keys.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The name of its algorithm, as a row writes it.
+    /// The name of its algorithm, as rows write it.
     #[must_use]
     pub fn algorithm(&self) -> &str {
         self.algorithm
@@ -78,7 +78,7 @@ impl Policy {
         self.on_error
     }
 
-    /// Returns true if its row turns it on.
+    /// Returns true unless its row disables it.
     #[must_use]
     pub fn is_enabled(&self) -> bool {
         self.enabled
@@ -95,10 +95,10 @@ fn as_text<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S
     serializer.collect_str(&humantime::format_duration(*duration))
 }
 
-/// The bytes of a unit where the length of a body is the cost.
+/// The bytes of a unit if the length of a body is the cost.
 const KB: u64 = 1_024;
 
-/// The largest cost. It is above every capacity, so what costs more can never pass either.
+/// The largest cost. It is above every capacity, so a request of this cost can never pass.
 const MAX_COST: u64 = 1 << 53;
 
 /// The cost of a request.
@@ -110,7 +110,7 @@ pub(super) enum Cost {
 }
 
 impl Cost {
-    /// The units that a request costs.
+    /// Returns the units that a request costs.
     pub(super) fn of_request(self, head: &Head<'_>) -> u64 {
         match self {
             Self::Units(units) => units,
@@ -128,12 +128,12 @@ impl<'de> Deserialize<'de> for Cost {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = Value::deserialize(deserializer)?;
         match (value.as_u64(), value.as_str()) {
-            (Some(0), _) => Err(D::Error::custom("a cost is at least 1")),
-            (Some(units), _) if units > MAX_COST => Err(D::Error::custom("a cost is at most 2^53")),
+            (Some(0), _) => Err(D::Error::custom("a cost must be at least 1")),
+            (Some(units), _) if units > MAX_COST => Err(D::Error::custom("a cost must be at most 2^53")),
             (Some(units), _) => Ok(Self::Units(units)),
             (_, Some("content_length_kb")) => Ok(Self::ContentLengthKb),
             _ => Err(D::Error::custom(format!(
-                "{value} is no cost, which is a number or `content_length_kb`"
+                "{value} is not a cost: write a number or `content_length_kb`"
             ))),
         }
     }
@@ -148,7 +148,7 @@ impl Serialize for Cost {
     }
 }
 
-/// The largest local share whose every charge is remembered.
+/// The largest local share for which every charge is remembered.
 const MAX_LOGGED_SHARE: u64 = 1_000;
 
 /// The answer to a request while the store cannot decide.
@@ -156,20 +156,20 @@ const MAX_LOGGED_SHARE: u64 = 1_000;
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum OnError {
-    /// It is refused as undecided: over HTTP with 503. The default.
+    /// The request is refused as undecided: over HTTP with 503. The default.
     #[default]
     Deny,
-    /// It is admitted while Redis is away, as by [`FailOpen`](crate::FailOpen). No other error is
-    /// covered.
+    /// The request is admitted while Redis is away, as [`FailOpen`](crate::FailOpen) does. For
+    /// other errors it is refused.
     Allow,
     /// This process admits this number of units per period for each key, like
-    /// [`or_else`](crate::LimiterExt::or_else) with another limiter. It covers all errors but
-    /// invalid requests and foreign values: even a Redis that is full, or a password that changed.
+    /// [`or_else`](crate::LimiterExt::or_else) with another limiter. It covers all errors except
+    /// invalid requests and foreign values. So it also covers a full Redis, or a changed password.
     Local(u64),
 }
 
 impl OnError {
-    /// Returns true if something else decides in place of a store with this error.
+    /// Returns true if this setting decides in place of a store with this error.
     pub(super) fn stands_in(self, error: &Error) -> bool {
         match self {
             Self::Deny => false,
@@ -179,7 +179,7 @@ impl OnError {
     }
 }
 
-/// Returns the algorithm of a local share, which admits at most `units` of a key in a period.
+/// Returns the algorithm of a local share, which admits at most `units` for each key in a period.
 pub(super) fn share(units: u64, period: Duration) -> Result<AnyAlgorithm, QuotaError> {
     let quota = Quota::try_new(units, period)?;
     let share: AnyAlgorithm = match units {

@@ -1,4 +1,4 @@
-//! The algorithm that a row names, with its settings, its quota, and the wait that it may reserve.
+//! The algorithm that a row names, with its settings, its quota, and its longest wait.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use crate::algorithm::{
 #[cfg(feature = "redisson")]
 use crate::redisson::{PermitLog, Rate};
 
-/// The message about a cost that no key has room for.
+/// The message about a cost that can never fit.
 const NEVER: &str =
     "no request of this cost is ever admitted: write a smaller cost, or a larger limit or burst";
 
-/// An algorithm with the settings of its row.
+/// An algorithm, with the settings of its row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setting {
     /// The name, as the row writes it.
@@ -29,7 +29,7 @@ pub(super) struct Setting {
 }
 
 impl Setting {
-    /// Reads it from the fields of a row. `None` if one of them is wrong.
+    /// Reads it from the fields of a row. `None` if a field is wrong.
     pub(super) fn read(fields: &mut Fields) -> Option<Self> {
         let name = algorithm(fields);
         let quota = quota(fields);
@@ -42,14 +42,14 @@ impl Setting {
             |stored| own_wait.unwrap_or_else(|| share(stored, ratio.unwrap_or_default()));
         let read = |fields: &mut _| own_settings(fields, name?, quota?, max_wait);
         let Some(OwnSettings { quota, choice, stored, store }) = read(fields) else {
-            // Other errors of the row are reported as well.
+            // The row's other errors are reported as well.
             ALGORITHMS.iter().flat_map(|(_, settings)| *settings).for_each(|one| fields.skip(one));
             return None;
         };
         let max_wait = max_wait(stored);
         let choice = match choice {
             Choice::Any(algorithm) => {
-                // A wait that the row allows is one that can be reserved.
+                // By default, the horizon covers the `max_wait` of the row.
                 let horizon = horizon.unwrap_or(max_wait.max(DEFAULT_HORIZON));
                 let algorithm = algorithm.with_horizon(horizon);
                 fields.checked(store, algorithm.rule(quota))?;
@@ -64,7 +64,7 @@ impl Setting {
         Some(Self { name: name?, quota, choice, max_wait })
     }
 
-    /// The settings of its own algorithm that a row states, and the burst of a bucket.
+    /// Returns the settings of only this algorithm that a row states, and the burst of a bucket.
     pub(super) fn stated(&self, row: &Row) -> Map<String, Value> {
         let own = ALGORITHMS.iter().find(|(name, _)| *name == self.name);
         let own = own.map_or(&[][..], |(_, own)| own);
@@ -101,14 +101,14 @@ impl Setting {
             let short = if wait > self.max_wait { "max_wait" } else { "horizon" };
             let wait = humantime::format_duration(wait);
             return Err(format!(
-                "a request of this cost waits for {wait} at least: write a smaller cost, or a longer {short}"
+                "a request of this cost waits at least {wait}: write a smaller cost, or a longer {short}"
             ));
         }
         Ok(())
     }
 }
 
-/// The algorithm that a row names. Default: a token bucket.
+/// Reads the name of the algorithm. Default: a token bucket.
 fn algorithm(fields: &mut Fields) -> Option<&'static str> {
     if !fields.has("algorithm") {
         fields.skip("algorithm");
@@ -130,7 +130,7 @@ fn algorithm(fields: &mut Fields) -> Option<&'static str> {
     }
 }
 
-/// `limit` units per `period`.
+/// Reads the quota: `limit` units per `period`.
 fn quota(fields: &mut Fields) -> Option<Quota> {
     let limit: Option<u64> = fields.required("limit");
     let period = match fields.has("period") {
@@ -138,17 +138,17 @@ fn quota(fields: &mut Fields) -> Option<Quota> {
         false => fields.required::<u64>("period").map(Duration::from_secs),
     };
     let (limit, period) = (limit?, period?);
-    // With a wrong period no limit is right.
+    // If the period is wrong, every limit is rejected, so the period is named.
     let blamed = if Quota::try_new(1, period).is_err() { "period" } else { "limit" };
     fields.checked(blamed, Quota::try_new(limit, period))
 }
 
-/// The wait that takes this ratio of a store.
+/// Returns the wait that is this ratio of a store.
 fn share(stored: Duration, ratio: f64) -> Duration {
     Duration::try_from_secs_f64(stored.as_secs_f64() * ratio).unwrap_or(Duration::MAX)
 }
 
-/// The names of algorithms, each with the settings that not every algorithm has.
+/// The names of the algorithms, each with the settings that only some algorithms have.
 pub(super) const ALGORITHMS: [(&str, &[&str]); 9] = [
     ("token_bucket", &["burst"]),
     ("budget", &["burst", "max_hold"]),
@@ -171,7 +171,7 @@ pub(super) enum Choice {
 }
 
 impl Choice {
-    /// Returns true for Java's limiter, which decides apart from others.
+    /// Returns true for Java's limiter, which decides separately from others.
     pub(super) fn is_javas(self) -> bool {
         match self {
             Choice::Any(_) => false,
@@ -181,7 +181,7 @@ impl Choice {
     }
 }
 
-/// An algorithm with the settings of its own. Its horizon is not set yet.
+/// An algorithm with its own settings. Its horizon is not set yet.
 struct OwnSettings {
     /// The quota with its burst.
     quota: Quota,
@@ -192,8 +192,8 @@ struct OwnSettings {
     store: &'static str,
 }
 
-/// Reads the settings of the algorithm with this name, whose requests wait for `max_wait` of its
-/// store at most. `None` if one of them is wrong.
+/// Reads the settings of the algorithm with this name, whose requests wait at most `max_wait` for
+/// its store. `None` if a setting is wrong.
 fn own_settings(
     fields: &mut Fields,
     name: &'static str,
@@ -203,7 +203,7 @@ fn own_settings(
     let (_, own) = ALGORITHMS.iter().find(|(other, _)| *other == name)?;
     for setting in ALGORITHMS.iter().flat_map(|(_, settings)| *settings) {
         if !own.contains(setting) && fields.has(setting) {
-            fields.refuse(setting, format!("a {name} has none"));
+            fields.refuse(setting, format!("a {name} has no such setting"));
         }
     }
     let (burst, period) = (fields.count("burst"), quota.period());
@@ -218,7 +218,7 @@ fn own_settings(
                 "budget" => {
                     let (max_hold, max_wait) = (fields.duration("max_hold"), max_wait(stored));
                     if max_hold.is_some_and(|time| time.is_zero() || time < max_wait) {
-                        let why = "it is above 0, and no shorter than max_wait";
+                        let why = "it must be above 0, and not shorter than max_wait";
                         return fields.wrong("max_hold", why);
                     }
                     let max_hold = max_hold.unwrap_or(max_wait.max(DEFAULT_HORIZON));
@@ -238,7 +238,7 @@ fn own_settings(
         "sliding_window" => {
             let (window, cells) = (SlidingWindow::new(quota), fields.optional("cells"));
             if cells.is_some_and(|cells| !(1..=60).contains(&cells)) {
-                return fields.wrong("cells", "there are 1 to 60 cells");
+                return fields.wrong("cells", "it must be from 1 to 60");
             }
             cells.map_or(window, |cells| window.cells(cells)).into()
         }
@@ -264,7 +264,7 @@ fn own_settings(
             let mut pace = SmoothWarmingUp::new(quota, warm_up.unwrap_or(period));
             if let Some(factor) = fields.optional::<f64>("cold_factor") {
                 if !(1.0..=1_000.0).contains(&factor) {
-                    return fields.wrong("cold_factor", "it is from 1 to 1000");
+                    return fields.wrong("cold_factor", "it must be from 1 to 1000");
                 }
                 pace = pace.cold_factor(factor);
             }
@@ -283,15 +283,15 @@ fn own_settings(
     Some(OwnSettings { quota, choice: Choice::Any(algorithm), stored, store })
 }
 
-/// Returns the time in which the quota refills `units` units, rounded up: a store of less would not
-/// hold them.
+/// Returns the time in which the quota refills `units` units, rounded up, since a smaller store
+/// would not hold them.
 fn time_of(quota: Quota, units: u64) -> Duration {
     let micros = quota.period().as_micros() * u128::from(units);
     let micros = micros.div_ceil(u128::from(quota.limit()));
     Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
 }
 
-/// Accepts a burst that is equal to the limit, which changes nothing, and refuses every other.
+/// Accepts a burst that equals the limit, which changes nothing, and rejects any other burst.
 fn only_the_limit(fields: &mut Fields, quota: Quota, burst: Option<u64>, why: &str) -> Option<()> {
     match burst {
         Some(burst) if burst != quota.limit() => fields.wrong("burst", why),
@@ -305,11 +305,11 @@ fn redisson(fields: &mut Fields, quota: Quota) -> Option<Rate> {
     let rate = match fields.optional::<String>("rate_type").as_deref() {
         None | Some("overall") => Rate::overall(limit, period),
         Some("per_client") => Rate::per_client(limit, period),
-        Some(_) => return fields.wrong("rate_type", "it is `overall` or `per_client`"),
+        Some(_) => return fields.wrong("rate_type", "it must be `overall` or `per_client`"),
     };
     match fields.duration("keep_alive") {
         Some(time) if time < period => {
-            fields.wrong("keep_alive", "it is no shorter than the period")
+            fields.wrong("keep_alive", "it must not be shorter than the period")
         }
         time => Some(rate.keep_alive(time.unwrap_or_default())),
     }

@@ -1,5 +1,5 @@
-//! The limiters of policies that decide together: made when a request first needs them, and kept
-//! from one table to the next.
+//! The limiters of policies that decide together. Each is made when a request first needs it, and
+//! kept from one table to the next.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -11,20 +11,20 @@ use crate::limiter::memory::OneLock;
 #[cfg(feature = "redis")]
 use crate::limiter::redis::OneCall;
 
-/// The most combinations of policies that keep a limiter of their own.
+/// The most combinations of policies whose limiters are kept.
 const MAX_COMBINATIONS: usize = 1_024;
 
-/// The limiters that decide about several policies together, by the numbers of their
-/// limiters, or of their local shares.
+/// The limiters that decide about several policies together. The map's keys are the numbers of the
+/// policies' limiters, or of their local shares.
 #[derive(Default)]
 pub(super) struct Combinations {
     known: RwLock<HashMap<Vec<u64>, Combination>>,
 }
 
 struct Combination {
-    /// `None` if nothing decides about all of them.
+    /// `None` if no limiter can decide about all of them.
     together: Option<Arc<dyn AtOnce>>,
-    /// True if a request needed it since the last search for an unneeded one.
+    /// True if a request used it since the last search for an unused one.
     was_needed: AtomicBool,
 }
 
@@ -34,7 +34,8 @@ impl Combination {
     }
 
     fn get(&self) -> Option<Arc<dyn AtOnce>> {
-        // A load first: many cores share it, where each store takes it from the others.
+        // Loads first: cores share a cache line on a load, but a store takes it from the other
+        // cores.
         if !self.was_needed.load(Relaxed) {
             self.was_needed.store(true, Relaxed);
         }
@@ -43,8 +44,8 @@ impl Combination {
 }
 
 impl Combinations {
-    /// Returns the limiter that decides as these together, which is made if there is none. `None`
-    /// if nothing can.
+    /// Returns the limiter that decides for these limiters together, and makes it if it is missing.
+    /// `None` if no limiter can.
     pub(super) fn of(&self, limiters: &[&PolicyLimiter]) -> Option<Arc<dyn AtOnce>> {
         let ids: Vec<_> = limiters.iter().map(|limiter| limiter.id).collect();
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
@@ -52,7 +53,7 @@ impl Combinations {
             return known.get();
         }
         drop(known);
-        // Made while others decide.
+        // Made without the lock, so that other requests can decide.
         let made = Combination::new(combined(limiters));
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MAX_COMBINATIONS && !known.contains_key(&ids) {
@@ -61,7 +62,7 @@ impl Combinations {
         known.entry(ids).or_insert(made).get()
     }
 
-    /// Returns the limiters whose policies are all among these, for the next table.
+    /// Returns the limiters whose policies are all in `policies`, for the next table.
     pub(super) fn kept(&self, policies: &[Arc<LimitedPolicy>]) -> Self {
         let limiters = policies.iter().flat_map(|one| [Some(&one.limiter), one.share.as_ref()]);
         let needed: HashSet<u64> = limiters.flatten().map(|limiter| limiter.id).collect();
@@ -73,7 +74,7 @@ impl Combinations {
     }
 }
 
-/// Makes room for another one, if possible in place of one that no request has needed lately.
+/// Removes one limiter to make room, if possible one that no request has used lately.
 fn forget_one(known: &mut HashMap<Vec<u64>, Combination>) {
     let unneeded = known.iter().find(|(_, known)| !known.was_needed.swap(false, Relaxed));
     let victim = unneeded.or_else(|| known.iter().next()).map(|(ids, _)| ids.clone());
@@ -99,7 +100,7 @@ mod tests {
     use crate::key_extractor::Keyed;
     use crate::policy::{Policies, Row, Rows};
 
-    /// Rows of policies, each of which takes requests with a header of its name.
+    /// Makes rows of policies. Each takes requests with a header of its name.
     fn rows(names: &[&str], limit: u64) -> Rows {
         let row = |name: &&str| {
             let of = serde_json::json!({ "header": name });
@@ -129,7 +130,7 @@ mod tests {
         let policies = Policies::builder().build(&rows(&["a", "b", "c"], 5)).unwrap();
         let [ab, bc] = [["a", "b"], ["b", "c"]].map(|both| together(&policies, &both));
         let is = |one, names: [&str; 2]| Arc::ptr_eq(one, &together(&policies, &names));
-        // In other places, and with a row fewer.
+        // The rows have other places, and one row is missing.
         policies.load(&rows(&["x", "b", "c"], 5)).unwrap();
         assert!(is(&bc, ["b", "c"]));
         policies.load(&rows(&["a", "b", "c"], 5)).unwrap();
@@ -138,7 +139,7 @@ mod tests {
         assert!(!is(&bc, ["b", "c"]));
     }
 
-    /// A client that chooses its headers chooses among 2,000 combinations.
+    /// A client that chooses its headers can cause 2,000 combinations.
     #[tokio::test(start_paused = true)]
     async fn one_that_requests_need_outlives_a_flood_of_others() {
         let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];

@@ -1,5 +1,5 @@
 //! The decision about a request. Its policies in force decide all or nothing. Its policies in a
-//! shadow decide apart from them.
+//! shadow decide separately.
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ use crate::{Charge, Decision, Error, ErrorKind, Outcome};
 
 /// Decides about a request, and returns the reservations that it made.
 ///
-/// Policies in a shadow are asked last. So they take only what they would take in force: nothing
-/// for a request that another policy refuses.
+/// Policies in a shadow decide last. So they take the same units as they would in force: none for a
+/// request that another policy refuses.
 pub(super) async fn decide(
     selection: Arc<Selection>,
     charge: Charge,
@@ -61,7 +61,7 @@ pub(super) async fn decide(
             taken.extend(shadow_taken);
             (decision, taken)
         }
-        // All are in a shadow, or off.
+        // All policies are in a shadow or off.
         None => match shadowed.is_empty() {
             false => (shadowed.swap_remove(0).1, shadow_taken),
             true => (Decision::new(Outcome::Allow).with_origin(Origin::Off), shadow_taken),
@@ -69,8 +69,8 @@ pub(super) async fn decide(
     })
 }
 
-/// Counts a decision in a shadow at the switch of its policy. Counts it at the global switch too,
-/// if that put the policies into the shadow.
+/// Counts a decision in a shadow at the switch of its policy, and at the global switch if that put
+/// the policies into the shadow.
 fn count(selection: &Selection, limited: &LimitedPolicy, shadowed: Result<Outcome, &Error>) {
     limited.switch.count(shadowed);
     if let Some(global) = &selection.global_shadow {
@@ -78,15 +78,15 @@ fn count(selection: &Selection, limited: &LimitedPolicy, shadowed: Result<Outcom
     }
 }
 
-/// Returns true if the request waits, and then asks again.
+/// Returns true if the request waits and then asks again.
 fn will_ask_again(charge: &Charge, answer: &Option<PolicyAnswer>) -> bool {
     let Some(Ok((decision, _))) = answer else { return false };
     let max_wait = charge.longest_wait().unwrap_or_default();
     matches!(decision.outcome(), Outcome::Retry(pause) if pause <= max_wait)
 }
 
-/// Returns the charges within the limits of the whole charge, which may be a peek, wait less, or
-/// end sooner.
+/// Returns the charges, limited by the whole charge: that may be a peek, or have a shorter wait or
+/// an earlier deadline.
 fn within_limits_of(whole: &Charge, asked: &[Asked], is_in_force: bool) -> Vec<Asked> {
     let mut asked = asked.to_vec();
     for Asked { charge, .. } in &mut asked {
@@ -104,7 +104,7 @@ fn within_limits_of(whole: &Charge, asked: &[Asked], is_in_force: bool) -> Vec<A
 }
 
 /// Asks the policies in force. Returns the answer, or `None` if no policy is in force, and the
-/// decision of each of them.
+/// decision of each policy.
 async fn enforce(
     selection: &Selection,
     asked: &[Asked],
@@ -140,7 +140,7 @@ async fn enforce(
 /// Returns the decision of each policy, with its place.
 fn outcomes(one: &PartsDecision, asked: &[Asked]) -> impl Iterator<Item = (usize, PolicyOutcome)> {
     let PartsDecision { parts, decision, .. } = one;
-    // A decision that no policy made, such as one of `FailOpen`, is that of all.
+    // A decision that no policy made, such as one of `FailOpen`, counts for all policies.
     let is_each = parts.len() > 1 && decision.policies().len() == parts.len();
     let own = decision.policies().map(|policy| policy.outcome()).filter(move |_| is_each);
     let outcomes = own.chain(std::iter::repeat(decision.outcome()));
@@ -155,7 +155,7 @@ fn nobody() -> Error {
     Error::new(ErrorKind::Configuration, "no policy takes the request")
 }
 
-/// The policies in force that take a request. The place of a part is its place among them.
+/// The policies in force that take a request. The place of a part is its place in this list.
 struct InForce<'a> {
     selection: &'a Selection,
     asked: &'a [Asked],
@@ -166,7 +166,8 @@ impl InForce<'_> {
         &self.asked[part.place].limited
     }
 
-    /// Asks the local shares of policies. `None` if they are too many, or a policy has no share.
+    /// Asks the local shares of policies. `None` if there are too many policies, or a policy has no
+    /// share.
     async fn ask_shares(&self, parts: &[Part]) -> Option<(By, Result<Decision, Error>)> {
         let shares: Option<Vec<_>> =
             parts.iter().map(|part| self.limited(part).share.as_ref()).collect();
@@ -195,7 +196,7 @@ impl Rules for InForce<'_> {
         self.selection.table.together(&limiters).ok_or(half)
     }
 
-    /// Decides in place of a store that cannot, if each of the policies has a substitute for it.
+    /// Decides in place of a store that failed, if every policy's `on_error` covers the error.
     async fn stand_in(&self, parts: Vec<Part>, error: Error) -> Result<Decided, Error> {
         let on_error = |part: &Part| self.limited(part).policy.on_error();
         if !parts.iter().all(|part| on_error(part).stands_in(&error)) {
@@ -222,9 +223,9 @@ impl Rules for InForce<'_> {
 /// The decisions of policies in a shadow.
 type Shadowed<'a> = Vec<(&'a LimitedPolicy, Decision)>;
 
-/// Asks all of them at once, and admits the request whatever they decide. So the request waits for
-/// the slowest of them, and not for all together. If the caller leaves before all have answered,
-/// the taken units are given back.
+/// Asks all policies at the same time, and admits the request regardless of their decisions. So the
+/// request waits only for the slowest policy. If the caller leaves before all have answered, the
+/// taken units are given back.
 async fn check_in_shadow(asked: &[Asked]) -> (Shadowed<'_>, Tentative) {
     let check = |Asked { limited, charge, .. }: &Asked| {
         let limiter = limited.limiter.boxed.clone();
@@ -242,8 +243,8 @@ async fn check_in_shadow(asked: &[Asked]) -> (Shadowed<'_>, Tentative) {
     (each_limited(asked).zip(decisions).collect(), taken)
 }
 
-/// Estimates the decisions that they would have made about a request that another policy refuses.
-/// An estimate takes nothing, so a policy that cannot estimate is left out.
+/// Estimates the decisions that the policies would have made about a request that another policy
+/// refuses. An estimate takes nothing. A policy that cannot estimate is left out.
 async fn estimate_in_shadow(asked: &[Asked]) -> Shadowed<'_> {
     let estimate = |Asked { limited, charge, .. }: &Asked| {
         let estimate = limited.limiter.boxed.operate(Operation::Estimate, charge);

@@ -1,4 +1,4 @@
-//! A policy with its limiter, its share of this process and its switch.
+//! A policy with its limiter, its local share and its switch.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub(super) struct LimitedPolicy {
 }
 
 impl LimitedPolicy {
-    /// Makes the limiters of a policy, which keep the states of the one `before` it.
+    /// Makes the limiters of a policy. They keep the states of the policy `before`.
     pub(super) fn new(
         policy: Policy,
         store: &Store,
@@ -65,10 +65,10 @@ impl LimitedPolicy {
         permissive.into_iter().find(|mode| all.contains(mode)).unwrap_or(SwitchMode::On)
     }
 
-    /// The charge of a client's key.
+    /// Returns the charge of a client's key.
     pub(super) fn charge(&self, key: String) -> Charge {
         Charge::new(match self.limiter.kind {
-            // The key is the name of Java's limiter, and shared by all policies.
+            // The key is the name of Java's limiter, which all policies share.
             #[cfg(feature = "redisson")]
             Kind::Redisson if self.policy.key.is_global() => self.policy.name().to_owned(),
             #[cfg(feature = "redisson")]
@@ -89,16 +89,16 @@ pub(super) struct Asked {
     pub(super) charge: Charge,
 }
 
-/// The place where policies count the taken units, and the clock that they decide by.
+/// The place where policies count the taken units, and the clock of their decisions.
 #[derive(Clone)]
 pub(super) struct Store {
     pub(super) place: Place,
-    /// The most live keys that a limiter of this process has.
+    /// The most live keys of a limiter in this process.
     pub(super) max_keys: usize,
     #[cfg(feature = "redis")]
     pub(super) decision_timeout: Duration,
     pub(super) clock: Option<Clock>,
-    /// The clock of this process, one for all policies: they decide together.
+    /// The clock of this process. All policies use it, since they decide together.
     pub(super) own_clock: MemoryClock,
 }
 
@@ -110,7 +110,7 @@ pub(super) enum Place {
 }
 
 impl Store {
-    /// A limiter in this process.
+    /// Makes a limiter in this process.
     pub(super) fn memory<A: Algorithm>(&self, name: &str, algorithm: A) -> Memory<A> {
         let memory = Memory::new(name, algorithm).max_keys(self.max_keys);
         match self.clock.clone() {
@@ -120,10 +120,10 @@ impl Store {
     }
 }
 
-/// A limiter of the keys of one policy: that of its store, or that of its local share.
+/// A limiter of one policy: for its store, or for its local share.
 #[derive(Clone, Debug)]
 pub(super) struct PolicyLimiter {
-    /// Its number, which no other limiter has. It is the same in each table that keeps the limiter.
+    /// Its unique number, which stays the same in each table that keeps the limiter.
     pub(super) id: u64,
     choice: Choice,
     kind: Kind,
@@ -143,8 +143,8 @@ enum Kind {
 }
 
 impl PolicyLimiter {
-    /// A limiter of a policy: the one `before` it if that decides alike. Else it keeps the states
-    /// of that one as far as they are of the same kind.
+    /// Makes a limiter of a policy, or returns the one `before` if its decisions are the same. A
+    /// new limiter keeps the states of the one before if they are of the same kind.
     fn new(
         policy: &Policy,
         choice: Choice,
@@ -199,7 +199,7 @@ impl PolicyLimiter {
         Self { id, choice, kind, boxed }
     }
 
-    /// The limiter of this process, if it is one that decides with others.
+    /// The limiter in this process, if it can decide with others.
     pub(super) fn memory(&self) -> Option<&Memory<AnyAlgorithm>> {
         match &self.kind {
             Kind::Memory(memory) => Some(memory),
@@ -208,7 +208,7 @@ impl PolicyLimiter {
         }
     }
 
-    /// The limiter in Redis, if it is one that decides with others.
+    /// The limiter in Redis, if it can decide with others.
     #[cfg(feature = "redis")]
     pub(super) fn redis(&self) -> Option<&Redis<AnyAlgorithm>> {
         match &self.kind {
@@ -217,13 +217,14 @@ impl PolicyLimiter {
         }
     }
 
-    /// Returns true if its decisions can be made together with those of others, all or nothing.
+    /// Returns true if it can decide together with others, all or nothing.
     pub(super) fn joins_others(&self) -> bool {
         !self.choice.is_javas()
     }
 }
 
-/// The policies of Redisson whose limiter may be that of a client's key under another one.
+/// Finds the policies of Redisson whose limiter may also belong to a client's key of another
+/// policy.
 pub(super) fn shared_limiters(policies: &[Policy]) -> Vec<(&Policy, String)> {
     let javas: Vec<_> = policies.iter().filter(|policy| policy.choice.is_javas()).collect();
     let keyed = javas.iter().filter(|policy| !policy.key.is_global());
@@ -239,7 +240,7 @@ pub(super) fn shared_limiters(policies: &[Policy]) -> Vec<(&Policy, String)> {
     shared
 }
 
-/// Like Java's limiter, which has no room for a debt.
+/// A limiter that cannot take more than was charged, like Java's, whose format has no debts.
 #[cfg(feature = "redisson")]
 struct WithoutDebts(Memory<PermitLog>);
 

@@ -1,5 +1,5 @@
 //! Limits as rows of a table, from a file, a database or any other source. The table can be
-//! exchanged while requests run.
+//! replaced while requests run.
 //!
 //! [`Policies`] is the key extractor and the limiter of a layer. Each row of its table is a policy:
 //!
@@ -46,13 +46,13 @@
 //! | `{ local = n }` | n units per period and key in this process | the same | 503 |
 //!
 //! `content_length_kb` reads the header field `content-length`: the cost is the body in units of
-//! 1,024 bytes, at least 1. A body without the field, such as a chunked body, costs 1 however long
-//! it is. Where that matters, refuse such bodies in a layer outside of the limit.
+//! 1,024 bytes, at least 1. A body without the field, such as a chunked body, costs 1 at any
+//! length. If that matters, refuse such bodies in a layer outside of the limit.
 //!
-//! A request without the header field of its key has no key, and gets 400. With that field in
-//! `match`, the policy takes only requests that have it.
+//! A request without the header field of the policy's key gets 400. Add that field to `match`, and
+//! the policy takes only requests that have the field.
 //!
-//! An unknown field is an error. So is a second row of the same name.
+//! An unknown field is an error, and so is a second row with the same name.
 //!
 //! # Algorithms
 //!
@@ -73,13 +73,13 @@
 //! | `redisson` | `rate_type`: `overall` or `per_client` | `overall` |
 //! | | `keep_alive`: deletes a limiter that was not used for this time | never |
 //!
-//! Each is the one of the same name in [`algorithm`](crate::algorithm). A row of `smooth_bursty`
-//! stores the limit unless set otherwise, but
-//! [`SmoothBursty`](crate::algorithm::SmoothBursty) itself stores a second.
+//! Each is the algorithm of the same name in [`algorithm`](crate::algorithm). By default a row of
+//! `smooth_bursty` stores permits up to the limit, but
+//! [`SmoothBursty`](crate::algorithm::SmoothBursty) itself stores the permits of one second.
 //!
-//! `redisson` is Java's limiter on its own keys, and needs the feature `redisson`. The limiter's
-//! name is that of the policy where the key is `global`, else `NAME:KEY`. A name that has a rate
-//! already keeps it.
+//! `redisson` is Java's limiter on its own keys, and needs the feature `redisson`. If the key is
+//! `global`, the limiter's name is that of the policy; otherwise it is `NAME:KEY`. If a limiter of
+//! that name already has a rate, it keeps that rate.
 //!
 //! # Which requests a policy takes
 //!
@@ -96,18 +96,18 @@
 //! - `match = "/login"` is short for `{ path = "/login" }`, and `match = ["/login", "/logout"]` for
 //!   a list of paths.
 //! - `GET` does not take `HEAD` requests, which many servers answer like a `GET`: list both.
-//! - A method of your own is an error: give its requests a `name`.
-//! - Write no secret as the value of a header: a serialized policy shows it.
+//! - A custom method is an error: give its requests a `name`.
+//! - Do not write a secret as the value of a header: a serialized policy shows it.
 //!
-//! A placeholder is `{id}` for a segment, or `{*rest}` for all that follows. `*`, `:id` and `<id>`
-//! of other routers are errors. Such a character itself is percent-encoded: `%2A` for `*`, `%3A`
-//! for a `:` at the beginning of a segment.
+//! A placeholder is `{id}` for a segment, or `{*rest}` for all that follows. The placeholders `*`,
+//! `:id` and `<id>` of other routers are errors. To write such a character itself, percent-encode
+//! it: `%2A` for `*`, `%3A` for a `:` at the beginning of a segment.
 //!
-//! `{*rest}` is never empty: `/api/{*rest}` does not take `/api` and `/api/`. For all of them write
-//! `path = ["/api", "/api/{*rest}"]`; for every path leave `path` out.
+//! `{*rest}` is never empty: `/api/{*rest}` does not take `/api` and `/api/`. To take all of them,
+//! write `path = ["/api", "/api/{*rest}"]`. To take every path, leave `path` out.
 //!
-//! **Spellings.** Servers read some paths in different ways. A policy takes a request if any of
-//! these readings is a path of the policy:
+//! **Spellings.** Different servers read some paths in different ways. A policy takes a request if
+//! any of these readings of its path is a path of the policy:
 //!
 //! - percent-encoded once or twice, with `%2F` or a backslash in place of a slash;
 //! - with empty segments, with `.` and `..`, with a slash at its end or without;
@@ -115,38 +115,39 @@
 //! - behind a host, as in `//x/api`.
 //!
 //! [`PoliciesBuilder::refuse_ambiguous_paths`] refuses such a request instead. A path with more
-//! than 64 readings, or a long one with several, gets 400 if a policy that is on has a `path`.
+//! than 64 readings, or a long path with several readings, gets 400 if a policy that is on has a
+//! `path`.
 //!
 //! **Pairs.** Two rows may have paths that differ only by the slash at the end, or by parameters.
 //! Then each takes its own spelling: the row `/login` does not take `/login/` if there is a row
-//! `/login/`. This holds for a row with `enabled = false` too: it leaves its spelling without a
-//! limit. A row with `ignore_case` leaves nothing to a row without.
+//! `/login/`. This is also true if that row has `enabled = false`: its spelling then has no limit.
+//! A row with `ignore_case` still takes the spellings of a row without it.
 //!
-//! **Exempt paths.** A row that is off exempts no path from other rows: under `/api/{*rest}`, a row
-//! `/api/health` with `enabled = false` leaves `/api/health` limited. To exempt a path, list the
-//! paths that are limited. Or use a key closure that returns
+//! **Exempt paths.** A disabled row does not exempt its path from other rows. For example,
+//! `/api/{*rest}` still limits `/api/health` if a row `/api/health` has `enabled = false`. To
+//! exempt a path, list the paths that are limited. Or use a key closure that returns
 //! [`Keyed::Exempt`](crate::key::Keyed::Exempt) before it calls [`Policies::charge`].
 //!
-//! **Letters.** `/API` and `/api` are two paths. Express and ASP.NET treat both as one: set
-//! `ignore_case`. Where a server knows still other names of a resource, match by `name` behind its
-//! router.
+//! **Letters.** `/API` and `/api` are two paths. Express and ASP.NET treat both as one path: set
+//! `ignore_case` for them. If a server has other names for the same resource, match by `name`
+//! behind its router.
 //!
 //! **Several policies.** A request that no policy takes passes. If several take it, all of them
 //! decide, all or nothing: in one call if they are in one Redis. The request waits until it fits
 //! all of them, if the policy with the longest wait allows that wait by its `max_wait`. Policies of
-//! Redisson are asked on their own, and so are keys in different slots of a cluster.
+//! Redisson are asked in separate calls, and so are keys in different slots of a cluster.
 //!
-//! **Actual costs.** If a request costs more or less in the end, as [`actual_cost`] says, the units
-//! of each policy change in proportion: seven times the charged cost is seven times the units of
-//! each policy. A policy of Redisson takes no more than was charged, since its format has no debts.
+//! **Actual costs.** If [`actual_cost`] changes the cost of a request in the end, the units of each
+//! policy change in proportion. For example, seven times the charged cost is seven times the units
+//! of each policy. A policy of Redisson takes at most what was charged, since its format has no
+//! debts.
 //!
-//! **Keys.** The values of headers are digested before they become keys. All spellings of a path
-//! are one key: `/a`, `/a/`, `/a;v=1`, `/a%3Fx`. A host is a key in lower case, without
-//! its port.
+//! **Keys.** The values of headers are hashed before they become keys. All spellings of a path have
+//! one key: `/a`, `/a/`, `/a;v=1`, `/a%3Fx`. The key of a host is in lower case, without the port.
 //!
 //! With `key = "path"` a path such as `//host/a` has the key of `/host/a`. Node's `new URL` and
-//! Python's `urlsplit` read `/a` instead. So a caller that invents hosts has a new limit for each.
-//! Before such a server, set [`PoliciesBuilder::refuse_ambiguous_paths`].
+//! Python's `urlsplit` read `/a` instead. So a caller can invent hosts, and has a new limit for
+//! each of them. In front of such a server, set [`PoliciesBuilder::refuse_ambiguous_paths`].
 //!
 //! # Interfaces of suppliers
 //!
@@ -160,15 +161,15 @@
 //! status = 1      # 0: not limited
 //! ```
 //!
-//! A row limits `/NAME` and `/NAME/{*rest}` with one pace for all callers. Of ten calls at once at
-//! rate 5 and cache 0.5, five pass, two wait 200 and 400 ms, and three are refused.
+//! A row limits `/NAME` and `/NAME/{*rest}` at one pace for all callers. With rate 5 and cache 0.5,
+//! of ten calls at the same time five pass, two wait 200 and 400 ms, and three are refused.
 //!
 //! # Other formats
 //!
-//! [`Rows`] is read by serde from TOML, JSON and YAML; `5.0` is the number 5 in each of them. A
-//! table without any row is an error, unless `allow_empty = true` stands at its top: see [`Rows`].
-//! [`Row::from_texts`] makes a row of texts, as a Redis hash has them. A [`Source`] yields rows
-//! from anywhere else.
+//! serde reads [`Rows`] from TOML, JSON and YAML; `5.0` is the number 5 in each of them. A table
+//! without rows is an error, unless it has `allow_empty = true` at its top: see [`Rows`].
+//! [`Row::from_texts`] makes a row from texts, such as those of a Redis hash. A [`Source`] returns
+//! rows from anywhere else.
 //!
 //! [`actual_cost`]: crate::RateLimitLayer::actual_cost
 

@@ -1,28 +1,28 @@
-//! The paths that a request may mean, however it spells them.
+//! The readings of a path: all paths that servers may see in one spelling.
 
 use std::borrow::Cow;
 
-/// The most readings of one path. A program that spells a path needs a few; only an attack that
-/// joins many tricks needs more.
+/// The most readings of one path. Honest spellings have a few; only an attack that combines many
+/// tricks has more.
 const MAX_READINGS: usize = 64;
 
-/// The most bytes that are read to find them.
+/// The most bytes that are read to find the readings.
 const MAX_WORK: usize = 256 * 1_024;
 
-/// The bytes that a path may hold as they are. Every other one is percent-encoded.
+/// Returns true for the bytes that a path may have unencoded. All others are percent-encoded.
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_graphic() && !b"%?#{}\\".contains(&byte)
 }
 
-/// The bytes that may end or change a segment. One that is encoded stays so until a step decodes
-/// it, since some servers look at segments before they decode.
+/// The bytes that may end or change a segment. If one is encoded, it stays encoded until a step
+/// decodes it, since some servers split segments before they decode.
 const STRUCTURE: &[u8] = b"/.;";
 
 /// Paths that servers may read in one path, each in the spelling of [`literal`].
 ///
-/// A server takes some of [`STEPS`], in an order of its own, and decodes a path once; or twice,
-/// where another server stands before it. The readings are the results of all steps in every order,
-/// so each server's reading is among them.
+/// A server applies some of [`STEPS`], in its own order, and decodes a path once, or twice if it is
+/// behind another server. The readings are the results of all steps in every order, so each
+/// server's reading is among them.
 pub(super) struct Readings<'a>(Option<Vec<Cow<'a, str>>>);
 
 /// One change that servers make to a path. `None` if it changes nothing.
@@ -44,7 +44,7 @@ const STEPS: [Step; 12] = [
 ];
 
 impl<'a> Readings<'a> {
-    /// The readings of a path: one, unless its spelling is odd.
+    /// Finds the readings of a path: one, unless its spelling is unusual.
     pub(super) fn of(path: &'a str) -> Self {
         if is_plainly_spelled(path) {
             return Self(Some(vec![path.into()]));
@@ -62,13 +62,13 @@ impl<'a> Readings<'a> {
         Self(is_complete.then(|| found.into_iter().map(Cow::Owned).collect()))
     }
 
-    /// Returns all readings, first that of the path as it stands. `None` if they are too many.
+    /// Returns all readings; the first is the path as it is written. `None` if there are too many.
     pub(super) fn each(&self) -> Option<impl Iterator<Item = &str>> {
         let readings = self.0.as_ref()?;
         Some(readings.iter().map(|reading| &**reading))
     }
 
-    /// The path, if nothing is odd about it but parameters.
+    /// Returns the path, if its spelling is usual except for parameters.
     pub(super) fn as_written(&self) -> Option<&str> {
         match self.0.as_deref()? {
             [path] => Some(path),
@@ -78,7 +78,7 @@ impl<'a> Readings<'a> {
     }
 }
 
-/// Adds the results of the steps in every order, for the paths from this place on. Returns whether
+/// Adds the results of the steps in every order, for the paths from this place on. Returns true if
 /// the bounds allowed all of them.
 fn add_steps(found: &mut Vec<String>, from: usize, work: &mut usize) -> bool {
     let mut place = from;
@@ -103,7 +103,7 @@ fn add(found: &mut Vec<String>, path: Option<String>) {
 }
 
 /// Returns one path for all spellings, so that no resource has two keys. It is the reading of a
-/// server that takes every step and ignores a slash at the end.
+/// server that applies every step and ignores a slash at the end.
 pub(super) fn canonical(path: &str) -> Cow<'_, str> {
     if !path.starts_with('/') || is_plainly_spelled(path) && (path == "/" || !path.ends_with('/')) {
         return path.into();
@@ -117,8 +117,8 @@ pub(super) fn canonical(path: &str) -> Cow<'_, str> {
     path.into()
 }
 
-/// Returns true if a path has no other reading than itself. One that does not begin with a slash is
-/// not the path of a resource.
+/// Returns true if a path has no other reading than itself. A path that does not begin with a slash
+/// is not the path of a resource.
 fn is_plainly_spelled(path: &str) -> bool {
     let mut before = 0;
     let is_odd = |byte| {
@@ -129,14 +129,14 @@ fn is_plainly_spelled(path: &str) -> bool {
     !path.starts_with('/') || !path.bytes().any(is_odd)
 }
 
-/// The path with every byte decoded, and both kinds of slashes as one.
+/// Returns the path with every byte decoded, and with backslashes as slashes.
 pub(super) fn literal(path: &str) -> String {
     let slashes = spelled(path).replace("%2F", "/").replace("%5C", "/").replace('\\', "/");
     slashes.replace("%2E", ".").replace("%3B", ";")
 }
 
-/// The path with each byte in one spelling: itself, or percent-encoded in upper case. The structure
-/// stays as it was written.
+/// Returns the path with each byte in one spelling: unencoded, or percent-encoded in upper case.
+/// The bytes of [`STRUCTURE`] stay as they were written.
 fn spelled(path: &str) -> String {
     let mut result = String::with_capacity(path.len());
     let mut bytes = path.as_bytes();
@@ -155,13 +155,13 @@ fn spelled(path: &str) -> String {
     result
 }
 
-/// The byte that two hexadecimal digits stand for.
+/// Decodes two hexadecimal digits to a byte.
 fn decoded(digits: &[u8]) -> Option<u8> {
     let digits = digits.get(..2).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))?;
     u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
 }
 
-/// The path as a second server reads it, after the first one has decoded it.
+/// Returns the path as a second server reads it, after the first one has decoded it.
 fn decoded_again(path: &str) -> Option<String> {
     let again = spelled(&replaced(path, "%25", "%")?);
     (again != path).then_some(again)
@@ -171,14 +171,14 @@ fn replaced(path: &str, from: &str, to: &str) -> Option<String> {
     path.contains(from).then(|| path.replace(from, to))
 }
 
-/// The path of a server that decodes it, and finds the query afterwards.
+/// Returns the path for a server that decodes it, and then splits off the query.
 fn without_query(path: &str) -> Option<String> {
     let end = ["%3F", "%23"].iter().filter_map(|mark| path.find(mark)).min()?;
     Some(path[..end].to_owned())
 }
 
-/// The path of a server that decodes it, and reads it as an address afterwards: it removes line
-/// breaks and tabs, and blanks and control characters at the end.
+/// Returns the path for a server that decodes it, and then reads it as an address. Such a server
+/// removes line breaks and tabs, and also blanks and control characters at the end.
 fn without_blanks(path: &str) -> Option<String> {
     let without_last = |path: &str| {
         let (before, digits) = path.rsplit_once('%')?;
@@ -195,7 +195,7 @@ fn without_blanks(path: &str) -> Option<String> {
     (result != path).then_some(result)
 }
 
-/// `/a;x=1/b` as `/a/b`.
+/// Turns `/a;x=1/b` into `/a/b`.
 pub(super) fn without_parameters(path: &str) -> Option<String> {
     path.contains(';').then(|| {
         let name = |segment: &str| segment.split(';').next().unwrap_or_default().to_owned();
@@ -203,7 +203,8 @@ pub(super) fn without_parameters(path: &str) -> Option<String> {
     })
 }
 
-/// `/a;x=1/..;y/b;z` as `/a;x=1/../b;z`: parameters may matter to a server, and these do not.
+/// Turns `/a;x=1/..;y/b;z` into `/a;x=1/../b;z`: a server may use parameters, but not those of
+/// dots.
 fn without_parameters_of_dots(path: &str) -> Option<String> {
     let name = |segment| match str::split_once(segment, ';') {
         Some((name @ ("" | "." | ".."), _)) => name,
@@ -213,7 +214,7 @@ fn without_parameters_of_dots(path: &str) -> Option<String> {
     has_some.then(|| path.split('/').map(name).collect::<Vec<_>>().join("/"))
 }
 
-/// `/a//b` as `/a/b`.
+/// Turns `/a//b` into `/a/b`.
 fn without_empty_segments(path: &str) -> Option<String> {
     path.contains("//").then(|| {
         let mut result = String::with_capacity(path.len());
@@ -225,14 +226,14 @@ fn without_empty_segments(path: &str) -> Option<String> {
     })
 }
 
-/// `//host/a` as `/a`: a server that reads a path as an address, as Node's `new URL` does and
-/// Python's `urlsplit`.
+/// Turns `//host/a` into `/a`, for servers that read a path as an address, like Node's `new URL`
+/// and Python's `urlsplit`.
 fn without_host(path: &str) -> Option<String> {
     let host = path.strip_prefix("//")?.trim_start_matches('/');
     Some(host.find('/').map_or("/", |end| &host[end..]).to_owned())
 }
 
-/// `/a/./b/../c` as `/a/c`: by RFC 3986, where `..` takes out an empty segment too.
+/// Turns `/a/./b/../c` into `/a/c`, by RFC 3986: `..` also removes an empty segment.
 fn without_dots(path: &str) -> Option<String> {
     let is_dots = |segment: &str| segment == "." || segment == "..";
     if !path.contains("/.") || !path.split('/').any(is_dots) {
@@ -322,7 +323,7 @@ mod tests {
             ("/a%252Fb", &["/a%252Fb", "/a%2Fb", "/a/b"]),
             ("/a%3Fb", &["/a%3Fb", "/a"]),
             ("/a%0ab%20c%20%00", &["/a%0Ab%20c%20%00", "/ab%20c"]),
-            // A server that takes out dots before it decodes any.
+            // A server that removes dots before it decodes.
             ("/api/%2e/../x", &["/api/%2E/../x", "/api/./../x", "/api/x", "/x"]),
         ] {
             let mut found = readings(path);

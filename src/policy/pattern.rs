@@ -13,16 +13,16 @@ use super::path::{Readings, literal, without_parameters};
 use super::row_fields::OneOrMany;
 use crate::http::Head;
 
-/// The methods that IANA lists, and `PURGE` of caches. Another one is most likely a slip, and the
-/// policy would take no request.
+/// The methods that IANA lists, and `PURGE` of caches. Any other method is probably a typing error,
+/// and its policy would take no request.
 const METHODS: &str = "\
     ACL BASELINE-CONTROL BIND CHECKIN CHECKOUT CONNECT COPY DELETE GET HEAD LABEL LINK LOCK \
     MERGE MKACTIVITY MKCALENDAR MKCOL MKREDIRECTREF MKWORKSPACE MOVE OPTIONS ORDERPATCH PATCH \
     POST PROPFIND PROPPATCH PURGE PUT QUERY REBIND REPORT SEARCH TRACE UNBIND UNCHECKOUT UNLINK \
     UNLOCK UPDATE UPDATEREDIRECTREF VERSION-CONTROL";
 
-/// The pattern of the requests that a row takes, as the row writes it. All that it states must
-/// hold.
+/// The pattern of the requests that a row takes, as the row writes it. A request must meet all of
+/// it.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Pattern {
@@ -30,29 +30,29 @@ pub(super) struct Pattern {
     path: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "listed")]
     method: Vec<String>,
-    /// The value that each header must have, by its name. `None` if it must only be there.
+    /// The value that each header must have, by its name. `None`: the header must only be present.
     #[serde(
         skip_serializing_if = "BTreeMap::is_empty",
         serialize_with = "as_written",
         deserialize_with = "headers"
     )]
     header: HeaderTests,
-    /// The name that the program must give the requests of this row.
+    /// The name that the program gives to the requests of this row.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
-    /// True if `/API` is `/api`.
+    /// True if `/API` equals `/api`.
     #[serde(skip_serializing_if = "is_false")]
     pub(super) ignore_case: bool,
 }
 
-/// The message about a list that names nothing.
+/// The message about an empty list.
 const NOTHING: &str = "an empty list would take no request";
 
 fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// The field `match`: a table, or paths alone.
+/// The field `match`: a table, or only paths.
 #[derive(Deserialize)]
 #[serde(
     untagged,
@@ -70,8 +70,7 @@ enum Headers {
     Holding(BTreeMap<String, String>),
 }
 
-/// Writes headers that must only be there as a list, and others with the values that they must
-/// have.
+/// Writes headers that must only be present as a list, and others with their values.
 fn as_written<S: Serializer>(headers: &HeaderTests, serializer: S) -> Result<S::Ok, S::Error> {
     match headers.values().any(Option::is_some) {
         true => headers.serialize(serializer),
@@ -120,7 +119,7 @@ impl Pattern {
     pub(super) fn matcher(&self) -> Result<Matcher, String> {
         if self.ignore_case && self.path.is_empty() {
             return Err(String::from(
-                "ignore_case is about the letters of a path, and there is no path: write one, or leave ignore_case out",
+                "ignore_case needs a path: write one, or leave ignore_case out",
             ));
         }
         let mut paths = Vec::new();
@@ -148,7 +147,7 @@ impl Pattern {
             })
         };
         let header = |(name, value): (&String, &Option<String>)| {
-            let found = HeaderName::try_from(name).map_err(|_| format!("{name:?} is no header"));
+            let found = HeaderName::try_from(name).map_err(|_| format!("{name:?} is not a header name"));
             found.map(|found| (found, value.clone()))
         };
         Ok(Matcher {
@@ -161,7 +160,7 @@ impl Pattern {
     }
 }
 
-/// Omits the values of headers, since many people read logs.
+/// Omits the values of headers, since logs have many readers.
 impl fmt::Debug for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pattern")
@@ -174,14 +173,14 @@ impl fmt::Debug for Pattern {
     }
 }
 
-/// Returns a pattern with its literal text in the spelling of the paths that it is compared with.
-/// The error names a part that means something to another router, and nothing to this one.
+/// Returns a pattern whose literal text has the spelling of the paths that it is compared with. The
+/// error names a part that has a meaning only in other routers.
 fn route(pattern: &str) -> Result<String, String> {
     let (mut route, mut text) = (String::new(), String::new());
     let mut rest = pattern;
     while let Some(next) = rest.chars().next() {
         let placeholder = match rest.get(..2) {
-            // An escape, as matchit has it.
+            // An escape of matchit.
             Some(twice @ ("{{" | "}}")) => {
                 text.push(next);
                 rest = &rest[twice.len()..];
@@ -205,13 +204,13 @@ fn route(pattern: &str) -> Result<String, String> {
     Ok(route + &literal(&text))
 }
 
-/// Returns whether a character may stand in the name of a placeholder.
+/// Returns true if a character may occur in the name of a placeholder.
 fn is_of_name(character: char) -> bool {
     character.is_alphanumeric() || "_-".contains(character)
 }
 
-/// Refuses a character outside of braces that other routers do not take as text: a policy with
-/// their pattern would take no request.
+/// Rejects a character outside of braces that has a meaning in other routers: a policy with such a
+/// pattern would take no request.
 fn check_text(pattern: &str, at: usize) -> Result<(), String> {
     let start = pattern[..at].rfind('/').map_or(0, |slash| slash + 1);
     let (before, segment) = pattern.split_at(start);
@@ -224,7 +223,7 @@ fn check_text(pattern: &str, at: usize) -> Result<(), String> {
                 true => format!("`{before}{{*rest}}`"),
                 false => String::from("`{name}` for a segment"),
             };
-            format!("a `*` outside of braces is no wildcard; write {meant}")
+            format!("a `*` outside of braces is not a wildcard; write {meant}")
         }
         b':' | b'<' | b'[' if is_first => {
             let name: String = segment.chars().skip(1).take_while(|one| is_of_name(*one)).collect();
@@ -237,21 +236,21 @@ fn check_text(pattern: &str, at: usize) -> Result<(), String> {
     Err(format!("{why}; `%{byte:02X}` is the character itself"))
 }
 
-/// Refuses a placeholder with more than a name in its braces: matchit takes a type, an expression
-/// or dots for a part of the name, and one segment for all of them.
+/// Rejects a placeholder with more than a name in its braces. matchit would read a type, an
+/// expression or dots as part of the name, and match one segment.
 fn check_placeholder(placeholder: &str) -> Result<(), String> {
     let inside = placeholder.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
     let name = inside.map(|inside| inside.strip_prefix('*').unwrap_or(inside));
     match name {
         Some(name) if name.is_empty() || !name.chars().all(is_of_name) => Err(format!(
-            "`{placeholder}` is no placeholder; write `{{name}}` for a segment, or `{{*name}}` for all that follows"
+            "`{placeholder}` is not a placeholder; write `{{name}}` for a segment, or `{{*name}}` for all that follows"
         )),
-        // The router says what is wrong with a brace alone.
+        // The router reports a single brace.
         _ => Ok(()),
     }
 }
 
-/// Decides whether a policy takes a request.
+/// Decides if a policy takes a request.
 #[derive(Clone)]
 pub(super) struct Matcher {
     paths: Vec<PathTest>,
@@ -267,7 +266,7 @@ pub(super) enum Takes {
     None,
     Some,
     All,
-    /// The path has too many readings to look at.
+    /// The path has too many readings to check.
     Unknown,
 }
 
@@ -275,10 +274,10 @@ pub(super) enum Takes {
 #[derive(Clone)]
 struct PathTest {
     route: String,
-    /// The route with the slash at its end, and without: many servers take both for one.
+    /// The route, with and without a slash at its end: many servers treat both as one.
     router: Router<()>,
-    /// Routes that differ by that slash or by parameters, and that belong to another policy. This
-    /// one leaves their paths to it.
+    /// Routes of other policies that differ only by that slash or by parameters. This policy does
+    /// not take their paths.
     left: Vec<Router<()>>,
 }
 
@@ -303,7 +302,7 @@ impl PathTest {
         self.router.at(reading).is_ok() && !as_written.is_some_and(is_left)
     }
 
-    /// The route without the names of its placeholders.
+    /// Returns the route without the names of its placeholders.
     fn shape(&self) -> String {
         let mut pieces = self.route.split('{');
         let mut shape = pieces.next().unwrap_or_default().to_owned();
@@ -314,7 +313,8 @@ impl PathTest {
         shape
     }
 
-    /// Returns how the paths that it takes begin: the whole segments before the first placeholder.
+    /// Returns the beginning of the paths that it takes: the whole segments before the first
+    /// placeholder.
     fn beginning(&self) -> &str {
         let literal = match self.route.find('{') {
             Some(end) => &self.route[..self.route[..end].rfind('/').unwrap_or(0)],
@@ -324,16 +324,17 @@ impl PathTest {
     }
 }
 
-/// Returns whether a route takes a path whose parameters are those that the route writes.
+/// Returns true if a route takes a path that has exactly the parameters of the route.
 fn is_as_written(route: &Router<()>, path: &str) -> bool {
     route.at(path).is_ok_and(|found| found.params.iter().all(|(_, value)| !value.contains(';')))
 }
 
-/// Leaves to each policy what its row writes: where one has `/login/` and another `/login`, each
-/// takes its own. So do `/a;v=1` and `/a`.
+/// Gives each policy the spelling of its row: if one row has `/login/` and another `/login`, each
+/// takes its own. The same is true for `/a;v=1` and `/a`.
 pub(super) fn tell_apart<'a>(matchers: impl Iterator<Item = &'a mut Matcher>) {
     let mut matchers: Vec<_> = matchers.collect();
-    // By the text of routes without slashes at their ends and parameters, and by their shapes.
+    // Grouped by the text of routes without parameters and slashes at the end, then by their
+    // shapes.
     let mut alike: HashMap<String, HashMap<String, Vec<(usize, usize)>>> = HashMap::new();
     for (place, matcher) in matchers.iter().enumerate() {
         for (index, path) in matcher.paths.iter().enumerate() {
@@ -361,7 +362,7 @@ pub(super) fn tell_apart<'a>(matchers: impl Iterator<Item = &'a mut Matcher>) {
 }
 
 impl Matcher {
-    /// Returns which readings of its path it takes of a request that may have been given a name.
+    /// Returns which readings of a request's path it takes. The request may have a name.
     pub(super) fn takes(&self, head: &Head<'_>, path: &Readings<'_>, name: Option<&str>) -> Takes {
         let has_header = |(name, value): &(HeaderName, Option<String>)| {
             let mut lines = head.headers().get_all(name).iter();
@@ -399,8 +400,8 @@ impl Matcher {
         }
     }
 
-    /// Returns true if, apart from paths, it takes every request that the other one takes. Two
-    /// different lists of methods or headers never do, even if one contains the other.
+    /// Returns true if it takes every request that `other` takes, without regard to paths. Returns
+    /// false for two different lists of methods or headers, even if one contains the other.
     fn takes_all_of(&self, other: &Self) -> bool {
         (self.ignore_case || !other.ignore_case)
             && (self.methods.is_empty() || self.methods == other.methods)

@@ -1,5 +1,5 @@
 //! Policies as the key extractor and the limiter of a layer: their settings, their source, and the
-//! state that they share with their handles.
+//! state that they share with handles.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -37,10 +37,11 @@ use crate::{Charge, Decision, Error, ErrorKind, Limiter};
 ///
 /// The [module](super) lists the fields of a row.
 ///
-/// Limiters that watch, such as [`inspect`](crate::LimiterExt::inspect), fit around it, and so do
-/// [`timeout`](crate::LimiterExt::timeout) and [`deny_cache`](crate::LimiterExt::deny_cache). A
-/// [`lease`](crate::LimiterExt::lease) does not: it asks for several units at once, and each policy
-/// has a cost of its own, so that is an error of kind [`Configuration`](ErrorKind::Configuration).
+/// You can wrap it in limiters such as [`inspect`](crate::LimiterExt::inspect),
+/// [`timeout`](crate::LimiterExt::timeout) and [`deny_cache`](crate::LimiterExt::deny_cache). You
+/// cannot wrap it in a [`lease`](crate::LimiterExt::lease): a lease asks for several units at once,
+/// but each policy has its own cost. That is an error of kind
+/// [`Configuration`](ErrorKind::Configuration).
 ///
 /// ```
 /// use http::{Request, Response};
@@ -87,9 +88,9 @@ pub struct Policies {
 /// The state that [`Policies`], its clones and its handles share.
 struct Shared {
     settings: PoliciesBuilder,
-    /// The table in use, which is exchanged while it decides.
+    /// The table in use, which can be replaced while requests use it.
     table: RwLock<Arc<Table>>,
-    /// The switches, by the names of policies. One that was set outlives its row.
+    /// The switches, by the names of policies. A switch that was set outlives its row.
     switches: Mutex<HashMap<String, Switch>>,
     global: Switch,
     /// Identifies the reservations of this limiter.
@@ -97,26 +98,26 @@ struct Shared {
 }
 
 impl Policies {
-    /// Settings of policies, each with a default.
+    /// Returns a builder. Each setting has a default.
     pub fn builder() -> PoliciesBuilder {
         PoliciesBuilder::new()
     }
 
     /// Puts another table in force, from the next request on. Requests that were charged under the
-    /// one before it end under that one.
+    /// old table are settled under the old table.
     ///
-    /// A policy that keeps its name and its algorithm keeps what was taken under it, as
-    /// [`Charge::quota`](crate::Charge::quota) says. Switches stay where they are.
+    /// A policy that keeps its name and its algorithm keeps its taken units, as
+    /// [`Charge::quota`](crate::Charge::quota) describes. Switches keep their modes.
     ///
-    /// An event of `tracing` says how many policies the table has, and how many of them are on, in
-    /// a shadow and off.
+    /// An event of `tracing` has the number of policies of the table: all, and those on, in a
+    /// shadow and off.
     ///
     /// # Errors
     ///
-    /// If something is wrong with a row, or there is none. The table in force then stays.
+    /// If a row is wrong, or if there is no row. The table in force then stays.
     pub fn load(&self, rows: &Rows) -> Result<(), TableError> {
         let policies = read_rows::policies(rows)?;
-        // Held until the table is exchanged, so that loads come one after another.
+        // Held until the table is replaced, so that loads run one after another.
         let mut switches = lock(&self.shared.switches);
         let before = self.table();
         let limited = |policy: Policy| {
@@ -128,7 +129,7 @@ impl Policies {
         let table = Arc::new(Table::new(policies, Some(&before)));
         let of_rows = Arc::clone(&table);
         *self.shared.table.write().unwrap_or_else(PoisonError::into_inner) = table;
-        // A switch that is off or in a shadow waits for its row to come back.
+        // A switch that is off or in a shadow is kept, in case its row comes back.
         drop(before);
         switches.retain(|name, switch| {
             switch.mode() != SwitchMode::On || switch.is_shared() || of_rows.get(name).is_some()
@@ -138,26 +139,28 @@ impl Policies {
         Ok(())
     }
 
-    /// The switch of all policies. The most permissive of three settings holds: this switch, the
-    /// policy's own, and `enabled` and `shadow` in its row.
-    /// [`PolicyHandle::mode`](super::PolicyHandle::mode) says which.
+    /// The switch of all policies. The most permissive of three settings applies: this switch, the
+    /// policy's own switch, and `enabled` and `shadow` in its row.
+    /// [`PolicyHandle::mode`](super::PolicyHandle::mode) returns the result.
     ///
-    /// Its [`shadow_counts`](Switch::shadow_counts) are those of all policies while it is set to
-    /// [`Shadow`](crate::limiter::SwitchMode::Shadow), one for each policy of a request.
+    /// While it is set to [`Shadow`](crate::limiter::SwitchMode::Shadow), its
+    /// [`shadow_counts`](Switch::shadow_counts) count the decisions of all policies: one for each
+    /// policy of a request.
     #[must_use]
     pub fn switch(&self) -> &Switch {
         &self.shared.global
     }
 
-    /// Returns the charge of a request: [`Keyed::Exempt`] if no policy takes it. If all that take
-    /// it are off, its charge is admitted with [`Origin::Off`](crate::limiter::Origin::Off).
+    /// Returns the charge of a request, or [`Keyed::Exempt`] if no policy takes it. If all policies
+    /// that take it are off, its charge is admitted with
+    /// [`Origin::Off`](crate::limiter::Origin::Off).
     #[must_use]
     pub fn charge(&self, head: Head<'_>) -> Keyed {
         self.charge_of(&head, None)
     }
 
-    /// A key extractor for requests that are given a name: policies whose `match` has that name
-    /// take them, and no others.
+    /// Returns a key extractor that gives its requests a name. Only policies whose `match` has that
+    /// name take them.
     ///
     /// ```
     /// use tower_sluice::RateLimitLayer;
@@ -190,7 +193,7 @@ impl Policies {
         &*self.shared.settings.addresses
     }
 
-    /// Returns the charge of a request, by the name that the program gives it.
+    /// Returns the charge of a request that may have a name.
     fn charge_of(&self, head: &Head<'_>, name: Option<&str>) -> Keyed {
         let (shared, addresses) = (&*self.shared, self.addresses());
         let refuses_ambiguous = shared.settings.refuses_ambiguous;
@@ -215,7 +218,7 @@ impl<B> KeyExtractor<Request<B>> for Policies {
     }
 }
 
-/// Charges requests that are given a name: made by [`Policies::named`].
+/// A key extractor that gives its requests a name. Made by [`Policies::named`].
 #[derive(Clone, Debug)]
 pub struct Named {
     policies: Policies,
@@ -231,13 +234,13 @@ impl<B> KeyExtractor<Request<B>> for Named {
 impl Limiter for Policies {
     type Future = BoxedFuture;
 
-    /// Decides about a charge that these policies made of a request.
+    /// Decides about a charge that these policies made from a request.
     fn check(&self, charge: &Charge) -> BoxedFuture {
         let asked = match charge.attachment::<Arc<Selection>>() {
-            None => Err("policies decide about charges that they made of a request"),
-            // A lease, for instance, asks for more units than one request.
+            None => Err("policies decide only about charges that they made from a request"),
+            // A lease, for example, asks for more units than one request.
             Some(selection) if ![0, selection.cost()].contains(&charge.units()) => {
-                Err("a charge of policies keeps the cost that they gave it")
+                Err("the cost of a charge of policies must not be changed")
             }
             Some(selection) => Ok(Arc::clone(selection)),
         };
@@ -266,8 +269,8 @@ impl Limiter for Policies {
         Ok(held.settle(|_, own| in_proportion(own, cost, actual)).0)
     }
 
-    /// Shows a request without a key to the observer, and lets it be refused. A policy that is off
-    /// takes no request, and a policy in a shadow refuses none.
+    /// Shows a request without a key to the observer, and returns `None`, so that it is refused. A
+    /// policy that is off takes no request, and a policy in a shadow refuses no request.
     fn check_keyless(&self, why: &Error) -> Option<Decision> {
         let source = std::error::Error::source(why);
         let no_key = source.and_then(|source| source.downcast_ref::<NoKey>());
@@ -277,8 +280,8 @@ impl Limiter for Policies {
         None
     }
 
-    /// Returns true, whatever the table will hold: otherwise a layer refuses requests. A policy of
-    /// Redisson does not take the additional units.
+    /// Returns true for every table, since otherwise a layer refuses requests. A policy of Redisson
+    /// does not take the additional units.
     fn can_take_more(&self) -> bool {
         true
     }
@@ -299,7 +302,7 @@ fn in_proportion(own: u64, cost: u64, actual: u64) -> u64 {
     u64::try_from(units.div_ceil(u128::from(cost.max(1)))).unwrap_or(u64::MAX)
 }
 
-/// Settings of [`Policies`]: made by [`Policies::builder`].
+/// Settings of [`Policies`]. Made by [`Policies::builder`].
 #[derive(Clone)]
 #[must_use = "it makes no policies until `build` is called"]
 pub struct PoliciesBuilder {
@@ -323,8 +326,8 @@ impl PoliciesBuilder {
         Self { store, addresses, observer: None, refuses_ambiguous: false }
     }
 
-    /// Counts the taken units in the Redis of `pool`, which other processes share. Policies of one
-    /// request are decided in one call. Default: in this process.
+    /// Counts the taken units in the Redis of `pool`, which other processes share. All policies of
+    /// a request decide in one call. Default: in this process.
     #[cfg(feature = "redis")]
     pub fn redis(mut self, pool: Pool) -> Self {
         self.store.place = Place::Redis(pool);
@@ -333,8 +336,9 @@ impl PoliciesBuilder {
 
     /// Sets how long a call to Redis may take. Default: 100 ms.
     ///
-    /// The policies of a request share a call where they can. Where they cannot, a
-    /// [`timeout`](crate::LimiterExt::timeout) around the policies bounds all calls together.
+    /// The policies of a request share one call if possible. If not, a
+    /// [`timeout`](crate::LimiterExt::timeout) around the policies limits the time of all calls
+    /// together.
     #[cfg(feature = "redis")]
     pub fn decision_timeout(mut self, timeout: Duration) -> Self {
         self.store.decision_timeout = timeout;
@@ -342,7 +346,7 @@ impl PoliciesBuilder {
     }
 
     /// Sets how a key of `client_ip` is found: which proxies are trusted, and how IPv6 addresses
-    /// are grouped. Default: the peer of the connection, and no header is believed.
+    /// are grouped. Default: the peer of the connection; headers are ignored.
     pub fn client_ip<P>(mut self, client_ip: ClientIp<P>) -> Self
     where
         P: FindPeer + Send + Sync + 'static,
@@ -351,48 +355,47 @@ impl PoliciesBuilder {
         self
     }
 
-    /// Refuses a path that servers read in several ways, if a policy takes some of them and not
-    /// others, or if they are several keys: the request gets 400, as one without a key. Default:
-    /// the policy takes it.
+    /// Refuses a path that servers read in several ways, if a policy takes only some of the
+    /// readings, or if the readings have different keys. The request gets 400, like a request
+    /// without a key. Default: the policy takes it.
     ///
-    /// `/login/x/..` is such a path where only `/login` is limited, and so is `//login`.
-    /// `/login/..` is not: it leads to `/`. `//x/a` is one too where the key is `path`: it may be
-    /// `/x/a` or `/a`.
+    /// If only `/login` is limited, `/login/x/..` and `//login` are such paths. `/login/..` is not:
+    /// it leads to `/`. If the key is `path`, `//x/a` is such a path too: it may be `/x/a` or `/a`.
     pub fn refuse_ambiguous_paths(mut self) -> Self {
         self.refuses_ambiguous = true;
         self
     }
 
-    /// Sets how many live keys each policy has in the memory of this process: those of its local
-    /// share too, if it is in Redis. Default: 100,000.
+    /// Sets the most live keys that each policy has in the memory of this process. For a policy in
+    /// Redis, these are the keys of its local share. Default: 100,000.
     pub fn max_keys(mut self, keys: usize) -> Self {
         self.store.max_keys = keys;
         self
     }
 
-    /// Decides by `clock`, the time since the Unix epoch. Default: the store's.
+    /// Decides by `clock`, the time since the Unix epoch. Default: the store's clock.
     ///
-    /// For tests and replays: see [`Memory::clock`](crate::Memory::clock) and
+    /// It is for tests and replays: see [`Memory::clock`](crate::Memory::clock) and
     /// [`Redis::clock`](crate::Redis::clock).
     pub fn clock(mut self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         self.store.clock = Some(Arc::new(clock));
         self
     }
 
-    /// Shows each decision of each policy to a closure, for metrics and logs. Default: none. For a
-    /// policy that is off, the closure sees the requests that pass, with
+    /// Shows each decision of each policy to a closure, for metrics and logs. Default: no closure.
+    /// For a policy that is off, the closure sees the requests that pass, with
     /// [`Origin::Off`](crate::limiter::Origin::Off).
     ///
-    /// It runs in the request's task, so it must not block.
+    /// The closure runs in the request's task, so it must not block.
     pub fn on_decision(self, observe: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
         Self { observer: Some(Arc::new(observe)), ..self }
     }
 
-    /// The policies of a table.
+    /// Makes the policies of a table.
     ///
     /// # Errors
     ///
-    /// If something is wrong with a row, or there is none: see [`TableError`].
+    /// If a row is wrong, or if there is no row: see [`TableError`].
     pub fn build(self, rows: &Rows) -> Result<Policies, TableError> {
         let policies = Policies {
             shared: Arc::new(Shared {
@@ -410,10 +413,10 @@ impl PoliciesBuilder {
 
 debug_by_name!([] PoliciesBuilder);
 
-/// Yields the rows of a table: a file, a database, a Redis hash.
+/// Reads the rows of a table: from a file, a database, a Redis hash.
 ///
-/// Every function or closure that returns a future of [`Rows`] is one. In a spawned task write a
-/// function: the compiler takes no closure there whose error is a boxed one. To follow changes,
+/// Every function or closure that returns a future of [`Rows`] is a source. In a spawned task, use
+/// a function: the compiler does not accept a closure with a boxed error there. To follow changes,
 /// read the source again from time to time, with [`Policies::reload`].
 ///
 /// ```
@@ -440,7 +443,7 @@ pub trait Source {
     ///
     /// # Errors
     ///
-    /// If they cannot be read, or are not rows.
+    /// If the source cannot be read, or does not have rows.
     fn rows(&self) -> impl Future<Output = Result<Rows, BoxError>> + Send;
 }
 
@@ -456,12 +459,12 @@ where
 }
 
 impl Policies {
-    /// Reads the rows of a source and puts them in force, as [`load`](Self::load) does.
+    /// Reads the rows of a source and puts them in force, like [`load`](Self::load).
     ///
     /// # Errors
     ///
-    /// If the source cannot be read, something is wrong with a row, or there is none: a
-    /// [`TableError`]. The table in force then stays.
+    /// If the source cannot be read. If a row is wrong, or if there is no row: a [`TableError`].
+    /// The table in force then stays.
     pub async fn reload(&self, source: &impl Source) -> Result<(), BoxError> {
         let rows = source.rows().await?;
         self.load(&rows).map_err(TableError::into)

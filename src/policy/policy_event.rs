@@ -1,4 +1,4 @@
-//! The events that an observer of policies sees.
+//! The events that an observer of policies receives.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::decision::Origin;
 use crate::limiter::combination::held_reservations::Tentative;
 use crate::{Decision, Error, Outcome};
 
-/// Sees the decision of each policy.
+/// A closure that receives the decision of each policy.
 pub(super) type Observer = Arc<dyn Fn(&Event<'_>) + Send + Sync>;
 
 /// The decision about a request, and the units that were taken.
@@ -23,34 +23,33 @@ pub(super) struct PolicyOutcome {
     pub(super) cause: Option<Error>,
 }
 
-/// The decision of one policy about one request, as an
-/// [observer](super::PoliciesBuilder::on_decision) sees it.
+/// The decision of one policy about one request, for an
+/// [observer](super::PoliciesBuilder::on_decision).
 ///
-/// A request that is refused is shown for those of its policies that refuse it, since the others
-/// have taken nothing. If it is undecided, those in a shadow are not asked, and not shown. If it
-/// has no key for a policy, it is shown for that one, with an error that says what is missing. A
-/// policy that is off, by its row or a switch, is shown for each request that it would have taken
-/// and that passes, as admitted with [`Origin::Off`].
+/// If a request is refused, there is an event for each policy that refuses it; the other policies
+/// have taken nothing. If it is undecided, policies in a shadow are not asked, and have no event.
+/// If it has no key for a policy, there is an event for that policy, with an error that says what
+/// is missing. A policy that is off, by its row or a switch, has an event for each request that it
+/// would have taken and that passes. It is admitted with [`Origin::Off`].
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Event<'a> {
     /// The policy.
     pub policy: &'a Policy,
-    /// The outcome, or the error of a policy that could not decide. Of a policy in a shadow: the
-    /// result that would have counted outside of it.
+    /// The outcome, or the error of a policy that could not decide. For a policy in a shadow: the
+    /// result that would have counted without the shadow.
     pub result: Result<Outcome, &'a Error>,
-    /// The source of the decision. `None` if there is none.
+    /// The source of the decision. `None` without a decision.
     pub origin: Option<Origin>,
-    /// The error of the store that could not decide, where its `on_error` did. `None` if the store
-    /// did.
+    /// The error of the store, if the policy's `on_error` decided. `None` if the store decided.
     pub cause: Option<&'a Error>,
-    /// True if the policy is in a shadow, so that the request passes whatever it decided.
+    /// True if the policy is in a shadow, so that it does not refuse the request.
     pub in_shadow: bool,
 }
 
 impl<'a> Event<'a> {
-    /// The decision, as `Meter::record` counts it. In a shadow the request is admitted, and the
-    /// decision holds what would have been decided.
+    /// Returns the decision, as `Meter::record` counts it. In a shadow, the request is admitted,
+    /// and the decision has the result that would have counted.
     ///
     /// # Errors
     ///
@@ -68,8 +67,8 @@ impl<'a> Event<'a> {
         if self.in_shadow { Ok(Decision::in_shadow(answer)) } else { answer }
     }
 
-    /// Returns the event of a policy in a shadow: the decision that it would have made. `None` if
-    /// it would have admitted a request that another policy refuses: it takes nothing for that.
+    /// Makes the event of a policy in a shadow, with the decision that it would have made. `None`
+    /// if it would have admitted a request that another policy refuses: then it takes nothing.
     pub(super) fn in_shadow(
         limited: &'a LimitedPolicy,
         decision: &'a Decision,
@@ -83,18 +82,18 @@ impl<'a> Event<'a> {
         Some(event).filter(|_| !(is_refused && admits))
     }
 
-    /// The event of a policy in force with this result. `Err`: it could not decide, or refuses a
-    /// request that has no key for it.
+    /// Makes the event of a policy in force with this result. `Err`: it could not decide, or
+    /// refuses a request without a key for it.
     pub(super) fn of(limited: &'a LimitedPolicy, result: Result<Outcome, &'a Error>) -> Self {
         Self { policy: &limited.policy, result, origin: None, cause: None, in_shadow: false }
     }
 
-    /// The event of a policy that is off: the request passes.
+    /// Makes the event of a policy that is off: the request passes.
     pub(super) fn off(limited: &'a LimitedPolicy) -> Self {
         Self { origin: Some(Origin::Off), ..Self::of(limited, Ok(Outcome::Allow)) }
     }
 
-    /// Shows the decision of each of the policies in force.
+    /// Shows the decision of each policy in force.
     pub(super) fn each(
         asked: &'a [Asked],
         answer: &'a Option<PolicyAnswer>,
@@ -108,7 +107,8 @@ impl<'a> Event<'a> {
             }
             Some(Ok((decision, _))) => {
                 for PolicyOutcome { limited, outcome, origin, cause } in outcomes {
-                    // Nothing is taken under a policy that would have admitted it.
+                    // If the request is refused, a policy that would have admitted it takes
+                    // nothing.
                     if decision.is_admitted() || !outcome.is_admitted() {
                         let (origin, cause) = (Some(*origin), cause.as_ref());
                         show(Self { origin, cause, ..Self::of(limited, Ok(*outcome)) });

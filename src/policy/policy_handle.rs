@@ -12,11 +12,11 @@ use crate::{Charge, Decision, Error, ErrorKind, LimiterExt};
 
 /// A policy in force: its row, its switch, and its keys. Cheap to clone.
 ///
-/// It stands for the policy of its name. After a reload its keys are those of the new row, but
-/// [`policy`](Self::policy) shows the row that was in force when the handle was made.
+/// It refers to the policy by name. After a reload, it uses the keys of the new row, but
+/// [`policy`](Self::policy) returns the row that was in force when the handle was made.
 ///
-/// A key is written as a client sends it: an API key itself, an address, a host, `global`. Its
-/// parts are those of the row's `key`, in order.
+/// Write a key as a client sends it: an API key itself, an address, a host, or `global`. Its parts
+/// are those of the row's `key`, in order.
 ///
 /// ```
 /// use tower_sluice::policy::{Policies, Row, Rows};
@@ -42,14 +42,14 @@ pub struct PolicyHandle {
 }
 
 impl Policies {
-    /// The policies in force, in the order of their rows.
+    /// Returns the policies in force, in the order of their rows.
     #[must_use]
     pub fn policies(&self) -> Vec<PolicyHandle> {
         let handle = |limited| PolicyHandle { policies: self.clone(), limited };
         self.table().policies.iter().cloned().map(handle).collect()
     }
 
-    /// The policy with this name, if it is in force.
+    /// Returns the policy with this name, if it is in force.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<PolicyHandle> {
         let limited = self.table().get(name).cloned()?;
@@ -67,14 +67,14 @@ impl PolicyHandle {
 
     /// Its own switch, which outlives the row and the table.
     ///
-    /// Its [`shadow_counts`](Switch::shadow_counts) are those of the policy, whatever put it into a
-    /// shadow: its row, this switch or that of all.
+    /// Its [`shadow_counts`](Switch::shadow_counts) count the decisions of the policy in a shadow:
+    /// by its row, this switch or the switch of all policies.
     #[must_use]
     pub fn switch(&self) -> &Switch {
         &self.limited.switch
     }
 
-    /// Returns the mode that holds for it: the most permissive of its row, its own switch and that
+    /// Returns the mode that applies: the most permissive of its row, its own switch and the switch
     /// of all policies. [`Off`](SwitchMode::Off) if its row is gone.
     #[must_use]
     pub fn mode(&self) -> SwitchMode {
@@ -82,24 +82,25 @@ impl PolicyHandle {
         self.in_force().map_or(SwitchMode::Off, |limited| limited.mode(global))
     }
 
-    /// Returns the number of parts of its keys.
+    /// Returns the number of parts of each key.
     #[must_use]
     pub fn key_parts(&self) -> usize {
         self.limited.policy.key.len()
     }
 
-    /// Peeks at a key, which takes nothing. A key that was never seen has all of its quota.
+    /// Returns the state of a key, and takes nothing. A new key has its whole quota.
     ///
     /// # Errors
     ///
-    /// Of kind [`Request`](ErrorKind::Request) if the parts are no key of this policy, and of kind
-    /// [`Configuration`](ErrorKind::Configuration) if its row is gone; else as a decision.
+    /// An error of kind [`Request`](ErrorKind::Request) if the parts are not a key of this policy,
+    /// and of kind [`Configuration`](ErrorKind::Configuration) if its row is gone. Otherwise the
+    /// errors of a decision.
     pub async fn peek<T: AsRef<str>>(&self, parts: &[T]) -> Result<Decision, Error> {
         let (limited, charge) = self.charge(parts)?;
         limited.limiter.boxed.peek(charge).await
     }
 
-    /// Starts a key anew.
+    /// Resets a key: all of its quota is available again.
     ///
     /// # Errors
     ///
@@ -109,7 +110,7 @@ impl PolicyHandle {
     }
 
     /// Refuses all requests of a key for this time: see
-    /// [`LimiterExt::block`](crate::LimiterExt::block). A policy of Redisson cannot.
+    /// [`LimiterExt::block`](crate::LimiterExt::block). A policy of Redisson cannot block.
     ///
     /// # Errors
     ///
@@ -131,7 +132,7 @@ impl PolicyHandle {
         self.with_share(parts, Boxed::unblock).await
     }
 
-    /// Takes units of a key, whether or not they fit.
+    /// Takes units of a key, even if they do not fit.
     ///
     /// # Errors
     ///
@@ -145,7 +146,7 @@ impl PolicyHandle {
         limited.limiter.boxed.penalize(charge.cost(units)).await
     }
 
-    /// Operates on a key in the local share, if there is one, and then in the store.
+    /// Runs an operation on a key in the local share, if there is one, and then in the store.
     async fn with_share<T: AsRef<str>>(
         &self,
         parts: &[T],
@@ -158,7 +159,7 @@ impl PolicyHandle {
         operate(&limited.limiter.boxed, charge).await
     }
 
-    /// The policy of this name in the table in use.
+    /// Returns the policy of this name in the table in use.
     fn in_force(&self) -> Option<Arc<LimitedPolicy>> {
         self.policies.table().get(self.limited.policy.name()).cloned()
     }
@@ -167,7 +168,7 @@ impl PolicyHandle {
         let gone = || Error::new(ErrorKind::Configuration, "no policy of this name is in force");
         let limited = self.in_force().ok_or_else(gone)?;
         let key = limited.policy.key.of_texts(parts, self.policies.addresses());
-        let none = || Error::new(ErrorKind::Request, "the parts are no key of this policy");
+        let none = || Error::new(ErrorKind::Request, "the parts are not a key of this policy");
         let charge = limited.charge(key.ok_or_else(none)?);
         Ok((limited, charge))
     }

@@ -47,7 +47,7 @@ impl Part {
                     ));
                 };
                 let name = name.trim();
-                Self::Header(name.parse().map_err(|_| format!("{name:?} is no header"))?)
+                Self::Header(name.parse().map_err(|_| format!("{name:?} is not a header name"))?)
             }
         })
     }
@@ -55,7 +55,7 @@ impl Part {
     fn of_request(&self, head: &Head<'_>, addresses: &dyn FindAddress) -> Result<String, Error> {
         match self {
             Self::ClientIp => addresses.of_request(head).ok_or_else(no_peer),
-            // A header may be a secret, which nobody should find in a store.
+            // A header may be a secret, which must not be readable in a store.
             Self::Header(name) => by_api_key(name.clone()).find(*head),
             Self::Path { ignore_case } => Ok(path_key(head.uri().path(), *ignore_case)),
             Self::Host => {
@@ -68,7 +68,7 @@ impl Part {
         }
     }
 
-    /// The same part of the text that a client sends.
+    /// Converts the text that a client sends to this part.
     fn of_text(&self, text: &str, addresses: &dyn FindAddress) -> Option<String> {
         match self {
             Self::ClientIp => addresses.of_text(text),
@@ -83,7 +83,7 @@ impl Part {
     }
 }
 
-/// One key for all spellings of a path.
+/// Returns one key for all spellings of a path.
 fn path_key(path: &str, ignore_case: bool) -> String {
     let mut key = canonical(path).into_owned();
     if ignore_case {
@@ -92,7 +92,7 @@ fn path_key(path: &str, ignore_case: bool) -> String {
     key
 }
 
-/// The name of a host, in lower case and without its port.
+/// Returns the name of a host, in lower case and without its port.
 fn host_name(host: &str) -> Option<String> {
     let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
     let name = match host.split_once(']') {
@@ -108,7 +108,7 @@ impl Key {
         Self(vec![Part::Global])
     }
 
-    /// The same for a policy that takes paths in upper and in lower case.
+    /// Sets that upper and lower case of paths are equal.
     pub(super) fn ignoring_case(mut self, is_ignored: bool) -> Self {
         for part in &mut self.0 {
             if let Part::Path { ignore_case } = part {
@@ -123,19 +123,19 @@ impl Key {
         self.0 == [Part::Global]
     }
 
-    /// Returns whether the readings of a path are several keys. Called only for few readings.
+    /// Returns true if the readings of a path have different keys. Called only for few readings.
     pub(super) fn tells_apart(&self, path: &Readings<'_>) -> bool {
         let has_path = self.0.iter().any(|part| matches!(part, Part::Path { .. }));
         let mut keys = path.each().filter(|_| has_path).into_iter().flatten().map(canonical);
         keys.next().is_some_and(|first| keys.any(|key| key != first))
     }
 
-    /// Returns the number of its parts.
+    /// Returns the number of parts.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// The key of a request.
+    /// Returns the key of a request.
     ///
     /// # Errors
     ///
@@ -148,8 +148,8 @@ impl Key {
         joined(self.0.iter().map(|part| part.of_request(head, addresses)))
     }
 
-    /// The key of a client that sends these parts. `None` if their number is wrong, or if one of
-    /// them is invalid.
+    /// Returns the key of a client that sends these parts. `None` if their number is wrong, or if a
+    /// part is invalid.
     pub(super) fn of_texts<T: AsRef<str>>(
         &self,
         texts: &[T],
@@ -161,7 +161,8 @@ impl Key {
     }
 }
 
-/// Several parts as one text: each with its length, so that no two lists make the same.
+/// Joins several parts to one text. Each part has its length, so that different lists make
+/// different texts.
 fn joined<E>(parts: impl ExactSizeIterator<Item = Result<String, E>>) -> Result<String, E> {
     let is_single = parts.len() == 1;
     let mut all = String::new();
@@ -213,7 +214,7 @@ impl<P: FindPeer + Send + Sync> FindAddress for ClientIp<P> {
         self.of(*head).map(|client| client.to_string())
     }
 
-    /// Reads an address, or the network that is a key: `2001:db8::/64`.
+    /// Reads an address, or a network that is a key, such as `2001:db8::/64`.
     fn of_text(&self, text: &str) -> Option<String> {
         let address = text.split_once('/').map_or(text, |(address, _)| address);
         let address: IpAddr = address.trim_matches(['[', ']']).parse().ok()?;

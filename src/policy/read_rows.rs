@@ -45,7 +45,7 @@ pub(super) fn policies(rows: &Rows) -> Result<Vec<Policy>, TableError> {
     Ok(policies)
 }
 
-/// A row of a policy.
+/// Reads the row of a policy.
 fn policy(row: &Row, index: usize) -> Result<Policy, Vec<RowError>> {
     let mut fields = Fields::new("policy", row, index);
     let name = name(&mut fields);
@@ -61,7 +61,7 @@ fn policy(row: &Row, index: usize) -> Result<Policy, Vec<RowError>> {
     }
     let on_error: Option<OnError> = fields.optional("on_error");
     let share = match (on_error, &setting) {
-        (Some(OnError::Local(0)), _) => fields.wrong("on_error", "a local share is at least 1"),
+        (Some(OnError::Local(0)), _) => fields.wrong("on_error", "a local share must be at least 1"),
         (Some(OnError::Local(units)), Some(setting)) => {
             fields.checked("on_error", checked_policy::share(units, setting.quota.period()))
         }
@@ -96,7 +96,7 @@ fn policy(row: &Row, index: usize) -> Result<Policy, Vec<RowError>> {
     })
 }
 
-/// A row of a supplier's interface: the policy that takes everything under its name.
+/// Reads the row of a supplier's interface: a policy that takes every path under its name.
 fn interface(row: &Row, index: usize) -> Result<Policy, Vec<RowError>> {
     let mut fields = Fields::new("interface", row, index);
     let name = name(&mut fields);
@@ -108,7 +108,7 @@ fn interface(row: &Row, index: usize) -> Result<Policy, Vec<RowError>> {
     let status = fields.flag("status").unwrap_or(true);
     let errors = fields.end();
     let (Some(name), Some(rate), []) = (name, rate, &errors[..]) else { return Err(errors) };
-    // A segment that begins with a colon is another router's placeholder.
+    // In other routers, a segment that begins with a colon is a placeholder.
     let segment = name.strip_prefix(':').map_or(name.clone(), |rest| format!("%3A{rest}"));
     let paths = ["", "/", "/{*rest}"].map(|end| format!("/{segment}{end}"));
     let row = Row::new().with("name", name).with("algorithm", "smooth_bursty");
@@ -122,11 +122,11 @@ fn interface(row: &Row, index: usize) -> Result<Policy, Vec<RowError>> {
         .map_err(|errors| errors.into_iter().map(of_rate).collect())
 }
 
-/// A name that response headers and labels can hold as it is.
+/// Reads a name, which response headers and labels contain unchanged.
 fn name(fields: &mut Fields) -> Option<String> {
     let name: String = fields.required("name")?;
     if matches!(name.as_str(), "." | "..") {
-        return fields.wrong("name", "a name stands in paths, which . and .. change");
+        return fields.wrong("name", "a name is used in paths, where . and .. are not names");
     }
     match is_policy_name(&name) {
         true => Some(name),

@@ -1,4 +1,4 @@
-//! Rows as they are written: fields with values that are not checked yet.
+//! Rows as they are written, with fields that are not checked yet.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,11 +6,11 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// The rows of a table, as a file or another [`Source`](super::Source) has them.
+/// The rows of a table, from a file or another [`Source`](super::Source).
 ///
-/// It is read by serde, so from TOML, JSON, YAML and every other format that serde knows. What a
-/// row says is checked when [`Policies`](super::Policies) takes the table, so that each error names
-/// its row and its field.
+/// serde reads it from TOML, JSON, YAML and every other format of serde. The fields are checked
+/// when [`Policies`](super::Policies) loads the table, so that each error names its row and its
+/// field.
 ///
 /// ```
 /// use tower_sluice::policy::Rows;
@@ -31,12 +31,12 @@ use serde_json::{Map, Number, Value};
 /// # Ok::<(), toml::de::Error>(())
 /// ```
 ///
-/// A table without any policy is an error, since it would limit nobody: a file that was emptied by
-/// mistake, or a query that found nothing. `allow_empty = true` at the top of the file says that
-/// this is meant.
+/// A table without a policy is an error, since it would limit nothing: the file was perhaps emptied
+/// by mistake, or a query found nothing. If you want such a table, write `allow_empty = true` at
+/// the top of the file.
 ///
-/// A program that makes rows itself collects them: they are policies. It sets the field
-/// `allow_empty` where there may be none.
+/// A program that makes rows itself can `collect` them into `Rows`, as policies. It sets the field
+/// `allow_empty` if there may be no row.
 ///
 /// ```
 /// use tower_sluice::policy::{Row, Rows};
@@ -52,12 +52,12 @@ pub struct Rows {
     pub policy: Vec<Row>,
     /// Interfaces of suppliers, whose calls are limited: `name`, `rate`, `cache` and `status`.
     pub interface: Vec<Row>,
-    /// True if the table may have no policy, so that nobody is limited. Default: `false`.
+    /// True if the table may have no policy, so that nothing is limited. Default: `false`.
     pub allow_empty: bool,
 }
 
 impl Rows {
-    /// A table without policies, which limits nobody.
+    /// A table without policies, which limits nothing.
     ///
     /// ```
     /// use tower_sluice::policy::{Policies, Rows};
@@ -73,7 +73,7 @@ impl Rows {
     }
 }
 
-/// The fields of one row, in whatever order they came.
+/// The fields of one row, in any order.
 ///
 /// ```
 /// use tower_sluice::policy::Row;
@@ -86,7 +86,7 @@ impl Rows {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Row(Fields);
 
-/// The fields of a row. In place of a value that no field can have, the reason why.
+/// The fields of a row. An invalid value is replaced by the reason.
 pub(super) type Fields = BTreeMap<String, Result<Value, String>>;
 
 impl Row {
@@ -103,11 +103,11 @@ impl Row {
         self
     }
 
-    /// A row of a source that knows texts alone, such as a Redis hash.
+    /// A row of a source that has only texts, such as a Redis hash.
     ///
-    /// A text that is a value of JSON stands for it: `5`, `true`, `["client_ip", "path"]`,
-    /// `{"path": "/api/{*rest}"}`. Every other text is itself, and so is a name. A field whose text
-    /// is empty is absent.
+    /// A text that is valid JSON becomes that value: `5`, `true`, `["client_ip", "path"]`,
+    /// `{"path": "/api/{*rest}"}`. Every other text stays a text, and a name always does. A field
+    /// with an empty text is absent.
     #[must_use]
     pub fn from_texts<F, T>(fields: impl IntoIterator<Item = (F, T)>) -> Self
     where
@@ -129,7 +129,7 @@ impl Row {
         row
     }
 
-    /// The fields, without those that a source has left empty.
+    /// Returns the fields, without empty ones.
     pub(super) fn fields(&self) -> Fields {
         let is_present =
             |(_, value): &(&String, &Result<Value, String>)| **value != Ok(Value::Null);
@@ -140,7 +140,7 @@ impl Row {
             .collect()
     }
 
-    /// The row's name, if it states one.
+    /// Returns the row's name, if it states one.
     pub(super) fn name(&self) -> Option<&str> {
         self.0.get("name")?.as_ref().ok()?.as_str()
     }
@@ -193,21 +193,22 @@ impl<'de> Deserialize<'de> for Row {
     }
 }
 
-/// The fields of a map. One that is there twice has no value.
+/// Reads the fields of a map. A field that occurs twice has no value.
 fn fields_of<'de, A: MapAccess<'de>>(mut map: A) -> Result<Fields, A::Error> {
     let mut fields = Fields::new();
     while let Some((field, Parsed(value))) = map.next_entry::<String, Parsed>()? {
-        let twice = format!("{field:?} is there twice");
+        let twice = format!("{field:?} occurs twice");
         let is_new = !fields.contains_key(&field);
         fields.insert(field, if is_new { value } else { value.and(Err(twice)) });
     }
     Ok(fields)
 }
 
-/// The name of a map's only field by which serde_json passes a number with all of its digits.
+/// The name of the only field of the map in which serde_json passes a number with all of its
+/// digits.
 const NUMBER: &str = "$serde_json::private::Number";
 
-/// A value, or the reason why JSON has none: it is infinite, or a field is there twice.
+/// A value, or the reason why it is invalid in JSON: it is infinite, or a field occurs twice.
 pub(super) struct Parsed(pub(super) Result<Value, String>);
 
 impl<'de> Deserialize<'de> for Parsed {
@@ -253,7 +254,7 @@ impl<'de> Visitor<'de> for Any {
 
     fn visit_f64<E>(self, value: f64) -> Result<Parsed, E> {
         let number = Number::from_f64(value).map(Value::Number);
-        Ok(Parsed(number.ok_or_else(|| format!("{value} is no finite number"))))
+        Ok(Parsed(number.ok_or_else(|| format!("{value} is not a finite number"))))
     }
 
     fn visit_str<E>(self, value: &str) -> Result<Parsed, E> {
@@ -294,7 +295,7 @@ fn too_large(number: impl fmt::Display) -> String {
     format!("{number} is too large")
 }
 
-/// The same with whole numbers as integers: some formats and sources write 5 as 5.0.
+/// Turns whole numbers into integers: some formats and sources write 5 as 5.0.
 pub(super) fn with_whole_numbers(value: Value) -> Value {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     match value {

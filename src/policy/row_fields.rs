@@ -14,7 +14,7 @@ use super::row::{self, Row, with_whole_numbers};
 pub(super) struct Fields {
     row: RowError,
     rest: row::Fields,
-    /// The fields that were asked for, and may be there.
+    /// The valid fields: those that were asked for.
     known: Vec<&'static str>,
     errors: Vec<RowError>,
 }
@@ -25,7 +25,7 @@ impl Fields {
         Self { row: error, rest: row.fields(), known: Vec::new(), errors: Vec::new() }
     }
 
-    /// The value of a field. `None` if it is absent, or not a value that the field can have.
+    /// Reads the value of a field. `None` if it is absent, or invalid for this field.
     pub(super) fn optional<T: DeserializeOwned>(&mut self, field: &'static str) -> Option<T> {
         self.known.push(field);
         let value = self.rest.remove(field)?;
@@ -33,7 +33,7 @@ impl Fields {
         self.checked(field, serde_json::from_value(with_whole_numbers(value)))
     }
 
-    /// The same for a field that must be there.
+    /// Reads the value of a field that must be present.
     pub(super) fn required<T: DeserializeOwned>(&mut self, field: &'static str) -> Option<T> {
         if self.has(field) {
             return self.optional(field);
@@ -42,7 +42,7 @@ impl Fields {
         self.wrong(field, "it is missing")
     }
 
-    /// A duration, such as `500ms`.
+    /// Reads a duration, such as `500ms`.
     pub(super) fn duration(&mut self, field: &'static str) -> Option<Duration> {
         let value: Value = self.optional(field)?;
         let expected = "a duration such as 500ms, 1s or 1h";
@@ -53,7 +53,7 @@ impl Fields {
         self.checked(field, humantime::parse_duration(&text).map_err(wrong))
     }
 
-    /// `true` or `false`, or 1 or 0 as a table of numbers has it.
+    /// Reads `true` or `false`. Tables of numbers have 1 or 0.
     pub(super) fn flag(&mut self, field: &'static str) -> Option<bool> {
         let value: Value = self.optional(field)?;
         match (value.as_bool(), value.as_u64()) {
@@ -63,35 +63,35 @@ impl Fields {
         }
     }
 
-    /// Returns true if the row sets a setting of an algorithm, which is `true` or `false`.
+    /// Reads a setting of an algorithm that is `true` or `false`. Default: `false`.
     pub(super) fn is_set(&mut self, field: &'static str) -> bool {
         self.optional(field).unwrap_or_default()
     }
 
-    /// A number that is at least 1.
+    /// Reads a number that is at least 1.
     pub(super) fn count(&mut self, field: &'static str) -> Option<u64> {
         match self.optional(field) {
-            Some(0) => self.wrong(field, "it is at least 1"),
+            Some(0) => self.wrong(field, "it must be at least 1"),
             count => count,
         }
     }
 
-    /// A ratio, which is no less than 0.
+    /// Reads a ratio, which is at least 0.
     pub(super) fn ratio(&mut self, field: &'static str) -> Option<f64> {
         match self.optional::<f64>(field) {
             Some(ratio) if !(0.0..=1_000.0).contains(&ratio) => {
-                self.wrong(field, "a ratio is from 0 to 1000")
+                self.wrong(field, "a ratio must be from 0 to 1000")
             }
             ratio => ratio,
         }
     }
 
-    /// Returns true if a field is there and not read yet.
+    /// Returns true if a field is present and not read yet.
     pub(super) fn has(&self, field: &str) -> bool {
         self.rest.contains_key(field)
     }
 
-    /// Passes over a field that may be there, but that nothing depends on now.
+    /// Skips a field that is valid but has no effect now.
     pub(super) fn skip(&mut self, field: &'static str) {
         self.known.push(field);
         if let Some(Err(why)) = self.rest.remove(field) {
@@ -99,7 +99,7 @@ impl Fields {
         }
     }
 
-    /// Refuses a field that has no meaning here, if it is there.
+    /// Rejects a field that has no meaning here, if it is present.
     pub(super) fn refuse(&mut self, field: &'static str, why: impl fmt::Display) {
         if self.rest.remove(field).is_some() {
             self.wrong::<()>(field, why);
@@ -112,7 +112,7 @@ impl Fields {
         None
     }
 
-    /// The value of a field that was checked. Keeps the error if it is wrong.
+    /// Returns the value of a checked field. Keeps the error if it is wrong.
     pub(super) fn checked<T>(
         &mut self,
         field: &str,
@@ -121,11 +121,11 @@ impl Fields {
         value.or_else(|why| self.wrong(field, why).ok_or(())).ok()
     }
 
-    /// Returns the faults of the row, which has been read.
+    /// Returns the errors of the row, after all fields were read.
     pub(super) fn end(mut self) -> Vec<RowError> {
         for field in std::mem::take(&mut self.rest).into_keys() {
             let meant = match &*field {
-                "allow_empty" => "it stands at the top, before the first `[[policy]]`".to_owned(),
+                "allow_empty" => "it belongs at the top, before the first `[[policy]]`".to_owned(),
                 _ => format!("there are `{}`", self.known.join("`, `")),
             };
             self.wrong::<()>(&field, format!("no such field; {meant}"));
@@ -154,7 +154,7 @@ impl From<OneOrMany> for Vec<String> {
 /// The longest part of an error, in bytes.
 const MAX_SHOWN: usize = 500;
 
-/// The text in one line of bounded length, whatever a row holds.
+/// Shortens a text of a row to one line of limited length.
 fn shown(text: &str) -> String {
     let ends = text.char_indices().map(|(at, character)| at + character.len_utf8());
     let end = ends.take_while(|end| *end <= MAX_SHOWN).last().unwrap_or(0);
@@ -166,10 +166,11 @@ fn shown(text: &str) -> String {
     shown
 }
 
-/// The faults of a table: those of its rows, or that it has no row. The table that was in force
+/// The errors of a table: those of its rows, or the lack of rows. The table that was in force
 /// stays.
 ///
-/// Its text is one line that names each: by the row's name, or by its number from 1 if it has none.
+/// Its text is one line with all errors. Each names its row: by the row's name, or by its number
+/// from 1 if it has no name.
 ///
 /// ```
 /// use tower_sluice::policy::{Policies, Row, Rows};
@@ -181,11 +182,11 @@ fn shown(text: &str) -> String {
 /// assert_eq!((error.rows()[0].row(), error.rows()[0].field()), ("api", Some("limit")));
 /// ```
 ///
-/// Its `Debug` is the same text, so that `unwrap` and a `?` in `main` print it.
+/// Its `Debug` output is the same text, so that `unwrap` and a `?` in `main` print it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TableError(pub(super) Vec<RowError>);
 
-/// The fault of one row.
+/// The error of one row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowError {
     pub(super) table: &'static str,
@@ -196,7 +197,7 @@ pub struct RowError {
 }
 
 impl TableError {
-    /// Each error, in the order of the rows. None if the table has no policy at all.
+    /// The errors, in the order of the rows. Empty if the error is that the table has no policy.
     #[must_use]
     pub fn rows(&self) -> &[RowError] {
         &self.0
@@ -228,20 +229,20 @@ impl fmt::Debug for TableError {
 impl Error for TableError {}
 
 impl RowError {
-    /// An error of the row with this name, or else with this index in its table. A very long name
-    /// does not help to find the row.
+    /// An error of the row with this name, or without a name, with this index in its table. A very
+    /// long name is shortened.
     pub(super) fn new(table: &'static str, name: Option<&str>, index: usize) -> Self {
         let name = name.filter(|name| name.len() <= MAX_SHOWN);
         let row = name.map_or_else(|| (index + 1).to_string(), str::to_owned);
         Self { table, row, is_named: name.is_some(), field: None, message: String::new() }
     }
 
-    /// The same row, with a message about one of its fields.
+    /// The error of the same row, with a message about one of its fields.
     pub(super) fn with(&self, field: &str, message: impl fmt::Display) -> Self {
         Self { field: Some(shown(field)), message: shown(&message.to_string()), ..self.clone() }
     }
 
-    /// The table that it stands in: `policy` or `interface`.
+    /// The table of the row: `policy` or `interface`.
     #[must_use]
     pub fn table(&self) -> &str {
         self.table
@@ -253,7 +254,7 @@ impl RowError {
         &self.row
     }
 
-    /// The field, if one is to blame.
+    /// The field that is wrong, if the error is about one field.
     #[must_use]
     pub fn field(&self) -> Option<&str> {
         self.field.as_deref()

@@ -15,7 +15,7 @@ use crate::limiter::combination::at_once::AtOnce;
 use crate::limiter::{Switch, SwitchMode};
 use crate::{Error, ErrorKind};
 
-/// The most policies that one call decides about.
+/// The most policies for one call.
 const MAX_TOGETHER: usize = 8;
 
 /// A table of policies.
@@ -23,34 +23,34 @@ pub(super) struct Table {
     pub(super) policies: Vec<Arc<LimitedPolicy>>,
     /// The place of each policy by its name.
     places: HashMap<String, usize>,
-    /// The number of this table among those of these policies, from 0.
+    /// The number of this table, counted from 0 for the same policies.
     number: u64,
     routes: Routes,
     combinations: Combinations,
 }
 
-/// The policies that take one request, of the table in force when it came.
+/// The policies that take one request, from the table in force when the request came.
 pub(super) struct Selection {
     pub(super) table: Arc<Table>,
     pub(super) in_force: Vec<Asked>,
     pub(super) in_shadow: Vec<Asked>,
-    /// The policies in a shadow that the request has no key for, each with the reason.
+    /// The policies in a shadow for which the request has no key, each with the reason.
     pub(super) keyless: Vec<NoKey>,
-    /// The policies that would take the request, and are off: they let it pass.
+    /// The policies that would take the request, but are off: they let it pass.
     pub(super) off: Vec<Arc<LimitedPolicy>>,
     /// The switch of all policies, if it puts them into a shadow.
     pub(super) global_shadow: Option<Switch>,
 }
 
-/// A policy that takes a request without a key for it, or of which it is unknown whether it takes
-/// the request.
+/// A policy that takes a request without a key for it. Or a policy for which it is unknown if it
+/// takes the request.
 #[derive(Debug)]
 pub(super) struct NoKey {
     pub(super) limited: Arc<LimitedPolicy>,
     pub(super) why: Error,
 }
 
-/// Names the policy, so that the cause of a refusal names it too.
+/// Shows the name of the policy, so that the cause of a refusal has it.
 impl fmt::Display for NoKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "of the policy {:?}", self.limited.policy.name())
@@ -66,9 +66,9 @@ impl From<NoKey> for Error {
 }
 
 impl Table {
-    /// The table that follows the one `before`.
+    /// Makes the table that follows the table `before`.
     pub(super) fn new(mut policies: Vec<Arc<LimitedPolicy>>, before: Option<&Table>) -> Self {
-        // It was collected in the memory of policies, which are many times as large.
+        // It was collected in place, in the memory of policies, which are many times larger.
         policies.shrink_to_fit();
         let names = policies.iter().map(|one| one.policy.name().to_owned());
         let places = names.zip(0..).collect();
@@ -82,7 +82,7 @@ impl Table {
         self.places.get(name).map(|place| &self.policies[*place])
     }
 
-    /// The policies that take a request.
+    /// Finds the policies that take a request.
     pub(super) fn select(
         self: &Arc<Self>,
         head: &Head<'_>,
@@ -102,7 +102,7 @@ impl Table {
             let mode = limited.mode(all);
             let key = match policy.matcher.takes(head, &path, name) {
                 Takes::None => continue,
-                // It is unknown whether the policy would have taken it.
+                // It is unknown if the policy would have taken it.
                 Takes::Unknown if mode == SwitchMode::Off => continue,
                 _ if mode == SwitchMode::Off => {
                     off.push(Arc::clone(limited));
@@ -122,7 +122,7 @@ impl Table {
                 Ok(key) => key,
                 Err(why) => {
                     let no_key = NoKey { limited: Arc::clone(limited), why };
-                    // A shadow refuses nothing.
+                    // A policy in a shadow refuses no request.
                     if mode == SwitchMode::Shadow {
                         keyless.push(no_key);
                         continue;
@@ -149,7 +149,7 @@ impl Table {
         modes.map(|mode| self.policies.iter().filter(|one| one.mode(global) == mode).count())
     }
 
-    /// Returns the limiter that decides as these together. `None` if nothing can.
+    /// Returns the limiter that decides for these limiters together. `None` if no limiter can.
     pub(super) fn together(&self, limiters: &[&PolicyLimiter]) -> Option<Arc<dyn AtOnce>> {
         (limiters.len() <= MAX_TOGETHER).then(|| self.combinations.of(limiters))?
     }
@@ -161,7 +161,7 @@ impl Table {
 }
 
 impl Selection {
-    /// The longest wait that one of the policies in force allows.
+    /// The longest wait that any of the policies in force allows.
     pub(super) fn max_wait(&self) -> Duration {
         let waits = self.in_force.iter().map(|asked| asked.limited.policy.max_wait());
         waits.max().unwrap_or_default()
@@ -173,8 +173,9 @@ impl Selection {
         first.map_or(1, |asked| asked.charge.units())
     }
 
-    /// A text that no other selection has: the table, and each policy with its key. So a limiter
-    /// around policies that remembers a decision forgets it when the table or a switch changes.
+    /// Returns a unique text for this selection: the table, and each policy with its key. So an
+    /// outer limiter that remembers decisions does not use them after the table or a switch
+    /// changes.
     pub(super) fn text(&self) -> String {
         let mut text = self.table.number.to_string();
         for (sign, asked) in [('+', &self.in_force), ('-', &self.in_shadow)] {
@@ -203,7 +204,7 @@ impl fmt::Debug for Table {
     }
 }
 
-/// The places of policies, by the beginnings of the paths that they take.
+/// The places of policies, by the beginnings of their paths.
 #[derive(Default)]
 pub(super) struct Routes {
     /// The places of policies that take every path.

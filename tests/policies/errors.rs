@@ -153,7 +153,7 @@ fn a_row_without_a_name_has_a_number_and_names_are_not_shared() {
 fn a_cost_that_never_fits_names_the_field_that_is_too_small() {
     let pace = "cost = 9\nalgorithm = 'smooth_bursty'\nwait_for_own_cost = true\n";
     let waits =
-        "a request of this cost waits for 800ms at least: write a smaller cost, or a longer";
+        "a request of this cost waits at least 800ms: write a smaller cost, or a longer";
     for (fields, message) in [
         (
             String::from("cost = 6"),
@@ -174,8 +174,7 @@ fn a_cost_that_never_fits_names_the_field_that_is_too_small() {
 #[test]
 fn an_error_of_ignore_case_says_what_to_write() {
     let error = wrong(&format!("{BASE}match = {{ ignore_case = true }}"));
-    let message = "ignore_case is about the letters of a path, and there is no path: write one, or \
-                   leave ignore_case out";
+    let message = "ignore_case needs a path: write one, or leave ignore_case out";
     assert_eq!((error.rows()[0].field(), error.rows()[0].message()), (Some("match"), message));
 }
 
@@ -192,13 +191,13 @@ fn a_list_in_match_that_holds_more_than_paths_says_what_may_stand_there() {
 /// As plain text it would take no request.
 #[test]
 fn a_placeholder_of_another_router_is_an_error_that_says_what_to_write() {
-    let star = "a `*` outside of braces is no wildcard; write";
+    let star = "a `*` outside of braces is not a wildcard; write";
     let start = |written, meant| {
         format!("a segment that begins with `{written}` is plain text; write `{{{meant}}}`")
     };
     let brace = |inside| {
         format!(
-            "`{{{inside}}}` is no placeholder; write `{{name}}` for a segment, or `{{*name}}` for all that follows"
+            "`{{{inside}}}` is not a placeholder; write `{{name}}` for a segment, or `{{*name}}` for all that follows"
         )
     };
     let end = |written| format!("a path ends before the `{written}`");
@@ -251,7 +250,7 @@ fn an_allow_empty_of_a_row_says_where_it_stands() {
         ["[[policy]]\nname = 'a'\nlimit = 5\nperiod = '1s'", "[[interface]]\nname = 'a'\nrate = 5"]
     {
         let error = Policies::builder().build(&rows(&format!("{table}\nallow_empty = true")));
-        let message = "no such field; it stands at the top, before the first `[[policy]]`";
+        let message = "no such field; it belongs at the top, before the first `[[policy]]`";
         let error = error.expect_err(table);
         assert_eq!(
             (error.rows()[0].field(), error.rows()[0].message()),

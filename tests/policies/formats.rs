@@ -249,7 +249,7 @@ fn a_number_that_is_not_finite_is_an_error_of_its_field() {
         assert!(error.to_string().contains("no finite number"), "{error}");
     }
     let rows = toml("[[policy]]\nname = nan\nlimit = 1\nperiod = '1s'").unwrap();
-    assert_eq!(built(&rows).unwrap_err().to_string(), "policy 1: name: NaN is no finite number");
+    assert_eq!(built(&rows).unwrap_err().to_string(), "policy 1: name: NaN is not a finite number");
     let rows = toml("[[policy]]\nname = 'a'\nlimit = 1\nperiod = '1s'\nmatch = { path = [nan] }");
     assert_eq!(built(&rows.unwrap()).unwrap_err().rows()[0].field(), Some("match"));
 }
@@ -258,7 +258,7 @@ fn a_number_that_is_not_finite_is_an_error_of_its_field() {
 fn a_field_that_is_there_twice_is_an_error() {
     let rows = json(r#"{"policy": [{"name": "a", "limit": 5, "limit": 9, "period": "1s"}]}"#);
     let error = built(&rows.unwrap()).unwrap_err();
-    assert_eq!(error.to_string(), r#"policy "a": limit: "limit" is there twice"#);
+    assert_eq!(error.to_string(), r#"policy "a": limit: "limit" occurs twice"#);
     let rows = json(
         r#"{"policy": [{"name": "a", "limit": 5, "period": "1s", "match": {"path": "/a", "path": "/b"}}]}"#,
     );

@@ -1,9 +1,9 @@
-//! Models of servers: what each of them reads in a path, held against the readings of it.
+//! Models of servers: the path that each of them reads must be among the readings.
 
 use super::{Readings, spelled};
 
-/// Reads a path as servers find its segments: each takes out dots and parameters, merges slashes
-/// and decodes, in an order of its own.
+/// Reads a path as servers do. Each removes dots and parameters, merges slashes and decodes, in its
+/// own order.
 fn servers(path: &str) -> [Vec<String>; 21] {
     let split = |path: &str| path.split('/').skip(1).map(str::to_owned).collect::<Vec<_>>();
     let joined = |segments: &[String]| format!("/{}", segments.join("/"));
@@ -42,7 +42,7 @@ fn servers(path: &str) -> [Vec<String>; 21] {
     let names = |segments: Vec<String>| -> Vec<String> {
         segments.iter().map(|one| one.split(';').next().unwrap().to_owned()).collect()
     };
-    // A server that takes `/x/` for `/x`.
+    // A server for which `/x/` equals `/x`.
     let closed = |mut segments: Vec<String>| {
         _ = segments.pop_if(|last| last.is_empty());
         segments
@@ -54,7 +54,7 @@ fn servers(path: &str) -> [Vec<String>; 21] {
     };
     let dots = |segments| without_dots(segments, false);
     let whatwg = without_dots(split(&path.replace('\\', "/")), true);
-    // A server that reads an address in it.
+    // A server that reads the path as an address.
     let without_host = |path: &str| match path.strip_prefix("//") {
         Some(rest) => {
             let rest = rest.trim_start_matches('/');
@@ -87,7 +87,7 @@ fn servers(path: &str) -> [Vec<String>; 21] {
         dots(merged(names(split(&all(path))))),
         dots(merged(split(&twice))),
         dots(merged(split(&until_query(path)))),
-        // Node's `new URL`, and one that decodes before it.
+        // Node's `new URL`, alone and after a decoding.
         each(address),
         dots(merged(split(&without_host(&all(path).replace('\\', "/"))))),
     ]
@@ -119,7 +119,7 @@ fn no_server_reads_a_path_that_is_no_reading() {
             }
         }
     }
-    // So the test is about readings, and not about paths that have too many.
+    // Most paths must have few enough readings, so that the test covers readings.
     assert!(unread < 1_000, "{unread}");
     assert!(found.iter().all(|times| *times > 2), "{found:?}");
 }
