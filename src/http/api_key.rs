@@ -1,4 +1,4 @@
-//! API keys and tokens, which are secrets: they are hashed before they are charged.
+//! API keys and tokens. They are secrets, so they are hashed before they become keys.
 
 use std::fmt;
 
@@ -23,20 +23,21 @@ use crate::{Error, ErrorKind};
 ///
 /// # Panics
 ///
-/// If `name` cannot be the name of a header.
+/// If `name` is not a valid name of a header.
 #[must_use]
 #[track_caller]
 pub fn by_api_key(name: impl TryInto<HeaderName>) -> ApiKey {
     match name.try_into() {
         Ok(header) => ApiKey::new(header, Form::Plain),
-        Err(_) => panic!("a name that no header can have"),
+        Err(_) => panic!("an invalid name of a header"),
     }
 }
 
 /// Charges each request to its bearer token, hashed: `authorization: Bearer mF_9.B5f-4.1JqM`.
 ///
-/// Another scheme, such as `Basic`, has no key. A token that is renewed is a new key, so a caller
-/// that can renew its token begins anew. Where tokens name their user, charge the user instead.
+/// A request with another scheme, such as `Basic`, has no key. A renewed token is a new key, so a
+/// caller that can renew its token has a new limit. If tokens name their user, charge the user
+/// instead.
 ///
 /// ```
 /// use tower_sluice::key::{Head, by_bearer_token};
@@ -54,21 +55,20 @@ pub fn by_bearer_token() -> ApiKey {
 ///
 /// # What has no key
 ///
-/// Such a request is refused, with 400 unless [`HttpResponder::no_key`] says otherwise:
+/// Such a request is refused, with 400 unless [`HttpResponder::no_key`] sets another status:
 ///
 /// - without the header, or with an empty one;
-/// - with more than one line of it: another layer might read another one of them;
-/// - with a byte outside of visible ASCII and spaces: another layer might decode two such texts
-///   alike, and each would have a limit of its own.
+/// - with more than one line of it, since another layer might read another line;
+/// - with a byte outside of visible ASCII and spaces: another layer might decode two such texts to
+///   the same text, but each would have its own limit.
 ///
-/// It does not check whether an API key is valid. A caller can invent keys, and each has its own
-/// limit. So put authentication outside of the limit, or charge the
-/// [IP address](crate::key::ClientIp) too:
-/// `by_head(move |head| (api_key.of(head), client_ip.of(head)))`.
+/// It does not check if an API key is valid. A caller can invent keys, and each has its own limit.
+/// So put authentication outside of the limit, or charge the [IP address](crate::key::ClientIp)
+/// too: `by_head(move |head| (api_key.of(head), client_ip.of(head)))`.
 ///
 /// # With a cost or a quota
 ///
-/// [`of`](ApiKey::of) makes the key of a [`Charge`](crate::Charge):
+/// [`of`](ApiKey::of) returns the key for a [`Charge`](crate::Charge):
 ///
 /// ```
 /// use tower_sluice::algorithm::Budget;
@@ -88,14 +88,14 @@ pub fn by_bearer_token() -> ApiKey {
 ///
 /// # What is stored
 ///
-/// The key in Redis has the first 32 hexadecimal digits of the SHA-256 digest. So nobody reads the
-/// API key in Redis or in a log: `alice` becomes
+/// The key in Redis has the first 32 hexadecimal digits of the SHA-256 digest. So the API key is
+/// not readable in Redis or in a log: `alice` becomes
 /// `sluice:api:tb1:{2bd806c97f0e00af1a1fc3328fa763a9}`. A reader who guesses an API key can check
-/// the guess there. That helps only if keys are short or follow a pattern. For such keys set a
+/// the guess there. This is a risk only if keys are short or follow a pattern. For such keys, set a
 /// [`secret`](ApiKey::secret).
 ///
-/// [`key_for`](ApiKey::key_for) computes the same digits, for a reset for instance. So does
-/// `printf %s alice | sha256sum | cut -c1-32`.
+/// [`key_for`](ApiKey::key_for) computes the same digits, for example for a reset. So does `printf
+/// %s alice | sha256sum | cut -c1-32`.
 ///
 /// [`HttpResponder::no_key`]: crate::HttpResponder::no_key
 #[derive(Clone)]
@@ -116,24 +116,24 @@ impl ApiKey {
         Self { header, form, digest: SecretDigest::Sha256 }
     }
 
-    /// Hashes with a secret of the application's, by HMAC-SHA-256: without it, nobody can check a
-    /// guess. Default: none.
+    /// Hashes with a secret of the application, by HMAC-SHA-256. Without the secret, a guess cannot
+    /// be checked. Default: no secret.
     ///
-    /// All processes that share a limit need the same secret. With another one, every API key
-    /// begins anew.
+    /// All processes that share a limit need the same secret. After a change of the secret, every
+    /// API key has a new limit.
     #[must_use]
     pub fn secret(self, secret: impl AsRef<[u8]>) -> Self {
         Self { digest: SecretDigest::with_secret(secret.as_ref()), ..self }
     }
 
-    /// The hashed API key of a request, if it has one: the key of a charge with a cost or a quota.
+    /// Returns the hashed API key of a request, if it has one: for a charge with a cost or a quota.
     #[doc(alias = "cost")]
     #[must_use]
     pub fn of(&self, head: Head<'_>) -> Option<String> {
         self.find(head).ok()
     }
 
-    /// The hashed API key of a request, or the reason why it has no key.
+    /// Returns the hashed API key of a request, or the reason why it has no key.
     pub(crate) fn find(&self, head: Head<'_>) -> Result<String, Error> {
         let mut lines = head.headers().get_all(&self.header).iter();
         let line = match (lines.next(), lines.next()) {
@@ -141,7 +141,7 @@ impl ApiKey {
             (Some(line), None) => line,
             (Some(_), Some(_)) => return Err(self.missing("more than one header")),
         };
-        // `to_str` refuses all but visible ASCII, spaces and tabs.
+        // `to_str` accepts only visible ASCII, spaces and tabs.
         let line = line.to_str().ok().map(str::trim_ascii);
         if line == Some("") {
             return Err(self.missing("an empty header"));
@@ -164,7 +164,7 @@ impl ApiKey {
         Error::new(ErrorKind::Request, text)
     }
 
-    /// The key that requests with this API key are charged to.
+    /// Returns the key to which requests with this API key are charged.
     ///
     /// ```
     /// use tower_sluice::algorithm::TokenBucket;
@@ -184,7 +184,8 @@ impl ApiKey {
     }
 }
 
-/// The token of `Bearer token`, in any case. A text with a space inside is not a token.
+/// Reads the token of `Bearer token`, in upper or lower case. A text with a space inside is not a
+/// token.
 fn bearer_token(credentials: &str) -> Option<&str> {
     let (scheme, token) = credentials.split_once(' ')?;
     let token = token.trim_ascii_start();
@@ -291,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "no header can have")]
+    #[should_panic(expected = "an invalid name of a header")]
     fn a_name_that_no_header_can_have_is_a_mistake_of_the_programmer() {
         let _ = by_api_key("x api key");
     }

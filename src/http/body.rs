@@ -2,11 +2,11 @@
 
 use super::http_refusal::HttpRefusal;
 
-/// Makes bodies by `Default`, all empty.
+/// Makes empty bodies by `Default`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DefaultBody;
 
-/// Makes the body of a refusal: a closure over `&HttpRefusal`. `None` stands for an empty body.
+/// Makes the body of a refusal: a closure over `&HttpRefusal`. `None` means an empty body.
 pub trait MakeBody<C> {
     fn body(&self, refusal: &HttpRefusal) -> Option<C>;
 }
@@ -17,7 +17,8 @@ impl<C> MakeBody<C> for DefaultBody {
     }
 }
 
-/// Makes bodies of the text of a refusal: see [`HttpResponder::text`](crate::HttpResponder::text).
+/// Makes bodies from the text of a refusal: see
+/// [`HttpResponder::text`](crate::HttpResponder::text).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PlainText;
 

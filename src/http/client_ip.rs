@@ -1,9 +1,9 @@
 //! The IP address of the client, even behind proxies.
 //!
-//! `peer.rs` finds the socket's peer. `header.rs` splits a header into elements, the last one
+//! `peer.rs` finds the socket's peer. `header.rs` splits a header into elements, the last element
 //! first. `forwarded.rs` finds the address in an element of `Forwarded`, and `forwarded_address.rs`
-//! reads it.
-//! `networks.rs` reads the networks of trusted proxies, and `client_addr.rs` groups IPv6 addresses.
+//! reads it. `networks.rs` reads the networks of trusted proxies, and `client_addr.rs` groups IPv6
+//! addresses.
 
 mod client_addr;
 mod forwarded;
@@ -28,9 +28,9 @@ use super::head::Head;
 use crate::key_extractor::{KeyExtractor, Keyed};
 use crate::{Error, ErrorKind};
 
-/// Charges each request to the IP address of its client, which axum or tonic knows.
+/// Charges each request to the IP address of its client, which axum or tonic provides.
 ///
-/// The client is the peer of the socket, and **no header is believed** unless a proxy is
+/// The client is the peer of the socket, and **no header is used** unless a proxy is
 /// [trusted](ClientIp::trusted_networks).
 ///
 /// ```
@@ -49,7 +49,7 @@ use crate::{Error, ErrorKind};
 /// # let _ = app;
 /// ```
 ///
-/// Where no peer is known, the request has no key and gets 400:
+/// If the peer is unknown, the request has no key and gets 400. The peer comes from:
 ///
 /// | server | what puts the peer there |
 /// |---|---|
@@ -58,8 +58,8 @@ use crate::{Error, ErrorKind};
 /// | tonic, with the feature `tonic` | tonic's own server, without further settings |
 /// | any other | [`PeerAddr`] in the request's extensions, or a closure: [`ClientIp::peer`] |
 ///
-/// These features are for axum 0.8 and tonic 0.14. Another version has types of its own, so take
-/// [`ClientIp::peer`] there.
+/// These features are for axum 0.8 and tonic 0.14. Other versions have other types: use
+/// [`ClientIp::peer`] for them.
 #[cfg(any(feature = "axum", feature = "tonic"))]
 #[cfg_attr(docsrs, doc(cfg(any(feature = "axum", feature = "tonic"))))]
 #[doc(alias("by_ip", "PeerIpKeyExtractor", "SmartIpKeyExtractor"))]
@@ -88,33 +88,34 @@ pub fn by_client_ip() -> ClientIp {
 /// # run().unwrap();
 /// ```
 ///
-/// It is a [`KeyExtractor`], and one part of several keys:
-/// `by_head(move |head| (head.header("x-user"), client_ip.of(head)))`.
+/// It is a [`KeyExtractor`]. It can also be one of several keys: `by_head(move |head|
+/// (head.header("x-user"), client_ip.of(head)))`.
 ///
 /// # What is believed
 ///
-/// Each proxy appends to a header the address that it got the request from. So the header is read
-/// from the right, beginning with the peer of the socket. While an address is that of a trusted
-/// proxy, that proxy wrote the next element to the left. The first address that is not trusted is
-/// the client.
+/// Each proxy appends to a header the address from which it received the request. So the addresses
+/// are read from the right, starting with the peer of the socket. If an address is a trusted proxy,
+/// that proxy wrote the next element to the left. The first address that is not trusted is the
+/// client.
 ///
-/// - No proxy is trusted unless set. Then the peer is the client, and no header is read.
-/// - An element that is not an address ends the search, and the last good address is the client. So
-///   does an element with a byte above 0x7F, an address with a zone, and `unknown`.
+/// - By default no proxy is trusted. Then the peer is the client, and no header is read.
+/// - An element that is not an address ends the search, and the last valid address is the client.
+///   `unknown`, an address with a zone, and an element with a byte above 0x7F are not addresses.
 /// - At most 64 elements and 8 KiB are read, from the right.
 /// - A client can write only to the left of the text that the first trusted proxy appended. It
-///   cannot change how that text is read, not even with a quotation mark that is left open.
-/// - **Each trusted proxy has to append to the one header, or to set it.** A client may send the
-///   header itself, and a proxy that passes it on unchanged makes it believed.
+///   cannot change how that text is read, not even with an unclosed quotation mark.
+/// - **Each trusted proxy must append to this header, or set it.** A client may send the header
+///   itself. If a trusted proxy passes it on unchanged, the client chooses its own address.
 ///
 /// # The key
 ///
-/// An IPv4 address is the key as it is, as `203.0.113.9`. IPv6 clients have whole networks, so an
-/// IPv6 address is grouped by its first 64 bits, as `2001:db8:1:2::/64`. An IPv4 address that is
-/// mapped into IPv6 is that IPv4 address. One of a NAT64 gateway, in `64:ff9b::/96`, is kept whole.
+/// An IPv4 address is the key itself: `203.0.113.9`. IPv6 clients have whole networks, so an IPv6
+/// address is grouped by its first 64 bits: `2001:db8:1:2::/64`. An IPv4 address that is mapped
+/// into IPv6 becomes that IPv4 address. An address of a NAT64 gateway, in `64:ff9b::/96`, is not
+/// grouped.
 ///
-/// In Redis the key is stored as it is: `sluice:ip:tb1:{203.0.113.9}`.
-/// [`group`](ClientIp::group) makes the key of an address, to reset it for instance.
+/// In Redis the key is stored in plain text: `sluice:ip:tb1:{203.0.113.9}`.
+/// [`group`](ClientIp::group) returns the key of an address, for example for a reset.
 #[derive(Clone, Debug)]
 pub struct ClientIp<P = KnownPeers> {
     peer: P,
@@ -132,10 +133,10 @@ enum Trusted {
 }
 
 impl ClientIp {
-    /// Takes the address of the peer, and believes no header.
+    /// Takes the address of the peer, and reads no header.
     ///
-    /// The peer is read from the request's extensions: a [`PeerAddr`], and with the features `axum`
-    /// and `tonic` what these put there.
+    /// The peer is read from the request's extensions: a [`PeerAddr`], or with the features `axum`
+    /// and `tonic` the types of these servers.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -155,9 +156,9 @@ impl Default for ClientIp {
 }
 
 impl<P> ClientIp<P> {
-    /// Believes the header of proxies in these networks. Default: none.
+    /// Trusts the header of proxies in these networks. Default: none.
     ///
-    /// Replaces [`trusted_hops`](ClientIp::trusted_hops).
+    /// It replaces [`trusted_hops`](ClientIp::trusted_hops).
     ///
     /// ```
     /// use std::net::IpAddr;
@@ -173,39 +174,38 @@ impl<P> ClientIp<P> {
         Self { trusted: Trusted::Networks(networks), ..self }
     }
 
-    /// Believes the header of proxies in the networks of a text that an operator writes. The text
-    /// has networks and addresses with commas between them, as in `10.0.0.0/8, 127.0.0.1`. With an
-    /// empty text no proxy is trusted.
+    /// Trusts the header of proxies in the networks of a text, such as a setting. The text is a
+    /// list of networks and addresses with commas: `10.0.0.0/8, 127.0.0.1`. With an empty text no
+    /// proxy is trusted.
     ///
     /// # Errors
     ///
-    /// If one of them is neither a network nor an address. The error repeats it.
+    /// If an element is neither a network nor an address. The error shows the element.
     pub fn try_trusted_networks(self, list: &str) -> Result<Self, NetworksError> {
         Ok(self.trusted_networks(networks::parse(list)?))
     }
 
-    /// Believes this number of proxies, whatever their addresses: the client is the `hops`-th
-    /// element from the right, or the first one if there are fewer. 0 believes no header. Default:
-    /// 0.
+    /// Trusts this number of proxies with any addresses. The client is the `hops`-th element from
+    /// the right, or the first element if there are fewer. With 0 no header is read. Default: 0.
     ///
-    /// For proxies whose addresses change. A client that reaches this server without passing all of
-    /// them chooses its own address: make sure that none can. Replaces
+    /// It is for proxies whose addresses change. Make sure that clients can reach this server only
+    /// through all of these proxies. Otherwise a client can choose its own address. It replaces
     /// [`trusted_networks`](ClientIp::trusted_networks).
     #[must_use]
     pub fn trusted_hops(self, hops: usize) -> Self {
         Self { trusted: Trusted::Hops(hops), ..self }
     }
 
-    /// Sets the one header that is believed. Default: `x-forwarded-for`.
+    /// Sets the header that proxies write. Default: `x-forwarded-for`.
     ///
-    /// `forwarded` is read after RFC 7239, and every other header as a list of addresses, as
-    /// `x-forwarded-for` is. A header that the proxy sets to one address is such a list too.
+    /// `forwarded` is read by RFC 7239, and every other header as a list of addresses, like
+    /// `x-forwarded-for`. A header with a single address is such a list too.
     #[must_use]
     pub fn header(self, name: HeaderName) -> Self {
         Self { header: ForwardedHeader::new(name), ..self }
     }
 
-    /// Groups IPv6 addresses by their first bits. Default: 64. More than 128 counts as 128: each
+    /// Groups IPv6 addresses by this number of first bits. Default: 64. With 128 or more, each
     /// address has a key of its own.
     ///
     /// Some providers give a customer a `/56` or a `/48`.
@@ -214,12 +214,12 @@ impl<P> ClientIp<P> {
         Self { ipv6_prefix: bits.min(128), ..self }
     }
 
-    /// Believes the header of a peer without an IP address, as on a Unix socket. Default: no, and
-    /// such a request has no key.
+    /// Trusts the header of a peer without an IP address, such as on a Unix socket. Default:
+    /// `false`, and such a request has no key.
     ///
-    /// Set it only where nobody but a proxy can connect. Where the peer is missing for another
-    /// reason, such as a forgotten `into_make_service_with_connect_info`, each client would choose
-    /// its own address.
+    /// Set it only if nothing but a proxy can connect. If the peer is missing for another reason,
+    /// such as a forgotten `into_make_service_with_connect_info`, each client could choose its own
+    /// address.
     #[must_use]
     pub fn trusts_missing_peer(self, trusts: bool) -> Self {
         Self { trusts_missing_peer: trusts, ..self }
@@ -247,13 +247,13 @@ impl<P> ClientIp<P> {
         ClientIp { peer: find, trusts_missing_peer, trusted, header, ipv6_prefix }
     }
 
-    /// The key that requests from an address are charged to: for a reset, for instance.
+    /// Returns the key to which requests from an address are charged, for example for a reset.
     #[must_use]
     pub fn group(&self, address: IpAddr) -> ClientAddr {
         ClientAddr::new(address.to_canonical(), self.ipv6_prefix)
     }
 
-    /// Returns true if the element that `address` wrote into the header is believed. `hop` is its
+    /// Returns true if `address` is trusted to write an element of the header. `hop` is its
     /// distance from the peer.
     fn trusts(&self, address: IpAddr, hop: usize) -> bool {
         match &self.trusted {
@@ -283,8 +283,8 @@ impl<P: FindPeer> ClientIp<P> {
     }
 }
 
-/// The error of a request without a known peer. It is a mistake of the application, which no caller
-/// can correct.
+/// Makes the error of a request without a known peer. It is a mistake of the application, which
+/// callers cannot correct.
 pub(crate) fn no_peer() -> Error {
     let text = "request has no peer address: serve with into_make_service_with_connect_info, or \
                 put a PeerAddr into each request";
@@ -300,7 +300,7 @@ impl<B, P: FindPeer> KeyExtractor<Request<B>> for ClientIp<P> {
     }
 }
 
-/// The table of the contract, and random headers against a plain model.
+/// The table of expected clients, and random headers against a simple model.
 #[cfg(test)]
 mod tests {
     use std::net::{IpAddr, SocketAddr};
@@ -358,7 +358,7 @@ mod tests {
             (PROXY, &["64:ff9b::cb00:7109"], "64:ff9b::cb00:7109"),
             (PROXY, &["203.0.113.9, fd00::1%eth0"], PROXY),
             (PROXY, &["203.0.113.9, unknown"], PROXY),
-            // Bytes above 0x7F spoil their own element, and no other one.
+            // Bytes above 0x7F make only their own element invalid.
             (PROXY, &["\u{e9}, 203.0.113.9, 10.0.0.7"], "203.0.113.9"),
             (PROXY, &["\u{e9}", "203.0.113.9"], "203.0.113.9"),
             (PROXY, &["203.0.113.9, \u{e9}, 10.0.0.7"], "10.0.0.7"),
@@ -465,7 +465,7 @@ mod tests {
         let spread = format!("203.0.113.9{}10.0.0.7", ",".repeat(500));
         assert_eq!(key(&behind_proxies(), PROXY, &[&spread]), "203.0.113.9");
 
-        // The client's element is the first of 8,192 bytes, and one byte more cuts it.
+        // The client's element begins the last 8,192 bytes, and one more byte cuts it.
         for lines in [1, 2] {
             for (padding, client) in [(0, "203.0.113.9"), (1, "10.0.0.7")] {
                 let last = format!(
@@ -480,7 +480,7 @@ mod tests {
                 assert_eq!(found, client, "{lines} lines, {padding} bytes more");
             }
         }
-        // An address that is cut is not read as a shorter one: 2.3.4.5 is the end of 12.3.4.5.
+        // A cut address is not read as a shorter address: 2.3.4.5 is the end of 12.3.4.5.
         let last = format!("{}10.0.0.7", " ".repeat(8_192 - "2.3.4.5,10.0.0.7".len()));
         assert_eq!(key(&behind_proxies(), PROXY, &[&format!("12.3.4.5,{last}")]), "10.0.0.7");
     }
@@ -586,7 +586,7 @@ mod tests {
     }
 
     mod model {
-        //! The client of a request, found as slowly and as plainly as possible.
+        //! Finds the client of a request in a slow and simple way.
 
         use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -629,7 +629,7 @@ mod tests {
             }
         }
 
-        /// The elements from the right, without empty ones, as far as they may be read.
+        /// Returns the elements from the right, without empty ones, up to the bounds.
         fn elements(text: &str, is_list: bool) -> Vec<String> {
             let mut found = Vec::new();
             let mut end = text.len();
@@ -652,8 +652,8 @@ mod tests {
             }
         }
 
-        /// Returns true if each quotation mark is closed, and no backslash stands outside, read
-        /// from the left.
+        /// Returns true if, read from the left, each quotation mark is closed and no backslash is
+        /// outside of quotation marks.
         fn is_balanced(text: &str) -> bool {
             let (mut is_quoted, mut is_escaped) = (false, false);
             for character in text.chars() {

@@ -1,4 +1,4 @@
-//! Bodies that count their cost as their frames pass, and settle it when they end.
+//! Bodies that count the cost of their frames, and settle it when they end.
 
 use std::fmt;
 use std::future::Future;
@@ -15,7 +15,7 @@ use tower_service::Service;
 
 use crate::unsettled::{SettleHandle, Unsettled};
 
-/// Counts the units of a frame: a closure over [`&Frame`](Frame) that returns them, or
+/// Counts the units of a frame: a closure over [`&Frame`](Frame) that returns the units, or
 /// [`CountBytes`].
 ///
 /// A frame is data or trailers. The units of all frames of a body are the cost of the request.
@@ -35,7 +35,7 @@ impl<D, F: Fn(&Frame<D>) -> u64> CountFrame<D> for F {
     }
 }
 
-/// Counts the bytes of data. Headers, trailers and additions of a protocol do not count.
+/// Counts the bytes of data. Headers, trailers and protocol overhead do not count.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CountBytes;
 
@@ -46,15 +46,15 @@ impl<D: Buf> CountFrame<D> for CountBytes {
 }
 
 pin_project! {
-    /// A body that counts its units as frames pass, and settles them when it ends.
+    /// A body that counts the units of its frames, and settles them when it ends.
     ///
-    /// [`RateLimitLayer::count_body`](crate::RateLimitLayer::count_body) makes it of each response.
-    /// Around the body of a request it counts an upload: take its charge out of a
-    /// [`SettleHandle`], and make it with [`CountedBody::new`].
+    /// [`RateLimitLayer::count_body`](crate::RateLimitLayer::count_body) wraps the body of each
+    /// response in it. To count an upload, wrap the body of the request with [`CountedBody::new`],
+    /// and take the charge out of a [`SettleHandle`].
     ///
-    /// It settles once: when the body has ended or failed, or when it is dropped since the caller
-    /// has left. Then the frames that were sent so far count. A frame counts when the server takes
-    /// it, and a caller that leaves may not have received the last of them.
+    /// It settles once: when the body has ended or failed, or when it is dropped because the caller
+    /// has left. In that case, the frames so far count. A frame counts when the server takes it, so
+    /// a caller that leaves may not have received the last counted frames.
     ///
     /// ```
     /// use bytes::Bytes;
@@ -74,7 +74,7 @@ pin_project! {
         body: B,
         count: Arc<F>,
         units: u64,
-        // None: it was settled, or nothing was taken.
+        // `None`: it was settled, or nothing was taken.
         unsettled: Option<Unsettled>,
     }
 
@@ -87,7 +87,7 @@ pin_project! {
 
 impl<B, F> CountedBody<B, F> {
     /// Counts the frames of a body by `count`, and settles `unsettled` with the sum. `None`: the
-    /// body passes as it is.
+    /// body is not counted.
     pub fn new(body: B, count: F, unsettled: Option<Unsettled>) -> Self {
         Self::shared(body, Arc::new(count), unsettled)
     }
@@ -122,7 +122,7 @@ where
             let is_over = match &polled {
                 Some(Ok(frame)) => {
                     *this.units = this.units.saturating_add(this.count.count(frame));
-                    // A caller need not poll again a body that says that it has ended.
+                    // If a body says that it has ended, it may not be polled again.
                     this.body.is_end_stream()
                 }
                 Some(Err(_)) | None => true,
@@ -145,7 +145,7 @@ where
 
 debug_by_name!([B, F] CountedBody<B, F>: units);
 
-/// A layer whose responses have bodies that count their cost: made by
+/// A layer whose responses have bodies that count their cost. Made by
 /// [`RateLimitLayer::count_body`](crate::RateLimitLayer::count_body).
 pub struct CountBodyLayer<L, F> {
     layer: L,
@@ -174,8 +174,8 @@ impl<L: Clone, F> Clone for CountBodyLayer<L, F> {
 
 debug_by_name!([L: fmt::Debug, F] CountBodyLayer<L, F>: layer);
 
-/// A limited service that counts the bodies of its responses: made by [`CountBodyLayer`]. The
-/// bodies of refusals, and of requests that took nothing, pass as they are.
+/// A limited service that counts the bodies of its responses. Made by [`CountBodyLayer`]. It does
+/// not count the bodies of refusals, and of requests that took nothing.
 pub struct CountBody<S, F> {
     service: S,
     count: Arc<F>,

@@ -1,4 +1,4 @@
-//! A responder that hands out the units that a request took.
+//! A responder that lets a handler or a body settle a request.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use crate::responder::Respond;
 use crate::unsettled::SettleBy;
 use crate::{Decision, Refusal};
 
-/// A responder that hands out the units of each request as a
-/// [`SettleHandle`](crate::respond::SettleHandle), to the handler or to the body: made by
+/// A responder that gives each request's [`SettleHandle`](crate::respond::SettleHandle) to the
+/// handler or to the body. Made by
 /// [`RateLimitLayer::settle_in_handler`](crate::RateLimitLayer::settle_in_handler) and
 /// [`RateLimitLayer::count_body`](crate::RateLimitLayer::count_body).
 pub struct HandOut<R> {

@@ -1,11 +1,11 @@
-//! Keys from a request without its body, so that one closure serves every framework.
+//! Keys from the head of a request, so that one closure works with every framework.
 
 use http::{Extensions, HeaderMap, Method, Request, Uri};
 
 use crate::key_extractor::{IntoCharge, KeyExtractor, Keyed};
 
-/// A request without its body. Its `Debug` output shows no URI and no header, because these hold
-/// keys.
+/// The head of a request: all but its body. Its `Debug` output shows no URI and no header, because
+/// these contain keys.
 #[derive(Clone, Copy)]
 pub struct Head<'a> {
     method: &'a Method,
@@ -21,8 +21,7 @@ impl<'a> Head<'a> {
         self.method
     }
 
-    /// The URI. It does not contain the client's IP address: see
-    /// [`ClientIp`](crate::key::ClientIp).
+    /// The URI. For the client's IP address, see [`ClientIp`](crate::key::ClientIp).
     #[must_use]
     pub fn uri(&self) -> &'a Uri {
         self.uri
@@ -34,20 +33,20 @@ impl<'a> Head<'a> {
         self.headers
     }
 
-    /// The extensions, where frameworks put the peer's IP address and the matched route: axum as
-    /// `ConnectInfo<SocketAddr>` and `MatchedPath`.
+    /// The extensions, where frameworks put the peer's IP address and the matched route. In axum
+    /// these are `ConnectInfo<SocketAddr>` and `MatchedPath`.
     #[must_use]
     pub fn extensions(&self) -> &'a Extensions {
         self.extensions
     }
 
-    /// The text of the header called `name`. It is owned, since a key has to be.
+    /// The text of the header called `name`. It is owned, since keys are owned.
     ///
-    /// Returns `None` without that header, and if it holds other bytes than visible ASCII, spaces
-    /// and tabs. Returns `None` too if it has more than one line, as for
-    /// [`by_api_key`](crate::by_api_key). A caller may send a line of its own beside the one that a
-    /// proxy appends, and another reader might take the other one. For headers that may have
-    /// several lines use [`headers`](Head::headers).
+    /// Returns `None` without that header, or if it has other bytes than visible ASCII, spaces and
+    /// tabs. Returns `None` too if it has more than one line, like
+    /// [`by_api_key`](crate::by_api_key). A caller may add a line to the one that a proxy appends,
+    /// and another program might read the other line. For headers that may have several lines, use
+    /// [`headers`](Head::headers).
     #[doc(alias = "by_header")]
     #[must_use]
     pub fn header(&self, name: &str) -> Option<String> {
@@ -72,7 +71,7 @@ impl<'a, B> From<&'a Request<B>> for Head<'a> {
 
 debug_by_name!([] Head<'_>: method);
 
-/// Finds keys in the head of a request, whatever its body: one closure for several frameworks.
+/// Finds keys in the head of a request with any body: one closure for several frameworks.
 ///
 /// ```
 /// use tower_sluice::algorithm::TokenBucket;
@@ -83,8 +82,8 @@ debug_by_name!([] Head<'_>: method);
 /// # let _ = layer;
 /// ```
 ///
-/// To say what is missing, in the text of a refusal and in the warning of the feature `tracing`,
-/// return [`Keyed::Missing`]. `None` and `Err` say only that there is no key.
+/// To say what is missing, return [`Keyed::Missing`]. Its text stands in the refusal and in the
+/// warning of the feature `tracing`. `None` and `Err` say only that there is no key.
 ///
 /// ```
 /// use tower_sluice::key::{IntoCharge, KeyExtractor, Keyed};
@@ -98,7 +97,8 @@ debug_by_name!([] Head<'_>: method);
 /// assert_eq!(why.to_string(), "request has no header x-user");
 /// ```
 ///
-/// To name the type of a layer, as a struct's field needs it, use a function instead of a closure:
+/// To name the type of a layer, for example in a struct's field, use a function instead of a
+/// closure:
 ///
 /// ```
 /// use tower_sluice::algorithm::TokenBucket;
@@ -117,8 +117,8 @@ debug_by_name!([] Head<'_>: method);
 /// # let _ = layer;
 /// ```
 ///
-/// Where the type of the layer is not written beside it, cast the function:
-/// `by_head(user as fn(Head<'_>) -> _)`.
+/// If the type of the layer is not stated there, cast the function: `by_head(user as fn(Head<'_>)
+/// -> _)`.
 #[must_use]
 pub fn by_head<F, C>(find: F) -> ByHead<F>
 where

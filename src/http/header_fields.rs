@@ -26,7 +26,7 @@ const LEGACY: [HeaderName; 3] = [
 ];
 
 impl RateLimitHeaders {
-    /// Adds the fields to the response of an admitted request, if it is to have them.
+    /// Adds the fields to the response of an admitted request, if the settings say so.
     pub(super) fn write_admitted(
         &self,
         decision: &Decision,
@@ -35,7 +35,7 @@ impl RateLimitHeaders {
     ) {
         let is_shown =
             self.on_admitted != OnAdmitted::Never && !(self.skips_redirects && is_redirect);
-        // Without initial headers of its own a gRPC response has trailers only.
+        // A gRPC response without initial headers has only trailers.
         if is_shown && !headers.contains_key(GRPC_STATUS) {
             self.write(decision, headers);
         }
@@ -50,7 +50,7 @@ impl RateLimitHeaders {
         let policies = || decision.policies().filter(|policy| !policy.is_shadow());
         let each = policies().enumerate();
         let tightest = each.min_by(|(_, one), (_, other)| one.compare_tightness(other));
-        // The policies that decide are unknown.
+        // The deciding policies are unknown.
         let Some((index, tightest)) = tightest else { return };
         let standing = self.standing(decision, &tightest);
         if !self.is_near_enough(decision, standing) {
@@ -85,7 +85,7 @@ impl RateLimitHeaders {
         }
     }
 
-    /// Returns true if so little is left that the fields are to be shown.
+    /// Returns true if so few units are left that the fields are shown.
     fn is_near_enough(&self, decision: &Decision, standing: Option<Standing>) -> bool {
         match (self.on_admitted, standing) {
             (OnAdmitted::LeftBelowPercent(percent), Some(at)) if decision.is_admitted() => {
@@ -97,8 +97,8 @@ impl RateLimitHeaders {
     }
 }
 
-/// `"daily";r=100;t=36000`. A name holds nothing to be escaped, so these are the bytes that a
-/// serializer writes.
+/// Writes `"daily";r=100;t=36000`. Names need no escapes, so these are the bytes that a serializer
+/// writes.
 fn draft_11(name: &str, at: Standing, partition_key: Option<[u8; 8]>) -> Option<HeaderValue> {
     if partition_key.is_some() {
         return HeaderValue::try_from(structured::standing(name, at, partition_key)?).ok();
@@ -108,7 +108,7 @@ fn draft_11(name: &str, at: Standing, partition_key: Option<[u8; 8]>) -> Option<
     value(&["\"", name, "\";r=", remaining.format(at.remaining), reset[0], reset[1]])
 }
 
-/// `limit=100, remaining=42, reset=13`.
+/// Writes `limit=100, remaining=42, reset=13`.
 fn draft_07(at: Standing) -> Option<HeaderValue> {
     let [mut limit, mut remaining, mut reset] = [itoa::Buffer::new(); 3];
     let numbers = [limit.format(at.limit), remaining.format(at.remaining), reset.format(at.reset)];
@@ -116,13 +116,13 @@ fn draft_07(at: Standing) -> Option<HeaderValue> {
     value(&["limit=", limit, ", remaining=", remaining, ", reset=", reset])
 }
 
-/// A value that is a number.
+/// Writes a number as a value.
 pub(super) fn number(number: u64) -> Option<HeaderValue> {
     HeaderValue::from_str(itoa::Buffer::new().format(number)).ok()
 }
 
-/// A value that is written anew for each response: its text is on the stack, since a `String` takes
-/// an allocation more. `None` if it is too long, or invalid in a field.
+/// Makes a value for one response. Its text is on the stack, since a `String` needs one more
+/// allocation. `None` if it is too long, or invalid in a field.
 fn value(pieces: &[&str]) -> Option<HeaderValue> {
     // Enough for a policy's name and three numbers.
     let mut bytes = [0; 160];
@@ -156,7 +156,7 @@ mod tests {
 
     use super::*;
 
-    /// The text written by hand is the text that the library writes.
+    /// The hand-written text equals the text of the library.
     #[test]
     fn a_standing_is_written_as_a_serializer_writes_it() {
         let mut dice = fastrand::Rng::with_seed(11);

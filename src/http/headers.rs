@@ -1,11 +1,11 @@
-//! The fields that tell a caller its limits, and the responses that have them.
+//! The header fields that show a caller its limits, and the responses that have them.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::{Error, ErrorKind};
 
-/// The names and the form of the fields that tell a caller its limits. Default:
+/// The names and the form of the header fields that show a caller its limits. Default:
 /// [`Draft11`](HeaderStyle::Draft11).
 ///
 /// | style | a limit of 100 in 60 s, 42 left, complete in 13 s |
@@ -17,8 +17,7 @@ use crate::{Error, ErrorKind};
 /// | `Legacy` | `X-RateLimit-Limit: 100`, `X-RateLimit-Remaining: 42`, `X-RateLimit-Reset: 13` |
 /// | `LegacyEpoch` | the same with `X-RateLimit-Reset: 1767225613` |
 ///
-/// It is parsed from and displayed as `draft-11`, `draft-07`, `draft-06`, `legacy`, `legacy-epoch`
-/// and `none`:
+/// Its text forms are `draft-11`, `draft-07`, `draft-06`, `legacy`, `legacy-epoch` and `none`:
 ///
 /// ```
 /// use tower_sluice::respond::HeaderStyle;
@@ -37,10 +36,9 @@ pub enum HeaderStyle {
     Draft07,
     /// The same document's version 06: a field for each number.
     Draft06,
-    /// The fields that many services had before, with the seconds until the reset.
+    /// The older fields of many services, with the seconds until the reset.
     Legacy,
-    /// The same, with the second of the Unix epoch at which the reset is, by the clock that
-    /// decided.
+    /// The same fields, with the reset in seconds of the Unix epoch, by the clock of the decision.
     LegacyEpoch,
     /// No fields.
     None,
@@ -62,17 +60,17 @@ pub enum OnAdmitted {
     /// No admitted request: only refusals have the fields.
     #[default]
     Never,
-    /// The requests that leave less than this per cent of the quota.
+    /// The requests after which less than this percentage of the quota is left.
     LeftBelowPercent(u8),
     /// All admitted requests.
     Always,
 }
 
-/// The fields that tell a caller its limits, and the responses that have them: see
+/// The settings of the header fields that show a caller its limits: see
 /// [`HttpResponder::headers`](crate::HttpResponder::headers).
 ///
-/// A refusal has the fields, in the style `draft-11` unless set. The response to an admitted
-/// request has them if [`on_admitted`](RateLimitHeaders::on_admitted) says so.
+/// Refusals have the fields, by default in the style `draft-11`. Responses to admitted requests
+/// have them if [`on_admitted`](RateLimitHeaders::on_admitted) says so.
 ///
 /// ```
 /// use tower_sluice::respond::{HeaderStyle, OnAdmitted, RateLimitHeaders};
@@ -96,23 +94,23 @@ pub enum OnAdmitted {
 /// | | refused: as `Retry-After` |
 /// | `qu`, `pk` | the unit and the partition key of a [described] limiter |
 ///
-/// In a name, a character other than letters, digits and `_.:-` shows as `-`. `t` is absent if
+/// In a name, every character except letters, digits and `_.:-` becomes `-`. `t` is absent if
 /// nothing is taken.
 ///
 /// [described]: crate::LimiterExt::describe
 ///
-/// Of several policies `RateLimit-Policy` lists all. The other fields are about the
-/// [tightest](crate::Decision::tightest).
+/// With several policies, `RateLimit-Policy` lists all. The other fields are about the
+/// [tightest](crate::Decision::tightest) policy.
 ///
-/// A policy in [shadow](crate::limiter::Shadow) is not listed. Nothing is said where nothing was
-/// decided: 400, 503, [`FailOpen`](crate::FailOpen), a [`Switch`](crate::limiter::Switch) that is
-/// off. A refused gRPC request reads `RetryInfo` and pushback instead. A limiter of your own says
-/// what it decided by with [`Decision::with_policies`](crate::Decision::with_policies).
+/// A policy in a [shadow](crate::limiter::Shadow) is not listed. Responses without a decision have
+/// no fields: 400, 503, [`FailOpen`](crate::FailOpen), a [`Switch`](crate::limiter::Switch) that is
+/// off. A refused gRPC request gets `RetryInfo` and pushback instead. Your own limiter names its
+/// policies with [`Decision::with_policies`](crate::Decision::with_policies).
 ///
-/// Lists are appended to those of the inner service. Where the inner service has set one of the
-/// other fields, it is kept, and none of them is added.
+/// Lists are appended to those of the inner service. If the inner service has set one of the other
+/// fields, that field is kept, and no other field is added.
 ///
-/// A browser shows scripts none of these fields, unless the CORS layer exposes them.
+/// Scripts in a browser cannot read these fields, unless the CORS layer exposes them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RateLimitHeaders {
     pub(super) style: HeaderStyle,
@@ -122,7 +120,7 @@ pub struct RateLimitHeaders {
 }
 
 impl RateLimitHeaders {
-    /// Fields of this style, on refusals.
+    /// Sets fields of this style, on refusals.
     #[must_use]
     pub const fn new(style: HeaderStyle) -> Self {
         let on_admitted = OnAdmitted::Never;
@@ -137,12 +135,12 @@ impl RateLimitHeaders {
         self
     }
 
-    /// Raises the reset of an admitted request until a client that spreads what is left over it
-    /// keeps to the rate of the policy: `r / t` is at most `q / w`. Default: the reset is when the
-    /// whole quota is there.
+    /// Raises the reset of an admitted request, so that `r / t` is at most `q / w`. A client that
+    /// spreads its remaining units over the reset then keeps to the rate of the policy. Default:
+    /// the reset is when the whole quota is available.
     ///
-    /// For clients that pace themselves by these fields: without it one may send the rest of a
-    /// window in the last second.
+    /// It is for clients that pace themselves by these fields. Without it, such a client may send
+    /// the rest of a window in the last second.
     #[must_use]
     pub const fn cap_rate(mut self) -> Self {
         self.caps_rate = true;
@@ -170,7 +168,7 @@ impl FromStr for HeaderStyle {
         let known = NAMES.iter().find(|(known, _)| *known == name);
         known.map(|(_, style)| *style).ok_or_else(|| {
             let message =
-                "a header style is draft-11, draft-07, draft-06, legacy, legacy-epoch or none";
+                "a header style must be draft-11, draft-07, draft-06, legacy, legacy-epoch or none";
             Error::new(ErrorKind::Configuration, message)
         })
     }

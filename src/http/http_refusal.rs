@@ -7,12 +7,12 @@ use http::StatusCode;
 
 use crate::{ErrorKind, Refusal};
 
-/// A refusal as an HTTP caller sees it: the argument of the closure of
+/// A refusal as an HTTP caller sees it: the argument of the closure in
 /// [`HttpResponder::body`](crate::HttpResponder::body).
 ///
 /// Its `Display` text is for the caller. For an error of kind [`Request`](ErrorKind::Request) it is
 /// the error's text, such as "the key is empty" or "request has no header x-api-key to limit by".
-/// Otherwise it says nothing about the store or the server.
+/// For other errors it does not mention the store or the server.
 #[derive(Debug)]
 pub struct HttpRefusal {
     refusal: Refusal,
@@ -28,11 +28,11 @@ impl HttpRefusal {
                 (StatusCode::BAD_REQUEST, None)
             }
             Refusal::Undecided(_) => {
-                // Spread upwards, so that refused callers do not return at one moment.
+                // Random, so that refused callers do not return at the same moment.
                 let wait = Duration::from_millis(fastrand::u64(1_000..=3_000));
                 (StatusCode::SERVICE_UNAVAILABLE, Some(wait))
             }
-            // The application is at fault, and authentication would not help.
+            // The fault is in the application, and authentication would not help.
             Refusal::NoKey(error) if error.kind() != ErrorKind::Request => {
                 (StatusCode::BAD_REQUEST, None)
             }
@@ -47,15 +47,15 @@ impl HttpRefusal {
         self.status
     }
 
-    /// Returns the time after which to come back. `Retry-After` states it rounded up to seconds.
-    /// `None` if the response has no such header.
+    /// Returns the time after which the caller may retry. `Retry-After` has it, rounded up to
+    /// seconds. `None` if the response has no such header.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
 
     /// Returns the reason why the request does not pass. A denial has the decision, which names the
-    /// limiter. An undecided one has the error, to log the cause of a 503.
+    /// limiter. An undecided request has the error, so that you can log the cause of a 503.
     #[must_use]
     pub fn refusal(&self) -> &Refusal {
         &self.refusal

@@ -1,4 +1,4 @@
-//! The answer to an HTTP caller that is refused.
+//! The response to a refused HTTP caller.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::decision::DecisionReport;
 use crate::responder::Respond;
 use crate::{Decision, Refusal, grpc};
 
-/// Answers refusals with a status, the time to come back, and no body unless set.
+/// Answers refusals with a status, the time to come back, and by default no body.
 ///
 /// | refusal | status | headers |
 /// |---|---|---|
@@ -26,17 +26,17 @@ use crate::{Decision, Refusal, grpc};
 /// | no key, since the peer address is missing | 400 | |
 ///
 /// [`text`](HttpResponder::text) adds a short text, such as "request has no header x-api-key to
-/// limit by". [`problem_json`](HttpResponder::problem_json) and [`body`](HttpResponder::body) say
-/// more.
+/// limit by". For longer bodies, use [`problem_json`](HttpResponder::problem_json) or
+/// [`body`](HttpResponder::body).
 ///
 /// [`no_key`]: HttpResponder::no_key
 /// [`www_authenticate`]: HttpResponder::www_authenticate
 ///
-/// A store that is away never shows as 429: the caller did nothing wrong. The inner service's error
-/// type stays.
+/// If the store is away, the status is not 429: the caller did nothing wrong. The error type of the
+/// inner service stays.
 ///
-/// A gRPC request, known by its content type, gets a trailers-only status instead. It never waits
-/// longer than its `grpc-timeout`.
+/// A gRPC request, recognised by its content type, gets a trailers-only status instead. It never
+/// waits longer than its `grpc-timeout`.
 ///
 /// | HTTP status | gRPC status |
 /// |---|---|
@@ -47,11 +47,11 @@ use crate::{Decision, Refusal, grpc};
 /// | 403 | `PERMISSION_DENIED` (7) |
 ///
 /// Pushback is the header `grpc-retry-pushback-ms`: the milliseconds until the caller may try
-/// again. Where the charge can never fit, it is -1 and there is no `RetryInfo`.
+/// again. If the charge can never fit, it is -1 and there is no `RetryInfo`.
 ///
-/// [`headers`](HttpResponder::headers) sets the fields that tell a caller its limits, and whether
-/// responses to admitted requests have them too. Handlers that read the decision need
-/// [`report_in_request`](HttpResponder::report_in_request), and layers outside
+/// [`headers`](HttpResponder::headers) sets the fields that show a caller its limits, on refusals
+/// and if wanted on responses to admitted requests. Handlers that read the decision need
+/// [`report_in_request`](HttpResponder::report_in_request). Outer layers that read it need
 /// [`report_in_response`](HttpResponder::report_in_response).
 ///
 /// ```
@@ -64,8 +64,8 @@ use crate::{Decision, Refusal, grpc};
 /// assert_eq!(response.status(), 401);
 /// ```
 ///
-/// With a body, here in JSON. The closure returns the body type of the service, here a `String`.
-/// With axum that is `axum::body::Body`, as in `Body::from(text)`:
+/// An example with a JSON body: the closure returns the body type of the service, here a `String`.
+/// With axum it is `axum::body::Body`, as in `Body::from(text)`:
 ///
 /// ```
 /// use http::{HeaderValue, Request, Response};
@@ -93,13 +93,14 @@ struct Settings {
     challenge: Option<HeaderValue>,
     content_type: Option<HeaderValue>,
     headers: RateLimitHeaders,
-    /// True if a [`DecisionReport`] is left there.
+    /// True if a [`DecisionReport`] is added to requests.
     report_in_request: bool,
     report_in_response: bool,
 }
 
 impl HttpResponder {
-    /// Empty responses, 400 for a request without a key, and on refusals the fields of draft-11.
+    /// A responder with empty bodies, 400 for a request without a key, and on refusals the fields
+    /// of draft-11.
     #[must_use]
     pub const fn new() -> Self {
         let settings = Settings {
@@ -115,20 +116,20 @@ impl HttpResponder {
 }
 
 impl<F, E> HttpResponder<F, E> {
-    /// Sets the status for a request without a key. Default: 400. A gRPC request gets the status
-    /// that [`HttpResponder`] lists beside it.
+    /// Sets the status for a request without a key. Default: 400. A gRPC request gets the matching
+    /// status of the table at [`HttpResponder`].
     ///
-    /// It holds for errors of kind [`Request`](crate::ErrorKind::Request): what the request lacks.
-    /// For another kind, such as a missing peer address, the status is 400: the application is at
-    /// fault, and authentication would not help.
+    /// It applies to errors of kind [`Request`](crate::ErrorKind::Request): the request lacks
+    /// something. For another kind, such as a missing peer address, the status is 400: the fault is
+    /// in the application, and authentication would not help.
     #[must_use]
     pub const fn no_key(mut self, status: StatusCode) -> Self {
         self.settings.no_key = status;
         self
     }
 
-    /// Sets the field `WWW-Authenticate` of a 401 for a request without a key: the scheme to
-    /// authenticate by, which RFC 9110 requires there. Default: none.
+    /// Sets the field `WWW-Authenticate` of a 401 for a request without a key: the authentication
+    /// scheme, which RFC 9110 requires. Default: none.
     ///
     /// ```
     /// use http::{HeaderValue, Request, Response, StatusCode};
@@ -154,8 +155,8 @@ impl<F, E> HttpResponder<F, E> {
         self
     }
 
-    /// Sets the fields that tell a caller its limits: a [`HeaderStyle`], or [`RateLimitHeaders`],
-    /// which also say on which responses. Default: those of draft-11, on refusals.
+    /// Sets the fields that show a caller its limits: a [`HeaderStyle`], or [`RateLimitHeaders`],
+    /// which also set the responses that have them. Default: the fields of draft-11, on refusals.
     ///
     /// ```
     /// use http::Request;
@@ -184,8 +185,8 @@ impl<F, E> HttpResponder<F, E> {
         self
     }
 
-    /// Leaves the decision in the extensions of each request that passes, as a [`DecisionReport`],
-    /// for its handler. By default there is none: it takes two allocations.
+    /// Adds the decision to the extensions of each request that passes, as a [`DecisionReport`],
+    /// for its handler. Default: off, since it costs two allocations.
     ///
     /// ```
     /// use axum::{Extension, Router, routing::get};
@@ -209,8 +210,8 @@ impl<F, E> HttpResponder<F, E> {
         self
     }
 
-    /// Leaves the decision in the extensions of each response that a decision was made about, as a
-    /// [`DecisionReport`], for layers outside of the limit. By default there is none.
+    /// Adds the decision to the extensions of each response of a decided request, as a
+    /// [`DecisionReport`], for outer layers. Default: off.
     ///
     /// ```
     /// use http::{Request, Response};
@@ -231,11 +232,11 @@ impl<F, E> HttpResponder<F, E> {
         self
     }
 
-    /// Sets the body of refusals to a short text, in a body type that is made from a `String`, and
-    /// their content type to `text/plain; charset=utf-8`. Default: an empty body.
+    /// Sets the body of refusals to a short text, and their content type to `text/plain;
+    /// charset=utf-8`. The body type must be `From<String>`. Default: an empty body.
     ///
-    /// It is the text of the [`HttpRefusal`]. It says what is wrong with the request, and nothing
-    /// about the store.
+    /// It is the text of the [`HttpRefusal`]: the fault of the request, without details of the
+    /// store.
     ///
     /// ```
     /// use http::{Request, Response};
@@ -261,8 +262,8 @@ impl<F, E> HttpResponder<F, E> {
             .with_body(PlainText)
     }
 
-    /// Sets the body of refusals to a [problem document](HttpRefusal::problem_json), in a body type
-    /// that is made from a `String`, and their content type to `application/problem+json`. Default:
+    /// Sets the body of refusals to a [problem document](HttpRefusal::problem_json), and their
+    /// content type to `application/problem+json`. The body type must be `From<String>`. Default:
     /// an empty body.
     ///
     /// ```
@@ -286,10 +287,10 @@ impl<F, E> HttpResponder<F, E> {
 
     /// Sets the body of refusals: a closure over [`&HttpRefusal`](HttpRefusal), which has the
     /// status, the time to come back and a text. It returns the body type of the service's
-    /// responses: with axum `axum::body::Body`, not a `String`. Default: an empty one.
+    /// responses: with axum `axum::body::Body`, not a `String`. Default: an empty body.
     ///
-    /// Statuses and headers stay. A gRPC status and the response to a HEAD request have no content.
-    /// `Default`, or [`empty_body`](HttpResponder::empty_body), makes their empty body.
+    /// Statuses and headers stay. A gRPC status and the response to a HEAD request have an empty
+    /// body, made by `Default` or by [`empty_body`](HttpResponder::empty_body).
     #[must_use]
     pub fn body<T, C>(self, body: T) -> HttpResponder<T, E>
     where
@@ -330,13 +331,13 @@ impl<F, E> HttpResponder<F, E> {
         HttpResponder { settings: self.settings, body: self.body, empty }
     }
 
-    /// Returns the response to a refused request. It serves responders of your own that begin with
-    /// it, and handlers that ask a limiter themselves.
+    /// Returns the response to a refused request. It is for responders of your own, and for
+    /// handlers that call a limiter themselves.
     ///
-    /// A handler does so where the key is in the body, such as the user of a login.
+    /// A handler calls a limiter itself if the key is in the body, such as the user of a login.
     /// [`acquire`](crate::LimiterExt::acquire) with a `max_wait` of 0 decides at once, and its
-    /// error is the [`Refusal`]. Only the method and the headers of the request matter, since
-    /// `HEAD` and gRPC are answered in another way. Here an empty request is enough.
+    /// error is the [`Refusal`]. Of the request, only the method and the headers are used, since
+    /// `HEAD` and gRPC get other responses. Here an empty request is enough.
     ///
     /// ```
     /// use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The HTTP edge: the responses to a caller, and keys from the head of a request.
+//! HTTP: responses to callers, and keys from the head of a request.
 
 mod api_key;
 mod body;

@@ -1,5 +1,5 @@
-//! The field `RateLimit-Policy`, which changes only with the policies: each thread keeps the last
-//! ones that it wrote.
+//! The field `RateLimit-Policy`. It changes only with the policies, so each thread keeps the last
+//! fields that it wrote.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -11,33 +11,33 @@ use super::structured;
 use crate::Quota;
 use crate::decision::{PolicyReport, QuotaUnit};
 
-/// The most lists that a thread keeps. The oldest one makes room for a new one.
+/// The most lists that a thread keeps. A new list replaces the oldest.
 const MOST: usize = 32;
 
 thread_local! {
     static KEPT: RefCell<VecDeque<Rc<PolicyList>>> = const { RefCell::new(VecDeque::new()) };
 }
 
-/// The form of the members of the list.
+/// The form of the list's members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// `"api";q=100;w=60`, of draft-11.
+    /// `"api";q=100;w=60`, as in draft-11.
     Named,
-    /// `100;w=60`, of draft-07 and -06.
+    /// `100;w=60`, as in draft-07 and -06.
     Bare,
 }
 
-/// A list of policies, and the field that states it.
+/// A list of policies, and its field.
 pub(super) struct PolicyList {
     form: Form,
     members: Vec<ListedPolicy>,
     /// `None` if the list is empty.
     pub(super) field: Option<HeaderValue>,
-    /// The names that the field gives the policies.
+    /// The policies' names in the field.
     pub(super) names: Vec<String>,
 }
 
-/// The properties of a policy that the field states.
+/// The properties of a policy in the field.
 #[derive(PartialEq, Eq)]
 struct ListedPolicy {
     name: String,
@@ -45,7 +45,7 @@ struct ListedPolicy {
 }
 
 impl PolicyList {
-    /// The list of these policies. It is not kept if it shows whose quota it is.
+    /// Returns the list of these policies. It is not kept if it has a partition key.
     pub(super) fn of<'a>(
         form: Form,
         policies: impl Iterator<Item = PolicyReport<'a>> + Clone,
@@ -65,7 +65,7 @@ impl PolicyList {
             }
             list
         });
-        // The thread ends.
+        // The thread is ending.
         kept.unwrap_or_else(|_| make())
     }
 
@@ -83,7 +83,7 @@ impl PolicyList {
         Self { form, members: policies.map(member).collect(), field, names }
     }
 
-    /// Returns true if it is the list of these policies, none of which shows whose quota it is.
+    /// Returns true if it is the list of these policies, and no policy has a partition key.
     fn says<'a>(&self, form: Form, mut policies: impl Iterator<Item = PolicyReport<'a>>) -> bool {
         let is_next = |member: &ListedPolicy| {
             let next = policies.next();
@@ -107,7 +107,7 @@ mod tests {
         list.field.as_ref().unwrap().to_str().unwrap().to_owned()
     }
 
-    /// Each change of a policy makes another list, even while the one before is kept.
+    /// Each change of a policy makes another list, even while the old list is kept.
     #[test]
     fn a_list_says_what_its_policies_say_now() {
         let api = PolicyReport::new("api", Quota::per_second(5));

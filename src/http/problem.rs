@@ -21,8 +21,8 @@ impl<C: From<String>> MakeBody<C> for ProblemJson {
 }
 
 impl HttpRefusal {
-    /// The names of the policies that refuse, as the fields of the response show them. Empty unless
-    /// the request was denied.
+    /// Returns the names of the policies that refuse, as in the response's header fields. Empty
+    /// unless the request was denied.
     #[must_use]
     pub fn violated_policies(&self) -> Vec<String> {
         match self.refusal() {
@@ -31,8 +31,8 @@ impl HttpRefusal {
         }
     }
 
-    /// The refusal as a problem document, of the type `quota-exceeded` with the names of the
-    /// policies that refuse, or of no type where nothing was decided.
+    /// Returns the refusal as a problem document. A denial has the type `quota-exceeded` and the
+    /// names of the policies that refuse. Without a decision the document has no type.
     ///
     /// ```
     /// use http::Response;
@@ -51,7 +51,7 @@ impl HttpRefusal {
             Refusal::Denied(_) => (QUOTA_EXCEEDED, "Quota Exceeded"),
             _ => ("about:blank", status.canonical_reason().unwrap_or("Refused")),
         };
-        // Room for the name of a policy or two.
+        // Enough for the names of one or two policies.
         let mut json = String::with_capacity(256);
         json.extend([r#"{"type":""#, kind, r#"","title":""#, title]);
         json.extend([r#"","status":"#, status.as_str()]);
@@ -84,10 +84,10 @@ fn violated(decision: &Decision) -> Vec<String> {
     refuses.map(|(_, name)| name).collect()
 }
 
-/// A text in quotes.
+/// Appends a text in quotes.
 fn push_text(json: &mut String, text: &str) {
     json.push('"');
-    // Names of policies have nothing to be escaped.
+    // Names of policies need no escapes.
     if text.bytes().all(|byte| byte >= b' ' && !matches!(byte, b'"' | b'\\')) {
         json.extend([text, "\""]);
         return;

@@ -1,4 +1,4 @@
-//! The numbers that the fields show a caller, in whole units and seconds.
+//! The numbers of the header fields, in whole units and seconds.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -6,24 +6,23 @@ use super::headers::RateLimitHeaders;
 use crate::decision::PolicyReport;
 use crate::{Decision, Outcome};
 
-/// The largest integer of a structured field (RFC 9651). Fields of the other styles hold none above
-/// it either.
+/// The largest integer of a structured field (RFC 9651). The other styles keep the same limit.
 pub(super) const MAX_INTEGER: u64 = 999_999_999_999_999;
 
-/// The standing of a caller under one policy, in numbers of fields.
+/// The state of a caller under one policy, as numbers of header fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Standing {
     pub(super) limit: u64,
     pub(super) remaining: u64,
     /// The reset in seconds.
     pub(super) reset: u64,
-    /// True if `t` states `reset`: not if nothing is taken, nor if a refused charge can never fit.
+    /// True if `t` states `reset`. False if nothing is taken, or if a refused charge can never fit.
     pub(super) has_reset: bool,
 }
 
 impl RateLimitHeaders {
-    /// Returns the standing under a policy. `None` if the limiter does not say how many units are
-    /// left, or which policy refuses.
+    /// Returns the state under a policy. `None` if the limiter does not report the units that are
+    /// left, or the policy that refuses.
     pub(super) fn standing(
         &self,
         decision: &Decision,
@@ -35,7 +34,7 @@ impl RateLimitHeaders {
         let limit = policy.quota().burst_size().min(MAX_INTEGER);
         let remaining = policy.remaining()?.min(limit);
         let is_full = remaining == limit;
-        // The response leaves once the reserved wait is over.
+        // The response is sent after the reserved wait.
         let full_in = policy.reset_after().map(|time| time.saturating_sub(reserved(decision)));
         let (reset, has_reset) = match (decision.is_admitted(), decision.retry_after()) {
             (false, Some(wait)) => (whole_seconds(wait), true),
@@ -47,7 +46,7 @@ impl RateLimitHeaders {
         Some(Standing { limit, remaining, reset, has_reset })
     }
 
-    /// Raises a reset until the units left, spread over it, keep to the rate of the policy.
+    /// Raises a reset so that the remaining units, spread over it, keep to the rate of the policy.
     fn capped(&self, reset: u64, remaining: u64, policy: &PolicyReport<'_>) -> u64 {
         if !self.caps_rate {
             return reset;
@@ -58,13 +57,13 @@ impl RateLimitHeaders {
     }
 }
 
-/// A time as `Retry-After` and the resets state it: rounded up, and never 0.
+/// Rounds a time for `Retry-After` and the resets: up to whole seconds, never 0.
 pub(super) fn whole_seconds(time: Duration) -> u64 {
     let whole = time.as_secs();
     whole.saturating_add(u64::from(time.subsec_nanos() > 0)).max(1)
 }
 
-/// The wait that was reserved.
+/// Returns the reserved wait.
 fn reserved(decision: &Decision) -> Duration {
     match decision.outcome() {
         Outcome::Wait(wait) => wait,
@@ -72,8 +71,8 @@ fn reserved(decision: &Decision) -> Duration {
     }
 }
 
-/// The second of the Unix epoch that is `reset` seconds after the response, by the clock that
-/// decided. It leaves once the reserved wait is over.
+/// Returns the second of the Unix epoch that is `reset` seconds after the response, by the clock of
+/// the decision. The response is sent after the reserved wait.
 pub(super) fn epoch(decision: &Decision, reset: u64) -> u64 {
     let leaves = match decision.decided_at() {
         Some(decided_at) => decided_at.saturating_add(decision.age() + reserved(decision)),

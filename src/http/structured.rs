@@ -1,4 +1,4 @@
-//! The lists and the dictionary of the drafts, as structured fields (RFC 9651).
+//! Writes the lists and the dictionary of the drafts as structured fields (RFC 9651).
 
 use std::iter;
 
@@ -16,7 +16,7 @@ const PARTITION_KEY: &KeyRef = key_ref("pk");
 const REMAINING: &KeyRef = key_ref("r");
 const TIME: &KeyRef = key_ref("t");
 
-/// `"burst";q=10;w=1, "daily";q=1000;w=86400`, of draft-11. `None` if there are none.
+/// Writes `"burst";q=10;w=1, "daily";q=1000;w=86400`, as in draft-11. `None` without policies.
 pub(super) fn policies<'a>(
     policies: impl Iterator<Item = PolicyReport<'a>> + Clone,
 ) -> Option<String> {
@@ -38,7 +38,7 @@ pub(super) fn policies<'a>(
 const CONTENT_BYTES: &StringRef = sfv::string_ref("content-bytes");
 const CONCURRENT_REQUESTS: &StringRef = sfv::string_ref("concurrent-requests");
 
-/// `"daily";r=100;t=36000`, of draft-11.
+/// Writes `"daily";r=100;t=36000`, as in draft-11.
 pub(super) fn standing(name: &str, at: Standing, partition_key: Option<[u8; 8]>) -> Option<String> {
     let mut list = ListSerializer::new();
     let mut item = list.bare_item(StringRef::from_str(name).ok()?);
@@ -50,7 +50,7 @@ pub(super) fn standing(name: &str, at: Standing, partition_key: Option<[u8; 8]>)
     list.finish()
 }
 
-/// `10;w=1, 1000;w=86400`, of draft-07 and -06. `None` if there are none.
+/// Writes `10;w=1, 1000;w=86400`, as in draft-07 and -06. `None` without policies.
 pub(super) fn quotas<'a>(policies: impl Iterator<Item = PolicyReport<'a>>) -> Option<String> {
     let mut list = ListSerializer::new();
     for policy in policies {
@@ -82,8 +82,8 @@ fn integer(number: u64) -> Integer {
     Integer::try_from(number.min(MAX_INTEGER)).unwrap_or_default()
 }
 
-/// The names of the policies, in the characters that a name may have. A list names no two alike, so
-/// a name that an earlier policy has gets a number.
+/// Returns the names of the policies, with only the characters that a name may have. Names in a
+/// list are distinct: a name that an earlier policy has gets a number.
 pub(super) fn names<'a>(policies: impl Iterator<Item = PolicyReport<'a>>) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for (index, policy) in policies.enumerate() {
@@ -99,7 +99,7 @@ pub(super) fn names<'a>(policies: impl Iterator<Item = PolicyReport<'a>>) -> Vec
     names
 }
 
-/// The name itself, if it has the form of one. Else every other character becomes a `-`.
+/// Returns the name itself, if it is valid. Otherwise every invalid character becomes a `-`.
 fn permitted(name: &str) -> String {
     if is_policy_name(name) {
         return name.to_owned();
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(shown(&["", &long]), ["-", &long[..64]]);
         assert_eq!(shown(&["a b", "a-b", "a;b"]), ["a-b", "a-b-2", "a-b-3"]);
         assert_eq!(shown(&[&long, &long])[1], format!("{}-2", &long[..62]));
-        // Another policy is called as the number would make it.
+        // Another policy already has the name with the number.
         assert_eq!(shown(&["a b", "a-b", "a-b-2"]), ["a-b", "a-b-2", "a-b-2-3"]);
         assert_eq!(shown(&["a b-3", "a b", "a-b"]), ["a-b-3", "a-b", "a-b-4"]);
     }

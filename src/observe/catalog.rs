@@ -1,4 +1,4 @@
-//! Every metric of the crate: name, type, unit, labels, and what it means.
+//! Every metric of the crate: name, type, unit, labels and description.
 
 use metrics::Unit;
 
@@ -6,16 +6,16 @@ use metrics::Unit;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metric {
-    /// Its name, as Prometheus has it.
+    /// Its name in Prometheus.
     pub name: &'static str,
     /// Its type.
     pub kind: MetricKind,
     /// The unit of its values.
     pub unit: Unit,
-    /// The names of its labels. Their values are configured names or come from short lists, so the
+    /// The names of its labels. The values are configured names or come from short lists, so the
     /// number of series does not grow with the keys.
     pub labels: &'static [&'static str],
-    /// The text that explains it.
+    /// The description.
     pub help: &'static str,
 }
 
@@ -23,11 +23,11 @@ pub struct Metric {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MetricKind {
-    /// It only grows.
+    /// A count that only grows.
     Counter,
-    /// It goes up and down.
+    /// A value that goes up and down.
     Gauge,
-    /// It counts values in buckets.
+    /// Counts of values in buckets.
     Histogram,
 }
 
@@ -43,30 +43,30 @@ macro_rules! catalog {
             help: $help,
         };)*
 
-        /// Every metric of the crate. A dashboard, or a test of one, can read them from here.
+        /// Every metric of the crate, for example for a dashboard or its test.
         pub const METRICS: &[Metric] = &[$($id),*];
     };
 }
 
 catalog! {
     DECISIONS: Counter Count ["limiter", "outcome"], "rate_limit_decisions_total",
-        "Charges, by what was decided: admitted, delayed, denied or undecided.";
+        "Charges by outcome: admitted, delayed, denied or undecided.";
     FAIL_OPEN: Counter Count ["limiter"], "rate_limit_fail_open_total",
         "Charges that FailOpen admitted, since no limiter could decide.";
     SWITCHED_OFF: Counter Count ["limiter"], "rate_limit_switched_off_total",
         "Charges that were admitted since the limiter is switched off.";
     SHADOW_REFUSALS: Counter Count ["limiter"], "rate_limit_shadow_refusals_total",
-        "Charges that were admitted in a shadow, and denied or undecided without it.";
+        "Charges that a shadow admitted, and that would have been denied or undecided.";
     FALLBACKS: Counter Count ["limiter"], "rate_limit_fallbacks_total",
-        "Charges that another limiter decided, in place of one that could not.";
+        "Charges that a fallback decided, since their limiter could not.";
     ERRORS: Counter Count ["limiter", "kind"], "rate_limit_errors_total",
-        "Errors of a limiter, by kind, those that a fallback or a shadow hides included.";
+        "Errors of a limiter by kind, including those that a fallback or a shadow hides.";
     ABANDONED: Counter Count ["limiter"], "rate_limit_abandoned_total",
         "Charges whose caller left before the decision.";
     SETTLED_UNITS: Counter Count ["limiter", "units"], "rate_limit_settled_units_total",
         "Units of settled charges: charged, given back, and lost since the limiter could not give them back.";
     DECISION_SECONDS: Histogram Seconds ["limiter"], "rate_limit_decision_seconds",
-        "Time until a decision, reserved waits not included.";
+        "Time until a decision, without reserved waits.";
     WAIT_SECONDS: Histogram Seconds ["limiter"], "rate_limit_wait_seconds",
         "Time that a delayed charge waits for its slot.";
     WAITERS: Gauge Count ["limiter"], "rate_limit_waiters",
@@ -85,9 +85,10 @@ catalog! {
         "Attempts to connect to Redis, by result: made or failed.";
 }
 
-/// Bounds for the histograms in seconds: from 100 µs to 60 s, each about 2.5 times the one before.
+/// Bounds for the histograms in seconds: from 100 µs to 60 s, each about 2.5 times the bound
+/// before.
 ///
-/// Without bounds metrics-exporter-prometheus makes summaries, which no dashboard can add up.
+/// Without bounds, metrics-exporter-prometheus makes summaries, which dashboards cannot add up.
 ///
 /// The guide's page [metrics and alerts](crate::guide::metrics_and_alerts) sets them.
 pub const SECONDS_BUCKETS: &[f64] = &[
@@ -95,6 +96,6 @@ pub const SECONDS_BUCKETS: &[f64] = &[
     5.0, 10.0, 30.0, 60.0,
 ];
 
-/// Bounds for the sizes of batches: each twice the one before.
+/// Bounds for the sizes of batches: each is twice the bound before.
 pub const BATCH_BUCKETS: &[f64] =
     &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0];

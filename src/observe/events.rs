@@ -7,7 +7,7 @@ use super::recorded_outcome::{Asked, Decided, KINDS, RecordedOutcome, error_of, 
 use crate::decision::Origin;
 use crate::{Decision, Error};
 
-/// Without the feature there are no events.
+/// Without the feature, the macros emit no events.
 #[cfg(not(feature = "tracing"))]
 macro_rules! info {
     ($($event:tt)*) => {{}};
@@ -15,26 +15,26 @@ macro_rules! info {
 #[cfg(not(feature = "tracing"))]
 use {info as debug, info as event, info as warn};
 
-/// Decisions: one event each.
+/// The target of decisions: one event for each.
 const DECISION: &str = "tower_sluice::decision";
-/// Errors of limiters, and what stood in for them.
+/// The target of limiters' errors, and of the fallback or shadow that answered.
 const FAULT: &str = "tower_sluice::fault";
-/// Fallbacks.
+/// The target of fallbacks.
 const FALLBACK: &str = "tower_sluice::fallback";
-/// Breakers.
+/// The target of breakers.
 const BREAKER: &str = "tower_sluice::breaker";
 
-/// Tables of policies.
+/// The target of tables of policies.
 const POLICIES: &str = "tower_sluice::policies";
 
-/// Returns true if somebody listens to decisions.
+/// Returns true if a subscriber listens to decisions.
 #[cfg(feature = "tracing")]
 #[inline]
 pub(crate) fn shows_decisions() -> bool {
     tracing::enabled!(target: DECISION, tracing::Level::DEBUG)
 }
 
-/// One decision. A field that says nothing is left out.
+/// Emits one decision, without empty fields.
 pub(crate) fn decided(
     limiter: &str,
     asked: &Asked,
@@ -70,7 +70,7 @@ pub(crate) fn decided(
     );
 }
 
-/// A limiter could not decide, and its caller gets the error.
+/// Emits that a limiter could not decide, and its caller gets the error.
 pub(crate) fn undecided(limiter: &str, error: &Error, suppressed: u64) {
     warn!(
         target: FAULT,
@@ -82,7 +82,7 @@ pub(crate) fn undecided(limiter: &str, error: &Error, suppressed: u64) {
     );
 }
 
-/// A limiter could not decide, and a fallback or a shadow answers.
+/// Emits that a limiter could not decide, and a fallback or a shadow answers.
 pub(crate) fn stood_in(limiter: &str, decision: &Decision, error: &Error, suppressed: u64) {
     let answers = match decision.fallback_cause() {
         Some(_) => "its fallback answers",
@@ -100,18 +100,18 @@ pub(crate) fn stood_in(limiter: &str, decision: &Decision, error: &Error, suppre
     );
 }
 
-/// The first request of a layer that has no key.
+/// Emits the first request of a layer that has no key.
 pub(super) fn no_key(why: &Error, admitted: bool) {
     warn!(
         target: FAULT,
         kind = kind(why),
         error = format!("{why:#}"),
         admitted,
-        "a request has no key; further ones are only counted"
+        "a request has no key; later ones are only counted"
     );
 }
 
-/// The first request of a layer that was refused undecided, by an error of one kind.
+/// Emits the first request of a layer that was refused undecided, for each kind of error.
 pub(super) fn refused_undecided(why: &Error) {
     warn!(
         target: FAULT,
@@ -152,7 +152,7 @@ pub(super) fn breaker_closed(breaker: Option<&str>, suppressed: u64) {
     info!(target: BREAKER, breaker, suppressed, "a breaker closed");
 }
 
-/// A table of policies is in force.
+/// Emits that a table of policies is in force.
 #[cfg_attr(
     not(feature = "tracing"),
     expect(clippy::if_same_then_else, reason = "without tracing, events are nothing")
@@ -182,14 +182,14 @@ fn origin(origin: Origin) -> &'static str {
     }
 }
 
-/// Connections, primaries and slots.
+/// The target of connections, primaries and slots.
 const CONNECTION: &str = "tower_sluice::connection";
 
 pub(super) fn connected(address: &str) {
     debug!(target: CONNECTION, address, "connected");
 }
 
-/// After a connection was lost, or an attempt failed.
+/// Emits that a connection was made after one was lost, or after an attempt failed.
 pub(super) fn connected_again(address: &str, suppressed: u64) {
     info!(target: CONNECTION, address, suppressed, "connected again");
 }

@@ -12,12 +12,12 @@ use crate::settlement::Settlement;
 use crate::waiters::Waiters;
 use crate::{Charge, Decision, Error};
 
-/// Counts decisions under the name of a limiter, for
-/// [`MetricsExt::metrics`](crate::limiter::MetricsExt::metrics). Cheap to clone: clones count
+/// Counts decisions under the name of a limiter, as in
+/// [`MetricsExt::metrics`](crate::limiter::MetricsExt::metrics). It is cheap to clone: clones count
 /// together.
 ///
-/// Use it on its own where the name is known only when a charge is decided, such as that of the
-/// row of a table. Make one for each name, and keep it: that looks its handles up once.
+/// Use it directly if the name is known only when a charge is decided, such as the name of a
+/// table's row. Make one meter for each name, and keep it, so that its handles are looked up once.
 ///
 /// ```
 /// use tower_sluice::observe::Meter;
@@ -35,36 +35,36 @@ use crate::{Charge, Decision, Error};
 /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
 /// ```
 ///
-/// **Never make one for each key.** A name becomes the label `limiter`, and a metric is kept for
-/// each of its values as long as the process runs.
+/// **Never make a meter for each key.** A name becomes a value of the label `limiter`, and a metric
+/// is kept for each value as long as the process runs.
 #[derive(Clone)]
 pub struct Meter {
     series: Arc<Series>,
 }
 
 impl Meter {
-    /// Counts under `limiter`: the value of the label of that name.
+    /// Makes a meter. `limiter` is the value of the label `limiter`.
     #[must_use]
     pub fn new(limiter: impl Into<Arc<str>>) -> Self {
         Self { series: Arc::new(Series::new(limiter.into())) }
     }
 
-    /// The name that it counts under.
+    /// The name under which it counts.
     #[must_use]
     pub fn limiter(&self) -> &str {
         self.series.limiter()
     }
 
-    /// Counts a result, as [`Metered`](crate::limiter::Metered) does but for the time it took. A
-    /// peek is not counted.
+    /// Counts a result like [`Metered`](crate::limiter::Metered), except for the time of the
+    /// decision. A peek is not counted.
     pub fn record(&self, charge: &Charge, result: Result<&Decision, &Error>) {
         self.record_after(&Asked::of(charge), result, None, None);
     }
 
-    /// Counts what one [policy](Decision::policies) of a decision decided, and nothing else of it:
-    /// for limiters that know the meter of each of their policies. A peek is not counted.
+    /// Counts only the outcome of one [policy](Decision::policies) of a decision: for limiters with
+    /// a meter for each of their policies. A peek is not counted.
     ///
-    /// [`Metered::per_policy`](crate::limiter::Metered::per_policy) does so for any limiter.
+    /// [`Metered::per_policy`](crate::limiter::Metered::per_policy) does this for any limiter.
     pub fn record_policy(&self, charge: &Charge, policy: &PolicyReport<'_>) {
         let asked = Asked::of(charge);
         if !asked.is_peek() {
@@ -107,7 +107,8 @@ impl Meter {
         }
     }
 
-    /// Counts what a settlement of `cost` units at `actual` gives back, once that is known.
+    /// Counts the units that a settlement gives back, when they are known: `cost` were charged,
+    /// `actual` is the final cost.
     pub(crate) fn record_settlement(&self, cost: u64, actual: u64, settlement: &mut Settlement) {
         let (series, unused) = (Arc::clone(&self.series), cost.saturating_sub(actual));
         settlement.observe(move |given_back| {
@@ -115,12 +116,12 @@ impl Meter {
         });
     }
 
-    /// Returns true if there is a recorder to count for.
+    /// Returns true if a recorder is installed.
     pub(crate) fn is_live(&self) -> bool {
         self.series.handles().is_some()
     }
 
-    /// Counts those who wait.
+    /// Returns the count of waiting requests.
     pub(crate) fn waiters(&self) -> Option<Arc<dyn Waiters>> {
         self.series.waiters()
     }

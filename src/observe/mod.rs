@@ -1,15 +1,15 @@
-//! Metrics and events for operators, by the features `metrics` and `tracing`.
+//! Metrics and events for operators, with the features `metrics` and `tracing`.
 //!
 //! [`MetricsExt::metrics`](crate::limiter::MetricsExt::metrics) counts the decisions of a limiter,
-//! and [`TraceExt::trace`](crate::limiter::TraceExt::trace) makes an event of each. The crate
-//! itself reports calls to Redis, connections and breakers. The page
-//! [metrics and alerts](crate::guide::metrics_and_alerts) has each metric and each event.
+//! and [`TraceExt::trace`](crate::limiter::TraceExt::trace) makes an event of each. The crate also
+//! reports calls to Redis, connections and breakers. The page [metrics and
+//! alerts](crate::guide::metrics_and_alerts) lists each metric and each event.
 //!
-//! `catalog.rs` lists the metrics. `series.rs` is all that is counted under one name. `meter.rs`
-//! counts under that of a limiter, and `policy_series.rs` under that of each policy. `recorder.rs`
-//! asks for handles. `tracer.rs` makes the events of `events.rs`, and `seldom.rs` says how often
-//! one may repeat. `recorded_outcome.rs` says what a result counts as.
-//! `watches.rs` is what the rest of the crate reports to: without the two features it does nothing.
+//! `catalog.rs` lists the metrics. `series.rs` has all counts of one name. `meter.rs` counts under
+//! the name of a limiter, and `policy_series.rs` under the name of each policy. `recorder.rs` looks
+//! up handles. `tracer.rs` makes the events of `events.rs`, and `seldom.rs` limits how often an
+//! event repeats. `recorded_outcome.rs` turns a result into the outcome that counts. The rest of
+//! the crate reports to `watches.rs`, which does nothing without the two features.
 
 #[cfg(feature = "metrics")]
 mod catalog;

@@ -7,8 +7,8 @@ use super::recorded_outcome::Asked;
 use super::series::Series;
 use crate::Decision;
 
-/// The most names with metrics of their own: a limiter of the application's own could make up one
-/// for each key. Names that come first at the same instant may be a few more.
+/// The most names with metrics of their own, since an application's limiter could make a name for
+/// each key. If new names come at the same instant, there may be a few more.
 const MAX_NAMES: usize = 1_000;
 
 /// The name under which all further names are counted.
@@ -21,8 +21,8 @@ pub(crate) struct PolicySeries {
 }
 
 impl PolicySeries {
-    /// Counts what each policy alone decided. Returns whether there was any. Where some refuse, the
-    /// others have taken nothing, and are not counted.
+    /// Counts the outcome of each policy alone. Returns true if there was a policy. If some
+    /// policies refuse, the others have taken nothing, and are not counted.
     pub(super) fn count(&self, asked: &Asked, decision: &Decision) -> bool {
         for policy in decision.policies() {
             if decision.is_admitted() || !policy.is_admitted() {
@@ -33,7 +33,7 @@ impl PolicySeries {
     }
 
     fn with_series(&self, name: &str, count: impl FnOnce(&Series)) {
-        // Nothing panics while the table is locked, so it is whole.
+        // No code panics while the table is locked, so it is complete.
         let table = self.series.read().unwrap_or_else(PoisonError::into_inner);
         let is_other = table.len() >= MAX_NAMES && !table.contains_key(name);
         let name = if is_other { OTHERS } else { name };

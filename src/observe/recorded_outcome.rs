@@ -1,4 +1,4 @@
-//! The outcome of a charge, as metrics and events count it.
+//! The outcome of a charge in metrics and events.
 
 use std::time::Duration;
 
@@ -7,28 +7,28 @@ use tokio::time::Instant;
 use crate::decision::Origin;
 use crate::{Charge, Decision, Error, ErrorKind, Outcome};
 
-/// The facts about a charge that are known when its limiter is asked.
+/// The data of a charge that is known when its limiter is called.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     pub(crate) cost: u64,
     max_wait: Duration,
-    /// The time that the same request has waited before, where nothing can be reserved.
+    /// The time that the same request has already waited, if nothing can be reserved.
     retried_for: Duration,
 }
 
-/// The outcome of a result. Each charge has one of these, once.
+/// The outcome of a result. Each charge has exactly one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordedOutcome {
     Decided(Decided),
     /// No limiter decided, and `FailOpen` admitted.
     FailedOpen,
-    /// A switch is off: nobody was asked.
+    /// A switch is off: no limiter was asked.
     SwitchedOff,
-    /// The same request asks again after a pause, so it is not decided yet.
+    /// The request asks again after a pause, so it is not decided yet.
     AsksAgain,
 }
 
-/// The outcomes, as they are called in metrics and events.
+/// The outcomes by their names in metrics and events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decided {
     Admitted,
@@ -39,7 +39,7 @@ pub(crate) enum Decided {
 }
 
 impl Asked {
-    /// Of a request without a key, which was not asked about: one unit, and no wait.
+    /// The data of a request without a key, about which no limiter was asked: one unit, no wait.
     pub(crate) const KEYLESS: Self =
         Self { cost: 1, max_wait: Duration::ZERO, retried_for: Duration::ZERO };
 
@@ -51,12 +51,13 @@ impl Asked {
         }
     }
 
-    /// A peek takes nothing, and counts as nothing: combinations peek at their members.
+    /// Returns true for a peek. It takes nothing and is not counted, since combinations peek at
+    /// their members.
     pub(crate) fn is_peek(&self) -> bool {
         self.cost == 0
     }
 
-    /// Returns the outcome that counts. In a shadow: the one that it would have had outside.
+    /// Returns the outcome that counts. In a shadow, this is the outcome without the shadow.
     pub(crate) fn recorded(
         &self,
         result: Result<&Decision, &Error>,
@@ -74,7 +75,7 @@ impl Asked {
         }
     }
 
-    /// Returns what an outcome counts as.
+    /// Converts an outcome.
     pub(crate) fn of_outcome(&self, outcome: Outcome, begun: Option<Instant>) -> RecordedOutcome {
         let elapsed = || begun.map_or(Duration::ZERO, |begun| begun.elapsed());
         match outcome {
@@ -139,7 +140,7 @@ pub(crate) fn kind_index(error: &Error) -> usize {
     error.kind() as usize
 }
 
-/// The error that a result holds, be it that a fallback or a shadow hides it.
+/// Returns the error of a result, even if a fallback or a shadow hides it.
 pub(crate) fn error_of<'a>(result: Result<&'a Decision, &'a Error>) -> Option<&'a Error> {
     match result {
         Ok(decision) => {

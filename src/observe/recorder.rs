@@ -6,8 +6,8 @@ use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, SharedStri
 
 use super::catalog::{Metric, MetricKind};
 
-/// Handles that are looked up when they are first needed and a recorder is there. So limiters and
-/// the recorder may be made in any order; what was counted before is lost.
+/// Handles that are looked up when they are first needed and a recorder is installed. So limiters
+/// and the recorder may be made in any order. Counts from before the recorder are lost.
 #[derive(Debug)]
 pub(crate) struct Handles<T>(OnceLock<T>);
 
@@ -29,8 +29,8 @@ impl<T> Handles<T> {
     }
 }
 
-/// Returns true if the application has a recorder. The one that does nothing has no size, and
-/// nothing else tells it from others.
+/// Returns true if the application has a recorder. The recorder that does nothing is known only by
+/// its size, which is 0.
 fn has_recorder() -> bool {
     metrics::with_recorder(|recorder| size_of_val(recorder) > 0)
 }
@@ -38,7 +38,7 @@ fn has_recorder() -> bool {
 const METADATA: Metadata<'static> =
     Metadata::new(env!("CARGO_PKG_NAME"), Level::INFO, Some(env!("CARGO_PKG_NAME")));
 
-/// The values of a metric's labels, in their order.
+/// Makes the key of a metric, with the values of its labels in order.
 fn key(metric: &Metric, values: &[Value<'_>]) -> Key {
     let labels = metric.labels.iter().zip(values).map(|(label, value)| {
         let value: SharedString = match value {
@@ -50,7 +50,7 @@ fn key(metric: &Metric, values: &[Value<'_>]) -> Key {
     Key::from_parts(metric.name, labels.collect::<Vec<_>>())
 }
 
-/// The value of a label: a name that was configured, or a word of this crate.
+/// The value of a label: a configured name, or a word of this crate.
 pub(crate) enum Value<'a> {
     Name(&'a Arc<str>),
     Word(&'static str),

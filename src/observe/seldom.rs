@@ -1,4 +1,4 @@
-//! Events that repeat: one a second at most, with the number of those that were left out.
+//! Limits repeated events to one a second, with the number of suppressed events.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -8,11 +8,11 @@ use tokio::time::Instant;
 /// The time for which an event of one kind is not repeated.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Lets one event of a kind through each second.
+/// Emits at most one event of a kind each second.
 #[derive(Debug)]
 pub(crate) struct Seldom {
     start: Instant,
-    /// The instant from which on the next one may pass, in µs since the start.
+    /// The earliest instant of the next event, in µs since the start.
     next: AtomicU64,
     suppressed: AtomicU64,
 }
@@ -24,7 +24,7 @@ impl Default for Seldom {
 }
 
 impl Seldom {
-    /// Calls `emit` with the number of events since the last one that passed, unless that was less
+    /// Calls `emit` with the number of suppressed events, unless the last event was emitted less
     /// than a second ago.
     pub(crate) fn emit(&self, emit: impl FnOnce(u64)) {
         let now = self.start.elapsed().as_micros() as u64;

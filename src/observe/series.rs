@@ -12,7 +12,7 @@ use crate::decision::{Origin, PolicyReport};
 use crate::waiters::Waiters;
 use crate::{Decision, Error};
 
-/// The fates of the units of a charge that was settled.
+/// The results for the units of a settled charge.
 const SETTLED: [&str; 3] = ["charged", "given_back", "lost"];
 
 /// The series of one limiter, or of one policy.
@@ -29,7 +29,7 @@ pub(super) struct LimiterHandles {
     fallbacks: Counter,
     errors: [Counter; KINDS.len()],
     pub(super) abandoned: Counter,
-    /// Made with the first settlement, since most limiters never see one.
+    /// Made at the first settlement, since most limiters have none.
     settled_units: OnceLock<[Counter; SETTLED.len()]>,
     pub(super) decision_seconds: Histogram,
     wait_seconds: Histogram,
@@ -37,10 +37,10 @@ pub(super) struct LimiterHandles {
 }
 
 impl Series {
-    /// Under `limiter`: the value of the label of that name.
+    /// Makes the series. `limiter` is the value of the label `limiter`.
     pub(super) fn new(limiter: Arc<str>) -> Self {
         let series = Self { limiter, handles: Handles::default() };
-        // So that each series begins with 0.
+        // Looks up the handles, so that each series begins with 0.
         series.handles();
         series
     }
@@ -49,7 +49,7 @@ impl Series {
         &self.limiter
     }
 
-    /// `None` if there is nobody to count for.
+    /// Returns `None` without a recorder.
     #[inline]
     pub(super) fn handles(&self) -> Option<&LimiterHandles> {
         self.handles.get(|| LimiterHandles::of(&self.limiter))
@@ -61,7 +61,7 @@ impl Series {
         }
     }
 
-    /// Counts a settlement of `cost` units, `unused` of which were to be given back.
+    /// Counts a settlement of `cost` units, of which `unused` had to be given back.
     pub(super) fn count_settled(&self, cost: u64, unused: u64, given_back: u64) {
         if let Some(handles) = self.handles() {
             // A member with a cost of its own may have given back more than the whole charge.
@@ -71,7 +71,7 @@ impl Series {
         }
     }
 
-    /// Counts those who wait.
+    /// Returns the count of waiting requests.
     pub(super) fn waiters(&self) -> Option<Arc<dyn Waiters>> {
         Some(Arc::clone(&self.handles()?.waiters) as Arc<dyn Waiters>)
     }
@@ -114,7 +114,7 @@ impl LimiterHandles {
         }
     }
 
-    /// Counts the units of a settlement that has ended.
+    /// Counts the units of an ended settlement.
     pub(super) fn count_settled(&self, limiter: &Arc<str>, units: [u64; SETTLED.len()]) {
         let counters = self.settled_units.get_or_init(|| {
             SETTLED.map(|units| {

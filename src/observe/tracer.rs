@@ -13,9 +13,9 @@ use crate::{Decision, Error, ErrorKind};
 #[derive(Debug)]
 pub(crate) struct Tracer {
     limiter: Arc<str>,
-    /// For each kind of error: those that callers get.
+    /// For each kind of error: the errors that callers get.
     undecided: [Seldom; KINDS.len()],
-    /// For each kind: those that a fallback or a shadow stands in for.
+    /// For each kind of error: the errors for which a fallback or a shadow answers.
     stood_in: [Seldom; KINDS.len()],
 }
 
@@ -24,15 +24,15 @@ impl Tracer {
         Self { limiter, undecided: Default::default(), stood_in: Default::default() }
     }
 
-    /// Returns true if somebody listens to decisions.
+    /// Returns true if a subscriber listens to decisions.
     #[inline]
     #[allow(clippy::unused_self, reason = "it is asked of the one who makes the events")]
     pub(crate) fn shows_decisions(&self) -> bool {
         events::shows_decisions()
     }
 
-    /// Makes an event of a request without a key, for those who listen to decisions. It warns of
-    /// nothing, since callers may send as many as they like.
+    /// Emits a request without a key, if a subscriber listens to decisions. It does not warn, since
+    /// callers may send any number of such requests.
     pub(crate) fn record_keyless(&self, result: Result<&Decision, &Error>) {
         if self.shows_decisions() {
             let recorded = Asked::KEYLESS.recorded(result, None);
@@ -40,7 +40,7 @@ impl Tracer {
         }
     }
 
-    /// Makes an event of a result, if it was `begun` for somebody who listens, and of its fault.
+    /// Emits a result if a subscriber listened at `begun`, and emits its error.
     pub(crate) fn record(
         &self,
         asked: &Asked,
@@ -54,7 +54,7 @@ impl Tracer {
             events::decided(&self.limiter, asked, key, seconds, recorded, result);
         }
         let Some(error) = error_of(result) else { return };
-        // The decision says it, at DEBUG: callers may send as many as they like.
+        // Only the decision's event at DEBUG has it: callers may send any number of such requests.
         if error.kind() == ErrorKind::Request {
             return;
         }

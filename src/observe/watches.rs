@@ -1,4 +1,5 @@
-//! The watches: what a breaker, a pool, a limiter and a layer report, as metrics and as events.
+//! The watches, which turn the reports of breakers, pools, limiters and layers into metrics and
+//! events.
 
 use std::sync::Arc;
 #[cfg(feature = "metrics")]
@@ -26,7 +27,7 @@ pub(crate) enum State {
     Refuses = 2,
 }
 
-/// Reports the states of a breaker. Metrics need a name; events do without.
+/// Reports the states of a breaker. Metrics need a name, events do not.
 #[derive(Debug)]
 pub(crate) struct BreakerWatch {
     name: Option<Arc<str>>,
@@ -58,7 +59,7 @@ impl BreakerWatch {
         self.name.as_ref()
     }
 
-    /// It opened. `refusal` is what callers get.
+    /// Reports that it opened. `refusal` is the callers' error.
     pub(crate) fn opened(&self, refusal: &Error) {
         self.opened.emit(|suppressed| {
             events::breaker_opened(self.name.as_deref(), refusal, suppressed);
@@ -127,14 +128,14 @@ impl CallWatch {
         watch
     }
 
-    /// A call with so many charges and settlements leaves.
+    /// Reports that a call with this number of charges and settlements is sent.
     pub(crate) fn sent(&self, requests: usize) {
         if let Some(handles) = self.handles() {
             handles.batch_size.record(requests as f64);
         }
     }
 
-    /// A call that left at this instant has an answer.
+    /// Reports the answer of a call that was sent at this instant.
     pub(crate) fn answered(&self, sent: Instant) {
         if let Some(handles) = self.handles() {
             handles.call_seconds.record(sent.elapsed());
@@ -171,7 +172,7 @@ impl CallWatch {
     pub(crate) fn unanswered(&self) {}
 }
 
-/// Reports the connections of one pool. `address` says where they lead, without a password.
+/// Reports the connections of one pool. `address` is the server's address, without a password.
 #[derive(Default)]
 pub(crate) struct ConnectionWatch {
     #[cfg(feature = "metrics")]
@@ -224,14 +225,14 @@ pub(crate) struct SlotWatch {
 }
 
 impl SlotWatch {
-    /// A redirect said that one has moved. A second's redirects are one event; the map tells of all
-    /// others.
+    /// Reports one moved slot, from a redirect. The redirects of a second are one event; the map
+    /// reports all other moved slots.
     pub(crate) fn redirected(&self) {
         self.unsaid.fetch_add(1, Relaxed);
         self.redirected.emit(|_| self.mapped(0));
     }
 
-    /// The map said that so many have moved, besides those of redirects.
+    /// Reports the number of moved slots from the map, without those of redirects.
     pub(crate) fn mapped(&self, slots: usize) {
         match self.unsaid.swap(0, Relaxed) + slots {
             0 => {}
@@ -249,14 +250,14 @@ pub(crate) struct FallbackWatch {
 }
 
 impl FallbackWatch {
-    /// The fallback made a decision, since the limiter could not.
+    /// Reports that the fallback decided, since the limiter could not.
     pub(crate) fn answered(&self, decision: &Decision, cause: &Error) {
         if !self.answers.swap(true, Relaxed) {
             self.began.emit(|suppressed| events::fallback_began(decision, cause, suppressed));
         }
     }
 
-    /// The limiter itself made a decision.
+    /// Reports that the limiter itself decided.
     #[inline]
     pub(crate) fn decided(&self) {
         if self.answers.load(Relaxed) && self.answers.swap(false, Relaxed) {
@@ -265,8 +266,9 @@ impl FallbackWatch {
     }
 }
 
-/// Warns of the first request of a layer that has no key, and of the first of each kind that was
-/// refused undecided. Further ones are no events, since callers may send as many as they like.
+/// Warns of the first request of a layer without a key, and of the first that was refused undecided
+/// for each kind of error. Later requests are not warned of, since callers may send any number of
+/// them.
 #[derive(Debug, Default)]
 pub(crate) struct RefusalWatch {
     has_warned_of_key: AtomicBool,
@@ -275,14 +277,14 @@ pub(crate) struct RefusalWatch {
 }
 
 impl RefusalWatch {
-    /// A request has no key. One is admitted where the limit is in a shadow.
+    /// Reports a request without a key. It is admitted if the limit is in a shadow.
     pub(crate) fn no_key(&self, why: &Error, admitted: bool) {
         if !self.has_warned_of_key.swap(true, Relaxed) {
             events::no_key(why, admitted);
         }
     }
 
-    /// A request is refused, since nothing could be decided.
+    /// Reports a request that is refused as undecided.
     pub(crate) fn undecided(&self, why: &Error) {
         if !self.has_warned_of[kind_index(why)].swap(true, Relaxed) {
             events::refused_undecided(why);

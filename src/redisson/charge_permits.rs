@@ -1,4 +1,4 @@
-//! Decides a charge: in its turn, by one call, and again if the limiter had no configuration.
+//! Decides a charge in its turn, by one call, and again if the limiter had no configuration.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -156,7 +156,8 @@ impl Inner {
         })
     }
 
-    /// Refunds permits of a reservation that holds `held`, and returns how many were refunded.
+    /// Refunds permits of a reservation with `held` permits, and returns the number of refunded
+    /// permits.
     pub(super) async fn refund(
         &self,
         reservation: &Reservation,
@@ -166,7 +167,7 @@ impl Inner {
         let granted =
             reservation.payload::<Granted>().filter(|_| reservation.owner() == self.owner);
         let Some((name, grant)) = granted else {
-            return Err(Error::new(ErrorKind::Request, "the reservation is another limiter's"));
+            return Err(Error::new(ErrorKind::Request, "the reservation belongs to another limiter"));
         };
         let keys = Keys::new(name, &self.client)?;
         let number = |permits: u64| u32::try_from(permits).map_err(|_| too_many());
@@ -182,7 +183,7 @@ fn too_many() -> Error {
     Error::new(ErrorKind::Request, "more than 4,294,967,295 permits at once")
 }
 
-/// The time until `millis` after the millisecond that holds `now`.
+/// The time until `millis` after the millisecond of `now`.
 fn until(now: i64, millis: i64) -> Duration {
     let micros = millis.max(0).saturating_mul(1_000).saturating_sub(now % 1_000);
     Duration::from_micros(micros.max(0).cast_unsigned())

@@ -1,4 +1,4 @@
-//! The random bytes that identify a grant: no other process uses them.
+//! The random bytes that identify a grant and differ in every process.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

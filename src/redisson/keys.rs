@@ -1,11 +1,12 @@
-//! The names of a limiter's keys: exactly Redisson's.
+//! The names of a limiter's keys, equal to Redisson's.
 
 use std::sync::Arc;
 
 use crate::limiter::charge_numbers::check_key;
 use crate::{Error, ErrorKind};
 
-/// The keys of one limiter: its name, the shared value and permits, and those of one client.
+/// The keys of one limiter: its name, the shared value and permits, and the value and permits of
+/// one client.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     keys: Arc<[String; 5]>,
@@ -24,7 +25,7 @@ impl Keys {
             None => !name.contains('}'),
         };
         if !keeps_together {
-            let message = "the braces of the name would spread its keys over a cluster";
+            let message = "the braces of the name would put its keys into several slots of a cluster";
             return Err(Error::new(ErrorKind::Request, message));
         }
         let stem = if name.contains('{') { name.to_owned() } else { format!("{{{name}}}") };

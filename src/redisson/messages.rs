@@ -33,12 +33,12 @@ impl Request {
         Self::new(keys, "acquire", [permits.to_string().as_bytes(), grant])
     }
 
-    /// Takes permits whether or not they fit.
+    /// Takes permits even if they do not fit.
     pub(super) fn penalize(keys: &Keys, permits: u32, grant: &GrantId) -> Self {
         Self::new(keys, "penalize", [permits.to_string().as_bytes(), grant])
     }
 
-    /// Gives a limiter a rate if nothing is stored under its name.
+    /// Sets the rate of a limiter if nothing is stored under its name.
     pub(super) fn set_if_absent(keys: &Keys, rate: Rate) -> Result<Self, Error> {
         let only_if_absent = String::from("1");
         Ok(Self::new(keys, "try_set", [only_if_absent].into_iter().chain(rate.arguments()?)))
@@ -78,16 +78,16 @@ impl ScriptReply {
         }
     }
 
-    /// The numbers that follow the outcome and the instant.
+    /// Returns the numbers after the outcome and the instant.
     ///
     /// # Errors
     ///
-    /// If the reply does not have `N` of them.
+    /// If the reply does not have `N` numbers.
     pub(super) fn numbers<const N: usize>(&self) -> Result<[i64; N], Error> {
         self.numbers.as_slice().try_into().map_err(|_| malformed_reply())
     }
 
-    /// The reply of a limiter that has a valid configuration.
+    /// Returns the reply, if the limiter has a valid configuration.
     ///
     /// # Errors
     ///
@@ -99,7 +99,7 @@ impl ScriptReply {
             }
             BAD_CONFIGURATION => {
                 let message =
-                    "the stored configuration is invalid: rate and interval are at least 1";
+                    "the stored configuration is invalid: rate and interval must be at least 1";
                 Err(Error::new(ErrorKind::Configuration, message))
             }
             _ => Ok(self),

@@ -1,17 +1,16 @@
 //! Redisson's rate limiter on Redisson's own keys: Java and Rust services share one limiter.
 //!
-//! [`Redisson`] is a [`Limiter`](crate::Limiter) whose charges name a limiter by their key.
-//! [`RRateLimiter`] has the methods of Java's object. [`PermitLog`] decides the same in this
-//! process, for tests.
+//! [`Redisson`] is a [`Limiter`](crate::Limiter). The key of a charge is the name of one of
+//! Redisson's limiters. [`RRateLimiter`] has the methods of Java's object. [`PermitLog`] makes the
+//! same decisions in this process, for tests.
 //!
-//! Where other limiters reserve a wait, this one answers
-//! [`Outcome::Retry`](crate::Outcome::Retry): the format has no room for reservations. The layer
-//! and [`acquire`](crate::LimiterExt::acquire) then ask again. Where no Java is involved, the
-//! algorithms of this crate are the better choice.
+//! Other limiters reserve a wait. This one answers [`Outcome::Retry`](crate::Outcome::Retry), since
+//! the format has no room for reservations. The layer and [`acquire`](crate::LimiterExt::acquire)
+//! then ask again. Without Java services, choose the algorithms of this crate.
 //!
 #![doc = include_str!("../../docs/guide/coming-from/redisson.md")]
 
-// The way of a charge: `keys.rs` names the keys. `charge_permits.rs` waits for a turn in
+// The steps of a charge: `keys.rs` names the keys. `charge_permits.rs` waits for a turn in
 // `queues.rs`, takes the random bytes of a grant from `grant.rs`, and takes permits with
 // `take_permits.rs`, which refunds a grant whose caller has left. `sender.rs` sends each request
 // (`messages.rs`). The script reads the rate from its keys, and answers with a reply.
@@ -51,11 +50,11 @@ use crate::reservation::{Owner, Reservation};
 use crate::settlement::Settlement;
 use crate::{Charge, Error, Limiter, Pool};
 
-/// The name of a limiter in its decisions, unless it is given one.
+/// The default name of the limiter in its decisions.
 const NAME: &str = "redisson";
 
-/// The rate limiters of Redisson in one Redis. A charge's key is the name of a limiter. Cheap to
-/// clone.
+/// The rate limiters of Redisson in one Redis. The key of a charge is the name of a limiter. It is
+/// cheap to clone.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -78,11 +77,11 @@ const NAME: &str = "redisson";
 /// ```
 ///
 /// In a [`RateLimitLayer`](crate::RateLimitLayer), a closure over the request returns the name of
-/// its limiter. Names are used as they are. Give a name that comes from a request a prefix:
-/// without one, a request could name any key.
+/// its limiter. Names are used unchanged. Add a prefix to a name that comes from a request: without
+/// it, a request could name any key.
 ///
-/// It refunds, resets, and [`penalize`](crate::LimiterExt::penalize)s: a penalty is a grant of this
-/// instant, whether or not it fits, so Java waits for it too. It cannot settle more than was
+/// It supports refunds, resets and [`penalize`](crate::LimiterExt::penalize). A penalty is a grant
+/// now, even if it does not fit, so Java services wait for it too. It cannot settle more than was
 /// reserved.
 #[derive(Clone)]
 pub struct Redisson {
@@ -90,7 +89,7 @@ pub struct Redisson {
 }
 
 impl Redisson {
-    /// The limiters in the Redis of `pool`. Their keys do not have the pool's prefix.
+    /// The limiters in the Redis of `pool`. Their keys have no prefix.
     #[must_use]
     pub fn new(pool: Pool) -> Self {
         let inner = Inner {
@@ -116,14 +115,14 @@ impl Redisson {
     }
 
     /// Sets the name of the limiter in its decisions, and so in header fields and metrics. It is
-    /// not a part of any key. Default: `redisson`.
+    /// not part of any key. Default: `redisson`.
     #[must_use]
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
         Arc::make_mut(&mut self.inner).name = name.into();
         self
     }
 
-    /// Sets how long a decision may take, including the wait for a connection; at most a day.
+    /// Sets the longest time of a decision, including the wait for a connection; at most a day.
     /// Default: 100 ms.
     #[must_use]
     pub fn decision_timeout(mut self, timeout: Duration) -> Self {
@@ -131,17 +130,17 @@ impl Redisson {
         self
     }
 
-    /// Decides by this machine's clock, as Redisson does. Default: the server's.
+    /// Decides by this machine's clock, as Redisson does. Default: the server's clock.
     ///
-    /// For Java processes whose clocks agree with each other, but not with the server's. A process
-    /// whose clock is ahead frees the permits of all others early.
+    /// It is for Java processes whose clocks agree with each other, but not with the server's
+    /// clock. A process whose clock is ahead frees the permits of all other processes early.
     #[must_use]
     pub fn caller_clock(self) -> Self {
         self.clock(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
     }
 
     /// Decides by `clock`, the time since the Unix epoch, truncated to milliseconds. Default: the
-    /// server's.
+    /// server's clock.
     #[must_use]
     pub fn clock(mut self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         let inner = self.detached();
@@ -149,11 +148,11 @@ impl Redisson {
         self
     }
 
-    /// Configures a limiter with this rate when it has no configuration yet and is first checked,
-    /// released or reset. Default: none, and such a call is an error.
+    /// Sets the rate of limiters without a configuration: it is stored at their first check,
+    /// release or reset. Default: none, and such a call is an error.
     ///
-    /// Names that come from requests then create keys. Give such names a prefix: without one, a
-    /// request could name any key.
+    /// Names from requests then create keys. Add a prefix to such names: without it, a request
+    /// could name any key.
     ///
     /// A rate out of range is an error of the call that would configure the limiter: see
     /// [`Rate::overall`].
@@ -163,20 +162,20 @@ impl Redisson {
         self
     }
 
-    /// Detaches the settings from those of clones, with queues and reservations of their own.
+    /// Detaches the settings from those of clones. The result has its own queues and reservations.
     fn detached(&mut self) -> &mut Inner {
         let inner = Arc::make_mut(&mut self.inner);
         (inner.owner, inner.queues) = (Owner::new(), Arc::default());
         inner
     }
 
-    /// The limiter called `name`: Java's `getRateLimiter`. Where Java maps names, use the mapped
-    /// one.
+    /// Returns the limiter called `name`: Java's `getRateLimiter`. If Java maps names, use the
+    /// mapped name.
     ///
     /// # Errors
     ///
-    /// If the name is empty, or if its keys would lie in several slots of a cluster. A valid name
-    /// has no brace, or its first `{` opens a `{tag}` that is not empty.
+    /// If the name is empty, or if its keys would be in several slots of a cluster. A valid name
+    /// has no brace, or its first `{` begins a `{tag}` that is not empty.
     pub fn rate_limiter(&self, name: &str) -> Result<RRateLimiter, Error> {
         let keys = Keys::new(name, &self.inner.client)?;
         Ok(RRateLimiter::new(self.clone(), keys))

@@ -1,9 +1,9 @@
 //! Redisson's `RRateLimiter`: a log of grants in milliseconds, and a count of free permits.
 //!
 //! The count decides, and the log says when permits become free. Redisson stores them under two
-//! keys, so the count can be wrong: after an eviction, a manual change, or a command that was
-//! sent twice. Unlike Redisson, this arithmetic then reads the log, and never admits more than
-//! the log allows.
+//! keys. So the count can be wrong after an eviction, a manual change, or a command that was sent
+//! twice. Unlike Redisson, this arithmetic then reads the log, and never admits more than the log
+//! allows.
 //!
 //! The twin of `scripts/redisson.lua`. Members are stored as on the server.
 
@@ -20,14 +20,14 @@ use crate::algorithm::{Report, Verdict};
 ///
 /// **Bound.** At most `limit` permits in any stretch of a period, in whole milliseconds.
 ///
-/// **Cost.** A key takes at most 700 bytes, and up to 100 more for each grant of the last period.
+/// **Cost.** A key takes at most 700 bytes, and at most 100 more for each grant of the last period.
 /// The format has no room for reserved waits: a refused caller asks again.
 ///
-/// **Choose it** to test code that shares its limiter with Java; else choose
+/// **Choose it** to test code that shares its limiter with Java. Otherwise choose
 /// [`SlidingLog`](crate::algorithm::SlidingLog).
 ///
-/// **Timeline.** Ten a second: three at the start, seven 100 ms later. Then the next waits for
-/// the oldest to expire.
+/// **Timeline.** Ten a second: three at the start, seven 100 ms later. The next charge then waits
+/// until the oldest permits expire.
 ///
 /// ```
 /// # use tower_sluice::algorithm::{Algorithm, Check, Verdict::*};
@@ -55,15 +55,15 @@ pub struct PermitLog {
 impl PermitLog {
     /// Takes the quota's limit as the rate and its period as the interval.
     ///
-    /// The period must be whole milliseconds, and the quota has no burst. A limiter with another
-    /// quota is an error when it is built.
+    /// The period must be whole milliseconds, and the quota must have no burst. With another quota,
+    /// building the limiter returns an error.
     #[must_use]
     pub const fn new(quota: Quota) -> Self {
         Self { quota }
     }
 
-    /// Takes permits for the grant of these random bytes. A grant is taken once. Instants are in
-    /// µs.
+    /// Takes permits for the grant with these random bytes. A grant is taken only once. Instants
+    /// are in µs.
     pub fn acquire(
         rule: &Rule,
         state: &mut State,
@@ -78,7 +78,7 @@ impl PermitLog {
         state.add(rule, now, permits, member)
     }
 
-    /// Takes permits whether or not they fit. The count may fall below 0.
+    /// Takes permits even if they do not fit. The count may fall below 0.
     pub fn penalize(
         rule: &Rule,
         state: &mut State,
@@ -100,7 +100,7 @@ impl PermitLog {
         }
     }
 
-    /// Reports how many permits are free. A missing count stays missing.
+    /// Reports the number of free permits. A missing count stays missing.
     pub fn available(rule: &Rule, state: &mut State, now: i64) -> (Verdict, Report) {
         let settled = state.remove_expired(rule, now / 1_000);
         state.value = state.value.map(|_| settled);
@@ -112,8 +112,8 @@ impl PermitLog {
         (verdict, Report { remaining: value.clamp(0, rule.rate), ..state.report(rule, now) })
     }
 
-    /// Releases permits of the oldest grants that have not expired. Returns how many, and whether
-    /// there may be more.
+    /// Releases permits of the oldest grants that have not expired. Returns their number, and true
+    /// if there may be more.
     pub fn release(rule: &Rule, state: &mut State, now: i64, permits: i64) -> (i64, bool) {
         let live = now / 1_000 - rule.interval;
         let (mut freed, mut seen) = (0, 0);
@@ -141,7 +141,8 @@ impl PermitLog {
         (freed, freed < permits && seen >= MAX_MEMBERS)
     }
 
-    /// Refunds permits of one grant that holds `held`, if it is still stored. Returns how many.
+    /// Refunds permits of one grant with `held` permits, if it is still stored. Returns their
+    /// number.
     pub fn refund_grant(
         rule: &Rule,
         state: &mut State,

@@ -8,14 +8,13 @@ use super::rate_limiter::RRateLimiter;
 use crate::reservation::Reservation;
 use crate::{Error, ErrorKind, LimiterExt, Refusal};
 
-/// Permits that were acquired. If they are dropped, they stay taken, and expire after an interval.
+/// Acquired permits. If they are dropped, they stay taken, and expire after an interval.
 #[derive(Debug)]
 #[must_use = "permits that are dropped stay taken until they expire"]
 pub struct Permits {
     limiter: RRateLimiter,
     reservation: Reservation,
-    /// The numbers of permits that may be held: one, or several where the reply to a release was
-    /// lost.
+    /// The possible numbers of held permits: several if the reply to a release was lost.
     held: Vec<u64>,
 }
 
@@ -26,12 +25,12 @@ impl Permits {
         self.held.first().copied().unwrap_or(0)
     }
 
-    /// Releases some of these permits, and returns how many. It returns 0 if they have expired, or
-    /// if another caller's `release(n)` released them. Then none is left.
+    /// Releases some of these permits, and returns their number. It returns 0 if they have expired,
+    /// or if another caller's `release(n)` released them. Then no permit is left.
     ///
     /// # Errors
     ///
-    /// If Redis cannot be asked. Try again: no permit is released twice.
+    /// If Redis cannot be reached. You can try again: no permit is released twice.
     pub async fn release(&mut self, permits: u64) -> Result<u64, Error> {
         while let Some(&held) = self.held.first() {
             let part = permits.min(held);
@@ -64,8 +63,8 @@ impl RRateLimiter {
     ///
     /// # Errors
     ///
-    /// If `permits` is not from 1 to 2^32 - 1 or exceeds the rate, the limiter is not configured,
-    /// or Redis cannot be asked.
+    /// If `permits` is not from 1 to 2^32 - 1 or exceeds the rate, if the limiter is not
+    /// configured, or if Redis cannot be reached.
     pub async fn try_acquire(&self, permits: u64) -> Result<Option<Permits>, Error> {
         self.try_acquire_for(permits, Duration::ZERO).await
     }
@@ -82,7 +81,7 @@ impl RRateLimiter {
         timeout: Duration,
     ) -> Result<Option<Permits>, Error> {
         if permits == 0 {
-            return Err(Error::new(ErrorKind::Request, "at least 1 permit is acquired"));
+            return Err(Error::new(ErrorKind::Request, "the number of permits must be at least 1"));
         }
         match self.redisson.acquire(self.charge(permits).max_wait(timeout)).await {
             Ok(mut decision) => {
@@ -103,7 +102,7 @@ impl RRateLimiter {
         }
     }
 
-    /// `acquire(n)`: takes permits as soon as they are free, however long that takes.
+    /// `acquire(n)`: takes permits as soon as they are free. The wait has no limit.
     ///
     /// # Errors
     ///
@@ -116,12 +115,12 @@ impl RRateLimiter {
         }
     }
 
-    /// `release(n)`: releases the oldest permits that have not expired, whichever caller took
-    /// them. Returns how many. To release your own, use [`Permits::release`].
+    /// `release(n)`: releases the oldest permits that have not expired, even those of other
+    /// callers. Returns their number. To release your own permits, use [`Permits::release`].
     ///
     /// # Errors
     ///
-    /// If the limiter is not configured, or Redis cannot be asked.
+    /// If the limiter is not configured, or Redis cannot be reached.
     pub async fn release(&self, permits: u64) -> Result<u64, Error> {
         let released = self.release_oldest(permits).await;
         self.redisson.inner.queues.forget_refusal(self.name());
@@ -139,7 +138,7 @@ impl RRateLimiter {
             let call = || inner.sender.call(&request, deadline);
             let reply = inner.with_default_rate(&self.keys, deadline, call).await?;
             let [more, may_be_more] = reply.numbers()?;
-            // Whatever a server replies, the loop ends, and counts at most the permits asked for.
+            // For every reply of a server, the loop ends, and counts at most the requested permits.
             freed += more.max(0).cast_unsigned().min(rest);
             if may_be_more == 0 || more <= 0 {
                 break;

@@ -1,11 +1,11 @@
-//! The callers of this process that ask for a limiter, and those that wait meanwhile.
+//! The callers of this process that ask a limiter, and those that wait until they may ask.
 //!
-//! The format has no room for reservations, so every refused caller asks again. Of many callers
-//! that wait for one permit, all but one would be refused. So callers that can wait share the last
+//! The format has no room for reservations, so every refused caller asks again. If many callers
+//! wait for one permit, all except one would be refused. So callers that can wait share the last
 //! refusal.
 //!
-//! - While it holds, and for a second at most, they wait until its end and do not ask.
-//! - Then one of them asks, or as many as there were permits left for. The others wait to be woken.
+//! - While the refusal is valid, and at most for a second, they wait until its end and do not ask.
+//! - Then one of them asks, or as many as there were free permits. The others wait to be woken.
 //! - A caller that cannot wait until the end of the refusal always asks.
 
 use std::collections::{HashMap, VecDeque};
@@ -17,16 +17,17 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::sync::{Mutex, lock};
 
-/// The time for which a refusal is believed. Others may refund permits or raise the rate meanwhile.
+/// The longest time for which a refusal is valid, since others may refund permits or raise the
+/// rate.
 const REFUSAL_LIFETIME: Duration = Duration::from_secs(1);
 
-/// The time that an idle queue is kept: callers whose pause is over come back soon after.
+/// The time that an idle queue is kept, since callers come back soon after their pause.
 const IDLE_LIFETIME: Duration = Duration::from_secs(2);
 
-/// Longer names have no queue, because many of them would take much memory.
+/// The longest name with a queue: many long names would take much memory.
 const MAX_NAME_LENGTH: usize = 1_024;
 
-/// Idle queues are dropped from this number of queues on.
+/// The number of queues from which on idle queues are dropped.
 const SWEEP_FROM: usize = 64;
 
 /// The most queues.
@@ -41,9 +42,9 @@ pub(super) struct Queues {
 #[derive(Default)]
 struct State {
     by_name: HashMap<String, Queue>,
-    /// The number of queues from which on idle ones are dropped.
+    /// The number of queues from which on idle queues are dropped.
     sweep_at: usize,
-    /// The instant from which on idle ones may be dropped again.
+    /// The earliest instant at which idle queues are dropped again.
     next_sweep: Option<Instant>,
 }
 
@@ -52,13 +53,13 @@ struct Queue {
     refusal: KnownRefusal,
     /// The permits that were free after the last admission.
     free_permits: u64,
-    /// The permits that callers ask for now.
+    /// The permits that callers are requesting now.
     requested_permits: u64,
     /// The callers that wait to be woken.
     waiters: VecDeque<oneshot::Sender<Wakeup>>,
 }
 
-/// Wakes a waiter. When the waiter is gone, it wakes the next one.
+/// Wakes a waiter. If the waiter is gone, it wakes the next waiter.
 struct Wakeup {
     queues: Arc<Queues>,
     name: String,
@@ -68,17 +69,17 @@ struct Wakeup {
 /// The last refusal under a name.
 #[derive(Clone, Copy)]
 struct KnownRefusal {
-    /// This number of permits is not free before `until`.
+    /// The number of permits that are not free before `until`.
     permits: u32,
     until: Instant,
-    /// The instant at which the refusal came.
+    /// The instant of the refusal.
     at: Instant,
-    /// The rate of the limiter: more permits are never granted.
+    /// The rate of the limiter. More permits are never granted.
     rate: u64,
 }
 
 impl KnownRefusal {
-    /// Returns true if it still counts.
+    /// Returns true if the refusal is still valid.
     fn is_believed(&self, now: Instant) -> bool {
         now < self.until.min(self.believed_until())
     }
@@ -90,13 +91,13 @@ impl KnownRefusal {
         self.covers(permits, now).then(|| end - now)
     }
 
-    /// Returns the instant at which neither the refusal nor its lifetime lasts any longer.
+    /// Returns the later end: of the refusal, or of its lifetime.
     fn last_end(&self) -> Instant {
         self.until.max(self.believed_until())
     }
 
-    /// Replaces it with the `next` refusal. It stays if it still counts and is of fewer permits: it
-    /// then covers the next one too.
+    /// Replaces the refusal with `next`. If it is still valid and for fewer permits, it stays,
+    /// since it covers `next` too.
     fn update(&mut self, next: Self) {
         self.rate = next.rate;
         if !self.covers(next.permits, next.at) || next.permits <= self.permits {
@@ -116,9 +117,9 @@ impl KnownRefusal {
 
 /// The next step of a caller.
 pub(super) enum Turn {
-    /// It asks now, and reports the result to the attempt.
+    /// The caller asks now, and reports the result to the attempt.
     Ask(Attempt),
-    /// It comes back after this time.
+    /// The caller comes back after this time.
     Wait(Duration),
 }
 
@@ -132,8 +133,8 @@ pub(super) struct Attempt {
 }
 
 impl Queues {
-    /// Waits for a turn to ask for permits of `name`, until `end` at the latest. `wait_until` is
-    /// the end of the caller's `max_wait`, if it has one.
+    /// Waits for a turn to ask for permits of `name`, at most until `end`. `wait_until` is the end
+    /// of the caller's `max_wait`, if it has one.
     pub(super) async fn turn(
         self: &Arc<Self>,
         name: &str,
@@ -153,8 +154,8 @@ impl Queues {
                     state.by_name.remove(name);
                 }
                 let Some(queue) = state.by_name.get_mut(name) else { return ask(false) };
-                // Only Redis refuses: a caller that cannot wait until the end of the
-                // refusal asks at once.
+                // Only Redis may refuse, so a caller that cannot wait until the end of the refusal
+                // asks at once.
                 let ends_too_late = wait_until.is_some_and(|end| end < queue.refusal.until);
                 if permits >= queue.refusal.permits && ends_too_late {
                     return ask(queue.count(permits));
@@ -175,7 +176,7 @@ impl Queues {
                 queue.waiters.push_back(sender);
                 wakeup
             };
-            // Woken or not, the caller looks at the queue again.
+            // In both cases, the caller looks at the queue again.
             if let Ok(Ok(mut wakeup)) = timeout_at(end, wakeup).await {
                 wakeup.was_received = true;
             }
@@ -202,7 +203,8 @@ impl Queue {
         is_unused && now >= self.refusal.last_end() + IDLE_LIFETIME
     }
 
-    /// Wakes the waiters that may ask now, or all if a refusal is known. The others keep waiting.
+    /// Wakes the waiters that may ask now, or all waiters if a refusal is known. The others still
+    /// wait.
     fn wake(&mut self, queues: &Arc<Queues>, name: &str, now: Instant) {
         let is_known = self.refusal.is_believed(now);
         let most = if is_known { usize::MAX } else { self.free_permits.max(1) as usize };
@@ -232,8 +234,8 @@ impl Drop for Wakeup {
 }
 
 impl Attempt {
-    /// Reports an admission that left `remaining` permits of the rate. If it left none, `next` is
-    /// the wait until one is free.
+    /// Reports an admission after which `remaining` permits are free. If no permit is free, `next`
+    /// is the wait until one is.
     pub(super) fn admitted(self, remaining: u64, next: Duration, rate: u64) {
         if remaining == 0 && !next.is_zero() {
             self.record_refusal(1, next, rate);
@@ -242,7 +244,7 @@ impl Attempt {
         }
     }
 
-    /// Reports a refusal for `wait` under a rate.
+    /// Reports a refusal for the time `wait` under a rate.
     pub(super) fn refused(self, wait: Duration, rate: u64) {
         self.record_refusal(self.permits, wait, rate);
     }
@@ -287,7 +289,7 @@ impl Drop for Attempt {
     }
 }
 
-/// Turns, with paused time.
+/// Tests of turns, with paused time.
 #[cfg(test)]
 mod tests {
     use tokio::time::{advance, sleep};
@@ -409,7 +411,7 @@ mod tests {
         let queues: Arc<Queues> = Arc::default();
         attempt(&queues, 1).await.refused(MINUTE, 9);
         advance(REFUSAL_LIFETIME / 2).await;
-        // Until one asks again.
+        // Until one caller asks again.
         assert_eq!(pause(&queues, 1).await, REFUSAL_LIFETIME / 2);
         advance(REFUSAL_LIFETIME / 2).await;
         let first = attempt(&queues, 1).await;

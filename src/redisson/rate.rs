@@ -5,10 +5,10 @@ use std::time::Duration;
 pub(super) use crate::quota::INEXACT;
 use crate::{Error, ErrorKind, Quota};
 
-/// The longest interval in ms: sums of instants stay exact.
+/// The longest interval in ms, so that sums of instants stay exact.
 pub(super) const MAX_MILLIS: u64 = 1 << 52;
 
-/// The permits that are counted together: Java's `RateType`.
+/// The clients whose permits are counted together: Java's `RateType`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RateType {
     /// `OVERALL`: the permits of all clients.
@@ -50,21 +50,21 @@ impl Rate {
         Self { rate_type: RateType::PerClient, permits, interval, keep_alive: None }
     }
 
-    /// Deletes a limiter that was not used for this time: Java's `keepAliveTime`. At least the
-    /// interval. Default: never.
+    /// Sets the time after which an unused limiter is deleted: Java's `keepAliveTime`. It must be
+    /// at least the interval. Default: never.
     #[must_use]
     pub const fn keep_alive(self, time: Duration) -> Self {
         let keep_alive = if time.is_zero() { None } else { Some(time) };
         Self { keep_alive, ..self }
     }
 
-    /// Returns which permits are counted together.
+    /// Returns the clients whose permits are counted together.
     #[must_use]
     pub const fn rate_type(&self) -> RateType {
         self.rate_type
     }
 
-    /// The permits of an interval.
+    /// The permits in each interval.
     #[must_use]
     pub const fn permits(&self) -> u64 {
         self.permits
@@ -76,7 +76,7 @@ impl Rate {
         self.interval
     }
 
-    /// The time after which an unused limiter is deleted, if it is.
+    /// The time after which an unused limiter is deleted, if one is set.
     #[must_use]
     pub const fn keep_alive_time(&self) -> Option<Duration> {
         self.keep_alive
@@ -90,12 +90,12 @@ impl Rate {
     pub(super) fn arguments(&self) -> Result<[String; 4], Error> {
         let refuse = |message| Err(Error::new(ErrorKind::Configuration, message));
         if !(1..INEXACT).contains(&self.permits) {
-            return refuse("a rate is from 1 to 2^53 - 1 permits");
+            return refuse("a rate must be from 1 to 2^53 - 1 permits");
         }
         let (Some(interval), Some(keep_alive)) =
             (millis(self.interval), millis(self.keep_alive.unwrap_or_default()))
         else {
-            return refuse("times are in whole milliseconds, up to 2^52");
+            return refuse("times must be whole milliseconds, up to 2^52");
         };
         if interval == 0 {
             return refuse("the interval is 0");
@@ -120,7 +120,7 @@ impl Rate {
         Self { rate_type, permits, interval, keep_alive: None }.keep_alive(millis(keep_alive))
     }
 
-    /// The rate as a quota, if it is a valid one.
+    /// The rate as a quota, if that is valid.
     pub(super) fn quota(&self) -> Option<Quota> {
         Quota::try_new(self.permits, self.interval).ok()
     }

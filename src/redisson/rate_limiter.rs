@@ -17,9 +17,9 @@ use crate::{Charge, Error, ErrorKind, Limiter};
 ///
 /// [`Redisson::rate_limiter`] makes it. It is cheap to clone.
 ///
-/// Each method is an error if Redis is away or answers with an error, and of kind
-/// [`Configuration`](ErrorKind::Configuration) if the limiter has no configuration. The text is
-/// Java's: `RateLimiter is not initialized`. Only a request for permits is ever sent twice, and the
+/// Each method returns an error if Redis is away or answers with an error. If the limiter has no
+/// configuration, the error is of kind [`Configuration`](ErrorKind::Configuration), with Java's
+/// text: `RateLimiter is not initialized`. Only a request for permits may be sent twice, and the
 /// script grants it once.
 #[derive(Clone)]
 pub struct RRateLimiter {
@@ -32,23 +32,23 @@ impl RRateLimiter {
         Self { redisson, keys }
     }
 
-    /// `getName`.
+    /// `getName`: the name.
     #[must_use]
     pub fn name(&self) -> &str {
         self.keys.name()
     }
 
-    /// `trySetRate`: configures the limiter if it has no configuration. Returns whether it did.
+    /// `trySetRate`: configures the limiter if it has no configuration. Returns true if it did.
     ///
     /// # Errors
     ///
-    /// If the rate is out of range, or Redis cannot be asked.
+    /// If the rate is out of range, or Redis cannot be reached.
     pub async fn try_set_rate(&self, rate: Rate) -> Result<bool, Error> {
         let always = String::from("0");
         self.call_bool("try_set", [always].into_iter().chain(rate.arguments()?)).await
     }
 
-    /// `setRate`: configures the limiter, and forgets the permits that were taken.
+    /// `setRate`: configures the limiter, and forgets the taken permits.
     ///
     /// # Errors
     ///
@@ -57,7 +57,7 @@ impl RRateLimiter {
         self.set(false, false, rate).await.map(drop)
     }
 
-    /// `setRate` with `keepState`: taken permits stay taken. If they exceed the new rate, nothing
+    /// `setRate` with `keepState`: taken permits stay taken. If they exceed the new rate, no permit
     /// is granted until enough of them have expired.
     ///
     /// # Errors
@@ -67,8 +67,8 @@ impl RRateLimiter {
         self.set(false, true, rate).await.map(drop)
     }
 
-    /// `updateRate`: as [`set_rate`](Self::set_rate) if the limiter is configured. Returns whether
-    /// it is.
+    /// `updateRate`: like [`set_rate`](Self::set_rate) if the limiter is configured. Returns true
+    /// if it is.
     ///
     /// # Errors
     ///
@@ -77,8 +77,8 @@ impl RRateLimiter {
         self.set(true, false, rate).await
     }
 
-    /// `updateRate` with `keepState`: as [`set_rate_keeping_state`](Self::set_rate_keeping_state)
-    /// if the limiter is configured. Returns whether it is.
+    /// `updateRate` with `keepState`: like [`set_rate_keeping_state`](Self::set_rate_keeping_state)
+    /// if the limiter is configured. Returns true if it is.
     ///
     /// # Errors
     ///
@@ -91,7 +91,7 @@ impl RRateLimiter {
     ///
     /// # Errors
     ///
-    /// If the stored configuration is invalid, or Redis cannot be asked.
+    /// If the stored configuration is invalid, or Redis cannot be reached.
     pub async fn config(&self) -> Result<Option<Rate>, Error> {
         let reply = self.call("config", [""; 0]).await?;
         if reply.outcome == NO_CONFIGURATION {
@@ -104,14 +104,14 @@ impl RRateLimiter {
     ///
     /// # Errors
     ///
-    /// If the limiter is not configured, or Redis cannot be asked.
+    /// If the limiter is not configured, or Redis cannot be reached.
     pub async fn available_permits(&self) -> Result<u64, Error> {
         let decision = self.redisson.check(&self.charge(0)).await?;
         Ok(decision.remaining().unwrap_or_default())
     }
 
-    /// `delete`: deletes the configuration and the permits, this client's and the shared ones.
-    /// Returns whether there were any.
+    /// `delete`: deletes the configuration and the permits, both this client's and the shared ones.
+    /// Returns true if there were any.
     ///
     /// # Errors
     ///
@@ -122,19 +122,19 @@ impl RRateLimiter {
         deleted
     }
 
-    /// `expire(duration)`: deletes the limiter after this time. Returns whether it exists.
+    /// `expire(duration)`: deletes the limiter after this time. Returns true if the limiter exists.
     ///
     /// # Errors
     ///
-    /// If the time is longer than 2^52 ms, or Redis cannot be asked.
+    /// If the time is longer than 2^52 ms, or Redis cannot be reached.
     pub async fn expire(&self, after: Duration) -> Result<bool, Error> {
         let after = millis(Duration::from_millis(ceil_millis(after)));
-        let after = after.ok_or_else(|| Error::new(ErrorKind::Request, "longer than 2^52 ms"))?;
+        let after = after.ok_or_else(|| Error::new(ErrorKind::Request, "the time exceeds 2^52 ms"))?;
         self.call_bool("each", ["PEXPIRE", &after.to_string()]).await
     }
 
-    /// `expire(instant)`: deletes the limiter at this instant of the server's clock. Returns
-    /// whether it exists.
+    /// `expire(instant)`: deletes the limiter at this instant of the server's clock. Returns true
+    /// if the limiter exists.
     ///
     /// # Errors
     ///
@@ -145,7 +145,7 @@ impl RRateLimiter {
         self.call_bool("each", ["PEXPIREAT", &at.to_string()]).await
     }
 
-    /// `clearExpire`: keeps the limiter for ever. Returns whether it had an expiry.
+    /// `clearExpire`: keeps the limiter forever. Returns true if it had an expiry.
     ///
     /// # Errors
     ///
@@ -154,7 +154,7 @@ impl RRateLimiter {
         self.call_bool("each", ["PERSIST"]).await
     }
 
-    /// `remainTimeToLive`: the time until the configuration expires, if it does.
+    /// `remainTimeToLive`: the time until the configuration expires, if it has an expiry.
     ///
     /// # Errors
     ///
@@ -164,7 +164,7 @@ impl RRateLimiter {
         Ok(u64::try_from(rest).ok().map(Duration::from_millis))
     }
 
-    /// `isExists`: returns whether there is a configuration.
+    /// `isExists`: returns true if there is a configuration.
     ///
     /// # Errors
     ///
@@ -215,13 +215,13 @@ impl RRateLimiter {
 
 impl fmt::Debug for RRateLimiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A name is a charge's key, which may be a secret.
+        // The name may be a charge's key, which may be a secret.
         let name = format_args!("<{} bytes>", self.name().len());
         f.debug_struct("RRateLimiter").field("name", &name).finish_non_exhaustive()
     }
 }
 
-/// Milliseconds, rounded up, so that no key expires early.
+/// Converts to milliseconds, rounded up, so that no key expires early.
 fn ceil_millis(time: Duration) -> u64 {
     u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

@@ -1,6 +1,6 @@
 //! Sends requests to the script.
 //!
-//! A request is not sent again, unless the server says that it did not run it. `acquire.rs` sends
+//! A request is sent again only if the server says that it did not run it. `take_permits.rs` sends
 //! the requests that may be sent twice.
 
 use std::future::{Future, pending};
@@ -26,7 +26,7 @@ use crate::{Error, ErrorKind, Pool};
 /// The pause before a request is sent again to a cluster that is moving its keys.
 const RETRY_PAUSE: Duration = Duration::from_millis(5);
 
-/// The most requests in flight, late replies included.
+/// The most requests in flight, including those whose replies are late.
 const MAX_IN_FLIGHT: usize = 16_384;
 
 const SCRIPT: [&str; 3] = [
@@ -45,10 +45,10 @@ pub(super) struct Sender {
     in_flight: Arc<Semaphore>,
 }
 
-/// A reply to come. `None`: nothing was sent, because the deadline had passed.
+/// A future reply. `None`: nothing was sent, because the deadline had passed.
 pub(super) type PendingReply = Pin<Box<dyn Future<Output = Option<RedisResult<Value>>> + Send>>;
 
-/// The reason why a request has no reply of the script.
+/// The reason why a request has no reply from the script.
 pub(super) enum Failure {
     /// The deadline passed after the request was sent.
     TimedOut(Error),
@@ -74,12 +74,12 @@ impl Sender {
         self.exchange(request, deadline).await
     }
 
-    /// A deadline for the server that holds a limiter's keys.
+    /// Makes a deadline for the server that holds a limiter's keys.
     pub(super) fn deadline(&self, keys: &Keys, at: Instant) -> Deadline {
         Deadline::new(self.pool.reply_deadline(at), self.pool.hash_slot(keys.name()))
     }
 
-    /// Works like [`call`](Self::call), for a request that counts as in flight already.
+    /// Works like [`call`](Self::call), for a request that already counts as in flight.
     pub(super) async fn exchange(
         &self,
         request: &Request,
@@ -121,7 +121,7 @@ impl Sender {
     pub(super) fn in_flight_permit(&self) -> Result<OwnedSemaphorePermit, Error> {
         Arc::clone(&self.in_flight)
             .try_acquire_owned()
-            .map_err(|_| Error::new(ErrorKind::Saturation, "too many calls are under way"))
+            .map_err(|_| Error::new(ErrorKind::Saturation, "too many calls are in flight"))
     }
 
     /// Waits for a connection until the deadline.
@@ -134,8 +134,8 @@ impl Sender {
         Ok(self.pool.redirecting(connection, deadline.hash_slot))
     }
 
-    /// Pauses before a request is sent again to a cluster that has turned it away. Fails at the
-    /// deadline if that comes first.
+    /// Pauses before a request is sent again to a cluster that rejected it. Fails at the deadline
+    /// if that comes first.
     pub(super) async fn pause(
         &self,
         deadline: Deadline,
@@ -181,7 +181,7 @@ impl Sender {
         Ok(answer)
     }
 
-    /// Awaits a reply until the deadline, and records that the server replied, did not reply, or is
+    /// Awaits a reply until the deadline, and records if the server replied, did not reply, or is
     /// read-only.
     async fn await_reply(
         &self,

@@ -1,8 +1,8 @@
 //! Takes permits, and refunds them when the caller leaves before the reply comes.
 //!
 //! Random bytes identify a grant. So an `acquire` may be sent again over another connection: the
-//! script grants it once. When the caller leaves, the reply is awaited a little longer, and what
-//! the script granted is refunded.
+//! script grants it once. When the caller leaves, the reply is awaited a little longer, and granted
+//! permits are refunded.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ impl Sender {
             match self.send(&connection, &request, &mut refund.reply, deadline).await? {
                 Ok(reply) => {
                     let reply = ScriptReply::read(reply)?;
-                    // Otherwise the script did not make the reply, or the first request may still
+                    // Otherwise the reply is not from the script, or the first request may still
                     // arrive.
                     refund.is_needed = match reply.outcome {
                         DONE => reply.numbers::<5>().is_err(),
@@ -88,7 +88,7 @@ struct RefundOnDrop<'a> {
     grant: GrantId,
     /// Counts the request as in flight.
     in_flight: Option<OwnedSemaphorePermit>,
-    /// The connection that the request was last sent over, and the reply to come.
+    /// The connection over which the request was last sent, and its future reply.
     connection: Option<Arc<dyn SharedConnection>>,
     reply: Option<PendingReply>,
     is_needed: bool,
@@ -99,8 +99,8 @@ impl Drop for RefundOnDrop<'_> {
         if !self.is_needed {
             return;
         }
-        // Best effort: permits that are not refunded expire. Too few are then
-        // granted, never too many.
+        // Best effort: permits that are not refunded expire. Then too few permits are granted,
+        // never too many.
         let Ok(runtime) = Handle::try_current() else { return };
         let refund = Request::refund(self.keys, self.permits, &self.grant, self.permits);
         let sender = self.sender.clone();
@@ -146,10 +146,11 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_millis(20);
 
-    /// Gives each request a connection of its own, and records the requests of each.
+    /// Gives each request its own connection, and records the requests of each connection.
     #[derive(Default)]
     struct Fake {
-        /// The outcome of a request for permits, which comes after its deadline. `None`: never.
+        /// The outcome of a request for permits, which comes after the deadline. `None`: it never
+        /// comes.
         late: Option<i64>,
         made: AtomicUsize,
         sent: Mutex<Vec<(usize, &'static str)>>,
@@ -211,7 +212,7 @@ mod tests {
         fn mark_read_only(&self) {}
     }
 
-    /// The requests that are sent for a caller whose deadline passes.
+    /// Returns the requests that are sent for a caller whose deadline passes.
     async fn sent(late: Option<i64>) -> Vec<(usize, &'static str)> {
         let fake = Arc::new(Fake { late, ..Fake::default() });
         let sender = Sender::new(Pool::new(Arc::clone(&fake), None));

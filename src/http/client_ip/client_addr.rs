@@ -1,4 +1,4 @@
-//! A client, as limits count it: an IPv4 address, or the network of an IPv6 address.
+//! A client: an IPv4 address, or the network of an IPv6 address.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -8,14 +8,14 @@ use ipnet::{IpNet, Ipv6Net};
 use crate::Charge;
 use crate::key_extractor::{IntoCharge, Keyed};
 
-/// The network in which NAT64 gateways put all of IPv4, by RFC 6052.
+/// The network into which NAT64 gateways map IPv4, by RFC 6052.
 const NAT64: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96);
 
-/// A client as [`ClientIp`](crate::key::ClientIp) counts it: an IPv4 address, or the network of an
-/// IPv6 address.
+/// A client found by [`ClientIp`](crate::key::ClientIp): an IPv4 address, or the network of an IPv6
+/// address.
 ///
-/// Its text is the key: `203.0.113.9`, `2001:db8:1:2::/64`, and `2001:db8::9` for one address that
-/// is kept whole.
+/// Its text is the key: `203.0.113.9`, `2001:db8:1:2::/64`, or `2001:db8::9` for an address that is
+/// not grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientAddr {
     address: IpAddr,
@@ -34,7 +34,7 @@ impl ClientAddr {
         Self { address, network }
     }
 
-    /// The address as it was found, for logs. Limits count its [`network`](ClientAddr::network).
+    /// The original address, for logs. Limits count its [`network`](ClientAddr::network).
     #[must_use]
     pub fn address(&self) -> IpAddr {
         self.address
@@ -57,7 +57,7 @@ impl fmt::Display for ClientAddr {
     }
 }
 
-/// Charges one unit of its key.
+/// A charge of one unit of its key.
 impl From<ClientAddr> for Charge {
     fn from(client: ClientAddr) -> Self {
         client.to_string().into()

@@ -1,12 +1,12 @@
-//! Elements of `Forwarded`, after RFC 7239: pairs with semicolons between them, whose values may be
+//! Elements of `Forwarded`, by RFC 7239: pairs with semicolons between them, whose values may be
 //! quoted.
 
 use std::borrow::Cow;
 
 /// Returns the place of the last comma outside of quotation marks.
 ///
-/// The search goes from the right. The first quotation mark there ends a quoted text. The next one
-/// to its left begins the text, unless an odd number of backslashes stands before it.
+/// The search runs from the right. The first quotation mark ends a quoted text. The next one to its
+/// left begins the text, unless an odd number of backslashes precedes it.
 pub(super) fn last_comma(text: &[u8]) -> Option<usize> {
     let mut is_quoted = false;
     for (place, byte) in text.iter().enumerate().rev() {
@@ -25,10 +25,10 @@ fn is_escaped(before: &[u8]) -> bool {
     before.iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
 }
 
-/// The value of the one parameter `for` of an element, without quotation marks.
+/// Returns the value of the only parameter `for` of an element, without quotation marks.
 ///
-/// The other parameters may have any value that ends where the element ends: a bad `proto` does not
-/// change who sent the request.
+/// The other parameters may have any value within the element: an invalid `proto` does not change
+/// the sender of the request.
 pub(super) fn parameter_for(element: &[u8]) -> Option<Cow<'_, [u8]>> {
     if !element.is_ascii() {
         return None;
@@ -50,8 +50,8 @@ pub(super) fn parameter_for(element: &[u8]) -> Option<Cow<'_, [u8]>> {
 
 /// Splits off the first pair. Returns it, and the text after its semicolon.
 ///
-/// Returns `None` if a quotation mark is left open, or if a comma or a backslash stands outside of
-/// quotation marks. Then a reader from the left would find other elements than [`last_comma`] did.
+/// Returns `None` if a quotation mark is not closed, or if a comma or a backslash is outside of
+/// quotation marks. Then a reader from the left would find other elements than [`last_comma`].
 fn split_pair(text: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     let (mut is_quoted, mut is_escaped) = (false, false);
     for (place, byte) in text.iter().enumerate() {
@@ -69,7 +69,7 @@ fn split_pair(text: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     (!is_quoted).then(|| (text.trim_ascii(), None))
 }
 
-/// Reads a value: a text without quotation marks, or one between two of them, with escapes.
+/// Reads a value: a text without quotation marks, or a quoted text with escapes.
 fn value(text: &[u8]) -> Option<Cow<'_, [u8]>> {
     let Some(inside) = text.strip_prefix(b"\"") else {
         return (!text.contains(&b'"')).then_some(Cow::Borrowed(text));
@@ -147,7 +147,7 @@ mod tests {
             (r#"a,b="x,\",y""#, Some(r#"b="x,\",y""#)),
             (r#"a,b="x\\",c="y,z";d"#, Some(r#"c="y,z";d"#)),
             (r#"b="x,y""#, None),
-            // No trusted proxy wrote the quotation mark that is left open on the left.
+            // The unclosed quotation mark on the left was not written by a trusted proxy.
             (r#"for=1.2.3.4;by=",for=203.0.113.9"#, Some("for=203.0.113.9")),
             (r#"by=",for="[2001:db8::9]""#, Some(r#"for="[2001:db8::9]""#)),
         ] {

@@ -3,9 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Reads `IPv4`, `IPv4:port`, `IPv6`, `[IPv6]` or `[IPv6]:port`. An IPv6 address without brackets
-/// has no port, and none has a zone. An IPv4 address that is mapped into IPv6 is that IPv4 address.
+/// has no port. An address with a zone is invalid. An IPv4 address that is mapped into IPv6 becomes
+/// that IPv4 address.
 pub(super) fn parse(text: &[u8]) -> Option<IpAddr> {
-    // No address holds other characters.
+    // Addresses have no other characters.
     let text = str::from_utf8(text).ok()?;
     let address = if let Some(rest) = text.strip_prefix('[') {
         let (address, port) = rest.split_once(']')?;

@@ -1,4 +1,4 @@
-//! The fuzzed function: its bytes are a forwarded header that a client sends.
+//! A fuzzed function, whose bytes are a forwarded header from a client.
 
 #![cfg_attr(not(fuzzing), allow(unreachable_pub, reason = "they are public where they are fuzzed"))]
 
@@ -12,11 +12,11 @@ use crate::http::Head;
 
 const PROXY: &str = "10.0.0.5:443";
 
-/// Takes the bytes as lines of the header. Whatever they are, the address that a trusted proxy
-/// appends is read. Without a trusted proxy no header is read.
+/// Takes the bytes as lines of the header. For all bytes, the address that a trusted proxy appends
+/// is read. Without a trusted proxy no header is read.
 pub fn forwarded(bytes: &[u8]) {
     let lines: Vec<_> = bytes.split(|byte| *byte == b'\n').collect();
-    // No server passes on a value that the type refuses.
+    // Servers do not pass on a value that the type rejects.
     let Ok(values) = lines.iter().map(|line| HeaderValue::from_bytes(line)).collect() else {
         return;
     };
@@ -35,7 +35,7 @@ pub fn forwarded(bytes: &[u8]) {
         for value in &values {
             headers.append(name.clone(), value.clone());
         }
-        // Some address, and no panic.
+        // Any address is fine, but no panic.
         let _: IpAddr = client_of(&trusting, &headers).parse().unwrap_or([0; 4].into());
         assert_eq!(client_of(&ClientIp::new(), &headers), "10.0.0.5");
 
@@ -82,7 +82,8 @@ mod tests {
         "for=10.0.0.1,for=10.0.0.2,for=10.0.0.3;for=10.0.0.4",
     ];
 
-    /// A seed with some bytes changed, cut, doubled or added, mostly bytes that have a meaning.
+    /// Makes an input from a seed: some bytes are changed, cut, doubled or added, mostly to bytes
+    /// with a meaning.
     fn mutated(dice: &mut fastrand::Rng) -> Vec<u8> {
         let mut bytes = SEEDS[dice.usize(..SEEDS.len())].as_bytes().to_vec();
         for _ in 0..dice.usize(..6) {
@@ -112,7 +113,7 @@ mod tests {
                 panic!("failed by {}", bytes.escape_ascii());
             }
         }
-        // Longer than what is read.
+        // Longer than the part that is read.
         let long = SEEDS.join(",").repeat(40);
         (0..20).for_each(|cut| forwarded(&long.as_bytes()[cut..]));
     }

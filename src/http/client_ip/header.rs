@@ -1,7 +1,7 @@
-//! The elements of a forwarded header, the last one first.
+//! The elements of a forwarded header, the last element first.
 //!
-//! Only the elements that trusted proxies appended count, and they stand at the right. So the text
-//! is split from the right, and no byte on the left changes how an element on the right is read.
+//! Only the elements that trusted proxies appended count, and they are on the right. So the text is
+//! split from the right, and no byte on the left changes how an element on the right is read.
 
 use std::borrow::Cow;
 use std::iter;
@@ -22,7 +22,7 @@ const MAX_BYTES: usize = 8 * 1024;
 #[derive(Clone, Debug)]
 pub(super) struct ForwardedHeader {
     name: HeaderName,
-    /// True if it is a list of addresses, and not `Forwarded`.
+    /// True for a list of addresses, false for `Forwarded`.
     is_list: bool,
 }
 
@@ -39,7 +39,7 @@ impl ForwardedHeader {
         &self.name
     }
 
-    /// The text of all lines, or of the last ones if they are too long.
+    /// Returns the text of all lines, or of the last lines if they are too long.
     pub(super) fn text<'a>(&self, headers: &'a HeaderMap) -> Cow<'a, [u8]> {
         let mut all = headers.get_all(&self.name).iter();
         let Some(last) = all.next_back() else { return Cow::Borrowed(&[]) };
@@ -59,7 +59,7 @@ impl ForwardedHeader {
         Cow::Owned(lines.join(&b','))
     }
 
-    /// The elements of such a text, the last one first, up to the bounds.
+    /// Returns the elements of such a text, the last element first, up to the bounds.
     pub(super) fn elements<'a>(&self, text: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         let start = text.len().saturating_sub(MAX_BYTES);
         let is_first_cut = start > 0 && text[start - 1] != b',';
@@ -80,7 +80,7 @@ impl ForwardedHeader {
         each.filter(|element| !element.is_empty()).take(MAX_ELEMENTS)
     }
 
-    /// The address in an element.
+    /// Returns the address in an element.
     pub(super) fn address(&self, element: &[u8]) -> Option<IpAddr> {
         match self.is_list {
             true => forwarded_address::parse(element),

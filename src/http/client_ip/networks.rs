@@ -8,8 +8,8 @@ use ipnet::{IpNet, Ipv4Net};
 /// The bits before an IPv4 address that is mapped into IPv6.
 const MAPPED_BITS: u8 = 96;
 
-/// A text of networks that
-/// [`ClientIp::try_trusted_networks`](crate::key::ClientIp::try_trusted_networks) refuses.
+/// The error of [`ClientIp::try_trusted_networks`](crate::key::ClientIp::try_trusted_networks): a
+/// text that is not a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworksError {
     text: String,
@@ -23,7 +23,7 @@ impl fmt::Display for NetworksError {
 
 impl std::error::Error for NetworksError {}
 
-/// The networks of a text with commas between them. An address is a network of its own.
+/// Reads a list of networks with commas. An address is a network of one address.
 pub(super) fn parse(list: &str) -> Result<Vec<IpNet>, NetworksError> {
     let texts = list.split(',').map(str::trim).filter(|text| !text.is_empty());
     let network = |text: &str| {
@@ -34,15 +34,14 @@ pub(super) fn parse(list: &str) -> Result<Vec<IpNet>, NetworksError> {
     texts.map(network).collect()
 }
 
-/// Returns true if it is written as an IPv4 address that is mapped into IPv6, with the bits of an
-/// IPv4 network: `::ffff:10.0.0.0/8`. That would be `::/8`, where clients behind NAT64 are.
+/// Returns true for an IPv4 address that is mapped into IPv6, with the bits of an IPv4 network:
+/// `::ffff:10.0.0.0/8`. That would mean `::/8`, which contains clients behind NAT64.
 fn is_half_mapped(network: &IpNet) -> bool {
     let IpNet::V6(network) = network else { return false };
     network.addr().to_ipv4_mapped().is_some() && network.prefix_len() < MAPPED_BITS
 }
 
-/// The form in which addresses are tested against a network: a network of mapped IPv4 addresses
-/// becomes one of IPv4.
+/// Converts a network of mapped IPv4 addresses to a network of IPv4, for tests of addresses.
 pub(super) fn canonical(network: IpNet) -> IpNet {
     let IpNet::V6(mapped) = network else { return network };
     let bits = mapped.prefix_len().checked_sub(MAPPED_BITS);

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use http::Extensions;
 
-/// The peer of the socket, for servers that no feature of this crate knows. They put it into the
+/// The peer of the socket, for servers without a feature of this crate. They put it into the
 /// extensions of each request.
 ///
 /// ```
@@ -23,7 +23,7 @@ pub struct PeerAddr(pub SocketAddr);
     note = "give the closure's types: `|extensions: &http::Extensions| -> Option<std::net::IpAddr>`"
 )]
 pub trait FindPeer {
-    /// The peer, if it has an IP address.
+    /// Returns the peer, if it has an IP address.
     fn find_peer(&self, extensions: &Extensions) -> Option<IpAddr>;
 }
 
@@ -36,9 +36,9 @@ where
     }
 }
 
-/// Finds a [`PeerAddr`]; with the feature `axum` also a `ConnectInfo<SocketAddr>`, and a
-/// `MockConnectInfo` of it; with the feature `tonic` also a `TcpConnectInfo`, which tonic's server
-/// has with and without TLS. The first of these counts.
+/// Finds a [`PeerAddr`]. With the feature `axum` it also finds a `ConnectInfo<SocketAddr>` and a
+/// `MockConnectInfo` of it. With the feature `tonic` it also finds a `TcpConnectInfo`, which
+/// tonic's server sets with and without TLS. The first one found, in this order, counts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KnownPeers;
 

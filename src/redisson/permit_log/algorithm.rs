@@ -1,4 +1,4 @@
-//! The log as an algorithm for [`Memory`], which numbers grants instead of drawing random bytes.
+//! The log as an algorithm for [`Memory`]. Grants have numbers instead of random bytes.
 
 use super::PermitLog;
 use super::state::{Rule, State, member_of, until};
@@ -8,7 +8,7 @@ use crate::quota::{QuotaError, Quotas};
 use crate::redisson::grant::GrantId;
 use crate::{Error, Memory};
 
-/// The most permits that one grant can hold.
+/// The most permits of one grant.
 const MAX_COST: i64 = u32::MAX as i64;
 
 impl Sealed for PermitLog {}
@@ -33,7 +33,7 @@ impl Algorithm for PermitLog {
             Ok(interval) if micros % 1_000 == 0 => {
                 Ok(Rule { rate: exact(quota.limit()), interval })
             }
-            _ => Err(QuotaError("an interval of Redisson is in whole milliseconds")),
+            _ => Err(QuotaError("an interval of Redisson must be whole milliseconds")),
         }
     }
 
@@ -132,7 +132,7 @@ impl Memory<PermitLog> {
     }
 }
 
-/// The random bytes of the grant with this number.
+/// The bytes of the grant with this number.
 fn numbered(number: i64) -> GrantId {
     i128::from(number).to_be_bytes()
 }

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 
 use crate::algorithm::{Report, Verdict};
 
-/// The members that are read at once, and the most that one step reads or removes.
+/// The number of members that are read at once, and the most members that one step reads or
+/// removes.
 pub(super) const CHUNK: usize = 256;
 pub(super) const MAX_MEMBERS: usize = 4_096;
 
-/// Up to this number of members are added up, to check the count.
+/// The most members that are added up to check the count.
 const SUM_LIMIT: usize = 256;
 
 /// `rate` permits in any `interval` ms.
@@ -21,7 +22,7 @@ pub struct Rule {
 /// The state of a limiter, without its configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// The free permits; below 0 if a lower rate or a penalty came while more were in use.
+    /// The free permits; below 0 after a lower rate or a penalty.
     pub value: Option<i64>,
     /// The time of each grant, in ms, and its bytes, in the order of a sorted set.
     pub members: BTreeSet<(i64, Vec<u8>)>,
@@ -48,9 +49,9 @@ impl State {
         let Some(mut value) = self.value else { return rule.rate - self.total_permits() };
         if expired_count > 0 {
             value += removed;
-            // Each member holds at least one permit. So the count of members caps the value where
-            // adding them up would take long. Only permits that were credited twice exceed the
-            // rate: then the members are added up.
+            // Each member has at least one permit. So if adding up the members would take long,
+            // their number limits the value. The value exceeds the rate only if permits were
+            // credited twice: then the members are added up.
             let held = match self.members.len() {
                 count @ SUM_LIMIT.. if count > SUM_LIMIT && value <= rule.rate => count as i64,
                 _ => self.total_permits(),
@@ -60,8 +61,8 @@ impl State {
         value.min(rule.rate)
     }
 
-    /// The count, raised to the free permits by the members: permits were subtracted twice, or
-    /// members are missing.
+    /// Raises the count to the free permits according to the members. The count is too low if
+    /// permits were subtracted twice, or members are missing.
     pub(super) fn repair(&self, rule: &Rule, value: i64) -> i64 {
         match self.members.len() {
             0..=SUM_LIMIT => value.max(rule.rate - self.total_permits()),
@@ -96,13 +97,13 @@ impl State {
         (verdict, self.report(rule, now))
     }
 
-    /// Differs after every change, except the removal of a part of a member.
+    /// A value that differs after every change, except after the removal of a part of a member.
     pub(super) fn fingerprint(&self) -> (Option<i64>, usize, u64) {
         (self.value, self.members.len(), self.grant_count)
     }
 
-    /// The wait in ms until this number of further permits is free. It is a lower bound if they
-    /// are held by more members than one step reads.
+    /// The wait in ms until this number of further permits is free. It is a lower bound if these
+    /// permits belong to more members than one step reads.
     pub(super) fn wait_for(&self, rule: &Rule, now: i64, permits: i64) -> i64 {
         let (mut freed, mut last) = (0, now);
         for (score, member) in self.members.iter().take(MAX_MEMBERS) {
@@ -113,15 +114,15 @@ impl State {
         (last + rule.interval - now).max(1)
     }
 
-    /// Removes permits from a member, or all of it, and returns how many were removed.
+    /// Removes permits from a member, or the whole member, and returns the number of removed
+    /// permits.
     pub(super) fn remove_permits(&mut self, score: i64, member: Vec<u8>, permits: i64) -> i64 {
         let rest = permits_of(&member) - permits;
         if rest > 0 {
             let mut smaller = member[..member.len() - 4].to_vec();
             smaller.extend((rest as u32).to_ne_bytes());
             if self.holds(&smaller) {
-                // This is another grant: the four bytes of an old format cannot distinguish the
-                // two.
+                // This is another grant: the four bytes of an old format are equal for both.
                 return 0;
             }
             self.members.insert((score, smaller));
@@ -134,7 +135,8 @@ impl State {
         self.members.iter().any(|(_, stored)| stored == member)
     }
 
-    /// The report without a change. It does not add up many members for a missing count.
+    /// The report, without a change of the state. It does not add up many members for a missing
+    /// count.
     pub(super) fn report_unchanged(&self, rule: &Rule, now: i64) -> Report {
         let mut seen = self.clone();
         let lost = seen.value.is_none();
@@ -157,7 +159,7 @@ impl State {
     }
 }
 
-/// The µs until `millis` ms after the millisecond that holds `now`.
+/// The µs until `millis` ms after the millisecond of `now`.
 pub(super) fn until(now: i64, millis: i64) -> i64 {
     (millis * 1_000 - now % 1_000).max(0)
 }
