@@ -1,5 +1,6 @@
-//! Admission, which a layer's request and `acquire` share: check the charge, sleep a reserved wait,
-//! check again where nothing can be reserved, and pass the slot on when the caller leaves.
+//! Admission, which a layer's request and `acquire` share. It checks the charge, and sleeps a
+//! reserved wait. If nothing can be reserved, it checks again. When the caller leaves, it passes
+//! the slot on.
 
 use std::fmt;
 use std::future::Future;
@@ -23,10 +24,10 @@ pin_project! {
     /// The admission of one charge. Its owner passes the limiter to each poll, keeps the decision,
     /// and must `abandon` the admission when dropped.
     ///
-    /// The state that only a charge that waits needs is on the heap: most do not wait, and a future
-    /// is copied several times before it is polled.
+    /// The state for charges that wait is on the heap: most do not wait, and a future is copied
+    /// several times before it is polled.
     pub(crate) struct Admission<C> {
-        // None for a charge that does not wait.
+        // `None` for a charge that does not wait.
         attempts: Option<Box<Attempts>>,
         #[pin]
         state: State<C>,
@@ -42,9 +43,9 @@ struct Attempts {
     since: Instant,
     /// The instant at which the last check began: the earliest at which it can have been decided.
     last_check: Instant,
-    /// True if it was checked more than once.
+    /// True if the charge was checked more than once.
     has_retried: bool,
-    /// Counted and in line while it waits.
+    /// The place in line while the charge waits.
     waiter: Option<Waiter>,
 }
 
@@ -59,7 +60,7 @@ pin_project! {
 }
 
 impl<C> Admission<C> {
-    /// Checks a charge once, whose `max_wait` is 0.
+    /// Checks a charge with a `max_wait` of 0 once.
     #[inline]
     pub(crate) fn at_once<L: Limiter<Future = C>>(limiter: &L, charge: &Charge) -> Self {
         Self { attempts: None, state: State::Asking { check: limiter.check(charge) } }
@@ -80,7 +81,7 @@ impl<C> Admission<C> {
         Self { attempts: Some(attempts.into()), state: State::Starting }
     }
 
-    /// Refunds a reserved wait that is not over yet, and whatever is held.
+    /// Refunds a reserved wait that is not over yet, and held units.
     pub(crate) fn abandon<L: Limiter>(
         self: Pin<&mut Self>,
         limiter: &L,
@@ -90,7 +91,7 @@ impl<C> Admission<C> {
         if let StateProj::Waiting { due, .. } = this.state.project() {
             let due = this.attempts.as_ref().and_then(|one| one.due(None)).unwrap_or(*due);
             let reservation = decision.as_mut().and_then(Decision::take_reservation);
-            // What is held waits for its settlement, even if its slot is past.
+            // Held units must be settled even if their slot has passed.
             let is_of_use = |one: &Reservation| one.is_held() || Instant::now() < due;
             if let Some(reservation) = reservation.filter(is_of_use) {
                 let _ = limiter.settle(reservation, 0);
@@ -98,8 +99,8 @@ impl<C> Admission<C> {
         }
     }
 
-    /// Polls with the limiter that it was made with. An admission is stored in `admitted`. Once
-    /// ready it is not polled again.
+    /// Polls the admission. `limiter` must be the one it was made with. An admission is stored in
+    /// `admitted`. After `Ready` it is not polled again.
     #[inline]
     pub(crate) fn poll<L: Limiter<Future = C>>(
         self: Pin<&mut Self>,
@@ -195,7 +196,7 @@ fn max_wait(attempts: Option<&Attempts>) -> Duration {
     attempts.map_or(Duration::ZERO, |attempts| attempts.max_wait)
 }
 
-/// Begins the wait of a request, there where its decision says.
+/// Begins the wait of a request, in the line of its decision.
 fn begin_wait(attempts: &mut Option<Box<Attempts>>, decision: &mut Decision) {
     if let (Some(attempts), Some(waiters)) = (attempts, decision.take_waiters()) {
         attempts.waiter = Some(Waiter::new(waiters));
@@ -219,13 +220,14 @@ fn refund<L: Limiter>(limiter: &L, mut decision: Decision) {
     }
 }
 
-/// The error of a limiter that reserves a wait longer than the caller's `max_wait`.
+/// Makes the error for a limiter that reserves a wait longer than the caller's `max_wait`.
 pub(super) fn too_long_a_wait() -> Error {
-    let message = "the limiter reserved a longer wait than it was asked for";
+    let message = "the limiter reserved a longer wait than the caller allows";
     Error::new(ErrorKind::State, message)
 }
 
-/// A random delay, so that callers that wait for the same moment do not check at once.
+/// Returns a random delay, so that callers that wait for the same moment do not check at the same
+/// time.
 fn jitter() -> Duration {
     Duration::from_micros(fastrand::u64(..=MAX_JITTER))
 }
@@ -245,7 +247,7 @@ impl Attempts {
         charge.max_wait(self.max_wait)
     }
 
-    /// Adds to the decision how long it has waited, if it was checked again.
+    /// Adds the time of the wait to the decision, if the charge was checked again.
     fn report_to(&self, decision: &mut Decision) {
         if self.has_retried {
             decision.set_retried_for(self.since.elapsed());
@@ -257,7 +259,7 @@ impl Attempts {
         self.charge.longest_wait().unwrap_or_default().saturating_sub(self.since.elapsed())
     }
 
-    /// The instant at which it may go, if that may change.
+    /// Returns the instant at which it may go, if that may change.
     fn due(&self, waker: Option<&Waker>) -> Option<Instant> {
         self.waiter.as_ref()?.due(waker).map(Instant::from_std)
     }
@@ -273,8 +275,8 @@ debug_by_name!([C] Admission<C>);
 pin_project! {
     /// The future of [`LimiterExt::acquire`](crate::LimiterExt::acquire).
     ///
-    /// Dropping it before its slot passes the slot on to those who wait behind, or refunds it. With
-    /// Redis a refund needs a tokio runtime, which sends it.
+    /// If it is dropped before its slot, the slot goes to the callers behind, or is refunded. With
+    /// Redis, a refund needs a tokio runtime, which sends it.
     #[must_use = "nothing is acquired until it is awaited"]
     pub struct AcquireFuture<'a, L: Limiter> {
         limiter: &'a L,

@@ -1,4 +1,4 @@
-//! Limiters over different keys, asked in turn.
+//! A combination of limiters over different keys, which are asked one after another.
 
 use std::array;
 use std::fmt;
@@ -16,10 +16,12 @@ use crate::reservation::{Owner, Reservation};
 use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error, ErrorKind};
 
-/// Asks several limiters one after another, all or nothing: per user *and* for everybody.
+/// Asks several limiters one after another, all or nothing: a limit per user *and* one for all
+/// users.
 ///
-/// The members may be of any type, over different keys. Each costs a call. Where all are in one
-/// Redis, [`AllAtOnce`](crate::limiter::AllAtOnce) asks them in one call, and reserves waits.
+/// The members may be of any type and have different keys. Each member costs a call. If all members
+/// are in one Redis, use [`AllAtOnce`](crate::limiter::AllAtOnce), which asks them in one call and
+/// reserves waits.
 ///
 /// ```
 /// use tower_sluice::algorithm::TokenBucket;
@@ -53,28 +55,29 @@ use crate::{Charge, Decision, Error, ErrorKind};
 /// | states a cost; 0 counts as 1 | its own cost | its own cost; nothing if the actual cost is 0 |
 /// | is a peek | nothing; a blocked key refuses all the same, and one that owes units | nothing |
 ///
-/// A peek of the whole charge takes nothing of any member. A quota of the whole that no member is
-/// given is an error of kind [`Configuration`].
+/// A peek of the whole charge takes nothing from any member. If the whole charge states a quota, a
+/// member's charge must state it; otherwise it is an error of kind [`Configuration`].
 ///
 /// # Order, waits, refunds
 ///
-/// **Order.** Put first the member that a single caller exhausts soonest, such as the limit of a
-/// user. Then a caller that asks too much is refused before the limit that all share is touched.
+/// **Order.** Put the member first that a single caller exhausts soonest, such as the limit of a
+/// user. Then a caller that asks too often is refused before it uses the shared limit.
 ///
-/// **Refunds.** The members after the first are peeked at before anything is taken. One with too
-/// little left is asked first. If a later member refuses all the same, what the earlier ones took
-/// is refunded, as far as their algorithms can.
+/// **Refunds.** Before anything is taken, the members after the first are peeked at. A member with
+/// too few units left is asked first. If a later member still refuses, the units of the earlier
+/// members are refunded, as far as their algorithms can.
 ///
-/// **Waits.** Nothing is reserved. A charge is admitted now, or refused with the time to come back:
-/// the time of the member that refuses longest. To find it, members that were not asked are asked
-/// for an [estimate](crate::LimiterExt::estimate). The decision [reports](Decision::policies) the
-/// policies of all members that the charge takes from.
+/// **Waits.** Nothing is reserved. A charge is admitted now, or refused with a time to come back:
+/// that of the member that refuses longest. To find it, the members that were not asked give an
+/// [estimate](crate::LimiterExt::estimate). The decision [reports](Decision::policies) the policies
+/// of all members from which the charge takes units.
 ///
 /// **Deadlines.** Each call to a member has that member's own deadline. Inside of a
 /// [`timeout`](crate::LimiterExt::timeout), the error is of kind [`Saturation`] if the time ends
-/// after at least one member has answered: the calls took the time, and no store need be away.
-/// Give a member whose store may be away alone a shorter time and a fallback:
-/// `limiter.timeout(short).or_else(fallback)`. Otherwise it uses up the time of the others.
+/// after at least one member has answered: perhaps the calls took the time, and no store is away.
+/// If one member has its own store, that store may be away alone. Give this member a shorter time
+/// and a fallback: `limiter.timeout(short).or_else(fallback)`. Otherwise it uses up the time of the
+/// other members.
 ///
 /// [`Configuration`]: crate::ErrorKind::Configuration
 /// [`Saturation`]: crate::ErrorKind::Saturation
@@ -85,18 +88,19 @@ pub struct AllInTurn<const N: usize, F> {
     keys: Arc<F>,
 }
 
-/// The number of policies that each member has: one, until it shows more. So a policy keeps its
-/// place where members before it are not asked.
+/// The number of policies of each member: one, until a decision shows more. So a policy keeps its
+/// place even if members before it are not asked.
 struct PolicyCounts<const N: usize>([AtomicUsize; N]);
 
 impl<const N: usize> PolicyCounts<N> {
-    /// The decision about the parts, with each policy at its place among all.
+    /// Joins the decisions about the parts. Each policy has its place among all policies.
     fn joined(&self, decisions: Vec<PartsDecision>) -> Result<Decision, Error> {
         let nobody = || Error::new(ErrorKind::Configuration, "there is no limiter to ask");
         joined(decisions.into_iter().map(|one| self.placed(one)).collect()).ok_or_else(nobody)
     }
 
-    /// The same decision. Those of several parts have the places already.
+    /// Returns the same decision with the places of its policies. A decision about several parts
+    /// already has them.
     fn placed(&self, decision: PartsDecision) -> PartsDecision {
         let &[Part { place, .. }] = &decision.parts[..] else { return decision };
         decision.map(|decision| {
@@ -110,7 +114,8 @@ impl<const N: usize, F> AllInTurn<N, F>
 where
     F: Fn(&Charge) -> [Charge; N],
 {
-    /// Asks each limiter, in this order, about the charge that `keys` returns for it.
+    /// A combination that asks each limiter, in this order, about the charge that `keys` returns
+    /// for it.
     #[must_use]
     pub fn new(limiters: [Boxed; N], keys: F) -> Self {
         Self::asking(limiters, keys)
@@ -118,7 +123,7 @@ where
 }
 
 impl<const N: usize> AllInTurn<N, Parts> {
-    /// Asks each limiter, in this order, about its part of a charge of
+    /// A combination that asks each limiter, in this order, about its part of a charge of
     /// [`several`](Charge::several) keys.
     ///
     /// ```
@@ -137,9 +142,8 @@ impl<const N: usize> AllInTurn<N, Parts> {
     /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
     /// ```
     ///
-    /// A charge with more or fewer parts is an error of kind
-    /// [`Configuration`]. A member whose part is absent is not asked; one
-    /// that is left alone may reserve a wait.
+    /// A charge with more or fewer parts is an error of kind [`Configuration`]. A member whose part
+    /// is absent is not asked. If only one part is present, its member may reserve a wait.
     ///
     /// [`Configuration`]: crate::ErrorKind::Configuration
     #[must_use]
@@ -155,14 +159,14 @@ impl<const N: usize, F: MemberCharges<N>> AllInTurn<N, F> {
         Self { owner: Owner::new(), limiters: Arc::new(limiters), policies, keys }
     }
 
-    /// The charge of each member that is asked.
+    /// Returns the charge of each member that is asked.
     pub(super) fn member_charges(&self, charge: &Charge) -> Result<[Option<Charge>; N], Error> {
         let charges = self.keys.member_charges(&charge.for_members())?;
         let has_quota = |charge: &Charge| charge.own_quota().is_some();
-        // Nobody would follow it.
+        // No member would follow that quota.
         if has_quota(charge) && !charges.iter().flatten().any(has_quota) {
             let message =
-                "a quota belongs to a member's charge, and no member is given that of the whole";
+                "the charge states a quota, but no member's charge does";
             return Err(Error::new(ErrorKind::Configuration, message));
         }
         Ok(charges.map(|member| member.map(|member| member.for_member_of(charge))))
@@ -170,7 +174,7 @@ impl<const N: usize, F: MemberCharges<N>> AllInTurn<N, F> {
 }
 
 impl<const N: usize, F> AllInTurn<N, F> {
-    /// The owner of its reservations.
+    /// Returns the owner of its reservations.
     #[cfg(feature = "redis")]
     pub(super) fn owner(&self) -> Owner {
         self.owner
@@ -184,7 +188,7 @@ impl<const N: usize, F> AllInTurn<N, F> {
         limiters.filter_map(part).collect()
     }
 
-    /// Asks each member about its charge, or several at once where the rules say so.
+    /// Asks each member about its charge, or several members at once if the rules say so.
     pub(super) fn ask<R: Rules + Send + 'static>(
         &self,
         charges: [Option<Charge>; N],
@@ -194,7 +198,7 @@ impl<const N: usize, F> AllInTurn<N, F> {
         let (owner, policies) = (self.owner, Arc::clone(&self.policies));
         let parts = self.parts(charges);
         Box::pin(async move {
-            // Whatever the members would answer, the request is wrong.
+            // The request is invalid for every possible answer of the members.
             let with_key = parts.iter().filter(|part| !part.charge.has_parts());
             with_key.map(|part| part.charge.key()).try_for_each(check_key)?;
             let (decisions, tentative) = decide(parts, &rules).await?;
@@ -206,7 +210,8 @@ impl<const N: usize, F> AllInTurn<N, F> {
         })
     }
 
-    /// Changes the key of each member. Returns the tightest decision, with the policies of all.
+    /// Changes the key of each member. Returns the tightest decision, with the policies of all
+    /// members.
     pub(super) fn operate_each(
         &self,
         operation: Operation,
@@ -228,9 +233,9 @@ impl<const N: usize, F: MemberCharges<N>> Limiter for AllInTurn<N, F> {
         }
     }
 
-    /// Admits it if each member does.
+    /// Admits the request if each member admits it.
     fn check_keyless(&self, why: &Error) -> Option<Decision> {
-        // Each is asked, so that each counts it.
+        // All members are asked, so that all of them count it.
         let answers: Vec<_> = self.limiters.iter().map(|one| one.check_keyless(why)).collect();
         let admitted: Option<Vec<Decision>> = answers.into_iter().collect();
         admitted?.into_iter().min_by(compare_tightness)

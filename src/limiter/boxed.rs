@@ -12,8 +12,9 @@ use crate::{Charge, Decision, Error};
 /// [`Redisson`](crate::redisson::Redisson).
 pub type BoxedFuture = Pin<Box<dyn Future<Output = Result<Decision, Error>> + Send>>;
 
-/// A limiter whose type is hidden, for fields and tables of limiters: made by
-/// [`LimiterExt::boxed`](crate::LimiterExt::boxed). Cheap to clone; allocates once per decision.
+/// A limiter whose type is hidden, for fields and tables of limiters. Made by
+/// [`LimiterExt::boxed`](crate::LimiterExt::boxed). It is cheap to clone, and allocates once for
+/// each decision.
 #[derive(Clone)]
 pub struct Boxed {
     inner: Arc<dyn Limiter<Future = BoxedFuture> + Send + Sync>,
@@ -41,7 +42,7 @@ impl fmt::Debug for Boxed {
     }
 }
 
-/// Decides as its inner limiter, by futures of one type.
+/// Decides like its inner limiter, with futures of one type.
 struct BoxesFutures<L> {
     inner: L,
 }

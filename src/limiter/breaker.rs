@@ -1,7 +1,7 @@
-//! A breaker: it stops asking a limiter that fails, and notices when that answers again.
+//! A breaker, which stops asking a limiter that fails, and notices when that limiter answers again.
 //!
-//! `circuit.rs` is the bookkeeping. `shared_circuit.rs` is what the clones of a breaker share.
-//! `breaker_future.rs` is the decision of the limiter behind it.
+//! `circuit.rs` has the states and counts. `shared_circuit.rs` has the state that clones share.
+//! `breaker_future.rs` has the decision of a limiter with a breaker.
 
 mod breaker_future;
 mod circuit;
@@ -17,12 +17,12 @@ use self::shared_circuit::Shared;
 use super::{Limiter, Operation};
 use crate::Charge;
 
-/// A circuit breaker for [`LimiterExt::breaker`](crate::LimiterExt::breaker). Cheap to clone:
-/// clones are one breaker.
+/// A circuit breaker for [`LimiterExt::breaker`](crate::LimiterExt::breaker). It is cheap to clone:
+/// clones share one state.
 ///
-/// A call to a store that is away costs its caller the whole timeout. So after some failures the
-/// breaker opens: it answers with an error at once, and lets one call through as a probe every 100
-/// to 200 ms. A probe that is answered closes it.
+/// If the store is away, each call waits for the whole timeout. So after some failures the breaker
+/// opens. It then returns an error at once, and every 100 to 200 ms it lets one call through as a
+/// probe. An answer to a probe closes the breaker.
 ///
 /// ```
 /// use std::time::Duration;
@@ -80,55 +80,56 @@ use crate::Charge;
 ///
 /// The breaker opens in one of these cases. A call is counted when it ends.
 ///
-/// - Five calls failed, and none was answered for a second. Where calls are rare, five failures in
-///   a row are enough, however long they take.
-/// - Other calls are answered, but at least half of the calls have failed, for a whole second.
+/// - Five calls failed, and no call was answered for a second. If calls are rare, five failures in
+///   a row are enough, over any length of time.
+/// - Some calls are answered, but for a whole second at least half of the calls have failed.
 /// - At least half of the calls of the last second were slow.
 ///
 /// # While it is open
 ///
-/// A call is refused at once with an error. If failures opened the breaker and nothing was
-/// answered, the error is of kind `Infrastructure`, and the last failure is its source. So a
-/// fallback answers as it would answer that failure. Otherwise the error is of kind `Saturation`,
-/// and [`FailOpen`](crate::FailOpen) does not admit:
+/// A call is refused at once with an error. If failures opened the breaker and no call was
+/// answered, the error is of kind `Infrastructure`, and its source is the last failure. So a
+/// fallback answers as it would for that failure. In these other cases, the error is of kind
+/// `Saturation`, and [`FailOpen`](crate::FailOpen) does not admit:
 ///
 /// - if slow calls opened it, since load can make a store slow;
-/// - after a probe that is slow or ends with `Saturation`, for the same reason;
-/// - if some calls were answered while others failed. Where part of a cluster is away, callers can
-///   choose keys there, and must not fail open for all other keys.
+/// - after a probe that was slow or ended with `Saturation`, for the same reason;
+/// - if some calls were answered while others failed. If a part of a cluster is away, callers can
+///   choose keys in that part. All other keys must not fail open because of them.
 ///
-/// In these cases five probes in a row that fail close it, and all calls are made. If nothing is
-/// answered for a second, it opens again, with an error of kind `Infrastructure`.
+/// In these cases the breaker closes after five failed probes in a row, and makes all calls. If no
+/// call is answered for a second, it opens again, with an error of kind `Infrastructure`.
 ///
-/// **Probes.** After a [pause](Breaker::pause) the next call is the probe, and the others are still
-/// refused. The probe's caller waits for its result, as for any call. If it fails, the next pause
-/// begins. If it counts as nothing in the table above, or its caller leaves, the next call is the
-/// probe. A probe without an answer is given up after five pauses, and another call is the probe.
-/// An answer to any of them closes the breaker.
+/// **Probes.** After a [pause](Breaker::pause) the next call is the probe, and other calls are
+/// still refused. The caller of the probe waits for its result, as for any call. If the probe
+/// fails, the next pause begins. If it counts as nothing in the table above, or its caller leaves,
+/// the next call is the probe. After five pauses without an answer, another call becomes the probe.
+/// An answer to any probe closes the breaker.
 ///
 /// [`estimate`](crate::LimiterExt::estimate), [`penalize`](crate::LimiterExt::penalize) and
-/// [`reset`](crate::LimiterExt::reset) are calls as well: while the breaker is open, they fail, and
-/// nothing is changed. [`settle`](crate::Limiter::settle) always passes: no caller waits for it.
+/// [`reset`](crate::LimiterExt::reset) are calls too: while the breaker is open, they fail and
+/// change nothing. [`settle`](crate::Limiter::settle) always passes, since no caller waits for it.
 ///
 /// # Where to write it
 ///
-/// Write it next to the store, or after its `timeout`. There each call that it counts is a call to
-/// the store. While it is open, the wrappers around it go on: a
+/// Write it next to the store, or after the store's `timeout`. There, each counted call is a call
+/// to the store. While it is open, the outer wrappers still work: a
 /// [`deny_cache`](crate::LimiterExt::deny_cache) repeats its refusals, a
 /// [`lease`](crate::LimiterExt::lease) spends its units, and an
-/// [`or_else`](crate::LimiterExt::or_else) answers the rest:
+/// [`or_else`](crate::LimiterExt::or_else) answers all other calls:
 ///
 /// ```text
 /// redis.breaker(breaker).deny_cache().lease(100).timeout(..).or_else(share)
 /// ```
 ///
-/// Inside of a breaker, an `or_else` would hide each failure from it. Never put a breaker inside of
-/// itself or of a clone: the inner one refuses the probes of the outer one, and it stays open.
+/// Do not put an `or_else` inside of a breaker: it hides failures from the breaker. Do not put a
+/// breaker inside of itself or of a clone: the inner one refuses the probes of the outer one, and
+/// it stays open.
 ///
 /// # Cost
 ///
-/// A call takes one short lock more, and with `slow_after` a timer. Give all limiters over one
-/// store clones of one breaker: then each knows the failures of the others.
+/// A call takes one more short lock, and with `slow_after` a timer. Give clones of one breaker to
+/// all limiters over one store: then they share what they know about failures.
 #[derive(Clone)]
 pub struct Breaker {
     shared: Arc<Shared>,
@@ -141,63 +142,63 @@ impl Breaker {
         Self { shared: Arc::new(Shared::new(Settings::DEFAULT, None)) }
     }
 
-    /// Sets how many failures it takes at least to open, 1 or more. It starts anew: clones made
-    /// before are another breaker. Default: 5.
+    /// Sets the least number of failures to open the breaker, 1 or more. It starts a new state,
+    /// which earlier clones do not share. Default: 5.
     #[must_use]
     pub fn min_failures(self, failures: u32) -> Self {
         self.with(Settings { min_failures: failures.max(1), ..self.shared.settings })
     }
 
-    /// Sets which share of the calls must fail to open it, 1 to 100 per cent. It starts anew:
-    /// clones made before are another breaker. Default: 50.
+    /// Sets the percentage of calls that must fail to open the breaker, 1 to 100. It starts a new
+    /// state, which earlier clones do not share. Default: 50.
     #[must_use]
     pub fn failure_percent(self, percent: u8) -> Self {
         self.with(Settings { failure_percent: percent.clamp(1, 100), ..self.shared.settings })
     }
 
-    /// Sets over which time the share is taken, 10 ms to a day. It starts anew: clones made before
-    /// are another breaker. Default: 1 s.
+    /// Sets the time over which that percentage is counted, 10 ms to a day. It starts a new state,
+    /// which earlier clones do not share. Default: 1 s.
     ///
-    /// A store that falls silent under load is left after this time.
+    /// If a store becomes silent under load, the breaker opens after this time.
     #[must_use]
     pub fn window(self, window: Duration) -> Self {
         self.with(Settings { window: Settings::bounded(window), ..self.shared.settings })
     }
 
-    /// Sets after which time a call is slow, and counts as failed even if it is decided. It starts
-    /// anew: clones made before are another breaker. Default: never, since a
-    /// [`timeout`](crate::LimiterExt::timeout) makes an error of a call that takes too long.
+    /// Sets the time after which a call is slow: it counts as failed even if it is decided. It
+    /// starts a new state, which earlier clones do not share. Default: never, since a
+    /// [`timeout`](crate::LimiterExt::timeout) turns calls that take too long into errors.
     ///
-    /// A call is not slow where this process is: a timer that fires late, or an answer that was
-    /// there and not yet read, does not count. While slow calls keep the breaker open,
+    /// If this process is slow, its calls do not count as slow: a timer fired late, or an answer
+    /// had arrived but was not yet read. While slow calls keep the breaker open,
     /// [`FailOpen`](crate::FailOpen) does not admit.
     #[must_use]
     pub fn slow_after(self, time: Duration) -> Self {
         self.with(Settings { slow_after: Some(time), ..self.shared.settings })
     }
 
-    /// Sets the time between a failure and the next probe, 10 ms to a day. Up to as much again is
-    /// added at random, so that processes do not probe in step. It starts anew: clones made before
-    /// are another breaker. Default: 100 ms, so 100 to 200 ms.
+    /// Sets the time between a failure and the next probe, 10 ms to a day. A random time up to the
+    /// same length is added, so that processes probe at different times. It starts a new state,
+    /// which earlier clones do not share. Default: 100 ms, so 100 to 200 ms.
     #[must_use]
     pub fn pause(self, pause: Duration) -> Self {
         self.with(Settings { pause: Settings::bounded(pause), ..self.shared.settings })
     }
 
-    /// Names it in metrics and events. It starts anew: clones made before are another breaker.
-    /// Default: no name, and then no metric.
+    /// Sets the breaker's name in metrics and events. It starts a new state, which earlier clones
+    /// do not share. Default: no name, and then no metric.
     #[must_use]
     pub fn name(self, name: impl Into<Arc<str>>) -> Self {
         Self { shared: Arc::new(Shared::new(self.shared.settings, Some(name.into()))) }
     }
 
-    /// Returns its state: what it does with a call now.
+    /// Returns the state, which determines what happens to a call now.
     #[must_use]
     pub fn state(&self) -> BreakerState {
         self.shared.state()
     }
 
-    /// Returns the counts of what it has done since it was made.
+    /// Returns the counts since the breaker was made.
     #[must_use]
     pub fn counts(&self) -> BreakerCounts {
         self.shared.counts()
@@ -247,12 +248,12 @@ impl Settings {
         pause: Duration::from_millis(100),
     };
 
-    /// The nearest time that the window or the pause may be.
+    /// Limits a time to the range of the window and the pause.
     fn bounded(time: Duration) -> Duration {
         time.clamp(SHORTEST, LONGEST)
     }
 
-    /// After this long a probe without an answer is given up.
+    /// Returns the time after which a probe without an answer is given up.
     fn probe_lost_after(&self) -> Duration {
         5 * self.pause
     }
@@ -266,15 +267,15 @@ pub enum BreakerState {
     Closed,
     /// Calls are refused.
     Open,
-    /// A probe is under way, or the next call is one. All others are refused.
+    /// A probe is in flight, or the next call is a probe. All other calls are refused.
     HalfOpen,
 }
 
-/// The counts of what a [`Breaker`](crate::limiter::Breaker) has done since it was made.
+/// The counts of a [`Breaker`](crate::limiter::Breaker) since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BreakerCounts {
-    /// The number of times that it opened. A probe that fails does not open it again.
+    /// The number of times that it opened. A failed probe does not count.
     pub opened: u64,
     /// Calls that it refused.
     pub refused: u64,
@@ -282,7 +283,7 @@ pub struct BreakerCounts {
     pub probes: u64,
 }
 
-/// A limiter with a [`Breaker`]: made by [`LimiterExt::breaker`](crate::LimiterExt::breaker).
+/// A limiter with a [`Breaker`]. Made by [`LimiterExt::breaker`](crate::LimiterExt::breaker).
 #[derive(Clone, Debug)]
 pub struct WithBreaker<L> {
     inner: L,
@@ -306,12 +307,13 @@ impl<L: Limiter> Limiter for WithBreaker<L> {
         WithBreakerFuture::new(Some(self.inner.check(charge)), shared)
     }
 
-    // A settlement passes even while the breaker is open, and is not counted: nobody waits for it.
+    // A settlement passes even while the breaker is open, and is not counted, since no caller waits
+    // for it.
     pass_on!(check_keyless, settle, can_take_more);
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
-        // Also while it is open: the inner limiter says whether it can. Its future does nothing
-        // before it is polled.
+        // Called even while the breaker is open, to learn if the inner limiter can. Its future does
+        // nothing before it is polled.
         let answer = self.inner.operate(operation, charge)?;
         Some(WithBreakerFuture::new(Some(answer), Arc::clone(&self.breaker.shared)))
     }

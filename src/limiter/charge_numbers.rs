@@ -1,4 +1,4 @@
-//! A charge in numbers: the range of its key and cost, and its times in microseconds.
+//! A charge as numbers: the range of its key and cost, and its times in microseconds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,16 +7,16 @@ use crate::algorithm::LATEST;
 use crate::quota::INEXACT;
 use crate::{Charge, Error, ErrorKind};
 
-/// The longest key that is accepted, in bytes.
+/// The longest valid key, in bytes.
 const MAX_KEY_LENGTH: usize = 64 * 1024;
 
-/// The largest cost that is accepted.
+/// The largest valid cost.
 const MAX_COST: u64 = INEXACT;
 
-/// A clock of the caller's own: the time since the Unix epoch.
+/// A clock of the caller: the time since the Unix epoch.
 pub(crate) type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
 
-/// Checks the key and the cost of a charge: what is an error whatever the algorithm.
+/// Checks the key and the cost of a charge, for every algorithm.
 #[inline]
 pub(super) fn check_range(charge: &Charge) -> Result<(), Error> {
     one_key(charge)?;
@@ -31,7 +31,7 @@ pub(super) fn check_cost(charge: &Charge) -> Result<(), Error> {
     }
 }
 
-/// The only key of a charge, if a limiter can take it.
+/// Returns the only key of a charge, if it is valid.
 #[inline]
 pub(crate) fn one_key(charge: &Charge) -> Result<&str, Error> {
     let key = charge.key();
@@ -39,7 +39,7 @@ pub(crate) fn one_key(charge: &Charge) -> Result<&str, Error> {
         Ok(()) => Ok(key),
         Err(_) if charge.has_parts() => Err(Error::new(
             ErrorKind::Configuration,
-            "the charge has several keys, and the limiter takes one",
+            "the charge has several keys, but the limiter takes only one",
         )),
         Err(error) => Err(error),
     }
@@ -55,13 +55,13 @@ pub(crate) fn check_key(key: &str) -> Result<(), Error> {
     }
 }
 
-/// The reading of a clock, in µs since the Unix epoch.
+/// Converts the time of a clock to µs since the Unix epoch.
 #[inline]
 pub(crate) fn instant(clock: Duration) -> Result<i64, Error> {
     checked_instant(micros(clock))
 }
 
-/// The same instant, if the arithmetic is exact for it.
+/// Returns the instant, if the arithmetic is exact for it.
 #[inline]
 pub(super) fn checked_instant(micros: i64) -> Result<i64, Error> {
     match micros {
@@ -70,13 +70,13 @@ pub(super) fn checked_instant(micros: i64) -> Result<i64, Error> {
     }
 }
 
-/// Units as scripts compute with them: at most 2^53.
+/// Limits units to the range of scripts: at most 2^53.
 #[inline]
 pub(super) fn units(units: u64) -> i64 {
     units.min(MAX_COST).cast_signed()
 }
 
-/// The time of a block in µs: 1 at least, and no more than the arithmetic is exact for.
+/// Returns the time of a block in µs: at least 1, and within the exact range.
 pub(super) fn block_time(time: Duration) -> i64 {
     micros(time).clamp(1, LATEST)
 }

@@ -1,4 +1,4 @@
-//! The common part of all limiters that run an algorithm: it converts a charge to numbers, and an
+//! The common part of all limiters that run an algorithm. It converts a charge to numbers, and an
 //! answer to a decision.
 
 use std::borrow::Cow;
@@ -23,24 +23,24 @@ use crate::{Charge, Decision, Error, ErrorKind, Outcome};
 pub(super) struct ConfiguredAlgorithm<A: Algorithm> {
     /// Identifies the reservations of this limiter.
     pub(super) owner: Owner,
-    /// One for each quota, or a single one.
+    /// One name for each quota, or a single name.
     names: Vec<Arc<str>>,
-    /// The place and the name of several policies, one for each quota.
+    /// The place and the name of each policy, one for each quota.
     policies: Vec<(usize, Arc<str>)>,
     /// True if the units of a single quota come back one by one.
     refills: bool,
     algorithm: A,
     quota: Quotas,
-    /// The rule of that quota.
+    /// The rule of the own quota.
     rule: A::Rule,
-    /// The waits that it reserved.
+    /// The lines of reserved waits.
     lines: Arc<Lines>,
 }
 
-/// A charge in numbers.
+/// A charge as numbers.
 #[derive(Debug)]
 pub(super) struct ParsedCharge<'a, R: Clone> {
-    /// The quota that it brought. `None`: the limiter's own.
+    /// The quota that the charge stated. `None`: the limiter's own.
     pub(super) quota: Option<Quotas>,
     pub(super) rule: Cow<'a, R>,
     pub(super) check: Check,
@@ -76,7 +76,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         Self::named(vec![name], algorithm)
     }
 
-    /// Under a name for each quota.
+    /// Makes it with a name for each quota.
     ///
     /// # Errors
     ///
@@ -102,7 +102,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         Ok(ParsedCharge { quota: quota.cloned(), rule, check })
     }
 
-    /// The rule of the limiter's own quota, or of another that a charge brought.
+    /// Returns the rule of the limiter's own quota, or of the quota of a charge.
     ///
     /// # Errors
     ///
@@ -179,7 +179,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         .collect()
     }
 
-    /// The cost and the payload of a reservation of this limiter.
+    /// Returns the cost and the payload of a reservation of this limiter.
     ///
     /// # Errors
     ///
@@ -197,12 +197,12 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         Ok((cost, ReservationPayload { key, quota, mark }))
     }
 
-    /// Settles a reservation of this limiter with `settle`, which is given its cost. A waiter that
-    /// leaves passes its slot on instead.
+    /// Settles a reservation of this limiter with `settle`, which gets its cost. If a waiter
+    /// leaves, its slot is passed on instead.
     ///
     /// # Errors
     ///
-    /// The reservation itself, if it is another limiter's, or if `settle` fails.
+    /// The reservation itself, if it belongs to another limiter, or if `settle` fails.
     pub(super) fn settle(
         &self,
         reservation: Reservation,
@@ -224,8 +224,8 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         })
     }
 
-    /// Gives a decision that reserved a wait its place in the line of a key, whose slots `store`
-    /// takes back. `known` is of before the store was asked: see [`Lines::known`].
+    /// Gives a decision with a reserved wait its place in the line of a key, whose slots `store`
+    /// takes back. `known` was read before the store was asked: see [`Lines::known`].
     #[inline]
     pub(super) fn line_up(
         &self,
@@ -262,7 +262,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         decision
     }
 
-    /// The decision about a charge that may have a slot which is at hand. Nothing else is asked.
+    /// Returns the decision about a charge that can use a spare slot, without a call to the store.
     #[inline]
     pub(super) fn take_spare(
         &self,
@@ -285,18 +285,19 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         Some(decision)
     }
 
-    /// The resets and blocks so far: see [`Lines::known`].
+    /// Returns the resets and blocks so far: see [`Lines::known`].
     #[inline]
     pub(super) fn known(&self) -> ResetsSeen {
         self.lines.known()
     }
 
-    /// Lets no charge have the slots of a key that is reset or blocked: see [`Lines::forget`].
+    /// Drops the spare slots of a key that is reset or blocked: see [`Lines::forget`].
     pub(super) fn forget(&self, key: &str, is_reset: bool) {
         self.lines.forget(key, is_reset);
     }
 
-    /// The same, for charges that these limiters decide together: see [`Lines::of_several`].
+    /// Drops the spare slots of charges that these limiters decide together: see
+    /// [`Lines::of_several`].
     #[cfg(any(feature = "redis", feature = "policies"))]
     pub(super) fn asking_several<'a, B: Algorithm>(
         self,
@@ -306,7 +307,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         Self { lines: Arc::new(lines), ..self }
     }
 
-    /// Lets nobody else's waiters move up in its lines.
+    /// Separates its lines from those of other limiters.
     #[cfg(test)]
     pub(super) fn line_up_apart(&mut self) {
         self.lines = Arc::default();
@@ -317,7 +318,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         self.lines.assert_nobody_waits();
     }
 
-    /// Forgets who waits, since the keys are forgotten.
+    /// Forgets the waiting requests, since the keys are forgotten.
     pub(super) fn forget_all(&mut self) {
         (self.owner, self.lines) = (Owner::new(), Arc::default());
     }
@@ -330,7 +331,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
 
 #[cfg(feature = "policies")]
 impl<A: Algorithm> ConfiguredAlgorithm<A> {
-    /// The same name and owner, with another algorithm.
+    /// Returns it with the same name and owner, and another algorithm.
     ///
     /// # Errors
     ///
@@ -343,7 +344,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
 
 #[cfg(feature = "redis")]
 impl<A: Algorithm> ConfiguredAlgorithm<A> {
-    /// The members at these `places` among limiters of these names.
+    /// Makes one for the members at these `places` among limiters with these names.
     ///
     /// # Errors
     ///
@@ -363,7 +364,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
 
 #[cfg(any(feature = "redis", feature = "policies"))]
 impl<A: Algorithm> ConfiguredAlgorithm<A> {
-    /// The same, with policies that keep their names, whatever describes them.
+    /// Returns it with policies that keep their names even if a description has other names.
     pub(super) fn keeping_names(mut self) -> Self {
         self.policies.iter_mut().for_each(|(place, _)| *place = KEEPS_NAME);
         self
@@ -381,14 +382,14 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         &self.quota
     }
 
-    /// The rule of the limiter's own quota.
+    /// Returns the rule of the limiter's own quota.
     #[cfg(feature = "redis")]
     pub(super) fn own_rule(&self) -> &A::Rule {
         &self.rule
     }
 }
 
-/// The outcome that a verdict stands for.
+/// Converts a verdict to an outcome.
 #[inline]
 fn outcome<A: Algorithm>(verdict: Verdict) -> Outcome {
     match verdict {
@@ -400,14 +401,14 @@ fn outcome<A: Algorithm>(verdict: Verdict) -> Outcome {
     }
 }
 
-/// The index of the tightest policy.
+/// Returns the index of the tightest policy.
 fn tightest(policies: &[Policy]) -> usize {
     let each = policies.iter().map(|policy| policy.figures).enumerate();
     let tightest = each.min_by(|(_, one), (_, other)| one.compare_tightness(other));
     tightest.map_or(0, |(index, _)| index)
 }
 
-/// The result of a `try_new`, for the constructor that panics instead.
+/// Unwraps the result of a `try_new`, for the constructor that panics.
 ///
 /// # Panics
 ///
@@ -428,7 +429,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A store that can take nothing back.
+    /// A store that cannot take slots back.
     struct Keeps;
 
     impl Reclaim for Keeps {
@@ -437,7 +438,7 @@ mod tests {
         }
     }
 
-    /// The store answers a charge, and the key is reset before this is heard.
+    /// The store answers a charge, and the key is reset before the answer is read.
     #[tokio::test(start_paused = true)]
     async fn no_charge_finds_a_slot_that_was_given_before_a_reset() {
         for is_reset in [false, true] {

@@ -21,12 +21,12 @@ use crate::{Charge, Decision, Error};
 const DEFAULT_MAX_AGE: Duration = Duration::from_secs(1);
 const DEFAULT_MAX_KEYS: usize = 100_000;
 
-/// A limiter that repeats its refusals: made by
+/// A limiter that repeats its refusals. Made by
 /// [`LimiterExt::deny_cache`](crate::LimiterExt::deny_cache).
 ///
-/// A refusal says when the charge would be admitted. Until then the cache repeats it, with the time
-/// that is left, and does not ask the inner limiter. So clients that ignore their 429 cost the
-/// store one call a second in each process, unless [`max_age`](DenyCache::max_age) is set.
+/// A refusal says when the charge would be admitted. Until then the cache repeats the refusal, with
+/// the remaining time, and does not ask the inner limiter. So a client that ignores its 429 costs
+/// the store one call a second from each process, unless [`max_age`](DenyCache::max_age) is set.
 ///
 /// ```
 /// use std::time::Duration;
@@ -67,47 +67,46 @@ const DEFAULT_MAX_KEYS: usize = 100_000;
 /// | a peek, an estimate, a penalty, a reset, a block, an unblock | yes |
 ///
 /// A repeated refusal has [`Origin::Cache`](crate::limiter::Origin::Cache). Its `retry_after` and
-/// `reset_after` count down, and all else is unchanged. For a larger cost, `retry_after` is the one
-/// of the refused cost, so it may be too short.
+/// `reset_after` count down; all other values are unchanged. For a larger cost, `retry_after` is
+/// that of the refused cost, so it may be too short.
 ///
 /// # When it forgets
 ///
-/// A change through this limiter, or a clone, ends a refusal of the key at once: a penalty, a
-/// reset, a block, an unblock, a settlement, or an admission of another charge.
+/// A change of the key through this limiter or a clone ends the key's refusal at once. Changes are
+/// a penalty, a reset, a block, an unblock, a settlement, and the admission of another charge.
 ///
-/// After some changes, refusals of the next second are repeated for 100 ms at most: after a
-/// settlement, and after a charge without an answer, since its caller left or it failed.
+/// After some changes, refusals of the next second are repeated for at most 100 ms: after a
+/// settlement, and after a charge without an answer, because its caller left or it failed.
 ///
-/// Other changes are seen after `max_age`, 1 s unless set:
+/// Other changes take effect after `max_age`, by default 1 s:
 ///
 /// - all changes by other processes, and changes through the inner limiter itself;
-/// - a refund or a reset of another key, where both share a member of a combination, or where the
-///   inner limiter chooses keys or quotas by itself;
+/// - a refund or a reset of another key, if both keys share a member of a combination, or if the
+///   inner limiter chooses keys or quotas itself;
 /// - a refund that reaches the store more than 1 s late.
 ///
-/// The 100 ms are for changes that travel to the store while another runtime asks. So a key whose
-/// charges are settled or dropped all the time costs ten calls a second.
+/// The 100 ms are for changes that are being sent to the store while another runtime asks. So a key
+/// whose charges are always settled or dropped costs up to ten calls a second.
 ///
 /// Put it around a combination, such as [`AllAtOnce`](crate::limiter::AllAtOnce) or
-/// [`AllInTurn`](crate::limiter::AllInTurn), not around its members. Otherwise a charge that one
-/// member refuses would ask all others first.
+/// [`AllInTurn`](crate::limiter::AllInTurn), not around its members. Otherwise, for a charge that
+/// one member refuses, all other members would be asked first.
 ///
 /// # Cost and bounds
 ///
-/// A repeated refusal of one key takes about 0.2 µs, and up to 1 µs where 100,000 keys are
-/// refused in turn: the lines `deny_cache_hot` and `deny_cache` of
-/// `cargo bench --bench decisions`. Any other check takes about 0.1 µs more than without the
-/// cache.
+/// A repeated refusal of one key takes about 0.2 µs, and up to 1 µs if 100,000 keys are refused in
+/// turn. These are the lines `deny_cache_hot` and `deny_cache` of `cargo bench --bench decisions`.
+/// Any other check takes about 0.1 µs more than without the cache.
 ///
-/// The cache holds 100,000 keys unless [`max_keys`](DenyCache::max_keys) is set. A key takes at
-/// most 400 bytes, however long it is, and a tuple of quotas that its charge brings. When the cache
-/// is full, a new refusal replaces one that is over, or else the oldest of eight. Once a charge is
-/// settled, the cache takes 400 KB more for the times of changes. Clones share it. It makes no
-/// errors of its own.
+/// The cache holds 100,000 keys unless [`max_keys`](DenyCache::max_keys) is set. A key of any
+/// length takes at most 400 bytes, and additional space if its charge states a tuple of quotas.
+/// When the cache is full, a new refusal replaces an expired one, or else the oldest of eight.
+/// After the first settlement, the cache takes 400 KB more for the times of changes. Clones share
+/// it. It adds no errors.
 ///
-/// Its clock is tokio's. So do not put it around a limiter that decides by a
-/// [`clock`](crate::Memory::clock) of your own. Around [`Redisson`](crate::redisson::Redisson) it
-/// has no effect, since that answers `Retry`.
+/// It uses tokio's clock. So do not put it around a limiter with your own
+/// [`clock`](crate::Memory::clock). Around [`Redisson`](crate::redisson::Redisson) it has no
+/// effect, since that answers `Retry`.
 #[derive(Clone)]
 pub struct DenyCache<L> {
     inner: Wrapped<L, Arc<Cache>>,
@@ -122,30 +121,31 @@ impl<L> DenyCache<L> {
         Self { inner: Wrapped { inner, around: Arc::new(cache) } }
     }
 
-    /// Sets for how long a refusal is repeated at most, and forgets all. Clones keep theirs.
-    /// Default: 1 s.
+    /// Sets the longest time for which a refusal is repeated, and forgets all refusals. Clones keep
+    /// theirs. Default: 1 s.
     ///
-    /// This is how long a refund or a reset of another process may stay unseen. A refused key costs
-    /// one call in this time. With `Duration::MAX` it costs none until its `retry_after` is over,
-    /// and a key that another process resets may stay refused as long. With 0 nothing is repeated.
+    /// A refund or a reset by another process takes effect within this time. A refused key costs
+    /// one call in this time. With `Duration::MAX` it costs no call until its `retry_after` is
+    /// over, and a reset by another process may have no effect until then. With 0 nothing is
+    /// repeated.
     #[must_use]
     pub fn max_age(mut self, age: Duration) -> Self {
         self.inner.around = Arc::new(Cache::new(age, self.inner.around.max_keys));
         self
     }
 
-    /// Sets how many refused keys are held, at least 1, and forgets all. Clones keep theirs.
-    /// Default: 100,000.
+    /// Sets the most refused keys that are held, at least 1, and forgets all refusals. Clones keep
+    /// theirs. Default: 100,000.
     ///
-    /// Keys are spread over up to 16 shards of equal size, so a large cache can be full a few per
-    /// cent early.
+    /// Keys are spread over up to 16 shards of equal size, so a large cache can be full a few
+    /// percent early.
     #[must_use]
     pub fn max_keys(mut self, keys: usize) -> Self {
         self.inner.around = Arc::new(Cache::new(self.inner.around.max_age, keys.max(1)));
         self
     }
 
-    /// The number of refused keys held. Refusals that are over and not dropped yet are included.
+    /// The number of refused keys held, including expired refusals that are not dropped yet.
     #[must_use]
     pub fn len(&self) -> usize {
         self.inner.around.len()
@@ -163,8 +163,8 @@ impl<L: Limiter> Limiter for DenyCache<L> {
 
     pass_on!(check, check_keyless, can_take_more, operate);
 
-    /// Forgets the key, since its time to come back may be another one. Of a reservation that did
-    /// not come from here, the key is not known.
+    /// Settles, and forgets the key, since its time to come back may change. The key is known only
+    /// if the reservation came from this limiter.
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         let (charged, is_changed) = (reservation.charged(), actual != reservation.cost());
         let settled = self.inner.settle(reservation, actual);
@@ -221,7 +221,7 @@ impl<L: fmt::Debug> fmt::Debug for DenyCache<L> {
     }
 }
 
-/// All interleavings of callers whose charges are refused and refunded.
+/// Tests of all interleavings of callers whose charges are refused and refunded.
 #[cfg(all(test, interleavings))]
 mod interleavings {
     use std::future::{Future, Ready, ready};
@@ -238,7 +238,7 @@ mod interleavings {
     use crate::sync::interleavings::{each, thread};
     use crate::{Charge, Decision, Error, LimiterExt};
 
-    /// A limiter of one unit that says at once whether it is free.
+    /// A limiter of one unit, which answers at once.
     #[derive(Clone)]
     struct OneUnit {
         owner: Owner,
@@ -273,8 +273,8 @@ mod interleavings {
         }
     }
 
-    /// While a charge is refunded, others ask. Once all is quiet, the unit is free for whoever
-    /// asks.
+    /// While a charge is refunded, other callers ask. After that, the unit is free for the next
+    /// caller.
     #[test]
     fn no_refusal_outlives_the_refund_that_makes_it_wrong() {
         each("deny_cache", || {

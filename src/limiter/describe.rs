@@ -7,9 +7,8 @@ use super::{Limiter, Operation};
 use crate::decision::{QuotaUnit, is_policy_name};
 use crate::{Charge, Decision, Error, ErrorKind, digest};
 
-/// The names, the unit and the partition key that the decisions of a limiter show of its
-/// [policies](Decision::policies), for the callers who read them in header fields: see
-/// [`LimiterExt::describe`](crate::LimiterExt::describe).
+/// The names, the unit and the partition key of a limiter's [policies](Decision::policies), which
+/// callers read in header fields: see [`LimiterExt::describe`](crate::LimiterExt::describe).
 ///
 /// ```
 /// use tower_sluice::algorithm::{FixedWindow, TokenBucket};
@@ -37,21 +36,21 @@ pub struct Description {
 }
 
 impl Description {
-    /// One that changes nothing yet.
+    /// A description that changes nothing yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Names the policies, in order: 1 to 64 letters, digits or any of `_.:-` each. A policy beyond
-    /// the names keeps its own. Default: the name of the limiter, with a number if it has several
-    /// quotas.
+    /// Sets the names of the policies, in order. A name is 1 to 64 letters, digits or any of
+    /// `_.:-`. If there are more policies than names, the others keep their own. Default: the name
+    /// of the limiter, with a number if it has several quotas.
     ///
-    /// The order is that of all policies of the limiter, also where a charge leaves some out: an
-    /// absent part of a charge of [several](Charge::several) keys, say. A member of an
-    /// [`AllInTurn`](crate::limiter::AllInTurn) counts as one policy until it has answered for the
-    /// first time, so put one of several quotas last, or describe it itself. The policies of a
-    /// table keep the names of their rows.
+    /// The order is that of all policies of the limiter, even if a charge leaves some out, such as
+    /// an absent part of a charge of [several](Charge::several) keys. A member of an
+    /// [`AllInTurn`](crate::limiter::AllInTurn) counts as one policy until its first answer. So put
+    /// a member with several quotas last, or describe that member itself. The policies of a table
+    /// keep the names of their rows.
     ///
     /// # Panics
     ///
@@ -65,12 +64,12 @@ impl Description {
         }
     }
 
-    /// The same, for names that come from a file or a user.
+    /// Sets the names of the policies, for names that come from a file or a user.
     ///
     /// # Errors
     ///
-    /// Of kind [`Configuration`](ErrorKind::Configuration), if a name has another form, or two are
-    /// alike.
+    /// An error of kind [`Configuration`](ErrorKind::Configuration), if a name has another form, or
+    /// two names are equal.
     pub fn try_names(
         mut self,
         names: impl IntoIterator<Item = impl Into<Arc<str>>>,
@@ -78,36 +77,35 @@ impl Description {
         self.names = names.into_iter().map(Into::into).collect();
         let refuse = |message| Err(Error::new(ErrorKind::Configuration, message));
         if !self.names.iter().all(|name| is_policy_name(name)) {
-            return refuse("a policy's name is 1 to 64 letters, digits or any of _.:-");
+            return refuse("a policy's name must be 1 to 64 letters, digits or any of _.:-");
         }
         let is_repeated = |index: usize| self.names[..index].contains(&self.names[index]);
         if (1..self.names.len()).any(is_repeated) {
-            return refuse("two policies have one name");
+            return refuse("two policies have the same name");
         }
         Ok(self)
     }
 
-    /// Sets what the units of the quotas are. Default: what the limiter says, else
-    /// [`QuotaUnit::Requests`].
+    /// Sets the unit of the quotas. Default: the limiter's unit, or else [`QuotaUnit::Requests`].
     #[must_use]
     pub fn unit(mut self, unit: QuotaUnit) -> Self {
         self.unit = Some(unit);
         self
     }
 
-    /// Shows whose quota it is, as the first 8 bytes of the SHA-256 digest of the charge's key.
-    /// Default: it is not shown.
+    /// Shows a partition key, which identifies the owner of the quota: the first 8 bytes of the
+    /// SHA-256 digest of the charge's key. Default: not shown.
     ///
-    /// Whoever can guess a key can compute its digest. The keys of several limiters differ, so
-    /// describe the members of an [`AllInTurn`](crate::limiter::AllInTurn), and not the
-    /// combination. A charge of [several](Charge::several) keys has none to show.
+    /// A reader who guesses a key can compute its digest. The keys of several limiters differ, so
+    /// describe the members of an [`AllInTurn`](crate::limiter::AllInTurn), not the combination. A
+    /// charge of [several](Charge::several) keys has no partition key.
     #[must_use]
     pub fn partition_key(mut self) -> Self {
         self.partition_key = true;
         self
     }
 
-    /// Writes what it says into the policies of a decision.
+    /// Writes the description into the policies of a decision.
     fn apply(&self, decision: &mut Decision, partition_key: Option<[u8; 8]>) {
         let mut policies = decision.to_policies();
         for policy in &mut policies {
@@ -121,7 +119,7 @@ impl Description {
     }
 }
 
-/// A limiter whose policies are described: made by
+/// A limiter whose policies are described. Made by
 /// [`LimiterExt::describe`](crate::LimiterExt::describe).
 #[derive(Clone, Debug)]
 pub struct Described<L> {

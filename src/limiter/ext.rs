@@ -1,4 +1,4 @@
-//! The methods of every limiter besides its decisions: limiters around it, and questions to it.
+//! The methods of every limiter besides its decisions: wrappers and operations.
 
 use std::time::Duration;
 
@@ -11,39 +11,39 @@ use crate::reservation::Reservation;
 use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error};
 
-/// Wraps a limiter, and asks it: every [`Limiter`] has these methods.
+/// Wrappers and operations of a limiter: every [`Limiter`] has these methods.
 pub trait LimiterExt: Limiter + Sized {
-    /// Fails decisions that take longer than `timeout`, waiting for a connection included.
+    /// Fails decisions that take longer than `timeout`, including the wait for a connection.
     ///
-    /// The charge carries the instant at which the time ends, as [`Charge::deadline`]. A limiter
-    /// that asks several others passes it on, so each gets the time that is left. A limiter over a
-    /// store returns its own error by then, since only it can tell a store that is away from one
-    /// that is busy.
+    /// The end of the time is in the charge, as [`Charge::deadline`]. A limiter that asks several
+    /// others passes it on, so each gets the remaining time. A limiter over a store returns its own
+    /// error by then, since only that limiter knows if its store is away or busy.
     ///
-    /// A limiter that ignores the deadline is ended 5 ms later, with an error of kind
+    /// If a limiter ignores the deadline, its decision fails 5 ms later, with an error of kind
     /// [`Saturation`](crate::ErrorKind::Saturation), which [`FailOpen`] does not admit.
     ///
     /// [`FailOpen`]: crate::FailOpen
     ///
     /// Write it before `or_else`, as `limiter.timeout(..).or_else(..)`: a fallback inside of the
-    /// timeout gets only the time that is left. The wait for a reserved slot is not part of it:
-    /// that is `max_wait`.
+    /// timeout gets only the remaining time. It does not limit the wait for a reserved slot;
+    /// `max_wait` does.
     #[must_use]
     fn timeout(self, timeout: Duration) -> Timeout<Self> {
         Timeout::new(self, timeout)
     }
 
-    /// Asks `fallback` where this limiter cannot decide: another limiter for every
-    /// [`ErrorKind`](crate::ErrorKind) but [`Request`] and [`State`], and [`FailOpen`] for
-    /// [`Infrastructure`] alone.
+    /// Asks `fallback` if this limiter cannot decide. Another limiter as a fallback answers for
+    /// every [`ErrorKind`](crate::ErrorKind) except [`Request`] and [`State`]. [`FailOpen`] answers
+    /// only for [`Infrastructure`].
     ///
     /// Another limiter, such as a [`Memory`] with the share of one process, keeps a bound. So it
-    /// also answers where the process has too much to do, where Redis is full, and where its
-    /// password has changed. [`FailOpen`] has none, and admits only while the store is away.
-    /// Without a fallback a caller sees the error, over HTTP as 503.
+    /// also answers if the process is overloaded, if Redis is full, or if the password of Redis has
+    /// changed. [`FailOpen`] keeps no bound, and admits only while the store is away. Without a
+    /// fallback a caller sees the error, over HTTP as 503.
     ///
-    /// A request that cannot be charged stays an error, and so does a stored value that is not the
-    /// crate's. For the latter write `or_else_if(Error::is_of_store, fallback)`.
+    /// A request that cannot be charged stays an error. A stored value that is not the crate's
+    /// stays an error too; to let the fallback answer for it, write `or_else_if(Error::is_of_store,
+    /// fallback)`.
     ///
     /// [`Request`]: crate::ErrorKind::Request
     /// [`State`]: crate::ErrorKind::State
@@ -72,13 +72,14 @@ pub trait LimiterExt: Limiter + Sized {
         OrElse::new(self, fallback)
     }
 
-    /// Asks `fallback` where this limiter cannot decide and `condition` holds, a closure over its
-    /// error. The condition replaces the fallback's own, and it is the place to log an error.
-    /// [`Error::is_of_store`] is a ready one: each kind but [`Request`](crate::ErrorKind::Request).
+    /// Asks `fallback` if this limiter cannot decide and `condition` returns true: a closure over
+    /// the error. The condition replaces that of the fallback, and it is the place to log an error.
+    /// [`Error::is_of_store`] can be used as a condition: it covers each kind except
+    /// [`Request`](crate::ErrorKind::Request).
     ///
     /// Requests and load cause errors too, of four kinds that [`FailOpen`](crate::FailOpen) lists.
-    /// A condition that holds for one of them lets a caller turn the limit off where the fallback
-    /// is `FailOpen`.
+    /// If the fallback is `FailOpen`, a condition that covers one of them lets a caller turn off
+    /// the limit.
     ///
     /// ```
     /// use std::future::ready;
@@ -112,10 +113,10 @@ pub trait LimiterExt: Limiter + Sized {
 
     /// Stops asking this limiter while it fails or is slow, and probes it until it answers again.
     ///
-    /// A call to a store that is away costs its caller the whole timeout. An open breaker answers
-    /// at once, with an error that a fallback treats as it treats the error of the store. See
-    /// [`Breaker`] for what counts as a failure. A clone of the breaker reads its state and its
-    /// counts, and several limiters over one store may share one.
+    /// If the store is away, each call waits for the whole timeout. An open breaker answers at
+    /// once, with an error that a fallback treats like the error of the store. [`Breaker`] lists
+    /// what counts as a failure. A clone of the breaker reads its state and its counts, and several
+    /// limiters over one store may share one breaker.
     ///
     /// Write it next to the store or after its `timeout`, and before `deny_cache`, `lease` and
     /// `or_else`: `limiter.timeout(..).breaker(..).or_else(..)`.
@@ -124,22 +125,22 @@ pub trait LimiterExt: Limiter + Sized {
         WithBreaker::new(self, breaker)
     }
 
-    /// Repeats a refusal until its time is over, and asks nothing of this limiter until then.
+    /// Repeats a refusal until its time is over, and does not ask this limiter until then.
     ///
-    /// For a limiter over a store, whose refusals cost a round trip each. See [`DenyCache`] for
-    /// what is repeated and how soon a refund is seen. Write it before `or_else`, as
-    /// `limiter.deny_cache().or_else(..)`, so that no refusal of a fallback is repeated.
+    /// It is for a limiter over a store, where each refusal costs a round trip. [`DenyCache`] lists
+    /// what is repeated, and when a refund takes effect. Write it before `or_else`, as
+    /// `limiter.deny_cache().or_else(..)`, so that refusals of the fallback are not repeated.
     #[must_use]
     fn deny_cache(self) -> DenyCache<Self> {
         DenyCache::new(self)
     }
 
-    /// Takes several units of a busy key in one call, `max_units` at most, and hands them out in
-    /// this process. With 0 or 1, nothing is leased.
+    /// Takes several units of a busy key in one call, at most `max_units`, and spends them in this
+    /// process. With 0 or 1, nothing is leased.
     ///
-    /// A window may then hold what this limiter admits in a window that is 100 ms longer, or as
-    /// [`valid_for`](Lease::valid_for) says. [`Lease`] says how many units are leased, and what
-    /// comes back.
+    /// A window may then have as many units as this limiter admits in a window that is longer by
+    /// 100 ms, or by [`valid_for`](Lease::valid_for). [`Lease`] describes how many units are
+    /// leased, and which come back.
     ///
     /// Write it next to the store: after `breaker` and `deny_cache`, before `timeout` and
     /// `or_else`.
@@ -148,12 +149,12 @@ pub trait LimiterExt: Limiter + Sized {
         Lease::new(self, max_units)
     }
 
-    /// Decides and takes as this limiter does, and admits every charge at once, whatever was
-    /// decided: for a limit that is to be watched before it counts.
+    /// Decides and takes units like this limiter, but admits every charge at once: for a limit that
+    /// you want to observe before it counts.
     ///
-    /// [`Decision::shadowed`](crate::Decision::shadowed) says what it would have been, and
-    /// [`Shadow::counts`] how often. Write it after everything that decides, such as `or_else`:
-    /// only `switch`, `inspect`, `metrics` and `trace` come later.
+    /// [`Decision::shadowed`](crate::Decision::shadowed) returns the result without the shadow, and
+    /// [`Shadow::counts`] counts these results. Write it after all wrappers that decide, such as
+    /// `or_else`: only `switch`, `inspect`, `metrics` and `trace` come later.
     #[must_use]
     #[doc(alias("dry_run", "report_only"))]
     fn shadow(self) -> Shadow<Self> {
@@ -162,9 +163,9 @@ pub trait LimiterExt: Limiter + Sized {
 
     /// Lets `switch` turn this limiter off, into a shadow, and on again, while it is used.
     ///
-    /// Off, every charge is admitted and nothing is asked. It costs one atomic load for each
-    /// charge. Write it after everything that decides, so that nothing is asked behind it: only
-    /// `inspect`, `metrics` and `trace` come later. See [`Switch`].
+    /// If it is off, every charge is admitted and this limiter is not asked. It costs one atomic
+    /// load for each charge. Write it after all wrappers that decide: only `inspect`, `metrics` and
+    /// `trace` come later. See [`Switch`].
     #[must_use]
     fn switch(self, switch: &Switch) -> WithSwitch<Self> {
         WithSwitch::new(self, switch.clone())
@@ -173,8 +174,8 @@ pub trait LimiterExt: Limiter + Sized {
     /// Calls `inspect` with each charge and its result, for logs and counts of your own: a closure
     /// over `&Charge` and `Result<&Decision, &Error>`.
     ///
-    /// It is called once for each decision, and not at all if the caller leaves before. Refunds and
-    /// operations pass as they are. See [`Inspect`].
+    /// It is called once for each decision, but not if the caller leaves before. It is not called
+    /// for refunds and operations. See [`Inspect`].
     #[must_use]
     fn inspect<F>(self, inspect: F) -> Inspect<Self, F>
     where
@@ -183,8 +184,8 @@ pub trait LimiterExt: Limiter + Sized {
         Inspect::new(self, inspect)
     }
 
-    /// Names the policies of this limiter in header fields, with their unit and a digest of the
-    /// key. It decides nothing.
+    /// Sets the names, the unit and the partition key of this limiter's policies in header fields.
+    /// It does not change decisions.
     ///
     /// ```
     /// use tower_sluice::algorithm::{FixedWindow, TokenBucket};
@@ -198,14 +199,14 @@ pub trait LimiterExt: Limiter + Sized {
     /// ```
     ///
     /// Write it directly after the limiter that it describes, before all other wrappers:
-    /// `Redis::new(..).describe(..).breaker(..)`. Around a combination it names the policies of all
-    /// members, in their order.
+    /// `Redis::new(..).describe(..).breaker(..)`. Around a combination, it names the policies of
+    /// all members, in order.
     #[must_use]
     fn describe(self, description: Description) -> Described<Self> {
         Described::new(self, description)
     }
 
-    /// Hides the type, so that limiters of different types fit one field or table.
+    /// Hides the type, so that limiters of different types fit into one field or table.
     #[must_use]
     fn boxed(self) -> Boxed
     where
@@ -217,14 +218,15 @@ pub trait LimiterExt: Limiter + Sized {
 
     /// Decides, and sleeps the reserved wait: for workers and for clients without a service.
     ///
-    /// It waits for the charge's [`max_wait`](Charge::max_wait) at most. Default: the horizon of
-    /// the algorithm, 60 s unless set; where nothing can be reserved
-    /// ([`Outcome::Retry`](crate::Outcome::Retry)), for ever. A queue longer than the horizon is
-    /// refused, so set a longer one for long queues. Dropping the future before its slot
-    /// passes the slot on: see [`RateLimitLayer::max_wait`](crate::RateLimitLayer::max_wait).
+    /// It waits at most for the charge's [`max_wait`](Charge::max_wait). Default: the horizon of
+    /// the algorithm, which is 60 s unless set. If nothing can be reserved
+    /// ([`Outcome::Retry`](crate::Outcome::Retry)), the default has no limit. A charge that would
+    /// wait longer than the horizon is refused, so set a longer horizon for long queues. If the
+    /// future is dropped before its slot, the slot is passed on: see
+    /// [`RateLimitLayer::max_wait`](crate::RateLimitLayer::max_wait).
     ///
-    /// To decide at once, set the wait to 0: `Charge::new("alice").max_wait(Duration::ZERO)`. A
-    /// handler without a layer does so, and answers a refusal by
+    /// To decide at once, set the wait to 0: `Charge::new("alice").max_wait(Duration::ZERO)`. Use
+    /// this in a handler without a layer, and answer a refusal with
     /// [`HttpResponder::reject`](crate::HttpResponder::reject).
     ///
     /// # Errors
@@ -237,19 +239,19 @@ pub trait LimiterExt: Limiter + Sized {
 
     /// Returns the state of a key, and takes nothing.
     ///
-    /// [`remaining`](crate::Decision::remaining) says how many units are left. For the wait of a
-    /// cost, use [`estimate`](LimiterExt::estimate).
+    /// [`remaining`](crate::Decision::remaining) is the number of units that are left. For the wait
+    /// of a cost, use [`estimate`](LimiterExt::estimate).
     fn peek(&self, charge: impl Into<Charge>) -> Self::Future {
         self.check(&charge.into().peek())
     }
 
-    /// Returns the answer that a check of a charge would get now, without taking anything: whether
-    /// it would be admitted, and how long it would wait.
+    /// Returns the answer that a check of a charge would get now, and takes nothing: the outcome,
+    /// and the wait.
     ///
     /// An estimate reserves nothing. Its [`Outcome::Wait`](crate::Outcome::Wait) is the wait that a
-    /// check would reserve, and another charge may come first. `remaining` and `reset_after` are of
-    /// the key as it stands. A [`peek`](LimiterExt::peek) has cost 0, so it says nothing about a
-    /// cost.
+    /// check would reserve, and another charge may come first. `remaining` and `reset_after`
+    /// describe the key as it is now. A [`peek`](LimiterExt::peek) has cost 0, so it does not
+    /// answer for a cost.
     ///
     /// ```
     /// use std::time::Duration;
@@ -267,8 +269,8 @@ pub trait LimiterExt: Limiter + Sized {
     ///
     /// # Errors
     ///
-    /// As a check; and of the kind [`Configuration`](crate::ErrorKind::Configuration) if the
-    /// limiter cannot: closures and [`Redisson`](crate::redisson::Redisson) cannot.
+    /// The errors of a check. Also one of kind [`Configuration`](crate::ErrorKind::Configuration)
+    /// if the limiter cannot estimate: closures and [`Redisson`](crate::redisson::Redisson) cannot.
     #[doc(alias = "dry_run")]
     fn estimate(&self, charge: impl Into<Charge>) -> OperationFuture<Self::Future> {
         OperationFuture::new(self.operate(Operation::Estimate, &charge.into()))
@@ -283,7 +285,7 @@ pub trait LimiterExt: Limiter + Sized {
         self.settle(reservation, 0)
     }
 
-    /// Takes units whether or not they fit: against abuse. What a request cost in the end is for
+    /// Takes units even if they do not fit: against abuse. For the final cost of a request, use
     /// [`settle`](Limiter::settle).
     ///
     /// ```
@@ -298,9 +300,9 @@ pub trait LimiterExt: Limiter + Sized {
     /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
     /// ```
     ///
-    /// The answer is what a peek would then return; it cannot be refunded. A bucket and the smooth
-    /// limiters owe all of it, up to their horizon and as much again at most. A window, a log or a
-    /// counter takes at most its limit.
+    /// The answer is that of a peek afterwards. A penalty cannot be refunded. A bucket owes all of
+    /// it, up to its horizon. The smooth limiters owe all of it, and take no further penalty while
+    /// the debt exceeds their horizon. A window, a log or a counter takes at most its limit.
     ///
     /// # Errors
     ///
@@ -311,13 +313,13 @@ pub trait LimiterExt: Limiter + Sized {
         OperationFuture::new(self.operate(Operation::Penalize, &charge.into()))
     }
 
-    /// Refuses all charges of a key for this time, 1 µs at least: against abuse. `Duration::MAX`
+    /// Refuses all charges of a key for this time, at least 1 µs: against abuse. `Duration::MAX`
     /// lasts until [`unblock`](LimiterExt::unblock).
     ///
     /// The [`retry_after`](crate::Decision::retry_after) of a refusal is the end of the block, and
-    /// nothing remains until then. `peek` and `estimate` say so too. Another block never ends a
-    /// longer one. Every process that shares the key sees it: over Redis it is kept in the key
-    /// itself, so a key that is not blocked costs nothing more.
+    /// `remaining` is 0 until then, also for `peek` and `estimate`. A shorter block does not end a
+    /// longer one. The block applies in every process that shares the key. In Redis it is stored in
+    /// the key itself, so keys without a block cost nothing more.
     ///
     /// ```
     /// use std::time::Duration;
@@ -337,16 +339,16 @@ pub trait LimiterExt: Limiter + Sized {
     /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
     /// ```
     ///
-    /// A block refuses, and does nothing else. What was taken before counts again when it ends, as
-    /// if time had passed without charges. A reservation of a blocked key is settled as always. A
-    /// request that waits for its slot keeps it, and runs then. [`penalize`](LimiterExt::penalize)
-    /// takes units, and [`reset`](LimiterExt::reset) forgets what was taken; neither ends the
-    /// block. A charge of several keys blocks each of them: ask the limiter of the key that you
-    /// mean.
+    /// A block refuses, and does nothing else. Units that were taken before count again when it
+    /// ends, as if time had passed without charges. A reservation of a blocked key is settled as
+    /// usual. A request that waits for its slot keeps it, and runs at that time.
+    /// [`penalize`](LimiterExt::penalize) takes units, and [`reset`](LimiterExt::reset) forgets
+    /// taken units; neither ends the block. A charge of several keys blocks each of them. To block
+    /// one key, call the limiter of that key.
     ///
-    /// **A block that ends before the quota is free again** gives nothing back: the used-up window
-    /// goes on refusing. Block the key, and then reset it. The block stays, and at its end the
-    /// whole quota is there:
+    /// **If a block ends before the quota is free again**, the used-up window still refuses. To
+    /// avoid that, block the key, and then reset it. The block stays, and at its end the whole
+    /// quota is available:
     ///
     /// ```
     /// use std::time::Duration;
@@ -368,11 +370,11 @@ pub trait LimiterExt: Limiter + Sized {
     /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
     /// ```
     ///
-    /// The guide's [login](crate::guide::login_protection) makes blocks that grow.
+    /// The guide's page on [logins](crate::guide::login_protection) shows blocks that grow.
     ///
-    /// A cached refusal of another process is repeated until the
-    /// [`max_age`](DenyCache::max_age) of its cache, and units that it has
-    /// [leased](LimiterExt::lease) are spent for 100 ms.
+    /// Other processes may notice a change later: their caches repeat a refusal until
+    /// [`max_age`](DenyCache::max_age), and they spend [leased](LimiterExt::lease) units for 100
+    /// ms.
     ///
     /// # Errors
     ///
@@ -383,9 +385,9 @@ pub trait LimiterExt: Limiter + Sized {
         OperationFuture::new(self.operate(Operation::Block(time), &charge.into()))
     }
 
-    /// Ends a [`block`](LimiterExt::block) of a key. What was taken before it still counts.
+    /// Ends a [`block`](LimiterExt::block) of a key. Units that were taken before still count.
     ///
-    /// The answer is what a peek would then return. A key that is not blocked stays as it is.
+    /// The answer is that of a peek afterwards. A key that is not blocked stays as it is.
     ///
     /// # Errors
     ///
@@ -395,14 +397,13 @@ pub trait LimiterExt: Limiter + Sized {
         OperationFuture::new(self.operate(Operation::Unblock, &charge.into()))
     }
 
-    /// Starts a key anew: forgets what was taken and what is reserved. That holds under every
-    /// quota: a quota of the charge changes only what the answer reports. A
-    /// [`block`](LimiterExt::block) stays until it is over, or [`unblock`](LimiterExt::unblock)
-    /// ends it.
+    /// Resets a key: forgets the taken and the reserved units. It does so for every quota: a quota
+    /// of the charge changes only the report of the answer. A [`block`](LimiterExt::block) stays
+    /// until it is over, or until [`unblock`](LimiterExt::unblock) ends it.
     ///
-    /// Requests that already wait keep their slots and still run then; the key no longer counts
-    /// them. After a change of a plan, change your table first and reset afterwards: a charge that
-    /// comes between is forgotten.
+    /// Requests that already wait keep their slots and run at that time; the key no longer counts
+    /// them. When a plan changes, change your table first and reset afterwards: charges between the
+    /// two are forgotten.
     ///
     /// # Errors
     ///

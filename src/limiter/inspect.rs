@@ -7,11 +7,10 @@ use super::Limiter;
 use super::wrapped::{Around, Begin, Wrapped, WrappedFuture};
 use crate::{Charge, Decision, Error};
 
-/// A limiter with a closure that sees each decision: made by
+/// A limiter with a closure that sees each decision. Made by
 /// [`LimiterExt::inspect`](crate::LimiterExt::inspect). Clones share the closure.
 ///
-/// It is for logs and counts of your own. It changes no answer, and what was taken is settled as
-/// usual.
+/// It is for logs and counts of your own. It does not change answers or settlements.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -46,16 +45,16 @@ use crate::{Charge, Decision, Error};
 /// | an estimate, a penalty, a reset, a settlement | none |
 /// | a caller that asks again after [`Outcome::Retry`](crate::Outcome::Retry) | one each time |
 ///
-/// [`AllInTurn`](crate::limiter::AllInTurn) peeks at its members before it charges them. Its peeks
-/// call the closure of a member too.
+/// [`AllInTurn`](crate::limiter::AllInTurn) peeks at its members before it charges them. These
+/// peeks call the closure of a member too.
 ///
-/// It sees the answers of the limiter that it is called on. Inside of an
-/// [`or_else`](crate::LimiterExt::or_else) it sees each error of the store. Outside, it sees the
-/// decision of the fallback, whose [`fallback_cause`](Decision::fallback_cause) is that error.
+/// It sees the answers of the limiter that it wraps. Inside of an
+/// [`or_else`](crate::LimiterExt::or_else) it sees each error of the store. Outside of it, it sees
+/// the decision of the fallback, whose [`fallback_cause`](Decision::fallback_cause) is that error.
 ///
 /// # Cost
 ///
-/// A copy of the charge for each decision, and with it of an owned key. The closure runs in the
+/// It copies the charge, including an owned key, for each decision. The closure runs in the
 /// caller's task, so it must not block.
 pub struct Inspect<L, F> {
     inner: Wrapped<L, Closure<F>>,

@@ -1,11 +1,11 @@
-//! Leases: several units in one call, handed out in the process.
+//! Leases: several units in one call, spent in this process.
 //!
-//! From the bottom up: a stock (`stock.rs`) is the units of one lease while they are valid. A key
-//! (`leased_key.rs`) spends its stocks and computes from its demand how many more units are worth a
-//! refill. `leased_keys.rs` holds the state that the clones of a limiter share: the settings, and
-//! the keys, spread over shards. When units run out, a task (`refill.rs`) takes more, and callers
-//! wait for them. Another one (`sweeper.rs`) ends the leases that are over. `lease_future.rs` is
-//! the answer to a charge, and the caller's half.
+//! From the bottom up: a stock (`stock.rs`) has the units of one lease while they are valid. A key
+//! (`leased_key.rs`) spends its stocks, and computes the size of the next refill from its demand.
+//! `leased_keys.rs` has the state that the clones of a limiter share: the settings, and the keys in
+//! shards. When units run out, a task (`refill.rs`) takes more, and callers wait for them. Another
+//! task (`sweeper.rs`) ends expired leases. `lease_future.rs` is the answer to a charge, on the
+//! caller's side.
 
 mod lease_future;
 mod leased_key;
@@ -29,12 +29,12 @@ use crate::Charge;
 use crate::reservation::Reservation;
 use crate::settlement::Settlement;
 
-/// A limiter that leases units: made by [`LimiterExt::lease`](crate::LimiterExt::lease). Cheap to
-/// clone.
+/// A limiter that leases units. Made by [`LimiterExt::lease`](crate::LimiterExt::lease). It is
+/// cheap to clone.
 ///
-/// A call to a store costs tens of microseconds. A key that is asked often takes several units in
-/// one call here, and hands them out in this process, each in a fraction of a microsecond. So a
-/// lease of 100 turns 100 calls for a hot key into one.
+/// A call to a store costs tens of microseconds. For a busy key, a lease takes several units in one
+/// call. It then spends them in this process, each in a fraction of a microsecond. So a lease of
+/// 100 turns 100 calls for a busy key into one.
 ///
 /// ```
 /// use tower_sluice::algorithm::TokenBucket;
@@ -54,86 +54,86 @@ use crate::settlement::Settlement;
 /// ```
 ///
 /// Write it next to the store, as `redis.lease(..).timeout(..).or_else(..)`. Only a
-/// [`deny_cache`](crate::LimiterExt::deny_cache) stands before it, so that the cache sees the
-/// units that come back. Leased units are spent even while the store is away.
+/// [`deny_cache`](crate::LimiterExt::deny_cache) comes before it, so that the cache sees the units
+/// that come back. Leased units are spent even while the store is away.
 ///
 /// # The bound
 ///
-/// Leased units may be spent for 100 ms, unless [`valid_for`](Lease::valid_for) says otherwise.
-/// That time begins before the call that takes them, and a caller that asks later gets none. So **a
-/// window of length `T` holds at most the units that the inner limiter admits in a window of length
-/// `T + validity`**, over all processes. For a bucket of 1,000 per second that is at most 100 units
+/// Leased units may be spent for 100 ms, or for the time of [`valid_for`](Lease::valid_for). That
+/// time begins before the call that takes them. After it, they are not spent. So **a window of
+/// length `T` has at most the units that the inner limiter admits in a window of length `T +
+/// validity`**, over all processes. For a bucket of 1,000 per second that is at most 100 units
 /// more. Do not lease a limit that must be exact to the millisecond.
 ///
-/// By the instant at which they were leased, [`decided_at`](crate::Decision::decided_at), units
-/// keep the inner limiter's own bound. Others cannot have a leased unit that is not spent until it
-/// is returned.
+/// Counted at the instant of their lease, [`decided_at`](crate::Decision::decided_at), the units
+/// keep the inner limiter's own bound. A leased but unspent unit is not available to other
+/// processes until it is returned.
 ///
 /// # How many units
 ///
-/// The number follows the demand. A lease has at most
+/// The number of leased units depends on the demand. A lease has at most
 ///
-/// - half of the units that its key used within the last validity. So a key that is asked seldom
-///   asks unit by unit: it costs as much as without a lease, and wastes nothing;
-/// - half of what the last answer left. So the last units are asked for one by one, and other
-///   processes find some;
-/// - the units that [`lease`](crate::LimiterExt::lease) was given.
+/// - half of the units that its key used within the last validity. So a rarely used key takes
+///   single units: it costs as much as without a lease, and wastes nothing;
+/// - half of the units that were left after the last answer. So the last units are taken one by
+///   one, and other processes get some;
+/// - the number that was passed to [`lease`](crate::LimiterExt::lease).
 ///
-/// A refill starts when a quarter is left, so callers seldom wait. Callers that find nothing share
-/// a refill. If it is refused, each of them asks alone: no charge is refused that the inner limiter
-/// would have admitted. A refused charge costs one call, as without a lease. A caller whose
-/// deadline comes before that of the refill asks alone too.
+/// A refill starts when a quarter is left, so callers rarely wait. Callers without units share a
+/// refill. If the refill is refused, each of them asks alone: a charge is refused only if the inner
+/// limiter refuses it. A refused charge costs one call, as without a lease. A caller whose deadline
+/// is earlier than that of the refill asks alone too.
 ///
 /// # What comes back
 ///
-/// Unspent units are refunded when their time is over, when no charge comes for half of it, when
-/// another quota, a [penalty](crate::LimiterExt::penalize) or a [block](crate::LimiterExt::block)
-/// comes for the key, when the last clone is dropped, and by [`end_leases`](Lease::end_leases). How
-/// many of them come back depends on the algorithm, as for any refund: windows refund exactly, a
-/// bucket only if no other charge was decided since. Those that do not come back count as taken: a
-/// crash or a busy bucket admits less, never more. A closure cannot refund, so there they are lost
-/// too.
+/// Unspent units are refunded when their time is over, or when no charge comes for half of that
+/// time. They are also refunded when another quota, a [penalty](crate::LimiterExt::penalize) or a
+/// [block](crate::LimiterExt::block) comes for the key, when the last clone is dropped, and by
+/// [`end_leases`](Lease::end_leases). As for any refund, the algorithm determines how many units
+/// come back: windows refund exactly, a bucket only if no other charge was decided since. Units
+/// that do not come back count as taken: after a crash, or with a busy bucket, less is admitted,
+/// never more. A closure cannot refund, so its units are lost too.
 ///
 /// # Settling
 ///
-/// Units that a request gives back are spent by the next one, while their time lasts. Later they
+/// Units that a request gives back are spent by the next request while they are valid. Later they
 /// are refunded with the rest of their lease, when the last of its requests is settled or dropped.
 /// They are lost if units of that lease were returned before. A
 /// [`Budget`](crate::algorithm::Budget) holds the units of a lease while it lasts. When it ends,
-/// all that was handed out and not given back counts as spent. More is taken from the key's lease
-/// if that has enough, else as a penalty, by a task.
+/// all units that were used and not given back count as spent. If a request costs more in the end,
+/// a task takes the missing units: from the key's lease if it has enough, or else as a penalty.
 ///
 /// # What it does not do
 ///
-/// - It does not see what others do to the key: leased units outlive a reset or a block by another
-///   process for the validity. A [`reset`](crate::LimiterExt::reset) through this limiter forgets
-///   them.
-/// - A peek, an estimate, a charge of as many units as a lease or more, and one of
-///   [`several`](Charge::several) keys go to the inner limiter. For these, leased units count as
-///   taken.
-/// - A charge that may wait waits in the inner limiter. Its slot is exact, and comes after the
-///   units that were leased before.
-/// - It does not pace: leased units go at once. A bucket with `burst(1)` never leaves two units, so
-///   nothing is leased. Smooth limiters lease no more than half of the stored permits.
-/// - The inner limiter must charge what the charge says. Do not put it around an
-///   [`AllInTurn`](crate::limiter::AllInTurn) or [`AllAtOnce`](crate::limiter::AllAtOnce) whose
-///   members state costs of their own: a lease of 100 would charge them once. Put it around the
-///   members.
-/// - [`FailOpen`](crate::FailOpen) inside of it is leased too, for the validity.
+/// - It does not see changes by other processes: leased units stay valid after a reset or a block
+///   by another process. A [`reset`](crate::LimiterExt::reset) through this limiter forgets them.
+/// - It does not answer a peek, an estimate, a charge of [`several`](Charge::several) keys, or a
+///   charge of at least as many units as a lease. These go to the inner limiter, where leased units
+///   count as taken.
+/// - It does not delay charges: a charge that may wait waits in the inner limiter. Its slot is
+///   exact, and comes after the units that were leased before.
+/// - It does not pace: leased units go at once. A bucket with `burst(1)` never has two units left,
+///   so nothing is leased. Smooth limiters lease at most half of the stored permits.
+/// - It does not work if the inner limiter takes another cost than that of the charge. So do not
+///   put it around an [`AllInTurn`](crate::limiter::AllInTurn) or
+///   [`AllAtOnce`](crate::limiter::AllAtOnce) whose members state their own costs: a lease of 100
+///   would charge them only once. Put it around the members.
+/// - It does not notice [`FailOpen`](crate::FailOpen) inside of it: these admissions are leased
+///   too, for the validity.
 ///
 /// # The report
 ///
 /// The decision for a leased unit is that of its lease. [`remaining`](crate::Decision::remaining)
-/// counts the units that the lease left in the store, and those that are left of the lease itself.
-/// It does not know the units that others took since. `reset_after` is that of the lease, less the
-/// time since.
+/// counts the units that the lease left in the store, and the unspent units of the lease. It does
+/// not count units that others took since. `reset_after` is that of the lease, minus the time
+/// since.
 ///
 /// # Runtime and memory
 ///
 /// It needs a tokio runtime with a clock. Without a runtime, every charge asks alone. A refill is a
-/// task, so no caller has to drive it, and callers of another runtime do not wait for it. One more
-/// task returns units while there are keys, and ends with them. Up to 10,000 keys are watched,
-/// unless [`max_keys`](Lease::max_keys) says otherwise, of a few hundred bytes each.
+/// task, so it does not depend on a caller, and callers of another runtime do not wait for it. One
+/// more task returns units; it runs while there are keys. Up to 10,000 keys are watched, or the
+/// number of [`max_keys`](Lease::max_keys). Each takes a few hundred bytes.
 pub struct Lease<L: Limiter> {
     leases: Arc<Leases<L>>,
 }
@@ -143,30 +143,31 @@ impl<L: Limiter> Lease<L> {
         Self { leases: Arc::new(Leases::new(Arc::new(inner), Settings::new(max_units))) }
     }
 
-    /// Sets how long leased units may be spent, 1 ms to a day. Clones keep theirs. Default: 100 ms.
+    /// Sets the time for which leased units may be spent, 1 ms to a day. Clones keep theirs.
+    /// Default: 100 ms.
     ///
-    /// It is the price of a lease: see [above](Lease#the-bound). It is the reward too: a lease has
-    /// at most half of the units that its key used within this time.
+    /// A longer time weakens the bound: see [above](Lease#the-bound). It also saves more calls: a
+    /// lease has at most half of the units that its key used within this time.
     #[must_use]
     pub fn valid_for(self, time: Duration) -> Self {
         let validity = time.clamp(Settings::MIN_VALIDITY, Settings::MAX_VALIDITY);
         self.with(Settings { validity, ..self.leases.settings })
     }
 
-    /// Sets how many keys are watched at once, at least 1. Charges of further keys ask on their
-    /// own. Clones keep theirs. Default: 10,000.
+    /// Sets the most keys that are watched at once, at least 1. Charges of further keys go to the
+    /// inner limiter. Clones keep theirs. Default: 10,000.
     ///
     /// A key is watched until it is idle for twice the validity. Keys are spread over up to 16
-    /// shards of equal size, so one can be full a few per cent early.
+    /// shards of equal size, so a shard can be full a few percent early.
     #[must_use]
     pub fn max_keys(self, keys: usize) -> Self {
         self.with(Settings { max_keys: keys.max(1), ..self.leases.settings })
     }
 
-    /// Refunds the unspent units of all keys now. The last clone does so when it is dropped.
+    /// Refunds the unspent units of all keys now. When the last clone is dropped, it does the same.
     ///
-    /// For a graceful end: call it when the last request has been answered, while the runtime still
-    /// sends refunds. Leases of charges that come later are returned as usual.
+    /// It is for a graceful shutdown. Call it when the last request has been answered, while the
+    /// runtime still sends refunds. Leases for later charges are returned as usual.
     pub fn end_leases(&self) {
         self.leases.end_all();
     }
@@ -194,8 +195,8 @@ where
 
     pass_on!(self.leases.inner, of self: check_keyless, can_take_more);
 
-    /// Puts unused units back into the lease, or refunds them with the rest of it. Takes more units
-    /// from a lease, or from the inner limiter.
+    /// Puts unused units back into the lease, or refunds them with the rest of the lease. Takes
+    /// missing units from a lease, or from the inner limiter.
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         let leases = &self.leases;
         if reservation.owner() != leases.owner {

@@ -37,7 +37,7 @@ pub struct FailOpen;
 /// Decides in place of a limiter that cannot: [`FailOpen`], every limiter, and [`FallbackIf`].
 /// Sealed.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no fallback",
+    message = "`{Self}` is not a fallback",
     note = "a fallback is `FailOpen`, or a limiter such as `Memory::new(\"share\", algorithm)`"
 )]
 pub trait Fallback: sealed::Sealed {

@@ -1,4 +1,4 @@
-//! The decision of a limiter with a breaker, and its call, which reports its end, however it ends.
+//! The decision of a limiter with a breaker, and its call, which always reports its end.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -19,11 +19,11 @@ use crate::{Decision, Error, ErrorKind};
 pin_project! {
     /// The future of [`WithBreaker`](crate::limiter::WithBreaker).
     pub struct WithBreakerFuture<C> {
-        // None: the breaker was open, so the limiter is not asked.
+        // `None`: the breaker was open, so the limiter is not asked.
         #[pin]
         answer: Option<C>,
         shared: Arc<Shared>,
-        // Begun by the first poll: nothing is taken before it, not even the place of the probe.
+        // Begun by the first poll. Before that, nothing is taken, not even the place of the probe.
         call: Option<Call>,
     }
 }
@@ -67,12 +67,12 @@ debug_by_name!([C] WithBreakerFuture<C>);
 
 type Slowness = Pin<Box<dyn Future<Output = Result<bool, Error>> + Send>>;
 
-/// Dropped without an answer, it says nothing of the limiter, unless it was slow already.
+/// A call to the limiter. If it is dropped without an answer, it does not count, unless it was
+/// already slow.
 struct Call {
     shared: Arc<Shared>,
     permit: Permit,
-    /// Says whether the call is slow. On the heap, since only calls of a breaker that asks for it
-    /// have one.
+    /// Watches if the call is slow. On the heap, since only breakers with `slow_after` need it.
     slowness: Option<Slowness>,
     is_slow: bool,
     is_over: bool,
@@ -85,11 +85,11 @@ impl Call {
         Self { shared, permit, slowness, is_slow: false, is_over: false }
     }
 
-    /// The call has no answer yet.
+    /// Watches a call without an answer.
     ///
     /// # Errors
     ///
-    /// If it cannot be watched outside of a runtime.
+    /// If there is no runtime to watch it.
     fn watch(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
         if let Some(slowness) = &mut self.slowness
             && let Poll::Ready(is_slow) = slowness.as_mut().poll(cx)
@@ -120,7 +120,7 @@ impl Drop for Call {
     }
 }
 
-/// Returns the outcome of a call by its answer: what that says of the limiter that gave it.
+/// Returns the outcome that an answer has for the breaker.
 fn what_it_says(answer: &Result<Decision, Error>) -> Outcome {
     match answer {
         Ok(decision) => match decision.origin() {
@@ -130,28 +130,28 @@ fn what_it_says(answer: &Result<Decision, Error>) -> Outcome {
         },
         Err(error) => match error.kind() {
             ErrorKind::Infrastructure => Outcome::Failed,
-            // The store answers. An open breaker would hide that it is full, or set up wrongly, or
-            // holds a corrupt value; and a fallback could admit.
+            // The store answers. An open breaker would hide that the store is full, is set up
+            // wrongly, or has a corrupt value, and a fallback could admit.
             ErrorKind::Capacity | ErrorKind::Configuration | ErrorKind::State => Outcome::Answered,
-            // Load of this process and requests say nothing of a store.
+            // The load of this process, and invalid requests, say nothing about a store.
             ErrorKind::Saturation => Outcome::Saturated,
             ErrorKind::Request => Outcome::Unknown,
         },
     }
 }
 
-/// Returns true if a call that begins now has no answer after this time, and this process is on
-/// time.
+/// Returns true if a call that begins now has no answer after this time, and this process is not
+/// late.
 fn is_slow_after(slow_after: Duration) -> impl Future<Output = Result<bool, Error>> + Send {
     let begun = Instant::now();
     async move {
-        // An instant has an end.
+        // The deadline is beyond the range of an instant.
         let Some(deadline) = begun.checked_add(slow_after) else {
             return std::future::pending().await;
         };
         let grace_period = GracePeriod::new(deadline);
         sleep_until(deadline)?.await;
-        // A busy process fires timers late, or before it reads the answer.
+        // In a busy process, timers fire late, or before the answer is read.
         grace_period.catch_up().await;
         Ok(!grace_period.is_late())
     }

@@ -1,22 +1,22 @@
-//! The bookkeeping of a breaker: who may ask, and what the end of a call changes.
+//! The states of a breaker: which calls may ask, and what the end of a call changes.
 //!
-//! It is pure: the time is an argument, counted from the start of the breaker, and so is each
-//! pause. `tests.rs` tries every order of three callers.
+//! It is pure: the time, counted from the start of the breaker, and each pause are arguments. The
+//! tests below try every order of three callers.
 
 use std::time::Duration;
 
 use super::{BreakerState, Settings};
 
-/// The change that the end of a call made.
+/// The change at the end of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Opened(Trouble),
-    /// A probe failed, or the circuit is open for another reason now.
+    /// A probe failed, or the circuit is now open for another reason.
     StaysOpen(Trouble),
     Closed,
 }
 
-/// The right to ask, once.
+/// The permission for one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Permit {
     period: u64,
@@ -25,7 +25,7 @@ pub(super) struct Permit {
 }
 
 impl Permit {
-    /// Of a call that begins while the circuit is closed.
+    /// A permit of a call that begins while the circuit is closed.
     pub(super) fn of_closed(period: u64) -> Self {
         Self { period, probe: None }
     }
@@ -38,7 +38,7 @@ impl Permit {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Circuit {
     state: State,
-    /// The number of the state, from 1. A call that began in another one changes nothing.
+    /// The number of the state, from 1. A call that began in another state changes nothing.
     period: u64,
 }
 
@@ -48,13 +48,13 @@ enum State {
     Closed(Window),
     Open {
         trouble: Trouble,
-        /// The instant from which on the next probe may begin. While one is under way, the instant
-        /// at which that one is given up.
+        /// The earliest instant of the next probe. While a probe is in flight, the instant at which
+        /// that probe is given up.
         next_probe: Duration,
-        /// The number of the probe that is under way.
+        /// The number of the probe in flight.
         probe: Option<u32>,
         probes: u32,
-        /// Probes in a row that failed with an error.
+        /// The number of probes in a row that failed with an error.
         failed_probes: u32,
     },
 }
@@ -64,7 +64,7 @@ impl Circuit {
         Self { state: State::Closed(Window::default()), period: 1 }
     }
 
-    /// The number of the state, if it is closed.
+    /// Returns the number of the state, if it is closed.
     pub(super) fn closed_period(&self) -> Option<u64> {
         matches!(self.state, State::Closed(_)).then_some(self.period)
     }
@@ -82,7 +82,8 @@ impl Circuit {
         matches!(self.state, State::Open { next_probe, .. } if now < next_probe)
     }
 
-    /// Lets a caller ask, unless the circuit is open. Then one caller at a time is the probe.
+    /// Lets a caller ask, unless the circuit is open. Then one caller at a time may ask, as the
+    /// probe.
     pub(super) fn admit(&mut self, now: Duration, settings: &Settings) -> Option<Permit> {
         match &mut self.state {
             State::Closed(_) => Some(Permit::of_closed(self.period)),
@@ -96,7 +97,7 @@ impl Circuit {
         }
     }
 
-    /// A call has ended. If it failed, the next probe begins after `pause`.
+    /// Records the end of a call. If the call failed, the next probe begins after `pause`.
     #[inline]
     pub(super) fn end(
         &mut self,
@@ -121,32 +122,34 @@ impl Circuit {
                 });
                 Some(Change::Opened(trouble))
             }
-            // An answer counts also if it comes after its probe was given up.
+            // An answer counts even after its probe was given up.
             (State::Open { .. }, Outcome::Answered) => {
                 self.enter(State::Closed(Window::after_answer(now, settings)));
                 Some(Change::Closed)
             }
             (State::Open { trouble, probe, next_probe, failed_probes, .. }, outcome) => {
                 if *probe == permit.probe {
-                    // After a probe that says nothing the next caller is one, at once: else
-                    // requests, load, or callers that hang up could keep the circuit open.
+                    // After a probe that does not count, the next caller is the probe at once.
+                    // Otherwise invalid requests, load, or callers that hang up could keep the
+                    // circuit open.
                     let says_nothing = matches!(outcome, Outcome::Saturated | Outcome::Unknown);
                     *next_probe = if says_nothing { now } else { now + pause };
                     *probe = None;
                 } else if outcome == Outcome::Failed {
-                    // It was given up: another one says how the limiter is now.
+                    // This probe was given up: another one shows the state of the limiter.
                     return None;
                 }
                 match outcome {
-                    // Load alone can cause both: this opens no gate from now on, also if the
-                    // probe was given up.
+                    // Load alone can cause both. So from now on the error must not fail open, even
+                    // if the probe was given up.
                     Outcome::Slow | Outcome::Saturated => {
                         (*trouble, *failed_probes) = (Trouble::Slowness, 0);
                     }
                     Outcome::Failed => {
                         *failed_probes = failed_probes.saturating_add(1);
-                        // Some callers can make each probe fail. So it listens to all callers for
-                        // a window, and only if nobody is answered there, errors open it.
+                        // Some callers can make each probe fail. So it closes for a window and
+                        // makes all calls. Only if none of them is answered, it opens because of
+                        // errors.
                         if *trouble != Trouble::Errors && *failed_probes >= settings.min_failures {
                             self.enter(State::Closed(Window::after_answer(now, settings)));
                             return Some(Change::Closed);
@@ -167,19 +170,19 @@ impl Circuit {
 
 const SLICES: usize = 10;
 
-/// The trouble that the ends of calls show, and for which a circuit is open.
+/// The problem that the ends of calls show, and the reason why a circuit is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Trouble {
-    /// Calls failed, and nothing was answered for a window.
+    /// Calls failed, and no call was answered for a window.
     Errors,
-    /// Calls failed, and others were answered. Callers can choose to fail: with keys of the part
-    /// of a cluster that is away.
+    /// Some calls failed, and others were answered. Callers can cause that with keys of the part of
+    /// a cluster that is away.
     SomeErrors,
-    /// It is slow, or this process is busy. Load can cause both.
+    /// The limiter is slow, or this process is busy. Load can cause both.
     Slowness,
 }
 
-/// The ends of calls, by what they say of the limiter.
+/// The counts of ended calls by their outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Ends {
     answered: u64,
@@ -187,27 +190,28 @@ struct Ends {
     slow: u64,
 }
 
-/// The ends of calls within the last window, and since the last answer.
+/// The counts of ended calls within the last window, and since the last answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Window {
     slices: [Ends; SLICES],
-    /// The number of the newest slice, counted from the start.
+    /// The number of the newest slice, counted from the start of the breaker.
     newest: u64,
-    /// Failed and slow calls since the last answer, however long ago.
+    /// Failed and slow calls since the last answer, over any time.
     in_a_row: Ends,
-    /// Since when enough calls fail while others are answered.
+    /// The instant since which enough calls fail while others are answered.
     some_fail_since: Option<Duration>,
 }
 
 impl Window {
-    /// Of a limiter that may have answered now: it takes a window to find out that it does not.
+    /// Makes a window for a limiter that may have answered now: it takes a window to learn that it
+    /// does not.
     pub(super) fn after_answer(now: Duration, settings: &Settings) -> Self {
         let mut window = Self::default();
         window.add(Outcome::Answered, now, settings);
         window
     }
 
-    /// Adds the end of a call. Returns the trouble that the calls show since, if any.
+    /// Adds the end of a call. Returns the problem that the calls now show, if any.
     pub(super) fn add(
         &mut self,
         outcome: Outcome,
@@ -217,8 +221,8 @@ impl Window {
         self.advance(now, settings.window);
         let slice = &mut self.slices[self.newest as usize % SLICES];
         match outcome {
-            // It says nothing of the limiter, so it opens nothing, also once no answer is left in
-            // the window.
+            // It does not show the state of the limiter, so it does not open the circuit, even if
+            // no answer is left in the window.
             Outcome::Saturated | Outcome::Unknown => return None,
             Outcome::Answered => {
                 slice.answered += 1;
@@ -236,23 +240,23 @@ impl Window {
         let ends = self.slices.iter().fold(Ends::default(), Ends::plus);
         let trouble = ends.trouble(settings);
         if ends.answered > 0 && trouble == Some(Trouble::SomeErrors) {
-            // A store that falls silent looks the same, until its last answers have expired.
+            // A store that has become silent looks the same until its last answers have expired.
             let since = *self.some_fail_since.get_or_insert(now);
             let is_long = now.saturating_sub(since) >= settings.window;
-            // An answer may well be the first of a store that is back.
+            // This answer may be the first of a store that is back.
             return trouble.filter(|_| is_long && outcome != Outcome::Answered);
         }
         self.some_fail_since = None;
         match (outcome, ends.answered) {
             (Outcome::Answered, _) => None,
-            // Where calls are rare, failures that are older than the window count too, as long as
-            // nothing was answered since.
+            // If calls are rare, failures that are older than the window count too, unless a call
+            // was answered since.
             (_, 0) => self.in_a_row.trouble(settings),
             _ => trouble,
         }
     }
 
-    /// Empties the slices that are over. A clock that is set back moves nothing.
+    /// Empties the slices that have ended. A clock that is set back has no effect.
     fn advance(&mut self, now: Duration, window: Duration) {
         let slice = (window.as_nanos() / SLICES as u128).max(1);
         let number = u64::try_from(now.as_nanos() / slice).unwrap_or(u64::MAX);
@@ -273,7 +277,8 @@ impl Ends {
         }
     }
 
-    /// Errors alone must reach both thresholds to be called errors: what slow calls add is load.
+    /// Returns the problem of these counts. It is `Errors` only if errors alone reach both
+    /// thresholds, since slow calls may be load.
     fn trouble(self, settings: &Settings) -> Option<Trouble> {
         let all = self.answered + self.failed + self.slow;
         let is_enough = |bad: u64| {
@@ -290,26 +295,27 @@ impl Ends {
     }
 }
 
-/// The outcome of a call, by what its end says of the limiter.
+/// The outcome of a call for the breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Outcome {
-    /// It decides, or its store answers.
+    /// The limiter decided, or its store answered.
     Answered,
-    /// It failed as a store that is away does.
+    /// The call failed as if the store were away.
     Failed,
-    /// It took too long, in a process that is not busy.
+    /// The call took too long, in a process that is not busy.
     Slow,
-    /// This process has more to send than it can, or is too busy to hear. That says nothing of the
-    /// limiter.
+    /// This process has more to send than it can, or is too busy to read the answer. That does not
+    /// show the state of the limiter.
     Saturated,
-    /// Its end says nothing.
+    /// The end does not show the state of the limiter.
     Unknown,
 }
 
 #[cfg(test)]
 mod model;
 
-/// Every order in which three callers begin and end, beside a model that keeps the whole history.
+/// Tries every order in which three callers begin and end, beside a model that keeps the whole
+/// history.
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
@@ -319,7 +325,7 @@ mod tests {
     use super::*;
 
     const CALLERS: usize = 3;
-    /// In ticks, as all times here.
+    /// The pause in ticks, like all times here.
     const PAUSE: u32 = 1;
     const LOST: u32 = 5 * PAUSE;
 
@@ -335,11 +341,11 @@ mod tests {
         Duration::from_millis(ticks as u64)
     }
 
-    /// A caller that asks, as the model sees it.
+    /// A caller that asks, in the model.
     #[derive(Clone, Debug, PartialEq, Eq, Hash)]
     struct Caller {
         permit: Permit,
-        /// In how many changes of the state it began.
+        /// The number of state changes before it began.
         period: u32,
         begun: u32,
         is_probe: bool,
@@ -352,7 +358,7 @@ mod tests {
         period: u32,
         now: u32,
         callers: Vec<Caller>,
-        /// The probe that began last, if it is under way.
+        /// The probe that began last, if it is in flight.
         newest_probe: Option<Caller>,
     }
 
@@ -368,7 +374,7 @@ mod tests {
             }
         }
 
-        /// After two failures.
+        /// Makes a world with an open circuit, after two failures.
         fn open() -> Self {
             let mut world = Self::closed();
             for _ in 0..MIN_FAILURES {
@@ -454,7 +460,8 @@ mod tests {
             self.period += 1;
         }
 
-        /// Whatever the callers did or left undone, a later one may ask, and its answer closes.
+        /// Asserts that after any behaviour of the callers, a later one may ask, and its answer
+        /// closes the circuit.
         fn assert_it_recovers(&self) {
             let (mut circuit, later) = (self.circuit.clone(), ticks(self.now + LOST));
             let permit = circuit.admit(later, &SETTINGS).expect("somebody may ask");
@@ -500,7 +507,7 @@ mod tests {
         }
     }
 
-    /// Takes every step from `root`, and every step from there, `depth` times.
+    /// Takes every sequence of `depth` steps from `root`.
     fn explore(root: World, depth: usize) -> usize {
         let mut seen = HashSet::from([root.clone()]);
         let mut frontier = vec![root];
@@ -527,7 +534,7 @@ mod tests {
         assert!(worlds > 50_000, "only {worlds} were seen");
     }
 
-    /// An answer may well be the first of a store that is back. The failure after it opens.
+    /// An answer may be the first of a store that is back. The failure after it opens the circuit.
     #[test]
     fn some_failures_open_with_a_failure_and_never_with_an_answer() {
         use Outcome::{Answered, Failed};

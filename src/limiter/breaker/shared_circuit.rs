@@ -25,7 +25,7 @@ pub(super) struct Shared {
     pub(super) watch: BreakerWatch,
     start: Instant,
     /// The period of a closed circuit, and 0 while it is open. Calls of a closed circuit begin
-    /// without the lock. One that reads it a moment too early is like one that began before.
+    /// without the lock. A call that reads an old value counts as a call that began earlier.
     closed_period: AtomicU64,
     guarded: Mutex<Guarded>,
 }
@@ -34,7 +34,7 @@ pub(super) struct Shared {
 struct Guarded {
     circuit: Circuit,
     counts: BreakerCounts,
-    /// The error of a call that failed, the last one.
+    /// The error of the last failed call.
     cause: Option<Error>,
     /// The error that callers get while it is open.
     refusal: Error,
@@ -62,7 +62,7 @@ impl Shared {
         self.closed_period.load(Relaxed) == 0 && lock(&self.guarded).circuit.refuses(self.now())
     }
 
-    /// The error of a call that is refused: counts it.
+    /// Counts a refused call, and returns its error.
     pub(super) fn refuse(&self) -> Error {
         self.watch.refused();
         lock(&self.guarded).refuse()
@@ -70,7 +70,7 @@ impl Shared {
 
     /// # Errors
     ///
-    /// If the breaker is open, and a probe is not due or is under way.
+    /// If the breaker is open, and no probe is due or one is in flight.
     pub(super) fn admit(&self) -> Result<Permit, Error> {
         match self.closed_period.load(Relaxed) {
             0 => {}
@@ -114,7 +114,7 @@ impl Shared {
         let is_closed = change == Change::Closed;
         self.watch.set_state(if is_closed { WatchedState::Asks } else { WatchedState::Refuses });
         let refusal = guarded.refusal.clone();
-        // Whoever listens may use a limiter of this breaker.
+        // A subscriber may use a limiter of this breaker, so the lock is released first.
         drop(lock);
         match change {
             Change::Opened(_) => self.watch.opened(&refusal),
@@ -131,7 +131,7 @@ impl Shared {
         lock(&self.guarded).counts
     }
 
-    /// The time since the start.
+    /// The time since the start of the breaker.
     fn now(&self) -> Duration {
         Instant::now().saturating_duration_since(self.start)
     }
@@ -144,7 +144,8 @@ impl Guarded {
     }
 }
 
-/// A fallback treats it as the trouble itself: only errors that no load can cause may fail open.
+/// Makes the error of refused calls. A fallback treats it like the problem itself: only errors that
+/// load cannot cause may fail open.
 fn refusal(trouble: Trouble, cause: Option<Error>) -> Error {
     let (kind, message, cause) = match trouble {
         Trouble::Errors => (ErrorKind::Infrastructure, FAILED, cause),
@@ -158,8 +159,8 @@ fn refusal(trouble: Trouble, cause: Option<Error>) -> Error {
     }
 }
 
-/// The failure that an error reports. If it comes from a breaker inside, the one that opened that:
-/// a refusal that held a refusal could hold one more with each probe.
+/// Returns the failure that an error reports. For the error of an inner breaker, it is the failure
+/// that opened that breaker. Otherwise each probe could nest one more refusal in a refusal.
 fn failure(error: &Error) -> Option<Error> {
     let own = |error: &'_ (dyn StdError + 'static)| error.downcast_ref::<Error>().cloned();
     let chain =
@@ -170,19 +171,20 @@ fn failure(error: &Error) -> Option<Error> {
     }
 }
 
-/// Up to twice the pause, so that processes do not probe in step.
+/// Returns a random time from the pause to twice the pause, so that processes probe at different
+/// times.
 fn jittered(pause: Duration) -> Duration {
     let most = u64::try_from(pause.as_micros()).unwrap_or(u64::MAX);
     pause.saturating_add(Duration::from_micros(fastrand::u64(..=most)))
 }
 
-/// All interleavings of calls that end while a breaker opens and closes.
+/// Tests of all interleavings of calls that end while a breaker opens and closes.
 #[cfg(all(test, interleavings))]
 mod interleavings {
     use super::*;
     use crate::sync::interleavings::{each, thread};
 
-    /// A breaker that one failure opens, and that admits a probe at once.
+    /// Makes a breaker that opens after one failure, and admits a probe at once.
     fn breaker() -> Arc<Shared> {
         let settings = Settings { min_failures: 1, pause: Duration::ZERO, ..Settings::DEFAULT };
         Arc::new(Shared::new(settings, None))

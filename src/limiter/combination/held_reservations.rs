@@ -1,5 +1,5 @@
-//! The reservations of a combination: settled together, or given back when one of its limiters
-//! refuses.
+//! The reservations of a combination. They are settled together, or given back when one of its
+//! limiters refuses.
 
 use std::mem;
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use crate::limiter::{Boxed, Limiter};
 use crate::reservation::{Owner, Reservation};
 use crate::settlement::Settlement;
 
-/// The limiter, or the limiters at once, that made a reservation.
+/// The limiter, or the group of limiters, that made a reservation.
 #[derive(Clone)]
 pub(crate) enum By {
     Alone(Boxed),
     AtOnce(Arc<dyn AtOnce>),
 }
 
-/// A reservation, with what settles it.
+/// A reservation, with the limiter that settles it.
 pub(crate) struct Held {
     by: By,
-    /// A bit for each charge that states no cost of its own: it takes that of the whole charge.
+    /// A bit for each charge without a cost of its own: it takes the cost of the whole charge.
     inherits: u8,
     reservation: Reservation,
 }
@@ -29,11 +29,12 @@ pub(crate) struct Held {
 #[derive(Default)]
 pub(crate) struct HeldReservations(Vec<Held>);
 
-/// The reservations so far: refunded when dropped, unless all limiters have admitted.
+/// The reservations so far. When it is dropped, they are refunded, unless all limiters have
+/// admitted.
 #[derive(Default)]
 pub(crate) struct Tentative(HeldReservations);
 
-/// Returns a bit for each charge that states no cost of its own.
+/// Returns a bit for each charge without a cost of its own.
 pub(crate) fn inherits<'a>(charges: impl IntoIterator<Item = &'a Charge>) -> u8 {
     let bit = |(index, charge): (u32, &Charge)| u8::from(charge.inherits_cost()).checked_shl(index);
     (0..).zip(charges).filter_map(bit).fold(0, |bits, bit| bits | bit)
@@ -60,7 +61,7 @@ impl Held {
         Self { by, inherits, reservation }
     }
 
-    /// All of it as one reservation of `cost` units.
+    /// Returns all reservations as one reservation of `cost` units.
     pub(crate) fn into_reservation(self, owner: Owner, cost: u64) -> Reservation {
         let is_held = self.reservation.is_held();
         Reservation::new(owner, cost, self).with_held(is_held)
@@ -68,7 +69,7 @@ impl Held {
 }
 
 impl HeldReservations {
-    /// The reservations that [`into_reservation`](Self::into_reservation) made one of.
+    /// Returns the reservations from one that [`into_reservation`](Self::into_reservation) made.
     pub(crate) fn of(reservation: Reservation) -> Result<Self, Reservation> {
         match reservation.into_payload::<Held>() {
             Ok(only) => Ok(Self(vec![only])),
@@ -76,7 +77,7 @@ impl HeldReservations {
         }
     }
 
-    /// All of them as one, of `cost` units. `None` if there are none.
+    /// Returns all reservations as one of `cost` units. `None` if there are no reservations.
     pub(crate) fn into_reservation(mut self, owner: Owner, cost: u64) -> Option<Reservation> {
         match self.0.len() {
             0 => None,
@@ -88,9 +89,10 @@ impl HeldReservations {
         }
     }
 
-    /// Settles each with the limiter that made it, the latest first. `actual` maps a charge to the
-    /// units that were used: whether it takes the cost of the whole charge, and its own units.
-    /// Returns those that their limiters did not settle, too.
+    /// Settles each reservation with the limiter that made it, the latest first. `actual` returns
+    /// the used units of a charge. Its arguments are true if the charge takes the cost of the
+    /// whole, and the charge's own units. Also returns the reservations that their limiters did not
+    /// settle.
     pub(crate) fn settle(self, actual: impl Fn(bool, u64) -> u64) -> (Settlement, Self) {
         let (mut settled, mut unsettled) = (Vec::new(), Vec::new());
         for Held { by, inherits, reservation } in self.0.into_iter().rev() {
@@ -104,12 +106,12 @@ impl HeldReservations {
         (Settlement::all(settled), Self(unsettled))
     }
 
-    /// Settles a charge of `cost` units, of which `actual` were used. A part that states its own
-    /// cost keeps it, unless all is refunded.
+    /// Settles a charge of `cost` units, of which `actual` were used. A part with its own cost
+    /// keeps that cost, unless all is refunded.
     ///
     /// # Errors
     ///
-    /// What the limiters did not settle, as a reservation of this `owner`.
+    /// The units that the limiters did not settle, as a reservation of this `owner`.
     pub(crate) fn settle_stated(
         self,
         owner: Owner,
@@ -132,7 +134,7 @@ impl Tentative {
         self.0.0.append(&mut later.0.0);
     }
 
-    /// The same reservations, which stay taken unless they are settled.
+    /// Returns the reservations, which now stay taken unless they are settled.
     pub(crate) fn keep(mut self) -> HeldReservations {
         mem::take(&mut self.0)
     }
@@ -140,7 +142,7 @@ impl Tentative {
 
 impl Drop for Tentative {
     fn drop(&mut self) {
-        // Best effort, as every settlement is.
+        // Best effort, like every settlement.
         let _ = mem::take(&mut self.0).settle(|_, _| 0);
     }
 }

@@ -1,8 +1,8 @@
-//! The engine: asks the parts of a charge, one step after another, all or nothing.
+//! The engine, which asks the parts of a charge, one step after another, all or nothing.
 //!
-//! A step is one part, or several that one call or one lock decides about. If one refuses, what the
-//! others took is given back. Those that nobody has asked say how long they would refuse, so that
-//! the caller comes back when all of them admit.
+//! A step is one part, or several parts that one call or one lock decides about. If one part
+//! refuses, the units of the others are given back. Parts that were not asked estimate how long
+//! they would refuse, so that the caller comes back when all of them admit.
 
 use std::collections::VecDeque;
 use std::future::{Future, ready};
@@ -20,7 +20,7 @@ use crate::{Charge, Decision, Error, Outcome};
 
 /// A limiter of a combination, and its charge.
 pub(crate) struct Part {
-    /// Its place among all limiters of the combination.
+    /// The place of the limiter in the combination.
     pub(crate) place: usize,
     pub(crate) limiter: Boxed,
     pub(crate) charge: Charge,
@@ -28,7 +28,7 @@ pub(crate) struct Part {
     peeked: Option<Decision>,
 }
 
-/// The decision about one part, or about several that were asked at once.
+/// The decision about one part, or about several parts that were asked at once.
 pub(crate) struct PartsDecision {
     pub(crate) parts: Vec<Part>,
     pub(crate) decision: Decision,
@@ -36,30 +36,31 @@ pub(crate) struct PartsDecision {
     taken: Vec<u64>,
 }
 
-/// The differences between the fronts.
+/// The rules in which the combinations differ.
 pub(crate) trait Rules: Sync {
-    /// True if parts that are asked later are peeked at before, so that seldom anything has to be
-    /// given back. One that has too little left is asked first.
+    /// True if the later parts are peeked at first, so that units rarely have to be given back. A
+    /// part with too few units left is asked first.
     const PEEKS: bool;
 
-    /// True for a part that cannot be asked with others. It is asked before them.
+    /// Returns true for a part that cannot be asked together with others. It is asked before them.
     fn is_alone(&self, part: &Part) -> bool {
         let _ = part;
         false
     }
 
-    /// Returns what decides about all of these parts, which are in the order of their places.
+    /// Returns the limiters that decide about all of these parts together. The parts are in the
+    /// order of their places.
     ///
     /// # Errors
     ///
-    /// The number to ask at a time, if nothing does.
+    /// The number of parts to ask at a time, if nothing decides about all.
     fn at_once(&self, parts: &[Part]) -> Result<Arc<dyn AtOnce>, AtATime>;
 
-    /// Decides in place of limiters that cannot. Default: nothing does.
+    /// Decides in place of limiters that failed. Default: returns the error.
     ///
     /// # Errors
     ///
-    /// The `error` that they cannot decide for.
+    /// The `error` of the limiters.
     fn stand_in(
         &self,
         parts: Vec<Part>,
@@ -70,10 +71,10 @@ pub(crate) trait Rules: Sync {
     }
 }
 
-/// Decisions, and what was taken.
+/// Decisions, and the reservations.
 pub(crate) type Decided = (Vec<PartsDecision>, Tentative);
 
-/// Asks each limiter in a call of its own.
+/// The rules that ask each limiter in its own call.
 pub(crate) struct EachAlone;
 
 impl Rules for EachAlone {
@@ -91,7 +92,7 @@ impl Part {
 }
 
 impl PartsDecision {
-    /// The decision that `by` made about these parts, and what was taken.
+    /// Splits the decision that `by` made about these parts from its reservation.
     pub(crate) fn of(by: By, parts: Vec<Part>, mut decision: Decision) -> (Self, Tentative) {
         let reservation = decision.take_reservation();
         let taken = match (&parts[..], &reservation) {
@@ -103,7 +104,7 @@ impl PartsDecision {
         (Self { parts, decision, taken }, Tentative::new(by, inherits, reservation))
     }
 
-    /// A decision about these parts that takes nothing.
+    /// Makes a decision about these parts that takes nothing.
     pub(crate) fn untaken(parts: Vec<Part>, decision: Decision) -> Self {
         Self { parts, decision, taken: Vec::new() }
     }
@@ -113,7 +114,7 @@ impl PartsDecision {
         Self { decision: change(self.decision), ..self }
     }
 
-    /// The place of the first part.
+    /// Returns the place of the first part.
     pub(super) fn place(&self) -> usize {
         self.parts[0].place
     }
@@ -122,7 +123,7 @@ impl PartsDecision {
         self.parts.iter().any(|part| part.charge.units() > 0)
     }
 
-    /// The policies, each with the place of its part.
+    /// Returns the policies, each with the place of its part.
     pub(super) fn policies(&self) -> impl Iterator<Item = (usize, Policy)> {
         // One part may have several policies.
         let last = self.parts.len() - 1;
@@ -130,32 +131,32 @@ impl PartsDecision {
         policies.map(move |(index, policy)| (self.parts[index.min(last)].place, policy))
     }
 
-    /// True if the only part has the caller ask again within its longest wait. Nobody else is asked
-    /// until then.
+    /// Returns true if the only part makes the caller ask again within its longest wait. No other
+    /// part is asked until then.
     fn asks_again(&self) -> bool {
         let most = self.max_wait();
         matches!(self.decision.outcome(), Outcome::Retry(pause) if pause <= most && !most.is_zero())
     }
 
-    /// True if the only part reserved a longer wait than it was asked for.
+    /// Returns true if the only part reserved a longer wait than requested.
     fn waits_too_long(&self) -> bool {
         self.parts.len() == 1
             && matches!(self.decision.outcome(), Outcome::Wait(wait) if wait > self.max_wait())
     }
 
-    /// The longest wait of the first part.
+    /// Returns the longest wait of the first part.
     fn max_wait(&self) -> Duration {
         self.parts[0].charge.longest_wait().unwrap_or_default()
     }
 
-    /// The same after the parts got their units back.
+    /// Returns the same decision after the parts got their units back.
     fn given_back(self) -> Self {
         let Self { parts, decision, taken } = self;
         Self { parts, decision: decision.given_back(&taken), taken: Vec::new() }
     }
 }
 
-/// Asks all parts. A single one is answered as it is outside of a combination.
+/// Asks all parts. A single part is decided as outside of a combination.
 pub(crate) async fn decide<R: Rules>(parts: Vec<Part>, rules: &R) -> Result<Decided, Error> {
     let is_only = parts.len() == 1;
     let mut steps = steps(parts, rules);
@@ -165,7 +166,7 @@ pub(crate) async fn decide<R: Rules>(parts: Vec<Part>, rules: &R) -> Result<Deci
         let (by, asked) = match ask(&parts, rules) {
             Ok(asked) => asked,
             Err(AtATime(size)) => {
-                // A slot that one call reserved would be no slot of the others.
+                // A slot that one call reserves would not be a slot for the others.
                 parts.iter_mut().for_each(|part| part.charge.set_max_wait(Duration::ZERO));
                 if R::PEEKS {
                     peek(&mut parts, &mut answered).await?;
@@ -210,7 +211,7 @@ pub(crate) async fn decide<R: Rules>(parts: Vec<Part>, rules: &R) -> Result<Deci
     Ok((decisions, tentative))
 }
 
-/// The parts that are asked at once, in the order in which they are asked.
+/// Groups the parts that are asked at once, in the order in which they are asked.
 fn steps(parts: Vec<Part>, rules: &impl Rules) -> VecDeque<Vec<Part>> {
     let (alone, others): (Vec<_>, Vec<_>) =
         parts.into_iter().partition(|part| rules.is_alone(part));
@@ -227,7 +228,7 @@ fn ask(parts: &[Part], rules: &impl Rules) -> Result<(By, AskedAtOnce), AtATime>
     Ok((By::AtOnce(several), asked))
 }
 
-/// Peeks at the parts behind the first one. One that will refuse goes before the others.
+/// Peeks at the parts after the first. A part that will refuse is moved before the others.
 async fn peek(parts: &mut [Part], answered: &mut bool) -> Result<(), Error> {
     for index in 1..parts.len() {
         let part = &mut parts[index];
@@ -245,7 +246,7 @@ async fn peek(parts: &mut [Part], answered: &mut bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns how long a part that nobody has asked would refuse. `None` if it cannot say.
+/// Estimates how long a part that was not asked would refuse. `None` if it cannot estimate.
 async fn estimate(mut part: Part) -> Option<PartsDecision> {
     let decision = match part.peeked.take() {
         Some(peeked) => peeked,
@@ -254,7 +255,7 @@ async fn estimate(mut part: Part) -> Option<PartsDecision> {
     Some(PartsDecision::untaken(vec![part], decision.without_retry()))
 }
 
-/// The answer about a charge, perhaps after another one has answered.
+/// Awaits the answer about a charge. Other parts may have answered before.
 fn after_others(
     answer: Result<Decision, Error>,
     charge: &Charge,
@@ -269,13 +270,13 @@ fn after_others(
     }
 }
 
-/// Changes the key of each part, one after another. `None` if a limiter cannot.
+/// Changes the key of each part, one after another. `None` if a limiter cannot change it.
 pub(crate) fn operate(
     operation: Operation,
     mut parts: Vec<Part>,
 ) -> Option<impl Future<Output = Result<Vec<PartsDecision>, Error>> + Send> {
     if operation == Operation::Estimate && parts.len() > 1 {
-        // In turn no charge waits, so an estimate does not either.
+        // Charges that are asked in turn do not wait, so estimates do not either.
         parts.iter_mut().for_each(|part| part.charge.set_max_wait(Duration::ZERO));
     }
     let answer = |part: Part| Some((part.limiter.operate(operation, &part.charge)?, part));

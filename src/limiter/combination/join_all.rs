@@ -1,9 +1,10 @@
-//! Several futures at once.
+//! Runs several futures at once.
 
 use std::future::{Future, poll_fn};
 use std::task::Poll;
 
-/// Runs the futures at once, in the task of the caller, and returns their outputs in order.
+/// Runs the futures at the same time, in the task of the caller, and returns their outputs in
+/// order.
 pub(crate) async fn join_all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
     let mut running: Vec<_> = futures.into_iter().map(|future| (Box::pin(future), None)).collect();
     poll_fn(|cx| {

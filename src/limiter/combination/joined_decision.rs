@@ -1,4 +1,4 @@
-//! The decisions of the limiters of a combination, as one decision.
+//! Joins the decisions of a combination's limiters into one decision.
 
 use std::cmp::{Ordering, Reverse};
 use std::time::Duration;
@@ -7,16 +7,16 @@ use super::in_turn::PartsDecision;
 use crate::decision::{Origin, make_distinct};
 use crate::{Decision, Outcome};
 
-/// The decision of all, with every policy in the order of the parts' places. `None` if there are no
-/// decisions.
+/// Joins the decisions of all parts, with every policy in the order of the parts' places. `None` if
+/// there are no decisions.
 ///
-/// A part that takes nothing of a charge has no place in it, unless it refuses (its key may be
-/// blocked), or no part takes anything.
+/// A part that takes nothing is left out, unless it refuses (its key may be blocked), or no part
+/// takes anything.
 pub(crate) fn joined(mut decisions: Vec<PartsDecision>) -> Option<Decision> {
     if decisions.iter().any(PartsDecision::has_cost) {
         decisions.retain(|one| one.has_cost() || !one.decision.is_admitted());
     }
-    // Of decisions alike in all, the first is taken.
+    // If decisions are equal, the first counts.
     decisions.sort_by_key(PartsDecision::place);
     let mut policies: Vec<_> = decisions.iter().flat_map(PartsDecision::policies).collect();
     policies.sort_by_key(|(place, _)| *place);
@@ -25,7 +25,7 @@ pub(crate) fn joined(mut decisions: Vec<PartsDecision>) -> Option<Decision> {
     let decisions = decisions.into_iter().map(|one| one.decision);
     let mut decision = decisions.min_by(compare_tightness)?;
     if waits > 1 {
-        // To move up in the line of one would be too early for the others.
+        // A slot that moves up in the line of one part would be too early for the others.
         decision.take_waiters();
     }
     if policies.len() != decision.policies().len() {
@@ -35,8 +35,8 @@ pub(crate) fn joined(mut decisions: Vec<PartsDecision>) -> Option<Decision> {
     Some(decision)
 }
 
-/// `Less` is tighter: what refuses longest, then what waits longest, then what a limiter decided,
-/// then what passes only in shadow, since that tells most, then the one whose policy is tighter.
+/// Compares tightness; `Less` is tighter. The order is: refuses longest, waits longest, was decided
+/// by a limiter, passes only because of a shadow, has the tighter policy.
 pub(crate) fn compare_tightness(one: &Decision, other: &Decision) -> Ordering {
     let refuses = |decision: &Decision| match decision.outcome() {
         Outcome::Deny { retry_after } => Some(retry_after.unwrap_or(Duration::MAX)),

@@ -1,18 +1,18 @@
-//! The charges of a combination's members: what a closure makes of a charge, or its parts.
+//! The charges of a combination's members, from a closure or from the parts of a charge.
 
 use crate::{Charge, Error, ErrorKind};
 
-/// Says what each of `N` limiters is asked about a charge: a closure from it to `[Charge; N]`, or
+/// Makes the charges of `N` members from one charge: a closure that returns `[Charge; N]`, or
 /// [`Parts`].
 ///
 /// [`AllAtOnce`](crate::limiter::AllAtOnce) and [`AllInTurn`](crate::limiter::AllInTurn) have a
-/// constructor for each.
+/// constructor for each of the two.
 pub trait MemberCharges<const N: usize> {
-    /// The charge of each member, in order. One that is `None` is not asked.
+    /// Returns the charge of each member, in order. `None`: the member is not asked.
     ///
     /// # Errors
     ///
-    /// If the charge is none for these members. Nothing is then asked.
+    /// If the charge does not fit these members. Then no member is asked.
     fn member_charges(&self, charge: &Charge) -> Result<[Option<Charge>; N], Error>;
 }
 
@@ -38,11 +38,11 @@ impl<const N: usize> MemberCharges<N> for Parts {
         match <&[Option<Charge>; N]>::try_from(charge.parts()) {
             Ok(parts) => Ok(parts.clone()),
             Err(_) if !charge.has_parts() => {
-                wrong(format!("the charge has one key, and there are limiters for {N}"))
+                wrong(format!("the charge has one key, but the members need {N}"))
             }
             Err(_) => {
                 let parts = charge.parts().len();
-                wrong(format!("the charge has {parts} parts, and there are limiters for {N}"))
+                wrong(format!("the charge has {parts} parts, but the members need {N}"))
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The charges of several members as one charge, for a list of their algorithms.
+//! Joins the charges of several members to one charge, for a list of their algorithms.
 
 use crate::algorithm::Mark;
 use crate::charge::Key;
@@ -7,7 +7,7 @@ use crate::limiter::configured::ReservationPayload;
 use crate::quota::{CostAndWait, Quota, Quotas};
 use crate::{Charge, Error, ErrorKind};
 
-/// The charge of all, if their costs and longest waits are alike. `own` are the limiters' quotas.
+/// Joins charges with equal costs and longest waits. `own` are the limiters' quotas.
 ///
 /// # Errors
 ///
@@ -21,8 +21,8 @@ pub(crate) fn of_alike(charges: &[&Charge], own: &Quotas) -> Result<Charge, Erro
     }
 }
 
-/// The charge of all, of which each keeps its cost and its longest wait. It asks for the most
-/// units, and may wait longest. `own` are the limiters' quotas.
+/// Joins charges that keep their own costs and longest waits. The result has the largest cost and
+/// the longest wait. `own` are the limiters' quotas.
 ///
 /// # Errors
 ///
@@ -39,7 +39,7 @@ pub(crate) fn of_each(charges: &[&Charge], own: &Quotas) -> Result<Charge, Error
     Ok(whole.quota(with_costs))
 }
 
-/// The quota of each: that of its charge, or its limiter's own.
+/// Returns the quota of each charge: its own, or that of its limiter.
 fn quotas(charges: &[&Charge], own: &Quotas) -> Result<Vec<Quota>, Error> {
     let quota = |(charge, own): (&&Charge, &Quota)| {
         charge.own_quota().map_or(Ok(*own), Quotas::one).map_err(|error| {
@@ -49,8 +49,8 @@ fn quotas(charges: &[&Charge], own: &Quotas) -> Result<Vec<Quota>, Error> {
     charges.iter().zip(own).map(quota).collect()
 }
 
-/// Returns the part of one of the members in a reservation of `cost` units: its own units, and the
-/// payload by which the member alone settles them.
+/// Returns one member's part of a reservation of `cost` units: its own units, and the payload with
+/// which the member alone settles them.
 pub(crate) fn member_of(
     (cost, payload): (u64, &ReservationPayload),
     index: usize,

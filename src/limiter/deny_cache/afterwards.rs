@@ -8,7 +8,7 @@ use crate::{Decision, Error};
 
 /// The step that the cache takes after an answer.
 pub(super) enum Afterwards {
-    /// Keeps it, if it is a refusal.
+    /// Keeps the answer if it is a refusal.
     Learn(Miss),
     /// Forgets the key, which was changed.
     Forget(NonZeroU64),
@@ -30,10 +30,10 @@ impl Afterwards {
     }
 }
 
-/// A question that has no answer yet. Once begun, it may be dropped without one: a charge may be
-/// taken and refunded, a reset may be done.
+/// A question without an answer yet. After it has begun, it may be dropped without an answer. Its
+/// charge may then be taken and refunded, or its reset may be done.
 pub struct Asked {
-    /// `None` once it is done.
+    /// `None` after the step is done.
     afterwards: Option<(Arc<Cache>, Afterwards)>,
     pub(super) is_begun: bool,
 }

@@ -17,12 +17,12 @@ pub struct Cache {
     shards: Shards<Shard>,
 }
 
-/// A question that the inner limiter has to answer.
+/// A question that the inner limiter must answer.
 pub(super) struct Miss {
     question: Question,
     /// The number of times that the key was forgotten before the inner limiter was asked.
     forgotten: u64,
-    /// True if a refusal of the key is kept, which does not answer this question.
+    /// True if the kept refusal of the key does not answer this question.
     has_refusal: bool,
 }
 
@@ -41,11 +41,11 @@ impl Cache {
         self.shards.each().map(|shard| shard.len()).sum()
     }
 
-    /// The refusal that answers a question.
+    /// Returns the refusal that answers a question.
     ///
     /// # Errors
     ///
-    /// If there is none. The error is the question, to be completed by the inner limiter's answer.
+    /// If there is no such refusal. The error is the question, for the inner limiter's answer.
     pub(super) fn look_up(&self, question: Question) -> Result<Decision, Miss> {
         let place = question.key.place;
         let mut shard = self.shard(place);
@@ -59,7 +59,7 @@ impl Cache {
 
     /// Keeps a refusal, unless the key was forgotten since the inner limiter was asked.
     ///
-    /// An admitted charge may delay the one that is refused, so that refusal is forgotten.
+    /// An admitted charge may delay the refused charge, so that refusal is forgotten.
     pub(super) fn learn(&self, miss: Miss, decision: &mut Decision) {
         let place = miss.place();
         if let Some(reservation) = decision.reservation_mut() {
@@ -80,15 +80,15 @@ impl Cache {
         self.shard(place).forget(place);
     }
 
-    /// Forgets a key that was changed. The change may be on its way still.
+    /// Forgets a key that was changed. The change may not have reached the store yet.
     pub(super) fn forget_settling(&self, place: NonZeroU64) {
         let (mut shard, now) = (self.shard(place), Instant::now());
         shard.forget(place);
         shard.note_refund(place, now, now);
     }
 
-    /// A question has no answer, so its charge may be taken and refunded later. What was refused
-    /// meanwhile, or is, ends soon.
+    /// Records a question without an answer, whose charge may be taken and refunded later. Current
+    /// refusals of the key end soon.
     pub(super) fn unanswered(&self, miss: &Miss) {
         let mut shard = self.shard(miss.place());
         shard.note_refund(miss.place(), miss.question.asked_at, Instant::now());

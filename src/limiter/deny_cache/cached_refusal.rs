@@ -1,4 +1,4 @@
-//! The refusals that are kept, and the charges that they answer.
+//! The kept refusals, and the charges that they answer.
 
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::num::NonZeroU64;
@@ -12,8 +12,8 @@ use crate::limiter::charge_numbers::{check_cost, one_key};
 use crate::quota::Quotas;
 use crate::{Charge, Decision, Outcome};
 
-/// The time for which a refusal is repeated while a change of its key may be on its way to the
-/// store.
+/// The longest time for which a refusal is repeated while a change of its key may not have reached
+/// the store.
 const SETTLING_AGE: Duration = Duration::from_millis(100);
 
 /// A question to the inner limiter.
@@ -26,7 +26,8 @@ pub(super) struct Question {
 }
 
 impl Question {
-    /// `None` for a charge that only the inner limiter answers: a peek, or one that is an error.
+    /// Returns `None` for a charge that only the inner limiter answers: a peek, or an invalid
+    /// charge.
     pub(super) fn of(charge: &Charge) -> Option<Self> {
         if charge.units() == 0 || !has_keys(charge) || check_cost(charge).is_err() {
             return None;
@@ -41,7 +42,7 @@ impl Question {
     }
 }
 
-/// Returns true if the inner limiter takes each key. One that is too long is not hashed.
+/// Returns true if the inner limiter accepts each key. A key that is too long is not hashed.
 fn has_keys(charge: &Charge) -> bool {
     match charge.has_parts() {
         true => charge.parts().iter().flatten().all(has_keys),
@@ -49,18 +50,19 @@ fn has_keys(charge: &Charge) -> bool {
     }
 }
 
-/// A question that was denied, and the answer.
+/// A denied question, and the answer.
 pub(super) struct Refusal {
     pub(super) question: Question,
     kept_at: Instant,
-    /// The time for which the answer is repeated, since it was asked for.
+    /// The time for which the answer is repeated, counted from the question.
     lasts: Duration,
     decision: Decision,
 }
 
 impl Refusal {
-    /// `None` if the decision must not be repeated. Only a denial with a time to come back is, and
-    /// not one that a cache inside repeats: it would become older than `max_age`.
+    /// Returns `None` if the decision must not be repeated. Only a denial with a time to come back
+    /// is repeated. A denial from an inner cache is not repeated, since it would become older than
+    /// `max_age`.
     pub(super) fn of(question: Question, decision: &Decision, max_age: Duration) -> Option<Self> {
         let Outcome::Deny { retry_after: Some(retry_after) } = decision.outcome() else {
             return None;
@@ -73,19 +75,19 @@ impl Refusal {
         Some(Self { question, kept_at, lasts, decision })
     }
 
-    /// Ends it 100 ms after it was asked for, at the latest.
+    /// Ends the refusal at most 100 ms after its question.
     pub(super) fn end_soon(&mut self) {
         self.lasts = self.lasts.min(SETTLING_AGE);
     }
 
-    /// Ends it 100 ms after `now` at the latest, if it was kept at `since` or later.
+    /// Ends the refusal at most 100 ms after `now`, if it was kept at `since` or later.
     pub(super) fn end_soon_if_kept_since(&mut self, since: Instant, now: Instant) {
         if self.kept_at >= since {
             self.lasts = self.lasts.min(self.age(now) + SETTLING_AGE);
         }
     }
 
-    /// Returns true if the inner limiter must be asked again, whatever the charge.
+    /// Returns true if the inner limiter must be asked again for every charge.
     pub(super) fn is_over(&self, now: Instant) -> bool {
         self.age(now) >= self.lasts
     }
@@ -93,8 +95,8 @@ impl Refusal {
     /// Returns the answer that the inner limiter would give to another question, if that is
     /// certain.
     ///
-    /// A charge that costs as much or more does not fit earlier. A wait that reaches the instant at
-    /// which the charge fits could be reserved.
+    /// A charge with the same or a larger cost does not fit earlier. But a wait until the instant
+    /// at which the charge fits could be reserved.
     pub(super) fn answer(&self, other: &Question) -> Option<Decision> {
         let (age, refused) = (self.age(other.asked_at), &self.question);
         let retry_after = self.decision.retry_after().unwrap_or_default();
@@ -110,19 +112,19 @@ impl Refusal {
     }
 }
 
-/// 128 bits that stand for a key. Their seeds are random, so no caller can find two keys whose
-/// hashes are equal.
+/// A hash of a key, with 128 bits. The seeds are random, so callers cannot find two keys with equal
+/// hashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KeyHash {
-    /// The place at which the key is found. A reservation keeps this part.
+    /// The place of the key. A reservation keeps this part.
     pub(super) place: NonZeroU64,
-    /// Tells keys apart whose places are equal, and charges of the same parts whose costs or quotas
-    /// differ.
+    /// Distinguishes keys with equal places, and charges of the same parts with different costs or
+    /// quotas.
     pub(super) check: u64,
 }
 
-/// All caches of a process have the same seeds: where one is inside of another, both know the key
-/// of a reservation.
+/// The seeds of all caches of a process. They are the same, so that a cache inside of another one
+/// knows the same key of a reservation.
 static SEEDS: LazyLock<[RandomState; 2]> =
     LazyLock::new(|| [RandomState::new(), RandomState::new()]);
 
@@ -141,7 +143,8 @@ impl KeyHash {
     }
 }
 
-/// Hashes the keys of parts. No text begins with the first byte, so no single key hashes the same.
+/// Hashes the keys of parts. No text begins with the first byte, so the hash of a single key
+/// differs.
 fn hash_keys(charge: &Charge, hasher: &mut impl Hasher) {
     hasher.write_u8(0xff);
     hasher.write_usize(charge.parts().len());
@@ -157,7 +160,7 @@ fn hash_keys(charge: &Charge, hasher: &mut impl Hasher) {
     }
 }
 
-/// Returns a number that is a hash already.
+/// A hasher that returns a number that is already a hash.
 #[derive(Debug, Default)]
 pub(super) struct AlreadyHashed(u64);
 

@@ -1,4 +1,4 @@
-//! A shard: the refusals of some of the keys, a bounded number, under their own lock.
+//! A shard: a limited number of refusals under one lock.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use super::cached_refusal::{AlreadyHashed, KeyHash, Refusal};
 
-/// The number of refusals that a new one examines, to find one that is over or else the oldest of
-/// them.
+/// The number of refusals that are examined for a replacement: an expired one, or else the oldest
+/// of them.
 const EXAMINED: usize = 8;
 
 const MIN_GROWTH: usize = 8;
@@ -20,7 +20,7 @@ pub(super) struct Shard {
     /// The index of each key's refusal.
     indexes: HashMap<NonZeroU64, usize, BuildHasherDefault<AlreadyHashed>>,
     refusals: Vec<Refusal>,
-    /// The place at which the search for a refusal to replace goes on.
+    /// The place where the next search for a replacement starts.
     next: usize,
     changes: Changes,
 }
@@ -35,7 +35,7 @@ impl Shard {
         self.refusals.len()
     }
 
-    /// The refusal of a key, if it has one that is not over.
+    /// Returns the refusal of a key, if it has one that has not expired.
     pub(super) fn get(&mut self, key: KeyHash, now: Instant) -> Option<&Refusal> {
         let index = *self.indexes.get(&key.place)?;
         if self.refusals[index].is_over(now) {
@@ -46,8 +46,8 @@ impl Shard {
     }
 
     /// Keeps a refusal, in place of the key's last one. It is kept for a short time if a change of
-    /// the key may still be on its way. If the shard is full, one that is over has
-    /// to go, or else the oldest of eight.
+    /// the key may not have reached the store yet. If the shard is full, it replaces an expired
+    /// refusal, or else the oldest of eight.
     pub(super) fn insert(&mut self, mut refusal: Refusal) {
         let place = refusal.question.key.place;
         if self.changes.is_settling(place, refusal.question.asked_at) {
@@ -61,7 +61,7 @@ impl Shard {
         if index < self.capacity {
             self.indexes.insert(place, index);
             if index == self.refusals.capacity() {
-                // By a quarter: twice as much would often be half empty.
+                // Grows by a quarter, since twice the size would often be half empty.
                 self.refusals.reserve_exact((index / 4).max(MIN_GROWTH).min(self.capacity - index));
             }
             self.refusals.push(refusal);
@@ -74,7 +74,7 @@ impl Shard {
         self.refusals[index] = refusal;
     }
 
-    /// The index of a refusal that is over, or else of the oldest of the next ones in turn.
+    /// Returns the index of an expired refusal, or else of the oldest of the next ones in turn.
     fn replaceable(&self, now: Instant) -> usize {
         let in_turn = |step| (self.next + step) % self.refusals.len();
         let is_over = |index: &usize| self.refusals[*index].is_over(now);
@@ -84,7 +84,7 @@ impl Shard {
         examined.find(is_over).or(oldest).unwrap_or_default()
     }
 
-    /// Returns the number of times that a key was forgotten, or one that shares its counter.
+    /// Returns the number of times that a key, or another key with the same counter, was forgotten.
     pub(super) fn forgotten(&self, place: NonZeroU64) -> u64 {
         self.changes.forgotten(place)
     }
@@ -94,8 +94,8 @@ impl Shard {
         self.remove(place);
     }
 
-    /// A change of the key may be on its way, which was asked for at `asked_at` or later. What was
-    /// refused since then ends soon.
+    /// Records that a change of the key, from `asked_at` or later, may not have reached the store
+    /// yet. Refusals since then end soon.
     pub(super) fn note_refund(&mut self, place: NonZeroU64, asked_at: Instant, now: Instant) {
         self.changes.note_refund(place, now);
         if let Some(index) = self.indexes.get(&place) {
@@ -118,17 +118,18 @@ impl Shard {
     }
 }
 
-/// The longest time that a change may be on its way. [`Redis`](crate::Redis) waits 500 ms for a
-/// late answer, and sends a refund for 500 ms more.
+/// The longest time until a change reaches the store. [`Redis`](crate::Redis) waits 500 ms for a
+/// late answer, and then sends a refund for up to 500 ms.
 const SETTLING_TIME: Duration = Duration::from_secs(1);
 
-/// The slots of a shard's keys. A change of one key counts as a change of all keys in its slot.
+/// The number of slots of a shard's keys. A change of one key counts as a change of all keys in its
+/// slot.
 const SLOTS: usize = 1_024;
 
 /// The changes of one shard's keys.
 #[derive(Default)]
 pub(super) struct Changes {
-    /// Empty until a key is changed.
+    /// The slots. Empty until a key is changed.
     slots: Vec<Change>,
     all: Change,
 }
@@ -137,18 +138,17 @@ pub(super) struct Changes {
 struct Change {
     /// The number of times that a key was forgotten.
     forgotten: u64,
-    /// The last change that was perhaps on its way.
+    /// The last change that perhaps had not reached the store.
     settling_since: Option<Instant>,
 }
 
 impl Changes {
-    /// Returns the number of times that a key was forgotten, or one that shares its slot.
+    /// Returns the number of times that a key, or another key in its slot, was forgotten.
     pub(super) fn forgotten(&self, place: NonZeroU64) -> u64 {
         self.all.forgotten + self.slot(place).forgotten
     }
 
-    /// Returns true if a change of the key may reach the store after a question that was asked at
-    /// `asked_at`.
+    /// Returns true if a change of the key may reach the store after a question from `asked_at`.
     pub(super) fn is_settling(&self, place: NonZeroU64, asked_at: Instant) -> bool {
         let since = self.all.settling_since.max(self.slot(place).settling_since);
         since.is_some_and(|since| asked_at.saturating_duration_since(since) < SETTLING_TIME)
@@ -178,7 +178,7 @@ impl Changes {
     }
 }
 
-/// Takes other bits than those that choose the shard, and those that the map uses.
+/// Returns the slot of a key, from bits that neither the choice of the shard nor the map uses.
 fn slot(place: NonZeroU64) -> usize {
     (place.get() >> 40) as usize % SLOTS
 }
@@ -203,7 +203,7 @@ mod tests {
         Refusal::of(question, &denial, Duration::MAX).unwrap()
     }
 
-    /// A shard of the keys 1 to `keys`.
+    /// Makes a shard of the keys 1 to `keys`.
     fn shard(capacity: usize, keys: u64) -> Shard {
         let mut shard = Shard::new(capacity);
         (1..=keys).for_each(|place| shard.insert(refusal(key(place, 0))));
@@ -230,7 +230,7 @@ mod tests {
         let mut shard = shard(4, 11);
         assert_eq!((kept(&mut shard), shard.len()), (vec![8, 9, 10, 11], 4));
         shard.insert(refusal(key(9, 0)));
-        // A key that was replaced is not found any more, so it takes no other along.
+        // A replaced key is not found any more, so forgetting it removes no other key.
         shard.forget(NonZeroU64::MIN);
         assert_eq!((kept(&mut shard), shard.indexes.len()), (vec![8, 9, 10, 11], 4));
     }

@@ -1,4 +1,4 @@
-//! The decision of a leased limiter: units of a lease, or the inner limiter's own answer.
+//! The decision of a leased limiter: units of a lease, or the inner limiter's answer.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,7 +18,7 @@ use crate::{Charge, Decision, Error};
 pin_project! {
     /// The future of [`Lease`](crate::limiter::Lease).
     ///
-    /// If it is dropped while it waits for a refill, it takes nothing: the units go to the next
+    /// If it is dropped while it waits for a refill, it takes nothing, and the units go to the next
     /// caller.
     #[must_use = "nothing is decided until it is awaited"]
     pub struct LeaseFuture<L: Limiter> {
@@ -53,7 +53,7 @@ impl<L: Limiter> LeaseFuture<L> {
         Self { leases, state: State::Starting { charge: Some(charge) } }
     }
 
-    /// Asks the inner limiter, whatever is leased.
+    /// Asks the inner limiter, even if units are leased.
     pub(super) fn asking(leases: Arc<Leases<L>>, check: L::Future) -> Self {
         Self { leases, state: State::Asking { check, charge: None } }
     }
@@ -146,7 +146,7 @@ where
 
 debug_by_name!([L: Limiter] LeaseFuture<L>);
 
-/// A reset or a block under way. Nothing is leased until it has ended.
+/// A running reset or block. Nothing is leased until it has ended.
 struct Reset<L: Limiter> {
     leases: Arc<Leases<L>>,
     charge: Charge,

@@ -1,5 +1,5 @@
-//! One leased key: its name, the units to spend, the refills under way, and the callers that wait
-//! for them.
+//! One leased key: its name, the units to spend, the running refills, and the callers that wait for
+//! them.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -17,21 +17,21 @@ use crate::limiter::charge_numbers::one_key;
 use crate::quota::Quotas;
 use crate::{Charge, Error};
 
-/// The smallest refill that is worth asking for before anybody needs it.
+/// The smallest refill that is ordered in advance.
 const MIN_PREFETCH: u64 = 4;
 
-/// One key. Everything here happens under the lock of its shard, so nothing here calls the inner
-/// limiter or wakes a task.
+/// One key. All methods run under the lock of its shard, so they must not call the inner limiter or
+/// wake a task.
 pub(super) struct LeasedKey<L: Limiter> {
     pub(super) name: Name,
-    /// A number that differs after each change of the quota and each reset. Units that were ordered
+    /// A number that changes with each change of the quota and each reset. Units that were ordered
     /// under another generation are not spent.
     pub(super) generation: u64,
     pub(super) stocks: Stocks<L>,
     quota: Option<Quotas>,
     asked_at: Instant,
     demand: Demand,
-    /// The units that the last answer of the inner limiter left.
+    /// The units that were left after the last answer of the inner limiter.
     remaining: Option<u64>,
     under_way: UnderWay,
     queue: Queue<L>,
@@ -39,11 +39,11 @@ pub(super) struct LeasedKey<L: Limiter> {
 
 /// The next step of a charge.
 pub(super) enum Asked<L: Limiter> {
-    /// It takes units of a stock.
+    /// The charge takes units of a stock.
     Granted(Grant<L>),
-    /// It waits for a refill.
+    /// The charge waits for a refill.
     Waits(oneshot::Receiver<WaiterAnswer<L>>),
-    /// It asks the inner limiter itself.
+    /// The charge asks the inner limiter itself.
     AsksAlone,
 }
 
@@ -80,7 +80,7 @@ impl<L: Limiter> LeasedKey<L> {
     }
 
     /// Takes the units of a charge, or lets it wait for a refill, or ask the inner limiter. The
-    /// order, if any, is of a refill to be started: for this charge, or for later ones.
+    /// returned order is for a refill that must be started, for this charge or for later ones.
     pub(super) fn ask(
         &mut self,
         charge: &Charge,
@@ -113,7 +113,7 @@ impl<L: Limiter> LeasedKey<L> {
         (Asked::Waits(self.queue.push(cost, now)), order)
     }
 
-    /// Orders a refill before the units are spent, if that is worth it.
+    /// Orders a refill before the units are spent, if it is large enough.
     fn prefetch(
         &mut self,
         grant: &Grant<L>,
@@ -130,8 +130,8 @@ impl<L: Limiter> LeasedKey<L> {
         (units >= MIN_PREFETCH).then(|| self.order(runtime, charge, units))
     }
 
-    /// The units of the next lease: at most half of the recent use, so that a lease is spent in
-    /// time, and at most half of what is left, so that others find some.
+    /// Returns the units of the next lease. At most half of the recent use, so that a lease is
+    /// spent in time, and at most half of the remaining units, so that other processes get some.
     fn next_units(&mut self, now: Instant, settings: &Settings) -> u64 {
         let wanted = self.demand.recent(now, settings.validity) / 2;
         let remaining = self.remaining.unwrap_or(u64::MAX);
@@ -148,10 +148,9 @@ impl<L: Limiter> LeasedKey<L> {
         self.under_way.end(units);
     }
 
-    /// Hands the units of a refill to the waiters, first come, first served, and keeps the rest.
-    /// While the reply is on its way, the units may become invalid: a waiter that comes after that
-    /// gets none. Returns the waiters with their grants, and after them the waiters that no refill
-    /// covers.
+    /// Gives the units of a refill to the waiters, first come, first served, and keeps the rest.
+    /// The units may become invalid before the reply comes: waiters that come after that get no
+    /// units. Returns the waiters with their grants, and then the waiters that no refill covers.
     pub(super) fn serve_waiters(
         &mut self,
         stock: &Arc<Stock<L>>,
@@ -184,15 +183,15 @@ impl<L: Limiter> LeasedKey<L> {
         answers
     }
 
-    /// Takes all waiters, after a refill that brought nothing. The key must show demand again
-    /// before the next refill.
+    /// Takes out all waiters after a refill without units. The key must show demand again before
+    /// the next refill.
     pub(super) fn dismiss(&mut self, remaining: Option<u64>, now: Instant) -> Waiters<L> {
         self.remaining = remaining;
         self.demand = Demand::new(now);
         mem::take(&mut self.queue).waiters
     }
 
-    /// Notes the inner limiter's answer to a charge that asked alone.
+    /// Records the inner limiter's answer to a charge that asked alone.
     pub(super) fn note(
         &mut self,
         admitted: u64,
@@ -204,7 +203,7 @@ impl<L: Limiter> LeasedKey<L> {
         self.demand.add(now, settings.validity, admitted);
     }
 
-    /// Puts units back, for the next caller. Returns whether they can still be spent.
+    /// Puts units back for the next caller. Returns true if they can still be spent.
     pub(super) fn put_back(&mut self, stock: &Arc<Stock<L>>, units: u64, now: Instant) -> bool {
         if stock.order.generation != self.generation || stock.valid_until <= now {
             return false;
@@ -213,7 +212,7 @@ impl<L: Limiter> LeasedKey<L> {
         true
     }
 
-    /// Ends expired stocks, or all of them if no caller asks any more. Returns the instant of the
+    /// Ends expired stocks, or all stocks if no caller asks any more. Returns the instant of the
     /// next sweep. `None` if the key is idle.
     pub(super) fn sweep(
         &mut self,
@@ -235,8 +234,8 @@ impl<L: Limiter> LeasedKey<L> {
     }
 }
 
-/// Returns true if a charge has one key, which may be leased. One that the inner limiter refuses,
-/// since it is empty or too long, is not even digested.
+/// Returns true if a charge has one key, which may be leased. An empty or too long key, which the
+/// inner limiter rejects, is not hashed.
 pub(super) fn may_be_leased(charge: &Charge) -> bool {
     one_key(charge).is_ok()
 }
@@ -251,7 +250,7 @@ pub(super) struct Waiter<L: Limiter> {
 /// Callers that wait, in the order in which they came.
 pub(super) type Waiters<L> = VecDeque<Waiter<L>>;
 
-/// Sends waiters to the inner limiter, unless that has failed.
+/// Sends waiters to the inner limiter, unless the inner limiter has failed.
 pub(super) fn end_waits<L: Limiter>(waiters: Waiters<L>, failure: Option<&Error>) {
     for waiter in waiters {
         let answer = failure.cloned().map_or(WaiterAnswer::AskAlone, WaiterAnswer::Failed);
@@ -272,7 +271,7 @@ impl<L: Limiter> Default for Queue<L> {
 }
 
 impl<L: Limiter> Queue<L> {
-    /// Lets a caller wait from now on.
+    /// Adds a caller, which waits from now on.
     fn push(&mut self, cost: u64, now: Instant) -> oneshot::Receiver<WaiterAnswer<L>> {
         let (sender, receiver) = oneshot::channel();
         self.units += cost;
@@ -280,7 +279,7 @@ impl<L: Limiter> Queue<L> {
         receiver
     }
 
-    /// Takes the first caller, if it needs at most `units` and came before `end`.
+    /// Takes out the first caller, if it needs at most `units` and came before `end`.
     fn pop_first(&mut self, units: u64, end: Instant) -> Option<Waiter<L>> {
         let is_served = |first: &Waiter<L>| first.cost <= units && first.since < end;
         let waiter =
@@ -289,7 +288,7 @@ impl<L: Limiter> Queue<L> {
         Some(waiter)
     }
 
-    /// Takes the last caller.
+    /// Takes out the last caller.
     fn pop_last(&mut self) -> Option<Waiter<L>> {
         let waiter = self.waiters.pop_back()?;
         self.units -= waiter.cost;
@@ -297,8 +296,7 @@ impl<L: Limiter> Queue<L> {
     }
 }
 
-/// The refills under way. All belong to one runtime, so that a runtime that stands still delays no
-/// other.
+/// The running refills. All belong to one runtime, so that a blocked runtime does not delay others.
 #[derive(Debug, Default)]
 struct UnderWay {
     runtime: Option<runtime::Id>,
@@ -310,7 +308,7 @@ struct UnderWay {
 
 impl UnderWay {
     /// Returns true if a caller of this runtime may wait for a refill until `deadline`. A caller
-    /// that has less time than the refills would not get the error with which they fail.
+    /// with less time than the refills would not get their error.
     fn may_serve(&self, runtime: runtime::Id, deadline: Option<StdInstant>) -> bool {
         let is_before = |end| deadline.is_some_and(|deadline| deadline < end);
         let Self { runtime: other, deadline: end, .. } = *self;
@@ -325,7 +323,7 @@ impl UnderWay {
         self.units += units;
     }
 
-    /// Records that one has ended, with any result.
+    /// Records that a refill has ended, with any result.
     fn end(&mut self, units: u64) {
         self.count = self.count.saturating_sub(1);
         self.units = self.units.saturating_sub(units);
@@ -335,7 +333,7 @@ impl UnderWay {
     }
 }
 
-/// The units that were admitted in the current stretch of time and in the one before it.
+/// The units that were admitted in the current stretch of time and in the stretch before.
 #[derive(Debug)]
 struct Demand {
     since: Instant,
@@ -353,7 +351,7 @@ impl Demand {
         self.units += units;
     }
 
-    /// The units of the busier of both stretches.
+    /// Returns the units of the busier stretch.
     fn recent(&mut self, now: Instant, stretch: Duration) -> u64 {
         self.move_on(now, stretch);
         self.units.max(self.before)

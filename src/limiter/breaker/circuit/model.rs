@@ -2,13 +2,13 @@
 
 use super::{Change, Outcome, Trouble};
 
-/// Ends that are enough to open.
+/// The number of ends that is enough to open.
 pub(super) const MIN_FAILURES: usize = 2;
 
-/// In ticks. A slice of the window is one tick.
+/// The window in ticks. A slice is one tick.
 pub(super) const WINDOW: u32 = 10;
 
-/// The state as the model sees it, with all that happened in it.
+/// The state in the model, with all events in it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Model {
     Closed(Vec<(u32, Outcome)>),
@@ -21,14 +21,14 @@ pub(super) enum Model {
     },
 }
 
-/// Returns the trouble that the last end of a closed circuit shows.
+/// Returns the problem that the last end of a closed circuit shows.
 pub(super) fn trouble(ends: &[(u32, Outcome)]) -> Option<Trouble> {
     let (now, last) = *ends.last()?;
     match (last, trouble_at(ends)) {
         // An answer opens nothing.
         (Outcome::Answered | Outcome::Saturated | Outcome::Unknown, _) => None,
         (_, Some(Trouble::SomeErrors)) => {
-            // Each end since then that says something showed the same.
+            // Every end since then that counts showed the same problem.
             let telling =
                 |len: &usize| !matches!(ends[len - 1].1, Outcome::Saturated | Outcome::Unknown);
             let held = (1..=ends.len())
@@ -42,8 +42,8 @@ pub(super) fn trouble(ends: &[(u32, Outcome)]) -> Option<Trouble> {
     }
 }
 
-/// Returns the trouble that the ends show at the time of the last one: those of the window, or all
-/// since the last answer.
+/// Returns the problem that the ends show at the time of the last one. The ends are those of the
+/// window, or all since the last answer.
 fn trouble_at(ends: &[(u32, Outcome)]) -> Option<Trouble> {
     let now = ends.last()?.0;
     let recent: Vec<Outcome> =
@@ -65,8 +65,9 @@ fn trouble_at(ends: &[(u32, Outcome)]) -> Option<Trouble> {
     (failed + slow >= MIN_FAILURES && 2 * (failed + slow) >= all).then_some(Trouble::Slowness)
 }
 
-/// Slowness from the first probe on that load can cause. Closed after as many errors in a row as
-/// it takes to open, unless errors opened it and no load came since.
+/// Returns the change after these probes. It is `Slowness` from the first probe on that load can
+/// cause. It closes after as many errors in a row as it takes to open, unless errors opened it and
+/// no load came since.
 pub(super) fn change_of_probes(first: Trouble, probes: &[Outcome]) -> Change {
     let errors = probes.iter().rev().take_while(|end| **end == Outcome::Failed).count();
     match first {
