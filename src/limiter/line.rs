@@ -1,14 +1,14 @@
-//! The reserved waits of one limiter, in a line for each key: when a waiter leaves, those behind it
-//! move up.
+//! The reserved waits of one limiter, in a line for each key. When a waiter leaves, the waiters
+//! behind it move up.
 //!
-//! A store gives back only what no later charge was decided on, and the waiters that run out of
-//! patience are the oldest. The process that reserved the slots knows who waits: **waiter `k` of a
-//! line uses slot `k`**, whoever reserved it. Slots beyond the last waiter are spare. The newest is
-//! given back. One that the store cannot take back is kept until it is due: the next charge of that
-//! key that may wait for it takes it, without a call.
+//! A store gives back only the newest slot, but the waiters that leave are usually the oldest. The
+//! process that reserved the slots knows its waiters: **waiter `k` of a line uses slot `k`**, even
+//! if another waiter reserved it. Slots beyond the last waiter are spare. The newest spare slot is
+//! given back. If the store cannot take a slot back, it is kept until it is due. The next charge of
+//! that key that may wait for it takes it, without a call.
 //!
-//! The store decides which slots there are. A line decides who uses them. Nobody goes before a slot
-//! that the store gave, nobody later than its own, and nobody overtakes.
+//! The store decides which slots exist. A line decides which waiter uses each slot. No waiter goes
+//! before a slot of the store, none goes later than its own slot, and none overtakes another.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -28,12 +28,12 @@ use crate::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::sync::{Mutex, lock};
 use crate::waiters::{Turn, Waiters};
 
-/// The number of keys at which the first search for lines begins that nobody needs.
+/// The number of keys at which the first search for unused lines begins.
 const FIRST_SWEEP: usize = 64;
 
-/// Takes slots back: the store that gave them.
+/// Takes slots back. Implemented by the store that gave them.
 pub(super) trait Reclaim: Send + Sync {
-    /// Gives back what a charge of one key took, all of it. The result is the units given back.
+    /// Gives back all units that a charge of one key took. The result is the units given back.
     fn reclaim(&self, key: &str, quota: &Quotas, cost: u64, mark: Mark) -> Settlement;
 }
 
@@ -41,10 +41,10 @@ pub(super) trait Reclaim: Send + Sync {
 #[derive(Default)]
 pub(super) struct Lines {
     by_key: Mutex<ByKey>,
-    /// The number of spare slots in all lines, so that a charge need not look where there are none.
+    /// The number of spare slots in all lines, so that a charge searches only if there are any.
     spares: AtomicUsize,
     changes: Arc<Changes>,
-    /// Those of the limiters that are asked together, if these lines are of several.
+    /// The changes of the members, if these lines belong to limiters that are asked together.
     of_members: Vec<Arc<Changes>>,
 }
 
@@ -52,11 +52,11 @@ pub(super) struct Lines {
 #[derive(Default)]
 struct Changes {
     all: AtomicUsize,
-    /// Through a limiter that asks several together.
+    /// The changes through a limiter that asks several together.
     by_several: AtomicUsize,
 }
 
-/// The resets and blocks that lines know of: of all keys, and those that name no key of theirs.
+/// The resets and blocks that lines have seen: of all keys, and of other limiters' keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct ResetsSeen {
     all: usize,
@@ -66,54 +66,55 @@ pub(super) struct ResetsSeen {
 #[derive(Default)]
 struct ByKey {
     lines: HashMap<Box<str>, Vec<Line>>,
-    /// The number of keys at which the next search for lines begins that nobody needs.
+    /// The number of keys at which the next search for unused lines begins.
     sweep_at: usize,
     /// The end of the last of all spare slots, or a later instant.
     spares_until: Option<Instant>,
 }
 
-/// The charges that share a line: those of one key, one quota and one cost.
+/// The identity of a line: charges with the same key, quota and cost share it.
 pub(super) struct LineId {
     pub(super) key: Box<str>,
     pub(super) quota: Quotas,
     pub(super) cost: u64,
 }
 
-/// The slots that charges of one key, one quota and one cost reserved, and who waits for them.
+/// The slots that charges with the same key, quota and cost reserved, and the waiters.
 struct Line {
     quota: Quotas,
     cost: u64,
-    /// In the order of their time. The first are those of the waiters.
+    /// The slots, in the order of time. The first ones belong to the waiters.
     slots: Vec<Slot>,
-    /// First come, first served.
+    /// The waiters, first come, first served.
     waiters: Vec<Waiter>,
 }
 
-/// A slot that the store gave.
+/// A slot from the store.
 pub(super) struct Slot {
-    /// Its instant since the Unix epoch, by the clock that decided.
+    /// Its instant since the Unix epoch, by the clock of the decision.
     at: Duration,
     mark: Mark,
-    /// The same by this process's clock, or a little later: a reply takes time to arrive.
+    /// The same instant by this process's clock, or slightly later, since a reply takes time to
+    /// arrive.
     due: Instant,
     /// The decision that reserved it, without its reservation.
     report: Decision,
     /// True if the store could not take it back.
     is_kept: bool,
-    /// True if the key was reset since: the store does not know the slot any more.
+    /// True if the key was reset since: the store has forgotten the slot.
     is_forgotten: bool,
-    /// True if the key may have been reset or blocked since: no charge may have the slot.
+    /// True if the key may have been reset or blocked since: no charge may use the slot.
     is_void: bool,
-    /// The resets and blocks that the lines knew of when it came there, or left them.
+    /// The resets and blocks that the lines had seen when the slot was added or left.
     known: ResetsSeen,
 }
 
-/// One that waits.
+/// A waiter in a line.
 struct Waiter {
     place: Weak<Place>,
     /// The instant of its own slot.
     told: Instant,
-    /// The instant that its timer was set to last.
+    /// The instant to which its timer was last set.
     armed: Instant,
     waker: Option<Waker>,
 }
@@ -125,15 +126,15 @@ pub(super) struct Place {
     /// The latest end of its wait.
     told: Instant,
     store: Arc<dyn Reclaim>,
-    /// Its slot, except while it stands in line. Locked after the lines, if both are.
+    /// Its slot, except while it is in line. If both are locked, the lines are locked first.
     slot: Mutex<Option<Slot>>,
-    /// Itself, for those who need it for longer than a call.
+    /// A reference to itself, for use beyond a call.
     this: Weak<Self>,
 }
 
 impl Slot {
-    /// The slot of a decision that waits for it from now on.
-    /// `known` is what the lines knew before the store was asked.
+    /// Makes the slot of a decision that waits for it from now on. `known` is the state of the
+    /// lines before the store was asked.
     pub(super) fn new(decision: &Decision, wait: Duration, mark: Mark, known: ResetsSeen) -> Self {
         let now = Instant::now();
         Self {
@@ -148,25 +149,26 @@ impl Slot {
         }
     }
 
-    /// The decision about a charge that takes it now, and what it was reserved by.
+    /// Returns the decision about a charge that takes the slot now, and the mark of its
+    /// reservation.
     pub(super) fn decision(&self) -> (Decision, Mark) {
         let wait = self.due.saturating_duration_since(Instant::now());
         (self.report.waiting_until(self.at, wait), self.mark.clone())
     }
 
-    /// True if no charge may have it, while it stands in line.
+    /// Returns true if no charge may use it, while it is in line.
     fn is_void_in_line(&self, known: ResetsSeen) -> bool {
         self.is_void || self.known.unnamed != known.unnamed
     }
 
-    /// The same slot, void if any key was reset or blocked since it left the line.
+    /// Returns the slot, void if any key was reset or blocked since it left the line.
     fn back_in_line(mut self, known: ResetsSeen) -> Self {
         self.is_void |= self.known != known;
         self.known = known;
         self
     }
 
-    /// The same slot, which leaves the line.
+    /// Returns the slot as it leaves the line.
     fn out_of_line(mut self, known: ResetsSeen) -> Self {
         self.is_void = self.is_void_in_line(known);
         self.known = known;
@@ -179,7 +181,7 @@ impl Slot {
 }
 
 impl Lines {
-    /// Returns false if no charge finds a slot at hand.
+    /// Returns false if there is no spare slot.
     #[inline]
     pub(super) fn have_spares(&self) -> bool {
         self.spares.load(Relaxed) > 0
@@ -189,7 +191,8 @@ impl Lines {
     pub(super) fn take(&self, id: &LineId, max_wait: Duration) -> Option<Slot> {
         let mut by_key = lock(&self.by_key);
         if !by_key.lines.contains_key(&id.key) {
-            // The keys of past slots may never be charged again. Charges of others pay for them.
+            // The keys of past slots may never be charged again, so charges of other keys remove
+            // them.
             if by_key.spares_until <= Some(Instant::now()) {
                 self.sweep(&mut by_key);
             }
@@ -203,8 +206,8 @@ impl Lines {
         })
     }
 
-    /// The lines of limiters that are asked together. What is at hand there is void once a key of
-    /// one of them is reset or blocked.
+    /// Makes the lines of limiters that are asked together. Their spare slots are void after a key
+    /// of one of the limiters is reset or blocked.
     #[cfg(any(feature = "redis", feature = "policies"))]
     pub(super) fn of_several<'a>(members: impl Iterator<Item = &'a Self>) -> Self {
         let changes = |lines: &Self| match &lines.of_members[..] {
@@ -214,8 +217,8 @@ impl Lines {
         Self { of_members: members.flat_map(changes).collect(), ..Self::default() }
     }
 
-    /// The resets and blocks so far. A charge reads them before it asks the store: a slot that was
-    /// given before a reset must not look like one of after it.
+    /// Returns the resets and blocks so far. A charge reads them before it asks the store: a slot
+    /// from before a reset must not count as one from after it.
     pub(super) fn known(&self) -> ResetsSeen {
         let unnamed = match &self.of_members[..] {
             [] => self.changes.by_several.load(Relaxed),
@@ -224,11 +227,11 @@ impl Lines {
         ResetsSeen { all: self.changes.all.load(Relaxed) + unnamed, unnamed }
     }
 
-    /// Lets no charge have the slots of a key, which was reset or blocked. The store does not know
-    /// those of before a reset, so they are not given back either.
+    /// Drops the spare slots of a key that was reset or blocked. The store has forgotten slots from
+    /// before a reset, so these are not given back.
     pub(super) fn forget(&self, key: &str, is_reset: bool) {
         let mut by_key = lock(&self.by_key);
-        // Under the lock: a slot that leaves its line knows of this, or is found below.
+        // Under the lock: a slot that leaves its line has seen this change, or is found below.
         self.changes.all.fetch_add(1, Relaxed);
         for member in &self.of_members {
             member.all.fetch_add(1, Relaxed);
@@ -248,7 +251,7 @@ impl Lines {
         }
     }
 
-    /// Changes a line. Then wakes the first waiter that may go earlier than it knows.
+    /// Changes a line. Then wakes the first waiter that may go earlier than its timer.
     fn change<T>(&self, id: &LineId, change: impl FnOnce(&mut Line) -> T) -> T {
         let (changed, waker) = self.with_line(id, |line| (change(line), line.wake_next()));
         waker.into_iter().for_each(Waker::wake);
@@ -257,8 +260,8 @@ impl Lines {
 
     /// Calls `change` with a line.
     ///
-    /// It returns the wakers that it replaces or removes: dropped under the lock, the last one of
-    /// a task could drop another waiter of these lines.
+    /// `change` returns the wakers that it replaces or removes. They are dropped after the lock,
+    /// since the last waker of a task could drop another waiter of these lines.
     fn with_line<T>(&self, id: &LineId, change: impl FnOnce(&mut Line) -> T) -> T {
         let LineId { key, quota, cost } = id;
         let mut locked = lock(&self.by_key);
@@ -295,8 +298,8 @@ impl Lines {
         changed
     }
 
-    /// Drops lines that nobody needs. The next search begins once there are twice as many as now,
-    /// or all spare slots are past.
+    /// Drops unused lines. The next search begins when there are twice as many lines as now, or
+    /// when all spare slots are past.
     fn sweep(&self, by_key: &mut ByKey) {
         by_key.lines.retain(|_, lines| {
             lines.retain_mut(|line| {
@@ -324,7 +327,7 @@ impl Line {
         self.slots.len() - self.waiters.len()
     }
 
-    /// Drops what nobody may use any more: slots in the past, and void ones.
+    /// Drops slots that cannot be used any more: past and void ones.
     fn drop_useless_spares(&mut self, known: ResetsSeen) {
         if self.spares() > 0 {
             let now = Instant::now();
@@ -333,7 +336,7 @@ impl Line {
         }
     }
 
-    /// Adds a slot, and returns its index. Those who wait for later ones move up.
+    /// Adds a slot, and returns its index. Waiters of later slots move up.
     fn add_slot(&mut self, slot: Slot) -> usize {
         let index = self.slots.partition_point(|other| other.is_before(&slot));
         self.slots.insert(index, slot);
@@ -344,14 +347,15 @@ impl Line {
         self.waiters.iter().position(|waiter| ptr::eq(waiter.place.as_ptr(), place))
     }
 
-    /// The instant at which a waiter may go.
+    /// Returns the instant at which a waiter may go.
     fn due(&self, index: usize) -> Instant {
-        // Its own reply may have been faster than that of the one before it.
+        // Its own reply may have been faster than the reply of the waiter before it.
         self.waiters[index].told.min(self.slots[index].due)
     }
 
-    /// The first waiter that may go earlier than its timer says. Those behind it are woken one by
-    /// one, each when the one before it goes: most changes would wake all of them for nothing.
+    /// Returns the first waiter that may go earlier than its timer. The waiters behind it are woken
+    /// one by one, each when the waiter before it goes, since most changes would wake all of them
+    /// in vain.
     fn wake_next(&mut self) -> Option<Waker> {
         let next =
             (0..self.waiters.len()).find(|&index| self.due(index) < self.waiters[index].armed);
@@ -361,7 +365,7 @@ impl Line {
         waiter.waker.take()
     }
 
-    /// The newest slot, if nobody waits for it and the store may take it back.
+    /// Takes out the newest slot, if it has no waiter and the store may take it back.
     fn pop_newest(&mut self) -> Option<Slot> {
         let is_spare = self.slots.len() > self.waiters.len();
         self.slots.pop_if(|slot| is_spare && !slot.is_kept && !slot.is_forgotten)
@@ -388,7 +392,7 @@ impl Place {
         self.lines.with_line(&self.id, change)
     }
 
-    /// Leaves the line with the slot, which is used.
+    /// Leaves the line and uses the slot.
     fn leave_line(&self) {
         if lock(&self.slot).is_none() {
             self.change(|line| {
@@ -400,7 +404,7 @@ impl Place {
         }
     }
 
-    /// Gives back the newest slot of the line, if nobody waits for it. What the store cannot take
+    /// Gives back the newest slot of the line, if it has no waiter. If the store cannot take it, it
     /// is kept.
     fn give_back_newest(&self) -> Option<Settlement> {
         self.give_back(self.with_line(|line| self.pop_newest(line))?)
@@ -432,20 +436,20 @@ impl Place {
             let slot = slot.back_in_line(self.lines.known());
             (!slot.is_void).then(|| line.add_slot(slot))
         })?;
-        // Those who came meanwhile may have moved up.
+        // Waiters that came in between may have moved up.
         let _ = self.give_back_newest();
         Some(())
     }
 }
 
 impl Waiters for Place {
-    /// Stands in line from now on, behind all whose slots are not later.
+    /// Joins the line, behind all waiters whose slots are not later.
     fn add(&self) {
         let own = lock(&self.slot).take();
         let has_earlier = own.is_some_and(|slot| {
             self.change(|line| {
                 let slot = slot.back_in_line(self.lines.known());
-                // Of equal instants, too: marks say nothing about who came first.
+                // Also behind equal instants, since marks do not show which came first.
                 let behind = line.slots.partition_point(|other| other.at <= slot.at);
                 let (index, spare) = (line.add_slot(slot), line.waiters.len());
                 line.waiters.insert(behind.min(spare), Waiter::of(self));
@@ -453,7 +457,7 @@ impl Waiters for Place {
             })
         });
         if has_earlier {
-            // A slot at hand takes the place of its own one.
+            // A spare slot replaces its own one.
             let _ = self.give_back_newest();
         }
     }
@@ -465,7 +469,7 @@ impl Waiters for Place {
 
     fn due(&self, waker: Option<&Waker>) -> Option<std::time::Instant> {
         let mut waker = waker.cloned();
-        // Nobody else may go earlier now, so nobody is woken.
+        // No other waiter may go earlier now, so none is woken.
         let due = self.with_line(|line| {
             let index = line.position(self)?;
             let due = line.due(index);
@@ -481,10 +485,10 @@ impl Waiters for Place {
 }
 
 impl Turn for Place {
-    /// The units of a slot that is kept for the next charge count as given back.
+    /// Leaves the line. The units of a slot that is kept for the next charge count as given back.
     fn leave(&self) -> Option<Settlement> {
         let now = Instant::now();
-        // The store could not take back a kept slot before either.
+        // The store already failed to take back a kept slot.
         let kept = lock(&self.slot).take_if(|slot| slot.is_kept && slot.due > now);
         if let Some(kept) = kept {
             return Some(Settlement::gave_back(self.keep(kept).map_or(0, |()| self.id.cost)));
@@ -495,7 +499,7 @@ impl Turn for Place {
         let left = self.change(|line| {
             let index = line.position(self).filter(|index| line.due(*index) > now)?;
             let left = line.waiters.remove(index);
-            // At once, since a void slot that is spare is dropped.
+            // Done at once, since a void spare slot is dropped.
             let newest = self.pop_newest(line);
             line.drop_useless_spares(self.lines.known());
             Some((newest, left))
@@ -511,7 +515,7 @@ impl Turn for Place {
     }
 }
 
-/// Leaves the line after a panic, which kept the wait from its end. Its slot is spare then.
+/// Leaves the line if a panic has prevented the end of the wait. Its slot is then spare.
 impl Drop for Place {
     fn drop(&mut self) {
         if lock(&self.slot).is_none() {
@@ -535,7 +539,8 @@ impl fmt::Debug for Lines {
 #[cfg(test)]
 mod tests;
 
-/// All interleavings of waiters that leave, charges that take their slots, and a reset of the key.
+/// Tests of all interleavings of waiters that leave, charges that take their slots, and a reset of
+/// the key.
 #[cfg(all(test, interleavings))]
 mod interleavings {
     use std::pin::pin;
@@ -554,7 +559,7 @@ mod interleavings {
         }
     }
 
-    /// A store that takes nothing back, as where others have charged the key since.
+    /// A store that takes nothing back, as if others had charged the key since.
     struct Full;
 
     impl Reclaim for Full {
@@ -567,7 +572,7 @@ mod interleavings {
         LineId { key: "key".into(), quota: Quota::per_hour(1).into(), cost: 1 }
     }
 
-    /// A request that waits for a slot in an hour.
+    /// Makes a request that waits for a slot in an hour.
     fn waiting(lines: &Arc<Lines>, number: i64) -> Arc<Place> {
         let wait = Duration::from_secs(3_600);
         let decision = Decision::new(Outcome::Wait(wait));
@@ -582,7 +587,7 @@ mod interleavings {
         usize::from(lines.have_spares() && lines.take(&id(), wait).is_some())
     }
 
-    /// The count of spares, which callers read without the lock, is the lines' own.
+    /// The count of spare slots, which callers read without the lock, equals that of the lines.
     #[test]
     fn every_slot_that_is_left_is_counted_and_taken_once() {
         each("line", || {
@@ -604,7 +609,7 @@ mod interleavings {
         });
     }
 
-    /// After a reset no slot of before is at hand, whenever its waiter left.
+    /// After a reset, no earlier slot is spare, whenever its waiter left.
     #[test]
     fn a_reset_leaves_no_slot_of_before() {
         each("line_reset", || {
@@ -618,8 +623,8 @@ mod interleavings {
         });
     }
 
-    /// A key that is reset while a charge waits and leaves is free, and the next charge has no slot
-    /// of before.
+    /// If a key is reset while a charge waits and leaves, the key is free, and the next charge gets
+    /// no earlier slot.
     #[test]
     fn a_reset_frees_the_key_whenever_a_waiter_comes_and_leaves() {
         each("line_memory_reset", || {

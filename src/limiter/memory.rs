@@ -1,7 +1,7 @@
 //! The limiter of one process.
 //!
-//! `store.rs` keeps the keys, in a `key_shard.rs` each, and decides by the time of a `clock.rs`.
-//! `one_lock.rs` is a decision of several limiters at once.
+//! `store.rs` keeps the keys in shards (`key_shard.rs`), and decides by the time of `clock.rs`.
+//! `one_lock.rs` decides for several limiters at once.
 
 mod clock;
 #[cfg(all(test, interleavings))]
@@ -32,12 +32,12 @@ use crate::reservation::Reservation;
 use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error};
 
-/// The most live keys that are held, unless set otherwise.
+/// The default of the most live keys.
 pub(crate) const DEFAULT_MAX_KEYS: usize = 100_000;
 
-/// A limiter in this process. Cheap to clone: clones share their keys.
+/// A limiter in this process. It is cheap to clone: clones share their keys.
 ///
-/// For tests, for a single instance, and as the share that a process falls back to while the store
+/// It is for tests, for a single instance, and for the fallback share of a process while the store
 /// is away. It decides by the same arithmetic as [`Redis`](crate::Redis).
 ///
 /// ```
@@ -53,15 +53,15 @@ pub(crate) const DEFAULT_MAX_KEYS: usize = 100_000;
 /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
 /// ```
 ///
-/// Its clock is tokio's, so a test with paused time sets it. A key of which nothing is taken any
-/// more is dropped as time passes. When the memory is full of live keys, a new key is an error of
-/// kind [`Capacity`](crate::ErrorKind::Capacity): it forgets none to make room.
+/// It uses tokio's clock, so a test with paused time controls it. A key is dropped some time after
+/// nothing of its quota is taken any more. If the memory is full of live keys, a new key is an
+/// error of kind [`Capacity`](crate::ErrorKind::Capacity): live keys are not dropped to make room.
 ///
 /// # How much memory it takes
 ///
-/// It is bounded in bytes as well as in keys: a key of more than 64 bytes is kept as its digest.
-/// Measured with keys of 64 bytes, at the moment at which the tables have just grown and are
-/// emptiest, a key takes at most
+/// The memory is limited in bytes as well as in keys: a key of more than 64 bytes is kept as its
+/// digest. The figures are for keys of 64 bytes, just after the tables have grown, when they are
+/// emptiest. A key takes at most
 ///
 /// | bytes | algorithm |
 /// |---|---|
@@ -71,9 +71,9 @@ pub(crate) const DEFAULT_MAX_KEYS: usize = 100_000;
 /// | 370 | [`SlidingLog`]; 48 more at most for each charge of the last period or reserved wait |
 /// | the sum of its members' | a tuple |
 ///
-/// So 100,000 keys of a token bucket take at most 30 MB, whatever requests send as keys. A log
-/// keeps at most as many charges as its limit admits in a period and, with reserved waits, within
-/// its horizon; [`max_limit`] bounds the limit.
+/// So 100,000 keys of a token bucket take at most 30 MB, for all keys that requests send. A log
+/// keeps at most the charges that its limit admits in a period, and with reserved waits within its
+/// horizon; [`max_limit`] bounds the limit.
 ///
 /// [`TokenBucket`]: crate::algorithm::TokenBucket
 /// [`FixedWindow`]: crate::algorithm::FixedWindow
@@ -94,7 +94,7 @@ impl<A: Algorithm> Memory<A> {
     ///
     /// # Panics
     ///
-    /// Where [`Memory::try_new`] returns an error.
+    /// If [`Memory::try_new`] returns an error.
     #[must_use]
     #[track_caller]
     pub fn new(name: impl Into<Arc<str>>, algorithm: A) -> Self {
@@ -102,23 +102,23 @@ impl<A: Algorithm> Memory<A> {
         expect_valid_quota(&name, Self::try_new(Arc::clone(&name), algorithm))
     }
 
-    /// The same, for a quota that comes from a file or a user.
+    /// A limiter called `name`, for a quota that comes from a file or a user.
     ///
     /// # Errors
     ///
-    /// If the algorithm cannot follow its quota: a window with a burst, or a limit that it cannot
-    /// compute with exactly. And if the name is empty.
+    /// If the algorithm cannot follow its quota: a window with a burst, or a limit with which it
+    /// cannot compute exactly. Also if the name is empty.
     pub fn try_new(name: impl Into<Arc<str>>, algorithm: A) -> Result<Self, QuotaError> {
         let named = ConfiguredAlgorithm::new(name.into(), algorithm)?;
         Ok(Self { store: Arc::new(Store::new(named, DEFAULT_MAX_KEYS)) })
     }
 
-    /// Sets how many live keys are held, at least 1, and forgets all that are. Clones keep theirs.
-    /// Default: 100,000.
+    /// Sets the most live keys, at least 1, and forgets all keys. Clones keep theirs. Default:
+    /// 100,000.
     ///
-    /// Keys are spread over up to 16 shards of equal size, so a large memory can be full a few per
-    /// cent early. A decision looks at 256 keys at the most to find an old one to drop: after a
-    /// jump of the clock, a new key may be refused, as by a full memory, for a few decisions.
+    /// Keys are spread over up to 16 shards of equal size, so a large memory can be full a few
+    /// percent early. A decision examines at most 256 keys to find an old one to drop. So after a
+    /// jump of the clock, a few decisions may refuse a new key, as if the memory were full.
     #[must_use]
     pub fn max_keys(mut self, keys: usize) -> Self {
         Arc::make_mut(&mut self.store).set_max_keys(keys.max(1));
@@ -126,17 +126,17 @@ impl<A: Algorithm> Memory<A> {
     }
 
     /// Decides by `clock`, the time since the Unix epoch, and forgets all keys, whose times are
-    /// another clock's. Default: tokio's.
+    /// from another clock. Default: tokio's clock.
     ///
-    /// Such a clock may step back, and a key would then still count. So keys are dropped only when
-    /// the memory is full.
+    /// Such a clock may step back, and an expired key would then count again. So keys are dropped
+    /// only when the memory is full.
     #[must_use]
     pub fn clock(mut self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         Arc::make_mut(&mut self.store).decide_by(Clock::Callers(Arc::new(clock)));
         self
     }
 
-    /// The number of keys held. Expired keys that are not dropped yet are included.
+    /// The number of keys held, including expired keys that are not dropped yet.
     #[must_use]
     pub fn len(&self) -> usize {
         self.store.len()
@@ -148,8 +148,8 @@ impl<A: Algorithm> Memory<A> {
         self.len() == 0
     }
 
-    /// A limiter of the same keys by another algorithm, whose states are of the same kind. It
-    /// settles what this one took.
+    /// Makes a limiter of the same keys with another algorithm, whose states are of the same kind.
+    /// It can settle reservations of this one.
     ///
     /// # Errors
     ///
@@ -159,14 +159,14 @@ impl<A: Algorithm> Memory<A> {
         Ok(Self { store: Arc::new(self.store.with_algorithm(algorithm)?) })
     }
 
-    /// Decides by a clock that other limiters have too, and forgets all keys.
+    /// Decides by a clock that other limiters share, and forgets all keys.
     #[cfg(feature = "policies")]
     pub(crate) fn on_clock(mut self, clock: Clock) -> Self {
         Arc::make_mut(&mut self.store).decide_by(clock);
         self
     }
 
-    /// A limiter as another process has it over the same store.
+    /// Makes a limiter over the same store, as in another process.
     #[cfg(test)]
     pub(super) fn in_another_process(&self) -> Self {
         let mut store = Store::clone(&self.store);
@@ -179,8 +179,8 @@ impl<A: Algorithm> Memory<A> {
         self.store.named.assert_nobody_waits();
     }
 
-    /// Changes the state of a key under the limiter's own rule. `change` returns when the state
-    /// expires, if it is kept.
+    /// Changes the state of a key under the limiter's own rule. If the state is kept, `change`
+    /// returns when it expires.
     #[cfg(feature = "redisson")]
     pub(crate) fn update_state<T>(
         &self,
@@ -208,7 +208,7 @@ impl<A: Algorithm> Limiter for Memory<A> {
 
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         self.store.named.settle(reservation, actual, |payload, cost| {
-            // It fails if the clock cannot be read, or the key is gone and the memory is full.
+            // It fails if the clock is out of range, or if the key is gone and the memory is full.
             self.store.settle(payload, cost, actual).map(Settlement::gave_back)
         })
     }
@@ -239,7 +239,7 @@ impl<A: Algorithm> fmt::Debug for Memory<A> {
 
 /// The future of a decision in [`Memory`](crate::Memory).
 ///
-/// It decides when it is polled first, and is then ready: dropped before, it takes nothing.
+/// It decides at the first poll, and is then ready. If it is dropped before, it takes nothing.
 #[must_use = "nothing is decided until it is awaited"]
 pub struct MemoryFuture<A: Algorithm> {
     store: Arc<Store<A>>,

@@ -12,11 +12,11 @@ use crate::{Charge, Decision, Error, Outcome};
 
 /// Counts decisions: every [`Limiter`] has this method with the feature `metrics`.
 pub trait MetricsExt: Limiter + Sized {
-    /// Counts the decisions of this limiter through the crate [`metrics`](https://docs.rs/metrics),
-    /// under `limiter`, which becomes the value of a label. See [`Metered`].
+    /// Counts the decisions of this limiter with the crate [`metrics`](https://docs.rs/metrics).
+    /// `limiter` is the value of the label `limiter`. See [`Metered`].
     ///
-    /// Write it after everything that decides, `or_else`, `shadow` and `switch` included, so that
-    /// it sees what they do. Only `inspect`, `metrics` and `trace` may come later.
+    /// Write it after all wrappers that decide, including `or_else`, `shadow` and `switch`, so that
+    /// it counts their decisions. Only `inspect`, `metrics` and `trace` may come later.
     #[must_use]
     fn metrics(self, limiter: impl Into<Arc<str>>) -> Metered<Self> {
         let counts = Counts { meter: Meter::new(limiter), policies: None };
@@ -26,11 +26,12 @@ pub trait MetricsExt: Limiter + Sized {
 
 impl<L: Limiter> MetricsExt for L {}
 
-/// A limiter whose decisions are counted: made by [`MetricsExt::metrics`].
+/// A limiter whose decisions are counted. Made by [`MetricsExt::metrics`].
 ///
 /// The application installs a recorder, such as metrics-exporter-prometheus. Until then nothing is
-/// counted, and it costs a few nanoseconds. A recorder of your own needs at least one field: one of
-/// no size is taken for none. A limiter keeps the recorder that it was first used with.
+/// counted, and a decision costs a few nanoseconds more. Your own recorder needs at least one
+/// field: a recorder of size 0 counts as no recorder. A limiter keeps the recorder of its first
+/// use.
 ///
 /// ```
 /// use tower_sluice::algorithm::TokenBucket;
@@ -49,7 +50,7 @@ impl<L: Limiter> MetricsExt for L {}
 ///
 /// # What is counted
 ///
-/// Each charge once, when its future is done:
+/// Each charge is counted once, when its future is done:
 ///
 /// | the limiter answers | it counts as |
 /// |---|---|
@@ -67,13 +68,13 @@ impl<L: Limiter> MetricsExt for L {}
 /// [`Switch`]: crate::limiter::Switch
 ///
 /// A peek, an estimate, a penalty and a reset are not counted. A settlement counts its units as
-/// `rate_limit_settled_units_total`, once the store has said what it gave back. The page
-/// [metrics and alerts](crate::guide::metrics_and_alerts) lists every metric.
+/// `rate_limit_settled_units_total`, when the store has answered. The page [metrics and
+/// alerts](crate::guide::metrics_and_alerts) lists every metric.
 ///
 /// # Labels
 ///
-/// `limiter` is the name that you give, never that of a key. So the number of series does not
-/// depend on how many keys there are. Two limiters with one name are counted together.
+/// `limiter` is the name that you set, never a key. So the number of series does not depend on the
+/// number of keys. Two limiters with the same name are counted together.
 #[derive(Clone, Debug)]
 pub struct Metered<L> {
     inner: Wrapped<L, Arc<Counts>>,
@@ -86,17 +87,19 @@ pub type MeteredFuture<C> = WrappedFuture<C, Arc<Counts>>;
 #[derive(Debug)]
 pub struct Counts {
     meter: Meter,
-    /// The series of each policy, where each is counted under its own name.
+    /// The series of each policy, if each policy is counted under its own name.
     policies: Option<PolicySeries>,
 }
 
 impl<L> Metered<L> {
-    /// Counts each [policy](Decision::policies) of a decision under its own name, in place of the
-    /// whole: by what that policy alone decided. Default: the whole, under the name given.
+    /// Counts each [policy](Decision::policies) of a decision under its own name, by that policy's
+    /// own outcome, in place of the whole decision. Default: counts the whole, under the limiter's
+    /// name.
     ///
-    /// For combinations and tables of policies. Where some policies refuse, the others have taken
-    /// nothing, and are not counted. What no policy decided keeps the name given: errors,
-    /// and what a switch or [`FailOpen`](crate::FailOpen) admits. So do the times.
+    /// It is for combinations and tables of policies. If some policies refuse, the others have
+    /// taken nothing, and are not counted. Results without a policy are counted under the limiter's
+    /// name: errors, and admissions by a switch or [`FailOpen`](crate::FailOpen). The times are
+    /// counted there too.
     ///
     /// ```
     /// use tower_sluice::algorithm::{FixedWindow, TokenBucket};
@@ -114,7 +117,7 @@ impl<L> Metered<L> {
     /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
     /// ```
     ///
-    /// The first 1,000 names have metrics of their own, all further ones are counted as `other`.
+    /// The first 1,000 names have their own metrics; all further names are counted as `other`.
     #[must_use]
     pub fn per_policy(self) -> Self {
         let policies = Some(PolicySeries::default());
@@ -122,7 +125,7 @@ impl<L> Metered<L> {
         Self { inner: Wrapped { around: Arc::new(counts), ..self.inner } }
     }
 
-    /// Returns the meter that counts its decisions.
+    /// Returns the meter that counts the decisions.
     #[must_use]
     pub fn meter(&self) -> &Meter {
         &self.inner.around.meter
@@ -173,7 +176,7 @@ impl Around for Arc<Counts> {
     }
 }
 
-/// A charge that has no answer yet. It is counted when it is dropped, if it was begun.
+/// A charge without an answer yet. If it was begun, it is counted when it is dropped.
 #[derive(Debug)]
 pub struct Counted {
     counts: Arc<Counts>,

@@ -1,8 +1,8 @@
-//! Limiters: the trait, what can be put around one, and those of this crate.
+//! Limiters: the trait, its wrappers, and the limiters of this crate.
 //!
 //! A [`Limiter`] decides about a [`Charge`]. [`Redis`] decides on a server that many processes
-//! share, [`Memory`] in this one. [`LimiterExt`] puts more around it, from the inside
-//! out:
+//! share, [`Memory`] in this process. [`LimiterExt`] adds wrappers, listed from the inside to the
+//! outside:
 //!
 //! | what | made by |
 //! |---|---|
@@ -92,7 +92,7 @@ pub use timeout::Timeout;
 #[cfg(feature = "tracing")]
 pub use traced::{TraceExt, Traced};
 
-/// Their futures, which users find in [`crate::future`].
+/// The limiters' futures, which are public in [`crate::future`].
 pub(crate) mod futures {
     pub use super::acquire::AcquireFuture;
     pub use super::boxed::BoxedFuture;
@@ -124,10 +124,10 @@ use std::sync::Arc;
 use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error};
 
-/// Decides whether a charge may pass.
+/// Decides if a charge may pass.
 ///
-/// [`Redis`] asks a store that many processes share, [`Memory`] decides in this one. Everything
-/// else is a limiter around a limiter, added by [`LimiterExt`]:
+/// [`Redis`] asks a store that many processes share, [`Memory`] decides in this process. Most
+/// others are wrappers around a limiter, added by [`LimiterExt`]:
 ///
 /// | limiter | decides |
 /// |---|---|
@@ -193,18 +193,18 @@ use crate::{Charge, Decision, Error};
 ///
 /// # Limiters of your own
 ///
-/// The future owns what it needs, so that it can outlive the call that made it. Take nothing before
-/// its first poll. After that, a charge whose future is dropped may or may not have been taken. A
-/// limiter that asks a store answers before [`Charge::deadline`], with an error of kind
-/// [`Infrastructure`](crate::ErrorKind::Infrastructure) if the store has not. The error of a
-/// [`Timeout`] around it is of kind [`Saturation`](crate::ErrorKind::Saturation), for which
-/// [`FailOpen`] does not admit. One that refunds makes a [`Reservation`] for what it took, and
-/// implements [`settle`](Limiter::settle). [A store of your
+/// The future must own its data, so that it can outlive the call that made it. Take no units before
+/// its first poll. After that, if the future is dropped, the units may be taken or not. A limiter
+/// that asks a store must answer before [`Charge::deadline`]. If the store has not answered by
+/// then, return an error of kind [`Infrastructure`](crate::ErrorKind::Infrastructure). The error of
+/// a [`Timeout`] around it is of kind [`Saturation`](crate::ErrorKind::Saturation), for which
+/// [`FailOpen`] does not admit. A limiter that refunds makes a [`Reservation`] of the taken units,
+/// and implements [`settle`](Limiter::settle). [A store of your
 /// own](crate::guide::a_store_of_your_own) has a limiter over a table in 40 lines.
 ///
-/// A wait that it reserves is no longer than the charge's [`max_wait`](Charge::max_wait), where
-/// `None` means 0. A longer one is refunded, and the request is refused as undecided, with an error
-/// of kind [`State`](crate::ErrorKind::State).
+/// Do not reserve a longer wait than the charge's [`max_wait`](Charge::max_wait), where `None`
+/// means 0. A longer wait is refunded, and the request is refused as undecided, with an error of
+/// kind [`State`](crate::ErrorKind::State).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a limiter",
     note = "an algorithm needs a name and a store: write `Memory::new(\"api\", algorithm)` or `Redis::new(\"api\", algorithm, pool)`",
@@ -215,41 +215,41 @@ pub trait Limiter {
     /// The future of the decision.
     type Future: Future<Output = Result<Decision, Error>>;
 
-    /// Asks whether `charge` may pass, and takes its units if so: `check(&Charge::new("alice"))`.
+    /// Decides about `charge`, and takes its units if it may pass: `check(&Charge::new("alice"))`.
     ///
-    /// A refusal is a [`Decision`] too, not an error: ask [`Decision::is_admitted`]. Nothing
-    /// sleeps: where the charge has a [`max_wait`](Charge::max_wait), the caller sleeps the wait
-    /// that [`Decision::outcome`] says. [`LimiterExt::acquire`] does both: it sleeps, and a refusal
-    /// is its error.
+    /// A refusal is a [`Decision`] too, not an error: see [`Decision::is_admitted`]. The future
+    /// does not sleep: if the charge has a [`max_wait`](Charge::max_wait), the caller must sleep
+    /// the wait in [`Decision::outcome`]. [`LimiterExt::acquire`] sleeps itself, and returns a
+    /// refusal as its error.
     #[doc(alias("check_key", "check_n", "try_acquire", "consume"))]
     fn check(&self, charge: &Charge) -> Self::Future;
 
-    /// Decides about a request without a key, which cannot be charged. `None` refuses it, and is
-    /// the default. `why` says what the request lacks.
+    /// Decides about a request without a key, which cannot be charged. `why` says what the request
+    /// lacks. Default: `None`, which refuses it.
     ///
     /// A layer calls it in place of [`check`](Limiter::check), and no store is asked. A [`Shadow`]
     /// admits such a request, and so does a [`Switch`] that is off or in a shadow. Limiters that
-    /// count decisions count it. A limiter of your own around another one passes the call on:
-    /// without that, a switch inside of it does not hold for such requests.
+    /// count decisions count it. If your own limiter wraps another one, it must forward this call:
+    /// otherwise an inner switch has no effect on such requests.
     fn check_keyless(&self, why: &Error) -> Option<Decision> {
         let _ = why;
         None
     }
 
-    /// Settles what an admission took: `actual` is what the request cost in the end, in units.
+    /// Settles the units of an admission. `actual` is the final cost of the request in units.
     ///
-    /// Less than the reservation's [`cost`](Reservation::cost) refunds the rest, as far as the
-    /// algorithm can; 0 refunds all of it. More takes the difference, whether or not it fits. Off
-    /// the caller's path: it returns at once. The [`Settlement`] is a future of the units that were
-    /// given back, which need not be awaited. They are lost if the store then turns out to be away.
-    /// A [`Redis`] limiter and its clones send a refund before later charges.
+    /// If `actual` is less than the reservation's [`cost`](Reservation::cost), the rest is
+    /// refunded, as far as the algorithm can; 0 refunds all of it. If it is more, the difference is
+    /// taken, even if it does not fit. The call returns at once. The [`Settlement`] is a future of
+    /// the units given back, which need not be awaited. The units are lost if the store is then
+    /// away. A [`Redis`] limiter and its clones send a refund before later charges.
     ///
     /// # Errors
     ///
-    /// The reservation itself, if this limiter cannot settle it: it belongs to another limiter,
-    /// `actual` is more and [`can_take_more`](Limiter::can_take_more) is false, or nothing can be
-    /// sent: a store needs a tokio runtime, and a full [`Memory`] has no room for a new debt.
-    /// Default: always, so a closure around a limiter settles nothing.
+    /// The reservation itself, if this limiter cannot settle it. It may belong to another limiter,
+    /// or `actual` is more and [`can_take_more`](Limiter::can_take_more) is false. Or nothing can
+    /// be sent: a store needs a tokio runtime, and a full [`Memory`] has no room for a new debt.
+    /// Default: always an error, so a closure around a limiter settles nothing.
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         let _ = actual;
         Err(reservation)
@@ -258,17 +258,17 @@ pub trait Limiter {
     /// Returns true if [`settle`](Limiter::settle) can take more than was reserved. Default:
     /// `false`.
     ///
-    /// A layer whose responder may take more asks this before a request passes.
+    /// A layer whose responder may take more calls this before a request passes.
     fn can_take_more(&self) -> bool {
         false
     }
 
-    /// Does to a key what is no check: see [`LimiterExt::estimate`], [`LimiterExt::penalize`],
-    /// [`LimiterExt::reset`] and [`LimiterExt::block`]. Returns `None` if this limiter cannot,
-    /// which is the default.
+    /// Runs an operation on a key: see [`LimiterExt::estimate`], [`LimiterExt::penalize`],
+    /// [`LimiterExt::reset`] and [`LimiterExt::block`]. Returns `None` if this limiter cannot run
+    /// it, which is the default.
     ///
-    /// An estimate answers as a check would and changes nothing. The others change the key, and
-    /// answer with its state afterwards.
+    /// An estimate answers like a check, and changes nothing. The other operations change the key,
+    /// and answer with its state afterwards.
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
         let _ = (operation, charge);
         None

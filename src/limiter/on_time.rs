@@ -1,12 +1,12 @@
-//! Finds out whether this process is on time, and has read what has arrived.
+//! Checks if this process is on time, and has read all replies that have arrived.
 //!
 //! A busy process fires timers before it reads replies that have already arrived. So a caller that
-//! waits for a reply lets the runtime catch up before it gives up. It begins a little before its
+//! waits for a reply lets the runtime catch up before it gives up. It begins slightly before its
 //! deadline, so that a process that is on time gives up at the deadline itself.
 //!
-//! The operating system may pause one thread while the others go on: on a busy machine, or under a
-//! limit of processor time. What waits for that thread then waits on, be it the task that writes a
-//! call or the one that reads the reply, while timers fire in time on the others.
+//! The operating system may pause one thread while the others run: on a busy machine, or under a
+//! limit of processor time. Tasks of that thread then wait, such as the task that writes a call or
+//! the one that reads the reply. Timers still fire in time on the other threads.
 
 #[cfg(feature = "redis")]
 use std::future::Future;
@@ -23,44 +23,43 @@ use tokio::time::{Instant, sleep, sleep_until};
 #[cfg(feature = "redis")]
 use crate::{Error, ErrorKind};
 
-/// Longer timeouts are cut to this, because an instant has an end.
+/// The longest timeout. Longer ones are shortened to it, because instants have a limited range.
 pub(crate) const MAX_TIMEOUT: Duration = Duration::from_secs(86_400 * 365);
 
-/// The runtime runs everything that is ready this many times.
+/// The number of times that the runtime runs everything that is ready.
 const MAX_ROUNDS: usize = 6;
 
-/// This many suffice for a reply: it passes from the socket to the task that reads it, to the task
-/// that distributes it, to the caller. Where they take long, the process is busy.
+/// The rounds that a reply needs: from the socket to the task that reads it, to the task that
+/// distributes it, to the caller. If these rounds take long, the process is busy.
 const MIN_ROUNDS: usize = 3;
 
-/// A timer that fires later than this shows that the process is busy.
+/// The largest delay of a timer in a process that is not busy.
 const SLACK: Duration = Duration::from_millis(10);
 
-/// A thread that runs makes a turn within this time, unless the process is busy.
+/// The longest turn of a running thread in a process that is not busy.
 const MAX_TURN: Duration = Duration::from_millis(5);
 
 /// The step in which timers fire.
 const TICK: Duration = Duration::from_millis(1);
 
-/// A decision begins to catch up so long before its deadline: the ticks that catching up takes.
+/// The time before its deadline at which a decision begins to catch up: the ticks that this takes.
 #[cfg(feature = "redis")]
 const LEAD: Duration = Duration::from_millis(2);
 
-/// So many timers are watched in the time of a wait: an attempt to connect takes about as many
+/// The number of timers that are watched during a wait: an attempt to connect takes about as many
 /// steps.
 #[cfg(feature = "redis")]
 const WATCHED_TIMERS: u32 = 10;
 
-/// The timers that fire one after another while something is awaited. One timer alone may fire in
-/// time by chance.
+/// The timers that fire one after another during a wait. A single timer may fire in time by chance.
 #[cfg(feature = "redis")]
 #[derive(Debug)]
 pub(crate) struct Timers {
     interval: Duration,
-    /// The instant at which the next one is to fire.
+    /// The instant at which the next timer should fire.
     next: Instant,
     end: Instant,
-    /// The time that passed after they were to fire, of all together.
+    /// The total delay of all timers.
     late: Duration,
 }
 
@@ -72,28 +71,28 @@ impl Timers {
         Self { interval, next: (begun + interval).min(end), end, late: Duration::ZERO }
     }
 
-    /// Returns the instant at which the next one is to fire; at the end for the last time.
+    /// Returns the instant at which the next timer should fire; the last one fires at the end.
     pub(super) fn next(&self) -> Instant {
         self.next
     }
 
-    /// Records that one has fired. Returns whether it was the last one.
+    /// Records that a timer has fired. Returns true if it was the last one.
     pub(super) fn record(&mut self) -> bool {
-        // One on time fires up to two ticks later.
+        // A timer that is on time fires up to two ticks later.
         self.late += self.next.elapsed().saturating_sub(2 * TICK);
         let was_last = self.next >= self.end;
         self.next = (Instant::now() + self.interval).min(self.end);
         was_last
     }
 
-    /// True if a quarter of the time passed after they were to fire: this process was too busy.
+    /// Returns true if the delays are a quarter of the time: this process was too busy.
     pub(super) fn show_load(&self) -> bool {
         4 * self.late > self.interval * WATCHED_TIMERS
     }
 }
 
-/// Runs an attempt to connect, or a question, that is to end by `deadline`. If this process was too
-/// busy for it, its error says nothing about the server.
+/// Runs an attempt to connect, or a question, that must end by `deadline`. If this process was too
+/// busy, its error does not blame the server.
 #[cfg(feature = "redis")]
 pub(super) async fn unless_busy<T>(
     deadline: Instant,
@@ -119,7 +118,7 @@ pub(super) async fn unless_busy<T>(
     })
 }
 
-/// Lets the runtime read what has arrived, and waits for nothing else.
+/// Lets the runtime read replies that have arrived, and waits for nothing else.
 #[cfg(feature = "redis")]
 pub(super) async fn read_arrived() {
     for _ in 0..MAX_ROUNDS {
@@ -135,19 +134,19 @@ pub(super) struct GracePeriod {
 }
 
 impl GracePeriod {
-    /// One that begins at the deadline.
+    /// A grace period that begins at the deadline.
     pub(super) fn new(deadline: Instant) -> Self {
         Self { begin: deadline, deadline }
     }
 
-    /// One that ends at the deadline if the process is on time. It begins after `start`.
+    /// A grace period that ends at the deadline if the process is on time. It begins after `start`.
     #[cfg(feature = "redis")]
     pub(super) fn before(deadline: Instant, start: Instant) -> Self {
         let begin = deadline.checked_sub(LEAD).map_or(start, |begin| begin.max(start));
         Self { begin, deadline }
     }
 
-    /// Returns the instant at which the caller's timer is to fire.
+    /// Returns the instant at which the caller's timer should fire.
     #[cfg(feature = "redis")]
     pub(super) fn begin(&self) -> Instant {
         self.begin
@@ -158,13 +157,13 @@ impl GracePeriod {
         self.deadline
     }
 
-    /// Returns whether it began so long ago that the process must be busy.
+    /// Returns true if it began so long ago that the process must be busy.
     pub(super) fn is_late(&self) -> bool {
         self.begin.elapsed() > SLACK
     }
 
-    /// Lets the runtime read what has arrived. Ends early if the process is busy, and late if a
-    /// thread stands still that may have to read it, or has stood still until a moment ago.
+    /// Lets the runtime read replies that have arrived. Ends early if the process is busy. Ends
+    /// late if a thread that may have to read them stands still, or stood still until a moment ago.
     pub(super) async fn catch_up(self) {
         let before = WorkerThreads::now();
         for round in 1..=MAX_ROUNDS {
@@ -188,21 +187,22 @@ impl GracePeriod {
         while !have_run() && self.begin.elapsed() < MAX_TURN {
             sleep(TICK).await;
         }
-        // The answers that waited for it need time. If it still stands still, this is late.
+        // The answers that waited for the thread need time. If the thread still stands still, it is
+        // late.
         let end = if have_run() { SLACK - 2 * TICK } else { SLACK + TICK };
         sleep_until(self.begin + end).await;
         yield_now().await;
     }
 }
 
-/// The counts of each worker thread of the current runtime, as they were at a moment.
+/// The counts of each worker thread of the current runtime at one moment.
 struct WorkerThreads {
     metrics: RuntimeMetrics,
     seen: Vec<Turns>,
     seen_at: time::Instant,
 }
 
-/// The counts of a thread: its parks, and the time that it was busy.
+/// The counts of a thread: its parks, and its busy time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Turns {
     parks: u64,
@@ -210,26 +210,26 @@ struct Turns {
 }
 
 impl WorkerThreads {
-    /// The threads as they are now. `None` outside of a runtime.
+    /// Returns the current counts of the threads. `None` outside of a runtime.
     fn now() -> Option<Self> {
         let metrics = Handle::try_current().ok()?.metrics();
         let seen = (0..metrics.num_workers()).map(|worker| Turns::of(&metrics, worker)).collect();
         Some(Self { metrics, seen, seen_at: time::Instant::now() })
     }
 
-    /// Returns true if each of them has made a turn since, or has nothing to do.
+    /// Returns true if each thread has made a turn since, or has nothing to do.
     fn have_run(&self) -> bool {
         self.turns().all(|(seen, turns)| turns.is_parked() || turns != seen)
     }
 
-    /// Returns true if one of them stood still then, and has gone on since: it has ended a turn
-    /// that took longer than `max_turn`.
+    /// Returns true if a thread stood still at that time, and has continued since: it has ended a
+    /// turn that took longer than `max_turn`.
     fn stood_still(&self, max_turn: Duration) -> bool {
         let most = self.seen_at.elapsed() + max_turn;
         self.turns().any(|(seen, turns)| turns.busy.saturating_sub(seen.busy) > most)
     }
 
-    /// Pairs of what each had done then, and has done by now.
+    /// Returns the earlier and the current counts of each thread.
     fn turns(&self) -> impl Iterator<Item = (Turns, Turns)> {
         let now = |(worker, seen): (usize, &Turns)| (*seen, Turns::of(&self.metrics, worker));
         self.seen.iter().enumerate().map(now)
@@ -243,13 +243,13 @@ impl Turns {
         Self { parks, busy: metrics.worker_total_busy_duration(worker) }
     }
 
-    /// Without 64-bit atomics tokio counts nothing: then every thread counts as parked.
+    /// Without 64-bit atomics, tokio counts nothing, and every thread counts as parked.
     #[cfg(not(target_has_atomic = "64"))]
     fn of(_: &RuntimeMetrics, _: usize) -> Self {
         Self { parks: 1, busy: Duration::ZERO }
     }
 
-    /// A thread that has parked more often than it has continued is parked.
+    /// Returns true for a thread that has parked more often than it has continued.
     fn is_parked(self) -> bool {
         self.parks % 2 == 1
     }
@@ -266,8 +266,8 @@ mod tests {
 
     use super::*;
 
-    /// The kind of an attempt to connect that has no result by its deadline, in a process whose
-    /// clock goes on by `step` whenever a timer has fired.
+    /// Returns the kind of error of an attempt to connect without a result by its deadline. The
+    /// clock of the process moves by `step` whenever a timer has fired.
     async fn kind_after(connect_timeout: Duration, step: Duration) -> ErrorKind {
         let deadline = Instant::now() + connect_timeout;
         let attempt = async {
@@ -280,7 +280,7 @@ mod tests {
         unless_busy(deadline, attempt).await.expect_err("no connection").kind()
     }
 
-    /// It is awake when the last timer is due.
+    /// The process is awake when the last timer is due.
     #[cfg(feature = "redis")]
     #[tokio::test(start_paused = true)]
     async fn a_process_that_runs_now_and_then_is_too_busy() {
@@ -311,7 +311,7 @@ mod tests {
         }
     }
 
-    /// It is late itself, and what has arrived waits for its turn.
+    /// The process is late, and the replies that have arrived wait to be read.
     #[tokio::test(start_paused = true)]
     async fn a_busy_process_reads_what_has_arrived() {
         let grace_period = GracePeriod::new(Instant::now());
@@ -322,7 +322,7 @@ mod tests {
         assert!(arrived.is_finished());
     }
 
-    /// An answer that it delayed needs time, even if the thread goes on just before the
+    /// An answer that the thread delayed needs time, even if the thread continues just before the
     /// deadline.
     #[test]
     fn a_thread_that_goes_on_at_the_deadline_has_time_for_its_answers() {

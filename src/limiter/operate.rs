@@ -1,4 +1,4 @@
-//! Operations on a key besides checks: for support and admin endpoints.
+//! Operations on a key other than checks, for support and admin endpoints.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,8 +9,8 @@ use pin_project_lite::pin_project;
 
 use crate::{Decision, Error, ErrorKind};
 
-/// An operation on a key besides admission: see [`LimiterExt::estimate`], [`LimiterExt::penalize`],
-/// [`LimiterExt::reset`] and [`LimiterExt::block`].
+/// An operation on a key other than a check: see [`LimiterExt::estimate`],
+/// [`LimiterExt::penalize`], [`LimiterExt::reset`] and [`LimiterExt::block`].
 ///
 /// [`LimiterExt::block`]: crate::LimiterExt::block
 /// [`LimiterExt::estimate`]: crate::LimiterExt::estimate
@@ -19,11 +19,11 @@ use crate::{Decision, Error, ErrorKind};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Operation {
-    /// Answers as a check would, and takes nothing.
+    /// Answers like a check, and takes nothing.
     Estimate,
-    /// Takes the charge's units, whether or not they fit.
+    /// Takes the charge's units, even if they do not fit.
     Penalize,
-    /// Forgets what was taken.
+    /// Forgets the taken units.
     Reset,
     /// Refuses charges of the key for this time.
     Block(Duration),

@@ -1,4 +1,4 @@
-//! Fallbacks, which decide when a limiter cannot.
+//! Fallbacks, which decide if a limiter cannot.
 
 use std::fmt;
 use std::future::{Future, Ready, ready};
@@ -15,16 +15,16 @@ use crate::reservation::Reservation;
 use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error, Outcome};
 
-/// A fallback that admits while the store is away: the limit is off until it is back.
+/// A fallback that admits while the store is away: there is no limit until the store is back.
 ///
-/// It answers errors of kind [`Infrastructure`] only, which nothing that a request contains can
-/// cause. Every other error stays one, so that no request and no load of this process alone turns
-/// the limit off. Load that silences Redis itself does turn it off: where that matters, fall back
-/// to a [`Memory`](crate::Memory) with a share.
+/// It answers only errors of kind [`Infrastructure`], which the content of a request cannot cause.
+/// Every other error stays an error. So neither a request nor the load of this process alone can
+/// turn off the limit. Load that makes Redis itself silent does turn it off. If that matters, use a
+/// [`Memory`](crate::Memory) with a share as the fallback.
 ///
-/// With [`or_else_if`](crate::LimiterExt::or_else_if) your condition takes the place of this rule.
-/// Requests or load cause the kinds [`Request`], [`State`], [`Saturation`] and [`Capacity`]. With a
-/// condition that holds for one of these, a caller can turn the limit off.
+/// With [`or_else_if`](crate::LimiterExt::or_else_if), your condition replaces this rule. Requests
+/// or load can cause the kinds [`Request`], [`State`], [`Saturation`] and [`Capacity`]. If your
+/// condition covers one of these, a caller can turn off the limit.
 ///
 /// [`Infrastructure`]: crate::ErrorKind::Infrastructure
 /// [`Request`]: crate::ErrorKind::Request
@@ -34,7 +34,7 @@ use crate::{Charge, Decision, Error, Outcome};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FailOpen;
 
-/// Decides in place of a limiter that cannot: [`FailOpen`], every limiter, and [`FallbackIf`].
+/// Decides in place of a limiter that failed: [`FailOpen`], every limiter, and [`FallbackIf`].
 /// Sealed.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a fallback",
@@ -102,7 +102,7 @@ impl<L: Limiter> Fallback for L {
     }
 }
 
-/// A fallback with a condition: made by [`LimiterExt::or_else_if`](crate::LimiterExt::or_else_if).
+/// A fallback with a condition. Made by [`LimiterExt::or_else_if`](crate::LimiterExt::or_else_if).
 #[derive(Clone, Copy)]
 pub struct FallbackIf<P, F> {
     condition: P,
@@ -139,21 +139,21 @@ impl<P, F: fmt::Debug> fmt::Debug for FallbackIf<P, F> {
     }
 }
 
-/// A limiter with a fallback: made by [`LimiterExt::or_else`](crate::LimiterExt::or_else) and
+/// A limiter with a fallback. Made by [`LimiterExt::or_else`](crate::LimiterExt::or_else) and
 /// [`or_else_if`](crate::LimiterExt::or_else_if).
 ///
-/// A decision of the fallback says in [`Decision::fallback_cause`] why it answers. If the fallback
-/// cannot decide either, the caller gets the error of the fallback.
+/// A decision of the fallback has the limiter's error in [`Decision::fallback_cause`]. If the
+/// fallback cannot decide either, the caller gets the error of the fallback.
 ///
 /// [`penalize`](crate::LimiterExt::penalize) and [`reset`](crate::LimiterExt::reset) change the
-/// limiter, and not what its fallback counts.
+/// limiter, not its fallback.
 #[derive(Clone, Debug)]
 pub struct OrElse<L, F> {
     inner: L,
     standby: Arc<Standby<F>>,
 }
 
-/// A fallback, and what reports that it answers.
+/// A fallback, and the watch that reports its answers.
 #[derive(Debug)]
 struct Standby<F> {
     fallback: F,
@@ -182,7 +182,7 @@ where
 
     pass_on!(check_keyless);
 
-    /// The limiter that made the reservation settles it, be it the fallback.
+    /// Settles with the limiter that made the reservation, which may be the fallback.
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         let settled = self.inner.settle(reservation, actual);
         settled.or_else(|reservation| self.standby.fallback.limiter().settle(reservation, actual))
@@ -192,7 +192,7 @@ where
         self.inner.can_take_more() && self.standby.fallback.limiter().can_take_more()
     }
 
-    /// Of the inner limiter: what the fallback decides is another account.
+    /// Operates on the inner limiter: the fallback has separate counts.
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
         let state = State::Asking { check: self.inner.operate(operation, charge)? };
         Some(OrElseFuture { asked: None, state })
@@ -202,7 +202,7 @@ where
 pin_project! {
     /// The future of [`OrElse`].
     pub struct OrElseFuture<C, F: Fallback> {
-        // What the fallback is asked, if it may be.
+        // The charge for the fallback, if it may answer.
         asked: Option<(Charge, Arc<Standby<F>>)>,
         #[pin]
         state: State<C, F::Future>,
@@ -213,7 +213,7 @@ pin_project! {
     #[project = StateProj]
     enum State<C, A> {
         Asking { #[pin] check: C },
-        // The error is that of the limiter: why the fallback answers.
+        // The error of the limiter, for which the fallback answers.
         FallingBack { #[pin] answer: A, error: Option<Error> },
     }
 }

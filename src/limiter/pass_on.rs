@@ -1,10 +1,10 @@
-//! The methods that a limiter around another one does not change.
+//! Forwards the methods that a wrapper does not change.
 
 /// Implements these methods of `Limiter` by the same method of `self.inner`:
-/// `pass_on!(check_keyless, settle, can_take_more);` inside of the `impl`. Where the inner limiter
-/// stands elsewhere: `pass_on!(self.0, of self: check, operate);`.
+/// `pass_on!(check_keyless, settle, can_take_more);` inside of the `impl`. If the inner limiter is
+/// in another field: `pass_on!(self.0, of self: check, operate);`.
 ///
-/// Defaults of the trait cannot: it knows no inner limiter.
+/// Defaults of the trait cannot do this, since the trait has no inner limiter.
 macro_rules! pass_on {
     (@check $self:ident $inner:expr) => {
         fn check(&$self, charge: &crate::Charge) -> Self::Future {

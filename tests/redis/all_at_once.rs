@@ -150,7 +150,7 @@ async fn keys_that_cannot_be_are_errors() {
 }
 
 #[test]
-#[should_panic(expected = "limiters over one pool")]
+#[should_panic(expected = "the limiters must share one pool")]
 fn members_share_a_pool() {
     let pools = [1, 2].map(|port| Pool::connect(&format!("redis://127.0.0.1:{port}")).unwrap());
     let _ = AllAtOnce::new((user(&pools[0], 3), everybody(&pools[1], 3)), keys);

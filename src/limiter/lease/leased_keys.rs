@@ -1,4 +1,4 @@
-//! The state that the clones of a leased limiter share: the inner limiter, and its leased keys in
+//! The state that the clones of a leased limiter share: the inner limiter, and the leased keys in
 //! shards.
 
 use std::borrow::Cow;
@@ -32,7 +32,7 @@ pub(super) struct Leases<L: Limiter> {
     shards: Shards<Shard<L>>,
 }
 
-/// The end of leased units that are not spent.
+/// The treatment of unspent units when a lease ends.
 #[derive(Clone, Copy)]
 pub(super) enum Unspent {
     IsForgotten,
@@ -52,7 +52,7 @@ impl<L: Limiter> Leases<L> {
     }
 
     /// Takes the units of a charge from a lease, or lets it wait for a refill, or ask the inner
-    /// limiter. Returns the order of a refill too, if one is to be started.
+    /// limiter. Also returns the order of a refill, if one must be started.
     pub(super) fn ask(&self, charge: &Charge) -> (Asked<L>, Option<Order>) {
         let now = Instant::now();
         let (hash, name) = self.name(charge.key());
@@ -73,7 +73,7 @@ impl<L: Limiter> Leases<L> {
         asked
     }
 
-    /// Notes the inner limiter's answer to a charge that asked alone.
+    /// Records the inner limiter's answer to a charge that asked alone.
     pub(super) fn note(&self, charge: &Charge, answer: &Decision) {
         let admitted = if answer.outcome() == Outcome::Allow { charge.units() } else { 0 };
         let (hash, name) = self.name(charge.key());
@@ -93,7 +93,7 @@ impl<L: Limiter> Leases<L> {
     }
 
     /// Puts units back into their lease while it is valid. Otherwise they are refunded with the
-    /// rest. Returns their number, or 0 if the rest was refunded already.
+    /// rest. Returns their number, or 0 if the rest was already refunded.
     pub(super) fn put_back(&self, stock: &Arc<Stock<L>>, units: u64) -> u64 {
         let Name { text, hash } = &stock.order.name;
         let put_back = |key: &mut LeasedKey<L>| key.put_back(stock, units, Instant::now());
@@ -103,7 +103,7 @@ impl<L: Limiter> Leases<L> {
         }
     }
 
-    /// Takes more units of the key of a stock, if a lease has enough.
+    /// Takes more units from a lease of a stock's key, if one has enough.
     fn take_more(&self, stock: &Stock<L>, units: u64) -> bool {
         let Order { name: Name { text, hash }, generation, .. } = &stock.order;
         let grant = self.with_key(*hash, text, |key, ended| {
@@ -123,7 +123,8 @@ impl<L: Limiter> Leases<L> {
         self.with_key(hash, &name, |key, ended| key.stocks.end_all(ended));
     }
 
-    /// Calls `change` with the key of a name, if it is watched. Then refunds what `change` ended.
+    /// Calls `change` with the key of a name, if it is watched. Then refunds the leases that
+    /// `change` ended.
     pub(super) fn with_key<T>(
         &self,
         hash: u64,
@@ -146,7 +147,7 @@ impl<L: Limiter> Leases<L> {
         }
     }
 
-    /// Ends the leases of one key, and starts none until its reset or block has ended.
+    /// Ends the leases of one key, and starts no lease until its reset or block has ended.
     pub(super) fn begin_reset(&self, key: &str, unspent: Unspent) {
         let (hash, name) = self.name(key);
         let mut ended = Ended::new();
@@ -166,14 +167,14 @@ impl<L: Limiter> Leases<L> {
         end_waits(waiters, None);
     }
 
-    /// Ends a reset. If it may still be under way in the store, refills wait a while longer.
+    /// Ends a reset. If the store may still run it, refills wait longer.
     pub(super) fn end_reset(&self, key: &str, is_done: bool) {
         let no_refills_until = (!is_done).then(|| Instant::now() + self.settings.validity);
         self.shard(self.name(key).0).end_reset(no_refills_until);
     }
 
-    /// Ends the leases that are over, and drops idle keys. Returns the instant of the next sweep.
-    /// `None` if there is no key.
+    /// Ends expired leases, and drops idle keys. Returns the instant of the next sweep. `None` if
+    /// there is no key.
     pub(super) fn sweep(&self, now: Instant) -> Option<Instant> {
         let mut next: Option<Instant> = None;
         for mut shard in self.shards.each() {
@@ -190,13 +191,13 @@ impl<L: Limiter> Leases<L> {
         self.shards.each().all(|shard| shard.keys.is_empty())
     }
 
-    /// The name that a key is kept under, and its hash.
+    /// Returns the name under which a key is kept, and its hash.
     pub(super) fn name<'a>(&self, key: &'a str) -> (u64, Cow<'a, str>) {
         let name = digest::short(key);
         (self.hasher.hash_one(&*name), name)
     }
 
-    /// The shard of the names with this hash.
+    /// Locks the shard of the names with this hash.
     pub(super) fn shard(&self, hash: u64) -> MutexGuard<'_, Shard<L>> {
         lock(self.shards.of(hash))
     }
@@ -207,9 +208,9 @@ where
     L: Limiter + Send + Sync + 'static,
     L::Future: Send + 'static,
 {
-    /// Settles units of a stock, of which `actual` were used. `None` if it cannot.
+    /// Settles units of a stock, of which `actual` were used. `None` if it cannot settle them.
     ///
-    /// Unused units are put back into the lease, or refunded with the rest of it. More units are
+    /// Unused units are put back into the lease, or refunded with the rest of it. Missing units are
     /// taken from a lease, or from the inner limiter.
     pub(super) fn settle(
         &self,
@@ -225,7 +226,7 @@ where
             Ordering::Greater if !self.inner.can_take_more() => return None,
             Ordering::Greater if self.take_more(stock, actual - cost) => {}
             Ordering::Greater => {
-                // The inner limiter would refuse a larger penalty, and take nothing.
+                // The inner limiter would reject a larger penalty, and take nothing.
                 let more = stock.order.charge.clone().cost(units(actual - cost).cast_unsigned());
                 match (Handle::try_current(), self.inner.operate(Operation::Penalize, &more)) {
                     (Ok(runtime), Some(penalty)) => drop(runtime.spawn(penalty)),
@@ -249,11 +250,11 @@ pub(super) struct Shard<L: Limiter> {
     keys: HashTable<LeasedKey<L>>,
     max_keys: usize,
     last_generation: u64,
-    /// The last generation that a reset may have forgotten. Units that were ordered under it or an
-    /// older one, and are not spent, are not refunded either.
+    /// The last generation that a reset may have forgotten. Unspent units of this generation or an
+    /// older one are not refunded.
     last_forgotten: u64,
-    /// The resets under way. Until they end there is no refill: the store could decide it before
-    /// the reset, and its units could be spent after the reset.
+    /// The number of running resets. Until they end there is no refill: the store could decide it
+    /// before the reset, and its units could be spent after the reset.
     resets: usize,
     no_refills_until: Option<Instant>,
     next_sweep: Instant,
@@ -272,7 +273,7 @@ impl<L: Limiter> Shard<L> {
         }
     }
 
-    /// The key of this name, whose hash is `hash`.
+    /// Returns the key of this name, whose hash is `hash`.
     pub(super) fn key(&mut self, hash: u64, name: &str) -> Option<&mut LeasedKey<L>> {
         self.keys.find_mut(hash, |key| key.is_called(name))
     }
@@ -287,7 +288,7 @@ impl<L: Limiter> Shard<L> {
     }
 
     /// Begins to watch the key of a charge under its quota, if there is room. Returns the callers
-    /// that wait for units under another quota.
+    /// that waited for units under another quota.
     pub(super) fn begin(
         &mut self,
         hash: u64,
@@ -329,7 +330,7 @@ impl<L: Limiter> Shard<L> {
         self.remove(hash, name)
     }
 
-    /// Ends a reset. If it may still be under way in the store, refills wait until an instant.
+    /// Ends a reset. If the store may still run it, refills wait until the given instant.
     pub(super) fn end_reset(&mut self, no_refills_until: Option<Instant>) {
         self.resets -= 1;
         self.no_refills_until = no_refills_until.or(self.no_refills_until);
@@ -369,10 +370,10 @@ mod interleavings {
     use crate::sync::Mutex;
     use crate::sync::interleavings::{each, thread};
 
-    /// The units of the lease that all tests begin with.
+    /// The units of the lease at the start of each test.
     const UNITS: u64 = 3;
 
-    /// A limiter that records the used units of each reservation that is settled.
+    /// A limiter that records the used units of each settled reservation.
     struct Inner {
         owner: Owner,
         settled: Arc<Mutex<Vec<u64>>>,
@@ -392,7 +393,7 @@ mod interleavings {
         }
     }
 
-    /// A key whose lease has `left` units that no holder has.
+    /// Makes a key whose lease has `left` units that no holder has.
     fn leased(left: u64) -> (Arc<Leases<Inner>>, Arc<Stock<Inner>>, Arc<Mutex<Vec<u64>>>) {
         let settled = Arc::new(Mutex::new(Vec::new()));
         let inner = Inner { owner: Owner::new(), settled: Arc::clone(&settled) };
@@ -400,7 +401,7 @@ mod interleavings {
             Settings { max_keys: 4, validity: Settings::MAX_VALIDITY, ..Settings::new(8) };
         let leases = Arc::new(Leases::new(Arc::new(inner), settings));
         let charge = Charge::new("key");
-        // The key is not known yet, so the charge begins it, and asks alone.
+        // The key is new, so the charge begins it, and asks alone.
         let _ = leases.ask(&charge);
         let (hash, name) = leases.name("key");
         let now = Instant::now();
@@ -416,13 +417,12 @@ mod interleavings {
         (leases, stock, settled)
     }
 
-    /// The units that were refunded and those that were spent are together no more than were
-    /// leased, and they are refunded once.
+    /// Refunded and spent units together are at most the leased units, and there is one refund.
     #[test]
     fn no_unit_of_a_lease_is_both_spent_and_refunded() {
         each("lease", || {
             let (leases, stock, settled) = leased(1);
-            // Two units are out: one comes back while the lease ends, and one is spent.
+            // Two units have holders: one unit comes back while the lease ends, and one is spent.
             let holder = {
                 let (leases, stock) = (Arc::clone(&leases), Arc::clone(&stock));
                 thread::spawn(move || 1 - leases.put_back(&stock, 1))

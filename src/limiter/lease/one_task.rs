@@ -1,4 +1,4 @@
-//! The right of one task to run, and the handle that stops it.
+//! The permission of one task to run, and the handle that stops it.
 
 use tokio::task::AbortHandle;
 
@@ -12,7 +12,7 @@ pub(super) struct OneTask {
 }
 
 impl OneTask {
-    /// Takes the right to run. Returns false if another task has it.
+    /// Takes the permission to run. Returns false if another task has it.
     pub(super) fn begin(&self) -> bool {
         !self.is_running.load(SeqCst) && !self.is_running.swap(true, SeqCst)
     }
@@ -22,7 +22,7 @@ impl OneTask {
         self.is_running.store(false, SeqCst);
     }
 
-    /// Keeps the handle of the task that runs.
+    /// Keeps the handle of the running task.
     pub(super) fn keep(&self, started: AbortHandle) {
         *lock(&self.handle) = Some(started);
     }
@@ -34,7 +34,7 @@ impl OneTask {
     }
 }
 
-/// Tests of all interleavings of the sweeper that stops while a key comes.
+/// Tests of all interleavings of a sweeper that stops while a new key comes.
 #[cfg(all(test, interleavings))]
 mod interleavings {
     use std::sync::Arc;
@@ -44,8 +44,8 @@ mod interleavings {
     use crate::sync::atomic::Ordering::Relaxed;
     use crate::sync::interleavings::{each, thread};
 
-    /// A key that comes while the sweeper stops either starts a task, or is seen by the one that
-    /// runs.
+    /// A key that comes while the sweeper stops either starts a task, or is seen by the running
+    /// one.
     #[test]
     fn a_key_always_has_a_sweeper_and_only_one() {
         each("sweeper", || {
@@ -62,7 +62,7 @@ mod interleavings {
                 })
             });
             let (task, keys, running) = &*shared;
-            // As the sweeper does when it finds nothing to sweep.
+            // Like the sweeper when it finds nothing to sweep.
             running.fetch_sub(1, Relaxed);
             task.release();
             if *keys.lock().unwrap() > 0 && task.begin() {

@@ -11,7 +11,7 @@ use super::stock::{Ended, Name, Order, Stock, StockLeft, end};
 use crate::limiter::Limiter;
 use crate::{Decision, Error, Outcome};
 
-/// A refill under way. If it is dropped before its end, it sends its waiters to the inner limiter.
+/// A running refill. If it is dropped before its end, it sends its waiters to the inner limiter.
 pub(super) struct Refill<L: Limiter> {
     leases: Weak<Leases<L>>,
     order: Option<Order>,
@@ -22,7 +22,8 @@ where
     L: Limiter + Send + Sync + 'static,
     L::Future: Send + 'static,
 {
-    /// Starts a task, so that no caller has to drive it. A runtime that ends drops the task.
+    /// Starts a task, so that the refill does not depend on a caller. A runtime that ends drops the
+    /// task.
     pub(super) fn spawn(leases: &Arc<Leases<L>>, order: Order) {
         let refill = Self { leases: Arc::downgrade(leases), order: Some(order) };
         if let Ok(runtime) = Handle::try_current() {
@@ -90,7 +91,7 @@ fn distribute<L: Limiter>(leases: &Leases<L>, order: Order, sent: Instant, answe
     end(ended);
 }
 
-/// Ends a refill that brought nothing.
+/// Ends a refill without units.
 fn dismiss<L: Limiter>(
     leases: &Leases<L>,
     order: &Order,

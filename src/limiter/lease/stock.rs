@@ -1,4 +1,4 @@
-//! The units of one lease: an order takes them, they may be spent for some time, and unspent ones
+//! The units of one lease. An order takes them, they may be spent for some time, and unspent units
 //! are refunded. A key has several such stocks.
 
 use std::collections::VecDeque;
@@ -12,7 +12,7 @@ use crate::reservation::{Owner, Reservation};
 use crate::sync::{Mutex, lock};
 use crate::{Charge, Decision, Outcome};
 
-/// The name of a key, and its hash: one hash finds the shard and the key in it.
+/// The name of a key, and its hash, which finds the shard and the key in it.
 #[derive(Clone, Debug)]
 pub(super) struct Name {
     pub(super) text: Arc<str>,
@@ -25,12 +25,12 @@ pub(super) struct Order {
     /// The key in the table of leased keys, and its generation.
     pub(super) name: Name,
     pub(super) generation: u64,
-    /// The charge that takes the units. It waits for nothing.
+    /// The charge that takes the units. Its `max_wait` is 0.
     pub(super) charge: Charge,
 }
 
 impl Order {
-    /// An order of `units` of the key and quota of `charge`, with its deadline.
+    /// Makes an order of `units` for the key and quota of `charge`, with its deadline.
     pub(super) fn new(name: Name, generation: u64, charge: &Charge, units: u64) -> Self {
         let charge = charge.clone().cost(units).max_wait(Duration::ZERO);
         Self { name, generation, charge }
@@ -41,8 +41,8 @@ impl Order {
     }
 }
 
-/// The units of one lease. Each holder of some of them holds the stock. The last holder that drops
-/// it refunds the units that were put back.
+/// The units of one lease. Each holder of units has a reference to the stock. The last holder that
+/// drops it refunds the units that were put back.
 pub(super) struct Stock<L: Limiter> {
     inner: Arc<L>,
     /// The order that took the units.
@@ -51,15 +51,15 @@ pub(super) struct Stock<L: Limiter> {
     pub(super) valid_until: Instant,
     /// The answer to that charge, without its reservation.
     answer: Decision,
-    /// True if the inner limiter made a reservation, so that it can settle these units.
+    /// True if the inner limiter made a reservation, and so can settle these units.
     can_settle: bool,
     open: Mutex<Open>,
 }
 
 struct Open {
-    /// The inner limiter's reservation of the units. `None` once it is settled.
+    /// The inner limiter's reservation of the units. `None` after it is settled.
     reservation: Option<Reservation>,
-    /// Units that were put back, and that nobody can spend any more.
+    /// The units that were put back and cannot be spent any more.
     unspent: u64,
 }
 
@@ -88,8 +88,8 @@ impl<L: Limiter> Stock<L> {
         self.order.units()
     }
 
-    /// Puts units back that nobody can spend any more. They are refunded with the rest. Returns
-    /// their number, or 0 if the rest was refunded already.
+    /// Puts back units that cannot be spent any more. They are refunded with the rest. Returns
+    /// their number, or 0 if the rest was already refunded.
     pub(super) fn put_back(&self, units: u64) -> u64 {
         let mut open = lock(&self.open);
         open.unspent += units;
@@ -97,8 +97,8 @@ impl<L: Limiter> Stock<L> {
     }
 
     /// Ends the lease with `left` units that no holder has. They are refunded at once; units that
-    /// holders put back later are then lost. If `left` is 0, the refund waits for the holders. It
-    /// is also the settlement of units that are held: those that were not put back are spent.
+    /// holders put back later are then lost. If `left` is 0, the refund waits for the holders. The
+    /// refund also settles units that a budget holds: those that were not put back are spent.
     pub(super) fn end(&self, left: u64) {
         if left > 0 {
             self.put_back(left);
@@ -107,7 +107,7 @@ impl<L: Limiter> Stock<L> {
     }
 
     /// Takes more units with the reservation of the lease. Units that holders put back later are
-    /// then lost. Returns whether the inner limiter accepted it.
+    /// then lost. Returns true if the inner limiter accepted it.
     pub(super) fn settle_more(&self, more: u64) -> bool {
         let mut open = lock(&self.open);
         let (reservation, unspent) = (open.reservation.take(), open.unspent);
@@ -146,7 +146,7 @@ pub(super) struct LeasedUnits<L: Limiter>(pub(super) Arc<Stock<L>>);
 pub(super) struct Grant<L: Limiter> {
     pub(super) stock: Arc<Stock<L>>,
     pub(super) cost: u64,
-    /// The units that the stock then had left.
+    /// The units that were then left in the stock.
     pub(super) left: u64,
     pub(super) at: Instant,
 }
@@ -173,10 +173,10 @@ pub(super) struct StockLeft<L: Limiter> {
     pub(super) left: u64,
 }
 
-/// Stocks that are not spent any more.
+/// Stocks whose units are not spent any more.
 pub(super) type Ended<L> = Vec<StockLeft<L>>;
 
-/// Stocks with units to spend, the one that ends first at the front.
+/// Stocks with units to spend. The one that ends first is at the front.
 pub(super) struct Stocks<L: Limiter>(VecDeque<StockLeft<L>>);
 
 impl<L: Limiter> Default for Stocks<L> {
@@ -195,7 +195,7 @@ impl<L: Limiter> Stocks<L> {
         Some(self.0.front()?.stock.valid_until)
     }
 
-    /// Takes units of the stock that ends first of those that have enough.
+    /// Takes units of the stock that ends first, among those with enough units.
     pub(super) fn take(
         &mut self,
         cost: u64,
@@ -212,7 +212,7 @@ impl<L: Limiter> Stocks<L> {
         Some(grant)
     }
 
-    /// Puts units of a stock back, or the first ones in.
+    /// Puts units of a stock back, or adds a new stock.
     pub(super) fn put(&mut self, stock: &Arc<Stock<L>>, units: u64) {
         if let Some(one) = self.0.iter_mut().find(|one| Arc::ptr_eq(&one.stock, stock)) {
             one.left += units;
@@ -236,7 +236,7 @@ impl<L: Limiter> Stocks<L> {
     }
 }
 
-/// Refunds units that nobody can spend any more. Called without a lock, since the inner limiter may
+/// Refunds units that cannot be spent any more. Called without a lock, since the inner limiter may
 /// be of any type.
 pub(super) fn end<L: Limiter>(ended: Ended<L>) {
     ended.into_iter().for_each(|one| one.stock.end(one.left));

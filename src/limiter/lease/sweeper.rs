@@ -1,5 +1,4 @@
-//! The task that ends the leases that are over, and drops idle keys. A limiter has one, as long as
-//! there is a key.
+//! The task that ends expired leases, and drops idle keys. A limiter has one while there is a key.
 
 use std::sync::{Arc, Weak};
 
@@ -9,7 +8,7 @@ use tokio::time::{Instant, sleep_until};
 use super::leased_keys::Leases;
 use crate::limiter::Limiter;
 
-/// Starts the task unless it runs.
+/// Starts the task, unless it already runs.
 pub(super) fn start<L>(leases: &Arc<Leases<L>>)
 where
     L: Limiter + Send + Sync + 'static,
@@ -29,11 +28,11 @@ async fn run<L: Limiter>(mut running: Running<L>) {
         let validity = leases.settings.validity;
         let soonest = now + validity / 4;
         let next = match leases.sweep(now) {
-            // A lease that begins meanwhile may end after half of its time.
+            // A lease that begins during the sleep may end after half of its time.
             Some(next) => next.clamp(soonest, now + validity / 2),
             None => {
                 leases.sweeper.release();
-                // A key that came meanwhile started no task.
+                // A key that came in between has not started a task.
                 if leases.is_empty() || !leases.sweeper.begin() {
                     running.0 = None;
                     return;
@@ -46,7 +45,7 @@ async fn run<L: Limiter>(mut running: Running<L>) {
     }
 }
 
-/// Lets another task start if this one is dropped, for instance by a runtime that ends.
+/// Lets another task start if this one is dropped, for example by a runtime that ends.
 struct Running<L: Limiter>(Option<Weak<Leases<L>>>);
 
 impl<L: Limiter> Drop for Running<L> {

@@ -1,4 +1,4 @@
-//! The clock that a [`Memory`](crate::Memory) decides by.
+//! The clock of a [`Memory`](crate::Memory).
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,7 +10,7 @@ use crate::limiter::charge_numbers::{self, checked_instant, instant, micros};
 /// A clock, in µs since the Unix epoch.
 #[derive(Clone)]
 pub(crate) enum Clock {
-    /// Tokio's, which was at `epoch_micros` at the instant `since`.
+    /// Tokio's clock, which was at `epoch_micros` at the instant `since`.
     Tokio {
         since: Instant,
         epoch_micros: i64,
@@ -24,7 +24,7 @@ impl Clock {
         Self::Tokio { since: Instant::now(), epoch_micros: micros(epoch) }
     }
 
-    /// Returns true if it only goes forward, so that an expired state stays expired.
+    /// Returns true if the clock never steps back, so that an expired state stays expired.
     #[inline]
     pub(super) fn is_monotonic(&self) -> bool {
         matches!(self, Clock::Tokio { .. })

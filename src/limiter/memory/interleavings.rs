@@ -1,4 +1,4 @@
-//! All interleavings of charges of one key, and of keys in several shards.
+//! Tests of all interleavings of charges of one key, and of keys in several shards.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -8,7 +8,7 @@ use crate::algorithm::{AnyAlgorithm, TokenBucket};
 use crate::sync::interleavings::{each, thread};
 use crate::{Decision, Quota};
 
-/// Two a day, with a clock that stands still, in one shard: which shard a key has is random.
+/// Makes a limiter of two a day, with a stopped clock and one shard, since a key's shard is random.
 fn two_a_day() -> Memory<AnyAlgorithm> {
     let quota = Quota::per_day(2);
     Memory::new("api", AnyAlgorithm::from(TokenBucket::new(quota)))

@@ -1,4 +1,4 @@
-//! A shard: some of the keys, under their own lock.
+//! A shard: some of the keys, under one lock.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,7 +13,7 @@ use crate::{Error, ErrorKind};
 /// the lock for long.
 const MAX_EXAMINED: usize = 256;
 
-/// The keys that each decision examines in any case, so that a decision that needs room nearly
+/// The number of keys that every decision examines, so that a decision that needs room almost
 /// always finds an old key at once.
 const EXAMINED_PER_DECISION: usize = 2;
 
@@ -21,14 +21,14 @@ pub(super) struct Shard<S> {
     capacity: usize,
     hasher: RandomState,
     entries: HashTable<Entry<S>>,
-    /// The hash of every key once, by an instant before which it does not expire.
+    /// The hash of every key once, ordered by an instant before which it does not expire.
     ages: BinaryHeap<Reverse<(i64, u64)>>,
 }
 
 struct Entry<S> {
     name: Name,
     kept: KeyState<S>,
-    /// The instant from which on the state is equivalent to no state, and no block lasts.
+    /// The instant at which the state is equivalent to no state, and no block lasts any more.
     expires_at: i64,
 }
 
@@ -36,20 +36,20 @@ struct Entry<S> {
 pub(super) struct KeyState<S> {
     /// `None` after a reset.
     pub(super) state: Option<S>,
-    /// The end of the block, which refuses checks whatever the state is. 0 if there was none.
+    /// The end of the block, which refuses checks in every state. 0 if there was no block.
     pub(super) blocked_until: i64,
 }
 
 impl<S> KeyState<S> {
-    /// The end of the block, if it lasts.
+    /// The end of the block, if it still lasts.
     #[inline]
     pub(super) fn block_end(&self, now: i64) -> Option<i64> {
         Some(self.blocked_until).filter(|until| *until > now)
     }
 }
 
-/// The hash of a name. The hasher is keyed at random and resists collisions that a caller chooses:
-/// names come from requests.
+/// Returns the hash of a name. The hasher has a random key, so that callers cannot choose names
+/// that collide.
 #[inline]
 pub(super) fn hash(hasher: &RandomState, name: &[u8]) -> u64 {
     let mut hasher = hasher.build_hasher();
@@ -59,9 +59,9 @@ pub(super) fn hash(hasher: &RandomState, name: &[u8]) -> u64 {
 
 /// The state of the key that may expire first.
 enum Oldest {
-    /// It cannot have expired yet, and so no key has.
+    /// It cannot have expired yet, so no key has expired.
     Live,
-    /// It was changed since, and was moved behind other keys.
+    /// It was changed since, and has moved behind other keys.
     Moved,
     /// It has expired.
     Expired,
@@ -76,8 +76,8 @@ impl<S> Shard<S> {
         self.entries.len()
     }
 
-    /// Applies `change` to the key with this name and the [`hash`] of it. If `change` changes what
-    /// is kept, it returns when the state expires. Returns the output of `change`.
+    /// Applies `change` to the key with this name and the [`hash`] of it. If `change` changes the
+    /// state, it returns when the state expires. Returns the output of `change`.
     ///
     /// # Errors
     ///
@@ -120,7 +120,8 @@ impl<S> Shard<S> {
             || self.make_room(now)
     }
 
-    /// Examines a few keys that may have expired. Evicts those that have, if it `may_evict`.
+    /// Examines a few keys that may have expired. If `may_evict` is true, it evicts those that
+    /// have.
     #[inline]
     pub(super) fn maintain(&mut self, now: i64, may_evict: bool) {
         for _ in 0..EXAMINED_PER_DECISION {
@@ -170,7 +171,8 @@ impl<S> Shard<S> {
         }
     }
 
-    /// Evicts the key that was examined last. If two keys have one hash, the same one is found.
+    /// Evicts the key that was examined last. If two keys have the same hash, the same key is
+    /// found.
     fn evict_oldest(&mut self) {
         let Some(Reverse((_, hash))) = self.ages.pop() else { return };
         let entry = self.entries.find_entry(hash, |entry| entry.hash(&self.hasher) == hash);
@@ -189,8 +191,8 @@ impl<S> Entry<S> {
 /// The longest name that is stored in place: IPv4 addresses and most user ids fit.
 const MAX_IN_PLACE: usize = 23;
 
-/// The name of a key. A short one is part of the entry, so that a decision finds it in the memory
-/// that it reads anyway.
+/// The name of a key. A short name is part of the entry, so that a decision reads it together with
+/// the entry.
 pub(super) enum Name {
     InPlace { length: NonZeroU8, bytes: [u8; MAX_IN_PLACE] },
     Boxed(Box<[u8]>),
@@ -237,7 +239,8 @@ mod tests {
         shard.ages.iter().filter(|Reverse((age, _))| *age > now).count()
     }
 
-    /// Every key might be old, as it was when it came, and none is, since all were changed since.
+    /// Every key might have expired by its first instant, but none has, since all were changed
+    /// later.
     #[test]
     fn a_decision_looks_at_a_bounded_number_of_keys() {
         const KEYS: usize = 10_000;
@@ -252,7 +255,7 @@ mod tests {
         }
         shard.maintain(100, true);
         assert_eq!(examined(&shard, 100), 3 * MAX_EXAMINED + EXAMINED_PER_DECISION);
-        // One that is old is found at once where decisions keep up with the changes.
+        // If decisions keep up with the changes, an old key is found at once.
         (0..KEYS).for_each(|_| shard.maintain(100, false));
         put(&mut shard, KEYS, 1_000, 2_000).unwrap();
         assert_eq!(shard.len(), KEYS);

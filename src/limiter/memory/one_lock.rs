@@ -1,5 +1,5 @@
-//! Limiters of this process over different keys, all or nothing, where only the request says which
-//! they are, and each charge has a cost and a longest wait of its own.
+//! Limiters of this process over different keys, all or nothing. The request determines the
+//! limiters, and each charge has its own cost and longest wait.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::{Charge, Decision, Error, ErrorKind, digest};
 type Each = Vec<OwnCost<AnyAlgorithm>>;
 type State = <AnyAlgorithm as Algorithm>::State;
 
-/// Two to eight limiters of one process, none of them twice.
+/// Two to eight different limiters of one process.
 #[derive(Clone)]
 pub(crate) struct OneLock {
     members: Vec<Memory<AnyAlgorithm>>,
@@ -39,19 +39,18 @@ struct Locked<'a> {
 }
 
 impl OneLock {
-    /// The limiters, each of its own keys.
+    /// Makes it from limiters, each with its own keys.
     pub(crate) fn new(members: &[&Memory<AnyAlgorithm>]) -> Self {
         let names = members.iter().map(|one| one.store.named.name().clone()).collect();
         let algorithms = members.iter().map(|one| OwnCost(*one.store.named.algorithm())).collect();
-        // Each member's algorithm follows its quota, and a list asks for no more.
+        // Each member's algorithm follows its quota, and a list has no other conditions.
         let named = ConfiguredAlgorithm::named(names, algorithms);
         let named = expect_valid_quota(members[0].store.named.name(), named).keeping_names();
         let named = named.asking_several(members.iter().map(|one| &one.store.named));
         Self { members: members.iter().map(|one| (*one).clone()).collect(), named }
     }
 
-    /// Takes what each charge asks for, or nothing. Each says how many units it is and how long it
-    /// may wait.
+    /// Takes the units of all charges, or nothing. Each charge has its own cost and longest wait.
     pub(crate) fn decide(&self, charges: &[&Charge]) -> Result<Decision, Error> {
         charges.iter().try_for_each(|charge| check_key(charge.key()))?;
         let whole = of_each(charges, self.named.quota())?;
@@ -108,8 +107,8 @@ impl OneLock {
         }))
     }
 
-    /// Locks the shards of these keys. Every caller locks them in the same order, so none waits for
-    /// another one that waits for it.
+    /// Locks the shards of these keys. Every caller locks them in the same order, so there is no
+    /// deadlock.
     fn lock<'a>(
         &'a self,
         names: impl Iterator<Item = &'a str> + Clone,
@@ -130,7 +129,8 @@ impl OneLock {
             shards[index] = Some(self.members[index].store.lock(addresses[index].1));
         }
         let mut shards: Vec<_> = shards.into_iter().flatten().collect();
-        // Read under the locks: a decision that overtook this one would lie in its future.
+        // Read under the locks: otherwise a decision that overtakes this one would be in its
+        // future.
         let (now, is_monotonic) = self.members[0].store.now()?;
         shards.iter_mut().for_each(|shard| shard.maintain(now, is_monotonic));
         let keys = addresses.iter().zip(names).map(|((_, hash), name)| (*hash, name.as_bytes()));
@@ -160,7 +160,7 @@ impl AtOnce for OneLock {
     }
 }
 
-/// Takes slots back of the keys whose names are one.
+/// Takes back slots of several keys, whose names are joined.
 impl Reclaim for OneLock {
     fn reclaim(&self, key: &str, quota: &Quotas, cost: u64, mark: Mark) -> Settlement {
         let key = Key::Owned(key.to_owned());
@@ -169,7 +169,7 @@ impl Reclaim for OneLock {
     }
 }
 
-/// Several names as one, from which [`names_of`] reads them again.
+/// Joins several names to one, from which [`names_of`] reads them again.
 fn one_name(names: &[Cow<'_, str>]) -> String {
     names.iter().map(|name| format!("{}:{name}", name.len())).collect()
 }
@@ -192,7 +192,7 @@ impl Locked<'_> {
             .collect()
     }
 
-    /// The end of the last block of these keys, if one lasts.
+    /// Returns the end of the last block of these keys, if one lasts.
     fn block_end(&mut self) -> Result<Option<i64>, Error> {
         let (now, mut last) = (self.now, None);
         for (shard, key) in self.shards.iter_mut().zip(&self.keys) {

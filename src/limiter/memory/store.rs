@@ -30,7 +30,7 @@ pub(super) struct Store<A: Algorithm> {
     clock: Clock,
     max_keys: usize,
     hasher: RandomState,
-    /// Made for the first key: many policies of a large table never see one.
+    /// Made for the first key, since many policies of a large table never have a key.
     shards: Arc<OnceLock<Shards<Shard<A::State>>>>,
 }
 
@@ -40,7 +40,7 @@ impl<A: Algorithm> Store<A> {
         Self { named, clock: Clock::tokio(), max_keys, hasher, shards }
     }
 
-    /// The same keys under another algorithm.
+    /// Returns the store of the same keys under another algorithm.
     ///
     /// # Errors
     ///
@@ -50,7 +50,7 @@ impl<A: Algorithm> Store<A> {
         Ok(Self { named: self.named.with_algorithm(algorithm)?, ..self.clone() })
     }
 
-    /// The address of the key with this name, as [`lock`](Self::lock) takes it.
+    /// Returns the address of the key with this name, for [`lock`](Self::lock).
     #[cfg(feature = "policies")]
     pub(super) fn address(&self, name: &str) -> (usize, u64) {
         let hash = hash(&self.hasher, name.as_bytes());
@@ -63,13 +63,13 @@ impl<A: Algorithm> Store<A> {
         lock(self.shard(hash))
     }
 
-    /// The time of this store, and whether its keys may be dropped by it.
+    /// Returns the time of this store, and true if that time may expire keys.
     #[cfg(feature = "policies")]
     pub(super) fn now(&self) -> Result<(i64, bool), Error> {
         Ok((self.clock.now()?, self.clock.is_monotonic()))
     }
 
-    /// Forgets all keys, and sets how many are held at most.
+    /// Forgets all keys, and sets the most keys that are held.
     pub(super) fn set_max_keys(&mut self, keys: usize) {
         // Reservations of the forgotten keys cannot be settled any more.
         self.named.forget_all();
@@ -157,8 +157,8 @@ impl<A: Algorithm> Store<A> {
         Ok(self.named.decision(parsed.quota, 0, answer, local_provenance(now), Key::Constant("")))
     }
 
-    /// Refunds or takes the difference between what a reservation took and what it cost in the end.
-    /// Returns the units that were refunded.
+    /// Refunds or takes the difference between a reservation's units and the final cost. Returns
+    /// the refunded units.
     pub(super) fn settle(
         &self,
         payload: &ReservationPayload,
@@ -182,7 +182,7 @@ impl<A: Algorithm> Store<A> {
         Ok(refunded.cast_unsigned())
     }
 
-    /// Applies `change` to the key of a name at the current time, as [`Shard::update`] does.
+    /// Applies `change` to the key of a name at the current time, like [`Shard::update`].
     #[inline]
     pub(super) fn update<T>(
         &self,
@@ -192,7 +192,7 @@ impl<A: Algorithm> Store<A> {
         let name = name.as_bytes();
         let hash = hash(&self.hasher, name);
         let mut shard = lock(self.shard(hash));
-        // Read under the lock: a decision that overtook this one would lie in its future.
+        // Read under the lock: otherwise a decision that overtakes this one would be in its future.
         let now = self.clock.now()?;
         shard.maintain(now, self.clock.is_monotonic());
         shard.update((hash, name), now, |kept| change(now, kept))
@@ -213,7 +213,7 @@ impl<A: Algorithm> Reclaim for Store<A> {
     }
 }
 
-/// The provenance of a decision of this process.
+/// Makes the provenance of a decision of this process.
 pub(super) fn local_provenance(now: i64) -> Provenance {
     Provenance { now, batch_position: 0, origin: Origin::Local }
 }

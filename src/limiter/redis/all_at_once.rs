@@ -1,8 +1,8 @@
-//! Limiters over different keys in one call: per user *and* for everybody.
+//! Limiters over different keys in one call: a limit per user *and* one for all users.
 //!
-//! Each member keeps its own keys, so that it can be asked alone as well. A cluster runs a script
-//! on keys of one hash slot only. Where slots differ, the members are asked in turn, as
-//! [`AllInTurn`] does.
+//! Each member keeps its own keys, so it can be asked alone as well. A cluster runs a script only
+//! on keys of one hash slot. If the slots differ, the members are asked in turn, like in
+//! [`AllInTurn`].
 
 use std::fmt;
 use std::future::{Future, ready};
@@ -28,8 +28,8 @@ use crate::reservation::{Owner, Reservation};
 use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error};
 
-/// Limiters in one Redis over different keys, in one call, all or nothing: per user *and* for
-/// everybody.
+/// Limiters in one Redis over different keys, in one call, all or nothing: a limit per user *and*
+/// one for all users.
 ///
 /// ```no_run
 /// use tower_sluice::algorithm::{FixedWindow, TokenBucket};
@@ -45,44 +45,44 @@ use crate::{Charge, Decision, Error};
 /// ```
 ///
 /// Each member keeps its own keys, so it can be asked alone as well. The closure returns each
-/// member's key, and its quota if it has one of its own. [`of_parts`](AllAtOnce::of_parts) takes
-/// both from a charge of several keys. The charge's `max_wait` and deadline hold for all. The
-/// decision names the limiter and the quota that refuses or delays. Everything else is as for a
-/// tuple of algorithms over one key.
+/// member's key, and its quota if it has its own. [`of_parts`](AllAtOnce::of_parts) takes both from
+/// a charge of several keys. The charge's `max_wait` and deadline apply to all members. The
+/// decision names the limiter and the quota that refuses or delays. In all other respects it works
+/// like a tuple of algorithms over one key.
 ///
-/// A member's charge that states no cost has the cost of the whole charge. A peek takes nothing
-/// from any member. In a cluster one call has keys of one hash slot. Where slots differ, the
-/// members are asked in turn, as [`AllInTurn`] does. That takes more round trips, and reserves no
-/// waits. So do members that take nothing beside others that pay, and members with different costs
-/// that are too many for one script, such as eight token buckets.
+/// A member's charge without a cost has the cost of the whole charge. A peek takes nothing from any
+/// member. In a cluster, one call has only keys of one hash slot. If the slots differ, the members
+/// are asked in turn, like in [`AllInTurn`]. That takes more round trips, and reserves no waits.
+/// The same is true if some members take nothing while others take units. It is also true if the
+/// costs differ and one script is too small for the members, such as eight token buckets.
 ///
-/// A quota belongs to one member: the closure sets it on that member's charge, for instance on a
-/// clone of the whole charge. If the charge brings a quota that no member gets, the error is of
-/// kind [`Configuration`](crate::ErrorKind::Configuration).
+/// A quota belongs to one member: the closure sets it on that member's charge, for example on a
+/// clone of the whole charge. If the whole charge states a quota that no member gets, the error is
+/// of kind [`Configuration`](crate::ErrorKind::Configuration).
 pub struct AllAtOnce<const N: usize, F> {
     sets: Arc<Sets<N>>,
     in_turn: AllInTurn<N, F>,
 }
 
-/// The members, and what asks for several of them in one call.
+/// The members, and the calls for several of them.
 struct Sets<const N: usize> {
     members: [Redis<AnyAlgorithm>; N],
-    /// The index has a bit for each member that is asked. Each is made when a charge first needs
-    /// it, and kept.
+    /// The calls. The index has a bit for each member that is asked. Each call is made when a
+    /// charge first needs it, and kept.
     one_calls: Box<[OnceLock<Arc<OneCall>>]>,
 }
 
 impl<const N: usize> Sets<N> {
     /// # Panics
     ///
-    /// If the members are not over one pool.
+    /// If the members do not share one pool.
     #[track_caller]
     fn new(members: [Redis<AnyAlgorithm>; N]) -> Self {
         let first = &members[0].inner;
         for one in members.iter().map(|one| &one.inner) {
             assert!(
                 first.batcher.config().pool.is_same_as(&one.batcher.config().pool),
-                "limiters over one pool: `{}` has another than `{}`",
+                "the limiters must share one pool: `{}` has another pool than `{}`",
                 one.named.name(),
                 first.named.name(),
             );
@@ -92,14 +92,15 @@ impl<const N: usize> Sets<N> {
         this
     }
 
-    /// The limiters at these places.
+    /// Returns the call for the limiters at these places.
     fn of(&self, places: &[usize]) -> &Arc<OneCall> {
         let bits: usize = places.iter().map(|place| 1 << place).sum();
         self.one_calls[bits].get_or_init(|| OneCall::of_members(&self.members, places).into())
     }
 }
 
-/// Members that no call decides about are asked in turn, several at a time where one call can.
+/// The rules for members without a common call: they are asked in turn, several at a time if one
+/// call can decide about them.
 impl<const N: usize> Rules for Arc<Sets<N>> {
     const PEEKS: bool = true;
 
@@ -115,16 +116,16 @@ where
 {
     /// A limiter over these members. The closure returns the key of each.
     ///
-    /// The time for a decision, the clock and the settings of batches are those of the first
-    /// member. Its [`queue_capacity`](Redis::queue_capacity) bounds all charges that wait; its
-    /// [`max_in_flight`](Redis::max_in_flight) holds for each set of members that charges ask, with
-    /// equal costs and with different ones apart. In one call the order means nothing else. Where
-    /// members are asked in turn, put first the one with the fewest units for one caller: see
-    /// [`AllInTurn`].
+    /// The decision timeout, the clock and the settings of batches are those of the first member.
+    /// Its [`queue_capacity`](Redis::queue_capacity) bounds all charges that wait. Its
+    /// [`max_in_flight`](Redis::max_in_flight) applies to each set of members that charges ask,
+    /// separately for equal and for different costs. In one call, the order has no other effect. If
+    /// members are asked in turn, put the member first that has the fewest units for one caller:
+    /// see [`AllInTurn`].
     ///
     /// # Panics
     ///
-    /// If they are not over one [`Pool`](crate::Pool).
+    /// If they do not share one [`Pool`](crate::Pool).
     #[must_use]
     #[track_caller]
     pub fn new<T: Members<N>>(members: T, keys: F) -> Self {
@@ -133,7 +134,7 @@ where
 }
 
 impl<const N: usize> AllAtOnce<N, Parts> {
-    /// A limiter over these members. Each decides about its part of a charge of
+    /// A limiter over these members. Each member decides about its part of a charge of
     /// [`several`](Charge::several) keys.
     ///
     /// ```no_run
@@ -157,7 +158,7 @@ impl<const N: usize> AllAtOnce<N, Parts> {
     ///
     /// # Panics
     ///
-    /// If they are not over one [`Pool`](crate::Pool).
+    /// If they do not share one [`Pool`](crate::Pool).
     #[must_use]
     #[track_caller]
     pub fn of_parts<T: Members<N>>(members: T) -> Self {
@@ -172,8 +173,8 @@ impl<const N: usize, F: MemberCharges<N>> AllAtOnce<N, F> {
         Self { sets: Arc::new(Sets::new(members.members())), in_turn }
     }
 
-    /// Asks in one call. If that is not possible, returns the members' charges, to be asked in
-    /// turn.
+    /// Asks in one call. If that is not possible, returns the members' charges, which are then
+    /// asked in turn.
     fn ask(
         &self,
         charge: &Charge,
@@ -258,8 +259,8 @@ impl<const N: usize, F> fmt::Debug for AllAtOnce<N, F> {
     }
 }
 
-/// The parts of a reservation: its owner, its cost, what settles it, and the members that state no
-/// costs of their own.
+/// The parts of a reservation: its owner, its cost, the call that settles it, and the members
+/// without their own costs.
 type Reserved = (Owner, u64, Arc<OneCall>, u8);
 
 pin_project! {
@@ -323,26 +324,26 @@ mod sealed {
 /// [`Redis`](crate::Redis) limiters over one pool. Sealed.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot decide in one call to Redis",
-    label = "no tuple of two to eight `Redis` limiters",
+    label = "not a tuple of two to eight `Redis` limiters",
     note = "`AllAtOnce` takes a tuple of two to eight `Redis` limiters, and a closure that returns as many charges",
     note = "for `Memory` and any other limiters take `AllInTurn::new([one.boxed(), other.boxed()], ..)`"
 )]
 pub trait Members<const N: usize>: sealed::Sealed {
-    /// The members as limiters of one type.
+    /// Returns the members as limiters of one type.
     #[doc(hidden)]
     fn members(&self) -> [Redis<AnyAlgorithm>; N];
 
-    /// The members themselves.
+    /// Returns the members themselves.
     #[doc(hidden)]
     fn boxed_members(&self) -> [Boxed; N];
 }
 
 impl<A: InLua + Into<AnyAlgorithm>> Redis<A> {
-    /// The same limiter, with an algorithm that is known only at run time.
+    /// Returns the same limiter, with an algorithm that is chosen at run time.
     fn of_any_algorithm(&self) -> Redis<AnyAlgorithm> {
         let name = self.inner.named.name().clone();
         let algorithm = self.inner.named.algorithm().clone().into();
-        // The algorithm follows its quota already.
+        // The algorithm already follows its quota.
         let named = ConfiguredAlgorithm::new(name.clone(), algorithm);
         join(&[self], &[0], expect_valid_quota(&name, named))
     }

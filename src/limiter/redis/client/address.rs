@@ -1,5 +1,5 @@
 //! The parts of an address. It names one server, a cluster, or sentinels that know the primary. It
-//! says whether to use TLS, and holds user, password and database.
+//! also states TLS, user, password and database.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -18,14 +18,14 @@ pub(crate) struct Address {
     pub(super) settings: RedisConnectionInfo,
 }
 
-/// The servers that decide, and the way to find them.
+/// The servers that decide, and how to find them.
 #[derive(Clone)]
 pub(super) enum Topology {
     /// One server.
     Server(Host),
     /// One server behind a Unix socket.
     Socket(PathBuf),
-    /// A cluster. These nodes name the others.
+    /// A cluster. These nodes name the other nodes.
     Cluster { nodes: Vec<Host> },
     /// The primary that sentinels name.
     Sentinel {
@@ -70,14 +70,14 @@ enum Form {
 }
 
 impl Form {
-    /// The port of a host that names none.
+    /// The default port of a host.
     fn default_port(self) -> u16 {
         if self == Self::Sentinel { 26_379 } else { 6_379 }
     }
 }
 
 impl Address {
-    /// Reads an address. No error repeats a part of it, since any part may hold a password.
+    /// Reads an address. Errors do not show any part of it, since any part may be a password.
     pub(crate) fn parse(url: &str) -> Result<Self, Error> {
         let (scheme, rest) = url.split_once("://").ok_or_else(|| invalid("it has no scheme"))?;
         let scheme = scheme.to_ascii_lowercase();
@@ -187,14 +187,14 @@ impl Query {
                 // The client reads these parameters itself.
                 (_, "protocol") => {}
                 (_, "db" | "user" | "pass") if is_socket => {}
-                _ => return Err(invalid("a parameter after the ? is none of this scheme")),
+                _ => return Err(invalid("a parameter after the ? is not valid for this scheme")),
             }
         }
         Ok(query)
     }
 }
 
-/// Reads one more node: `host:port`, or `host` alone.
+/// Reads one more node: `host:port`, or only `host`.
 fn node(text: &str, form: Form) -> Option<Host> {
     let url = redis::parse_redis_url(&format!("redis://{text}"))?;
     let has_more = !url.username().is_empty()

@@ -1,4 +1,4 @@
-//! Pauses between attempts to connect after failures, and the time that an attempt may take.
+//! Pauses between attempts to connect after failures, and the longest time of an attempt.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::{Error, ErrorKind};
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
     failures: u32,
-    /// True if a connection turned out to be unusable: then connecting proves nothing.
+    /// True if a connection was found to be unusable: then a successful attempt proves nothing.
     was_unusable: bool,
     failed: Option<Instant>,
     next: Option<Instant>,
@@ -39,14 +39,14 @@ impl Backoff {
         }
     }
 
-    /// Records that a connection turned out to be unusable, at an instant that may be long ago.
+    /// Records that a connection became unusable, at an instant that may be long ago.
     pub(super) fn record_unusable(&mut self, at: Instant) {
         self.record_failure(at);
         self.was_unusable = true;
     }
 
-    /// Records that an attempt failed that began at `begun`. The pause counts from there: one that
-    /// waited long for an answer says nothing about the server now.
+    /// Records the failure of an attempt that began at `begun`. The pause counts from there, since
+    /// an attempt that waited long for an answer does not show the current state of the server.
     pub(super) fn record_failure(&mut self, begun: Instant) {
         self.was_unusable &= self.in_trouble(begun);
         self.failures = if self.in_trouble(begun) { self.failures.saturating_add(1) } else { 0 };
@@ -69,11 +69,12 @@ impl Backoff {
     }
 }
 
-/// Returns whether an attempt hangs, so that the last error no longer counts. `attempts` are the
-/// instants at which those under way began. One hangs if it takes clearly longer than the last did.
+/// Returns true if an attempt hangs, so that the last error no longer counts. `attempts` are the
+/// start instants of the running attempts. An attempt hangs if it takes clearly longer than the
+/// last one.
 ///
 /// Two kinds of errors always count. A server that was at fault and hangs is still at fault. After
-/// load, a slow attempt may well be load again: its own error says so when it ends.
+/// load, a slow attempt may be load again: its own error shows that when it ends.
 pub(super) fn any_hangs(
     mut attempts: impl Iterator<Item = Instant>,
     last_error: Option<&Error>,
@@ -119,7 +120,7 @@ mod tests {
         let later = now + MAX_PAUSE;
         backoff.record_unusable(now);
         assert_eq!(backoff.retry_at(later), None);
-        // An older failure shortens no pause.
+        // An older failure does not shorten a pause.
         backoff.record_failure(later);
         let pause = backoff.retry_at(later);
         backoff.record_unusable(now);

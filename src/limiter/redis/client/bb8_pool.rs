@@ -1,11 +1,11 @@
 //! Connections of a bb8 pool that the application owns.
 //!
-//! Calls share a clone of one connection until a call fails, or until none has used it for half a
-//! second. Then the pool gives the next one, which it may test with a PING.
+//! Calls share a clone of one connection until a call fails, or until no call has used it for half
+//! a second. Then the pool returns the next connection, which it may test with a PING.
 //!
-//! Only the manager of a bb8 pool can say that a connection is broken. The managers that come with
-//! redis never do. So when a server turns out to be read-only, a task replaces the connections
-//! inside the pool. It checks out each in turn, and exchanges it for a new one.
+//! Only the manager of a bb8 pool can mark a connection as broken. The managers of the crate
+//! `redis` never do. So if a server is found to be read-only, a task replaces the connections
+//! inside the pool. It checks out one after another, and replaces it with a new one.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
@@ -57,7 +57,7 @@ impl Pool {
 pub(super) struct Bb8Pool<M: ManageConnection> {
     pool: bb8::Pool<M>,
     backoff: Mutex<Backoff>,
-    /// The task that replaces the connections, or the last one that did.
+    /// The task that replaces the connections, or the last such task.
     replacing: Mutex<Option<JoinHandle<()>>>,
     /// The connection that was checked out last, unless it was lost.
     last_checked_out: Mutex<Option<Arc<Bb8Connection<M>>>>,
@@ -73,7 +73,7 @@ where
         Self { pool, backoff, replacing: Mutex::default(), last_checked_out }
     }
 
-    /// Asks the pool for a connection until it gives one. Calls share a clone of it from then on.
+    /// Asks the pool for a connection until it returns one. Calls then share a clone of it.
     async fn check_out(self: &Arc<Self>) -> Result<Arc<Bb8Connection<M>>, Error>
     where
         M::Connection: Clone,
@@ -93,7 +93,7 @@ where
         Ok(checked_out)
     }
 
-    /// Replaces as many connections as the pool has, unless a task already does.
+    /// Replaces as many connections as the pool has, unless a task is already doing it.
     fn replace_all(self: &Arc<Self>) {
         let Ok(runtime) = Handle::try_current() else { return };
         let mut replacing = lock(&self.replacing);
@@ -140,7 +140,7 @@ where
     M::Connection: ConnectionLike + Clone + Sync,
 {
     fn ready_connection(self: Arc<Self>, _: u16) -> Option<Arc<dyn SharedConnection>> {
-        // The server may have closed an idle one meanwhile: the pool tests it.
+        // The server may have closed an idle connection, so the pool must test it.
         let is_ready = |last: &Arc<Bb8Connection<M>>| {
             let last_use = last.last_use.get().map(|used| used.elapsed());
             last.is_alive() && last_use.is_some_and(|idle| idle < MAX_CONNECTION_WAIT)
@@ -161,7 +161,7 @@ where
     fn facts(&self, _: u16) -> Facts {
         match lock(&self.last_checked_out).as_ref().is_some_and(|last| last.is_alive()) {
             true => Facts::given(),
-            // Nobody knows when the pool began to make one.
+            // It is unknown when the pool began to make one.
             false => Facts { link: Link::Missing, attempt_hangs: true, ..Facts::given() },
         }
     }
@@ -172,7 +172,7 @@ struct Bb8Connection<M: ManageConnection> {
     connection: M::Connection,
     pool: Weak<Bb8Pool<M>>,
     last_use: LastTime,
-    /// True once a call got no reply in time, or the server turned out to be read-only.
+    /// True after a call got no reply in time, or the server was found to be read-only.
     has_failed: AtomicBool,
 }
 
@@ -207,7 +207,7 @@ where
         !self.has_failed.load(Relaxed)
     }
 
-    /// Even a busy process asks the pool again: this costs a PING at most.
+    /// Asks the pool again even in a busy process: this costs at most a PING.
     fn record_timeout(&self, _sent: Instant, _is_busy: bool) {
         self.has_failed.store(true, Relaxed);
     }

@@ -20,8 +20,8 @@ use super::tls::Tls;
 use crate::{Error, ErrorKind};
 
 impl Pool {
-    /// Makes a pool for the server, the cluster or the sentinels that `url` names. It connects on
-    /// first use.
+    /// Makes a pool for the server, the cluster or the sentinels in `url`. It connects on first
+    /// use.
     ///
     /// | address | leads to |
     /// |---|---|
@@ -30,24 +30,25 @@ impl Pool {
     /// | `redis-sentinel://host?node=host2&sentinelServiceName=main` | the primary called `main` |
     /// | `redis+unix:///run/redis.sock?db=0` | one server over a Unix socket |
     ///
-    /// With TLS, an address begins with `rediss://`, `rediss-cluster://` or `rediss-sentinel://`;
-    /// `valkey` and `valkeys` may stand for `redis` and `rediss`. User, password and database are
-    /// those of the servers that decide. Sentinels may have others: `sentinelUsername=` and
-    /// `sentinelPassword=`. Percent-encode characters such as `@`, `&` or `+` in any part.
+    /// With TLS, an address begins with `rediss://`, `rediss-cluster://` or `rediss-sentinel://`.
+    /// You may write `valkey` and `valkeys` instead of `redis` and `rediss`. User, password and
+    /// database are those of the servers that decide. Sentinels may have others:
+    /// `sentinelUsername=` and `sentinelPassword=`. Percent-encode characters such as `@`, `&` or
+    /// `+` in any part.
     ///
-    /// The address must name the right kind of server. A plain address that leads to a sentinel or
-    /// to a node of a cluster gets no connection. The error says which address to write.
+    /// The address must name the right kind of server. A plain address of a sentinel or of a node
+    /// of a cluster gets no connection. The error says which address to write.
     ///
-    /// Name all sentinels, each further one as `node=`. The pool asks each of them at least once a
-    /// second, and they publish a new primary at once. From then on, no call goes to the old one.
-    /// [Redis in production][sentinels] says what a failover can cost.
+    /// Name all sentinels, each additional one as `node=`. The pool asks each of them at least once
+    /// a second, and they publish a new primary at once. From then on, no call goes to the old
+    /// primary. [Redis in production][sentinels] explains the cost of a failover.
     ///
     /// [sentinels]: crate::guide::redis_in_production
     ///
     /// # Errors
     ///
     /// An error of kind [`Configuration`](crate::ErrorKind::Configuration), if the address is not
-    /// one of these, or if [`build`](PoolBuilder::build) fails. No error repeats a password.
+    /// one of these, or if [`build`](PoolBuilder::build) fails. Errors do not show passwords.
     pub fn connect(url: &str) -> Result<Self, Error> {
         Self::builder(url)?.build()
     }
@@ -58,13 +59,13 @@ impl Pool {
     /// # Errors
     ///
     /// An error of kind [`Configuration`](crate::ErrorKind::Configuration), if the address is not
-    /// one of those in [`connect`](Self::connect). No error repeats a password.
+    /// one of those in [`connect`](Self::connect). Errors do not show passwords.
     pub fn builder(url: &str) -> Result<PoolBuilder, Error> {
         Address::parse(url).map(PoolBuilder::new)
     }
 }
 
-/// Settings of a [`Pool`] to build: see [`Pool::builder`].
+/// Settings of a [`Pool`]. Made by [`Pool::builder`].
 #[derive(Clone)]
 pub struct PoolBuilder {
     address: Address,
@@ -96,7 +97,7 @@ impl PoolBuilder {
         self
     }
 
-    /// Sets how long connecting may take. Default: 1 s.
+    /// Sets the longest time of an attempt to connect. Default: 1 s.
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout.min(MAX_TIMEOUT);
@@ -110,8 +111,8 @@ impl PoolBuilder {
         self
     }
 
-    /// Resolves host names with `resolve`, anew for each connection, such as for service discovery.
-    /// Default: the system's resolver.
+    /// Resolves host names with `resolve`, again for each connection: for example for service
+    /// discovery. Default: the system's resolver.
     #[must_use]
     pub fn resolver<F>(mut self, resolve: impl Fn(String, u16) -> F + Send + Sync + 'static) -> Self
     where
@@ -124,7 +125,7 @@ impl PoolBuilder {
     /// Opens each socket with `dial`, which takes host and port. Use it for a proxy, a tunnel, or a
     /// server inside a test. Default: TCP.
     ///
-    /// It replaces the [`resolver`](Self::resolver). Encryption is then up to `dial`:
+    /// It replaces the [`resolver`](Self::resolver). `dial` must then encrypt itself, if wanted:
     /// [`build`](Self::build) fails if the address asks for TLS, or names a Unix socket.
     ///
     /// ```
@@ -147,15 +148,15 @@ impl PoolBuilder {
         self
     }
 
-    /// Sets the number of the database. Default: that of the address, else 0.
+    /// Sets the number of the database. Default: that of the address, or else 0.
     #[must_use]
     pub fn database(mut self, number: u32) -> Self {
         self.address.settings = self.address.settings.set_db(number.into());
         self
     }
 
-    /// Sets the user and the password. [`Pool::set_credentials`] changes them while the pool is
-    /// used. Default: those of the address, else none.
+    /// Sets the user and the password. [`Pool::set_credentials`] changes them later. Default: those
+    /// of the address, or else none.
     #[must_use]
     pub fn credentials(mut self, user: &str, password: &str) -> Self {
         self.address.settings = self.address.settings.set_username(user).set_password(password);
@@ -163,7 +164,7 @@ impl PoolBuilder {
     }
 
     /// Sets the user and the password of the sentinels, if the address names sentinels. Default:
-    /// those of the address, else none.
+    /// those of the address, or else none.
     #[must_use]
     pub fn sentinel_credentials(mut self, user: &str, password: &str) -> Self {
         if let Topology::Sentinel { settings, .. } = &mut self.address.topology {
@@ -172,12 +173,12 @@ impl PoolBuilder {
         self
     }
 
-    /// Trusts only the authorities whose certificates are in `pem`; several calls add up. Default:
-    /// the authorities of the system.
+    /// Trusts only the authorities whose certificates are in `pem`. Each call adds authorities.
+    /// Default: the authorities of the system.
     ///
-    /// `rustls-native-certs` finds those of the system. If the variable `SSL_CERT_FILE` or
-    /// `SSL_CERT_DIR` is set, it reads only that file or those folders.
-    /// [`build`](Self::build) reads them once.
+    /// `rustls-native-certs` finds the authorities of the system. If the variable `SSL_CERT_FILE`
+    /// or `SSL_CERT_DIR` is set, it reads only that file or those folders. [`build`](Self::build)
+    /// reads them once.
     #[cfg(feature = "rustls")]
     #[must_use]
     pub fn root_certificate(mut self, pem: impl AsRef<[u8]>) -> Self {
@@ -186,7 +187,7 @@ impl PoolBuilder {
     }
 
     /// Trusts the authorities that Mozilla trusts, as listed in the crate `webpki-roots`: for
-    /// containers without authorities of their own. Default: the authorities of the system.
+    /// containers without system authorities. Default: the authorities of the system.
     #[cfg(feature = "rustls")]
     #[must_use]
     pub fn webpki_roots(mut self) -> Self {
@@ -217,16 +218,16 @@ impl PoolBuilder {
     /// - The address asks for TLS, and a certificate or the private key cannot be used.
     /// - The address asks for TLS, no authorities were set, and the system has none.
     /// - The address asks for TLS or names a Unix socket, and `dial` was set.
-    /// - The address is that of a cluster, and another database than 0 was chosen.
+    /// - The address names a cluster, and a database other than 0 was set.
     /// - The address does not ask for TLS, and a certificate or authorities were set.
     pub fn build(self) -> Result<Pool, Error> {
         let Address { topology, uses_tls, settings } = self.address;
         if self.dialer.is_some() && (uses_tls || matches!(topology, Topology::Socket(_))) {
-            let message = "sockets that are dialed are those of an address without TLS";
+            let message = "`dial` needs an address without TLS and without a Unix socket";
             return Err(Error::new(ErrorKind::Configuration, message));
         }
         if matches!(topology, Topology::Cluster { .. }) && settings.db() != 0 {
-            let message = "a cluster has no database but 0";
+            let message = "a cluster has only the database 0";
             return Err(Error::new(ErrorKind::Configuration, message));
         }
         let login = Login::new(settings);
@@ -287,7 +288,7 @@ mod tests {
             [by_address, build("redis-cluster://:hush@127.0.0.1", 1)].map(Result::unwrap_err)
         {
             assert_eq!(error.kind(), ErrorKind::Configuration);
-            assert_eq!(error.to_string(), "a cluster has no database but 0");
+            assert_eq!(error.to_string(), "a cluster has only the database 0");
         }
         assert!(build("redis-cluster://127.0.0.1/1", 0).is_ok());
         assert!(build("redis://127.0.0.1", 1).is_ok());

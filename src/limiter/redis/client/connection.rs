@@ -1,12 +1,12 @@
-//! The traits of connections and of their sources, and the connections of the crate's own pool.
+//! The traits of connections and of their sources, and the connections of the crate's pool.
 //!
-//! bb8 sends a PING before each use. Here, other signs show without a round trip that a connection
-//! is useless:
+//! bb8 sends a PING before each use. Here, other signs show that a connection is useless, without a
+//! round trip:
 //!
 //! - The task that reads its socket has ended.
-//! - The server takes no writes.
-//! - No reply has come for a while, although calls wait for one.
-//! - The pool has left the server for another one.
+//! - The server is read-only.
+//! - No reply has come for some time, although calls wait for one.
+//! - The pool now uses another server in its place.
 
 use std::future::Future;
 use std::io;
@@ -40,11 +40,11 @@ pub(crate) type RepliesFuture = Pin<Box<dyn Future<Output = RedisResult<Vec<Valu
 pub(crate) trait Connections: Send + Sync {
     /// Returns a connection that is ready, if there is one.
     fn ready_connection(self: Arc<Self>, hash_slot: u16) -> Option<Arc<dyn SharedConnection>>;
-    /// Waits for a connection; the error says why there is none.
+    /// Waits for a connection. The error says why there is none.
     fn connection(self: Arc<Self>, hash_slot: u16) -> ConnectionFuture;
-    /// The number of connections that the calls of one partition share, at least 1.
+    /// Returns the number of connections that the calls of one partition share, at least 1.
     fn size(&self) -> usize;
-    /// Returns what is known about the server of a hash slot.
+    /// Returns the known facts about the server of a hash slot.
     fn facts(&self, hash_slot: u16) -> Facts;
 }
 
@@ -52,22 +52,23 @@ pub(crate) trait Connections: Send + Sync {
 pub(crate) trait SharedConnection: Send + Sync {
     /// Sends one command.
     fn send(&self, command: Cmd) -> ReplyFuture;
-    /// Sends commands in one write. An error reply is one of the values: the others still count.
+    /// Sends commands in one write. An error reply is one of the values; the other values still
+    /// count.
     fn send_all(&self, commands: Pipeline) -> RepliesFuture;
     /// The address of the server, if it is known.
     fn address(&self) -> Option<&ConnectionAddr> {
         None
     }
-    /// Returns whether another call may use the connection without asking the pool first.
+    /// Returns true if another call may use the connection without asking the pool first.
     fn is_alive(&self) -> bool;
-    /// Records that a call sent at `sent` has no reply at its deadline, which is now. A process
-    /// that is busy may not have read the reply yet.
+    /// Records that a call sent at `sent` has no reply at its deadline, which is now. A busy
+    /// process may not have read the reply yet.
     fn record_timeout(&self, sent: Instant, is_busy: bool);
-    /// Records that the server takes no writes.
+    /// Records that the server is read-only.
     fn mark_read_only(&self);
 }
 
-/// A connection of the crate's own pool. It closes when its last user drops it.
+/// A connection of the crate's pool. It closes when its last user drops it.
 pub(super) struct Connection {
     pub(super) socket: MultiplexedConnection,
     pub(super) health: Arc<Health>,
@@ -83,7 +84,7 @@ impl Connection {
         format!("redis at {}", self.address)
     }
 
-    /// Returns a call that records its outcome, and that ends when the pool leaves the server.
+    /// Returns a call that records its outcome, and ends when the pool leaves the server.
     fn recorded<T: Send>(
         &self,
         call: impl Future<Output = RedisResult<T>> + Send + 'static,
@@ -127,20 +128,20 @@ impl SharedConnection for Connection {
     }
 }
 
-/// The error of a call to a server that the pool has left for another one.
+/// Makes the error of a call to a server that the pool has replaced by another one.
 fn was_left(address: &ConnectionAddr) -> RedisError {
-    let message = format!("redis at {address} was left: another server is in its place");
+    let message = format!("redis at {address} was left: another server has replaced it");
     io::Error::new(io::ErrorKind::ConnectionAborted, message).into()
 }
 
-/// The state of a connection: usable, or the reason why not.
+/// The state of a connection: usable, or the reason why it is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum ConnectionState {
     Usable,
     /// Its socket is closed, or the pool has left its server.
     Closed,
-    /// Its server takes no writes.
+    /// Its server is read-only.
     ReadOnly,
     /// Calls over it get no replies.
     Silent,
@@ -150,27 +151,27 @@ pub(super) enum ConnectionState {
 #[derive(Debug)]
 pub(super) struct Health {
     state: AtomicU8,
-    /// The time at which it was retired, in µs since [`ServerHealth::start`]; 0: never.
+    /// The time at which it was retired, in µs since [`ServerHealth::start`]. 0: never.
     retired_at: AtomicU64,
     silence: Silence,
     server: Arc<ServerHealth>,
     generation: u32,
 }
 
-/// The health of all connections to one server. When all of them are silent, they are
-/// given up together.
+/// The health of all connections to one server. If all of them are silent, they are given up
+/// together.
 #[derive(Debug)]
 pub(super) struct ServerHealth {
-    /// The instant from which all times here count.
+    /// The start of all times in this type.
     start: Instant,
     silence: Silence,
-    /// True if connections were given up as silent, and nothing was heard since.
+    /// True if connections were given up as silent, and no reply has come since.
     is_silent: AtomicBool,
-    /// The current generation. Connections of an earlier one are silent.
+    /// The current generation. Connections of an earlier generation are silent.
     generation: AtomicU32,
     /// The time at which the generation began.
     generation_at: AtomicU64,
-    /// True if the pool uses another server in its place.
+    /// True if the pool now uses another server in its place.
     is_left: AtomicBool,
     /// Notified when the pool leaves the server.
     left: Notify,
@@ -191,7 +192,7 @@ impl Default for ServerHealth {
 }
 
 impl Health {
-    /// The health of a new connection.
+    /// Makes the health of a new connection.
     pub(super) fn new(server: &Arc<ServerHealth>) -> Self {
         Self {
             state: AtomicU8::new(ConnectionState::Usable as u8),
@@ -217,7 +218,7 @@ impl Health {
         self.state() == ConnectionState::Usable
     }
 
-    /// Records why the connection is useless from now on. The first reason stays.
+    /// Records the reason why the connection is useless from now on. The first reason stays.
     pub(super) fn retire(&self, reason: ConnectionState) {
         let usable = ConnectionState::Usable as u8;
         if self.state.compare_exchange(usable, reason as u8, Relaxed, Relaxed).is_ok() {
@@ -226,7 +227,7 @@ impl Health {
     }
 
     /// Returns the instant at which the connection became useless. An idle process may notice that
-    /// much later: then it says little about the server now.
+    /// much later: then it does not show the current state of the server.
     pub(super) fn useless_since(&self) -> Instant {
         let retired_at = match self.retired_at.load(Relaxed) {
             0 => self.server.generation_at.load(Relaxed),
@@ -235,11 +236,11 @@ impl Health {
         self.server.start + Duration::from_micros(retired_at)
     }
 
-    /// Returns the outcome of a call, or `None` once the pool has left the server. Later answers
-    /// are useless: they depend on a state that the server in its place does not have.
+    /// Returns the outcome of a call, or `None` after the pool has left the server. Later answers
+    /// are useless: they depend on a state that the new server does not have.
     ///
-    /// An answer that has arrived by then still counts. A busy process reads it late, and load
-    /// alone must not void a decision that the server made in time.
+    /// An answer that has arrived by then still counts. A busy process reads it late, but load
+    /// alone must not discard a decision that the server made in time.
     pub(super) async fn unless_left<T>(&self, call: impl Future<Output = T>) -> Option<T> {
         let left = self.server.left.notified();
         if self.server.is_left.load(Relaxed) {
@@ -269,7 +270,7 @@ impl Health {
                 self.server.silence.end(now);
                 self.server.is_silent.store(false, Relaxed);
             }
-            // The system has lost the route, say: nothing came from the server.
+            // For example, the system has lost the route: nothing came from the server.
             _ => {}
         }
     }
@@ -278,8 +279,8 @@ impl Health {
     ///
     /// The calls of one moment time out together, and one pause of the server is not a reason to
     /// reconnect. So a silence counts only if it is long, and clearly longer than this call has
-    /// waited. A process that was too busy to read replies does not know how long there were none.
-    /// So if its call begins a silence, that counts from now, and not from the sending.
+    /// waited. A process that was too busy to read replies does not know the length of the silence.
+    /// So if its call begins a silence, that counts from now, not from the sending.
     pub(super) fn record_timeout(&self, sent: Instant, is_busy: bool) {
         let now = self.server.clock(Instant::now());
         let sent = if is_busy { now } else { self.server.clock(sent) };
@@ -301,18 +302,18 @@ impl Health {
 }
 
 impl ServerHealth {
-    /// Returns whether connections were given up as silent, and nothing was heard since.
+    /// Returns true if connections were given up as silent, and no reply has come since.
     pub(super) fn is_silent(&self) -> bool {
         self.is_silent.load(Relaxed)
     }
 
-    /// Leaves the server: no call uses a connection to it any more, and calls under way end.
+    /// Leaves the server: no call uses a connection to it any more, and running calls end.
     pub(super) fn leave(&self) {
         self.is_left.store(true, Relaxed);
         self.left.notify_waiters();
     }
 
-    /// Microseconds since the start, at least 1.
+    /// Returns the microseconds since the start, at least 1.
     fn clock(&self, at: Instant) -> u64 {
         at.saturating_duration_since(self.start).as_micros() as u64 + 1
     }
@@ -321,24 +322,24 @@ impl ServerHealth {
 /// A time without any reply, although calls were sent.
 #[derive(Debug, Default)]
 struct Silence {
-    /// The time at which the silence began; 0: there is none.
+    /// The time at which the silence began. 0: there is no silence.
     begun: AtomicU64,
     /// The time at which a silence last ended, mostly with a reply.
     last_end: AtomicU64,
 }
 
 impl Silence {
-    /// Records that a call sent at `sent` times out. Returns the start of its silence. However long
-    /// nothing was sent meanwhile, it goes on: a late reply would have ended it.
+    /// Records that a call sent at `sent` times out. Returns the start of its silence. The silence
+    /// also includes times without calls, since a late reply would have ended it.
     ///
-    /// A call that was sent before the last reply says nothing about the time before that reply.
+    /// A call that was sent before the last reply does not count for the time before that reply.
     fn begin_or_continue(&self, sent: u64) -> u64 {
         let sent = sent.max(self.last_end.load(Relaxed));
         let begun = match self.begun.compare_exchange(0, sent, Relaxed, Relaxed) {
             Ok(_) => sent,
             Err(begun) => begun,
         };
-        // A reply may have come meanwhile.
+        // A reply may have come in between.
         begun.max(self.last_end.load(Relaxed))
     }
 

@@ -1,4 +1,4 @@
-//! Functions of the application that find a server's addresses, or open sockets to it.
+//! The application's functions that find a server's addresses, or open sockets to it.
 
 use std::future::Future;
 use std::io;
@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 type Resolved = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
 
-/// Resolves host names, anew for each connection.
+/// Resolves host names, again for each connection.
 #[derive(Clone)]
 pub(super) struct Resolver(Arc<dyn Fn(String, u16) -> Resolved + Send + Sync>);
 
@@ -25,7 +25,7 @@ impl Resolver {
         Self(Arc::new(move |host, port| Box::pin(resolve(host, port))))
     }
 
-    /// The addresses of a host.
+    /// Returns the addresses of a host.
     pub(super) fn addresses(&self, host: String, port: u16) -> Resolved {
         (self.0)(host, port)
     }
@@ -49,7 +49,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Socket for S {}
 
 type Dialed = Pin<Box<dyn Future<Output = io::Result<Box<dyn Socket>>> + Send>>;
 
-/// Opens a socket to a host and port, anew for each connection.
+/// Opens a socket to a host and port, again for each connection.
 #[derive(Clone)]
 pub(super) struct Dialer(Arc<dyn Fn(String, u16) -> Dialed + Send + Sync>);
 

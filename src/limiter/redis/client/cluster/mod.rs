@@ -1,8 +1,8 @@
-//! The servers of a Redis Cluster, and which of them holds each hash slot.
+//! The servers of a Redis Cluster, and the server of each hash slot.
 //!
-//! `nodes.rs` holds the servers, with connections of the crate's own, and the server of each slot.
-//! `slot_map.rs` parses the map of slots, and `refresh.rs` asks for it again. `redirect.rs` finds
-//! the next step of a call that a server did not run.
+//! `nodes.rs` has the servers with the crate's own connections, and the server of each slot.
+//! `slot_map.rs` parses the map of slots, and `refresh.rs` reads it again. `redirect.rs` finds the
+//! next step of a call that a server did not run.
 //!
 //! The crate sends a call again only if a reply proves that it has not run: MOVED, ASK, TRYAGAIN,
 //! NOSCRIPT. It asks only masters.
@@ -33,7 +33,7 @@ use crate::{Error, ErrorKind};
 /// Connections to the servers of a cluster.
 pub(crate) struct Cluster {
     settings: NodeSettings,
-    /// The addresses that the pool was built with.
+    /// The addresses with which the pool was built.
     seeds: Vec<Host>,
     nodes: Nodes,
     refreshes: Refreshes,
@@ -44,7 +44,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Connects to nothing yet. Fails if an address cannot be used.
+    /// Makes the cluster without connecting yet. Fails if an address cannot be used.
     pub(super) fn new(settings: NodeSettings, seeds: Vec<Host>) -> Result<Self, Error> {
         if seeds.is_empty() {
             let message = "a cluster needs the address of a server";
@@ -57,14 +57,15 @@ impl Cluster {
         Ok(Self { settings, seeds, nodes, refreshes, changed, shutdown })
     }
 
-    /// The partition of a slot. Each connection has one, so that calls of a slot keep their order.
+    /// Returns the partition of a slot. Each connection has one, so that calls of a slot keep their
+    /// order.
     pub(super) fn partition(&self, hash_slot: u16) -> Partition {
         self.nodes.number_of(hash_slot).map_or(Partition::MAX, |node| {
             Partition::from(node) * self.settings.size + self.place(hash_slot)
         })
     }
 
-    /// The place of a slot's connection among those of its server.
+    /// Returns the place of a slot's connection among those of its server.
     fn place(&self, hash_slot: u16) -> usize {
         usize::from(hash_slot) % self.settings.size
     }
@@ -79,17 +80,17 @@ impl Cluster {
         Ok(Arc::clone(&node.pool).connection_at(Some(self.place(hash_slot))))
     }
 
-    /// Returns what is known about such a server.
+    /// Returns the known facts about such a server.
     pub(super) fn facts_at(&self, host: &Host) -> Result<Facts, Error> {
         Ok(self.nodes.redirected_to(host, &self.settings)?.1.pool.facts())
     }
 
-    /// Records the server of a slot, as a redirect named it.
+    /// Records the server of a slot, from a redirect.
     pub(crate) fn moved(self: &Arc<Self>, hash_slot: u16, host: &Host) -> Result<(), Error> {
         let (number, _) = self.nodes.redirected_to(host, &self.settings)?;
         self.nodes.assign(hash_slot, number);
         self.changed.notify_waiters();
-        // Other slots have moved too, most likely.
+        // Other slots have probably moved too.
         self.refresh();
         Ok(())
     }
@@ -125,7 +126,7 @@ impl Cluster {
         }
     }
 
-    /// The error for a slot without a known server.
+    /// Makes the error for a slot without a known server.
     fn no_node_error(&self, cause: Option<&Error>) -> Error {
         let kind = cause.map_or(ErrorKind::Infrastructure, Error::kind);
         let message = format!("no server of the cluster at {} holds the key", self.seeds[0]);
@@ -167,7 +168,7 @@ impl Connections for Cluster {
         if let Some((_, node)) = self.nodes.of(hash_slot) {
             return Facts { is_silent: node.server.is_silent(), ..node.pool.facts() };
         }
-        // That nobody holds the slot is so now, whenever the map was read.
+        // The slot has no server now, even if the map was read long ago.
         let refreshes = self.refreshes.state();
         let error = || self.no_node_error(refreshes.last_error());
         let failed = || Failed { error: error(), at: Some(Instant::now()) };

@@ -69,13 +69,13 @@ impl Default for Nodes {
 }
 
 impl Nodes {
-    /// The number of the server that holds a slot, if it is known.
+    /// Returns the number of the server that holds a slot, if it is known.
     pub(super) fn number_of(&self, hash_slot: u16) -> Option<u16> {
         let number = self.slots[usize::from(hash_slot)].load(Relaxed);
         Some(number).filter(|number| *number != UNKNOWN)
     }
 
-    /// The server that holds a slot, and its number.
+    /// Returns the server that holds a slot, and its number.
     pub(super) fn of(&self, hash_slot: u16) -> Option<(u16, Arc<Node>)> {
         let number = self.number_of(hash_slot)?;
         let known = self.read();
@@ -83,7 +83,7 @@ impl Nodes {
         Some((number, Arc::clone(node)))
     }
 
-    /// Records the server that holds a slot, as a redirect named it.
+    /// Records the server that holds a slot, from a redirect.
     pub(super) fn assign(&self, hash_slot: u16, number: u16) {
         let before = self.slots[usize::from(hash_slot)].swap(number, Relaxed);
         if has_moved(before, number) {
@@ -104,12 +104,12 @@ impl Nodes {
         first.into_iter().map(|(hash_slot, _)| hash_slot).collect()
     }
 
-    /// All servers.
+    /// Returns all servers.
     pub(super) fn all(&self) -> Vec<Arc<Node>> {
         self.read().iter().flatten().map(|known| Arc::clone(&known.node)).collect()
     }
 
-    /// The server at an address that a redirect named, and its number.
+    /// Returns the server at an address from a redirect, and its number.
     pub(super) fn redirected_to(
         &self,
         address: &Host,
@@ -122,8 +122,8 @@ impl Nodes {
         Ok((number, Arc::clone(&entry.node)))
     }
 
-    /// Records the server of every slot, as `map` names it. Removes servers without slots, except
-    /// those that a redirect named a short time ago and that are not away.
+    /// Records the server of every slot from `map`. Removes servers without slots, except those
+    /// that a redirect named a short time ago and that are not away.
     pub(super) fn replace(&self, map: &SlotMap, settings: &NodeSettings) -> Result<(), Error> {
         let away: Vec<_> = self.all().into_iter().filter(|node| node.pool.is_away()).collect();
         let mut known = self.write();
@@ -140,7 +140,7 @@ impl Nodes {
         for (entry, number) in known.iter_mut().zip(0..) {
             let Some(one) = entry.as_ref().filter(|_| !numbers.contains(&number)) else { continue };
             // A server that is away was replaced by a promoted one, so its later answers are
-            // useless. A live server that lost its slots still answers what it has decided.
+            // useless. A live server that lost its slots still answers earlier calls.
             let is_away = away.iter().any(|node| Arc::ptr_eq(node, &one.node));
             if is_away {
                 one.node.server.leave();
@@ -149,7 +149,7 @@ impl Nodes {
                 *entry = None;
             }
         }
-        // A listener may use the cluster, so the lock ends first.
+        // A subscriber may use the cluster, so the lock ends first.
         drop(known);
         self.watch.mapped(moved);
         Ok(())
@@ -164,7 +164,7 @@ impl Nodes {
     }
 }
 
-/// Returns whether a slot has left the server that is known to have held it.
+/// Returns true if a slot has left the server that held it.
 fn has_moved(before: u16, number: u16) -> bool {
     before != UNKNOWN && before != number
 }

@@ -1,4 +1,4 @@
-//! Replies that say that a call did not run, and the next step of that call.
+//! Replies of servers that did not run a call, and the next step of that call.
 
 use redis::{Cmd, ConnectionAddr, Pipeline, RedisError, RedisResult, ServerErrorKind, Value, cmd};
 
@@ -8,18 +8,18 @@ use super::super::connection::SharedConnection;
 /// The next step of a call that a server did not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// The same server, with the text of the script: the server does not know it.
+    /// The same server, with the text of the script, which the server does not know.
     WithText,
     /// The server that holds the slot from now on.
     Moved(Host),
     /// The server that the slot is moving to, for this attempt only.
     Ask(Host),
-    /// A later attempt: its keys are on two servers now.
+    /// A later attempt, since the keys are on two servers now.
     Again,
 }
 
 impl Next {
-    /// Reads the step from an error of the server at `asked`. `None`: the call may have run, or has
+    /// Reads the step from an error of the server at `asked`. `None`: the call may have run, or it
     /// failed.
     pub(crate) fn of(error: &RedisError, asked: Option<&ConnectionAddr>) -> Option<Self> {
         let redirect = || {
@@ -36,7 +36,7 @@ impl Next {
     }
 }
 
-/// Returns whether a server says that it cannot serve its slots. Another may hold them by now.
+/// Returns true if a server says that it cannot serve its slots. Another server may hold them now.
 pub(crate) fn cannot_serve(error: &RedisError) -> bool {
     use ServerErrorKind::{BusyLoading, ClusterDown, MasterDown, ReadOnly};
     let redis::ErrorKind::Server(kind) = error.kind() else { return false };
@@ -54,7 +54,7 @@ pub(crate) fn reply_after_asking(replies: &mut impl Iterator<Item = Value>) -> R
     let (asking, reply) = (next_reply(replies), next_reply(replies));
     match (asking, reply) {
         (Err(refused), Err(_)) => Err(refused),
-        // After a refused ASKING, a command runs only if the slot has moved meanwhile.
+        // After a refused ASKING, a command runs only if the slot has moved in the meantime.
         (_, reply) => reply,
     }
 }

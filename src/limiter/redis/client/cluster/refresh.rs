@@ -1,7 +1,7 @@
-//! Reads the slot map: from a server that is connected, or else from any that is known.
+//! Reads the slot map: from a connected server, or else from any known server.
 //!
-//! Each runtime makes one attempt at a time, with pauses in between. So a process asks only a few
-//! times a second, even if many slots move or many calls fail.
+//! Each runtime makes one attempt at a time, with pauses between attempts. So a process asks only a
+//! few times a second, even if many slots move or many calls fail.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -31,21 +31,21 @@ pub(super) struct Refreshes(Mutex<State>);
 
 #[derive(Default)]
 pub(super) struct State {
-    /// The runtimes with an attempt under way, and the start of each attempt.
+    /// The runtimes with a running attempt, and the start of each attempt.
     running: Vec<(runtime::Id, Instant)>,
     backoff: Backoff,
     /// The error of the last attempt. `None` after a success.
     last_error: Option<Error>,
     /// The time that the last failed attempt took.
     last_took: Duration,
-    /// True once the map was read.
+    /// True after the map was read.
     was_read: bool,
     /// The server that last said that it cannot serve its slots.
     doubted: Option<Host>,
 }
 
 impl State {
-    /// Returns whether an attempt hangs, so that the last error no longer counts.
+    /// Returns true if an attempt hangs, so that the last error no longer counts.
     pub(super) fn attempt_hangs(&self) -> bool {
         let attempts = self.running.iter().map(|(_, begun)| *begun);
         any_hangs(attempts, self.last_error.as_ref(), self.last_took)
@@ -56,7 +56,7 @@ impl State {
         self.last_error.as_ref().filter(|_| !self.attempt_hangs())
     }
 
-    /// Returns whether an attempt has ended with an outcome that still counts. Then a slot without
+    /// Returns true if an attempt has ended with an outcome that still counts. Then a slot without
     /// a server is not just a sign of load.
     pub(super) fn has_result(&self) -> bool {
         self.was_read || self.last_error().is_some()
@@ -68,7 +68,7 @@ impl Refreshes {
         lock(&self.0)
     }
 
-    /// Begins an attempt. The error is the instant at which the next one may begin.
+    /// Begins an attempt. The error is the instant at which the next attempt may begin.
     fn begin(&self, runtime: runtime::Id) -> Result<(), Instant> {
         let (mut state, now) = (self.state(), Instant::now());
         if state.running.iter().any(|(running, _)| *running == runtime) {
@@ -82,7 +82,7 @@ impl Refreshes {
         Ok(())
     }
 
-    /// Records the end of the attempt on `runtime`. `None`: it was not finished.
+    /// Records the end of the attempt on `runtime`. `None`: it did not finish.
     fn end(&self, runtime: runtime::Id, result: Option<Result<(), Error>>) {
         let (mut state, now) = (self.state(), Instant::now());
         let attempt = state.running.iter().find(|(running, _)| *running == runtime);
@@ -106,13 +106,13 @@ impl Refreshes {
 
 impl Cluster {
     /// Reads the slot map, since the server at `address` cannot serve its slots. Asks that server
-    /// after the other known ones: if it is cut off from them, it still claims its slots.
+    /// after the other known servers: if it is cut off from them, it still claims its slots.
     pub(crate) fn doubt(self: &Arc<Self>, address: Option<&ConnectionAddr>) {
         self.refreshes.state().doubted = address.and_then(Host::of);
         self.refresh();
     }
 
-    /// Starts to read the slot map, unless an attempt is under way or has just ended. Returns the
+    /// Starts to read the slot map, unless an attempt is running or has just ended. Returns the
     /// instant to try again.
     pub(super) fn refresh(self: &Arc<Self>) -> Instant {
         let runtime = Handle::current();
@@ -126,8 +126,8 @@ impl Cluster {
         Instant::now() + MAX_CONNECTION_WAIT
     }
 
-    /// The servers that may know the map. Connected servers come first, and the addresses that the
-    /// pool was built with come last.
+    /// Returns the servers that may know the map. Connected servers come first, and the addresses
+    /// with which the pool was built come last.
     fn candidates(&self) -> Vec<Candidate> {
         let mut nodes = self.nodes.all();
         fastrand::shuffle(&mut nodes);
@@ -155,7 +155,7 @@ impl Cluster {
     }
 }
 
-/// An attempt to read the map. Its drop lets another begin, whatever ended it.
+/// An attempt to read the map. Its drop lets another attempt begin, after any end.
 struct Attempt {
     cluster: Weak<Cluster>,
     runtime: runtime::Id,
@@ -212,7 +212,7 @@ impl Candidate {
         let reply = match unless_busy(patience, early).await {
             Ok(reply) => reply,
             Err(error) => {
-                // This call shows a silent connection, as a charge without a reply does.
+                // This call shows a silent connection, like a charge without a reply.
                 connection.record_timeout(sent, error.kind() == ErrorKind::Saturation);
                 timeout_at(end, reply).await.map_err(no_answer)?
             }

@@ -1,4 +1,4 @@
-//! The hash slots of a cluster: each key has one, and each slot is on one server. The reply to
+//! The hash slots of a cluster. Each key has one slot, and each slot is on one server. The reply to
 //! CLUSTER SLOTS names the servers.
 
 use std::ops::Range;
@@ -14,7 +14,8 @@ pub(crate) const HASH_SLOTS: u16 = 16_384;
 /// The number of a partition: the slots whose calls share a connection to a cluster.
 pub(crate) type Partition = usize;
 
-/// Returns the hash slot of the key `name`. Only the text in its first braces counts, if any.
+/// Returns the hash slot of the key `name`. If it has braces, only the text in the first braces
+/// counts.
 pub(crate) fn hash_slot(name: &str) -> u16 {
     let tag = name.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
     let hashed = tag.map(|(tag, _)| tag).filter(|tag| !tag.is_empty()).unwrap_or(name);
@@ -73,7 +74,7 @@ fn read_range(range: &Value, asked: &Host) -> Option<(Range<usize>, Host)> {
     Some((usize::from(first)..usize::from(last) + 1, address))
 }
 
-/// Reads a number that fits: the client would cut a larger one.
+/// Reads a number if it is in range: the client would cut a larger one.
 fn number(value: &Value) -> Option<u16> {
     let Value::Int(number) = value else { return None };
     u16::try_from(*number).ok()
