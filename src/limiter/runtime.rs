@@ -1,22 +1,22 @@
-//! The tokio runtime of a caller, which timers and tasks need. Where tokio would panic outside of
-//! one, a decision is an error.
+//! The tokio runtime of a caller, which timers and tasks need. Without a runtime, tokio would
+//! panic, but a decision returns an error.
 
 use tokio::runtime::Handle;
 use tokio::time::{self, Instant, Sleep};
 
 use crate::{Error, ErrorKind};
 
-/// The runtime.
+/// Returns the current runtime.
 ///
 /// # Errors
 ///
-/// Of kind [`Configuration`](ErrorKind::Configuration) outside of one.
+/// An error of kind [`Configuration`](ErrorKind::Configuration) outside of a runtime.
 pub(crate) fn current() -> Result<Handle, Error> {
     let message = "a decision needs a tokio runtime";
     Handle::try_current().map_err(|_| Error::new(ErrorKind::Configuration, message))
 }
 
-/// A timer.
+/// Makes a timer.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! A limiter that decides and never refuses.
+//! A limiter that decides but never refuses.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use super::wrapped::{Around, Begin, Wrapped, WrappedFuture};
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::{Charge, Decision, Error, Outcome};
 
-/// A limiter that admits whatever its inner one decides: made by
+/// A limiter that admits every charge, for every decision of its inner limiter. Made by
 /// [`LimiterExt::shadow`](crate::LimiterExt::shadow). Clones share the counts.
 ///
-/// It shows what a new limit would do to real traffic. It asks and takes as its inner limiter does,
-/// so each outcome is the one that would have been without the shadow. Then it admits at once.
+/// It shows the effect of a new limit on real traffic. It asks its inner limiter, which takes units
+/// as usual. So each outcome is the same as without the shadow. Then it admits at once.
 ///
 /// ```
 /// use tower_sluice::algorithm::TokenBucket;
@@ -38,14 +38,16 @@ use crate::{Charge, Decision, Error, Outcome};
 /// | an error, of whatever kind | `Allow`, with [`Origin::Shadow`](crate::limiter::Origin::Shadow) |
 /// | nothing, since a request has no key | the same |
 ///
-/// [`Decision::shadowed`] holds the answer itself. All else that the decision reports is the inner
-/// limiter's, such as [`remaining`](Decision::remaining). What was taken can be settled as usual.
+/// [`Decision::shadowed`] has the inner limiter's answer. All other values of the decision are the
+/// inner limiter's, such as [`remaining`](Decision::remaining). The taken units can be settled as
+/// usual.
 ///
 /// # What it does not do
 ///
-/// - It does not hide the time that a decision takes. So leave a `timeout` inside of it.
-/// - It does not ask again: where nothing can be reserved, a caller would have, after `Retry`.
-/// - An estimate, a penalty and a reset are those of the inner limiter.
+/// - It does not hide the time of a decision. So leave a `timeout` inside of it.
+/// - It does not ask again. Without the shadow, a caller would ask again after `Retry`, if nothing
+///   can be reserved.
+/// - It does not change estimates, penalties and resets: these go to the inner limiter.
 #[derive(Clone, Debug)]
 pub struct Shadow<L> {
     inner: Wrapped<L, Arc<Counters>>,
@@ -54,8 +56,8 @@ pub struct Shadow<L> {
 /// The future of [`Shadow`].
 pub type ShadowFuture<C> = WrappedFuture<C, Arc<Counters>>;
 
-/// The counts of the results that the charges of a shadow would have had. A peek takes nothing and
-/// is not counted.
+/// The counts of the results of charges without the shadow. A peek takes nothing and is not
+/// counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShadowCounts {
@@ -65,11 +67,11 @@ pub struct ShadowCounts {
     pub delayed: u64,
     /// Refused, or asked to come again.
     pub refused: u64,
-    /// Not decided: over HTTP a 503, or a 400, as for a request without a key.
+    /// Not decided: over HTTP a 503, or a 400 such as for a request without a key.
     pub undecided: u64,
 }
 
-/// The counts while they grow.
+/// The running counts.
 #[derive(Debug, Default)]
 pub struct Counters {
     admitted: AtomicU64,
@@ -98,7 +100,7 @@ impl Counters {
         }
     }
 
-    /// Admits a charge, and counts it as it was decided.
+    /// Admits a charge, and counts its result.
     pub(super) fn admit(&self, answer: Result<Decision, Error>) -> Decision {
         self.add(answer.as_ref().map(Decision::outcome));
         Decision::in_shadow(answer)
@@ -110,8 +112,7 @@ impl<L> Shadow<L> {
         Self { inner: Wrapped { inner, around: Arc::default() } }
     }
 
-    /// Returns the counts of the results that its charges would have had, those of its clones
-    /// included.
+    /// Returns the counts of the results without the shadow, including those of its clones.
     #[must_use]
     pub fn counts(&self) -> ShadowCounts {
         self.inner.around.counts()
@@ -123,14 +124,15 @@ impl<L: Limiter> Limiter for Shadow<L> {
 
     pass_on!(check, check_keyless, settle, operate);
 
-    /// Always: a layer refuses requests otherwise. What the inner limiter cannot take is not taken.
+    /// Returns true, since a layer refuses requests otherwise. If the inner limiter cannot take
+    /// more, no more is taken.
     fn can_take_more(&self) -> bool {
         true
     }
 }
 
 impl Around for Arc<Counters> {
-    /// `None` for a peek, which is not counted: nobody is charged.
+    /// `None` for a peek, which charges nothing and is not counted.
     type Open = Option<Self>;
 
     fn open(&self, charge: &Charge) -> Begin<Self::Open> {

@@ -1,4 +1,4 @@
-//! Shards of the keys of a memory, a deny cache or a lease, each under a lock of its own.
+//! Shards of the keys of a memory, a deny cache or a lease, each with its own lock.
 
 use crate::sync::{Mutex, MutexGuard, lock};
 
@@ -8,15 +8,17 @@ const MIN_SHARD_SIZE: usize = 256;
 pub(super) struct Shards<S>(Box<[Mutex<S>]>);
 
 impl<S> Shards<S> {
-    /// Up to 16 shards of equal size, which hold `max_keys` together. `shard` makes one of a size.
+    /// Makes up to 16 shards of equal size, which hold `max_keys` together. `shard` makes a shard
+    /// of the given size.
     pub(super) fn new(max_keys: usize, shard: impl Fn(usize) -> S) -> Self {
         let count = (max_keys / MIN_SHARD_SIZE).clamp(1, MAX_SHARDS);
-        // The first shards hold one more each.
+        // The first shards each hold one more key.
         let size = |index| max_keys / count + usize::from(index < max_keys % count);
         Self((0..count).map(|index| Mutex::new(shard(size(index)))).collect())
     }
 
-    /// The shard of a hash: by bits in its middle, since tables use the highest and the lowest.
+    /// Returns the shard of a hash, from its middle bits, since tables use the highest and the
+    /// lowest.
     #[inline]
     pub(super) fn of(&self, hash: u64) -> &Mutex<S> {
         let middle = (hash >> 24) as u32;

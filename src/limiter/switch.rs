@@ -11,8 +11,8 @@ use crate::sync::atomic::AtomicU8;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::{Charge, Decision, Error, Outcome};
 
-/// Turns limiters off, into a shadow, and on again, while they are used. Cheap to clone: clones are
-/// one switch.
+/// Turns limiters off, into a shadow, and on again, while they are used. It is cheap to clone:
+/// clones are the same switch.
 ///
 /// ```
 /// use tower_sluice::algorithm::TokenBucket;
@@ -40,19 +40,20 @@ use crate::{Charge, Decision, Error, Outcome};
 /// | [`Shadow`](SwitchMode::Shadow) | is admitted | is asked, as in a [`Shadow`](crate::limiter::Shadow) |
 /// | [`Off`](SwitchMode::Off) | is admitted | is not asked, and nothing is taken |
 ///
-/// In the mode `Shadow`, [`Decision::shadowed`] returns what the decision would have been. In the
-/// mode `Off`, the decision has [`Origin::Off`].
+/// In the mode `Shadow`, [`Decision::shadowed`] returns the result without the shadow. In the mode
+/// `Off`, the decision has [`Origin::Off`].
 ///
-/// A request without a key is refused while it is on, and admitted in the other modes.
+/// A request without a key is refused in the mode `On`, and admitted in the other modes.
 ///
-/// It holds at once, for all clones of all limiters with this switch. A charge that is on its way
-/// is decided as it was asked, and a request that waits for its slot keeps it. What was taken can
-/// be settled in every mode.
+/// A change applies at once, to all clones of all limiters with this switch. A charge that was
+/// already sent is decided in the old mode, and a request that waits for its slot keeps it. Taken
+/// units can be settled in every mode.
 ///
-/// Off, an estimate and a penalty are answered as a charge is, and change nothing. A reset goes to
-/// the inner limiter in every mode.
+/// In the mode `Off`, an estimate and a penalty are answered like a charge, and change nothing. A
+/// reset goes to the inner limiter in every mode.
 ///
-/// A switch is for one process. For many, set it where each of them reads its configuration.
+/// A switch is for one process. For many processes, set it in each of them, when it reads its
+/// configuration.
 #[derive(Clone, Default)]
 pub struct Switch {
     shared: Arc<Shared>,
@@ -64,9 +65,9 @@ pub struct Switch {
 pub enum SwitchMode {
     /// They decide.
     On,
-    /// They decide, and admit every charge whatever was decided.
+    /// They decide, but admit every charge.
     Shadow,
-    /// They admit every charge, and ask nobody.
+    /// They admit every charge, and do not ask the inner limiter.
     Off,
 }
 
@@ -83,7 +84,7 @@ impl Switch {
         Self::default()
     }
 
-    /// Sets what limiters with this switch do from now on.
+    /// Sets the mode of limiters with this switch, from now on.
     pub fn set(&self, mode: SwitchMode) {
         let mode = match mode {
             SwitchMode::On => 0,
@@ -104,21 +105,20 @@ impl Switch {
         }
     }
 
-    /// Returns the counts of the results that the charges in shadow would have had, since the
-    /// switch was made. Peeks do not count.
+    /// Returns the counts, since the switch was made, of the results that charges in the mode
+    /// `Shadow` would have had. Peeks do not count.
     #[must_use]
     pub fn shadow_counts(&self) -> ShadowCounts {
         self.shared.counters.counts()
     }
 
-    /// Returns true if somebody else has this switch too.
+    /// Returns true if this switch has other clones.
     #[cfg(feature = "policies")]
     pub(crate) fn is_shared(&self) -> bool {
         Arc::strong_count(&self.shared) > 1
     }
 
-    /// Counts what a charge in a shadow would have been, for limiters that look at the mode
-    /// themselves.
+    /// Counts the result of a charge in a shadow, for limiters that check the mode themselves.
     #[cfg(feature = "policies")]
     pub(crate) fn count(&self, shadowed: Result<Outcome, &Error>) {
         self.shared.counters.add(shadowed);
@@ -134,7 +134,7 @@ impl fmt::Debug for Switch {
     }
 }
 
-/// A limiter with a [`Switch`]: made by [`LimiterExt::switch`](crate::LimiterExt::switch).
+/// A limiter with a [`Switch`]. Made by [`LimiterExt::switch`](crate::LimiterExt::switch).
 #[derive(Clone, Debug)]
 pub struct WithSwitch<L> {
     inner: Wrapped<L, Switch>,
@@ -154,13 +154,13 @@ impl<L: Limiter> Limiter for WithSwitch<L> {
 
     pass_on!(check, check_keyless, settle, operate);
 
-    /// Unless it is on: always, since a layer refuses requests otherwise.
+    /// Returns true unless the switch is on, since a layer refuses requests otherwise.
     fn can_take_more(&self) -> bool {
         self.inner.around.mode() != SwitchMode::On || self.inner.can_take_more()
     }
 }
 
-/// In shadow it does what a [`Shadow`](crate::limiter::Shadow) does.
+/// In the mode `Shadow` it does the same as a [`Shadow`](crate::limiter::Shadow).
 impl Around for Switch {
     type Open = <Arc<Counters> as Around>::Open;
 
@@ -193,18 +193,19 @@ impl Around for Switch {
     }
 }
 
-/// The decision of a switch that is off.
+/// Makes the decision of a switch that is off.
 fn off() -> Decision {
     Decision::new(Outcome::Allow).with_origin(Origin::Off)
 }
 
-/// All interleavings of callers that read a switch while it is set.
+/// Tests of all interleavings of callers that read a switch while it is set.
 #[cfg(all(test, interleavings))]
 mod interleavings {
     use super::*;
     use crate::sync::interleavings::{each, thread};
 
-    /// A caller that has seen a switch off never sees it on again, though nothing else orders them.
+    /// A caller that has seen a switch off never sees it on again, even without other
+    /// synchronisation.
     #[test]
     fn a_switch_goes_one_way() {
         each("switch", || {

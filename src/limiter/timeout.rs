@@ -1,8 +1,8 @@
 //! A time limit for decisions.
 //!
 //! The timer here is a backstop for limiters that ignore the charge's deadline. It fires 5 ms
-//! later, and lets the runtime catch up, so that the better answer comes first. It says nothing
-//! about a store, so its error is of kind [`Saturation`](ErrorKind::Saturation).
+//! later, and lets the runtime catch up, so that the limiter's own answer comes first. It does not
+//! show the state of a store, so its error is of kind [`Saturation`](ErrorKind::Saturation).
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,14 +18,14 @@ use crate::{Charge, Decision, Error, ErrorKind};
 
 const BACKSTOP: Duration = Duration::from_millis(5);
 
-/// The instant by which a charge needs its decision from a limiter that allows `own` for it.
+/// Returns the instant by which a charge needs its decision. `own` is the limiter's own timeout.
 pub(crate) fn deadline(charge: &Charge, own: Duration) -> Instant {
     let own = Instant::now() + own.min(MAX_TIMEOUT);
     charge.deadline().map_or(own, |deadline| own.min(Instant::from_std(deadline)))
 }
 
-/// The error of a call for a charge that other calls came before. A deadline that passes after
-/// those says nothing about a store.
+/// Makes the error of a call that came after other calls for the same charge. If the deadline
+/// passes after those, the error does not show the state of a store.
 pub(crate) fn after_other_calls(error: Error, charge: &Charge) -> Error {
     let now = Instant::now().into_std();
     let is_over = charge.deadline().is_some_and(|deadline| deadline <= now);
@@ -36,7 +36,7 @@ pub(crate) fn after_other_calls(error: Error, charge: &Charge) -> Error {
     Error::new(ErrorKind::Saturation, late).with_source(error)
 }
 
-/// A limiter with a time limit: made by [`LimiterExt::timeout`](crate::LimiterExt::timeout).
+/// A limiter with a time limit. Made by [`LimiterExt::timeout`](crate::LimiterExt::timeout).
 #[derive(Clone, Debug)]
 pub struct Timeout<L> {
     inner: L,
@@ -48,7 +48,7 @@ impl<L> Timeout<L> {
         Self { inner, timeout }
     }
 
-    /// The charge with its deadline, and the instant of the backstop.
+    /// Returns the charge with its deadline, and the instant of the backstop.
     fn with_backstop(&self, charge: &Charge) -> (Charge, Instant) {
         let deadline = deadline(charge, self.timeout);
         (charge.clone().with_deadline(deadline.into_std()), deadline + BACKSTOP)
@@ -80,7 +80,7 @@ pin_project! {
         #[pin]
         backstop: Option<Sleep>,
         grace_period: GracePeriod,
-        // Runs once the backstop has fired.
+        // Runs after the backstop has fired.
         catching_up: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     }
 }

@@ -12,11 +12,11 @@ use crate::{Charge, Decision, Error};
 
 /// Makes events of decisions: every [`Limiter`] has this method with the feature `tracing`.
 pub trait TraceExt: Limiter + Sized {
-    /// Makes an event of each decision of this limiter through the crate
+    /// Makes an event of each decision of this limiter with the crate
     /// [`tracing`](https://docs.rs/tracing), with `limiter` as a field. See [`Traced`].
     ///
-    /// Write it after everything that decides, `or_else`, `shadow` and `switch` included, so that
-    /// it sees what they do. Only `inspect`, `metrics` and `trace` may come later.
+    /// Write it after all wrappers that decide, including `or_else`, `shadow` and `switch`, so that
+    /// it shows their decisions. Only `inspect`, `metrics` and `trace` may come later.
     #[must_use]
     fn trace(self, limiter: impl Into<Arc<str>>) -> Traced<Self> {
         let tracer = Arc::new(Tracer::new(limiter.into()));
@@ -27,7 +27,7 @@ pub trait TraceExt: Limiter + Sized {
 
 impl<L: Limiter> TraceExt for L {}
 
-/// A limiter whose decisions are events: made by [`TraceExt::trace`].
+/// A limiter whose decisions are events. Made by [`TraceExt::trace`].
 ///
 /// ```
 /// use tower_sluice::algorithm::TokenBucket;
@@ -69,20 +69,20 @@ impl<L: Limiter> TraceExt for L {}
 /// [kind]: crate::ErrorKind
 ///
 /// `outcome` is `admitted`, `delayed`, `denied`, `undecided`, `failed open`, `switched off`, or
-/// `asks again` for a charge that nothing can be reserved for. `suppressed` is the number of faults
-/// that were left out since the last one. A refusal is DEBUG too, and so is an error of kind
-/// `Request`: callers must not fill a log.
+/// `asks again` for a charge for which nothing can be reserved. `suppressed` is the number of
+/// faults without an event since the last one. Refusals and errors of kind `Request` are at DEBUG
+/// too, so that callers cannot fill a log.
 ///
-/// A peek, an operation and a settlement are no events, and neither is a future that is dropped.
+/// Peeks, operations, settlements and dropped futures make no events.
 ///
 /// # Keys
 ///
-/// No event shows a key unless you say so, since keys name people and may be secrets.
+/// By default events do not show keys, since keys identify people and may be secrets.
 ///
 /// # Cost
 ///
-/// While nobody listens to `tower_sluice::decision`, some nanoseconds: no clock is read. Errors
-/// are always looked at.
+/// It costs a few nanoseconds if no subscriber listens to `tower_sluice::decision`: no clock is
+/// read. Errors are always checked.
 #[derive(Clone, Debug)]
 pub struct Traced<L> {
     inner: Wrapped<L, Events>,
@@ -107,20 +107,20 @@ enum ShownKey {
 }
 
 impl<L> Traced<L> {
-    /// Shows of each key its digest: `h:` and the first half of its SHA-256 in hexadecimal digits.
-    /// Default: nothing.
+    /// Shows a digest of each key: `h:` and the first half of its SHA-256 in hexadecimal digits.
+    /// Default: keys are not shown.
     ///
-    /// So the events of one caller can be found. Whoever can guess a key can tell its digest: of an
-    /// IP address by trying all. Several keys of one charge have commas between them, and an
-    /// absent one leaves its place empty.
+    /// So you can find the events of one caller. A reader who guesses a key can compute its digest,
+    /// and for IP addresses can try all of them. Several keys of one charge have commas between
+    /// them; an absent key has an empty place.
     #[must_use]
     pub fn key_digests(self) -> Self {
         self.showing(ShownKey::Digest)
     }
 
-    /// Shows each key as it is. Default: nothing.
+    /// Shows each key itself. Default: keys are not shown.
     ///
-    /// Only where keys are neither secret nor personal: logs are kept, and read by many.
+    /// Use it only if keys are neither secret nor personal: logs are kept, and have many readers.
     #[must_use]
     pub fn raw_keys(self) -> Self {
         self.showing(ShownKey::Raw)
@@ -133,7 +133,7 @@ impl<L> Traced<L> {
 }
 
 impl ShownKey {
-    /// As one text, with commas between the keys of a charge that has several.
+    /// Returns the keys as one text, with commas between several keys.
     fn of(self, charge: &Charge) -> Option<String> {
         match self {
             Self::None => None,
@@ -191,12 +191,12 @@ impl Around for Events {
     }
 }
 
-/// A charge that has no answer yet.
+/// A charge without an answer yet.
 #[derive(Debug)]
 pub struct Trace {
     tracer: Arc<Tracer>,
     asked: Asked,
-    /// True if somebody listens to decisions.
+    /// True if a subscriber listens to decisions.
     is_shown: bool,
     key: Option<String>,
     begun: Option<Instant>,

@@ -1,4 +1,4 @@
-//! A limiter around another one that sees its charges and their answers, and may change them:
+//! A wrapper that sees the charges and answers of its inner limiter, and may change them:
 //! `inspect`, `metrics`, `trace`, `describe`, `shadow`, `switch`, `deny_cache`.
 
 use std::future::Future;
@@ -12,10 +12,10 @@ use crate::reservation::Reservation;
 use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error};
 
-/// Stands around a limiter. By default, all but checks passes unseen.
+/// The behaviour of a wrapper. By default, only checks are seen.
 pub trait Around {
-    /// A charge that has no answer yet. It is dropped without one if the caller leaves, after the
-    /// future of the limiter.
+    /// A charge without an answer yet. If the caller leaves, it is dropped without an answer, after
+    /// the future of the limiter.
     type Open;
 
     /// Sees a charge before the limiter does.
@@ -28,7 +28,7 @@ pub trait Around {
     }
 
     /// Sees each poll of the caller before the limiter does. A future that is never polled asks
-    /// nothing, so a charge begins with the first.
+    /// nothing, so a charge begins with the first poll.
     fn poll(open: &mut Self::Open) {
         let _ = open;
     }
@@ -42,7 +42,7 @@ pub trait Around {
         ask()
     }
 
-    /// Sees the settlement of `cost` units at `actual`.
+    /// Sees the settlement of `cost` units, of which `actual` were used.
     fn settled(&self, cost: u64, actual: u64, settlement: &mut Settlement) {
         let _ = (cost, actual, settlement);
     }
@@ -52,7 +52,7 @@ pub trait Around {
 pub enum Begin<O> {
     /// The limiter is asked, and its answer is seen.
     Seen(O),
-    /// The limiter is asked, and its answer passes.
+    /// The limiter is asked, and its answer is not seen.
     Unseen,
     /// The limiter is not asked.
     Answered(Decision),
@@ -66,7 +66,7 @@ impl<O> From<Option<O>> for Begin<O> {
 
 debug_by_name!([O] Begin<O>);
 
-/// A limiter with what stands around it.
+/// A limiter with its wrapper.
 #[derive(Clone, Debug)]
 pub(super) struct Wrapped<L, A> {
     pub(super) inner: L,
@@ -110,11 +110,11 @@ impl<L: Limiter, A: Around> Limiter for Wrapped<L, A> {
 pin_project! {
     /// The future of [`Wrapped`].
     pub struct WrappedFuture<C, A: Around> {
-        // Dropped first: what stands around a limiter sees that its caller left when the limiter
-        // has refunded what it took.
+        // Dropped first, so that the wrapper sees that its caller left only after the limiter has
+        // refunded its units.
         #[pin]
         state: State<C>,
-        // None: the answer is not looked at, or it was.
+        // `None`: the answer is not seen, or was already seen.
         open: Option<A::Open>,
     }
 }

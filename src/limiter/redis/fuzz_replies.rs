@@ -1,5 +1,5 @@
-//! Functions to fuzz, over bytes that a server, a request or an operator chose. Each asserts a
-//! promise that holds for all bytes.
+//! Fuzzed functions, over bytes from a server, a request or an operator. Each asserts a property
+//! for all bytes.
 //!
 //! `cargo fuzz` runs them from `fuzz/`, and the tests below from seeds, in every check.
 
@@ -37,7 +37,7 @@ pub fn reply(bytes: &[u8]) {
     }
 }
 
-/// Reads an entry. No wait is longer than it was asked for, and no error fails open.
+/// Reads an entry. No wait is longer than requested, and no error fails open.
 fn read(batch: &BatchReply<'_>, position: usize, request: &Request, reader: &dyn ReadEntry) {
     match (batch.entry(position, request, reader, from_error_reply), &request.op) {
         (Ok(ReplyEntry::Decided(answer)), Op::Check { .. } | Op::Estimate { .. }) => {
@@ -56,7 +56,7 @@ fn read(batch: &BatchReply<'_>, position: usize, request: &Request, reader: &dyn
     }
 }
 
-/// Reads the bytes as the text of an error that a server sent.
+/// Reads the bytes as the text of an error from a server.
 pub fn error(bytes: &[u8]) {
     let error = from_error_reply(&String::from_utf8_lossy(bytes));
     let shown = error.to_string();
@@ -71,7 +71,7 @@ pub fn state(bytes: &[u8]) {
         .map(|chunk| match chunk.split_first() {
             Some((kind, number)) if kind % 4 != 0 && number.len() == 8 => {
                 let number = number.iter().fold(0, |number, byte| number << 8 | i64::from(*byte));
-                // In the range that the reader of replies passes on.
+                // In the range of numbers that replies have.
                 Element::Number(number % (INEXACT + 1))
             }
             _ => Element::Text(chunk),
@@ -90,7 +90,7 @@ pub fn state(bytes: &[u8]) {
     }
 }
 
-/// Takes the bytes as two keys, and as a prefix, a name and a key. Different ones never share a
+/// Takes the bytes as two keys, and as a prefix, a name and a key. Different keys never share a
 /// name in Redis.
 pub fn key(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
@@ -102,7 +102,7 @@ pub fn key(bytes: &[u8]) {
     if one.is_empty() || other.is_empty() {
         return;
     }
-    // Even a caller that chose the prefix and the name could not choose the slot.
+    // Even a caller that could choose the prefix and the name could not choose the slot.
     let parts = TokenBucket::new(Quota::per_second(5)).parts();
     let prefixes = key_prefixes(&parts, one, other);
     assert!(!prefixes[0].contains(['{', '}']), "{prefixes:?}");
@@ -114,7 +114,7 @@ pub fn key(bytes: &[u8]) {
     assert_eq!(prefixes == swapped, one == other, "{prefixes:?}");
 }
 
-/// Reads the bytes as an address. An error never repeats a password.
+/// Reads the bytes as an address. Errors never show a password.
 pub fn address(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let secret = "hidden4711";
@@ -164,7 +164,7 @@ fn readers() -> Vec<Box<dyn ReadEntry>> {
     ]
 }
 
-/// The fuzzed functions from seeds: the same inputs in every check, and more on demand.
+/// Tests of the fuzzed functions from seeds: the same inputs in every check, and more on demand.
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,7 +185,7 @@ mod tests {
     b"prod:eu\napi%7B",
 ];
 
-    /// A seed with some bytes changed, cut, doubled or added.
+    /// Makes an input from a seed: some bytes are changed, cut, doubled or added.
     fn mutated(dice: &mut fastrand::Rng) -> Vec<u8> {
         let mut bytes = SEEDS[dice.usize(..SEEDS.len())].to_vec();
         for _ in 0..dice.usize(..6) {

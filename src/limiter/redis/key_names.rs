@@ -1,14 +1,14 @@
 //! The names of keys in Redis.
 //!
-//! Prefix, limiter, algorithm with its format's version, and the key in braces, so that a cluster
-//! keeps all keys of one decision together: `sluice:api:tb1:{user-42}`. Whatever a request sends, a
-//! name stays short, and no brace in it comes from the request. Two different keys never share a
-//! name.
+//! A name has the prefix, the limiter, the algorithm with its format's version, and the key in
+//! braces: `sluice:api:tb1:{user-42}`. The braces keep all keys of one decision together in a
+//! cluster. For all requests, a name stays short, and no brace in it comes from the request. Two
+//! different keys never share a name.
 //!
 //! A colon separates the parts, so a colon in the limiter's name is encoded: `eu:api` becomes
-//! `eu%3Aapi`. Read backwards from the braces, the parts are unambiguous, whatever the prefix is.
-//! Braces and `%` in a prefix become `%7B`, `%7D` and `%25`: a cluster takes the first braces of a
-//! name for its hash tag.
+//! `eu%3Aapi`. Read backwards from the braces, the parts are unambiguous for every prefix. Braces
+//! and `%` in a prefix become `%7B`, `%7D` and `%25`, since a cluster uses the first braces of a
+//! name as its hash tag.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -19,17 +19,17 @@ use crate::digest::{DIGEST_PREFIX, MAX_VERBATIM_LENGTH, push_digest};
 
 /// Chooses the end of a key's name in Redis, and so its hash slot in a cluster.
 ///
-/// A cluster runs a script on keys of one slot. Usually each key has a slot of its own. With
-/// buckets the keys of a limiter share so few slots that charges of different keys share calls:
+/// A cluster runs a script only on keys of one slot. Usually each key has its own slot. With
+/// buckets, the keys of a limiter share so few slots that charges of different keys share calls:
 /// `sluice:api:tb1:{17}:alice`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Buckets {
-    /// The number in the braces of each bucket. `None`: the braces hold the key itself.
+    /// The number in the braces of each bucket. `None`: the key itself is in the braces.
     tags: Option<Arc<[u32]>>,
 }
 
 /// Returns the text before the braces for each part of the limiter called `name`. A part is a
-/// quota. It is numbered if there are several.
+/// quota. Several parts are numbered.
 pub(super) fn key_prefixes(parts: &[ScriptPart], prefix: &str, name: &str) -> Vec<String> {
     let prefix = percent_encoded(prefix, &['%', '{', '}']);
     let mut safe = String::new();
@@ -46,7 +46,7 @@ pub(super) fn key_prefixes(parts: &[ScriptPart], prefix: &str, name: &str) -> Ve
     parts.iter().enumerate().map(key_prefix).collect()
 }
 
-/// `key` in braces: the suffix of its names in Redis.
+/// Returns `key` in braces: the suffix of its names in Redis.
 pub(super) fn hash_tagged(key: &str) -> String {
     let mut name = String::with_capacity(key.len().min(MAX_VERBATIM_LENGTH) + 2);
     name.push('{');
@@ -55,7 +55,7 @@ pub(super) fn hash_tagged(key: &str) -> String {
     name
 }
 
-/// `text` with some characters percent-encoded.
+/// Percent-encodes some characters of `text`.
 fn percent_encoded(text: &str, characters: &[char]) -> String {
     let mut encoded = String::with_capacity(text.len());
     for character in text.chars() {
@@ -68,7 +68,7 @@ fn percent_encoded(text: &str, characters: &[char]) -> String {
     encoded
 }
 
-/// Appends `text` verbatim if it is short and harmless, else its digest.
+/// Appends `text` itself if it is short and has only safe characters, or else its digest.
 pub(crate) fn push_verbatim_or_digest(name: &mut String, text: &str) {
     let is_harmless = |byte: u8| {
         byte.is_ascii_alphanumeric()
@@ -87,8 +87,8 @@ pub(crate) fn push_verbatim_or_digest(name: &mut String, text: &str) {
 impl Buckets {
     /// Makes `count` buckets, 1 to 16,384.
     ///
-    /// Each bucket has an equal share of all slots, and lies in one slot of its share. So masters
-    /// with equal shares have equally many buckets.
+    /// Each bucket has an equal share of all slots, and is in one slot of its share. So masters
+    /// with equal shares have the same number of buckets.
     pub(super) fn new(count: u16) -> Self {
         let count = count.clamp(1, HASH_SLOTS);
         let (mut tags, mut missing) = (vec![None; usize::from(count)], count);
@@ -117,7 +117,8 @@ impl Buckets {
     }
 }
 
-/// The index of the share that holds a slot, if all slots are divided into `count` equal shares.
+/// Returns the index of the share that contains a slot, if all slots are divided into `count` equal
+/// shares.
 fn share(hash_slot: u16, count: u16) -> usize {
     usize::from(hash_slot) * usize::from(count) / usize::from(HASH_SLOTS)
 }
@@ -155,7 +156,7 @@ mod tests {
         }
     }
 
-    /// All strings of these characters up to a length, the empty one among them.
+    /// Returns all strings of these characters up to a length, including the empty string.
     fn strings(characters: &[&str], longest: usize) -> Vec<String> {
         let mut all = vec![String::new()];
         let mut last = 0;
@@ -170,7 +171,8 @@ mod tests {
         all
     }
 
-    /// Prefix, limiter and key never run into each other, and the key alone chooses the slot.
+    /// Asserts that prefix, limiter and key are never confused, and that only the key determines
+    /// the slot.
     #[track_caller]
     fn assert_distinct(algorithm: &impl InLua, characters: &[&str], longest: [usize; 3]) {
         let [prefixes, limiters, keys] = longest.map(|longest| strings(characters, longest));

@@ -1,5 +1,5 @@
-//! The limiter: its name and its settings, the requests that charges become, and the future that
-//! reads the answers.
+//! The limiter: its name and its settings, the requests for charges, and the future that reads the
+//! answers.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -33,7 +33,7 @@ use crate::reservation::Reservation;
 use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error};
 
-/// A limiter that many processes share: one script call to Redis decides. Cheap to clone.
+/// A limiter that many processes share: one script call to Redis decides. It is cheap to clone.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -48,30 +48,30 @@ use crate::{Charge, Decision, Error};
 /// # Ok(()) }
 /// ```
 ///
-/// The server's clock decides. A decision fails after its
-/// [`decision_timeout`](Redis::decision_timeout), 100 ms unless set. The page
-/// [when Redis fails](crate::guide::when_redis_fails) says what a caller then sees, and
+/// It uses the server's clock. A decision fails after its
+/// [`decision_timeout`](Redis::decision_timeout), by default 100 ms. The page [when Redis
+/// fails](crate::guide::when_redis_fails) describes what a caller then sees, and
 /// [`or_else`](crate::LimiterExt::or_else) adds a fallback.
 ///
 /// # Its keys in Redis
 ///
 /// The key `alice` of the limiter `api` is called `sluice:api:tb1:{alice}`: the pool's
 /// [`prefix`](Pool::prefix), the limiter's name, the algorithm with its version, and the key of the
-/// charge. `redis-cli --scan --pattern 'sluice:api:*'` lists them. In a tuple each quota has its
-/// own key, such as `sluice:api:1tb1:{alice}`. A key of the charge that is longer than 64 bytes, or
-/// that holds other characters than letters, digits and `._~@:/-`, is replaced by a digest.
+/// charge. `redis-cli --scan --pattern 'sluice:api:*'` lists them. In a tuple, each quota has its
+/// own key, such as `sluice:api:1tb1:{alice}`. A charge's key is replaced by a digest if it is
+/// longer than 64 bytes, or if it has other characters than letters, digits and `._~@:/-`.
 ///
-/// Anyone who may list the keys of the server can read all keys that are not digests. So hash a key
-/// that is a secret before you charge it, as [`by_api_key`](crate::by_api_key) does. The values are
-/// internal: [`peek`] reads a key, and [`reset`] deletes it.
+/// A user who may list the keys of the server can read all keys that are not digests. So hash a
+/// secret before you use it as a key, as [`by_api_key`](crate::by_api_key) does. The values are
+/// internal: use [`peek`] to read a key, and [`reset`] to delete it.
 ///
 /// [`peek`]: crate::LimiterExt::peek
 /// [`reset`]: crate::LimiterExt::reset
 ///
 /// # Paused time
 ///
-/// It needs a tokio runtime whose clock runs: under paused time (`start_paused`) most decisions
-/// miss their deadline. In such tests use [`Memory`](crate::Memory) or
+/// It needs a tokio runtime whose clock runs: with paused time (`start_paused`), most decisions
+/// miss their deadline. In such tests, use [`Memory`](crate::Memory) or
 /// [`testing::Scripted`](crate::testing::Scripted).
 #[derive(Clone)]
 pub struct Redis<A: InLua> {
@@ -79,13 +79,13 @@ pub struct Redis<A: InLua> {
 }
 
 impl<A: InLua> Redis<A> {
-    /// A limiter called `name` over `pool`. Processes that use the same name share it.
-    /// Where their quotas differ, they share the state of each key, and each decides under its own
-    /// quota. Another algorithm has other keys.
+    /// A limiter called `name` over `pool`. Processes that use the same name share it. If their
+    /// quotas differ, they share the state of each key, and each decides by its own quota. Another
+    /// algorithm has other keys.
     ///
     /// # Panics
     ///
-    /// Where [`Redis::try_new`] returns an error.
+    /// If [`Redis::try_new`] returns an error.
     #[must_use]
     #[track_caller]
     pub fn new(name: impl Into<Arc<str>>, algorithm: A, pool: Pool) -> Self {
@@ -93,12 +93,12 @@ impl<A: InLua> Redis<A> {
         expect_valid_quota(&name, Self::try_new(Arc::clone(&name), algorithm, pool))
     }
 
-    /// The same, for a quota that comes from a file or a user.
+    /// A limiter called `name` over `pool`, for a quota that comes from a file or a user.
     ///
     /// # Errors
     ///
-    /// If the algorithm cannot follow its quota: a window with a burst, or a limit that it cannot
-    /// compute with exactly. And if the name is empty.
+    /// If the algorithm cannot follow its quota: a window with a burst, or a limit with which it
+    /// cannot compute exactly. Also if the name is empty.
     pub fn try_new(
         name: impl Into<Arc<str>>,
         algorithm: A,
@@ -121,37 +121,37 @@ impl<A: InLua> Redis<A> {
         Self { inner: Arc::new(Inner { named, decision_timeout, batcher }) }
     }
 
-    /// Sets how long a decision may take, including the wait for a connection; at most a day.
+    /// Sets the longest time of a decision, including the wait for a connection; at most a day.
     /// Default: 100 ms.
     ///
-    /// Where no connection can be made at all, the error comes after 500 ms at the latest.
+    /// If no connection can be made, the error comes after at most 500 ms.
     ///
-    /// In a process that is on time, an error comes as late as a timer of tokio: 1 to 2 ms after
-    /// this time. In a busy process it comes about 10 ms after it or later, since the runtime first
-    /// reads the replies that have arrived.
+    /// In a process that is on time, an error comes 1 to 2 ms after this time, like a timer of
+    /// tokio. In a busy process it comes about 10 ms after this time or later, since the runtime
+    /// first reads the replies that have arrived.
     #[must_use]
     pub fn decision_timeout(mut self, timeout: Duration) -> Self {
         Arc::make_mut(&mut self.inner).decision_timeout = timeout.min(MAX_TIMEOUT);
         self
     }
 
-    /// Decides by `clock`, the time since the Unix epoch. Default: the server's.
+    /// Decides by `clock`, the time since the Unix epoch. Default: the server's clock.
     ///
-    /// For tests and replays: callers whose clocks differ admit each other's charges early. The
-    /// clock is read once for each call, when the call is sent.
+    /// It is for tests and replays: callers whose clocks differ admit charges too early. The clock
+    /// is read once for each call, when the call is sent.
     #[must_use]
     pub fn clock(self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         self.configure(|config| config.clock = Some(Arc::new(clock)))
     }
 
-    /// Gathers the keys into this number of hash slots of a cluster, 1 to 16,384, so that charges
-    /// of different keys share calls. Default: each key has a slot of its own, and in a cluster
-    /// charges of different keys rarely share a call.
+    /// Puts the keys into this number of hash slots of a cluster, 1 to 16,384, so that charges of
+    /// different keys share calls. Default: each key has its own slot, and in a cluster charges of
+    /// different keys rarely share a call.
     ///
-    /// Take about ten for each master. Fewer gather more charges in a call. More spread the load
-    /// evenly, even when slots move. Keys are then named `sluice:api:tb1:{17}:alice`. All processes
-    /// must set the same number: a process with another number has other keys, and so has a limiter
-    /// whose number has changed.
+    /// Choose about ten for each master. With fewer, more charges share a call. With more, the load
+    /// is spread more evenly, even when slots move. Keys then have names such as
+    /// `sluice:api:tb1:{17}:alice`. All processes must set the same number, since another number
+    /// gives other names. So a change of the number starts all keys from the beginning.
     #[must_use]
     pub fn buckets(self, buckets: u16) -> Self {
         self.configure(|config| config.buckets = vec![Buckets::new(buckets)])
@@ -160,24 +160,24 @@ impl<A: InLua> Redis<A> {
     /// Sets the most charges in one call, 1 to 1,000; with several quotas at most 4,000 keys.
     /// Default: 64.
     ///
-    /// A call of 64 holds Redis for about 200 µs. While 8 charges or more have no answer, a call
-    /// takes half of them at most, so that Redis decides one half while this process reads the
-    /// answers to the other. If as many arrive at one moment and no charge follows, the second half
-    /// waits for the first answers, or for 5 ms.
+    /// A call of 64 charges blocks Redis for about 200 µs. While 8 or more charges have no answer,
+    /// a call takes at most half of them. So Redis decides one half while this process reads the
+    /// answers to the other half. If 8 or more arrive at one moment and no charge follows, the
+    /// second half waits for the first answers, or for 5 ms.
     #[must_use]
     pub fn max_batch_size(self, charges: usize) -> Self {
         self.configure(|config| config.set_max_batch_size(charges))
     }
 
-    /// Sets how many calls may be under way at once for each connection, at least 1. Default: 2.
+    /// Sets the most calls in flight for each connection, at least 1. Default: 2.
     #[must_use]
     pub fn max_in_flight(self, calls: usize) -> Self {
         self.configure(|config| config.max_in_flight = calls.max(1))
     }
 
-    /// Sets how many charges may wait to be sent, at least 1; beyond, the error is of kind
-    /// [`Saturation`](crate::ErrorKind::Saturation). Settlements pass a full queue. Default:
-    /// 16,384.
+    /// Sets the most charges that may wait to be sent, at least 1. If the queue is full, a charge
+    /// gets an error of kind [`Saturation`](crate::ErrorKind::Saturation). Settlements are sent
+    /// even then. Default: 16,384.
     #[must_use]
     pub fn queue_capacity(self, charges: usize) -> Self {
         let permits = Semaphore::new(charges.clamp(1, Semaphore::MAX_PERMITS));
@@ -266,13 +266,13 @@ impl<A: InLua> Inner<A> {
         RedisFuture::new(self, charge, self.request_for_keys(key, charge, op))
     }
 
-    /// The request that a charge becomes, and the quota that its answer is read with.
+    /// Returns the request for a charge, and the quota for reading its answer.
     fn request(
         &self,
         charge: &Charge,
         op: impl Fn(Check) -> Op,
     ) -> Result<(Request, Quotas), Error> {
-        // A key that is too long is refused before it is digested.
+        // A key that is too long is rejected before it is hashed.
         let key = one_key(charge)?;
         let suffix = self.batcher.config().buckets[0].suffix(key);
         self.request_for_keys(suffix, charge, op)
@@ -330,7 +330,7 @@ impl<A: InLua> Inner<A> {
         Ok(settlement)
     }
 
-    /// Takes a spare slot of this process if the request may have one, and returns its decision.
+    /// Takes a spare slot of this process if the request may use one, and returns its decision.
     fn take_spare(self: &Arc<Self>, request: &Request, quota: &Quotas) -> Option<Decision> {
         let Op::Check { cost, max_wait } = request.op else { return None };
         let (line, key) = (|| request.key.clone(), || Key::Owned(request.key.clone()));
@@ -370,8 +370,8 @@ impl<A: InLua> Reclaim for Inner<A> {
 pin_project! {
     /// The future of a decision in Redis.
     ///
-    /// If it is dropped while its charge is on the way, the charge may still be taken. It is then
-    /// refunded where that is safe.
+    /// If it is dropped after its charge was sent, the charge may still be taken. It is then
+    /// refunded if that is safe.
     #[must_use = "nothing is decided until it is awaited"]
     pub struct RedisFuture<A: InLua> {
         inner: Arc<Inner<A>>,
@@ -409,7 +409,7 @@ impl<A: InLua> RedisFuture<A> {
 impl<A: InLua> Future for RedisFuture<A> {
     type Output = Result<Decision, Error>;
 
-    /// Sends nothing before the first poll: the time of a decision begins with it.
+    /// Sends nothing before the first poll, with which the time of a decision begins.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         loop {

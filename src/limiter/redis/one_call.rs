@@ -25,19 +25,19 @@ use crate::{Charge, Decision, Error, ErrorKind};
 /// needs the rest of the 200.
 const MAX_LOCAL_NAMES: usize = 136;
 
-/// Two to eight limiters over one pool, that one call decides about: all or nothing.
+/// Two to eight limiters over one pool, for which one call decides, all or nothing.
 ///
-/// Their algorithms become one list. If all charges have one cost and one longest wait, the list is
-/// as that of a limiter over one key. Otherwise each has its own, which travel with its quota;
-/// those of policies always do.
+/// Their algorithms become one list. If all charges have the same cost and longest wait, the list
+/// is like that of a limiter over one key. Otherwise each charge has its own, which are passed with
+/// its quota. The charges of policies always have their own.
 pub(crate) struct OneCall {
     /// All limiters of the combination. The settings are those of the first.
     all: Box<[Redis<AnyAlgorithm>]>,
-    /// The places of those that this one asks.
+    /// The places of the limiters that this call asks.
     places: Box<[usize]>,
     is_of_policies: bool,
     alike: OnceLock<Redis<Vec<AnyAlgorithm>>>,
-    /// `None` if they are too many for one script.
+    /// The limiter for different costs. `None` if one script is too small for the members.
     each: OnceLock<Option<Redis<Vec<OwnCost<AnyAlgorithm>>>>>,
 }
 
@@ -53,9 +53,9 @@ impl OneCall {
         }
     }
 
-    /// The limiters of policies. Their reports keep their names, whatever describes them. If a
-    /// request used more than it paid, each policy takes the rest alone: one in deep debt does not
-    /// spare the others.
+    /// Makes it for the limiters of policies. Their reports keep their names even if a description
+    /// has others. If a request used more than it paid, each policy takes the rest separately: a
+    /// policy in deep debt does not keep the others from taking it.
     #[cfg(feature = "policies")]
     pub(crate) fn of_policies(all: &[&Redis<AnyAlgorithm>]) -> Self {
         let places: Vec<_> = (0..all.len()).collect();
@@ -63,7 +63,7 @@ impl OneCall {
         Self { is_of_policies: true, ..Self::of_members(&all, &places) }
     }
 
-    /// The limiter that asks for one cost and one longest wait.
+    /// Returns the limiter for charges with the same cost and longest wait.
     pub(super) fn alike(&self) -> &Redis<Vec<AnyAlgorithm>> {
         self.alike.get_or_init(|| self.join(|algorithm| algorithm))
     }
@@ -84,7 +84,7 @@ impl OneCall {
         let names: Vec<_> = all.iter().map(|one| one.inner.named.name().clone()).collect();
         let algorithms =
             self.members().map(|one| algorithm(*one.inner.named.algorithm())).collect();
-        // Each member's algorithm follows its quota, and a list asks for no more.
+        // Each member's algorithm follows its quota, and a list has no other conditions.
         let named = ConfiguredAlgorithm::of_members(&names, &self.places, algorithms);
         let named = expect_valid_quota(&names[self.places[0]], named);
         let named = if self.is_of_policies { named.keeping_names() } else { named };
@@ -99,15 +99,15 @@ impl OneCall {
     ///
     /// # Errors
     ///
-    /// The number to ask at a time instead, if no call can decide about all: their keys lie in
-    /// different slots of a cluster, they are too many for a script, or some of them take nothing.
-    /// A script would note those that take nothing, too.
+    /// The number to ask at a time instead, if no call can decide about all: their keys are in
+    /// different slots of a cluster, one script is too small for them, or some of them take
+    /// nothing. A script would also write those that take nothing.
     pub(super) fn ask(
         &self,
         charges: &[&Charge],
         op: impl Fn(Check) -> Op,
     ) -> Result<OneCallFuture, AtATime> {
-        // A key that is too long is refused before it is digested.
+        // A key that is too long is rejected before it is hashed.
         if let Err(error) = charges.iter().try_for_each(|charge| one_key(charge).map(drop)) {
             return Ok(error.into());
         }
@@ -174,8 +174,8 @@ impl AtOnce for OneCall {
         self.ask(charges, check).map(|decision| AskedAtOnce::Later(Box::pin(decision)))
     }
 
-    /// One call settles all, if one cost becomes another one for all, or if all units are refunded.
-    /// Otherwise each limiter settles on its own.
+    /// Settles all in one call, if all have the same old and new cost, or if all units are
+    /// refunded. Otherwise each limiter settles on its own.
     fn settle(
         &self,
         reservation: Reservation,
@@ -231,8 +231,8 @@ impl Future for OneCallFuture {
 }
 
 /// Joins the members at `places` in one limiter with the algorithm `named`. Each keeps its own
-/// keys. The time for a decision, the clock and the settings of batches are those of the first of
-/// all members. The bound of its queue holds for all of them together.
+/// keys. The decision timeout, the clock and the settings of batches are those of the first of all
+/// members. The bound of its queue applies to all of them together.
 pub(super) fn join<A: InLua, B: InLua>(
     all: &[&Redis<A>],
     places: &[usize],

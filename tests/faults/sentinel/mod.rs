@@ -223,7 +223,7 @@ async fn what_is_set_up_wrongly_says_so() {
         (address("data", SERVICE, "wrong"), "WRONGPASS"),
         (address("wrong", SERVICE, "guard"), "WRONGPASS"),
         (format!("redis://127.0.0.1:{}", open.port), "write redis-sentinel://"),
-        (url(&[plain.port()]), "no sentinel"),
+        (url(&[plain.port()]), "not a sentinel"),
     ];
     for (url, says) in table {
         let said = refused(Pool::connect(&url).unwrap()).await;

@@ -33,7 +33,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "moved_without_a_look_at_the_map",
         &[edit(
             "limiter/redis/client/cluster/mod.rs",
-            "        // Other slots have moved too, most likely.
+            "        // Other slots have probably moved too.
         self.refresh();",
             "",
         )],
@@ -188,7 +188,7 @@ pub(super) const FAULTS: &[Fault] = &[
                     let mut reports = lock(&self.reports);
                     reports.refute(&primary.host);
                     self.choose(&reports);
-                    let message = \"the server that the sentinels name is no primary\";
+                    let message = \"the server that the sentinels name is not a primary\";
                     Error::new(ErrorKind::Infrastructure, message)
                 }
 ",

@@ -31,18 +31,20 @@ use crate::sync::{Mutex, lock};
 impl Pool {
     /// Uses the connections of a bb8 pool: to a server, or to a sentinel's primary. A cluster needs
     /// a `redis-cluster://` address. Clones of a connection must be cheap, and share one socket.
-    /// The crate re-exports the versions that fit:
+    /// The crate re-exports the matching versions:
     /// [`tower_sluice::crates::bb8`](crate::crates::bb8) and
     /// [`tower_sluice::crates::bb8_redis`](crate::crates::bb8_redis).
     ///
-    /// Leave `test_on_check_out` on: the managers that come with redis notice a dead connection in
-    /// no other way. Use the pool for limiters alone: a blocking command would block them all.
+    /// Leave `test_on_check_out` on: it is the only way in which the managers of the crate `redis`
+    /// notice a dead connection. Use the pool only for limiters: a blocking command would block all
+    /// of them.
     ///
-    /// When a server turns out to be read-only, as after a failover, the crate replaces every
-    /// connection of the pool. It makes at most ten new ones a second. There are two differences to
-    /// [`connect`](Self::connect). A silent connection stays until bb8's own test fails, and an
-    /// error does not say why connecting failed. Keep the client's own response timeout longer than
-    /// the time for a decision, as with [`from_connection`](Self::from_connection).
+    /// If a server is found to be read-only, as after a failover, the crate replaces every
+    /// connection of the pool. It makes at most ten new connections a second. There are two
+    /// differences from [`connect`](Self::connect). A silent connection stays until bb8's own test
+    /// fails, and an error does not say why connecting failed. Keep the client's own response
+    /// timeout longer than the time for a decision, as with
+    /// [`from_connection`](Self::from_connection).
     #[must_use]
     pub fn from_bb8<M>(pool: bb8::Pool<M>) -> Self
     where

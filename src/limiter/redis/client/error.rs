@@ -1,9 +1,9 @@
-//! The errors of Redis: their kind, and a text that repeats no argument of the call.
+//! The errors of Redis: their kinds, and texts without the arguments of the call.
 //!
-//! Servers word one error in several ways. Redis 6.2 writes the location in the script before an
-//! error, at times with one more sentence in front. Redis 7 and Valkey write the location at the
-//! end. So a reply is first reduced to its code and text. The code alone decides the kind; only
-//! the bare `ERR` needs the text.
+//! Servers have several texts for the same error. Redis 6.2 writes the location in the script
+//! before an error, sometimes with another sentence before it. Redis 7 and Valkey write the
+//! location at the end. So a reply is first reduced to its code and text. The code alone determines
+//! the kind; only the bare `ERR` needs the text.
 
 use std::borrow::Cow;
 use std::error::Error as _;
@@ -14,24 +14,24 @@ use redis::{RedisError, RedisResult};
 
 use crate::{Error, ErrorKind};
 
-/// The longest text of a reply that an error repeats, in bytes.
+/// The longest text of a reply in an error, in bytes.
 const MAX_TEXT_LENGTH: usize = 256;
 
-/// The first words of texts under the bare `ERR` that have a kind of their own.
+/// The first words of texts with the bare `ERR` that determine a kind.
 const KINDS_BY_TEXT: [(&str, ErrorKind); 8] = [
     ("max number of clients", ErrorKind::Infrastructure),
     ("Script killed by user", ErrorKind::Infrastructure),
     // Redis 6.2 and 7.0, then 8 and Valkey.
     ("The user executing the script", ErrorKind::Configuration),
     ("ACL failure in script", ErrorKind::Configuration),
-    // A command that this server lacks, or that was renamed; also one that a script calls.
+    // A command that the server does not have, or that was renamed, also in a script.
     ("unknown command", ErrorKind::Configuration),
     ("Unknown command called from", ErrorKind::Configuration),
     ("Unknown Redis command called from", ErrorKind::Configuration),
     ("This instance has cluster support disabled", ErrorKind::Configuration),
 ];
 
-/// The first words of further texts under `ERR`, into which no server writes an argument.
+/// The first words of other texts with `ERR` that contain no arguments.
 const TEXTS_WITHOUT_ARGUMENTS: [&str; 7] = [
     "AUTH <password> called without any password",
     "DB index is out of range",
@@ -42,7 +42,7 @@ const TEXTS_WITHOUT_ARGUMENTS: [&str; 7] = [
     "user_script:",
 ];
 
-/// The words before the arguments in some texts. An error repeats such a text up to there.
+/// The words before the arguments in some texts. An error shows such a text up to these words.
 const ARGUMENT_MARKERS: [&str; 2] = [", with args", " access the '"];
 
 /// An error reply without its location in a script.
@@ -66,7 +66,7 @@ impl<'a> ErrorReply<'a> {
         }
     }
 
-    /// Returns the kind, if the reply is a known one.
+    /// Returns the kind, if the reply is known.
     fn known_kind(&self) -> Option<ErrorKind> {
         match self.code {
             "LOADING" | "BUSY" | "MASTERDOWN" | "CLUSTERDOWN" | "NOREPLICAS" | "MISCONF"
@@ -84,7 +84,7 @@ impl<'a> ErrorReply<'a> {
         }
     }
 
-    /// Returns the text up to the arguments, or `None` if an argument may be anywhere in it.
+    /// Returns the text up to the arguments. `None` if an argument may be anywhere in it.
     fn text_without_arguments(&self) -> Option<String> {
         let is_listed = self.code == "ERR"
             && TEXTS_WITHOUT_ARGUMENTS.iter().any(|begin| self.text.starts_with(begin));
@@ -124,13 +124,13 @@ fn is_code(word: &str) -> bool {
     (2..=16).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_uppercase())
 }
 
-/// The error for an error reply.
+/// Makes the error for an error reply.
 pub(crate) fn from_error_reply(text: &str) -> Error {
     ErrorReply::read(text).into()
 }
 
-/// Returns the weight of an error: of the errors of several servers, callers see the heaviest. An
-/// error of configuration outweighs load, and load outweighs a server that is away.
+/// Returns the priority of an error: among the errors of several servers, callers see the one with
+/// the highest. Configuration comes before load, and load before a server that is away.
 pub(super) fn weight(error: &Error) -> u8 {
     match error.kind() {
         ErrorKind::Configuration => 2,
@@ -139,7 +139,7 @@ pub(super) fn weight(error: &Error) -> u8 {
     }
 }
 
-/// Returns whether the server replied, even with an error. A broken connection is not a reply.
+/// Returns true if the server replied, even with an error. A broken connection is not a reply.
 pub(crate) fn is_reply<T>(outcome: &RedisResult<T>) -> bool {
     match outcome {
         Ok(_) => true,
@@ -149,7 +149,7 @@ pub(crate) fn is_reply<T>(outcome: &RedisResult<T>) -> bool {
     }
 }
 
-/// Returns whether an error reply says that the server takes no writes.
+/// Returns true if an error reply says that the server is read-only.
 pub(crate) fn is_read_only(text: &str) -> bool {
     ErrorReply::read(text).code == "READONLY"
 }
@@ -159,13 +159,13 @@ fn error_reply(error: &RedisError) -> Option<String> {
     Some(format!("{} {}", error.code()?, error.detail().unwrap_or_default()))
 }
 
-/// Returns whether a call failed because the server takes no writes.
+/// Returns true if a call failed because the server is read-only.
 pub(crate) fn met_read_only(error: &RedisError) -> bool {
     error_reply(error).is_some_and(|text| is_read_only(&text))
 }
 
-/// The error for a failed call. If the server sent an error reply, the error has no source: the
-/// reply may repeat arguments of the call.
+/// Makes the error for a failed call. If the server sent an error reply, the error has no source,
+/// since the reply may contain arguments of the call.
 pub(crate) fn from_redis_error(error: RedisError) -> Error {
     if let Some(text) = error_reply(&error) {
         return from_error_reply(&text);
@@ -194,7 +194,7 @@ pub(crate) fn from_redis_error(error: RedisError) -> Error {
     Error::new(kind, UNDECIDED).with_source(error)
 }
 
-/// The error of a step that failed before a decision was asked for.
+/// Makes the error of a step that failed before the decision was requested.
 pub(super) fn before_asking(message: impl Into<Cow<'static, str>>, cause: Error) -> Error {
     if cause.to_string() == UNDECIDED {
         return cause.with_message(message);
@@ -205,15 +205,15 @@ pub(super) fn before_asking(message: impl Into<Cow<'static, str>>, cause: Error)
 /// The message of a call that failed in the client. Its source says why.
 const UNDECIDED: &str = "redis did not decide";
 
-/// Returns whether the connection ended within a reply. The client reports that as a reply that
-/// does not parse. While a connection lives, the client waits for the rest of a reply. So malformed
-/// bytes never lead to the line that this looks for.
+/// Returns true if the connection ended within a reply. The client reports that as a parse error.
+/// While a connection is open, the client waits for the rest of a reply. So malformed bytes never
+/// cause the line that is searched here.
 fn ends_within_reply(error: &RedisError) -> bool {
     error.detail().is_some_and(|text| text.lines().any(|line| line == "Unexpected end of input"))
 }
 
-/// The error for a failed script call. A client of the application has a timer of its own. A busy
-/// process may fire it before it reads the reply, so it says nothing about the server.
+/// Makes the error for a failed script call. A client of the application has its own timer. A busy
+/// process may fire it before it reads the reply, so it does not show the state of the server.
 pub(crate) fn from_failed_call(error: RedisError) -> Error {
     match is_client_timeout(&error) {
         true => Error::new(ErrorKind::Saturation, "the client's own timer ended the call")
@@ -222,12 +222,12 @@ pub(crate) fn from_failed_call(error: RedisError) -> Error {
     }
 }
 
-/// Returns whether a timer of the client ended the call, and not the operating system.
+/// Returns true if a timer of the client ended the call, and not the operating system.
 fn is_client_timeout(error: &RedisError) -> bool {
     error.is_timeout() && has_cause(error, |cause| cause.raw_os_error().is_none())
 }
 
-/// Returns whether an error has a cause that fits, or one that is not an [`io::Error`].
+/// Returns true if an error has a cause that fits, or a cause that is not an [`io::Error`].
 pub(super) fn has_cause(error: &RedisError, fits: impl Fn(&io::Error) -> bool) -> bool {
     type SharedError = Arc<dyn std::error::Error + Send + Sync>;
     let Some(cause) = error.source() else { return false };

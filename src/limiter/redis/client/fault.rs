@@ -1,13 +1,14 @@
 //! Decides why an answer is missing at its deadline: the process is busy, or the server failed.
 //!
-//! [`judge`] asks the rules in order: of the evidence, the first that fits decides. A source of
-//! connections says what it knows about a server ([`Facts`]), the pool what happened in this
-//! process ([`Signs`]), and a charge what it saw while it waited ([`Seen`]).
+//! [`judge`] applies the rules in order: the first rule that fits decides. The evidence has three
+//! parts: the facts of a source of connections about a server ([`Facts`]), the events in this
+//! process that the pool records ([`Signs`]), and the events that a charge saw while it waited
+//! ([`Seen`]).
 //!
-//! A timer that fires late, or a reply that arrived meanwhile, counts as load of this process,
-//! which `FailOpen` does not admit. The timers of all charges count: a busy process delays some of
-//! them, and reads all replies late. A cluster is at fault if it turns a charge away for most of
-//! its time while this process is on time.
+//! A timer that fires late, or a reply that has arrived but was not read, counts as load of this
+//! process, for which `FailOpen` does not admit. The timers of all charges count: a busy process
+//! delays some of them, and reads all replies late. A cluster is at fault if it rejects a charge
+//! for most of its time while this process is on time.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -22,16 +23,16 @@ use crate::limiter::on_time::{GracePeriod, Timers};
 use crate::sync::{Mutex, lock};
 use crate::{Error, ErrorKind};
 
-/// The instant at which something last happened.
+/// The last instant of an event.
 #[derive(Debug)]
 pub(crate) struct LastTime {
     start: Instant,
-    /// In ns since `start`, at least 1; 0: never.
+    /// The instant in ns since `start`, at least 1. 0: never.
     last: AtomicU64,
 }
 
 impl LastTime {
-    /// Records that it happens now.
+    /// Records the event now.
     pub(crate) fn record(&self) {
         self.last.fetch_max(self.start.elapsed().as_nanos() as u64 + 1, Relaxed);
     }
@@ -53,10 +54,10 @@ impl Default for LastTime {
 pub(crate) struct Signs {
     /// The last time that a timer fired late.
     late: LastTime,
-    /// The time for which that counts. In a cluster it is longer: replies are too rare to show that
-    /// the process is busy.
+    /// The time for which a late timer counts. In a cluster it is longer, since replies are too
+    /// rare to show that the process is busy.
     late_counts_for: Duration,
-    /// The last time that a server replied in time. A late reply is no sign of load: the network
+    /// The last time that a server replied in time. A late reply is not a sign of load: the network
     /// may be slower than all timeouts.
     pub(crate) reply: LastTime,
 }
@@ -67,31 +68,31 @@ impl Signs {
         Self { late: LastTime::default(), late_counts_for, reply: LastTime::default() }
     }
 
-    /// The instant until which the last late timer counts.
+    /// Returns the instant until which the last late timer counts.
     fn late_until(&self) -> Option<Instant> {
         self.late.get().map(|late| late + self.late_counts_for)
     }
 }
 
-/// The facts that a source of connections knows about the server of a hash slot. They are gathered
-/// when an answer is missing, and not for each charge.
+/// The facts of a source of connections about the server of a hash slot. They are collected only
+/// when an answer is missing, not for each charge.
 #[derive(Debug)]
 pub(crate) struct Facts {
     /// The server, or the cluster, for messages.
     pub(super) server: String,
     pub(super) link: Link,
-    /// The last failure to connect, if there was no connection since. It counts for nothing while
-    /// an attempt hangs.
+    /// The last failure to connect, if there was no connection since. It does not count while an
+    /// attempt hangs.
     pub(super) failure: Option<Failed>,
-    /// True if an attempt takes clearly longer than the last one did, whose error said nothing of a
-    /// server that is away or of load: it was a wrong password, say.
+    /// True if an attempt takes clearly longer than the last one, whose error was not about a
+    /// server that is away or about load. An example is a wrong password.
     pub(super) attempt_hangs: bool,
-    /// True if connections to this server of a cluster were given up as silent, and it has said
-    /// nothing since.
+    /// True if connections to this server of a cluster were given up as silent, and it has not
+    /// replied since.
     pub(super) is_silent: bool,
 }
 
-/// A failure to connect, and its instant, if that is known.
+/// A failure to connect, and its instant, if known.
 #[derive(Debug)]
 pub(super) struct Failed {
     pub(super) error: Error,
@@ -103,16 +104,16 @@ pub(super) struct Failed {
 pub(super) enum Link {
     /// The application made the connection, at an unknown time.
     Given,
-    /// There is one. The oldest was made at this instant.
+    /// There is a connection. The oldest was made at this instant.
     Made(Instant),
-    /// There is none. The oldest attempt to make one began at this instant.
+    /// There is no connection. The oldest attempt to make one began at this instant.
     Attempted(Instant),
-    /// There is none, and nobody makes one.
+    /// There is no connection, and no attempt to make one.
     Missing,
 }
 
 impl Facts {
-    /// The facts about connections that the application made: nothing but that they are there.
+    /// The facts about connections that the application made: only that they exist.
     pub(crate) fn given() -> Self {
         let (server, link) = (String::from("redis"), Link::Given);
         Self { server, link, failure: None, attempt_hangs: false, is_silent: false }
@@ -124,7 +125,7 @@ impl Facts {
         failure.map(|failure| &failure.error)
     }
 
-    /// Returns the error of a charge that heard nothing from `start` until now, in a process that
+    /// Returns the error of a charge that got no answer from `start` until now, in a process that
     /// was on time.
     #[cfg(test)]
     pub(super) fn judge_unheard(&self, start: Instant) -> Error {
@@ -140,11 +141,11 @@ struct Seen {
     start: Instant,
     /// The instant until which the last late timer of this process counts.
     late_until: Option<Instant>,
-    /// True if a server of the cluster turned the charge away in the first half of the wait. If it
-    /// was first turned away in the second half, this process may have sent it late.
+    /// True if a server of the cluster rejected the charge in the first half of the wait. If it was
+    /// first rejected in the second half, this process may have sent it late.
     was_turned_away: bool,
     /// True if another call was answered in time. If the charge was sent, and its server is known
-    /// to be silent, the answers of other servers do not count.
+    /// to be silent, answers of other servers do not count.
     others_answer: bool,
 }
 
@@ -164,9 +165,9 @@ fn judge(facts: &Facts, seen: &Seen, now: Instant) -> Error {
         let message = "this process asks more than it can read in time";
         return Error::new(ErrorKind::Saturation, message);
     }
-    // The server said nothing while this process was on time. An attempt says nothing about the
-    // server before it is old, and the process had time for it. Neither does a connection that was
-    // not there during the whole wait.
+    // The server did not answer while this process was on time. An attempt to connect counts only
+    // if it is old enough, and the process had time for it. A connection counts only if it existed
+    // during the whole wait.
     let server = &facts.server;
     let is_overdue = match facts.link {
         Link::Given => true,
@@ -191,15 +192,14 @@ fn judge(facts: &Facts, seen: &Seen, now: Instant) -> Error {
 /// The stage of a charge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// It waits for a connection. Replies say nothing about that.
+    /// It waits for a connection. Replies do not count for that.
     Connecting,
     /// It waits to be sent.
     #[default]
     Queued,
     /// It was sent, and a reply is awaited.
     Sent,
-    /// Servers of a cluster have turned it away from the instant `since` on. It waits to be sent
-    /// again.
+    /// Servers of a cluster have rejected it since the instant `since`. It waits to be sent again.
     TurnedAway { since: Instant },
 }
 
@@ -227,19 +227,19 @@ pub(crate) struct Deadline {
 }
 
 impl Deadline {
-    /// A deadline for a call to the server that holds `hash_slot`.
+    /// Makes a deadline for a call to the server that holds `hash_slot`.
     pub(crate) fn new(at: Instant, hash_slot: u16) -> Self {
         let start = Instant::now();
         let grace_period = GracePeriod::before(at, start);
         Self { at, start, grace_period, hash_slot }
     }
 
-    /// Returns whether no time was left when the wait began.
+    /// Returns true if no time was left when the wait began.
     pub(crate) fn is_over(&self) -> bool {
         self.at <= self.start
     }
 
-    /// Returns whether the process has been too busy since the wait began.
+    /// Returns true if the process has been too busy since the wait began.
     pub(crate) fn is_busy(&self, signs: &Signs) -> bool {
         if self.grace_period.is_late() {
             signs.late.record();
@@ -247,19 +247,19 @@ impl Deadline {
         signs.late_until() >= Some(self.start)
     }
 
-    /// The instant at which half of the time is over.
+    /// Returns the instant at which half of the time is over.
     fn half(&self) -> Instant {
         self.start + self.at.saturating_duration_since(self.start) / 2
     }
 
-    /// The timers of the wait, the last of which fires early enough to catch up.
+    /// Returns the timers of the wait. The last one fires early enough to catch up.
     pub(crate) fn timers(&self) -> Timers {
         Timers::until(self.grace_period.begin())
     }
 
-    /// Records that one of the timers has fired, and a busy process if they show one. A process
-    /// that stands still for much of a charge's time may be on time again at its end, so each timer
-    /// counts. Returns whether it was the last one.
+    /// Records that one of the timers has fired, and that the process is busy if the timers show
+    /// it. A process that stands still for much of a charge's time may be on time again at its end,
+    /// so each timer counts. Returns true for the last timer.
     pub(crate) fn record_timer(&self, timers: &mut Timers, signs: &Signs) -> bool {
         let was_last = timers.record();
         if timers.show_load() {
@@ -283,12 +283,12 @@ impl Deadline {
         judge(facts, &seen, Instant::now())
     }
 
-    /// Returns whether the wait ended so late that the process must be busy.
+    /// Returns true if the wait ended so late that the process must be busy.
     pub(super) fn is_late(&self) -> bool {
         self.grace_period.is_late()
     }
 
-    /// Waits for an answer until the deadline, and a little longer if the process is busy. Returns
+    /// Waits for an answer until the deadline, and slightly longer if the process is busy. Returns
     /// `None` if no answer came.
     pub(crate) async fn wait_for<F: Future + ?Sized>(
         self,

@@ -1,6 +1,6 @@
 //! One connection that the application made.
 //!
-//! The crate only sends over it. Reconnecting is up to the application.
+//! The crate only sends over it. The application must reconnect.
 
 use std::sync::Arc;
 
@@ -33,20 +33,20 @@ impl Pool {
     /// ```
     ///
     /// The crate sends every charge once. Batches, deadlines and the kinds of errors are as usual.
-    /// But the crate only sends over the connection. It cannot do the rest of what
+    /// But the crate only sends over the connection. It cannot do these things that a pool of
     /// [`connect`](Self::connect) does:
     ///
-    /// - It does not replace a lost connection. Over a `MultiplexedConnection`, every further
+    /// - It does not replace a lost connection. With a `MultiplexedConnection`, every later
     ///   decision is an error of kind infrastructure. A `ConnectionManager` reconnects by itself.
     /// - It keeps using a connection that is silent, or whose primary was demoted.
     /// - The connection belongs to the runtime that made it, and is lost when that ends.
-    /// - The connection has its own response timeout, half a second by default. A call that it ends
-    ///   is an error of kind saturation: that timer says nothing about Redis. Keep it longer than
-    ///   the [`decision_timeout`](crate::Redis::decision_timeout).
-    /// - [`ready`](Self::ready) asks the server nothing, and nothing checks the kind of server.
+    /// - The connection has its own response timeout, half a second by default. If that ends a
+    ///   call, the error is of kind saturation, since that timer does not show the state of Redis.
+    ///   Keep it longer than the [`decision_timeout`](crate::Redis::decision_timeout).
+    /// - [`ready`](Self::ready) does not ask the server, and the kind of the server is not checked.
     ///
     /// The connection must give each reply to its own call, even after earlier callers were
-    /// dropped. It must not send a command again, and must lead to one server: a cluster needs a
+    /// dropped. It must not send a command again, and must use one server: a cluster needs a
     /// `redis-cluster://` address. A blocking command or a transaction over the same connection
     /// delays every charge.
     #[must_use]

@@ -1,4 +1,4 @@
-//! The answer to `HELLO` at the start of a connection: the kind of a server, and its role.
+//! The answer to `HELLO` at the start of a connection: the kind and the role of a server.
 //!
 //! `HELLO` needs no permission. Servers answer it even while they load data or run a script.
 
@@ -29,12 +29,12 @@ pub(super) struct Greeting {
     mode: Option<String>,
     /// `master` or `replica`.
     role: Option<String>,
-    /// True if the server refused to answer, for a reason that may pass.
+    /// True if the server refused to answer, for a temporary reason.
     was_refused: bool,
 }
 
 impl Greeting {
-    /// Asks the server. An answer of another form gives a greeting without kind and role.
+    /// Asks the server. An answer with another form makes a greeting without kind and role.
     pub(super) async fn of(connection: &mut impl ConnectionLike) -> RedisResult<Self> {
         let reply = connection.req_packed_command(&cmd("HELLO")).await;
         match reply.and_then(Value::extract_error) {
@@ -69,10 +69,10 @@ impl Greeting {
                 "this server is a node of a cluster: write redis-cluster://<host>:<port>"
             }
             (Some("standalone"), ServerKind::ClusterNode) => {
-                "this server is no node of a cluster: write redis://<host>:<port>"
+                "this server is not a node of a cluster: write redis://<host>:<port>"
             }
             (Some("standalone" | "cluster"), ServerKind::Sentinel) => {
-                "this server is no sentinel: an address that begins with redis-sentinel:// names \
+                "this server is not a sentinel: an address that begins with redis-sentinel:// names \
                  sentinels"
             }
             _ => return Ok(()),
@@ -80,7 +80,7 @@ impl Greeting {
         Err(Error::new(ErrorKind::Configuration, message))
     }
 
-    /// Returns whether the server is a primary outside of a cluster.
+    /// Returns true if the server is a primary outside of a cluster.
     pub(super) fn is_primary(&self) -> bool {
         self.mode.as_deref() == Some("standalone") && self.role.as_deref() == Some("master")
     }
@@ -111,8 +111,8 @@ mod tests {
             ("sentinel", ServerKind::Plain, Some("redis-sentinel://")),
             ("sentinel", ServerKind::ClusterNode, Some("redis-sentinel://")),
             ("sentinel", ServerKind::Sentinel, None),
-            ("standalone", ServerKind::Sentinel, Some("no sentinel")),
-            ("cluster", ServerKind::Sentinel, Some("no sentinel")),
+            ("standalone", ServerKind::Sentinel, Some("not a sentinel")),
+            ("cluster", ServerKind::Sentinel, Some("not a sentinel")),
         ];
         for (mode, expected, address) in table {
             let outcome = greeting(&[("mode", mode)]).expect_kind(expected);
@@ -124,14 +124,14 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::Configuration);
             assert!(error.to_string().contains(address), "{error}");
         }
-        // A server that does not say its role is refused: waiting does not help.
+        // A server without a role is rejected, since waiting does not help.
         for silent in [greeting(&[("mode", "standalone")]), Greeting::default()] {
             let error = silent.expect_kind(ServerKind::Primary).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Configuration);
         }
         let busy = Greeting { was_refused: true, ..Greeting::default() };
         assert!(busy.expect_kind(ServerKind::Primary).is_ok());
-        // A proxy before a server may answer less.
+        // A proxy in front of a server may answer less.
         assert!(greeting(&[("proto", "3")]).expect_kind(ServerKind::Plain).is_ok());
         assert!(Greeting::read(Value::Okay).expect_kind(ServerKind::ClusterNode).is_ok());
     }

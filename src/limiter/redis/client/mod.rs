@@ -5,17 +5,17 @@
 //!   traits in `connection.rs`. `builder.rs` makes it from the address that `address.rs` reads.
 //! - `own_pool.rs`: the crate's own connections, to one `server.rs`, or to the primary that
 //!   `sentinel/` finds. `backoff.rs` computes the pauses between attempts to connect, and
-//!   `connection.rs` tells whether a connection is usable.
-//! - `dialer.rs` holds functions of the application: they find the server's IP address, or open
-//!   the socket. `tls.rs` sets up TLS, and `probe.rs` finds out whether the server expects it.
-//!   `greeting.rs` asks a server for its kind and its role.
+//!   `connection.rs` checks if a connection is usable.
+//! - `dialer.rs` holds functions of the application: they find the server's IP address, or open the
+//!   socket. `tls.rs` sets up TLS, and `probe.rs` checks if the server expects it. `greeting.rs`
+//!   asks a server for its kind and its role.
 //! - `cluster/`: one such pool for each server of a cluster, chosen by hash slots. Single commands
 //!   follow redirects over a connection of `redirected.rs`.
 //! - `bb8_pool.rs`: a pool that the application owns. `given_connection.rs`: one connection that
 //!   the application made.
 //! - `times.rs`: every duration, with its reason.
-//! - `error.rs` finds the kind of an error. `fault.rs` decides whether a missing answer is the
-//!   fault of the server or of this process.
+//! - `error.rs` finds the kind of an error. `fault.rs` decides if the server or this process caused
+//!   a missing answer.
 
 mod address;
 mod backoff;

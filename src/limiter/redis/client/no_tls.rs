@@ -27,7 +27,7 @@ impl Tls {
 pub(super) struct TlsParams;
 
 impl TlsParams {
-    /// The address of a host.
+    /// Returns the address of a host.
     pub(super) fn addr(&self, host: &Host) -> ConnectionAddr {
         ConnectionAddr::Tcp(host.name.clone(), host.port)
     }

@@ -1,9 +1,9 @@
 //! The crate's own pool: a fixed number of connections for each runtime, each shared by many calls.
-//! They lead to one server, or to the primary that sentinels name at the moment.
+//! They go to one server, or to the primary that sentinels currently name.
 //!
-//! A call that asks for a connection starts a task on its own runtime, which connects. If that task
-//! ends early, such as by a panic or with its runtime, the next call starts another. Each runtime
-//! has connections of its own, since a socket is read only while its runtime runs.
+//! A call that needs a connection starts a task on its own runtime, which connects. If that task
+//! ends early, by a panic or with its runtime, the next call starts another. Each runtime has its
+//! own connections, since a socket is read only while its runtime runs.
 
 use std::pin::pin;
 use std::sync::{Arc, Weak};
@@ -28,7 +28,7 @@ use crate::observe::ConnectionWatch;
 use crate::sync::{Mutex, lock};
 use crate::{Error, ErrorKind};
 
-/// The most attempts of one entry at a time, however long each of them takes.
+/// The most attempts of one entry at a time.
 const MAX_ATTEMPTS: usize = 4;
 
 /// The connections to one target.
@@ -80,16 +80,16 @@ struct RuntimeConnections {
 #[derive(Clone, Default)]
 struct PoolEntry {
     connection: Option<Arc<Connection>>,
-    /// The starts of the attempts to connect under way, the oldest first.
+    /// The starts of the running attempts to connect, the oldest first.
     attempts: Vec<Instant>,
 }
 
-/// A connection that was lost.
+/// A lost connection.
 struct Lost {
     /// The address of its server.
     address: String,
     reason: &'static str,
-    /// The instant from which on it was useless.
+    /// The instant at which it became useless.
     since: Instant,
 }
 
@@ -102,7 +102,7 @@ impl OwnPool {
     }
 
     /// Returns the connection at this place if it is usable, or else the next usable one. The error
-    /// is the instant to try again. Starts the attempts to connect that are due.
+    /// is the instant to try again. Starts the due attempts to connect.
     fn next(self: &Arc<Self>, place: Option<usize>) -> Result<Arc<Connection>, Instant> {
         let (now, runtime) = (Instant::now(), Handle::current());
         self.target.keep_watching(&runtime);
@@ -114,7 +114,7 @@ impl OwnPool {
             if connections.entries.iter().any(PoolEntry::may_attempt) {
                 let now_switches = self.target.switches();
                 if *switches != now_switches {
-                    // Earlier failures say nothing about the new server or user.
+                    // Earlier failures do not count for the new server or user.
                     (*switches, *backoff, *last_error) = (now_switches, Backoff::default(), None);
                 }
                 (started, retry_at) = connections.begin_attempts(now, backoff);
@@ -131,8 +131,8 @@ impl OwnPool {
         connection.ok_or(retry_at)
     }
 
-    /// Drops useless connections, and looks at the state. Reports a lost connection, and why it was
-    /// lost, without the lock.
+    /// Drops useless connections, and calls `look` with the state. Then, without the lock, reports
+    /// a lost connection and the reason.
     fn with_state<T>(&self, now: Instant, look: impl FnOnce(&mut PoolState) -> T) -> T {
         let mut state = lock(&self.state);
         let lost = state.clean(now);
@@ -144,12 +144,12 @@ impl OwnPool {
         seen
     }
 
-    /// Returns whether the last attempt to connect has failed, and no runtime has a connection.
+    /// Returns true if the last attempt to connect has failed, and no runtime has a connection.
     pub(super) fn is_away(&self) -> bool {
         self.with_state(Instant::now(), |state| state.last_error.is_some() && !state.is_connected())
     }
 
-    /// Returns what is known about the target.
+    /// Returns the known facts about the target.
     pub(super) fn facts(&self) -> Facts {
         let server = self.target.address();
         self.with_state(Instant::now(), |state| state.facts(server))
@@ -163,7 +163,7 @@ impl OwnPool {
         self.next(place).ok().map(|connection| connection as Arc<dyn SharedConnection>)
     }
 
-    /// Waits for a connection, however long that takes.
+    /// Waits for a connection, without a limit of time.
     pub(super) fn connection_at(self: Arc<Self>, place: Option<usize>) -> ConnectionFuture {
         Box::pin(async move {
             loop {
@@ -196,7 +196,7 @@ impl Connections for OwnPool {
     }
 }
 
-/// An attempt to connect. Its drop records its end in the entry, whatever ended it.
+/// An attempt to connect. Its drop records its end in the entry, after any end.
 struct ConnectAttempt {
     pool: Weak<OwnPool>,
     runtime: runtime::Id,
@@ -226,7 +226,7 @@ impl Drop for ConnectAttempt {
         entry.end_attempt(self.begun);
         let mut ended = None;
         match self.result.take() {
-            // Another attempt was faster, so this outcome is out of date.
+            // Another attempt was faster, so this outcome is outdated.
             Some(_) if entry.connection.is_some() => {}
             Some(Ok(connection)) => {
                 entry.connection = Some(Arc::new(connection));
@@ -234,8 +234,8 @@ impl Drop for ConnectAttempt {
                 *last_error = None;
                 ended = Some(Ok(()));
             }
-            // This process was too busy. The server may work again by now, so that its earlier
-            // error no longer counts.
+            // This process was too busy. The server may work again now, so its earlier error no
+            // longer counts.
             Some(Err(failure)) if failure.cause.kind() == ErrorKind::Saturation => {
                 last_error.take_if(|error| error.kind() == ErrorKind::Infrastructure);
                 backoff.hold_until(now + INTERRUPTED_PAUSE);
@@ -279,7 +279,7 @@ impl PoolState {
         self.entries().filter_map(|entry| entry.attempts.first().copied())
     }
 
-    /// Returns what the current runtime knows about `server`.
+    /// Returns the facts of the current runtime about `server`.
     fn facts(&self, server: String) -> Facts {
         let made = |entry: &PoolEntry| entry.connection.as_ref().map(|one| one.made_at);
         let oldest_connection = self.entries().filter_map(made).min();
@@ -296,13 +296,13 @@ impl PoolState {
         Facts { server, link, failure, attempt_hangs, is_silent: false }
     }
 
-    /// Returns whether any runtime has a connection.
+    /// Returns true if any runtime has a connection.
     fn is_connected(&self) -> bool {
         let mut entries = self.runtimes.iter().flat_map(|runtime| &runtime.entries);
         entries.any(|entry| entry.connection.is_some())
     }
 
-    /// Returns whether an attempt hangs, so that the last error no longer counts: see
+    /// Returns true if an attempt hangs, so that the last error no longer counts: see
     /// [`any_hangs`].
     fn attempt_hangs(&self) -> bool {
         any_hangs(self.oldest_attempts(), self.last_error.as_ref(), self.last_took)
@@ -327,7 +327,7 @@ impl PoolState {
         }
         self.runtimes.retain(|runtime| !runtime.entries.iter().all(PoolEntry::is_empty));
         if let Some(Lost { address, reason, since }) = &unusable {
-            // A pause comes first: connecting at once may succeed, and lead to the same server.
+            // A pause comes first, since connecting at once may reach the same server.
             self.backoff.record_unusable(*since);
             let cause = Error::new(ErrorKind::Infrastructure, *reason);
             (self.last_error, self.failed) = (Some(no_connection(address, cause)), Some(*since));
@@ -336,7 +336,7 @@ impl PoolState {
     }
 }
 
-/// The error of a failed attempt to connect to `address`. No decision was asked for yet.
+/// Makes the error of a failed attempt to connect to `address`. The decision was not requested yet.
 fn no_connection(address: &str, cause: Error) -> Error {
     before_asking(format!("no connection to {address}"), cause)
 }
@@ -352,8 +352,7 @@ impl RuntimeConnections {
         &mut runtimes[at]
     }
 
-    /// Begins the attempts to connect that are due. Returns their entries, and the instant to try
-    /// again.
+    /// Begins the due attempts to connect. Returns their entries, and the instant to try again.
     fn begin_attempts(&mut self, now: Instant, backoff: &mut Backoff) -> (Vec<usize>, Instant) {
         let mut started = Vec::new();
         let mut retry_at = now + MAX_CONNECTION_WAIT;
@@ -389,7 +388,7 @@ impl PoolEntry {
         self.connection.is_none() && self.attempts.is_empty()
     }
 
-    /// Returns whether another attempt may be due.
+    /// Returns true if another attempt may be due.
     fn may_attempt(&self) -> bool {
         self.connection.is_none() && self.attempts.len() < MAX_ATTEMPTS
     }
@@ -413,7 +412,7 @@ impl From<Server> for Target {
 }
 
 impl Target {
-    /// Connects. If this process was too busy for it, the error says nothing about the server.
+    /// Connects. If this process was too busy, the error does not blame the server.
     pub(super) async fn connect(&self) -> Result<Connection, Failure> {
         match self {
             Self::Server(server) => {
@@ -440,7 +439,7 @@ impl Target {
         }
     }
 
-    /// Returns how often the server, or the user there, has changed.
+    /// Returns the number of changes of the server, or of the user.
     pub(super) fn switches(&self) -> u64 {
         match self {
             Self::Server(server) => server.login_changes(),

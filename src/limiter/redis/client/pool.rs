@@ -1,8 +1,8 @@
 //! One pool of connections for many limiters.
 //!
-//! Connections are shared, not checked out: each call uses a clone, so that one socket carries many
-//! calls. The pool connects on first use. So a server that is away fails decisions, and never the
-//! start of an application.
+//! Connections are shared, not checked out: each call uses a clone, so one socket carries many
+//! calls. The pool connects on first use. So if a server is away, decisions fail, but not the start
+//! of an application.
 
 use std::fmt;
 use std::future::Future;
@@ -23,7 +23,7 @@ use crate::{Error, ErrorKind};
 
 /// Connections to Redis, shared by every clone and by many limiters.
 ///
-/// It connects on first use. So a server that is away fails decisions, and never the start of an
+/// It connects on first use. So if a server is away, decisions fail, but not the start of an
 /// application. [`ready`](Pool::ready) waits for a connection. Connections are shared, not checked
 /// out: one socket carries many calls at a time.
 ///
@@ -31,16 +31,16 @@ use crate::{Error, ErrorKind};
 ///
 /// With a `redis-cluster://` address, each charge goes to the master of its hash slot. The pool has
 /// its own connections to each master, and follows slots that move. While a master is away, only
-/// the charges of its slots fail. Set `cluster-require-full-coverage no`: otherwise the servers
-/// refuse all charges then. The pool finds a promoted replica within half a second. It never asks
-/// replicas.
+/// the charges of its slots fail. For that, set `cluster-require-full-coverage no`: otherwise the
+/// servers then refuse all charges. The pool finds a promoted replica within half a second. It
+/// never asks replicas.
 ///
 /// The crate sends a charge again only if a server says that it did not run the charge. It does not
 /// send it again after a lost connection or a timeout.
 #[derive(Clone)]
 pub struct Pool {
     connections: Arc<dyn Connections>,
-    /// The same connections, if the address is that of a cluster.
+    /// The same connections, if the address names a cluster.
     cluster: Option<Arc<Cluster>>,
     response_timeout: Option<Duration>,
     signs: Arc<Signs>,
@@ -51,18 +51,18 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Waits until there is a connection, for a second at most. In a cluster, it waits for one to
-    /// each master. Call it in an application that must not start without Redis, or whose first
-    /// request should find a connection.
+    /// Waits until there is a connection, at most for a second. In a cluster, it waits for a
+    /// connection to each master. Call it if the application must not start without Redis, or if
+    /// its first request should find a connection.
     ///
     /// # Errors
     ///
     /// Fails if there is no connection within a second. The error names the server, and its source
-    /// says why, if that is known. Fails outside of a tokio runtime.
+    /// has the reason, if known. Also fails outside of a tokio runtime.
     pub async fn ready(&self) -> Result<(), Error> {
         crate::limiter::runtime::current()?;
         let end = Instant::now() + READY_WITHIN;
-        // In a cluster any slot will do: this waits for the slot map first.
+        // In a cluster any slot works: this waits for the slot map first.
         self.connection_by(Deadline::new(end, 0)).await?;
         if let Some(cluster) = &self.cluster {
             for hash_slot in cluster.first_slots() {
@@ -74,8 +74,8 @@ impl Pool {
 
     /// Sets the first part of the keys of limiters over this pool. Default: `sluice`.
     ///
-    /// It may hold colons. Braces and percent signs become `%7B`, `%7D` and `%25`, so that the
-    /// charge's key alone decides the hash slot. A colon in the name of a limiter becomes `%3A`.
+    /// It may contain colons. Braces and percent signs become `%7B`, `%7D` and `%25`, so that only
+    /// the charge's key determines the hash slot. A colon in the name of a limiter becomes `%3A`.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<Arc<str>>) -> Self {
         self.prefix = prefix.into();
@@ -108,18 +108,18 @@ impl Pool {
         Self { cluster: Some(cluster), ..pool }
     }
 
-    /// The first part of all keys.
+    /// Returns the first part of all keys.
     pub(crate) fn key_prefix(&self) -> &str {
         &self.prefix
     }
 
-    /// Changes the user and the password while the pool is used, such as after a rotation. If a
-    /// server has a password alone, the user is `default`.
+    /// Changes the user and the password while the pool is used, for example after a rotation. If a
+    /// server has only a password, the user is `default`.
     ///
-    /// New connections log in with them: those of every clone of the pool, and to every server of a
+    /// New connections log in with them, in every clone of the pool and to every server of a
     /// cluster. Existing connections stay, since Redis does not ask for a password again. After a
-    /// refused login, the next call connects anew. In a cluster and behind sentinels, it may first
-    /// wait for the end of a pause, 0.4 s at most.
+    /// refused login, the next call connects again. In a cluster and with sentinels, it may first
+    /// wait for the end of a pause, at most 0.4 s.
     ///
     /// ```
     /// use tower_sluice::Pool;
@@ -133,11 +133,11 @@ impl Pool {
     /// # Errors
     ///
     /// An error of kind [`Configuration`](ErrorKind::Configuration), if the application made the
-    /// connections, as with `from_bb8`: then the application logs in.
+    /// connections, as with `from_bb8`. Then the application must log in.
     pub fn set_credentials(&self, user: &str, password: &str) -> Result<(), Error> {
         let [servers, _] = &self.logins;
         let login = servers.as_ref().ok_or_else(|| {
-            let message = "the connections of this pool are the application's own, which logs in";
+            let message = "the application made the connections of this pool, and must log in itself";
             Error::new(ErrorKind::Configuration, message)
         })?;
         login.set(user, password);
@@ -145,7 +145,7 @@ impl Pool {
     }
 
     /// Changes the user and the password of the sentinels while the pool is used.
-    /// [`set_credentials`](Self::set_credentials) does so for the servers that decide.
+    /// [`set_credentials`](Self::set_credentials) changes those of the servers that decide.
     ///
     /// # Errors
     ///
@@ -162,8 +162,7 @@ impl Pool {
     }
 
     /// Lets one call decide about several keys of a charge only if they are in one hash slot, as in
-    /// a cluster. It is for tests of this crate, whose one server then takes the place of a
-    /// cluster.
+    /// a cluster. It is for tests of this crate, where one server then replaces a cluster.
     #[doc(hidden)]
     #[must_use]
     pub fn by_hash_slot(mut self) -> Self {
@@ -171,7 +170,7 @@ impl Pool {
         self
     }
 
-    /// Returns whether both pools share their connections, and the first part of keys.
+    /// Returns true if both pools share their connections and the first part of keys.
     pub(crate) fn is_same_as(&self, other: &Pool) -> bool {
         Arc::ptr_eq(&self.connections, &other.connections) && self.prefix == other.prefix
     }
@@ -180,22 +179,22 @@ impl Pool {
         self.clustered
     }
 
-    /// The cluster, if the address is that of one.
+    /// Returns the cluster, if the address names one.
     pub(crate) fn cluster(&self) -> Option<&Arc<Cluster>> {
         self.cluster.as_ref()
     }
 
-    /// Returns whether the crate itself sends each call to the server that holds its hash slot.
+    /// Returns true if the crate itself sends each call to the server that holds its hash slot.
     pub(crate) fn is_routed(&self) -> bool {
         self.cluster.is_some()
     }
 
-    /// The partition that holds a hash slot; 0 on a plain server.
+    /// Returns the partition that holds a hash slot; 0 on a plain server.
     pub(crate) fn partition(&self, hash_slot: u16) -> Partition {
         self.cluster.as_ref().map_or(0, |cluster| cluster.partition(hash_slot))
     }
 
-    /// Waits for a connection to the server that holds a hash slot; the error says why there is
+    /// Waits for a connection to the server that holds a hash slot. The error says why there is
     /// none.
     pub(crate) fn connection(&self, hash_slot: u16) -> ConnectionFuture {
         self.connection_to(None, hash_slot)
@@ -223,7 +222,7 @@ impl Pool {
                 if error.kind() != ErrorKind::Saturation || !end.is_late() {
                     return Err(error);
                 }
-                // This process was paused, so wait again. Callers have deadlines of their own.
+                // This process was paused, so wait again. Callers have their own deadlines.
             }
         })
     }
@@ -238,11 +237,11 @@ impl Pool {
         connected.unwrap_or_else(|| Err(self.missed_error(&deadline, Stage::Connecting)))
     }
 
-    /// Waits for a reply until the deadline. Records that the server replied, or that none came
+    /// Waits for a reply until the deadline. Records that the server replied, or that no reply came
     /// over `connection`.
     ///
-    /// A call that a cluster redirects names no connection. It has only the rest of its time, so a
-    /// missed deadline says little about the server that it was sent to last.
+    /// For a call that a cluster redirects, `connection` is `None`. It has only the rest of its
+    /// time, so a missed deadline does not show the state of its last server.
     pub(crate) async fn reply_by<F: Future + ?Sized>(
         &self,
         deadline: Deadline,
@@ -262,12 +261,12 @@ impl Pool {
         reply
     }
 
-    /// The number of connections that the calls of one partition share, at least 1.
+    /// Returns the number of connections that the calls of one partition share, at least 1.
     pub(crate) fn size(&self) -> usize {
         self.connections.size()
     }
 
-    /// Returns the instant to give up on a reply, given the caller's deadline.
+    /// Returns the instant at which a reply is given up, for the caller's deadline.
     pub(crate) fn reply_deadline(&self, deadline: Instant) -> Instant {
         self.response_timeout.map_or(deadline, |own| deadline.min(Instant::now() + own))
     }
@@ -286,7 +285,7 @@ impl Pool {
         Arc::clone(&self.connections).ready_connection(hash_slot)
     }
 
-    /// Returns what is known about the server of a hash slot.
+    /// Returns the known facts about the server of a hash slot.
     pub(super) fn facts(&self, hash_slot: u16) -> Facts {
         self.connections.facts(hash_slot)
     }

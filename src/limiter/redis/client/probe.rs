@@ -1,9 +1,9 @@
-//! Finds out whether a server expects TLS, when an attempt to connect says too little.
+//! Checks if a server expects TLS, when an attempt to connect does not show it.
 //!
-//! A server without TLS takes a handshake for a command, and waits for the rest. A server with TLS
+//! A server without TLS reads a handshake as a command, and waits for the rest. A server with TLS
 //! closes the connection after a plain command. Both look like a bad network. So a probe opens
 //! another connection, and asks in the other way: without TLS, or with it. It sends no part of the
-//! address, and so no password. The answer only selects the text and the kind of the error.
+//! address, and so no password. The answer only determines the text and the kind of the error.
 
 use std::io;
 
@@ -14,12 +14,12 @@ use tokio::time::{Instant, timeout_at};
 use super::dialer::Resolver;
 use super::times::PROBE_TIMEOUT;
 
-/// The start of a TLS 1.2 handshake that offers one cipher. A server with TLS answers it, if only
+/// The start of a TLS 1.2 handshake that offers one cipher. A server with TLS answers it, at least
 /// with an alert.
 const CLIENT_HELLO: &[u8] = b"\x16\x03\x01\x00\x2d\x01\x00\x00\x29\x03\x03\
     tower-sluice asks: is this TLS? \x00\x00\x02\xc0\x2f\x01\x00";
 
-/// Returns whether the server answers a command without TLS.
+/// Returns true if the server answers a command without TLS.
 pub(super) async fn answers_without_tls(
     addr: &ConnectionAddr,
     resolver: Option<&Resolver>,
@@ -28,7 +28,7 @@ pub(super) async fn answers_without_tls(
     matches!(answer(addr, resolver, deadline, b"PING\r\n").await, Some([b'+' | b'-', _]))
 }
 
-/// Returns whether the server answers the start of a TLS handshake.
+/// Returns true if the server answers the start of a TLS handshake.
 pub(super) async fn answers_with_tls(
     addr: &ConnectionAddr,
     resolver: Option<&Resolver>,
@@ -39,7 +39,8 @@ pub(super) async fn answers_with_tls(
     matches!(answer(addr, resolver, deadline, CLIENT_HELLO).await, Some([ALERT | HANDSHAKE, 3]))
 }
 
-/// Sends `question` over a new connection. Returns the first bytes of the answer, if it is in time.
+/// Sends `question` over a new connection. Returns the first bytes of the answer, if it comes in
+/// time.
 async fn answer(
     addr: &ConnectionAddr,
     resolver: Option<&Resolver>,

@@ -1,4 +1,4 @@
-//! A connection for commands that are sent one by one: it follows redirects.
+//! A connection for single commands, which follows redirects.
 
 use std::sync::Arc;
 
@@ -20,13 +20,13 @@ struct Redirected {
     cluster: Arc<Cluster>,
     hash_slot: u16,
     connection: Arc<dyn SharedConnection>,
-    /// The connection over which the last command was sent: a missing answer is that server's.
+    /// The connection over which the last command was sent: its server owes the answer.
     last: Arc<Mutex<Arc<dyn SharedConnection>>>,
 }
 
 impl Pool {
-    /// Returns a connection that follows redirects in a cluster, over one to the server that holds
-    /// the hash slot.
+    /// Returns a connection that follows redirects in a cluster, over a connection to the server
+    /// that holds the hash slot.
     pub(crate) fn redirecting(
         &self,
         connection: Arc<dyn SharedConnection>,
@@ -117,7 +117,8 @@ mod tests {
     use super::super::tls::Tls;
     use super::*;
 
-    /// Greets a client. The server at port 1 names the one at port 2, which does not answer.
+    /// Greets a client. The server at port 1 redirects to the server at port 2, which does not
+    /// answer.
     async fn serve(mut socket: DuplexStream, port: u16) -> io::Result<()> {
         let mut bytes = [0; 4_096];
         loop {
@@ -137,7 +138,7 @@ mod tests {
         }
     }
 
-    /// A pool for a cluster, and two of its servers.
+    /// Makes a pool for a cluster, and two of its servers.
     fn cluster(dialer: Dialer) -> (Pool, [Host; 2]) {
         let connector = Connector {
             tls: Tls::default().params(false).expect("no TLS"),
@@ -176,11 +177,11 @@ mod tests {
         }
         assert_eq!((first.is_alive(), second.is_alive()), (true, false));
         assert!(!redirected.is_alive());
-        // Charges of the slot, which is its own by now, know it too.
+        // Charges of the slot, which the server now holds, know it too.
         assert!(pool.facts(0).is_silent);
     }
 
-    /// Even a busy process knows it.
+    /// This is known even in a busy process.
     #[tokio::test(start_paused = true)]
     async fn a_server_that_refuses_connections_while_a_slot_moves_to_it_is_at_fault() {
         let refused =

@@ -1,4 +1,4 @@
-//! A server, and how to connect to it.
+//! A server, and the way to connect to it.
 
 use std::future::pending;
 use std::io;
@@ -44,7 +44,7 @@ pub(super) struct Server {
 pub(super) struct Connector {
     pub(super) tls: TlsParams,
     pub(super) login: Login,
-    /// The longest time that connecting may take.
+    /// The longest time of an attempt to connect.
     pub(super) timeout: Duration,
     pub(super) resolver: Option<Resolver>,
     pub(super) dialer: Option<Dialer>,
@@ -94,7 +94,7 @@ impl Login {
         Self(Arc::new(Mutex::new(LoginState { settings, changes: 0 })))
     }
 
-    /// Sets the user and the password of all connections that are made from now on.
+    /// Sets the user and the password of all later connections.
     pub(super) fn set(&self, user: &str, password: &str) {
         let mut state = lock(&self.0);
         state.settings = state.settings.clone().set_username(user).set_password(password);
@@ -110,29 +110,29 @@ impl Login {
     }
 }
 
-/// A failed attempt to connect, with its address: sentinels may name another server by now.
+/// A failed attempt to connect, with its address, since sentinels may now name another server.
 pub(super) struct Failure {
     pub(super) address: String,
     pub(super) cause: Error,
 }
 
 impl Server {
-    /// Returns the same server, of another kind.
+    /// Returns the same server with another kind.
     pub(super) fn of_kind(self, kind: ServerKind) -> Self {
         Self { kind, ..self }
     }
 
-    /// Host and port, for errors.
+    /// Returns host and port, for errors.
     pub(super) fn address(&self) -> String {
         format!("redis at {}", self.addr())
     }
 
-    /// Returns how often the user or the password has changed.
+    /// Returns the number of changes of the user or the password.
     pub(super) fn login_changes(&self) -> u64 {
         self.login.changes()
     }
 
-    /// Returns whether connections were given up as silent, and nothing was heard since.
+    /// Returns true if connections were given up as silent, and no reply has come since.
     pub(super) fn is_silent(&self) -> bool {
         self.health.is_silent()
     }
@@ -173,7 +173,7 @@ impl Server {
         let greeting = match timeout_at(deadline, Greeting::of(&mut socket)).await {
             Ok(greeting) => greeting.map_err(error::from_redis_error)?,
             Err(_) => {
-                let message = "redis did not say in time what it is";
+                let message = "redis did not send its greeting in time";
                 return Err(Error::new(ErrorKind::Infrastructure, message));
             }
         };
@@ -187,7 +187,7 @@ impl Server {
     ) -> RedisResult<MultiplexedConnection> {
         let mut config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.connect_timeout))
-            // Each call has a deadline of its own.
+            // Each call has its own deadline.
             .set_response_timeout(None)
             .set_push_sender(move |push: PushInfo| {
                 on_push(push);
@@ -207,7 +207,7 @@ impl Server {
         Client::open(info)?.get_multiplexed_async_connection_with_config(&config).await
     }
 
-    /// Returns only if the TLS handshake takes long, and the server turns out to have no TLS.
+    /// Returns only if the TLS handshake takes long, and the server is found to have no TLS.
     async fn find_server_without_tls(&self, deadline: Instant) -> Error {
         if self.uses_tls() {
             sleep(SLOW_HANDSHAKE.min(self.connect_timeout / 3)).await;
@@ -221,8 +221,8 @@ impl Server {
         pending().await
     }
 
-    /// Returns the error of a failed attempt to connect. It probes the server for TLS where needed,
-    /// until `deadline` at most.
+    /// Returns the error of a failed attempt to connect. If needed, it probes the server for TLS,
+    /// at most until `deadline`.
     async fn connect_error(&self, error: RedisError, deadline: Instant) -> Error {
         if self.uses_tls() {
             return match is_tls_failure(&error) {
@@ -254,19 +254,19 @@ impl Server {
     }
 }
 
-/// The error of an address that cannot be used.
+/// Makes the error of an address that cannot be used.
 fn invalid_address(error: RedisError) -> Error {
     Error::new(ErrorKind::Configuration, "the address of redis cannot be used").with_source(error)
 }
 
-/// Returns whether TLS failed: the certificate is not trusted, or the server does not use TLS.
-/// A failure of the network does not count.
+/// Returns true if TLS failed: the certificate is not trusted, or the server does not use TLS. A
+/// failure of the network does not count.
 fn is_tls_failure(error: &RedisError) -> bool {
     error.kind() == redis::ErrorKind::Io
         && error::has_cause(error, |cause| cause.kind() == io::ErrorKind::InvalidData)
 }
 
-/// Marks the connection closed when it is dropped. The task that reads the socket drops it, even
+/// Marks the connection as closed when it is dropped. The task that reads the socket drops it, even
 /// when its runtime ends.
 struct RetireOnDrop(Arc<Health>);
 

@@ -1,4 +1,4 @@
-//! A server for tests: connections to it succeed, and it answers no call.
+//! A server for tests, which accepts connections and answers no call.
 
 use std::future::pending;
 use std::sync::Arc;

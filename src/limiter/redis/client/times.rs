@@ -1,6 +1,6 @@
 //! Every duration of the limiter in Redis, each with its reason.
 //!
-//! `on_time.rs` has its own: they say how late this process may be.
+//! `on_time.rs` has its own durations, for delays of this process.
 
 use std::time::Duration;
 
@@ -8,25 +8,25 @@ pub(crate) use crate::limiter::on_time::MAX_TIMEOUT;
 
 // ---- A decision ----
 
-/// The longest time for a decision, unless the limiter has another. It is documented.
+/// The default of the longest time for a decision. It is documented.
 pub(crate) const DEFAULT_DECISION_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// The longest time for which charges are held back. It is longer than a near server takes.
+/// The longest time for which charges are held back. It is longer than a call to a near server.
 pub(crate) const MAX_HOLD: Duration = Duration::from_millis(5);
 
-/// The time for which one call keeps others waiting, which may have little time. After it, a call
-/// without a reply no longer counts as in flight. A refund that a cluster redirects no longer keeps
-/// its hash slot. And another server is asked for the slot map, too.
+/// The longest time for which one call blocks others, which may have little time. After it, a call
+/// without a reply no longer counts as in flight, and a refund that a cluster redirects no longer
+/// blocks its hash slot. Another server is then also asked for the slot map.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(100);
 
-/// The time for which a late reply is awaited after its deadline, so that units which the call took
-/// can be refunded.
+/// The time for which a late reply is awaited after its deadline, so that the units of the call can
+/// be refunded.
 pub(crate) const LATE_REPLY_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The interval at which a late call checks that its connection is still used.
 pub(crate) const ALIVE_CHECK: Duration = Duration::from_millis(20);
 
-/// The first pause before a call is sent again to a cluster that has turned it away.
+/// The first pause before a call is sent again to a cluster that has rejected it.
 pub(crate) const FIRST_RESEND_PAUSE: Duration = Duration::from_millis(1);
 
 /// The longest such pause: a key moves within a few ms.
@@ -38,7 +38,7 @@ pub(crate) const PLACEHOLDER_LIFETIME: Duration = Duration::from_secs(1);
 
 // ---- A connection ----
 
-/// The longest time that connecting may take, unless the pool has another. It is documented.
+/// The default of the longest time of an attempt to connect. It is documented.
 pub(crate) const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The time that `Pool::ready` waits for a connection. It is documented.
@@ -47,25 +47,24 @@ pub(crate) const READY_WITHIN: Duration = Duration::from_secs(1);
 /// The longest time that a call waits for a connection. It is documented.
 pub(crate) const MAX_CONNECTION_WAIT: Duration = Duration::from_millis(500);
 
-/// The time that a server may be silent. It is longer than the pauses of a healthy one, such as a
+/// The longest silence of a server. It is longer than the pauses of a healthy server, such as a
 /// fork or a slow command. It is short enough to leave an address that never answers.
 ///
-/// It has one meaning in five places: after it, nothing waits for the silent server any more.
+/// It has the same meaning in five places: after it, nothing waits for the silent server any more.
 ///
 /// - A silent connection is given up.
-/// - An attempt to connect gets another beside it: a network that lost the first may deliver the
-///   next, long before the first times out.
+/// - A second attempt to connect starts beside the first: a network that lost the first may deliver
+///   the second, long before the first times out.
 /// - The first choice of a primary no longer waits for silent sentinels.
-/// - In a cluster, a refund without a reply no longer keeps its hash slot.
-/// - In a cluster, a late timer of this process counts for so long. A reply could show sooner that
-///   the process is busy, but a server may be silent until then.
+/// - In a cluster, a refund without a reply no longer blocks its hash slot.
+/// - In a cluster, a late timer of this process counts for this time. A reply could show sooner
+///   that the process is busy, but a server may be silent until then.
 pub(crate) const MAX_SILENCE: Duration = Duration::from_millis(300);
 
 /// The factor of [`MAX_SILENCE`] in a process that is too busy to read replies at once.
 pub(crate) const BUSY_FACTOR: u32 = 10;
 
-/// The idle time after which the system probes a connection, so that firewalls on the way do not
-/// forget it.
+/// The idle time after which the system probes a connection, so that firewalls do not forget it.
 pub(crate) const KEEPALIVE: Duration = Duration::from_secs(30);
 
 // ---- Attempts to connect ----
@@ -74,7 +73,7 @@ pub(crate) const KEEPALIVE: Duration = Duration::from_secs(30);
 /// silence of a connection, it is below half a second.
 pub(crate) const MAX_FIRST_PAUSE: Duration = Duration::from_millis(150);
 
-/// The longest pause of all, so that the pool sees within half a second what a server does now.
+/// The longest pause, so that the pool sees the new state of a server within half a second.
 pub(crate) const MAX_PAUSE: Duration = Duration::from_millis(300);
 
 /// The pause after an attempt to connect that ended with its runtime, or that load ended.
@@ -90,11 +89,11 @@ pub(crate) const FORGET_AFTER: Duration = Duration::from_secs(2);
 /// between attempts are shorter.
 pub(crate) const MAX_ERROR_AGE: Duration = Duration::from_secs(1);
 
-/// The time after which a TLS handshake is slow: a probe then finds out whether the server has TLS.
-/// It is at most a third of the connect timeout, so that the rest suffices for the probe.
+/// The time after which a TLS handshake is slow: a probe then checks if the server has TLS. It is
+/// at most a third of the connect timeout, so that the rest suffices for the probe.
 pub(crate) const SLOW_HANDSHAKE: Duration = Duration::from_millis(250);
 
-/// The longest time for a probe: a server that has said something else answers soon.
+/// The longest time for a probe, since a server that answered the first attempt answers soon.
 pub(crate) const PROBE_TIMEOUT: Duration = Duration::from_millis(250);
 
 // ---- A cluster ----
@@ -102,17 +101,17 @@ pub(crate) const PROBE_TIMEOUT: Duration = Duration::from_millis(250);
 /// The longest pause after the slot map was read. Half of it is random.
 pub(crate) const MAX_MAP_PAUSE: Duration = Duration::from_millis(400);
 
-/// The interval at which a waiting call checks whether its server is away. Then it reads the slot
-/// map again.
+/// The interval at which a waiting call checks if its server is away. If so, it reads the slot map
+/// again.
 pub(crate) const REFRESH_CHECK: Duration = Duration::from_millis(50);
 
-/// The time that a server without slots stays after a redirect named it: slots move to it.
+/// The time for which a server without slots stays after a redirect to it, since slots move to it.
 pub(crate) const KEEP_AFTER_REDIRECT: Duration = Duration::from_secs(60);
 
 // ---- Sentinels ----
 
 /// The average pause between two questions to a sentinel that publishes no change. The longest
-/// pause is a quarter longer. So the pool follows a wrong answer for less than a second.
+/// pause is a quarter longer, so the pool follows a wrong answer for less than a second.
 pub(crate) const ASK_EVERY: Duration = Duration::from_millis(700);
 
 /// The shortest pause between two questions: a failover has several steps.
@@ -121,7 +120,7 @@ pub(crate) const ASK_AT_MOST_EVERY: Duration = Duration::from_millis(20);
 /// The time that a sentinel has for an answer.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The interval at which the task that watches the sentinels shows that it runs.
+/// The interval of signs that the task that watches the sentinels runs.
 pub(crate) const HEARTBEAT: Duration = Duration::from_millis(500);
 
 /// The time without such a sign after which another task replaces it. Its runtime has ended, or

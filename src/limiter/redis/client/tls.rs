@@ -60,7 +60,7 @@ impl Tls {
             (true, _) => Ok(TlsParams(Some(self.template()?))),
             (false, false) => Ok(TlsParams(None)),
             (false, true) => {
-                let message = "certificates are set, and the address asks for no TLS: write rediss";
+                let message = "certificates are set, but the address does not ask for TLS: write rediss";
                 Err(Error::new(ErrorKind::Configuration, message))
             }
         }
@@ -68,7 +68,8 @@ impl Tls {
 
     fn template(&self) -> Result<ConnectionAddr, Error> {
         // Each attempt to connect asks rustls for the provider of the process. Without one, rustls
-        // panics, unless its own features name exactly one. Only an installed one can be seen here.
+        // panics, unless its own features name exactly one. Here, only an installed provider is
+        // visible.
         let provider = CryptoProvider::get_default().ok_or_else(no_provider)?;
         // The roots must not depend on features of the client that another crate switches on.
         let root_cert = match &self.roots {
@@ -85,8 +86,8 @@ impl Tls {
         Ok(client.get_connection_info().addr().clone())
     }
 
-    /// Fails if a certificate or the key cannot be used. The client would find that out only at
-    /// each attempt to connect.
+    /// Fails if a certificate or the key cannot be used. The client would notice that only at each
+    /// attempt to connect.
     fn check(&self, provider: &Arc<CryptoProvider>, root_cert: Option<&[u8]>) -> Result<(), Error> {
         let mut roots = RootCertStore::empty();
         if let Some(pem) = root_cert {
@@ -109,13 +110,13 @@ impl Tls {
     }
 }
 
-/// The parameters of TLS for connections; `None` without TLS. An address holds them, since the
+/// The parameters of TLS for connections; `None` without TLS. They are in an address, since the
 /// client does not export their type.
 #[derive(Clone)]
 pub(super) struct TlsParams(Option<ConnectionAddr>);
 
 impl TlsParams {
-    /// The address of a host.
+    /// Returns the address of a host.
     pub(super) fn addr(&self, host: &Host) -> ConnectionAddr {
         let (host, port) = (host.name.clone(), host.port);
         match &self.0 {
@@ -128,7 +129,7 @@ impl TlsParams {
     }
 }
 
-/// The certificates in `pem`, at least one.
+/// Reads the certificates in `pem`, at least one.
 fn certificates(what: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match certificates {
@@ -137,8 +138,8 @@ fn certificates(what: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, 
     }
 }
 
-/// Returns the authorities of the system, in PEM: the client reads nothing else. Leaves out those
-/// that rustls cannot read.
+/// Returns the authorities of the system in PEM, the only form that the client reads. Leaves out
+/// those that rustls cannot read.
 fn system_roots() -> Result<Vec<u8>, Error> {
     let mut found = rustls_native_certs::load_native_certs();
     let (mut readable, mut pem) = (RootCertStore::empty(), String::new());

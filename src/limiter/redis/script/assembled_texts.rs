@@ -1,5 +1,5 @@
-//! `scripts/assembled`: scripts as Redis gets them, with comments. After a change of a script, this
-//! writes the folder anew:
+//! The folder `scripts/assembled`: scripts as Redis gets them, with comments. After a change of a
+//! script, this writes the folder again:
 //!
 //! ```sh
 //! UPDATE=1 cargo test --lib assembled_scripts
@@ -50,7 +50,7 @@ fn files(folder: &Path) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Removes comments and blank lines, as `grep -vE '^ *(--|$)'` does. Redis gets the rest.
+/// Removes comments and blank lines, like `grep -vE '^ *(--|$)'`. Redis gets the rest.
 fn without_comments(text: &str) -> String {
     let is_comment = |line: &&str| {
         let line = line.trim_start_matches(' ');

@@ -1,6 +1,6 @@
-//! Puts a limiter's scripts together from templates and from the sections of its algorithms' files.
+//! Assembles a limiter's scripts from templates and from the sections of its algorithms' files.
 //!
-//! `scripts/README.md` says what directives and placeholders mean.
+//! `scripts/README.md` explains the directives and placeholders.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use crate::algorithm::ScriptPart;
 
 pub(super) const HEAD: &str = include_str!("../../../../scripts/head.lua");
 
-/// The templates, by the name that others include them under.
+/// The templates, by the names under which others include them.
 const TEMPLATES: [(&str, &str); 11] = [
     ("contract", include_str!("../../../../scripts/contract.lua")),
     ("call", include_str!("../../../../scripts/call.lua")),
@@ -29,13 +29,13 @@ const NAMES: [&str; 4] = ["instant", "unsettled", "clamped", "refunded"];
 /// The operations that a script supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Checks, and nothing else. Nearly all calls carry only checks.
+    /// Only checks. Almost all calls have only checks.
     Checks,
     /// Every operation.
     Complete,
 }
 
-/// A text that is being put together.
+/// A text during assembly.
 struct Assembly<'a> {
     members: &'a [QuotaPart],
     kind: Kind,
@@ -64,8 +64,8 @@ struct QuotaPart {
     first_element: usize,
 }
 
-/// The text of a script for the algorithms of `parts`, one for each quota, as Redis gets it:
-/// without comments and blank lines.
+/// Returns the text of a script for the algorithms of `parts`, one for each quota, as Redis gets
+/// it: without comments and blank lines.
 pub(super) fn assemble(parts: &[ScriptPart], kind: Kind) -> String {
     let text = commented(parts, kind);
     let is_code = |line: &&str| !line.is_empty() && !is_comment(line);
@@ -76,7 +76,7 @@ fn is_comment(line: &str) -> bool {
     line.trim_start().starts_with("--")
 }
 
-/// The text of a script with the comments of its templates and sections.
+/// Returns the text of a script with the comments of its templates and sections.
 pub(super) fn commented(parts: &[ScriptPart], kind: Kind) -> String {
     let mut members: Vec<_> = parts.iter().map(QuotaPart::new).collect();
     let (mut arguments, mut elements) = (0, 1);
@@ -103,10 +103,11 @@ pub(super) fn commented(parts: &[ScriptPart], kind: Kind) -> String {
     assembly.text
 }
 
-/// Counts the local variables that the algorithms of a script declare, of the 200 that it may have.
+/// Counts the local variables that the algorithms of a script declare. A script may have 200.
 pub(crate) fn local_names(parts: &[ScriptPart]) -> usize {
     let lists = ["arguments", "rule", "cost", "state"];
-    // Each has more than it lists: `slot`, `clamped`, `kept` and `instant`, and some `unsettled`.
+    // Each has more than it lists: `slot`, `clamped`, `kept` and `instant`, and some also
+    // `unsettled`.
     let names = |member: QuotaPart| {
         lists.map(|list| member.list(list).len()).iter().sum::<usize>()
             + if member.holds() { 5 } else { 4 }
@@ -114,7 +115,7 @@ pub(crate) fn local_names(parts: &[ScriptPart]) -> usize {
     parts.iter().map(|part| names(QuotaPart::new(part))).sum()
 }
 
-/// Returns for each algorithm whether its keys hold a text. Otherwise they hold a sorted set.
+/// Returns true for each algorithm whose keys have a text, and false for a sorted set.
 pub(crate) fn keep_text(parts: &[ScriptPart]) -> Vec<bool> {
     parts.iter().map(|part| QuotaPart::new(part).section("read").is_some()).collect()
 }
@@ -138,7 +139,7 @@ impl Assembly<'_> {
         self.expand(&template.lines().collect::<Vec<_>>(), indent, member);
     }
 
-    /// Expands the lines of a template, for one quota or outside of all.
+    /// Expands the lines of a template, for one quota or outside of all quotas.
     fn expand(&mut self, lines: &[&str], indent: &str, member: Option<&QuotaPart>) {
         let mut rest = lines;
         while let Some((line, after)) = rest.split_first() {
@@ -271,7 +272,7 @@ impl QuotaPart {
         self.sections.iter().find(|section| section.name == name)
     }
 
-    /// True if it holds the units of a charge until the charge is settled.
+    /// Returns true if it holds the units of a charge until the charge is settled.
     fn holds(&self) -> bool {
         self.section("spend").is_some()
     }
@@ -286,7 +287,7 @@ impl QuotaPart {
         self.list(list).iter().map(name).collect::<Vec<_>>().join(", ")
     }
 
-    /// Returns whether a name belongs to this quota.
+    /// Returns true if a name belongs to this quota.
     fn owns(&self, name: &str) -> bool {
         let lists = ["arguments", "rule", "cost", "state"];
         NAMES.contains(&name) || lists.iter().any(|list| self.list(list).contains(&name))
@@ -303,8 +304,8 @@ impl QuotaPart {
         })
     }
 
-    /// Returns the values of its state in the reply. The first is increased by 1, so that 0 stands
-    /// for no state.
+    /// Returns the values of its state in the reply. The first is increased by 1, so that 0 means
+    /// no state.
     fn reply(&self) -> String {
         let value = |(place, name): (usize, &&str)| {
             let name = self.numbered(name);

@@ -29,7 +29,7 @@ use crate::quota::Quotas;
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
     source: Arc<Source>,
-    /// True if a server has run it, so that a call may begin with the digest.
+    /// True if a server has run it, so that a call may start with the digest.
     is_known: Arc<AtomicBool>,
 }
 
@@ -46,8 +46,8 @@ impl Source {
         Arc::new(Self { text, digest })
     }
 
-    /// The sources of all limiters with these algorithms, one for each [`Kind`]. They are shared,
-    /// since a table may have 10,000 limiters of few algorithms.
+    /// Returns the sources for all limiters with these algorithms, one for each [`Kind`]. They are
+    /// shared, since a table may have 10,000 limiters of few algorithms.
     fn shared(parts: &[ScriptPart]) -> [Arc<Self>; 2] {
         type KnownScripts = Vec<(Vec<ScriptPart>, [Weak<Source>; 2])>;
         static KNOWN: Mutex<KnownScripts> = Mutex::new(Vec::new());
@@ -65,19 +65,19 @@ impl Source {
 }
 
 impl Script {
-    /// A script of the head and these sources, which decide and write on their own.
+    /// Makes a script from the head and these sources, which decide and write themselves.
     #[cfg(feature = "redisson")]
     pub(crate) fn from_sources(sources: &[&str]) -> Self {
         Self::new(Source::new([&[HEAD], sources].concat().join("\n")))
     }
 
-    /// A script whose first calls send the text. A call with a digest that the server does not know
-    /// takes two round trips, and a later call could be decided in between.
+    /// Makes a script whose first calls send the text. A call with an unknown digest takes two
+    /// round trips, and a later call could be decided in between.
     fn new(source: Arc<Source>) -> Self {
         Self { source, is_known: Arc::default() }
     }
 
-    /// True if a call may begin with the digest.
+    /// Returns true if a call may start with the digest.
     pub(super) fn is_known(&self) -> bool {
         self.is_known.load(Relaxed)
     }
@@ -89,15 +89,15 @@ impl Script {
         }
     }
 
-    /// The command EVALSHA, without keys and arguments.
+    /// Makes the command EVALSHA, without keys and arguments.
     pub(super) fn evalsha(&self) -> Cmd {
-        // A call of one charge fits, so that the command does not grow while it is put together.
+        // A call of one charge fits, so that the command does not grow while it is built.
         let mut command = Cmd::with_capacity(24, 256);
         command.arg("EVALSHA").arg(&self.source.digest);
         command
     }
 
-    /// The command EVAL, without keys and arguments.
+    /// Makes the command EVAL, without keys and arguments.
     pub(super) fn eval(&self) -> Cmd {
         cmd("EVAL").arg(&self.source.text).take()
     }
@@ -110,7 +110,7 @@ pub(super) struct Scripts {
     complete: Script,
 }
 
-/// The texts of a limiter's scripts: the one for checks alone, and the complete one.
+/// Returns the texts of a limiter's scripts: the one for checks only, and the complete one.
 pub fn texts<A: InLua>(algorithm: &A) -> [String; 2] {
     let parts = algorithm.parts();
     [Kind::Checks, Kind::Complete].map(|kind| assemble(&parts, kind))
@@ -122,7 +122,7 @@ impl Scripts {
         Self { checks, complete }
     }
 
-    /// The script for a call: nearly all carry checks and nothing else.
+    /// Returns the script for a call: almost all calls have only checks.
     pub(super) fn choose(&self, requests: &[&Request]) -> &Script {
         let is_check = |request: &&Request| matches!(request.op, Op::Check { .. });
         if requests.iter().all(is_check) { &self.checks } else { &self.complete }
@@ -134,7 +134,7 @@ impl Scripts {
 pub(crate) struct Request {
     /// The suffix of its keys' names: one for all quotas, or one for each, joined.
     pub(crate) key: String,
-    /// The charge's own quota, and its rule as the script reads it.
+    /// The charge's own quota, and its rule in the form of the script.
     pub(crate) quota: Option<Quotas>,
     pub(crate) rule: Option<Vec<i64>>,
     pub(crate) op: Op,
@@ -146,12 +146,12 @@ pub(crate) enum Op {
     /// Takes `cost` units if they fit within `max_wait` microseconds; a cost of 0 reports
     /// and takes nothing.
     Check { cost: i64, max_wait: i64 },
-    /// Gives back `units` of the reservation of `cost` units whose mark is `mark`. Where units are
-    /// held until they are settled, `units` is 0 if all were used, and negative if more were.
+    /// Gives back `units` of the reservation of `cost` units with the mark `mark`. If units are
+    /// held until they are settled, `units` is 0 if all were used, and negative if more were used.
     Refund { units: i64, cost: i64, mark: Mark },
-    /// Answers as a check would, and takes nothing.
+    /// Answers like a check, and takes nothing.
     Estimate { cost: i64, max_wait: i64 },
-    /// Takes `cost` units, whether or not they fit.
+    /// Takes `cost` units, even if they do not fit.
     Penalize { cost: i64 },
     /// Forgets the key.
     Reset,
@@ -162,7 +162,7 @@ pub(crate) enum Op {
 }
 
 impl Request {
-    /// Returns whether both differ in their keys only. The call then names the operation once.
+    /// Returns true if both differ only in their keys. The call then has the operation once.
     fn differs_in_key_only(&self, other: &Request) -> bool {
         self.op == other.op && self.rule == other.rule
     }
@@ -209,7 +209,7 @@ impl Arguments<'_> {
     }
 }
 
-/// Returns whether the requests of two keys differ in their keys only.
+/// Returns true if the requests of two keys differ only in their keys.
 fn are_alike(one: &[&Request], other: &[&Request]) -> bool {
     one.len() == other.len()
         && one.iter().zip(other).all(|(one, other)| one.differs_in_key_only(other))

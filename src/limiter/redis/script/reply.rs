@@ -1,9 +1,9 @@
-//! Reads a script's reply, and checks every number. Whatever a server sends, no charge is admitted
-//! that the script did not admit.
+//! Reads a script's reply, and checks every number. For every reply of a server, a charge is
+//! admitted only if the script admitted it.
 //!
-//! A reply is one string, a flat list that the server's `cmsgpack` packed: cheaper to send and to
-//! read than an array. A script uses only a part of that format, a list of integers and texts. This
-//! reads no more than that.
+//! A reply is one string: a flat list that the server's `cmsgpack` packed. It is cheaper to send
+//! and to read than an array. A script uses only a part of that format: a list of integers and
+//! texts. This module reads only that part.
 
 use std::borrow::Cow;
 
@@ -20,7 +20,7 @@ const MAX_NUMBER: i64 = INEXACT;
 /// The begin of a text about a key that is blocked. The end of the block follows.
 const BLOCKED: &[u8] = b"BLOCKED ";
 
-/// The answer to one request, as a reply states it.
+/// The answer to one request in a reply.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ReplyEntry {
     Decided(Answer),
@@ -28,7 +28,7 @@ pub(crate) enum ReplyEntry {
 }
 
 impl ReplyEntry {
-    /// The units that were given back.
+    /// Returns the units that were given back.
     pub(crate) fn refunded(&self) -> i64 {
         if let Self::Refunded { units } = self { *units } else { 0 }
     }
@@ -36,20 +36,20 @@ impl ReplyEntry {
 
 /// Reads a script's answer to a charge, with the arithmetic of its algorithm.
 pub(crate) trait ReadEntry: Send + Sync {
-    /// The elements of a reply that hold the state of a charge's keys.
+    /// Returns the number of elements of a reply that have the state of a charge's keys.
     fn state_elements(&self) -> usize;
 
     /// Returns the answer to a request that the script decided at the instant `now`.
     ///
-    /// The script decides. `wait` is the wait until the charge fits; a negative one means that the
-    /// script took the units. For a refund, it is the number of units given back. The answer is
-    /// computed here, from the `state` that the script decided on. If both do not agree, the reply
-    /// is not one that the script gives.
+    /// The script decides. `wait` is the wait until the charge fits; a negative value means that
+    /// the script took the units. For a refund, it is the number of units given back. The answer is
+    /// computed here, from the `state` on which the script decided. If both do not agree, the reply
+    /// is not from the script.
     ///
     /// # Errors
     ///
-    /// If the reply is not one that the script gives, or if the algorithm cannot follow the quota
-    /// of the request.
+    /// If the reply is not from the script, or if the algorithm cannot follow the quota of the
+    /// request.
     fn read(
         &self,
         now: i64,
@@ -58,7 +58,7 @@ pub(crate) trait ReadEntry: Send + Sync {
         state: &[Element<'_>],
     ) -> Result<ReplyEntry, Error>;
 
-    /// The answer about a key that is blocked until an instant, which is later than `now`.
+    /// Returns the answer for a key that is blocked until an instant, which is later than `now`.
     ///
     /// # Errors
     ///
@@ -135,7 +135,7 @@ impl<'a> BatchReply<'a> {
     ///
     /// # Errors
     ///
-    /// If it has another shape than the script gives it.
+    /// If it has another shape than the script's replies.
     pub(crate) fn read(
         reply: &'a Value,
         charges: usize,
@@ -159,7 +159,7 @@ impl<'a> BatchReply<'a> {
     ///
     /// # Errors
     ///
-    /// If this charge failed, or if its answer is not one that the script gives.
+    /// If this charge failed, or if its answer is not from the script.
     pub(crate) fn entry(
         &self,
         position: usize,
@@ -171,7 +171,7 @@ impl<'a> BatchReply<'a> {
         let (wait, state) = self.elements[begin..begin + self.elements_per_charge]
             .split_first()
             .ok_or_else(malformed_reply)?;
-        // A foreign value in a key may make a number that no script computes with. Only the charge
+        // A foreign value in a key may give a number outside of the script's range. Only the charge
         // of that key fails.
         let is_exact = |element: &Element<'_>| match element {
             Element::Number(number) => (-MAX_NUMBER..=MAX_NUMBER).contains(number),
@@ -195,9 +195,9 @@ impl<'a> BatchReply<'a> {
         }
     }
 
-    /// The texts in place of an answer: errors that the server raised, and ends of blocks.
+    /// Returns the texts in place of an answer: errors that the server raised, and ends of blocks.
     pub(crate) fn texts(&self) -> impl Iterator<Item = Cow<'a, str>> {
-        // States hold texts as well, which are not errors.
+        // States have texts as well, which are not errors.
         let waits = self.elements.iter().skip(1).step_by(self.elements_per_charge);
         waits.filter_map(|wait| match *wait {
             Element::Text(text) => Some(String::from_utf8_lossy(text)),
@@ -206,7 +206,7 @@ impl<'a> BatchReply<'a> {
     }
 }
 
-/// The instant at which a block ends.
+/// Reads the instant at which a block ends.
 fn block_end(text: &[u8]) -> Option<i64> {
     let digits = text.strip_prefix(BLOCKED)?;
     let is_plain = digits.len() == 16 && digits.iter().all(u8::is_ascii_digit);
@@ -226,7 +226,8 @@ fn unpack(packed: &[u8]) -> Option<Vec<Element<'_>>> {
         0xdd => usize::try_from(unsigned(&mut rest, 4)?).ok()?,
         _ => return None,
     };
-    // Each element has at least one byte, so a false count never reserves more than was sent.
+    // Each element has at least one byte, so a false count never reserves more memory than the
+    // reply.
     let mut elements = Vec::with_capacity(count.min(rest.len()));
     for _ in 0..count {
         elements.push(element(&mut rest)?);
@@ -257,7 +258,7 @@ fn byte(rest: &mut &[u8]) -> Option<u8> {
     Some(*first)
 }
 
-/// An unsigned number of `bytes` bytes, the highest first.
+/// Reads an unsigned number of `bytes` bytes, the highest byte first.
 fn unsigned(rest: &mut &[u8], bytes: usize) -> Option<i64> {
     let (number, after) = rest.split_at_checked(bytes)?;
     *rest = after;
@@ -265,7 +266,7 @@ fn unsigned(rest: &mut &[u8], bytes: usize) -> Option<i64> {
     i64::try_from(number).ok()
 }
 
-/// A signed number of `bytes` bytes, the highest first.
+/// Reads a signed number of `bytes` bytes, the highest byte first.
 fn signed(rest: &mut &[u8], bytes: usize) -> Option<i64> {
     let (number, after) = rest.split_at_checked(bytes)?;
     *rest = after;
@@ -291,7 +292,7 @@ mod tests {
         request(Op::Check { cost: 1, max_wait: 500 })
     }
 
-    /// A packed list with each element in its widest form. `None` becomes an error text.
+    /// Makes a packed list with each element in its widest form. `None` becomes an error text.
     fn packed(elements: &[Option<i64>]) -> Value {
         let mut bytes = vec![0xdc];
         bytes.extend((elements.len() as u16).to_be_bytes());
@@ -311,13 +312,13 @@ mod tests {
         packed(&numbers.iter().copied().map(Some).collect::<Vec<_>>())
     }
 
-    /// A bucket that holds five, and gains one in 100 µs.
+    /// Makes the reader for a bucket of five, which gains one in 100 µs.
     fn reader() -> impl ReadEntry {
         let quota = Quota::new(1, Duration::from_micros(100)).burst(5);
         ConfiguredAlgorithm::new("bucket".into(), TokenBucket::new(quota)).unwrap()
     }
 
-    /// The error of a text that the server raised.
+    /// Makes the error of a text that the server raised.
     fn raised(text: &str) -> Error {
         Error::new(ErrorKind::Capacity, text.to_owned())
     }
@@ -338,7 +339,8 @@ mod tests {
             mark: Some([1_200, 0, 0, 0].into()),
         });
         assert_eq!(read_first(&reply).unwrap(), decided);
-        // The script's wait and the state agree, and the units were taken, or nothing is admitted.
+        // The charge is admitted only if the script's wait and the state agree, and the units were
+        // taken.
         for wait in [0, -1, -100, -102, 100, 500, -501] {
             let reply = ints(&[600, wait, 1_101, 0]);
             assert_eq!(read_first(&reply).unwrap_err().kind(), ErrorKind::State);
@@ -411,7 +413,8 @@ mod tests {
         }
     }
 
-    /// A block has a later end, in as many digits as a script writes. Any other text is an error.
+    /// A block has a later end, with the number of digits that a script writes. Any other text is
+    /// an error.
     #[test]
     fn a_block_is_read() {
         let read = |text: &[u8], op: Op| {

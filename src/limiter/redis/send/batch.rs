@@ -1,7 +1,8 @@
-//! Requests on their way: each with the receiver of its answer and its deadline, in batches, and
-//! the batches of a call.
+//! The requests that are sent, each with the receiver of its answer and its deadline. Also their
+//! batches, and the batches of a call.
 //!
-//! A batch is for one hash slot, and becomes one script call. A call to a cluster carries several.
+//! A batch is for one hash slot, and becomes one script call. A call to a cluster has several
+//! batches.
 
 use std::future::Future;
 use std::mem;
@@ -36,7 +37,7 @@ pub(crate) struct QueuedRequest {
 
 /// Receives the answer to a request.
 pub(super) enum ReplyTo {
-    /// The caller, who may leave.
+    /// The caller, which may leave.
     Caller(oneshot::Sender<Result<CompletedRequest, Error>>),
     Settlement(SettlementSender),
     /// None: fire and forget.
@@ -64,8 +65,8 @@ impl QueuedRequest {
         }
     }
 
-    /// Returns whether the answer is still wanted at this instant. A process that stood still may
-    /// find charges whose time is over: no caller would hold the units that they take.
+    /// Returns true if the answer is still wanted at this instant. A process that stood still may
+    /// find charges whose time is over: no caller would use their units.
     pub(super) fn is_wanted(&self, now: Instant) -> bool {
         match &self.reply_to {
             ReplyTo::Caller(caller) => !caller.is_closed() && now < self.deadline,
@@ -73,7 +74,7 @@ impl QueuedRequest {
         }
     }
 
-    /// Returns whether it settles a reservation, so that no caller waits for it.
+    /// Returns true if it settles a reservation, so that no caller waits for it.
     pub(super) fn is_settlement(&self) -> bool {
         !matches!(self.reply_to, ReplyTo::Caller(_))
     }
@@ -87,8 +88,8 @@ impl QueuedRequest {
         }
     }
 
-    /// Sends the answer to the caller. If the caller has left, returns the refund of the units that
-    /// were taken.
+    /// Sends the answer to the caller. If the caller has left, returns the refund of the taken
+    /// units.
     pub(super) fn complete(
         mut self: Box<Self>,
         entry: ReplyEntry,
@@ -116,14 +117,14 @@ impl QueuedRequest {
 pub(crate) struct CompletedRequest {
     pub(crate) queued: Box<QueuedRequest>,
     pub(crate) entry: ReplyEntry,
-    /// The instant of the decision, in µs since the Unix epoch, by the clock that decided.
+    /// The instant of the decision, in µs since the Unix epoch, by the clock of the decision.
     pub(crate) now: i64,
     /// The request's position in its batch.
     pub(crate) batch_position: u16,
 }
 
 impl CompletedRequest {
-    /// Converts it to the refund of the units that were taken, if there are any.
+    /// Converts it to the refund of the taken units, if there are any.
     pub(super) fn into_refund(self) -> Option<Request> {
         let ReplyEntry::Decided(answer) = self.entry else { return None };
         let Op::Check { cost: cost @ 1.., .. } = self.queued.request.op else { return None };
@@ -138,16 +139,16 @@ impl CompletedRequest {
 #[allow(clippy::vec_box, reason = "requests are passed on many times, and a box moves faster")]
 pub(super) type Requests = Vec<Box<QueuedRequest>>;
 
-/// The requests for one hash slot that are sent in one script call, in its order.
+/// The requests for one hash slot that are sent in one script call, in the order of the call.
 pub(super) struct Batch {
     pub(super) hash_slot: u16,
     pub(super) requests: Requests,
-    /// `None` as long as no server of a cluster has turned it away. It is on the heap, since nearly
-    /// no batch has one.
+    /// `None` unless a server of a cluster has rejected the batch. Boxed, since almost no batch has
+    /// one.
     pub(super) detour: Option<Box<Detour>>,
 }
 
-/// The way of a batch that a server of a cluster did not run.
+/// The state of a batch that a server of a cluster did not run.
 #[derive(Clone)]
 pub(super) struct Detour {
     /// The answer of the last server.
@@ -156,7 +157,7 @@ pub(super) struct Detour {
     pub(super) with_text: bool,
     /// The server that the slot is moving to, if the next call goes there (ASK).
     pub(super) asked: Option<Host>,
-    /// The instant at which a server first turned it away.
+    /// The instant at which a server first rejected it.
     pub(super) turned_away: Option<Instant>,
     /// True if later calls for the slot no longer wait for its refunds.
     pub(super) frees_slot: bool,
@@ -165,7 +166,7 @@ pub(super) struct Detour {
 /// The batches that are sent together over one connection: several only in a cluster.
 pub(super) struct Call {
     pub(super) partition: Partition,
-    /// The number of requests that it carries.
+    /// The number of its requests.
     pub(super) requests: usize,
     pub(super) batches: Vec<Batch>,
 }
@@ -173,11 +174,11 @@ pub(super) struct Call {
 /// A call that has ended, or that has no reply yet and no longer counts as in flight.
 #[derive(Default)]
 pub(super) struct CallEnd {
-    /// The partition that it occupied until now, and the number of requests that it carried.
+    /// The partition that it occupied until now, and the number of its requests.
     pub(super) partition: Option<(Partition, usize)>,
-    /// The hash slots whose refunds it carried, if no more reply to them is awaited.
+    /// The hash slots of its refunds, if no reply to them is awaited any more.
     pub(super) refunds_done: Vec<u16>,
-    /// The refunds of units that were taken for callers who have left.
+    /// The refunds of units that were taken for callers that have left.
     pub(super) refunds: Vec<Request>,
     /// The batches that no server has run, to be sent to another server of the cluster.
     pub(super) unfinished: Vec<Batch>,
@@ -187,7 +188,7 @@ pub(super) struct CallEnd {
     pub(super) late_reply: Option<LateReply>,
 }
 
-/// Waits for a late reply. Ends when it has come, or when it is given up.
+/// Waits for a late reply. Ends when the reply has come, or when it is given up.
 pub(super) type LateReply = Pin<Box<dyn Future<Output = CallEnd> + Send>>;
 
 impl Batch {
@@ -195,7 +196,7 @@ impl Batch {
         Self { hash_slot, requests, detour: None }
     }
 
-    /// Returns whether it carries refunds.
+    /// Returns true if it has refunds.
     pub(super) fn has_refunds(&self) -> bool {
         self.requests.iter().any(|queued| matches!(queued.request.op, Op::Refund { .. }))
     }
@@ -208,7 +209,7 @@ impl Batch {
         group(&mut self.requests, config.key_prefixes.len());
     }
 
-    /// Returns whether an answer is still wanted.
+    /// Returns true if an answer is still wanted.
     pub(super) fn is_wanted(&self) -> bool {
         let now = Instant::now();
         self.requests.iter().any(|queued| queued.is_wanted(now))
@@ -225,7 +226,7 @@ impl Batch {
         Arguments { now, key_prefixes, rule, requests }.append_to(command);
     }
 
-    /// Gives each request its answer. Returns refunds of the units that were taken for callers who
+    /// Gives each request its answer. Returns refunds of the units that were taken for callers that
     /// have left.
     pub(super) fn complete(
         self,
@@ -233,8 +234,8 @@ impl Batch {
         connection: &dyn SharedConnection,
         reply: RedisResult<Value>,
     ) -> Vec<Request> {
-        // A client library has a timeout of its own, which a busy process fires before it reads the
-        // reply. So a caller whose deadline has passed decides itself which error it returns.
+        // A client library has its own timeout, which a busy process fires before it reads the
+        // reply. So a caller whose deadline has passed chooses its error itself.
         let has_timed_out = reply.as_ref().is_err_and(RedisError::is_timeout);
         let reply = reply.map_err(error::from_failed_call);
         let reply = reply.as_ref().map_err(Clone::clone);
@@ -251,12 +252,12 @@ impl Batch {
         }
     }
 
-    /// Records how far its requests have come.
+    /// Records the stage of its requests.
     pub(super) fn record(&self, stage: Stage) {
         self.requests.iter().for_each(|queued| queued.record(stage));
     }
 
-    /// Answers all with an error.
+    /// Answers all requests with an error.
     pub(super) fn fail(self, error: &Error) {
         self.requests.into_iter().for_each(|queued| queued.fail(error.clone()));
     }
@@ -290,22 +291,22 @@ impl Call {
     }
 }
 
-/// The instant of a call by the limiter's own clock, if it has one.
+/// Returns the instant of a call by the limiter's own clock, if it has one.
 pub(super) fn own_now(config: &Config) -> Result<Option<i64>, Error> {
     config.clock.as_ref().map(|clock| instant(clock())).transpose()
 }
 
-/// Sorts requests into the order in which a call carries them. Requests of one key are adjacent, in
-/// the order of their arrival.
+/// Sorts requests into the order of a call. Requests of one key are adjacent, in the order of their
+/// arrival.
 ///
-/// Requests under several quotas may share one of their keys with others, so they keep their order.
+/// Requests with several quotas may share one of their keys with others, so they keep their order.
 fn group(requests: &mut Requests, quotas: usize) {
     if quotas == 1 && requests.len() > 1 && may_share_keys(requests) {
         requests.sort_by(|one, other| one.request.key.cmp(&other.request.key));
     }
 }
 
-/// Returns whether two of the requests may have the same key. The keys of a batch nearly always
+/// Returns true if two of the requests may have the same key. The keys of a batch almost always
 /// differ.
 fn may_share_keys(requests: &[Box<QueuedRequest>]) -> bool {
     let keys = requests.iter().map(|queued| queued.request.key.as_str());
@@ -314,8 +315,8 @@ fn may_share_keys(requests: &[Box<QueuedRequest>]) -> bool {
     fingerprints.windows(2).any(|pair| pair[0] == pair[1])
 }
 
-/// A number that is the same for equal keys, and nearly always different for others. An attacker
-/// can choose keys that share it. They cost a sort, and nothing else.
+/// Returns a number that is the same for equal keys, and almost always different for other keys. An
+/// attacker can choose keys with the same number. These cost a sort, and nothing else.
 fn fingerprint(key: &str) -> u64 {
     let mix = |sum: u64, word: u64| (sum.rotate_left(5) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let (words, rest) = key.as_bytes().as_chunks::<8>();
@@ -323,7 +324,7 @@ fn fingerprint(key: &str) -> u64 {
     rest.iter().fold(sum, |sum, byte| mix(sum, u64::from(*byte)))
 }
 
-/// Gives each charge its answer. Returns refunds of the units that were taken for callers who have
+/// Gives each charge its answer. Returns refunds of the units that were taken for callers that have
 /// left.
 fn distribute(
     config: &Config,

@@ -1,15 +1,16 @@
-//! Gathers the charges of one limiter into script calls.
+//! Collects the charges of one limiter into script calls.
 //!
-//! A charge that finds the limiter idle and a connection ready is sent at once, by its own task: a
-//! decision then takes 19 µs, where the way through a worker takes 30 (one caller, two cores).
-//! All others go to a worker, which sends waiting charges in batches. A busier limiter has larger
-//! batches; `partitions.rs` decides their size. No charge waits for a timer, but for the second
-//! half of a burst: it waits for the first answers, or for 5 ms.
+//! If the limiter is idle and a connection is ready, a charge is sent at once, by its own task. A
+//! decision then takes 19 µs, and through a worker 30 µs (one caller, two cores). All other charges
+//! go to a worker, which sends waiting charges in batches. A busier limiter has larger batches;
+//! `partitions.rs` decides their size. Charges do not wait for a timer, except for the second half
+//! of a burst: it waits for the first answers, or for 5 ms.
 //!
-//! Charges share a call if they are of one limiter and its clones, of one runtime, and of one hash
-//! slot. In a cluster, a call also carries those of other slots of the same server.
+//! Charges share a call if they belong to one limiter and its clones, to one runtime, and to one
+//! hash slot. In a cluster, a call also has charges of other slots of the same server.
 //!
-//! Each runtime has its own worker, so a runtime that has ended or stands still delays no other.
+//! Each runtime has its own worker, so a runtime that has ended or is blocked does not delay
+//! others.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -71,7 +72,7 @@ impl Batcher {
     ///
     /// # Errors
     ///
-    /// If too many charges wait already, or the caller runs outside a runtime.
+    /// If too many charges already wait, or the caller runs outside a runtime.
     pub(super) fn submit(
         self: &Arc<Self>,
         mut queued: Box<QueuedRequest>,
@@ -83,7 +84,7 @@ impl Batcher {
         queued.progress = self.config.pool.is_clustered().then(Arc::default);
         let progress = queued.progress.clone();
         if let Some(permit) = worker.inline_permit() {
-            // It counts as sent even if it waits for a connection: no other charge delays it.
+            // It counts as sent even if it waits for a connection, since no other charge delays it.
             queued.record(Stage::Sent);
             if let Some(connection) = self.config.pool.ready_connection(queued.hash_slot) {
                 let future = Box::pin(send_inline(Arc::clone(self), queued, connection, permit));
@@ -139,7 +140,7 @@ impl Batcher {
         Ok(())
     }
 
-    /// The worker of the current runtime, started if there is none.
+    /// Returns the worker of the current runtime, and starts it if there is none.
     fn worker(&self) -> Result<Arc<WorkerHandle>, Error> {
         let runtime = crate::limiter::runtime::current()?;
         let mut workers = lock(&self.workers);
@@ -155,7 +156,7 @@ impl Batcher {
     }
 }
 
-/// Sends one charge from its caller's task: an idle limiter costs no task switch.
+/// Sends one charge from its caller's task, so that an idle limiter needs no task switch.
 async fn send_inline(
     batcher: Arc<Batcher>,
     queued: Box<QueuedRequest>,

@@ -106,11 +106,11 @@ pub(crate) async fn eval(
     Some(reply)
 }
 
-/// A wait for a call: its deadlines, and the parts of the queue that its end frees.
+/// A wait for a call: its deadlines, and the parts of the queue that become free at its end.
 ///
-/// Each charge has one deadline, at which its caller gives up (`pending.rs`). A call has its own,
-/// the earliest of them and of [`PATIENCE`]: the call of a patient charge may not keep its
-/// place in flight while charges with less time wait for it.
+/// Each charge has one deadline, at which its caller gives up (`pending.rs`). A call has its own
+/// deadline: the earliest of these and of [`PATIENCE`]. A charge with a late deadline must not keep
+/// its call in flight while charges with less time wait.
 struct Wait {
     config: Arc<Config>,
     partition: Option<(Partition, usize)>,
@@ -153,8 +153,8 @@ impl Wait {
         CallEnd { partition, late_reply: Some(Box::pin(late_reply)), ..CallEnd::default() }
     }
 
-    /// Waits for a late reply. In a cluster, refunds stop keeping their slots before that: as long
-    /// as they keep them, nothing else is sent for these slots.
+    /// Waits for a late reply. In a cluster, refunds release their slots before that, since nothing
+    /// else is sent for blocked slots.
     async fn late_reply(
         mut self,
         mut sending: Pin<Box<impl Future<Output = CallEnd> + Send + 'static>>,
@@ -197,15 +197,15 @@ impl Wait {
             self.config.calls.answered(sent);
         }
         end.refunds_done = self.refund_slots;
-        // Refunds that were redirected are not done.
+        // Redirected refunds are not done.
         let CallEnd { refunds_done, unfinished, .. } = &mut end;
         refunds_done.retain(|slot| !unfinished.iter().any(|batch| batch.hash_slot == *slot));
         end
     }
 }
 
-/// Waits until the connection of a call is no longer used, or until the call has had no reply for
-/// long.
+/// Waits until the connection of a call is no longer used, or until the call has had no reply for a
+/// long time.
 async fn is_silent(sent: Instant, connection: Option<Arc<dyn SharedConnection>>) {
     let end = sent + MAX_SILENCE;
     while Instant::now() < end && connection.as_ref().is_none_or(|one| one.is_alive()) {

@@ -1,4 +1,4 @@
-//! The settings of a limiter in Redis, as its batches use them.
+//! The settings of a limiter in Redis that its batches use.
 
 use std::sync::Arc;
 
@@ -12,19 +12,19 @@ use crate::limiter::configured::ConfiguredAlgorithm;
 use crate::limiter::redis::key_names::Buckets;
 use crate::observe::CallWatch;
 
-/// The most charges in one call unless set otherwise. Redis serves no other client during a call.
+/// The default of the most charges in one call. Redis serves no other client during a call.
 const DEFAULT_MAX_BATCH_SIZE: usize = 64;
 
 /// The most charges in one call.
 const MAX_BATCH_SIZE: usize = 1_000;
 
-/// The most keys in one call: a script can pass no more than 8,000 arguments to a command.
+/// The most keys in one call, since a script can pass at most 8,000 arguments to a command.
 const MAX_KEYS: usize = 4_000;
 
-/// The most calls at the same time over one connection unless set otherwise.
+/// The default of the most calls at the same time over one connection.
 const DEFAULT_MAX_IN_FLIGHT: usize = 2;
 
-/// The most charges that wait to be sent unless set otherwise.
+/// The default of the most charges that wait to be sent.
 const DEFAULT_QUEUE_CAPACITY: usize = 16_384;
 
 /// A limiter's settings.
@@ -37,9 +37,9 @@ pub(crate) struct Config {
     pub(crate) key_prefixes: Vec<String>,
     /// The buckets of a charge's keys: one setting for all keys, or one for each.
     pub(crate) buckets: Vec<Buckets>,
-    /// True for each quota whose keys hold a text. The keys of others hold a sorted set.
+    /// True for each quota whose keys have a text. The keys of other quotas have a sorted set.
     pub(super) keeps_text: Vec<bool>,
-    /// The limiter's own rule, as the script reads it.
+    /// The limiter's own rule, in the form of the script.
     pub(crate) rule: Vec<i64>,
     pub(crate) clock: Option<Clock>,
     /// The most charges in one call.
@@ -82,8 +82,8 @@ impl Config {
         self.max_batch_size = charges.clamp(1, max);
     }
 
-    /// Returns whether one call can decide about keys with these suffixes. In a cluster they must
-    /// lie in one hash slot.
+    /// Returns true if one call can decide about keys with these suffixes. In a cluster they must
+    /// be in one hash slot.
     pub(crate) fn share_a_call(&self, key_suffixes: &[String]) -> bool {
         let mut slots = key_suffixes.iter().map(|suffix| hash_slot(suffix));
         let first = slots.next();

@@ -3,12 +3,12 @@
 //! In the order of the calls:
 //!
 //! - `pending.rs`: the caller's half. It awaits the answer until its deadline.
-//! - `batcher.rs`: sends a charge at once if the limiter is idle. It passes all others to the
-//!   worker. `config.rs` holds the settings of the limiter.
-//! - `worker.rs`: the task that sends them. It owns the queue (`queue.rs`) of requests.
-//!   `partitions.rs` decides which are next.
-//! - `call.rs`: sends the requests of a call (`batch.rs`), and waits. `routed.rs` does so in a
-//!   cluster.
+//! - `batcher.rs`: sends a charge at once if the limiter is idle. It passes all other charges to
+//!   the worker. `config.rs` has the settings of the limiter.
+//! - `worker.rs`: the task that sends charges. It owns the queue (`queue.rs`) of requests.
+//!   `partitions.rs` decides which requests are next.
+//! - `call.rs`: sends the requests of a call (`batch.rs`), and waits. `routed.rs` does the same in
+//!   a cluster.
 
 mod batch;
 mod batcher;

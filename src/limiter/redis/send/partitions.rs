@@ -1,15 +1,14 @@
 //! The partitions of the queue: one for each connection to a cluster, or one for a server.
 //!
-//! The hash slots of a partition take turns. A partition has few calls in flight at once, so what
-//! arrives meanwhile shares the next call.
+//! The hash slots of a partition take turns. A partition has few calls in flight, so requests that
+//! arrive during a call share the next one.
 //!
-//! If one call carried all charges, this process would wait while the server works, and the server
+//! If one call had all charges, this process would wait while the server works, and the server
 //! would wait while this process reads the answers. So a call takes at most half of the charges
-//! that have no answer. The next call follows when another charge has come, or when the answers to
-//! a call have been read: if two calls left at once, the server would answer both at once. So the
-//! server works on one call while this process reads the answers to the other. If no charge follows
-//! a burst, its second half waits for one reply, or for a few milliseconds
-//! (`worker.rs`).
+//! without an answer. The next call follows when another charge has come, or when the answers to a
+//! call have been read. If two calls were sent together, the server would answer both together. So
+//! the server works on one call while this process reads the answers to the other. If no charge
+//! follows a burst, its second half waits for one reply, or for a few milliseconds (`worker.rs`).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -19,7 +18,7 @@ use super::super::client::Partition;
 /// since a call costs as much as several charges.
 const MIN_SHARED: usize = 8;
 
-/// The partitions that have something to send, or a call in flight.
+/// The partitions with requests to send, or with a call in flight.
 pub(super) struct Partitions {
     partitions: BTreeMap<Partition, PartitionState>,
     /// The partitions that may send a call, each once.
@@ -37,20 +36,20 @@ struct Limits {
     in_flight: usize,
 }
 
-/// The requests of a partition that wait, and those in flight.
+/// The waiting requests of a partition, and those in flight.
 #[derive(Default)]
 struct PartitionState {
-    /// The hash slots that a call may be sent for, each once.
+    /// The hash slots for which a call may be sent, each once.
     slots: VecDeque<u16>,
     /// The requests of these slots.
     waiting: usize,
     calls_in_flight: usize,
-    /// The requests that those calls carry.
+    /// The number of requests in those calls.
     requests_in_flight: usize,
-    /// The requests that had no answer before the last call ended. Callers who have just been
-    /// answered often ask again: without them, the next call would be too small to be split.
+    /// The number of requests without an answer before the last call ended. Callers that have just
+    /// got an answer often ask again: without them, the next call would be too small to be split.
     unanswered_before: usize,
-    /// True from the time a call was sent until a request arrives, or the next call is allowed.
+    /// True after a call was sent, until a request arrives or the next call is allowed.
     has_just_sent: bool,
     /// True while a connection is awaited.
     is_connecting: bool,
@@ -64,7 +63,7 @@ impl Partitions {
         Self { partitions, sendable, just_sent, limits }
     }
 
-    /// Sets the most calls of one partition that may be in flight at the same time.
+    /// Sets the most calls of one partition in flight.
     pub(super) fn set_max_in_flight(&mut self, calls: usize) {
         if self.limits.in_flight != calls {
             self.limits.in_flight = calls;
@@ -73,7 +72,7 @@ impl Partitions {
         }
     }
 
-    /// Adds a slot in which `requests` requests wait.
+    /// Adds a slot with `requests` waiting requests.
     pub(super) fn push(&mut self, partition: Partition, hash_slot: u16, requests: usize) {
         let state = self.partitions.entry(partition).or_default();
         state.slots.push_back(hash_slot);
@@ -97,8 +96,8 @@ impl Partitions {
         }
     }
 
-    /// Returns the partition whose turn it is, and its next slot. With `only_whole`, it returns
-    /// only a partition whose next call is full.
+    /// Returns the next partition, and its next slot. With `only_whole`, it returns only a
+    /// partition whose next call is full.
     pub(super) fn next(&mut self, only_whole: bool) -> Option<(Partition, u16)> {
         let mut at = 0;
         loop {
@@ -189,7 +188,7 @@ impl PartitionState {
             && !self.is_sendable
     }
 
-    /// Returns whether a call may be sent now.
+    /// Returns true if a call may be sent now.
     fn may_send(&self, limits: &Limits) -> bool {
         let is_held = self.has_just_sent && self.is_shared(limits);
         let may_begin = !self.is_connecting && self.calls_in_flight < limits.in_flight;
@@ -204,22 +203,22 @@ impl PartitionState {
         }
     }
 
-    /// Returns whether the next call is full: further requests would not join it.
+    /// Returns true if the next call is full: later requests would not join it.
     fn has_whole_batch(&self, limits: &Limits) -> bool {
         self.is_shared(limits) && self.waiting >= self.max_size(limits)
     }
 
-    /// Returns whether two calls share the requests, half each.
+    /// Returns true if two calls share the requests, half each.
     fn is_shared(&self, limits: &Limits) -> bool {
         limits.in_flight > 1 && self.expected() >= MIN_SHARED
     }
 
-    /// The requests that have no answer, or as many as before the last call ended.
+    /// Returns the number of requests without an answer now, or before the last call ended.
     fn expected(&self) -> usize {
         self.unanswered().max(self.unanswered_before)
     }
 
-    /// The requests that have no answer.
+    /// Returns the number of requests without an answer.
     fn unanswered(&self) -> usize {
         self.waiting + self.requests_in_flight
     }
@@ -241,7 +240,7 @@ mod tests {
         partitions.push(3, 7, 16);
         send_half(&mut partitions);
         assert_eq!(partitions.next(false), None, "the other half waits for the answers");
-        // Its answers come. The other half leaves as it is, before their callers ask again.
+        // The answers come. The other half is sent unchanged, before their callers ask again.
         partitions.call_ended(3, 8);
         partitions.allow_next();
         send_half(&mut partitions);
@@ -283,7 +282,7 @@ mod tests {
             partitions.pop(3);
             partitions.shrink(3, requests);
             partitions.call_begins(3, requests);
-            // It is no longer listed, but its call runs.
+            // The partition is no longer listed, but its call runs.
             assert_eq!((partitions.next(false), partitions.next(true)), (None, None));
             assert_eq!(known(&partitions), 1);
             partitions.call_ended(3, requests);

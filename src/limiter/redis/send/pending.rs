@@ -1,5 +1,5 @@
-//! The caller's half of a decision. It awaits the answer until the deadline. If it is dropped, it
-//! refunds an admission.
+//! The caller's half of a decision, which awaits the answer until the deadline. If it is dropped,
+//! it refunds an admission.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,7 +21,7 @@ pin_project! {
     /// The future of the answer to a request.
     pub(crate) struct Pending {
         batcher: Arc<Batcher>,
-        // `None` once the answer has come, or the sender gave up the charge at its deadline.
+        // `None` after the answer has come, or the sender gave up the charge at its deadline.
         receiver: Option<Receiver>,
         inline: Option<InlineSend>,
         progress: Option<Arc<Progress>>,
@@ -29,7 +29,7 @@ pin_project! {
         #[pin]
         timer: Sleep,
         timers: Timers,
-        // Runs once the last of the timers has fired.
+        // Runs after the last of the timers has fired.
         grace_period: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     }
 
@@ -45,7 +45,7 @@ impl Pending {
     ///
     /// # Errors
     ///
-    /// If the deadline has passed, or the batcher accepts no request.
+    /// If the deadline has passed, or the batcher does not accept the request.
     pub(crate) fn submit(
         batcher: &Arc<Batcher>,
         queued: Box<QueuedRequest>,
@@ -69,7 +69,7 @@ impl Pending {
         })
     }
 
-    /// Stops waiting. An admission that has come or still comes is refunded.
+    /// Stops waiting. An earlier or later admission is refunded.
     fn cancel(self: Pin<&mut Self>) {
         let this = self.project();
         let completed = this.receiver.take().and_then(|mut receiver| {
@@ -80,9 +80,9 @@ impl Pending {
             // A lost refund is safe: its units stay taken.
             let _ = this.batcher.send_and_forget(request);
         }
-        // A call that was sent goes on without its caller, and refunds the units that it took. It
-        // ends soon after its deadline. During a panic it is dropped. It is also dropped outside
-        // its own runtime, which may be ending.
+        // A sent call continues without its caller, and refunds the units that it took. It ends
+        // soon after its deadline. During a panic it is dropped. It is also dropped outside its own
+        // runtime, which may be ending.
         if let (Some(inline), Ok(runtime)) = (this.inline.take(), Handle::try_current())
             && inline.runtime == runtime.id()
             && !std::thread::panicking()
@@ -97,8 +97,8 @@ impl Future for Pending {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.as_mut().project();
-        // The caller's own task sends the charge, and so brings its answer. A waker for it would
-        // run this task once more, and wake another thread for that.
+        // The caller's own task sends the charge, and so gets its answer. A waker for the answer
+        // would run this task again, and wake another thread for that.
         let is_sending = match this.inline {
             Some(sending) => sending.future.as_mut().poll(cx).is_pending(),
             None => false,
@@ -143,7 +143,7 @@ impl Future for Pending {
 }
 
 /// Returns the error of a charge whose sender dropped it. `None` if its deadline has passed: the
-/// caller decides on the error once its own timer has fired.
+/// caller chooses the error after its own timer has fired.
 fn dropped_error(deadline: &Deadline) -> Option<Result<CompletedRequest, Error>> {
     // The worker's runtime has ended, or the caller's clock panicked in it.
     let message = "the task that sends charges ended before the answer came";

@@ -1,13 +1,14 @@
-//! The charges that wait to be sent, by hash slot: refunds first, then in order of arrival.
+//! The charges that wait to be sent, by hash slot: refunds first, then in the order of arrival.
 //!
-//! On a plain server all keys share one slot. A cluster runs a script on keys of one hash slot
-//! only, so there each batch takes the charges of one slot. `partitions.rs` decides which batches
+//! On a plain server, all keys share one slot. A cluster runs a script only on keys of one hash
+//! slot, so there each batch takes the charges of one slot. `partitions.rs` decides which batches
 //! are sent together, and when.
 //!
-//! The latest reservation is refunded first, and before new charges change the state: a refund acts
-//! on the state that its reservation left. Calls that run at the same time could overtake each
-//! other. So while one carries refunds, all later calls for the same slot go over its connection
-//! (`worker.rs`). In a cluster a refund may be redirected, so there they wait for its end.
+//! The latest reservation is refunded first, and before new charges change the state, since a
+//! refund acts on the state that its reservation left. Calls that run at the same time could
+//! overtake each other. So while a call has refunds, all later calls for the same slot use its
+//! connection (`worker.rs`). In a cluster a refund may be redirected, so there the later calls wait
+//! for its end.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -26,19 +27,19 @@ pub(super) struct Queue {
     pool: Pool,
     slots: BTreeMap<u16, SlotQueue>,
     partitions: Partitions,
-    /// Counts requests, so that refunds of one mark stay apart.
+    /// Counts requests, so that refunds with the same mark are distinct.
     count: u64,
 }
 
-/// The requests of one hash slot that wait.
+/// The waiting requests of one hash slot.
 #[derive(Default)]
 struct SlotQueue {
     requests: VecDeque<Box<QueuedRequest>>,
     /// The refunds, ordered by the mark of the reservation: the marks of one key grow.
     refunds: BTreeMap<(Mark, u64), Box<QueuedRequest>>,
-    /// The calls that carry refunds and have not ended.
+    /// The number of calls with refunds that have not ended.
     refund_calls: usize,
-    /// The partition that it waits in.
+    /// The partition in which it waits.
     partition: Option<Partition>,
 }
 
@@ -47,7 +48,7 @@ impl Queue {
         Self { pool, slots: BTreeMap::new(), partitions: Partitions::new(max_batch_size), count: 0 }
     }
 
-    /// Sets the most calls of one partition that may be in flight at the same time.
+    /// Sets the most calls of one partition in flight.
     pub(super) fn set_max_in_flight(&mut self, calls: usize) {
         self.partitions.set_max_in_flight(calls);
     }
@@ -56,7 +57,7 @@ impl Queue {
         self.slots.is_empty()
     }
 
-    /// Returns whether a call for a hash slot carries refunds and has not ended.
+    /// Returns true if a call for a hash slot has refunds and has not ended.
     pub(super) fn has_refunds_in_flight(&self, hash_slot: u16) -> bool {
         self.slots.get(&hash_slot).is_some_and(|slot_queue| slot_queue.refund_calls > 0)
     }
@@ -136,7 +137,7 @@ impl Queue {
         self.partitions.set_connecting(partition, is_connecting);
     }
 
-    /// Fails every request that waits for a partition.
+    /// Fails every waiting request of a partition.
     pub(super) fn fail_all(&mut self, partition: Partition, error: &Error) {
         for hash_slot in self.partitions.take_slots(partition) {
             let Some(slot_queue) = self.slots.get_mut(&hash_slot) else { continue };
@@ -159,8 +160,8 @@ impl Queue {
         Some(hash_slot)
     }
 
-    /// Lets a slot wait in its partition if a call may be sent for it, and returns the partition if
-    /// it begins to. Forgets one that is idle.
+    /// Lets a slot wait in its partition if a call may be sent for it. Returns the partition if the
+    /// slot starts to wait. Forgets an idle slot.
     fn update(&mut self, hash_slot: u16) -> Option<Partition> {
         let slot_queue = self.slots.get_mut(&hash_slot)?;
         let waits_for_refunds = slot_queue.refund_calls > 0 && self.pool.is_routed();
@@ -189,7 +190,7 @@ impl SlotQueue {
         !self.has_work() && self.refund_calls == 0
     }
 
-    /// Adds a request. `number` keeps refunds of one mark apart.
+    /// Adds a request. `number` distinguishes refunds with the same mark.
     fn push(&mut self, queued: Box<QueuedRequest>, number: u64) {
         match &queued.request.op {
             Op::Refund { mark, .. } => {
@@ -199,8 +200,8 @@ impl SlotQueue {
         }
     }
 
-    /// Takes the next requests, at most `size`: refunds first, and of these the latest first. Drops
-    /// requests whose answer is no longer wanted.
+    /// Takes the next requests, at most `size`: refunds first, and among these the latest first.
+    /// Drops requests whose answer is no longer wanted.
     fn take(&mut self, size: usize) -> Requests {
         let (mut requests, now) = (Vec::with_capacity(size.min(self.len())), Instant::now());
         while requests.len() < size

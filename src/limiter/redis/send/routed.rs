@@ -19,15 +19,15 @@ use super::batch::{Batch, CallEnd, Detour, own_now};
 use super::config::Config;
 use crate::Error;
 
-/// The redirects in a row without a pause. Later ones pause, since two servers may each name the
-/// other.
+/// The number of redirects in a row without a pause. Later redirects pause, since two servers may
+/// redirect to each other.
 const REDIRECTS_WITHOUT_PAUSE: u32 = 3;
 
 /// Creates a key unless it exists. The scripts read `none` as no state.
 const TEXT: &str = "return redis.call('SET', KEYS[1], 'none', 'PX', ARGV[1], 'NX')";
 
-/// The same for a sorted set. The scripts read its one member as no state, since no charge leaves
-/// such a total.
+/// Creates a sorted set unless it exists. The scripts read its one member as no state, since
+/// charges never leave such a total.
 const LOG: &str = "if redis.call('ZCARD', KEYS[1]) == 0 then \
     redis.call('ZADD', KEYS[1], 0, '00000000000000000000:1') \
     redis.call('PEXPIRE', KEYS[1], ARGV[1]) end";
@@ -68,7 +68,7 @@ pub(super) async fn follow(config: Arc<Config>, batch: Batch) -> CallEnd {
         if !pause.is_zero() && !waiting.is_empty() {
             waiting.iter().for_each(Batch::record_pause);
             sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
-            // A caller whose time ends meanwhile decides itself which error it returns.
+            // A caller whose time ends in the meantime chooses its error itself.
             waiting.retain_mut(|batch| batch.is_in_time(begun));
             waiting.iter().for_each(|batch| batch.record(Stage::Sent));
         }
@@ -102,22 +102,22 @@ impl Batch {
         self
     }
 
-    /// The server that it goes to for this once.
+    /// The server for the next attempt only.
     fn asked(&self) -> Option<&Host> {
         self.detour.as_ref()?.asked.as_ref()
     }
 
-    /// Returns whether the text of its script is sent, and not only the digest.
+    /// Returns true if the text of its script is sent, and not only the digest.
     fn is_sent_as_text(&self, script: &Script) -> bool {
         self.detour.as_ref().map_or_else(|| !script.is_known(), |detour| detour.with_text)
     }
 
-    /// Returns whether its keys are on two servers.
+    /// Returns true if its keys are on two servers.
     fn waits_for_keys(&self) -> bool {
         self.detour.as_ref().is_some_and(|detour| detour.next == Next::Again)
     }
 
-    /// Returns the batches to send next. The error is that of the batch, which fails.
+    /// Returns the batches to send next. The error is that of the failed batch.
     async fn follow(
         mut self,
         config: &Config,
@@ -136,8 +136,8 @@ impl Batch {
                 Ok(()) => Ok(vec![self]),
                 Err(error) => Err((self, error)),
             },
-            // Redis 6.2 answers ASK as soon as one key is missing. So each of several keys gets a
-            // call of its own: the others may still be at the source.
+            // Redis 6.2 answers ASK as soon as one key is missing. So each of several keys gets its
+            // own call, since the others may still be at the source.
             Next::Ask(host) => {
                 let mut batches = self.split_by_key();
                 if let [Self { detour: Some(detour), .. }] = &mut batches[..] {
@@ -155,7 +155,7 @@ impl Batch {
         }
     }
 
-    /// Drops the requests whose time is over. Returns whether any is left.
+    /// Drops the requests whose time is over. Returns true if any is left.
     fn is_in_time(&mut self, begun: Instant) -> bool {
         let now = Instant::now();
         self.requests.retain(|queued| {
@@ -238,12 +238,13 @@ async fn exchange(
     redirected
 }
 
-/// Creates the keys of a request that no server has. A failure shows when the request is sent.
+/// Creates the keys of a request that no server has. A failure becomes visible when the request is
+/// sent.
 ///
-/// So a charge with several keys is decided while its slot moves from one server to another. Each
-/// of the two runs a script on several keys only if it has all of them. A new key is on neither. So
-/// each key that is on neither is created, with a content that stands for no state. That is a write
-/// of one key, which the cluster redirects like any other. The script then runs as soon as the
+/// So a charge with several keys can be decided while its slot moves from one server to another.
+/// Each of the two servers runs a script on several keys only if it has all of them. A new key is
+/// on neither server. So each such key is created, with a content that means no state. This write
+/// has one key, and the cluster redirects it like any other. The script then runs as soon as the
 /// other keys have moved.
 async fn claim(config: &Config, hash_slot: u16, keys: &str) {
     let quotas = config.key_prefixes.len();

@@ -1,8 +1,8 @@
-//! The task that owns a limiter's queue: it receives charges, sends them in batches, and
-//! passes refunds on.
+//! The task that owns a limiter's queue. It receives charges, sends them in batches, and passes
+//! refunds on.
 //!
-//! The worker polls the calls in flight itself. A task for each would wake another thread for each
-//! call, where the runtime has several.
+//! The worker polls the calls in flight itself. A task for each call would wake another thread for
+//! each call, if the runtime has several threads.
 //!
 //! Each runtime that uses the limiter has one such task. It ends when the limiter is dropped and
 //! every call has ended, or with its runtime.
@@ -49,12 +49,12 @@ impl WorkerHandle {
         Arc::new(Self { runtime: runtime.id(), requests, busy, inline_permits })
     }
 
-    /// Returns whether the worker has ended.
+    /// Returns true if the worker has ended.
     pub(super) fn is_closed(&self) -> bool {
         self.requests.is_closed()
     }
 
-    /// Returns the permit to send a charge inline, if nothing waits and nothing is in flight.
+    /// Returns the permit to send a charge inline, if no request waits and none is in flight.
     pub(super) fn inline_permit(&self) -> Option<OwnedSemaphorePermit> {
         let is_idle = !self.busy.is_set();
         is_idle.then(|| Arc::clone(&self.inline_permits).try_acquire_owned().ok()).flatten()
@@ -68,12 +68,12 @@ impl WorkerHandle {
     }
 }
 
-/// A flag that is set while a charge may wait or be in flight. By it, callers see that the limiter
-/// is idle.
+/// A flag that is set while a charge may wait or be in flight. It shows callers if the limiter is
+/// idle.
 ///
-/// A caller that finds it idle sends its charge itself, past the worker's queue. So the flag must
-/// stay set while a request waits there. It consists of two counts, which differ while it is set.
-/// With one `bool`, a worker that resets the flag could undo what a caller has set meanwhile.
+/// If the limiter is idle, a caller sends its charge itself, past the worker's queue. So the flag
+/// must stay set while a request waits there. It consists of two counts, which differ while it is
+/// set. With one `bool`, a worker that resets the flag could undo a caller's set.
 #[derive(Debug, Default)]
 struct Busy {
     begun: AtomicUsize,
@@ -85,7 +85,7 @@ impl Busy {
         self.begun.load(Relaxed) != self.ended.load(Relaxed)
     }
 
-    /// Sets the flag. A caller does so after it has passed a request on.
+    /// Sets the flag. Callers do this after they have passed a request on.
     fn set(&self) {
         self.begun.fetch_add(1, Release);
     }
@@ -113,7 +113,7 @@ async fn run(
         busy.reset_if(|| worker.is_idle() && arrivals.is_empty());
         let (is_holding, hold_end) = (worker.is_holding(), worker.hold_end());
         select! {
-            // Replies come first, and arrivals last: all that have arrived are taken below.
+            // Replies come first, and new requests last, since all of these are taken below.
             biased;
             Some(ended) = worker.calls.next() => worker.call_ended(ended),
             Some(ended) = worker.late_replies.next() => worker.record_end(ended),
@@ -133,9 +133,9 @@ async fn run(
         }
         worker.update();
         worker.allow_next();
-        // Full calls leave first: the server works on them while the tasks that are ready run.
+        // Full calls are sent first: the server works on them while the ready tasks run.
         worker.send(true);
-        // Tasks that are ready run first, so that their charges join the batch.
+        // Ready tasks run first, so that their charges join the batch.
         yield_now().await;
         worker.allow_next();
         while let Ok(queued) = arrivals.try_recv() {
@@ -152,11 +152,11 @@ type Calls = FuturesUnordered<BoxFuture<'static, CallEnd>>;
 struct Worker {
     config: Arc<Config>,
     queue: Queue,
-    /// The connection of a call that carries refunds, on a plain server.
+    /// The connection of a call with refunds, on a plain server.
     refunding: Option<Arc<dyn SharedConnection>>,
     /// The attempts to get a connection, each for a partition.
     connecting: FuturesUnordered<BoxFuture<'static, (Partition, Result<(), Error>)>>,
-    /// The instant at which the first call left after the last answer: see
+    /// The instant at which the first call after the last answer was sent: see
     /// [`is_holding`](Self::is_holding).
     first_sent: Option<Instant>,
     /// True if a call has ended in this turn, or if the longest hold is over.
@@ -179,7 +179,7 @@ impl Worker {
         }
     }
 
-    /// Returns whether nothing waits and nothing is in flight.
+    /// Returns true if no request waits and none is in flight.
     fn is_idle(&self) -> bool {
         self.queue.is_empty() && self.calls.is_empty()
     }
@@ -191,8 +191,8 @@ impl Worker {
         queue.set_max_in_flight(config.max_in_flight.saturating_mul(config.pool.size()));
     }
 
-    /// Allows the next calls if answers came, which this process has to read. Also allows them if
-    /// no answer has come for too long.
+    /// Allows the next calls if answers came, which this process must read. Also allows them if no
+    /// answer has come for too long.
     fn allow_next(&mut self) {
         if self.may_send_next {
             self.queue.allow_next();
@@ -200,12 +200,12 @@ impl Worker {
         }
     }
 
-    /// Returns whether a call was sent, and requests wait that may be held back because of it.
+    /// Returns true if a call was sent, and requests may be held back because of it.
     ///
-    /// Half of the charges that wait leave in one call. The other half waits for the answer. So the
-    /// server works on one half while this process reads the answers to the other
+    /// Half of the waiting charges are sent in one call. The other half waits for the answer. So
+    /// the server works on one half while this process reads the answers to the other half
     /// (`partitions.rs`). If no answer comes by [`hold_end`](Self::hold_end), the server is far
-    /// away, or the connection is dead. Then waiting gains nothing.
+    /// away, or the connection is dead. Then waiting has no use.
     fn is_holding(&self) -> bool {
         self.first_sent.is_some() && !self.queue.is_empty()
     }
@@ -215,7 +215,7 @@ impl Worker {
     }
 
     /// Sends calls while there are any and a connection is ready. With `only_whole`, it sends only
-    /// full ones.
+    /// full calls.
     fn send(&mut self, only_whole: bool) {
         while let Some((partition, hash_slot)) = self.queue.next_partition(only_whole) {
             let pool = &self.config.pool;
@@ -233,12 +233,12 @@ impl Worker {
         }
     }
 
-    /// Sends a call. A connection answers its calls in order, so no charge is decided before one
-    /// that left earlier over the same connection. Calls that follow refunds go over the connection
-    /// of the refunds, so none is decided before them. In a cluster all calls of a slot share one
+    /// Sends a call. A connection answers its calls in order, so charges on one connection are
+    /// decided in the order in which they were sent. Calls after refunds use the connection of the
+    /// refunds, so none is decided before them. In a cluster, all calls of a slot share one
     /// connection.
     ///
-    /// The call is polled once at once, so that it leaves before all later calls.
+    /// The call is polled at once, so that it is sent before all later calls.
     fn send_call(&mut self, connection: Arc<dyn SharedConnection>, call: Call) {
         let same = self.refunding.as_ref().filter(|same| same.is_alive());
         let connection = same.map_or(connection, Arc::clone);
@@ -298,8 +298,8 @@ mod interleavings {
     use super::*;
     use crate::sync::interleavings::{each, thread};
 
-    /// A channel to a worker, with the memory orders of tokio's: a sender claims a slot with
-    /// `fetch_add`, and `is_empty` loads.
+    /// A channel to a worker, with the memory orders of tokio's channel: a sender claims a slot
+    /// with `fetch_add`, and `is_empty` loads.
     #[derive(Default)]
     struct Channel(AtomicUsize);
 

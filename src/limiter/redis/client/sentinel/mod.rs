@@ -1,8 +1,8 @@
 //! Finds the primary that sentinels name, and follows it when it changes.
 //!
 //! One task of the pool watches all sentinels. When they name another primary, the pool leaves the
-//! old one at once, even if that does not know yet. The pool uses a new connection only if its
-//! server says that it is a primary.
+//! old one at once, even if the old one still considers itself primary. The pool uses a new
+//! connection only if its server says that it is a primary.
 
 mod reports;
 mod watch;
@@ -43,9 +43,9 @@ pub(super) struct Sentinels {
     /// Notified to ask all sentinels at once.
     doubts: Arc<Notify>,
     start: Instant,
-    /// The last time that the task that watches showed that it runs, in ms since `start`; 0: never.
+    /// The last sign of the watching task that it runs, in ms since `start`. 0: never.
     heartbeat: AtomicU64,
-    /// The number of the task that watches. Earlier tasks end.
+    /// The number of the watching task. Earlier tasks end.
     watcher: channel::Sender<u64>,
 }
 
@@ -57,7 +57,7 @@ struct Primary {
 }
 
 impl Sentinels {
-    /// Connects to nothing yet. `login` is the one for the sentinels.
+    /// Makes it without connecting yet. `login` is for the sentinels.
     pub(super) fn new(
         sentinels: &[Host],
         login: Login,
@@ -91,14 +91,14 @@ impl Sentinels {
         }
     }
 
-    /// Returns how often a sentinel has named another primary, or the user there has changed.
-    /// Changes that this process found out itself do not count. Otherwise it would connect in turn
+    /// Returns the number of times that a sentinel named another primary, or that the user changed.
+    /// Changes that this process found itself do not count. Otherwise it would connect alternately
     /// to two servers that are not primaries, without a pause.
     pub(super) fn switches(&self) -> u64 {
         self.switches.load(Relaxed) + self.connector.login.changes()
     }
 
-    /// Starts the task that watches the sentinels, unless it runs.
+    /// Starts the task that watches the sentinels, unless it already runs.
     pub(super) fn keep_watching(self: &Arc<Self>, runtime: &Handle) {
         let now = self.start.elapsed().as_millis() as u64 + 1;
         let last = self.heartbeat.load(Relaxed);
@@ -111,8 +111,8 @@ impl Sentinels {
         }
     }
 
-    /// Connects to the primary. The wait for its name and the attempt to connect may take the
-    /// connect timeout each, so each has timers of its own that show whether this process is busy.
+    /// Connects to the primary. The wait for its name and the attempt to connect may each take the
+    /// connect timeout. So each has its own timers, which show if this process is busy.
     pub(super) async fn connect(&self) -> Result<Connection, Failure> {
         let mut changes = self.primary.subscribe();
         loop {
@@ -124,14 +124,14 @@ impl Sentinels {
             let end = Instant::now() + self.connector.timeout;
             let connected = select! {
                 biased;
-                // The sentinels name another primary by now.
+                // The sentinels now name another primary.
                 _ = changes.changed() => continue,
                 connected = unless_busy(end, primary.server.connect()) => connected,
             };
             let error = match connected {
                 Ok(connection) if connection.is_primary => {
                     let mut reports = lock(&self.reports);
-                    // A switch that was reported just now is newer than what is followed.
+                    // A switch that was just reported is newer than the followed primary.
                     if changes.has_changed().is_ok_and(|changed| changed) {
                         continue;
                     }
@@ -142,7 +142,7 @@ impl Sentinels {
                     let mut reports = lock(&self.reports);
                     reports.refute(&primary.host);
                     self.choose(&reports);
-                    let message = "the server that the sentinels name is no primary";
+                    let message = "the server that the sentinels name is not a primary";
                     Error::new(ErrorKind::Infrastructure, message)
                 }
                 // It may be a primary that has just died.
@@ -162,7 +162,7 @@ impl Sentinels {
         if let Some(primary) = self.known_primary(changes, first_choice).await {
             return Ok(primary);
         }
-        // A sentinel is silent. The reports of the others must suffice.
+        // A sentinel is silent. The other reports must suffice.
         self.choose(&lock(&self.reports));
         let known = self.known_primary(changes, deadline).await;
         known.ok_or_else(|| lock(&self.reports).error(&self.service_name))
@@ -194,7 +194,7 @@ impl Sentinels {
         }
     }
 
-    /// Follows the primary that the reports name, and leaves the old one. Returns whether the
+    /// Follows the primary that the reports name, and leaves the old one. Returns true if the
     /// primary has changed.
     fn choose(&self, reports: &Reports) -> bool {
         let Some(host) = reports.choose() else { return false };
@@ -234,8 +234,8 @@ async fn watch_all(sentinels: Weak<Sentinels>, mut watcher: channel::Receiver<u6
                 biased;
                 // Another task watches, or the pool is gone.
                 _ = watcher.changed() => return None,
-                // Only a panic ends one of them early, such as one in a resolver. All begin anew
-                // soon: even an idle process follows its primary.
+                // Only a panic, for example in a resolver, ends one of them early. All are
+                // restarted soon, since even an idle process follows its primary.
                 _ = tasks.join_next() => has_panicked = true,
                 () = sleep(HEARTBEAT) => {}
             }
@@ -259,7 +259,7 @@ mod tests {
 
     const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-    /// The sentinels name it shortly before the connect timeout, and nothing answers.
+    /// The sentinels name the primary shortly before the connect timeout, and no server answers.
     #[tokio::test(start_paused = true)]
     async fn a_process_that_is_busy_once_it_knows_the_primary_blames_no_server() {
         let host = Host { name: "127.0.0.1".into(), port: 1 };

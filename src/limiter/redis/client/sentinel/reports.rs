@@ -1,9 +1,10 @@
-//! Chooses the primary by the reports of several sentinels. Some may be dead, late or wrong.
+//! Chooses the primary from the reports of several sentinels, some of which may be dead, late or
+//! wrong.
 //!
 //! Sentinels number each switch: the epoch. At the start, the server with the most votes wins.
-//! Later, the pool follows a switch that is newer than all that it had heard of before, even if
-//! only one sentinel knows of it: the others hear of it within two seconds. A server with an older
-//! epoch needs more than half of all sentinels, as after they were set up anew.
+//! Later, the pool follows a switch that is newer than all earlier ones, even if only one sentinel
+//! reports it: the others learn of it within two seconds. A server with an older epoch needs more
+//! than half of all sentinels, for example after they were set up again.
 
 use super::super::address::Host;
 use super::super::error::{before_asking, weight};
@@ -14,7 +15,7 @@ use crate::{Error, ErrorKind};
 pub(super) enum Report {
     /// No report yet.
     Missing,
-    /// The error why the sentinel gave no answer.
+    /// The reason why the sentinel gave no answer.
     Unreachable(Error),
     /// An answer of a sentinel that does not know the service.
     UnknownService,
@@ -48,7 +49,7 @@ impl Reports {
         self.all[sentinel] = report;
     }
 
-    /// Returns whether the reports suffice for the first choice: more than half of the sentinels
+    /// Returns true if the reports suffice for the first choice: more than half of the sentinels
     /// agree, or all have reported.
     pub(super) fn are_complete(&self) -> bool {
         let is_missing = |report: &Report| matches!(report, Report::Missing);
@@ -56,7 +57,7 @@ impl Reports {
             || !self.all.iter().any(is_missing)
     }
 
-    /// Returns whether all sentinels have reported, and no one names a primary.
+    /// Returns true if all sentinels have reported, and none names a primary.
     pub(super) fn name_none(&self) -> bool {
         let names_none =
             |report: &Report| matches!(report, Report::Unreachable(_) | Report::UnknownService);
@@ -96,13 +97,13 @@ impl Reports {
 
     /// Records that the server at `host` is not a primary.
     pub(super) fn refute(&mut self, host: &Host) {
-        // Sentinels may name another server by now. A switch after that one may make this server
-        // the primary again.
+        // Sentinels may now name another server. A later switch may make this server the primary
+        // again.
         let epoch = self.epoch_of(host).unwrap_or_else(|| self.newest_epoch());
         self.refuted = Some((host.clone(), epoch));
     }
 
-    /// The error that says why there is no primary.
+    /// Returns the error that says why there is no primary.
     pub(super) fn error(&self, service_name: &str) -> Error {
         if self.all.iter().any(|report| matches!(report, Report::UnknownService)) {
             let message = format!("the sentinels know no service called {service_name:?}");
@@ -144,8 +145,8 @@ impl Reports {
         candidates.iter().find(|candidate| candidate.host == host).map(|one| one.epoch)
     }
 
-    /// Returns whether the server at `host` is left out. A later switch ends that: it may have made
-    /// the server the primary.
+    /// Returns true if the server at `host` is left out. A later switch ends that, since it may
+    /// have made the server the primary.
     fn is_refuted(&self, host: &Host) -> bool {
         let refuted = self.refuted.as_ref().filter(|(refuted, _)| refuted == host);
         refuted.is_some_and(|(_, epoch)| self.epoch_of(host).is_none_or(|now| now <= *epoch))

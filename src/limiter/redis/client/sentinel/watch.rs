@@ -22,7 +22,7 @@ use super::reports::Report;
 use crate::limiter::on_time::unless_busy;
 use crate::{Error, ErrorKind};
 
-/// The channels of a sentinel that follows another primary, in the order of a failover.
+/// The channels on which a sentinel publishes another primary, in the order of a failover.
 const CHANNELS: [&str; 3] = ["+promoted-slave", "+switch-master", "+config-update-from"];
 
 /// A connection to a sentinel, and the notice that it has published a change.
@@ -62,15 +62,15 @@ impl Watch {
                 }
                 Err(error) => (error, begun),
             };
-            // After load, a slow attempt may well be load again, and not a hang.
+            // After load, a slow attempt may be load again, and not a hang.
             last_took = Some(took).filter(|_| error.kind() != ErrorKind::Saturation);
             backoff.record_failure(failed);
             self.report(Report::Unreachable(error))?;
         }
     }
 
-    /// Connects after an attempt that took `last_took`. If the new attempt hangs, it reports that:
-    /// earlier errors say nothing about a sentinel that hangs now. `None`: the pool is gone.
+    /// Connects after an attempt that took `last_took`. If the new attempt hangs, it reports that,
+    /// since earlier errors do not count for a sentinel that hangs now. `None`: the pool is gone.
     async fn connect_or_report(&self, end: Instant, last_took: Duration) -> Option<Connected> {
         let hangs_at = Instant::now() + hangs_after(last_took);
         let mut connecting = pin!(unless_busy(end, self.connect(end)));
@@ -89,7 +89,7 @@ impl Watch {
         }
     }
 
-    /// Connects. An attempt that takes long gets another beside it, as those to a server do.
+    /// Connects. If an attempt takes long, another one starts beside it, as for servers.
     async fn connect(&self, end: Instant) -> Connected {
         let mut first = pin!(self.connect_once(end));
         select! {
@@ -117,7 +117,7 @@ impl Watch {
                 }
             })
             .await?;
-        // A user without the right to subscribe learns of a switch by the next question.
+        // A user without the permission to subscribe learns of a switch at the next question.
         let end = end.min(Instant::now() + ANSWER_TIMEOUT);
         match timeout_at(end, connection.subscribe(&CHANNELS)).await {
             Ok(Err(refused)) if refused.code().is_none() => Err(error::from_redis_error(refused)),
@@ -167,7 +167,7 @@ impl Watch {
         let answer = connection.req_packed_command(&question).await;
         let epoch = match answer.and_then(Value::extract_error) {
             Ok(fields) => epoch(fields),
-            // The user may have no right to ask for the epoch.
+            // The user may have no permission to ask for the epoch.
             Err(refused) if refused.code().is_some() => 0,
             Err(error) => return Err(error),
         };
@@ -190,7 +190,7 @@ impl Drop for Watch {
     }
 }
 
-/// Returns whether a message is about the service, or is the last one of a connection.
+/// Returns true if a message is about the service, or is the last one of a connection.
 fn concerns(push: &PushInfo, service_name: &str) -> bool {
     match &push.kind {
         PushKind::Disconnection => true,
@@ -224,7 +224,7 @@ mod tests {
     use super::*;
     use crate::sync::lock;
 
-    /// Greets a client, and then answers no question.
+    /// Greets a client, and then answers no questions.
     async fn greet(mut socket: DuplexStream) -> io::Result<()> {
         let mut bytes = [0; 4_096];
         loop {
