@@ -170,7 +170,7 @@ impl Charge {
     ///
     /// | algorithm | after 2 of 2 per hour, under 100 per hour |
     /// |---|---|
-    /// | windows, log, counter | 98 are left: the units taken stay |
+    /// | windows, log, counter | 98 are left: the taken units stay taken |
     /// | token bucket, smooth limiters | 0 are left: the time at which it is full again stays |
     ///
     /// A bucket keeps the *share* that was used if the burst equals the limit (the default) and the
@@ -178,7 +178,7 @@ impl Charge {
     ///
     /// | bucket of 10 | after 5 | after 15, 5 of them owed |
     /// |---|---|---|
-    /// | 10/s becomes 20/s with `burst(10)` | 0 left, where a count would leave 5 | 10 owed |
+    /// | 10/s becomes 20/s with `burst(10)` | 0 left; a count would leave 5 | 10 owed |
     /// | 10/s becomes 5/s with `burst(10)` | 7 left | 2 left: the debt is gone |
     ///
     /// So let the burst change with the limit, or call [`reset`](crate::LimiterExt::reset) when a

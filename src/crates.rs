@@ -1,6 +1,6 @@
 //! Re-exports the crates whose types stand in public signatures, in the matching versions.
 //!
-//! | crate | taken by |
+//! | crate | used by |
 //! |---|---|
 //! | `redis` | `Pool::from_connection` |
 //! | `bb8`, `bb8_redis` | `Pool::from_bb8` |

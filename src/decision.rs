@@ -420,7 +420,8 @@ impl Decision {
         self.details_mut().retried_for = retried_for;
     }
 
-    /// A copy of the answer without the reservation, for others who get a part of the units taken.
+    /// A copy of the answer without the reservation, for other callers that get a part of the
+    /// units.
     pub(crate) fn without_reservation(&self) -> Self {
         let details = self.details().map(|details| Held::new(details.without_reservation()));
         Self { details, ..*self }

@@ -7,8 +7,8 @@
 //! |---|---|
 //! | a header field, the path, an extension | [`by_head`]`(\|head\| head.header("x-user"))` |
 //! | an API key, or a bearer token | [`by_api_key`]`("x-api-key")`, [`by_bearer_token`]`()` |
-//! | the address of the client | [`ClientIp`]; [`by_client_ip`] behind no proxy |
-//! | one for all requests | [`Global`] |
+//! | the address of the client | [`ClientIp`]; without a proxy [`by_client_ip`] |
+//! | the same for all requests | [`Global`] |
 //! | found in a request of any type | a closure over the whole request |
 //!
 //! A closure returns a type that implements [`IntoCharge`]: a text, an address, a tuple of keys, an

@@ -6,11 +6,11 @@
 //!
 //! | wanted | set |
 //! |---|---|
-//! | a body: a text, a problem document, a closure's | [`HttpResponder::text`], [`problem_json`](HttpResponder::problem_json), [`body`](HttpResponder::body) |
+//! | a body: a text, a problem document, or from a closure | [`HttpResponder::text`], [`problem_json`](HttpResponder::problem_json), [`body`](HttpResponder::body) |
 //! | header fields that show the limit | [`HttpResponder::headers`] with a [`HeaderStyle`] |
 //! | the decision in a handler | [`HttpResponder::report_in_request`] |
-//! | a cost that is known after the response | [`RateLimitLayer::actual_cost`](crate::RateLimitLayer::actual_cost) and its like |
-//! | a cost counted while a body streams | [`RateLimitLayer::count_body`](crate::RateLimitLayer::count_body), or a [`SettleHandle`] |
+//! | a cost that is known after the response | [`RateLimitLayer::actual_cost`](crate::RateLimitLayer::actual_cost) and similar setters |
+//! | a cost that is counted while a body streams | [`RateLimitLayer::count_body`](crate::RateLimitLayer::count_body), or a [`SettleHandle`] |
 //!
 //! ```
 //! use http::{Request, Response, StatusCode};

@@ -17,10 +17,10 @@ use crate::{Decision, Refusal};
 /// | setter | after the response |
 /// |---|---|
 /// | [`refund_if`](crate::RateLimitLayer::refund_if) | refunds all or nothing |
-/// | [`refund_unused`](crate::RateLimitLayer::refund_unused) | refunds what was not used |
+/// | [`refund_unused`](crate::RateLimitLayer::refund_unused) | refunds the unused units |
 /// | [`actual_cost`](crate::RateLimitLayer::actual_cost) | refunds, or takes more |
 /// | [`penalize_if`](crate::RateLimitLayer::penalize_if) | takes a number of units more |
-/// | [`reset_if`](crate::RateLimitLayer::reset_if) | starts the key anew |
+/// | [`reset_if`](crate::RateLimitLayer::reset_if) | resets the key |
 /// | [`refund_on_error`](crate::RateLimitLayer::refund_on_error) | refunds all on an inner error |
 ///
 /// With several setters, the last one applies first. The one before it applies only if the last one
@@ -81,11 +81,11 @@ use crate::{Decision, Refusal};
 /// | | refund | take more |
 /// |---|---|---|
 /// | windows and counters | exactly, while its window lasts | up to the limit at a time |
-/// | log | only the newest charge's | up to the limit at a time |
+/// | log | only the newest charge | up to the limit at a time |
 /// | budget | always, until its time is over | all of it, owed up to the horizon |
 /// | token bucket | only if no other was decided since | all of it, owed up to the horizon |
 /// | smooth limiters | only if no other was decided since | all of it: the next one waits for it |
-/// | tuples | what each can | what each can |
+/// | tuples | each member as above | each member as above |
 ///
 /// The end of a window cancels a debt. A tuple refunds a wait completely if no other charge was
 /// decided since.

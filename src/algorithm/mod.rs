@@ -12,18 +12,18 @@
 //! | a rate, with a burst | [`TokenBucket`] |
 //! | a rate, with a burst, of costs that are known at the end: tokens, bytes | [`Budget`] |
 //! | an even pace | [`TokenBucket`] with `burst(1)` and a `max_wait` |
-//! | a number per day or month, as it is sold | [`FixedWindow`] |
+//! | a number per day or month, as in a price plan | [`FixedWindow`] |
 //! | never more than a small number in any window | [`SlidingLog`] |
 //! | never more than a large number in any window | [`SlidingWindow`] |
 //! | the decisions of an API gateway | [`SlidingCounter`] |
 //! | an expensive charge that passes at once, and delays the next one | [`SmoothBursty`] |
 //! | a slow start after a rest | [`SmoothWarmingUp`] |
 //! | a rate *and* a number per day | a tuple of two |
-//! | what a file or a table names | [`AnyAlgorithm`] |
-//! | a limiter that Java's Redisson uses too | [`Redisson`](crate::redisson::Redisson) |
-//! | the same, in tests | [`PermitLog`](crate::redisson::PermitLog) |
+//! | an algorithm that a file or a table names | [`AnyAlgorithm`] |
+//! | a limiter shared with Java's Redisson | [`Redisson`](crate::redisson::Redisson) |
+//! | tests of code for Redisson | [`PermitLog`](crate::redisson::PermitLog) |
 //! | charges that are refunded | see [below](#what-an-algorithm-refunds) |
-//! | costs that are known afterwards | the same, and [`WithActualCost`](crate::respond::WithActualCost) |
+//! | costs that are known afterwards | [`WithActualCost`](crate::respond::WithActualCost), and [below](#what-an-algorithm-refunds) |
 //!
 //! The page of each type states its bound, its cost, and when to choose it. For the meaning of a
 //! bound, and what can exceed it, see
@@ -77,12 +77,12 @@
 //! | token bucket | only if no other charge was taken since | the same, once its slot has come |
 //! | smooth limiters | only if no other charge was taken since | the same |
 //! | budget | always, until its time is over | the same |
-//! | tuples | each what it can | the same |
+//! | tuples | each member as above | the same |
 //!
 //! In a smooth limiter, a charge may wait for its own cost. Then a partial refund gives back
 //! permits, but no time.
 //!
-//! # By hand
+//! # Direct calls
 //!
 //! You can call an algorithm directly. Time is an argument, in microseconds since the Unix epoch,
 //! and decisions use integers:

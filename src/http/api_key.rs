@@ -53,7 +53,7 @@ pub fn by_bearer_token() -> ApiKey {
 
 /// Finds the API key of a request, and hashes it. Made by [`by_api_key`] and [`by_bearer_token`].
 ///
-/// # What has no key
+/// # Requests without a key
 ///
 /// Such a request is refused, with 400 unless [`HttpResponder::no_key`] sets another status:
 ///

@@ -51,7 +51,7 @@ use crate::{Error, ErrorKind};
 ///
 /// If the peer is unknown, the request has no key and gets 400. The peer comes from:
 ///
-/// | server | what puts the peer there |
+/// | server | source of the peer |
 /// |---|---|
 /// | axum, with the feature `axum` | `into_make_service_with_connect_info::<SocketAddr>()` |
 /// | the same, in tests | `MockConnectInfo` |
@@ -91,7 +91,7 @@ pub fn by_client_ip() -> ClientIp {
 /// It is a [`KeyExtractor`]. It can also be one of several keys: `by_head(move |head|
 /// (head.header("x-user"), client_ip.of(head)))`.
 ///
-/// # What is believed
+/// # Which address counts
 ///
 /// Each proxy appends to a header the address from which it received the request. So the addresses
 /// are read from the right, starting with the peer of the socket. If an address is a trusted proxy,

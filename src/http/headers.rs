@@ -82,16 +82,16 @@ pub enum OnAdmitted {
 /// # let _: [HttpResponder; 2] = [responder, without];
 /// ```
 ///
-/// # What they say
+/// # The fields
 ///
 /// | | |
 /// |---|---|
 /// | name | that of the [policy](crate::limiter::PolicyReport::name) |
-/// | `q`, limit | the most units at once: the limit, or what a bucket or a smooth pace stores |
+/// | `q`, limit | the most units at once: the limit, or the store of a bucket or a smooth limiter |
 /// | `w` | the [window](crate::limiter::PolicyReport::window), if that is a whole number of seconds |
-/// | `r`, remaining | the units left, of this policy alone |
-/// | `t`, reset | admitted: the seconds until the whole quota is there, rounded up |
-/// | | refused: as `Retry-After` |
+/// | `r`, remaining | the units left under this policy |
+/// | `t`, reset | admitted: the seconds until the whole quota is available, rounded up |
+/// | | refused: the same as `Retry-After` |
 /// | `qu`, `pk` | the unit and the partition key of a [described] limiter |
 ///
 /// In a name, every character except letters, digits and `_.:-` becomes `-`. `t` is absent if

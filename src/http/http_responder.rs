@@ -42,7 +42,7 @@ use crate::{Decision, Refusal, grpc};
 /// |---|---|
 /// | 429 | `RESOURCE_EXHAUSTED` (8), with `RetryInfo` and pushback |
 /// | 503 | `UNAVAILABLE` (14), with pushback only |
-/// | 400, and any other of `no_key` | `INVALID_ARGUMENT` (3) |
+/// | 400, and any other status of `no_key` | `INVALID_ARGUMENT` (3) |
 /// | 401 | `UNAUTHENTICATED` (16) |
 /// | 403 | `PERMISSION_DENIED` (7) |
 ///

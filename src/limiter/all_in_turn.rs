@@ -51,9 +51,9 @@ use crate::{Charge, Decision, Error, ErrorKind};
 ///
 /// | the member's charge | takes | after a [settlement](Limiter::settle) |
 /// |---|---|---|
-/// | states no cost, such as a clone of the whole | the cost of the whole | the actual cost |
+/// | has no cost, such as a clone of the whole | the cost of the whole | the actual cost |
 /// | states a cost; 0 counts as 1 | its own cost | its own cost; nothing if the actual cost is 0 |
-/// | is a peek | nothing; a blocked key refuses all the same, and one that owes units | nothing |
+/// | is a peek | nothing; but a key that is blocked or owes units refuses | nothing |
 ///
 /// A peek of the whole charge takes nothing from any member. If the whole charge states a quota, a
 /// member's charge must state it; otherwise it is an error of kind [`Configuration`].

@@ -65,10 +65,10 @@ use crate::Charge;
 /// | [`Capacity`], [`Configuration`], [`State`] | an answer of the store that the caller must see |
 /// | [`Saturation`] | nothing: this process is busy |
 /// | [`Request`] | nothing: the charge is invalid |
-/// | a refusal that a `deny_cache` inside repeats | nothing: no store decided it |
-/// | an admission of [`FailOpen`], a shadow or a switch inside | nothing: no store decided it |
-/// | anything but an `Infrastructure` error, after [`slow_after`] | a slow call: a failure too |
-/// | no result, since its caller left | nothing; after [`slow_after`] a slow call |
+/// | a refusal that an inner `deny_cache` repeats | nothing: no store decided it |
+/// | an admission of an inner [`FailOpen`], shadow or switch | nothing: no store decided it |
+/// | any result but an `Infrastructure` error, after [`slow_after`] | a slow call: a failure too |
+/// | no result, since its caller left | nothing, but a slow call after [`slow_after`] |
 ///
 /// [`Capacity`]: crate::ErrorKind::Capacity
 /// [`Configuration`]: crate::ErrorKind::Configuration

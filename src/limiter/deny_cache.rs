@@ -58,12 +58,12 @@ const DEFAULT_MAX_KEYS: usize = 100_000;
 ///
 /// | a charge of the refused key | asks the inner limiter |
 /// |---|---|
-/// | with the same cost or a larger one | no |
+/// | with the same or a larger cost | no |
 /// | with a smaller cost, or a longer `max_wait` | yes: it might fit |
-/// | whose `max_wait` is as long as the rest of the time | yes: a wait might be reserved |
+/// | with a `max_wait` until the end of the refusal or longer | yes: a wait might be reserved |
 /// | with another [`quota`](Charge::quota) | yes |
 /// | of [`several`](Charge::several) keys, which were not refused together | yes |
-/// | that only an older refusal of the key would answer | yes: the cache keeps the newest |
+/// | that only an older refusal of the key would answer | yes: the cache keeps only the newest |
 /// | a peek, an estimate, a penalty, a reset, a block, an unblock | yes |
 ///
 /// A repeated refusal has [`Origin::Cache`](crate::limiter::Origin::Cache). Its `retry_after` and

@@ -39,9 +39,9 @@ use crate::{Charge, Decision, Error};
 ///
 /// | what happens | calls |
 /// |---|---|
-/// | a decision, whatever it is, or an error | one, before the caller has it |
-/// | a peek, whose [cost](Charge::units) is 0 | one |
-/// | the future is dropped before the answer is there | none: there is no result |
+/// | any decision, or an error | one, before the caller gets it |
+/// | a peek: the [cost](Charge::units) is 0 | one |
+/// | the future is dropped before the answer | none: there is no result |
 /// | an estimate, a penalty, a reset, a settlement | none |
 /// | a caller that asks again after [`Outcome::Retry`](crate::Outcome::Retry) | one each time |
 ///

@@ -69,7 +69,7 @@ use crate::settlement::Settlement;
 /// keep the inner limiter's own bound. A leased but unspent unit is not available to other
 /// processes until it is returned.
 ///
-/// # How many units
+/// # Number of units
 ///
 /// The number of leased units depends on the demand. A lease has at most
 ///
@@ -84,7 +84,7 @@ use crate::settlement::Settlement;
 /// limiter refuses it. A refused charge costs one call, as without a lease. A caller whose deadline
 /// is earlier than that of the refill asks alone too.
 ///
-/// # What comes back
+/// # Refunds of leased units
 ///
 /// Unspent units are refunded when their time is over, or when no charge comes for half of that
 /// time. They are also refunded when another quota, a [penalty](crate::LimiterExt::penalize) or a

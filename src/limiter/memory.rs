@@ -57,7 +57,7 @@ pub(crate) const DEFAULT_MAX_KEYS: usize = 100_000;
 /// nothing of its quota is taken any more. If the memory is full of live keys, a new key is an
 /// error of kind [`Capacity`](crate::ErrorKind::Capacity): live keys are not dropped to make room.
 ///
-/// # How much memory it takes
+/// # Memory
 ///
 /// The memory is limited in bytes as well as in keys: a key of more than 64 bytes is kept as its
 /// digest. The figures are for keys of 64 bytes, just after the tables have grown, when they are
@@ -67,9 +67,9 @@ pub(crate) const DEFAULT_MAX_KEYS: usize = 100_000;
 /// |---|---|
 /// | 300 | [`TokenBucket`], [`FixedWindow`] |
 /// | 360 | [`Budget`], [`SlidingCounter`], [`SmoothBursty`], [`SmoothWarmingUp`] |
-/// | 450 | [`SlidingWindow`] of 10 cells; 8 more for each further cell |
-/// | 370 | [`SlidingLog`]; 48 more at most for each charge of the last period or reserved wait |
-/// | the sum of its members' | a tuple |
+/// | 450 | [`SlidingWindow`] of 10 cells; 8 more for each additional cell |
+/// | 370 | [`SlidingLog`]; at most 48 more for each charge of the last period or reserved wait |
+/// | the sum of the members | a tuple |
 ///
 /// So 100,000 keys of a token bucket take at most 30 MB, for all keys that requests send. A log
 /// keeps at most the charges that its limit admits in a period, and with reserved waits within its

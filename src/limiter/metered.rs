@@ -55,13 +55,13 @@ impl<L: Limiter> MetricsExt for L {}
 /// | the limiter answers | it counts as |
 /// |---|---|
 /// | `Allow` | `admitted` |
-/// | `Wait`, or `Allow` after the caller had to ask again | `delayed` |
-/// | `Deny`, or `Retry` where the caller has no time left to ask again | `denied` |
-/// | `Retry` where it has | nothing yet: it asks again |
+/// | `Wait`, or `Allow` after the caller asked again | `delayed` |
+/// | `Deny`, or `Retry` if the caller has no time to ask again | `denied` |
+/// | `Retry` otherwise | nothing yet: the caller asks again |
 /// | an error | `undecided` |
-/// | what [`FailOpen`](crate::FailOpen) admits | `rate_limit_fail_open_total`, and no outcome |
-/// | what a [`Switch`] admits that is off | `rate_limit_switched_off_total`, and no outcome |
-/// | what a [`Shadow`](crate::limiter::Shadow) admits | the outcome without the shadow |
+/// | an admission by [`FailOpen`](crate::FailOpen) | only `rate_limit_fail_open_total` |
+/// | an admission by a [`Switch`] that is off | only `rate_limit_switched_off_total` |
+/// | an admission by a [`Shadow`](crate::limiter::Shadow) | the outcome without the shadow |
 /// | a refusal under a shadow | also `rate_limit_shadow_refusals_total` |
 /// | nothing, since its caller has left | `rate_limit_abandoned_total` |
 ///

@@ -4,13 +4,13 @@
 //! share, [`Memory`] in this process. [`LimiterExt`] adds wrappers, listed from the inside to the
 //! outside:
 //!
-//! | what | made by |
+//! | purpose | methods |
 //! |---|---|
-//! | an end of the wait, another answer when the store fails | `timeout`, `or_else`, `breaker` |
+//! | a time limit, another answer if the store fails | `timeout`, `or_else`, `breaker` |
 //! | fewer calls | `deny_cache`, `lease` |
 //! | a trial, a switch | `shadow`, `switch` |
-//! | what an operator sees | `metrics`, `trace`, `inspect`, `describe` |
-//! | one type for all | `boxed` |
+//! | metrics, events, names | `metrics`, `trace`, `inspect`, `describe` |
+//! | one type for all limiters | `boxed` |
 //!
 //! Several limiters decide together, all or nothing: [`AllAtOnce`] in
 //! one call to Redis, [`AllInTurn`] with limiters of any type.
@@ -132,21 +132,21 @@ use crate::{Charge, Decision, Error};
 /// | limiter | decides |
 /// |---|---|
 /// | [`Redis`] | by a script on a server that other processes ask too |
-/// | [`Redisson`](crate::redisson::Redisson) | as Java's Redisson, on its own keys |
+/// | [`Redisson`](crate::redisson::Redisson) | like Java's Redisson, on the same keys |
 /// | [`Memory`] | by the same arithmetic in this process |
 /// | [`Timeout`] | like its inner limiter, or fails at a deadline |
-/// | [`OrElse`] | like its inner limiter, or like a fallback where that may answer |
+/// | [`OrElse`] | like its inner limiter, or like a fallback if that may answer |
 /// | [`WithBreaker`] | like its inner limiter, and skips it while it fails |
 /// | [`DenyCache`] | like its inner limiter, and repeats a refusal without asking again |
-/// | [`Shadow`] | like its inner limiter, and admits whatever that decided |
+/// | [`Shadow`] | like its inner limiter, but admits every charge |
 /// | [`WithSwitch`] | like its inner limiter, unless a [`Switch`] turned that off |
 /// | [`Inspect`] | like its inner limiter, and shows each decision to a closure |
 /// | [`Metered`] | like its inner limiter, and counts each decision |
 /// | [`Traced`] | like its inner limiter, and makes an event of each decision |
-/// | [`Lease`] | like its inner limiter, which it asks for several units in one call |
-/// | [`Described`] | like its inner limiter, and says more about its policies |
-/// | [`AllAtOnce`] | by several in one Redis over different keys, in one call, all or nothing |
-/// | [`AllInTurn`] | by several of any type, one after another, all or nothing |
+/// | [`Lease`] | like its inner limiter, from which it takes several units in one call |
+/// | [`Described`] | like its inner limiter, and names its policies |
+/// | [`AllAtOnce`] | by several limiters in one Redis, with different keys, in one call |
+/// | [`AllInTurn`] | by several limiters of any type, one after another |
 /// | [`Boxed`] | like its inner limiter, whose type it hides |
 ///
 /// A closure is a limiter too:

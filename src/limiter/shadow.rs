@@ -33,9 +33,9 @@ use crate::{Charge, Decision, Error, Outcome};
 /// | the inner limiter answers | the decision |
 /// |---|---|
 /// | `Allow` | the same |
-/// | `Wait` | `Allow`: the slot is reserved, and nobody waits for it |
+/// | `Wait` | `Allow`: the slot is reserved, but the caller does not wait |
 /// | `Retry`, `Deny` | `Allow`, and nothing is taken |
-/// | an error, of whatever kind | `Allow`, with [`Origin::Shadow`](crate::limiter::Origin::Shadow) |
+/// | an error of any kind | `Allow`, with [`Origin::Shadow`](crate::limiter::Origin::Shadow) |
 /// | nothing, since a request has no key | the same |
 ///
 /// [`Decision::shadowed`] has the inner limiter's answer. All other values of the decision are the

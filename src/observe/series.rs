@@ -29,7 +29,7 @@ pub(super) struct LimiterHandles {
     fallbacks: Counter,
     errors: [Counter; KINDS.len()],
     pub(super) abandoned: Counter,
-    /// Made at the first settlement, since most limiters have none.
+    /// Made at the first settlement, since most limiters do not have settlements.
     settled_units: OnceLock<[Counter; SETTLED.len()]>,
     pub(super) decision_seconds: Histogram,
     wait_seconds: Histogram,

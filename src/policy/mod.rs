@@ -26,16 +26,16 @@
 //! | `name` | 1 to 64 letters, digits and characters of `_.:-`, not `.` or `..`; unique | |
 //! | `algorithm` | see [below](#algorithms) | `token_bucket` |
 //! | `limit`, `period` | units, and a duration such as `500ms`, `1s`, `1h` | |
-//! | `burst` | the most units at once; windows have none | the limit |
-//! | `max_wait` | the longest wait that is reserved for a request | 0: none is delayed |
-//! | `cache_ratio` | `max_wait` as a ratio, of the time in which an empty store fills | |
+//! | `burst` | the most units at once; windows have no burst | the limit |
+//! | `max_wait` | the longest wait that is reserved for a request | 0: no request waits |
+//! | `cache_ratio` | `max_wait` as a ratio of the time in which an empty store fills | |
 //! | `horizon` | the longest wait that is reserved for any request | 60 s, or `max_wait` |
 //! | `key` | `client_ip`, `header:NAME`, `path`, `host`, `global`; or a list of them | `global` |
 //! | `match` | see [below](#which-requests-a-policy-takes) | every request |
 //! | `cost` | units of a request; or `content_length_kb`, the size of its body | 1 |
 //! | `on_error` | `deny`, `allow`, or `{ local = n }`: limits in this process | `deny` |
-//! | `enabled` | `false`: this policy takes nothing, and the others still hold | `true` |
-//! | `shadow` | `true`: it decides and takes, and neither refuses nor delays | `false` |
+//! | `enabled` | `false`: this policy takes no request; others still apply | `true` |
+//! | `shadow` | `true`: it decides and takes units, but does not refuse or delay | `false` |
 //!
 //! `on_error` says what happens to a request that Redis cannot decide:
 //!
@@ -59,13 +59,13 @@
 //! | algorithm | its own settings | default |
 //! |---|---|---|
 //! | `token_bucket` | | |
-//! | `budget` | `max_hold`: the longest time of a request with its wait | 60 s, or `max_wait` |
+//! | `budget` | `max_hold`: the longest time of a request and its wait | 60 s, or `max_wait` |
 //! | `fixed_window` | `anchored`: a window begins with its first request | `false` |
 //! | `sliding_log` | `max_limit`: the largest limit that it may have | 10,000 |
 //! | `sliding_window` | `cells`, 1 to 60 | 10 |
 //! | `sliding_counter` | | |
-//! | `smooth_bursty` | `burst`, or `max_burst` as the time in which it comes | the limit |
-//! | | `wait_for_own_cost`: a request waits for its own units, not for those before it | `false` |
+//! | `smooth_bursty` | `burst`, or `max_burst` as the time in which that many come | the limit |
+//! | | `wait_for_own_cost`: a request waits for its own units, not for earlier ones | `false` |
 //! | | `start_empty`: a new key has nothing stored | `false` |
 //! | `smooth_warming_up` | `warm_up` | the period |
 //! | | `cold_factor`, 1 to 1,000 | 3 |
@@ -86,10 +86,10 @@
 //! | in `match` | takes |
 //! |---|---|
 //! | `path` | paths of this pattern: `/users/{id}`, `/api/{*rest}`; or of any pattern in a list |
-//! | `method` | this method, or one of a list, in either case: those that IANA lists, and `PURGE` |
+//! | `method` | this method or one of a list, in any case: IANA's methods and `PURGE` |
 //! | `header` | requests with this header; `{ x-plan = "gold" }` with this value |
 //! | `name` | requests that the program gives this name: see [`Policies::named`] |
-//! | `ignore_case` | with `true`, also paths in other letters: `/API` for `/api` |
+//! | `ignore_case` | with `true`, also paths in other case: `/API` for `/api` |
 //!
 //! If several are stated, all must hold.
 //!

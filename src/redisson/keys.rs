@@ -25,7 +25,7 @@ impl Keys {
             None => !name.contains('}'),
         };
         if !keeps_together {
-            let message = "the braces of the name would put its keys into several slots of a cluster";
+            let message = "the braces of the name put its keys into several slots of a cluster";
             return Err(Error::new(ErrorKind::Request, message));
         }
         let stem = if name.contains('{') { name.to_owned() } else { format!("{{{name}}}") };

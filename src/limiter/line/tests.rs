@@ -22,7 +22,7 @@ struct Served {
     at: Instant,
 }
 
-/// A random history of callers that lose patience, over a store that a few processes share.
+/// A random history of callers that leave, over a store that a few processes share.
 struct History {
     pace: u32,
     burst: u64,
@@ -85,7 +85,7 @@ async fn nobody_goes_before_a_slot_or_late_or_out_of_turn_and_no_slot_is_lost() 
                 let is_overtaken = earlier.process == one.process && earlier.asked > one.asked;
                 assert!(!is_overtaken || earlier.at == one.at, "{seed}: {earlier:?} {one:?}");
             }
-            // Who waits in the only process goes one pace after the one before.
+            // In the only process, each waiter goes one pace after the waiter before.
             let before = index.checked_sub(1).map(|before| served[before].at);
             if processes == 1 && one.at > one.asked {
                 assert!(before.is_some_and(|at| one.at - at <= pace), "lost in {seed}: {one:?}");
@@ -94,7 +94,7 @@ async fn nobody_goes_before_a_slot_or_late_or_out_of_turn_and_no_slot_is_lost() 
     }
 }
 
-/// One a second, whose only slot at once is taken.
+/// Makes a limiter of one a second, whose only immediate slot is taken.
 async fn one_a_second() -> Memory<TokenBucket> {
     let limiter = Memory::new("api", TokenBucket::new(Quota::per_second(1).burst(1)));
     limiter.acquire("key").await.unwrap();
@@ -105,7 +105,7 @@ fn patient() -> Charge {
     Charge::new("key").max_wait(10 * SECOND)
 }
 
-/// A waiter that leaves a slot which is kept: another process has reserved the next one.
+/// Makes a waiter leave a slot that is kept, since another process has reserved the next one.
 async fn keep_a_slot(limiter: &Memory<TokenBucket>) {
     let mut waiter = Box::pin(limiter.acquire(patient()));
     assert!(timeout(Duration::ZERO, &mut waiter).await.is_err());
@@ -150,7 +150,7 @@ async fn who_waited_at_a_block_gives_its_slot_back() {
     assert_eq!(left, Some(SECOND));
 }
 
-/// A slot that cannot be given back is of no use to a key that is blocked.
+/// A slot that cannot be given back must not be used by a blocked key.
 #[tokio::test(start_paused = true)]
 async fn who_waited_at_a_block_leaves_no_slot_at_hand() {
     let limiter = one_a_second().await;
@@ -163,7 +163,7 @@ async fn who_waited_at_a_block_leaves_no_slot_at_hand() {
     assert_eq!(refused.retry_after(), Some(SECOND / 2));
 }
 
-/// Whichever limiter blocks or resets the key of one of several that are asked together.
+/// Any of the limiters that are asked together may block or reset its key.
 #[cfg(feature = "policies")]
 #[tokio::test(start_paused = true)]
 async fn a_slot_of_several_keys_is_forgotten_with_each_of_them() {
@@ -196,7 +196,7 @@ async fn a_slot_of_several_keys_is_forgotten_with_each_of_them() {
     }
 }
 
-/// Gives back so many units.
+/// A store that gives back this number of units.
 struct GivesBack(u64);
 
 impl Reclaim for GivesBack {
@@ -205,7 +205,7 @@ impl Reclaim for GivesBack {
     }
 }
 
-/// A clock of the application, say, panics.
+/// A store that panics, for example in a clock of the application.
 struct Panics;
 
 impl Reclaim for Panics {
@@ -218,12 +218,12 @@ fn id(key: &str) -> LineId {
     LineId { key: key.into(), quota: Quota::per_second(1).into(), cost: 1 }
 }
 
-/// The place of a wait for the slot in so many seconds.
+/// Makes the place of a wait for the slot in this number of seconds.
 fn place(lines: &Arc<Lines>, seconds: u32, store: impl Reclaim + 'static) -> Arc<Place> {
     marked(lines, seconds, Mark::default(), store)
 }
 
-/// The same, of a slot with a mark.
+/// Makes the place of a wait for a slot with a mark.
 fn marked(
     lines: &Arc<Lines>,
     seconds: u32,
@@ -259,7 +259,7 @@ async fn a_panic_of_the_store_leaves_nobody_in_line() {
     lines.assert_nobody_waits();
 }
 
-/// Says whether the lines are locked when it is dropped, as the last handle of a task is.
+/// Records if the lines are locked when it is dropped, like the last handle of a task.
 struct DropsTask(Arc<Lines>, Arc<AtomicBool>);
 
 impl Wake for DropsTask {
@@ -288,7 +288,7 @@ async fn a_task_may_be_dropped_with_its_waker() {
     assert!(!was_locked.load(Relaxed));
 }
 
-/// Counts how often it is woken.
+/// Counts the wake-ups.
 #[derive(Default)]
 struct Woken(AtomicUsize);
 
@@ -320,7 +320,7 @@ async fn one_that_leaves_wakes_only_the_next_one() {
     assert_eq!(woken(), [0, 1, 1, 0, 0]);
 }
 
-/// Several algorithms have marks that are in no order of their own.
+/// The marks of several algorithms have no order.
 #[tokio::test(start_paused = true)]
 async fn of_one_instant_the_first_that_came_moves_up_first() {
     let lines = Arc::<Lines>::default();

@@ -23,7 +23,7 @@ impl Pool {
     /// Makes a pool for the server, the cluster or the sentinels in `url`. It connects on first
     /// use.
     ///
-    /// | address | leads to |
+    /// | address | server |
     /// |---|---|
     /// | `redis://user:password@host:6379/0` | one server; the database is 0 to 15 |
     /// | `redis-cluster://host:6379?node=host2:6379` | a cluster: one node that answers is enough |

@@ -72,8 +72,8 @@ impl Greeting {
                 "this server is not a node of a cluster: write redis://<host>:<port>"
             }
             (Some("standalone" | "cluster"), ServerKind::Sentinel) => {
-                "this server is not a sentinel: an address that begins with redis-sentinel:// names \
-                 sentinels"
+                "this server is not a sentinel: an address that begins with redis-sentinel:// must \
+                 name sentinels"
             }
             _ => return Ok(()),
         };

@@ -137,7 +137,7 @@ impl Pool {
     pub fn set_credentials(&self, user: &str, password: &str) -> Result<(), Error> {
         let [servers, _] = &self.logins;
         let login = servers.as_ref().ok_or_else(|| {
-            let message = "the application made the connections of this pool, and must log in itself";
+            let message = "the application made the connections of this pool, and logs in itself";
             Error::new(ErrorKind::Configuration, message)
         })?;
         login.set(user, password);

@@ -60,7 +60,7 @@ impl Tls {
             (true, _) => Ok(TlsParams(Some(self.template()?))),
             (false, false) => Ok(TlsParams(None)),
             (false, true) => {
-                let message = "certificates are set, but the address does not ask for TLS: write rediss";
+                let message = "certificates are set, but the address is without TLS: write rediss";
                 Err(Error::new(ErrorKind::Configuration, message))
             }
         }

@@ -34,7 +34,7 @@ async fn concurrent_timeouts_are_one_silence() {
     assert_eq!(health.state(), ConnectionState::Silent);
 }
 
-/// New connections prove nothing, and another cannot end the silence: only a reply does.
+/// New connections do not end the silence: only a reply does.
 #[tokio::test(start_paused = true)]
 async fn a_silent_server_stays_silent_until_it_replies() {
     let server = Arc::default();
@@ -213,7 +213,7 @@ fn a_failed_call_ends_a_connection_that_is_closed_or_takes_no_writes() {
     }
 }
 
-/// The system gives up a call without a word of the server, as where the route is lost.
+/// The system gives up a call without an answer of the server, for example if the route is lost.
 #[tokio::test(start_paused = true)]
 async fn only_a_reply_ends_a_silence() {
     let lost = || RedisError::from(std::io::Error::from(std::io::ErrorKind::TimedOut));
@@ -250,7 +250,7 @@ async fn a_call_to_a_server_that_is_left_ends_with_what_has_arrived() {
     assert_eq!(health.unless_left(async {}).await, None);
 }
 
-/// The process has not read replies to the calls that it sent before.
+/// The process has not read the replies to its earlier calls.
 #[tokio::test(start_paused = true)]
 async fn a_process_that_stood_still_gives_up_no_connection() {
     let (health, _) = two();

@@ -39,11 +39,11 @@ fn every_known_reply_lands_in_its_kind() {
     ];
     for (text, kind) in table {
         assert_eq!(from_error_reply(text).kind(), kind, "{text}");
-        // The wording of Redis 6.2: errors that a script catches, and errors that it raises.
+        // The texts of Redis 6.2: errors that a script catches, and errors that it raises.
         let caught = format!("@user_script: 104: -{text}\r\n");
         let raised = format!("ERR Error running script (call to f_0a9f): @user_script:7: {text}");
         let both = format!("ERR Error running script (call to f_0a9f): @user_script:7: {caught}");
-        // The wording of Redis 7 and later for both.
+        // The texts of Redis 7 and later for both.
         let behind = format!("{text} script: 0a9f, on @user_script:265.");
         for worded in [caught, raised, both, behind] {
             let error = from_error_reply(&worded);
@@ -113,7 +113,7 @@ fn long_replies_are_cut() {
     assert!(error.to_string().len() < 300);
 }
 
-/// The client reports cut replies and malformed ones alike: as replies that do not parse.
+/// The client reports cut replies and malformed replies as the same parse error.
 #[test]
 fn only_the_end_of_a_connection_within_a_reply_is_infrastructure() {
     let of = |text: &str| {

@@ -87,11 +87,11 @@ async fn the_first_rule_that_fits_names_the_fault() {
         (Facts::given(), late, load),
         (Facts::given(), Seen { others_answer: true, ..seen }, load),
         (hanging(Link::Missing), late, load),
-        // The server said nothing, and this process listened.
+        // The server did not answer, and this process was on time.
         (Facts::given(), seen, silent),
         (Facts::given(), late_before, silent),
         (facts(Link::Made(start)), seen, silent),
-        // The connection was not there during the whole wait.
+        // The connection did not exist during the whole wait.
         (facts(Link::Made(start + D / 2)), seen, not_ready),
         (hanging(Link::Made(now)), seen, not_ready),
         // There is no connection.
@@ -115,7 +115,7 @@ async fn the_first_rule_that_fits_names_the_fault() {
     }
 }
 
-/// A charge that a cluster turns away is sent again and again within one deadline.
+/// A charge that a cluster rejects is sent again and again within one deadline.
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_begins_late_is_no_load() {
     let pool = pool();
@@ -137,8 +137,8 @@ async fn a_reply_meanwhile_is_load() {
     assert_eq!(pool.missed_error(&answered, Stage::Sent).kind(), ErrorKind::Saturation);
 }
 
-/// The cluster is at fault even if its servers answer other charges meanwhile. A busy process is
-/// late to send the charge again.
+/// The cluster is at fault even if its servers answer other charges. A busy process sends the
+/// charge again late.
 #[tokio::test(start_paused = true)]
 async fn a_cluster_that_turns_a_charge_away_for_most_of_its_time_is_at_fault() {
     let pool = pool().by_hash_slot();

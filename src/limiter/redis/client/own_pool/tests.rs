@@ -1,4 +1,4 @@
-//! Attempts to connect to made-up servers in paused time, and their traces in a pool.
+//! Tests of attempts to connect to simulated servers in paused time.
 
 use std::future::{pending, poll_fn, ready};
 use std::io;
@@ -67,14 +67,14 @@ async fn an_attempt_without_an_answer_ends_in_time_and_no_pause_follows() {
     let facts = pool.facts();
     let error = facts.failure_since(None).expect("it has failed");
     assert_eq!(error.kind(), ErrorKind::Infrastructure);
-    // The attempt began long ago, and says nothing about the server now.
+    // The attempt began long ago, and does not show the current state of the server.
     assert_eq!(lock(&pool.state).backoff.retry_at(Instant::now()), None);
     let failed = Instant::now() - SOON;
     assert!(facts.failure_since(Some(failed)).is_some());
     assert!(facts.failure_since(Some(failed + 2 * SOON)).is_none());
 }
 
-/// The server is at fault once the attempt takes as long as a call waits for a connection.
+/// The server is at fault when the attempt takes as long as a call waits for a connection.
 #[tokio::test(start_paused = true)]
 async fn an_attempt_that_has_just_begun_is_no_fault_of_the_server() {
     let (pool, _) = silent();
@@ -170,7 +170,7 @@ async fn a_wait_for_a_connection_whose_timers_fire_late_is_load() {
     assert_eq!(kind(Duration::from_millis(80)).await, ErrorKind::Saturation);
 }
 
-/// A connection that was given up may still bring it.
+/// A connection that was given up may still bring the answer.
 #[tokio::test(start_paused = true)]
 async fn an_answer_counts_although_no_connection_can_be_made() {
     let refused = || ready(Err::<DuplexStream, _>(io::ErrorKind::ConnectionRefused.into()));
@@ -190,7 +190,7 @@ async fn an_answer_counts_although_no_connection_can_be_made() {
     assert_eq!(deadline.wait_for(pool.signs(), pin!(answer)).await, Some(7));
 }
 
-/// Even a charge that it asks for later, and that has its time, does not know.
+/// Even a later charge with enough time does not blame the server.
 #[tokio::test(start_paused = true)]
 async fn a_process_that_stood_still_while_it_connected_blames_no_server() {
     for (stands_still, kind) in
@@ -208,7 +208,7 @@ async fn a_process_that_stood_still_while_it_connected_blames_no_server() {
     }
 }
 
-/// The server may have been there all the time.
+/// The server may have been reachable all the time.
 #[tokio::test(start_paused = true)]
 async fn a_process_that_stands_still_while_it_gets_ready_blames_no_server() {
     for (stands_still, kind) in
@@ -261,7 +261,7 @@ async fn an_attempt_that_hangs_gets_another_beside_it() {
     assert!(entry.is_empty());
 }
 
-/// A network that loses everything collects few attempts, whatever the connect timeout is.
+/// In a network that loses everything there are few attempts, for every connect timeout.
 #[tokio::test(start_paused = true)]
 async fn few_attempts_are_under_way_at_once() {
     let (mut runtimes, mut backoff) = (Vec::new(), Backoff::default());

@@ -1,4 +1,4 @@
-//! Tests of the time for which a call without an answer keeps a hash slot.
+//! Tests of the time for which a call without an answer blocks a hash slot.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -44,14 +44,14 @@ async fn a_refund_without_an_answer_keeps_its_slot_for_a_short_time() {
         assert_eq!(ended.refunds_done, [7]);
         let end = Duration::from_millis(dies_after_ms).min(MAX_SILENCE);
         assert!((end..end + 2 * ALIVE_CHECK).contains(&begun.elapsed()), "{:?}", begun.elapsed());
-        // Until then, units that it took for callers who have left are given back.
+        // Until then, units that it took for callers that have left are given back.
         let ended = ended.late_reply.expect("it waits on").await;
         assert!(ended.refunds_done.is_empty() && ended.late_reply.is_none());
         assert!(begun.elapsed() >= 2 * LATE_REPLY_TIMEOUT, "{:?}", begun.elapsed());
     }
 }
 
-/// Its connection may be silent since nobody reads what arrives.
+/// Its connection may seem silent since this process does not read the replies.
 #[tokio::test(start_paused = true)]
 async fn a_call_without_an_answer_in_a_busy_process_says_so() {
     for stands_still in [Duration::ZERO, 2 * PATIENCE] {

@@ -73,7 +73,7 @@ async fn a_process_that_stands_still_until_the_deadline_is_busy() {
     }
 }
 
-/// The process stands still again and again, each time too briefly to delay one timer by much.
+/// The process stands still again and again, each time too short to delay one timer by much.
 #[tokio::test(start_paused = true)]
 async fn a_process_that_has_next_to_no_time_is_busy() {
     let pool = Pool::new(Arc::<Silent>::default(), None);
@@ -120,8 +120,8 @@ async fn a_charge_whose_time_ends_before_it_is_sent_blames_no_server() {
 }
 
 /// One server of a cluster is silent, and the others answer. A charge that was sent to it has no
-/// answer because of that server. A charge that was never sent has none because the process asks
-/// too much.
+/// answer because of that server. A charge that was never sent has no answer because the process
+/// sends too much.
 #[tokio::test(start_paused = true)]
 async fn only_charges_that_were_sent_blame_a_silent_server() {
     let silent = Arc::<Silent>::default();
@@ -129,7 +129,7 @@ async fn only_charges_that_were_sent_blame_a_silent_server() {
     let pool = Pool::new(silent, None).by_hash_slot();
     let limiter = Redis::new("api", FixedWindow::new(Quota::per_second(9)), pool.clone());
     let limiter = limiter.max_in_flight(1);
-    // One is sent by its own task, and one by the worker, which has no further call to send.
+    // One charge is sent by its own task, and one by the worker, which has no other call to send.
     let mut asked = Vec::new();
     for timeout in [D, D, D / 2] {
         let limiter = limiter.clone().decision_timeout(timeout);

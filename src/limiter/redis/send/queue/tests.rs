@@ -44,7 +44,7 @@ fn queue(max_batch_size: usize, ops: impl IntoIterator<Item = Op>) -> (Queue, Ve
     (queue, receivers)
 }
 
-/// The operations of a call, in order; none if there is no call.
+/// Returns the operations of a call, in order; empty if there is no call.
 fn ops(call: Option<Call>) -> Vec<Op> {
     let Some(call) = call else { return Vec::new() };
     let requests = call.batches.into_iter().flat_map(|batch| batch.requests);
@@ -74,7 +74,7 @@ fn charges_leave_in_order_of_arrival() {
     assert_eq!(ops(next_call(&mut queue, false)), []);
 }
 
-/// A process that stood still may find such a charge. No caller would hold the units that it takes.
+/// A process that stood still may find such a charge. No caller would use its units.
 #[tokio::test(start_paused = true)]
 async fn a_charge_whose_time_is_over_never_leaves() {
     let (mut queue, _receivers) = queue(4, [check(1)]);
@@ -222,7 +222,7 @@ fn many_charges_leave_in_two_halves_one_after_the_other() {
     let (other, _receiver) = queued(0, check(41));
     queue.push(other);
     assert_eq!(ops(next_call(&mut queue, false)).len(), 21);
-    // Half of those without an answer wait for the answer to the other half.
+    // Half of the charges without an answer wait for the answer to the other half.
     let (mut others, _receivers) = self::queue(64, (42..=61).map(check));
     let others = next_call(&mut others, false).expect("a call").batches.remove(0).requests;
     others.into_iter().for_each(|other| queue.push(other));

@@ -21,7 +21,7 @@ use super::*;
 /// Connections of which the first `dead` never answer. All others answer that Redis is loading.
 struct Fake {
     dead: usize,
-    /// The time to make a connection. `None`: all connections are there from the beginning.
+    /// The time to make a connection. `None`: all connections exist from the beginning.
     connect_time: Option<Duration>,
     used: AtomicUsize,
     attempts: AtomicUsize,
@@ -98,7 +98,8 @@ async fn answered(pool: Pool, keys: usize) -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn charges_are_not_held_back_behind_a_dead_connection() {
-    // One takes the charge that found the limiter idle, and one half of the others.
+    // One connection takes the charge that found the limiter idle, and one takes half of the
+    // others.
     let answered = answered(Pool::new(Fake::new(2, None), None), 65).await;
     assert_eq!(answered, 32);
 }
@@ -169,7 +170,7 @@ impl SharedConnection for Recorded {
     fn mark_read_only(&self) {}
 }
 
-/// Sends a charge, a refund and a charge, each in a call of its own, and runs no task of theirs.
+/// Sends a charge, a refund and a charge, each in its own call, and runs none of their tasks.
 async fn send_three() -> (Worker, Sent) {
     let recorder = Arc::<Recorder>::default();
     let pool = Pool::new(Arc::clone(&recorder), None);
@@ -190,7 +191,7 @@ async fn send_three() -> (Worker, Sent) {
     (worker, Arc::clone(&recorder.sent))
 }
 
-/// A call that carries refunds overtakes no other call.
+/// A call with refunds does not overtake another call.
 #[tokio::test(start_paused = true)]
 async fn calls_are_written_in_the_order_in_which_they_are_put_together() {
     let (_worker, sent) = send_three().await;

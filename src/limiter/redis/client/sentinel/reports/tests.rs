@@ -33,7 +33,7 @@ fn at_the_start_most_votes_win() {
     assert!(reports.are_complete());
     assert_eq!(chosen(&reports).as_deref(), Some("one"));
     reports.follow(&host("one"));
-    // What the first sentinel says is no news, even if it was away.
+    // The first sentinel reports nothing new, even if it was away.
     assert_eq!(chosen(&reports).as_deref(), Some("one"));
     reports.record(0, away());
     reports.record(0, says("wrong", 99));
@@ -56,7 +56,7 @@ fn a_switch_is_followed_at_once_and_never_back() {
     reports.record(1, says("two", 6));
     assert_eq!(chosen(&reports).as_deref(), Some("two"));
     reports.follow(&host("two"));
-    // The sentinel that knew first is cut off, and the others have heard of the switch.
+    // The first sentinel that knew is cut off, and the others have learnt of the switch.
     reports.record(0, says("two", 6));
     reports.record(2, says("two", 6));
     reports.record(1, away());
@@ -66,7 +66,7 @@ fn a_switch_is_followed_at_once_and_never_back() {
     assert_eq!(chosen(&reports).as_deref(), Some("two"));
 }
 
-/// It is followed for as long as its sentinel says so, and not longer.
+/// The switch is followed only while its sentinel reports it.
 #[test]
 fn a_switch_that_no_other_sentinel_hears_of_ends_with_its_sentinel() {
     let mut reports = reports([says("one", 5), says("one", 5), says("one", 5)]);
@@ -106,7 +106,7 @@ fn a_server_that_is_no_primary_is_left_out() {
     assert_eq!(chosen(&reports).as_deref(), Some("replica"));
 }
 
-/// The server was read-only for a while, and no switch followed.
+/// The server was read-only for some time, and no switch followed.
 #[test]
 fn a_server_that_is_no_primary_is_asked_again_if_no_other_is_named() {
     let mut reports = reports([says("one", 5), says("one", 5), says("two", 4)]);
@@ -123,7 +123,7 @@ fn a_server_that_was_left_out_late_becomes_the_primary_again() {
     (0..3).for_each(|sentinel| reports.record(sentinel, says("two", 6)));
     reports.refute(&host("one"));
     reports.follow(&host("two"));
-    // The third sentinel has not heard of the next switch yet.
+    // The third sentinel has not learnt of the next switch yet.
     (0..2).for_each(|sentinel| reports.record(sentinel, says("one", 7)));
     assert_eq!(chosen(&reports).as_deref(), Some("one"));
 }
