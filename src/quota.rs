@@ -104,8 +104,8 @@ impl Quota {
     ///
     /// # Errors
     ///
-    /// If the limit or the period is 0, if the period is not a whole number of microseconds, or if
-    /// a product that an algorithm needs exceeds the range of exact integers.
+    /// If the limit or the period is 0, or if the period is not a whole number of microseconds.
+    /// Also if a product that an algorithm needs exceeds the range of exact integers.
     pub const fn try_new(limit: u64, period: Duration) -> Result<Self, QuotaError> {
         let micros = period.as_micros();
         if micros == 0 {

@@ -22,9 +22,9 @@ use crate::{Charge, Decision, Error, ErrorKind, Outcome, Refusal};
 /// the inner service. Callers do not see the back-pressure of the inner service: put a `LoadShed`
 /// or a `ConcurrencyLimit` inside of the layer.
 ///
-/// An admitted request is refunded if it does not reach the inner service: because its caller
-/// leaves while the inner service is not ready, or because the inner service fails to become ready.
-/// Once the inner service is called, the charge stays, unless the response
+/// An admitted request is refunded if it does not reach the inner service. Its caller may leave
+/// while the inner service is not ready, or the inner service may fail to become ready. Once the
+/// inner service is called, the charge stays, unless the response
 /// [settles](crate::respond::WithActualCost) it.
 ///
 /// If the compiler finds no method `call`, `ready` or `oneshot` on it, one of these bounds is not

@@ -87,9 +87,9 @@ impl SmoothBursty {
     /// each waits for the permits of those before it.
     ///
     /// A charge then fits only once it is paid for, so its `max_wait` must cover its own cost too.
-    /// A charge that costs more than the store holds never fits unless it may wait for the rest: it
-    /// is denied without a time to come back. A key then starts full. A store of less than one
-    /// permit is an error: without a `max_wait` no charge would ever pass.
+    /// If a charge costs more than the store holds, it must be allowed to wait for the rest.
+    /// Otherwise it never fits, and is denied without a time to come back. A key then starts full.
+    /// A store of less than one permit is an error: without a `max_wait` no charge would ever pass.
     #[must_use]
     pub const fn wait_for_own_cost(self) -> Self {
         Self { own_cost: true, ..self }

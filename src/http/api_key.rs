@@ -59,7 +59,7 @@ pub fn by_bearer_token() -> ApiKey {
 ///
 /// - without the header, or with an empty one;
 /// - with more than one line of it, since another layer might read another line;
-/// - with a byte outside of visible ASCII and spaces: another layer might decode two such texts to
+/// - with a byte outside of visible ASCII and spaces. Another layer might decode two such texts to
 ///   the same text, but each would have its own limit.
 ///
 /// It does not check if an API key is valid. A caller can invent keys, and each has its own limit.

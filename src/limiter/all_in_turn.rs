@@ -74,10 +74,10 @@ use crate::{Charge, Decision, Error, ErrorKind};
 ///
 /// **Deadlines.** Each call to a member has that member's own deadline. Inside of a
 /// [`timeout`](crate::LimiterExt::timeout), the error is of kind [`Saturation`] if the time ends
-/// after at least one member has answered: perhaps the calls took the time, and no store is away.
-/// If one member has its own store, that store may be away alone. Give this member a shorter time
-/// and a fallback: `limiter.timeout(short).or_else(fallback)`. Otherwise it uses up the time of the
-/// other members.
+/// after at least one member has answered. The calls may have taken the time, so the error does not
+/// mean that a store is away. If one member has its own store, that store may be away alone. Give
+/// this member a shorter time and a fallback: `limiter.timeout(short).or_else(fallback)`. Otherwise
+/// it uses up the time of the other members.
 ///
 /// [`Configuration`]: crate::ErrorKind::Configuration
 /// [`Saturation`]: crate::ErrorKind::Saturation

@@ -75,8 +75,8 @@ const DEFAULT_MAX_KEYS: usize = 100_000;
 /// A change of the key through this limiter or a clone ends the key's refusal at once. Changes are
 /// a penalty, a reset, a block, an unblock, a settlement, and the admission of another charge.
 ///
-/// After some changes, refusals of the next second are repeated for at most 100 ms: after a
-/// settlement, and after a charge without an answer, because its caller left or it failed.
+/// After some changes, refusals of the next second are repeated for at most 100 ms. These changes
+/// are a settlement, and a charge without an answer, because its caller left or it failed.
 ///
 /// Other changes take effect after `max_age`, by default 1 s:
 ///

@@ -46,8 +46,8 @@ impl Description {
     /// `_.:-`. If there are more policies than names, the others keep their own. Default: the name
     /// of the limiter, with a number if it has several quotas.
     ///
-    /// The order is that of all policies of the limiter, even if a charge leaves some out, such as
-    /// an absent part of a charge of [several](Charge::several) keys. A member of an
+    /// The order is that of all policies of the limiter, even if a charge leaves some out. For
+    /// example, a part of a charge of [several](Charge::several) keys may be absent. A member of an
     /// [`AllInTurn`](crate::limiter::AllInTurn) counts as one policy until its first answer. So put
     /// a member with several quotas last, or describe that member itself. The policies of a table
     /// keep the names of their rows.

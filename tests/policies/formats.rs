@@ -246,7 +246,7 @@ fn a_number_that_is_not_finite_is_an_error_of_its_field() {
     {
         let rows = toml(&format!("[[policy]]\nname = 'bad'\n{text}")).unwrap();
         let error = built(&rows).unwrap_err();
-        assert!(error.to_string().contains("no finite number"), "{error}");
+        assert!(error.to_string().contains("not a finite number"), "{error}");
     }
     let rows = toml("[[policy]]\nname = nan\nlimit = 1\nperiod = '1s'").unwrap();
     assert_eq!(built(&rows).unwrap_err().to_string(), "policy 1: name: NaN is not a finite number");

@@ -240,7 +240,7 @@ fn no_limiter_is_built_with_a_quota_that_its_algorithm_cannot_follow() {
 }
 
 #[test]
-#[should_panic(expected = "the algorithm cannot follow its quota: a log of so large a limit")]
+#[should_panic(expected = "the algorithm cannot follow its quota: the limit exceeds the max_limit")]
 fn a_new_limiter_panics_with_the_reason() {
     let pool = Pool::connect("redis://127.0.0.1:1").unwrap();
     let _ = Redis::new("test", SlidingLog::new(Quota::per_second(10_001)), pool);

@@ -54,7 +54,7 @@ impl OneCall {
     }
 
     /// Makes it for the limiters of policies. Their reports keep their names even if a description
-    /// has others. If a request used more than it paid, each policy takes the rest separately: a
+    /// has others. If a request used more than it paid, each policy takes the rest separately. So a
     /// policy in deep debt does not keep the others from taking it.
     #[cfg(feature = "policies")]
     pub(crate) fn of_policies(all: &[&Redis<AnyAlgorithm>]) -> Self {
@@ -99,8 +99,8 @@ impl OneCall {
     ///
     /// # Errors
     ///
-    /// The number to ask at a time instead, if no call can decide about all: their keys are in
-    /// different slots of a cluster, one script is too small for them, or some of them take
+    /// The number to ask at a time instead, if no call can decide about all. Their keys may be in
+    /// different slots of a cluster, one script may be too small for them, or some may take
     /// nothing. A script would also write those that take nothing.
     pub(super) fn ask(
         &self,

@@ -1,14 +1,13 @@
 //! Decides why an answer is missing at its deadline: the process is busy, or the server failed.
 //!
 //! [`judge`] applies the rules in order: the first rule that fits decides. The evidence has three
-//! parts: the facts of a source of connections about a server ([`Facts`]), the events in this
-//! process that the pool records ([`Signs`]), and the events that a charge saw while it waited
-//! ([`Seen`]).
+//! parts. [`Facts`] is what a source of connections knows about a server. [`Signs`] are events in
+//! this process, which the pool records. [`Seen`] are events during the wait of a charge.
 //!
 //! A timer that fires late, or a reply that has arrived but was not read, counts as load of this
-//! process, for which `FailOpen` does not admit. The timers of all charges count: a busy process
-//! delays some of them, and reads all replies late. A cluster is at fault if it rejects a charge
-//! for most of its time while this process is on time.
+//! process. `FailOpen` does not admit because of load. The timers of all charges count: a busy
+//! process delays some of them, and reads all replies late. A cluster is at fault if it rejects a
+//! charge for most of its time while this process is on time.
 
 use std::future::Future;
 use std::pin::Pin;
