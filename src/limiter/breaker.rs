@@ -78,7 +78,8 @@ use crate::Charge;
 /// [`FailOpen`]: crate::FailOpen
 /// [`slow_after`]: Breaker::slow_after
 ///
-/// The breaker opens in one of these cases. A call is counted when it ends.
+/// With the default settings, the breaker opens in one of these cases. A call is counted when it
+/// ends.
 ///
 /// - Five calls failed, and no call was answered for a second. If calls are rare, five failures in
 ///   a row are enough, over any length of time.
@@ -97,8 +98,9 @@ use crate::Charge;
 /// - if some calls were answered while others failed. If a part of a cluster is away, callers can
 ///   choose keys in that part. All other keys must not fail open because of them.
 ///
-/// In these cases the breaker closes after five failed probes in a row, and makes all calls. If no
-/// call is answered for a second, it opens again, with an error of kind `Infrastructure`.
+/// In these cases the breaker closes after [`min_failures`](Breaker::min_failures) failed probes in
+/// a row, and makes all calls. If no call is answered for a second, it opens again, with an error
+/// of kind `Infrastructure`.
 ///
 /// **Probes.** After a [pause](Breaker::pause) the next call is the probe, and other calls are
 /// still refused. The caller of the probe waits for its result, as for any call. If the probe
@@ -106,9 +108,10 @@ use crate::Charge;
 /// the next call is the probe. After five pauses without an answer, another call becomes the probe.
 /// An answer to any probe closes the breaker.
 ///
-/// [`estimate`](crate::LimiterExt::estimate), [`penalize`](crate::LimiterExt::penalize) and
-/// [`reset`](crate::LimiterExt::reset) are calls too: while the breaker is open, they fail and
-/// change nothing. [`settle`](crate::Limiter::settle) always passes, since no caller waits for it.
+/// [`estimate`](crate::LimiterExt::estimate), [`penalize`](crate::LimiterExt::penalize),
+/// [`reset`](crate::LimiterExt::reset) and [`block`](crate::LimiterExt::block) are calls too: while
+/// the breaker is open, they fail and change nothing. [`settle`](crate::Limiter::settle) always
+/// passes, since no caller waits for it.
 ///
 /// # Where to write it
 ///

@@ -138,9 +138,9 @@ pub trait LimiterExt: Limiter + Sized {
     /// Takes several units of a busy key in one call, at most `max_units`, and spends them in this
     /// process. With 0 or 1, nothing is leased.
     ///
-    /// A window may then have as many units as this limiter admits in a window that is longer by
-    /// 100 ms, or by [`valid_for`](Lease::valid_for). [`Lease`] describes how many units are
-    /// leased, and which come back.
+    /// A window may then have more units: those that this limiter admits in a window longer by 100
+    /// ms, or by [`valid_for`](Lease::valid_for). [`Lease`] describes how many units are leased,
+    /// and which come back.
     ///
     /// Write it next to the store: after `breaker` and `deny_cache`, before `timeout` and
     /// `or_else`.

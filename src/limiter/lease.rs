@@ -88,11 +88,11 @@ use crate::settlement::Settlement;
 ///
 /// Unspent units are refunded when their time is over, or when no charge comes for half of that
 /// time. They are also refunded when another quota, a [penalty](crate::LimiterExt::penalize) or a
-/// [block](crate::LimiterExt::block) comes for the key, when the last clone is dropped, and by
-/// [`end_leases`](Lease::end_leases). As for any refund, the algorithm determines how many units
-/// come back: windows refund exactly, a bucket only if no other charge was decided since. Units
-/// that do not come back count as taken: after a crash, or with a busy bucket, less is admitted,
-/// never more. A closure cannot refund, so its units are lost too.
+/// [block](crate::LimiterExt::block) comes for the key. The drop of the last clone refunds them
+/// too, and so does [`end_leases`](Lease::end_leases). As for any refund, the algorithm determines
+/// how many units come back. Windows refund exactly, a bucket only if no other charge was decided
+/// since. Units that do not come back count as taken: after a crash, or with a busy bucket, less is
+/// admitted, never more. A closure cannot refund, so its units are lost too.
 ///
 /// # Settling
 ///

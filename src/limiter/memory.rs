@@ -72,8 +72,8 @@ pub(crate) const DEFAULT_MAX_KEYS: usize = 100_000;
 /// | the sum of the members | a tuple |
 ///
 /// So 100,000 keys of a token bucket take at most 30 MB, for all keys that requests send. A log
-/// keeps at most the charges that its limit admits in a period, and with reserved waits within its
-/// horizon; [`max_limit`] bounds the limit.
+/// keeps at most the charges that its limit admits in a period. With reserved waits, it also keeps
+/// those within its horizon. [`max_limit`] bounds the limit.
 ///
 /// [`TokenBucket`]: crate::algorithm::TokenBucket
 /// [`FixedWindow`]: crate::algorithm::FixedWindow

@@ -355,9 +355,9 @@ impl PoliciesBuilder {
         self
     }
 
-    /// Refuses a path that servers read in several ways, if a policy takes only some of the
-    /// readings, or if the readings have different keys. The request gets 400, like a request
-    /// without a key. Default: the policy takes it.
+    /// Refuses some paths that servers read in several ways. A path is refused if a policy takes
+    /// only some of its readings, or if the readings have different keys. The request gets 400,
+    /// like a request without a key. Default: the policy takes it.
     ///
     /// If only `/login` is limited, `/login/x/..` and `//login` are such paths. `/login/..` is not:
     /// it leads to `/`. If the key is `path`, `//x/a` is such a path too: it may be `/x/a` or `/a`.

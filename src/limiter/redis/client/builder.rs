@@ -25,7 +25,7 @@ impl Pool {
     ///
     /// | address | server |
     /// |---|---|
-    /// | `redis://user:password@host:6379/0` | one server; the database is 0 to 15 |
+    /// | `redis://user:password@host:6379/0` | one server; `/0` is the number of the database |
     /// | `redis-cluster://host:6379?node=host2:6379` | a cluster: one node that answers is enough |
     /// | `redis-sentinel://host?node=host2&sentinelServiceName=main` | the primary called `main` |
     /// | `redis+unix:///run/redis.sock?db=0` | one server over a Unix socket |
