@@ -1,8 +1,8 @@
 //! Implements `Debug` for types that show few of their fields, or no fields.
 
 /// Implements `Debug` for a type with its name and the listed fields, for all type parameters:
-/// `debug_by_name!([C, F: Fallback] OrElseFuture<C, F>);`, or with fields `debug_by_name!([S:
-/// fmt::Debug, F] CountBody<S, F>: service);`.
+/// `debug_by_name!([C, F: Fallback] OrElseFuture<C, F>);`, or with fields
+/// `debug_by_name!([S: fmt::Debug, F] CountBody<S, F>: service);`.
 ///
 /// A derive would require `Debug` of every parameter, but a future has closures and services among
 /// its parameters.

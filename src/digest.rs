@@ -87,8 +87,8 @@ mod tests {
         assert_eq!(short(&long[1..]), long[1..]);
     }
 
-    /// The expected digits come from `printf %s alice | sha256sum` and `openssl dgst -sha256 -hmac
-    /// pepper`.
+    /// The expected digits come from `printf %s alice | sha256sum` and
+    /// `openssl dgst -sha256 -hmac pepper`.
     #[test]
     fn secrets_become_the_digits_that_other_tools_print() {
         assert_eq!(SecretDigest::Sha256.of(b"alice"), "2bd806c97f0e00af1a1fc3328fa763a9");

@@ -30,9 +30,9 @@ const MIN_MAX_HOLD: Duration = Duration::from_micros(1);
 /// [settlement](crate::Limiter::settle). Then it spends the used units. All others are free at
 /// once, even if other charges were decided meanwhile.
 ///
-/// **Bound.** The units that are settled within any stretch of time `d` sum to at most `burst + d *
-/// limit / period`. A settlement counts at the instant at which it is made. Held units, and spent
-/// units that have not refilled yet, sum to at most the burst.
+/// **Bound.** The units that are settled within any stretch of time `d` sum to at most
+/// `burst + d * limit / period`. A settlement counts at the instant at which it is made. Held
+/// units, and spent units that have not refilled yet, sum to at most the burst.
 ///
 /// **Cost.** One instant, the begin of an era and two counts for each key: 181 bytes in Redis. A
 /// charge takes 16 µs of script time, and 30 µs with its settlement, which is a second call. A

@@ -17,8 +17,8 @@ use crate::quota::{Quota, QuotaError, Quotas};
 /// Admits units at a steady rate, and a burst at once: the generic cell rate algorithm, or the
 /// leaky bucket as a meter.
 ///
-/// **Bound.** The admissions within any stretch of time `d` sum to at most `burst + d * limit /
-/// period` units.
+/// **Bound.** The admissions within any stretch of time `d` sum to at most
+/// `burst + d * limit / period` units.
 ///
 /// **Cost.** One instant for each key: 151 bytes in Redis; 23 µs of script time alone, 3.7
 /// in a batch of 64.
@@ -66,8 +66,8 @@ impl TokenBucket {
     }
 }
 
-/// One unit takes `unit_numerator / unit_denominator` µs; a burst takes `span + spare /
-/// unit_denominator` µs.
+/// One unit takes `unit_numerator / unit_denominator` µs; a burst takes
+/// `span + spare / unit_denominator` µs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
     unit_numerator: i64,

@@ -94,8 +94,8 @@ pub fn by_bearer_token() -> ApiKey {
 /// the guess there. This is a risk only if keys are short or follow a pattern. For such keys, set a
 /// [`secret`](ApiKey::secret).
 ///
-/// [`key_for`](ApiKey::key_for) computes the same digits, for example for a reset. So does `printf
-/// %s alice | sha256sum | cut -c1-32`.
+/// [`key_for`](ApiKey::key_for) computes the same digits, for example for a reset. So does
+/// `printf %s alice | sha256sum | cut -c1-32`.
 ///
 /// [`HttpResponder::no_key`]: crate::HttpResponder::no_key
 #[derive(Clone)]

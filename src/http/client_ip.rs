@@ -88,8 +88,8 @@ pub fn by_client_ip() -> ClientIp {
 /// # run().unwrap();
 /// ```
 ///
-/// It is a [`KeyExtractor`]. It can also be one of several keys: `by_head(move |head|
-/// (head.header("x-user"), client_ip.of(head)))`.
+/// It is a [`KeyExtractor`]. It can also be one of several keys:
+/// `by_head(move |head| (head.header("x-user"), client_ip.of(head)))`.
 ///
 /// # Which address counts
 ///

@@ -117,8 +117,8 @@ debug_by_name!([] Head<'_>: method);
 /// # let _ = layer;
 /// ```
 ///
-/// If the type of the layer is not stated there, cast the function: `by_head(user as fn(Head<'_>)
-/// -> _)`.
+/// If the type of the layer is not stated there, cast the function:
+/// `by_head(user as fn(Head<'_>) -> _)`.
 #[must_use]
 pub fn by_head<F, C>(find: F) -> ByHead<F>
 where

@@ -232,8 +232,8 @@ impl<F, E> HttpResponder<F, E> {
         self
     }
 
-    /// Sets the body of refusals to a short text, and their content type to `text/plain;
-    /// charset=utf-8`. The body type must be `From<String>`. Default: an empty body.
+    /// Sets the body of refusals to a short text, and their content type to
+    /// `text/plain; charset=utf-8`. The body type must be `From<String>`. Default: an empty body.
     ///
     /// It is the text of the [`HttpRefusal`]: the fault of the request, without details of the
     /// store.

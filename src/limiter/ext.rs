@@ -42,8 +42,8 @@ pub trait LimiterExt: Limiter + Sized {
     /// fallback a caller sees the error, over HTTP as 503.
     ///
     /// A request that cannot be charged stays an error. A stored value that is not the crate's
-    /// stays an error too; to let the fallback answer for it, write `or_else_if(Error::is_of_store,
-    /// fallback)`.
+    /// stays an error too; to let the fallback answer for it, write
+    /// `or_else_if(Error::is_of_store, fallback)`.
     ///
     /// [`Request`]: crate::ErrorKind::Request
     /// [`State`]: crate::ErrorKind::State

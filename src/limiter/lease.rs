@@ -61,8 +61,8 @@ use crate::settlement::Settlement;
 ///
 /// Leased units may be spent for 100 ms, or for the time of [`valid_for`](Lease::valid_for). That
 /// time begins before the call that takes them. After it, they are not spent. So **a window of
-/// length `T` has at most the units that the inner limiter admits in a window of length `T +
-/// validity`**, over all processes. For a bucket of 1,000 per second that is at most 100 units
+/// length `T` has at most the units that the inner limiter admits in a window of length
+/// `T + validity`**, over all processes. For a bucket of 1,000 per second that is at most 100 units
 /// more. Do not lease a limit that must be exact to the millisecond.
 ///
 /// Counted at the instant of their lease, [`decided_at`](crate::Decision::decided_at), the units
