@@ -113,8 +113,8 @@ impl Rule {
 pub struct State {
     begin: i64,
     units: i64,
-    /// For a refund of the wait that wrote this state as a member of a tuple: the instant and the
-    /// units before, as a mark holds them.
+    /// Data for a refund of the wait that wrote this state as a member of a tuple: the instant and
+    /// the units before, as a mark holds them.
     from: (i64, i64),
 }
 

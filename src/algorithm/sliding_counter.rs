@@ -143,8 +143,8 @@ pub struct State {
     current: i64,
     previous: i64,
     latest: i64,
-    /// For a refund of the charge that wrote this state as a member of a tuple: the latest instant
-    /// before, as a mark holds it, and the units.
+    /// Data for a refund of the charge that wrote this state as a member of a tuple: the latest
+    /// instant before, as a mark holds it, and the units.
     from: [i64; 3],
 }
 

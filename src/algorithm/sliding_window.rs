@@ -155,7 +155,7 @@ pub struct State {
     width: i64,
     newest: i64,
     units: Vec<i64>,
-    /// For a refund of the wait that wrote this state as a member of a tuple: the newest cell
+    /// Data for a refund of the wait that wrote this state as a member of a tuple: the newest cell
     /// before, as a mark holds it. Also the units of cells that still count, but not in the period
     /// of the newest cell.
     from: i64,

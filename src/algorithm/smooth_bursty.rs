@@ -166,8 +166,8 @@ pub struct State {
     unit_denominator: i64,
     unit_numerator: i64,
     last: i64,
-    /// For a refund of the charge that wrote this state: the credit before it, and the time that it
-    /// added to `next`, for its debt and for a later start.
+    /// Data for a refund of the charge that wrote this state: the credit before it, and the time
+    /// that it added to `next`, for its debt and for a later start.
     before: i64,
     added: i64,
     shift: i64,

@@ -200,8 +200,8 @@ pub struct State {
     unit_denominator: i64,
     unit_numerator: i64,
     last: i64,
-    /// For a refund of the charge that wrote this state: the permits before it, and the time that
-    /// it added to `next`.
+    /// Data for a refund of the charge that wrote this state: the permits before it, and the time
+    /// that it added to `next`.
     before: f64,
     added: i64,
 }
@@ -254,8 +254,8 @@ impl Algorithm for SmoothWarmingUp {
         })
     }
 
-    /// No permit takes less time than at the stable pace, and a price is rounded down to whole µs
-    /// three times.
+    /// Returns a lower bound: no permit takes less time than at the stable pace, and a price is
+    /// rounded down to whole µs three times.
     fn least_wait(rule: &Rule, cost: i64) -> i64 {
         if rule.own_cost { (rule.stable * cost as f64).floor() as i64 - 3 } else { 0 }
     }

@@ -93,8 +93,8 @@ pub struct State {
     full: i64,
     part: i64,
     denominator: i64,
-    /// For a refund of the wait that wrote this state as a member of a tuple: the instant before,
-    /// under the same rule, as a mark holds it.
+    /// Data for a refund of the wait that wrote this state as a member of a tuple: the instant
+    /// before, under the same rule, as a mark holds it.
     from: (i64, i64),
 }
 

@@ -15,13 +15,13 @@ pub struct Check {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// It fits now.
+    /// The charge fits now.
     Allow,
-    /// It is taken, for an instant this much later.
+    /// The charge is taken, for an instant this much later.
     Wait(i64),
-    /// It is not taken; it would fit this much later.
+    /// The charge is not taken; it would fit this much later.
     Deny(i64),
-    /// It can never fit.
+    /// The charge can never fit.
     Never,
 }
 

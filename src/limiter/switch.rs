@@ -63,11 +63,11 @@ pub struct Switch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SwitchMode {
-    /// They decide.
+    /// The limiters decide.
     On,
-    /// They decide, but admit every charge.
+    /// The limiters decide, but admit every charge.
     Shadow,
-    /// They admit every charge, and do not ask the inner limiter.
+    /// The limiters admit every charge, and do not ask their inner limiters.
     Off,
 }
 

@@ -60,7 +60,7 @@ impl Policy {
         self.algorithm
     }
 
-    /// Its quota.
+    /// The quota.
     #[must_use]
     pub fn quota(&self) -> Quota {
         self.quota

@@ -65,7 +65,7 @@ impl PolicyHandle {
         &self.limited.policy
     }
 
-    /// Its own switch, which outlives the row and the table.
+    /// The policy's own switch, which outlives the row and the table.
     ///
     /// Its [`shadow_counts`](Switch::shadow_counts) count the decisions of the policy in a shadow:
     /// by its row, this switch or the switch of all policies.
