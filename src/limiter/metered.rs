@@ -67,8 +67,8 @@ impl<L: Limiter> MetricsExt for L {}
 ///
 /// [`Switch`]: crate::limiter::Switch
 ///
-/// A peek, an estimate, a penalty and a reset are not counted. A settlement counts its units as
-/// `rate_limit_settled_units_total`, when the store has answered. The page [metrics and
+/// A peek, an estimate, a penalty, a reset and a block are not counted. A settlement counts its
+/// units as `rate_limit_settled_units_total`, when the store has answered. The page [metrics and
 /// alerts](crate::guide::metrics_and_alerts) lists every metric.
 ///
 /// # Labels

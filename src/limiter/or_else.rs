@@ -145,8 +145,8 @@ impl<P, F: fmt::Debug> fmt::Debug for FallbackIf<P, F> {
 /// A decision of the fallback has the limiter's error in [`Decision::fallback_cause`]. If the
 /// fallback cannot decide either, the caller gets the error of the fallback.
 ///
-/// [`penalize`](crate::LimiterExt::penalize) and [`reset`](crate::LimiterExt::reset) change the
-/// limiter, not its fallback.
+/// [`penalize`](crate::LimiterExt::penalize), [`reset`](crate::LimiterExt::reset) and
+/// [`block`](crate::LimiterExt::block) change the limiter, not its fallback.
 #[derive(Clone, Debug)]
 pub struct OrElse<L, F> {
     inner: L,

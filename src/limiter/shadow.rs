@@ -47,7 +47,7 @@ use crate::{Charge, Decision, Error, Outcome};
 /// - It does not hide the time of a decision. So leave a `timeout` inside of it.
 /// - It does not ask again. Without the shadow, a caller would ask again after `Retry`, if nothing
 ///   can be reserved.
-/// - It does not change estimates, penalties and resets: these go to the inner limiter.
+/// - It does not change estimates, penalties, resets and blocks: these go to the inner limiter.
 #[derive(Clone, Debug)]
 pub struct Shadow<L> {
     inner: Wrapped<L, Arc<Counters>>,

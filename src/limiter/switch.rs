@@ -50,7 +50,7 @@ use crate::{Charge, Decision, Error, Outcome};
 /// units can be settled in every mode.
 ///
 /// In the mode `Off`, an estimate and a penalty are answered like a charge, and change nothing. A
-/// reset goes to the inner limiter in every mode.
+/// reset, a block and an unblock go to the inner limiter in every mode.
 ///
 /// A switch is for one process. For many processes, set it in each of them, when it reads its
 /// configuration.

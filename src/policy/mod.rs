@@ -133,9 +133,10 @@
 //! behind its router.
 //!
 //! **Several policies.** A request that no policy takes passes. If several take it, all of them
-//! decide, all or nothing: in one call if they are in one Redis. The request waits until it fits
-//! all of them, if the policy with the longest wait allows that wait by its `max_wait`. Policies of
-//! Redisson are asked in separate calls, and so are keys in different slots of a cluster.
+//! decide, all or nothing. Up to eight policies in one Redis decide in one call. The request waits
+//! until it fits all of them, if the policy with the longest wait allows that wait by its
+//! `max_wait`. Policies of Redisson are asked in separate calls, and so are keys in different slots
+//! of a cluster.
 //!
 //! **Actual costs.** If [`actual_cost`] changes the cost of a request in the end, the units of each
 //! policy change in proportion. For example, seven times the charged cost is seven times the units

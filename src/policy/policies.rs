@@ -326,8 +326,8 @@ impl PoliciesBuilder {
         Self { store, addresses, observer: None, refuses_ambiguous: false }
     }
 
-    /// Counts the taken units in the Redis of `pool`, which other processes share. All policies of
-    /// a request decide in one call. Default: in this process.
+    /// Counts the taken units in the Redis of `pool`, which other processes share. Up to eight
+    /// policies of a request decide in one call. Default: in this process.
     #[cfg(feature = "redis")]
     pub fn redis(mut self, pool: Pool) -> Self {
         self.store.place = Place::Redis(pool);
