@@ -165,8 +165,7 @@ impl<const N: usize, F: MemberCharges<N>> AllInTurn<N, F> {
         let has_quota = |charge: &Charge| charge.own_quota().is_some();
         // No member would follow that quota.
         if has_quota(charge) && !charges.iter().flatten().any(has_quota) {
-            let message =
-                "the charge states a quota, but no member's charge does";
+            let message = "the charge states a quota, but no member's charge does";
             return Err(Error::new(ErrorKind::Configuration, message));
         }
         Ok(charges.map(|member| member.map(|member| member.for_member_of(charge))))

@@ -129,7 +129,9 @@ impl<'de> Deserialize<'de> for Cost {
         let value = Value::deserialize(deserializer)?;
         match (value.as_u64(), value.as_str()) {
             (Some(0), _) => Err(D::Error::custom("a cost must be at least 1")),
-            (Some(units), _) if units > MAX_COST => Err(D::Error::custom("a cost must be at most 2^53")),
+            (Some(units), _) if units > MAX_COST => {
+                Err(D::Error::custom("a cost must be at most 2^53"))
+            }
             (Some(units), _) => Ok(Self::Units(units)),
             (_, Some("content_length_kb")) => Ok(Self::ContentLengthKb),
             _ => Err(D::Error::custom(format!(

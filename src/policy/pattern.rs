@@ -147,7 +147,8 @@ impl Pattern {
             })
         };
         let header = |(name, value): (&String, &Option<String>)| {
-            let found = HeaderName::try_from(name).map_err(|_| format!("{name:?} is not a header name"));
+            let found =
+                HeaderName::try_from(name).map_err(|_| format!("{name:?} is not a header name"));
             found.map(|found| (found, value.clone()))
         };
         Ok(Matcher {

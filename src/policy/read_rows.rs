@@ -61,7 +61,9 @@ fn policy(row: &Row, index: usize) -> Result<Policy, Vec<RowError>> {
     }
     let on_error: Option<OnError> = fields.optional("on_error");
     let share = match (on_error, &setting) {
-        (Some(OnError::Local(0)), _) => fields.wrong("on_error", "a local share must be at least 1"),
+        (Some(OnError::Local(0)), _) => {
+            fields.wrong("on_error", "a local share must be at least 1")
+        }
         (Some(OnError::Local(units)), Some(setting)) => {
             fields.checked("on_error", checked_policy::share(units, setting.quota.period()))
         }

@@ -167,7 +167,10 @@ impl Inner {
         let granted =
             reservation.payload::<Granted>().filter(|_| reservation.owner() == self.owner);
         let Some((name, grant)) = granted else {
-            return Err(Error::new(ErrorKind::Request, "the reservation belongs to another limiter"));
+            return Err(Error::new(
+                ErrorKind::Request,
+                "the reservation belongs to another limiter",
+            ));
         };
         let keys = Keys::new(name, &self.client)?;
         let number = |permits: u64| u32::try_from(permits).map_err(|_| too_many());

@@ -129,7 +129,8 @@ impl RRateLimiter {
     /// If the time is longer than 2^52 ms, or Redis cannot be reached.
     pub async fn expire(&self, after: Duration) -> Result<bool, Error> {
         let after = millis(Duration::from_millis(ceil_millis(after)));
-        let after = after.ok_or_else(|| Error::new(ErrorKind::Request, "the time exceeds 2^52 ms"))?;
+        let after =
+            after.ok_or_else(|| Error::new(ErrorKind::Request, "the time exceeds 2^52 ms"))?;
         self.call_bool("each", ["PEXPIRE", &after.to_string()]).await
     }
 

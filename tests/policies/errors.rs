@@ -152,8 +152,7 @@ fn a_row_without_a_name_has_a_number_and_names_are_not_shared() {
 #[test]
 fn a_cost_that_never_fits_names_the_field_that_is_too_small() {
     let pace = "cost = 9\nalgorithm = 'smooth_bursty'\nwait_for_own_cost = true\n";
-    let waits =
-        "a request of this cost waits at least 800ms: write a smaller cost, or a longer";
+    let waits = "a request of this cost waits at least 800ms: write a smaller cost, or a longer";
     for (fields, message) in [
         (
             String::from("cost = 6"),

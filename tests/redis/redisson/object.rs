@@ -279,7 +279,10 @@ async fn a_default_rate_out_of_range_is_an_error_of_the_call() {
     let bench = Bench::new().await;
     let redisson = bench.redisson.clone().default_rate(rate(0, 1_000));
     let (kind, text) = message(redisson.check(&Charge::new("r"))).await;
-    assert_eq!((kind, &*text), (ErrorKind::Configuration, "a rate must be from 1 to 2^53 - 1 permits"));
+    assert_eq!(
+        (kind, &*text),
+        (ErrorKind::Configuration, "a rate must be from 1 to 2^53 - 1 permits")
+    );
     assert!(!bench.limiter.exists().await.unwrap());
 }
 
