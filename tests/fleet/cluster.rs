@@ -7,7 +7,7 @@ use tokio::time::sleep;
 
 use crate::judge::{is_error, judge, kinds, longest_gap_ms};
 use crate::server;
-use crate::worker::{Answer, Kind, Process, key, now};
+use crate::worker::{Answer, Kind, Load, Process, key, now};
 use support::cluster::{Cluster, slot_of};
 use support::faults::size;
 
@@ -18,7 +18,7 @@ async fn cluster_faults() {
     let seconds = size("FLEET_SECONDS", 60);
     let mut cluster = Cluster::with(3, 1, 2_000).await;
     let url = cluster.url();
-    let processes = Process::start_all(&url, seconds);
+    let processes = Process::start_all(&url, seconds, Load::BUSY);
 
     sleep(Duration::from_secs(seconds / 6)).await;
     let killed = now();

@@ -29,6 +29,11 @@ impl Judged {
     pub(crate) fn assert_well(&self) {
         assert_eq!((self.over, self.twice), (0, 0));
     }
+
+    /// For servers that keep what they have answered.
+    pub(crate) fn assert_none_lost(&self) {
+        assert_eq!(self.lost_writes, 0);
+    }
 }
 
 impl fmt::Display for Judged {

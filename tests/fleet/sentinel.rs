@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::judge::{is_error, judge, kinds, longest_gap_ms};
 use crate::server;
-use crate::worker::{Kind, Process, now};
+use crate::worker::{Kind, Load, Process, now};
 use support::faults::{LONG, size};
 use support::sentinel::Replicated;
 
@@ -16,7 +16,7 @@ async fn sentinel_failovers() {
     let seconds = size("FLEET_SECONDS", 60);
     let mut fleet = Replicated::start().await;
     let url = fleet.url();
-    let processes = Process::start_all(&url, seconds);
+    let processes = Process::start_all(&url, seconds, Load::BUSY);
 
     sleep(Duration::from_secs(seconds / 6)).await;
     let killed = now();

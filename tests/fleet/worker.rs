@@ -3,13 +3,14 @@
 //! Each key is charged under a bucket and a counter in one call. The counter never fills, so what
 //! it holds in the end is what the servers kept. The bucket is what must not go over.
 
-use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Write as _};
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tower_sluice::algorithm::{FixedWindow, TokenBucket};
@@ -19,7 +20,10 @@ use tower_sluice::{Charge, Limiter, LimiterExt, Pool, Quota, Redis};
 use support::faults::{MILLION, eventually};
 
 const PROCESSES: usize = 4;
-const TASKS: usize = 64;
+
+/// The tasks of a process that nobody asks: those of its connections.
+const MOST_TASKS: usize = 16;
+
 pub(crate) const KEYS: usize = 300;
 
 /// Units per second of each key, and as many at once.
@@ -54,6 +58,18 @@ pub(crate) fn counter(pool: Pool) -> Redis<FixedWindow> {
     Redis::new("counter", FixedWindow::new(Quota::new(MILLION * MILLION, year)), pool)
 }
 
+/// How much each process asks.
+#[derive(Clone, Copy)]
+pub(crate) struct Load {
+    pub(crate) tasks: u64,
+    /// The longest pause of a task between two charges. The shortest is a fifth of it.
+    pub(crate) pause_ms: u64,
+}
+
+impl Load {
+    pub(crate) const BUSY: Self = Self { tasks: 64, pause_ms: 25 };
+}
+
 /// A process that was started.
 pub(crate) struct Process {
     child: Child,
@@ -62,14 +78,14 @@ pub(crate) struct Process {
 
 impl Process {
     /// Starts all processes, and waits until they charge.
-    pub(crate) fn start_all(url: &str, seconds: u64) -> Vec<Self> {
-        let start = |number| Self::start(number, url, seconds);
+    pub(crate) fn start_all(url: &str, seconds: u64, load: Load) -> Vec<Self> {
+        let start = |number| Self::start(number, url, seconds, load);
         let mut processes: Vec<_> = (0..PROCESSES).map(start).collect();
         processes.iter_mut().for_each(Self::until_ready);
         processes
     }
 
-    fn start(number: usize, url: &str, seconds: u64) -> Self {
+    fn start(number: usize, url: &str, seconds: u64, load: Load) -> Self {
         let name = format!("fleet-{}-{number}.trace", std::process::id());
         let trace = support::scratch().join(name);
         let child = Command::new(std::env::current_exe().expect("this binary"))
@@ -77,6 +93,8 @@ impl Process {
             .env("FLEET_URL", url)
             .env("FLEET_TRACE", &trace)
             .env("FLEET_SECONDS", seconds.to_string())
+            .env("FLEET_TASKS", load.tasks.to_string())
+            .env("FLEET_PAUSE_MS", load.pause_ms.to_string())
             .stdout(Stdio::piped())
             .spawn()
             .expect("a process");
@@ -87,6 +105,11 @@ impl Process {
     fn until_ready(&mut self) {
         let said = BufReader::new(self.child.stdout.as_mut().expect("a pipe"));
         assert!(said.lines().map_while(Result::ok).any(|line| line == "ready"), "it ended early");
+    }
+
+    /// Its number in the system.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Its answers, once it has ended.
@@ -110,21 +133,24 @@ impl Drop for Process {
 pub(crate) fn run() {
     let Ok(url) = std::env::var("FLEET_URL") else { return };
     let var = |name| std::env::var(name).expect("a variable of a process");
-    let seconds = Duration::from_secs(var("FLEET_SECONDS").parse().expect("a number"));
+    let number = |name| var(name).parse().expect("a number");
+    let load = Load { tasks: number("FLEET_TASKS"), pause_ms: number("FLEET_PAUSE_MS") };
+    let trace = BufWriter::new(File::create(var("FLEET_TRACE")).expect("a file"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let answers = runtime.expect("a runtime").block_on(charge(&url, seconds));
-    let mut text = String::new();
-    for Answer { key, at, kind } in answers {
-        let (kind, decided) = match kind {
-            Kind::Admitted(decided) => ("admitted", decided),
-            Kind::Refused => ("refused", 0),
-            Kind::Infrastructure => ("infrastructure", 0),
-            Kind::Saturation => ("saturation", 0),
-            Kind::Other => ("other", 0),
-        };
-        writeln!(text, "{key} {at} {kind} {decided}").expect("a string takes all");
-    }
-    std::fs::write(var("FLEET_TRACE"), text).expect("written");
+    let time = Duration::from_secs(number("FLEET_SECONDS"));
+    runtime.expect("a runtime").block_on(charge(&url, time, load, trace));
+}
+
+fn write(trace: &mut impl Write, answer: Answer) {
+    let Answer { key, at, kind } = answer;
+    let (kind, decided) = match kind {
+        Kind::Admitted(decided) => ("admitted", decided),
+        Kind::Refused => ("refused", 0),
+        Kind::Infrastructure => ("infrastructure", 0),
+        Kind::Saturation => ("saturation", 0),
+        Kind::Other => ("other", 0),
+    };
+    writeln!(trace, "{key} {at} {kind} {decided}").expect("written");
 }
 
 fn read(line: &str) -> Answer {
@@ -143,7 +169,8 @@ fn read(line: &str) -> Answer {
     Answer { key, at, kind }
 }
 
-async fn charge(url: &str, time: Duration) -> Vec<Answer> {
+/// Each answer is written as it comes, so that an hour of them takes no memory.
+async fn charge(url: &str, time: Duration, load: Load, trace: BufWriter<File>) {
     let pool = Pool::connect(url).expect("an address");
     let bucket = TokenBucket::new(Quota::per_second(RATE).burst(BURST));
     let bucket = Redis::new("bucket", bucket, pool.clone());
@@ -153,12 +180,12 @@ async fn charge(url: &str, time: Duration) -> Vec<Answer> {
     eventually("a first decision", async || limiter.peek("begin").await.is_ok()).await;
     println!("ready");
     std::io::stdout().flush().expect("said");
-    let (answers, end) = (Arc::new(Mutex::new(Vec::new())), Instant::now() + time);
+    let (trace, end) = (Arc::new(Mutex::new(trace)), Instant::now() + time);
     let mut tasks = JoinSet::new();
-    for task in 0..TASKS {
-        let (limiter, answers) = (limiter.clone(), Arc::clone(&answers));
+    for task in 0..load.tasks {
+        let (limiter, trace) = (limiter.clone(), Arc::clone(&trace));
         tasks.spawn(async move {
-            let mut random = fastrand::Rng::with_seed(task as u64 ^ u64::from(std::process::id()));
+            let mut random = fastrand::Rng::with_seed(task ^ u64::from(std::process::id()));
             while Instant::now() < end {
                 let number = random.usize(..KEYS);
                 let decision = limiter.check(&Charge::new(key(number))).await;
@@ -177,13 +204,17 @@ async fn charge(url: &str, time: Duration) -> Vec<Answer> {
                         }
                     },
                 };
-                answers.lock().expect("no panic").push(Answer { key: number, at: now(), kind });
-                sleep(Duration::from_millis(random.u64(5..25))).await;
+                let answer = Answer { key: number, at: now(), kind };
+                write(&mut *trace.lock().expect("no panic"), answer);
+                let pause = random.u64(load.pause_ms / 5..load.pause_ms);
+                sleep(Duration::from_millis(pause)).await;
             }
         });
     }
     tasks.join_all().await;
-    Arc::into_inner(answers).expect("all have ended").into_inner().expect("no panic")
+    let left = Handle::current().metrics().num_alive_tasks();
+    assert!(left <= MOST_TASKS, "{left} tasks are left");
+    trace.lock().expect("no panic").flush().expect("written");
 }
 
 pub(crate) fn now() -> u64 {
