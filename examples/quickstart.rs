@@ -40,7 +40,6 @@ use axum::extract::ConnectInfo;
 use axum::routing::get;
 use http::{Request, Response};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 use tower_sluice::algorithm::{
     Budget, FixedWindow, InLua, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
     SmoothWarmingUp, TokenBucket,
@@ -119,7 +118,9 @@ impl<B, E> Respond<Request<B>, Response<Body>, E> for ShowWait {
 }
 
 /// Ends with the first signal. From the call on, signals no longer kill the process.
+#[cfg(unix)]
 fn asked_to_end() -> io::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     Ok(async move {
@@ -128,6 +129,12 @@ fn asked_to_end() -> io::Result<impl Future<Output = ()>> {
             _ = terminate.recv() => {}
         }
     })
+}
+
+/// Ends with Ctrl-C.
+#[cfg(not(unix))]
+fn asked_to_end() -> io::Result<impl Future<Output = ()>> {
+    Ok(async { drop(tokio::signal::ctrl_c().await) })
 }
 
 // Settings.
