@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# Checks all of a release, and stops before it publishes: `./release.sh`. The last line says which
+# command publishes. It takes about twenty minutes, and needs what `./check.sh` needs, the nightly
+# toolchain, that of the lowest supported Rust, and `cargo deny`. `--quick` leaves out `./check.sh`
+# and what only a version that is about to be published must have: a heading in the changelog, and no
+# change that is not committed.
+#
+# The crate is checked as its users get it: unpacked from its package, without the workspace.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+begun=$SECONDS
+say() {
+  printf '\n== %s (after %d s)\n' "$*" $((SECONDS - begun))
+}
+fail() {
+  echo "release.sh: $*" >&2
+  exit 1
+}
+field() {
+  sed -n "s/^$1 = \"\(.*\)\"/\1/p" Cargo.toml | head -1
+}
+
+version=$(field version) lowest=$(field rust-version)
+MAX_KIB=640
+
+say "what it needs"
+rustup run nightly rustc --version >/dev/null || fail "rustup toolchain install nightly"
+rustup run "$lowest" rustc --version >/dev/null || fail "rustup toolchain install $lowest"
+cargo deny --version >/dev/null 2>&1 || fail "cargo install --locked cargo-deny"
+allow_dirty=--allow-dirty
+if [ "${1:-}" != --quick ]; then
+  allow_dirty=
+  [ -z "$(git status --porcelain)" ] || fail "the work tree has changes"
+  grep -q "^## \[\?$version" CHANGELOG.md || fail "CHANGELOG.md has no heading of $version"
+  ./check.sh
+fi
+
+say "licences, advisories and sources of dependencies"
+cargo deny --all-features check
+
+say "the package"
+target=$PWD/target/release-check
+rm -rf "$target/package"
+mkdir -p "$target"
+CARGO_TARGET_DIR=$target cargo package -p tower-sluice $allow_dirty 2>&1 | tee "$target/log"
+if grep -q '^warning' "$target/log"; then fail "cargo package warns"; fi
+kib=$(($(stat -c %s "$target/package/tower-sluice-$version.crate") / 1024))
+echo "package: $kib KiB compressed"
+[ "$kib" -le "$MAX_KIB" ] || fail "the package has $kib KiB, more than $MAX_KIB"
+
+cd "$target/package/tower-sluice-$version"
+export CARGO_TARGET_DIR=$target CARGO_PROFILE_DEV_DEBUG=0 RUSTFLAGS="-D warnings"
+
+say "its documentation runs"
+cargo test --quiet --all-features --doc
+
+say "each feature alone, and all pairs"
+features=$(cargo metadata --no-deps --format-version 1 \
+  | sed 's/.*"features":{\([^}]*\)}.*/\1/' | grep -o '"[a-z0-9]*":\[' | tr -d '":[' | grep -v default)
+cargo check --quiet --no-default-features
+for one in $features; do
+  for other in $features; do
+    if [[ ! $one > $other ]]; then
+      cargo check --quiet --no-default-features --features "$one,$other" || fail "features $one,$other"
+    fi
+  done
+done
+echo "features: $(wc -w <<<"$features")"
+
+say "Rust $lowest"
+cargo "+$lowest" check --quiet --all-features
+
+say "the lowest versions that Cargo.toml allows"
+cp Cargo.lock Cargo.lock.newest
+cargo +nightly update --quiet -Z direct-minimal-versions
+cargo check --quiet --all-features
+mv Cargo.lock.newest Cargo.lock
+
+say "documentation as docs.rs builds it"
+RUSTDOCFLAGS="--cfg docsrs -D warnings" cargo +nightly doc --quiet --all-features --no-deps
+RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-default-features --no-deps
+
+say "the public interface since the last version"
+if cargo info tower-sluice --registry crates-io >/dev/null 2>&1; then
+  cargo semver-checks --all-features
+else
+  echo "tower-sluice is not published yet: nothing to compare with"
+fi
+
+say "all is well: cargo publish -p tower-sluice"
