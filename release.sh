@@ -37,7 +37,7 @@ if [ "${1:-}" != --quick ]; then
 fi
 
 say "licences, advisories and sources of dependencies"
-cargo deny --all-features check
+cargo deny --all-features --workspace check
 
 say "the package"
 target=$PWD/target/release-check
@@ -50,6 +50,7 @@ echo "package: $kib KiB compressed"
 [ "$kib" -le "$MAX_KIB" ] || fail "the package has $kib KiB, more than $MAX_KIB"
 
 cd "$target/package/tower-sluice-$version"
+printf '\n[workspace]\n' >>Cargo.toml # it lies in the folder of another one
 export CARGO_TARGET_DIR=$target CARGO_PROFILE_DEV_DEBUG=0 RUSTFLAGS="-D warnings"
 
 say "its documentation runs"
