@@ -24,7 +24,32 @@
 #![cfg_attr(feature = "redis", doc = include_str!("../README.md"))]
 #![cfg_attr(
     not(feature = "redis"),
-    doc = "Rate limiting in one process: built without the feature `redis`."
+    doc = "\
+Rate limits for any tower service, with counts in this process. The feature `redis` shares them with
+other processes.
+
+```
+use std::convert::Infallible;
+use std::time::Duration;
+
+use http::{Request, Response};
+use tower::{Layer, service_fn};
+use tower_sluice::algorithm::TokenBucket;
+use tower_sluice::{Memory, Quota, RateLimitLayer, by_api_key};
+
+// For each API key 50 requests per second, and bursts of 100. A request over the limit waits up to
+// half a second for its slot. A later slot means 429.
+let limiter = Memory::new(\"api\", TokenBucket::new(Quota::per_second(50).burst(100)));
+let limit = RateLimitLayer::new(limiter, by_api_key(\"x-api-key\"))
+    .max_wait(Duration::from_millis(500));
+
+let service = limit.layer(service_fn(async |_: Request<String>| {
+    Ok::<_, Infallible>(Response::new(String::from(\"hello\")))
+}));
+# let _ = service;
+```
+
+The module `guide` has a page for each subject."
 )]
 //!
 //! # Layers of the crate

@@ -19,6 +19,9 @@ use support::faults::{LONG, eventually};
 const PROCESSES: usize = 4;
 const TASKS: u64 = 16;
 
+/// A task settles as many, however slow the machine is.
+const LEAST: u32 = 4;
+
 /// The clock of the server, which runs on the same machine.
 fn now() -> u64 {
     let since = std::time::UNIX_EPOCH.elapsed().expect("after 1970");
@@ -58,7 +61,8 @@ pub(crate) async fn work(limiter: Redis<Budget>, time: Duration) {
 }
 
 async fn task(limiter: Redis<Budget>, mut dice: fastrand::Rng, end: Instant) {
-    while Instant::now() < end {
+    let mut count = 0;
+    while Instant::now() < end || count < LEAST {
         let cost = dice.u64(1..=200);
         let charge = Charge::new("all").cost(cost).max_wait(Duration::from_millis(dice.u64(..50)));
         let patience = Duration::from_micros(dice.u64(..100_000));
@@ -73,6 +77,7 @@ async fn task(limiter: Redis<Budget>, mut dice: fastrand::Rng, end: Instant) {
         let settled = limiter.settle(reservation, used).expect("its own").await;
         if settled.is_ok_and(|given_back| given_back == cost - used) {
             println!("settled {used} {sent} {}", now());
+            count += 1;
         } else {
             println!("lost {used}");
         }
