@@ -57,7 +57,7 @@ fn refusal_and_peek_leave_value_and_deadline_as_they_were() {
         let slow = Quota::new(3, Duration::from_secs(3_600));
         for algorithm in chosen() {
             for clock in [None, Some(Arc::new(AtomicU64::new(START)))] {
-                let site = Site { pool: pool.clone(), clock };
+                let site = Site { clock, ..Site::new(pool.clone()) };
                 let limiter = (algorithm.limiter)((algorithm.quota)(slow, 3), site);
                 let ask = async |key: &'static str, cost| {
                     let charge = Charge::new(key).cost(cost);

@@ -37,7 +37,7 @@ use std::thread;
 use support::Server;
 use support::trial::algorithms::{self, Algorithm};
 use support::trial::crew::{self, Size};
-use support::trial::judge::judge;
+use support::trial::judge::{Clock, judge};
 use support::trial::stock;
 use support::trial::trace::Event;
 use support::trial::workload::Workload;
@@ -71,7 +71,7 @@ fn faults_of(algorithm: &Algorithm, workload: Workload, size: Size) -> Vec<Strin
     let server = Server::with(&[]);
     let quota = workload.quota(algorithm.quota);
     let (calls, rows) = crew::run(algorithm, workload, size, &server.url());
-    let (mut findings, models) = judge(&rows, || (algorithm.model)(quota));
+    let (mut findings, models) = judge(&rows, Clock::Ours, || (algorithm.model)(quota));
 
     let share = findings.utilisation().map_or("-".into(), |share| format!("{share:.3}"));
     println!(
@@ -103,5 +103,5 @@ fn faults_of(algorithm: &Algorithm, workload: Workload, size: Size) -> Vec<Strin
 #[test]
 #[ignore = "the worker processes of other tests run it"]
 fn worker() {
-    crew::work();
+    crew::work(algorithms::pool);
 }

@@ -6,7 +6,7 @@ use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 
 use support::Server;
-use support::trial::algorithms::{chosen, pool};
+use support::trial::algorithms::{Site, chosen, pool};
 use support::trial::saturated::used;
 
 #[test]
@@ -20,7 +20,7 @@ fn asked_without_pause_it_admits_99_percent_of_its_bound() {
             for patience in [0, 200].map(Duration::from_millis) {
                 let patience = if algorithm.reserves { patience } else { Duration::ZERO };
                 let key: u32 = keys.next().expect("numbers");
-                let used = used(algorithm, pool.clone(), key.to_string(), patience);
+                let used = used(algorithm, Site::new(pool.clone()), key.to_string(), patience);
                 runs.spawn(async move { (algorithm.name, patience, used.await) });
             }
         }

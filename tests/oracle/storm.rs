@@ -36,7 +36,7 @@ struct Held {
 impl Queue {
     fn new(algorithm: &Algorithm, server: &Server, quota: Quota) -> Self {
         let clock = Some(Arc::new(AtomicU64::new(START)));
-        let limiter = (algorithm.limiter)(quota, Site { pool: pool(&server.url()), clock });
+        let limiter = (algorithm.limiter)(quota, Site { clock, ..Site::new(pool(&server.url())) });
         Self { limiter, model: (algorithm.model)(quota), held: Vec::new() }
     }
 

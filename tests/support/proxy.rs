@@ -46,7 +46,13 @@ pub struct Proxy {
 }
 
 impl Proxy {
+    /// A proxy before the server at a port of this machine.
     pub async fn before(port: u16) -> Self {
+        Self::before_host(String::from("127.0.0.1"), port).await
+    }
+
+    /// A proxy before the server at any host and port.
+    pub async fn before_host(host: String, port: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let faults = Arc::new(watch::Sender::new((Fault::None, 0)));
@@ -56,7 +62,7 @@ impl Proxy {
         let task = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 count.fetch_add(1, Relaxed);
-                let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await else { continue };
+                let Ok(server) = TcpStream::connect((host.as_str(), port)).await else { continue };
                 let _ = (client.set_nodelay(true), server.set_nodelay(true));
                 let ((from, to), (back, forth)) = (client.into_split(), server.into_split());
                 let (shared, asking) = (Arc::downgrade(&shared), shared.subscribe());

@@ -9,8 +9,9 @@ use tower_sluice::{Charge, ErrorKind, Outcome, Quota};
 
 use support::trial::algorithms::{Algorithm, Judged, Site, pool};
 use support::trial::crew::{self, Size};
+use support::trial::judge::{Clock, judge};
 use support::trial::workload::Workload;
-use support::trial::{edges, held, judge, saturated, stock};
+use support::trial::{edges, held, saturated, stock};
 use support::{Server, expires};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,7 +33,7 @@ pub(crate) enum Judge {
     Held,
 }
 
-const SIZE: Size = Size { processes: 2, tasks: 8, seconds: 1 };
+const SIZE: Size = Size { processes: 2, tasks: 8, time: Duration::from_secs(1) };
 
 impl Judge {
     /// Returns what it finds wrong with an algorithm, decided over `url` by `server`; nothing if
@@ -64,7 +65,7 @@ fn workload(
 ) -> Option<String> {
     let quota = workload.quota(algorithm.quota);
     let (_, rows) = crew::run(algorithm, workload, SIZE, url);
-    let (mut findings, models) = judge::judge(&rows, || (algorithm.model)(quota));
+    let (mut findings, models) = judge(&rows, Clock::Ours, || (algorithm.model)(quota));
     let (fewest, changes, calls) = (findings.fewest, findings.changes, rows.len());
     let writes = models.values().next().map_or(0..=0, |model| model.writes(fewest, changes, calls));
     findings.faults.extend(stock::faults(server, &models, algorithm.runs(rows.len()), writes));
@@ -91,12 +92,12 @@ fn caught(judge: impl FnOnce() -> Option<String>) -> Option<String> {
 
 fn limiter(algorithm: &Algorithm, url: &str, clock: Option<Arc<AtomicU64>>) -> Arc<dyn Judged> {
     let quota = (algorithm.quota)(Quota::new(50, Duration::from_secs(1)), 50);
-    (algorithm.limiter)(quota, Site { pool: pool(url), clock })
+    (algorithm.limiter)(quota, Site { clock, ..Site::new(pool(url)) })
 }
 
 /// The oracle's guard of S1, with a clock of its own: the machine's speed decides nothing.
 async fn used(algorithm: &Algorithm, url: &str) -> Option<String> {
-    let used = saturated::used(algorithm, pool(url), String::from("0"), Duration::ZERO);
+    let used = saturated::used(algorithm, Site::new(pool(url)), String::from("0"), Duration::ZERO);
     let (admitted, most) = used.await;
     (admitted * 100 < most * 99).then(|| format!("S1 guard: {admitted} of {most} admitted"))
 }

@@ -161,6 +161,8 @@ pub fn pool(url: &str) -> Pool {
 pub struct Site {
     pub pool: Pool,
     pub clock: Option<Arc<AtomicU64>>,
+    /// The begin of the names of Redisson's limiters, which have no prefix of the pool.
+    pub names: Arc<str>,
 }
 
 /// The second key of a charge, as far from the first.
@@ -172,6 +174,16 @@ fn keys(charge: &Charge) -> [Charge; 2] {
 }
 
 impl Site {
+    /// Decides by the server's clock.
+    pub fn new(pool: Pool) -> Self {
+        Self { pool, clock: None, names: Arc::default() }
+    }
+
+    /// The same, under keys that begin with `prefix`.
+    pub fn under(prefix: &str, pool: Pool) -> Self {
+        Self { names: format!("{prefix}:").into(), ..Self::new(pool.prefix(prefix)) }
+    }
+
     /// The same buckets under keys of different names, in one call.
     fn together(quota: Quota, at: Self) -> Arc<dyn Judged> {
         let limiter = |name, quota| {
@@ -190,10 +202,11 @@ impl Site {
     fn redisson(quota: Quota, at: Self) -> Arc<dyn Judged> {
         let rate = Rate::overall(quota.limit(), quota.period());
         let redisson = Redisson::new(at.pool).default_rate(rate).decision_timeout(DEADLINE);
-        Arc::new(match at.clock {
+        let inner = match at.clock {
             Some(clock) => redisson.clock(move || Duration::from_micros(clock.load(Relaxed))),
             None => redisson,
-        })
+        };
+        Arc::new(Named { inner, names: at.names })
     }
 
     fn of<A: InLua>(self, algorithm: A) -> Arc<dyn Judged> {
@@ -213,6 +226,9 @@ pub trait Judged: Debug + Send + Sync {
 
     /// Settles a reservation, best effort.
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation>;
+
+    /// Deletes all that is stored of a key.
+    fn delete(&self, charge: &Charge) -> Answer<()>;
 
     /// Returns true if it reserves waits.
     fn reserves(&self) -> bool {
@@ -261,18 +277,46 @@ impl Judged for Leased {
         Limiter::settle(&self.lease, reservation, actual)
     }
 
+    fn delete(&self, charge: &Charge) -> Answer<()> {
+        let reset = LimiterExt::reset(&self.lease, charge.clone());
+        Box::pin(async move { reset.await.map(drop) })
+    }
+
     fn reserves(&self) -> bool {
         self.reserves
     }
 }
 
-impl Judged for Redisson {
+/// Redisson's limiters whose names begin alike.
+#[derive(Debug)]
+struct Named {
+    inner: Redisson,
+    names: Arc<str>,
+}
+
+impl Named {
+    fn charge(&self, charge: &Charge) -> Charge {
+        let named = Charge::new(format!("{}{}", self.names, charge.key())).cost(charge.units());
+        match charge.longest_wait() {
+            Some(wait) => named.max_wait(wait),
+            None => named,
+        }
+    }
+}
+
+impl Judged for Named {
     fn check(&self, charge: &Charge) -> Answer<Decision> {
-        Limiter::check(self, charge)
+        Limiter::check(&self.inner, &self.charge(charge))
     }
 
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
-        Limiter::settle(self, reservation, actual)
+        Limiter::settle(&self.inner, reservation, actual)
+    }
+
+    /// Its rate too, which a reset leaves.
+    fn delete(&self, charge: &Charge) -> Answer<()> {
+        let limiter = self.inner.rate_limiter(self.charge(charge).key());
+        Box::pin(async move { limiter?.delete().await.map(drop) })
     }
 
     fn reserves(&self) -> bool {
@@ -291,6 +335,11 @@ where
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         Limiter::settle(self, reservation, actual)
     }
+
+    fn delete(&self, charge: &Charge) -> Answer<()> {
+        let reset = LimiterExt::reset(self, charge.clone());
+        Box::pin(async move { reset.await.map(drop) })
+    }
 }
 
 impl<A: InLua> Judged for Redis<A> {
@@ -300,5 +349,10 @@ impl<A: InLua> Judged for Redis<A> {
 
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         Limiter::settle(self, reservation, actual)
+    }
+
+    fn delete(&self, charge: &Charge) -> Answer<()> {
+        let reset = LimiterExt::reset(self, charge.clone());
+        Box::pin(async move { reset.await.map(drop) })
     }
 }

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
-use tower_sluice::{Charge, Outcome, Pool, Quota};
+use tower_sluice::{Charge, Outcome, Quota};
 
 use super::algorithms::{Algorithm, Judged, Site, pool};
 
@@ -36,11 +36,11 @@ struct Walk {
 }
 
 impl Walk {
-    fn new(algorithm: &Algorithm, pool: Pool, number: usize) -> Self {
+    fn new(algorithm: &Algorithm, site: Site, number: usize) -> Self {
         let (limit, period, burst) = QUOTAS[number % QUOTAS.len()];
         let quota = (algorithm.quota)(Quota::new(limit, Duration::from_micros(period)), burst);
         let clock = Arc::new(AtomicU64::new(START));
-        let limiter = (algorithm.limiter)(quota, Site { pool, clock: Some(clock.clone()) });
+        let limiter = (algorithm.limiter)(quota, Site { clock: Some(clock.clone()), ..site });
         let dice = fastrand::Rng::with_seed(number as u64);
         Self { limiter, quota, clock, key: number.to_string(), dice }
     }
@@ -100,17 +100,37 @@ impl Walk {
 /// If a wait is not exact.
 pub fn walk(algorithm: &Algorithm, url: &str, states: usize) {
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
-    runtime.block_on(async {
-        let pool = pool(url);
-        let mut walks = JoinSet::new();
-        for number in 0..WALKS {
-            let mut walk = Walk::new(algorithm, pool.clone(), number);
-            walks.spawn(async move {
-                for _ in 0..states.div_ceil(WALKS) {
-                    walk.check_edges().await;
-                }
-            });
-        }
-        walks.join_all().await;
-    });
+    let pool = pool(url);
+    runtime.block_on(walk_at(algorithm, || Site::new(pool.clone()), states, None));
+}
+
+/// The keys of a walk.
+pub fn keys() -> impl Iterator<Item = u32> {
+    0..WALKS as u32
+}
+
+/// The same at a place of the caller's, and only until `end`. Returns how many refusals it met.
+///
+/// # Panics
+///
+/// If a wait is not exact.
+pub async fn walk_at(
+    algorithm: &Algorithm,
+    site: impl Fn() -> Site,
+    states: usize,
+    end: Option<Instant>,
+) -> usize {
+    let mut walks = JoinSet::new();
+    for number in 0..WALKS {
+        let mut walk = Walk::new(algorithm, site(), number);
+        walks.spawn(async move {
+            let mut met = 0;
+            while met < states.div_ceil(WALKS) && end.is_none_or(|end| Instant::now() < end) {
+                walk.check_edges().await;
+                met += 1;
+            }
+            met
+        });
+    }
+    walks.join_all().await.into_iter().sum()
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::runtime::Builder;
 use tower_sluice::algorithm::Budget;
 use tower_sluice::limiter::Reservation;
-use tower_sluice::{Charge, Decision, Limiter, LimiterExt, Outcome, Quota, Redis};
+use tower_sluice::{Charge, Decision, Limiter, LimiterExt, Outcome, Pool, Quota, Redis};
 
 use super::algorithms::pool;
 
@@ -138,13 +138,30 @@ pub fn walk(url: &str, histories: u64) -> Result<usize, String> {
     runtime.block_on(async {
         let mut settlements = 0;
         for history in 0..histories {
-            let terms = TERMS[history as usize % TERMS.len()];
-            let walked = one(url, terms, history).await;
-            settlements += walked.map_err(|why| format!("{terms:?}, history {history}: {why}"))?;
+            settlements += walk_one(pool(url), history).await?;
         }
         Ok(settlements)
     })
 }
+
+/// Walks one history over `pool`, on one key of the limiter that [`named`] returns. Returns how
+/// many settlements were made, or what is wrong.
+pub async fn walk_one(pool: Pool, history: u64) -> Result<usize, String> {
+    let terms = TERMS[history as usize % TERMS.len()];
+    let walked = one(pool, terms, history).await;
+    walked.map_err(|why| format!("{terms:?}, history {history}: {why}"))
+}
+
+/// The limiter of a history, by the server's clock.
+pub fn named(pool: Pool, history: u64) -> Redis<Budget> {
+    let terms = TERMS[history as usize % TERMS.len()];
+    let quota = Quota::new(terms.limit as u64, micros(terms.period)).burst(terms.burst as u64);
+    let budget = Budget::new(quota).max_hold(micros(terms.hold)).horizon(micros(terms.horizon));
+    Redis::new(format!("held-{history}"), budget, pool).decision_timeout(Duration::from_secs(30))
+}
+
+/// The key of every history.
+pub const KEY: &str = "key";
 
 fn micros(micros: i128) -> Duration {
     Duration::from_micros(micros.try_into().expect("a time"))
@@ -155,16 +172,12 @@ fn reported(decision: &Decision) -> (i128, i128) {
     (decision.remaining().expect("reported").into(), reset as i128)
 }
 
-async fn one(url: &str, terms: Terms, history: u64) -> Result<usize, String> {
+async fn one(pool: Pool, terms: Terms, history: u64) -> Result<usize, String> {
     let clock = Arc::new(AtomicU64::new(START as u64));
-    let quota = Quota::new(terms.limit as u64, micros(terms.period)).burst(terms.burst as u64);
-    let budget = Budget::new(quota).max_hold(micros(terms.hold)).horizon(micros(terms.horizon));
-    let limiter: Redis<Budget> = Redis::new(format!("held {history}"), budget, pool(url))
-        .decision_timeout(Duration::from_secs(30))
-        .clock({
-            let clock = Arc::clone(&clock);
-            move || Duration::from_micros(clock.load(Relaxed))
-        });
+    let limiter = named(pool, history).clock({
+        let clock = Arc::clone(&clock);
+        move || Duration::from_micros(clock.load(Relaxed))
+    });
     let mut dice = fastrand::Rng::with_seed(history);
     let mut model = Model::new(terms);
     let mut taken: Vec<(Hold, Reservation)> = Vec::new();
@@ -199,7 +212,7 @@ async fn one(url: &str, terms: Terms, history: u64) -> Result<usize, String> {
             if i128::from(given_back) != right {
                 return Err(format!("{number}: {given_back} given back, not {right}: {hold:?}"));
             }
-            let peek = limiter.peek("key").await.map_err(|error| format!("{number}: {error}"))?;
+            let peek = limiter.peek(KEY).await.map_err(|error| format!("{number}: {error}"))?;
             if reported(&peek) != model.report(now) {
                 return Err(format!(
                     "{number}: {:?}, not {:?}",
@@ -211,7 +224,7 @@ async fn one(url: &str, terms: Terms, history: u64) -> Result<usize, String> {
         }
         let cost = [0, 1, 1, 2, terms.burst, terms.burst + 1][dice.usize(..6)];
         let patience = [0, 0, unit, terms.hold, 60_000_000][dice.usize(..5)];
-        let charge = Charge::new("key").cost(cost as u64).max_wait(micros(patience));
+        let charge = Charge::new(KEY).cost(cost as u64).max_wait(micros(patience));
         let answer = limiter.check(&charge).await;
         let mut decision = answer.map_err(|error| format!("{number}: {error}"))?;
         let most = patience.min(terms.horizon).min(terms.hold);

@@ -53,9 +53,45 @@ impl Findings {
     }
 }
 
+/// The clock of the servers, beside the one that a trace is written by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// The same: the server runs on this machine.
+    Ours,
+    /// Another, of each key's own server. It is some unknown time from ours, and as fast.
+    Theirs,
+}
+
+/// The time by which our clock may be ahead of the server's, in ns: at least, and at most.
+type Ahead = (i128, i128);
+
+/// The time by which two clocks may drift apart during a trace.
+const DRIFT: i128 = 20_000_000;
+
+impl Clock {
+    /// The time by which ours is ahead of the one that decided `rows`: each decision lies between
+    /// its call and its answer.
+    fn ahead(self, rows: &[Row]) -> Result<Ahead, String> {
+        if self == Self::Ours {
+            return Ok((0, 0));
+        }
+        let decided = || rows.iter().filter(|row| !row.event.returns());
+        let now = |row: &Row| i128::from(row.now) * 1_000;
+        let least = decided().map(|row| i128::from(row.sent) - now(row) - 999).max();
+        let most = decided().map(|row| i128::from(row.received) - now(row)).min();
+        match (least.unwrap_or_default(), most.unwrap_or_default()) {
+            (least, most) if least > most + DRIFT => {
+                Err(format!("the clocks drifted apart by {} us", (least - most) / 1_000))
+            }
+            (one, other) => Ok((one.min(other), one.max(other))),
+        }
+    }
+}
+
 /// Judges a trace, and returns with it the state in which each key should be.
 pub fn judge(
     rows: &[Row],
+    clock: Clock,
     model: impl Fn() -> Box<dyn Model>,
 ) -> (Findings, BTreeMap<u32, Box<dyn Model>>) {
     let mut findings = Findings::default();
@@ -72,7 +108,14 @@ pub fn judge(
             findings.faults.push(why);
             continue;
         }
-        let mut replay = Replay::new(model(), &mut findings);
+        let ahead = match clock.ahead(&rows) {
+            Ok(ahead) => ahead,
+            Err(why) => {
+                findings.faults.push(format!("key {key}: {why}"));
+                continue;
+            }
+        };
+        let mut replay = Replay::new(model(), ahead, &mut findings);
         rows.iter().for_each(|row| replay.follow(row));
         models.insert(key, replay.end(&rows));
     }
@@ -82,6 +125,7 @@ pub fn judge(
 /// One key's events, played to its model.
 struct Replay<'a> {
     model: Box<dyn Model>,
+    ahead: Ahead,
     findings: &'a mut Findings,
     grants: Vec<Grant>,
     /// The instant at which something was taken last: what is taken at one instant is taken by one
@@ -92,8 +136,15 @@ struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    fn new(model: Box<dyn Model>, findings: &'a mut Findings) -> Self {
-        Self { model, findings, grants: Vec::new(), taken_at: None, reserved: HashMap::new() }
+    fn new(model: Box<dyn Model>, ahead: Ahead, findings: &'a mut Findings) -> Self {
+        Self {
+            model,
+            ahead,
+            findings,
+            grants: Vec::new(),
+            taken_at: None,
+            reserved: HashMap::new(),
+        }
     }
 
     fn follow(&mut self, row: &Row) {
@@ -102,7 +153,9 @@ impl<'a> Replay<'a> {
         }
         let [now, cost, wait, patience] =
             [row.now, i64::from(row.cost), row.wait, row.patience].map(i128::from);
-        if now * 1_000 + 999 < i128::from(row.sent) || now * 1_000 > i128::from(row.received) {
+        let (least, most) = self.ahead;
+        let (sent, received) = (i128::from(row.sent) - most, i128::from(row.received) - least);
+        if now * 1_000 + 999 < sent || now * 1_000 > received {
             self.findings.tell(row, "a now outside of its call");
         }
         if matches!(row.event, Event::Waited | Event::Denied) != (wait > 0) {
@@ -142,17 +195,25 @@ impl<'a> Replay<'a> {
     }
 
     /// The reply tells no `now`, but it lies between sent and received: what is given back
-    /// must be right at either end. Nothing is right too once the state is old, since then it
-    /// may have expired.
+    /// must be right at either end, or between them if they are far apart. Nothing is right too
+    /// once the state is old, since then it may have expired.
     fn refund(&mut self, row: &Row) {
         let Some((mark, grant)) = self.reserved.remove(&(row.process, row.task, row.of)) else {
             return self.findings.tell(row, "gives back what was not reserved");
         };
         let (cost, units) = (i128::from(row.cost), i128::from(row.units));
-        let ends = [row.sent, row.received].map(|at| i128::from(at / 1_000));
-        let right = ends.map(|now| self.model.returnable(now, cost, mark));
+        let (least, most) = self.ahead;
+        let ends = [i128::from(row.sent) - most, i128::from(row.received) - least];
+        let ends = ends.map(|at| at.div_euclid(1_000));
+        let returnable = |now| self.model.returnable(now, cost, mark);
+        let right = ends.map(returnable);
         let expired = units == 0 && self.model.reset_after(ends[1]) == 0;
-        if !right.contains(&units) && !expired {
+        // More than a millisecond apart, as where the server is far away.
+        let between = || {
+            ends[1] - ends[0] > 1_000
+                && (ends[0]..ends[1]).step_by(100).any(|at| returnable(at) == units)
+        };
+        if !right.contains(&units) && !expired && !between() {
             let kept = right.iter().all(|right| units < *right);
             *(if kept { &mut self.findings.unjustified } else { &mut self.findings.over }) += 1;
             self.findings.tell(row, &format!("should give back one of {right:?}"));

@@ -4,7 +4,8 @@
 //! (`workload.rs`) and write a row per call (`trace.rs`). The rows are replayed to the algorithm's
 //! documented model (`model/`), event by event (`judge.rs`), and Redis must hold what the models
 //! end with (`stock.rs`). `edges.rs` calls right at the edges, and `saturated.rs` without pause,
-//! with clocks of their own. `held.rs` is a trial of budgets, whose charges are settled.
+//! with clocks of their own. `held.rs` is a trial of budgets, whose charges are settled. `twins.rs`
+//! compares each script with its Rust twin.
 
 #[cfg(feature = "redisson")]
 pub mod algorithms;
@@ -25,5 +26,7 @@ pub mod stock;
 pub mod task;
 #[cfg(feature = "redisson")]
 pub mod trace;
+#[cfg(feature = "redisson")]
+pub mod twins;
 #[cfg(feature = "redisson")]
 pub mod workload;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use tower_sluice::{Charge, Outcome, Pool};
+use tower_sluice::{Charge, Outcome};
 
 use super::algorithms::{Algorithm, Site};
 use super::workload::Workload;
@@ -19,15 +19,15 @@ const STEPS: u64 = 1_700;
 /// The units that an algorithm admits to callers with this `patience`, and the most that it may.
 pub async fn used(
     algorithm: &Algorithm,
-    pool: Pool,
+    site: Site,
     key: String,
     patience: Duration,
 ) -> (i128, i128) {
     let quota = Workload::Saturating.quota(algorithm.quota);
     // A busy machine may take longer for the first connection than a decision waits for one.
-    while pool.ready().await.is_err() {}
+    while site.pool.ready().await.is_err() {}
     let clock = Arc::new(AtomicU64::new(START));
-    let limiter = (algorithm.limiter)(quota, Site { pool, clock: Some(clock.clone()) });
+    let limiter = (algorithm.limiter)(quota, Site { clock: Some(clock.clone()), ..site });
     let mut dice = fastrand::Rng::with_seed(7);
     let mut taken = Vec::new();
     for step in 0..STEPS {

@@ -11,8 +11,9 @@ use super::algorithms::SECOND;
 use super::model::Model;
 use crate::{Server, stats};
 
-/// Returns what is not as it must be: each key's state, no more script runs than `calls`, and as
-/// many writes as `changes` says: none for a refusal or a peek (S5).
+/// Returns what is not as it must be on a server that nobody else uses: each key's state, no more
+/// script runs than `calls`, and as many writes as `changes` says: none for a refusal or a peek
+/// (S5).
 pub fn faults(
     server: &Server,
     models: &BTreeMap<u32, Box<dyn Model>>,
@@ -30,25 +31,39 @@ pub fn faults(
         if !changes.contains(&writes) {
             faults.push(format!("{changes:?} changes, but {writes} writes"));
         }
-        let held = held(&mut connection).await;
-        let now = time(&mut connection).await;
-        for (key, model) in models {
-            let right = match held.get(key) {
-                Some(text) => model.is_stored_as(text),
-                None => model.reset_after(now) == 0,
-            };
-            if !right {
-                let model: String = format!("{model:?}").chars().take(500).collect();
-                faults.push(format!("key {key} holds {:?} for {model}", held.get(key)));
-            }
-        }
-        faults.extend(
-            held.keys()
-                .filter(|key| !models.contains_key(key))
-                .map(|key| format!("key {key} was never asked for")),
-        );
+        let names: Vec<String> =
+            cmd("KEYS").arg("*").query_async(&mut connection).await.expect("names of keys");
+        faults.extend(wrong_states(&mut connection, names, models).await);
         faults
     })
+}
+
+/// Returns which of the keys called `names` do not hold what their models say, and which of the
+/// models has no key although its state counts.
+pub async fn wrong_states(
+    connection: &mut MultiplexedConnection,
+    names: Vec<String>,
+    models: &BTreeMap<u32, Box<dyn Model>>,
+) -> Vec<String> {
+    let mut faults = Vec::new();
+    let held = held(connection, names).await;
+    let now = time(connection).await;
+    for (key, model) in models {
+        let right = match held.get(key) {
+            Some(text) => model.is_stored_as(text),
+            None => model.reset_after(now) == 0,
+        };
+        if !right {
+            let model: String = format!("{model:?}").chars().take(500).collect();
+            faults.push(format!("key {key} holds {:?} for {model}", held.get(key)));
+        }
+    }
+    faults.extend(
+        held.keys()
+            .filter(|key| !models.contains_key(key))
+            .map(|key| format!("key {key} was never asked for")),
+    );
+    faults
 }
 
 /// The scripts that ran to their end, and the values that they wrote.
@@ -60,16 +75,18 @@ pub async fn counted(connection: &mut MultiplexedConnection) -> (usize, usize) {
     (scripts as usize, writes as usize)
 }
 
-/// The value of each key, by the key's own name: what stands between the braces.
-async fn held(connection: &mut MultiplexedConnection) -> BTreeMap<u32, String> {
-    let mut names: Vec<String> =
-        cmd("KEYS").arg("*").query_async(connection).await.expect("names of keys");
+/// The value of each key, by the key's own name: what stands between the braces, after a prefix.
+async fn held(
+    connection: &mut MultiplexedConnection,
+    mut names: Vec<String>,
+) -> BTreeMap<u32, String> {
     // A configuration is no state.
     names.retain(|name| name.contains('{'));
     names.sort();
     let mut held = BTreeMap::new();
     for name in names {
-        let key: Option<u32> = name.split(['{', '}']).nth(1).and_then(|key| key.parse().ok());
+        let key = name.split(['{', '}']).nth(1).and_then(|key| key.rsplit(':').next());
+        let key: Option<u32> = key.and_then(|key| key.parse().ok());
         if let Some(value) = value(connection, &name).await {
             let key: u32 = key.expect("a number in braces");
             let held: &mut String = held.entry(key % SECOND).or_default();

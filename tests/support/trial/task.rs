@@ -76,7 +76,8 @@ impl Task {
     pub async fn refund(&mut self, held: Held) {
         let mut row = self.begin(held.row.key, held.row.cost.into());
         row.of = held.row.number;
-        let due = (held.row.now + held.row.wait).cast_unsigned() * 1_000;
+        // By this machine's clock, from which the server's may be far.
+        let due = held.row.received + held.row.wait.cast_unsigned() * 1_000;
         let answer = self.limiter.settle(held.reservation, 0).expect("its own").await;
         row.received = nanos();
         if let Ok(units) = told(&row, answer) {

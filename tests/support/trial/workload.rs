@@ -105,12 +105,12 @@ async fn sparse(task: &mut Task, capacity: u64) {
         let patience = Duration::from_millis(task.dice.u64(..3) * 5);
         let (mut told, _) = task.ask(key, cost, patience).await;
         while told.event == Event::Denied && !task.is_done() {
-            arrive(task, told.now + told.wait).await;
+            arrive(task, &told, told.now + told.wait).await;
             told = task.ask(key, cost, Duration::ZERO).await.0;
         }
         match task.dice.u8(..6) {
-            0 => arrive(task, told.now + told.reset).await,
-            1 => arrive(task, end_of_life(&told)).await,
+            0 => arrive(task, &told, told.now + told.reset).await,
+            1 => arrive(task, &told, end_of_life(&told)).await,
             _ => continue,
         }
         task.ask(key, capacity, Duration::ZERO).await;
@@ -122,9 +122,13 @@ fn end_of_life(told: &Row) -> i64 {
     (told.now + told.reset + 999) / 1_000 * 1_000 + 1_000
 }
 
-/// Sleeps until some instant within 2 ms of `at`. It is 0 after a call without an answer.
-async fn arrive(task: &mut Task, at: i64) {
-    let at = (at + task.dice.i64(-2_000..=2_000)).max(0).cast_unsigned() * 1_000;
+/// Sleeps until some instant within 2 ms of `at`, by the server's clock. It is 0 after a call
+/// without an answer.
+async fn arrive(task: &mut Task, told: &Row, at: i64) {
+    // The server's clock may be far from this machine's. The call was decided between these two.
+    let decided = told.sent / 2 + told.received / 2;
+    let from_then = (at - told.now + task.dice.i64(-2_000..=2_000)).max(0).cast_unsigned() * 1_000;
+    let at = decided + from_then;
     tokio::time::sleep(Duration::from_nanos(at.saturating_sub(nanos()))).await;
 }
 

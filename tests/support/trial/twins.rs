@@ -1,0 +1,516 @@
+//! Lua and Rust are twins: on random histories that land on the edges they agree on every field of
+//! every decision.
+//!
+//! One clock drives both, so each step is decided at the same instant by a script on a real server
+//! and by `step`, whose state is kept here.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use tower_sluice::algorithm::{
+    Answer, AnyAlgorithm, Budget, Check, FixedWindow, InLua, Mark, Quotas, Refund, SlidingCounter,
+    SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket, Verdict,
+};
+use tower_sluice::limiter::{Boxed, Reservation};
+use tower_sluice::{Charge, Decision, Limiter, LimiterExt, Outcome, Pool, Quota, Redis};
+
+use crate::dice::Dice;
+
+const DAY: Duration = Duration::from_secs(86_400);
+const START: u64 = 1_767_225_600_000_000;
+const LATEST: u64 = 1 << 52;
+
+/// The histories of one algorithm, or of several together.
+pub struct Twins {
+    pub name: &'static str,
+    histories: for<'a> fn(&'a Play) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>,
+}
+
+/// Each algorithm, and some of them together.
+pub static TWINS: [Twins; 9] = [
+    Twins { name: "token_bucket", histories: |play| Box::pin(token_bucket(play)) },
+    Twins { name: "budget", histories: |play| Box::pin(budget(play)) },
+    Twins { name: "fixed_window", histories: |play| Box::pin(fixed_window(play)) },
+    Twins { name: "sliding_window", histories: |play| Box::pin(sliding_window(play)) },
+    Twins { name: "sliding_counter", histories: |play| Box::pin(sliding_counter(play)) },
+    Twins { name: "sliding_log", histories: |play| Box::pin(sliding_log(play)) },
+    Twins { name: "several", histories: |play| Box::pin(several(play)) },
+    Twins { name: "smooth_bursty", histories: |play| Box::pin(smooth_bursty(play)) },
+    Twins { name: "smooth_warming_up", histories: |play| Box::pin(smooth_warming_up(play)) },
+];
+
+impl Twins {
+    pub fn called(name: &str) -> &'static Self {
+        TWINS.iter().find(|twins| twins.name == name).expect("known twins")
+    }
+
+    /// Plays the histories over `pool`, and returns how many steps were compared.
+    ///
+    /// # Panics
+    ///
+    /// If a script does not answer as its twin does.
+    pub async fn agree(&self, pool: Pool) -> usize {
+        let play = Play::over(pool);
+        (self.histories)(&play).await;
+        play.compared.load(Relaxed)
+    }
+
+    /// The same until `end`: then less of each history is played. `begins` is called with each
+    /// limiter before it is used, and with its keys.
+    ///
+    /// # Panics
+    ///
+    /// If a script does not answer as its twin does.
+    pub async fn agree_until(
+        &self,
+        pool: Pool,
+        end: Instant,
+        begins: impl Fn(Boxed, Vec<String>) + Send + Sync + 'static,
+    ) -> usize {
+        let mut play = Play { counts: true, ..Play::over(pool) };
+        (self.histories)(&play).await;
+        play = Play { counts: false, end: Some(end), begins: Box::new(begins), ..play };
+        (self.histories)(&play).await;
+        play.compared.load(Relaxed)
+    }
+}
+
+/// A run through the histories.
+struct Play {
+    pool: Pool,
+    /// Plays nothing, and counts the steps that there are.
+    counts: bool,
+    end: Option<Instant>,
+    begins: Box<dyn Fn(Boxed, Vec<String>) + Send + Sync>,
+    /// The steps that are left, if there is an end.
+    left: AtomicUsize,
+    compared: AtomicUsize,
+    limiters: AtomicUsize,
+}
+
+impl Play {
+    fn over(pool: Pool) -> Self {
+        Self {
+            pool,
+            counts: false,
+            end: None,
+            begins: Box::new(|_, _| {}),
+            left: AtomicUsize::new(0),
+            compared: AtomicUsize::new(0),
+            limiters: AtomicUsize::new(0),
+        }
+    }
+
+    /// Returns when so many steps must be done: they get their share of the time that is left.
+    fn end_of(&self, steps: usize) -> Option<Instant> {
+        let now = Instant::now();
+        let left = self.left.fetch_sub(steps.min(self.left.load(Relaxed)), Relaxed).max(1);
+        let share = (steps as f64 / left as f64).min(1.0);
+        self.end.map(|end| now + end.saturating_duration_since(now).mul_f64(share))
+    }
+}
+
+fn history_key(history: usize) -> String {
+    format!("history-{history}")
+}
+
+/// Returns what a decision tells, as its twin tells it.
+fn verdict(decision: &Decision) -> (Verdict, i64, i64) {
+    let remaining = i64::try_from(decision.remaining().expect("reported")).expect("exact");
+    (
+        of_outcome(decision.outcome()),
+        remaining,
+        micros_of(decision.reset_after().expect("reported")),
+    )
+}
+
+fn of_outcome(outcome: Outcome) -> Verdict {
+    match outcome {
+        Outcome::Allow => Verdict::Allow,
+        Outcome::Wait(wait) => Verdict::Wait(micros_of(wait)),
+        Outcome::Deny { retry_after: Some(wait) } => Verdict::Deny(micros_of(wait)),
+        Outcome::Deny { retry_after: None } => Verdict::Never,
+        other => panic!("no algorithm answers {other:?}"),
+    }
+}
+
+fn micros_of(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).expect("microseconds")
+}
+
+/// The quotas as decisions report them.
+fn reported(algorithm: &impl InLua, quotas: &Quotas) -> Vec<Quota> {
+    let each = quotas.as_slice().iter().enumerate();
+    each.map(|(index, quota)| algorithm.reported(index, *quota)).collect()
+}
+
+/// Of several quotas each says the same in both, and together they say what the whole does.
+fn same_policies(from_lua: &Decision, answer: &Answer, quotas: &[Quota], place: &str) {
+    let policies: Vec<_> = from_lua.policies().collect();
+    assert!(policies.iter().map(|policy| policy.quota()).eq(quotas.iter().copied()), "{place}");
+    assert_eq!(from_lua.quota(), from_lua.tightest().map(|policy| policy.quota()), "{place}");
+    if answer.members.is_empty() {
+        return;
+    }
+    let each = policies.iter().map(|policy| {
+        let remaining = i64::try_from(policy.remaining().expect("reported")).expect("exact");
+        let reset_after = micros_of(policy.reset_after().expect("reported"));
+        (of_outcome(policy.outcome()), remaining, reset_after)
+    });
+    let expected = answer
+        .members
+        .iter()
+        .map(|one| (one.verdict, one.report.remaining, one.report.reset_after));
+    assert!(each.eq(expected), "{place}: {policies:?} and {:?}", answer.members);
+    let least = answer.members.iter().map(|one| one.report.remaining).min();
+    assert_eq!(least, Some(answer.report.remaining), "{place}");
+    if !from_lua.is_admitted() {
+        let tightest = from_lua.tightest().expect("several");
+        assert_eq!(tightest.retry_after(), from_lua.retry_after(), "{place}");
+        assert_eq!(tightest.outcome(), from_lua.outcome(), "{place}");
+    }
+}
+
+/// A reservation of the script's, and what its twin remembers of the same one.
+struct Reserved {
+    lua: Reservation,
+    quota: Quotas,
+    cost: i64,
+    mark: Mark,
+}
+
+/// Runs `histories` of `steps` through both.
+async fn compare<A: InLua>(
+    algorithm: A,
+    quotas: &[Quotas],
+    play: &Play,
+    histories: usize,
+    steps: usize,
+) {
+    if play.counts {
+        play.left.fetch_add(histories * steps, Relaxed);
+        return;
+    }
+    let end = play.end_of(histories * steps);
+    let now = Arc::new(AtomicU64::new(START));
+    let name = format!("twins-{}", play.limiters.fetch_add(1, Relaxed));
+    let lua = Redis::new(name, algorithm.clone(), play.pool.clone())
+        .clock({
+            let now = Arc::clone(&now);
+            move || Duration::from_micros(now.load(Relaxed))
+        })
+        .decision_timeout(Duration::from_secs(30));
+
+    (play.begins)(lua.clone().boxed(), (0..histories).map(history_key).collect());
+
+    let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
+    for history in 0..histories {
+        let key: Arc<str> = history_key(history).into();
+        now.store(START, Relaxed);
+        let mut state: Option<A::State> = None;
+        let mut reservations: Vec<Reserved> = Vec::new();
+        for step in 0..steps {
+            if end.is_some_and(|end| Instant::now() > end) {
+                return;
+            }
+            play.compared.fetch_add(1, Relaxed);
+            let quota = dice.pick(quotas);
+            let one = dice.pick(quota.as_slice());
+            let period = one.period().as_micros() as u64;
+            let unit = (period / one.limit()).max(1);
+            let forward =
+                [0, 0, 0, 1, unit - 1, unit, unit + 1, 2 * unit, period - 1, period, period + 1];
+            match dice.below(20) {
+                0 => now.fetch_sub(dice.pick(&[1, unit, period, 3_600_000_000]), Relaxed),
+                _ => now.fetch_add(dice.pick(&forward), Relaxed),
+            };
+            now.fetch_min(LATEST, Relaxed);
+            let instant = now.load(Relaxed) as i64;
+            let place = format!("history {history}, step {step}, {quota:?}");
+
+            if dice.below(5) == 0 && !reservations.is_empty() {
+                // The latest as often as any.
+                let which = if dice.below(2) == 0 {
+                    reservations.len() - 1
+                } else {
+                    dice.below(reservations.len())
+                };
+                let Reserved { lua: reservation, quota, cost, mark } = reservations.remove(which);
+                let rule = algorithm.rule(quota).expect("a rule");
+                let used = dice.pick(&[0, 0, 0, cost, cost, cost + 1, 3 * cost, 1 << 53]);
+                let settlement = Refund { units: cost - used, cost, mark: &mark };
+                let units = A::settle(&rule, &mut state, instant, &settlement).unwrap_or(0);
+                let from_lua = lua.settle(reservation, used as u64).expect("its own").await;
+                let from_lua = from_lua.unwrap_or_else(|error| panic!("{place}: {used}: {error}"));
+                assert_eq!(from_lua as i64, units, "{place}: {used} of {cost} used");
+                continue;
+            }
+
+            let rule = algorithm.rule(quota.clone()).expect("a rule");
+            let capacity = one.burst_size();
+            if dice.below(25) == 0 {
+                let cost = dice.pick(&[0, 1, capacity, 2 * capacity + 1, 1 << 53]);
+                let charge = Charge::new(Arc::clone(&key)).cost(cost).quota(quota.clone());
+                let from_lua = lua.penalize(charge).await;
+                let from_lua = from_lua.unwrap_or_else(|error| panic!("{place}: {cost}: {error}"));
+                let answer = A::penalize(&rule, &mut state, instant, cost as i64);
+                let from_rust =
+                    (answer.verdict, answer.report.remaining, answer.report.reset_after);
+                assert_eq!(verdict(&from_lua), from_rust, "{place}: penalty of {cost}");
+                continue;
+            }
+            if dice.below(20) == 0 {
+                let cost = dice.pick(&[0, 1, 2, capacity, capacity + 1]);
+                let max_wait = dice.pick(&[0, unit, 60_000_000]);
+                let charge = Charge::new(Arc::clone(&key)).cost(cost).quota(quota.clone());
+                let charge = charge.max_wait(Duration::from_micros(max_wait));
+                let mut from_lua = lua.estimate(charge).await.expect("lua estimates");
+                let check = Check { cost: cost as i64, max_wait: max_wait as i64 };
+                let answer = A::estimate(&rule, state.as_ref(), instant, check);
+                let from_rust =
+                    (answer.verdict, answer.report.remaining, answer.report.reset_after);
+                assert_eq!(verdict(&from_lua), from_rust, "{place}: estimate of {check:?}");
+                same_policies(&from_lua, &answer, &reported(&algorithm, &quota), &place);
+                assert!(
+                    from_lua.take_reservation().is_none(),
+                    "{place}: an estimate takes nothing"
+                );
+                continue;
+            }
+            if dice.below(60) == 0 {
+                lua.reset(Charge::new(Arc::clone(&key))).await.expect("lua forgets");
+                state = None;
+                continue;
+            }
+
+            let cost = dice.pick(&[0, 1, 1, 1, 2, capacity, capacity + 1]);
+            let max_wait = dice.pick(&[0, unit, 60_000_000, u64::MAX]);
+            let mut charge =
+                Charge::new(Arc::clone(&key)).cost(cost).max_wait(Duration::from_micros(max_wait));
+            if quota != algorithm.quota() || dice.below(2) == 0 {
+                charge = charge.quota(quota.clone());
+            }
+            let mut from_lua = lua.check(&charge).await.expect("lua decides");
+
+            let check = Check { cost: cost as i64, max_wait: max_wait.min(1 << 53) as i64 };
+            let answer = A::step(&rule, &mut state, instant, check);
+            let from_rust = (answer.verdict, answer.report.remaining, answer.report.reset_after);
+            assert_eq!(verdict(&from_lua), from_rust, "{place}: {charge:?}");
+            same_policies(&from_lua, &answer, &reported(&algorithm, &quota), &place);
+            assert_eq!(from_lua.decided_at(), Some(Duration::from_micros(instant as u64)));
+
+            if let Some(lua) = from_lua.take_reservation() {
+                let mark = A::mark(state.as_ref().expect("reserved"));
+                reservations.push(Reserved { lua, quota, cost: check.cost, mark });
+            }
+        }
+    }
+}
+
+const fn micros(limit: u64, period: u64) -> Quota {
+    Quota::new(limit, Duration::from_micros(period))
+}
+
+/// Quotas of which a product is just below 2^53, up to which Lua's numbers are exact.
+const LIMITS_OF_THE_EXACT: [Quota; 6] = [
+    Quota::new(255, Duration::from_secs(407 * 86_400)),
+    micros(8_191, 1 << 40),
+    micros(94_906_265, 94_906_266),
+    micros(8, 1 << 50),
+    micros(1 << 50, 1),
+    micros(1 << 50, 1 << 50),
+];
+
+async fn every_quota<A: InLua>(play: &Play, new: impl Fn(Quota) -> A, burst: bool) {
+    let mut quotas = vec![
+        Quota::per_second(5),
+        Quota::per_second(3),
+        micros(7, 10),
+        micros(1, 10),
+        Quota::per_day(1),
+        Quota::new(1, Duration::from_secs(365 * 86_400)),
+        Quota::per_second(1_000_000_000),
+    ];
+    let exact = |quota: &Quota| new(*quota).rule(*quota).is_ok();
+    quotas.extend(LIMITS_OF_THE_EXACT.into_iter().filter(exact));
+    if burst {
+        quotas.extend([
+            micros(3, 10).burst(1),
+            Quota::per_second(3).burst(10),
+            micros(7, 1).burst(100),
+        ]);
+    }
+    every_pace(play, new, &quotas).await;
+}
+
+/// Each quota alone, and in turn with the next.
+async fn every_pace<A: InLua>(play: &Play, new: impl Fn(Quota) -> A, quotas: &[Quota]) {
+    let many: Vec<Quotas> = quotas.iter().map(|quota| (*quota).into()).collect();
+    every(play, |quotas: &Quotas| new(quotas.as_slice()[0]), &many).await;
+}
+
+async fn every<A: InLua>(play: &Play, new: impl Fn(&Quotas) -> A, quotas: &[Quotas]) {
+    for quota in quotas {
+        compare(new(quota), std::slice::from_ref(quota), play, 12, 60).await;
+    }
+    for pair in quotas.windows(2) {
+        compare(new(&pair[0]), pair, play, 6, 60).await;
+    }
+}
+
+async fn token_bucket(play: &Play) {
+    every_quota(play, TokenBucket::new, true).await;
+}
+
+/// Eras that the steps of time end, and eras that outlast them.
+async fn budget(play: &Play) {
+    every_quota(play, |quota| Budget::new(quota).max_hold(quota.period()), true).await;
+    every_quota(play, |quota| Budget::new(quota).max_hold(2 * quota.period()).horizon(DAY), true)
+        .await;
+    every_quota(play, Budget::new, true).await;
+}
+
+async fn fixed_window(play: &Play) {
+    every_quota(play, FixedWindow::new, false).await;
+    every_quota(play, |quota| FixedWindow::new(quota).anchored(), false).await;
+}
+
+async fn sliding_window(play: &Play) {
+    every_quota(play, SlidingWindow::new, false).await;
+    every_quota(play, |quota| SlidingWindow::new(quota).cells(60), false).await;
+    every_quota(play, |quota| SlidingWindow::new(quota).cells(1), false).await;
+}
+
+async fn sliding_counter(play: &Play) {
+    every_quota(play, SlidingCounter::new, false).await;
+}
+
+async fn sliding_log(play: &Play) {
+    every_quota(play, |quota| SlidingLog::new(quota).max_limit(1 << 40), false).await;
+    // So many members that the one that must leave has to be searched for.
+    let long = [micros(200, 1_000), micros(1_000, 100_000)];
+    let many = long.map(Quotas::from);
+    for quotas in [&many[..1], &many[1..], &many] {
+        let log = SlidingLog::new(quotas[0].as_slice()[0]);
+        compare(log, quotas, play, 4, 1_500).await;
+    }
+}
+
+async fn several(play: &Play) {
+    let pair = |one: Quota, other: Quota| Quotas::from((one, other));
+    let second = Quota::per_second(5);
+    let quotas = [
+        pair(second, Quota::per_minute(9)),
+        pair(second, Quota::per_second(3)),
+        pair(micros(7, 10), micros(9, 25)),
+        pair(Quota::per_day(1), micros(3, 10)),
+    ];
+    let one = |quotas: &Quotas, place: usize| quotas.as_slice()[place];
+    every(play, |q| (TokenBucket::new(one(q, 0)), FixedWindow::new(one(q, 1))), &quotas).await;
+    every(play, |q| (TokenBucket::new(one(q, 0)), TokenBucket::new(one(q, 1))), &quotas).await;
+    every(play, |q| (SlidingLog::new(one(q, 0)), SlidingLog::new(one(q, 1))), &quotas).await;
+    every(play, |q| (SlidingWindow::new(one(q, 0)), SlidingCounter::new(one(q, 1))), &quotas).await;
+    every(
+        play,
+        |q| (SmoothBursty::new(one(q, 0)), FixedWindow::new(one(q, 1)).anchored()),
+        &quotas,
+    )
+    .await;
+    every(
+        play,
+        |q| {
+            (
+                FixedWindow::new(one(q, 0)),
+                SmoothBursty::new(one(q, 1)).max_burst(DAY).wait_for_own_cost(),
+            )
+        },
+        &quotas,
+    )
+    .await;
+    every(play, |q| (SlidingLog::new(one(q, 0)), SmoothWarmingUp::new(one(q, 1), DAY)), &quotas)
+        .await;
+    every(
+        play,
+        |q| (TokenBucket::new(one(q, 0)), SmoothWarmingUp::new(one(q, 1), DAY).wait_for_own_cost()),
+        &quotas,
+    )
+    .await;
+
+    let short = |quota: Quota| Budget::new(quota).max_hold(quota.period());
+    every(play, |q| (short(one(q, 0)), TokenBucket::new(one(q, 1))), &quotas).await;
+    every(play, |q| (FixedWindow::new(one(q, 0)), short(one(q, 1)).horizon(DAY)), &quotas).await;
+    every(play, |q| (SlidingLog::new(one(q, 0)), Budget::new(one(q, 1))), &quotas).await;
+    every(play, |q| (Budget::new(one(q, 0)), short(one(q, 1))), &quotas).await;
+
+    let eight = |n: u64| {
+        Quotas::from([5, 9, 7, 6, 8, 5, 6, 7].map(|limit| micros(limit * n, 1_000 * limit)))
+    };
+    every(
+        play,
+        |q| {
+            (
+                TokenBucket::new(one(q, 0)),
+                FixedWindow::new(one(q, 1)),
+                SlidingLog::new(one(q, 2)),
+                SlidingWindow::new(one(q, 3)),
+                SlidingCounter::new(one(q, 4)),
+                SmoothBursty::new(one(q, 5)),
+                SmoothWarmingUp::new(one(q, 6), Duration::from_millis(5)),
+                TokenBucket::new(one(q, 7)),
+            )
+        },
+        &[eight(1), eight(2)],
+    )
+    .await;
+    every(
+        play,
+        |q| -> Vec<AnyAlgorithm> {
+            vec![
+                TokenBucket::new(one(q, 0)).into(),
+                FixedWindow::new(one(q, 1)).into(),
+                SlidingLog::new(one(q, 2)).into(),
+                SlidingWindow::new(one(q, 3)).into(),
+                SlidingCounter::new(one(q, 4)).into(),
+                SmoothBursty::new(one(q, 5)).into(),
+                SmoothWarmingUp::new(one(q, 6), Duration::from_millis(5)).into(),
+                Budget::new(one(q, 7)).max_hold(Duration::from_millis(2)).into(),
+            ]
+        },
+        &[eight(1), eight(2)],
+    )
+    .await;
+}
+
+async fn smooth_bursty(play: &Play) {
+    every_quota(play, SmoothBursty::new, false).await;
+    every_quota(play, |quota| SmoothBursty::new(quota).start_empty(), false).await;
+    let own = |quota| SmoothBursty::new(quota).max_burst(400 * DAY).wait_for_own_cost();
+    every_pace(
+        play,
+        own,
+        &[Quota::per_second(5), Quota::per_second(3), Quota::per_day(1), micros(7, 10)],
+    )
+    .await;
+}
+
+async fn smooth_warming_up(play: &Play) {
+    let paces = [
+        Quota::per_second(5),
+        Quota::per_second(3),
+        micros(7, 10),
+        Quota::per_day(1),
+        Quota::new(1, 365 * DAY),
+        Quota::per_second(1_000_000),
+    ];
+    for warm_up in [Duration::from_micros(1), Duration::from_secs(4), 30 * DAY] {
+        every_pace(play, |quota| SmoothWarmingUp::new(quota, warm_up), &paces).await;
+        every_pace(
+            play,
+            |quota| SmoothWarmingUp::new(quota, warm_up).cold_factor(1.7).wait_for_own_cost(),
+            &paces,
+        )
+        .await;
+    }
+}
