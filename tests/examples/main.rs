@@ -16,6 +16,8 @@ mod outbound;
 #[cfg(all(feature = "policies", feature = "redisson", feature = "rustls"))]
 mod policies_from_redis;
 #[cfg(all(feature = "redisson", feature = "rustls"))]
+mod prove;
+#[cfg(all(feature = "redisson", feature = "rustls"))]
 mod quickstart;
 #[cfg(all(feature = "redisson", feature = "rustls"))]
 mod replay;

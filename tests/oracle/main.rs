@@ -37,7 +37,7 @@ use std::thread;
 use support::Server;
 use support::trial::algorithms::{self, Algorithm};
 use support::trial::crew::{self, Size};
-use support::trial::judge::{Clock, judge};
+use support::trial::judge::{Distance, judge};
 use support::trial::stock;
 use support::trial::trace::Event;
 use support::trial::workload::Workload;
@@ -71,7 +71,7 @@ fn faults_of(algorithm: &Algorithm, workload: Workload, size: Size) -> Vec<Strin
     let server = Server::with(&[]);
     let quota = workload.quota(algorithm.quota);
     let (calls, rows) = crew::run(algorithm, workload, size, &server.url());
-    let (mut findings, models) = judge(&rows, Clock::Ours, || (algorithm.model)(quota));
+    let (mut findings, models) = judge(&rows, Distance::Near, || (algorithm.model)(quota));
 
     let share = findings.utilisation().map_or("-".into(), |share| format!("{share:.3}"));
     println!(
@@ -85,7 +85,7 @@ fn faults_of(algorithm: &Algorithm, workload: Workload, size: Size) -> Vec<Strin
         findings.count(Event::Waited),
         findings.count(Event::Denied),
         findings.count(Event::Never),
-        findings.count(Event::Error),
+        findings.count(Event::Error) + findings.count(Event::Lost),
         findings.count(Event::Cancelled),
         findings.count(Event::Refunded),
     );

@@ -6,7 +6,7 @@ use tower_sluice::Quota;
 
 use crate::history::{START, honest, quota};
 use support::trial::algorithms::ALGORITHMS;
-use support::trial::judge::{Clock, Findings, judge};
+use support::trial::judge::{Distance, Findings, judge};
 use support::trial::model::{Bucket, Model, Window};
 use support::trial::trace::{Event, Row};
 
@@ -18,7 +18,7 @@ fn planted(mistake: impl Fn(&mut Row) -> bool) -> Vec<Findings> {
             let model = || (algorithm.model)(quota(algorithm));
             let mut rows = honest(model(), seed);
             if rows.iter_mut().any(&mistake) {
-                found.push(judge(&rows, Clock::Ours, model).0);
+                found.push(judge(&rows, Distance::Near, model).0);
             }
         }
     }
@@ -31,7 +31,7 @@ fn honest_traces_pass() {
     for algorithm in &ALGORITHMS {
         for seed in 0..200 {
             let model = || (algorithm.model)(quota(algorithm));
-            let findings = judge(&honest(model(), seed), Clock::Ours, model).0;
+            let findings = judge(&honest(model(), seed), Distance::Near, model).0;
             assert_eq!((findings.over, findings.unjustified), (0, 0), "{:?}", findings.faults);
             assert_eq!(findings.faults, Vec::<String>::new());
         }
@@ -146,7 +146,7 @@ fn error_and_tie_without_an_order_are_faults() {
         let model = || (algorithm.model)(quota(algorithm));
         let rows: Vec<_> =
             honest(model(), 1).into_iter().filter(|row| !row.event.returns()).collect();
-        let faults = |rows: &[Row]| judge(rows, Clock::Ours, model).0.faults.join("\n");
+        let faults = |rows: &[Row]| judge(rows, Distance::Near, model).0.faults.join("\n");
         let mut tie = [rows[3], rows[3]];
         assert!(faults(&tie).contains("two decisions at"));
         tie[1].place = 1;
@@ -165,7 +165,7 @@ fn one_unit_more_of_capacity_is_found() {
         let more = (algorithm.quota)(Quota::new(8, fair.period()), fair.burst_size() + 1);
         let findings: Vec<_> = (0..20)
             .map(|seed| honest((algorithm.model)(more), seed))
-            .map(|rows| judge(&rows, Clock::Ours, || (algorithm.model)(fair)).0)
+            .map(|rows| judge(&rows, Distance::Near, || (algorithm.model)(fair)).0)
             .collect();
         assert!(findings.iter().all(|findings| findings.over > 0));
     }

@@ -9,7 +9,7 @@ use tower_sluice::{Charge, ErrorKind, Outcome, Quota};
 
 use support::trial::algorithms::{Algorithm, Judged, Site, pool};
 use support::trial::crew::{self, Size};
-use support::trial::judge::{Clock, judge};
+use support::trial::judge::{Distance, judge};
 use support::trial::workload::Workload;
 use support::trial::{edges, held, saturated, stock};
 use support::{Server, expires};
@@ -65,7 +65,7 @@ fn workload(
 ) -> Option<String> {
     let quota = workload.quota(algorithm.quota);
     let (_, rows) = crew::run(algorithm, workload, SIZE, url);
-    let (mut findings, models) = judge(&rows, Clock::Ours, || (algorithm.model)(quota));
+    let (mut findings, models) = judge(&rows, Distance::Near, || (algorithm.model)(quota));
     let (fewest, changes, calls) = (findings.fewest, findings.changes, rows.len());
     let writes = models.values().next().map_or(0..=0, |model| model.writes(fewest, changes, calls));
     findings.faults.extend(stock::faults(server, &models, algorithm.runs(rows.len()), writes));

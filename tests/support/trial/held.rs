@@ -207,12 +207,12 @@ async fn one(pool: Pool, terms: Terms, history: u64) -> Result<usize, String> {
             }
             settlements += 1;
             let settled = limiter.settle(reservation, used as u64).expect("its own").await;
-            let given_back = settled.map_err(|error| format!("{number}: {error}"))?;
+            let given_back = settled.map_err(|error| format!("{number}: {error:?}"))?;
             let right = model.settle(hold.number, now, used);
             if i128::from(given_back) != right {
                 return Err(format!("{number}: {given_back} given back, not {right}: {hold:?}"));
             }
-            let peek = limiter.peek(KEY).await.map_err(|error| format!("{number}: {error}"))?;
+            let peek = limiter.peek(KEY).await.map_err(|error| format!("{number}: {error:?}"))?;
             if reported(&peek) != model.report(now) {
                 return Err(format!(
                     "{number}: {:?}, not {:?}",
@@ -226,7 +226,7 @@ async fn one(pool: Pool, terms: Terms, history: u64) -> Result<usize, String> {
         let patience = [0, 0, unit, terms.hold, 60_000_000][dice.usize(..5)];
         let charge = Charge::new(KEY).cost(cost as u64).max_wait(micros(patience));
         let answer = limiter.check(&charge).await;
-        let mut decision = answer.map_err(|error| format!("{number}: {error}"))?;
+        let mut decision = answer.map_err(|error| format!("{number}: {error:?}"))?;
         let most = patience.min(terms.horizon).min(terms.hold);
         let right = match model.fits(now, cost) {
             None => Outcome::Deny { retry_after: None },

@@ -33,6 +33,9 @@ pub struct Findings {
     /// Events that change what is stored, and the fewest writes that do: a call writes a key once.
     pub changes: usize,
     pub fewest: usize,
+    /// Keys with calls that got lost, which may have been counted: of those only the bound is
+    /// judged.
+    pub by_bound: usize,
     counts: HashMap<u8, usize>,
 }
 
@@ -53,13 +56,14 @@ impl Findings {
     }
 }
 
-/// The clock of the servers, beside the one that a trace is written by.
+/// The way between those who write a trace and the servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Clock {
-    /// The same: the server runs on this machine.
-    Ours,
-    /// Another, of each key's own server. It is some unknown time from ours, and as fast.
-    Theirs,
+pub enum Distance {
+    /// The server runs on this machine: it has the same clock, and every call is answered.
+    Near,
+    /// Each key's own server has a clock of its own. It is some unknown time from ours, and as
+    /// fast. Calls may get lost on their way.
+    Afar,
 }
 
 /// The time by which our clock may be ahead of the server's, in ns: at least, and at most.
@@ -68,11 +72,11 @@ type Ahead = (i128, i128);
 /// The time by which two clocks may drift apart during a trace.
 const DRIFT: i128 = 20_000_000;
 
-impl Clock {
+impl Distance {
     /// The time by which ours is ahead of the one that decided `rows`: each decision lies between
     /// its call and its answer.
     fn ahead(self, rows: &[Row]) -> Result<Ahead, String> {
-        if self == Self::Ours {
+        if self == Self::Near {
             return Ok((0, 0));
         }
         let decided = || rows.iter().filter(|row| !row.event.returns());
@@ -91,7 +95,7 @@ impl Clock {
 /// Judges a trace, and returns with it the state in which each key should be.
 pub fn judge(
     rows: &[Row],
-    clock: Clock,
+    distance: Distance,
     model: impl Fn() -> Box<dyn Model>,
 ) -> (Findings, BTreeMap<u32, Box<dyn Model>>) {
     let mut findings = Findings::default();
@@ -99,16 +103,21 @@ pub fn judge(
     for (key, mut rows) in by_key(rows) {
         for row in &rows {
             *findings.counts.entry(row.event as u8).or_default() += 1;
-            if row.event == Event::Error {
+            if row.event == Event::Error || row.event == Event::Lost && distance == Distance::Near {
                 findings.tell(row, "no decision");
             }
         }
-        rows.retain(|row| row.event != Event::Error);
+        if distance == Distance::Afar && rows.iter().any(|row| row.event == Event::Lost) {
+            findings.by_bound += 1;
+            findings.over += excess(&rows, &*model());
+            continue;
+        }
+        rows.retain(|row| !matches!(row.event, Event::Error | Event::Lost));
         if let Err(why) = order(&mut rows) {
             findings.faults.push(why);
             continue;
         }
-        let ahead = match clock.ahead(&rows) {
+        let ahead = match distance.ahead(&rows) {
             Ok(ahead) => ahead,
             Err(why) => {
                 findings.faults.push(format!("key {key}: {why}"));
@@ -120,6 +129,25 @@ pub fn judge(
         models.insert(key, replay.end(&rows));
     }
     (findings, models)
+}
+
+/// Counts the admissions of one key that break the bound of some window, but for units that may
+/// have been given back.
+fn excess(rows: &[Row], model: &dyn Model) -> usize {
+    let caller = |row: &Row, number| (row.process, row.task, number);
+    let mut back: HashMap<_, i64> = HashMap::new();
+    for row in rows.iter().filter(|row| row.of > 0) {
+        let units = if row.event == Event::Lost { row.cost } else { row.units };
+        *back.entry(caller(row, row.of)).or_default() += i64::from(units);
+    }
+    let mut grants: Vec<Grant> = Vec::new();
+    for row in rows.iter().filter(|row| matches!(row.event, Event::Allowed | Event::Waited)) {
+        let back = back.get(&caller(row, row.number)).copied().unwrap_or_default();
+        grants.push(((row.now + row.wait).into(), (i64::from(row.cost) - back).into()));
+    }
+    grants.retain(|grant| grant.1 > 0);
+    grants.sort_by_key(|grant| grant.0);
+    model.excess(&grants)
 }
 
 /// One key's events, played to its model.

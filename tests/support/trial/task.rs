@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tower_sluice::limiter::Reservation;
-use tower_sluice::{Charge, Error, Outcome};
+use tower_sluice::{Charge, Error, ErrorKind, Outcome};
 
 use super::algorithms::Judged;
 use super::trace::{Event, Row, nanos};
@@ -52,6 +52,7 @@ impl Task {
         let answer = self.limiter.check(&charge).await;
         row.received = nanos();
         let mut reservation = None;
+        row.event = without_answer(&answer);
         if let Ok(mut decision) = told(&row, answer) {
             (row.event, row.wait) = match decision.outcome() {
                 Outcome::Allow => (Event::Allowed, 0),
@@ -80,6 +81,7 @@ impl Task {
         let due = held.row.received + held.row.wait.cast_unsigned() * 1_000;
         let answer = self.limiter.settle(held.reservation, 0).expect("its own").await;
         row.received = nanos();
+        row.event = without_answer(&answer);
         if let Ok(units) = told(&row, answer) {
             row.event = if row.sent < due { Event::Cancelled } else { Event::Refunded };
             row.units = u32::try_from(units).expect("no more than was taken");
@@ -116,6 +118,14 @@ impl Task {
             sent: nanos(),
             received: 0,
         }
+    }
+}
+
+/// The event of a call without an answer.
+fn without_answer<T>(answer: &Result<T, Error>) -> Event {
+    match answer.as_ref().err().map(Error::kind) {
+        Some(ErrorKind::Infrastructure | ErrorKind::Saturation) => Event::Lost,
+        _ => Event::Error,
     }
 }
 

@@ -19,16 +19,18 @@ pub enum Event {
     Denied,
     /// Refused: it can never fit.
     Never,
-    /// No answer.
+    /// No decision.
     Error,
     /// A reservation given back before its slot came.
     Cancelled,
     /// A reservation given back after its slot came.
     Refunded,
+    /// No answer: the network lost it, and the call may have counted.
+    Lost,
 }
 
 impl Event {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Allowed,
         Self::Waited,
         Self::Denied,
@@ -36,6 +38,7 @@ impl Event {
         Self::Error,
         Self::Cancelled,
         Self::Refunded,
+        Self::Lost,
     ];
 
     /// Returns true if it gives a reservation back, which is answered without a `now`.

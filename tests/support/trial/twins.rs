@@ -243,7 +243,8 @@ async fn compare<A: InLua>(
                 let settlement = Refund { units: cost - used, cost, mark: &mark };
                 let units = A::settle(&rule, &mut state, instant, &settlement).unwrap_or(0);
                 let from_lua = lua.settle(reservation, used as u64).expect("its own").await;
-                let from_lua = from_lua.unwrap_or_else(|error| panic!("{place}: {used}: {error}"));
+                let from_lua =
+                    from_lua.unwrap_or_else(|error| panic!("{place}: {used}: {error:?}"));
                 assert_eq!(from_lua as i64, units, "{place}: {used} of {cost} used");
                 continue;
             }
@@ -254,7 +255,8 @@ async fn compare<A: InLua>(
                 let cost = dice.pick(&[0, 1, capacity, 2 * capacity + 1, 1 << 53]);
                 let charge = Charge::new(Arc::clone(&key)).cost(cost).quota(quota.clone());
                 let from_lua = lua.penalize(charge).await;
-                let from_lua = from_lua.unwrap_or_else(|error| panic!("{place}: {cost}: {error}"));
+                let from_lua =
+                    from_lua.unwrap_or_else(|error| panic!("{place}: {cost}: {error:?}"));
                 let answer = A::penalize(&rule, &mut state, instant, cost as i64);
                 let from_rust =
                     (answer.verdict, answer.report.remaining, answer.report.reset_after);

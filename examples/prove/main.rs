@@ -1,0 +1,133 @@
+//! Proves the promises of the crate on a server of yours.
+//!
+//! It runs the oracle, the twins and the faults that need no rights against any server, cluster,
+//! sentinels, proxy or managed service, and prints one table:
+//!
+//! ```sh
+//! cargo run --release --example prove -- redis://127.0.0.1:6379
+//! ```
+//!
+//! It takes the addresses that `Pool::connect` takes. The variable `REDIS_CA` names a PEM file with
+//! the authority that `rediss` addresses are checked against. Default: those of the system.
+//!
+//! - **oracle**: four processes call each algorithm in four ways. A model judges each answer. `over`
+//!   counts admissions beyond the limit, `unjustified` counts refusals without a reason.
+//! - **twins**: the script on the server and the Rust code here answer alike.
+//! - **faults**: foreign values, lost scripts and keys, connections that are cut, silence, delays,
+//!   callers that leave, deadlines that pass.
+//!
+//! All its keys begin with `sluice:prove-` and a random number. It deletes them at the end, and
+//! also after a failure or Ctrl-C. It needs the rights that the page "Redis in production" lists.
+//! What it cannot check is a row of the table, with the reason.
+//!
+//! It loads the server as much as its processes can, for two minutes: `--minutes` sets another time.
+//!
+//! The exit code is 0 if all promises are kept, and 1 if one is broken. It is 2 if the options are
+//! wrong, if there is no connection, or after Ctrl-C.
+
+mod access;
+mod check;
+mod cleaner;
+mod faults;
+mod met;
+mod network;
+mod options;
+mod oracle;
+mod table;
+mod twins;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Parser;
+use tokio::runtime::Runtime;
+
+use support::trial::crew;
+
+use access::Access;
+use check::Proof;
+use options::Options;
+use table::Row;
+
+fn main() -> ExitCode {
+    // This process is one of the oracle's workers.
+    if std::env::var_os("ORACLE_ROLE").is_some() {
+        crew::work(|url| {
+            Access::new(url).and_then(|access| access.patient_pool()).expect("a pool")
+        });
+        return ExitCode::SUCCESS;
+    }
+    let options = Options::parse();
+    check::keep_panics();
+    let runtime = Runtime::new().expect("a runtime");
+    let code = runtime.block_on(async {
+        match prove(options).await {
+            Ok(code) => code,
+            Err(why) => {
+                eprintln!("prove: {why}");
+                ExitCode::from(2)
+            }
+        }
+    });
+    runtime.shutdown_background();
+    code
+}
+
+/// No proof takes longer, however slow the server is.
+const LONGEST: Duration = Duration::from_secs(290);
+
+async fn prove(options: Options) -> Result<ExitCode, String> {
+    let access = Access::new(&options.address)?;
+    let pool = access.pool()?;
+    pool.ready().await.map_err(|error| access.hush(&format!("{error:#}")))?;
+    let connections = access.connections().await;
+    let met = met::meet(&access, &connections).await;
+    println!("{}", access.hush(&met.text));
+
+    let proof = Arc::new(Proof::new(options, access, connections, met));
+    let is_whole = tokio::select! {
+        () = all(&proof) => true,
+        () = tokio::time::sleep(LONGEST) => {
+            proof.add(Row::not_checked("all that follows", "five minutes are over"));
+            true
+        }
+        () = interrupted() => false,
+    };
+    crew::end_all();
+    proof.bar.set_message("deletes its keys");
+    let cleaned = cleaner::clean(&proof).await;
+    proof.add(cleaned);
+    proof.bar.finish_and_clear();
+    let code = table::print(&proof);
+    if !is_whole {
+        return Err(String::from("interrupted: the table is not complete"));
+    }
+    Ok(code)
+}
+
+async fn all(proof: &Arc<Proof>) {
+    oracle::workloads(proof).await;
+    oracle::edges(proof).await;
+    oracle::uses(proof).await;
+    twins::scripts(proof).await;
+    twins::budgets(proof).await;
+    faults::all(proof).await;
+    network::all(proof).await;
+    met::time(proof).await;
+}
+
+/// Waits until somebody wants it to end.
+async fn interrupted() {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let mut end = signal(SignalKind::terminate()).expect("signals");
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = end.recv() => {}
+        }
+    }
+    #[cfg(not(unix))]
+    let _ = tokio::signal::ctrl_c().await;
+}

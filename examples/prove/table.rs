@@ -1,0 +1,90 @@
+//! The table at the end, and the exit code.
+
+use std::process::ExitCode;
+
+use crate::check::Proof;
+
+/// The result of a check.
+#[derive(Clone, Debug)]
+pub(crate) enum Result {
+    Kept,
+    /// With the reason.
+    NotChecked(String),
+    /// With what was found.
+    Broken(String),
+}
+
+/// A check: its name, what was done, and the result.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) name: String,
+    pub(crate) done: String,
+    pub(crate) result: Result,
+}
+
+impl Row {
+    pub(crate) fn kept(name: impl Into<String>, done: impl Into<String>) -> Self {
+        Self { name: name.into(), done: done.into(), result: Result::Kept }
+    }
+
+    pub(crate) fn not_checked(name: impl Into<String>, why: impl Into<String>) -> Self {
+        let result = Result::NotChecked(why.into());
+        Self { name: name.into(), done: String::from("-"), result }
+    }
+
+    /// Kept, unless there are `faults`.
+    pub(crate) fn judged(
+        name: impl Into<String>,
+        done: impl Into<String>,
+        faults: &[String],
+    ) -> Self {
+        let result = match faults {
+            [] => Result::Kept,
+            [first, ..] => Result::Broken(format!("{} faults: {first}", faults.len())),
+        };
+        Self { name: name.into(), done: done.into(), result }
+    }
+}
+
+/// The most characters of a reason.
+const LONGEST: usize = 300;
+
+/// Prints the rows, and returns the exit code that they mean.
+pub(crate) fn print(proof: &Proof) -> ExitCode {
+    let rows = proof.rows();
+    let width = |of: fn(&Row) -> &str| {
+        rows.iter().map(|row| of(row).chars().count()).max().unwrap_or_default()
+    };
+    let [names, done] = [width(|row| &row.name), width(|row| &row.done)];
+    println!("{:names$}  {:done$}  result", "check", "done");
+    let [mut kept, mut not_checked, mut broken] = [0; 3];
+    for row in &rows {
+        let result = match &row.result {
+            Result::Kept => {
+                kept += 1;
+                String::from("kept")
+            }
+            Result::NotChecked(why) => {
+                not_checked += 1;
+                format!("not checked: {}", short(why))
+            }
+            Result::Broken(why) => {
+                broken += 1;
+                format!("BROKEN: {}", short(why))
+            }
+        };
+        let line = format!("{:names$}  {:done$}  {result}", row.name, row.done);
+        println!("{}", proof.access.hush(&line));
+    }
+    println!("{kept} kept, {not_checked} not checked, {broken} broken");
+    ExitCode::from(u8::from(broken > 0))
+}
+
+/// The first line, if it is not too long.
+fn short(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    match line.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{} ..", &line[..end]),
+        None => line.to_owned(),
+    }
+}

@@ -1,0 +1,143 @@
+//! The proof, as an operator runs it: a table and an exit code; and it finds what is broken.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+
+use redis::cmd;
+use tokio::runtime::Builder;
+use tokio::time::{Duration, sleep};
+
+use support::Server;
+use support::tls::{Authority, TlsServer};
+
+static BUILT: LazyLock<PathBuf> = LazyLock::new(|| support::example::built("prove"));
+
+/// A short run on a few algorithms.
+fn short(url: &str, only: &str) -> Command {
+    let mut command = Command::new(&*BUILT);
+    command.env_remove("REDIS_CA").args([url, "--minutes", "0.05", "--processes", "2"]);
+    command.args(["--tasks", "8", "--only", only]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn run(mut command: Command) -> (Option<i32>, String) {
+    let output = command.output().expect("the example");
+    (output.status.code(), told(&output))
+}
+
+fn told(output: &Output) -> String {
+    [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text)).join("\n")
+}
+
+/// The row that begins so.
+fn row<'a>(told: &'a str, name: &str) -> &'a str {
+    told.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name}: {told}"))
+}
+
+/// The names of all keys, but those of others.
+async fn left(server: &Server) -> Vec<String> {
+    let mut connection = server.connection().await;
+    cmd("KEYS").arg("*prove-*").query_async(&mut connection).await.expect("names")
+}
+
+#[test]
+fn without_an_address_or_a_server_it_refuses() {
+    let mut command = Command::new(&*BUILT);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let (code, told) = run(command);
+    assert_eq!(code, Some(2), "{told}");
+    assert!(told.contains("Usage: prove"), "{told}");
+
+    let nowhere = format!("redis://me:hush@127.0.0.1:{}", support::NOWHERE);
+    let (code, told) = run(short(&nowhere, ""));
+    assert_eq!(code, Some(2), "{told}");
+    assert!(told.contains("refused") && !told.contains("hush"), "{told}");
+    assert_eq!(run(short("http://127.0.0.1", "")).0, Some(2));
+}
+
+#[tokio::test]
+async fn every_promise_is_kept_and_nothing_is_left() {
+    let server = Server::with(&[]);
+    let url = server.url();
+    let (code, told) = run(short(&url, "token_bucket"));
+    assert_eq!(code, Some(0), "{told}");
+    assert!(row(&told, "oracle token_bucket").contains("over=0 unjustified=0"), "{told}");
+    assert!(told.contains("standalone") && told.contains(" 0 not checked, 0 broken"), "{told}");
+    assert_eq!(left(&server).await, Vec::<String>::new());
+}
+
+/// It needs no rights beyond those that are documented, and names each that it lacks.
+#[tokio::test]
+async fn the_documented_rights_suffice() {
+    let server = Server::start();
+    let (code, told) = run(short(&server.url(), "fixed_window"));
+    assert_eq!(code, Some(0), "{told}");
+    assert!(row(&told, "stored states").contains("not checked: NOPERM on SCAN"), "{told}");
+    assert_eq!(left(&server).await, Vec::<String>::new());
+}
+
+/// A server that forgets keys admits too much, as one does that evicts them.
+#[test]
+fn a_server_that_forgets_is_found() {
+    let (server, ends) = (Server::with(&[]), AtomicBool::new(false));
+    let (code, told) = thread::scope(|scope| {
+        scope.spawn(|| {
+            let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+            runtime.block_on(async {
+                let mut connection = server.connection().await;
+                while !ends.load(Relaxed) {
+                    let key: Option<String> =
+                        cmd("RANDOMKEY").query_async(&mut connection).await.expect("a name");
+                    if let Some(key) = key {
+                        let mut delete = cmd("DEL");
+                        delete.arg(key).exec_async(&mut connection).await.expect("deleted");
+                    }
+                    sleep(Duration::from_millis(5)).await;
+                }
+            });
+        });
+        let result = run(short(&server.url(), "fixed_window"));
+        ends.store(true, Relaxed);
+        result
+    });
+    assert_eq!(code, Some(1), "{told}");
+    let oracle = row(&told, "oracle fixed_window ");
+    assert!(oracle.contains("BROKEN") && !oracle.contains("over=0"), "{told}");
+}
+
+#[tokio::test]
+async fn interrupted_it_deletes_its_keys() {
+    let server = Server::with(&[]);
+    let child: Child = short(&server.url(), "sliding").spawn().expect("the example");
+    let mut connection = server.connection().await;
+    loop {
+        let keys: u64 = cmd("DBSIZE").query_async(&mut connection).await.expect("a number");
+        if keys > 8 {
+            break;
+        }
+        sleep(Duration::from_millis(5)).await;
+    }
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().expect("kill").success());
+    let output = child.wait_with_output().expect("its output");
+    assert_eq!(output.status.code(), Some(2), "{}", told(&output));
+    assert!(told(&output).contains("not complete"), "{}", told(&output));
+    assert_eq!(left(&server).await, Vec::<String>::new());
+}
+
+#[test]
+fn over_tls_the_network_is_not_checked() {
+    let authority = Authority::new();
+    let server = TlsServer::start(&authority.identity(&["localhost"]));
+    let files = support::files::Files::new();
+    let mut command = short(&server.url(), "fixed_window");
+    command.env("REDIS_CA", files.write("ca.pem", &authority.pem()));
+    let (code, told) = run(command);
+    assert_eq!(code, Some(0), "{told}");
+    assert!(told.contains("with TLS"), "{told}");
+    assert!(row(&told, "the server is silent").contains("not checked: TLS"), "{told}");
+}
