@@ -38,7 +38,10 @@ static PANIC: Mutex<String> = Mutex::new(String::new());
 /// Keeps the message of a panic for the table, and prints nothing.
 pub(crate) fn keep_panics() {
     panic::set_hook(Box::new(|panic| {
-        let words = panic.payload_as_str().unwrap_or("a panic").to_owned();
+        let payload = panic.payload();
+        let text = payload.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
+        let words = text.unwrap_or("a panic").to_owned();
         let mut first = PANIC.lock().unwrap_or_else(PoisonError::into_inner);
         // Those that follow say less: a task that another one waits for.
         if first.is_empty() {

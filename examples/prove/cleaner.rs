@@ -17,10 +17,13 @@ use crate::table::Row;
 
 type Reset = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 
+/// Deletes one key of a limiter.
+type Resets = Box<dyn Fn(&str) -> Reset + Send + Sync>;
+
 /// The keys that have to be deleted.
 #[derive(Default)]
 pub(crate) struct Cleaner {
-    owed: Mutex<Vec<(Box<dyn Fn(&str) -> Reset + Send + Sync>, Vec<String>)>>,
+    owed: Mutex<Vec<(Resets, Vec<String>)>>,
 }
 
 impl Cleaner {
@@ -44,7 +47,7 @@ impl Cleaner {
         self.push(Box::new(reset), keys.into_iter().map(|key| key.to_string()).collect());
     }
 
-    fn push(&self, reset: Box<dyn Fn(&str) -> Reset + Send + Sync>, keys: Vec<String>) {
+    fn push(&self, reset: Resets, keys: Vec<String>) {
         self.owed.lock().unwrap_or_else(PoisonError::into_inner).push((reset, keys));
     }
 }
