@@ -131,13 +131,13 @@ pub(crate) fn panicked(name: &str) -> Row {
     ended_early(name, words)
 }
 
-/// The row of a check that ended early for some reason. If the network lost a call, no promise is
-/// broken, and nothing is proven.
+/// The row of a check that ended early for some reason. If a call had no answer, no promise is broken,
+/// and nothing is proven.
 pub(crate) fn ended_early(name: &str, why: String) -> Row {
     let is_lost =
         ["kind: Infrastructure", "kind: Saturation"].iter().any(|kind| why.contains(kind));
     match is_lost {
-        true => Row::not_checked(name, format!("a call was lost: {why}")),
+        true => Row::lost(name, format!("a call had no answer: {why}")),
         false => Row::judged(name, "ended early", &[why]),
     }
 }

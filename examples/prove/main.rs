@@ -23,7 +23,8 @@
 //! It loads the server as much as its processes can, for two minutes: `--minutes` sets another time.
 //!
 //! The exit code is 0 if all promises are kept, and 1 if one is broken. It is 2 if the options are
-//! wrong, if there is no connection, or after Ctrl-C.
+//! wrong, if there is no connection, or after Ctrl-C. It is 3 if calls had no answer, so that a check
+//! proves nothing: the network is to blame, or the crate.
 
 mod access;
 mod check;

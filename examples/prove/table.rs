@@ -8,8 +8,10 @@ use crate::check::Proof;
 #[derive(Clone, Debug)]
 pub(crate) enum Result {
     Kept,
-    /// With the reason.
+    /// The server or its rights do not allow the check, for this reason.
     NotChecked(String),
+    /// Too many calls had no answer, so that nothing is proven.
+    Lost(String),
     /// With what was found.
     Broken(String),
 }
@@ -29,6 +31,11 @@ impl Row {
 
     pub(crate) fn not_checked(name: impl Into<String>, why: impl Into<String>) -> Self {
         let result = Result::NotChecked(why.into());
+        Self { name: name.into(), done: String::from("-"), result }
+    }
+
+    pub(crate) fn lost(name: impl Into<String>, why: impl Into<String>) -> Self {
+        let result = Result::Lost(why.into());
         Self { name: name.into(), done: String::from("-"), result }
     }
 
@@ -57,7 +64,7 @@ pub(crate) fn print(proof: &Proof) -> ExitCode {
     };
     let [names, done] = [width(|row| &row.name), width(|row| &row.done)];
     println!("{:names$}  {:done$}  result", "check", "done");
-    let [mut kept, mut not_checked, mut broken] = [0; 3];
+    let [mut kept, mut not_checked, mut lost, mut broken] = [0; 4];
     for row in &rows {
         let result = match &row.result {
             Result::Kept => {
@@ -68,6 +75,10 @@ pub(crate) fn print(proof: &Proof) -> ExitCode {
                 not_checked += 1;
                 format!("not checked: {}", short(why))
             }
+            Result::Lost(why) => {
+                lost += 1;
+                format!("LOST: {}", short(why))
+            }
             Result::Broken(why) => {
                 broken += 1;
                 format!("BROKEN: {}", short(why))
@@ -76,8 +87,12 @@ pub(crate) fn print(proof: &Proof) -> ExitCode {
         let line = format!("{:names$}  {:done$}  {result}", row.name, row.done);
         println!("{}", proof.access.hush(&line));
     }
-    println!("{kept} kept, {not_checked} not checked, {broken} broken");
-    ExitCode::from(u8::from(broken > 0))
+    println!("{kept} kept, {not_checked} not checked, {lost} lost, {broken} broken");
+    ExitCode::from(match (broken, lost) {
+        (0, 0) => 0,
+        (0, _) => 3,
+        _ => 1,
+    })
 }
 
 /// The first line, if it is not too long.

@@ -66,12 +66,13 @@ async fn every_promise_is_kept_and_nothing_is_left() {
     let (code, told) = run(short(&url, "token_bucket"));
     assert_eq!(code, Some(0), "{told}");
     assert!(row(&told, "oracle token_bucket").contains("over=0 unjustified=0"), "{told}");
-    assert!(told.contains("standalone") && told.contains(" 0 not checked, 0 broken"), "{told}");
+    assert!(told.contains("standalone") && told.contains(" 0 not checked, 0 lost, 0 broken"), "{told}");
     assert_eq!(left(&server).await, Vec::<String>::new());
 }
 
 /// It needs no rights beyond those that are documented, and names each that it lacks.
 #[tokio::test]
+#[ignore = "a minute of work: CONTRIBUTING.md has the command"]
 async fn the_documented_rights_suffice() {
     let server = Server::start();
     let (code, told) = run(short(&server.url(), "fixed_window"));
@@ -130,6 +131,7 @@ async fn interrupted_it_deletes_its_keys() {
 }
 
 #[test]
+#[ignore = "a minute of work: CONTRIBUTING.md has the command"]
 fn over_tls_the_network_is_not_checked() {
     let authority = Authority::new();
     let server = TlsServer::start(&authority.identity(&["localhost"]));
