@@ -217,8 +217,9 @@ impl RRateLimiter {
 impl fmt::Debug for RRateLimiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The name may be a charge's key, which may be a secret.
-        let name = format_args!("<{} bytes>", self.name().len());
-        f.debug_struct("RRateLimiter").field("name", &name).finish_non_exhaustive()
+        f.debug_struct("RRateLimiter")
+            .field("name", &format_args!("<{} bytes>", self.name().len()))
+            .finish_non_exhaustive()
     }
 }
 

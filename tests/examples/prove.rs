@@ -66,7 +66,10 @@ async fn every_promise_is_kept_and_nothing_is_left() {
     let (code, told) = run(short(&url, "token_bucket"));
     assert_eq!(code, Some(0), "{told}");
     assert!(row(&told, "oracle token_bucket").contains("over=0 unjustified=0"), "{told}");
-    assert!(told.contains("standalone") && told.contains(" 0 not checked, 0 lost, 0 broken"), "{told}");
+    assert!(
+        told.contains("standalone") && told.contains(" 0 not checked, 0 lost, 0 broken"),
+        "{told}"
+    );
     assert_eq!(left(&server).await, Vec::<String>::new());
 }
 
