@@ -38,7 +38,7 @@ use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::{Memory, Quota, RateLimitLayer, by_api_key};
 
 // For each API key 50 requests per second, and bursts of 100. A request over the limit waits up to
-// half a second for its slot. A later slot means 429.
+// half a second. If it had to wait longer, it gets 429.
 let limiter = Memory::new(\"api\", TokenBucket::new(Quota::per_second(50).burst(100)));
 let limit = RateLimitLayer::new(limiter, by_api_key(\"x-api-key\"))
     .max_wait(Duration::from_millis(500));

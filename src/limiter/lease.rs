@@ -53,8 +53,8 @@ use crate::settlement::Settlement;
 /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
 /// ```
 ///
-/// Write it next to the store, as `redis.lease(..).timeout(..).or_else(..)`. Only a
-/// [`deny_cache`](crate::LimiterExt::deny_cache) comes before it, so that the cache sees the units
+/// Write it next to the store, as `redis.lease(..).timeout(..).or_else(..)`. Only a breaker and a
+/// [`deny_cache`](crate::LimiterExt::deny_cache) come before it, so that the cache sees the units
 /// that come back. Leased units are spent even while the store is away.
 ///
 /// # The bound
@@ -73,26 +73,28 @@ use crate::settlement::Settlement;
 ///
 /// The number of leased units depends on the demand. A lease has at most
 ///
-/// - half of the units that its key used within the last validity. So a rarely used key takes
-///   single units: it costs as much as without a lease, and wastes nothing;
+/// - half of the units that its key used within one validity: the last whole one, or the present.
+///   So a rarely used key takes single units: it costs as much as without a lease, and wastes
+///   nothing;
 /// - half of the units that were left after the last answer. So the last units are taken one by
 ///   one, and other processes get some;
 /// - the number that was passed to [`lease`](crate::LimiterExt::lease).
 ///
-/// A refill starts when a quarter is left, so callers rarely wait. Callers without units share a
-/// refill. If the refill is refused, each of them asks alone: a charge is refused only if the inner
-/// limiter refuses it. A refused charge costs one call, as without a lease. A caller whose deadline
-/// is earlier than that of the refill asks alone too.
+/// A refill starts when a quarter of a lease of 4 or more units is left, so callers rarely wait.
+/// Callers without units share a refill. If the refill is refused, each of them asks alone: a
+/// charge is refused only if the inner limiter refuses it. A refused charge costs one call, as
+/// without a lease. A caller whose deadline is earlier than that of the refill asks alone too.
 ///
 /// # Refunds of leased units
 ///
 /// Unspent units are refunded when their time is over, or when no charge comes for half of that
-/// time. They are also refunded when another quota, a [penalty](crate::LimiterExt::penalize) or a
-/// [block](crate::LimiterExt::block) comes for the key. The drop of the last clone refunds them
-/// too, and so does [`end_leases`](Lease::end_leases). As for any refund, the algorithm determines
-/// how many units come back. Windows refund exactly, a bucket only if no other charge was decided
-/// since. Units that do not come back count as taken: after a crash, or with a busy bucket, less is
-/// admitted, never more. A closure cannot refund, so its units are lost too.
+/// time; each up to a quarter of the time later. They are also refunded when another quota, a
+/// [penalty](crate::LimiterExt::penalize) or a [block](crate::LimiterExt::block) comes for the key.
+/// The drop of the last clone refunds them too, and so does [`end_leases`](Lease::end_leases). As
+/// for any refund, the algorithm determines how many units come back. Windows refund exactly, a
+/// bucket only if no other charge was decided since. Units that do not come back count as taken:
+/// after a crash, or with a busy bucket, less is admitted, never more. A closure cannot refund, so
+/// its units are lost too.
 ///
 /// # Settling
 ///

@@ -122,7 +122,7 @@ impl Redisson {
         self
     }
 
-    /// Sets the longest time of a decision, including the wait for a connection; at most a day.
+    /// Sets the longest time of a decision, including the wait for a connection; at most a year.
     /// Default: 100 ms.
     #[must_use]
     pub fn decision_timeout(mut self, timeout: Duration) -> Self {

@@ -121,7 +121,7 @@ impl<A: InLua> Redis<A> {
         Self { inner: Arc::new(Inner { named, decision_timeout, batcher }) }
     }
 
-    /// Sets the longest time of a decision, including the wait for a connection; at most a day.
+    /// Sets the longest time of a decision, including the wait for a connection; at most a year.
     /// Default: 100 ms.
     ///
     /// If no connection can be made, the error comes after at most 500 ms.

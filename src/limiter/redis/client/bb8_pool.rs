@@ -1,7 +1,8 @@
 //! Connections of a bb8 pool that the application owns.
 //!
-//! Calls share a clone of one connection until a call fails, or until no call has used it for half
-//! a second. Then the pool returns the next connection, which it may test with a PING.
+//! Calls share a clone of one connection until a call misses its deadline or loses it, or until no
+//! call has used it for half a second. Then the pool returns the next connection, which it may test
+//! with a PING.
 //!
 //! Only the manager of a bb8 pool can mark a connection as broken. The managers of the crate
 //! `redis` never do. So if a server is found to be read-only, a task replaces the connections

@@ -1,13 +1,14 @@
-//! Decides why an answer is missing at its deadline: the process is busy, or the server failed.
+//! Decides why an answer is missing at its deadline: the process is busy, the server failed, or
+//! it is set up wrongly.
 //!
 //! [`judge`] applies the rules in order: the first rule that fits decides. The evidence has three
 //! parts. [`Facts`] is what a source of connections knows about a server. [`Signs`] are events in
 //! this process, which the pool records. [`Seen`] are events during the wait of a charge.
 //!
-//! A timer that fires late, or a reply that has arrived but was not read, counts as load of this
-//! process. `FailOpen` does not admit because of load. The timers of all charges count: a busy
-//! process delays some of them, and reads all replies late. A cluster is at fault if it rejects a
-//! charge for most of its time while this process is on time.
+//! A timer that fires late, or a reply to another charge that came in the meantime, counts as load
+//! of this process. `FailOpen` does not admit because of load. The timers of all charges count: a
+//! busy process delays some of them, and reads all replies late. A cluster is at fault if it
+//! rejects a charge for most of its time while this process is on time.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -80,11 +81,11 @@ pub(crate) struct Facts {
     /// The server, or the cluster, for messages.
     pub(super) server: String,
     pub(super) link: Link,
-    /// The last failure to connect, if there was no connection since. It does not count while an
-    /// attempt hangs.
+    /// The last failure to connect, or the loss of a silent or read-only connection, if there was
+    /// no connection since. It does not count while an attempt hangs.
     pub(super) failure: Option<Failed>,
-    /// True if an attempt takes clearly longer than the last one, whose error was not about a
-    /// server that is away or about load. An example is a wrong password.
+    /// True if an attempt takes clearly longer than the last one did. Then the last error may be
+    /// out of date: after a wrong password, say, the server may now be silent.
     pub(super) attempt_hangs: bool,
     /// True if connections to this server of a cluster were given up as silent, and it has not
     /// replied since.

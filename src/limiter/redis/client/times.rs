@@ -1,6 +1,7 @@
-//! Every duration of the limiter in Redis, each with its reason.
+//! Every duration of connections and calls, each with its reason.
 //!
-//! `on_time.rs` has its own durations, for delays of this process.
+//! `limiter/on_time.rs` has its own durations, for delays of this process, and
+//! `limiter/timeout.rs` one. The scripts say how long keys live: `call.lua` and `write.lua`.
 
 use std::time::Duration;
 
@@ -15,8 +16,8 @@ pub(crate) const DEFAULT_DECISION_TIMEOUT: Duration = Duration::from_millis(100)
 pub(crate) const MAX_HOLD: Duration = Duration::from_millis(5);
 
 /// The longest time for which one call blocks others, which may have little time. After it, a call
-/// without a reply no longer counts as in flight, and a refund that a cluster redirects no longer
-/// blocks its hash slot. Another server is then also asked for the slot map.
+/// without a reply no longer counts as in flight, and a refund that a cluster still redirects is
+/// dropped. Another server is then also asked for the slot map.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(100);
 
 /// The time for which a late reply is awaited after its deadline, so that the units of the call can
@@ -44,11 +45,13 @@ pub(crate) const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// The time that `Pool::ready` waits for a connection. It is documented.
 pub(crate) const READY_WITHIN: Duration = Duration::from_secs(1);
 
-/// The longest time that a call waits for a connection. It is documented.
+/// The longest time that a call waits for a connection. It is documented. It is also the age from
+/// which an attempt is overdue, and the idle time of a bb8 pool's connection.
 pub(crate) const MAX_CONNECTION_WAIT: Duration = Duration::from_millis(500);
 
-/// The longest silence of a server. It is longer than the pauses of a healthy server, such as a
-/// fork or a slow command. It is short enough to leave an address that never answers.
+/// The longest silence of a server, or twice the wait of a call if that is longer. It is longer
+/// than the pauses of a healthy server, such as a fork or a slow command. It is short enough to
+/// leave an address that never answers.
 ///
 /// It has the same meaning in five places: after it, nothing waits for the silent server any more.
 ///
@@ -69,8 +72,8 @@ pub(crate) const KEEPALIVE: Duration = Duration::from_secs(30);
 
 // ---- Attempts to connect ----
 
-/// The longest pause after the first failure. It doubles with the second. Together with the longest
-/// silence of a connection, it is below half a second.
+/// The longest pause after the first failure. The second failure doubles it. Together with the
+/// longest silence of a connection, it is below half a second.
 pub(crate) const MAX_FIRST_PAUSE: Duration = Duration::from_millis(150);
 
 /// The longest pause, so that the pool sees the new state of a server within half a second.

@@ -1,8 +1,8 @@
 //! The requests that are sent, each with the receiver of its answer and its deadline. Also their
 //! batches, and the batches of a call.
 //!
-//! A batch is for one hash slot, and becomes one script call. A call to a cluster has several
-//! batches.
+//! A batch is for one hash slot, and becomes one run of the script. A call to a cluster carries
+//! several batches, and the server may serve other clients between them.
 
 use std::future::Future;
 use std::mem;

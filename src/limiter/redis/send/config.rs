@@ -12,7 +12,8 @@ use crate::limiter::configured::ConfiguredAlgorithm;
 use crate::limiter::redis::key_names::Buckets;
 use crate::observe::CallWatch;
 
-/// The default of the most charges in one call. Redis serves no other client during a call.
+/// The default of the most charges in one call. Redis serves no other client during a run of the
+/// script.
 const DEFAULT_MAX_BATCH_SIZE: usize = 64;
 
 /// The most charges in one call.

@@ -80,8 +80,8 @@ impl Queue {
     }
 
     /// Returns the partition whose call is next, and a hash slot in it. With `only_whole`, it
-    /// returns only a partition whose next call is full. Then half of the unanswered charges wait,
-    /// or as many as a call carries.
+    /// returns only a partition whose next call is full: half of the unanswered charges wait for
+    /// it, or the most that a call carries.
     pub(super) fn next_partition(&mut self, only_whole: bool) -> Option<(Partition, u16)> {
         loop {
             let (partition, hash_slot) = self.partitions.next(only_whole)?;

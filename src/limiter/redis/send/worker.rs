@@ -113,7 +113,7 @@ async fn run(
         busy.reset_if(|| worker.is_idle() && arrivals.is_empty());
         let (is_holding, hold_end) = (worker.is_holding(), worker.hold_end());
         select! {
-            // Replies come first, and new requests last, since all of these are taken below.
+            // Replies come first. New requests come last: the code below takes all of them.
             biased;
             Some(ended) = worker.calls.next() => worker.call_ended(ended),
             Some(ended) = worker.late_replies.next() => worker.record_end(ended),
