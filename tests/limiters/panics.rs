@@ -50,7 +50,7 @@ fn panics_show_the_callers_line_and_the_limiters_name() {
     shows(line!(), "limiter `api`: ", || _ = Memory::new("api", odd));
     shows(line!(), "no burst", || _ = Memory::new("api", odd));
     shows(line!(), "needs a name", || _ = Memory::new("", odd));
-    shows(line!(), "no header", || _ = by_api_key("a b"));
+    shows(line!(), "invalid name of a header", || _ = by_api_key("a b"));
     shows(line!(), "policy", || _ = Description::new().names(["?"]));
     #[cfg(feature = "redis")]
     {
