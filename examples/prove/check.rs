@@ -131,8 +131,8 @@ pub(crate) fn panicked(name: &str) -> Row {
     ended_early(name, words)
 }
 
-/// The row of a check that ended early for some reason. If a call had no answer, no promise is broken,
-/// and nothing is proven.
+/// The row of a check that ended early for some reason. If a call had no answer, no promise is
+/// broken, and nothing is proven.
 pub(crate) fn ended_early(name: &str, why: String) -> Row {
     let is_lost =
         ["kind: Infrastructure", "kind: Saturation"].iter().any(|kind| why.contains(kind));

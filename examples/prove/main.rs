@@ -10,8 +10,8 @@
 //! It takes the addresses that `Pool::connect` takes. The variable `REDIS_CA` names a PEM file with
 //! the authority that `rediss` addresses are checked against. Default: those of the system.
 //!
-//! - **oracle**: four processes call each algorithm in four ways. A model judges each answer. `over`
-//!   counts admissions beyond the limit, `unjustified` counts refusals without a reason.
+//! - **oracle**: four processes call each algorithm in four ways. A model judges each answer.
+//!   `over` counts admissions beyond the limit, `unjustified` counts refusals without a reason.
 //! - **twins**: the script on the server and the Rust code here answer alike.
 //! - **faults**: foreign values, lost scripts and keys, connections that are cut, silence, delays,
 //!   callers that leave, deadlines that pass.
@@ -20,11 +20,12 @@
 //! also after a failure or Ctrl-C. It needs the rights that the page "Redis in production" lists.
 //! What it cannot check is a row of the table, with the reason.
 //!
-//! It loads the server as much as its processes can, for two minutes: `--minutes` sets another time.
+//! It loads the server as much as its processes can, for two minutes: `--minutes` sets another
+//! time.
 //!
 //! The exit code is 0 if all promises are kept, and 1 if one is broken. It is 2 if the options are
-//! wrong, if there is no connection, or after Ctrl-C. It is 3 if calls had no answer, so that a check
-//! proves nothing: the network is to blame, or the crate.
+//! wrong, if there is no connection, or after Ctrl-C. It is 3 if calls had no answer, so that a
+//! check proves nothing: the network is to blame, or the crate.
 
 mod access;
 mod check;

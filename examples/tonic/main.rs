@@ -1,7 +1,7 @@
 //! A gRPC server that limits its callers, and a client that reads when to come back.
 //!
-//! `cargo run -p example-tonic --example tonic` starts both. Of ten calls at once the server admits five. It refuses
-//! the others with a delay in the details of the status, which the client prints.
+//! `cargo run -p example-tonic --example tonic` starts both. Of ten calls at once the server admits
+//! five. It refuses the others with a delay in the details of the status, which the client prints.
 
 use std::error::Error;
 use std::net::SocketAddr;

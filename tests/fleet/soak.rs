@@ -1,8 +1,8 @@
 //! Processes over a server that fails every few seconds: what they hold stays the same, and nothing
 //! goes over.
 //!
-//! The server writes each command to its disk before it answers, so that a crash loses nothing. Then
-//! units that are admitted beyond the bucket have no excuse.
+//! The server writes each command to its disk before it answers, so that a crash loses nothing.
+//! Then units that are admitted beyond the bucket have no excuse.
 
 use std::fs;
 use std::time::Duration;

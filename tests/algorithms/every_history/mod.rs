@@ -8,8 +8,8 @@
 //! A history of depth `n` has `n` events: each is a step of the clock, and then a charge, a refund
 //! or a settlement. Equal states with equal books are visited once.
 //!
-//! `DEPTH=3 cargo test -p tests --release --test algorithms every_history -- --nocapture` makes longer
-//! histories: `DEPTH` is the depth for one algorithm, and pairs have one event less.
+//! `DEPTH=3 cargo test -p tests --release --test algorithms every_history -- --nocapture` makes
+//! longer histories: `DEPTH` is the depth for one algorithm, and pairs have one event less.
 
 mod book;
 mod checks;
