@@ -1,10 +1,10 @@
 //! Decisions over real sockets, each in this process and over Redis.
 
-mod support;
+mod common;
 
-use support::Service;
-use support::ask::{about, ask, client, hits, short, x};
-use support::redis::Redis;
+use common::Service;
+use common::ask::{about, ask, client, hits, short, x};
+use common::redis::Redis;
 use tonic::Code;
 
 /// Runs a test in both stores, with these rules and variables.

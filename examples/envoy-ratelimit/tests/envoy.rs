@@ -1,14 +1,14 @@
 //! A real Envoy before an upstream, with limits from the service: `test.sh` fetches Envoy.
 
-mod support;
+mod common;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use support::redis::{Redis, free_port};
-use support::{Service, exchange, folder, until};
+use common::redis::{Redis, free_port};
+use common::{Service, exchange, folder, until};
 
 const CONFIG: &str = include_str!("../envoy.yaml");
 const RULES: &str = include_str!("../rules.yaml");

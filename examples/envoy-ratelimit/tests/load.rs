@@ -2,18 +2,18 @@
 //!
 //! 64 streams over four connections ask about 10,000 keys, as fast as answers come.
 
-mod support;
+mod common;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use common::Service;
+use common::ask::{about, client};
+use common::peer::Peer;
+use common::redis::Redis;
 use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitRequest;
-use support::Service;
-use support::ask::{about, client};
-use support::peer::Peer;
-use support::redis::Redis;
 
 const STREAMS: usize = 64;
 const CONNECTIONS: usize = 4;

@@ -4,17 +4,17 @@
 //! A model says what each of the two answers, call by call. It has a switch for each rule by which
 //! they differ on purpose, so a difference is the work of those switches that make it.
 
-mod support;
+mod common;
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Instant, SystemTime};
 
+use common::Service;
+use common::ask::{about, ask, client};
+use common::peer::Peer;
+use common::redis::Redis;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::DescriptorStatus;
 use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
-use support::Service;
-use support::ask::{about, ask, client};
-use support::peer::Peer;
-use support::redis::Redis;
 
 /// Units by their numbers: seconds, and the word of a file.
 const UNITS: [(u64, &str); 8] = [

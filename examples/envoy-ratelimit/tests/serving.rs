@@ -1,15 +1,15 @@
 //! The service itself: its ports, its files, and Redis when it is away.
 
-mod support;
+mod common;
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use support::ask::{about, ask, client, short, x};
-use support::redis::Redis;
-use support::{Service, folder, until};
+use common::ask::{about, ask, client, short, x};
+use common::redis::Redis;
+use common::{Service, folder, until};
 use tokio_stream::StreamExt;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request};
@@ -195,7 +195,7 @@ fn a_config_map_that_turns_is_a_reload() {
     in_force(&service, 2);
     // A folder of which only one file is the configuration.
     let file = folder.join("rules.yaml");
-    let one = Service::run(support::folder(), &[("CONFIG", file.to_str().unwrap())]).unwrap();
+    let one = Service::run(common::folder(), &[("CONFIG", file.to_str().unwrap())]).unwrap();
     in_force(&one, 2);
     version("..3", 3);
     symlink("..3", folder.join("..data_tmp")).unwrap();

@@ -1,16 +1,16 @@
 //! The cost of the gateway, and its behaviour under load: `cargo bench -p gateway` takes minutes.
 //! Words after `--` choose the measures whose names contain one of them.
 
-#[path = "../tests/support/mod.rs"]
-mod support;
+#[path = "../tests/common/mod.rs"]
+mod common;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use support::client::Connection;
-use support::redis::Redis;
-use support::upstream::Upstream;
-use support::{Gateway, get, until};
+use common::client::Connection;
+use common::redis::Redis;
+use common::upstream::Upstream;
+use common::{Gateway, get, until};
 
 /// The measures, in the order in which they run.
 const MEASURES: [(&str, fn()); 6] = [
@@ -78,7 +78,7 @@ fn what_limits_cost_over_a_plain_proxy() {
     let redis = Redis::start();
     let (up, store) = (upstream.url(), redis.url());
     let limited = table(1_000_000);
-    let plain = Gateway::start(support::NO_POLICIES, &[("UPSTREAM", &up)]);
+    let plain = Gateway::start(common::NO_POLICIES, &[("UPSTREAM", &up)]);
     let memory = Gateway::start(&limited, &[("UPSTREAM", &up)]);
     let shared = Gateway::start(&limited, &[("UPSTREAM", &up), ("REDIS_URL", &store)]);
     for connections in [1, 16] {
@@ -109,7 +109,7 @@ fn fifty_swaps_in_ten_seconds_fail_no_request() {
                 }
             });
         }
-        let _over = support::SetOnDrop(&over);
+        let _over = common::SetOnDrop(&over);
         let begun = Instant::now();
         for swap in 1..=50_u32 {
             let limit = 1_000_000 + u64::from(swap);

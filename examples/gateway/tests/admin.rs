@@ -1,8 +1,8 @@
 //! The admin port: who may ask, and what an operator sees and changes.
 
-mod support;
+mod common;
 
-use support::{Answer, Gateway, TOKEN, folder, get, request};
+use common::{Answer, Gateway, TOKEN, folder, get, request};
 
 const API: &str = r#"
     [[policy]]
@@ -199,7 +199,7 @@ fn shadow_takes_and_never_refuses() {
         assert_eq!(remaining(&gateway.admin("GET", "/keys/api/alice", "")), 0);
         assert!(gateway.counter("", &["limiter=\"api\"", "outcome="]) >= 10);
         assert_eq!(gateway.counter("rate_limit_shadow_refusals_total", &["\"api\""]), 5);
-        support::until("the page shows what a shadow would refuse", || {
+        common::until("the page shows what a shadow would refuse", || {
             let shown = get(gateway.admin, "/metrics.json").json();
             let seconds = shown["seconds"]["api"]["shadow"].as_array().cloned().unwrap_or_default();
             seconds.iter().filter_map(serde_json::Value::as_u64).sum::<u64>() == 5
@@ -231,7 +231,7 @@ fn of_two_switches_the_laxer_holds_and_both_survive_a_reload() {
     }
     gateway.admin("PUT", "/policies/api/switch", "off");
     gateway.rewrite(&API.replace("limit = 9", "limit = 10"));
-    support::until("the new table", || {
+    common::until("the new table", || {
         remaining(&gateway.admin("GET", "/keys/all/global", "")) == 10
     });
     assert_eq!(status(), 404);
@@ -286,7 +286,7 @@ fn the_page_shows_the_last_minute() {
         .collect();
     assert!(outside.is_empty(), "{outside:?}");
     gateway.get_as("alice", "/api/x");
-    support::until("the decision is shown", || {
+    common::until("the decision is shown", || {
         let shown = get(gateway.admin, "/metrics.json").json();
         let seconds = shown["seconds"]["api"]["allowed"].as_array().cloned().unwrap_or_default();
         seconds.iter().filter_map(serde_json::Value::as_u64).sum::<u64>() == 1
@@ -310,7 +310,7 @@ fn changes_leave_a_line_with_time_and_address() {
             let stderr = gateway.stderr();
             stderr.lines().find(|line| line.ends_with(what)).map(str::to_owned)
         };
-        support::until(what, || line().is_some());
+        common::until(what, || line().is_some());
         let line = line().unwrap();
         assert!(line.contains("Z, 127.0.0.1:"), "{line}");
     }
@@ -333,7 +333,7 @@ fn what_a_policy_lets_pass_while_it_is_off_is_counted_and_shown() {
         (0..7).for_each(|_| _ = gateway.get_as("alice", "/api/x"));
         assert_eq!(gateway.counter("rate_limit_switched_off_total", &["\"api\""]), 7);
         assert_eq!(gateway.counter("rate_limit_switched_off_total", &["\"pair\""]), 0);
-        support::until("the page shows it", || shown(&gateway, Some("api"), "off") == 7);
+        common::until("the page shows it", || shown(&gateway, Some("api"), "off") == 7);
         assert_eq!(shown(&gateway, None, "off"), 7);
     }
 }
@@ -345,7 +345,7 @@ fn a_request_is_counted_once_whatever_policies_take_it() {
     let gateway = Gateway::with_policies(&format!("{API}\n{everybody}"));
     (0..7).for_each(|_| _ = gateway.get_as("alice", "/api/x"));
     (0..3).for_each(|_| _ = gateway.get("/no/policy"));
-    support::until("the page shows them", || shown(&gateway, None, "no_policy") == 3);
+    common::until("the page shows them", || shown(&gateway, None, "no_policy") == 3);
     assert_eq!((shown(&gateway, None, "allowed"), shown(&gateway, None, "limited")), (5, 2));
     assert_eq!(shown(&gateway, Some("everybody"), "allowed"), 5);
     let requests = ["limiter=\"all requests\"", "outcome="];
@@ -361,14 +361,14 @@ fn names_of_rows_that_are_gone_leave_the_metrics_and_the_page() {
     assert!(metrics().contains("limiter=\"api\"") && metrics().contains("limiter=\"pair\""));
     let pair = &API[API.find("[[policy]]\n    name = \"pair\"").expect("a row")..];
     gateway.rewrite(pair);
-    support::until("the row has left", || !metrics().contains("limiter=\"api\""));
+    common::until("the row has left", || !metrics().contains("limiter=\"api\""));
     assert!(metrics().contains("limiter=\"pair\""));
     let page = get(gateway.admin, "/metrics.json").json();
     let names = page["policies"].as_array().expect("policies").iter();
     assert_eq!(names.map(|one| one["name"].as_str().unwrap()).collect::<Vec<_>>(), ["pair", "all"]);
     // A row that comes back begins anew, and is counted again.
     gateway.rewrite(API);
-    support::until("the row is back", || metrics().contains("limiter=\"api\""));
+    common::until("the row is back", || metrics().contains("limiter=\"api\""));
     assert_eq!(gateway.counter("rate_limit_decisions_total", &["\"api\"", "\"admitted\""]), 0);
     gateway.get_as("bob", "/api/x");
     assert_eq!(gateway.counter("rate_limit_decisions_total", &["\"api\"", "\"admitted\""]), 1);

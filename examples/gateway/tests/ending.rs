@@ -1,6 +1,6 @@
 //! SIGTERM: what runs finishes, and what idles does not delay the end.
 
-mod support;
+mod common;
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -8,9 +8,9 @@ use std::sync::Mutex;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use support::client::Connection;
-use support::upstream::Upstream;
-use support::{Gateway, until};
+use common::client::Connection;
+use common::upstream::Upstream;
+use common::{Gateway, until};
 
 /// Ends within so long after what ran last, as promised.
 const SOON: Duration = Duration::from_secs(10);
@@ -23,7 +23,7 @@ fn assert_ends(gateway: &mut Gateway, since: Instant) {
 
 #[test]
 fn idle_connections_do_not_hold_it_up() {
-    let mut gateway = Gateway::with_policies(support::NO_POLICIES);
+    let mut gateway = Gateway::with_policies(common::NO_POLICIES);
     let mut used = Connection::open(gateway.listen);
     assert_eq!(used.request("GET", "/", &[], b"").status, 200);
     let _fresh = TcpStream::connect(gateway.listen).unwrap();
@@ -46,7 +46,7 @@ fn a_stream_finishes_and_no_other_begins() {
         wait.lock().unwrap().recv().unwrap();
         stream.get_mut().write_all(b"4\r\nlast\r\n0\r\n\r\n").unwrap();
     });
-    let mut gateway = Gateway::start(support::NO_POLICIES, &[("UPSTREAM", &upstream.url())]);
+    let mut gateway = Gateway::start(common::NO_POLICIES, &[("UPSTREAM", &upstream.url())]);
     let mut connection = Connection::open(gateway.listen);
     connection.send_head("GET", "/", &[], None);
     assert_eq!(connection.head().0, 200);
@@ -64,7 +64,7 @@ fn a_stream_finishes_and_no_other_begins() {
 
 #[test]
 fn an_upload_finishes() {
-    let mut gateway = Gateway::with_policies(support::NO_POLICIES);
+    let mut gateway = Gateway::with_policies(common::NO_POLICIES);
     let mut connection = Connection::open(gateway.listen);
     connection.send_head("POST", "/echo", &[], Some(10));
     connection.send(b"first");
@@ -80,7 +80,7 @@ fn an_upload_finishes() {
 
 #[test]
 fn callers_that_stop_in_the_middle_do_not_hold_it_up_for_ever() {
-    let mut gateway = Gateway::with_policies(support::NO_POLICIES);
+    let mut gateway = Gateway::with_policies(common::NO_POLICIES);
     let mut owes = Connection::open(gateway.listen);
     owes.send_head("POST", "/echo", &[], Some(10));
     owes.send(b"first");
@@ -104,7 +104,7 @@ fn callers_that_stop_in_the_middle_do_not_hold_it_up_for_ever() {
 
 #[test]
 fn a_second_signal_ends_at_once() {
-    let mut gateway = Gateway::with_policies(support::NO_POLICIES);
+    let mut gateway = Gateway::with_policies(common::NO_POLICIES);
     let mut connection = Connection::open(gateway.listen);
     connection.send_head("POST", "/echo", &[], Some(10));
     connection.send(b"first");
@@ -122,9 +122,9 @@ fn a_silent_tunnel_does_not_hold_it_up() {
         let answer =
             b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n";
         stream.get_mut().write_all(answer).unwrap();
-        std::thread::sleep(support::PATIENCE);
+        std::thread::sleep(common::PATIENCE);
     });
-    let mut gateway = Gateway::start(support::NO_POLICIES, &[("UPSTREAM", &upstream.url())]);
+    let mut gateway = Gateway::start(common::NO_POLICIES, &[("UPSTREAM", &upstream.url())]);
     let mut connection = Connection::open(gateway.listen);
     connection.send_head("GET", "/", &[("connection", "upgrade"), ("upgrade", "x")], None);
     assert_eq!(connection.head().0, 101);

@@ -1,17 +1,17 @@
 //! gRPC passes through: HTTP/2 on both sides, streams both ways, trailers, and refusals that a gRPC
 //! client understands.
 
-mod support;
+mod common;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Request;
-use support::Gateway;
-use support::client::by_http2;
-use support::grpc::{call, channel, say, serve, serve_both};
-use support::redis::free_port;
+use common::Gateway;
+use common::client::by_http2;
+use common::grpc::{call, channel, say, serve, serve_both};
+use common::redis::free_port;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -32,7 +32,7 @@ async fn messages_stream_both_ways_and_trailers_end_them() {
     let (upstream, _serving) = serve("127.0.0.1:0").await;
     for scheme in ["http", "h2c"] {
         let url = format!("{scheme}://{upstream}");
-        let gateway = Gateway::start(support::NO_POLICIES, &[("UPSTREAM", &url)]);
+        let gateway = Gateway::start(common::NO_POLICIES, &[("UPSTREAM", &url)]);
         let channel = channel(gateway.listen).await;
         let (words, mut answers) = call(&channel, "alice").await.expect("a call");
         assert_eq!(answers.metadata().get("seen-from").unwrap(), "127.0.0.1");
@@ -58,7 +58,7 @@ async fn a_call_finds_a_connection_among_many_requests() {
     let upstream = serve_both().await;
     let url = format!("http://{upstream}");
     let gateway =
-        Gateway::start(support::NO_POLICIES, &[("UPSTREAM", &url), ("MAX_CONNECTIONS", "4")]);
+        Gateway::start(common::NO_POLICIES, &[("UPSTREAM", &url), ("MAX_CONNECTIONS", "4")]);
     let requests = by_http2(gateway.listen).await;
     let (mut askers, answered) = (JoinSet::new(), Arc::new(Semaphore::new(0)));
     for _ in 0..16 {
@@ -108,7 +108,7 @@ async fn a_refusal_is_a_status() {
 async fn an_upstream_goes_away_and_comes_back() {
     let (upstream, serving) = serve("127.0.0.1:0").await;
     let gateway =
-        Gateway::start(support::NO_POLICIES, &[("UPSTREAM", &format!("http://{upstream}"))]);
+        Gateway::start(common::NO_POLICIES, &[("UPSTREAM", &format!("http://{upstream}"))]);
     let channel = channel(gateway.listen).await;
     assert_eq!(say(&channel, "one").await.expect("an answer"), "ONE");
     drop(serving);
@@ -126,7 +126,7 @@ async fn an_upstream_goes_away_and_comes_back() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_upstream_that_is_down_is_a_status() {
     let url = format!("http://127.0.0.1:{}", free_port());
-    let gateway = Gateway::start(support::NO_POLICIES, &[("UPSTREAM", &url)]);
+    let gateway = Gateway::start(common::NO_POLICIES, &[("UPSTREAM", &url)]);
     let status = say(&channel(gateway.listen).await, "one").await.expect_err("nobody is there");
     assert_eq!(status.code(), Code::Unavailable);
     assert_eq!(status.message(), "the upstream does not answer");
@@ -137,16 +137,16 @@ async fn an_upstream_of_http_2_alone_serves_every_caller() {
     // The service does not speak HTTP/1.1.
     let (upstream, _serving) = serve("127.0.0.1:0").await;
     let gateway =
-        Gateway::start(support::NO_POLICIES, &[("UPSTREAM", &format!("h2c://{upstream}"))]);
+        Gateway::start(common::NO_POLICIES, &[("UPSTREAM", &format!("h2c://{upstream}"))]);
     let listen = gateway.listen;
     let kind = [("content-type", "application/grpc"), ("te", "trailers")];
-    let asked = move || support::request(listen, "POST", "/test.Other/Each", &kind, b"");
+    let asked = move || common::request(listen, "POST", "/test.Other/Each", &kind, b"");
     let answer = tokio::task::spawn_blocking(asked).await.unwrap();
     assert_eq!(answer.status, 200, "{answer:?}");
     assert_eq!(answer.header("grpc-status"), Some("12"), "{answer:?}");
     let gateway =
-        Gateway::start(support::NO_POLICIES, &[("UPSTREAM", &format!("http://{upstream}"))]);
+        Gateway::start(common::NO_POLICIES, &[("UPSTREAM", &format!("http://{upstream}"))]);
     let listen = gateway.listen;
-    let asked = move || support::request(listen, "POST", "/test.Other/Each", &kind, b"");
+    let asked = move || common::request(listen, "POST", "/test.Other/Each", &kind, b"");
     assert_eq!(tokio::task::spawn_blocking(asked).await.unwrap().status, 502);
 }

@@ -1,19 +1,19 @@
 //! Heads that two readers read in two ways, and what must not pass a proxy.
 
-mod support;
+mod common;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 
-use support::client::Connection;
-use support::upstream::{Upstream, read_body};
-use support::{Gateway, PATIENCE};
+use common::client::Connection;
+use common::upstream::{Upstream, read_body};
+use common::{Gateway, PATIENCE};
 
 /// A gateway before an upstream that answers with the head it has seen.
 fn showing() -> Gateway {
-    Gateway::start(support::NO_POLICIES, &[("UPSTREAM", &Upstream::showing_heads().url())])
+    Gateway::start(common::NO_POLICIES, &[("UPSTREAM", &Upstream::showing_heads().url())])
 }
 
 /// The status of the answer to these bytes.
@@ -31,7 +31,7 @@ fn a_head_with_two_readings_is_refused() {
         count.fetch_add(1, Ordering::Relaxed);
         let _ = stream.get_mut().write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n");
     });
-    let gateway = Gateway::start(support::NO_POLICIES, &[("UPSTREAM", &upstream.url())]);
+    let gateway = Gateway::start(common::NO_POLICIES, &[("UPSTREAM", &upstream.url())]);
     for (expected, head) in [
         (400, "GET / HTTP/1.1"),
         (400, "GET / HTTP/1.1\r\nhost: a\r\nhost: b"),
@@ -83,7 +83,7 @@ fn a_length_beside_chunks_is_refused() {
 
 #[test]
 fn a_head_that_is_too_long_is_refused_early() {
-    let gateway = Gateway::with_policies(support::NO_POLICIES);
+    let gateway = Gateway::with_policies(common::NO_POLICIES);
     for address in [gateway.listen, gateway.admin] {
         let mut connection = Connection::open(address);
         connection.send(b"GET / HTTP/1.1\r\nhost: a\r\n");
@@ -112,7 +112,7 @@ fn only_a_trusted_proxy_says_who_asks() {
     ];
     for (trusted, is_there) in [("127.0.0.0/8", true), ("", false)] {
         let gateway =
-            Gateway::start(support::NO_POLICIES, &[("UPSTREAM", &url), ("TRUSTED", trusted)]);
+            Gateway::start(common::NO_POLICIES, &[("UPSTREAM", &url), ("TRUSTED", trusted)]);
         let seen = gateway.send("GET", "/", &headers, b"").text().to_ascii_lowercase();
         for (name, _) in headers {
             assert_eq!(seen.contains(&name.to_ascii_lowercase()), is_there, "{name}: {seen}");
@@ -148,7 +148,7 @@ fn no_connection_changes_to_a_protocol_that_carries_requests() {
         };
         let _ = stream.get_mut().write_all(answer);
     });
-    let gateway = Gateway::start(support::NO_POLICIES, &[("UPSTREAM", &upstream.url())]);
+    let gateway = Gateway::start(common::NO_POLICIES, &[("UPSTREAM", &upstream.url())]);
     for (protocol, expected) in [("h2c", 200), ("HTTP/2.0", 200), ("websocket, h2c", 200)] {
         let headers = [("connection", "Upgrade, HTTP2-Settings"), ("upgrade", protocol)];
         assert_eq!(gateway.send("GET", "/", &headers, b"").status, expected, "{protocol}");
@@ -164,7 +164,7 @@ fn an_upgrade_that_is_refused_is_an_answer() {
         "HTTP/1.1 426 Upgrade Required\r\nupgrade: websocket",
         "only with websocket",
     );
-    let gateway = Gateway::start(support::NO_POLICIES, &[("UPSTREAM", &upstream.url())]);
+    let gateway = Gateway::start(common::NO_POLICIES, &[("UPSTREAM", &upstream.url())]);
     let answer = gateway.send("GET", "/", &[("connection", "upgrade"), ("upgrade", "x")], b"");
     assert_eq!((answer.status, answer.header("upgrade")), (426, Some("websocket")));
     assert_eq!(answer.text(), "only with websocket");
@@ -180,7 +180,7 @@ fn trailers_pass_both_ways() {
                       3\r\nabc\r\n0\r\nx-end: 1\r\n\r\n";
         stream.get_mut().write_all(answer.as_bytes()).unwrap();
     });
-    let gateway = Gateway::start(support::NO_POLICIES, &[("UPSTREAM", &upstream.url())]);
+    let gateway = Gateway::start(common::NO_POLICIES, &[("UPSTREAM", &upstream.url())]);
     let mut stream = TcpStream::connect(gateway.listen).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let head = "POST / HTTP/1.1\r\nhost: a\r\nte: trailers\r\ntrailer: x-sum\r\nconnection: close\r\n\
@@ -199,7 +199,7 @@ fn a_caller_that_breaks_its_body_is_no_fault_of_the_upstream() {
     let upstream = Upstream::start(|_, mut stream| {
         let _ = stream.read_to_end(&mut Vec::new());
     });
-    let gateway = Gateway::start(support::NO_POLICIES, &[("UPSTREAM", &upstream.url())]);
+    let gateway = Gateway::start(common::NO_POLICIES, &[("UPSTREAM", &upstream.url())]);
     let chunked = "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n";
     assert_eq!(status(gateway.listen, &format!("{chunked}no size\r\n")), 400);
     let mut stream = TcpStream::connect(gateway.listen).unwrap();
@@ -215,7 +215,7 @@ fn a_caller_that_breaks_its_body_is_no_fault_of_the_upstream() {
 #[test]
 fn an_answer_comes_before_the_body_is_read() {
     let upstream = Upstream::answering_at_once("HTTP/1.1 413 Content Too Large", "too much");
-    let gateway = Gateway::start(support::NO_POLICIES, &[("UPSTREAM", &upstream.url())]);
+    let gateway = Gateway::start(common::NO_POLICIES, &[("UPSTREAM", &upstream.url())]);
     let mut connection = Connection::open(gateway.listen);
     connection.send_head("POST", "/", &[], Some(1_000_000));
     connection.send(b"the first of many bytes");
@@ -228,7 +228,7 @@ fn the_server_as_a_whole_is_a_target() {
     let upstream = Upstream::showing_heads();
     for (base, expected) in [("", "OPTIONS * HTTP/1.1"), ("/base", "OPTIONS /base HTTP/1.1")] {
         let url = format!("{}{base}", upstream.url());
-        let gateway = Gateway::start(support::NO_POLICIES, &[("UPSTREAM", &url)]);
+        let gateway = Gateway::start(common::NO_POLICIES, &[("UPSTREAM", &url)]);
         let seen = gateway.send("OPTIONS", "*", &[], b"").text();
         assert_eq!(seen.lines().next(), Some(expected));
     }

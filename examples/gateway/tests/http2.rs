@@ -1,6 +1,6 @@
 //! Callers of HTTP/2 without an upgrade.
 
-mod support;
+mod common;
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, Response, Version};
+use common::Gateway;
+use common::upstream::Upstream;
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use support::Gateway;
-use support::upstream::Upstream;
 use tokio::net::TcpStream;
 
 const UPLOADS: &str = r#"
@@ -82,7 +82,7 @@ fn a_caller_may_finish_a_body_that_is_not_wanted() {
     const RESET: u8 = 3;
     let gateway = Gateway::with_policies(UPLOADS);
     let mut stream = std::net::TcpStream::connect(gateway.listen).unwrap();
-    stream.set_read_timeout(Some(support::PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(common::PATIENCE)).unwrap();
     stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
     stream.write_all(&frame(4, 0, 0, b"")).unwrap();
     // POST, http, and three fields as literals.
@@ -110,7 +110,7 @@ fn a_caller_may_finish_a_body_that_is_not_wanted() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_of_the_upstream_arrives_before_the_body_is_read() {
     let upstream = Upstream::answering_at_once("HTTP/1.1 413 Content Too Large", "too much");
-    let gateway = Gateway::start(support::NO_POLICIES, &[("UPSTREAM", &upstream.url())]);
+    let gateway = Gateway::start(common::NO_POLICIES, &[("UPSTREAM", &upstream.url())]);
     let mut sender = connect(gateway.listen).await;
     for _ in 0..20 {
         let answer = post(&mut sender, "/", vec![0; 4_000_000]).await;
@@ -121,7 +121,7 @@ async fn an_answer_of_the_upstream_arrives_before_the_body_is_read() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_host_is_that_of_the_target() {
     let upstream = Upstream::showing_heads();
-    let gateway = Gateway::start(support::NO_POLICIES, &[("UPSTREAM", &upstream.url())]);
+    let gateway = Gateway::start(common::NO_POLICIES, &[("UPSTREAM", &upstream.url())]);
     let mut sender = connect(gateway.listen).await;
     let seen = text(post(&mut sender, "/x?y", Vec::new()).await).await;
     let lines: Vec<_> = seen.lines().collect();
@@ -134,7 +134,7 @@ async fn the_host_is_that_of_the_target() {
 #[tokio::test(flavor = "multi_thread")]
 async fn cookies_are_one_field_towards_http_1() {
     let upstream = Upstream::showing_heads();
-    let gateway = Gateway::start(support::NO_POLICIES, &[("UPSTREAM", &upstream.url())]);
+    let gateway = Gateway::start(common::NO_POLICIES, &[("UPSTREAM", &upstream.url())]);
     let mut sender = connect(gateway.listen).await;
     let request = Request::get("http://gateway.test/").version(Version::HTTP_2);
     let request = request.header("cookie", "a=1").header("x", "y").header("cookie", "b=2; c=3");
@@ -146,7 +146,7 @@ async fn cookies_are_one_field_towards_http_1() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_head_that_is_too_long_is_refused() {
-    let gateway = Gateway::with_policies(support::NO_POLICIES);
+    let gateway = Gateway::with_policies(common::NO_POLICIES);
     let mut sender = connect(gateway.listen).await;
     let request = Request::get("http://gateway.test/").version(Version::HTTP_2);
     let request = request.header("x-long", "x".repeat(17_000));

@@ -1,8 +1,8 @@
 //! The caller that a request is charged to, behind proxies and without.
 
-mod support;
+mod common;
 
-use support::Gateway;
+use common::Gateway;
 
 const BY_IP: &str = r#"
     [[policy]]

@@ -1,15 +1,15 @@
 //! The decisions of policies, and what a caller sees of them.
 
-mod support;
+mod common;
 
 use std::io::Write;
 use std::net::TcpStream;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use support::client::Connection;
-use support::upstream::Upstream;
-use support::{Answer, Gateway, get};
+use common::client::Connection;
+use common::upstream::Upstream;
+use common::{Answer, Gateway, get};
 
 /// A row with 5 in an hour for each key, and further fields.
 fn row(name: &str, fields: &str) -> String {
@@ -307,7 +307,7 @@ fn a_client_that_obeys_retry_after_succeeds_at_its_first_retry() {
 
 #[test]
 fn the_default_table_shows_every_algorithm_and_needs_no_redis() {
-    let gateway = Gateway::run(support::folder(), &[("ADMIN_TOKEN", support::TOKEN)]).unwrap();
+    let gateway = Gateway::run(common::folder(), &[("ADMIN_TOKEN", common::TOKEN)]).unwrap();
     let listed = gateway.admin("GET", "/policies", "").text();
     for algorithm in [
         "token_bucket",

@@ -1,22 +1,22 @@
 //! The gateway as a proxy: what reaches the upstream, and what comes back.
 
-mod support;
+mod common;
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 
-use support::client::Connection;
-use support::redis::free_port;
-use support::upstream::{Upstream, read_body};
-use support::{Gateway, request};
+use common::client::Connection;
+use common::redis::free_port;
+use common::upstream::{Upstream, read_body};
+use common::{Gateway, request};
 
 fn before(upstream: &Upstream) -> Gateway {
-    Gateway::start(support::NO_POLICIES, &[("UPSTREAM", &upstream.url())])
+    Gateway::start(common::NO_POLICIES, &[("UPSTREAM", &upstream.url())])
 }
 
 #[test]
 fn without_an_upstream_it_answers_itself() {
-    let gateway = Gateway::with_policies(support::NO_POLICIES);
+    let gateway = Gateway::with_policies(common::NO_POLICIES);
     let hello = gateway.get("/");
     assert_eq!((hello.status, hello.text().lines().count()), (200, 1));
     let echo = gateway.send("POST", "/echo", &[], b"what I say");
@@ -28,7 +28,7 @@ fn without_an_upstream_it_answers_itself() {
 
 #[test]
 fn a_large_body_is_echoed() {
-    let gateway = Gateway::with_policies(support::NO_POLICIES);
+    let gateway = Gateway::with_policies(common::NO_POLICIES);
     let body: Vec<u8> = (0..3_000_000_u32).map(|byte| byte.to_le_bytes()[0]).collect();
     assert!(gateway.send("POST", "/echo", &[], &body).body == body);
 }
@@ -77,7 +77,7 @@ fn the_upstream_sees_the_request_and_who_sent_it() {
 fn an_upstream_may_have_a_base() {
     let upstream = Upstream::showing_heads();
     let url = format!("{}/base/", upstream.url());
-    let gateway = Gateway::start(support::NO_POLICIES, &[("UPSTREAM", &url)]);
+    let gateway = Gateway::start(common::NO_POLICIES, &[("UPSTREAM", &url)]);
     assert!(gateway.get("/x").text().starts_with("GET /base/x HTTP/1.1\n"));
 }
 
@@ -147,7 +147,7 @@ fn a_websocket_passes_through() {
 #[test]
 fn an_upstream_that_is_down_is_a_502() {
     let url = format!("http://127.0.0.1:{}", free_port());
-    let gateway = Gateway::start(support::NO_POLICIES, &[("UPSTREAM", &url)]);
+    let gateway = Gateway::start(common::NO_POLICIES, &[("UPSTREAM", &url)]);
     assert_eq!(gateway.get("/").status, 502);
     let hangs_up = Upstream::start(|_, stream| drop(stream));
     assert_eq!(before(&hangs_up).get("/").status, 502);
@@ -170,7 +170,7 @@ fn an_upstream_that_breaks_off_is_no_whole_answer() {
 
 #[test]
 fn one_connection_serves_many_requests() {
-    let gateway = Gateway::with_policies(support::NO_POLICIES);
+    let gateway = Gateway::with_policies(common::NO_POLICIES);
     let mut connection = Connection::open(gateway.listen);
     for _ in 0..5 {
         assert_eq!(connection.request("GET", "/", &[], b"").status, 200);
@@ -191,14 +191,14 @@ fn what_cannot_be_started_says_why() {
         ("POLICIES", "/nowhere/policies.toml"),
     ];
     for (name, value) in table {
-        let stderr = Gateway::run(support::folder(), &[(name, value)]).err().expect(name);
+        let stderr = Gateway::run(common::folder(), &[(name, value)]).err().expect(name);
         assert!(stderr.contains(name) || stderr.contains(value), "{name}: {stderr}");
     }
 }
 
 #[test]
 fn nothing_of_the_admin_port_is_on_the_other() {
-    let gateway = Gateway::with_policies(support::NO_POLICIES);
+    let gateway = Gateway::with_policies(common::NO_POLICIES);
     let token = [("authorization", "Bearer secret")];
     for path in ["/metrics", "/metrics.json", "/health", "/policies", "/keys/api/alice"] {
         let answer = request(gateway.listen, "GET", path, &token, b"");
@@ -209,8 +209,8 @@ fn nothing_of_the_admin_port_is_on_the_other() {
 
 #[test]
 fn addresses_that_are_taken_are_an_error() {
-    let gateway = Gateway::with_policies(support::NO_POLICIES);
+    let gateway = Gateway::with_policies(common::NO_POLICIES);
     let taken = SocketAddr::to_string(&gateway.listen);
-    let stderr = Gateway::run(support::folder(), &[("LISTEN", &taken)]).err().expect("an error");
+    let stderr = Gateway::run(common::folder(), &[("LISTEN", &taken)]).err().expect("an error");
     assert!(stderr.contains("LISTEN") && stderr.contains(&taken), "{stderr}");
 }

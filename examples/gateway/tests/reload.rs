@@ -1,12 +1,12 @@
 //! The policy file changes while requests run.
 
-mod support;
+mod common;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use support::client::Connection;
-use support::{Gateway, until};
+use common::client::Connection;
+use common::{Gateway, until};
 
 /// A change is in force after so long, as promised; and some time of a busy machine.
 const SEEN: Duration = Duration::from_millis(2_500);
@@ -42,7 +42,7 @@ fn a_file_is_seen_rewritten_in_place_and_renamed_over() {
 
 #[test]
 fn a_file_behind_a_link_is_seen() {
-    let folder = support::folder();
+    let folder = common::folder();
     for version in ["one", "two"] {
         std::fs::create_dir(folder.join(version)).unwrap();
     }
@@ -55,7 +55,7 @@ fn a_file_behind_a_link_is_seen() {
     link("one", "now");
     link("now/policies.toml", "policies.toml");
     let file = folder.join("policies.toml");
-    let variables = [("POLICIES", file.to_str().unwrap()), ("ADMIN_TOKEN", support::TOKEN)];
+    let variables = [("POLICIES", file.to_str().unwrap()), ("ADMIN_TOKEN", common::TOKEN)];
     let gateway = Gateway::run(folder.clone(), &variables).unwrap();
     link("two", "next");
     std::fs::rename(folder.join("next"), folder.join("now")).unwrap();
@@ -64,13 +64,13 @@ fn a_file_behind_a_link_is_seen() {
 
 #[test]
 fn a_file_is_seen_wherever_its_link_leads_by_now() {
-    let folders = [support::folder(), support::folder(), support::folder()];
+    let folders = [common::folder(), common::folder(), common::folder()];
     let [own, one, two] = &folders;
     std::fs::write(one.join("a.toml"), table(5)).unwrap();
     std::fs::write(two.join("b.toml"), table(6)).unwrap();
     let (file, next) = (own.join("policies.toml"), own.join("next"));
     std::os::unix::fs::symlink(one.join("a.toml"), &file).unwrap();
-    let variables = [("POLICIES", file.to_str().unwrap()), ("ADMIN_TOKEN", support::TOKEN)];
+    let variables = [("POLICIES", file.to_str().unwrap()), ("ADMIN_TOKEN", common::TOKEN)];
     let gateway = Gateway::run(own.clone(), &variables).unwrap();
     std::os::unix::fs::symlink(two.join("b.toml"), &next).unwrap();
     std::fs::rename(next, &file).unwrap();
@@ -86,7 +86,7 @@ fn a_file_is_seen_wherever_its_link_leads_by_now() {
 
 #[test]
 fn a_file_is_seen_in_a_folder_that_was_replaced() {
-    let folder = support::folder();
+    let folder = common::folder();
     let (now, next) = (folder.join("now"), folder.join("next"));
     let write = |folder: &std::path::Path, limit| {
         std::fs::create_dir_all(folder).unwrap();
@@ -94,7 +94,7 @@ fn a_file_is_seen_in_a_folder_that_was_replaced() {
     };
     write(&now, 5);
     let file = now.join("policies.toml");
-    let variables = [("POLICIES", file.to_str().unwrap()), ("ADMIN_TOKEN", support::TOKEN)];
+    let variables = [("POLICIES", file.to_str().unwrap()), ("ADMIN_TOKEN", common::TOKEN)];
     let gateway = Gateway::run(folder.clone(), &variables).unwrap();
     write(&next, 6);
     std::fs::rename(&now, folder.join("old")).unwrap();
@@ -170,7 +170,7 @@ fn a_broken_file_at_the_start_is_an_error() {
         ("\n\n!".to_owned(), ["line 3", "policies.toml"]),
         ("# Nothing.\n".to_owned(), ["allow_empty", "policies.toml"]),
     ] {
-        let folder = support::folder();
+        let folder = common::folder();
         let file = folder.join("policies.toml");
         std::fs::write(&file, text).unwrap();
         let variables = [("POLICIES", file.to_str().unwrap())];
@@ -223,7 +223,7 @@ fn swaps_under_load_fail_no_request() {
         };
         let tasks: Vec<_> = (0..8).map(one).collect();
         // Also where a swap is not seen, so that the tasks end.
-        let _over = support::SetOnDrop(&over);
+        let _over = common::SetOnDrop(&over);
         for swap in 1..=10 {
             let limit = 1_000_000 + swap;
             if swap % 2 == 0 {
@@ -265,7 +265,7 @@ fn a_pipe_in_place_of_the_file_keeps_the_old_table_and_delays_nothing() {
 // Case 171.
 #[test]
 fn what_is_no_file_of_policies_is_an_error_at_the_start() {
-    let folder = support::folder();
+    let folder = common::folder();
     let [pipe, large] = ["pipe", "large"].map(|name| folder.join(name));
     make_pipe(&pipe);
     std::fs::File::create(&large).unwrap().set_len(50 << 20).unwrap();
@@ -276,7 +276,7 @@ fn what_is_no_file_of_policies_is_an_error_at_the_start() {
         (path(&folder), "no regular file"),
         ("/dev/zero".to_owned(), "no regular file"),
     ] {
-        let stderr = Gateway::run(support::folder(), &[("POLICIES", &path)]).err();
+        let stderr = Gateway::run(common::folder(), &[("POLICIES", &path)]).err();
         assert!(stderr.expect("an error").contains(why), "{path}");
     }
 }

@@ -1,6 +1,6 @@
 //! Callers and upstreams that are silent are given up in time, and keep nobody else out.
 
-mod support;
+mod common;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::http::{Request, Version};
-use support::client::{Connection, by_http2};
-use support::upstream::Upstream;
-use support::{Gateway, PATIENCE, grpc};
+use common::client::{Connection, by_http2};
+use common::upstream::Upstream;
+use common::{Gateway, PATIENCE, grpc};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
@@ -20,7 +20,7 @@ const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 fn before(upstream: &Upstream, times: &[(&str, &str)]) -> Gateway {
     let url = upstream.url();
     let variables: Vec<_> = times.iter().copied().chain([("UPSTREAM", url.as_str())]).collect();
-    Gateway::start(support::NO_POLICIES, &variables)
+    Gateway::start(common::NO_POLICIES, &variables)
 }
 
 /// One that answers nothing, and keeps its connections open.
@@ -52,7 +52,7 @@ fn until_closed(mut stream: TcpStream) -> Vec<u8> {
 #[test]
 fn a_silent_connection_is_closed() {
     let times = ["FIRST_BYTE_TIMEOUT", "HEAD_TIMEOUT", "IDLE_TIMEOUT"].map(|name| (name, "1"));
-    let gateway = Gateway::start(support::NO_POLICIES, &times);
+    let gateway = Gateway::start(common::NO_POLICIES, &times);
     let unfinished = [PREFACE, SETTINGS, &[0, 0, 9, 1, 0, 0, 0, 0, 1, 0x83]].concat();
     let answered = b"GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n";
     let begun = Instant::now();
@@ -83,7 +83,7 @@ fn a_silent_connection_is_closed() {
 fn each_time_has_a_setting() {
     let closed = |variable: &'static str, sent: &'static [u8]| {
         std::thread::spawn(move || {
-            let gateway = Gateway::start(support::NO_POLICIES, &[(variable, "0.3")]);
+            let gateway = Gateway::start(common::NO_POLICIES, &[(variable, "0.3")]);
             let begun = Instant::now();
             until_closed(stopped(gateway.listen, sent));
             assert!(begun.elapsed() < Duration::from_secs(9), "{variable}: {:?}", begun.elapsed());
@@ -129,7 +129,7 @@ async fn a_body_that_stops_is_a_408_by_http_2() {
 #[test]
 fn a_body_that_goes_on_is_read_however_long_it_takes() {
     let gateway =
-        Gateway::start(support::NO_POLICIES, &[("BODY_TIMEOUT", "3"), ("UPSTREAM_TIMEOUT", "3")]);
+        Gateway::start(common::NO_POLICIES, &[("BODY_TIMEOUT", "3"), ("UPSTREAM_TIMEOUT", "3")]);
     let mut connection = Connection::open(gateway.listen);
     connection.send_head("POST", "/echo", &[], Some(5));
     assert_eq!(connection.head().0, 200);
@@ -198,7 +198,7 @@ async fn a_stream_may_be_quiet_both_ways_once_it_is_answered() {
     let url = format!("http://{upstream}");
     let times = ["BODY_TIMEOUT", "IDLE_TIMEOUT", "UPSTREAM_TIMEOUT"].map(|name| (name, "1"));
     let variables: Vec<_> = times.into_iter().chain([("UPSTREAM", url.as_str())]).collect();
-    let gateway = Gateway::start(support::NO_POLICIES, &variables);
+    let gateway = Gateway::start(common::NO_POLICIES, &variables);
     let channel = grpc::channel(gateway.listen).await;
     let (words, mut answers) = grpc::call(&channel, "alice").await.unwrap();
     for word in ["one", "two"] {
@@ -225,7 +225,7 @@ fn a_caller_that_takes_nothing_is_given_up() {
     stream.peek(&mut [0]).unwrap();
     // It reads again once the gateway has given up, and finds less than the whole.
     let free = gateway.open_files() - 2;
-    support::until("it is given up", || gateway.open_files() <= free);
+    common::until("it is given up", || gateway.open_files() <= free);
     assert!(until_closed(stream).len() < 64 << 20);
 }
 
@@ -254,9 +254,9 @@ fn a_caller_that_reads_slowly_gets_all() {
 
 /// A gateway that may open 128 files, with the times of its settings.
 fn with_128_files(variables: &[(&str, &str)]) -> Gateway {
-    let folder = support::folder();
+    let folder = common::folder();
     let file = folder.join("policies.toml");
-    std::fs::write(&file, support::NO_POLICIES).unwrap();
+    std::fs::write(&file, common::NO_POLICIES).unwrap();
     let policies = ("POLICIES", file.to_str().unwrap());
     let variables: Vec<_> = variables.iter().copied().chain([policies]).collect();
     Gateway::run_with_files(128, folder, &variables).unwrap()
@@ -332,7 +332,7 @@ fn connections_to_the_upstream_are_bounded() {
 fn more_connections_than_files_are_an_error() {
     let error = |most: &str| {
         let variables = [("MAX_CONNECTIONS", most), ("UPSTREAM", "http://127.0.0.1:9")];
-        Gateway::run_with_files(128, support::folder(), &variables).err()
+        Gateway::run_with_files(128, common::folder(), &variables).err()
     };
     assert!(error("33").unwrap().contains("MAX_CONNECTIONS"));
     assert!(error("32").is_none());

@@ -1,11 +1,11 @@
 //! Redis: shared by gateways, away, and back.
 
-mod support;
+mod common;
 
 use std::time::{Duration, Instant};
 
-use support::redis::Redis;
-use support::{Answer, Gateway};
+use common::redis::Redis;
+use common::{Answer, Gateway};
 
 const TABLE: &str = r#"
     [[policy]]
@@ -179,7 +179,7 @@ fn the_cause_of_a_failed_connection_is_named() {
         gateway.until_health(503);
         let shown = gateway.health().text();
         assert!(shown.contains(cause), "{shown}");
-        support::until("it is on stderr", || gateway.stderr().contains(cause));
+        common::until("it is on stderr", || gateway.stderr().contains(cause));
         let parts: Vec<_> = shown.trim().split(": ").collect();
         let distinct: std::collections::HashSet<_> = parts.iter().collect();
         assert_eq!(parts.len(), distinct.len(), "each cause once: {shown}");

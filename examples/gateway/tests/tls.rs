@@ -1,17 +1,17 @@
 //! Upstreams behind https, and whom the gateway trusts.
 
-mod support;
+mod common;
 
 use std::path::Path;
 use std::sync::Arc;
 
+use common::Gateway;
+use common::grpc::{answer, channel, say};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::ServerConfig;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
-use support::Gateway;
-use support::grpc::{answer, channel, say};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
@@ -46,21 +46,21 @@ async fn serve(certificate: &Path) -> u16 {
     port
 }
 
-async fn get(gateway: &Gateway) -> support::Answer {
+async fn get(gateway: &Gateway) -> common::Answer {
     let listen = gateway.listen;
-    tokio::task::spawn_blocking(move || support::get(listen, "/")).await.expect("an answer")
+    tokio::task::spawn_blocking(move || common::get(listen, "/")).await.expect("an answer")
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_authority_that_the_system_does_not_know_is_named() {
-    let folder = support::folder();
+    let folder = common::folder();
     let (trusted, other) = (folder.join("trusted.pem"), folder.join("other.pem"));
     let port = serve(&trusted).await;
     serve(&other).await;
     let url = format!("https://localhost:{port}");
     let start = |certificate: &Path| {
         let certificate = certificate.to_str().expect("text");
-        Gateway::start(support::NO_POLICIES, &[("UPSTREAM", &url), ("SSL_CERT_FILE", certificate)])
+        Gateway::start(common::NO_POLICIES, &[("UPSTREAM", &url), ("SSL_CERT_FILE", certificate)])
     };
     let gateway = start(&trusted);
     let answer = get(&gateway).await;
@@ -71,6 +71,6 @@ async fn an_authority_that_the_system_does_not_know_is_named() {
 
     let stranger = start(&other);
     assert_eq!(get(&stranger).await.status, 502);
-    support::until("the cause", || stranger.stderr().contains("certificate"));
+    common::until("the cause", || stranger.stderr().contains("certificate"));
     let _ = std::fs::remove_dir_all(folder);
 }

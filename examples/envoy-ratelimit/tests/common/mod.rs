@@ -4,7 +4,7 @@
 
 pub mod ask;
 pub mod peer;
-#[path = "../../../gateway/tests/support/redis.rs"]
+#[path = "../../../gateway/tests/common/redis.rs"]
 pub mod redis;
 
 use std::io::{BufRead, BufReader, Read, Write};
