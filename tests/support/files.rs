@@ -1,12 +1,14 @@
 //! Files that a test writes, in a folder of its own.
 
 use std::fs;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::scratch;
 
 /// Files of a test, removed when it ends.
+#[derive(Debug)]
 pub struct Files(PathBuf);
 
 impl Files {
@@ -33,6 +35,15 @@ impl Files {
         let path = self.0.join(name);
         fs::write(&path, text).expect("written");
         path.to_str().expect("a path").to_owned()
+    }
+}
+
+impl Deref for Files {
+    type Target = Path;
+
+    /// Their folder.
+    fn deref(&self) -> &Path {
+        &self.0
     }
 }
 

@@ -16,6 +16,7 @@ pub mod files;
 #[path = "../../src/guide.rs"]
 pub mod guide;
 pub mod http;
+pub mod process;
 #[cfg(feature = "redis")]
 pub mod proxy;
 #[cfg(feature = "redisson")]
@@ -38,11 +39,24 @@ pub mod trial;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 #[cfg(feature = "redis")]
 pub use server::{
     ADMIN, NOWHERE, Server, documented_rights, expires, free_port, program, program_for,
 };
+
+/// Longer than anything takes that is not promised to be quick, on a busy machine too.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits until `happened`, and fails with `what` if it never does.
+pub fn until(what: &str, mut happened: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !happened() {
+        assert!(begun.elapsed() < PATIENCE, "never: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
 
 /// The root of the repository.
 pub fn repository() -> &'static Path {

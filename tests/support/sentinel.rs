@@ -1,20 +1,17 @@
 //! A primary, a replica, and three sentinels that watch them: real processes, ended when dropped.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 
 use super::files::Files;
-use super::{ADMIN, Server, free_port, program_for};
+use super::process::Process;
+use super::{ADMIN, PATIENCE, Server, free_port, program_for};
 
 /// The name by which the sentinels know the primary.
 pub const SERVICE: &str = "main";
-
-/// By when everything must have found each other.
-const LONG: Duration = Duration::from_secs(60);
 
 /// Two servers and their sentinels.
 pub struct Replicated {
@@ -25,7 +22,7 @@ pub struct Replicated {
 
 /// One sentinel.
 pub struct Sentinel {
-    child: Child,
+    process: Process,
     pub port: u16,
     _files: Files,
 }
@@ -95,26 +92,11 @@ impl Sentinel {
                  sentinel failover-timeout {SERVICE} 4000\n{lines}\n"
             );
             let path = files.write("sentinel.conf", &config);
-            let mut child = Command::new(program_for(lines))
-                .args([&path, "--sentinel"])
-                .stdout(Stdio::piped())
-                .stderr(Stdio::null())
-                .spawn()
-                .expect("a sentinel");
-            let mut log = BufReader::new(child.stdout.take().expect("its log"));
-            let mut line = String::new();
-            while !line.contains("+monitor") {
-                line.clear();
-                if log.read_line(&mut line).is_ok_and(|read| read == 0) {
-                    break;
-                }
+            let mut command = Command::new(program_for(lines));
+            let process = Process::start(command.args([&path, "--sentinel"])).expect("a sentinel");
+            if process.says("+monitor").is_some() {
+                return Self { process, port, _files: files };
             }
-            if line.contains("+monitor") {
-                // Its log is read on, or it would wait for a reader.
-                std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
-                return Self { child, port, _files: files };
-            }
-            child.wait().expect("ended");
         }
         panic!("no sentinel came up on any of 20 free ports");
     }
@@ -138,7 +120,7 @@ impl Sentinel {
             if is_wanted(&line) {
                 return;
             }
-            assert!(begun.elapsed() < LONG, "{line}");
+            assert!(begun.elapsed() < PATIENCE, "{line}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -149,20 +131,12 @@ impl Sentinel {
         let mut ask = redis::cmd("SENTINEL");
         ask.arg("FAILOVER").arg(SERVICE);
         while let Err(error) = ask.exec_async(&mut connection).await {
-            assert!(begun.elapsed() < LONG, "{error}");
+            assert!(begun.elapsed() < PATIENCE, "{error}");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
 
     pub fn kill(&mut self) {
-        self.child.kill().expect("killed");
-        self.child.wait().expect("ended");
-    }
-}
-
-impl Drop for Sentinel {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.process.kill();
     }
 }

@@ -1,19 +1,19 @@
 //! Servers of a test's own: `redis-server` on a free loopback port, in a folder of its own.
 
 use std::ffi::OsString;
-use std::fs;
-use std::io::{BufRead, BufReader, ErrorKind};
+use std::io::ErrorKind;
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 
-use super::scratch;
+use super::PATIENCE;
+use super::files::Files;
+use super::process::Process;
 
 /// The server that the tests start: what `REDIS_SERVER` names, or else `redis-server`.
 pub fn program() -> OsString {
@@ -54,9 +54,9 @@ pub fn documented_rights(page: &'static str) -> Vec<&'static str> {
 /// A `redis-server` process, ended when it is dropped.
 #[derive(Debug)]
 pub struct Server {
-    child: Child,
+    process: Process,
     port: u16,
-    folder: PathBuf,
+    folder: Files,
     options: Vec<String>,
 }
 
@@ -107,15 +107,12 @@ impl Server {
 
     /// The same, on a port that `choose` finds free.
     pub fn on(choose: impl Fn() -> u16, options: &[&str]) -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let folder = scratch().join(format!("redis-{}-{number}", std::process::id()));
-        fs::create_dir_all(&folder).expect("a folder for the server");
+        let folder = Files::new();
         let options: Vec<_> = options.iter().map(ToString::to_string).collect();
         for _ in 0..20 {
             let port = choose();
-            if let Some(child) = spawn(port, &folder, &options, READY) {
-                return Self { child, port, folder, options };
+            if let Some(process) = spawn(port, &folder, &options, READY) {
+                return Self { process, port, folder, options };
             }
         }
         panic!("no redis-server came up on any of 20 free ports");
@@ -146,7 +143,7 @@ impl Server {
 
     /// The id of its process.
     pub fn id(&self) -> u32 {
-        self.child.id()
+        self.process.id()
     }
 
     /// Its address for a user who may do everything.
@@ -185,15 +182,14 @@ impl Server {
                 // Sentinels close all connections to a server whose role they change.
                 Err(_) => connection = self.connection().await,
             }
-            assert!(begun.elapsed() < Duration::from_secs(60), "{word} never came");
+            assert!(begun.elapsed() < PATIENCE, "{word} never came");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
 
     /// Kills it at once, as a crash would.
     pub fn kill(&mut self) {
-        self.child.kill().expect("killed");
-        self.child.wait().expect("ended");
+        self.process.kill();
     }
 
     /// Starts it again on the same port, after `kill`.
@@ -205,8 +201,8 @@ impl Server {
     pub fn restart_until(&mut self, word: &str) {
         let end = Instant::now() + Duration::from_secs(20);
         loop {
-            if let Some(child) = spawn(self.port, &self.folder, &self.options, word) {
-                self.child = child;
+            if let Some(process) = spawn(self.port, &self.folder, &self.options, word) {
+                self.process = process;
                 return;
             }
             assert!(Instant::now() < end, "redis-server does not come back on its port");
@@ -215,17 +211,7 @@ impl Server {
 
     /// Sends it a signal by name, such as `STOP`.
     pub fn signal(&self, name: &str) {
-        let mut kill = Command::new("kill");
-        let status = kill.arg(format!("-{name}")).arg(self.child.id().to_string()).status();
-        assert!(status.expect("the kill command").success(), "signalled");
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = fs::remove_dir_all(&self.folder);
+        self.process.signal(name);
     }
 }
 
@@ -259,33 +245,16 @@ pub fn free_port() -> u16 {
 }
 
 /// A server that is ready, or none if it ended, as it does when another took the port.
-fn spawn(port: u16, folder: &Path, options: &[String], word: &str) -> Option<Child> {
+fn spawn(port: u16, folder: &Path, options: &[String], word: &str) -> Option<Process> {
     let program = program_for(&options.join(" "));
-    let spawned = Command::new(&program)
-        .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
-        .arg("--dir")
-        .arg(folder)
-        .args(options)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn();
-    let mut child = match spawned {
-        Ok(child) => child,
+    let mut command = Command::new(&program);
+    command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
+    let process = match Process::start(command.arg("--dir").arg(folder).args(options)) {
+        Ok(process) => process,
         Err(error) if error.kind() == ErrorKind::NotFound => {
             panic!("{} is not there: run ./check.sh or tests/servers.sh", program.display())
         }
         Err(error) => panic!("redis-server does not start: {error}"),
     };
-    let mut log = BufReader::new(child.stdout.take().expect("its log"));
-    let mut line = String::new();
-    while !line.contains(word) {
-        line.clear();
-        if log.read_line(&mut line).is_ok_and(|read| read == 0) {
-            child.wait().expect("ended");
-            return None;
-        }
-    }
-    // Its log is read on, or it would hold the server up.
-    std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
-    Some(child)
+    process.says(word).map(|_| process)
 }
