@@ -75,7 +75,5 @@ fn name(key: &mut String, number: u64) -> &str {
 
 /// The memory of this process, in bytes.
 fn resident() -> f64 {
-    let pages = std::fs::read_to_string("/proc/self/statm").expect("Linux' own account");
-    let pages = pages.split(' ').nth(1).and_then(|pages| pages.parse::<f64>().ok());
-    pages.expect("a number of pages") * 4_096.0
+    support::process::memory(std::process::id()) as f64
 }

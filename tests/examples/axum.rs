@@ -2,18 +2,17 @@
 
 use std::process::Command;
 
-use crate::running::Running;
 use support::faults::eventually;
 use support::http::{get, send};
+use support::process::Process;
 use support::{Server, example};
 
 #[tokio::test]
 async fn the_axum_example_refuses_a_tenant_in_json() {
     let server = Server::start();
     let mut command = Command::new(example::built("axum"));
-    command.env("REDIS_URL", server.url());
-    let mut running = Running::start(command);
-    let address = running.address();
+    command.env("LISTEN", "127.0.0.1:0").env("REDIS_URL", server.url());
+    let (_running, [address]) = Process::listening(&mut command).expect("it starts");
     // A thousand MiB, as many as the units of a day.
     let large = [("x-tenant", "a"), ("content-length", "1048576000")];
     let mut refused = send("POST", address, "/upload", &large).await;

@@ -22,6 +22,4 @@ mod quickstart;
 #[cfg(all(feature = "redisson", feature = "rustls"))]
 mod replay;
 #[cfg(all(feature = "redisson", feature = "rustls"))]
-mod running;
-#[cfg(all(feature = "redisson", feature = "rustls"))]
 mod tonic;

@@ -1,33 +1,11 @@
 //! The example that reads its table from a Redis hash, as a user runs it.
 
-use std::io::{BufRead, BufReader, Lines};
-use std::process::{ChildStderr, Command, Stdio};
+use std::process::Command;
 
-use crate::running::Running;
 use support::faults::{eventually, run};
 use support::http::get;
-use support::{Server, example};
-
-/// The running example, and its words.
-struct Example {
-    running: Running,
-    said: Lines<BufReader<ChildStderr>>,
-}
-
-impl Example {
-    fn start(server: &Server) -> Self {
-        let mut command = Command::new(example::built("policies_from_redis"));
-        command.env("REDIS_URL", server.url()).stderr(Stdio::piped());
-        let mut running = Running::start(command);
-        let said = BufReader::new(running.0.stderr.take().expect("its words")).lines();
-        Self { running, said }
-    }
-
-    /// Reads what it says until a line contains `text`.
-    fn until(&mut self, text: &str) {
-        assert!(self.said.any(|line| line.expect("a line").contains(text)), "{text}");
-    }
-}
+use support::process::Process;
+use support::{Server, example, until};
 
 /// A row whose window begins with its first request.
 fn hourly(limit: u32) -> String {
@@ -42,18 +20,25 @@ async fn nothing_is_served_without_a_table_and_a_deleted_one_stays_in_force() {
     let mut row = async |row: &str| {
         run(&mut connection, &["HSET", "policies", "api", row]).await;
     };
-    let mut example = Example::start(&server);
-    example.until("there is no hash policies");
+    let mut command = Command::new(example::built("policies_from_redis"));
+    command.env("LISTEN", "127.0.0.1:0").env("REDIS_URL", server.url());
+    let example = Process::start(&mut command).expect("a process");
+    // It has written these words so often.
+    let wrote = |text: &str, times| {
+        until(text, || example.stderr().matches(text).count() >= times);
+    };
+    wrote("there is no hash policies", 1);
     row(&hourly(3)).await;
-    example.until("1 policies");
-    let address = example.running.address();
+    wrote("1 policies", 1);
+    let line = example.says("://").expect("a line");
+    let address = line.trim().rsplit('/').next().unwrap().parse().expect("an address");
     let ask = async || get(address, "/", &[("x-user", "alice")]).await.status;
     for status in [200, 200, 200, 429] {
         assert_eq!(ask().await, status);
     }
 
     row(r#"{"limit": 0, "period": "1h"}"#).await;
-    example.until("a quota of 0 admits nothing");
+    wrote("a quota of 0 admits nothing", 1);
     assert_eq!(ask().await, 429);
     row(&hourly(4)).await;
     // One more unit.
@@ -61,6 +46,6 @@ async fn nothing_is_served_without_a_table_and_a_deleted_one_stays_in_force() {
     assert_eq!(ask().await, 429);
 
     run(&mut connection, &["DEL", "policies"]).await;
-    example.until("there is no hash policies");
+    wrote("there is no hash policies", 2);
     assert_eq!(ask().await, 429);
 }

@@ -11,6 +11,7 @@ use tokio::runtime::Builder;
 use tokio::time::{Duration, sleep};
 
 use support::Server;
+use support::process::signal;
 use support::tls::{Authority, TlsServer};
 
 static BUILT: LazyLock<PathBuf> = LazyLock::new(|| support::example::built("prove"));
@@ -125,8 +126,7 @@ async fn interrupted_it_deletes_its_keys() {
         }
         sleep(Duration::from_millis(5)).await;
     }
-    let id = child.id().to_string();
-    assert!(Command::new("kill").args(["-INT", &id]).status().expect("kill").success());
+    signal(child.id(), "INT");
     let output = child.wait_with_output().expect("its output");
     assert_eq!(output.status.code(), Some(2), "{}", told(&output));
     assert!(told(&output).contains("not complete"), "{}", told(&output));

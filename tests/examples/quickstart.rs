@@ -1,10 +1,9 @@
 //! The quickstart, as a newcomer starts it: a process, its variables, and requests
 //! over real sockets.
 
-use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
 use std::sync::LazyLock;
 
 use tokio::task::JoinSet;
@@ -12,6 +11,7 @@ use tokio::task::JoinSet;
 use support::algorithms;
 use support::files::Files;
 use support::http::{Answer, get};
+use support::process::Process;
 use support::tls::{Authority, TlsServer};
 use support::{NOWHERE, Server};
 
@@ -25,33 +25,26 @@ fn quickstart() -> Command {
         command.env_remove(name);
     }
     command.env_remove("MAX_WAIT_MS").env_remove("DEADLINE_MS");
-    command.env("LISTEN", "127.0.0.1:0").stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.env("LISTEN", "127.0.0.1:0");
     command
 }
 
 /// A running quickstart, ended when it is dropped.
 struct Running {
-    child: Child,
+    process: Process,
     address: SocketAddr,
     hint: String,
     store: String,
-    _rest: BufReader<ChildStdout>,
 }
 
 impl Running {
     fn start(variables: &[(&str, &str)]) -> Self {
-        let mut child =
-            quickstart().envs(variables.iter().copied()).spawn().expect("the example is built");
-        let mut said = BufReader::new(child.stdout.take().expect("its words"));
-        let mut line = || {
-            let mut line = String::new();
-            said.read_line(&mut line).expect("a line");
-            line
-        };
-        let (first, hint) = (line(), line());
+        let process = Process::start(quickstart().envs(variables.iter().copied()));
+        let process = process.expect("the example is built");
+        let [first, hint] = [", ", ""].map(|word| process.says(word).expect("a line"));
         let (address, store) = first.split_once(", ").expect("where and what");
         let address = address.rsplit('/').next().expect("an address").parse().expect("an address");
-        Self { child, address, hint, store: store.trim().to_owned(), _rest: said }
+        Self { process, address, hint, store: store.trim().to_owned() }
     }
 
     /// So many requests at once.
@@ -66,17 +59,8 @@ impl Running {
     }
 
     fn end(mut self, signal: &str) -> ExitStatus {
-        let mut kill = Command::new("kill");
-        kill.arg(format!("-{signal}")).arg(self.child.id().to_string());
-        assert!(kill.status().expect("the kill command").success());
-        self.child.wait().expect("ended")
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.process.signal(signal);
+        self.process.wait()
     }
 }
 

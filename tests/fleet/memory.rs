@@ -1,7 +1,6 @@
 //! The memory, tasks and descriptors that a process keeps after many keys and many failures.
 
 use std::cell::RefCell;
-use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -15,6 +14,7 @@ use crate::worker::counter;
 use support::Server;
 use support::cluster::Cluster;
 use support::faults::{LONG, MILLION, size, until_well};
+use support::process::{memory, open_files};
 
 const TASKS: u64 = 1_024;
 const MOST_GROWTH_KIB: u64 = 10 * 1_024;
@@ -31,12 +31,11 @@ struct Held {
 
 impl Held {
     fn now() -> Self {
-        let pages = fs::read_to_string("/proc/self/statm").expect("Linux");
-        let pages = pages.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
+        let own = std::process::id();
         Self {
-            kib: pages.expect("resident pages") * 4,
+            kib: memory(own) >> 10,
             tasks: Handle::current().metrics().num_alive_tasks(),
-            descriptors: fs::read_dir("/proc/self/fd").expect("Linux").count(),
+            descriptors: open_files(own),
         }
     }
 }

@@ -4,7 +4,6 @@
 //! The server writes each command to its disk before it answers, so that a crash loses nothing.
 //! Then units that are admitted beyond the bucket have no excuse.
 
-use std::fs;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
@@ -15,6 +14,7 @@ use crate::server;
 use crate::worker::{Answer, Kind, Load, Process, counter};
 use support::Server;
 use support::faults::{size, until_well};
+use support::process::{memory, open_files};
 
 const MOST_GROWTH_KIB: u64 = 4 * 1_024;
 
@@ -35,13 +35,7 @@ struct Held {
 
 impl Held {
     fn of(process: &Process) -> Self {
-        let folder = format!("/proc/{}", process.id());
-        let pages = fs::read_to_string(format!("{folder}/statm")).expect("Linux");
-        let pages = pages.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
-        Self {
-            kib: pages.expect("resident pages") * 4,
-            descriptors: fs::read_dir(format!("{folder}/fd")).expect("Linux").count(),
-        }
+        Self { kib: memory(process.id()) >> 10, descriptors: open_files(process.id()) }
     }
 }
 

@@ -15,6 +15,7 @@ use super::number;
 use super::plan::{MILLISECOND, SECOND};
 use super::servers::{Servers, Topology};
 use super::world::TIMEOUT;
+use support::process::memory;
 
 /// Says which topology this process measures.
 const MEASURED: &str = "SLUICE_ENDURES";
@@ -31,14 +32,6 @@ const MAX_GROWTH: u64 = 600_000;
 /// Tasks and connections that a quiet process keeps.
 const MAX_TASKS: usize = 20;
 const MAX_CONNECTIONS: usize = 8;
-
-/// The memory of this process in bytes.
-fn memory() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").expect("it is Linux");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line");
-    let kilobytes = line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number");
-    kilobytes * 1_024
-}
 
 /// Lives until so many faults have happened. Returns the memory then.
 async fn endure(topology: &Topology) -> (usize, u64, u64) {
@@ -75,9 +68,9 @@ async fn endure(topology: &Topology) -> (usize, u64, u64) {
         servers.hosts().iter().for_each(|(_, host)| host.server().forget_book());
         faults += network.forget();
         match warm {
-            None if faults >= WARM_UP => warm = Some((faults, memory())),
+            None if faults >= WARM_UP => warm = Some((faults, memory(std::process::id()))),
             Some((from, begin)) if faults >= from + most => {
-                return (faults - from, begin, memory());
+                return (faults - from, begin, memory(std::process::id()));
             }
             _ => {}
         }
