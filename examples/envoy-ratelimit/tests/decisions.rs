@@ -4,7 +4,7 @@ mod common;
 
 use common::Service;
 use common::ask::{about, ask, client, hits, short, x};
-use common::redis::Redis;
+use support::Server;
 use tonic::Code;
 
 /// Runs a test in both stores, with these rules and variables.
@@ -12,7 +12,7 @@ macro_rules! in_both {
     ($name:ident, $rules:expr, $variables:expr, $service:ident, $client:ident => $test:block) => {
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
         async fn $name() {
-            let redis = Redis::start();
+            let redis = Server::start();
             let url = redis.url();
             for store in [None, Some(("REDIS_URL", &*url))] {
                 // No decision depends on the speed of the machine.
@@ -234,7 +234,7 @@ in_both!(without_the_setting_there_are_no_fields, RULES, [], _service, client =>
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_services_share_counters_and_many_callers_never_exceed_a_limit() {
-    let redis = Redis::start();
+    let redis = Server::start();
     let rules = "
 domain: x
 descriptors:

@@ -4,11 +4,12 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
-use common::redis::{Redis, free_port};
-use common::{Service, exchange, folder, until};
+use common::{Service, exchange};
+use support::files::Files;
+use support::process::Process;
+use support::{Server, free_port, until};
 
 const CONFIG: &str = include_str!("../envoy.yaml");
 const RULES: &str = include_str!("../rules.yaml");
@@ -20,15 +21,15 @@ fn rules() -> String {
 
 /// A running Envoy, ended when it is dropped.
 struct Envoy {
-    child: Child,
+    _process: Process,
     address: SocketAddr,
-    folder: PathBuf,
+    _folder: Files,
 }
 
 impl Envoy {
     /// One before an upstream of its own, that asks these services.
     fn start(services: &[SocketAddr], denies: bool) -> Self {
-        let (folder, port, upstream) = (folder(), free_port(), upstream());
+        let (folder, port, upstream) = (Files::new(), free_port(), upstream());
         let endpoint = |address: SocketAddr| {
             let address = format!("{{address: 127.0.0.1, port_value: {}}}", address.port());
             format!("- endpoint: {{address: {{socket_address: {address}}}}}\n")
@@ -41,19 +42,12 @@ impl Envoy {
             .replace("port_value: 10000", &format!("port_value: {port}"))
             .replace("port_value: 9000", &format!("port_value: {}", upstream.port()))
             .replace("failure_mode_deny: false", &format!("failure_mode_deny: {denies}"));
-        let file = folder.join("envoy.yaml");
-        std::fs::write(&file, config).expect("written");
-        let log = std::fs::File::create(folder.join("log")).expect("a file");
+        let file = folder.write("envoy.yaml", &config);
         let envoy = std::env::var_os("ENVOY").expect("run test.sh, which fetches Envoy");
-        let child = Command::new(envoy)
-            .args(["--concurrency", "1", "--use-dynamic-base-id", "--log-level", "warning", "-c"])
-            .arg(&file)
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .expect("a process");
+        let options = ["--concurrency", "1", "--use-dynamic-base-id", "--log-level", "warning"];
+        let process = Process::start(Command::new(envoy).args(options).args(["-c", &file]));
         let address = SocketAddr::from(([127, 0, 0, 1], port));
-        let this = Self { child, address, folder };
+        let this = Self { _process: process.expect("a process"), address, _folder: folder };
         until("Envoy listens", || std::net::TcpStream::connect(address).is_ok());
         this
     }
@@ -66,18 +60,6 @@ impl Envoy {
 
     fn status(&self, path: &str, headers: &[(&str, &str)]) -> u16 {
         self.ask(path, headers).0
-    }
-}
-
-impl Drop for Envoy {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        if std::thread::panicking() {
-            let log = std::fs::read_to_string(self.folder.join("log"));
-            eprintln!("{}", log.unwrap_or_default());
-        }
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
@@ -151,8 +133,7 @@ fn without_the_service_the_failure_mode_decides() {
         assert_eq!(envoy.status("/", &[]), 200);
         assert_eq!(envoy.status("/", &[("user-agent", "bot")]), 429);
     }
-    service.signal("KILL");
-    service.wait();
+    service.process.kill();
     assert_eq!(open.status("/", &[("user-agent", "bot")]), 200);
     assert_eq!(closed.status("/", &[]), 500);
 }
@@ -160,7 +141,7 @@ fn without_the_service_the_failure_mode_decides() {
 #[test]
 #[ignore = "needs Envoy: test.sh"]
 fn without_redis_the_failure_mode_decides() {
-    let mut redis = Redis::start();
+    let mut redis = Server::start();
     let service = Service::start(&rules(), &[("REDIS_URL", &redis.url())]);
     let (open, closed) =
         (Envoy::start(&[service.grpc], false), Envoy::start(&[service.grpc], true));
@@ -174,7 +155,7 @@ fn without_redis_the_failure_mode_decides() {
 #[test]
 #[ignore = "needs Envoy: test.sh"]
 fn two_services_over_one_redis_are_one_limit() {
-    let redis = Redis::start();
+    let redis = Server::start();
     let url = redis.url();
     let variables = [("REDIS_URL", &*url), ("REDIS_TIMEOUT", "30")];
     let services = [0, 1].map(|_| Service::start(&rules(), &variables));

@@ -12,22 +12,13 @@ use std::time::{Duration, Instant};
 use common::Service;
 use common::ask::{about, client};
 use common::peer::Peer;
-use common::redis::Redis;
 use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitRequest;
+use support::Server;
+use support::process::processor_time;
 
 const STREAMS: usize = 64;
 const CONNECTIONS: usize = 4;
 const KEYS: u64 = 10_000;
-
-/// Processor time of a process so far.
-fn processor(id: u32) -> Duration {
-    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).expect("a process");
-    let fields: Vec<&str> = stat.rsplit(") ").next().expect("fields").split(' ').collect();
-    let ticks: u64 =
-        [11, 12].map(|place| fields[place].parse::<u64>().expect("ticks")).iter().sum();
-    // Linux counts in hundredths of a second.
-    Duration::from_millis(ticks * 10)
-}
 
 fn request(descriptors: usize, number: u64) -> RateLimitRequest {
     let key = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 17;
@@ -69,9 +60,9 @@ async fn measure(address: SocketAddr, id: u32, descriptors: usize, time: Duratio
         })
         .collect();
     tokio::time::sleep(warm).await;
-    let (before, begun) = (processor(id), Instant::now());
+    let (before, begun) = (processor_time(id), Instant::now());
     tokio::time::sleep(time).await;
-    let (used, took) = (processor(id) - before, begun.elapsed());
+    let (used, took) = (processor_time(id) - before, begun.elapsed());
     ends.store(true, Relaxed);
     let mut times = Vec::new();
     for stream in streams {
@@ -98,15 +89,15 @@ async fn load() {
     };
     let rules: String = (0..10).map(rule).collect();
     let rules = format!("domain: x\ndescriptors:\n{rules}");
-    let (mine, theirs) = (Redis::start(), Redis::start());
+    let (mine, theirs) = (Server::with(&[]), Server::with(&[]));
     let url = mine.url();
     let memory = Service::start(&rules, &[]);
     let redis = Service::start(&rules, &[("REDIS_URL", &url), ("REDIS_TIMEOUT", "30")]);
     let peer = Peer::start(&rules, &theirs.url());
     let who = [
-        ("peer, Redis", peer.grpc, peer.id()),
-        ("this, Redis", redis.grpc, redis.id()),
-        ("this, memory", memory.grpc, memory.id()),
+        ("peer, Redis", peer.grpc, peer.process.id()),
+        ("this, Redis", redis.grpc, redis.process.id()),
+        ("this, memory", memory.grpc, memory.process.id()),
     ];
     for descriptors in [1, 3, 10] {
         for (name, address, id) in who {

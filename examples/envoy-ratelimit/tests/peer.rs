@@ -12,9 +12,9 @@ use std::time::{Instant, SystemTime};
 use common::Service;
 use common::ask::{about, ask, client};
 use common::peer::Peer;
-use common::redis::Redis;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::DescriptorStatus;
 use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
+use support::Server;
 
 /// Units by their numbers: seconds, and the word of a file.
 const UNITS: [(u64, &str); 8] = [
@@ -377,7 +377,7 @@ async fn every_difference_is_computed() {
     };
     let (calls, seed) = (number("CALLS", 5_000), number("SEED", 1));
     let yaml = format!("domain: x\ndescriptors:\n{}", Rule::yaml(&rules(), 2));
-    let (mine, theirs) = (Redis::start(), Redis::start());
+    let (mine, theirs) = (Server::start(), Server::with(&[]));
     let service = Service::start(&yaml, &[("REDIS_URL", &mine.url()), ("REDIS_TIMEOUT", "30")]);
     let peer = Peer::start(&yaml, &theirs.url());
     let (client, of_peer) = (client(service.grpc), client(peer.grpc));

@@ -4,12 +4,12 @@ mod common;
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
+use common::Service;
 use common::ask::{about, ask, client, short, x};
-use common::redis::Redis;
-use common::{Service, folder, until};
+use support::files::Files;
+use support::{Server, until};
 use tokio_stream::StreamExt;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request};
@@ -177,7 +177,8 @@ fn a_changed_file_is_in_force_soon() {
 
 #[test]
 fn a_config_map_that_turns_is_a_reload() {
-    let folder = folder();
+    let files = Files::new();
+    let folder = files.to_path_buf();
     let version = |name: &str, limit| {
         let version = folder.join(name);
         fs::create_dir(&version).unwrap();
@@ -186,7 +187,7 @@ fn a_config_map_that_turns_is_a_reload() {
     version("..1", 1);
     symlink("..1", folder.join("..data")).unwrap();
     symlink("..data/rules.yaml", folder.join("rules.yaml")).unwrap();
-    let service = Service::run(folder.clone(), &[]).unwrap();
+    let service = Service::run(files, &[]).unwrap();
     in_force(&service, 1);
     version("..2", 2);
     symlink("..2", folder.join("..data_tmp")).unwrap();
@@ -195,7 +196,7 @@ fn a_config_map_that_turns_is_a_reload() {
     in_force(&service, 2);
     // A folder of which only one file is the configuration.
     let file = folder.join("rules.yaml");
-    let one = Service::run(common::folder(), &[("CONFIG", file.to_str().unwrap())]).unwrap();
+    let one = Service::run(Files::new(), &[("CONFIG", file.to_str().unwrap())]).unwrap();
     in_force(&one, 2);
     version("..3", 3);
     symlink("..3", folder.join("..data_tmp")).unwrap();
@@ -214,7 +215,7 @@ fn a_broken_file_leaves_the_old_table_until_it_is_good_again() {
     assert_eq!(status, 200);
     assert!(body.contains("rules.yaml: line 4"), "{body}");
     assert!(service.get("/rlconfig").1.contains("requests_per_unit=1,"));
-    until("stderr says it", || service.stderr().contains("rules.yaml: line 4"));
+    until("stderr says it", || service.process.stderr().contains("rules.yaml: line 4"));
     assert_eq!(service.metric("ratelimit_service_config_load_error"), 1);
     fs::write(service.folder.join("twice.yaml"), rules(3)).unwrap();
     fs::write(&file, rules(2)).unwrap();
@@ -227,8 +228,8 @@ fn a_broken_file_leaves_the_old_table_until_it_is_good_again() {
 #[test]
 fn a_start_that_fails_says_why() {
     let start = |name: &str, text: &str, variables: &[(&str, &str)]| {
-        let folder = folder();
-        fs::write(folder.join(name), text).unwrap();
+        let folder = Files::new();
+        folder.write(name, text);
         Service::run(folder, variables).err().expect("it starts")
     };
     let error = start("rules.yaml", "domain: x\nother: y", &[]);
@@ -249,7 +250,7 @@ fn a_start_that_fails_says_why() {
 
 #[test]
 fn an_empty_folder_serves_and_limits_nothing() {
-    let service = Service::run(folder(), &[]).unwrap();
+    let service = Service::run(Files::new(), &[]).unwrap();
     let (status, answer) =
         service.json(r#"{"domain":"x","descriptors":[{"entries":[{"key":"a"}]}]}"#);
     assert_eq!((status, answer.contains("OVER")), (200, false));
@@ -274,7 +275,7 @@ async fn four(service: &Service) -> (usize, Duration) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_redis_answers_are_errors_soon_and_come_back() {
-    let mut redis = Redis::start();
+    let mut redis = Server::start();
     let service = Service::start(&rules(1_000), &[("REDIS_URL", &redis.url())]);
     assert_eq!(four(&service).await.0, 0);
     let back = async |service: &Service| {
@@ -307,7 +308,7 @@ async fn without_redis_answers_are_errors_soon_and_come_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_may_count_by_itself_while_redis_is_away() {
-    let mut redis = Redis::start();
+    let mut redis = Server::start();
     let variables = [("REDIS_URL", &*redis.url()), ("ON_ERROR", "local")];
     let service = Service::start(&rules(3), &variables);
     let client = client(service.grpc);
@@ -321,7 +322,7 @@ async fn a_process_may_count_by_itself_while_redis_is_away() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_changed_number_and_a_restart_keep_the_count() {
-    let redis = Redis::start();
+    let redis = Server::start();
     let url = redis.url();
     let patient = [("REDIS_URL", &*url), ("REDIS_TIMEOUT", "30")];
     let service = Service::start(&rules(5), &patient);
@@ -337,7 +338,7 @@ async fn a_changed_number_and_a_restart_keep_the_count() {
 #[test]
 fn a_signal_ends_it_well() {
     let mut service = Service::start(&rules(1), &[]);
-    assert!(Path::new(&service.folder).exists());
-    service.signal("TERM");
-    assert!(service.wait().success());
+    assert!(service.folder.exists());
+    service.process.signal("TERM");
+    assert!(service.process.wait().success());
 }
