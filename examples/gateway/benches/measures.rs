@@ -8,9 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use common::client::Connection;
-use common::redis::Redis;
 use common::upstream::Upstream;
-use common::{Gateway, get, until};
+use common::{Gateway, get};
+use support::Server;
+use support::process::{memory, processor_time};
+use support::until;
 
 /// The measures, in the order in which they run.
 const MEASURES: [(&str, fn()); 6] = [
@@ -75,7 +77,7 @@ fn show(what: &str, times: &[Duration]) {
 
 fn what_limits_cost_over_a_plain_proxy() {
     let upstream = Upstream::keeping_alive();
-    let redis = Redis::start();
+    let redis = Server::with(&[]);
     let (up, store) = (upstream.url(), redis.url());
     let limited = table(1_000_000);
     let plain = Gateway::start(common::NO_POLICIES, &[("UPSTREAM", &up)]);
@@ -206,7 +208,8 @@ fn ten_thousand_policies_are_loaded_beside_requests() {
                 connection.request("GET", "/", &[("x-api-key", "alice")], b"");
                 (slowest, asked) = (slowest.max(sent.elapsed()), asked + 1);
             }
-            gateway.stderr().matches("is in force").count() >= usize::try_from(limit).unwrap()
+            gateway.process.stderr().matches("is in force").count()
+                >= usize::try_from(limit).unwrap()
         });
         println!(
             "10,000 policies in force after {:?}, of {asked} requests the slowest took {slowest:?}",
@@ -223,19 +226,20 @@ fn ten_thousand_policies_that_nobody_looks_at() {
         )
     };
     let gateway = Gateway::with_policies(&(0..10_000).map(row).collect::<String>());
-    let (before, begun) = (gateway.processor_time(), Instant::now());
+    let id = gateway.process.id();
+    let (before, begun) = (processor_time(id), Instant::now());
     std::thread::sleep(Duration::from_secs(20));
-    let share = (gateway.processor_time() - before).div_duration_f64(begun.elapsed());
-    let memory = gateway.memory() >> 20;
-    println!("10,000 policies, nobody looks: {:.2} % of a core, {memory} MiB", share * 100.0);
+    let share = (processor_time(id) - before).div_duration_f64(begun.elapsed());
+    let mib = memory(id) >> 20;
+    println!("10,000 policies, nobody looks: {:.2} % of a core, {mib} MiB", share * 100.0);
     for path in ["/metrics", "/metrics.json"] {
         for _ in 0..3 {
-            let (before, begun) = (gateway.processor_time(), Instant::now());
+            let (before, begun) = (processor_time(id), Instant::now());
             let bytes = get(gateway.admin, path).body.len();
-            let (wall, used) = (begun.elapsed(), gateway.processor_time() - before);
+            let (wall, used) = (begun.elapsed(), processor_time(id) - before);
             println!("{path}: {bytes} bytes in {wall:?}, {used:?} of a core");
         }
     }
-    println!("then {} MiB", gateway.memory() >> 20);
-    assert!(share < 0.01 && memory < 100);
+    println!("then {} MiB", memory(id) >> 20);
+    assert!(share < 0.01 && mib < 100);
 }

@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::{Answer, Gateway, TOKEN, folder, get, request};
+use common::{Answer, Gateway, TOKEN, get, request};
+use support::files::Files;
+use support::process::{memory, processor_time};
 
 const API: &str = r#"
     [[policy]]
@@ -70,7 +72,7 @@ fn without_a_token_set_everything_is_refused() {
     for token in ["", "absent"] {
         let variables = [("ADMIN_TOKEN", token)];
         let variables = if token == "absent" { &[][..] } else { &variables[..] };
-        let gateway = Gateway::run(folder(), variables).expect("it starts");
+        let gateway = Gateway::run(Files::new(), variables).expect("it starts");
         for (method, path, body) in GUARDED {
             for value in ["Bearer ", "Bearer", "Bearer x", ""] {
                 let headers = [("authorization", value)];
@@ -199,7 +201,7 @@ fn shadow_takes_and_never_refuses() {
         assert_eq!(remaining(&gateway.admin("GET", "/keys/api/alice", "")), 0);
         assert!(gateway.counter("", &["limiter=\"api\"", "outcome="]) >= 10);
         assert_eq!(gateway.counter("rate_limit_shadow_refusals_total", &["\"api\""]), 5);
-        common::until("the page shows what a shadow would refuse", || {
+        support::until("the page shows what a shadow would refuse", || {
             let shown = get(gateway.admin, "/metrics.json").json();
             let seconds = shown["seconds"]["api"]["shadow"].as_array().cloned().unwrap_or_default();
             seconds.iter().filter_map(serde_json::Value::as_u64).sum::<u64>() == 5
@@ -231,7 +233,7 @@ fn of_two_switches_the_laxer_holds_and_both_survive_a_reload() {
     }
     gateway.admin("PUT", "/policies/api/switch", "off");
     gateway.rewrite(&API.replace("limit = 9", "limit = 10"));
-    common::until("the new table", || {
+    support::until("the new table", || {
         remaining(&gateway.admin("GET", "/keys/all/global", "")) == 10
     });
     assert_eq!(status(), 404);
@@ -286,7 +288,7 @@ fn the_page_shows_the_last_minute() {
         .collect();
     assert!(outside.is_empty(), "{outside:?}");
     gateway.get_as("alice", "/api/x");
-    common::until("the decision is shown", || {
+    support::until("the decision is shown", || {
         let shown = get(gateway.admin, "/metrics.json").json();
         let seconds = shown["seconds"]["api"]["allowed"].as_array().cloned().unwrap_or_default();
         seconds.iter().filter_map(serde_json::Value::as_u64).sum::<u64>() == 1
@@ -298,7 +300,7 @@ fn changes_leave_a_line_with_time_and_address() {
     let gateway = Gateway::with_policies(API);
     gateway.admin("GET", "/keys/api/alice-secret", "");
     gateway.admin("PUT", "/policies/none/switch", "off");
-    assert_eq!(gateway.stderr(), "");
+    assert_eq!(gateway.process.stderr(), "");
     for (method, path, body, what) in [
         ("PUT", "/switch", "shadow", "everything is switched shadow"),
         ("PUT", "/policies/api/switch", "off", "api is switched off"),
@@ -307,14 +309,14 @@ fn changes_leave_a_line_with_time_and_address() {
     ] {
         assert_eq!(gateway.admin(method, path, body).status, 200);
         let line = || {
-            let stderr = gateway.stderr();
+            let stderr = gateway.process.stderr();
             stderr.lines().find(|line| line.ends_with(what)).map(str::to_owned)
         };
-        common::until(what, || line().is_some());
+        support::until(what, || line().is_some());
         let line = line().unwrap();
         assert!(line.contains("Z, 127.0.0.1:"), "{line}");
     }
-    assert!(!gateway.stderr().contains("secret"), "{}", gateway.stderr());
+    assert!(!gateway.process.stderr().contains("secret"), "{}", gateway.process.stderr());
 }
 
 /// The sum of what the page has of an outcome in the last minute: of all requests, or of a policy.
@@ -333,7 +335,7 @@ fn what_a_policy_lets_pass_while_it_is_off_is_counted_and_shown() {
         (0..7).for_each(|_| _ = gateway.get_as("alice", "/api/x"));
         assert_eq!(gateway.counter("rate_limit_switched_off_total", &["\"api\""]), 7);
         assert_eq!(gateway.counter("rate_limit_switched_off_total", &["\"pair\""]), 0);
-        common::until("the page shows it", || shown(&gateway, Some("api"), "off") == 7);
+        support::until("the page shows it", || shown(&gateway, Some("api"), "off") == 7);
         assert_eq!(shown(&gateway, None, "off"), 7);
     }
 }
@@ -345,7 +347,7 @@ fn a_request_is_counted_once_whatever_policies_take_it() {
     let gateway = Gateway::with_policies(&format!("{API}\n{everybody}"));
     (0..7).for_each(|_| _ = gateway.get_as("alice", "/api/x"));
     (0..3).for_each(|_| _ = gateway.get("/no/policy"));
-    common::until("the page shows them", || shown(&gateway, None, "no_policy") == 3);
+    support::until("the page shows them", || shown(&gateway, None, "no_policy") == 3);
     assert_eq!((shown(&gateway, None, "allowed"), shown(&gateway, None, "limited")), (5, 2));
     assert_eq!(shown(&gateway, Some("everybody"), "allowed"), 5);
     let requests = ["limiter=\"all requests\"", "outcome="];
@@ -361,14 +363,14 @@ fn names_of_rows_that_are_gone_leave_the_metrics_and_the_page() {
     assert!(metrics().contains("limiter=\"api\"") && metrics().contains("limiter=\"pair\""));
     let pair = &API[API.find("[[policy]]\n    name = \"pair\"").expect("a row")..];
     gateway.rewrite(pair);
-    common::until("the row has left", || !metrics().contains("limiter=\"api\""));
+    support::until("the row has left", || !metrics().contains("limiter=\"api\""));
     assert!(metrics().contains("limiter=\"pair\""));
     let page = get(gateway.admin, "/metrics.json").json();
     let names = page["policies"].as_array().expect("policies").iter();
     assert_eq!(names.map(|one| one["name"].as_str().unwrap()).collect::<Vec<_>>(), ["pair", "all"]);
     // A row that comes back begins anew, and is counted again.
     gateway.rewrite(API);
-    common::until("the row is back", || metrics().contains("limiter=\"api\""));
+    support::until("the row is back", || metrics().contains("limiter=\"api\""));
     assert_eq!(gateway.counter("rate_limit_decisions_total", &["\"api\"", "\"admitted\""]), 0);
     gateway.get_as("bob", "/api/x");
     assert_eq!(gateway.counter("rate_limit_decisions_total", &["\"api\"", "\"admitted\""]), 1);
@@ -384,10 +386,11 @@ fn ten_thousand_policies_cost_little_while_nobody_looks() {
         )
     };
     let gateway = Gateway::with_policies(&(0..10_000).map(row).collect::<String>());
-    let (before, begun) = (gateway.processor_time(), std::time::Instant::now());
+    let id = gateway.process.id();
+    let (before, begun) = (processor_time(id), std::time::Instant::now());
     std::thread::sleep(std::time::Duration::from_secs(3));
-    let share = (gateway.processor_time() - before).div_duration_f64(begun.elapsed());
-    let memory = gateway.memory() >> 20;
+    let share = (processor_time(id) - before).div_duration_f64(begun.elapsed());
+    let memory = memory(id) >> 20;
     let text = get(gateway.admin, "/metrics");
     assert_eq!(text.status, 200);
     println!("{:.2} % of a core, {memory} MiB, {} bytes", share * 100.0, text.body.len());

@@ -8,15 +8,16 @@ use std::sync::Mutex;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use common::Gateway;
 use common::client::Connection;
 use common::upstream::Upstream;
-use common::{Gateway, until};
+use support::until;
 
 /// Ends within so long after what ran last, as promised.
 const SOON: Duration = Duration::from_secs(10);
 
 fn assert_ends(gateway: &mut Gateway, since: Instant) {
-    let status = gateway.wait();
+    let status = gateway.process.wait();
     assert!(status.success(), "{status}");
     assert!(since.elapsed() < SOON, "{:?}", since.elapsed());
 }
@@ -32,7 +33,7 @@ fn idle_connections_do_not_hold_it_up() {
     let mut admin = Connection::open(gateway.admin);
     admin.request("GET", "/health", &[], b"");
     let begun = Instant::now();
-    gateway.signal("TERM");
+    gateway.process.signal("TERM");
     assert_ends(&mut gateway, begun);
 }
 
@@ -52,10 +53,10 @@ fn a_stream_finishes_and_no_other_begins() {
     assert_eq!(connection.head().0, 200);
     assert_eq!(connection.chunk().unwrap(), b"first");
 
-    gateway.signal("TERM");
+    gateway.process.signal("TERM");
     until("the listening socket is closed", || TcpStream::connect(gateway.listen).is_err());
     std::thread::sleep(Duration::from_secs(3));
-    assert_eq!(gateway.ended(), None);
+    assert_eq!(gateway.process.ended(), None);
     more.send(()).unwrap();
     assert_eq!(connection.chunk().unwrap(), b"last");
     assert_eq!(connection.chunk(), None);
@@ -69,7 +70,7 @@ fn an_upload_finishes() {
     connection.send_head("POST", "/echo", &[], Some(10));
     connection.send(b"first");
     assert_eq!(connection.head().0, 200);
-    gateway.signal("TERM");
+    gateway.process.signal("TERM");
     until("the listening socket is closed", || TcpStream::connect(gateway.listen).is_err());
     connection.send(b"other");
     let mut body = [0; 10];
@@ -97,8 +98,8 @@ fn callers_that_stop_in_the_middle_do_not_hold_it_up_for_ever() {
         }
         full_since.elapsed() > Duration::from_secs(1)
     });
-    gateway.signal("TERM");
-    let status = gateway.wait();
+    gateway.process.signal("TERM");
+    let status = gateway.process.wait();
     assert!(status.success(), "{status}");
 }
 
@@ -109,11 +110,11 @@ fn a_second_signal_ends_at_once() {
     connection.send_head("POST", "/echo", &[], Some(10));
     connection.send(b"first");
     assert_eq!(connection.head().0, 200);
-    gateway.signal("TERM");
+    gateway.process.signal("TERM");
     until("the listening socket is closed", || TcpStream::connect(gateway.listen).is_err());
-    gateway.signal("INT");
-    assert!(!gateway.wait().success());
-    assert!(gateway.stderr().contains("second signal"), "{}", gateway.stderr());
+    gateway.process.signal("INT");
+    assert!(!gateway.process.wait().success());
+    assert!(gateway.process.stderr().contains("second signal"), "{}", gateway.process.stderr());
 }
 
 #[test]
@@ -122,14 +123,14 @@ fn a_silent_tunnel_does_not_hold_it_up() {
         let answer =
             b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n";
         stream.get_mut().write_all(answer).unwrap();
-        std::thread::sleep(common::PATIENCE);
+        std::thread::sleep(support::PATIENCE);
     });
     let mut gateway = Gateway::start(common::NO_POLICIES, &[("UPSTREAM", &upstream.url())]);
     let mut connection = Connection::open(gateway.listen);
     connection.send_head("GET", "/", &[("connection", "upgrade"), ("upgrade", "x")], None);
     assert_eq!(connection.head().0, 101);
     let begun = Instant::now();
-    gateway.signal("TERM");
+    gateway.process.signal("TERM");
     assert_ends(&mut gateway, begun);
 }
 
@@ -152,7 +153,7 @@ fn a_delayed_request_finishes() {
     until("the second waits", || {
         gateway.counter("", &["limiter=\"pace\"", "outcome=\"delayed\""]) > 0
     });
-    gateway.signal("TERM");
+    gateway.process.signal("TERM");
     assert_eq!(connection.answer("GET").status, 200);
     assert_ends(&mut gateway, Instant::now());
 }

@@ -11,7 +11,6 @@ use axum::http::Request;
 use common::Gateway;
 use common::client::by_http2;
 use common::grpc::{call, channel, say, serve, serve_both};
-use common::redis::free_port;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -125,7 +124,7 @@ async fn an_upstream_goes_away_and_comes_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_upstream_that_is_down_is_a_status() {
-    let url = format!("http://127.0.0.1:{}", free_port());
+    let url = format!("http://127.0.0.1:{}", support::NOWHERE);
     let gateway = Gateway::start(common::NO_POLICIES, &[("UPSTREAM", &url)]);
     let status = say(&channel(gateway.listen).await, "one").await.expect_err("nobody is there");
     assert_eq!(status.code(), Code::Unavailable);

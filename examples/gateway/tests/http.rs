@@ -7,9 +7,10 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 
+use common::Gateway;
 use common::client::Connection;
 use common::upstream::{Upstream, read_body};
-use common::{Gateway, PATIENCE};
+use support::PATIENCE;
 
 /// A gateway before an upstream that answers with the head it has seen.
 fn showing() -> Gateway {
@@ -209,7 +210,11 @@ fn a_caller_that_breaks_its_body_is_no_fault_of_the_upstream() {
     let mut answer = String::new();
     let _ = stream.read_to_string(&mut answer);
     assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400"), "{answer}");
-    assert!(!gateway.stderr().contains(&upstream.address.to_string()), "{}", gateway.stderr());
+    assert!(
+        !gateway.process.stderr().contains(&upstream.address.to_string()),
+        "{}",
+        gateway.process.stderr()
+    );
 }
 
 #[test]

@@ -82,7 +82,7 @@ fn a_caller_may_finish_a_body_that_is_not_wanted() {
     const RESET: u8 = 3;
     let gateway = Gateway::with_policies(UPLOADS);
     let mut stream = std::net::TcpStream::connect(gateway.listen).unwrap();
-    stream.set_read_timeout(Some(common::PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(support::PATIENCE)).unwrap();
     stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
     stream.write_all(&frame(4, 0, 0, b"")).unwrap();
     // POST, http, and three fields as literals.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use common::client::Connection;
 use common::upstream::Upstream;
 use common::{Answer, Gateway, get};
+use support::files::Files;
 
 /// A row with 5 in an hour for each key, and further fields.
 fn row(name: &str, fields: &str) -> String {
@@ -307,7 +308,7 @@ fn a_client_that_obeys_retry_after_succeeds_at_its_first_retry() {
 
 #[test]
 fn the_default_table_shows_every_algorithm_and_needs_no_redis() {
-    let gateway = Gateway::run(common::folder(), &[("ADMIN_TOKEN", common::TOKEN)]).unwrap();
+    let gateway = Gateway::run(Files::new(), &[("ADMIN_TOKEN", common::TOKEN)]).unwrap();
     let listed = gateway.admin("GET", "/policies", "").text();
     for algorithm in [
         "token_bucket",

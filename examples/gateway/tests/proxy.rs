@@ -6,9 +6,9 @@ use std::io::{Read, Write};
 use std::net::SocketAddr;
 
 use common::client::Connection;
-use common::redis::free_port;
 use common::upstream::{Upstream, read_body};
 use common::{Gateway, request};
+use support::files::Files;
 
 fn before(upstream: &Upstream) -> Gateway {
     Gateway::start(common::NO_POLICIES, &[("UPSTREAM", &upstream.url())])
@@ -146,7 +146,7 @@ fn a_websocket_passes_through() {
 
 #[test]
 fn an_upstream_that_is_down_is_a_502() {
-    let url = format!("http://127.0.0.1:{}", free_port());
+    let url = format!("http://127.0.0.1:{}", support::NOWHERE);
     let gateway = Gateway::start(common::NO_POLICIES, &[("UPSTREAM", &url)]);
     assert_eq!(gateway.get("/").status, 502);
     let hangs_up = Upstream::start(|_, stream| drop(stream));
@@ -191,7 +191,7 @@ fn what_cannot_be_started_says_why() {
         ("POLICIES", "/nowhere/policies.toml"),
     ];
     for (name, value) in table {
-        let stderr = Gateway::run(common::folder(), &[(name, value)]).err().expect(name);
+        let stderr = Gateway::run(Files::new(), &[(name, value)]).err().expect(name);
         assert!(stderr.contains(name) || stderr.contains(value), "{name}: {stderr}");
     }
 }
@@ -211,6 +211,6 @@ fn nothing_of_the_admin_port_is_on_the_other() {
 fn addresses_that_are_taken_are_an_error() {
     let gateway = Gateway::with_policies(common::NO_POLICIES);
     let taken = SocketAddr::to_string(&gateway.listen);
-    let stderr = Gateway::run(common::folder(), &[("LISTEN", &taken)]).err().expect("an error");
+    let stderr = Gateway::run(Files::new(), &[("LISTEN", &taken)]).err().expect("an error");
     assert!(stderr.contains("LISTEN") && stderr.contains(&taken), "{stderr}");
 }

@@ -5,8 +5,10 @@ mod common;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use common::Gateway;
 use common::client::Connection;
-use common::{Gateway, until};
+use support::files::Files;
+use support::until;
 
 /// A change is in force after so long, as promised; and some time of a busy machine.
 const SEEN: Duration = Duration::from_millis(2_500);
@@ -42,7 +44,8 @@ fn a_file_is_seen_rewritten_in_place_and_renamed_over() {
 
 #[test]
 fn a_file_behind_a_link_is_seen() {
-    let folder = common::folder();
+    let files = Files::new();
+    let folder = files.to_path_buf();
     for version in ["one", "two"] {
         std::fs::create_dir(folder.join(version)).unwrap();
     }
@@ -56,7 +59,7 @@ fn a_file_behind_a_link_is_seen() {
     link("now/policies.toml", "policies.toml");
     let file = folder.join("policies.toml");
     let variables = [("POLICIES", file.to_str().unwrap()), ("ADMIN_TOKEN", common::TOKEN)];
-    let gateway = Gateway::run(folder.clone(), &variables).unwrap();
+    let gateway = Gateway::run(files, &variables).unwrap();
     link("two", "next");
     std::fs::rename(folder.join("next"), folder.join("now")).unwrap();
     assert!(until_limit(&gateway, 6) < SEEN);
@@ -64,14 +67,13 @@ fn a_file_behind_a_link_is_seen() {
 
 #[test]
 fn a_file_is_seen_wherever_its_link_leads_by_now() {
-    let folders = [common::folder(), common::folder(), common::folder()];
-    let [own, one, two] = &folders;
+    let [own, one, two] = [Files::new(), Files::new(), Files::new()];
     std::fs::write(one.join("a.toml"), table(5)).unwrap();
     std::fs::write(two.join("b.toml"), table(6)).unwrap();
     let (file, next) = (own.join("policies.toml"), own.join("next"));
     std::os::unix::fs::symlink(one.join("a.toml"), &file).unwrap();
     let variables = [("POLICIES", file.to_str().unwrap()), ("ADMIN_TOKEN", common::TOKEN)];
-    let gateway = Gateway::run(own.clone(), &variables).unwrap();
+    let gateway = Gateway::run(own, &variables).unwrap();
     std::os::unix::fs::symlink(two.join("b.toml"), &next).unwrap();
     std::fs::rename(next, &file).unwrap();
     assert!(until_limit(&gateway, 6) < SEEN);
@@ -81,12 +83,11 @@ fn a_file_is_seen_wherever_its_link_leads_by_now() {
     std::fs::write(two.join("new"), table(8)).unwrap();
     std::fs::rename(two.join("new"), two.join("b.toml")).unwrap();
     assert!(until_limit(&gateway, 8) < SEEN);
-    let _ = folders[1..].iter().map(std::fs::remove_dir_all).collect::<Vec<_>>();
 }
 
 #[test]
 fn a_file_is_seen_in_a_folder_that_was_replaced() {
-    let folder = common::folder();
+    let folder = Files::new();
     let (now, next) = (folder.join("now"), folder.join("next"));
     let write = |folder: &std::path::Path, limit| {
         std::fs::create_dir_all(folder).unwrap();
@@ -95,9 +96,9 @@ fn a_file_is_seen_in_a_folder_that_was_replaced() {
     write(&now, 5);
     let file = now.join("policies.toml");
     let variables = [("POLICIES", file.to_str().unwrap()), ("ADMIN_TOKEN", common::TOKEN)];
-    let gateway = Gateway::run(folder.clone(), &variables).unwrap();
+    let gateway = Gateway::run(folder, &variables).unwrap();
     write(&next, 6);
-    std::fs::rename(&now, folder.join("old")).unwrap();
+    std::fs::rename(&now, gateway.folder.join("old")).unwrap();
     std::fs::rename(&next, &now).unwrap();
     assert!(until_limit(&gateway, 6) < SEEN);
     write(&now, 7);
@@ -140,7 +141,7 @@ fn a_broken_file_keeps_the_old_table_and_is_named() {
             words.iter().all(|word| health.text().contains(word))
         });
         until(&format!("{words:?} on stderr"), || {
-            let stderr = gateway.stderr();
+            let stderr = gateway.process.stderr();
             words.iter().all(|word| stderr.contains(word))
         });
         assert_eq!(limit(&gateway), 5);
@@ -170,11 +171,9 @@ fn a_broken_file_at_the_start_is_an_error() {
         ("\n\n!".to_owned(), ["line 3", "policies.toml"]),
         ("# Nothing.\n".to_owned(), ["allow_empty", "policies.toml"]),
     ] {
-        let folder = common::folder();
-        let file = folder.join("policies.toml");
-        std::fs::write(&file, text).unwrap();
-        let variables = [("POLICIES", file.to_str().unwrap())];
-        let stderr = Gateway::run(folder, &variables).err().expect("an error");
+        let folder = Files::new();
+        let file = folder.write("policies.toml", &text);
+        let stderr = Gateway::run(folder, &[("POLICIES", &file)]).err().expect("an error");
         assert!(words.iter().all(|word| stderr.contains(word)), "{stderr}");
     }
 }
@@ -195,8 +194,8 @@ fn a_file_that_goes_away_keeps_the_old_table() {
 fn sighup_always_reads() {
     let gateway = Gateway::with_policies(&table(5));
     for times in 1..4 {
-        gateway.signal("HUP");
-        until("it was read", || gateway.stderr().matches("is in force").count() >= times);
+        gateway.process.signal("HUP");
+        until("it was read", || gateway.process.stderr().matches("is in force").count() >= times);
     }
     assert_eq!(gateway.get_as("alice", "/").status, 200);
 }
@@ -251,21 +250,21 @@ fn make_pipe(path: &std::path::Path) {
 #[test]
 fn a_pipe_in_place_of_the_file_keeps_the_old_table_and_delays_nothing() {
     let mut gateway = Gateway::with_policies(&table(1));
-    let pipe = gateway.folder().join("pipe");
+    let pipe = gateway.folder.join("pipe");
     make_pipe(&pipe);
     std::fs::rename(pipe, gateway.file()).unwrap();
     until("the error", || gateway.health().text().contains("no regular file"));
     assert_eq!(gateway.get_as("alice", "/").status, 200);
     assert_eq!(gateway.get_as("alice", "/").status, 429);
-    gateway.signal("HUP");
-    gateway.signal("TERM");
-    assert!(gateway.wait().success());
+    gateway.process.signal("HUP");
+    gateway.process.signal("TERM");
+    assert!(gateway.process.wait().success());
 }
 
 // Case 171.
 #[test]
 fn what_is_no_file_of_policies_is_an_error_at_the_start() {
-    let folder = common::folder();
+    let folder = Files::new();
     let [pipe, large] = ["pipe", "large"].map(|name| folder.join(name));
     make_pipe(&pipe);
     std::fs::File::create(&large).unwrap().set_len(50 << 20).unwrap();
@@ -276,7 +275,7 @@ fn what_is_no_file_of_policies_is_an_error_at_the_start() {
         (path(&folder), "no regular file"),
         ("/dev/zero".to_owned(), "no regular file"),
     ] {
-        let stderr = Gateway::run(common::folder(), &[("POLICIES", &path)]).err();
+        let stderr = Gateway::run(Files::new(), &[("POLICIES", &path)]).err();
         assert!(stderr.expect("an error").contains(why), "{path}");
     }
 }
@@ -305,10 +304,10 @@ fn requests_are_answered_while_a_large_table_is_loaded() {
         let answer = connection.request("GET", "/p1/", &[("x-api-key", "bob")], b"");
         assert!([404, 429].contains(&answer.status), "{answer:?}");
         slowest = slowest.max(asked.elapsed());
-        gateway.stderr().contains("is in force")
+        gateway.process.stderr().contains("is in force")
     });
     assert!(slowest < begun.elapsed() / 3, "{slowest:?} of {:?}", begun.elapsed());
     gateway.replace(&many(3_000, 2));
-    gateway.signal("TERM");
-    assert!(gateway.wait().success());
+    gateway.process.signal("TERM");
+    assert!(gateway.process.wait().success());
 }

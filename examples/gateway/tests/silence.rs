@@ -11,7 +11,10 @@ use axum::body::Body;
 use axum::http::{Request, Version};
 use common::client::{Connection, by_http2};
 use common::upstream::Upstream;
-use common::{Gateway, PATIENCE, grpc};
+use common::{Gateway, grpc};
+use support::PATIENCE;
+use support::files::Files;
+use support::process::open_files;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
@@ -154,7 +157,7 @@ fn an_upstream_that_does_not_answer_is_a_504() {
             (504, "the upstream does not answer\n")
         );
     }
-    let lines = gateway.stderr();
+    let lines = gateway.process.stderr();
     assert!(lines.contains("has not answered within 300ms"), "{lines}");
     assert!(lines.matches("has not answered").count() < 5, "a line a second: {lines}");
 }
@@ -224,8 +227,8 @@ fn a_caller_that_takes_nothing_is_given_up() {
     let stream = stopped(gateway.listen, b"GET / HTTP/1.1\r\nhost: a\r\n\r\n");
     stream.peek(&mut [0]).unwrap();
     // It reads again once the gateway has given up, and finds less than the whole.
-    let free = gateway.open_files() - 2;
-    common::until("it is given up", || gateway.open_files() <= free);
+    let free = open_files(gateway.process.id()) - 2;
+    support::until("it is given up", || open_files(gateway.process.id()) <= free);
     assert!(until_closed(stream).len() < 64 << 20);
 }
 
@@ -254,10 +257,9 @@ fn a_caller_that_reads_slowly_gets_all() {
 
 /// A gateway that may open 128 files, with the times of its settings.
 fn with_128_files(variables: &[(&str, &str)]) -> Gateway {
-    let folder = common::folder();
-    let file = folder.join("policies.toml");
-    std::fs::write(&file, common::NO_POLICIES).unwrap();
-    let policies = ("POLICIES", file.to_str().unwrap());
+    let folder = Files::new();
+    let file = folder.write("policies.toml", common::NO_POLICIES);
+    let policies = ("POLICIES", &*file);
     let variables: Vec<_> = variables.iter().copied().chain([policies]).collect();
     Gateway::run_with_files(128, folder, &variables).unwrap()
 }
@@ -277,8 +279,8 @@ fn silent_callers_keep_nobody_out() {
             assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
         }
     }
-    assert!(gateway.open_files() <= 128);
-    let lines = gateway.stderr();
+    assert!(open_files(gateway.process.id()) <= 128);
+    let lines = gateway.process.stderr();
     assert!(lines.contains("LISTEN has 64 connections, its most"), "{lines}");
     assert!(!lines.contains("cannot accept"), "{lines}");
     // A line a second, of a thousand connections.
@@ -304,7 +306,7 @@ fn requests_that_run_leave_the_admin_port_its_own_connections() {
         let read = until_closed(stream);
         assert!(read.starts_with(b"HTTP/1.1 408 "), "{:?}", String::from_utf8_lossy(&read));
     }
-    assert!(!gateway.stderr().contains("cannot accept"), "{}", gateway.stderr());
+    assert!(!gateway.process.stderr().contains("cannot accept"), "{}", gateway.process.stderr());
 }
 
 #[test]
@@ -323,7 +325,8 @@ fn connections_to_the_upstream_are_bounded() {
     let _many = stopped(gateway.listen, &sent);
     for _ in 0..20 {
         assert_eq!(gateway.health().status, 200);
-        assert!(gateway.open_files() < 100, "{}", gateway.open_files());
+        let open = open_files(gateway.process.id());
+        assert!(open < 100, "{open}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -332,7 +335,7 @@ fn connections_to_the_upstream_are_bounded() {
 fn more_connections_than_files_are_an_error() {
     let error = |most: &str| {
         let variables = [("MAX_CONNECTIONS", most), ("UPSTREAM", "http://127.0.0.1:9")];
-        Gateway::run_with_files(128, common::folder(), &variables).err()
+        Gateway::run_with_files(128, Files::new(), &variables).err()
     };
     assert!(error("33").unwrap().contains("MAX_CONNECTIONS"));
     assert!(error("32").is_none());

@@ -4,8 +4,8 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::redis::Redis;
 use common::{Answer, Gateway};
+use support::Server;
 
 const TABLE: &str = r#"
     [[policy]]
@@ -45,7 +45,7 @@ fn quick(gateway: &Gateway, key: &str, path: &str) -> Answer {
 
 #[test]
 fn gateways_share_one_redis() {
-    let redis = Redis::start();
+    let redis = Server::start();
     let url = redis.url();
     let [one, other] = [0, 1].map(|_| Gateway::start(TABLE, &[("REDIS_URL", &url)]));
     let mut admitted = 0;
@@ -62,7 +62,7 @@ fn gateways_share_one_redis() {
 
 #[test]
 fn a_redisson_policy_is_named_and_penalized_as_the_others() {
-    let redis = Redis::start();
+    let redis = Server::for_redisson();
     let java = "[[policy]]\nname = \"java\"\nalgorithm = \"redisson\"\nlimit = 5\n\
                 period = \"1h\"\nkey = \"global\"\n";
     let gateway = Gateway::start(java, &[("REDIS_URL", &redis.url())]);
@@ -80,7 +80,7 @@ fn a_redisson_policy_is_named_and_penalized_as_the_others() {
 
 #[test]
 fn while_redis_is_away_each_policy_does_what_it_says() {
-    let mut redis = Redis::start();
+    let mut redis = Server::start();
     let gateway = Gateway::start(TABLE, &[("REDIS_URL", &redis.url())]);
     assert_eq!(gateway.get_as("alice", "/deny").status, 404);
     gateway.until_health(200);
@@ -113,7 +113,7 @@ fn while_redis_is_away_each_policy_does_what_it_says() {
 
 #[test]
 fn health_notices_without_traffic() {
-    let mut redis = Redis::start();
+    let mut redis = Server::start();
     let gateway = Gateway::start(TABLE, &[("REDIS_URL", &redis.url())]);
     gateway.until_health(200);
     for round in 0..2 {
@@ -139,7 +139,7 @@ fn health_notices_without_traffic() {
 
 #[test]
 fn it_starts_without_redis_and_finds_it_later() {
-    let mut redis = Redis::start();
+    let mut redis = Server::start();
     let url = redis.url();
     redis.kill();
     let gateway = Gateway::start(TABLE, &[("REDIS_URL", &url)]);
@@ -152,11 +152,11 @@ fn it_starts_without_redis_and_finds_it_later() {
 
 #[test]
 fn keys_that_are_secrets_are_not_in_redis() {
-    let redis = Redis::start();
+    let redis = Server::start();
     let gateway = Gateway::start(TABLE, &[("REDIS_URL", &redis.url())]);
     gateway.get_as("my-secret-key", "/deny");
-    let port = redis.url();
-    let keys = std::process::Command::new("redis-cli").args(["-u", &port, "KEYS", "*"]).output();
+    let url = redis.admin_url();
+    let keys = std::process::Command::new("redis-cli").args(["-u", &url, "KEYS", "*"]).output();
     let keys = String::from_utf8(keys.expect("redis-cli").stdout).unwrap();
     assert!(keys.contains("deny") && !keys.contains("my-secret-key"), "{keys}");
 }
@@ -179,7 +179,7 @@ fn the_cause_of_a_failed_connection_is_named() {
         gateway.until_health(503);
         let shown = gateway.health().text();
         assert!(shown.contains(cause), "{shown}");
-        common::until("it is on stderr", || gateway.stderr().contains(cause));
+        support::until("it is on stderr", || gateway.process.stderr().contains(cause));
         let parts: Vec<_> = shown.trim().split(": ").collect();
         let distinct: std::collections::HashSet<_> = parts.iter().collect();
         assert_eq!(parts.len(), distinct.len(), "each cause once: {shown}");

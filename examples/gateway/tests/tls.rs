@@ -12,6 +12,7 @@ use hyper_util::server::conn::auto::Builder;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::ServerConfig;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use support::files::Files;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
@@ -53,7 +54,7 @@ async fn get(gateway: &Gateway) -> common::Answer {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_authority_that_the_system_does_not_know_is_named() {
-    let folder = common::folder();
+    let folder = Files::new();
     let (trusted, other) = (folder.join("trusted.pem"), folder.join("other.pem"));
     let port = serve(&trusted).await;
     serve(&other).await;
@@ -64,13 +65,17 @@ async fn an_authority_that_the_system_does_not_know_is_named() {
     };
     let gateway = start(&trusted);
     let answer = get(&gateway).await;
-    assert_eq!((answer.status, answer.text().as_str()), (200, "HTTP/1.1"), "{}", gateway.stderr());
+    assert_eq!(
+        (answer.status, answer.text().as_str()),
+        (200, "HTTP/1.1"),
+        "{}",
+        gateway.process.stderr()
+    );
     // gRPC agrees on HTTP/2 when the connection is made.
     let said = say(&channel(gateway.listen).await, "hello").await;
     assert_eq!(said.expect("an answer"), "HELLO");
 
     let stranger = start(&other);
     assert_eq!(get(&stranger).await.status, 502);
-    common::until("the cause", || stranger.stderr().contains("certificate"));
-    let _ = std::fs::remove_dir_all(folder);
+    support::until("the cause", || stranger.process.stderr().contains("certificate"));
 }

@@ -7,7 +7,7 @@ use axum::body::Body;
 use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 
-use super::PATIENCE;
+use support::PATIENCE;
 
 /// The answer that came back.
 #[derive(Debug)]
