@@ -1,8 +1,10 @@
 //! The cost of the gateway, and its behaviour under load: `cargo bench -p gateway` takes minutes.
-//! Words after `--` choose the measures whose names contain one of them.
+//! Words after `--` choose the measures whose names contain one of them. `soak` takes an hour: it
+//! runs only if it is named.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
+mod soak;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -38,6 +40,9 @@ fn main() {
             println!("\n{name}");
             measure();
         }
+    }
+    if words.iter().any(|word| word == "soak") {
+        soak::soak();
     }
 }
 
