@@ -151,8 +151,12 @@ impl OwnPool {
 
     /// Returns the known facts about the target.
     pub(super) fn facts(&self) -> Facts {
-        let server = self.target.address();
-        self.with_state(Instant::now(), |state| state.facts(server))
+        let address = self.target.address();
+        let mut facts = self.with_state(Instant::now(), |state| state.facts(address.clone()));
+        if let (Some(failed), Some(cause)) = (&mut facts.failure, self.target.unnamed()) {
+            failed.error = no_connection(&address, cause);
+        }
+        facts
     }
 
     /// Returns a connection that is ready: the one at this place, if that is usable.
@@ -429,6 +433,14 @@ impl Target {
         match self {
             Self::Server(server) => server.address(),
             Self::Primary(sentinels) => sentinels.address(),
+        }
+    }
+
+    /// Returns why no primary is known, if sentinels name none.
+    fn unnamed(&self) -> Option<Error> {
+        match self {
+            Self::Server(_) => None,
+            Self::Primary(sentinels) => sentinels.unnamed(),
         }
     }
 

@@ -91,6 +91,13 @@ impl Sentinels {
         }
     }
 
+    /// Returns why no primary is known, if no sentinel names one. The last attempt to connect may
+    /// have failed for another reason, and the next one is made after a pause.
+    pub(super) fn unnamed(&self) -> Option<Error> {
+        let is_unnamed = self.name_none.load(Relaxed) && self.primary.borrow().is_none();
+        is_unnamed.then(|| lock(&self.reports).error(&self.service_name))
+    }
+
     /// Returns the number of times that a sentinel named another primary, or that the user changed.
     /// Changes that this process found itself do not count. Otherwise it would connect alternately
     /// to two servers that are not primaries, without a pause.
