@@ -13,7 +13,7 @@ use support::trial::algorithms::{ALGORITHMS, Algorithm, Site};
 use support::trial::twins::TWINS;
 use support::trial::workload::Workload;
 
-use crate::access::{Access, Connections, Form};
+use crate::access::{Access, Connections};
 use crate::cleaner::Cleaner;
 use crate::met::Met;
 use crate::options::Options;
@@ -93,10 +93,6 @@ impl Proof {
 
     /// Why an algorithm cannot be checked on this server, if it cannot.
     pub(crate) async fn obstacle(&self, algorithm: &Algorithm) -> Option<String> {
-        if algorithm.name == "together" && self.access.form == Form::Cluster {
-            // Keys of different slots have no call in common, and so no model of one call.
-            return Some(String::from("a cluster: two keys of a charge are in different slots"));
-        }
         let prefix = self.prefix_of(&format!("first-{}", algorithm.name));
         let site = match self.access.patient_pool() {
             Ok(pool) => Site::under(&prefix, pool),

@@ -7,6 +7,7 @@ mod map;
 mod moving;
 #[cfg(feature = "redisson")]
 mod redisson;
+mod several;
 
 use std::collections::HashSet;
 use std::slice::from_ref;

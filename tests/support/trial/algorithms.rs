@@ -188,7 +188,8 @@ impl Site {
     fn together(quota: Quota, at: Self) -> Arc<dyn Judged> {
         let limiter = |name, quota| {
             let limiter = Redis::new(name, TokenBucket::new(quota), at.pool.clone());
-            let limiter = limiter.decision_timeout(DEADLINE);
+            // In a cluster, one call has only keys of one slot.
+            let limiter = limiter.decision_timeout(DEADLINE).buckets(1);
             match at.clock.clone() {
                 Some(clock) => limiter.clock(move || Duration::from_micros(clock.load(Relaxed))),
                 None => limiter,

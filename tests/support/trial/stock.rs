@@ -75,7 +75,8 @@ pub async fn counted(connection: &mut MultiplexedConnection) -> (usize, usize) {
     (scripts as usize, writes as usize)
 }
 
-/// The value of each key, by the key's own name: what stands between the braces, after a prefix.
+/// The value of each key, by the key's own name: what stands between the braces, after a prefix, or
+/// behind a bucket.
 async fn held(
     connection: &mut MultiplexedConnection,
     mut names: Vec<String>,
@@ -85,8 +86,10 @@ async fn held(
     names.sort();
     let mut held = BTreeMap::new();
     for name in names {
-        let key = name.split(['{', '}']).nth(1).and_then(|key| key.rsplit(':').next());
-        let key: Option<u32> = key.and_then(|key| key.parse().ok());
+        let mut parts = name.split(['{', '}']).skip(1).map(|part| part.rsplit(':').next());
+        let mut number = || parts.next().flatten().and_then(|key| key.parse::<u32>().ok());
+        let (in_braces, behind) = (number(), number());
+        let key = behind.or(in_braces);
         if let Some(value) = value(connection, &name).await {
             let key: u32 = key.expect("a number in braces");
             let held: &mut String = held.entry(key % SECOND).or_default();
