@@ -9,6 +9,7 @@ use tower_sluice::algorithm::SmoothWarmingUp;
 use tower_sluice::{Charge, Limiter, LimiterExt, Memory, Outcome, Pool, Quota, Redis};
 
 use support::Server;
+use support::dice::times;
 use support::trial::twins::Twins;
 
 const START: u64 = 1_767_225_600_000_000;
@@ -16,7 +17,7 @@ const START: u64 = 1_767_225_600_000_000;
 async fn agree(name: &str) {
     let server = Server::start();
     let pool = Pool::connect(&server.url()).expect("an address");
-    let steps = Twins::called(name).agree(pool).await;
+    let steps = Twins::called(name).agree(pool, times()).await;
     println!("twins algorithm={name} steps={steps}");
 }
 

@@ -11,7 +11,7 @@
 //!
 //! A new algorithm is a model and a line in `trial/algorithms.rs`. The size comes from
 //! `ORACLE_PROCESSES`, `ORACLE_TASKS` and `ORACLE_SECONDS` (4, 32, and 1 for each workload),
-//! `ORACLE_STATES` (600 refusals met at their edges for each algorithm) and `ORACLE_CANCELS` (100
+//! `ORACLE_STATES` (600 refusals met at their edges for each algorithm) and `ORACLE_CANCELS` (50
 //! reservations in a storm), and `ORACLE_HISTORIES` (30 of a budget); `ORACLE_ONLY` picks the
 //! algorithms whose names begin so. These sizes suit a check; a proof takes larger ones:
 //!

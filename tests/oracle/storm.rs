@@ -103,7 +103,7 @@ impl Queue {
 #[test]
 fn storms_of_refunds_break_no_bound_and_lose_nothing_that_may_come_back() {
     let _turn = turn();
-    let cancels: usize = crew::number("ORACLE_CANCELS", 100);
+    let cancels: usize = crew::number("ORACLE_CANCELS", 50);
     let reservations = 3 * cancels;
     // All of it is reserved within a third of the horizon.
     let quota = Quota::new(reservations as u64, Duration::from_secs(20));

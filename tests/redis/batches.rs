@@ -7,6 +7,7 @@ use tower_sluice::Quota;
 use tower_sluice::algorithm::{FixedWindow, InLua, SlidingCounter, SlidingLog, TokenBucket};
 
 use support::Server;
+use support::dice::times;
 use support::for_each_script;
 use support::script::*;
 
@@ -17,7 +18,7 @@ async fn many_in_one_call_are_answered_as_one_by_one() {
     let mut connection = server.connection().await;
     let mut dice = fastrand::Rng::with_seed(6);
     for_each_script!(|algorithm| {
-        for history in 0..20 {
+        for history in 0..7 * times() {
             let [alone, together] =
                 ["alone", "together"].map(|kind| format!("{algorithm:?} {history} {kind}"));
             let mut now = NOW;
@@ -78,7 +79,7 @@ async fn keys_in_any_company_are_answered_as_one_by_one() {
 async fn company<A: InLua>(connection: &mut MultiplexedConnection, name: &str, pair: A) -> usize {
     let mut dice = fastrand::Rng::with_seed(7);
     let mut lists = 0;
-    for history in 0..12 {
+    for history in 0..4 * times() {
         let names = |kind: &str, keys: &[&str; 2]| {
             let name = |place: usize| format!("{name}:{history}:{kind}:{place}:{}", keys[place]);
             vec![name(0), name(1)]

@@ -64,7 +64,7 @@ use servers::Topology;
 use world::Report;
 
 /// The number of worlds that run, unless `SEEDS` says another number.
-const DEFAULT_SEEDS: u64 = 150;
+const DEFAULT_SEEDS: u64 = 60;
 
 /// Seeds that broke a promise, or a check of it, until that was mended.
 const MENDED: [u64; 45] = [

@@ -29,7 +29,7 @@ const GRACE: Duration = Duration::from_millis(60);
 const RECOVERY: Duration = SECOND;
 
 /// The worlds of a run, unless `SEEDS` says another number.
-const DEFAULT_SEEDS: u64 = 20;
+const DEFAULT_SEEDS: u64 = 12;
 
 const USERS: [&str; 2] = ["alice", "bob"];
 const EVERYBODY: &str = "all";

@@ -33,7 +33,7 @@ const RECOVERY: Duration = SECOND;
 const LEFT_AFTER: Duration = Duration::from_millis(250);
 
 /// The worlds of a run, unless `SEEDS` says another number.
-const DEFAULT_SEEDS: u64 = 30;
+const DEFAULT_SEEDS: u64 = 12;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {

@@ -32,7 +32,7 @@ const GRACE: Duration = Duration::from_millis(60);
 const RECOVERY: Duration = SECOND;
 
 /// The worlds of a run, unless `SEEDS` says another number.
-const DEFAULT_SEEDS: u64 = 30;
+const DEFAULT_SEEDS: u64 = 15;
 
 /// A runtime, and the tasks that live in it.
 struct Place {

@@ -2,6 +2,12 @@
 
 use tower_sluice::algorithm::Quotas;
 
+/// Returns how often a test plays its number of random histories: as the variable `HISTORIES` says,
+/// or once. The check is short for that; CONTRIBUTING.md names the command that plays more.
+pub fn times() -> usize {
+    std::env::var("HISTORIES").map_or(1, |text| text.parse().expect("a number"))
+}
+
 /// Numbers that are the same in every run.
 pub struct Dice(pub u64);
 

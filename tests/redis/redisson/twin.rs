@@ -10,6 +10,7 @@ use tower_sluice::algorithm::{Algorithm, Report, Verdict};
 use tower_sluice::redisson::PermitLog;
 
 use support::Server;
+use support::dice::times;
 use support::script::{HEAD, NOW};
 
 type Rule = <PermitLog as Algorithm>::Rule;
@@ -278,7 +279,7 @@ impl Twins {
 async fn redisson_agrees_with_its_script() {
     let server = Server::for_redisson();
     let mut steps = 0;
-    for seed in 0..60 {
+    for seed in 0..20 * times() as u64 {
         let (rate, interval) =
             [(1, 1_000), (3, 1), (10, 1_000), (300, 40), (20_000, 1_000)][seed as usize % 5];
         let mut twins = Twins::new(&server, seed, rate, interval).await;
@@ -295,7 +296,7 @@ async fn redisson_agrees_with_its_script() {
 #[tokio::test]
 async fn no_window_goes_over_the_rate_whatever_happens_to_the_value() {
     let server = Server::for_redisson();
-    for seed in 0..100 {
+    for seed in 0..36 * times() as u64 {
         let (rate, interval) = [(1, 1_000), (3, 10), (10, 1_000), (300, 40)][seed as usize % 4];
         let mut twins = Twins::new(&server, seed, rate, interval).await;
         for number in 0..80 {
@@ -310,7 +311,7 @@ async fn no_window_goes_over_the_rate_whatever_happens_to_the_value() {
 #[tokio::test]
 async fn no_window_goes_over_the_rate_with_java_at_the_same_time() {
     let server = Server::for_redisson();
-    for seed in 0..40 {
+    for seed in 0..16 * times() as u64 {
         let (rate, interval) =
             [(1, 1_000), (10, 1_000), (300, 40), (600, 1_000)][seed as usize % 4];
         let mut twins = Twins::new(&server, seed, rate, interval).await;

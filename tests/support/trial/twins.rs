@@ -46,13 +46,14 @@ impl Twins {
         TWINS.iter().find(|twins| twins.name == name).expect("known twins")
     }
 
-    /// Plays the histories over `pool`, and returns how many steps were compared.
+    /// Plays the histories over `pool`, each `times` with other dice, and returns how many steps
+    /// were compared.
     ///
     /// # Panics
     ///
     /// If a script does not answer as its twin does.
-    pub async fn agree(&self, pool: Pool) -> usize {
-        let play = Play::over(pool);
+    pub async fn agree(&self, pool: Pool, times: usize) -> usize {
+        let play = Play::over(pool, times);
         (self.histories)(&play).await;
         play.compared.load(Relaxed)
     }
@@ -69,7 +70,7 @@ impl Twins {
         end: Instant,
         begins: impl Fn(Boxed, Vec<String>) + Send + Sync + 'static,
     ) -> usize {
-        let mut play = Play { counts: true, ..Play::over(pool) };
+        let mut play = Play { counts: true, ..Play::over(pool, 3) };
         (self.histories)(&play).await;
         play = Play { counts: false, end: Some(end), begins: Box::new(begins), ..play };
         (self.histories)(&play).await;
@@ -80,6 +81,8 @@ impl Twins {
 /// A run through the histories.
 struct Play {
     pool: Pool,
+    /// How often the check's number of histories is played.
+    times: usize,
     /// Plays nothing, and counts the steps that there are.
     counts: bool,
     end: Option<Instant>,
@@ -91,9 +94,10 @@ struct Play {
 }
 
 impl Play {
-    fn over(pool: Pool) -> Self {
+    fn over(pool: Pool, times: usize) -> Self {
         Self {
             pool,
+            times,
             counts: false,
             end: None,
             begins: Box::new(|_, _| {}),
@@ -181,7 +185,7 @@ struct Reserved {
     mark: Mark,
 }
 
-/// Runs `histories` of `steps` through both.
+/// Runs `histories` of `steps` through both, as often as `play` says.
 async fn compare<A: InLua>(
     algorithm: A,
     quotas: &[Quotas],
@@ -189,6 +193,7 @@ async fn compare<A: InLua>(
     histories: usize,
     steps: usize,
 ) {
+    let histories = histories * play.times;
     if play.counts {
         play.left.fetch_add(histories * steps, Relaxed);
         return;
@@ -355,10 +360,10 @@ async fn every_pace<A: InLua>(play: &Play, new: impl Fn(Quota) -> A, quotas: &[Q
 
 async fn every<A: InLua>(play: &Play, new: impl Fn(&Quotas) -> A, quotas: &[Quotas]) {
     for quota in quotas {
-        compare(new(quota), std::slice::from_ref(quota), play, 12, 60).await;
+        compare(new(quota), std::slice::from_ref(quota), play, 4, 60).await;
     }
     for pair in quotas.windows(2) {
-        compare(new(&pair[0]), pair, play, 6, 60).await;
+        compare(new(&pair[0]), pair, play, 2, 60).await;
     }
 }
 
@@ -396,7 +401,7 @@ async fn sliding_log(play: &Play) {
     let many = long.map(Quotas::from);
     for quotas in [&many[..1], &many[1..], &many] {
         let log = SlidingLog::new(quotas[0].as_slice()[0]);
-        compare(log, quotas, play, 4, 1_500).await;
+        compare(log, quotas, play, 2, 1_500).await;
     }
 }
 
