@@ -1,8 +1,11 @@
-//! A charge as numbers: the range of its key and cost, and its times in microseconds.
+//! A charge as numbers: the range of its key and cost, its times in microseconds, and its deadline.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
+use super::on_time::MAX_TIMEOUT;
 use crate::algorithm::LATEST;
 use crate::quota::INEXACT;
 use crate::{Charge, Error, ErrorKind};
@@ -21,6 +24,12 @@ pub(crate) type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
 pub(super) fn check_range(charge: &Charge) -> Result<(), Error> {
     one_key(charge)?;
     check_cost(charge)
+}
+
+/// Returns the instant by which a charge needs its decision. `own` is the limiter's own timeout.
+pub(crate) fn deadline(charge: &Charge, own: Duration) -> Instant {
+    let own = Instant::now() + own.min(MAX_TIMEOUT);
+    charge.deadline().map_or(own, |deadline| own.min(Instant::from_std(deadline)))
 }
 
 #[inline]
@@ -91,4 +100,15 @@ pub(super) fn micros(duration: Duration) -> i64 {
 #[inline]
 pub(super) fn duration(micros: i64) -> Duration {
     Duration::from_micros(micros.max(0).cast_unsigned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_without_an_end_is_cut_to_a_year() {
+        let left = deadline(&Charge::new("key"), Duration::MAX) - Instant::now();
+        assert_eq!(left.as_secs().div_ceil(86_400), 365);
+    }
 }

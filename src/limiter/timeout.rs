@@ -12,17 +12,12 @@ use std::time::Duration;
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep};
 
-use super::on_time::{GracePeriod, MAX_TIMEOUT};
+use super::charge_numbers::deadline;
+use super::on_time::GracePeriod;
 use super::{Limiter, Operation, runtime};
 use crate::{Charge, Decision, Error, ErrorKind};
 
 const BACKSTOP: Duration = Duration::from_millis(5);
-
-/// Returns the instant by which a charge needs its decision. `own` is the limiter's own timeout.
-pub(crate) fn deadline(charge: &Charge, own: Duration) -> Instant {
-    let own = Instant::now() + own.min(MAX_TIMEOUT);
-    charge.deadline().map_or(own, |deadline| own.min(Instant::from_std(deadline)))
-}
 
 /// Makes the error of a call that came after other calls for the same charge. If the deadline
 /// passes after those, the error does not show the state of a store.
@@ -117,14 +112,3 @@ where
 }
 
 debug_by_name!([F] TimeoutFuture<F>);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_time_without_an_end_is_cut_to_a_year() {
-        let left = deadline(&Charge::new("key"), Duration::MAX) - Instant::now();
-        assert_eq!(left.as_secs().div_ceil(86_400), 365);
-    }
-}

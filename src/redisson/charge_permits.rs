@@ -15,7 +15,7 @@ use super::sender::Sender;
 use crate::decision::Origin;
 use crate::limiter::charge_numbers::one_key;
 use crate::limiter::redis::malformed_reply;
-use crate::limiter::{runtime, timeout};
+use crate::limiter::{charge_numbers, runtime};
 use crate::reservation::{Owner, Reservation};
 use crate::{Charge, Decision, Error, ErrorKind, Outcome};
 
@@ -55,7 +55,7 @@ impl Inner {
             return Err(Error::new(ErrorKind::Configuration, message));
         }
         let permits = u32::try_from(charge.units()).map_err(|_| too_many())?;
-        let deadline = timeout::deadline(charge, self.decision_timeout);
+        let deadline = charge_numbers::deadline(charge, self.decision_timeout);
         let max_wait = charge.longest_wait().unwrap_or_default();
         Ok(ParsedCharge { keys, permits, max_wait, deadline })
     }

@@ -17,13 +17,13 @@ use super::one_call::{OneCall, OneCallFuture, join};
 use super::script::Op;
 use crate::algorithm::{AnyAlgorithm, Check, InLua};
 use crate::limiter::all_in_turn::AllInTurn;
-use crate::limiter::charge_numbers::block_time;
+use crate::limiter::charge_numbers::{block_time, deadline};
 use crate::limiter::combination::at_once::{AtATime, AtOnce};
 use crate::limiter::combination::held_reservations::{By, Held, inherits};
 use crate::limiter::combination::in_turn::{Part, Rules};
 use crate::limiter::configured::{ConfiguredAlgorithm, expect_valid_quota};
 use crate::limiter::futures::BoxedFuture;
-use crate::limiter::{Boxed, Limiter, LimiterExt, MemberCharges, Operation, Parts, timeout};
+use crate::limiter::{Boxed, Limiter, LimiterExt, MemberCharges, Operation, Parts};
 use crate::reservation::{Owner, Reservation};
 use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error};
@@ -199,7 +199,7 @@ impl<const N: usize, F: MemberCharges<N>> AllAtOnce<N, F> {
             }
         }
         let own = self.sets.members[0].inner.decision_timeout;
-        let deadline = timeout::deadline(charge, own).into_std();
+        let deadline = deadline(charge, own).into_std();
         Err(charges.map(|one| one.map(|one| one.with_deadline(deadline))))
     }
 }

@@ -26,7 +26,7 @@ use crate::limiter::configured::{
     ConfiguredAlgorithm, Provenance, ReservationPayload, expect_valid_quota,
 };
 use crate::limiter::line::{Reclaim, ResetsSeen};
-use crate::limiter::{Limiter, Operation, timeout};
+use crate::limiter::{Limiter, Operation, charge_numbers};
 use crate::mark::Mark;
 use crate::quota::{QuotaError, Quotas};
 use crate::reservation::Reservation;
@@ -397,7 +397,7 @@ impl<A: InLua> RedisFuture<A> {
     ) -> Self {
         let state = match request {
             Ok(asked) => {
-                let deadline = timeout::deadline(charge, MAX_TIMEOUT);
+                let deadline = charge_numbers::deadline(charge, MAX_TIMEOUT);
                 State::Asking { asked: Some(asked), deadline, known: inner.named.known() }
             }
             Err(error) => State::Failed { error: Some(error) },
