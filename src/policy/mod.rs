@@ -28,7 +28,7 @@
 //! | `limit`, `period` | units, and a duration such as `500ms`, `1s`, `1h` | |
 //! | `burst` | the most units at once; windows have no burst | the limit |
 //! | `max_wait` | the longest wait that is reserved for a request | 0: no request waits |
-//! | `cache_ratio` | `max_wait` as a ratio of the time in which an empty store fills | |
+//! | `cache_ratio` | `max_wait` as a share of the time in which an empty bucket fills: 0.5 is half of it | |
 //! | `horizon` | the longest wait that is reserved for any request | 60 s, or `max_wait` |
 //! | `key` | `client_ip`, `header:NAME`, `path`, `host`, `global`; or a list of them | `global` |
 //! | `match` | see [below](#which-requests-a-policy-takes) | every request |
