@@ -294,7 +294,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "deadline_of_the_charge_ignored",
         &[edit(
-            "limiter/timeout.rs",
+            "limiter/charge_numbers.rs",
             "    charge.deadline().map_or(own, |deadline| own.min(Instant::from_std(deadline)))",
             "    charge.deadline().map_or(own, |deadline| own.max(Instant::from_std(deadline)))",
         )],

@@ -1173,9 +1173,9 @@ impl Drop",
         "redis: let the time of a decision begin with its first poll",
         &[edit(
             "limiter/redis/limiter.rs",
-            "                let deadline = timeout::deadline(charge, MAX_TIMEOUT);",
+            "                let deadline = charge_numbers::deadline(charge, MAX_TIMEOUT);",
             "                let own = inner.reply_timeout().min(MAX_TIMEOUT);
-                let deadline = timeout::deadline(charge, own);",
+                let deadline = charge_numbers::deadline(charge, own);",
         )],
     )
     .found_by_unit(
