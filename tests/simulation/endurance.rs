@@ -21,10 +21,10 @@ use support::process::memory;
 const MEASURED: &str = "SLUICE_ENDURES";
 
 /// Faults until all that is kept has been made once.
-const WARM_UP: usize = 1_500;
+const WARM_UP: usize = 3_000;
 
 /// The faults after it, unless `FAULTS` says another number.
-const DEFAULT_FAULTS: u64 = 1_500;
+const DEFAULT_FAULTS: u64 = 3_000;
 
 /// The most that the process may grow meanwhile: less than 60 bytes for each of 10,000 faults.
 const MAX_GROWTH: u64 = 600_000;

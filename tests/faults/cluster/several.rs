@@ -24,8 +24,8 @@ struct Sums {
     hung_up: usize,
 }
 
-/// The clock stands still while callers ask, refund and hang up. So each member has one right number
-/// of units at an instant, however the calls of the two slots overlap. `pass` says what a member of
+/// The clock stands still while callers ask, refund and hang up. So each member has one right
+/// number of units at an instant, however the calls of the two slots overlap. `pass` says what a member of
 /// a limit has after the clock went from an instant to a later one. `is_exact`: every refund comes
 /// back, so that in the end each member has what was not admitted.
 async fn ask_in_two_slots<A: InLua>(

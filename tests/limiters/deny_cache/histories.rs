@@ -115,7 +115,7 @@ async fn play<A: Algorithm>(algorithm: A, costs: &[u64], is_exact: bool) {
         (repeated, asked) = (repeated + twins.repeated, asked + twins.asked);
     }
     println!("histories algorithm={name} repeated={repeated} asked={asked}");
-    assert!(repeated > 150 && asked > 150, "{name}: {repeated} repeated, {asked} asked");
+    assert!(repeated > 200 && asked > 200, "{name}: {repeated} repeated, {asked} asked");
 }
 
 /// A repeated refusal of a smaller cost says when that cost fits.

@@ -151,10 +151,10 @@ impl OwnPool {
 
     /// Returns the known facts about the target.
     pub(super) fn facts(&self) -> Facts {
-        let address = self.target.address();
-        let mut facts = self.with_state(Instant::now(), |state| state.facts(address.clone()));
+        let server = self.target.address();
+        let mut facts = self.with_state(Instant::now(), |state| state.facts(server));
         if let (Some(failed), Some(cause)) = (&mut facts.failure, self.target.unnamed()) {
-            failed.error = no_connection(&address, cause);
+            failed.error = no_connection(&facts.server, cause);
         }
         facts
     }
