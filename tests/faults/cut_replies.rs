@@ -77,21 +77,19 @@ fn all_are_infrastructure(what: &str, errors: &[Error]) {
 #[tokio::test]
 async fn a_reply_that_is_cut_is_infrastructure() {
     let server = Server::for_pool_that_pings();
-    let cluster = Cluster::with(1, 0, 15_000).await;
+    let mut cluster = Cluster::with(1, 0, 15_000).await;
+    let proxies =
+        (Proxy::before(server.port()).await, Proxy::before(cluster.nodes[0].port()).await);
+    cluster.nodes[0].option(&["--cluster-announce-port", &proxies.1.port().to_string()]);
+    cluster.kill(0);
+    cluster.nodes[0].restart();
+    cluster.until_healthy().await;
     for way in [Way::Server, Way::Cluster, Way::Sentinel, Way::Connection, Way::Manager, Way::Bb8] {
+        let proxy = if way == Way::Cluster { &proxies.1 } else { &proxies.0 };
         let mut errors = Vec::new();
         loop {
-            let proxy = match way {
-                Way::Cluster => {
-                    let proxy = Proxy::before(cluster.nodes[0].port()).await;
-                    let mut announce = redis::cmd("CONFIG");
-                    announce.arg("SET").arg("cluster-announce-port").arg(proxy.port());
-                    cluster.ask::<()>(0, &mut announce).await;
-                    proxy
-                }
-                _ => Proxy::before(server.port()).await,
-            };
-            let limiter = over(way.pool(&proxy).await).decision_timeout(LONG);
+            proxy.set(Fault::None);
+            let limiter = over(way.pool(proxy).await).decision_timeout(LONG);
             limiter.check(&one()).await.expect("nothing is cut");
             proxy.set(Fault::CutAfter(errors.len()));
             match limiter.check(&one()).await {

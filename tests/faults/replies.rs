@@ -150,8 +150,8 @@ async fn a_wrong_password_is_configuration_and_told_without_it() {
 
 /// The time from the begin of the hang to the first error that says so, but for the time that this
 /// thread had to wait for a processor. The password was wrong for long before, so that the pauses
-/// between attempts are the longest.
-async fn time_to_notice_a_hang(scheme: &str) -> Duration {
+/// between attempts are the longest. `None`: a charge said that this process is too busy to know.
+async fn time_to_notice_a_hang(scheme: &str) -> Option<Duration> {
     let server = match scheme {
         "redis-cluster" => Server::with(&["--cluster-enabled", "yes", "--requirepass", "right"]),
         _ => Server::with(&["--requirepass", "right"]),
@@ -183,8 +183,10 @@ async fn time_to_notice_a_hang(scheme: &str) -> Duration {
     let hears = async {
         loop {
             let error = limiter.check(&one()).await.expect_err("it hangs");
-            if error.kind() == ErrorKind::Infrastructure {
-                return begun.elapsed();
+            match error.kind() {
+                ErrorKind::Infrastructure => return Some(begun.elapsed()),
+                ErrorKind::Saturation => return None,
+                _ => {}
             }
             assert!(begun.elapsed() < LONG, "{error:?}");
         }
@@ -201,15 +203,24 @@ async fn time_to_notice_a_hang(scheme: &str) -> Duration {
         took = hears => took,
         () = watches => unreachable!("it watches on"),
     };
-    took.saturating_sub(late)
+    took.map(|took| took.saturating_sub(late))
 }
 
 // Case 167.
 #[tokio::test]
 async fn a_hang_after_a_wrong_password_is_infrastructure_within_half_a_second() {
     for scheme in ["redis", "redis-cluster", "redis-sentinel"] {
-        let took = time_to_notice_a_hang(scheme).await;
-        println!("fault case=167 {scheme} infrastructure_after_ms={}", took.as_millis());
+        let (mut runs, mut took) = (0, None);
+        while took.is_none() {
+            runs += 1;
+            assert!(runs <= 30, "{scheme}: this process is always too busy");
+            took = time_to_notice_a_hang(scheme).await;
+        }
+        let took = took.expect("measured");
+        println!(
+            "fault case=167 {scheme} infrastructure_after_ms={} runs={runs}",
+            took.as_millis()
+        );
         assert!(took <= Duration::from_millis(500), "{scheme}: {took:?}");
     }
 }
