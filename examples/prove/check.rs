@@ -58,7 +58,7 @@ impl Proof {
         met: Met,
     ) -> Self {
         let prefix = format!("{}:prove-{:08x}", options.prefix, fastrand::u32(..));
-        let checks = ALGORITHMS.len() + TWINS.len() + 20;
+        let checks = ALGORITHMS.len() + TWINS.len() + 21;
         let bar = ProgressBar::new(checks as u64);
         let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {msg}");
         bar.set_style(style.expect("a template"));

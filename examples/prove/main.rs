@@ -112,6 +112,7 @@ async fn all(proof: &Arc<Proof>) {
     oracle::workloads(proof).await;
     oracle::edges(proof).await;
     oracle::uses(proof).await;
+    oracle::leases(proof).await;
     twins::scripts(proof).await;
     twins::budgets(proof).await;
     faults::all(proof).await;

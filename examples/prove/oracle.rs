@@ -5,13 +5,14 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, spawn_blocking};
 
 use support::trial::algorithms::{Algorithm, SECOND, Site};
 use support::trial::crew::{self, Size};
 use support::trial::judge::{Distance, judge};
+use support::trial::leases::{LeaseFindings, judge_leases, may_lease};
 use support::trial::model::Model;
-use support::trial::trace::Event;
+use support::trial::trace::{self, Event};
 use support::trial::workload::Workload;
 use support::trial::{edges, saturated, stock};
 
@@ -44,7 +45,7 @@ pub(crate) async fn workloads(proof: &Shared) {
     let algorithms: Vec<_> = proof.algorithms().collect();
     // Two workloads run at once, since some wait more than they ask.
     let runs = (algorithms.len() * Workload::ALL.len()).div_ceil(2) as u32;
-    let time = (proof.options.share(58) / runs.max(1)).saturating_sub(PAUSE);
+    let time = (proof.options.share(52) / runs.max(1)).saturating_sub(PAUSE);
     let time = time.clamp(Duration::from_millis(300), Duration::from_secs(5));
     let (processes, tasks) = (proof.options.processes, proof.options.tasks);
     let size = Size { processes, tasks, time };
@@ -121,17 +122,10 @@ async fn run(
 ) -> Found {
     let prefix = proof.prefix_of(&format!("{}-{}", algorithm.name, workload.name()));
     let quota = workload.quota(algorithm.quota);
-    let limiter = match proof.access.patient_pool() {
-        Ok(pool) => (algorithm.limiter)(quota, Site::under(&prefix, pool)),
+    let (calls, rows) = match trace(proof, algorithm, workload, size, &prefix) {
+        Ok(trace) => trace,
         Err(why) => return Found { faults: vec![why], ..Found::default() },
     };
-    // Every key that a task may ask for.
-    let keys = 0..(u32::from(size.processes) * u32::from(size.tasks)).max(4);
-    debug_assert!(keys.end < SECOND);
-    proof.cleaner.owe_judged(&limiter, keys);
-
-    let (folder, url) = (std::env::temp_dir(), &proof.access.url);
-    let (calls, rows) = crew::run_with(&worker, &folder, &prefix, algorithm, workload, size, url);
     let (mut findings, models) = judge(&rows, Distance::Afar, || (algorithm.model)(quota));
     if rows.len() != calls {
         findings.faults.push(format!("{calls} calls, but {} outcomes", rows.len()));
@@ -161,6 +155,25 @@ async fn run(
     }
 }
 
+/// Runs the processes. Returns how many calls they began, and a row for each.
+fn trace(
+    proof: &Shared,
+    algorithm: &Algorithm,
+    workload: Workload,
+    size: Size,
+    prefix: &str,
+) -> Result<(usize, Vec<trace::Row>), String> {
+    let quota = workload.quota(algorithm.quota);
+    let site = Site::under(prefix, proof.access.patient_pool()?);
+    let limiter = (algorithm.limiter)(quota, site);
+    // Every key that a task may ask for.
+    let keys = 0..(u32::from(size.processes) * u32::from(size.tasks)).max(4);
+    debug_assert!(keys.end < SECOND);
+    proof.cleaner.owe_judged(&limiter, keys);
+    let (folder, url) = (std::env::temp_dir(), &proof.access.url);
+    Ok(crew::run_with(&worker, &folder, prefix, algorithm, workload, size, url))
+}
+
 /// A process of this program that calls.
 fn worker() -> Command {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
@@ -185,18 +198,72 @@ async fn stored(
     Ok(stock::wrong_states(&mut connection, names, models).await)
 }
 
+/// Each algorithm with leases: a window admits no more than its bound, which is wider by the
+/// validity of a lease.
+pub(crate) async fn leases(proof: &Shared) {
+    let name = "leases keep their bound";
+    let algorithms = possible(proof, may_lease).await;
+    if algorithms.is_empty() {
+        return proof.add(Row::not_checked(name, "no algorithm can be checked"));
+    }
+    let time = (proof.options.share(6) / algorithms.len() as u32).saturating_sub(PAUSE);
+    let time = time.clamp(Duration::from_millis(300), Duration::from_secs(5));
+    let size = Size { processes: proof.options.processes, tasks: proof.options.tasks, time };
+    let shared = proof.clone();
+    let check = async move {
+        let (mut all, mut calls, mut faults) = (LeaseFindings::default(), 0, Vec::new());
+        let count = algorithms.len();
+        for algorithm in algorithms {
+            let prefix = shared.prefix_of(&format!("leases-{}", algorithm.name));
+            let run = {
+                let shared = shared.clone();
+                move || trace(&shared, algorithm, Workload::Leased, size, &prefix)
+            };
+            // A thread of its own: the crew is waited for there.
+            let (begun, rows) = match spawn_blocking(run).await.expect("a run") {
+                Ok(trace) => trace,
+                Err(why) => return Row::not_checked(name, why),
+            };
+            let found = judge_leases(algorithm, &rows, Distance::Afar);
+            if found.is_wrong() || rows.len() != begun {
+                faults.push(format!("{}: {begun} calls, {found}", algorithm.name));
+            }
+            calls += begun;
+            all += found;
+        }
+        if faults.is_empty() && all.lost * MOST_LOST > calls {
+            return Row::lost(name, format!("{} of {calls} calls had no answer", all.lost));
+        }
+        if all.of_leases == 0 {
+            return Row::not_checked(name, "nothing was leased in so short a time");
+        }
+        let done = format!(
+            "{} of {calls} calls admitted by {count} algorithms, {} from leases, over={} late={}",
+            all.admitted, all.of_leases, all.over, all.late
+        );
+        Row::judged(name, done, &faults)
+    };
+    proof.run(name, check).await;
+}
+
+/// The algorithms of a kind that this server and its rights allow.
+async fn possible(proof: &Shared, is_meant: fn(&Algorithm) -> bool) -> Vec<&'static Algorithm> {
+    let mut algorithms = Vec::new();
+    for algorithm in proof.algorithms().filter(|algorithm| is_meant(algorithm)) {
+        if proof.obstacle(algorithm).await.is_none() {
+            algorithms.push(algorithm);
+        }
+    }
+    algorithms
+}
+
 /// Refusals that each algorithm is led to.
 const STATES: usize = 600;
 
 /// Calls right before and right after the instant when the wait of a refusal ends.
 pub(crate) async fn edges(proof: &Shared) {
-    let mut algorithms = Vec::new();
-    for algorithm in proof.algorithms().filter(|algorithm| algorithm.at_once) {
-        if proof.obstacle(algorithm).await.is_none() {
-            algorithms.push(algorithm);
-        }
-    }
     let name = "waits are exact";
+    let algorithms = possible(proof, |algorithm| algorithm.at_once).await;
     if algorithms.is_empty() {
         return proof.add(Row::not_checked(name, "no algorithm can be checked"));
     }
@@ -227,12 +294,7 @@ pub(crate) async fn uses(proof: &Shared) {
     if proof.met.round_trip * calls > proof.options.share(10).max(Duration::from_secs(5)) {
         return proof.add(Row::not_checked(name, "the server is too far for --minutes"));
     }
-    let mut algorithms = Vec::new();
-    for algorithm in proof.algorithms() {
-        if proof.obstacle(algorithm).await.is_none() {
-            algorithms.push(algorithm);
-        }
-    }
+    let algorithms = possible(proof, |_| true).await;
     let shared = proof.clone();
     let check = async move {
         let mut runs = JoinSet::new();

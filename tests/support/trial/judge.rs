@@ -82,13 +82,25 @@ impl Distance {
         let decided = || rows.iter().filter(|row| !row.event.returns());
         let now = |row: &Row| i128::from(row.now) * 1_000;
         let least = decided().map(|row| i128::from(row.sent) - now(row) - 999).max();
-        let most = decided().map(|row| i128::from(row.received) - now(row)).min();
-        match (least.unwrap_or_default(), most.unwrap_or_default()) {
+        match (least.unwrap_or_default(), self.most_ahead(rows)) {
             (least, most) if least > most + DRIFT => {
                 Err(format!("the clocks drifted apart by {} us", (least - most) / 1_000))
             }
             (one, other) => Ok((one.min(other), one.max(other))),
         }
+    }
+
+    /// The time in ns by which our clock is at most ahead: each decision was made before its
+    /// answer, even that of a leased unit.
+    pub(super) fn most_ahead(self, rows: &[Row]) -> i128 {
+        if self == Self::Near {
+            return 0;
+        }
+        let is_decided =
+            |row: &&Row| !row.event.returns() && !matches!(row.event, Event::Error | Event::Lost);
+        let decided = rows.iter().filter(is_decided);
+        let most = decided.map(|row| i128::from(row.received) - i128::from(row.now) * 1_000).min();
+        most.unwrap_or_default()
     }
 }
 

@@ -3,7 +3,7 @@
 //! Worker processes (`crew.rs`) of many tasks (`task.rs`) call a limiter in four ways
 //! (`workload.rs`) and write a row per call (`trace.rs`). The rows are replayed to the algorithm's
 //! documented model (`model/`), event by event (`judge.rs`), and Redis must hold what the models
-//! end with (`stock.rs`). `edges.rs` calls right at the edges, and `saturated.rs` without pause,
+//! end with (`stock.rs`). `leases.rs` judges a trace with leases. `edges.rs` calls right at the edges, and `saturated.rs` without pause,
 //! with clocks of their own. `held.rs` is a trial of budgets, whose charges are settled. `twins.rs`
 //! compares each script with its Rust twin.
 
@@ -17,6 +17,8 @@ pub mod edges;
 pub mod held;
 #[cfg(feature = "redisson")]
 pub mod judge;
+#[cfg(feature = "redisson")]
+pub mod leases;
 pub mod model;
 #[cfg(feature = "redisson")]
 pub mod saturated;
