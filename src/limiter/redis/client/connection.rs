@@ -145,6 +145,8 @@ pub(super) enum ConnectionState {
     ReadOnly,
     /// Calls over it get no replies.
     Silent,
+    /// The same in a process that is too busy to read replies: the server may be well.
+    Unread,
 }
 
 /// The health of one connection, shared by all its users.
@@ -208,8 +210,15 @@ impl Health {
             state if state == ConnectionState::Closed as u8 => ConnectionState::Closed,
             state if state == ConnectionState::ReadOnly as u8 => ConnectionState::ReadOnly,
             state if state == ConnectionState::Silent as u8 => ConnectionState::Silent,
+            state if state == ConnectionState::Unread as u8 => ConnectionState::Unread,
             _ if self.server.is_left.load(Relaxed) => ConnectionState::Closed,
-            _ if self.generation != self.server.generation.load(Relaxed) => ConnectionState::Silent,
+            _ if self.generation != self.server.generation.load(Relaxed) => {
+                if self.server.is_silent() {
+                    ConnectionState::Silent
+                } else {
+                    ConnectionState::Unread
+                }
+            }
             _ => ConnectionState::Usable,
         }
     }
@@ -280,20 +289,21 @@ impl Health {
     /// The calls of one moment time out together, and one pause of the server is not a reason to
     /// reconnect. So a silence counts only if it is long, and clearly longer than this call has
     /// waited. A process that was too busy to read replies does not know the length of the silence.
-    /// So if its call begins a silence, that counts from now, not from the sending.
+    /// So if its call begins a silence, that counts from now, not from the sending. If it gives the
+    /// connection up, that says nothing about the server.
     pub(super) fn record_timeout(&self, sent: Instant, is_busy: bool) {
         let now = self.server.clock(Instant::now());
         let sent = if is_busy { now } else { self.server.clock(sent) };
         let max_silence = MAX_SILENCE * if is_busy { BUSY_FACTOR } else { 1 };
         let limit = (2 * now.saturating_sub(sent)).max(max_silence.as_micros() as u64);
         if self.silence.begin_or_continue(sent) + limit <= now {
-            self.retire(ConnectionState::Silent);
+            self.retire(if is_busy { ConnectionState::Unread } else { ConnectionState::Silent });
         }
         if self.generation == self.server.generation.load(Relaxed)
             && self.server.silence.begin_or_continue(sent) + limit <= now
         {
             self.server.silence.end(now);
-            self.server.is_silent.store(true, Relaxed);
+            self.server.is_silent.fetch_or(!is_busy, Relaxed);
             let next = self.generation.wrapping_add(1);
             self.server.generation_at.store(now, Relaxed);
             self.server.generation.store(next, Relaxed);

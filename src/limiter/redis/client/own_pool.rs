@@ -324,6 +324,9 @@ impl PoolState {
             match connection.health.state() {
                 ConnectionState::Usable => continue,
                 ConnectionState::Closed => closed = lost("it was closed"),
+                ConnectionState::Unread => {
+                    closed = lost("this process was too busy to read replies")
+                }
                 ConnectionState::ReadOnly => unusable = lost("redis is read-only"),
                 ConnectionState::Silent => unusable = lost("redis stopped answering"),
             }

@@ -130,7 +130,7 @@ async fn a_busy_process_waits_longer() {
             health.record_timeout(sent, true);
         }
     }
-    assert_eq!(health.state(), ConnectionState::Silent);
+    assert_eq!(health.state(), ConnectionState::Unread);
 }
 
 #[tokio::test(start_paused = true)]

@@ -276,3 +276,21 @@ async fn few_attempts_are_under_way_at_once() {
     let later = begun + 100 * MAX_SILENCE;
     assert_eq!(all.begin_attempts(later, &mut backoff).0, [0]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_a_busy_process_gives_up_blames_no_server() {
+    for (is_busy, kind) in [(true, None), (false, Some(ErrorKind::Infrastructure))] {
+        let (pool, _) = over(Dialer::new(|_, _| async {
+            let (here, there) = duplex(4_096);
+            tokio::spawn(greet(there));
+            Ok(here)
+        }));
+        let connection = Arc::clone(&pool).connection_at(None).await.expect("a connection");
+        while connection.is_alive() {
+            let sent = Instant::now();
+            advance(SOON).await;
+            connection.record_timeout(sent, is_busy);
+        }
+        assert_eq!(pool.facts().failure.map(|failed| failed.error.kind()), kind);
+    }
+}
