@@ -87,27 +87,41 @@ impl Refusal {
         };
         let limiter = over(pool);
         until(&limiter, ErrorKind::Configuration).await;
-        let (before, begun) = (proxy.connections(), Instant::now());
-        let ask = |limiter: Yearly| async move {
-            while begun.elapsed() < Duration::from_millis(1_500) {
-                let kind = limiter.check(&one()).await.expect_err(case).kind();
-                // A busy process cannot say more.
-                assert!(matches!(kind, ErrorKind::Configuration | ErrorKind::Saturation), "{case}");
-                sleep(Duration::from_millis(1)).await;
+        let (connects, seconds) = loop {
+            let (before, begun) = (proxy.connections(), Instant::now());
+            let mut callers: JoinSet<bool> = JoinSet::new();
+            (0..8).for_each(|_| _ = callers.spawn(is_refused(limiter.clone(), case)));
+            if callers.join_all().await.into_iter().all(|is_refused| is_refused) {
+                break (proxy.connections() - before, begun.elapsed().as_secs_f64());
             }
+            // On a machine that is too busy, the server does not say in time what is wrong.
+            assert!(started.elapsed() < LONG, "{case}: infrastructure");
         };
-        (0..8).map(|_| ask(limiter.clone())).collect::<JoinSet<_>>().join_all().await;
-        let connects = proxy.connections() - before;
-        let per_second = connects as f64 / begun.elapsed().as_secs_f64();
         let text = chain(&error);
-        println!("tls case={case:?} connects_per_s={per_second:.1} error={text}");
+        println!("tls case={case:?} connects={connects} in_s={seconds:.2} error={text}");
         assert_eq!(error.kind(), ErrorKind::Configuration, "{case}: {text}");
         assert!(text.contains(says), "{case}: {text}");
-        assert!(connects > 0 && per_second <= 10.0, "{case}: {connects} connections");
+        // An attempt and its probe may stand at the very begin.
+        let most = 10.0 * seconds + 2.0;
+        assert!(connects > 0 && connects as f64 <= most, "{case}: {connects} in {seconds} s");
         // Nothing was said without TLS, the password least of all.
         let mut connection = server.plain.connection().await;
         assert_eq!(calls(&mut connection, "hello").await, 0, "{case}");
     }
+}
+
+/// Asks for a second and a half. Returns false if an error blames the infrastructure.
+async fn is_refused(limiter: Yearly, case: &'static str) -> bool {
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(1_500) {
+        match limiter.check(&one()).await.expect_err(case).kind() {
+            // A busy process cannot say more.
+            ErrorKind::Configuration | ErrorKind::Saturation => {}
+            _ => return false,
+        }
+        sleep(Duration::from_millis(1)).await;
+    }
+    true
 }
 
 // Case 125.
