@@ -107,10 +107,15 @@ impl Server {
 
     /// The same, on a port that `choose` finds free.
     pub fn on(choose: impl Fn() -> u16, options: &[&str]) -> Self {
-        let folder = Files::new();
         let options: Vec<_> = options.iter().map(ToString::to_string).collect();
+        Self::choosing(|| (choose(), options.clone()))
+    }
+
+    /// The same, whose options may hold a port that `choose` finds free each time.
+    pub(super) fn choosing(mut choose: impl FnMut() -> (u16, Vec<String>)) -> Self {
+        let folder = Files::new();
         for _ in 0..20 {
-            let port = choose();
+            let (port, options) = choose();
             if let Some(process) = spawn(port, &folder, &options, READY) {
                 return Self { process, port, folder, options };
             }

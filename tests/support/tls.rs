@@ -117,12 +117,15 @@ impl TlsServer {
     }
 
     fn with_options(own: &Identity, clients: Option<&Authority>, more: &[String]) -> Self {
-        let (files, port) = (Files::new(), free_port());
-        let settings = settings(&files, port, own, clients);
-        let options = settings.iter().map(|(name, value)| [format!("--{name}"), value.clone()]);
-        let options: Vec<_> = options.flatten().chain(more.iter().cloned()).collect();
-        let options: Vec<_> = options.iter().map(String::as_str).collect();
-        Self { plain: Server::with(&options), port, _files: files }
+        let (files, mut port) = (Files::new(), 0);
+        let plain = Server::choosing(|| {
+            port = free_port();
+            let settings = settings(&files, port, own, clients);
+            let options =
+                settings.into_iter().flat_map(|(name, value)| [format!("--{name}"), value]);
+            (free_port(), options.chain(more.iter().cloned()).collect())
+        });
+        Self { plain, port, _files: files }
     }
 
     pub fn port(&self) -> u16 {
