@@ -467,22 +467,10 @@ async fn forget_scripts_often(servers: &[Server]) {
     }
 }
 
-/// Each replica of a cluster takes over from its master, gracefully. Its peers are connected.
+/// Each replica of a cluster takes over from its master. Its peers are connected.
 async fn fail_over(cluster: &Cluster) {
     for master in 0..3 {
-        let slot = *cluster.share(master).start();
-        let old = cluster.master_of(slot).await;
-        let mut connection = cluster.connection(usize::from(master) + 3).await;
-        let ask = async {
-            loop {
-                let _ = redis::cmd("CLUSTER").arg("FAILOVER").exec_async(&mut connection).await;
-                sleep(Duration::from_secs(6)).await;
-            }
-        };
-        tokio::select! {
-            () = ask => {}
-            _ = cluster.until_promoted(slot, old) => {}
-        }
+        cluster.fail_over(master).await;
     }
 }
 

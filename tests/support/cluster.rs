@@ -1,5 +1,6 @@
 //! A Redis Cluster of processes of its own: masters with equal shares of the slots, and replicas.
 
+use std::iter::{once, repeat};
 use std::net::TcpListener;
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
@@ -235,6 +236,26 @@ impl Cluster {
     /// Kills a node as a crash does.
     pub fn kill(&mut self, node: usize) {
         self.nodes[node].kill();
+    }
+
+    /// Lets the replica of a master take over from it, gracefully if it can, and waits for it.
+    pub async fn fail_over(&self, master: u16) {
+        let slot = *self.share(master).start();
+        let old = self.master_of(slot).await;
+        // A replica that has just joined may give up, or is not elected in its five seconds. It then
+        // asks for no votes for a minute, so it takes over without them. By then, all writes have
+        // reached it.
+        let ask = async {
+            for how in once(&[][..]).chain(repeat(&["TAKEOVER"][..])) {
+                let mut connection = self.connection(usize::from(master + self.masters)).await;
+                let _ = cmd("CLUSTER").arg("FAILOVER").arg(how).exec_async(&mut connection).await;
+                sleep(Duration::from_secs(6)).await;
+            }
+        };
+        tokio::select! {
+            () = ask => {}
+            _ = self.until_promoted(slot, old) => {}
+        }
     }
 
     /// Waits until another node than `old` holds a slot, by its own account.

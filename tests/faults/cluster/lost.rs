@@ -1,7 +1,5 @@
 //! Connections, masters and whole clusters that are lost.
 
-use std::iter::{once, repeat};
-
 use super::*;
 
 // Case 40.
@@ -78,30 +76,13 @@ async fn what_a_replaced_master_still_admits_reaches_nobody() {
     assert!(errors.iter().all(|error| error.kind() == ErrorKind::Infrastructure), "{errors:?}");
 }
 
-/// The replica of a master takes over from it, gracefully.
-async fn fail_over(cluster: &Cluster, master: u16) {
-    // A replica that has just joined may give up, or is not elected in its five seconds. It then asks
-    // for no votes for a minute, so it takes over without them. All writes have reached it by then.
-    let ask = async {
-        for how in once(&[][..]).chain(repeat(&["TAKEOVER"][..])) {
-            let mut connection = cluster.connection(usize::from(master) + 3).await;
-            let _ = cmd("CLUSTER").arg("FAILOVER").arg(how).exec_async(&mut connection).await;
-            sleep(Duration::from_secs(6)).await;
-        }
-    };
-    tokio::select! {
-        () = ask => {}
-        _ = cluster.until_promoted(*cluster.share(master).start(), master.into()) => {}
-    }
-}
-
 #[tokio::test]
 async fn a_master_that_is_demoted_is_left() {
     let cluster = Cluster::with(3, 1, 15_000).await;
     let limiter = patient(pool(&cluster));
     let key = keys_in(cluster.share(1)).next().unwrap();
     charge_all(&limiter, from_ref(&key)).await;
-    fail_over(&cluster, 1).await;
+    cluster.fail_over(1).await;
     // The old master redirects, and takes no charge.
     for _ in 0..5 {
         charge_all(&limiter, from_ref(&key)).await;
@@ -135,7 +116,7 @@ async fn a_master_that_one_runtime_cannot_connect_to_is_not_away() {
     let error = trouble(&here, &Charge::new(key.as_str())).await;
     assert_eq!(error.kind(), ErrorKind::Infrastructure, "{error:?}");
 
-    fail_over(&cluster, 1).await;
+    cluster.fail_over(1).await;
     eventually("the new master decides here", async || {
         here.check(&Charge::new(key.as_str())).await.is_ok()
     })
