@@ -388,8 +388,8 @@ pub(super) const FAULTS: &[Fault] = &[
         &[
             edit(
                 "limiter/redis/client/cluster/mod.rs",
-                "            failure: refreshes.has_result().then(failed),",
-                "            failure: Some(failed()).filter(|_| false),",
+                "            None => refreshes.was_read.then(|| failed(None, None)),",
+                "            None => None,",
             ),
         ],
     )

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use tokio::select;
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{sleep, timeout_at};
 
 use self::nodes::{Node, Nodes};
 use self::refresh::Refreshes;
@@ -168,14 +168,18 @@ impl Connections for Cluster {
         if let Some((_, node)) = self.nodes.of(hash_slot) {
             return Facts { is_silent: node.server.is_silent(), ..node.pool.facts() };
         }
-        // The slot has no server now, even if the map was read long ago.
         let refreshes = self.refreshes.state();
-        let error = || self.no_node_error(refreshes.last_error());
-        let failed = || Failed { error: error(), at: Some(Instant::now()) };
+        let failed = |cause: Option<&Error>, at| Failed { error: self.no_node_error(cause), at };
+        let failure = match refreshes.last_error() {
+            Some(error) => Some(failed(Some(error), refreshes.failed)),
+            // While masters change, a server may know no master of a slot for a moment. A busy
+            // process reads the next map late, so this counts only in one that is on time.
+            None => refreshes.was_read.then(|| failed(None, None)),
+        };
         Facts {
             server: format!("the cluster at {}", self.seeds[0]),
             link: Link::Missing,
-            failure: refreshes.has_result().then(failed),
+            failure,
             attempt_hangs: refreshes.attempt_hangs(),
             is_silent: false,
         }

@@ -36,10 +36,12 @@ pub(super) struct State {
     backoff: Backoff,
     /// The error of the last attempt. `None` after a success.
     last_error: Option<Error>,
+    /// The end of the last failed attempt.
+    pub(super) failed: Option<Instant>,
     /// The time that the last failed attempt took.
     last_took: Duration,
-    /// True after the map was read.
-    was_read: bool,
+    /// True after the map was read. Then a slot without a server is not just a sign of load.
+    pub(super) was_read: bool,
     /// The server that last said that it cannot serve its slots.
     doubted: Option<Host>,
 }
@@ -54,12 +56,6 @@ impl State {
     /// Returns the error of the last attempt, unless an attempt hangs now.
     pub(super) fn last_error(&self) -> Option<&Error> {
         self.last_error.as_ref().filter(|_| !self.attempt_hangs())
-    }
-
-    /// Returns true if an attempt has ended with an outcome that still counts. Then a slot without
-    /// a server is not just a sign of load.
-    pub(super) fn has_result(&self) -> bool {
-        self.was_read || self.last_error().is_some()
     }
 }
 
@@ -96,7 +92,8 @@ impl Refreshes {
                 state.backoff.hold_until(now + pause);
             }
             Some(Err(error)) => {
-                (state.last_error, state.last_took) = (Some(error), now - begun);
+                (state.last_error, state.failed) = (Some(error), Some(now));
+                state.last_took = now - begun;
                 state.backoff.record_failure(begun);
             }
             None => {}
@@ -264,24 +261,36 @@ mod tests {
     use super::super::slot_map::HASH_SLOTS;
     use super::*;
 
+    const SECOND: Duration = Duration::from_secs(1);
+
     #[tokio::test]
     async fn a_slot_that_nobody_serves_is_known_once_the_map_is_read() {
         let pool = Pool::connect("redis-cluster://127.0.0.1:1").expect("an address");
         let cluster = pool.cluster().expect("a cluster");
         let (served, unserved) = (0, HASH_SLOTS - 1);
         assert!(cluster.facts(unserved).failure.is_none());
-        let now = Instant::now();
-        let kind = || cluster.facts(unserved).judge_unheard(now).kind();
+        let begun = Instant::now();
+        let kind = || cluster.facts(unserved).judge_unheard(begun).kind();
         assert_eq!(kind(), ErrorKind::Saturation);
+
+        // In a busy process, a failure counts if it is fresh.
+        let runtime = Handle::current().id();
+        let end = |result| drop(Attempt { cluster: Arc::downgrade(cluster), runtime, result });
+        end(Some(Err(Error::new(ErrorKind::Infrastructure, "away"))));
+        let facts = cluster.facts(unserved);
+        assert!(facts.failure_since(Some(begun)).is_some());
+        assert!(facts.failure_since(Some(Instant::now() + SECOND)).is_none());
 
         let master = Value::Array(vec![Value::BulkString(b"127.0.0.1".into()), Value::Int(1)]);
         let range = [Value::Int(0), Value::Int(i64::from(unserved) - 1), master];
         let reply = Value::Array(vec![Value::Array(range.into())]);
         let map = SlotMap::read(&reply, &cluster.seeds[0]).expect("a map");
-        let (runtime, result) = (Handle::current().id(), Some(Ok(map)));
-        drop(Attempt { cluster: Arc::downgrade(cluster), runtime, result });
+        end(Some(Ok(map)));
         assert!(cluster.facts(served).failure.is_none());
-        let error = cluster.facts(unserved).failure.expect("known to the map").error;
+        let facts = cluster.facts(unserved);
+        // A busy process would have read a later map.
+        assert!(facts.failure_since(Some(begun)).is_none());
+        let error = facts.failure.expect("known to the map").error;
         assert_eq!(error.kind(), ErrorKind::Infrastructure);
         assert!(error.to_string().ends_with("holds the key"), "{error}");
         assert_eq!(kind(), ErrorKind::Infrastructure);
@@ -295,7 +304,7 @@ mod tests {
             assert!(refreshes.begin(runtime).is_ok());
             assert!(refreshes.begin(runtime).is_err(), "one at a time");
             refreshes.end(runtime, result);
-            advance(Duration::from_secs(1)).await;
+            advance(SECOND).await;
         }
         assert!(refreshes.begin(runtime).is_ok());
     }
