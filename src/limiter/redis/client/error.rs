@@ -175,6 +175,8 @@ pub(crate) fn from_redis_error(error: RedisError) -> Error {
             let message = "the connection to redis ended within a reply";
             return Error::new(ErrorKind::Infrastructure, message);
         }
+        // Callers that open many sockets must not make a fallback admit them.
+        redis::ErrorKind::Io if is_out_of_files(&error) => ErrorKind::Saturation,
         redis::ErrorKind::Io
         | redis::ErrorKind::NoValidReplicasFoundBySentinel
         | redis::ErrorKind::ClusterConnectionNotFound => ErrorKind::Infrastructure,
@@ -227,12 +229,29 @@ fn is_client_timeout(error: &RedisError) -> bool {
     error.is_timeout() && has_cause(error, |cause| cause.raw_os_error().is_none())
 }
 
+/// Returns true if this process, or its system, may open no more files or sockets.
+fn is_out_of_files(error: &RedisError) -> bool {
+    let codes = if cfg!(windows) { [WSAEMFILE, WSAENOBUFS] } else { [EMFILE, ENFILE] };
+    let code = cause(error).and_then(|cause| cause.downcast_ref::<io::Error>()?.raw_os_error());
+    code.is_some_and(|code| codes.contains(&code))
+}
+
+// The same numbers on every Unix.
+const ENFILE: i32 = 23;
+const EMFILE: i32 = 24;
+const WSAEMFILE: i32 = 10_024;
+const WSAENOBUFS: i32 = 10_055;
+
 /// Returns true if an error has a cause that fits, or a cause that is not an [`io::Error`].
 pub(super) fn has_cause(error: &RedisError, fits: impl Fn(&io::Error) -> bool) -> bool {
+    cause(error).is_some_and(|cause| cause.downcast_ref().is_none_or(fits))
+}
+
+/// Returns the cause of an error, which the client shares.
+fn cause(error: &RedisError) -> Option<&(dyn std::error::Error + 'static)> {
     type SharedError = Arc<dyn std::error::Error + Send + Sync>;
-    let Some(cause) = error.source() else { return false };
-    let cause = cause.downcast_ref::<SharedError>().map_or(cause, |shared| &**shared);
-    cause.downcast_ref().is_none_or(fits)
+    let cause = error.source()?;
+    Some(cause.downcast_ref::<SharedError>().map_or(cause, |shared| &**shared))
 }
 
 #[cfg(test)]

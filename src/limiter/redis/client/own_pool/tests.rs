@@ -190,6 +190,23 @@ async fn an_answer_counts_although_no_connection_can_be_made() {
     assert_eq!(deadline.wait_for(pool.signs(), pin!(answer)).await, Some(7));
 }
 
+/// Clients that open sockets until no file is left to the process get nothing admitted.
+// Case 174.
+#[cfg(unix)]
+#[tokio::test(start_paused = true)]
+async fn a_process_without_files_blames_no_server() {
+    for (code, kind) in
+        [(111, ErrorKind::Infrastructure), (23, ErrorKind::Saturation), (24, ErrorKind::Saturation)]
+    {
+        let fails = move || ready(Err::<DuplexStream, _>(io::Error::from_raw_os_error(code)));
+        let pool = Pool::new(over(Dialer::new(move |_, _| fails())).0, None);
+        let deadline = Deadline::new(Instant::now() + 2 * MAX_CONNECTION_WAIT, 0);
+        let connected = pool.connection(0).await;
+        assert_eq!(connected.err().expect("no connection").kind(), kind, "{code}");
+        assert_eq!(pool.missed_error(&deadline, Stage::Connecting).kind(), kind, "{code}");
+    }
+}
+
 /// Even a later charge with enough time does not blame the server.
 #[tokio::test(start_paused = true)]
 async fn a_process_that_stood_still_while_it_connected_blames_no_server() {
