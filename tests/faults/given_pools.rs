@@ -23,6 +23,20 @@ async fn any_bb8_pool_of_cheap_clones_will_do() {
     assert_eq!(taken(&server).await, 1);
 }
 
+/// A pool that connects lazily and slowly, over TLS or from afar, is not a server that is away.
+#[tokio::test]
+async fn a_given_pool_that_connects_for_the_first_time_blames_no_server() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    let lazy = bb8::Pool::builder().build_unchecked(RedisConnectionManager::new(url).unwrap());
+    let limiter = over(Pool::from_bb8(lazy)).decision_timeout(Duration::from_millis(50));
+    assert_eq!(limiter.check(&one()).await.unwrap_err().kind(), ErrorKind::Saturation);
+    let begun = Instant::now();
+    while limiter.check(&one()).await.unwrap_err().kind() != ErrorKind::Infrastructure {
+        assert!(begun.elapsed() < LONG, "a server that never answers");
+    }
+}
+
 /// A manager of connections to whichever server is the primary at the moment, as a sentinel's is.
 #[derive(Debug)]
 struct Primary(Arc<AtomicU16>);

@@ -9,7 +9,7 @@
 //! inside the pool. It checks out one after another, and replaces it with a new one.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use bb8_redis::bb8::{self, ManageConnection, RunError};
 use redis::aio::ConnectionLike;
@@ -41,10 +41,12 @@ impl Pool {
     /// of them.
     ///
     /// If a server is found to be read-only, as after a failover, the crate replaces every
-    /// connection of the pool. It makes at most ten new connections a second. There are two
+    /// connection of the pool. It makes at most ten new connections a second. There are three
     /// differences from [`connect`](Self::connect). A silent connection stays until bb8's own test
-    /// fails, and an error does not say why connecting failed. Keep the client's own response
-    /// timeout longer than the time for a decision, as with
+    /// fails. An error does not say why connecting failed. Once a connection was lost, a charge that
+    /// misses the next one blames the server, however long bb8 pauses between its attempts.
+    ///
+    /// Keep the client's own response timeout longer than the time for a decision, as with
     /// [`from_connection`](Self::from_connection).
     #[must_use]
     pub fn from_bb8<M>(pool: bb8::Pool<M>) -> Self
@@ -60,6 +62,8 @@ impl Pool {
 pub(super) struct Bb8Pool<M: ManageConnection> {
     pool: bb8::Pool<M>,
     backoff: Mutex<Backoff>,
+    /// The instant at which a connection was first wanted.
+    first_wanted: OnceLock<Instant>,
     /// The task that replaces the connections, or the last such task.
     replacing: Mutex<Option<JoinHandle<()>>>,
     /// The connection that was checked out last, unless it was lost.
@@ -72,8 +76,9 @@ where
     M::Connection: Sync,
 {
     pub(super) fn new(pool: bb8::Pool<M>) -> Self {
-        let (backoff, last_checked_out) = (Mutex::default(), Mutex::default());
-        Self { pool, backoff, replacing: Mutex::default(), last_checked_out }
+        let (backoff, first_wanted) = (Mutex::default(), OnceLock::new());
+        let (replacing, last_checked_out) = (Mutex::default(), Mutex::default());
+        Self { pool, backoff, first_wanted, replacing, last_checked_out }
     }
 
     /// Asks the pool for a connection until it returns one. Calls then share a clone of it.
@@ -81,6 +86,7 @@ where
     where
         M::Connection: Clone,
     {
+        self.first_wanted.get_or_init(Instant::now);
         let connection = loop {
             match self.pool.get().await {
                 Ok(connection) => break connection.clone(),
@@ -162,11 +168,13 @@ where
     }
 
     fn facts(&self, _: u16) -> Facts {
-        match lock(&self.last_checked_out).as_ref().is_some_and(|last| last.is_alive()) {
-            true => Facts::given(),
-            // It is unknown when the pool began to make one.
-            false => Facts { link: Link::Missing, attempt_hangs: true, ..Facts::given() },
+        if lock(&self.last_checked_out).as_ref().is_some_and(|last| last.is_alive()) {
+            return Facts::given();
         }
+        // It is unknown when the pool began to make the next one. The first one gets as long as
+        // that of any pool, so that a slow start blames no server.
+        let link = self.first_wanted.get().map_or(Link::Missing, |since| Link::Attempted(*since));
+        Facts { link, ..Facts::given() }
     }
 }
 
