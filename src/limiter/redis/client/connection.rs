@@ -145,7 +145,7 @@ pub(super) enum ConnectionState {
     ReadOnly,
     /// Calls over it get no replies.
     Silent,
-    /// The same in a process that is too busy to read replies: the server may be well.
+    /// The same, in a process that was too busy to read replies. It says nothing about the server.
     Unread,
 }
 
@@ -169,7 +169,7 @@ pub(super) struct ServerHealth {
     silence: Silence,
     /// True if connections were given up as silent, and no reply has come since.
     is_silent: AtomicBool,
-    /// The current generation. Connections of an earlier generation are silent.
+    /// The current generation. Connections of an earlier generation were given up.
     generation: AtomicU32,
     /// The time at which the generation began.
     generation_at: AtomicU64,

@@ -82,7 +82,7 @@ pub(crate) struct Facts {
     pub(super) server: String,
     pub(super) link: Link,
     /// The last failure to connect, or the loss of a silent or read-only connection, if there was
-    /// no connection since. It does not count while an attempt hangs.
+    /// no connection since. A configuration error does not count while an attempt hangs.
     pub(super) failure: Option<Failed>,
     /// True if an attempt takes clearly longer than the last one did. Then the last error may be
     /// out of date: after a wrong password, say, the server may now be silent.

@@ -58,7 +58,8 @@ struct PoolState {
     runtimes: Vec<RuntimeConnections>,
     backoff: Backoff,
     /// The error of the last attempt to connect, or of the last connection that became unusable.
-    /// `None` after a success.
+    /// `None` after a success. An attempt that this process was too busy for removes a fault of the
+    /// server, and sets none.
     last_error: Option<Error>,
     /// The instant of the last such error.
     failed: Option<Instant>,

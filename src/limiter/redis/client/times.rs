@@ -54,6 +54,7 @@ pub(crate) const MAX_CONNECTION_WAIT: Duration = Duration::from_millis(500);
 /// leave an address that never answers.
 ///
 /// It has the same meaning in five places: after it, nothing waits for the silent server any more.
+/// A busy process waits several times as long before it gives a connection up.
 ///
 /// - A silent connection is given up.
 /// - A second attempt to connect starts beside the first: a network that lost the first may deliver

@@ -97,8 +97,8 @@ impl Batcher {
         Ok(Submitted { receiver, inline: None, progress })
     }
 
-    /// Sends a request without awaiting its answer. A full queue accepts it too. There are at most
-    /// as many of these as admitted charges, and a lost one could mean units that no limit counts.
+    /// Sends a refund without awaiting its answer. A full queue accepts it too: there are at most as
+    /// many of these as admitted charges. The units of a lost one stay taken.
     ///
     /// # Errors
     ///
