@@ -12,7 +12,8 @@ use std::future::Future;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -149,6 +150,13 @@ pub(super) enum ConnectionState {
     Unread,
 }
 
+impl ConnectionState {
+    fn of(byte: u8) -> Self {
+        let each = [Self::Closed, Self::ReadOnly, Self::Silent, Self::Unread];
+        each.into_iter().find(|state| *state as u8 == byte).unwrap_or(Self::Usable)
+    }
+}
+
 /// The health of one connection, shared by all its users.
 #[derive(Debug)]
 pub(super) struct Health {
@@ -171,6 +179,8 @@ pub(super) struct ServerHealth {
     is_silent: AtomicBool,
     /// The current generation. Connections of an earlier generation were given up.
     generation: AtomicU32,
+    /// The state of the connections of the last generation, if all of them were given up.
+    given_up_as: AtomicU8,
     /// The time at which the generation began.
     generation_at: AtomicU64,
     /// True if the pool now uses another server in its place.
@@ -186,6 +196,7 @@ impl Default for ServerHealth {
             silence: Silence::default(),
             is_silent: AtomicBool::new(false),
             generation: AtomicU32::new(0),
+            given_up_as: AtomicU8::new(ConnectionState::Usable as u8),
             generation_at: AtomicU64::new(0),
             is_left: AtomicBool::new(false),
             left: Notify::new(),
@@ -206,20 +217,12 @@ impl Health {
     }
 
     pub(super) fn state(&self) -> ConnectionState {
-        match self.state.load(Relaxed) {
-            state if state == ConnectionState::Closed as u8 => ConnectionState::Closed,
-            state if state == ConnectionState::ReadOnly as u8 => ConnectionState::ReadOnly,
-            state if state == ConnectionState::Silent as u8 => ConnectionState::Silent,
-            state if state == ConnectionState::Unread as u8 => ConnectionState::Unread,
-            _ if self.server.is_left.load(Relaxed) => ConnectionState::Closed,
-            _ if self.generation != self.server.generation.load(Relaxed) => {
-                if self.server.is_silent() {
-                    ConnectionState::Silent
-                } else {
-                    ConnectionState::Unread
-                }
+        match ConnectionState::of(self.state.load(Relaxed)) {
+            ConnectionState::Usable if self.server.is_left.load(Relaxed) => ConnectionState::Closed,
+            ConnectionState::Usable if self.generation != self.server.generation.load(Acquire) => {
+                ConnectionState::of(self.server.given_up_as.load(Relaxed))
             }
-            _ => ConnectionState::Usable,
+            state => state,
         }
     }
 
@@ -296,8 +299,9 @@ impl Health {
         let sent = if is_busy { now } else { self.server.clock(sent) };
         let max_silence = MAX_SILENCE * if is_busy { BUSY_FACTOR } else { 1 };
         let limit = (2 * now.saturating_sub(sent)).max(max_silence.as_micros() as u64);
+        let reason = if is_busy { ConnectionState::Unread } else { ConnectionState::Silent };
         if self.silence.begin_or_continue(sent) + limit <= now {
-            self.retire(if is_busy { ConnectionState::Unread } else { ConnectionState::Silent });
+            self.retire(reason);
         }
         if self.generation == self.server.generation.load(Relaxed)
             && self.server.silence.begin_or_continue(sent) + limit <= now
@@ -306,7 +310,8 @@ impl Health {
             self.server.is_silent.fetch_or(!is_busy, Relaxed);
             let next = self.generation.wrapping_add(1);
             self.server.generation_at.store(now, Relaxed);
-            self.server.generation.store(next, Relaxed);
+            self.server.given_up_as.store(reason as u8, Relaxed);
+            self.server.generation.store(next, Release);
         }
     }
 }

@@ -13,11 +13,16 @@ fn two() -> (Health, Health) {
 
 /// Lets calls over `health` time out for `time`.
 async fn silent(health: &Health, time: Duration) {
+    unheard(health, time, false).await;
+}
+
+/// The same, in a process that is busy or not.
+async fn unheard(health: &Health, time: Duration, is_busy: bool) {
     let begun = Instant::now();
     while begun.elapsed() < time {
         let sent = Instant::now();
         advance(D).await;
-        (0..10).for_each(|_| health.record_timeout(sent, false));
+        (0..10).for_each(|_| health.record_timeout(sent, is_busy));
     }
 }
 
@@ -123,14 +128,25 @@ async fn a_busy_process_waits_longer() {
     health.record_timeout(Instant::now(), true);
     for limit in [MAX_SILENCE * BUSY_FACTOR - D, D] {
         assert_eq!(health.state(), ConnectionState::Usable);
-        let begun = Instant::now();
-        while begun.elapsed() < limit {
-            let sent = Instant::now();
-            advance(D).await;
-            health.record_timeout(sent, true);
-        }
+        unheard(&health, limit, true).await;
     }
     assert_eq!(health.state(), ConnectionState::Unread);
+}
+
+/// A reply, or an earlier silence, does not change why they were given up.
+#[tokio::test(start_paused = true)]
+async fn connections_that_are_given_up_together_have_one_reason() {
+    let (first, second) = two();
+    silent(&first, MAX_SILENCE).await;
+    first.record(&Ok(()));
+    assert_eq!(second.state(), ConnectionState::Silent);
+
+    let third = Health::new(&first.server);
+    silent(&third, MAX_SILENCE).await;
+    let [fourth, fifth] = [(); 2].map(|()| Health::new(&first.server));
+    unheard(&fourth, MAX_SILENCE * BUSY_FACTOR + D, true).await;
+    assert!(first.server.is_silent());
+    assert_eq!((fourth.state(), fifth.state()), (ConnectionState::Unread, ConnectionState::Unread));
 }
 
 #[tokio::test(start_paused = true)]
