@@ -12,8 +12,8 @@ use super::super::server::{Connector, Server};
 use super::super::times::KEEP_AFTER_REDIRECT;
 use super::slot_map::HASH_SLOTS;
 use super::slot_map::SlotMap;
-use crate::Error;
 use crate::observe::SlotWatch;
+use crate::{Error, ErrorKind};
 
 /// The number for a slot without a known server.
 const UNKNOWN: u16 = u16::MAX;
@@ -180,12 +180,40 @@ fn find_or_add(
     if let Some(number) = known.iter().position(is_there) {
         return Ok(number as u16);
     }
+    let number = known.iter().position(Option::is_none).unwrap_or(known.len());
+    if number >= usize::from(HASH_SLOTS) {
+        return Err(Error::new(
+            ErrorKind::State,
+            "the cluster names more servers than it has slots",
+        ));
+    }
     let node = Arc::new(Node::new(address, settings)?);
     let entry = Some(Known { node, redirected_to: None });
-    let number = known.iter().position(Option::is_none).unwrap_or(known.len());
     match known.get_mut(number) {
         Some(free) => *free = entry,
         None => known.push(entry),
     }
     Ok(number as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::pool::Pool;
+    use super::*;
+
+    /// Numbers of servers would run out, and memory with them.
+    #[tokio::test]
+    async fn redirects_to_ever_more_servers_are_an_error() {
+        let pool = Pool::connect("redis-cluster://127.0.0.1:1").expect("an address");
+        let cluster = pool.cluster().expect("a cluster");
+        let redirect = |port| {
+            let host = Host { name: "127.0.0.1".into(), port };
+            cluster.nodes.redirected_to(&host, &cluster.settings).map(|(number, _)| number)
+        };
+        for port in 1..=HASH_SLOTS {
+            assert_eq!(redirect(port).expect("a server"), port - 1);
+        }
+        assert_eq!(redirect(HASH_SLOTS + 1).expect_err("too many").kind(), ErrorKind::State);
+        assert_eq!(redirect(7).expect("a known server"), 6);
+    }
 }
