@@ -15,6 +15,9 @@ use super::slot_map::SlotMap;
 use crate::observe::SlotWatch;
 use crate::{Error, ErrorKind};
 
+/// The most servers that are known at a time. Redis recommends at most 1,000 nodes.
+const MAX_NODES: usize = 4_096;
+
 /// The number for a slot without a known server.
 const UNKNOWN: u16 = u16::MAX;
 
@@ -181,11 +184,8 @@ fn find_or_add(
         return Ok(number as u16);
     }
     let number = known.iter().position(Option::is_none).unwrap_or(known.len());
-    if number >= usize::from(HASH_SLOTS) {
-        return Err(Error::new(
-            ErrorKind::State,
-            "the cluster names more servers than it has slots",
-        ));
+    if number >= MAX_NODES {
+        return Err(Error::new(ErrorKind::State, "the cluster names too many servers"));
     }
     let node = Arc::new(Node::new(address, settings)?);
     let entry = Some(Known { node, redirected_to: None });
@@ -210,10 +210,11 @@ mod tests {
             let host = Host { name: "127.0.0.1".into(), port };
             cluster.nodes.redirected_to(&host, &cluster.settings).map(|(number, _)| number)
         };
-        for port in 1..=HASH_SLOTS {
+        let most = MAX_NODES as u16;
+        for port in 1..=most {
             assert_eq!(redirect(port).expect("a server"), port - 1);
         }
-        assert_eq!(redirect(HASH_SLOTS + 1).expect_err("too many").kind(), ErrorKind::State);
+        assert_eq!(redirect(most + 1).expect_err("too many").kind(), ErrorKind::State);
         assert_eq!(redirect(7).expect("a known server"), 6);
     }
 }
