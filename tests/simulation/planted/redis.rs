@@ -251,7 +251,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "silent_server_taken_for_a_silent_connection",
         &[edit(
             "limiter/redis/client/connection.rs",
-            "            self.server.generation.store(next, Relaxed);",
+            "            self.server.generation.store(next, Release);",
             "            let _ = next;",
         )],
     )
