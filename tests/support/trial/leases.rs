@@ -83,7 +83,7 @@ fn judge(
 ) {
     let validity = i128::try_from(VALIDITY.as_nanos()).expect("nanoseconds");
     let ahead = distance.most_ahead(&rows);
-    let mut grants: Vec<Grant> = Vec::new();
+    let (mut grants, mut leased): (Vec<Grant>, _) = (Vec::new(), None);
     // Those of one instant in the order in which they were decided.
     rows.sort_by_key(|row| (row.now, row.place));
     for row in rows {
@@ -111,7 +111,12 @@ fn judge(
         // It was not spent before it was asked for.
         let in_time = sent <= decided + validity + 999;
         findings.late += usize::from(!in_time || decided > received);
-        grants.push(((row.now + row.wait).into(), row.cost.into()));
+        // The units of a lease are one charge, which Guava's limiters admit before they have it all.
+        let at = i128::from(row.now + row.wait);
+        match leased.replace((row.now, row.place)) == Some((row.now, row.place)) {
+            true => grants.last_mut().expect("the units before").1 += i128::from(row.cost),
+            false => grants.push((at, row.cost.into())),
+        }
     }
     grants.retain(|grant| grant.1 > 0);
     grants.sort_by_key(|grant| grant.0);
