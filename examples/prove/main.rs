@@ -11,8 +11,8 @@
 //! the authority that `rediss` addresses are checked against. Default: those of the system.
 //!
 //! - **oracle**: four processes call each algorithm in four ways. A model judges each answer.
-//!   `over` counts admissions beyond the limit, `unjustified` counts refusals without a reason. With
-//!   leases, the bound of a window is wider by the time for which a leased unit may be spent.
+//!   `over` counts admissions beyond the limit, `unjustified` counts refusals without a reason.
+//!   With leases, the bound of a window is wider by the time for which a leased unit may be spent.
 //! - **twins**: the script on the server and the Rust code here answer alike.
 //! - **faults**: foreign values, lost scripts and keys, connections that are cut, silence, delays,
 //!   callers that leave, deadlines that pass.

@@ -354,7 +354,7 @@ impl Line {
     }
 
     /// Returns the first waiter that may go earlier than its timer. The waiters behind it are woken
-    /// one by one, each when the waiter before it goes: after most changes, only one of them may go.
+    /// one by one, each when the waiter before it goes: after most changes, only one of them may.
     fn wake_next(&mut self) -> Option<Waker> {
         let next =
             (0..self.waiters.len()).find(|&index| self.due(index) < self.waiters[index].armed);

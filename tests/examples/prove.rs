@@ -85,11 +85,16 @@ async fn the_documented_rights_suffice() {
     assert_eq!(left(&server).await, Vec::<String>::new());
 }
 
-/// A server that forgets keys, as one does that evicts them, breaks what two judges find.
+/// A server that forgets keys, as one does that evicts them, admits too much, and states wrong
+/// numbers. A run on a busy machine may make too few calls to go over: then it is run again.
 #[test]
 fn a_server_that_forgets_is_found() {
     let (server, ends) = (Server::with(&[]), AtomicBool::new(false));
-    let (code, told) = thread::scope(|scope| {
+    let goes_over = |(_, told): &(_, String)| {
+        let mut rows = told.lines().filter(|line| line.starts_with("oracle fixed_window "));
+        rows.any(|row| !row.contains("over=0 "))
+    };
+    let runs = thread::scope(|scope| {
         scope.spawn(|| {
             let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
             runtime.block_on(async {
@@ -105,14 +110,20 @@ fn a_server_that_forgets_is_found() {
                 }
             });
         });
-        let result = run(short(&server.url(), "fixed_window"));
+        let mut runs = Vec::new();
+        while runs.len() < 5 && !runs.iter().any(goes_over) {
+            runs.push(run(short(&server.url(), "fixed_window")));
+        }
         ends.store(true, Relaxed);
-        result
+        runs
     });
-    assert_eq!(code, Some(1), "{told}");
-    for check in ["oracle fixed_window ", "twins fixed_window "] {
-        assert!(row(&told, check).contains("BROKEN"), "{told}");
+    for (code, told) in &runs {
+        assert_eq!(*code, Some(1), "{told}");
+        for check in ["oracle fixed_window ", "twins fixed_window "] {
+            assert!(row(told, check).contains("BROKEN"), "{told}");
+        }
     }
+    assert!(runs.iter().any(goes_over), "{runs:?}");
 }
 
 #[tokio::test]

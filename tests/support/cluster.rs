@@ -242,9 +242,9 @@ impl Cluster {
     pub async fn fail_over(&self, master: u16) {
         let slot = *self.share(master).start();
         let old = self.master_of(slot).await;
-        // A replica that has just joined may give up, or is not elected in its five seconds. It then
-        // asks for no votes for a minute, so it takes over without them. By then, all writes have
-        // reached it.
+        // A replica that has just joined may give up, or is not elected in its five seconds. It
+        // then asks for no votes for a minute, so it takes over without them. By then, all writes
+        // have reached it.
         let ask = async {
             for how in once(&[][..]).chain(repeat(&["TAKEOVER"][..])) {
                 let mut connection = self.connection(usize::from(master + self.masters)).await;

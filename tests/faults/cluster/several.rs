@@ -25,9 +25,9 @@ struct Sums {
 }
 
 /// The clock stands still while callers ask, refund and hang up. So each member has one right
-/// number of units at an instant, however the calls of the two slots overlap. `pass` says what a member of
-/// a limit has after the clock went from an instant to a later one. `is_exact`: every refund comes
-/// back, so that in the end each member has what was not admitted.
+/// number of units at an instant, however the calls of the two slots overlap. `pass` says what a
+/// member of a limit has after the clock went from an instant to a later one. `is_exact`: every
+/// refund comes back, so that in the end each member has what was not admitted.
 async fn ask_in_two_slots<A: InLua>(
     new: impl Fn(Quota) -> A,
     is_exact: bool,

@@ -111,7 +111,8 @@ fn judge(
         // It was not spent before it was asked for.
         let in_time = sent <= decided + validity + 999;
         findings.late += usize::from(!in_time || decided > received);
-        // The units of a lease are one charge, which Guava's limiters admit before they have it all.
+        // The units of a lease are one charge, and Guava's limiters admit one before they have
+        // stored all of it.
         let at = i128::from(row.now + row.wait);
         match leased.replace((row.now, row.place)) == Some((row.now, row.place)) {
             true => grants.last_mut().expect("the units before").1 += i128::from(row.cost),

@@ -43,8 +43,8 @@ impl Pool {
     /// If a server is found to be read-only, as after a failover, the crate replaces every
     /// connection of the pool. It makes at most ten new connections a second. There are three
     /// differences from [`connect`](Self::connect). A silent connection stays until bb8's own test
-    /// fails. An error does not say why connecting failed. Once a connection was lost, a charge that
-    /// misses the next one blames the server, however long bb8 pauses between its attempts.
+    /// fails. An error does not say why connecting failed. Once a connection was lost, a charge
+    /// that misses the next one blames the server, however long bb8 pauses between its attempts.
     ///
     /// Keep the client's own response timeout longer than the time for a decision, as with
     /// [`from_connection`](Self::from_connection).

@@ -97,8 +97,8 @@ impl Batcher {
         Ok(Submitted { receiver, inline: None, progress })
     }
 
-    /// Sends a refund without awaiting its answer. A full queue accepts it too: there are at most as
-    /// many of these as admitted charges. The units of a lost one stay taken.
+    /// Sends a refund without awaiting its answer. A full queue accepts it too: there are at most
+    /// as many of these as admitted charges. The units of a lost one stay taken.
     ///
     /// # Errors
     ///
