@@ -175,13 +175,16 @@ impl Selection {
 
     /// Returns a unique text for this selection: the table, and each policy with its key. So an
     /// outer limiter that remembers decisions does not use them after the table or a switch
-    /// changes.
+    /// changes. The text also holds the costs, because the charge states only the first.
     pub(super) fn text(&self) -> String {
         let mut text = self.table.number.to_string();
         for (sign, asked) in [('+', &self.in_force), ('-', &self.in_shadow)] {
-            for Asked { limited, charge, .. } in asked {
+            for (place, Asked { limited, charge, .. }) in asked.iter().enumerate() {
                 let (name, key) = (limited.policy.name(), charge.key());
                 write!(text, "{sign}{name}={}:{key}", key.len()).expect("a string takes all");
+                if (sign, place) != ('+', 0) && charge.units() != 1 {
+                    write!(text, "*{}", charge.units()).expect("a string takes all");
+                }
             }
         }
         for NoKey { limited, .. } in &self.keyless {

@@ -43,6 +43,36 @@ async fn a_deny_cache_repeats_no_refusal_of_another_table_or_switch() {
     assert!(!told().await.0);
 }
 
+/// The first policy charges one for every request, and only the second knows the length.
+#[tokio::test(start_paused = true)]
+async fn a_deny_cache_repeats_no_refusal_of_a_longer_body() {
+    let policies = policies(
+        "
+        [[policy]]
+        name = 'requests'
+        limit = 100
+        period = '1h'
+
+        [[policy]]
+        name = 'bytes'
+        limit = 10
+        period = '1h'
+        cost = 'content_length_kb'
+        ",
+    );
+    let cached = policies.clone().deny_cache();
+    let told = async |length: &str| {
+        let call = request("POST", "/", &[&format!("content-length: {length}")]);
+        let Keyed::Charge(charge) = policies.charge(Head::from(&call)) else { panic!("no charge") };
+        let decision = cached.check(&charge).await.unwrap();
+        (decision.is_admitted(), decision.origin())
+    };
+    assert_eq!(told("4096").await, (true, Origin::Local));
+    assert_eq!(told("8192").await, (false, Origin::Local));
+    assert_eq!(told("8192").await, (false, Origin::Cache));
+    assert_eq!(told("1024").await, (true, Origin::Local));
+}
+
 /// Keys are often API keys, and logs are read by many.
 // Case 127.
 #[tokio::test]
