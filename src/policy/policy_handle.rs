@@ -146,17 +146,20 @@ impl PolicyHandle {
         limited.limiter.boxed.penalize(charge.cost(units)).await
     }
 
-    /// Runs an operation on a key in the local share, if there is one, and then in the store.
+    /// Runs an operation on a key in the local share, if there is one, and then in the store. An
+    /// error of the share comes after the store was asked.
     async fn with_share<T: AsRef<str>>(
         &self,
         parts: &[T],
         operate: impl Fn(&Boxed, Charge) -> OperationFuture<BoxedFuture>,
     ) -> Result<Decision, Error> {
         let (limited, charge) = self.charge(parts)?;
-        if let Some(share) = &limited.share {
-            operate(&share.boxed, charge.clone()).await?;
-        }
-        operate(&limited.limiter.boxed, charge).await
+        let in_share = match &limited.share {
+            Some(share) => operate(&share.boxed, charge.clone()).await.map(drop),
+            None => Ok(()),
+        };
+        let decision = operate(&limited.limiter.boxed, charge).await?;
+        in_share.map(|()| decision)
     }
 
     /// Returns the policy of this name in the table in use.
