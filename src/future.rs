@@ -33,7 +33,8 @@ pin_project! {
     /// The future of [`RateLimit`](crate::RateLimit).
     ///
     /// If it is dropped before the inner service is called, the units taken are refunded. For
-    /// Redis, only inside a tokio runtime, which sends the refund.
+    /// Redis, only inside a tokio runtime, which sends the refund. A reserved wait that is over
+    /// counts as used.
     pub struct ResponseFuture<S: Service<Req>, L: Limiter, K, R, Req> {
         inner: S,
         request: Option<Req>,
@@ -52,7 +53,10 @@ pin_project! {
                 StateProj::Admitting { admission } => {
                     admission.abandon(&this.shared.limiter, this.decision);
                 }
-                StateProj::Readying => refund(this.shared, this.decision),
+                // Without its request, a panic of the inner service ended the call.
+                StateProj::Readying if this.request.is_some() => {
+                    refund(this.shared, this.decision);
+                }
                 _ => {}
             }
         }

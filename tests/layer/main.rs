@@ -165,6 +165,21 @@ async fn inner_errors_pass_and_stay_charged() {
     assert!(limiter.refunds().is_empty());
 }
 
+/// The service may have done its work before it panicked.
+#[tokio::test(start_paused = true)]
+async fn a_request_whose_service_panics_stays_charged() {
+    let limiter = Scripted::new().allow();
+    let service = layer(&limiter).layer(tower::service_fn(|_: &str| -> std::future::Ready<_> {
+        match true {
+            true => panic!("in the call itself"),
+            false => std::future::ready(Ok::<(), BoxError>(())),
+        }
+    }));
+    let panicked = tokio::spawn(service.oneshot("hello")).await;
+    assert!(panicked.unwrap_err().is_panic());
+    assert_eq!((limiter.charges().len(), limiter.refunds()), (1, vec![]));
+}
+
 // Case 80.
 #[tokio::test(start_paused = true)]
 async fn a_panic_in_the_extractor_harms_nobody_else() {
