@@ -99,6 +99,7 @@ pub(super) async fn unless_busy<T>(
     attempt: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
     let (mut attempt, mut timers) = (pin!(attempt), Timers::until(deadline));
+    let threads = WorkerThreads::now();
     let result = loop {
         let result = timeout_at(timers.next(), &mut attempt).await;
         let was_last = timers.record();
@@ -108,7 +109,9 @@ pub(super) async fn unless_busy<T>(
             Err(_) => {}
         }
     };
-    let is_busy = deadline <= Instant::now() && timers.show_load();
+    // A step of the attempt may have waited for a thread that stood still all the time.
+    let stood_still = || threads.is_some_and(|threads| !threads.have_run());
+    let is_busy = deadline <= Instant::now() && (timers.show_load() || stood_still());
     result.map_err(|error| match is_busy && error.kind() == ErrorKind::Infrastructure {
         true => {
             let message = "this process is too busy to connect in time";
@@ -309,6 +312,29 @@ mod tests {
             let kind = kind_after(connect_timeout, Duration::from_millis(50)).await;
             assert_eq!(kind, ErrorKind::Saturation, "{connect_timeout:?}");
         }
+    }
+
+    /// The timers fire in time on the other thread.
+    #[test]
+    fn a_thread_that_stands_still_during_an_attempt_is_load() {
+        let runtime = Builder::new_multi_thread().worker_threads(2).enable_time().build();
+        let runtime = runtime.expect("a runtime");
+        let ((standing, stands), (go_on, going_on)) = (mpsc::channel(), mpsc::channel::<()>());
+        runtime.spawn(async move {
+            standing.send(()).expect("awaited");
+            going_on.recv().expect("a sign");
+        });
+        stands.recv().expect("a thread that stands still");
+        let kind = runtime.block_on(async {
+            let deadline = Instant::now() + 20 * TICK;
+            let attempt = async {
+                sleep_until(deadline).await;
+                Err::<(), _>(Error::new(ErrorKind::Infrastructure, "no connection in time"))
+            };
+            unless_busy(deadline, attempt).await.expect_err("no connection").kind()
+        });
+        go_on.send(()).expect("it waits");
+        assert_eq!(kind, ErrorKind::Saturation);
     }
 
     /// The process is late, and the replies that have arrived wait to be read.
