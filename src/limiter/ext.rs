@@ -373,8 +373,9 @@ pub trait LimiterExt: Limiter + Sized {
     /// The guide's page on [logins](crate::guide::login_protection) shows blocks that grow.
     ///
     /// Other processes may notice a change later: their caches repeat a refusal until
-    /// [`max_age`](DenyCache::max_age), and they spend [leased](LimiterExt::lease) units for 100
-    /// ms.
+    /// [`max_age`](DenyCache::max_age), they spend [leased](LimiterExt::lease) units for 100 ms,
+    /// and requests wait for the slots that they have reserved or
+    /// [kept](crate::RateLimitLayer::max_wait).
     ///
     /// # Errors
     ///

@@ -54,8 +54,9 @@ pub(crate) const DEFAULT_MAX_KEYS: usize = 100_000;
 /// ```
 ///
 /// It uses tokio's clock, so a test with paused time controls it. A key is dropped some time after
-/// nothing of its quota is taken any more. If the memory is full of live keys, a new key is an
-/// error of kind [`Capacity`](crate::ErrorKind::Capacity): live keys are not dropped to make room.
+/// nothing of its quota is taken any more, and its block is over. A reset or an unblock does not
+/// drop it earlier. If the memory is full of live keys, a new key is an error of kind
+/// [`Capacity`](crate::ErrorKind::Capacity): live keys are not dropped to make room.
 ///
 /// # Memory
 ///

@@ -28,7 +28,8 @@ pub(super) struct Shard<S> {
 struct Entry<S> {
     name: Name,
     kept: KeyState<S>,
-    /// The instant at which the state is equivalent to no state, and no block lasts any more.
+    /// The instant at which the state is equivalent to no state, and no block lasts any more. After
+    /// a reset or an unblock, a later one.
     expires_at: i64,
 }
 

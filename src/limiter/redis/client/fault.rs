@@ -152,7 +152,9 @@ struct Seen {
 /// Returns the error of a charge without an answer: the first rule that fits decides.
 fn judge(facts: &Facts, seen: &Seen, now: Instant) -> Error {
     let was_late = seen.late_until >= Some(seen.start);
-    // A busy process may have had no time for another attempt: then only a fresh failure counts.
+    // A busy process may have had no time for another attempt: then only a fresh failure counts. In
+    // one that is on time it counts until the next attempt ends, since rare charges may never see
+    // an attempt that lasts as long as a silent server takes.
     let since = seen.start.checked_sub(MAX_ERROR_AGE).filter(|_| was_late);
     if let Some(error) = facts.failure_since(since) {
         return error.clone();
