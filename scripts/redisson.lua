@@ -5,8 +5,9 @@
 -- KEYS    the limiter's name; the value and the permits of everybody; the value and the permits of
 --         one client
 -- ARGV    now in µs since the Unix epoch, or empty: the server's TIME; an operation; its arguments
--- Reply   a list of integers: an outcome, now in µs, and the operation's results; waits in ms.
---         Where Redis refused a command, its error.
+-- Reply   a list of integers: an outcome, now in µs, and the operation's results; waits in ms. For
+--         a grant that was sent again, the instant of the grant. Where Redis refused a command, its
+--         error.
 -- Stored  name     a hash, the configuration: rate, interval (ms), type (0 everybody, 1 each
 --                  client), keepAliveTime (ms)
 --         value    the free permits; below 0 where a lower rate, or a penalty, found more in use
@@ -263,11 +264,13 @@ end
 function operations.acquire(limiter, now, permits, random)
   permits = tonumber(permits)
   local member = member_of(random, permits)
-  if redis.call('ZSCORE', limiter.permits_key, member) then
-    -- The request was sent again.
+  local granted = redis.call('ZSCORE', limiter.permits_key, member)
+  if granted then
+    -- The request was sent again. It was decided when it first arrived.
     remove_expired(limiter, now, true)
     set_expiry(limiter)
-    return report(limiter, now, DONE, 0)
+    limiter.granted = tonumber(granted)
+    return report(limiter, limiter.granted, DONE, 0)
   end
   if permits > limiter.rate then
     remove_expired(limiter, now, true)

@@ -124,6 +124,7 @@ local function run()
       limiter, fault = read_limiter(unpack(found))
     end
     result = limiter and { operations[ARGV[2]](limiter, millis, unpack(ARGV, 3)) } or { fault }
+    now = limiter and limiter.granted and limiter.granted * 1000 or now
   end
   if write_error then
     return redis.error_reply(write_error)

@@ -62,8 +62,8 @@ impl PermitLog {
         Self { quota }
     }
 
-    /// Takes permits for the grant with these random bytes. A grant is taken only once. Instants
-    /// are in µs.
+    /// Takes permits for the grant with these random bytes. A grant is taken only once, and the
+    /// report about one that was taken counts from its instant. Instants are in µs.
     pub fn acquire(
         rule: &Rule,
         state: &mut State,
@@ -72,8 +72,10 @@ impl PermitLog {
         grant: &[u8],
     ) -> (Verdict, Report) {
         let member = member_of(grant, permits);
-        if state.holds(&member) {
-            return (Verdict::Allow, state.report_unchanged(rule, now));
+        if let Some(granted) = state.granted_at(&member) {
+            let Report { reset_after, .. } = state.report(rule, granted * 1_000);
+            let report = Report { reset_after, ..state.report_unchanged(rule, now) };
+            return (Verdict::Allow, report);
         }
         state.add(rule, now, permits, member)
     }

@@ -121,7 +121,7 @@ impl State {
         if rest > 0 {
             let mut smaller = member[..member.len() - 4].to_vec();
             smaller.extend((rest as u32).to_ne_bytes());
-            if self.holds(&smaller) {
+            if self.granted_at(&smaller).is_some() {
                 // This is another grant: the four bytes of an old format are equal for both.
                 return 0;
             }
@@ -131,8 +131,9 @@ impl State {
         permits
     }
 
-    pub(super) fn holds(&self, member: &[u8]) -> bool {
-        self.members.iter().any(|(_, stored)| stored == member)
+    /// The instant of the grant with this member, in ms.
+    pub(super) fn granted_at(&self, member: &[u8]) -> Option<i64> {
+        self.members.iter().find(|(_, stored)| stored == member).map(|(score, _)| *score)
     }
 
     /// The report, without a change of the state. It does not add up many members for a missing

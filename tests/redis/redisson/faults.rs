@@ -12,7 +12,7 @@ use support::fake;
 use support::faults::{LONG, others};
 use support::proxy::{Fault, Proxy};
 use support::redisson::Acquired::Granted;
-use support::redisson::{Bench, message, rate};
+use support::redisson::{BASE, Bench, message, rate};
 use support::{NOWHERE, Server};
 
 /// The limiters of a bench, through a proxy.
@@ -45,7 +45,10 @@ async fn a_grant_whose_answer_is_lost_is_sent_again_and_taken_once() {
     let decision = redisson.check(&Charge::new("r").cost(3)).await.unwrap();
     assert_eq!(proxy.fault(), Fault::None, "an answer was lost");
     assert_eq!((decision.outcome(), decision.remaining()), (Outcome::Allow, Some(7)));
-    assert_eq!((bench.value().await, bench.members().await.len()), (Some(7), 1));
+    let members = bench.members().await;
+    assert_eq!((bench.value().await, members.len()), (Some(7), 1));
+    // It was decided when it arrived first.
+    assert_eq!(decision.decided_at(), Some(Duration::from_millis(members[0].1 + BASE)));
 }
 
 #[tokio::test]

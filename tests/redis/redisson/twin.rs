@@ -36,6 +36,8 @@ struct Twins {
     rate: u64,
     interval: u64,
     now: i64,
+    /// The instant of the last reply.
+    decided_at: i64,
     state: State,
     /// The grants so far, which may be asked for again: their bytes and permits.
     grants: Vec<([u8; 16], i64)>,
@@ -57,6 +59,7 @@ impl Twins {
             rate,
             interval,
             now: NOW,
+            decided_at: NOW,
             state: State::default(),
             grants: Vec::new(),
         };
@@ -71,14 +74,15 @@ impl Twins {
         PermitLog::new(quota).rule(quota).expect("a rule")
     }
 
-    /// Calls the script. Returns its reply without `now`.
+    /// Calls the script. Returns its reply without the instant, which it keeps.
     async fn call(&mut self, operation: &str, arguments: &[&[u8]]) -> Vec<i64> {
         let mut call = cmd("EVALSHA");
         call.arg(&self.script).arg(5);
         call.arg(&["r", "{r}:value", "{r}:permits", "{r}:value:id", "{r}:permits:id"]);
         call.arg(self.now).arg(operation).arg(arguments);
         let mut reply: Vec<i64> = call.query_async(&mut self.connection).await.expect("a reply");
-        assert_eq!(reply.remove(1), self.now);
+        self.decided_at = reply.remove(1);
+        assert!(self.decided_at == self.now || operation == "acquire");
         reply
     }
 
@@ -127,9 +131,9 @@ impl Twins {
         (value, pairs.into_iter().map(|(member, score)| (score, member)).collect())
     }
 
-    /// The µs until `millis` ms after the millisecond that holds now.
+    /// The µs until `millis` ms after the millisecond of the decision.
     fn until(&self, millis: i64) -> i64 {
-        (millis * 1_000 - self.now % 1_000).max(0)
+        (millis * 1_000 - self.decided_at % 1_000).max(0)
     }
 
     fn assert_reply(&self, reply: &[i64], verdict: Verdict, report: Report, place: &str) {
@@ -155,7 +159,11 @@ impl Twins {
     async fn acquire(&mut self, permits: i64, grant: [u8; 16], place: &str) -> bool {
         let rule = self.rule();
         let text = permits.to_string();
+        let member = [&[16][..], &grant, &(permits as u32).to_ne_bytes()].concat();
+        let granted = self.state.members.iter().find(|(_, stored)| *stored == member);
+        let granted_at = granted.map(|(score, _)| score * 1_000);
         let reply = self.call("acquire", &[text.as_bytes(), &grant]).await;
+        assert_eq!(self.decided_at, granted_at.unwrap_or(self.now), "{place}");
         let (verdict, report) =
             PermitLog::acquire(&rule, &mut self.state, self.now, permits, &grant);
         self.assert_reply(&reply, verdict, report, place);
