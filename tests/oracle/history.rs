@@ -22,7 +22,8 @@ pub(crate) fn honest(mut model: Box<dyn Model>, seed: u64) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     let mut reserved: Vec<(Row, [i128; 2])> = Vec::new();
     let mut now = START;
-    for number in 0..200 {
+    // From 1, as those of a task: a refund names the call.
+    for number in 1..=200 {
         now += [1, 1, 1, 142, 143, 144, 285, 998, 999, 1_000][dice.usize(..10)];
         let at = i128::from(now);
         let mut row = Row {

@@ -7,8 +7,10 @@ use tower_sluice::Quota;
 use crate::history::{START, honest, quota};
 use support::trial::algorithms::ALGORITHMS;
 use support::trial::judge::{Distance, Findings, judge};
-use support::trial::model::{Bucket, Model, Window};
+use support::trial::leases::{judge_leases, may_lease};
+use support::trial::model::{Bucket, Bursty, Model, Permits, Window};
 use support::trial::trace::{Event, Row};
+use support::trial::workload::Workload;
 
 /// Plants a mistake in the first row that can have it; histories without one are left out.
 fn planted(mistake: impl Fn(&mut Row) -> bool) -> Vec<Findings> {
@@ -188,6 +190,75 @@ fn bucket_that_admits_twice_at_the_edge_of_a_window_is_over() {
     assert_eq!(Bucket::new(quota).excess(&[(edge, 7), (edge + 142, 1)]), 1);
     assert_eq!(Bucket::new(quota).excess(&[(edge, 4), (edge + 142, 4)]), 1);
     assert_eq!(Bucket::new(quota).excess(&[(edge, 1), (edge + 1_000, 7), (edge + 1_142, 1)]), 1);
+}
+
+/// An admission by the first task at `now`, in this place of its batch.
+fn admitted(now: i64, place: u16, cost: u32) -> Row {
+    let (sent, received) = (now.cast_unsigned() * 1_000, (now.cast_unsigned() + 9) * 1_000);
+    let base = honest(Bucket::boxed(Quota::per_second(1)), 0)[0];
+    let row = Row { event: Event::Allowed, wait: 0, of: 0, units: 0, ..base };
+    Row { now, place, cost, number: u32::from(place) + 1, sent, received, ..row }
+}
+
+/// Lost calls may have counted, so of their keys only the bound is judged.
+#[test]
+fn too_much_is_found_beside_calls_that_got_lost() {
+    for algorithm in &ALGORITHMS {
+        let fair = quota(algorithm);
+        let more = (algorithm.quota)(Quota::new(28, fair.period()), 4 * fair.burst_size());
+        let judged = |of: Quota, seed| {
+            let mut rows = honest((algorithm.model)(of), seed);
+            rows.insert(0, Row { event: Event::Lost, ..rows[0] });
+            judge(&rows, Distance::Afar, || (algorithm.model)(fair)).0
+        };
+        for seed in 0..20 {
+            let findings = judged(fair, seed);
+            assert_eq!((findings.over, findings.by_bound), (0, 1), "{}", algorithm.name);
+            assert!(judged(more, seed).over > 0, "{}", algorithm.name);
+        }
+    }
+}
+
+/// The first charge is stored, and the second is Guava's one that is admitted in advance.
+#[test]
+fn charges_of_one_instant_are_judged_in_the_order_of_their_batch() {
+    let quota = Quota::new(7, Duration::from_secs(1));
+    let lost = Row { event: Event::Lost, ..admitted(0, 0, 1) };
+    for (first, over) in [(1, 0), (15, 1)] {
+        let rows = [lost, admitted(START, 1, 15), admitted(START, 0, first)];
+        let findings = judge(&rows, Distance::Afar, || Bursty::boxed(quota)).0;
+        assert_eq!((findings.over, findings.by_bound), (over, 1));
+    }
+}
+
+/// It was taken in the millisecond of its instant, but reports what was free when it arrived again.
+#[test]
+fn a_grant_that_was_sent_again_is_judged_by_the_bound() {
+    let quota = Quota::new(7, Duration::from_secs(1));
+    let begin = START - START % 1_000;
+    let judged = |now, limit| {
+        let again = Row { remaining: 3, reset: 0, ..admitted(now, 0, 2) };
+        let between = Row { remaining: 3, reset: 999_500, ..admitted(begin + 500, 0, 2) };
+        let quota = Quota::new(limit, quota.period());
+        judge(&[again, between], Distance::Afar, || Permits::boxed(quota)).0
+    };
+    let findings = judged(begin, 7);
+    assert_eq!((findings.by_bound, findings.over, findings.faults.len()), (1, 0, 0));
+    assert_eq!(judged(begin, 3).over, 1);
+    assert!(!judged(begin + 1, 7).faults.is_empty());
+}
+
+/// A lease is one grant of all of its units.
+#[test]
+fn leases_over_the_bound_are_found() {
+    for algorithm in ALGORITHMS.iter().filter(|algorithm| may_lease(algorithm)) {
+        let most = Workload::Leased.quota(algorithm.quota).burst_size() as u32;
+        let lease = |now: i64| (0..10).map(move |_| admitted(now, 0, most / 10));
+        let judged = |rows: Vec<Row>| judge_leases(algorithm, &rows, Distance::Near).over;
+        assert_eq!(judged(lease(START).collect()), 0, "{}", algorithm.name);
+        let three = (0..3).flat_map(|number| lease(START + number));
+        assert!(judged(three.collect()) > 0, "{}", algorithm.name);
+    }
 }
 
 #[test]

@@ -33,8 +33,8 @@ pub struct Findings {
     /// Events that change what is stored, and the fewest writes that do: a call writes a key once.
     pub changes: usize,
     pub fewest: usize,
-    /// Keys with calls that got lost, which may have been counted: of those only the bound is
-    /// judged.
+    /// Keys with calls that got lost, which may have been counted, or were sent again: of those
+    /// only the bound is judged.
     pub by_bound: usize,
     counts: HashMap<u8, usize>,
 }
@@ -47,6 +47,19 @@ impl Findings {
     /// The share that was admitted of what could have been, if it is known.
     pub fn utilisation(&self) -> Option<f64> {
         (self.most > 0).then(|| self.admitted as f64 / self.most as f64)
+    }
+
+    /// Adds what was found on one key.
+    fn add(&mut self, own: Self) {
+        self.over += own.over;
+        self.unjustified += own.unjustified;
+        self.faults.extend(own.faults);
+        self.faults.truncate(TOLD);
+        self.admitted += own.admitted;
+        self.most += own.most;
+        self.changes += own.changes;
+        self.fewest += own.fewest;
+        self.by_bound += own.by_bound;
     }
 
     fn tell(&mut self, row: &Row, why: &str) {
@@ -119,33 +132,50 @@ pub fn judge(
                 findings.tell(row, "no decision");
             }
         }
-        if distance == Distance::Afar && rows.iter().any(|row| row.event == Event::Lost) {
-            findings.by_bound += 1;
-            findings.over += excess(&rows, &*model());
-            continue;
+        let (mut own, mut end) = (Findings::default(), None);
+        let is_lost = rows.iter().any(|row| row.event == Event::Lost);
+        if distance == Distance::Near || !is_lost {
+            rows.retain(|row| !matches!(row.event, Event::Error | Event::Lost));
+            end = replay(&mut rows, distance, model(), &mut own);
         }
-        rows.retain(|row| !matches!(row.event, Event::Error | Event::Lost));
-        if let Err(why) = order(&mut rows) {
-            findings.faults.push(why);
-            continue;
+        let may_be_lost = is_lost
+            || (!own.faults.is_empty() && rows.iter().any(|row| model().was_sent_again(row)));
+        if distance == Distance::Afar && may_be_lost {
+            let over = excess(&mut rows, &*model());
+            (own, end) = (Findings { by_bound: 1, over, ..Findings::default() }, None);
         }
-        let ahead = match distance.ahead(&rows) {
-            Ok(ahead) => ahead,
-            Err(why) => {
-                findings.faults.push(format!("key {key}: {why}"));
-                continue;
-            }
-        };
-        let mut replay = Replay::new(model(), ahead, &mut findings);
-        rows.iter().for_each(|row| replay.follow(row));
-        models.insert(key, replay.end(&rows));
+        findings.add(own);
+        end.and_then(|end| models.insert(key, end));
     }
     (findings, models)
 }
 
+/// Judges the events of one key. Returns the model at their end.
+fn replay(
+    rows: &mut [Row],
+    distance: Distance,
+    model: Box<dyn Model>,
+    findings: &mut Findings,
+) -> Option<Box<dyn Model>> {
+    let key = rows.first().map_or(0, |row| row.key);
+    let why = match (order(rows), distance.ahead(rows)) {
+        (Ok(()), Ok(ahead)) => {
+            let mut replay = Replay::new(model, ahead, findings);
+            rows.iter().for_each(|row| replay.follow(row));
+            return Some(replay.end(rows));
+        }
+        (Err(why), _) => why,
+        (_, Err(why)) => format!("key {key}: {why}"),
+    };
+    findings.faults.push(why);
+    None
+}
+
 /// Counts the admissions of one key that break the bound of some window, but for units that may
 /// have been given back.
-fn excess(rows: &[Row], model: &dyn Model) -> usize {
+fn excess(rows: &mut [Row], model: &dyn Model) -> usize {
+    // Those of one instant in the order in which they were decided.
+    rows.sort_by_key(|row| (row.now, row.place));
     let caller = |row: &Row, number| (row.process, row.task, number);
     let mut back: HashMap<_, i64> = HashMap::new();
     for row in rows.iter().filter(|row| row.of > 0) {

@@ -30,6 +30,8 @@ use std::ops::{Range, RangeInclusive};
 
 use tower_sluice::Quota;
 
+use super::trace::{Event, Row};
+
 /// An admission: the instant at which it goes, and its units.
 pub type Grant = (i128, i128);
 
@@ -54,6 +56,12 @@ pub trait Model: Debug {
     /// The same for one of several quotas: a reserved wait remembers the state before it.
     fn take_with_others(&mut self, now: i128, at: i128, cost: i128) -> Mark {
         self.take(now, at, cost)
+    }
+
+    /// Returns true if a decision may be about a charge that was sent again. What it reports is
+    /// then later than its instant.
+    fn was_sent_again(&self, _decided: &Row) -> bool {
+        false
     }
 
     /// The units that a reservation gives back at `now`.

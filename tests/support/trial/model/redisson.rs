@@ -6,7 +6,7 @@ use std::ops::{Range, RangeInclusive};
 
 use tower_sluice::Quota;
 
-use super::{Grant, Mark, Model, numbers, over_any_window};
+use super::{Event, Grant, Mark, Model, Row, numbers, over_any_window};
 
 /// `limit` permits in any `interval` ms.
 #[derive(Debug)]
@@ -58,6 +58,11 @@ impl Model for Permits {
     fn take(&mut self, _now: i128, at: i128, cost: i128) -> Mark {
         self.grants.push((at / 1_000, cost));
         [self.grants.len() as i128 - 1, 0]
+    }
+
+    /// A grant is stored with its millisecond.
+    fn was_sent_again(&self, decided: &Row) -> bool {
+        decided.event == Event::Allowed && decided.now % 1_000 == 0
     }
 
     /// All of it as long as it is stored, which it may be when it has expired.
