@@ -130,12 +130,15 @@ pub(crate) fn panicked(name: &str) -> Row {
 /// The row of a check that ended early for some reason. If a call had no answer, no promise is
 /// broken, and nothing is proven.
 pub(crate) fn ended_early(name: &str, why: String) -> Row {
-    let is_lost =
-        ["kind: Infrastructure", "kind: Saturation"].iter().any(|kind| why.contains(kind));
-    match is_lost {
+    match was_lost(&why) {
         true => Row::lost(name, format!("a call had no answer: {why}")),
         false => Row::judged(name, "ended early", &[why]),
     }
+}
+
+/// Returns true if these words are about a call without an answer.
+pub(crate) fn was_lost(why: &str) -> bool {
+    ["kind: Infrastructure", "kind: Saturation"].iter().any(|kind| why.contains(kind))
 }
 
 /// Why a check is not possible here, if this error says so: rights, or the kind of server.

@@ -14,11 +14,11 @@ use support::trial::leases::{LeaseFindings, judge_leases, may_lease};
 use support::trial::model::Model;
 use support::trial::trace::{self, Event};
 use support::trial::workload::Workload;
-use support::trial::{edges, saturated, stock};
+use support::trial::{Played, edges, saturated, stock};
 
 use crate::access::Form;
 use crate::check::{Shared, panicked};
-use crate::table::Row;
+use crate::table::{MOST_LOST, Row};
 
 /// What one workload found.
 #[derive(Debug, Default)]
@@ -33,9 +33,6 @@ struct Found {
     /// Keys whose stored values are the model's, or why they were not read.
     states: Option<Result<usize, String>>,
 }
-
-/// If more than one call in so many has no answer, nothing is proven.
-const MOST_LOST: usize = 10;
 
 /// The time by which a run is longer: its tasks pause at its end, too.
 const PAUSE: Duration = Duration::from_millis(1_500);
@@ -270,7 +267,7 @@ pub(crate) async fn edges(proof: &Shared) {
     let shared = proof.clone();
     let time = proof.options.share(8);
     let check = async move {
-        let (mut met, count) = (0, algorithms.len());
+        let (mut met, count) = (Played::default(), algorithms.len());
         let begun = Instant::now();
         for (done, algorithm) in algorithms.into_iter().enumerate() {
             let prefix = shared.prefix_of(&format!("edges-{}", algorithm.name));
@@ -281,7 +278,8 @@ pub(crate) async fn edges(proof: &Shared) {
             let end = begun + time * (done as u32 + 1) / count as u32;
             met += edges::walk_at(algorithm, site, STATES, Some(end)).await;
         }
-        Row::kept(name, format!("both sides of {met} edges of {count} algorithms, to 1 us"))
+        let done = format!("both sides of {} edges of {count} algorithms, to 1 us", met.done);
+        Row::played(name, done, met)
     };
     proof.run(name, check).await;
 }

@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use support::trial::Played;
+
 use crate::check::Proof;
 
 /// The result of a check.
@@ -39,6 +41,21 @@ impl Row {
         Self { name: name.into(), done: String::from("-"), result }
     }
 
+    /// Kept, unless calls without an answer cut too much short.
+    pub(crate) fn played(name: impl Into<String>, done: impl Into<String>, all: Played) -> Self {
+        let Played { parts, cut_short, .. } = all;
+        match cut_short {
+            0 => Self::kept(name, done),
+            _ if cut_short * MOST_LOST > parts => {
+                Self::lost(name, format!("calls without an answer ended {cut_short} of {parts}"))
+            }
+            _ => {
+                let done = done.into();
+                Self::kept(name, format!("{done}; lost calls ended {cut_short} of {parts}"))
+            }
+        }
+    }
+
     /// Kept, unless there are `faults`.
     pub(crate) fn judged(
         name: impl Into<String>,
@@ -52,6 +69,9 @@ impl Row {
         Self { name: name.into(), done: done.into(), result }
     }
 }
+
+/// If more than one call in so many has no answer, nothing is proven.
+pub(crate) const MOST_LOST: usize = 10;
 
 /// The most characters of a reason.
 const LONGEST: usize = 300;

@@ -6,10 +6,10 @@ use tokio::task::JoinSet;
 use tower_sluice::LimiterExt;
 
 use support::trial::algorithms::Algorithm;
-use support::trial::held;
 use support::trial::twins::TWINS;
+use support::trial::{Played, held};
 
-use crate::check::{Shared, ended_early, panicked};
+use crate::check::{Shared, panicked, was_lost};
 use crate::table::Row;
 
 /// The algorithms whose histories need rights of their own.
@@ -39,7 +39,10 @@ pub(crate) async fn scripts(proof: &Shared) {
             let mut task = JoinSet::new();
             task.spawn(async move { twins.agree_until(pool, end, begins).await });
             match task.join_next().await.expect("a run") {
-                Ok(steps) => Row::kept(name, format!("{steps} steps, alike in every field")),
+                Ok(played) => {
+                    let done = format!("{} steps, alike in every field", played.done);
+                    Row::played(name, done, played)
+                }
                 Err(_) => panicked(&name),
             }
         });
@@ -63,7 +66,7 @@ pub(crate) async fn budgets(proof: &Shared) {
             Err(why) => return Row::not_checked(name, why),
         };
         let (mut runs, mut begun) = (JoinSet::new(), 0);
-        let (mut settlements, mut histories, mut faults) = (0, 0, Vec::new());
+        let (mut played, mut faults) = (Played::default(), Vec::new());
         loop {
             while runs.len() < 8 && begun < HISTORIES && (begun == 0 || Instant::now() < end) {
                 let limiter = held::named(pool.clone(), begun).boxed();
@@ -72,19 +75,19 @@ pub(crate) async fn budgets(proof: &Shared) {
                 begun += 1;
             }
             match runs.join_next().await {
-                Some(Ok(Ok(more))) => {
-                    (settlements, histories) = (settlements + more, histories + 1)
-                }
+                Some(Ok(Ok(more))) => played.done += more,
+                Some(Ok(Err(why))) if was_lost(&why) => played.cut_short += 1,
                 Some(Ok(Err(why))) => faults.push(why),
                 Some(Err(error)) => faults.push(error.to_string()),
                 None => break,
             }
         }
-        let done = format!("{settlements} settlements in {histories} histories");
-        if let [why, ..] = &faults[..] {
-            return ended_early(name, why.clone());
+        played.parts = begun as usize;
+        let done = format!("{} settlements in {begun} histories", played.done);
+        match faults.is_empty() {
+            true => Row::played(name, done, played),
+            false => Row::judged(name, done, &faults),
         }
-        Row::judged(name, done, &faults)
     };
     proof.run(name, check).await;
 }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tower_sluice::limiter::Reservation;
-use tower_sluice::{Charge, Error, ErrorKind, Outcome};
+use tower_sluice::{Charge, Error, Outcome};
 
 use super::algorithms::Judged;
 use super::trace::{Event, Row, nanos};
+use super::was_lost;
 
 /// A caller, the answers that it got, and when it is done.
 pub struct Task {
@@ -123,9 +124,9 @@ impl Task {
 
 /// The event of a call without an answer.
 fn without_answer<T>(answer: &Result<T, Error>) -> Event {
-    match answer.as_ref().err().map(Error::kind) {
-        Some(ErrorKind::Infrastructure | ErrorKind::Saturation) => Event::Lost,
-        _ => Event::Error,
+    match answer.as_ref().is_err_and(was_lost) {
+        true => Event::Lost,
+        false => Event::Error,
     }
 }
 

@@ -14,8 +14,9 @@ use tower_sluice::algorithm::{
     SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket, Verdict,
 };
 use tower_sluice::limiter::{Boxed, Reservation};
-use tower_sluice::{Charge, Decision, Limiter, LimiterExt, Outcome, Pool, Quota, Redis};
+use tower_sluice::{Charge, Decision, Error, Limiter, LimiterExt, Outcome, Pool, Quota, Redis};
 
+use super::{Played, was_lost};
 use crate::dice::Dice;
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -58,8 +59,8 @@ impl Twins {
         play.compared.load(Relaxed)
     }
 
-    /// The same until `end`: then less of each history is played. `begins` is called with each
-    /// limiter before it is used, and with its keys.
+    /// The same until `end`: then less of each history is played. A call without an answer ends
+    /// its history. `begins` is called with each limiter before it is used, and with its keys.
     ///
     /// # Panics
     ///
@@ -69,12 +70,14 @@ impl Twins {
         pool: Pool,
         end: Instant,
         begins: impl Fn(Boxed, Vec<String>) + Send + Sync + 'static,
-    ) -> usize {
+    ) -> Played {
         let mut play = Play { counts: true, ..Play::over(pool, 3) };
         (self.histories)(&play).await;
         play = Play { counts: false, end: Some(end), begins: Box::new(begins), ..play };
         (self.histories)(&play).await;
-        play.compared.load(Relaxed)
+        let [done, parts, cut_short] =
+            [&play.compared, &play.begun, &play.cut_short].map(|count| count.load(Relaxed));
+        Played { done, parts, cut_short }
     }
 }
 
@@ -91,6 +94,9 @@ struct Play {
     left: AtomicUsize,
     compared: AtomicUsize,
     limiters: AtomicUsize,
+    /// The histories that were begun, and those that a call without an answer ended.
+    begun: AtomicUsize,
+    cut_short: AtomicUsize,
 }
 
 impl Play {
@@ -104,6 +110,20 @@ impl Play {
             left: AtomicUsize::new(0),
             compared: AtomicUsize::new(0),
             limiters: AtomicUsize::new(0),
+            begun: AtomicUsize::new(0),
+            cut_short: AtomicUsize::new(0),
+        }
+    }
+
+    /// Returns an answer. `None`: it got lost, and the history ends, where that may happen.
+    fn answer<T>(&self, answer: Result<T, Error>, place: impl FnOnce() -> String) -> Option<T> {
+        match answer {
+            Ok(answer) => Some(answer),
+            Err(error) if self.end.is_some() && was_lost(&error) => {
+                self.cut_short.fetch_add(1, Relaxed);
+                None
+            }
+            Err(error) => panic!("{}: {error:?}", place()),
         }
     }
 
@@ -211,8 +231,9 @@ async fn compare<A: InLua>(
     (play.begins)(lua.clone().boxed(), (0..histories).map(history_key).collect());
 
     let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
-    for history in 0..histories {
+    'histories: for history in 0..histories {
         let key: Arc<str> = history_key(history).into();
+        play.begun.fetch_add(1, Relaxed);
         now.store(START, Relaxed);
         let mut state: Option<A::State> = None;
         let mut reservations: Vec<Reserved> = Vec::new();
@@ -248,8 +269,10 @@ async fn compare<A: InLua>(
                 let settlement = Refund { units: cost - used, cost, mark: &mark };
                 let units = A::settle(&rule, &mut state, instant, &settlement).unwrap_or(0);
                 let from_lua = lua.settle(reservation, used as u64).expect("its own").await;
-                let from_lua =
-                    from_lua.unwrap_or_else(|error| panic!("{place}: {used}: {error:?}"));
+                let Some(from_lua) = play.answer(from_lua, || format!("{place}: {used} used"))
+                else {
+                    continue 'histories;
+                };
                 assert_eq!(from_lua as i64, units, "{place}: {used} of {cost} used");
                 continue;
             }
@@ -260,8 +283,10 @@ async fn compare<A: InLua>(
                 let cost = dice.pick(&[0, 1, capacity, 2 * capacity + 1, 1 << 53]);
                 let charge = Charge::new(Arc::clone(&key)).cost(cost).quota(quota.clone());
                 let from_lua = lua.penalize(charge).await;
-                let from_lua =
-                    from_lua.unwrap_or_else(|error| panic!("{place}: {cost}: {error:?}"));
+                let Some(from_lua) = play.answer(from_lua, || format!("{place}: {cost} taken"))
+                else {
+                    continue 'histories;
+                };
                 let answer = A::penalize(&rule, &mut state, instant, cost as i64);
                 let from_rust =
                     (answer.verdict, answer.report.remaining, answer.report.reset_after);
@@ -273,7 +298,11 @@ async fn compare<A: InLua>(
                 let max_wait = dice.pick(&[0, unit, 60_000_000]);
                 let charge = Charge::new(Arc::clone(&key)).cost(cost).quota(quota.clone());
                 let charge = charge.max_wait(Duration::from_micros(max_wait));
-                let mut from_lua = lua.estimate(charge).await.expect("lua estimates");
+                let from_lua = lua.estimate(charge).await;
+                let Some(mut from_lua) = play.answer(from_lua, || format!("{place}: estimate"))
+                else {
+                    continue 'histories;
+                };
                 let check = Check { cost: cost as i64, max_wait: max_wait as i64 };
                 let answer = A::estimate(&rule, state.as_ref(), instant, check);
                 let from_rust =
@@ -287,7 +316,10 @@ async fn compare<A: InLua>(
                 continue;
             }
             if dice.below(60) == 0 {
-                lua.reset(Charge::new(Arc::clone(&key))).await.expect("lua forgets");
+                let from_lua = lua.reset(Charge::new(Arc::clone(&key))).await;
+                if play.answer(from_lua, || format!("{place}: reset")).is_none() {
+                    continue 'histories;
+                }
                 state = None;
                 continue;
             }
@@ -299,7 +331,10 @@ async fn compare<A: InLua>(
             if quota != algorithm.quota() || dice.below(2) == 0 {
                 charge = charge.quota(quota.clone());
             }
-            let mut from_lua = lua.check(&charge).await.expect("lua decides");
+            let from_lua = lua.check(&charge).await;
+            let Some(mut from_lua) = play.answer(from_lua, || format!("{place}: check")) else {
+                continue 'histories;
+            };
 
             let check = Check { cost: cost as i64, max_wait: max_wait.min(1 << 53) as i64 };
             let answer = A::step(&rule, &mut state, instant, check);
