@@ -192,7 +192,8 @@ async fn stored(
     let mut connection = connections.holding("0")?;
     // The values are read by their types.
     crate::access::ask::<String>(&mut connection, &["TYPE", &format!("{prefix}:")]).await?;
-    Ok(stock::wrong_states(&mut connection, names, models).await)
+    let wrong = stock::wrong_states(&mut connection, names, models).await;
+    wrong.map_err(|error| error.to_string())
 }
 
 /// Each algorithm with leases: a window admits no more than its bound, which is wider by the

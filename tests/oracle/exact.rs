@@ -39,7 +39,7 @@ async fn trace_of(connection: &mut MultiplexedConnection) -> (Vec<(String, Strin
     names.sort();
     let mut values = Vec::new();
     for name in names {
-        let value = stock::value(connection, &name).await.expect("a value");
+        let value = stock::value(connection, &name).await.expect("an answer").expect("a value");
         let end = expires(connection, &name).await;
         values.push((name, value, end));
     }

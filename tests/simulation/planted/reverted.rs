@@ -633,7 +633,9 @@ pub(super) const FAULTS: &[Fault] = &[
         &[
             edit(
                 "future.rs",
-                "                StateProj::Readying => refund(this.shared, this.decision),",
+                "                StateProj::Readying if this.request.is_some() => {
+                    refund(this.shared, this.decision);
+                }",
                 "                StateProj::Readying => {}",
             ),
             edit(

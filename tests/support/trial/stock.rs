@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use redis::aio::MultiplexedConnection;
-use redis::cmd;
+use redis::{RedisResult, cmd};
 use tokio::runtime;
 
 use super::algorithms::SECOND;
@@ -33,21 +33,26 @@ pub fn faults(
         }
         let names: Vec<String> =
             cmd("KEYS").arg("*").query_async(&mut connection).await.expect("names of keys");
-        faults.extend(wrong_states(&mut connection, names, models).await);
+        let wrong = wrong_states(&mut connection, names, models).await;
+        faults.extend(wrong.expect("a server that answers"));
         faults
     })
 }
 
 /// Returns which of the keys called `names` do not hold what their models say, and which of the
 /// models has no key although its state counts.
+///
+/// # Errors
+///
+/// If the server does not answer.
 pub async fn wrong_states(
     connection: &mut MultiplexedConnection,
     names: Vec<String>,
     models: &BTreeMap<u32, Box<dyn Model>>,
-) -> Vec<String> {
+) -> RedisResult<Vec<String>> {
     let mut faults = Vec::new();
-    let held = held(connection, names).await;
-    let now = time(connection).await;
+    let held = held(connection, names).await?;
+    let now = time(connection).await?;
     for (key, model) in models {
         let right = match held.get(key) {
             Some(text) => model.is_stored_as(text),
@@ -63,7 +68,7 @@ pub async fn wrong_states(
             .filter(|key| !models.contains_key(key))
             .map(|key| format!("key {key} was never asked for")),
     );
-    faults
+    Ok(faults)
 }
 
 /// The scripts that ran to their end, and the values that they wrote.
@@ -80,7 +85,7 @@ pub async fn counted(connection: &mut MultiplexedConnection) -> (usize, usize) {
 async fn held(
     connection: &mut MultiplexedConnection,
     mut names: Vec<String>,
-) -> BTreeMap<u32, String> {
+) -> RedisResult<BTreeMap<u32, String>> {
     // A configuration is no state.
     names.retain(|name| name.contains('{'));
     names.sort();
@@ -90,31 +95,33 @@ async fn held(
         let mut number = || parts.next().flatten().and_then(|key| key.parse::<u32>().ok());
         let (in_braces, behind) = (number(), number());
         let key = behind.or(in_braces);
-        if let Some(value) = value(connection, &name).await {
+        if let Some(value) = value(connection, &name).await? {
             let key: u32 = key.expect("a number in braces");
             let held: &mut String = held.entry(key % SECOND).or_default();
             held.push_str(if held.is_empty() { "" } else { " & " });
             held.push_str(&value);
         }
     }
-    held
+    Ok(held)
 }
 
 /// The value of a key, if it is still there: a text, or the members of a sorted set,
 /// each with its score.
-pub async fn value(connection: &mut MultiplexedConnection, name: &str) -> Option<String> {
-    let kind: String = cmd("TYPE").arg(name).query_async(connection).await.expect("a type");
+pub async fn value(
+    connection: &mut MultiplexedConnection,
+    name: &str,
+) -> RedisResult<Option<String>> {
+    let kind: String = cmd("TYPE").arg(name).query_async(connection).await?;
     if kind == "hash" {
-        let fields: Vec<String> =
-            cmd("HGETALL").arg(name).query_async(connection).await.expect("fields");
-        return Some(fields.join(" "));
+        let fields: Vec<String> = cmd("HGETALL").arg(name).query_async(connection).await?;
+        return Ok(Some(fields.join(" ")));
     }
     if kind != "zset" {
-        return cmd("GET").arg(name).query_async(connection).await.expect("a value");
+        return cmd("GET").arg(name).query_async(connection).await;
     }
     let mut range = cmd("ZRANGE");
     range.arg(name).arg(0).arg(-1).arg("WITHSCORES");
-    let pairs: Vec<(Vec<u8>, String)> = range.query_async(connection).await.expect("members");
+    let pairs: Vec<(Vec<u8>, String)> = range.query_async(connection).await?;
     // Those of Redisson are no text.
     let text = |member: Vec<u8>| match name.ends_with(":permits") {
         true => member.iter().map(|byte| format!("{byte:02x}")).collect(),
@@ -122,12 +129,11 @@ pub async fn value(connection: &mut MultiplexedConnection, name: &str) -> Option
     };
     let members: Vec<_> =
         pairs.into_iter().map(|(member, score)| format!("{}@{score}", text(member))).collect();
-    (!members.is_empty()).then(|| members.join(" "))
+    Ok((!members.is_empty()).then(|| members.join(" ")))
 }
 
 /// The server's clock, in µs.
-async fn time(connection: &mut MultiplexedConnection) -> i128 {
-    let (seconds, micros): (i128, i128) =
-        cmd("TIME").query_async(connection).await.expect("the time");
-    seconds * 1_000_000 + micros
+async fn time(connection: &mut MultiplexedConnection) -> RedisResult<i128> {
+    let (seconds, micros): (i128, i128) = cmd("TIME").query_async(connection).await?;
+    Ok(seconds * 1_000_000 + micros)
 }
