@@ -273,6 +273,12 @@ impl Charge {
         self
     }
 
+    /// Removes the deadline, for a charge that is sent after its decision.
+    pub(crate) fn without_deadline(mut self) -> Self {
+        self.deadline = None;
+        self
+    }
+
     /// The charge of one member of a combination that decides about `charge`. It inherits the cost
     /// of `charge` unless it states one. It takes nothing if `charge` takes nothing. It has the
     /// same longest wait and the same deadline.

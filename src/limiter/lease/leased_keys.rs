@@ -227,7 +227,8 @@ where
             Ordering::Greater if self.take_more(stock, actual - cost) => {}
             Ordering::Greater => {
                 // The inner limiter would reject a larger penalty, and take nothing.
-                let more = stock.order.charge.clone().cost(units(actual - cost).cast_unsigned());
+                let more = stock.order.charge.clone().without_deadline();
+                let more = more.cost(units(actual - cost).cast_unsigned());
                 match (Handle::try_current(), self.inner.operate(Operation::Penalize, &more)) {
                     (Ok(runtime), Some(penalty)) => drop(runtime.spawn(penalty)),
                     _ => return stock.settle_more(actual - cost).then(|| Settlement::gave_back(0)),
@@ -282,8 +283,9 @@ impl<L: Limiter> Shard<L> {
         self.resets == 0 && self.no_refills_until.is_none_or(|until| until <= now)
     }
 
-    /// Returns true if a reset may have forgotten the units that were ordered under a generation.
-    pub(super) fn is_forgotten(&self, generation: u64) -> bool {
+    /// Returns true if a reset may have forgotten the units that were ordered under a generation,
+    /// unless their key is still there.
+    pub(super) fn may_be_forgotten(&self, generation: u64) -> bool {
         generation <= self.last_forgotten
     }
 

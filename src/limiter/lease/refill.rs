@@ -70,13 +70,15 @@ fn distribute<L: Limiter>(leases: &Leases<L>, order: Order, sent: Instant, answe
     let Order { name: Name { text, hash }, generation, .. } = &stock.order;
     let (mut answers, mut ended) = (Vec::new(), Ended::new());
     let mut shard = leases.shard(*hash);
-    let is_forgotten = shard.is_forgotten(*generation);
+    let may_be_forgotten = shard.may_be_forgotten(*generation);
+    let mut is_forgotten = false;
+    // A reset removes its key, so a key of this generation was not reset.
     match shard.key(*hash, text).filter(|key| key.generation == *generation) {
         Some(key) => {
             key.end_refill(stock.units());
             answers = key.serve_waiters(&stock, remaining, now, &leases.settings, &mut ended);
         }
-        None if is_forgotten => {}
+        None if may_be_forgotten => is_forgotten = true,
         None => ended.push(StockLeft { stock: Arc::clone(&stock), left: stock.units() }),
     }
     drop(shard);

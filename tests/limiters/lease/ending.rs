@@ -156,6 +156,20 @@ async fn reset_forgets_leased_units() {
     });
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_reset_forgets_no_units_of_other_keys() {
+    let (limiter, inner, memory) = leased(LIMIT);
+    // So few keys are under one lock.
+    let limiter = limiter.max_keys(10);
+    let before = warm_up(&limiter, &inner, "hot").await;
+    limiter.reset("other").await.unwrap();
+    check(&limiter, "hot").await;
+    assert_eq!(inner.costs(), [100]);
+    limiter.end_leases();
+    assert_eq!(inner.settled(), [(100, 1)]);
+    assert_eq!(taken(&memory, LIMIT, "hot").await, before + 1);
+}
+
 /// A refill that may be decided before the reset, and arrives after it.
 #[tokio::test(start_paused = true)]
 async fn reset_forgets_units_on_their_way() {

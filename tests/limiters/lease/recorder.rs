@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tower_sluice::future::Settlement;
 use tower_sluice::limiter::{Operation, Reservation};
-use tower_sluice::{Charge, Decision, Error, Limiter};
+use tower_sluice::{Charge, Decision, Error, ErrorKind, Limiter};
 
 /// More checks than a test makes.
 const OPEN: usize = 1 << 32;
@@ -115,7 +116,12 @@ where
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
         let (this, answer) = (self.clone(), self.inner.operate(operation, charge)?);
+        let deadline = charge.deadline();
         Some(Box::pin(async move {
+            // As a store does.
+            if deadline.is_some_and(|deadline| deadline <= Instant::now().into_std()) {
+                return Err(Error::new(ErrorKind::Saturation, "the time is over"));
+            }
             this.gate.acquire().await.expect("open").forget();
             answer.await
         }))

@@ -82,6 +82,19 @@ async fn more_is_taken_from_the_lease_and_else_of_the_inner_limiter() {
     assert_eq!(taken(&memory, LIMIT, "hot").await, before + 51 + 1_001);
 }
 
+/// A response may end long after the deadline of its decision, and of the refill before it.
+#[tokio::test(start_paused = true)]
+async fn more_is_taken_after_the_deadline_of_the_decision() {
+    let (leased, inner, memory) = leased(LIMIT);
+    let before = warm_up(&leased, &inner, "hot").await;
+    let timely = leased.clone().timeout(VALIDITY / 5);
+    let reservation = check(&timely, "hot").await.take_reservation().unwrap();
+    sleep(VALIDITY / 4).await;
+    assert!(timely.settle(reservation, 1_001).is_ok());
+    sleep(SECOND).await;
+    assert_eq!(taken(&memory, LIMIT, "hot").await, before + 1_001);
+}
+
 #[tokio::test(start_paused = true)]
 async fn reservations_of_others_are_handed_back_or_settled_inside() {
     let (limiter, inner, _) = leased(LIMIT);
