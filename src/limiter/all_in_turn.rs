@@ -72,7 +72,8 @@ use crate::{Charge, Decision, Error, ErrorKind};
 /// [estimate](crate::LimiterExt::estimate). The decision [reports](Decision::policies) the policies
 /// of all members from which the charge takes units.
 ///
-/// **Deadlines.** Each call to a member has that member's own deadline. Inside of a
+/// **Deadlines.** Each check of a member has that member's own deadline. The deadlines of all
+/// members of a reset, a block, a penalty or an estimate begin together. Inside of a
 /// [`timeout`](crate::LimiterExt::timeout), the error is of kind [`Saturation`] if the time ends
 /// after at least one member has answered. The calls may have taken the time, so the error does not
 /// mean that a store is away. If one member has its own store, that store may be away alone. Give

@@ -8,12 +8,13 @@ use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
 
+use super::timeout::after_other_calls;
 use super::{Limiter, Operation};
 use crate::decision::Origin;
 use crate::observe::FallbackWatch;
 use crate::reservation::Reservation;
 use crate::settlement::Settlement;
-use crate::{Charge, Decision, Error, Outcome};
+use crate::{Charge, Decision, Error, ErrorKind, Outcome};
 
 /// A fallback that admits while the store is away: there is no limit until the store is back.
 ///
@@ -248,8 +249,18 @@ where
                     }
                 }
                 StateProj::FallingBack { answer, error } => {
-                    let decision = ready!(answer.poll(cx))?;
+                    let answer = ready!(answer.poll(cx));
                     let error = error.take().expect("polled after it was done");
+                    let decision = match (answer, &this.asked) {
+                        (Ok(decision), _) => decision,
+                        // No store is at fault if load took the time of the fallback.
+                        (Err(last), Some((charge, _)))
+                            if error.kind() != ErrorKind::Infrastructure =>
+                        {
+                            return Poll::Ready(Err(after_other_calls(last, charge)));
+                        }
+                        (Err(last), _) => return Poll::Ready(Err(last)),
+                    };
                     if let Some((_, standby)) = this.asked {
                         standby.watch.answered(&decision, &error);
                     }

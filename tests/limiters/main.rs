@@ -211,6 +211,28 @@ async fn the_first_demonstration_shows_all_three_verdicts() {
     }
 }
 
+/// Load took the time of both. The second store says that it had none, as it must.
+#[tokio::test(start_paused = true)]
+async fn a_fallback_without_time_does_not_turn_load_into_a_store_that_is_away() {
+    let twenty = Duration::from_millis(20);
+    for (first, kind) in [
+        (ErrorKind::Saturation, ErrorKind::Saturation),
+        (ErrorKind::Infrastructure, ErrorKind::Infrastructure),
+    ] {
+        let busy = move |_: &Charge| async move {
+            tokio::time::sleep(twenty).await;
+            Err::<Decision, _>(Error::new(first, "the first"))
+        };
+        let second = Scripted::new().fail(ErrorKind::Infrastructure);
+        let limiter = busy.or_else(second).timeout(twenty);
+        assert_eq!(limiter.check(&Charge::new("a")).await.unwrap_err().kind(), kind);
+    }
+    let second = Scripted::new().fail(ErrorKind::Infrastructure);
+    let limiter = Scripted::new().fail(ErrorKind::Saturation).or_else(second).timeout(twenty);
+    let error = limiter.check(&Charge::new("a")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Infrastructure, "it had time");
+}
+
 // Case 120.
 #[tokio::test(start_paused = true)]
 async fn a_decision_needs_no_fallback() {

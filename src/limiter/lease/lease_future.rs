@@ -12,6 +12,7 @@ use super::leased_key::{Asked, WaiterAnswer};
 use super::leased_keys::{Leases, Unspent};
 use super::refill::Refill;
 use super::sweeper;
+use crate::limiter::timeout::after_other_calls;
 use crate::limiter::{Limiter, Operation};
 use crate::{Charge, Decision, Error};
 
@@ -43,7 +44,7 @@ pin_project! {
         Starting { charge: Option<Charge> },
         Waiting { receiver: oneshot::Receiver<WaiterAnswer<L>>, charge: Option<Charge> },
         // Asks the inner limiter. The answer to a charge that might be leased is noted.
-        Asking { #[pin] check: L::Future, charge: Option<Charge> },
+        Asking { #[pin] check: L::Future, charge: Option<Charge>, has_waited: bool },
         Operating { #[pin] answer: L::Future, change: Option<(Operation, Charge)>, reset: Option<Reset<L>> },
     }
 }
@@ -55,7 +56,7 @@ impl<L: Limiter> LeaseFuture<L> {
 
     /// Asks the inner limiter, even if units are leased.
     pub(super) fn asking(leases: Arc<Leases<L>>, check: L::Future) -> Self {
-        Self { leases, state: State::Asking { check, charge: None } }
+        Self { leases, state: State::Asking { check, charge: None, has_waited: false } }
     }
 
     pub(super) fn operating(
@@ -70,8 +71,10 @@ impl<L: Limiter> LeaseFuture<L> {
 }
 
 impl<L: Limiter> State<L> {
-    fn asking_alone(leases: &Leases<L>, charge: Charge) -> Self {
-        Self::Asking { check: leases.inner.check(&charge), charge: Some(charge) }
+    /// Asks for this charge alone, perhaps after a wait for a refill.
+    fn asking_alone(leases: &Leases<L>, charge: Charge, has_waited: bool) -> Self {
+        let check = leases.inner.check(&charge);
+        Self::Asking { check, charge: Some(charge), has_waited }
     }
 }
 
@@ -99,7 +102,7 @@ where
                     sweeper::start(leases);
                     match asked {
                         Asked::Waits(receiver) => State::Waiting { receiver, charge: Some(charge) },
-                        _ => State::asking_alone(leases, charge),
+                        _ => State::asking_alone(leases, charge, false),
                     }
                 }
                 StateProj::Waiting { receiver, charge } => {
@@ -110,16 +113,23 @@ where
                         Ok(WaiterAnswer::Failed(error)) => return Poll::Ready(Err(error)),
                         // An error: the refill ended without an answer.
                         Ok(WaiterAnswer::AskAlone) | Err(_) => {
-                            State::asking_alone(leases, charge.take().expect("asked once"))
+                            let charge = charge.take().expect("asked once");
+                            State::asking_alone(leases, charge, true)
                         }
                     }
                 }
-                StateProj::Asking { check, charge } => {
+                StateProj::Asking { check, charge, has_waited } => {
                     let answer = ready!(check.poll(cx));
-                    if let (Ok(decision), Some(charge)) = (&answer, charge.take()) {
-                        leases.note(&charge, decision);
-                    }
-                    return Poll::Ready(answer);
+                    let Some(charge) = charge.take() else { return Poll::Ready(answer) };
+                    return Poll::Ready(match answer {
+                        // The refill was answered, and took most of the time.
+                        Err(error) if *has_waited => Err(after_other_calls(error, &charge)),
+                        Ok(decision) => {
+                            leases.note(&charge, &decision);
+                            Ok(decision)
+                        }
+                        error => error,
+                    });
                 }
                 StateProj::Operating { answer, change, reset } => {
                     match change.take() {

@@ -208,6 +208,34 @@ async fn a_refused_refill_refuses_nobody_who_would_be_admitted_alone() {
     assert_eq!(admitted, 30);
 }
 
+/// The store answered the refill, and had too little time for the charge.
+#[tokio::test(start_paused = true)]
+async fn a_charge_without_time_after_a_refused_refill_blames_no_store() {
+    let (leased, inner, memory) = leased(2_000);
+    let warm = warm_up(&leased, &inner, "hot").await;
+    let limiter = leased.timeout(Duration::from_millis(20));
+    for (is_refused, kind) in [(true, ErrorKind::Saturation), (false, ErrorKind::Infrastructure)] {
+        inner.clear();
+        inner.close();
+        let mut call = task::spawn(limiter.check(&Charge::new("hot")));
+        assert_pending!(call.poll());
+        if is_refused {
+            let others = Charge::new("hot").cost(2_000 - warm);
+            assert!(memory.check(&others).await.unwrap().is_admitted());
+            sleep(Duration::from_millis(12)).await;
+            inner.let_through(1);
+            yield_now().await;
+            assert_pending!(call.poll());
+        }
+        let away = |cost| Some(Error::new(ErrorKind::Infrastructure, "away")).filter(|_| cost == 1);
+        inner.trouble(away);
+        sleep(Duration::from_millis(if is_refused { 8 } else { 20 })).await;
+        inner.open();
+        assert_eq!(call.await.unwrap_err().kind(), kind, "{:?}", inner.costs());
+        inner.no_trouble();
+    }
+}
+
 /// A slow refill: it is answered after the time of its units.
 #[tokio::test(start_paused = true)]
 async fn units_of_a_slow_refill_go_only_to_those_who_asked_in_time() {

@@ -351,7 +351,7 @@ pub(super) const FAULTS: &[Fault] = &[
         &[edit(
             "limiter/line.rs",
             "                Ok(0) if slot.due > Instant::now() => {",
-            "                Ok(0) if slot.due > Instant::now() && place.cost == 0 => {",
+            "                Ok(0) if slot.due > Instant::now() && place.id.cost == 0 => {",
         )],
     )
     .found_by_unit("limiter::line::tests::a_kept_slot_that_is_given_back_is_kept_again"),

@@ -1176,7 +1176,7 @@ impl Drop",
         &[edit(
             "limiter/redis/limiter.rs",
             "                let deadline = charge_numbers::deadline(charge, MAX_TIMEOUT);",
-            "                let own = inner.reply_timeout().min(MAX_TIMEOUT);
+            "                let own = inner.decision_timeout.min(MAX_TIMEOUT);
                 let deadline = charge_numbers::deadline(charge, own);",
         )],
     )
