@@ -72,7 +72,7 @@ end
 
 -- A step back of the clock by less than an era changes no era: by more, what is
 -- held counts as spent now. And no more is owed than a charge can leave that waits
--- as long as it may.
+-- as long as it may, whatever is held: a request may cost more than it held.
 --@ clamp
 if begin > now + max_hold then
   full, part = full_after(
@@ -80,11 +80,11 @@ if begin > now + max_hold then
   )
   begin, current, former, clamped = now - now % max_hold, 0, 0, true
 end
-local free = math.max(0, burst - current - former) * unit_numerator
-local free_rest = free % unit_denominator
-local last = now + horizon + (free - free_rest) / unit_denominator
-if full > last or full == last and part > free_rest then
-  full, part, clamped = last, free_rest, true
+local most = burst * unit_numerator
+local most_rest = most % unit_denominator
+local last = now + horizon + (most - most_rest) / unit_denominator
+if full > last or full == last and part > most_rest then
+  full, part, clamped = last, most_rest, true
 end
 
 --@ reply full, part, begin, current, former

@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' budget_check.lua
--- EVALSHA calls that text by its SHA-1, 504388bac2aef0af7114701e43c557f6dcb66cc7.
+-- EVALSHA calls that text by its SHA-1, a29f1853426e0c2619f0994c6243b51d62fe8094.
 
 -- Budget: a token bucket whose charges are held until they are settled. The twin of
 -- src/algorithm/budget.rs.
@@ -228,18 +228,18 @@ while last < #KEYS do
         -- [clamp]
         -- A step back of the clock by less than an era changes no era: by more, what is
         -- held counts as spent now. And no more is owed than a charge can leave that waits
-        -- as long as it may.
+        -- as long as it may, whatever is held: a request may cost more than it held.
         if begin > now + max_hold then
           full, part = full_after(
             full, part, now, math.min(current + former, burst), unit_numerator, unit_denominator
           )
           begin, current, former, clamped = now - now % max_hold, 0, 0, true
         end
-        local free = math.max(0, burst - current - former) * unit_numerator
-        local free_rest = free % unit_denominator
-        local last = now + horizon + (free - free_rest) / unit_denominator
-        if full > last or full == last and part > free_rest then
-          full, part, clamped = last, free_rest, true
+        local most = burst * unit_numerator
+        local most_rest = most % unit_denominator
+        local last = now + horizon + (most - most_rest) / unit_denominator
+        if full > last or full == last and part > most_rest then
+          full, part, clamped = last, most_rest, true
         end
       end
       for _ = 1, repeats do

@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' budget_complete.lua
--- EVALSHA calls that text by its SHA-1, 171309f521d7156d6058ad7f3b7d5b55afbec566.
+-- EVALSHA calls that text by its SHA-1, 4b7e576fe7de60ad54071189b98d7a96c85a009c.
 
 -- Budget: a token bucket whose charges are held until they are settled. The twin of
 -- src/algorithm/budget.rs.
@@ -270,18 +270,18 @@ while last < #KEYS do
         -- [clamp]
         -- A step back of the clock by less than an era changes no era: by more, what is
         -- held counts as spent now. And no more is owed than a charge can leave that waits
-        -- as long as it may.
+        -- as long as it may, whatever is held: a request may cost more than it held.
         if begin > now + max_hold then
           full, part = full_after(
             full, part, now, math.min(current + former, burst), unit_numerator, unit_denominator
           )
           begin, current, former, clamped = now - now % max_hold, 0, 0, true
         end
-        local free = math.max(0, burst - current - former) * unit_numerator
-        local free_rest = free % unit_denominator
-        local last = now + horizon + (free - free_rest) / unit_denominator
-        if full > last or full == last and part > free_rest then
-          full, part, clamped = last, free_rest, true
+        local most = burst * unit_numerator
+        local most_rest = most % unit_denominator
+        local last = now + horizon + (most - most_rest) / unit_denominator
+        if full > last or full == last and part > most_rest then
+          full, part, clamped = last, most_rest, true
         end
       end
       for _ = 1, repeats do
@@ -329,18 +329,18 @@ while last < #KEYS do
             -- [clamp]
             -- A step back of the clock by less than an era changes no era: by more, what is
             -- held counts as spent now. And no more is owed than a charge can leave that waits
-            -- as long as it may.
+            -- as long as it may, whatever is held: a request may cost more than it held.
             if begin > now + max_hold then
               full, part = full_after(
                 full, part, now, math.min(current + former, burst), unit_numerator, unit_denominator
               )
               begin, current, former, clamped = now - now % max_hold, 0, 0, true
             end
-            local free = math.max(0, burst - current - former) * unit_numerator
-            local free_rest = free % unit_denominator
-            local last = now + horizon + (free - free_rest) / unit_denominator
-            if full > last or full == last and part > free_rest then
-              full, part, clamped = last, free_rest, true
+            local most = burst * unit_numerator
+            local most_rest = most % unit_denominator
+            local last = now + horizon + (most - most_rest) / unit_denominator
+            if full > last or full == last and part > most_rest then
+              full, part, clamped = last, most_rest, true
             end
           end
           kept = kept or refunded ~= nil
@@ -399,18 +399,18 @@ while last < #KEYS do
             -- [clamp]
             -- A step back of the clock by less than an era changes no era: by more, what is
             -- held counts as spent now. And no more is owed than a charge can leave that waits
-            -- as long as it may.
+            -- as long as it may, whatever is held: a request may cost more than it held.
             if begin > now + max_hold then
               full, part = full_after(
                 full, part, now, math.min(current + former, burst), unit_numerator, unit_denominator
               )
               begin, current, former, clamped = now - now % max_hold, 0, 0, true
             end
-            local free = math.max(0, burst - current - former) * unit_numerator
-            local free_rest = free % unit_denominator
-            local last = now + horizon + (free - free_rest) / unit_denominator
-            if full > last or full == last and part > free_rest then
-              full, part, clamped = last, free_rest, true
+            local most = burst * unit_numerator
+            local most_rest = most % unit_denominator
+            local last = now + horizon + (most - most_rest) / unit_denominator
+            if full > last or full == last and part > most_rest then
+              full, part, clamped = last, most_rest, true
             end
             kept, cost, instant = true, 0, nil
             -- The answer is that of a peek after it.

@@ -293,8 +293,8 @@ impl Algorithm for Budget {
             next.spend(rule, next.held().min(rule.burst), now);
             (next.begin, next.current, next.former) = (rule.era(now), 0, 0);
         }
-        let (free, free_rest) = rule.time(rule.room(&next, 0).max(0));
-        let last = (now + rule.horizon + free, free_rest);
+        let (burst, burst_rest) = rule.time(rule.burst);
+        let last = (now + rule.horizon + burst, burst_rest);
         let is_late = (next.full, next.part) > last;
         if is_late {
             (next.full, next.part) = last;
@@ -541,6 +541,16 @@ mod tests {
         let mark = key.hold(2_200_000, 1);
         assert_eq!(key.settle(2_200_000, 1, 1 << 53, &mark), Some(0));
         assert_eq!(key.report(2_200_000), (0, 61 * SECOND));
+    }
+
+    /// What others hold for now makes nothing that was used cheaper.
+    #[test]
+    fn more_than_was_held_is_owed_beside_units_that_others_hold() {
+        let mut key = Key::of(Budget::new(FIVE).horizon(Duration::ZERO));
+        let (mark, other) = (key.hold(0, 1), key.hold(0, 4));
+        assert_eq!(key.settle(0, 1, 5, &mark), Some(0));
+        assert_eq!(key.settle(0, 4, 0, &other), Some(4));
+        assert_eq!(key.report(0), (0, SECOND));
     }
 
     #[test]
