@@ -138,8 +138,9 @@ pub fn judge(
             rows.retain(|row| !matches!(row.event, Event::Error | Event::Lost));
             end = replay(&mut rows, distance, model(), &mut own);
         }
-        let may_be_lost = is_lost
-            || (!own.faults.is_empty() && rows.iter().any(|row| model().was_sent_again(row)));
+        let sent_again =
+            |row: &Row| row.event == Event::Allowed && model().may_be_sent_again(row.now);
+        let may_be_lost = is_lost || (!own.faults.is_empty() && rows.iter().any(sent_again));
         if distance == Distance::Afar && may_be_lost {
             let over = excess(&mut rows, &*model());
             (own, end) = (Findings { by_bound: 1, over, ..Findings::default() }, None);

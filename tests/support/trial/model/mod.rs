@@ -30,8 +30,6 @@ use std::ops::{Range, RangeInclusive};
 
 use tower_sluice::Quota;
 
-use super::trace::{Event, Row};
-
 /// An admission: the instant at which it goes, and its units.
 pub type Grant = (i128, i128);
 
@@ -58,9 +56,9 @@ pub trait Model: Debug {
         self.take(now, at, cost)
     }
 
-    /// Returns true if a decision may be about a charge that was sent again. What it reports is
-    /// then later than its instant.
-    fn was_sent_again(&self, _decided: &Row) -> bool {
+    /// Returns true if an admission at `now` may be of a charge that was sent again. What it reports
+    /// is then later than its instant.
+    fn may_be_sent_again(&self, _now: i64) -> bool {
         false
     }
 

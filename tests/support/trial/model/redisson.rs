@@ -6,7 +6,7 @@ use std::ops::{Range, RangeInclusive};
 
 use tower_sluice::Quota;
 
-use super::{Event, Grant, Mark, Model, Row, numbers, over_any_window};
+use super::{Grant, Mark, Model, numbers, over_any_window};
 
 /// `limit` permits in any `interval` ms.
 #[derive(Debug)]
@@ -61,8 +61,8 @@ impl Model for Permits {
     }
 
     /// A grant is stored with its millisecond.
-    fn was_sent_again(&self, decided: &Row) -> bool {
-        decided.event == Event::Allowed && decided.now % 1_000 == 0
+    fn may_be_sent_again(&self, now: i64) -> bool {
+        now % 1_000 == 0
     }
 
     /// All of it as long as it is stored, which it may be when it has expired.
