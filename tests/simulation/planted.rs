@@ -203,6 +203,12 @@ fn planted_faults_are_found() {
     for fault in wanted {
         let target = fault.found_by.map_or(WORLDS_OF, |other| other.target);
         let (number, seeds) = (bodies.number_of(fault), seeds.clone());
+        // A fault that is built alone is in its binary, whichever is chosen.
+        let without = worlds.with_file_name("without");
+        if number == 0 && target != WORLDS_OF {
+            let built = Copy::with(&bodies.texts()).build(target);
+            fs::copy(built.unwrap_or_else(|errors| panic!("{errors}")), &without).expect("a copy");
+        }
         let binary = match (number, target) {
             (0, _) => Copy::with(&fault.apply().expect("it fits")).build(target),
             (_, WORLDS_OF) => Ok(worlds.clone()),
@@ -212,8 +218,11 @@ fn planted_faults_are_found() {
             (Err(errors), _) => Outcome::NotBuilt(errors.clone()),
             (Ok(binary), None) => find((binary, number), &worlds, seeds, max_time),
             (Ok(binary), Some(other)) => {
-                // A fault that is built alone is in its binary, whichever is chosen.
-                let unplanted = if target == WORLDS_OF { &worlds } else { binary };
+                let unplanted = match (number, target) {
+                    (_, WORLDS_OF) => &worlds,
+                    (0, _) => &without,
+                    _ => binary,
+                };
                 fails((binary, number), unplanted, other.name)
             }
         };
