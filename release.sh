@@ -2,8 +2,8 @@
 # Checks all of a release, and stops before it publishes: `./release.sh`. The last line says which
 # command publishes. It takes about twenty minutes, and needs what `./check.sh` needs, the nightly
 # toolchain, that of the lowest supported Rust, and `cargo deny`. `--quick` leaves out `./check.sh`
-# and what only a version that is about to be published must have: a heading in the changelog, and no
-# change that is not committed.
+# and what only a version that is about to be published must have: a heading in the changelog, and
+# no change that is not committed.
 #
 # The crate is checked as its users get it: unpacked from its package, without the workspace.
 set -euo pipefail

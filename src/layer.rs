@@ -101,9 +101,9 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     /// A tower `Timeout` outside of the layer is such a caller: its time includes the wait. Inside
     /// of the layer, a `Timeout` limits only the call.
     ///
-    /// Requests to several limiters move up only if all of their keys are equal. A reset or
-    /// a block by another process does not change the slots that are kept here: a charge may still
-    /// wait for one.
+    /// Requests to several limiters move up only if all of their keys are equal. A reset or a block
+    /// by another process does not change the slots that are kept here: a charge may still wait for
+    /// one.
     #[doc(alias("delay", "queue"))]
     #[must_use]
     pub fn max_wait(self, wait: Duration) -> Self {

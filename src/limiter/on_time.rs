@@ -261,12 +261,12 @@ impl Turns {
 #[cfg(all(test, feature = "redis"))]
 mod tests {
     use std::future::poll_fn;
-    use std::sync::mpsc;
     use std::task::Poll;
 
     use tokio::runtime::Builder;
     use tokio::time::advance;
 
+    use super::thread_tests::stand_still;
     use super::*;
 
     /// Returns the kind of error of an attempt to connect without a result by its deadline. The
@@ -319,12 +319,7 @@ mod tests {
     fn a_thread_that_stands_still_during_an_attempt_is_load() {
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_time().build();
         let runtime = runtime.expect("a runtime");
-        let ((standing, stands), (go_on, going_on)) = (mpsc::channel(), mpsc::channel::<()>());
-        runtime.spawn(async move {
-            standing.send(()).expect("awaited");
-            going_on.recv().expect("a sign");
-        });
-        stands.recv().expect("a thread that stands still");
+        let (go_on, _) = stand_still(&runtime);
         let kind = runtime.block_on(async {
             let deadline = Instant::now() + 20 * TICK;
             let attempt = async {
@@ -354,12 +349,7 @@ mod tests {
     fn a_thread_that_goes_on_at_the_deadline_has_time_for_its_answers() {
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.expect("a runtime");
-        let ((standing, stands), (go_on, going_on)) = (mpsc::channel(), mpsc::channel::<()>());
-        runtime.spawn(async move {
-            standing.send(()).expect("awaited");
-            going_on.recv().expect("a sign");
-        });
-        stands.recv().expect("a thread that stands still");
+        let (go_on, _) = stand_still(&runtime);
         runtime.block_on(async {
             let start = Instant::now();
             let grace_period = GracePeriod::before(start + 2 * SLACK, start);
@@ -384,18 +374,27 @@ mod tests {
 mod thread_tests {
     use std::sync::mpsc;
 
+    use tokio::runtime::Runtime;
+    use tokio::task::JoinHandle;
+
     use super::*;
 
-    #[test]
-    fn a_thread_that_stands_still_has_not_run() {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build();
-        let runtime = runtime.expect("a runtime");
-        let ((standing, stands), (go_on, going_on)) = (mpsc::channel(), mpsc::channel::<()>());
+    /// Lets a thread of the runtime stand still until it gets a sign.
+    pub(super) fn stand_still(runtime: &Runtime) -> (mpsc::Sender<()>, JoinHandle<()>) {
+        let ((standing, stands), (go_on, going_on)) = (mpsc::channel(), mpsc::channel());
         let stopped = runtime.spawn(async move {
             standing.send(()).expect("awaited");
             going_on.recv().expect("a sign");
         });
         stands.recv().expect("a thread that stands still");
+        (go_on, stopped)
+    }
+
+    #[test]
+    fn a_thread_that_stands_still_has_not_run() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build();
+        let runtime = runtime.expect("a runtime");
+        let (go_on, stopped) = stand_still(&runtime);
         runtime.block_on(async {
             let threads = WorkerThreads::now().expect("a runtime");
             assert!(!threads.have_run());

@@ -28,7 +28,7 @@ pub(super) struct Readings<'a>(Option<Vec<Cow<'a, str>>>);
 /// One change that servers make to a path. `None` if it changes nothing.
 type Step = fn(&str) -> Option<String>;
 
-// In an order in which no step leaves work for one before it, but for blanks before parameters.
+// `canonical` applies them in this order. Blanks also stand before parameters, hence twice.
 const STEPS: [Step; 13] = [
     |path| replaced(path, "%2E", "."),
     |path| replaced(path, "%2F", "/"),

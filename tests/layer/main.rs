@@ -169,12 +169,8 @@ async fn inner_errors_pass_and_stay_charged() {
 #[tokio::test(start_paused = true)]
 async fn a_request_whose_service_panics_stays_charged() {
     let limiter = Scripted::new().allow();
-    let service = layer(&limiter).layer(tower::service_fn(|_: &str| -> std::future::Ready<_> {
-        match true {
-            true => panic!("in the call itself"),
-            false => std::future::ready(Ok::<(), BoxError>(())),
-        }
-    }));
+    let panics = |_: &str| -> std::future::Ready<Result<(), BoxError>> { panic!("in the call") };
+    let service = layer(&limiter).layer(tower::service_fn(panics));
     let panicked = tokio::spawn(service.oneshot("hello")).await;
     assert!(panicked.unwrap_err().is_panic());
     assert_eq!((limiter.charges().len(), limiter.refunds()), (1, vec![]));
