@@ -246,6 +246,12 @@ fn a_grant_that_was_sent_again_is_judged_by_the_bound() {
     assert_eq!((findings.by_bound, findings.over, findings.faults.len()), (1, 0, 0));
     assert_eq!(judged(begin, 3).over, 1);
     assert!(!judged(begin + 1, 7).faults.is_empty());
+
+    // It excuses nothing that is wrong in another millisecond.
+    let again = Row { remaining: 3, reset: 0, ..admitted(begin, 0, 2) };
+    let wrong = Row { remaining: 4, reset: 999_500, ..admitted(begin + 1_500, 0, 2) };
+    let findings = judge(&[again, wrong], Distance::Afar, || Permits::boxed(quota)).0;
+    assert_eq!((findings.by_bound, findings.faults.is_empty()), (0, false));
 }
 
 /// A lease is one grant of all of its units.

@@ -10,7 +10,7 @@
 //! After a difference the model takes over the limiter's answer, so that one mistake is not counted
 //! again with every later event.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::model::{Grant, Mark, Model};
 use super::trace::{Event, Row, by_key, order};
@@ -36,6 +36,8 @@ pub struct Findings {
     /// Keys with calls that got lost, which may have been counted, or were sent again: of those
     /// only the bound is judged.
     pub by_bound: usize,
+    /// The instants of the events that are not as they must be.
+    wrong_at: Vec<i64>,
     counts: HashMap<u8, usize>,
 }
 
@@ -63,6 +65,7 @@ impl Findings {
     }
 
     fn tell(&mut self, row: &Row, why: &str) {
+        self.wrong_at.push(row.now);
         if self.faults.len() < TOLD {
             self.faults.push(format!("{why}: {row:?}"));
         }
@@ -138,10 +141,8 @@ pub fn judge(
             rows.retain(|row| !matches!(row.event, Event::Error | Event::Lost));
             end = replay(&mut rows, distance, model(), &mut own);
         }
-        let sent_again =
-            |row: &Row| row.event == Event::Allowed && model().may_be_sent_again(row.now);
-        let may_be_lost = is_lost || (!own.faults.is_empty() && rows.iter().any(sent_again));
-        if distance == Distance::Afar && may_be_lost {
+        let was_sent_again = || end.is_some() && only_sent_again(&rows, &*model(), &own.wrong_at);
+        if distance == Distance::Afar && (is_lost || was_sent_again()) {
             let over = excess(&mut rows, &*model());
             (own, end) = (Findings { by_bound: 1, over, ..Findings::default() }, None);
         }
@@ -149,6 +150,16 @@ pub fn judge(
         end.and_then(|end| models.insert(key, end));
     }
     (findings, models)
+}
+
+/// Returns true if every wrong event is in the millisecond of a charge that may have been sent
+/// again: it reports what is free later, and its place within its millisecond is unknown.
+fn only_sent_again(rows: &[Row], model: &dyn Model, wrong_at: &[i64]) -> bool {
+    let may_be = |row: &&Row| row.event == Event::Allowed && row.now % 1_000 == 0;
+    let millis: HashSet<_> = rows.iter().filter(may_be).map(|row| row.now / 1_000).collect();
+    model.may_be_sent_again()
+        && !wrong_at.is_empty()
+        && wrong_at.iter().all(|at| millis.contains(&(at / 1_000)))
 }
 
 /// Judges the events of one key. Returns the model at their end.

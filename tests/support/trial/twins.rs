@@ -233,7 +233,6 @@ async fn compare<A: InLua>(
     let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
     'histories: for history in 0..histories {
         let key: Arc<str> = history_key(history).into();
-        play.begun.fetch_add(1, Relaxed);
         now.store(START, Relaxed);
         let mut state: Option<A::State> = None;
         let mut reservations: Vec<Reserved> = Vec::new();
@@ -241,6 +240,7 @@ async fn compare<A: InLua>(
             if end.is_some_and(|end| Instant::now() > end) {
                 return;
             }
+            play.begun.fetch_add(usize::from(step == 0), Relaxed);
             play.compared.fetch_add(1, Relaxed);
             let quota = dice.pick(quotas);
             let one = dice.pick(quota.as_slice());

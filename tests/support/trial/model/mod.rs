@@ -56,9 +56,8 @@ pub trait Model: Debug {
         self.take(now, at, cost)
     }
 
-    /// Returns true if an admission at `now` may be of a charge that was sent again. What it reports
-    /// is then later than its instant.
-    fn may_be_sent_again(&self, _now: i64) -> bool {
+    /// Returns true if a charge may be sent again. It then tells the millisecond of its grant.
+    fn may_be_sent_again(&self) -> bool {
         false
     }
 
