@@ -184,8 +184,6 @@ impl InForce<'_> {
 }
 
 impl Rules for InForce<'_> {
-    const PEEKS: bool = false;
-
     fn is_alone(&self, part: &Part) -> bool {
         !self.limited(part).limiter.joins_others()
     }

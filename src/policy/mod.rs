@@ -139,10 +139,13 @@
 //! of a cluster.
 //!
 //! Separate calls are made in the order of the rows, those of Redisson first. Then no request
-//! waits, except for a policy of Redisson. A request that a later policy refuses is refunded to the
-//! earlier ones, as far as [their algorithms](crate::algorithm#what-an-algorithm-refunds) allow: a
-//! busy token bucket keeps the units. So put policies whose keys are single callers before those
-//! that all share.
+//! waits, except for a policy of Redisson. Before anything is taken, all calls but the first peek,
+//! at the same time. A policy with too few units left is then asked first. Policies of Redisson do
+//! not peek.
+//!
+//! If a later policy still refuses, the request is refunded to the earlier ones, as far as
+//! [their algorithms](crate::algorithm#what-an-algorithm-refunds) allow: a busy token bucket keeps
+//! the units. So put policies whose keys are single callers before those that all share.
 //!
 //! **Actual costs.** If [`actual_cost`] changes the cost of a request in the end, the units of each
 //! policy change in proportion. For example, seven times the charged cost is seven times the units

@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::future::{Future, ready};
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,8 +25,13 @@ pub(crate) struct Part {
     pub(crate) place: usize,
     pub(crate) limiter: Boxed,
     pub(crate) charge: Charge,
+}
+
+/// Parts that are asked at once.
+struct Step {
+    parts: Vec<Part>,
     /// The answer to a peek.
-    peeked: Option<Decision>,
+    peeked: Option<Result<Decision, Error>>,
 }
 
 /// The decision about one part, or about several parts that were asked at once.
@@ -38,10 +44,6 @@ pub(crate) struct PartsDecision {
 
 /// The rules in which the combinations differ.
 pub(crate) trait Rules: Sync {
-    /// True if the later parts are peeked at first, so that units rarely have to be given back. A
-    /// part with too few units left is asked first.
-    const PEEKS: bool;
-
     /// Returns true for a part that cannot be asked together with others. It is asked before them.
     fn is_alone(&self, part: &Part) -> bool {
         let _ = part;
@@ -78,8 +80,6 @@ pub(crate) type Decided = (Vec<PartsDecision>, Tentative);
 pub(crate) struct EachAlone;
 
 impl Rules for EachAlone {
-    const PEEKS: bool = true;
-
     fn at_once(&self, _: &[Part]) -> Result<Arc<dyn AtOnce>, AtATime> {
         Err(AtATime(1))
     }
@@ -87,7 +87,66 @@ impl Rules for EachAlone {
 
 impl Part {
     pub(crate) fn new(place: usize, limiter: Boxed, charge: Charge) -> Self {
-        Self { place, limiter, charge, peeked: None }
+        Self { place, limiter, charge }
+    }
+}
+
+impl Step {
+    /// Splits parts into steps of this size, in the order of their places.
+    fn of(mut parts: Vec<Part>, size: usize) -> Vec<Self> {
+        parts.sort_unstable_by_key(|part| part.place);
+        let mut steps = Vec::new();
+        while !parts.is_empty() {
+            let rest = parts.split_off(size.min(parts.len()));
+            steps.push(Self { parts: mem::replace(&mut parts, rest), peeked: None });
+        }
+        steps
+    }
+
+    /// Asks about the charges of the parts after this change.
+    fn ask(
+        &self,
+        rules: &impl Rules,
+        change: impl Fn(Charge) -> Charge,
+    ) -> Result<(By, AskedAtOnce), AtATime> {
+        let charges: Vec<_> = self.parts.iter().map(|part| change(part.charge.clone())).collect();
+        if let ([Part { limiter, .. }], [charge]) = (&self.parts[..], &charges[..]) {
+            return Ok((By::Alone(limiter.clone()), AskedAtOnce::Later(limiter.check(charge))));
+        }
+        let several = rules.at_once(&self.parts)?;
+        let asked = several.check(&charges.iter().collect::<Vec<_>>())?;
+        Ok((By::AtOnce(several), asked))
+    }
+
+    /// Returns true if a peek shows that a part will refuse.
+    fn will_refuse(&self) -> bool {
+        let Some(Ok(peeked)) = &self.peeked else { return false };
+        let is_less =
+            |left: Option<u64>, part: &Part| left.is_some_and(|left| left < part.charge.units());
+        match &self.parts[..] {
+            [part] => is_less(peeked.remaining(), part),
+            parts => peeked.policies().zip(parts).any(|(one, part)| is_less(one.remaining(), part)),
+        }
+    }
+
+    fn has_cost(&self) -> bool {
+        self.parts.iter().any(|part| part.charge.units() > 0)
+    }
+
+    /// Estimates how long the parts that were not asked would refuse. Leaves out a part that cannot
+    /// estimate.
+    async fn estimate(self) -> Vec<PartsDecision> {
+        let will_refuse = self.will_refuse();
+        match self.peeked {
+            Some(Ok(peeked)) if !will_refuse => {
+                vec![PartsDecision::untaken(self.parts, peeked.without_retry())]
+            }
+            _ => join_all(self.parts.into_iter().map(estimate).collect())
+                .await
+                .into_iter()
+                .flatten()
+                .collect(),
+        }
     }
 }
 
@@ -162,27 +221,28 @@ pub(crate) async fn decide<R: Rules>(parts: Vec<Part>, rules: &R) -> Result<Deci
     let mut steps = steps(parts, rules);
     let (mut decisions, mut tentative) = (Vec::new(), Tentative::default());
     let mut answered = false;
-    while let Some(mut parts) = steps.pop_front() {
-        let (by, asked) = match ask(&parts, rules) {
-            Ok(asked) => asked,
-            Err(AtATime(size)) => {
-                // A slot that one call reserves would not be a slot for the others.
-                parts.iter_mut().for_each(|part| part.charge.set_max_wait(Duration::ZERO));
-                if R::PEEKS {
-                    peek(&mut parts, &mut answered).await?;
+    while let Some(mut step) = steps.pop_front() {
+        let answer = match step.peeked.take_if(|peeked| peeked.is_err()) {
+            Some(Err(error)) => Err(error),
+            _ => match step.ask(rules, |charge| charge) {
+                Ok((by, asked)) => {
+                    let answer = asked.decision().await;
+                    let charge = &step.parts[0].charge;
+                    after_others(answer, charge, &mut answered).map(|decision| (by, decision))
                 }
-                while !parts.is_empty() {
-                    let last = (parts.len() - 1) / size * size;
-                    let mut step = parts.split_off(last);
-                    step.sort_unstable_by_key(|part| part.place);
-                    steps.push_front(step);
+                Err(AtATime(size)) => {
+                    // A slot that one call reserves would not be a slot for the others.
+                    let no_wait = |part: &mut Part| part.charge.set_max_wait(Duration::ZERO);
+                    step.parts.iter_mut().for_each(no_wait);
+                    let split = peek(Step::of(step.parts, size), rules, &mut answered).await;
+                    split.into_iter().rev().for_each(|step| steps.push_front(step));
+                    continue;
                 }
-                continue;
-            }
+            },
         };
-        let answer = after_others(asked.decision().await, &parts[0].charge, &mut answered);
+        let parts = step.parts;
         let (own, taken) = match answer {
-            Ok(decision) => {
+            Ok((by, decision)) => {
                 let (own, taken) = PartsDecision::of(by, parts, decision);
                 (vec![own], taken)
             }
@@ -202,7 +262,7 @@ pub(crate) async fn decide<R: Rules>(parts: Vec<Part>, rules: &R) -> Result<Deci
         decisions.extend(own.into_iter().map(|one| one.map(Decision::without_retry)));
         if refuses {
             drop(tentative);
-            let unasked = steps.into_iter().flatten().map(estimate).collect();
+            let unasked = steps.into_iter().map(Step::estimate).collect();
             let estimates = join_all(unasked).await.into_iter().flatten();
             let decisions = decisions.into_iter().map(PartsDecision::given_back);
             return Ok((decisions.chain(estimates).collect(), Tentative::default()));
@@ -212,46 +272,53 @@ pub(crate) async fn decide<R: Rules>(parts: Vec<Part>, rules: &R) -> Result<Deci
 }
 
 /// Groups the parts that are asked at once, in the order in which they are asked.
-fn steps(parts: Vec<Part>, rules: &impl Rules) -> VecDeque<Vec<Part>> {
+fn steps(parts: Vec<Part>, rules: &impl Rules) -> VecDeque<Step> {
     let (alone, others): (Vec<_>, Vec<_>) =
         parts.into_iter().partition(|part| rules.is_alone(part));
-    let alone = alone.into_iter().map(|part| vec![part]);
-    alone.chain([others]).filter(|step| !step.is_empty()).collect()
+    let all = others.len();
+    Step::of(alone, 1).into_iter().chain(Step::of(others, all)).collect()
 }
 
-fn ask(parts: &[Part], rules: &impl Rules) -> Result<(By, AskedAtOnce), AtATime> {
-    if let [Part { limiter, charge, .. }] = parts {
-        return Ok((By::Alone(limiter.clone()), AskedAtOnce::Later(limiter.check(charge))));
-    }
-    let several = rules.at_once(parts)?;
-    let asked = several.check(&parts.iter().map(|part| &part.charge).collect::<Vec<_>>())?;
-    Ok((By::AtOnce(several), asked))
-}
-
-/// Peeks at the parts after the first. A part that will refuse is moved before the others.
-async fn peek(parts: &mut [Part], answered: &mut bool) -> Result<(), Error> {
-    for index in 1..parts.len() {
-        let part = &mut parts[index];
-        let cost = part.charge.units();
-        if cost == 0 || part.peeked.is_some() {
+/// Peeks at the steps after the first, all at the same time, so that units rarely have to be given
+/// back. A step whose limiters fail then comes first, before anything is taken. After it comes one
+/// that will refuse.
+async fn peek(steps: Vec<Step>, rules: &impl Rules, answered: &mut bool) -> Vec<Step> {
+    let (mut unasked, mut seen, mut peeks) = (VecDeque::from(steps), Vec::new(), Vec::new());
+    while let Some(step) = unasked.pop_front() {
+        let index = seen.len();
+        // The first step is asked next.
+        let is_peeked = index > 0 && step.has_cost();
+        if !is_peeked && step.parts.len() == 1 {
+            seen.push(step);
             continue;
         }
-        let peek = part.charge.clone().peek();
-        let peeked = after_others(part.limiter.check(&peek).await, &peek, answered)?;
-        match peeked.remaining().is_some_and(|left| left < cost) {
-            true => parts[..=index].rotate_right(1),
-            false => part.peeked = Some(peeked),
+        match step.ask(rules, Charge::peek) {
+            Ok((_, asked)) => {
+                if is_peeked {
+                    peeks.push(async move { (index, asked.decision().await) });
+                }
+                seen.push(step);
+            }
+            Err(AtATime(size)) => {
+                let split = Step::of(step.parts, size).into_iter().rev();
+                split.for_each(|step| unasked.push_front(step));
+            }
         }
     }
-    Ok(())
+    let had_answered = *answered;
+    for (index, peeked) in join_all(peeks).await {
+        let charge = &seen[index].parts[0].charge;
+        let peeked = after_others(peeked, charge, &mut had_answered.clone());
+        seen[index].peeked = Some(peeked);
+        *answered = true;
+    }
+    seen.sort_by_key(|step| (!matches!(step.peeked, Some(Err(_))), !step.will_refuse()));
+    seen
 }
 
-/// Estimates how long a part that was not asked would refuse. `None` if it cannot estimate.
-async fn estimate(mut part: Part) -> Option<PartsDecision> {
-    let decision = match part.peeked.take() {
-        Some(peeked) => peeked,
-        None => part.limiter.operate(Operation::Estimate, &part.charge)?.await.ok()?,
-    };
+/// Estimates how long a part would refuse. `None` if it cannot estimate.
+async fn estimate(part: Part) -> Option<PartsDecision> {
+    let decision = part.limiter.operate(Operation::Estimate, &part.charge)?.await.ok()?;
     Some(PartsDecision::untaken(vec![part], decision.without_retry()))
 }
 

@@ -102,8 +102,6 @@ impl<const N: usize> Sets<N> {
 /// The rules for members without a common call: they are asked in turn, several at a time if one
 /// call can decide about them.
 impl<const N: usize> Rules for Arc<Sets<N>> {
-    const PEEKS: bool = true;
-
     fn at_once(&self, parts: &[Part]) -> Result<Arc<dyn AtOnce>, AtATime> {
         let places: Vec<usize> = parts.iter().map(|part| part.place).collect();
         Ok(Arc::clone(self.of(&places)) as _)
