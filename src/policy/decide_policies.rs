@@ -91,8 +91,12 @@ fn within_limits_of(whole: &Charge, asked: &[Asked], is_in_force: bool) -> Vec<A
     let mut asked = asked.to_vec();
     for Asked { charge, .. } in &mut asked {
         let own = charge.longest_wait().unwrap_or_default();
-        let wait = if is_in_force { own.min(whole.longest_wait().unwrap_or(own)) } else { own };
-        charge.set_max_wait(wait);
+        charge.set_max_wait(match is_in_force {
+            true => {
+                own.saturating_sub(whole.retried_for()).min(whole.longest_wait().unwrap_or(own))
+            }
+            false => own,
+        });
         if whole.units() == 0 {
             *charge = charge.clone().peek();
         }

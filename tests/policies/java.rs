@@ -1,7 +1,11 @@
 //! Policies of Redisson over a real server: each keeps to the keys that Java knows.
 
-use tower_sluice::Pool;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+use tower_sluice::key::{Head, Keyed};
 use tower_sluice::policy::Policies;
+use tower_sluice::{LimiterExt, Pool, Refusal};
 
 use super::over_redis::PATIENT;
 use super::{burst, decide, request, rows};
@@ -80,4 +84,40 @@ async fn only_the_key_of_all_requests_is_javas_limiter_of_the_policys_name() {
     };
     assert!(exists("orders:global", &mut connection).await);
     assert!(!exists("orders", &mut connection).await);
+}
+
+/// Each policy's own `max_wait` ends its waits, even beside a policy with a longer one.
+#[tokio::test(start_paused = true)]
+async fn javas_limiter_waits_no_longer_in_all_than_its_row_allows() {
+    let policies = super::policies(
+        "
+        [[policy]]
+        name = 'java'
+        algorithm = 'redisson'
+        limit = 2
+        cost = 2
+        period = '800ms'
+        max_wait = '1s'
+
+        [[policy]]
+        name = 'patient'
+        limit = 100
+        period = '1s'
+        max_wait = '1m'
+        ",
+    );
+    let java = policies.get("java").unwrap();
+    let Keyed::Charge(charge) = policies.charge(Head::from(&request("GET", "/", &[]))) else {
+        panic!("no charge")
+    };
+    let begun = Instant::now();
+    java.penalize(&["global"], 1).await.unwrap();
+    let waiter = policies.acquire(charge);
+    let competitor = async {
+        sleep(Duration::from_millis(500)).await;
+        assert_eq!(java.penalize(&["global"], 1).await.unwrap().remaining(), Some(0));
+    };
+    let (_, refused) = tokio::join!(competitor, waiter);
+    assert!(matches!(refused, Err(Refusal::Denied(_))), "{refused:?}");
+    assert!(begun.elapsed() <= Duration::from_secs(1), "{:?}", begun.elapsed());
 }
