@@ -81,8 +81,12 @@ impl Inner {
                 Turn::Wait(pause) => return Ok(Decision::new(Outcome::Retry(pause))),
             }
         };
-        let grant = self.grants.next();
-        let call = || self.sender.acquire(&keys, permits, grant, deadline);
+        let mut grant = GrantId::default();
+        let call = || {
+            // A refund of the first call's grant may arrive late, after the second call.
+            grant = self.grants.next();
+            self.sender.acquire(&keys, permits, grant, deadline)
+        };
         let reply = self.with_default_rate(&keys, deadline, call).await?;
         let decision = self.decision(&reply, keys.name(), Some((permits, grant)))?;
         if let Some(attempt) = attempt {
@@ -106,7 +110,7 @@ impl Inner {
         &self,
         keys: &Keys,
         deadline: Instant,
-        call: impl Fn() -> F,
+        mut call: impl FnMut() -> F,
     ) -> Result<ScriptReply, Error>
     where
         F: Future<Output = Result<ScriptReply, Error>>,

@@ -236,6 +236,24 @@ async fn limiters_may_come_with_a_default_rate() {
     assert_eq!((peek.remaining(), peek.quota()), (Some(3), Some(Quota::per_second(3))));
 }
 
+/// A refund of the call that found no configuration may be late. It has nothing of the next call.
+#[tokio::test]
+async fn the_call_after_a_default_rate_is_another_grant() {
+    let mut bench = Bench::new().await;
+    let redisson = bench.redisson.clone().default_rate(rate(3, 1_000));
+    redisson.peek("warm").await.unwrap();
+    let _: () = bench.ask(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]).await;
+    assert_eq!(bench.check(&redisson, 1).await.0, Granted(2));
+    let log: Vec<Vec<redis::Value>> = bench.ask(&["SLOWLOG", "GET", "100"]).await;
+    let arguments = |entry: &Vec<redis::Value>| -> Vec<Vec<u8>> {
+        redis::from_redis_value(entry[3].clone()).unwrap()
+    };
+    let mut calls: Vec<_> = log.iter().map(arguments).collect();
+    calls.retain(|arguments| arguments.iter().any(|one| one == b"acquire"));
+    let grants: Vec<_> = calls.iter().map(|arguments| arguments.last().unwrap()).collect();
+    assert!(matches!(grants[..], [second, first] if second != first), "{grants:?}");
+}
+
 /// The first call sets it, and no call sees a limiter without a configuration.
 #[tokio::test]
 async fn many_concurrent_calls_find_a_default_rate() {
