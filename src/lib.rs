@@ -113,7 +113,6 @@ mod grpc;
 #[cfg(all(fuzzing, feature = "redis"))]
 #[doc(hidden)]
 pub mod fuzz {
-    pub use crate::http::client_ip::fuzz_forwarded::forwarded;
     pub use crate::limiter::redis::fuzz_replies::{address, error, key, reply, state};
 }
 #[cfg(not(doctest))] // `tests` runs its blocks, which need what the crate does without

@@ -1,3 +1,6 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| tower_sluice::fuzz::forwarded(bytes));
+#[path = "../../tests/support/forwarded.rs"]
+mod forwarded;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| forwarded::forwarded(bytes));

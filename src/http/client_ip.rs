@@ -8,8 +8,6 @@
 mod client_addr;
 mod forwarded;
 mod forwarded_address;
-#[cfg(any(test, fuzzing))]
-pub(crate) mod fuzz_forwarded;
 mod header;
 mod networks;
 mod peer;

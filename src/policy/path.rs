@@ -258,9 +258,6 @@ fn without_dots(path: &str) -> Option<String> {
 }
 
 #[cfg(test)]
-mod servers;
-
-#[cfg(test)]
 mod tests {
     use super::*;
 

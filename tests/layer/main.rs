@@ -21,6 +21,7 @@ use tower_sluice::{
 mod axum;
 #[cfg(all(feature = "axum", feature = "tonic", feature = "redis"))]
 mod client_ip;
+mod forwarded;
 #[cfg(feature = "redis")]
 mod frameworks;
 #[cfg(feature = "redis")]

@@ -19,6 +19,7 @@ mod over_redis;
 mod paths;
 mod reload;
 mod rows;
+mod servers;
 mod settling;
 mod several;
 mod shadow_counts;

@@ -11,6 +11,7 @@ pub mod fake;
 #[cfg(feature = "redis")]
 pub mod faults;
 pub mod files;
+pub mod forwarded;
 // Its blocks need what the tests need, and the crate does without it.
 #[cfg(doctest)]
 #[path = "../../src/guide.rs"]
