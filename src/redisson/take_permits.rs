@@ -142,7 +142,7 @@ mod tests {
     use super::super::messages::REFUSED;
     use super::*;
     use crate::Pool;
-    use crate::limiter::redis::{ConnectionFuture, Connections, Facts, RepliesFuture, ReplyFuture};
+    use crate::limiter::redis::{ConnectionFuture, Connections, RepliesFuture, ReplyFuture};
 
     const TIMEOUT: Duration = Duration::from_millis(20);
 
@@ -170,14 +170,6 @@ mod tests {
         fn connection(self: Arc<Self>, hash_slot: u16) -> ConnectionFuture {
             Box::pin(async move { Ok(self.ready_connection(hash_slot).expect("one is ready")) })
         }
-
-        fn size(&self) -> usize {
-            1
-        }
-
-        fn facts(&self, _: u16) -> Facts {
-            Facts::given()
-        }
     }
 
     impl SharedConnection for FakeConnection {
@@ -202,14 +194,6 @@ mod tests {
         fn send_all(&self, _: Pipeline) -> RepliesFuture {
             Box::pin(pending())
         }
-
-        fn is_alive(&self) -> bool {
-            true
-        }
-
-        fn record_timeout(&self, _: Instant, _: bool) {}
-
-        fn mark_read_only(&self) {}
     }
 
     /// Returns the requests that are sent for a caller whose deadline passes.

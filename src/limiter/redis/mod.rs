@@ -42,7 +42,7 @@ pub(crate) use client::hash_slot;
 #[cfg(feature = "redisson")]
 pub(crate) use client::times::{LATE_REPLY_TIMEOUT, MAX_TIMEOUT};
 #[cfg(all(test, feature = "redisson"))]
-pub(crate) use client::{ConnectionFuture, Connections, Facts, RepliesFuture, ReplyFuture};
+pub(crate) use client::{ConnectionFuture, Connections, RepliesFuture, ReplyFuture};
 #[cfg(feature = "redisson")]
 pub(crate) use script::{Script, malformed_reply};
 #[cfg(feature = "redisson")]

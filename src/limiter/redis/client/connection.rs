@@ -44,12 +44,19 @@ pub(crate) trait Connections: Send + Sync {
     /// Waits for a connection. The error says why there is none.
     fn connection(self: Arc<Self>, hash_slot: u16) -> ConnectionFuture;
     /// Returns the number of connections that the calls of one partition share, at least 1.
-    fn size(&self) -> usize;
+    fn size(&self) -> usize {
+        1
+    }
     /// Returns the known facts about the server of a hash slot.
-    fn facts(&self, hash_slot: u16) -> Facts;
+    fn facts(&self, _hash_slot: u16) -> Facts {
+        Facts::given()
+    }
 }
 
 /// One connection, shared by many calls.
+///
+/// The defaults of the last three methods are for a connection that is never given up. A wrapper
+/// forwards these three.
 pub(crate) trait SharedConnection: Send + Sync {
     /// Sends one command.
     fn send(&self, command: Cmd) -> ReplyFuture;
@@ -61,12 +68,14 @@ pub(crate) trait SharedConnection: Send + Sync {
         None
     }
     /// Returns true if another call may use the connection without asking the pool first.
-    fn is_alive(&self) -> bool;
+    fn is_alive(&self) -> bool {
+        true
+    }
     /// Records that a call sent at `sent` has no reply at its deadline, which is now. A busy
     /// process may not have read the reply yet.
-    fn record_timeout(&self, sent: Instant, is_busy: bool);
+    fn record_timeout(&self, _sent: Instant, _is_busy: bool) {}
     /// Records that the server is read-only.
-    fn mark_read_only(&self);
+    fn mark_read_only(&self) {}
 }
 
 /// A connection of the crate's pool. It closes when its last user drops it.

@@ -6,12 +6,10 @@ use std::sync::Arc;
 
 use redis::aio::ConnectionLike;
 use redis::{Cmd, Pipeline};
-use tokio::time::Instant;
 
 use super::connection::{
     ConnectionFuture, Connections, RepliesFuture, ReplyFuture, SharedConnection,
 };
-use super::fault::Facts;
 use super::pool::Pool;
 
 impl Pool {
@@ -58,7 +56,8 @@ impl Pool {
     }
 }
 
-/// The application's connection, whose clones share one connection to the server.
+/// The application's connection, whose clones share one connection to the server. It is always
+/// alive: there is no other connection.
 struct GivenConnection<C>(C);
 
 impl<C: ConnectionLike + Clone + Send + Sync + 'static> Connections for GivenConnection<C> {
@@ -68,14 +67,6 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Connections for GivenCon
 
     fn connection(self: Arc<Self>, _hash_slot: u16) -> ConnectionFuture {
         Box::pin(async move { Ok(self as Arc<dyn SharedConnection>) })
-    }
-
-    fn size(&self) -> usize {
-        1
-    }
-
-    fn facts(&self, _: u16) -> Facts {
-        Facts::given()
     }
 }
 
@@ -89,13 +80,4 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> SharedConnection for Giv
         let mut connection = self.0.clone();
         Box::pin(async move { connection.req_packed_commands(&commands, 0, commands.len()).await })
     }
-
-    /// Returns `true`: there is no other connection.
-    fn is_alive(&self) -> bool {
-        true
-    }
-
-    fn record_timeout(&self, _sent: Instant, _is_busy: bool) {}
-
-    fn mark_read_only(&self) {}
 }

@@ -52,8 +52,6 @@ pub(crate) use self::cluster::slot_map::{HASH_SLOTS, Partition, hash_slot};
 pub(crate) use self::connection::SharedConnection;
 #[cfg(test)]
 pub(crate) use self::connection::{ConnectionFuture, Connections, RepliesFuture, ReplyFuture};
-#[cfg(test)]
-pub(crate) use self::fault::Facts;
 pub use self::pool::Pool;
 #[cfg(test)]
 pub(crate) use self::silent::Silent;

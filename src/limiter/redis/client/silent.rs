@@ -37,10 +37,6 @@ impl Connections for Silent {
         Box::pin(async move { Ok(self as Arc<dyn SharedConnection>) })
     }
 
-    fn size(&self) -> usize {
-        1
-    }
-
     fn facts(&self, _: u16) -> Facts {
         Facts { is_silent: self.is_known.load(Relaxed), ..Facts::given() }
     }
@@ -62,6 +58,4 @@ impl SharedConnection for Silent {
     fn record_timeout(&self, _: Instant, is_busy: bool) {
         self.met_load.fetch_or(is_busy, Relaxed);
     }
-
-    fn mark_read_only(&self) {}
 }

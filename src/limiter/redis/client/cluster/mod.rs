@@ -160,10 +160,6 @@ impl Connections for Cluster {
         })
     }
 
-    fn size(&self) -> usize {
-        1
-    }
-
     fn facts(&self, hash_slot: u16) -> Facts {
         if let Some((_, node)) = self.nodes.of(hash_slot) {
             return Facts { is_silent: node.server.is_silent(), ..node.pool.facts() };

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::super::super::client::{
-    ConnectionFuture, Connections, Facts, RepliesFuture, ReplyFuture, SharedConnection,
+    ConnectionFuture, Connections, RepliesFuture, ReplyFuture, SharedConnection,
 };
 use super::super::super::script::{Op, Request};
 use crate::algorithm::FixedWindow;
@@ -51,14 +51,6 @@ impl Connections for Fake {
             Ok(self.next())
         })
     }
-
-    fn size(&self) -> usize {
-        1
-    }
-
-    fn facts(&self, _: u16) -> Facts {
-        Facts::given()
-    }
 }
 
 struct FakeConnection {
@@ -76,14 +68,6 @@ impl SharedConnection for FakeConnection {
     fn send_all(&self, _: redis::Pipeline) -> RepliesFuture {
         Box::pin(pending())
     }
-
-    fn is_alive(&self) -> bool {
-        true
-    }
-
-    fn record_timeout(&self, _: Instant, _: bool) {}
-
-    fn mark_read_only(&self) {}
 }
 
 /// Charges `keys` keys at the same moment. Returns the number of answers from the server.
@@ -135,10 +119,6 @@ impl Connections for Recorder {
     fn size(&self) -> usize {
         9
     }
-
-    fn facts(&self, _: u16) -> Facts {
-        Facts::given()
-    }
 }
 
 struct Recorded {
@@ -160,14 +140,6 @@ impl SharedConnection for Recorded {
     fn send_all(&self, _: redis::Pipeline) -> RepliesFuture {
         Box::pin(pending())
     }
-
-    fn is_alive(&self) -> bool {
-        true
-    }
-
-    fn record_timeout(&self, _: Instant, _: bool) {}
-
-    fn mark_read_only(&self) {}
 }
 
 /// Sends a charge, a refund and a charge, each in its own call, and runs none of their tasks.
