@@ -14,10 +14,9 @@ use pin_project_lite::pin_project;
 
 use super::limiter::Redis;
 use super::one_call::{OneCall, OneCallFuture, join};
-use super::script::Op;
-use crate::algorithm::{AnyAlgorithm, Check, InLua};
+use crate::algorithm::{AnyAlgorithm, InLua};
 use crate::limiter::all_in_turn::AllInTurn;
-use crate::limiter::charge_numbers::{block_time, deadline};
+use crate::limiter::charge_numbers::deadline;
 use crate::limiter::combination::at_once::{AtATime, AtOnce};
 use crate::limiter::combination::held_reservations::{By, Held, inherits};
 use crate::limiter::combination::in_turn::{Part, Rules};
@@ -175,8 +174,8 @@ impl<const N: usize, F: MemberCharges<N>> AllAtOnce<N, F> {
     /// asked in turn.
     fn ask(
         &self,
+        operation: Option<Operation>,
         charge: &Charge,
-        op: impl Fn(Check) -> Op,
     ) -> Result<AllAtOnceFuture, [Option<Charge>; N]> {
         let charges = match self.in_turn.member_charges(charge) {
             Ok(charges) => charges,
@@ -189,7 +188,7 @@ impl<const N: usize, F: MemberCharges<N>> AllAtOnce<N, F> {
             .unzip();
         if present.len() > 1 {
             let one_call = self.sets.of(&places);
-            if let Ok(decision) = one_call.ask(&present, op) {
+            if let Ok(decision) = one_call.ask(operation, &present) {
                 let inherits = inherits(present.iter().copied());
                 let owner = self.in_turn.owner();
                 let reserved = (owner, charge.units(), Arc::clone(one_call), inherits);
@@ -206,7 +205,7 @@ impl<const N: usize, F: MemberCharges<N>> Limiter for AllAtOnce<N, F> {
     type Future = AllAtOnceFuture;
 
     fn check(&self, charge: &Charge) -> AllAtOnceFuture {
-        match self.ask(charge, |Check { cost, max_wait }| Op::Check { cost, max_wait }) {
+        match self.ask(None, charge) {
             Ok(decision) => decision,
             Err(charges) => {
                 let rules = Arc::clone(&self.sets);
@@ -225,16 +224,11 @@ impl<const N: usize, F: MemberCharges<N>> Limiter for AllAtOnce<N, F> {
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<AllAtOnceFuture> {
         let asked = match operation {
-            Operation::Estimate => {
-                self.ask(charge, |Check { cost, max_wait }| Op::Estimate { cost, max_wait })
+            Operation::Estimate | Operation::Penalize => self.ask(Some(operation), charge),
+            // The others have no cost, so costs cannot differ.
+            Operation::Reset | Operation::Block(_) | Operation::Unblock => {
+                self.ask(Some(operation), &charge.clone().peek())
             }
-            Operation::Penalize => self.ask(charge, |Check { cost, .. }| Op::Penalize { cost }),
-            // A reset has no cost, so costs cannot differ.
-            Operation::Reset => self.ask(&charge.clone().peek(), |_| Op::Reset),
-            Operation::Block(time) => {
-                self.ask(&charge.clone().peek(), |_| Op::Block { time: block_time(time) })
-            }
-            Operation::Unblock => self.ask(&charge.clone().peek(), |_| Op::Unblock),
         };
         match asked {
             Ok(decision) => Some(decision),

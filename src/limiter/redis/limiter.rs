@@ -197,7 +197,7 @@ impl<A: InLua> Limiter for Redis<A> {
     type Future = RedisFuture<A>;
 
     fn check(&self, charge: &Charge) -> RedisFuture<A> {
-        self.inner.ask(charge, |Check { cost, max_wait }| Op::Check { cost, max_wait })
+        self.inner.ask(None, charge)
     }
 
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
@@ -210,19 +210,7 @@ impl<A: InLua> Limiter for Redis<A> {
     }
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<RedisFuture<A>> {
-        Some(match operation {
-            Operation::Estimate => {
-                self.inner.ask(charge, |Check { cost, max_wait }| Op::Estimate { cost, max_wait })
-            }
-            Operation::Penalize => {
-                self.inner.ask(charge, |Check { cost, .. }| Op::Penalize { cost })
-            }
-            Operation::Reset => self.inner.ask(charge, |_| Op::Reset),
-            Operation::Block(time) => {
-                self.inner.ask(charge, |_| Op::Block { time: block_time(time) })
-            }
-            Operation::Unblock => self.inner.ask(charge, |_| Op::Unblock),
-        })
+        Some(self.inner.ask(Some(operation), charge))
     }
 }
 
@@ -246,50 +234,55 @@ pub(super) struct Inner<A: InLua> {
     pub(super) batcher: Arc<Batcher>,
 }
 
+impl Op {
+    /// Returns a check, or another operation, for a charge with these numbers.
+    fn of(operation: Option<Operation>, Check { cost, max_wait }: Check) -> Self {
+        match operation {
+            None => Self::Check { cost, max_wait },
+            Some(Operation::Estimate) => Self::Estimate { cost, max_wait },
+            Some(Operation::Penalize) => Self::Penalize { cost },
+            Some(Operation::Reset) => Self::Reset,
+            Some(Operation::Block(time)) => Self::Block { time: block_time(time) },
+            Some(Operation::Unblock) => Self::Unblock,
+        }
+    }
+}
+
 impl<A: InLua> Inner<A> {
     /// Asks about a charge's own key.
-    pub(super) fn ask(
-        self: &Arc<Self>,
-        charge: &Charge,
-        op: impl Fn(Check) -> Op,
-    ) -> RedisFuture<A> {
-        RedisFuture::new(self, charge, self.request(charge, op))
+    fn ask(self: &Arc<Self>, operation: Option<Operation>, charge: &Charge) -> RedisFuture<A> {
+        RedisFuture::new(self, charge, self.request(operation, charge))
     }
 
     /// Asks like `ask`, but about keys whose names end with `key`.
     pub(super) fn ask_keys(
         self: &Arc<Self>,
         key: String,
+        operation: Option<Operation>,
         charge: &Charge,
-        op: impl Fn(Check) -> Op,
     ) -> RedisFuture<A> {
-        RedisFuture::new(self, charge, self.request_for_keys(key, charge, op))
+        RedisFuture::new(self, charge, self.request_for_keys(key, operation, charge))
     }
 
-    /// Returns the request for a charge, and the quota for reading its answer.
-    fn request(
-        &self,
-        charge: &Charge,
-        op: impl Fn(Check) -> Op,
-    ) -> Result<(Request, Quotas), Error> {
+    fn request(&self, operation: Option<Operation>, charge: &Charge) -> Asked {
         // A key that is too long is rejected before it is hashed.
         let key = one_key(charge)?;
         let suffix = self.batcher.config().buckets[0].suffix(key);
-        self.request_for_keys(suffix, charge, op)
+        self.request_for_keys(suffix, operation, charge)
     }
 
     fn request_for_keys(
         &self,
         key: String,
+        operation: Option<Operation>,
         charge: &Charge,
-        op: impl Fn(Check) -> Op,
-    ) -> Result<(Request, Quotas), Error> {
+    ) -> Asked {
         let parsed = self.named.read(charge)?;
         let request = Request {
             key,
             quota: charge.own_quota().cloned(),
             rule: charge.own_quota().map(|_| A::arguments(&parsed.rule)),
-            op: op(parsed.check),
+            op: Op::of(operation, parsed.check),
         };
         Ok((request, parsed.quota.unwrap_or_else(|| self.named.quota().clone())))
     }
@@ -380,28 +373,22 @@ pin_project! {
     }
 }
 
+/// The request for a charge, and the quota for reading its answer. The error says why the charge
+/// has no request.
+type Asked = Result<(Request, Quotas), Error>;
+
 pin_project! {
     #[project = StateProj]
     enum State {
-        Asking { asked: Option<(Request, Quotas)>, deadline: Instant, known: ResetsSeen },
+        Asking { asked: Option<Asked>, deadline: Instant, known: ResetsSeen },
         Waiting { #[pin] pending: Pending, quota: Option<Quotas>, known: ResetsSeen },
-        Failed { error: Option<Error> },
     }
 }
 
 impl<A: InLua> RedisFuture<A> {
-    fn new(
-        inner: &Arc<Inner<A>>,
-        charge: &Charge,
-        request: Result<(Request, Quotas), Error>,
-    ) -> Self {
-        let state = match request {
-            Ok(asked) => {
-                let deadline = charge_numbers::deadline(charge, MAX_TIMEOUT);
-                State::Asking { asked: Some(asked), deadline, known: inner.named.known() }
-            }
-            Err(error) => State::Failed { error: Some(error) },
-        };
+    fn new(inner: &Arc<Inner<A>>, charge: &Charge, asked: Asked) -> Self {
+        let deadline = charge_numbers::deadline(charge, MAX_TIMEOUT);
+        let state = State::Asking { asked: Some(asked), deadline, known: inner.named.known() };
         Self { inner: Arc::clone(inner), state }
     }
 }
@@ -415,7 +402,7 @@ impl<A: InLua> Future for RedisFuture<A> {
         loop {
             let next = match this.state.as_mut().project() {
                 StateProj::Asking { asked, deadline, known } => {
-                    let (request, quota) = asked.take().expect("polled after it was done");
+                    let (request, quota) = asked.take().expect("polled after it was done")?;
                     if let Some(decision) = this.inner.take_spare(&request, &quota) {
                         return Poll::Ready(Ok(decision));
                     }
@@ -426,9 +413,6 @@ impl<A: InLua> Future for RedisFuture<A> {
                     let completed = ready!(pending.poll(cx))?;
                     let quota = quota.take().expect("polled after it was done");
                     return Poll::Ready(this.inner.decision((quota, *known), completed));
-                }
-                StateProj::Failed { error } => {
-                    return Poll::Ready(Err(error.take().expect("polled after it was done")));
                 }
             };
             this.state.set(next);

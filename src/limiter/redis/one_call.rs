@@ -8,15 +8,15 @@ use std::task::{Context, Poll};
 use pin_project_lite::pin_project;
 
 use super::limiter::{Redis, RedisFuture};
-use super::script::{Op, key_suffixes, local_names};
+use super::script::{key_suffixes, local_names};
 use crate::algorithm::sealed::Single;
-use crate::algorithm::{AnyAlgorithm, Check, InLua, OwnCost};
+use crate::algorithm::{AnyAlgorithm, InLua, OwnCost};
 use crate::charge::Key;
-use crate::limiter::Limiter;
 use crate::limiter::charge_numbers::one_key;
 use crate::limiter::combination::at_once::{AskedAtOnce, AtATime, AtOnce};
 use crate::limiter::combination::whole_charge::{member_of, of_alike, of_each};
 use crate::limiter::configured::{ConfiguredAlgorithm, expect_valid_quota};
+use crate::limiter::{Limiter, Operation};
 use crate::reservation::Reservation;
 use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error, ErrorKind};
@@ -104,8 +104,8 @@ impl OneCall {
     /// nothing. A script would also write those that take nothing.
     pub(super) fn ask(
         &self,
+        operation: Option<Operation>,
         charges: &[&Charge],
-        op: impl Fn(Check) -> Op,
     ) -> Result<OneCallFuture, AtATime> {
         // A key that is too long is rejected before it is hashed.
         if let Err(error) = charges.iter().try_for_each(|charge| one_key(charge).map(drop)) {
@@ -130,7 +130,7 @@ impl OneCall {
             let inner = &self.alike().inner;
             return Ok(match of_alike(charges, inner.named.quota()) {
                 Ok(whole) => {
-                    let decision = inner.ask_keys(suffixes.concat(), &whole, op);
+                    let decision = inner.ask_keys(suffixes.concat(), operation, &whole);
                     OneCallFuture::Alike { decision }
                 }
                 Err(error) => error.into(),
@@ -143,7 +143,7 @@ impl OneCall {
         let inner = &self.each().ok_or(AtATime(charges.len().div_ceil(2)))?.inner;
         Ok(match of_each(charges, inner.named.quota()) {
             Ok(whole) => {
-                let decision = inner.ask_keys(suffixes.concat(), &whole, op);
+                let decision = inner.ask_keys(suffixes.concat(), operation, &whole);
                 OneCallFuture::Each { decision }
             }
             Err(error) => error.into(),
@@ -170,8 +170,7 @@ impl OneCall {
 
 impl AtOnce for OneCall {
     fn check(&self, charges: &[&Charge]) -> Result<AskedAtOnce, AtATime> {
-        let check = |Check { cost, max_wait }| Op::Check { cost, max_wait };
-        self.ask(charges, check).map(|decision| AskedAtOnce::Later(Box::pin(decision)))
+        self.ask(None, charges).map(|decision| AskedAtOnce::Later(Box::pin(decision)))
     }
 
     /// Settles all in one call, if all have the same old and new cost, or if all units are

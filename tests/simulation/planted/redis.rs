@@ -376,16 +376,16 @@ pub(super) const FAULTS: &[Fault] = &[
         "penalty_lost",
         &[edit(
             "limiter/redis/limiter.rs",
-            "                self.inner.ask(charge, |Check { cost, .. }| Op::Penalize { cost })",
-            "                self.inner.ask(charge, |Check { cost, .. }| Op::Penalize { cost: cost.min(0) })",
+            "            Some(Operation::Penalize) => Self::Penalize { cost },",
+            "            Some(Operation::Penalize) => Self::Penalize { cost: cost.min(0) },",
         )],
     ),
     planted(
         "reset_that_resets_nothing",
         &[edit(
             "limiter/redis/limiter.rs",
-            "            Operation::Reset => self.inner.ask(charge, |_| Op::Reset),",
-            "            Operation::Reset => self.inner.ask(charge, |_| Op::Unblock),",
+            "            Some(Operation::Reset) => Self::Reset,",
+            "            Some(Operation::Reset) => Self::Unblock,",
         )],
     ),
     planted(

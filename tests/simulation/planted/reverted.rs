@@ -1175,9 +1175,9 @@ impl Drop",
         "redis: let the time of a decision begin with its first poll",
         &[edit(
             "limiter/redis/limiter.rs",
-            "                let deadline = charge_numbers::deadline(charge, MAX_TIMEOUT);",
-            "                let own = inner.decision_timeout.min(MAX_TIMEOUT);
-                let deadline = charge_numbers::deadline(charge, own);",
+            "        let deadline = charge_numbers::deadline(charge, MAX_TIMEOUT);",
+            "        let own = inner.decision_timeout.min(MAX_TIMEOUT);
+        let deadline = charge_numbers::deadline(charge, own);",
         )],
     )
     .found_by_unit(
