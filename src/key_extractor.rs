@@ -240,7 +240,7 @@ impl<C: IntoCharge, const N: usize> IntoCharge for [C; N] {
 }
 
 macro_rules! into_charge_of_parts {
-    ($($part:ident $index:tt),+) => {
+    ($size:literal: $($part:ident $index:tt),+) => {
         impl<$($part: IntoCharge),+> IntoCharge for ($($part,)+) {
             fn into_charge(self) -> Keyed {
                 Keyed::several([$(self.$index.into_charge()),+])
@@ -249,10 +249,4 @@ macro_rules! into_charge_of_parts {
     };
 }
 
-into_charge_of_parts!(A 0, B 1);
-into_charge_of_parts!(A 0, B 1, C 2);
-into_charge_of_parts!(A 0, B 1, C 2, D 3);
-into_charge_of_parts!(A 0, B 1, C 2, D 3, E 4);
-into_charge_of_parts!(A 0, B 1, C 2, D 3, E 4, F 5);
-into_charge_of_parts!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
-into_charge_of_parts!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
+for_each_tuple!(into_charge_of_parts);

@@ -72,9 +72,11 @@ The module `guide` has a page for each subject."
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
-// A macro for the modules below.
+// Macros for the modules below.
 #[macro_use]
 mod debug_by_name;
+#[macro_use]
+mod for_each_tuple;
 // Values.
 mod charge;
 mod decision;

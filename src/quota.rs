@@ -329,23 +329,17 @@ impl<const N: usize> From<[Quota; N]> for Quotas {
 }
 
 macro_rules! from_tuple {
-    ($($quota:ident),+) => {
-        impl From<($(from_tuple!(@ $quota),)+)> for Quotas {
-            fn from(($($quota,)+): ($(from_tuple!(@ $quota),)+)) -> Self {
-                [$($quota),+].into()
+    ($size:literal: $($member:ident $index:tt),+) => {
+        impl From<($(from_tuple!(@ $member),)+)> for Quotas {
+            fn from(quotas: ($(from_tuple!(@ $member),)+)) -> Self {
+                [$(quotas.$index),+].into()
             }
         }
     };
-    (@ $quota:ident) => { Quota };
+    (@ $member:ident) => { Quota };
 }
 
-from_tuple!(a, b);
-from_tuple!(a, b, c);
-from_tuple!(a, b, c, d);
-from_tuple!(a, b, c, d, e);
-from_tuple!(a, b, c, d, e, f);
-from_tuple!(a, b, c, d, e, f, g);
-from_tuple!(a, b, c, d, e, f, g, h);
+for_each_tuple!(from_tuple);
 
 /// The reason why a quota is invalid: see [`Quota::try_new`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

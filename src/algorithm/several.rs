@@ -21,7 +21,7 @@ macro_rules! reports {
 }
 
 macro_rules! tuple {
-    ($($member:ident $index:tt),+) => {
+    ($size:literal: $($member:ident $index:tt),+) => {
         impl<$($member: Algorithm + Single),+> Sealed for ($($member,)+) {}
 
         impl<$($member: Algorithm + Single),+> Algorithm for ($($member,)+) {
@@ -237,10 +237,4 @@ macro_rules! tuple {
     };
 }
 
-tuple!(A 0, B 1);
-tuple!(A 0, B 1, C 2);
-tuple!(A 0, B 1, C 2, D 3);
-tuple!(A 0, B 1, C 2, D 3, E 4);
-tuple!(A 0, B 1, C 2, D 3, E 4, F 5);
-tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
-tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
+for_each_tuple!(tuple);

@@ -90,7 +90,7 @@ impl<P: Into<Charge>, const N: usize> From<[P; N]> for Charge {
 }
 
 macro_rules! from_tuple {
-    ($($part:ident $index:tt),+) => {
+    ($size:literal: $($part:ident $index:tt),+) => {
         /// A charge of several keys: see [`Charge::several`].
         impl<$($part: Into<Charge>),+> From<($($part,)+)> for Charge {
             fn from(parts: ($($part,)+)) -> Self {
@@ -100,13 +100,7 @@ macro_rules! from_tuple {
     };
 }
 
-from_tuple!(A 0, B 1);
-from_tuple!(A 0, B 1, C 2);
-from_tuple!(A 0, B 1, C 2, D 3);
-from_tuple!(A 0, B 1, C 2, D 3, E 4);
-from_tuple!(A 0, B 1, C 2, D 3, E 4, F 5);
-from_tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
-from_tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
+for_each_tuple!(from_tuple);
 
 #[cfg(test)]
 mod tests {

@@ -33,7 +33,7 @@ const VALUES: &[&str] = &[
 
 /// The first match holds, so a module inside another stands before it.
 const MODULES: &[Module] = &[
-    Module { files: &["debug_by_name"], crates: &[], modules: &[] },
+    Module { files: &["debug_by_name", "for_each_tuple"], crates: &[], modules: &[] },
     Module { files: &["sync"], crates: &["loom"], modules: &[] },
     Module { files: VALUES, crates: &["tower::BoxError"], modules: VALUES },
     Module { files: &["digest"], crates: &["sha2", "hmac"], modules: &["digest"] },

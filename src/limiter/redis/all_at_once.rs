@@ -342,25 +342,19 @@ impl<A: InLua + Into<AnyAlgorithm>> Redis<A> {
 }
 
 macro_rules! members {
-    ($count:literal: $($member:ident $index:tt),+) => {
+    ($size:literal: $($member:ident $index:tt),+) => {
         impl<$($member: InLua),+> sealed::Sealed for ($(Redis<$member>,)+) {}
 
-        impl<$($member: InLua + Into<AnyAlgorithm>),+> Members<$count> for ($(Redis<$member>,)+) {
-            fn members(&self) -> [Redis<AnyAlgorithm>; $count] {
+        impl<$($member: InLua + Into<AnyAlgorithm>),+> Members<$size> for ($(Redis<$member>,)+) {
+            fn members(&self) -> [Redis<AnyAlgorithm>; $size] {
                 [$(self.$index.of_any_algorithm()),+]
             }
 
-            fn boxed_members(&self) -> [Boxed; $count] {
+            fn boxed_members(&self) -> [Boxed; $size] {
                 [$(self.$index.clone().boxed()),+]
             }
         }
     };
 }
 
-members!(2: A 0, B 1);
-members!(3: A 0, B 1, C 2);
-members!(4: A 0, B 1, C 2, D 3);
-members!(5: A 0, B 1, C 2, D 3, E 4);
-members!(6: A 0, B 1, C 2, D 3, E 4, F 5);
-members!(7: A 0, B 1, C 2, D 3, E 4, F 5, G 6);
-members!(8: A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
+for_each_tuple!(members);
