@@ -38,6 +38,8 @@ mod sentinel;
 mod server;
 #[cfg(test)]
 mod silent;
+#[cfg(test)]
+mod simulated;
 pub(crate) mod times;
 #[cfg_attr(not(feature = "rustls"), path = "no_tls.rs")]
 mod tls;

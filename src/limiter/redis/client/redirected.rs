@@ -106,48 +106,31 @@ mod tests {
     use std::time::Duration;
 
     use redis::cmd;
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+    use tokio::io::DuplexStream;
     use tokio::time::{advance, sleep};
 
     use super::super::address::Host;
     use super::super::cluster::NodeSettings;
     use super::super::dialer::Dialer;
-    use super::super::server::{Connector, Login};
+    use super::super::simulated;
     use super::super::times::{MAX_CONNECTION_WAIT, MAX_SILENCE};
-    use super::super::tls::Tls;
     use super::*;
 
     /// Greets a client. The server at port 1 redirects to the server at port 2, which does not
     /// answer.
-    async fn serve(mut socket: DuplexStream, port: u16) -> io::Result<()> {
-        let mut bytes = [0; 4_096];
-        loop {
-            let length = socket.read(&mut bytes).await?;
-            if length == 0 {
-                return Ok(());
-            }
-            for line in String::from_utf8_lossy(&bytes[..length]).lines() {
-                match line {
-                    "HELLO" => socket.write_all(b"%1\r\n+mode\r\n+cluster\r\n").await?,
-                    "SETINFO" => socket.write_all(b"+OK\r\n").await?,
-                    "CLUSTER" => socket.write_all(b"-ERR no map\r\n").await?,
-                    "GET" if port == 1 => socket.write_all(b"-MOVED 0 127.0.0.1:2\r\n").await?,
-                    _ => {}
-                }
-            }
+    fn reply(port: u16, word: &str) -> &'static str {
+        match word {
+            "HELLO" => "%1\r\n+mode\r\n+cluster\r\n",
+            "CLUSTER" => "-ERR no map\r\n",
+            "GET" if port == 1 => "-MOVED 0 127.0.0.1:2\r\n",
+            _ => "",
         }
     }
 
     /// Makes a pool for a cluster, and two of its servers.
     fn cluster(dialer: Dialer) -> (Pool, [Host; 2]) {
-        let connector = Connector {
-            tls: Tls::default().params(false).expect("no TLS"),
-            login: Login::new(redis::RedisConnectionInfo::default()),
-            timeout: Duration::from_secs(1),
-            resolver: None,
-            dialer: Some(dialer),
-        };
-        let hosts = [1, 2].map(|port| Host { name: "127.0.0.1".into(), port });
+        let connector = simulated::connector(Duration::from_secs(1), dialer);
+        let hosts = [1, 2].map(simulated::host);
         let settings = NodeSettings { connector, size: 1 };
         let cluster = Cluster::new(settings, vec![hosts[0].clone()]).expect("an address");
         (Pool::of_cluster(cluster, None), hosts)
@@ -155,10 +138,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_missing_answer_is_of_the_server_that_was_asked_last() {
-        let (pool, [one, two]) = cluster(Dialer::new(|_, port| {
-            let (own, other) = duplex(4_096);
-            tokio::spawn(serve(other, port));
-            std::future::ready(Ok(own))
+        let (pool, [one, two]) = cluster(Dialer::new(|_, port| async move {
+            Ok(simulated::served(move |word| reply(port, word)))
         }));
         let first = pool.connection_to(Some(&one), 0).await.expect("a connection");
         let second = pool.connection_to(Some(&two), 0).await.expect("a connection");

@@ -5,16 +5,15 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::Poll;
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+use tokio::io::{DuplexStream, duplex};
 use tokio::time::{advance, sleep, timeout};
 
-use super::super::address::Host;
 use super::super::dialer::Dialer;
 use super::super::fault::{Deadline, Stage};
 use super::super::pool::Pool;
-use super::super::server::{Connector, Login};
+use super::super::server::Login;
+use super::super::simulated;
 use super::super::times::{HANGS_AFTER, READY_WITHIN};
-use super::super::tls::Tls;
 use super::*;
 
 const CONNECT_TIMEOUT: Duration = MAX_CONNECTION_WAIT.saturating_mul(4);
@@ -26,17 +25,9 @@ const LIFE: Duration = Duration::from_secs(1);
 
 /// A pool whose sockets `dialer` opens, and its login.
 fn over(dialer: Dialer) -> (Arc<OwnPool>, Login) {
-    let login = Login::new(redis::RedisConnectionInfo::default());
-    let connector = Connector {
-        tls: Tls::default().params(false).expect("no TLS"),
-        login: login.clone(),
-        timeout: CONNECT_TIMEOUT,
-        resolver: None,
-        dialer: Some(dialer),
-    };
-    let host = Host { name: "127.0.0.1".into(), port: 1 };
-    let server = connector.server(&host).expect("an address");
-    (Arc::new(OwnPool::new(server, 1)), login)
+    let connector = simulated::connector(CONNECT_TIMEOUT, dialer);
+    let server = connector.server(&simulated::host(1)).expect("an address");
+    (Arc::new(OwnPool::new(server, 1)), connector.login)
 }
 
 /// A pool for a server that never answers.
@@ -45,18 +36,8 @@ fn silent() -> (Arc<OwnPool>, Login) {
 }
 
 /// Answers the greeting of a client.
-async fn greet(mut socket: DuplexStream) -> io::Result<()> {
-    let mut bytes = [0; 4_096];
-    loop {
-        let length = socket.read(&mut bytes).await?;
-        for line in String::from_utf8_lossy(&bytes[..length]).lines() {
-            match line {
-                "HELLO" => socket.write_all(b"%1\r\n+role\r\n+master\r\n").await?,
-                "SETINFO" => socket.write_all(b"+OK\r\n").await?,
-                _ => {}
-            }
-        }
-    }
+fn greeting(word: &str) -> &'static str {
+    if word == "HELLO" { "%1\r\n+role\r\n+master\r\n" } else { "" }
 }
 
 #[tokio::test(start_paused = true)]
@@ -122,7 +103,7 @@ async fn a_failure_before_the_last_connection_counts_no_more() {
             return ready(Err(io::ErrorKind::TimedOut.into()));
         }
         let (own, other) = duplex(4_096);
-        tokio::spawn(timeout(LIFE, greet(other)));
+        tokio::spawn(timeout(LIFE, simulated::serve(other, greeting)));
         ready(Ok(own))
     }));
     assert!(pool.next(None).is_err());
@@ -297,11 +278,7 @@ async fn few_attempts_are_under_way_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_a_busy_process_gives_up_blames_no_server() {
     for (is_busy, kind) in [(true, None), (false, Some(ErrorKind::Infrastructure))] {
-        let (pool, _) = over(Dialer::new(|_, _| async {
-            let (here, there) = duplex(4_096);
-            tokio::spawn(greet(there));
-            Ok(here)
-        }));
+        let (pool, _) = over(Dialer::new(|_, _| async { Ok(simulated::served(greeting)) }));
         let connection = Arc::clone(&pool).connection_at(None).await.expect("a connection");
         while connection.is_alive() {
             let sent = Instant::now();

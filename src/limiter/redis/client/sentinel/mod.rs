@@ -261,7 +261,7 @@ mod tests {
     use tokio::time::advance;
 
     use super::super::dialer::Dialer;
-    use super::super::tls::Tls;
+    use super::super::simulated;
     use super::*;
 
     const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -269,16 +269,11 @@ mod tests {
     /// The sentinels name the primary shortly before the connect timeout, and no server answers.
     #[tokio::test(start_paused = true)]
     async fn a_process_that_is_busy_once_it_knows_the_primary_blames_no_server() {
-        let host = Host { name: "127.0.0.1".into(), port: 1 };
+        let host = simulated::host(1);
         for (is_busy, kind) in [(false, ErrorKind::Infrastructure), (true, ErrorKind::Saturation)] {
-            let login = Login::new(redis::RedisConnectionInfo::default());
-            let connector = Connector {
-                tls: Tls::default().params(false).expect("no TLS"),
-                login: login.clone(),
-                timeout: CONNECT_TIMEOUT,
-                resolver: None,
-                dialer: Some(Dialer::new(|_, _| pending::<io::Result<DuplexStream>>())),
-            };
+            let dialer = Dialer::new(|_, _| pending::<io::Result<DuplexStream>>());
+            let connector = simulated::connector(CONNECT_TIMEOUT, dialer);
+            let login = connector.login.clone();
             let hosts = std::slice::from_ref(&host);
             let sentinels = Sentinels::new(hosts, login, "main", connector).expect("an address");
             let sentinels = Arc::new(sentinels);

@@ -212,55 +212,31 @@ fn epoch(fields: Value) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
     use tokio::runtime::Handle;
     use tokio::time::advance;
 
     use super::super::super::dialer::Dialer;
-    use super::super::super::server::{Connector, Login};
-    use super::super::super::tls::Tls;
+    use super::super::super::simulated;
     use super::*;
     use crate::sync::lock;
 
     /// Greets a client, and then answers no questions.
-    async fn greet(mut socket: DuplexStream) -> io::Result<()> {
-        let mut bytes = [0; 4_096];
-        loop {
-            let length = socket.read(&mut bytes).await?;
-            if length == 0 {
-                return Ok(());
-            }
-            for line in String::from_utf8_lossy(&bytes[..length]).lines() {
-                match line {
-                    "HELLO" => socket.write_all(b"%1\r\n+mode\r\n+sentinel\r\n").await?,
-                    "SETINFO" => socket.write_all(b"+OK\r\n").await?,
-                    "SUBSCRIBE" => socket.write_all(b"-NOPERM no\r\n").await?,
-                    _ => {}
-                }
-            }
+    fn reply(word: &str) -> &'static str {
+        match word {
+            "HELLO" => "%1\r\n+mode\r\n+sentinel\r\n",
+            "SUBSCRIBE" => "-NOPERM no\r\n",
+            _ => "",
         }
     }
 
     /// The sentinel may have answered while this process stood still.
     #[tokio::test(start_paused = true)]
     async fn a_sentinel_that_a_busy_process_reads_late_is_not_at_fault() {
-        let host = Host { name: "127.0.0.1".into(), port: 1 };
+        let host = simulated::host(1);
         for (is_busy, kind) in [(false, ErrorKind::Infrastructure), (true, ErrorKind::Saturation)] {
-            let dialer = Dialer::new(|_, _| {
-                let (own, other) = duplex(4_096);
-                tokio::spawn(greet(other));
-                std::future::ready(Ok(own))
-            });
-            let login = Login::new(redis::RedisConnectionInfo::default());
-            let connector = Connector {
-                tls: Tls::default().params(false).expect("no TLS"),
-                login: login.clone(),
-                timeout: ANSWER_TIMEOUT,
-                resolver: None,
-                dialer: Some(dialer),
-            };
+            let dialer = Dialer::new(|_, _| async { Ok(simulated::served(reply)) });
+            let connector = simulated::connector(ANSWER_TIMEOUT, dialer);
+            let login = connector.login.clone();
             let hosts = std::slice::from_ref(&host);
             let sentinels = Sentinels::new(hosts, login, "main", connector).expect("an address");
             let sentinels = Arc::new(sentinels);
