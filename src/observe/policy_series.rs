@@ -6,6 +6,7 @@ use std::sync::{PoisonError, RwLock};
 use super::recorded_outcome::Asked;
 use super::series::Series;
 use crate::Decision;
+use crate::decision::PolicyReport;
 
 /// The most names with metrics of their own, since an application's limiter could make a name for
 /// each key. If new names come at the same instant, there may be a few more.
@@ -21,15 +22,23 @@ pub(crate) struct PolicySeries {
 }
 
 impl PolicySeries {
-    /// Counts the outcome of each policy alone. Returns true if there was a policy. If some
-    /// policies refuse, the others have taken nothing, and are not counted.
+    /// Counts the outcome of each policy alone. If some policies refuse, the others have taken
+    /// nothing, and are not counted. This is also true if all policies are in a shadow. Returns
+    /// true if the policies show the outcome of the charge: a limiter that lists no policy may have
+    /// refused it.
     pub(super) fn count(&self, asked: &Asked, decision: &Decision) -> bool {
+        let is_admitted = decision.is_admitted();
+        let is_in_shadow = is_admitted && decision.policies().all(|policy| policy.is_shadow());
+        let refuses =
+            |policy: PolicyReport<'_>| !policy.is_admitted() && policy.is_shadow() == is_in_shadow;
+        let has_refused = decision.policies().any(refuses);
+        let is_refused = !is_admitted || is_in_shadow && has_refused;
         for policy in decision.policies() {
-            if decision.is_admitted() || !policy.is_admitted() {
+            if !is_refused || !policy.is_admitted() {
                 self.with_series(policy.name(), |series| series.count_policy(asked, &policy));
             }
         }
-        decision.policies().next().is_some()
+        has_refused || !is_refused && decision.policies().next().is_some()
     }
 
     fn with_series(&self, name: &str, count: impl FnOnce(&Series)) {

@@ -57,6 +57,46 @@ async fn policies_of_a_combination_count_under_their_own_names() {
     assert_eq!(counts, expected);
 }
 
+/// Without the shadow, only the policy that refuses the third charge would count it.
+#[tokio::test(start_paused = true)]
+async fn policies_in_a_shadow_count_as_they_would_without_it() {
+    let recorder = Recorder::new();
+    let quotas = (
+        TokenBucket::new(Quota::per_hour(2)),
+        tower_sluice::algorithm::FixedWindow::new(Quota::per_hour(100)),
+    );
+    let limiter = Memory::new("api", quotas).shadow().metrics("api").per_policy();
+    for _ in 0..3 {
+        assert!(limiter.check(&one()).await.unwrap().is_admitted());
+    }
+    let decisions = recorder.counts();
+    let counts: Vec<_> = decisions.iter().map(|(name, count)| (&**name, *count)).collect();
+    let expected = [
+        ("rate_limit_decisions_total{limiter=api-1,outcome=admitted}", 2),
+        ("rate_limit_decisions_total{limiter=api-1,outcome=denied}", 1),
+        ("rate_limit_decisions_total{limiter=api-2,outcome=admitted}", 2),
+        ("rate_limit_shadow_refusals_total{limiter=api-1}", 1),
+    ];
+    assert_eq!(counts, expected);
+}
+
+/// A denial of a limiter that lists no policy.
+#[tokio::test(start_paused = true)]
+async fn a_denial_that_no_policy_explains_keeps_the_name_of_the_whole() {
+    let recorder = Recorder::new();
+    let own = |_: &Charge| std::future::ready(Ok(Decision::denied(SECOND)));
+    let user = |limit| Memory::new("user", TokenBucket::new(Quota::per_hour(limit)));
+    for user in [user(9).boxed(), user(1).shadow().boxed()] {
+        let limiter =
+            AllInTurn::new([user, own.boxed()], |charge| [(); 2].map(|()| charge.clone()));
+        let limiter = limiter.metrics("gate").per_policy();
+        for _ in 0..2 {
+            assert!(!limiter.check(&one()).await.unwrap().is_admitted());
+        }
+    }
+    assert_counts!(recorder, "decisions_total{limiter=gate,outcome=denied}": 4);
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_no_policy_decided_keeps_the_name_of_the_whole() {
     let recorder = Recorder::new();
