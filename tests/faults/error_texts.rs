@@ -29,6 +29,19 @@ async fn an_unknown_error_is_of_state_and_short() {
     }
 }
 
+/// Redis itself refuses a write within the script. A proxy may refuse the whole call.
+#[tokio::test]
+async fn a_connection_to_a_server_that_takes_no_writes_is_replaced() {
+    let read_only = "-READONLY You can't write against a read only replica.\r\n";
+    let address = support::fake::answering_first(read_only, "-OOM no memory\r\n").await;
+    let pool = Pool::builder(&format!("redis://{address}")).unwrap().size(1).build().unwrap();
+    let limiter = over(pool).decision_timeout(LONG);
+    let error = limiter.check(&one()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Infrastructure, "{error}");
+    let error = limiter.check(&one()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Capacity, "{error}");
+}
+
 // Case 33.
 #[tokio::test]
 async fn an_odd_reply_never_admits() {

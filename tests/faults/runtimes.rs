@@ -2,7 +2,9 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::mpsc;
 use std::task::Poll;
+use std::thread;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -95,6 +97,26 @@ fn runtimes_may_end_while_they_look_for_a_server() {
         println!("fault case=136 scheme={scheme} runtimes=5 back_ms={}", back.as_millis());
     }
     lasting.block_on(async { drop((server, cluster)) });
+}
+
+/// A call there ends: with an error, or by tokio's panic at the first timer.
+// Case 136.
+#[test]
+fn a_call_on_a_runtime_that_has_shut_down_ends() {
+    for scheme in ["redis", "redis-cluster", "redis-sentinel"] {
+        let name = if scheme == "redis-sentinel" { "?sentinelServiceName=main" } else { "" };
+        let pool = Pool::connect(&format!("{scheme}://127.0.0.1:{NOWHERE}{name}")).unwrap();
+        let runtime = threads(1);
+        let handle = runtime.handle().clone();
+        runtime.shutdown_background();
+        let (ended, end) = mpsc::channel();
+        thread::spawn(move || {
+            let _ended = ended;
+            handle.block_on(pool.ready()).unwrap_err();
+        });
+        let end = end.recv_timeout(LONG);
+        assert_eq!(end, Err::<(), _>(mpsc::RecvTimeoutError::Disconnected), "{scheme}");
+    }
 }
 
 // Case 136.

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufStream};
 use tokio::net::{TcpListener, TcpStream};
@@ -20,15 +20,34 @@ pub async fn answering_in_turn(replies: Vec<Vec<u8>>) -> SocketAddr {
     let replies = Arc::new(Mutex::new(VecDeque::from(replies)));
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(serve(stream, Arc::clone(&replies)));
+            let replies = Arc::clone(&replies);
+            tokio::spawn(serve(stream, move || next(&replies)));
         }
     });
     address
 }
 
-async fn serve(stream: TcpStream, replies: Arc<Mutex<VecDeque<Vec<u8>>>>) -> Option<()> {
+/// Answers all scripts on the connection that asks first with the first reply, and all others with
+/// the second. Returns the address.
+pub async fn answering_first(first: &'static str, others: &'static str) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let replies = [first, others].map(|reply| reply.as_bytes().to_vec());
+    let replies = Arc::new(Mutex::new(VecDeque::from(replies)));
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let replies = Arc::clone(&replies);
+            let own = OnceLock::new();
+            tokio::spawn(serve(stream, move || own.get_or_init(|| next(&replies)).clone()));
+        }
+    });
+    address
+}
+
+/// Greets, and answers each script with the next reply.
+async fn serve(stream: TcpStream, reply: impl Fn() -> Vec<u8>) -> Option<()> {
     answer(stream, |words| match words[0].to_ascii_uppercase().as_slice() {
-        b"EVALSHA" | b"EVAL" => next(&replies),
+        b"EVALSHA" | b"EVAL" => reply(),
         b"HELLO" => b"%1\r\n+proto\r\n:3\r\n".to_vec(),
         _ => b"+OK\r\n".to_vec(),
     })

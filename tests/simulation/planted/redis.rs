@@ -260,20 +260,18 @@ pub(super) const FAULTS: &[Fault] = &[
         "read_only_connection_kept",
         &[
             edit(
-                "limiter/redis/client/connection.rs",
-                "            Err(error) if error::met_read_only(error) => self.retire(ConnectionState::ReadOnly),",
-                "            Err(error) if error::met_read_only(error) => {}",
+                "limiter/redis/send/batch.rs",
+                "        if reply.as_ref().is_err_and(error::met_read_only) {",
+                "        if false {",
             ),
             edit(
                 "limiter/redis/send/batch.rs",
-                "        connection.mark_read_only();",
-                "        let _ = connection;",
+                "    if reply.texts().any(|text| error::is_read_only(&text)) {",
+                "    if false {",
             ),
         ],
     )
-    .found_by_unit(
-        "limiter::redis::client::connection::tests::a_failed_call_ends_a_connection_that_is_closed_or_takes_no_writes",
-    ),
+    .found_by("faults", "error_texts::a_connection_to_a_server_that_takes_no_writes_is_replaced"),
     planted(
         "connection_leaked",
         &[edit(

@@ -125,13 +125,13 @@ where
     /// Records the outcome of a call.
     fn record<T>(self: &Arc<Self>, outcome: &RedisResult<T>) {
         let Err(error) = outcome else { return };
-        // With a test on each checkout, bb8 finds a dead connection itself.
-        let is_lost = error.is_unrecoverable_error() && !self.pool.config().test_on_check_out;
-        if is_lost || error::met_read_only(error) {
-            self.replace_all();
+        if !error.is_unrecoverable_error() {
+            return;
         }
-        if error.is_unrecoverable_error() {
-            *lock(&self.last_checked_out) = None;
+        *lock(&self.last_checked_out) = None;
+        // With a test on each checkout, bb8 finds a dead connection itself.
+        if !self.pool.config().test_on_check_out {
+            self.replace_all();
         }
     }
 

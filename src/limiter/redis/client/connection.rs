@@ -283,7 +283,6 @@ impl Health {
     /// Records the outcome of a call.
     pub(super) fn record<T>(&self, outcome: &RedisResult<T>) {
         match outcome {
-            Err(error) if error::met_read_only(error) => self.retire(ConnectionState::ReadOnly),
             Err(error) if error.is_unrecoverable_error() => self.retire(ConnectionState::Closed),
             outcome if error::is_reply(outcome) => {
                 let now = self.server.clock(Instant::now());

@@ -237,6 +237,9 @@ impl Batch {
         // A client library has its own timeout, which a busy process fires before it reads the
         // reply. So a caller whose deadline has passed chooses its error itself.
         let has_timed_out = reply.as_ref().is_err_and(RedisError::is_timeout);
+        if reply.as_ref().is_err_and(error::met_read_only) {
+            connection.mark_read_only();
+        }
         let reply = reply.map_err(error::from_failed_call);
         let reply = reply.as_ref().map_err(Clone::clone);
         let elements = config.reader.state_elements();

@@ -18,7 +18,7 @@ use super::super::backoff::{Backoff, any_hangs};
 use super::super::connection::SharedConnection;
 use super::super::error::{from_redis_error, weight};
 use super::super::server::Server;
-use super::super::times::{MAX_CONNECTION_WAIT, MAX_MAP_PAUSE, PATIENCE};
+use super::super::times::{INTERRUPTED_PAUSE, MAX_CONNECTION_WAIT, MAX_MAP_PAUSE, PATIENCE};
 use super::Cluster;
 use super::slot_map::SlotMap;
 use crate::limiter::on_time::unless_busy;
@@ -96,7 +96,8 @@ impl Refreshes {
                 state.last_took = now - begun;
                 state.backoff.record_failure(begun);
             }
-            None => {}
+            // Its runtime shuts down.
+            None => state.backoff.hold_until(now + INTERRUPTED_PAUSE),
         }
     }
 }

@@ -211,14 +211,10 @@ fn answered(reply: &str) -> RedisError {
 }
 
 #[test]
-fn a_failed_call_ends_a_connection_that_is_closed_or_takes_no_writes() {
+fn a_failed_call_ends_a_closed_connection() {
     let closed = std::io::Error::from(std::io::ErrorKind::BrokenPipe);
     let failures = [
         (RedisError::from(closed), ConnectionState::Closed),
-        (
-            answered("-READONLY You can't write against a read only replica.\r\n"),
-            ConnectionState::ReadOnly,
-        ),
         (answered("-ERR unknown command\r\n"), ConnectionState::Usable),
     ];
     for (error, state) in failures {
