@@ -30,6 +30,7 @@ mod clock;
 mod commands;
 mod compared;
 mod endurance;
+mod first_charges;
 mod host;
 mod keyspace;
 mod lua;

@@ -40,6 +40,15 @@ pub(super) const FAULTS: &[Fault] = &[
     )
     .found_by("faults", "cluster::map::one_slot_that_has_moved_shows_where_the_others_are"),
     planted(
+        "first_charges_wait_for_a_dead_master",
+        &[edit(
+            "limiter/redis/client/pool.rs",
+            "            () = cluster.left(partition, hash_slot) => Ok(()),",
+            "            () = std::future::pending() => Ok(()),",
+        )],
+    )
+    .found_by("simulation", "first_charges::the_first_charges_do_not_wait_for_a_master_that_is_away"),
+    planted(
         "silent_reading_of_the_map_is_forgotten",
         &[edit(
             "limiter/redis/client/cluster/refresh.rs",

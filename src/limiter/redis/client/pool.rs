@@ -10,6 +10,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::select;
 use tokio::time::Instant;
 
 use super::address::Host;
@@ -198,6 +199,22 @@ impl Pool {
     /// none.
     pub(crate) fn connection(&self, hash_slot: u16) -> ConnectionFuture {
         self.connection_to(None, hash_slot)
+    }
+
+    /// Waits until a partition has a connection, or until the slot has left the partition. Then the
+    /// other slots need not wait for this slot's new server.
+    pub(crate) async fn connect_partition(
+        self,
+        partition: Partition,
+        hash_slot: u16,
+    ) -> Result<(), Error> {
+        let connecting = self.connection(hash_slot);
+        let Some(cluster) = &self.cluster else { return connecting.await.map(drop) };
+        select! {
+            biased;
+            outcome = connecting => outcome.map(drop),
+            () = cluster.left(partition, hash_slot) => Ok(()),
+        }
     }
 
     /// Waits for a connection to the server that a cluster names for a slot that moves, or to the

@@ -220,8 +220,8 @@ impl Worker {
         while let Some((partition, hash_slot)) = self.queue.next_partition(only_whole) {
             let pool = &self.config.pool;
             let Some(connection) = pool.ready_connection(hash_slot) else {
-                let connection = pool.connection(hash_slot);
-                let connecting = async move { (partition, connection.await.map(drop)) };
+                let connected = pool.clone().connect_partition(partition, hash_slot);
+                let connecting = async move { (partition, connected.await) };
                 self.connecting.push(connecting.boxed());
                 self.queue.set_connecting(partition, true);
                 continue;

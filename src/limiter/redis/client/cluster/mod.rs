@@ -65,6 +65,18 @@ impl Cluster {
         })
     }
 
+    /// Waits until a slot is no longer in this partition.
+    pub(super) async fn left(&self, partition: Partition, hash_slot: u16) {
+        loop {
+            let mut changed = pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if self.partition(hash_slot) != partition {
+                return;
+            }
+            changed.await;
+        }
+    }
+
     /// Returns the place of a slot's connection among those of its server.
     fn place(&self, hash_slot: u16) -> usize {
         usize::from(hash_slot) % self.settings.size
