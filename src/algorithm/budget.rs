@@ -136,6 +136,9 @@ impl Budget {
 
     /// Sets the shortest time for which a charge is held, 1 µs to 365 days. Default: 60 s.
     ///
+    /// The time begins when the units are reserved. A request that waits takes over the units of
+    /// one before it that leaves. These may have been reserved up to the longest wait earlier.
+    ///
     /// A charge that is not settled within this time counts as spent, after twice this time at the
     /// latest. So choose a time longer than the longest request, its wait included. No charge waits
     /// longer than this time, even if the [`horizon`](Budget::horizon) is longer.

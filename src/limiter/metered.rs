@@ -57,7 +57,7 @@ impl<L: Limiter> MetricsExt for L {}
 /// | `Allow` | `admitted` |
 /// | `Wait`, or `Allow` after the caller asked again | `delayed` |
 /// | `Deny`, or `Retry` if the caller has no time to ask again | `denied` |
-/// | `Retry` otherwise | nothing yet: the caller asks again |
+/// | `Retry` otherwise | nothing yet: the caller asks again, or leaves during its pause |
 /// | an error | `undecided` |
 /// | an admission by [`FailOpen`](crate::FailOpen) | only `rate_limit_fail_open_total` |
 /// | an admission by a [`Switch`] that is off | only `rate_limit_switched_off_total` |
