@@ -63,3 +63,21 @@ async fn a_policy_blocks_a_key_in_redis() {
     let server = support::Server::start();
     blocks(&over(&server).build(&rows(TABLE)).expect("a table"), PATIENT).await;
 }
+
+/// The share holds one key at most, and a blocked key stays.
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn a_full_local_share_keeps_no_block_from_the_store() {
+    let server = support::Server::start();
+    let table = "[[policy]]\nname = 'user'\nlimit = 10\nperiod = '1h'\nkey = 'header:x-user'
+        on_error = { local = 2 }";
+    let policies = over(&server).max_keys(1).build(&rows(table)).unwrap();
+    let user = policies.get("user").unwrap();
+    user.block(&["alice"], HOUR).await.unwrap();
+    let error = user.block(&["bob"], HOUR).await.unwrap_err();
+    assert_eq!(error.kind(), tower_sluice::ErrorKind::Capacity);
+    for name in ["alice", "bob"] {
+        let call = request("GET", "/", &[&format!("x-user: {name}")]);
+        assert!(!decide(&policies, &call).await.is_admitted(), "{name}");
+    }
+}
