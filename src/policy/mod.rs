@@ -138,10 +138,10 @@
 //! `max_wait`. Policies of Redisson are asked in separate calls, and so are keys in different slots
 //! of a cluster.
 //!
-//! Separate calls are made in the order of the rows, those of Redisson first. Then no request
-//! waits, except for a policy of Redisson. Before anything is taken, all calls but the first peek,
-//! at the same time. A policy with too few units left is then asked first. Policies of Redisson do
-//! not peek.
+//! Policies of Redisson decide first, before any peek. If another policy then refuses, they get
+//! their permits back. The other separate calls are made in the order of the rows, and reserve
+//! nothing. Before they take anything, all of them but the first peek, at the same time. A policy
+//! with too few units left is then asked first.
 //!
 //! If a later policy still refuses, the request is refunded to the earlier ones, as far as
 //! [their algorithms](crate::algorithm#what-an-algorithm-refunds) allow: a busy token bucket keeps

@@ -104,18 +104,36 @@ fn slow(takes: Duration) -> Boxed {
 #[tokio::test(start_paused = true)]
 async fn limiters_in_turn_get_what_is_left_of_the_time() {
     let both = |charge: &Charge| [charge.clone(), Charge::new("all")];
-    let ask = async |deadline: Duration| {
-        let all = AllInTurn::new([slow(SECOND), slow(SECOND)], both);
+    let ask = async |first: Duration, deadline: Duration| {
+        let all = AllInTurn::new([slow(first), slow(SECOND)], both);
         let begun = Instant::now();
         let answer = all.timeout(deadline).check(&one()).await;
         (answer.map(|decision| decision.outcome()).map_err(|error| error.kind()), begun.elapsed())
     };
-    assert_eq!(ask(4 * SECOND).await, (Ok(Outcome::Allow), 3 * SECOND));
-    assert_eq!(ask(SECOND * 5 / 2).await, (Err(ErrorKind::Saturation), SECOND * 5 / 2));
+    assert_eq!(ask(SECOND, 4 * SECOND).await, (Ok(Outcome::Allow), 3 * SECOND));
+    assert_eq!(ask(SECOND, SECOND * 5 / 2).await, (Err(ErrorKind::Saturation), SECOND * 5 / 2));
     // Nobody is asked when the time is over.
-    assert_eq!(ask(2 * SECOND).await, (Err(ErrorKind::Saturation), 2 * SECOND));
+    assert_eq!(ask(2 * SECOND, 3 * SECOND).await, (Err(ErrorKind::Saturation), 3 * SECOND));
     // The first had all of the time, and the store behind it said nothing.
-    assert_eq!(ask(SECOND / 2).await, (Err(ErrorKind::Infrastructure), SECOND / 2));
+    assert_eq!(ask(SECOND, SECOND / 2).await, (Err(ErrorKind::Infrastructure), SECOND / 2));
+}
+
+/// A member whose store is silent is asked last, and has what is left of the time.
+// Case 133.
+#[tokio::test(start_paused = true)]
+async fn a_silent_member_leaves_the_others_their_time() {
+    let ask = async |members: [Boxed; 3]| {
+        let all = AllInTurn::new(members, |charge: &Charge| [(); 3].map(|()| charge.clone()));
+        let answer = all.timeout(8 * SECOND).or_else(FailOpen).check(&one()).await;
+        answer.map(|decision| decision.origin()).map_err(|error| error.kind())
+    };
+    let silent = || slow(100 * SECOND);
+    let share = || Memory::new("share", TokenBucket::new(Quota::per_hour(1)));
+    let covered = silent().or_else(share()).boxed();
+    assert_eq!(ask([slow(SECOND), covered, slow(SECOND)]).await, Ok(Origin::Local));
+    let answer = ask([slow(SECOND), slow(SECOND), silent()]).await;
+    assert_eq!(answer, Err(ErrorKind::Saturation), "the others have answered");
+    assert_eq!(ask([silent(), silent(), silent()]).await, Ok(Origin::FailOpen));
 }
 
 /// Changes keys as slowly as it decides.
