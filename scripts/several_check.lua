@@ -2,8 +2,7 @@
 -- fits later too.
 local fits_at, fits = now, true
 --@ if any_holds
--- While a charge has to be settled first, no wait is reserved.
-local max_wait = max_wait
+local is_unsettled = false
 --@ end
 --@ if own_costs
 -- The own longest wait of the quota that needs the longest one.
@@ -18,9 +17,7 @@ do
   $reply = $values
 end
 --@ if holds
-if unsettled_N then
-  max_wait = -1
-end
+is_unsettled = is_unsettled or unsettled_N
 --@ end
 if not instant_N then
   fits = false
@@ -34,6 +31,10 @@ elseif instant_N > fits_at then
   fits_at = instant_N
   --@ end
 end
+--@ end
+--@ if any_holds
+-- While a charge has to be settled first, no wait is reserved.
+local max_wait = is_unsettled and -1 or max_wait
 --@ end
 if fits then
   wait = fits_at - now

@@ -1,9 +1,16 @@
 -- At 0 stands the longest block of this charge.
 blocked_at[0] = 0
+-- What fails on one key changes none.
+local is_broken = false
+--@ each
+is_broken = is_broken or why_at[slot_N]
+--@ end
 --@ each
 -- The reply shows no state of quota N, unless a check or a penalty below does.
 $reply = $zeros
-if op == 'block' then
+if is_broken then
+  -- Neither blocked nor unblocked.
+elseif op == 'block' then
   -- Until the later end of two blocks.
   blocked_at[slot_N], kept_N = math.max(blocked_at[slot_N] or 0, now + back), true
 elseif op == 'unblock' and blocked_at[slot_N] then

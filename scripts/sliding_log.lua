@@ -169,7 +169,12 @@ local function added_to(state, instant, cost, now, period)
       added.lap, added.total = (added.lap + 1) % 100000, added.total - LAP
     end
   end
-  return { last = added, before = state, added = true, log = state and state.stored }
+  local log = { last = added, before = state, added = true, stored = state and state.stored }
+  if state and state.used then
+    -- It is in the same window, so a batch counts its charges once.
+    log.cutoff, log.used = state.cutoff, state.used + cost
+  end
+  return log
 end
 
 -- The log without so many units of its newest member.
@@ -202,7 +207,14 @@ local function store_log(key, state, now, period)
   end
   root = state or root
   local why
-  if root.wiped then
+  if root.wiped or (root.dropped or 0) > 0 then
+    -- This adds nothing, and fails if the server is full. What removes members does not fail, and
+    -- after it nothing fails in this call.
+    why = failure('ZADD', key, 'XX', 0, 'none')
+  end
+  if why then
+    return why
+  elseif root.wiped then
     why = failure('UNLINK', key)
   elseif (root.dropped or 0) > 0 then
     why = failure('ZREMRANGEBYRANK', key, -root.dropped, -1)
@@ -221,7 +233,8 @@ local function store_log(key, state, now, period)
   -- After what may fail for want of memory, since nothing does once a script has written.
   local old = redis.call('ZCOUNT', key, '-inf', now - period)
   if old > 0 then
-    redis.call('ZREMRANGEBYRANK', key, 0, math.min(old, PRUNED) - 1)
+    -- Twice as many as were added, if these are many.
+    redis.call('ZREMRANGEBYRANK', key, 0, math.min(old, math.max(PRUNED, #members)) - 1)
   end
 end
 

@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' token_bucket_and_fixed_window_at_own_costs_complete.lua
--- EVALSHA calls that text by its SHA-1, 17edb3e9991ff8148f792796a679486934e5662e.
+-- EVALSHA calls that text by its SHA-1, a4aa9cb5188252affeb7e92da3463f3b925c28d4.
 
 -- Token bucket (GCRA). The twin of src/algorithm/token_bucket.rs.
 --
@@ -355,9 +355,15 @@ while last < groups do
         local wait = 0
         -- At 0 stands the longest block of this charge.
         blocked_at[0] = 0
+        -- What fails on one key changes none.
+        local is_broken = false
+        is_broken = is_broken or why_at[slot_1]
+        is_broken = is_broken or why_at[slot_2]
         -- The reply shows no state of quota 1, unless a check or a penalty below does.
         reply[n + 2], reply[n + 3] = 0, 0
-        if op == 'block' then
+        if is_broken then
+          -- Neither blocked nor unblocked.
+        elseif op == 'block' then
           -- Until the later end of two blocks.
           blocked_at[slot_1], kept_1 = math.max(blocked_at[slot_1] or 0, now + back), true
         elseif op == 'unblock' and blocked_at[slot_1] then
@@ -366,7 +372,9 @@ while last < groups do
         blocked_at[0] = math.max(blocked_at[0], blocked_at[slot_1] or 0)
         -- The reply shows no state of quota 2, unless a check or a penalty below does.
         reply[n + 4], reply[n + 5] = 0, 0
-        if op == 'block' then
+        if is_broken then
+          -- Neither blocked nor unblocked.
+        elseif op == 'block' then
           -- Until the later end of two blocks.
           blocked_at[slot_2], kept_2 = math.max(blocked_at[slot_2] or 0, now + back), true
         elseif op == 'unblock' and blocked_at[slot_2] then

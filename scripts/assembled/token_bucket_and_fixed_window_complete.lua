@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' token_bucket_and_fixed_window_complete.lua
--- EVALSHA calls that text by its SHA-1, cec824597e517b3bfa164484ca984cfa95c163f4.
+-- EVALSHA calls that text by its SHA-1, 912fac1d856393ada8253cf644679bd22ec5d657.
 
 -- Token bucket (GCRA). The twin of src/algorithm/token_bucket.rs.
 --
@@ -347,9 +347,15 @@ while last < groups do
         local wait = 0
         -- At 0 stands the longest block of this charge.
         blocked_at[0] = 0
+        -- What fails on one key changes none.
+        local is_broken = false
+        is_broken = is_broken or why_at[slot_1]
+        is_broken = is_broken or why_at[slot_2]
         -- The reply shows no state of quota 1, unless a check or a penalty below does.
         reply[n + 2], reply[n + 3] = 0, 0
-        if op == 'block' then
+        if is_broken then
+          -- Neither blocked nor unblocked.
+        elseif op == 'block' then
           -- Until the later end of two blocks.
           blocked_at[slot_1], kept_1 = math.max(blocked_at[slot_1] or 0, now + back), true
         elseif op == 'unblock' and blocked_at[slot_1] then
@@ -358,7 +364,9 @@ while last < groups do
         blocked_at[0] = math.max(blocked_at[0], blocked_at[slot_1] or 0)
         -- The reply shows no state of quota 2, unless a check or a penalty below does.
         reply[n + 4], reply[n + 5] = 0, 0
-        if op == 'block' then
+        if is_broken then
+          -- Neither blocked nor unblocked.
+        elseif op == 'block' then
           -- Until the later end of two blocks.
           blocked_at[slot_2], kept_2 = math.max(blocked_at[slot_2] or 0, now + back), true
         elseif op == 'unblock' and blocked_at[slot_2] then

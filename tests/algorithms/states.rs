@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use tower_sluice::Quota;
-use tower_sluice::algorithm::{InLua, SlidingWindow};
+use tower_sluice::algorithm::{InLua, SlidingLog, SlidingWindow};
 
 use support::Server;
 use support::script::*;
@@ -317,6 +317,14 @@ async fn a_log_that_is_broken_inside_admits_nothing_beyond() {
     let call = Call::new(SLIDING_LOG, Some(NOW + 100), &["k"]).check(1, 0);
     let (_, entries) = call.on(&mut connection).await;
     assert_eq!(entries[0], Entry::Failed(String::from("CORRUPT")));
+    // Even a cost that would fit.
+    ask::<()>(&mut connection, "DEL k").await;
+    add(&mut connection, NOW + 1, String::from("x")).await;
+    add(&mut connection, NOW + 2, format!("{:020}:2", 2)).await;
+    let call = Call::new(SLIDING_LOG, Some(NOW + 100), &["k"]).check(3, 0);
+    let (_, entries) = call.on(&mut connection).await;
+    assert_eq!(entries[0], Entry::Failed(String::from("CORRUPT")));
+    assert_eq!(ask::<i64>(&mut connection, "ZCARD k").await, 2);
     ask::<()>(&mut connection, "DEL k").await;
     ask::<()>(&mut connection, "SET k 5").await;
     let (_, entries) = Call::new(SLIDING_LOG, None, &["k"]).check(1, 0).on(&mut connection).await;
@@ -338,4 +346,63 @@ async fn pruning_slips_nothing_past_a_full_memory() {
     ask::<()>(&mut connection, "CONFIG SET maxmemory 0").await;
     assert_eq!(ask::<i64>(&mut connection, "ZCARD k").await, 1_001);
     assert!(!ask::<bool>(&mut connection, "EXISTS new").await);
+}
+
+/// What removes members may run on a full server, and Redis checks nothing after it.
+// Case 29.
+#[tokio::test]
+async fn a_log_that_begins_again_or_gives_back_slips_nothing_past_a_full_memory() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let call = Call::new(SLIDING_LOG, Some(NOW), &["old", "taken"]).checks(2, 1, 0);
+    let (_, entries) = call.on(&mut connection).await;
+    let mark = entries[1].mark();
+    ask::<()>(&mut connection, "CONFIG SET maxmemory 1").await;
+    let later = Some(NOW + 10_000_000);
+    for call in [
+        Call::new(SLIDING_LOG, later, &["old", "new"]).checks(2, 1, 0),
+        Call::new(SLIDING_LOG, Some(NOW), &["taken", "new"])
+            .ask(Form::refund(1, &mark))
+            .check(1, 0),
+    ] {
+        let (_, entries) = call.on(&mut connection).await;
+        assert_eq!(entries, ["OOM", "OOM"].map(|code| Entry::Failed(String::from(code))));
+    }
+    ask::<()>(&mut connection, "CONFIG SET maxmemory 0").await;
+    assert!(!ask::<bool>(&mut connection, "EXISTS new").await);
+    assert_eq!(ask::<i64>(&mut connection, "ZCARD taken").await, 1);
+}
+
+/// A call removes as many expired members as it adds, however many these are.
+#[tokio::test]
+async fn a_log_stays_bounded_under_the_largest_batches() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let log = SlidingLog::new(Quota::per_second(10_000));
+    for tenth in 0..30 {
+        let keys = ["k"; 1_000];
+        let call = Call::new(log, Some(NOW + tenth * 100_000), &keys).checks(1_000, 1, 0);
+        let (_, entries) = call.on(&mut connection).await;
+        assert!(entries.iter().all(|entry| entry.outcome() == 0));
+    }
+    let members = ask::<i64>(&mut connection, "ZCARD k").await;
+    assert!((10_000..=11_000).contains(&members), "{members}");
+}
+
+/// Of several keys, one may hold what no script writes. Another charge of the call writes the other.
+#[tokio::test]
+async fn a_block_of_several_keys_blocks_none_if_one_is_broken() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    ask::<()>(&mut connection, "SET broken garbage").await;
+    let pair = (TOKEN_BUCKET, FIXED_WINDOW);
+    let keys = |first: &str| vec![first.to_owned(), String::from("all")];
+    let block = Form::new(&[&"block", &60_000_000]);
+    let call = Call::several(pair, Some(NOW), vec![keys("fine"), keys("broken")]);
+    let (_, entries) = call.check(1, 0).ask(block).on_complete(&mut connection).await;
+    assert_eq!(entries[0].outcome(), 0);
+    assert_eq!(entries[1], Entry::Failed(String::from("CORRUPT")));
+    let call = Call::several(pair, Some(NOW), vec![keys("fine")]).check(1, 0);
+    let (_, entries) = call.on_complete(&mut connection).await;
+    assert_eq!(entries[0].outcome(), 0, "nobody is blocked");
 }

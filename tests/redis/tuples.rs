@@ -256,6 +256,23 @@ async fn a_cost_that_may_not_wait_for_itself_gets_no_time_to_come_back() {
     never_fits(&server, vec![AnyAlgorithm::from(warming_up), bucket.into()], 1).await;
 }
 
+/// While all units are held, nothing is reserved. A later quota still has an instant.
+#[tokio::test]
+async fn a_full_budget_says_when_beside_a_pace_of_own_costs() {
+    let server = Server::start();
+    let five = Quota::per_second(5);
+    let (budget, bursty) = (Budget::new(five), SmoothBursty::new(five).wait_for_own_cost());
+    let memory = Memory::new("memory", (budget, bursty)).boxed();
+    let redis = Redis::new("redis", (budget, bursty), pool(&server));
+    for limiter in [memory, redis.decision_timeout(PATIENT).boxed()] {
+        let patient = Charge::new("key").max_wait(Duration::from_secs(9));
+        let mut held = limiter.check(&patient.clone().cost(5)).await.unwrap();
+        let _reservation = held.take_reservation().expect("held");
+        let refused = limiter.check(&patient).await.unwrap();
+        assert!(refused.retry_after().is_some(), "{limiter:?}: {refused:?}");
+    }
+}
+
 async fn never_fits<A: InLua>(server: &Server, algorithm: A, cost: u64) {
     let memory = Memory::new(A::NAME, algorithm.clone()).boxed();
     let redis = Redis::new(A::NAME, algorithm, pool(server)).decision_timeout(PATIENT).boxed();

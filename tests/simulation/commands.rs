@@ -312,8 +312,9 @@ fn hmget(data: &mut Keyspace, words: &[Word]) -> Answer {
 // Sorted sets.
 
 fn zadd(data: &mut Keyspace, words: &[Word]) -> Answer {
-    let pairs = &words[1..];
-    if !pairs.len().is_multiple_of(2) {
+    let only_present = words[1].eq_ignore_ascii_case(b"XX");
+    let pairs = &words[1 + usize::from(only_present)..];
+    if pairs.is_empty() || !pairs.len().is_multiple_of(2) {
         return Err(SYNTAX.into());
     }
     let scores = pairs.chunks(2).map(|pair| score(&pair[0]).ok_or(NO_FLOAT));
@@ -321,9 +322,14 @@ fn zadd(data: &mut Keyspace, words: &[Word]) -> Answer {
     let mut set = data.sorted_set(&words[0])?.cloned().unwrap_or_default();
     let mut added = 0;
     for (score, pair) in scores.into_iter().zip(pairs.chunks(2)) {
+        if only_present && set.score(&pair[1]).is_none() {
+            continue;
+        }
         added += i64::from(set.insert(score, pair[1].clone()));
     }
-    data.put_value(&words[0], Stored::SortedSet(set));
+    if set.len() > 0 {
+        data.put_value(&words[0], Stored::SortedSet(set));
+    }
     Ok(Reply::Integer(added))
 }
 

@@ -433,7 +433,7 @@ fn redisson_call(
 }
 
 /// Commands with arguments on their edges, some of which are refused.
-const COMMANDS: [&str; 36] = [
+const COMMANDS: [&str; 38] = [
     "GET k",
     "SET k v",
     "SET k i NX",
@@ -459,6 +459,8 @@ const COMMANDS: [&str; 36] = [
     "HSET k v",
     "HMGET k x v y",
     "ZADD k s v s x",
+    "ZADD k XX s v s nothing",
+    "ZADD nothing XX 0 none",
     "ZADD k s x s y s z",
     "ZADD k s",
     "ZCARD k",

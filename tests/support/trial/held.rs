@@ -191,7 +191,7 @@ async fn one(pool: Pool, terms: Terms, history: u64) -> Result<usize, String> {
     let mut model = Model::new(terms);
     let mut taken: Vec<(Hold, Reservation)> = Vec::new();
     let (mut now, mut settlements) = (START, 0);
-    let uses_more = history % 3 == 0;
+    let uses_more = history.is_multiple_of(3);
     let unit = (terms.period / terms.limit).max(1);
     for number in 0..STEPS {
         let to_era = terms.hold - now % terms.hold;
