@@ -102,7 +102,7 @@ pub(super) const FAULTS: &[Fault] = &[
             "                self.queue.set_connecting(partition, true);",
             "                self.queue.set_connecting(partition, true);
                 let none = crate::Error::new(crate::ErrorKind::Infrastructure, \"none\");
-                self.queue.fail_all(partition, &none);",
+                self.queue.regroup(partition, Some(&none));",
         )],
     ),
     planted(
@@ -110,11 +110,11 @@ pub(super) const FAULTS: &[Fault] = &[
         &[edit(
             "limiter/redis/send/worker.rs",
             "        self.queue.set_connecting(partition, false);
-        if let Err(error) = &outcome {",
+        self.queue.regroup(",
             "        if outcome.is_ok() {
             self.queue.set_connecting(partition, false);
         }
-        if let Err(error) = &outcome {",
+        self.queue.regroup(",
         )],
     ),
     planted(

@@ -137,12 +137,15 @@ impl Queue {
         self.partitions.set_connecting(partition, is_connecting);
     }
 
-    /// Fails every waiting request of a partition.
-    pub(super) fn fail_all(&mut self, partition: Partition, error: &Error) {
+    /// Lets each slot of a partition wait where it belongs now. With an error, fails every waiting
+    /// request of those that stay.
+    pub(super) fn regroup(&mut self, partition: Partition, error: Option<&Error>) {
         for hash_slot in self.partitions.take_slots(partition) {
             let Some(slot_queue) = self.slots.get_mut(&hash_slot) else { continue };
             slot_queue.partition = None;
-            if self.pool.partition(hash_slot) == partition {
+            if let Some(error) = error
+                && self.pool.partition(hash_slot) == partition
+            {
                 let waiting = slot_queue.take(usize::MAX);
                 waiting.into_iter().for_each(|queued| queued.fail(error.clone()));
             }

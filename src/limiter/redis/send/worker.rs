@@ -254,9 +254,7 @@ impl Worker {
 
     fn connected(&mut self, partition: Partition, outcome: Result<(), Error>) {
         self.queue.set_connecting(partition, false);
-        if let Err(error) = &outcome {
-            self.queue.fail_all(partition, error);
-        }
+        self.queue.regroup(partition, outcome.as_ref().err());
     }
 
     /// Records that a call has ended.

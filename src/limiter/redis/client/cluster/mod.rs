@@ -65,12 +65,15 @@ impl Cluster {
         })
     }
 
-    /// Waits until a slot is no longer in this partition.
+    /// Waits until a slot is no longer in this partition, or until the first map shows where the
+    /// others are.
     pub(super) async fn left(&self, partition: Partition, hash_slot: u16) {
+        let was_read = self.refreshes.state().was_read;
         loop {
             let mut changed = pin!(self.changed.notified());
             changed.as_mut().enable();
-            if self.partition(hash_slot) != partition {
+            if self.partition(hash_slot) != partition || self.refreshes.state().was_read != was_read
+            {
                 return;
             }
             changed.await;

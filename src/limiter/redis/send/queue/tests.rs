@@ -200,7 +200,7 @@ fn slots_are_forgotten_once_they_are_idle() {
 fn a_failure_reaches_all_that_wait() {
     let (mut queue, receivers) = queue(1, [check(1), refund(10), check(2)]);
     assert_eq!(ops(next_call(&mut queue, false)), [refund(10)]);
-    queue.fail_all(0, &Error::new(ErrorKind::Infrastructure, "away"));
+    queue.regroup(0, Some(&Error::new(ErrorKind::Infrastructure, "away")));
     assert!(queue.next_partition(false).is_none());
     let failed = |mut receiver: Receiver| matches!(receiver.try_recv(), Ok(Err(_)));
     assert_eq!(
