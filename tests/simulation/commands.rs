@@ -327,7 +327,7 @@ fn zadd(data: &mut Keyspace, words: &[Word]) -> Answer {
         }
         added += i64::from(set.insert(score, pair[1].clone()));
     }
-    if set.len() > 0 {
+    if !set.is_empty() {
         data.put_value(&words[0], Stored::SortedSet(set));
     }
     Ok(Reply::Integer(added))
