@@ -76,12 +76,11 @@ use crate::{Charge, Decision, Error, ErrorKind};
 /// members of a reset, a block, a penalty or an estimate begin together. A
 /// [`Breaker`](crate::limiter::Breaker) that members share counts each of their peeks.
 ///
-/// Inside of a [`timeout`](crate::LimiterExt::timeout), the peeks have half of the time. A member
-/// that has not answered by then is asked last. The error is of kind [`Saturation`] if the time
-/// ends after at least one member has answered. The calls may have taken the time, so the error
-/// does not mean that a store is away. If one member has its own store, that store may be away
-/// alone. Give this member a shorter time and a fallback:
-/// `limiter.timeout(short).or_else(fallback)`.
+/// Inside of a [`timeout`](crate::LimiterExt::timeout), the error is of kind [`Saturation`] if the
+/// time ends after at least one member has answered. The calls may have taken the time, so the
+/// error does not mean that a store is away. If one member has its own store, that store may be
+/// away alone. Give this member a shorter time and a fallback:
+/// `limiter.timeout(short).or_else(fallback)`. Otherwise it uses up the time of the others.
 ///
 /// [`Configuration`]: crate::ErrorKind::Configuration
 /// [`Saturation`]: crate::ErrorKind::Saturation

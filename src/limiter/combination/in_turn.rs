@@ -10,8 +10,6 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use super::at_once::{AskedAtOnce, AtATime, AtOnce};
 use super::held_reservations::{By, Tentative, inherits};
 use super::join_all::join_all;
@@ -282,37 +280,24 @@ fn steps(parts: Vec<Part>, rules: &impl Rules) -> VecDeque<Step> {
 }
 
 /// Peeks at the steps after the first, all at the same time, so that units rarely have to be given
-/// back. Returns the steps in the order in which they are asked.
-///
-/// A step whose limiters fail comes first, before anything is taken. After it comes one that will
-/// refuse. The peeks have half of the remaining time, since a silent limiter must not use up the
-/// time of the others. A step that has not answered by then comes last.
+/// back. A step whose limiters fail then comes first, before anything is taken. After it comes one
+/// that will refuse.
 async fn peek(steps: Vec<Step>, rules: &impl Rules, answered: &mut bool) -> Vec<Step> {
-    let now = Instant::now().into_std();
-    let half = |charge: &Charge| {
-        let end = charge.deadline()?;
-        Some(now + end.saturating_duration_since(now) / 2)
-    };
-    let peek = |charge: Charge| match half(&charge) {
-        Some(half) => charge.peek().with_deadline(half),
-        None => charge.peek(),
-    };
     let (mut unasked, mut seen, mut peeks) = (VecDeque::from(steps), Vec::new(), Vec::new());
     while let Some(step) = unasked.pop_front() {
         let index = seen.len();
         // The first step is asked next.
         let is_peeked = index > 0 && step.has_cost();
         if !is_peeked && step.parts.len() == 1 {
-            seen.push((Rank::AsItStands, step));
+            seen.push(step);
             continue;
         }
-        match step.ask(rules, peek) {
+        match step.ask(rules, Charge::peek) {
             Ok((_, asked)) => {
                 if is_peeked {
-                    let peek = async move { (index, asked.decision().await, Instant::now()) };
-                    peeks.push(peek);
+                    peeks.push(async move { (index, asked.decision().await) });
                 }
-                seen.push((Rank::AsItStands, step));
+                seen.push(step);
             }
             Err(AtATime(size)) => {
                 let split = Step::of(step.parts, size).into_iter().rev();
@@ -320,34 +305,14 @@ async fn peek(steps: Vec<Step>, rules: &impl Rules, answered: &mut bool) -> Vec<
             }
         }
     }
-    for (index, peeked, at) in join_all(peeks).await {
-        let (rank, step) = &mut seen[index];
-        let half = half(&step.parts[0].charge);
-        let is_late = half.is_some_and(|half| half <= at.into_std());
-        if is_late && peeked.is_err() {
-            *rank = Rank::Late;
-            continue;
-        }
-        let has_failed = peeked.is_err();
-        (step.peeked, *answered) = (Some(peeked), true);
-        *rank = match () {
-            () if has_failed => Rank::Failed,
-            () if step.will_refuse() => Rank::Refuses,
-            () if is_late => Rank::Late,
-            () => Rank::AsItStands,
-        };
+    let peeks = join_all(peeks).await;
+    *answered |= peeks.iter().any(|(_, peeked)| peeked.is_ok());
+    for (index, peeked) in peeks {
+        let charge = &seen[index].parts[0].charge;
+        seen[index].peeked = Some(after_others(peeked, charge, answered));
     }
-    seen.sort_by_key(|(rank, _)| *rank);
-    seen.into_iter().map(|(_, step)| step).collect()
-}
-
-/// The order of steps after a peek.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Rank {
-    Failed,
-    Refuses,
-    AsItStands,
-    Late,
+    seen.sort_by_key(|step| (!matches!(step.peeked, Some(Err(_))), !step.will_refuse()));
+    seen
 }
 
 /// Estimates how long a part would refuse. `None` if it cannot estimate.
