@@ -2,7 +2,8 @@
 -- fits later too.
 local fits_at, fits = now, true
 --@ if any_holds
-local is_unsettled = false
+-- While a charge has to be settled first, no wait is reserved.
+local most_wait = max_wait
 --@ end
 --@ if own_costs
 -- The own longest wait of the quota that needs the longest one.
@@ -17,7 +18,9 @@ do
   $reply = $values
 end
 --@ if holds
-is_unsettled = is_unsettled or unsettled_N
+if unsettled_N then
+  most_wait = -1
+end
 --@ end
 if not instant_N then
   fits = false
@@ -32,10 +35,6 @@ elseif instant_N > fits_at then
   --@ end
 end
 --@ end
---@ if any_holds
--- While a charge has to be settled first, no wait is reserved.
-local max_wait = is_unsettled and -1 or max_wait
---@ end
 if fits then
   wait = fits_at - now
   --@ if complete
@@ -45,11 +44,16 @@ if fits then
   --@ else
   if cost > 0 then
   --@ end
-    --@ if own_costs
-    if wait <= max_wait and wait <= longest_wait then
-    --@ else
-    if wait <= max_wait then
-    --@ end
+    if
+      --@ if own_costs
+      wait <= longest_wait and
+      --@ end
+      --@ if any_holds
+      wait <= most_wait
+      --@ else
+      wait <= max_wait
+      --@ end
+    then
       -- Takes the units of every quota, at that instant.
       --@ each
       do

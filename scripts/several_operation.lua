@@ -1,14 +1,12 @@
--- At 0 stands the longest block of this charge.
-blocked_at[0] = 0
--- What fails on one key changes none.
-local is_broken = false
+-- At 0 stands the longest block of this charge, and whether one of its keys is broken.
+blocked_at[0], why_at[0] = 0, nil
 --@ each
-is_broken = is_broken or why_at[slot_N]
+why_at[0] = why_at[0] or why_at[slot_N]
 --@ end
 --@ each
 -- The reply shows no state of quota N, unless a check or a penalty below does.
 $reply = $zeros
-if is_broken then
+if why_at[0] then
   -- Neither blocked nor unblocked.
 elseif op == 'block' then
   -- Until the later end of two blocks.

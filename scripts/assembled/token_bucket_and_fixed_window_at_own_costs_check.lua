@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' token_bucket_and_fixed_window_at_own_costs_check.lua
--- EVALSHA calls that text by its SHA-1, 101e98821b46ffd7bbd71a9267d3e7259556a59a.
+-- EVALSHA calls that text by its SHA-1, b935aa0feaba4179c96481ba7b9c50e75ef81837.
 
 -- Token bucket (GCRA). The twin of src/algorithm/token_bucket.rs.
 --
@@ -373,7 +373,10 @@ while last < groups do
         if fits then
           wait = fits_at - now
           if cost > 0 then
-            if wait <= max_wait and wait <= longest_wait then
+            if
+              wait <= longest_wait and
+              wait <= max_wait
+            then
               -- Takes the units of every quota, at that instant.
               do
                 instant_1, kept_1 = fits_at, true

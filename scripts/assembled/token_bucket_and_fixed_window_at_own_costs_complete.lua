@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' token_bucket_and_fixed_window_at_own_costs_complete.lua
--- EVALSHA calls that text by its SHA-1, a4aa9cb5188252affeb7e92da3463f3b925c28d4.
+-- EVALSHA calls that text by its SHA-1, ada71053574508533067212cdb316db54a00e349.
 
 -- Token bucket (GCRA). The twin of src/algorithm/token_bucket.rs.
 --
@@ -353,15 +353,13 @@ while last < groups do
       for _ = 1, repeats do
         -- One charge. `instant_1` and on are when it fits each quota.
         local wait = 0
-        -- At 0 stands the longest block of this charge.
-        blocked_at[0] = 0
-        -- What fails on one key changes none.
-        local is_broken = false
-        is_broken = is_broken or why_at[slot_1]
-        is_broken = is_broken or why_at[slot_2]
+        -- At 0 stands the longest block of this charge, and whether one of its keys is broken.
+        blocked_at[0], why_at[0] = 0, nil
+        why_at[0] = why_at[0] or why_at[slot_1]
+        why_at[0] = why_at[0] or why_at[slot_2]
         -- The reply shows no state of quota 1, unless a check or a penalty below does.
         reply[n + 2], reply[n + 3] = 0, 0
-        if is_broken then
+        if why_at[0] then
           -- Neither blocked nor unblocked.
         elseif op == 'block' then
           -- Until the later end of two blocks.
@@ -372,7 +370,7 @@ while last < groups do
         blocked_at[0] = math.max(blocked_at[0], blocked_at[slot_1] or 0)
         -- The reply shows no state of quota 2, unless a check or a penalty below does.
         reply[n + 4], reply[n + 5] = 0, 0
-        if is_broken then
+        if why_at[0] then
           -- Neither blocked nor unblocked.
         elseif op == 'block' then
           -- Until the later end of two blocks.
@@ -691,7 +689,10 @@ while last < groups do
             if op == 'estimate' then
               -- Nothing is taken.
             elseif cost > 0 then
-              if wait <= max_wait and wait <= longest_wait then
+              if
+                wait <= longest_wait and
+                wait <= max_wait
+              then
                 -- Takes the units of every quota, at that instant.
                 do
                   instant_1, kept_1 = fits_at, true

@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' token_bucket_and_fixed_window_check.lua
--- EVALSHA calls that text by its SHA-1, a4f58511d3f3235ff9756ff0c26ebe6ea084c2a3.
+-- EVALSHA calls that text by its SHA-1, abf4175424f306785987716dc5bb8d9df1002e0b.
 
 -- Token bucket (GCRA). The twin of src/algorithm/token_bucket.rs.
 --
@@ -359,7 +359,9 @@ while last < groups do
         if fits then
           wait = fits_at - now
           if cost > 0 then
-            if wait <= max_wait then
+            if
+              wait <= max_wait
+            then
               -- Takes the units of every quota, at that instant.
               do
                 instant_1, kept_1 = fits_at, true

@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' token_bucket_and_fixed_window_complete.lua
--- EVALSHA calls that text by its SHA-1, 912fac1d856393ada8253cf644679bd22ec5d657.
+-- EVALSHA calls that text by its SHA-1, a2d4b4f73d06e5bbbfffc8555c77daab02c381d8.
 
 -- Token bucket (GCRA). The twin of src/algorithm/token_bucket.rs.
 --
@@ -345,15 +345,13 @@ while last < groups do
       for _ = 1, repeats do
         -- One charge. `instant_1` and on are when it fits each quota.
         local wait = 0
-        -- At 0 stands the longest block of this charge.
-        blocked_at[0] = 0
-        -- What fails on one key changes none.
-        local is_broken = false
-        is_broken = is_broken or why_at[slot_1]
-        is_broken = is_broken or why_at[slot_2]
+        -- At 0 stands the longest block of this charge, and whether one of its keys is broken.
+        blocked_at[0], why_at[0] = 0, nil
+        why_at[0] = why_at[0] or why_at[slot_1]
+        why_at[0] = why_at[0] or why_at[slot_2]
         -- The reply shows no state of quota 1, unless a check or a penalty below does.
         reply[n + 2], reply[n + 3] = 0, 0
-        if is_broken then
+        if why_at[0] then
           -- Neither blocked nor unblocked.
         elseif op == 'block' then
           -- Until the later end of two blocks.
@@ -364,7 +362,7 @@ while last < groups do
         blocked_at[0] = math.max(blocked_at[0], blocked_at[slot_1] or 0)
         -- The reply shows no state of quota 2, unless a check or a penalty below does.
         reply[n + 4], reply[n + 5] = 0, 0
-        if is_broken then
+        if why_at[0] then
           -- Neither blocked nor unblocked.
         elseif op == 'block' then
           -- Until the later end of two blocks.
@@ -669,7 +667,9 @@ while last < groups do
             if op == 'estimate' then
               -- Nothing is taken.
             elseif cost > 0 then
-              if wait <= max_wait then
+              if
+                wait <= max_wait
+              then
                 -- Takes the units of every quota, at that instant.
                 do
                   instant_1, kept_1 = fits_at, true
