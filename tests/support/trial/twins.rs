@@ -485,6 +485,18 @@ async fn several(play: &Play) {
     every(play, |q| (FixedWindow::new(one(q, 0)), short(one(q, 1)).horizon(DAY)), &quotas).await;
     every(play, |q| (SlidingLog::new(one(q, 0)), Budget::new(one(q, 1))), &quotas).await;
     every(play, |q| (Budget::new(one(q, 0)), short(one(q, 1))), &quotas).await;
+    every(
+        play,
+        |q| (short(one(q, 0)), SmoothBursty::new(one(q, 1)).max_burst(DAY).wait_for_own_cost()),
+        &quotas,
+    )
+    .await;
+    every(
+        play,
+        |q| (short(one(q, 0)), SmoothWarmingUp::new(one(q, 1), DAY).wait_for_own_cost()),
+        &quotas,
+    )
+    .await;
 
     let eight = |n: u64| {
         Quotas::from([5, 9, 7, 6, 8, 5, 6, 7].map(|limit| micros(limit * n, 1_000 * limit)))
