@@ -91,12 +91,10 @@ fn within_limits_of(whole: &Charge, asked: &[Asked], is_in_force: bool) -> Vec<A
     let mut asked = asked.to_vec();
     for Asked { charge, .. } in &mut asked {
         let own = charge.longest_wait().unwrap_or_default();
-        charge.set_max_wait(match is_in_force {
-            true => {
-                own.saturating_sub(whole.retried_for()).min(whole.longest_wait().unwrap_or(own))
-            }
-            false => own,
-        });
+        // What is left of its own wait, if the request asks again.
+        let left = if is_in_force { own.saturating_sub(whole.retried_for()) } else { own };
+        let most = whole.longest_wait().filter(|_| is_in_force);
+        charge.set_max_wait(most.map_or(left, |most| left.min(most)));
         if whole.units() == 0 {
             *charge = charge.clone().peek();
         }

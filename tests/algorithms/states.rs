@@ -389,7 +389,8 @@ async fn a_log_stays_bounded_under_the_largest_batches() {
     assert!((10_000..=11_000).contains(&members), "{members}");
 }
 
-/// Of several keys, one may hold what no script writes. Another charge of the call writes the other.
+/// Of several keys, one may hold what no script writes. Another charge of the call writes the
+/// other key.
 #[tokio::test]
 async fn a_block_of_several_keys_blocks_none_if_one_is_broken() {
     let server = Server::start();

@@ -4,8 +4,8 @@ use tower_sluice::key::{Head, Keyed};
 
 use super::{policies, request};
 
-/// The escapes of the test that a server decodes within a segment. `%25`, `%3f` and `%23` have rules
-/// of their own.
+/// The escapes of the test that a server decodes within a segment. `%25`, `%3f` and `%23` have
+/// rules of their own.
 const ESCAPES: [(&str, &str); 7] = [
     ("%61", "a"),
     ("%2e", "."),

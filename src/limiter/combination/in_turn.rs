@@ -103,18 +103,22 @@ impl Step {
         steps
     }
 
-    /// Asks about the charges of the parts after this change.
-    fn ask(
+    fn charges(&self) -> impl Iterator<Item = &Charge> {
+        self.parts.iter().map(|part| &part.charge)
+    }
+
+    /// Asks about these charges, one for each part.
+    fn ask<'a>(
         &self,
         rules: &impl Rules,
-        change: impl Fn(Charge) -> Charge,
+        mut charges: impl Iterator<Item = &'a Charge>,
     ) -> Result<(By, AskedAtOnce), AtATime> {
-        let charges: Vec<_> = self.parts.iter().map(|part| change(part.charge.clone())).collect();
-        if let ([Part { limiter, .. }], [charge]) = (&self.parts[..], &charges[..]) {
-            return Ok((By::Alone(limiter.clone()), AskedAtOnce::Later(limiter.check(charge))));
+        if let [Part { limiter, charge, .. }] = &self.parts[..] {
+            let decision = limiter.check(charges.next().unwrap_or(charge));
+            return Ok((By::Alone(limiter.clone()), AskedAtOnce::Later(decision)));
         }
         let several = rules.at_once(&self.parts)?;
-        let asked = several.check(&charges.iter().collect::<Vec<_>>())?;
+        let asked = several.check(&charges.collect::<Vec<_>>())?;
         Ok((By::AtOnce(several), asked))
     }
 
@@ -130,7 +134,7 @@ impl Step {
     }
 
     fn has_cost(&self) -> bool {
-        self.parts.iter().any(|part| part.charge.units() > 0)
+        self.charges().any(|charge| charge.units() > 0)
     }
 
     /// Estimates how long the parts that were not asked would refuse. Leaves out a part that cannot
@@ -224,7 +228,7 @@ pub(crate) async fn decide<R: Rules>(parts: Vec<Part>, rules: &R) -> Result<Deci
     while let Some(mut step) = steps.pop_front() {
         let answer = match step.peeked.take_if(|peeked| peeked.is_err()) {
             Some(Err(error)) => Err(error),
-            _ => match step.ask(rules, |charge| charge) {
+            _ => match step.ask(rules, step.charges()) {
                 Ok((by, asked)) => {
                     let answer = asked.decision().await;
                     let charge = &step.parts[0].charge;
@@ -292,7 +296,8 @@ async fn peek(steps: Vec<Step>, rules: &impl Rules, answered: &mut bool) -> Vec<
             seen.push(step);
             continue;
         }
-        match step.ask(rules, Charge::peek) {
+        let charges: Vec<_> = step.charges().map(|charge| charge.clone().peek()).collect();
+        match step.ask(rules, charges.iter()) {
             Ok((_, asked)) => {
                 if is_peeked {
                     peeks.push(async move { (index, asked.decision().await) });
@@ -306,10 +311,12 @@ async fn peek(steps: Vec<Step>, rules: &impl Rules, answered: &mut bool) -> Vec<
         }
     }
     let peeks = join_all(peeks).await;
-    *answered |= peeks.iter().any(|(_, peeked)| peeked.is_ok());
+    // All of them had the same time: one that fails says nothing of another.
+    let others_answered = *answered || peeks.iter().any(|(_, peeked)| peeked.is_ok());
+    *answered |= !peeks.is_empty();
     for (index, peeked) in peeks {
         let charge = &seen[index].parts[0].charge;
-        seen[index].peeked = Some(after_others(peeked, charge, answered));
+        seen[index].peeked = Some(after_others(peeked, charge, &mut others_answered.clone()));
     }
     seen.sort_by_key(|step| (!matches!(step.peeked, Some(Err(_))), !step.will_refuse()));
     seen

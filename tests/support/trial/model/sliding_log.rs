@@ -1,6 +1,6 @@
 //! The sliding log, as a list of everything that was ever admitted.
 
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 
 use tower_sluice::Quota;
 
@@ -87,11 +87,6 @@ impl Model for Log {
         rising
             && gone.iter().all(|grant| grant.0 <= self.taken - self.period)
             && members.iter().map(|member| &member.0).eq(kept)
-    }
-
-    /// Before a call removes members of a key, it asks for memory, by a write that adds nothing.
-    fn writes(&self, fewest: usize, changes: usize, _calls: usize) -> RangeInclusive<usize> {
-        fewest..=2 * changes
     }
 
     fn excess(&self, grants: &[Grant]) -> usize {
