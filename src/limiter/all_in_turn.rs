@@ -63,13 +63,14 @@ use crate::{Charge, Decision, Error, ErrorKind};
 /// **Order.** Put the member first that a single caller exhausts soonest, such as the limit of a
 /// user. Then a caller that asks too often is refused before it uses the shared limit.
 ///
-/// **Refunds.** Before anything is taken, the members after the first are peeked at, all at the
-/// same time. A member with too few units left is asked first. If a later member still refuses, the
-/// units of the earlier members are refunded, as far as their algorithms can.
+/// **Refunds.** Before anything is taken, all members are peeked at, at the same time. A member with
+/// too few units left gives an [estimate](crate::LimiterExt::estimate). If it will refuse, it is
+/// asked first. If a later member still refuses, the units of the earlier members are refunded, as
+/// far as their algorithms can.
 ///
 /// **Waits.** Nothing is reserved. A charge is admitted now, or refused with a time to come back:
-/// that of the member that refuses longest. To find it, the members that were not asked give an
-/// [estimate](crate::LimiterExt::estimate). The decision [reports](Decision::policies) the policies
+/// that of the member that refuses longest. To find it, the members that were not asked give
+/// estimates. The decision [reports](Decision::policies) the policies
 /// of all members from which the charge takes units.
 ///
 /// **Deadlines.** Each check of a member has that member's own deadline. The deadlines of all

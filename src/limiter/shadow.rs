@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::Limiter;
 use super::wrapped::{Around, Begin, Wrapped, WrappedFuture};
+use super::{Limiter, Operation};
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::{Charge, Decision, Error, Outcome};
 
@@ -47,7 +47,8 @@ use crate::{Charge, Decision, Error, Outcome};
 /// - It does not hide the time of a decision. So leave a `timeout` inside of it.
 /// - It does not ask again. Without the shadow, a caller would ask again after `Retry`, if nothing
 ///   can be reserved.
-/// - It does not change estimates, penalties, resets and blocks: these go to the inner limiter.
+/// - It does not change penalties, resets and blocks: these go to the inner limiter. An estimate is
+///   admitted like a charge, and is not counted.
 #[derive(Clone, Debug)]
 pub struct Shadow<L> {
     inner: Wrapped<L, Arc<Counters>>,
@@ -141,6 +142,14 @@ impl Around for Arc<Counters> {
             0 => None,
             _ => Some(Self::clone(self)),
         })
+    }
+
+    /// An estimate says what a charge would get.
+    fn open_operation(&self, operation: Operation, _: &Charge) -> Begin<Self::Open> {
+        match operation {
+            Operation::Estimate => Begin::Seen(None),
+            _ => Begin::Unseen,
+        }
     }
 
     fn close(counters: Self::Open, answer: Result<Decision, Error>) -> Result<Decision, Error> {

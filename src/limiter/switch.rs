@@ -172,10 +172,11 @@ impl Around for Switch {
         }
     }
 
-    fn open_operation(&self, operation: Operation, _: &Charge) -> Begin<Self::Open> {
+    fn open_operation(&self, operation: Operation, charge: &Charge) -> Begin<Self::Open> {
         let asks_or_takes = matches!(operation, Operation::Estimate | Operation::Penalize);
         match self.mode() {
             SwitchMode::Off if asks_or_takes => Begin::Answered(off()),
+            SwitchMode::Shadow => self.shared.counters.open_operation(operation, charge),
             _ => Begin::Unseen,
         }
     }

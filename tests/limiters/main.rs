@@ -1,13 +1,14 @@
 //! The promises of limiters around limiters, and of the one in memory; time is paused.
 
 use std::future::{pending, ready};
-use std::sync::Arc;
+use std::mem;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_test::{assert_pending, task};
 use tower::{Layer, Service};
-use tower_sluice::algorithm::TokenBucket;
+use tower_sluice::algorithm::{SmoothBursty, TokenBucket};
 use tower_sluice::key::Keyed;
 use tower_sluice::limiter::{AllInTurn, Boxed, Operation, Origin};
 use tower_sluice::testing::Scripted;
@@ -99,7 +100,7 @@ fn slow(takes: Duration) -> Boxed {
     answer.boxed()
 }
 
-/// Two limiters are asked three times: a peek, then each of them.
+/// Two limiters are asked three times: both peeks at once, then each of them.
 // Case 133.
 #[tokio::test(start_paused = true)]
 async fn limiters_in_turn_get_what_is_left_of_the_time() {
@@ -139,6 +140,50 @@ async fn a_silent_member_beside_one_that_answers_never_fails_open() {
         assert_eq!(ask(members).await, Err(ErrorKind::Saturation));
     }
     assert_eq!(ask([silent(), silent(), silent()]).await, Ok(Origin::FailOpen));
+}
+
+/// The first member is peeked at like the others.
+// Case 133.
+#[tokio::test(start_paused = true)]
+async fn a_silent_member_does_not_hide_the_refusal_of_the_first() {
+    let both = |charge: &Charge| [charge.clone(), charge.clone()];
+    let ask = async |first: Boxed, second: Boxed| {
+        let all = AllInTurn::new([first, second], both).timeout(8 * SECOND).or_else(FailOpen);
+        all.check(&one()).await.map(|one| one.origin()).map_err(|error| error.kind())
+    };
+    let silent = || slow(100 * SECOND);
+    let away = || Scripted::new().fail(ErrorKind::Infrastructure).boxed();
+    let exhausted = async || {
+        let memory = Memory::new("user", TokenBucket::new(Quota::per_hour(1)));
+        assert!(memory.check(&one()).await.unwrap().is_admitted());
+        memory.boxed()
+    };
+    assert_eq!(ask(slow(SECOND), silent()).await, Err(ErrorKind::Saturation));
+    assert_eq!(ask(exhausted().await, silent()).await, Ok(Origin::Local));
+    assert_eq!(ask(exhausted().await, away()).await, Ok(Origin::Local));
+    assert_eq!(ask(away(), exhausted().await).await, Ok(Origin::Local));
+    assert_eq!(ask(silent(), silent()).await, Ok(Origin::FailOpen));
+}
+
+/// It owes nothing, so it would admit any cost: what it has left says nothing.
+#[tokio::test(start_paused = true)]
+async fn in_turn_a_refused_caller_takes_nothing_from_a_smooth_limiter() {
+    let pace = SmoothBursty::new(Quota::per_second(10)).max_burst(SECOND / 10);
+    let pace = Memory::new("pace", pace);
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&asked);
+    let seen_pace =
+        pace.inspect(move |charge, _| seen.lock().unwrap().push(charge.units())).boxed();
+    let user = Memory::new("user", TokenBucket::new(Quota::per_hour(3)));
+    let all = AllInTurn::new([user.boxed(), seen_pace], |charge| {
+        [charge.clone(), Charge::new("all").cost(charge.units())]
+    });
+    let three = Charge::new("alice").cost(3);
+    assert!(all.check(&three).await.unwrap().is_admitted());
+    assert_eq!(mem::take(&mut *asked.lock().unwrap()), [0, 3]);
+    tokio::time::advance(SECOND).await;
+    assert_eq!(all.check(&three).await.unwrap().limiter(), Some("user"));
+    assert_eq!(*asked.lock().unwrap(), [0]);
 }
 
 /// Changes keys as slowly as it decides.
@@ -406,14 +451,14 @@ async fn in_turn_an_empty_key_is_an_error_whoever_would_refuse() {
 
 #[tokio::test(start_paused = true)]
 async fn in_turn_a_reserved_wait_is_refunded_and_an_error() {
-    // The second one is peeked at before.
-    let (first, second) = (Scripted::new().allow(), Scripted::new().allow());
+    // Each is peeked at before.
+    let (first, second) = (Scripted::new().allow().allow(), Scripted::new().allow());
     let second = second.decide(Outcome::Wait(SECOND));
     let both = |charge: &Charge| [charge.clone(), charge.clone()];
     let all = AllInTurn::new([first.clone().boxed(), second.clone().boxed()], both);
     let error = all.check(&one().max_wait(SECOND)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::State);
-    assert_eq!((first.refunds(), second.refunds()), (vec![0], vec![1]));
+    assert_eq!((first.refunds(), second.refunds()), (vec![1], vec![1]));
 }
 
 // Secrets.

@@ -327,7 +327,7 @@ async fn settings_of_what_a_request_cost_add_up() {
 async fn a_settlement_takes_from_the_limiter_that_decided() {
     let settle = |_: &Decision, _: &&'static str| 41;
     let keys = |charge: &Charge| [charge.clone(), Charge::new("all")];
-    // `AllInTurn` asks its second member twice for a decision: a peek, and a charge.
+    // `AllInTurn` asks each member twice for a decision: a peek, and a charge.
     for (asks, in_turn) in [(1, false), (2, true)] {
         let away = |decisions: usize| {
             let times = 0..decisions * asks;
@@ -335,7 +335,7 @@ async fn a_settlement_takes_from_the_limiter_that_decided() {
         };
         let [first, second, third] = [2, 1, 0].map(|n| away(n).allow().allow());
         let chain = first.clone().or_else(second.clone()).or_else(third.clone()).timeout(SECOND);
-        let everybody = Scripted::new().allow().allow().allow();
+        let everybody = (0..6).fold(Scripted::new(), |limiter, _| limiter.allow());
         let limiter = match in_turn {
             true => AllInTurn::new([everybody.boxed(), chain.boxed()], keys).boxed(),
             false => chain.boxed(),
@@ -544,7 +544,12 @@ async fn in_turn_each_member_settles_its_own() {
     both.refund(admitted.take_reservation().unwrap()).unwrap();
     assert_eq!(settled(), [3, 2]);
     // A refusal of a third one gives back what each of them took.
-    let never = |_: &Charge| ready(Ok(Decision::new(Outcome::Deny { retry_after: None })));
+    let never = |charge: &Charge| {
+        ready(Ok(Decision::new(match charge.units() {
+            0 => Outcome::Allow,
+            _ => Outcome::Deny { retry_after: None },
+        })))
+    };
     let keys =
         |charge: &Charge| [charge.clone().cost(3), Charge::new("all").cost(2), charge.clone()];
     let all = AllInTurn::new([one.clone().boxed(), other.clone().boxed(), never.boxed()], keys);

@@ -147,7 +147,8 @@ async fn settlements_and_operations_are_the_inner_limiters() {
     let refused = limiter.check(&one()).await.unwrap();
     assert!(matches!(verdict(&refused), Ok(Outcome::Deny { .. })));
     let estimate = limiter.estimate("key").await.unwrap();
-    assert!(!estimate.is_admitted() && estimate.shadowed().is_none());
+    assert!(estimate.is_admitted() && matches!(verdict(&estimate), Ok(Outcome::Deny { .. })));
+    assert_eq!((limiter.counts().admitted, limiter.counts().refused), (1, 1));
     limiter.reset("key").await.unwrap();
     assert_eq!(verdict(&limiter.check(&one()).await.unwrap()), Ok(Outcome::Allow));
     assert_eq!(limiter.penalize("key").await.unwrap().remaining(), Some(0));
@@ -168,6 +169,26 @@ async fn a_member_in_shadow_is_reported() {
         seen.push((decision.is_admitted(), matches!(shadowed, Some(Outcome::Deny { .. }))));
     }
     assert_eq!(seen, [(true, false), (true, true), (true, true), (false, false)]);
+}
+
+/// It refuses nobody, so it does not say when the caller may come back either.
+// Case 122.
+#[tokio::test(start_paused = true)]
+async fn a_member_in_shadow_that_is_not_asked_does_not_refuse() {
+    let trial = Memory::new("trial", TokenBucket::new(Quota::per_hour(1))).shadow();
+    let user = Memory::new("user", TokenBucket::new(Quota::per_second(1)));
+    for members in [
+        [trial.clone().boxed(), user.clone().boxed()],
+        [user.clone().boxed(), trial.clone().boxed()],
+    ] {
+        let limiter = AllInTurn::new(members, |charge| [charge.clone(), charge.clone()]);
+        assert!(limiter.check(&one()).await.unwrap().is_admitted());
+        for refused in [limiter.check(&one()).await, limiter.estimate(one()).await] {
+            let refused = refused.unwrap();
+            assert_eq!((refused.limiter(), refused.retry_after()), (Some("user"), Some(SECOND)));
+        }
+        tokio::time::advance(SECOND).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -32,6 +32,10 @@ struct Step {
     parts: Vec<Part>,
     /// The answer to a peek.
     peeked: Option<Result<Decision, Error>>,
+    /// True if a part may refuse, by its peek.
+    is_doubtful: bool,
+    /// True if a part will refuse, by its estimate.
+    will_refuse: bool,
 }
 
 /// The decision about one part, or about several parts that were asked at once.
@@ -98,7 +102,8 @@ impl Step {
         let mut steps = Vec::new();
         while !parts.is_empty() {
             let rest = parts.split_off(size.min(parts.len()));
-            steps.push(Self { parts: mem::replace(&mut parts, rest), peeked: None });
+            let parts = mem::replace(&mut parts, rest);
+            steps.push(Self { parts, peeked: None, is_doubtful: false, will_refuse: false });
         }
         steps
     }
@@ -122,15 +127,37 @@ impl Step {
         Ok((By::AtOnce(several), asked))
     }
 
-    /// Returns true if a peek shows that a part will refuse.
-    fn will_refuse(&self) -> bool {
-        let Some(Ok(peeked)) = &self.peeked else { return false };
-        let is_less =
-            |left: Option<u64>, part: &Part| left.is_some_and(|left| left < part.charge.units());
-        match &self.parts[..] {
-            [part] => is_less(peeked.remaining(), part),
-            parts => peeked.policies().zip(parts).any(|(one, part)| is_less(one.remaining(), part)),
+    /// Takes the answer to a peek, and finds out if a part will refuse. One that has too few units
+    /// left may still admit: a shadow does, and a smooth limiter that owes nothing admits every
+    /// cost. So an estimate decides.
+    async fn seen(mut self, peeked: Result<Decision, Error>) -> Self {
+        let estimate = |part: &Part| {
+            let estimate = part.limiter.operate(Operation::Estimate, &part.charge);
+            async move {
+                let Some(estimate) = estimate else { return true };
+                estimate.await.map_or(true, |decision| !decision.is_admitted())
+            }
+        };
+        let doubtful = peeked.as_ref().map(|peeked| self.doubtful(peeked)).unwrap_or_default();
+        let estimates: Vec<_> = doubtful.into_iter().map(estimate).collect();
+        self.is_doubtful = !estimates.is_empty();
+        self.will_refuse = join_all(estimates).await.contains(&true);
+        self.peeked = Some(peeked);
+        self
+    }
+
+    /// Returns the parts that may refuse, by the answer to a peek.
+    fn doubtful(&self, peeked: &Decision) -> Vec<&Part> {
+        let is_doubtful = |outcome: Outcome, left: Option<u64>, part: &Part| {
+            !outcome.is_admitted() || left.is_some_and(|left| left < part.charge.units())
+        };
+        if let [part] = &self.parts[..] {
+            let is_doubtful = is_doubtful(peeked.outcome(), peeked.remaining(), part);
+            return Vec::from_iter(is_doubtful.then_some(part));
         }
+        let each = peeked.policies().zip(&self.parts);
+        let doubtful = each.filter(|(one, part)| is_doubtful(one.outcome(), one.remaining(), part));
+        doubtful.map(|(_, part)| part).collect()
     }
 
     fn has_cost(&self) -> bool {
@@ -140,9 +167,8 @@ impl Step {
     /// Estimates how long the parts that were not asked would refuse. Leaves out a part that cannot
     /// estimate.
     async fn estimate(self) -> Vec<PartsDecision> {
-        let will_refuse = self.will_refuse();
         match self.peeked {
-            Some(Ok(peeked)) if !will_refuse => {
+            Some(Ok(peeked)) if !self.is_doubtful => {
                 vec![PartsDecision::untaken(self.parts, peeked.without_retry())]
             }
             _ => join_all(self.parts.into_iter().map(estimate).collect())
@@ -283,42 +309,36 @@ fn steps(parts: Vec<Part>, rules: &impl Rules) -> VecDeque<Step> {
     Step::of(alone, 1).into_iter().chain(Step::of(others, all)).collect()
 }
 
-/// Peeks at the steps after the first, all at the same time, so that units rarely have to be given
-/// back. A step whose limiters fail then comes first, before anything is taken. After it comes one
-/// that will refuse.
+/// Peeks at all steps, at the same time, so that units rarely have to be given back. A step that
+/// will refuse then comes first, whatever the others do. After it comes a step whose limiters fail,
+/// before anything is taken.
 async fn peek(steps: Vec<Step>, rules: &impl Rules, answered: &mut bool) -> Vec<Step> {
-    let (mut unasked, mut seen, mut peeks) = (VecDeque::from(steps), Vec::new(), Vec::new());
+    if !steps.iter().any(Step::has_cost) {
+        return steps;
+    }
+    let (mut unasked, mut peeks) = (VecDeque::from(steps), Vec::new());
     while let Some(step) = unasked.pop_front() {
-        let index = seen.len();
-        // The first step is asked next.
-        let is_peeked = index > 0 && step.has_cost();
-        if !is_peeked && step.parts.len() == 1 {
-            seen.push(step);
-            continue;
-        }
         let charges: Vec<_> = step.charges().map(|charge| charge.clone().peek()).collect();
         match step.ask(rules, charges.iter()) {
-            Ok((_, asked)) => {
-                if is_peeked {
-                    peeks.push(async move { (index, asked.decision().await) });
-                }
-                seen.push(step);
-            }
+            Ok((_, asked)) => peeks.push(async { step.seen(asked.decision().await).await }),
             Err(AtATime(size)) => {
                 let split = Step::of(step.parts, size).into_iter().rev();
                 split.for_each(|step| unasked.push_front(step));
             }
         }
     }
-    let peeks = join_all(peeks).await;
+    let mut seen = join_all(peeks).await;
+    let fails = |step: &Step| matches!(step.peeked, Some(Err(_)));
     // All of them had the same time: one that fails says nothing of another.
-    let others_answered = *answered || peeks.iter().any(|(_, peeked)| peeked.is_ok());
-    *answered |= !peeks.is_empty();
-    for (index, peeked) in peeks {
-        let charge = &seen[index].parts[0].charge;
-        seen[index].peeked = Some(after_others(peeked, charge, &mut others_answered.clone()));
+    let others_answered = *answered || !seen.iter().all(fails);
+    *answered = true;
+    for Step { parts, peeked, .. } in &mut seen {
+        let own = peeked
+            .take()
+            .map(|peeked| after_others(peeked, &parts[0].charge, &mut others_answered.clone()));
+        *peeked = own;
     }
-    seen.sort_by_key(|step| (!matches!(step.peeked, Some(Err(_))), !step.will_refuse()));
+    seen.sort_by_key(|step| (!step.will_refuse, !fails(step)));
     seen
 }
 

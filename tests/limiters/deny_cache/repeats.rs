@@ -166,7 +166,8 @@ async fn only_a_denial_with_a_time_is_repeated() {
 /// In turn nothing is reserved, so such an answer becomes a denial.
 #[tokio::test(start_paused = true)]
 async fn a_retry_of_a_member_is_not_repeated() {
-    let scripted = Scripted::new().decide(Outcome::Retry(SECOND)).allow();
+    // Each is peeked at before.
+    let scripted = Scripted::new().allow().decide(Outcome::Retry(SECOND)).allow().allow();
     let other = Scripted::new().allow().allow().allow().allow();
     let all = AllInTurn::new([scripted.boxed(), other.boxed()], |charge: &Charge| {
         [charge.clone(), charge.clone()]
