@@ -264,9 +264,10 @@ impl Attempts {
         self.waiter.as_ref()?.due(waker).map(Instant::from_std)
     }
 
-    /// Returns true if another pause fits into the remaining wait.
+    /// Returns true if another pause fits into the remaining wait. A pause of 0 needs time too:
+    /// otherwise a limiter that always answers it would be asked for ever.
     fn has_time_for(&self, pause: Duration) -> bool {
-        pause <= self.remaining_wait()
+        pause.max(Duration::from_nanos(1)) <= self.remaining_wait()
     }
 }
 

@@ -32,6 +32,20 @@ async fn acquire_fails_when_patience_is_at_an_end() {
     limiter.acquire("job").await.unwrap_err();
 }
 
+/// A pause of no time is no grant to ask again and again.
+#[tokio::test(start_paused = true)]
+async fn acquire_asks_once_if_it_may_not_wait_and_not_for_ever() {
+    let limiter = Scripted::new().retry(Duration::ZERO).allow();
+    let refusal = limiter.acquire(Charge::new("job").max_wait(Duration::ZERO)).await.unwrap_err();
+    assert!(matches!(refusal, Refusal::Denied(_)));
+    assert_eq!(limiter.charges().len(), 1);
+
+    let never = |_: &Charge| ready(Ok(Decision::new(Outcome::Retry(Duration::ZERO))));
+    let acquiring = never.acquire(Charge::new("job").max_wait(Duration::from_millis(10)));
+    let refusal = tokio::time::timeout(SECOND, acquiring).await.expect("it ends").unwrap_err();
+    assert!(matches!(refusal, Refusal::Denied(_)));
+}
+
 #[tokio::test(start_paused = true)]
 async fn dropped_acquire_gives_its_slot_back() {
     let limiter = Memory::new("jobs", TokenBucket::new(Quota::per_second(1)));
