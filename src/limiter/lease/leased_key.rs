@@ -274,7 +274,7 @@ impl<L: Limiter> Queue<L> {
     /// Adds a caller, which waits from now on.
     fn push(&mut self, cost: u64, now: Instant) -> oneshot::Receiver<WaiterAnswer<L>> {
         let (sender, receiver) = oneshot::channel();
-        self.units += cost;
+        self.units = self.units.saturating_add(cost);
         self.waiters.push_back(Waiter { cost, since: now, sender });
         receiver
     }
@@ -284,14 +284,14 @@ impl<L: Limiter> Queue<L> {
         let is_served = |first: &Waiter<L>| first.cost <= units && first.since < end;
         let waiter =
             if is_served(self.waiters.front()?) { self.waiters.pop_front() } else { None }?;
-        self.units -= waiter.cost;
+        self.units = self.units.saturating_sub(waiter.cost);
         Some(waiter)
     }
 
     /// Takes out the last caller.
     fn pop_last(&mut self) -> Option<Waiter<L>> {
         let waiter = self.waiters.pop_back()?;
-        self.units -= waiter.cost;
+        self.units = self.units.saturating_sub(waiter.cost);
         Some(waiter)
     }
 }
@@ -320,7 +320,7 @@ impl UnderWay {
         let latest = self.deadline.zip(deadline).map(|(one, other)| one.max(other));
         self.deadline = if is_first { deadline } else { latest };
         self.count += 1;
-        self.units += units;
+        self.units = self.units.saturating_add(units);
     }
 
     /// Records that a refill has ended, with any result.
@@ -348,7 +348,7 @@ impl Demand {
 
     fn add(&mut self, now: Instant, stretch: Duration, units: u64) {
         self.move_on(now, stretch);
-        self.units += units;
+        self.units = self.units.saturating_add(units);
     }
 
     /// Returns the units of the busier stretch.

@@ -1,10 +1,11 @@
 //! The units of a lease: as many as the key is worth, and no more.
 
+use std::future::ready;
 use std::time::Duration;
 
 use tokio::time::{advance, sleep};
 use tower_sluice::algorithm::{FixedWindow, TokenBucket};
-use tower_sluice::{Charge, Limiter, LimiterExt, Memory, Quota};
+use tower_sluice::{Charge, Decision, Limiter, LimiterExt, Memory, Outcome, Quota};
 
 use super::recorder::Recorder;
 use super::{SECOND, check, leased, taken};
@@ -150,4 +151,15 @@ async fn report_counts_down_unit_by_unit() {
         assert_eq!(decision.reservation().map(tower_sluice::limiter::Reservation::cost), Some(1));
     }
     assert!(inner.costs().len() < 100);
+}
+
+/// The sums of such costs have no meaning, and no end.
+#[tokio::test(start_paused = true)]
+async fn costs_beyond_every_sum_are_decided() {
+    let inner = |_: &Charge| ready(Ok(Decision::new(Outcome::Allow)));
+    let limiter = inner.lease(u64::MAX);
+    for _ in 0..50 {
+        let charge = Charge::new("a").cost(u64::MAX - 1);
+        assert!(limiter.check(&charge).await.unwrap().is_admitted());
+    }
 }
