@@ -52,8 +52,10 @@ pub(crate) use self::events::table_in_force;
 pub use self::meter::Meter;
 #[cfg(feature = "metrics")]
 pub(crate) use self::policy_series::PolicySeries;
-#[cfg(any(feature = "metrics", feature = "tracing"))]
+#[cfg(any(feature = "metrics", feature = "policies", feature = "tracing"))]
 pub(crate) use self::recorded_outcome::Asked;
+#[cfg(feature = "policies")]
+pub(crate) use self::recorded_outcome::RecordedOutcome;
 #[cfg(feature = "tracing")]
 pub(crate) use self::tracer::Tracer;
 pub(crate) use self::watches::{BreakerWatch, FallbackWatch, RefusalWatch, State as WatchedState};

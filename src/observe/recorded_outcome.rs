@@ -64,14 +64,15 @@ impl Asked {
         begun: Option<Instant>,
     ) -> RecordedOutcome {
         let Ok(decision) = result else { return RecordedOutcome::Decided(Decided::Undecided) };
+        let asked = Self { retried_for: self.retried_for.max(decision.waited()), ..*self };
         match (decision.origin(), decision.shadowed()) {
             (Origin::FailOpen, _) => RecordedOutcome::FailedOpen,
             (Origin::Off, _) => RecordedOutcome::SwitchedOff,
             (_, Some(Err(_))) => RecordedOutcome::Decided(Decided::Undecided),
             // A shadow does not ask again.
             (_, Some(Ok(Outcome::Retry(_)))) => RecordedOutcome::Decided(Decided::Denied),
-            (_, Some(Ok(outcome))) => self.of_outcome(outcome, begun),
-            (_, None) => self.of_outcome(decision.outcome(), begun),
+            (_, Some(Ok(outcome))) => asked.of_outcome(outcome, begun),
+            (_, None) => asked.of_outcome(decision.outcome(), begun),
         }
     }
 

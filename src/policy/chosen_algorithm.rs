@@ -12,7 +12,7 @@ use crate::algorithm::{
     SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
 };
 #[cfg(feature = "redisson")]
-use crate::redisson::{PermitLog, Rate};
+use crate::redisson::{PermitLog, Rate, millis, permits};
 
 /// The message about a cost that can never fit.
 const NEVER: &str =
@@ -85,7 +85,7 @@ impl Setting {
             #[cfg(feature = "redisson")]
             Choice::Redisson(_) if units > self.quota.limit() => Err(NEVER.to_owned()),
             #[cfg(feature = "redisson")]
-            Choice::Redisson(_) => Ok(()),
+            Choice::Redisson(_) => permits(units).map(drop).map_err(|error| error.to_string()),
         }
     }
 
@@ -310,6 +310,9 @@ fn redisson(fields: &mut Fields, quota: Quota) -> Option<Rate> {
     match fields.duration("keep_alive") {
         Some(time) if time < period => {
             fields.wrong("keep_alive", "it must not be shorter than the period")
+        }
+        Some(time) if millis(time).is_none() => {
+            fields.wrong("keep_alive", "it must be whole milliseconds, up to 2^52")
         }
         time => Some(rate.keep_alive(time.unwrap_or_default())),
     }

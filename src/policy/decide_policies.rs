@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use super::checked_policy::OnError;
 use super::limited_policy::{Asked, LimitedPolicy};
 use super::policy_event::{Event, Observer, PolicyAnswer, PolicyOutcome};
@@ -14,6 +16,7 @@ use crate::limiter::combination::in_turn::{self, Decided, Part, PartsDecision, R
 use crate::limiter::combination::join_all::join_all;
 use crate::limiter::combination::joined_decision::joined;
 use crate::limiter::{Limiter, Operation};
+use crate::observe::{Asked as AskedCharge, RecordedOutcome};
 use crate::{Charge, Decision, Error, ErrorKind, Outcome};
 
 /// Decides about a request, and returns the reservations that it made.
@@ -27,15 +30,18 @@ pub(super) async fn decide(
 ) -> Result<(Decision, Tentative), Error> {
     let in_force: Vec<Asked> = within_limits_of(&charge, &selection.in_force, true);
     let in_shadow = within_limits_of(&charge, &selection.in_shadow, false);
+    let (asked, begun) = (AskedCharge::of(&charge), Instant::now());
     let (answer, outcomes) = enforce(&selection, &in_force).await;
-    let is_final = charge.units() > 0 && !will_ask_again(&charge, &answer);
+    let asks_again = answer.as_ref().is_some_and(|answer| {
+        let outcome = answer.as_ref().map(|(decision, _)| decision.outcome());
+        outcome.is_ok_and(|one| asked.of_outcome(one, Some(begun)) == RecordedOutcome::AsksAgain)
+    });
+    let is_final = charge.units() > 0 && !asks_again;
     let observer = observer.filter(|_| is_final);
     let (mut shadowed, shadow_taken) = match &answer {
         Some(Ok((decision, _))) if decision.is_admitted() => check_in_shadow(&in_shadow).await,
         None => check_in_shadow(&in_shadow).await,
-        Some(Ok(_)) if observer.is_some() => {
-            (estimate_in_shadow(&in_shadow).await, Tentative::default())
-        }
+        Some(Ok(_)) if is_final => (estimate_in_shadow(&in_shadow).await, Tentative::default()),
         Some(_) => Default::default(),
     };
     if !matches!(answer, Some(Err(_))) {
@@ -43,17 +49,19 @@ pub(super) async fn decide(
         shadowed
             .extend(keyless.map(|one| (&*one.limited, Decision::in_shadow(Err(one.why.clone())))));
     }
+    let retried_for = charge.retried_for();
+    let show = |event: Event<'_>| {
+        observer.iter().for_each(|observer| observer(&Event { retried_for, ..event }));
+    };
     for (limited, decision) in shadowed.iter().filter(|_| is_final) {
         if let Some(event) = Event::in_shadow(limited, decision, &answer) {
             count(&selection, limited, event.result);
-            observer.iter().for_each(|observer| observer(&event));
+            show(event);
         }
     }
-    if let Some(observer) = observer {
-        Event::each(&in_force, &answer, &outcomes, |event| observer(&event));
-        if answer.as_ref().is_none_or(|one| one.as_ref().is_ok_and(|(one, _)| one.is_admitted())) {
-            selection.off.iter().for_each(|limited| observer(&Event::off(limited)));
-        }
+    Event::each(&in_force, &answer, &outcomes, show);
+    if answer.as_ref().is_none_or(|one| one.as_ref().is_ok_and(|(one, _)| one.is_admitted())) {
+        selection.off.iter().map(|limited| Event::off(limited)).for_each(show);
     }
     Ok(match answer {
         Some(answer) => {
@@ -76,13 +84,6 @@ fn count(selection: &Selection, limited: &LimitedPolicy, shadowed: Result<Outcom
     if let Some(global) = &selection.global_shadow {
         global.count(shadowed);
     }
-}
-
-/// Returns true if the request waits and then asks again.
-fn will_ask_again(charge: &Charge, answer: &Option<PolicyAnswer>) -> bool {
-    let Some(Ok((decision, _))) = answer else { return false };
-    let max_wait = charge.longest_wait().unwrap_or_default();
-    matches!(decision.outcome(), Outcome::Retry(pause) if pause <= max_wait)
 }
 
 /// Returns the charges, limited by the whole charge: that may be a peek, or have a shorter wait or

@@ -1,6 +1,7 @@
 //! A policy with its limiter, its local share and its switch.
 
 use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 #[cfg(feature = "redis")]
@@ -34,6 +35,9 @@ pub(super) struct LimitedPolicy {
     /// The limiter of this process, which decides while the store cannot.
     pub(super) share: Option<PolicyLimiter>,
     pub(super) switch: Switch,
+    /// A digest of the settings that its decisions depend on. Equal rows have equal digests, in
+    /// every process.
+    pub(super) settings: u64,
 }
 
 impl LimitedPolicy {
@@ -50,7 +54,10 @@ impl LimitedPolicy {
             let before = before.and_then(|before| before.share.as_ref());
             PolicyLimiter::new(&policy, Choice::Any(algorithm), store, &Place::Memory, before)
         });
-        Self { policy, limiter, share, switch }
+        let mut settings = DefaultHasher::new();
+        format!("{:?} {:?} {:?}", policy.choice, policy.max_wait, policy.on_error)
+            .hash(&mut settings);
+        Self { policy, limiter, share, switch, settings: settings.finish() }
     }
 
     /// Returns the most permissive mode of its row, its own switch and the global one.

@@ -151,9 +151,13 @@ impl Pattern {
                 HeaderName::try_from(name).map_err(|_| format!("{name:?} is not a header name"));
             found.map(|found| (found, value.clone()))
         };
+        let mut methods: Vec<_> = self.method.iter().map(method).collect::<Result<_, _>>()?;
+        // Lists are compared.
+        methods.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
+        methods.dedup();
         Ok(Matcher {
             paths,
-            methods: self.method.iter().map(method).collect::<Result<_, _>>()?,
+            methods,
             headers: self.header.iter().map(header).collect::<Result<_, _>>()?,
             name: self.name.clone(),
             ignore_case: self.ignore_case,
@@ -369,8 +373,11 @@ impl Matcher {
             let mut lines = head.headers().get_all(name).iter();
             lines.any(|line| value.as_ref().is_none_or(|value| line.as_bytes() == value.as_bytes()))
         };
+        // A server may take `post` for POST.
+        let method = head.method().as_str();
+        let is_method = |own: &Method| own.as_str().eq_ignore_ascii_case(method);
         let is_rest_right = self.name.as_deref() == name
-            && (self.methods.is_empty() || self.methods.contains(head.method()))
+            && (self.methods.is_empty() || self.methods.iter().any(is_method))
             && self.headers.iter().all(has_header);
         match is_rest_right {
             false => Takes::None,

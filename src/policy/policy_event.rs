@@ -1,6 +1,7 @@
 //! The events that an observer of policies receives.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::checked_policy::Policy;
 use super::limited_policy::{Asked, LimitedPolicy};
@@ -45,6 +46,8 @@ pub struct Event<'a> {
     pub cause: Option<&'a Error>,
     /// True if the policy is in a shadow, so that it does not refuse the request.
     pub in_shadow: bool,
+    /// How long the request has waited before it asked again.
+    pub(super) retried_for: Duration,
 }
 
 impl<'a> Event<'a> {
@@ -57,7 +60,10 @@ impl<'a> Event<'a> {
     pub fn decision(&self) -> Result<Decision, Error> {
         let origin = self.origin.unwrap_or(Origin::Local);
         let decision = |outcome| {
-            let decision = Decision::new(outcome).with_origin(origin);
+            let mut decision = Decision::new(outcome).with_origin(origin);
+            if !self.retried_for.is_zero() {
+                decision.set_retried_for(self.retried_for);
+            }
             match self.cause {
                 Some(cause) => decision.with_fallback_cause(cause.clone()),
                 None => decision,
@@ -85,7 +91,8 @@ impl<'a> Event<'a> {
     /// Makes the event of a policy in force with this result. `Err`: it could not decide, or
     /// refuses a request without a key for it.
     pub(super) fn of(limited: &'a LimitedPolicy, result: Result<Outcome, &'a Error>) -> Self {
-        Self { policy: &limited.policy, result, origin: None, cause: None, in_shadow: false }
+        let (origin, cause, retried_for) = (None, None, Duration::ZERO);
+        Self { policy: &limited.policy, result, origin, cause, in_shadow: false, retried_for }
     }
 
     /// Makes the event of a policy that is off: the request passes.

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use http::HeaderName;
 use http::header::HOST;
+use http::{HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::path::{Readings, canonical};
@@ -58,12 +58,7 @@ impl Part {
             // A header may be a secret, which must not be readable in a store.
             Self::Header(name) => by_api_key(name.clone()).find(*head),
             Self::Path { ignore_case } => Ok(path_key(head.uri().path(), *ignore_case)),
-            Self::Host => {
-                let header = || head.headers().get(HOST)?.to_str().ok();
-                let host = head.uri().authority().map(|authority| authority.as_str());
-                let none = || Error::new(ErrorKind::Request, "request has no host to limit by");
-                host.or_else(header).and_then(host_name).ok_or_else(none)
-            }
+            Self::Host => host_of(head),
             Self::Global => Ok(String::from("global")),
         }
     }
@@ -90,6 +85,27 @@ fn path_key(path: &str, ignore_case: bool) -> String {
         key.make_ascii_lowercase();
     }
     key
+}
+
+/// Returns the name of the host that a request is for.
+///
+/// # Errors
+///
+/// If it has no host, or if its target and its `Host` fields name several: another program may read
+/// another one of them.
+fn host_of(head: &Head<'_>) -> Result<String, Error> {
+    let wrong = |why| Error::new(ErrorKind::Request, why);
+    let target = head.uri().authority().map(|authority| authority.as_str().as_bytes());
+    let fields = head.headers().get_all(HOST).iter().map(HeaderValue::as_bytes);
+    let mut hosts = target.into_iter().chain(fields).map(|host| {
+        let name = str::from_utf8(host).ok().and_then(host_name);
+        name.ok_or_else(|| wrong("request has no host to limit by"))
+    });
+    let first = hosts.next().ok_or_else(|| wrong("request has no host to limit by"))??;
+    match hosts.all(|other| other.is_ok_and(|other| other == first)) {
+        true => Ok(first),
+        false => Err(wrong("request names several hosts")),
+    }
 }
 
 /// Returns the name of a host, in lower case and without its port.

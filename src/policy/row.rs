@@ -121,10 +121,13 @@ impl Row {
                 continue;
             }
             let value = match &*field {
-                "name" => Value::String(text),
-                _ => serde_json::from_str(&text).unwrap_or(Value::String(text)),
+                "name" => Ok(Value::String(text)),
+                _ => match serde_json::from_str(&text) {
+                    Ok(Parsed(value)) => value,
+                    Err(_) => Ok(Value::String(text)),
+                },
             };
-            row.0.insert(field, Ok(value));
+            row.0.insert(field, value);
         }
         row
     }

@@ -23,8 +23,6 @@ pub(super) struct Table {
     pub(super) policies: Vec<Arc<LimitedPolicy>>,
     /// The place of each policy by its name.
     places: HashMap<String, usize>,
-    /// The number of this table, counted from 0 for the same policies.
-    number: u64,
     routes: Routes,
     combinations: Combinations,
 }
@@ -72,10 +70,9 @@ impl Table {
         policies.shrink_to_fit();
         let names = policies.iter().map(|one| one.policy.name().to_owned());
         let places = names.zip(0..).collect();
-        let number = before.map_or(0, |before| before.number + 1);
         let routes = Routes::new(policies.iter().map(|one| &one.policy.matcher));
         let combinations = before.map(|before| before.combinations.kept(&policies));
-        Self { policies, places, number, routes, combinations: combinations.unwrap_or_default() }
+        Self { policies, places, routes, combinations: combinations.unwrap_or_default() }
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&Arc<LimitedPolicy>> {
@@ -173,15 +170,18 @@ impl Selection {
         first.map_or(1, |asked| asked.charge.units())
     }
 
-    /// Returns a unique text for this selection: the table, and each policy with its key. So an
-    /// outer limiter that remembers decisions does not use them after the table or a switch
-    /// changes. The text also holds the costs, because the charge states only the first.
+    /// Returns a unique text for this selection: each policy with its settings and its key. So an
+    /// outer limiter that remembers decisions does not use them after a row or a switch changes. It
+    /// does after a load of equal rows: a fallback goes on counting. The text also holds the costs,
+    /// because the charge states only the first.
     pub(super) fn text(&self) -> String {
-        let mut text = self.table.number.to_string();
+        let mut text = String::new();
         for (sign, asked) in [('+', &self.in_force), ('-', &self.in_shadow)] {
             for (place, Asked { limited, charge, .. }) in asked.iter().enumerate() {
                 let (name, key) = (limited.policy.name(), charge.key());
-                write!(text, "{sign}{name}={}:{key}", key.len()).expect("a string takes all");
+                let (settings, length) = (limited.settings, key.len());
+                write!(text, "{sign}{name}/{settings:x}={length}:{key}")
+                    .expect("a string takes all");
                 if (sign, place) != ('+', 0) && charge.units() != 1 {
                     write!(text, "*{}", charge.units()).expect("a string takes all");
                 }

@@ -54,7 +54,7 @@ impl Inner {
             let message = "a redisson limiter has its rate in redis: a charge cannot have a quota";
             return Err(Error::new(ErrorKind::Configuration, message));
         }
-        let permits = u32::try_from(charge.units()).map_err(|_| too_many())?;
+        let permits = permits(charge.units())?;
         let deadline = charge_numbers::deadline(charge, self.decision_timeout);
         let max_wait = charge.longest_wait().unwrap_or_default();
         Ok(ParsedCharge { keys, permits, max_wait, deadline })
@@ -177,8 +177,8 @@ impl Inner {
             ));
         };
         let keys = Keys::new(name, &self.client)?;
-        let number = |permits: u64| u32::try_from(permits).map_err(|_| too_many());
-        let request = Request::refund(&keys, number(permits)?, grant, number(held)?);
+        let (permits, held) = (self::permits(permits)?, self::permits(held)?);
+        let request = Request::refund(&keys, permits, grant, held);
         let reply = self.sender.call(&request, self.deadline()).await;
         self.queues.forget_refusal(keys.name());
         let [freed] = reply?.configured()?.numbers()?;
@@ -186,8 +186,14 @@ impl Inner {
     }
 }
 
-fn too_many() -> Error {
-    Error::new(ErrorKind::Request, "more than 4,294,967,295 permits at once")
+/// Converts a number of units to permits.
+///
+/// # Errors
+///
+/// If a grant cannot have so many.
+pub(crate) fn permits(units: u64) -> Result<u32, Error> {
+    let too_many = |_| Error::new(ErrorKind::Request, "more than 4,294,967,295 permits at once");
+    u32::try_from(units).map_err(too_many)
 }
 
 /// The time until `millis` after the millisecond of `now`.

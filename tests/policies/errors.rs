@@ -97,6 +97,7 @@ fn every_error_names_its_row_and_its_field() {
         ("algorithm = 'redisson'\ncost = 6", "cost"),
         ("algorithm = 'redisson'\nrate_type = 'all'", "rate_type"),
         ("algorithm = 'redisson'\nkeep_alive = '1ms'", "keep_alive"),
+        ("algorithm = 'redisson'\nkeep_alive = '1h 1us'", "keep_alive"),
         ("algorithm = 'budget'\nmax_wait = '2s'\nmax_hold = '1s'", "max_hold"),
         ("algorithm = 'budget'\nmax_hold = '0s'", "max_hold"),
         ("max_hold = '60s'", "max_hold"),

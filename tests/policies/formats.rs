@@ -1,6 +1,6 @@
 //! One table in each format: equal policies, and equal errors with row and field.
 
-use tower_sluice::policy::{Policies, Rows, TableError};
+use tower_sluice::policy::{Policies, Row, Rows, TableError};
 
 /// A reader of one format.
 type Reader = fn(&str) -> Result<Rows, String>;
@@ -50,6 +50,19 @@ fn wrong(fields: [&str; 3]) -> Vec<String> {
         error.to_string()
     };
     each.map(error).into()
+}
+
+/// A source of texts is read as strictly as a file.
+#[test]
+fn a_field_that_occurs_twice_in_a_text_is_an_error() {
+    let texts = |pattern| {
+        let fields = [("name", "bad"), ("limit", "5"), ("period", "1s"), ("match", pattern)];
+        Policies::builder().build(&Rows::from_iter([Row::from_texts(fields)]))
+    };
+    assert!(texts(r#"{"path": "/a"}"#).is_ok());
+    let error = texts(r#"{"path": "/login", "path": "/x"}"#).unwrap_err();
+    assert_eq!(error.rows()[0].field(), Some("match"));
+    assert!(error.to_string().contains("occurs twice"), "{error}");
 }
 
 const TOML: &str = r#"

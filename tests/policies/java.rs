@@ -1,5 +1,6 @@
 //! Policies of Redisson over a real server: each keeps to the keys that Java knows.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
@@ -120,4 +121,41 @@ async fn javas_limiter_waits_no_longer_in_all_than_its_row_allows() {
     let (_, refused) = tokio::join!(competitor, waiter);
     assert!(matches!(refused, Err(Refusal::Denied(_))), "{refused:?}");
     assert!(begun.elapsed() <= Duration::from_secs(1), "{:?}", begun.elapsed());
+}
+
+/// What counts the events of a policy counts such a request as delayed.
+#[tokio::test(start_paused = true)]
+async fn the_event_of_a_request_that_asked_again_has_its_wait() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let waits = Arc::clone(&seen);
+    let policies = Policies::builder().on_decision(move |event| {
+        waits.lock().unwrap().push(event.decision().unwrap().waited());
+    });
+    let table = "[[policy]]
+        name = 'java'
+        algorithm = 'redisson'
+        limit = 1
+        period = '1s'
+        max_wait = '2s'";
+    let policies = policies.build(&rows(table)).unwrap();
+    for _ in 0..2 {
+        let Keyed::Charge(charge) = policies.charge(Head::from(&request("GET", "/", &[]))) else {
+            panic!("no charge")
+        };
+        policies.acquire(charge).await.unwrap();
+    }
+    let seen = seen.lock().unwrap();
+    let second = Duration::from_secs(1);
+    assert!(matches!(seen[..], [Duration::ZERO, waited] if waited >= second), "{seen:?}");
+}
+
+/// A grant has fewer permits than a limit may have.
+#[test]
+fn a_cost_that_no_grant_has_is_an_error_of_its_row() {
+    let row = "name = 'java'\nalgorithm = 'redisson'\nlimit = 10000000000\nperiod = '1s'\n";
+    let build =
+        |cost: u64| Policies::builder().build(&rows(&format!("[[policy]]\n{row}cost = {cost}")));
+    assert!(build(u32::MAX.into()).is_ok());
+    let error = build(1 << 32).unwrap_err();
+    assert_eq!(error.rows()[0].field(), Some("cost"));
 }

@@ -105,6 +105,8 @@ async fn paths_that_rows_tell_apart_are_taken_by_their_own() {
         row("order", "'/orders/{id}'"),
         row("get", "{ path = '/items' }"),
         row("post", "{ path = '/items/', method = 'POST' }"),
+        row("read", "{ path = '/list', method = ['GET', 'HEAD'] }"),
+        row("slash-read", "{ path = '/list/', method = ['head', 'get', 'GET'] }"),
         row("both", "{ path = ['/both', '/both/'] }"),
         row("one", "'/both/'"),
     ];
@@ -123,6 +125,8 @@ async fn paths_that_rows_tell_apart_are_taken_by_their_own() {
         ("/orders/7/", &["order"]),
         // A GET of it may be one of the other.
         ("/items/", &["get"]),
+        ("/list", &["read"]),
+        ("/list/", &["slash-read"]),
         ("/both", &["both"]),
         ("/both/", &["both", "one"]),
         // These are read as both.

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tower::BoxError;
+use tower_sluice::algorithm::TokenBucket;
+use tower_sluice::key::{Head, Keyed};
 use tower_sluice::limiter::SwitchMode;
 use tower_sluice::policy::{Policies, Rows, Source};
-use tower_sluice::{ErrorKind, LimiterExt, Outcome};
+use tower_sluice::{ErrorKind, Limiter, LimiterExt, Memory, Outcome, Quota};
 
 #[cfg(feature = "redis")]
 use super::over_redis::over;
@@ -15,6 +17,27 @@ use super::{burst, decide, policies, request, rows};
 #[cfg(feature = "redis")]
 use support::Server;
 use support::swaps::{HOURLY, swap_under_load, table};
+
+/// Nothing has changed for the limiters around them either.
+#[tokio::test(start_paused = true)]
+async fn a_fallback_counts_on_while_equal_rows_are_loaded() {
+    let away = tower_sluice::testing::Scripted::new();
+    let away = (0..4).fold(away, |away, _| away.fail(ErrorKind::Infrastructure));
+    let share = Memory::new("share", TokenBucket::new(Quota::per_hour(1)));
+    let limiter = away.or_else(share);
+    let policies = Policies::builder().build(&table(5, "token_bucket")).unwrap();
+    let call = request("GET", "/", &[]);
+    let is_admitted = async || {
+        let Keyed::Charge(charge) = policies.charge(Head::from(&call)) else { panic!("no charge") };
+        limiter.check(&charge).await.unwrap().is_admitted()
+    };
+    assert!(is_admitted().await);
+    policies.load(&table(5, "token_bucket")).unwrap();
+    assert!(!is_admitted().await);
+    policies.load(&table(6, "token_bucket")).unwrap();
+    assert!(is_admitted().await);
+    assert!(!is_admitted().await);
+}
 
 #[tokio::test(start_paused = true)]
 async fn a_changed_limit_keeps_what_was_taken() {

@@ -198,6 +198,10 @@ async fn a_key_is_what_its_parts_say() {
         left("'host'", &host("host: a.example"), &host("host: b.example"), ["/", "/"]).await,
         different
     );
+    assert_eq!(
+        left("'host'", &["host: a.example"], &[], ["/", "http://A.example:80/"]).await,
+        same
+    );
     let two = "['header:x-a', 'header:x-b']";
     assert_eq!(left(two, &["x-a: 1", "x-b: 23"], &["x-a: 1", "x-b: 23"], ["/", "/"]).await, same);
     assert_eq!(
@@ -205,6 +209,37 @@ async fn a_key_is_what_its_parts_say() {
         different
     );
     assert_eq!(left("'global'", &["x-a: 1"], &["x-a: 2"], ["/a", "/b"]).await, same);
+}
+
+/// Another program may read another one of them.
+#[test]
+fn a_request_of_several_hosts_has_no_key() {
+    let policies = policies("[[policy]]\nname = 'a'\nlimit = 9\nperiod = '1h'\nkey = 'host'");
+    for (path, headers) in [
+        ("/", &["host: a.example", "host: b.example"][..]),
+        ("/", &["host: a.example", "host: "]),
+        ("http://b.example/", &["host: a.example"]),
+        ("/", &["host: "]),
+        ("/", &[]),
+    ] {
+        let keyed = policies.charge(Head::from(&request("GET", path, headers)));
+        let Keyed::Missing(error) = keyed else { panic!("{path} {headers:?}: {keyed:?}") };
+        assert_eq!(error.kind(), ErrorKind::Request);
+    }
+}
+
+/// Some servers read `post` as POST.
+#[tokio::test(start_paused = true)]
+async fn a_method_is_taken_in_any_case() {
+    let policies = policies(
+        "[[policy]]\nname = 'a'\nlimit = 9\nperiod = '1h'\nmatch = { method = ['Post', 'PUT'] }",
+    );
+    for method in ["POST", "post", "pOST", "put"] {
+        assert!(check(&policies, &request(method, "/", &[])).await.is_some(), "{method}");
+    }
+    for method in ["GET", "POSTS", "pos"] {
+        assert!(check(&policies, &request(method, "/", &[])).await.is_none(), "{method}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,10 +2,24 @@
 
 use tower_sluice::limiter::{ShadowCounts, SwitchMode};
 
-use super::{burst, policies, request};
+use tower_sluice::policy::Policies;
+
+use super::{burst, policies, request, rows};
 
 fn counted(counts: ShadowCounts) -> [u64; 4] {
     [counts.admitted, counts.delayed, counts.refused, counts.undecided]
+}
+
+/// An observer changes no count.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_that_a_policy_in_force_makes_anyway_is_counted() {
+    let table = TWO.replace("max_wait = '500ms'", "").replace("limit = 4", "limit = 2");
+    for builder in [Policies::builder(), Policies::builder().on_decision(|_| {})] {
+        let policies = builder.build(&rows(&table)).unwrap();
+        assert_eq!(burst(&policies, &request("GET", "/", &[]), 5).await, (2, vec![], 3));
+        let shadow = policies.get("b").unwrap();
+        assert_eq!(counted(shadow.switch().shadow_counts()), [2, 0, 3, 0]);
+    }
 }
 
 const TWO: &str = "

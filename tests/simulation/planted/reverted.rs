@@ -964,8 +964,8 @@ impl Drop",
         "87635c1 policy: let no deny cache outlive a table",
         &[edit(
             "policy/table.rs",
-            "        let mut text = self.table.number.to_string();",
-            "        let mut text = String::new();",
+            "let (settings, length) = (limited.settings, key.len());",
+            "let (settings, length) = (0, key.len());",
         )],
     )
     .found_by("policies", "wrapped::a_deny_cache_repeats_no_refusal_of_another_table_or_switch"),
