@@ -34,9 +34,9 @@ const MIN_MAX_HOLD: Duration = Duration::from_micros(1);
 /// `burst + d * limit / period`. A settlement counts at the instant at which it is made. Held
 /// units, and spent units that have not refilled yet, sum to at most the burst.
 ///
-/// **Cost.** One instant, the begin of an era and two counts for each key: 181 bytes in Redis. A
-/// charge takes 16 µs of script time, and 30 µs with its settlement, which is a second call. A
-/// charge of a token bucket takes 12 µs. Batches share calls.
+/// **Cost.** Two instants and two counts for each key: 181 bytes in Redis. A charge takes 1.4 times
+/// the script time of a token bucket, and 2.5 times with its settlement, which is a second call.
+/// Batches share calls.
 ///
 /// **Source.** Payment cards: a payment is authorized first and captured later.
 ///

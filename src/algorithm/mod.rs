@@ -12,7 +12,7 @@
 //! | a rate, with a burst | [`TokenBucket`] |
 //! | a rate, with a burst, of costs that are known at the end: tokens, bytes | [`Budget`] |
 //! | an even pace | [`TokenBucket`] with `burst(1)` and a `max_wait` |
-//! | a number per day or month, as in a price plan | [`FixedWindow`] |
+//! | a number per hour or day in UTC, as in a price plan | [`FixedWindow`] |
 //! | never more than a small number in any window | [`SlidingLog`] |
 //! | never more than a large number in any window | [`SlidingWindow`] |
 //! | the decisions of an API gateway | [`SlidingCounter`] |

@@ -1,19 +1,20 @@
 //! Limiters: the trait, its wrappers, and the limiters of this crate.
 //!
 //! A [`Limiter`] decides about a [`Charge`]. [`Redis`] decides on a server that many processes
-//! share, [`Memory`] in this process. [`LimiterExt`] adds wrappers, listed from the inside to the
-//! outside:
+//! share, [`Memory`] in this process. [`LimiterExt`] adds wrappers. [Tuning](crate::guide::tuning)
+//! has their order:
 //!
 //! | purpose | methods |
 //! |---|---|
 //! | a time limit, another answer if the store fails | `timeout`, `or_else`, `breaker` |
 //! | fewer calls | `deny_cache`, `lease` |
 //! | a trial, a switch | `shadow`, `switch` |
-//! | metrics, events, names | `metrics`, `trace`, `inspect`, `describe` |
+//! | metrics, events | `metrics` of `MetricsExt`, `trace` of `TraceExt`, `inspect` |
+//! | names in header fields | `describe` |
 //! | one type for all limiters | `boxed` |
 //!
-//! Several limiters decide together, all or nothing: [`AllAtOnce`] in
-//! one call to Redis, [`AllInTurn`] with limiters of any type.
+//! Several limiters decide together: [`AllAtOnce`] in one call to Redis, all or nothing.
+//! [`AllInTurn`] takes limiters of any type, and refunds the others if one refuses.
 //!
 //! ```
 //! use std::time::Duration;

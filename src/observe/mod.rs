@@ -4,12 +4,12 @@
 //! and [`TraceExt::trace`](crate::limiter::TraceExt::trace) makes an event of each. The crate also
 //! reports calls to Redis, connections and breakers. The page [metrics and
 //! alerts](crate::guide::metrics_and_alerts) lists each metric and each event.
-//!
-//! `catalog.rs` lists the metrics. `series.rs` has all counts of one name. `meter.rs` counts under
-//! the name of a limiter, and `policy_series.rs` under the name of each policy. `recorder.rs` looks
-//! up handles. `tracer.rs` makes the events of `events.rs`, and `seldom.rs` limits how often an
-//! event repeats. `recorded_outcome.rs` turns a result into the outcome that counts. The rest of
-//! the crate reports to `watches.rs`, which does nothing without the two features.
+
+// `catalog.rs` lists the metrics. `series.rs` has all counts of one name. `meter.rs` counts under
+// the name of a limiter, and `policy_series.rs` under the name of each policy. `recorder.rs` looks
+// up handles. `tracer.rs` makes the events of `events.rs`, and `seldom.rs` limits how often an
+// event repeats. `recorded_outcome.rs` turns a result into the outcome that counts. The rest of
+// the crate reports to `watches.rs`, which does nothing without the two features.
 
 #[cfg(feature = "metrics")]
 mod catalog;

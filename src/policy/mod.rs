@@ -71,7 +71,7 @@
 //! | | `cold_factor`, 1 to 1,000 | 3 |
 //! | | `wait_for_own_cost` | `false` |
 //! | `redisson` | `rate_type`: `overall` or `per_client` | `overall` |
-//! | | `keep_alive`: deletes a limiter that was not used for this time | never |
+//! | | `keep_alive`: deletes a limiter that was not used for this time. Set it if callers choose the key: else each of their limiters stays in Redis | never |
 //!
 //! Each is the algorithm of the same name in [`algorithm`](crate::algorithm). By default a row of
 //! `smooth_bursty` stores permits up to the limit, but
@@ -140,8 +140,8 @@
 //!
 //! Policies of Redisson decide first, before any peek. If another policy then refuses, they get
 //! their permits back. The other separate calls are made in the order of the rows, and reserve
-//! nothing. Before they take anything, all of them but the first peek, at the same time. A policy
-//! with too few units left is then asked first.
+//! nothing. Before they take anything, all of them are peeked at, at the same time. A policy that
+//! will refuse is then asked first.
 //!
 //! If a later policy still refuses, the request is refunded to the earlier ones, as far as
 //! [their algorithms](crate::algorithm#what-an-algorithm-refunds) allow: a busy token bucket keeps
