@@ -191,7 +191,7 @@ impl Sender {
     ) -> Result<Value, Failure> {
         let was_answered = |reply: &Option<_>| reply.as_ref().is_some_and(is_reply);
         let reply = Pin::new(reply);
-        let answer = self.pool.reply_by(deadline, Some(connection), reply, was_answered).await;
+        let answer = self.pool.reply_by(&deadline, Some(connection), reply, was_answered).await;
         let missed = || self.pool.missed_error(&deadline, Stage::Sent);
         let answer = answer.ok_or_else(|| Failure::TimedOut(missed()))?;
         let answer = answer.ok_or_else(|| Failure::Unsent(missed()))?;

@@ -293,7 +293,7 @@ impl Deadline {
     /// Waits for an answer until the deadline, and slightly longer if the process is busy. Returns
     /// `None` if no answer came.
     pub(crate) async fn wait_for<F: Future + ?Sized>(
-        self,
+        &self,
         signs: &Signs,
         mut future: Pin<&mut F>,
     ) -> Option<F::Output> {
@@ -306,10 +306,12 @@ impl Deadline {
                 break;
             }
         }
+        // Rare, and large.
+        let catch_up = Box::pin(self.catch_up());
         select! {
             biased;
             output = future => Some(output),
-            () = self.catch_up() => None,
+            () = catch_up => None,
         }
     }
 

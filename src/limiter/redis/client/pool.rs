@@ -261,7 +261,7 @@ impl Pool {
     /// time, so a missed deadline does not show the state of its last server.
     pub(crate) async fn reply_by<F: Future + ?Sized>(
         &self,
-        deadline: Deadline,
+        deadline: &Deadline,
         connection: Option<&dyn SharedConnection>,
         reply: Pin<&mut F>,
         was_answered: impl FnOnce(&F::Output) -> bool,

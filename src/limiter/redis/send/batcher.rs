@@ -88,7 +88,7 @@ impl Batcher {
             // It counts as sent even if it waits for a connection, since no other charge delays it.
             queued.record(Stage::Sent);
             if let Some(connection) = self.config.pool.ready_connection(queued.hash_slot) {
-                let future = Box::pin(send_inline(Arc::clone(self), queued, connection, permit));
+                let future = send_inline(Arc::clone(self), queued, connection, permit);
                 let inline = InlineSend { runtime: worker.runtime, future };
                 return Ok(Submitted { receiver, inline: Some(inline), progress });
             }
@@ -158,29 +158,32 @@ impl Batcher {
 }
 
 /// Sends one charge from its caller's task, so that an idle limiter needs no task switch.
-async fn send_inline(
+fn send_inline(
     batcher: Arc<Batcher>,
     queued: Box<QueuedRequest>,
     connection: Arc<dyn SharedConnection>,
     permit: OwnedSemaphorePermit,
-) {
-    let (config, hash_slot) = (&batcher.config, queued.hash_slot);
+) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    let (config, hash_slot) = (Arc::clone(&batcher.config), queued.hash_slot);
     let batches = vec![Batch::new(hash_slot, vec![queued])];
     let call = Call { partition: config.pool.partition(hash_slot), requests: 1, batches };
-    let mut ended = send_call(Arc::clone(config), connection, call).await;
-    let mut permit = Some(permit);
-    loop {
-        for request in ended.refunds {
-            // A lost refund is safe: its units stay taken.
-            let _ = batcher.send_and_forget(request);
+    Box::pin(async move {
+        let mut ended = send_call(config, connection, call).await;
+        let mut permit = Some(permit);
+        loop {
+            for request in ended.refunds {
+                // A lost refund is safe: its units stay taken.
+                let _ = batcher.send_and_forget(request);
+            }
+            if let Some(batch) = ended.unfinished.pop() {
+                // Rare, and large.
+                ended = Box::pin(follow(Arc::clone(&batcher.config), batch)).await;
+            } else if let Some(late_reply) = ended.late_reply {
+                drop(permit.take());
+                ended = late_reply.await;
+            } else {
+                return;
+            }
         }
-        if let Some(batch) = ended.unfinished.pop() {
-            ended = follow(Arc::clone(config), batch).await;
-        } else if let Some(late_reply) = ended.late_reply {
-            drop(permit.take());
-            ended = late_reply.await;
-        } else {
-            return;
-        }
-    }
+    })
 }

@@ -28,14 +28,17 @@ pub(super) async fn send_call(
     let wait = Wait::new(&config, &call.batches, Some((call.partition, call.requests)));
     let used = Arc::clone(&connection);
     if config.pool.is_routed() {
-        let sending = routed::send_batches(config, connection, call.batches);
+        let sending = Box::pin(routed::send_batches(config, connection, call.batches));
         wait.run(sending, Some(used)).await
     } else {
         // All keys share one hash slot.
         let Some(batch) = call.batches.pop() else { return CallEnd::default() };
-        wait.run(send_batch(config, connection, batch), Some(used)).await
+        wait.run(Box::pin(send_batch(config, connection, batch)), Some(used)).await
     }
 }
+
+/// The future that sends batches and gives each request its answer.
+type Sending = Pin<Box<dyn Future<Output = CallEnd> + Send>>;
 
 /// Sends a batch that no server has run to the server that the cluster names.
 pub(super) async fn follow(config: Arc<Config>, batch: Batch) -> CallEnd {
@@ -43,7 +46,7 @@ pub(super) async fn follow(config: Arc<Config>, batch: Batch) -> CallEnd {
     if batch.detour.as_ref().is_some_and(|detour| detour.frees_slot) {
         wait.refund_slots.clear();
     }
-    wait.run(routed::follow(config, batch), None).await
+    wait.run(Box::pin(routed::follow(config, batch)), None).await
 }
 
 /// Sends a batch and distributes the reply.
@@ -136,28 +139,32 @@ impl Wait {
         }
     }
 
-    async fn run(
+    /// Sends, and waits until the deadline.
+    #[expect(clippy::manual_async_fn, reason = "an async fn stores its arguments twice")]
+    fn run(
         self,
-        sending: impl Future<Output = CallEnd> + Send + 'static,
+        mut sending: Sending,
         connection: Option<Arc<dyn SharedConnection>>,
-    ) -> CallEnd {
-        let (partition, sent, mut sending) = (self.partition, Instant::now(), Box::pin(sending));
-        let was_answered = |end: &CallEnd| end.was_answered;
-        let (pool, over) = (&self.config.pool, connection.as_deref());
-        let end = pool.reply_by(self.earliest, over, sending.as_mut(), was_answered).await;
-        if let Some(end) = end {
-            return CallEnd { partition, ..self.ended(end, sent) };
+    ) -> impl Future<Output = CallEnd> + Send {
+        async move {
+            let (partition, sent) = (self.partition, Instant::now());
+            let was_answered = |end: &CallEnd| end.was_answered;
+            let (pool, over) = (&self.config.pool, connection.as_deref());
+            let end = pool.reply_by(&self.earliest, over, sending.as_mut(), was_answered).await;
+            if let Some(end) = end {
+                return CallEnd { partition, ..self.ended(end, sent) };
+            }
+            self.config.calls.unanswered();
+            let late_reply = self.late_reply(sending, sent, connection);
+            CallEnd { partition, late_reply: Some(Box::pin(late_reply)), ..CallEnd::default() }
         }
-        self.config.calls.unanswered();
-        let late_reply = self.late_reply(sending, sent, connection);
-        CallEnd { partition, late_reply: Some(Box::pin(late_reply)), ..CallEnd::default() }
     }
 
     /// Waits for a late reply. In a cluster, refunds release their slots before that, since nothing
     /// else is sent for blocked slots.
     async fn late_reply(
         mut self,
-        mut sending: Pin<Box<impl Future<Output = CallEnd> + Send + 'static>>,
+        mut sending: Sending,
         sent: Instant,
         connection: Option<Arc<dyn SharedConnection>>,
     ) -> CallEnd {

@@ -135,6 +135,9 @@ async fn run(
         worker.allow_next();
         // Full calls are sent first: the server works on them while the ready tasks run.
         worker.send(true);
+        if worker.serves_one_caller() {
+            busy.reset_if(|| worker.is_idle() && arrivals.is_empty());
+        }
         // Ready tasks run first, so that their charges join the batch.
         yield_now().await;
         worker.allow_next();
@@ -142,7 +145,7 @@ async fn run(
             worker.queue.push(queued);
         }
         worker.send(false);
-        worker.may_send_next = false;
+        (worker.may_send_next, worker.answered) = (false, 0);
     }
 }
 
@@ -161,6 +164,8 @@ struct Worker {
     first_sent: Option<Instant>,
     /// True if a call has ended in this turn, or if the longest hold is over.
     may_send_next: bool,
+    /// The number of requests whose calls have ended in this turn.
+    answered: usize,
     calls: Calls,
     late_replies: Calls,
 }
@@ -174,6 +179,7 @@ impl Worker {
             connecting: FuturesUnordered::new(),
             first_sent: None,
             may_send_next: false,
+            answered: 0,
             calls: Calls::new(),
             late_replies: Calls::new(),
         }
@@ -182,6 +188,13 @@ impl Worker {
     /// Returns true if no request waits and none is in flight.
     fn is_idle(&self) -> bool {
         self.queue.is_empty() && self.calls.is_empty()
+    }
+
+    /// Returns true if the only answer of this turn went to one caller. Its next charge may come as
+    /// soon as ready tasks run: it is sent inline if the limiter is idle by then. Of several callers
+    /// only the first could do so, and the batch would be two calls.
+    fn serves_one_caller(&self) -> bool {
+        self.answered == 1
     }
 
     /// Updates the connection of refunds and the most calls in flight.
@@ -262,6 +275,7 @@ impl Worker {
         self.may_send_next = true;
         if let Some((partition, requests)) = ended.partition {
             self.queue.call_ended(partition, requests);
+            self.answered += requests;
         }
         self.record_end(ended);
     }

@@ -176,7 +176,7 @@ async fn only_replies_of_the_server_count_as_replies() {
     let pool = pool();
     for is_reply in [false, true] {
         let reply = pin!(std::future::ready(()));
-        pool.reply_by(deadline(), None, reply, |()| is_reply).await;
+        pool.reply_by(&deadline(), None, reply, |()| is_reply).await;
         assert_eq!(pool.signs().reply.get().is_some(), is_reply);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use tokio::task::JoinSet;
+use tokio::task::{self, JoinSet};
 use tokio::time::sleep;
 
 use super::super::super::client::{
@@ -25,16 +25,21 @@ struct Fake {
     connect_time: Option<Duration>,
     used: AtomicUsize,
     attempts: AtomicUsize,
+    senders: Senders,
 }
+
+/// The tasks that sent the calls.
+type Senders = Arc<Mutex<Vec<task::Id>>>;
 
 impl Fake {
     fn new(dead: usize, connect_time: Option<Duration>) -> Arc<Self> {
         let (used, attempts) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Arc::new(Self { dead, connect_time, used, attempts })
+        Arc::new(Self { dead, connect_time, used, attempts, senders: Senders::default() })
     }
 
     fn next(&self) -> Arc<dyn SharedConnection> {
-        Arc::new(FakeConnection { is_dead: self.used.fetch_add(1, Relaxed) < self.dead })
+        let is_dead = self.used.fetch_add(1, Relaxed) < self.dead;
+        Arc::new(FakeConnection { is_dead, senders: Arc::clone(&self.senders) })
     }
 }
 
@@ -55,13 +60,18 @@ impl Connections for Fake {
 
 struct FakeConnection {
     is_dead: bool,
+    senders: Senders,
 }
 
 impl SharedConnection for FakeConnection {
     fn send(&self, _: redis::Cmd) -> ReplyFuture {
+        self.senders.lock().expect("no panic").push(task::id());
         match self.is_dead {
             true => Box::pin(pending()),
-            false => Box::pin(async { redis::parse_redis_value(b"-LOADING it begins\r\n") }),
+            false => Box::pin(async {
+                yield_now().await;
+                redis::parse_redis_value(b"-LOADING it begins\r\n")
+            }),
         }
     }
 
@@ -94,6 +104,25 @@ async fn all_charges_wait_for_the_same_attempt_to_connect() {
     let pool = Pool::new(Arc::clone(&fake), None);
     assert_eq!(answered(pool, 2_000).await, 2_000);
     assert_eq!(fake.attempts.load(Relaxed), 1);
+}
+
+/// A worker that serves one caller steps aside before the caller's next charge. Otherwise each
+/// charge would cost two task switches more.
+#[tokio::test(start_paused = true)]
+async fn a_lone_caller_sends_its_charges_itself_after_the_first() {
+    let fake = Fake::new(0, Some(Duration::from_millis(20)));
+    let pool = Pool::new(Arc::clone(&fake), None);
+    let limiter = Redis::new("api", FixedWindow::new(Quota::per_second(1)), pool);
+    let caller = tokio::spawn(async move {
+        for key in 0..10 {
+            limiter.check(&Charge::new(key.to_string())).await.unwrap_err();
+        }
+        task::id()
+    });
+    let caller = caller.await.unwrap();
+    let senders = fake.senders.lock().expect("no panic");
+    let by_caller = senders.iter().map(|sender| *sender == caller).collect::<Vec<_>>();
+    assert_eq!(by_caller, [vec![false], vec![true; 9]].concat());
 }
 
 /// The calls that were sent: the connection of each, and the last letter of its key.
