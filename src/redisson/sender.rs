@@ -147,7 +147,7 @@ impl Sender {
             return Ok(());
         }
         deadline.wait_for(self.pool.signs(), pin!(pending::<()>())).await;
-        Err(self.pool.missed_error(&deadline, Stage::TurnedAway { since }))
+        Err(self.pool.missed_error(&deadline, &Stage::TurnedAway { since }))
     }
 
     /// Sends a request. A reply that misses the deadline stays in `reply`, for the refund.
@@ -192,7 +192,7 @@ impl Sender {
         let was_answered = |reply: &Option<_>| reply.as_ref().is_some_and(is_reply);
         let reply = Pin::new(reply);
         let answer = self.pool.reply_by(&deadline, Some(connection), reply, was_answered).await;
-        let missed = || self.pool.missed_error(&deadline, Stage::Sent);
+        let missed = || self.pool.missed_error(&deadline, &Stage::Sent);
         let answer = answer.ok_or_else(|| Failure::TimedOut(missed()))?;
         let answer = answer.ok_or_else(|| Failure::Unsent(missed()))?;
         let answer = answer.and_then(Value::extract_error).map_err(Failure::Failed);

@@ -154,6 +154,25 @@ async fn a_refund_that_is_sent_again_leaves_its_slot_open() {
     }
 }
 
+/// The source answers each charge, and names a server that is dead. A quiet process blames that
+/// server, not itself.
+#[tokio::test]
+async fn a_slot_that_moves_to_a_dead_server_is_not_load() {
+    let mut cluster = Cluster::start().await;
+    for node in 0..3 {
+        let coverage = ["SET", "cluster-require-full-coverage", "no"];
+        cluster.ask::<()>(node, cmd("CONFIG").arg(&coverage)).await;
+    }
+    let limiter = patient(pool(&cluster)).decision_timeout(Duration::from_millis(100));
+    let mut keys = keys_in(7..=7);
+    charge_all(&patient(pool(&cluster)), from_ref(&keys.next().unwrap())).await;
+    cluster.begin_move(7, 1).await;
+    cluster.kill(1);
+    let error = trouble(&limiter, &Charge::new(keys.next().unwrap())).await;
+    assert_eq!(error.kind(), ErrorKind::Infrastructure, "{error:?}");
+    assert!(!error.to_string().contains("CLUSTERDOWN"), "{error:?}");
+}
+
 /// The right is needed while a slot moves, and at no other time.
 #[tokio::test]
 async fn a_missing_right_to_ask_is_configuration() {

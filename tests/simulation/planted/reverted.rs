@@ -17,19 +17,22 @@ pub(super) const FAULTS: &[Fault] = &[
                 "limiter/redis/send/batcher.rs",
                 "    connection: Arc<dyn SharedConnection>,
     permit: OwnedSemaphorePermit,
-) {
-    let (config, hash_slot) = (&batcher.config, queued.hash_slot);",
+) -> Pin",
                 "    connection: Option<Arc<dyn SharedConnection>>,
     permit: OwnedSemaphorePermit,
-) {
-    let (config, hash_slot) = (&batcher.config, queued.hash_slot);
-    let connection = match connection {
-        Some(connection) => connection,
-        None => match config.pool.connection(hash_slot).await {
-            Ok(connection) => connection,
-            Err(error) => return queued.fail(error),
-        },
-    };",
+) -> Pin",
+            ),
+            edit(
+                "limiter/redis/send/batcher.rs",
+                "        let mut ended = send_call(config, connection, call).await;",
+                "        let connection = match connection {
+            Some(connection) => connection,
+            None => match config.pool.connection(hash_slot).await {
+                Ok(connection) => connection,
+                Err(error) => return call.batches.into_iter().for_each(|one| one.fail(&error)),
+            },
+        };
+        let mut ended = send_call(config, connection, call).await;",
             ),
         ],
     )
@@ -612,8 +615,8 @@ pub(super) const FAULTS: &[Fault] = &[
         "0568e51 redis: judge silence by evidence that load cannot make",
         &[edit(
             "limiter/redis/send/call.rs",
-            "        let late_reply = self.late_reply(sending, sent, connection);
-        CallEnd { partition, late_reply: Some(Box::pin(late_reply)), ..CallEnd::default() }",
+            "            let late_reply = self.late_reply(sending, sent, connection);
+            CallEnd { partition, late_reply: Some(Box::pin(late_reply)), ..CallEnd::default() }",
             "        let refunds_done = self.refund_slots.clone();
         let late_reply = self.late_reply(sending, sent, connection);
         CallEnd {

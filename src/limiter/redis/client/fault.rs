@@ -18,6 +18,7 @@ use std::time::Duration;
 use tokio::select;
 use tokio::time::{Instant, timeout_at};
 
+use super::address::Host;
 use super::times::{MAX_CONNECTION_WAIT, MAX_ERROR_AGE, MAX_SILENCE};
 use crate::limiter::on_time::{GracePeriod, Timers};
 use crate::sync::{Mutex, lock};
@@ -192,10 +193,11 @@ fn judge(facts: &Facts, seen: &Seen, now: Instant) -> Error {
 }
 
 /// The stage of a charge.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// It waits for a connection. Replies do not count for that.
-    Connecting,
+    /// It waits for a connection: to the server of its slot, or to the one that a redirect names
+    /// for this charge alone. Replies do not count for that.
+    Connecting { to: Option<Host> },
     /// It waits to be sent.
     #[default]
     Queued,
@@ -210,12 +212,12 @@ pub(crate) enum Stage {
 pub(crate) struct Progress(Mutex<Stage>);
 
 impl Progress {
-    pub(crate) fn set(&self, stage: Stage) {
-        *lock(&self.0) = stage;
+    pub(crate) fn set(&self, stage: &Stage) {
+        lock(&self.0).clone_from(stage);
     }
 
     pub(crate) fn stage(&self) -> Stage {
-        *lock(&self.0)
+        lock(&self.0).clone()
     }
 }
 
@@ -272,15 +274,15 @@ impl Deadline {
 
     /// Returns the error of a charge that has no answer now. For a charge that was not sent, the
     /// replies of all servers count.
-    pub(super) fn missed_error(&self, signs: &Signs, facts: &Facts, stage: Stage) -> Error {
+    pub(super) fn missed_error(&self, signs: &Signs, facts: &Facts, stage: &Stage) -> Error {
         self.is_busy(signs);
         let seen = Seen {
             start: self.start,
             late_until: signs.late_until(),
-            was_turned_away: matches!(stage, Stage::TurnedAway { since } if since <= self.half()),
-            others_answer: stage != Stage::Connecting
+            was_turned_away: matches!(stage, Stage::TurnedAway { since } if *since <= self.half()),
+            others_answer: !matches!(stage, Stage::Connecting { .. })
                 && signs.reply.get() > Some(self.start)
-                && !(stage != Stage::Queued && facts.is_silent),
+                && !(*stage != Stage::Queued && facts.is_silent),
         };
         judge(facts, &seen, Instant::now())
     }

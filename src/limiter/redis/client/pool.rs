@@ -231,11 +231,7 @@ impl Pool {
                 if let Some(connected) = end.wait_for(&pool.signs, connecting.as_mut()).await {
                     return connected;
                 }
-                let facts = match (&asked, &pool.cluster) {
-                    (Some(host), Some(cluster)) => cluster.facts_at(host)?,
-                    _ => pool.facts(hash_slot),
-                };
-                let error = end.missed_error(&pool.signs, &facts, Stage::Connecting);
+                let error = pool.missed_error(&end, &Stage::Connecting { to: asked.clone() });
                 if error.kind() != ErrorKind::Saturation || !end.is_late() {
                     return Err(error);
                 }
@@ -251,7 +247,8 @@ impl Pool {
     ) -> Result<Arc<dyn SharedConnection>, Error> {
         let connecting = pin!(self.connection(deadline.hash_slot));
         let connected = deadline.wait_for(&self.signs, connecting).await;
-        connected.unwrap_or_else(|| Err(self.missed_error(&deadline, Stage::Connecting)))
+        let stage = Stage::Connecting { to: None };
+        connected.unwrap_or_else(|| Err(self.missed_error(&deadline, &stage)))
     }
 
     /// Waits for a reply until the deadline. Records that the server replied, or that no reply came
@@ -308,8 +305,12 @@ impl Pool {
     }
 
     /// Returns the error of a charge that has no answer at its deadline.
-    pub(crate) fn missed_error(&self, deadline: &Deadline, stage: Stage) -> Error {
-        deadline.missed_error(&self.signs, &self.facts(deadline.hash_slot), stage)
+    pub(crate) fn missed_error(&self, deadline: &Deadline, stage: &Stage) -> Error {
+        let facts = match (stage, &self.cluster) {
+            (Stage::Connecting { to: Some(host) }, Some(cluster)) => cluster.facts_at(host),
+            _ => Ok(self.facts(deadline.hash_slot)),
+        };
+        facts.map_or_else(|error| error, |facts| deadline.missed_error(&self.signs, &facts, stage))
     }
 }
 

@@ -59,7 +59,7 @@ impl QueuedRequest {
     }
 
     /// Records its stage.
-    pub(super) fn record(&self, stage: Stage) {
+    pub(super) fn record(&self, stage: &Stage) {
         if let Some(progress) = &self.progress {
             progress.set(stage);
         }
@@ -256,7 +256,7 @@ impl Batch {
     }
 
     /// Records the stage of its requests.
-    pub(super) fn record(&self, stage: Stage) {
+    pub(super) fn record(&self, stage: &Stage) {
         self.requests.iter().for_each(|queued| queued.record(stage));
     }
 

@@ -86,7 +86,7 @@ impl Batcher {
         let progress = queued.progress.clone();
         if let Some(permit) = worker.inline_permit() {
             // It counts as sent even if it waits for a connection, since no other charge delays it.
-            queued.record(Stage::Sent);
+            queued.record(&Stage::Sent);
             if let Some(connection) = self.config.pool.ready_connection(queued.hash_slot) {
                 let future = send_inline(Arc::clone(self), queued, connection, permit);
                 let inline = InlineSend { runtime: worker.runtime, future };

@@ -136,7 +136,7 @@ impl Future for Pending {
         };
         ready!(grace_period.as_mut().poll(cx));
         let stage = this.progress.as_ref().map_or(Stage::Sent, |progress| progress.stage());
-        let error = pool.missed_error(this.deadline, stage);
+        let error = pool.missed_error(this.deadline, &stage);
         self.cancel();
         Poll::Ready(Err(error))
     }

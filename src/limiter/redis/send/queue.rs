@@ -211,7 +211,7 @@ impl SlotQueue {
             && let Some(mut queued) = self.pop()
         {
             queued.queue_permit = None;
-            queued.record(Stage::Sent);
+            queued.record(&Stage::Sent);
             if queued.is_wanted(now) {
                 requests.push(queued);
             }

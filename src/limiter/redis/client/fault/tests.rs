@@ -31,7 +31,7 @@ async fn a_deadline_that_is_missed_in_time_is_the_servers() {
     let pool = pool();
     let deadline = deadline();
     advance(D).await;
-    assert_eq!(pool.missed_error(&deadline, Stage::Sent).kind(), ErrorKind::Infrastructure);
+    assert_eq!(pool.missed_error(&deadline, &Stage::Sent).kind(), ErrorKind::Infrastructure);
 }
 
 #[tokio::test(start_paused = true)]
@@ -41,12 +41,12 @@ async fn a_late_timer_is_load_for_every_charge_of_the_moment() {
     advance(D).await;
     let other = deadline();
     advance(D).await;
-    assert_eq!(pool.missed_error(&late, Stage::Sent).kind(), ErrorKind::Saturation);
-    assert_eq!(pool.missed_error(&other, Stage::Sent).kind(), ErrorKind::Saturation);
+    assert_eq!(pool.missed_error(&late, &Stage::Sent).kind(), ErrorKind::Saturation);
+    assert_eq!(pool.missed_error(&other, &Stage::Sent).kind(), ErrorKind::Saturation);
     advance(D).await;
     let later = deadline();
     advance(D).await;
-    assert_eq!(pool.missed_error(&later, Stage::Sent).kind(), ErrorKind::Infrastructure);
+    assert_eq!(pool.missed_error(&later, &Stage::Sent).kind(), ErrorKind::Infrastructure);
 }
 
 /// Each rule decides before those after it, and only on its own evidence.
@@ -123,7 +123,7 @@ async fn a_wait_that_begins_late_is_no_load() {
     advance(4 * D).await;
     let pending = std::future::pending::<()>();
     assert!(deadline.wait_for(pool.signs(), pin!(pending)).await.is_none());
-    assert_eq!(pool.missed_error(&deadline, Stage::Sent).kind(), ErrorKind::Infrastructure);
+    assert_eq!(pool.missed_error(&deadline, &Stage::Sent).kind(), ErrorKind::Infrastructure);
 }
 
 #[tokio::test(start_paused = true)]
@@ -132,9 +132,9 @@ async fn a_reply_meanwhile_is_load() {
     pool.signs().reply.record();
     let [alone, answered] = [(); 2].map(|()| deadline());
     advance(D).await;
-    assert_eq!(pool.missed_error(&alone, Stage::Sent).kind(), ErrorKind::Infrastructure);
+    assert_eq!(pool.missed_error(&alone, &Stage::Sent).kind(), ErrorKind::Infrastructure);
     pool.signs().reply.record();
-    assert_eq!(pool.missed_error(&answered, Stage::Sent).kind(), ErrorKind::Saturation);
+    assert_eq!(pool.missed_error(&answered, &Stage::Sent).kind(), ErrorKind::Saturation);
 }
 
 /// The cluster is at fault even if its servers answer other charges. A busy process sends the
@@ -148,7 +148,7 @@ async fn a_cluster_that_turns_a_charge_away_for_most_of_its_time_is_at_fault() {
         let stage = Stage::TurnedAway { since: Instant::now() };
         pool.signs().reply.record();
         advance(D - refused_after + if is_late { D } else { Duration::ZERO }).await;
-        pool.missed_error(&deadline, stage).kind()
+        pool.missed_error(&deadline, &stage).kind()
     };
     assert_eq!(kind(D / 4, false).await, ErrorKind::Infrastructure);
     assert_eq!(kind(D * 3 / 4, false).await, ErrorKind::Saturation);

@@ -184,7 +184,11 @@ async fn a_process_without_files_blames_no_server() {
         let deadline = Deadline::new(Instant::now() + 2 * MAX_CONNECTION_WAIT, 0);
         let connected = pool.connection(0).await;
         assert_eq!(connected.err().expect("no connection").kind(), kind, "{code}");
-        assert_eq!(pool.missed_error(&deadline, Stage::Connecting).kind(), kind, "{code}");
+        assert_eq!(
+            pool.missed_error(&deadline, &Stage::Connecting { to: None }).kind(),
+            kind,
+            "{code}"
+        );
     }
 }
 
@@ -202,7 +206,7 @@ async fn a_process_that_stood_still_while_it_connected_blames_no_server() {
         let deadline = Deadline::new(Instant::now() + SOON, 0);
         let pending = pin!(pending::<()>());
         assert!(deadline.wait_for(pool.signs(), pending).await.is_none());
-        assert_eq!(pool.missed_error(&deadline, Stage::Sent).kind(), kind, "{stands_still:?}");
+        assert_eq!(pool.missed_error(&deadline, &Stage::Sent).kind(), kind, "{stands_still:?}");
     }
 }
 
