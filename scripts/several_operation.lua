@@ -8,11 +8,16 @@ why_at[0] = why_at[0] or why_at[slot_N]
 $reply = $zeros
 if why_at[0] then
   -- Neither blocked nor unblocked.
-elseif op == 'block' then
-  -- Until the later end of two blocks.
-  blocked_at[slot_N], kept_N = math.max(blocked_at[slot_N] or 0, now + back), true
-elseif op == 'unblock' and blocked_at[slot_N] then
-  blocked_at[slot_N], kept_N, wiped_at[slot_N] = nil, true, wiped_at[slot_N] or not $exists
+elseif op == 'block' or op == 'unblock' and blocked_at[slot_N] then
+  if op == 'block' then
+    -- Until the later end of two blocks.
+    blocked_at[slot_N] = math.max(blocked_at[slot_N] or 0, now + back)
+  else
+    blocked_at[slot_N], wiped_at[slot_N] = nil, wiped_at[slot_N] or not $exists
+  end
+  -- The state stays as it is, and as long as it did, whichever rule it has.
+  local lasts = redis.call('PTTL', KEYS[slot_N]) * 1000 - (own_clock and 3600000000 or SPARE)
+  changed_at[slot_N], expires[slot_N] = true, math.max(expires[slot_N] or 0, now + lasts)
 end
 blocked_at[0] = math.max(blocked_at[0], blocked_at[slot_N] or 0)
 --@ end
@@ -118,8 +123,20 @@ elseif op == 'penalize' then
   end
   cost = amount
 elseif op == 'reset' then
-  -- Whatever the keys hold, they hold it no more.
+  -- Whatever the keys hold, they hold it no more. The charges before it failed.
   --@ each
+  do
+    local why
+    --@ paste flaw
+    why_at[slot_N] = why_at[slot_N] or why
+    for j = 1, why_at[slot_N] and k or 0 do
+      if known[KEYS[(j - 1) * QUOTAS + N]] == slot_N then
+        for i = starts[j] + 1, starts[j + 1] or n, WIDTH do
+          reply[i] = why_at[slot_N]
+        end
+      end
+    end
+  end
   $state = nil
   kept_N, wiped_at[slot_N], why_at[slot_N] = true, true, nil
   --@ end

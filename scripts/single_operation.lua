@@ -1,10 +1,17 @@
 -- The reply shows no state, unless a check or a penalty below does.
 $reply = $zeros
-if op == 'block' then
-  -- Until the later end of two blocks.
-  blocked, kept = math.max(blocked or 0, now + back), true
-elseif op == 'unblock' and blocked then
-  blocked, kept, wiped = nil, true, wiped or not $exists
+if why then
+  -- Neither blocked nor unblocked.
+elseif op == 'block' or op == 'unblock' and blocked then
+  if op == 'block' then
+    -- Until the later end of two blocks.
+    blocked = math.max(blocked or 0, now + back)
+  else
+    blocked, wiped = nil, wiped or not $exists
+  end
+  -- The state stays as it is, and as long as it did, whichever rule it has.
+  local lasts = redis.call('PTTL', key) * 1000 - (own_clock and 3600000000 or SPARE)
+  changed, expires_at = true, math.max(expires_at or 0, now + lasts)
 end
 if op == 'refund' then
   -- Gives back `back` of the cost, if the state shows that the charge of these
@@ -50,7 +57,13 @@ elseif op == 'penalize' then
   $reply = $values
   wait, cost = instant - now, amount
 elseif op == 'reset' then
-  -- Whatever the key holds, it holds it no more.
+  -- Whatever the key holds, it holds it no more. The charges before it failed.
+  --@ paste flaw
+  if why then
+    for i = start + 1, n, WIDTH do
+      reply[i] = why
+    end
+  end
   $state = nil
   kept, wiped, why = true, true, nil
 elseif not blocked then

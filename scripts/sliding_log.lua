@@ -24,6 +24,7 @@ local PRUNED = 256
 --   before   if this call added that member: the state that it was added to, or nil if there was
 --            none
 --   added    whether this call added that member
+--   period   the longest period of the charges that it added
 --   stored   what is stored, read piece by piece as it is asked for; nil if nothing stored counts
 --   dropped  how many stored members were given back, from the newest on
 --   wiped    whether whatever is stored is to go
@@ -170,6 +171,7 @@ local function added_to(state, instant, cost, now, period)
     end
   end
   local log = { last = added, before = state, added = true, stored = state and state.stored }
+  log.period = math.max(period, state and state.period or 0)
   if state and state.used then
     -- It is in the same window, so a batch counts its charges once.
     log.cutoff, log.used = state.cutoff, state.used + cost
@@ -178,8 +180,9 @@ local function added_to(state, instant, cost, now, period)
 end
 
 -- The log without so many units of its newest member.
-local function taken_back(state, back)
+local function taken_back(state, back, period)
   local last, before, stored = state.last, state.before, state.stored
+  period = math.max(period, state.period or 0)
   if not state.added then
     local dropped = state.dropped + 1
     before = { last = ranked(stored, -1 - dropped), stored = stored, dropped = dropped }
@@ -193,12 +196,14 @@ local function taken_back(state, back)
   if kept.total < 0 then
     kept.lap, kept.total = (kept.lap - 1) % 100000, kept.total + LAP
   end
-  return { last = kept, before = before, added = true, stored = stored, wiped = state.wiped }
+  local log = { last = kept, before = before, added = true, stored = stored, wiped = state.wiped }
+  log.period = period
+  return log
 end
 
 -- Writes what has changed. Returns why it could not.
-local function store_log(key, state, now, period)
-  local members, root = {}, nil
+local function store_log(key, state, now)
+  local members, root, period = {}, nil, state.period
   while state and state.added do
     local last = state.last
     table.insert(members, format('%05d%015d:%d', last.lap, last.total, last.units))
@@ -231,7 +236,7 @@ local function store_log(key, state, now, period)
     return why
   end
   -- After what may fail for want of memory, since nothing does once a script has written.
-  local old = redis.call('ZCOUNT', key, '-inf', now - period)
+  local old = period and redis.call('ZCOUNT', key, '-inf', now - period) or 0
   if old > 0 then
     -- Twice as many as were added, if these are many.
     redis.call('ZREMRANGEBYRANK', key, 0, math.min(old, math.max(PRUNED, #members)) - 1)
@@ -315,7 +320,7 @@ expires_at = log.last and log.last.at + period or 0
 -- Removes what was given back, adds what was taken, and removes some of what has
 -- expired.
 --@ store
-why = log and store_log(key, log, now, period) or nil
+why = log and store_log(key, log, now) or nil
 if blocked and not why then
   why = failure('ZADD', key, 'inf', format('blocked:%d', blocked))
 end
@@ -329,5 +334,5 @@ most = limit
 local last = log.last
 local is_marked = last and last.at == mark1 and last.lap == mark2 and last.total == mark3
 if is_marked and last.units == cost and last.at + period > now then
-  log, refunded = taken_back(log, back), back
+  log, refunded = taken_back(log, back, period), back
 end

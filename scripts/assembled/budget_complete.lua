@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' budget_complete.lua
--- EVALSHA calls that text by its SHA-1, 4b7e576fe7de60ad54071189b98d7a96c85a009c.
+-- EVALSHA calls that text by its SHA-1, a19c726f7d64c5b5f029985e005ee1ca3d4d6e2a.
 
 -- Budget: a token bucket whose charges are held until they are settled. The twin of
 -- src/algorithm/budget.rs.
@@ -289,11 +289,18 @@ while last < #KEYS do
         local wait, instant = 0, nil
         -- The reply shows no state, unless a check or a penalty below does.
         reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5], reply[n + 6] = 0, 0, 0, 0, 0
-        if op == 'block' then
-          -- Until the later end of two blocks.
-          blocked, kept = math.max(blocked or 0, now + back), true
-        elseif op == 'unblock' and blocked then
-          blocked, kept, wiped = nil, true, wiped or not full
+        if why then
+          -- Neither blocked nor unblocked.
+        elseif op == 'block' or op == 'unblock' and blocked then
+          if op == 'block' then
+            -- Until the later end of two blocks.
+            blocked = math.max(blocked or 0, now + back)
+          else
+            blocked, wiped = nil, wiped or not full
+          end
+          -- The state stays as it is, and as long as it did, whichever rule it has.
+          local lasts = redis.call('PTTL', key) * 1000 - (own_clock and 3600000000 or SPARE)
+          changed, expires_at = true, math.max(expires_at or 0, now + lasts)
         end
         if op == 'refund' then
           -- Gives back `back` of the cost, if the state shows that the charge of these
@@ -452,7 +459,12 @@ while last < #KEYS do
           reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5], reply[n + 6] = (full or -1) + 1, part or 0, begin or 0, current or 0, former or 0
           wait, cost = instant - now, amount
         elseif op == 'reset' then
-          -- Whatever the key holds, it holds it no more.
+          -- Whatever the key holds, it holds it no more. The charges before it failed.
+          if why then
+            for i = start + 1, n, 6 do
+              reply[i] = why
+            end
+          end
           full, part, denominator, begin, current, former = nil
           kept, wiped, why = true, true, nil
         elseif not blocked then

@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' sliding_counter_complete.lua
--- EVALSHA calls that text by its SHA-1, 941b3f5073b2ac992c568a93dfd586b3be62a915.
+-- EVALSHA calls that text by its SHA-1, c4e462e5eab7c0eb6deefc0b0cf9b64c03d38702.
 
 -- Sliding counter: two weighted windows. The twin of src/algorithm/sliding_counter.rs.
 --
@@ -244,11 +244,18 @@ while last < #KEYS do
         local wait, instant = 0, nil
         -- The reply shows no state, unless a check or a penalty below does.
         reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5] = 0, 0, 0, 0
-        if op == 'block' then
-          -- Until the later end of two blocks.
-          blocked, kept = math.max(blocked or 0, now + back), true
-        elseif op == 'unblock' and blocked then
-          blocked, kept, wiped = nil, true, wiped or not begin
+        if why then
+          -- Neither blocked nor unblocked.
+        elseif op == 'block' or op == 'unblock' and blocked then
+          if op == 'block' then
+            -- Until the later end of two blocks.
+            blocked = math.max(blocked or 0, now + back)
+          else
+            blocked, wiped = nil, wiped or not begin
+          end
+          -- The state stays as it is, and as long as it did, whichever rule it has.
+          local lasts = redis.call('PTTL', key) * 1000 - (own_clock and 3600000000 or SPARE)
+          changed, expires_at = true, math.max(expires_at or 0, now + lasts)
         end
         if op == 'refund' then
           -- Gives back `back` of the cost, if the state shows that the charge of these
@@ -400,7 +407,12 @@ while last < #KEYS do
           reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5] = (begin or -1) + 1, current or 0, previous or 0, latest or 0
           wait, cost = instant - now, amount
         elseif op == 'reset' then
-          -- Whatever the key holds, it holds it no more.
+          -- Whatever the key holds, it holds it no more. The charges before it failed.
+          if why then
+            for i = start + 1, n, 5 do
+              reply[i] = why
+            end
+          end
           begin, current, previous, latest = nil
           kept, wiped, why = true, true, nil
         elseif not blocked then

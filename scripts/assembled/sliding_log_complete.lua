@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' sliding_log_complete.lua
--- EVALSHA calls that text by its SHA-1, 98d4ceed6575f0d81e29ec660087f11f6ebfdf45.
+-- EVALSHA calls that text by its SHA-1, 54bce91942955ece5c562a54eb2e39ca77bdf590.
 
 -- Sliding log. The twin of src/algorithm/sliding_log.rs.
 --
@@ -81,6 +81,7 @@ local PRUNED = 256
 --   before   if this call added that member: the state that it was added to, or nil if there was
 --            none
 --   added    whether this call added that member
+--   period   the longest period of the charges that it added
 --   stored   what is stored, read piece by piece as it is asked for; nil if nothing stored counts
 --   dropped  how many stored members were given back, from the newest on
 --   wiped    whether whatever is stored is to go
@@ -227,6 +228,7 @@ local function added_to(state, instant, cost, now, period)
     end
   end
   local log = { last = added, before = state, added = true, stored = state and state.stored }
+  log.period = math.max(period, state and state.period or 0)
   if state and state.used then
     -- It is in the same window, so a batch counts its charges once.
     log.cutoff, log.used = state.cutoff, state.used + cost
@@ -235,8 +237,9 @@ local function added_to(state, instant, cost, now, period)
 end
 
 -- The log without so many units of its newest member.
-local function taken_back(state, back)
+local function taken_back(state, back, period)
   local last, before, stored = state.last, state.before, state.stored
+  period = math.max(period, state.period or 0)
   if not state.added then
     local dropped = state.dropped + 1
     before = { last = ranked(stored, -1 - dropped), stored = stored, dropped = dropped }
@@ -250,12 +253,14 @@ local function taken_back(state, back)
   if kept.total < 0 then
     kept.lap, kept.total = (kept.lap - 1) % 100000, kept.total + LAP
   end
-  return { last = kept, before = before, added = true, stored = stored, wiped = state.wiped }
+  local log = { last = kept, before = before, added = true, stored = stored, wiped = state.wiped }
+  log.period = period
+  return log
 end
 
 -- Writes what has changed. Returns why it could not.
-local function store_log(key, state, now, period)
-  local members, root = {}, nil
+local function store_log(key, state, now)
+  local members, root, period = {}, nil, state.period
   while state and state.added do
     local last = state.last
     table.insert(members, format('%05d%015d:%d', last.lap, last.total, last.units))
@@ -288,7 +293,7 @@ local function store_log(key, state, now, period)
     return why
   end
   -- After what may fail for want of memory, since nothing does once a script has written.
-  local old = redis.call('ZCOUNT', key, '-inf', now - period)
+  local old = period and redis.call('ZCOUNT', key, '-inf', now - period) or 0
   if old > 0 then
     -- Twice as many as were added, if these are many.
     redis.call('ZREMRANGEBYRANK', key, 0, math.min(old, math.max(PRUNED, #members)) - 1)
@@ -433,11 +438,18 @@ while last < #KEYS do
         local wait, instant = 0, nil
         -- The reply shows no state, unless a check or a penalty below does.
         reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5], reply[n + 6] = 0, 0, 0, 0, 0
-        if op == 'block' then
-          -- Until the later end of two blocks.
-          blocked, kept = math.max(blocked or 0, now + back), true
-        elseif op == 'unblock' and blocked then
-          blocked, kept, wiped = nil, true, wiped or not log
+        if why then
+          -- Neither blocked nor unblocked.
+        elseif op == 'block' or op == 'unblock' and blocked then
+          if op == 'block' then
+            -- Until the later end of two blocks.
+            blocked = math.max(blocked or 0, now + back)
+          else
+            blocked, wiped = nil, wiped or not log
+          end
+          -- The state stays as it is, and as long as it did, whichever rule it has.
+          local lasts = redis.call('PTTL', key) * 1000 - (own_clock and 3600000000 or SPARE)
+          changed, expires_at = true, math.max(expires_at or 0, now + lasts)
         end
         if op == 'refund' then
           -- Gives back `back` of the cost, if the state shows that the charge of these
@@ -450,7 +462,7 @@ while last < #KEYS do
             local last = log.last
             local is_marked = last and last.at == mark1 and last.lap == mark2 and last.total == mark3
             if is_marked and last.units == cost and last.at + period > now then
-              log, refunded = taken_back(log, back), back
+              log, refunded = taken_back(log, back, period), back
             end
           end
           kept = kept or refunded ~= nil
@@ -518,7 +530,15 @@ while last < #KEYS do
           reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5], reply[n + 6] = (at or -1) + 1, lap or 0, total or 0, counted or 0, leaver_at or 0
           wait, cost = instant - now, amount
         elseif op == 'reset' then
-          -- Whatever the key holds, it holds it no more.
+          -- Whatever the key holds, it holds it no more. The charges before it failed.
+          -- [flaw]
+          -- A member that a decision read was corrupt.
+          why = why or log and log.stored and log.stored.flaw
+          if why then
+            for i = start + 1, n, 6 do
+              reply[i] = why
+            end
+          end
           log = nil
           kept, wiped, why = true, true, nil
         elseif not blocked then
@@ -605,7 +625,7 @@ while last < #KEYS do
       -- [store]
       -- Removes what was given back, adds what was taken, and removes some of what has
       -- expired.
-      why = log and store_log(key, log, now, period) or nil
+      why = log and store_log(key, log, now) or nil
       if blocked and not why then
         why = failure('ZADD', key, 'inf', format('blocked:%d', blocked))
       end

@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' sliding_window_complete.lua
--- EVALSHA calls that text by its SHA-1, e184ad161a8fa3b1256dcd619962f3661323fe1b.
+-- EVALSHA calls that text by its SHA-1, 3ed4bdecf2f5b303176e1f1d66f0f57d918b32be.
 
 -- Sliding window by cells. The twin of src/algorithm/sliding_window.rs.
 --
@@ -286,11 +286,18 @@ while last < #KEYS do
         local wait, instant = 0, nil
         -- The reply shows no state, unless a check or a penalty below does.
         reply[n + 2], reply[n + 3] = 0, 0
-        if op == 'block' then
-          -- Until the later end of two blocks.
-          blocked, kept = math.max(blocked or 0, now + back), true
-        elseif op == 'unblock' and blocked then
-          blocked, kept, wiped = nil, true, wiped or not newest
+        if why then
+          -- Neither blocked nor unblocked.
+        elseif op == 'block' or op == 'unblock' and blocked then
+          if op == 'block' then
+            -- Until the later end of two blocks.
+            blocked = math.max(blocked or 0, now + back)
+          else
+            blocked, wiped = nil, wiped or not newest
+          end
+          -- The state stays as it is, and as long as it did, whichever rule it has.
+          local lasts = redis.call('PTTL', key) * 1000 - (own_clock and 3600000000 or SPARE)
+          changed, expires_at = true, math.max(expires_at or 0, now + lasts)
         end
         if op == 'refund' then
           -- Gives back `back` of the cost, if the state shows that the charge of these
@@ -409,7 +416,12 @@ while last < #KEYS do
           reply[n + 2], reply[n + 3] = (newest or -1) + 1, list or 0
           wait, cost = instant - now, amount
         elseif op == 'reset' then
-          -- Whatever the key holds, it holds it no more.
+          -- Whatever the key holds, it holds it no more. The charges before it failed.
+          if why then
+            for i = start + 1, n, 3 do
+              reply[i] = why
+            end
+          end
           newest, cell_width, counts, list = nil
           kept, wiped, why = true, true, nil
         elseif not blocked then

@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' smooth_warming_up_complete.lua
--- EVALSHA calls that text by its SHA-1, bf5d62d076011a69e29e6ba51334f6d8fe7b1f2e.
+-- EVALSHA calls that text by its SHA-1, 02578a1399f146b9a091a990fb24a9f1ed4c85c0.
 
 -- Smooth warming up: Guava's pacing, slow after a rest. The twin of
 -- src/algorithm/smooth_warming_up.rs. The one algorithm that computes with fractions, as its model
@@ -285,11 +285,18 @@ while last < #KEYS do
         local wait, instant = 0, nil
         -- The reply shows no state, unless a check or a penalty below does.
         reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5], reply[n + 6] = 0, 0, 0, 0, 0
-        if op == 'block' then
-          -- Until the later end of two blocks.
-          blocked, kept = math.max(blocked or 0, now + back), true
-        elseif op == 'unblock' and blocked then
-          blocked, kept, wiped = nil, true, wiped or not next_free
+        if why then
+          -- Neither blocked nor unblocked.
+        elseif op == 'block' or op == 'unblock' and blocked then
+          if op == 'block' then
+            -- Until the later end of two blocks.
+            blocked = math.max(blocked or 0, now + back)
+          else
+            blocked, wiped = nil, wiped or not next_free
+          end
+          -- The state stays as it is, and as long as it did, whichever rule it has.
+          local lasts = redis.call('PTTL', key) * 1000 - (own_clock and 3600000000 or SPARE)
+          changed, expires_at = true, math.max(expires_at or 0, now + lasts)
         end
         if op == 'refund' then
           -- Gives back `back` of the cost, if the state shows that the charge of these
@@ -406,7 +413,12 @@ while last < #KEYS do
           reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5], reply[n + 6] = (next_free or -1) + 1, of_denominator or 0, of_numerator or 0, last_now or 0, stored_bytes or 0
           wait, cost = instant - now, amount
         elseif op == 'reset' then
-          -- Whatever the key holds, it holds it no more.
+          -- Whatever the key holds, it holds it no more. The charges before it failed.
+          if why then
+            for i = start + 1, n, 6 do
+              reply[i] = why
+            end
+          end
           next_free, stored, of_denominator, of_numerator, last_now = nil
           kept, wiped, why = true, true, nil
         elseif not blocked then

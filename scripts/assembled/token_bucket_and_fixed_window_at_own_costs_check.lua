@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' token_bucket_and_fixed_window_at_own_costs_check.lua
--- EVALSHA calls that text by its SHA-1, b935aa0feaba4179c96481ba7b9c50e75ef81837.
+-- EVALSHA calls that text by its SHA-1, 2bd11939723e9a896b6cee54b8af904701507988.
 
 -- Token bucket (GCRA). The twin of src/algorithm/token_bucket.rs.
 --
@@ -70,6 +70,8 @@ local function failure(...)
   return type(reply) == 'table' and reply.err or nil
 end
 
+-- Lua has room for 200 local variables in a function. Those above have a room of their own.
+local function decide()
 -- The clock, and the variables of a call.
 
 -- How much longer than its state a key lives, in microseconds: as long as the state stays within
@@ -599,3 +601,5 @@ if next(why_at) then
   end
 end
 return cmsgpack.pack(reply)
+end
+return decide()

@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' token_bucket_and_fixed_window_check.lua
--- EVALSHA calls that text by its SHA-1, abf4175424f306785987716dc5bb8d9df1002e0b.
+-- EVALSHA calls that text by its SHA-1, 03a547dedc3197e7eddff5dcba6bd79c8e227828.
 
 -- Token bucket (GCRA). The twin of src/algorithm/token_bucket.rs.
 --
@@ -68,6 +68,8 @@ local function failure(...)
   return type(reply) == 'table' and reply.err or nil
 end
 
+-- Lua has room for 200 local variables in a function. Those above have a room of their own.
+local function decide()
 -- The clock, and the variables of a call.
 
 -- How much longer than its state a key lives, in microseconds: as long as the state stays within
@@ -584,3 +586,5 @@ if next(why_at) then
   end
 end
 return cmsgpack.pack(reply)
+end
+return decide()

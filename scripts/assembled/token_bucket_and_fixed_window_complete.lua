@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' token_bucket_and_fixed_window_complete.lua
--- EVALSHA calls that text by its SHA-1, a2d4b4f73d06e5bbbfffc8555c77daab02c381d8.
+-- EVALSHA calls that text by its SHA-1, 6ce83bd00bc6278b4b84b7952d80ceb5decb8b9e.
 
 -- Token bucket (GCRA). The twin of src/algorithm/token_bucket.rs.
 --
@@ -77,6 +77,8 @@ local function failure(...)
   return type(reply) == 'table' and reply.err or nil
 end
 
+-- Lua has room for 200 local variables in a function. Those above have a room of their own.
+local function decide()
 -- The clock, and the variables of a call.
 
 -- How much longer than its state a key lives, in microseconds: as long as the state stays within
@@ -353,22 +355,32 @@ while last < groups do
         reply[n + 2], reply[n + 3] = 0, 0
         if why_at[0] then
           -- Neither blocked nor unblocked.
-        elseif op == 'block' then
-          -- Until the later end of two blocks.
-          blocked_at[slot_1], kept_1 = math.max(blocked_at[slot_1] or 0, now + back), true
-        elseif op == 'unblock' and blocked_at[slot_1] then
-          blocked_at[slot_1], kept_1, wiped_at[slot_1] = nil, true, wiped_at[slot_1] or not full_1
+        elseif op == 'block' or op == 'unblock' and blocked_at[slot_1] then
+          if op == 'block' then
+            -- Until the later end of two blocks.
+            blocked_at[slot_1] = math.max(blocked_at[slot_1] or 0, now + back)
+          else
+            blocked_at[slot_1], wiped_at[slot_1] = nil, wiped_at[slot_1] or not full_1
+          end
+          -- The state stays as it is, and as long as it did, whichever rule it has.
+          local lasts = redis.call('PTTL', KEYS[slot_1]) * 1000 - (own_clock and 3600000000 or SPARE)
+          changed_at[slot_1], expires[slot_1] = true, math.max(expires[slot_1] or 0, now + lasts)
         end
         blocked_at[0] = math.max(blocked_at[0], blocked_at[slot_1] or 0)
         -- The reply shows no state of quota 2, unless a check or a penalty below does.
         reply[n + 4], reply[n + 5] = 0, 0
         if why_at[0] then
           -- Neither blocked nor unblocked.
-        elseif op == 'block' then
-          -- Until the later end of two blocks.
-          blocked_at[slot_2], kept_2 = math.max(blocked_at[slot_2] or 0, now + back), true
-        elseif op == 'unblock' and blocked_at[slot_2] then
-          blocked_at[slot_2], kept_2, wiped_at[slot_2] = nil, true, wiped_at[slot_2] or not begin_2
+        elseif op == 'block' or op == 'unblock' and blocked_at[slot_2] then
+          if op == 'block' then
+            -- Until the later end of two blocks.
+            blocked_at[slot_2] = math.max(blocked_at[slot_2] or 0, now + back)
+          else
+            blocked_at[slot_2], wiped_at[slot_2] = nil, wiped_at[slot_2] or not begin_2
+          end
+          -- The state stays as it is, and as long as it did, whichever rule it has.
+          local lasts = redis.call('PTTL', KEYS[slot_2]) * 1000 - (own_clock and 3600000000 or SPARE)
+          changed_at[slot_2], expires[slot_2] = true, math.max(expires[slot_2] or 0, now + lasts)
         end
         blocked_at[0] = math.max(blocked_at[0], blocked_at[slot_2] or 0)
         if op == 'refund' then
@@ -597,9 +609,31 @@ while last < groups do
           end
           cost = amount
         elseif op == 'reset' then
-          -- Whatever the keys hold, they hold it no more.
+          -- Whatever the keys hold, they hold it no more. The charges before it failed.
+          do
+            local why
+            why_at[slot_1] = why_at[slot_1] or why
+            for j = 1, why_at[slot_1] and k or 0 do
+              if known[KEYS[(j - 1) * 2 + 1]] == slot_1 then
+                for i = starts[j] + 1, starts[j + 1] or n, 5 do
+                  reply[i] = why_at[slot_1]
+                end
+              end
+            end
+          end
           full_1, part_1, denominator_1 = nil
           kept_1, wiped_at[slot_1], why_at[slot_1] = true, true, nil
+          do
+            local why
+            why_at[slot_2] = why_at[slot_2] or why
+            for j = 1, why_at[slot_2] and k or 0 do
+              if known[KEYS[(j - 1) * 2 + 2]] == slot_2 then
+                for i = starts[j] + 1, starts[j + 1] or n, 5 do
+                  reply[i] = why_at[slot_2]
+                end
+              end
+            end
+          end
           begin_2, units_2 = nil
           kept_2, wiped_at[slot_2], why_at[slot_2] = true, true, nil
         elseif blocked_at[0] == 0 then
@@ -926,3 +960,5 @@ if next(why_at) then
   end
 end
 return cmsgpack.pack(reply)
+end
+return decide()

@@ -8,8 +8,8 @@ use redis::cmd;
 use tower_sluice::Quota;
 use tower_sluice::algorithm::{InLua, SlidingLog, SlidingWindow};
 
-use support::Server;
 use support::script::*;
+use support::{Server, for_each_script};
 
 #[tokio::test]
 async fn broken_keys_fail_their_own_charges_only() {
@@ -406,4 +406,100 @@ async fn a_block_of_several_keys_blocks_none_if_one_is_broken() {
     let call = Call::several(pair, Some(NOW), vec![keys("fine")]).check(1, 0);
     let (_, entries) = call.on_complete(&mut connection).await;
     assert_eq!(entries[0].outcome(), 0, "nobody is blocked");
+}
+
+/// A charge that brings another period forgets nothing of a log that it leaves as it is.
+#[tokio::test]
+async fn only_a_charge_that_is_taken_prunes_a_log_and_by_its_own_period() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let short = Quota::new(5, Duration::from_millis(100));
+    let later = Some(NOW + 500_000);
+    let refused = |(_, entries): (i64, Vec<Entry>)| entries[0].outcome() == 2;
+
+    let call = Call::new(SLIDING_LOG, Some(NOW), &["k"; 4]).checks(4, 1, 0);
+    call.on(&mut connection).await;
+    for peek in [0, 6] {
+        let call = Call::new(SLIDING_LOG, later, &["k", "k"]).check(1, 0);
+        call.check_under(short, peek, 0).on(&mut connection).await;
+        let call = Call::new(SLIDING_LOG, later, &["k"]).check(1, 0);
+        assert!(refused(call.on(&mut connection).await), "peek {peek}");
+    }
+
+    let pair = (SLIDING_LOG, TOKEN_BUCKET);
+    let keys = |who: &str| vec![format!("log {who}"), format!("bucket {who}")];
+    let call = Call::several(pair, Some(NOW), vec![keys("alice"); 4]).checks(4, 1, 0);
+    call.on(&mut connection).await;
+    let call = Call::several(pair, later, vec![keys("alice"), keys("bob")]).check(1, 0);
+    call.check_under((short, short), 1, 0).on(&mut connection).await;
+    let call = Call::several(pair, later, vec![keys("alice")]).check(1, 0);
+    assert!(refused(call.on(&mut connection).await), "bob's period is not alice's");
+}
+
+/// Whoever blocks a key need not know under which quota its caller pays.
+#[tokio::test]
+async fn a_block_keeps_the_state_of_another_quota() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let (block, unblock) = (Form::new(&[&"block", &1_000_000]), Form::new(&[&"unblock"]));
+    let day = Quota::per_day(100);
+    for now in [None, Some(NOW)] {
+        for_each_script!(|one| {
+            ask::<()>(&mut connection, "FLUSHALL").await;
+            let pair = (one, one);
+            let keys = || vec![vec![String::from("a"), String::from("b")]];
+            let call = Call::new(one, now, &["k"]).check_under(day, 100, 0);
+            assert_eq!(call.on(&mut connection).await.1[0].outcome(), 0, "{one:?}");
+            let call = Call::several(pair, now, keys()).check_under((day, day), 100, 0);
+            assert_eq!(call.on(&mut connection).await.1[0].outcome(), 0, "{one:?}");
+            let mut lasts = async || {
+                let mut all = Vec::new();
+                for key in ["k", "a", "b"] {
+                    all.push(ask::<i64>(&mut connection, &format!("PTTL {key}")).await);
+                }
+                all
+            };
+            let before = lasts().await;
+            for change in [&block, &block, &unblock] {
+                let mut own = server.connection().await;
+                Call::new(one, now, &["k"]).ask(change.clone()).on(&mut own).await;
+                Call::several(pair, now, keys()).ask(change.clone()).on(&mut own).await;
+                for (before, after) in before.iter().zip(lasts().await) {
+                    assert!(after > before - 20_000, "{one:?} {now:?}: {before} {after}");
+                }
+            }
+            let mut own = server.connection().await;
+            let call = Call::new(one, now, &["k"]).check_under(day, 100, 0);
+            assert_eq!(call.on(&mut own).await.1[0].outcome(), 2, "{one:?} {now:?}");
+            let call = Call::several(pair, now, keys()).check_under((day, day), 100, 0);
+            assert_eq!(call.on(&mut own).await.1[0].outcome(), 2, "{one:?} {now:?}");
+        });
+    }
+}
+
+/// The remedy for a broken key may share a call with charges of it.
+#[tokio::test]
+async fn a_reset_leaves_the_errors_of_the_charges_before_it() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let block = Form::new(&[&"block", &60_000_000]);
+    let has_failed = |entry: &Entry| matches!(entry, Entry::Failed(_));
+    for_each_script!(|one| {
+        ask::<()>(&mut connection, "FLUSHALL").await;
+        ask::<()>(&mut connection, "SET k garbage").await;
+        let call = Call::new(one, Some(NOW), &["k"; 4]).check(1, 0).ask(block.clone()).reset();
+        let (_, entries) = call.check(1, 0).on(&mut connection).await;
+        let failed: Vec<_> = entries.iter().map(has_failed).collect();
+        assert_eq!(failed, [true, true, false, false], "{one:?}: {entries:?}");
+
+        ask::<()>(&mut connection, "FLUSHALL").await;
+        ask::<()>(&mut connection, "SET k garbage").await;
+        let keys = |other: &str| vec![String::from("k"), other.to_owned()];
+        let all = vec![keys("a"), keys("b"), keys("c"), keys("b")];
+        let call = Call::several((one, one), Some(NOW), all).check(1, 0).ask(block.clone());
+        let (_, entries) = call.reset().check(1, 0).on(&mut connection).await;
+        let failed: Vec<_> = entries.iter().map(has_failed).collect();
+        assert_eq!(failed, [true, true, false, false], "{one:?}: {entries:?}");
+        assert!(!ask::<bool>(&mut connection, "EXISTS a").await, "{one:?}");
+    });
 }

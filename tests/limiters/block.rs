@@ -24,6 +24,19 @@ async fn ask(limiter: &impl Limiter, cost: u64) -> Decision {
     limiter.check(&Charge::new("mallory").cost(cost)).await.expect("a decision")
 }
 
+/// Whoever blocks a key need not know under which quota its caller pays.
+#[tokio::test(start_paused = true)]
+async fn a_block_keeps_the_state_of_another_quota() {
+    let limiter = Memory::new("api", TokenBucket::new(Quota::per_second(1))).max_keys(1);
+    let mallory = Charge::new("mallory").quota(Quota::per_day(1));
+    assert!(limiter.check(&mallory).await.unwrap().is_admitted());
+    limiter.block("mallory", SECOND).await.unwrap();
+    tokio::time::advance(13 * SECOND).await;
+    let full = limiter.check(&Charge::new("bob")).await.unwrap_err();
+    assert_eq!(full.kind(), ErrorKind::Capacity, "there is room only for a key that has expired");
+    assert!(!limiter.check(&mallory).await.unwrap().is_admitted());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_block_refuses_until_it_ends_and_takes_nothing() {
     let limiter = Memory::new("logins", FixedWindow::new(Quota::per_day(5)).anchored());

@@ -5,7 +5,10 @@ use std::time::Duration;
 use http::{Request, Response};
 use tokio::task::JoinSet;
 use tower::{BoxError, Layer, ServiceExt, service_fn};
-use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
+use tower_sluice::algorithm::{
+    AnyAlgorithm, Budget, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
+    SmoothWarmingUp, TokenBucket,
+};
 use tower_sluice::key::{Global, IntoCharge};
 use tower_sluice::limiter::{
     AllAtOnce, AllInTurn, Boxed, Breaker, Description, Operation, Origin, Parts, Switch,
@@ -620,4 +623,42 @@ fn debug_output_shows_no_part() {
     let charge = Charge::new(("sk_live_4242", ("sk_live", "all")));
     let printed = format!("{charge:?} {:?}", charge.clone().into_charge());
     assert!(!printed.contains("sk_live"), "{printed}");
+}
+
+/// One script has room for eight of any algorithms, or for fewer: then they are asked in turn.
+#[tokio::test]
+async fn eight_of_any_algorithms_decide_with_equal_and_with_different_costs() {
+    let server = Server::start();
+    let pool = Pool::connect(&server.url()).unwrap();
+    let second = Duration::from_secs(1);
+    let all: [AnyAlgorithm; 8] = [
+        TokenBucket::new(quota(100)).into(),
+        Budget::new(quota(100)).into(),
+        FixedWindow::new(quota(100)).into(),
+        SlidingLog::new(quota(100)).into(),
+        SlidingWindow::new(quota(100)).into(),
+        SlidingCounter::new(quota(100)).into(),
+        SmoothBursty::new(quota(100)).max_burst(300 * HOUR).into(),
+        SmoothWarmingUp::new(quota(100), second).into(),
+    ];
+    let mut dice = fastrand::Rng::with_seed(5);
+    for round in 0..60 {
+        let mut any = |place: usize| {
+            let one = all[dice.usize(..8)];
+            Redis::new(format!("{round} {place}"), one, pool.clone()).decision_timeout(PATIENT)
+        };
+        let members = (any(0), any(1), any(2), any(3), any(4), any(5), any(6), any(7));
+        let names = format!("{members:?}");
+        let limiter = AllAtOnce::new(members, |charge| {
+            std::array::from_fn(|place| match charge.key() {
+                "alike" => charge.clone(),
+                _ => charge.clone().cost(1 + place as u64 % 2),
+            })
+        });
+        for key in ["alike", "different"] {
+            let checked = limiter.check(&Charge::new(key)).await;
+            assert!(checked.expect(&names).is_admitted(), "{names}");
+            assert!(limiter.reset(Charge::new(key)).await.expect(&names).is_admitted());
+        }
+    }
 }

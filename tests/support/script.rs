@@ -123,9 +123,9 @@ impl<A: InLua> Call<A> {
         self.ask(Form::new(&[&"reset"]))
     }
 
-    pub fn check_under(self, quota: Quota, cost: i64, max_wait: i64) -> Self {
+    pub fn check_under(self, quotas: impl Into<Quotas>, cost: i64, max_wait: i64) -> Self {
         let mut form = Form::new(&[&cost, &max_wait]);
-        form.quotas = Some(quota.into());
+        form.quotas = Some(quotas.into());
         self.ask(form)
     }
 

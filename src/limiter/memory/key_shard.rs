@@ -93,9 +93,8 @@ impl<S> Shard<S> {
         let entry = self.entries.find_mut(hash_of_name, |entry| entry.name.as_bytes() == name);
         if let Some(entry) = entry {
             let (answer, expires_at) = change(&mut entry.kept);
-            if let Some(expires_at) = expires_at {
-                entry.expires_at = expires_at.max(entry.kept.blocked_until);
-            }
+            let expires_at = expires_at.unwrap_or(entry.expires_at);
+            entry.expires_at = expires_at.max(entry.kept.blocked_until);
             return Ok(answer);
         }
         let mut kept = KeyState { state: None, blocked_until: 0 };

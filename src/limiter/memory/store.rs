@@ -139,7 +139,8 @@ impl<A: Algorithm> Store<A> {
                 }
                 Operation::Block(time) => {
                     kept.blocked_until = kept.blocked_until.max(now + block_time(time));
-                    true
+                    // A state lasts as long as before, whichever rule it has.
+                    kept.state.is_none()
                 }
                 Operation::Unblock => {
                     kept.blocked_until = 0;

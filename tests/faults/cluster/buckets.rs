@@ -77,8 +77,8 @@ async fn parts_in_one_bucket_are_asked_in_one_call_whichever_are_exempt() {
         }
         calls
     };
-    // In one bucket, and in slots of their own.
-    for (buckets, expected) in [(1, 1), (SLOTS, 3)] {
+    // In one bucket, and in slots of their own: two peeks before two charges.
+    for (buckets, expected) in [(1, 1), (SLOTS, 4)] {
         let [a, b, c] = ["a", "b", "c"].map(|name| member(&format!("{name}{buckets}"), buckets));
         let all = AllAtOnce::of_parts((a.clone(), b, c.clone()));
         let [alice, login] = ["alice", "login"].map(Charge::new);

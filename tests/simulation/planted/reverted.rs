@@ -654,8 +654,8 @@ pub(super) const FAULTS: &[Fault] = &[
         "27c545d pool: date the first missed deadline of a slot by now",
         &[edit(
             "limiter/redis/client/fault.rs",
-            "                && !(stage != Stage::Queued && facts.is_silent),",
-            "                && stage == Stage::Queued,",
+            "                && !(*stage != Stage::Queued && facts.is_silent),",
+            "                && *stage == Stage::Queued,",
         )],
     )
     .found_by_unit(

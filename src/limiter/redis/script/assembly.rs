@@ -97,9 +97,20 @@ pub(super) fn commented(parts: &[ScriptPart], kind: Kind) -> String {
     assembly.include("contract", "", only);
     assembly.text.extend(["\n", HEAD, "\n"]);
     assembly.push_once("helpers");
-    assembly.include("call", "", only);
-    assembly.text.push('\n');
-    assembly.include(if is_single { "single" } else { "several" }, "", only);
+    if is_single {
+        assembly.include("call", "", only);
+        assembly.text.push('\n');
+        assembly.include("single", "", only);
+    } else {
+        assembly.text.push_str(
+            "-- Lua has room for 200 local variables in a function. Those above have a room of \
+             their own.\nlocal function decide()\n",
+        );
+        assembly.include("call", "", None);
+        assembly.text.push('\n');
+        assembly.include("several", "", None);
+        assembly.text.push_str("end\nreturn decide()\n");
+    }
     assembly.text
 }
 
