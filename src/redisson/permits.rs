@@ -30,7 +30,8 @@ impl Permits {
     ///
     /// # Errors
     ///
-    /// If Redis cannot be reached. You can try again: no permit is released twice.
+    /// If Redis cannot be reached. You can try again with the same number: no permit is released
+    /// twice. Another number is another release.
     pub async fn release(&mut self, permits: u64) -> Result<u64, Error> {
         while let Some(&held) = self.held.first() {
             let part = permits.min(held);
@@ -51,6 +52,10 @@ impl Permits {
             }
             if is_new {
                 self.held.pop();
+            } else if rest > 0 {
+                // A release of as many lost its reply, and was made.
+                self.held = vec![rest];
+                return Ok(part);
             }
             self.held.remove(0);
         }
@@ -120,7 +125,8 @@ impl RRateLimiter {
     ///
     /// # Errors
     ///
-    /// If the limiter is not configured, or Redis cannot be reached.
+    /// If the limiter is not configured, or Redis cannot be reached. Thousands of grants take several
+    /// calls: if a later call fails, the number so far is returned.
     pub async fn release(&self, permits: u64) -> Result<u64, Error> {
         let released = self.release_oldest(permits).await;
         self.redisson.inner.queues.forget_refusal(self.name());
@@ -136,8 +142,12 @@ impl RRateLimiter {
             let inner = &self.redisson.inner;
             let deadline = inner.deadline();
             let call = || inner.sender.call(&request, deadline);
-            let reply = inner.with_default_rate(&self.keys, deadline, call).await?;
-            let [more, may_be_more] = reply.numbers()?;
+            let reply = inner.with_default_rate(&self.keys, deadline, call).await;
+            let [more, may_be_more] = match reply.and_then(|reply| reply.numbers()) {
+                // A caller that tried again would release as many of others once more.
+                Err(_) if freed > 0 => break,
+                numbers => numbers?,
+            };
             // For every reply of a server, the loop ends, and counts at most the requested permits.
             freed += more.max(0).cast_unsigned().min(rest);
             if may_be_more == 0 || more <= 0 {

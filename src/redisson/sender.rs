@@ -205,9 +205,11 @@ impl Sender {
     }
 }
 
-/// Returns true if a cluster is moving the keys to another server, and ran nothing.
+/// Returns true if a cluster is moving the keys to another server, and ran nothing. A redirect is an
+/// error if its server cannot be reached, or redirects back.
 pub(super) fn is_moving_keys(error: &RedisError) -> bool {
-    error.kind() == redis::ErrorKind::Server(ServerErrorKind::TryAgain)
+    use ServerErrorKind::{Ask, Moved, TryAgain};
+    [TryAgain, Moved, Ask].map(redis::ErrorKind::Server).contains(&error.kind())
 }
 
 impl From<Failure> for Error {

@@ -115,7 +115,13 @@ async fn a_release_whose_reply_is_lost_may_be_tried_again() {
     assert_eq!(message(held.release(3)).await.0, ErrorKind::Infrastructure);
     proxy.set(Fault::None);
     assert_eq!(bench.value().await, Some(3));
-    assert_eq!(held.release(7).await.unwrap(), 7);
+    assert_eq!(held.release(3).await.unwrap(), 3, "it was made");
+    assert_eq!((held.count(), bench.value().await), (7, Some(3)));
+    proxy.set(Fault::Reset);
+    assert_eq!(message(held.release(2)).await.0, ErrorKind::Infrastructure);
+    proxy.set(Fault::None);
+    assert_eq!(bench.value().await, Some(5));
+    assert_eq!(held.release(5).await.unwrap(), 5, "another number is another release");
     assert_eq!((held.count(), bench.value().await), (0, Some(10)));
 }
 

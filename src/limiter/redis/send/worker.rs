@@ -131,6 +131,13 @@ async fn run(
         while let Some(Some(ended)) = worker.calls.next().now_or_never() {
             worker.call_ended(ended);
         }
+        // If calls end in every turn, the others never come first above.
+        while let Some(Some(ended)) = worker.late_replies.next().now_or_never() {
+            worker.record_end(ended);
+        }
+        while let Some(Some((partition, outcome))) = worker.connecting.next().now_or_never() {
+            worker.connected(partition, outcome);
+        }
         worker.update();
         worker.allow_next();
         // Full calls are sent first: the server works on them while the ready tasks run.

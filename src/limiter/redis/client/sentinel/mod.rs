@@ -191,33 +191,35 @@ impl Sentinels {
         let mut reports = lock(&self.reports);
         reports.record(sentinel, report);
         let may_choose = self.primary.borrow().is_some() || reports.are_complete();
-        if may_choose && self.choose(&reports) {
-            self.switches.fetch_add(1, Relaxed);
-        }
+        let next = if may_choose { self.choose(&reports) } else { None };
         self.name_none.store(reports.name_none(), Relaxed);
         if self.primary.borrow().is_none() {
             // Wakes callers that wait for a primary: they get an error if no sentinel names one.
             self.primary.send_modify(|_| ());
         }
-    }
-
-    /// Follows the primary that the reports name, and leaves the old one. Returns true if the
-    /// primary has changed.
-    fn choose(&self, reports: &Reports) -> bool {
-        let Some(host) = reports.choose() else { return false };
-        let current = self.primary.borrow().clone();
-        if current.as_ref().is_some_and(|current| current.host == host) {
-            return false;
-        }
-        let Ok(server) = self.connector.server(&host) else { return false };
-        let server = server.of_kind(ServerKind::Primary);
-        let address = server.address();
-        self.primary.send_replace(Some(Primary { host, server }));
-        if let Some(old) = current {
-            old.server.leave();
+        // A subscriber may take its time, or ask for a connection.
+        drop(reports);
+        if let Some((address, true)) = next {
             primary_changed(&self.service_name, &address);
         }
-        true
+    }
+
+    /// Follows the primary that the reports name, and leaves the old one. Returns the address of
+    /// the new one, and true if there was an old one. `None` if the primary stays.
+    fn choose(&self, reports: &Reports) -> Option<(String, bool)> {
+        let host = reports.choose()?;
+        let current = self.primary.borrow().clone();
+        if current.as_ref().is_some_and(|current| current.host == host) {
+            return None;
+        }
+        let server = self.connector.server(&host).ok()?.of_kind(ServerKind::Primary);
+        let address = server.address();
+        self.primary.send_replace(Some(Primary { host, server }));
+        self.switches.fetch_add(1, Relaxed);
+        if let Some(old) = &current {
+            old.server.leave();
+        }
+        Some((address, current.is_some()))
     }
 }
 
