@@ -167,10 +167,10 @@ pub(super) const FAULTS: &[Fault] = &[
         "sentinels_switch_ignored",
         &[edit(
             "limiter/redis/client/sentinel/mod.rs",
-            "        let Some(host) = reports.choose() else { return false };",
-            "        let Some(host) = reports.choose() else { return false };
+            "        let host = reports.choose()?;",
+            "        let host = reports.choose()?;
         if self.primary.borrow().is_some() {
-            return false;
+            return None;
         }",
         )],
     ),

@@ -812,13 +812,9 @@ impl Drop",
         "5e555b0 sentinel: pause between servers that both are no primary",
         &[edit(
             "limiter/redis/client/sentinel/mod.rs",
-            "            primary_changed(&self.service_name, &address);
-        }
-        true",
-            "            primary_changed(&self.service_name, &address);
-        }
-        self.switches.fetch_add(1, Relaxed);
-        true",
+            "        Some((address, current.is_some()))",
+            "        self.switches.fetch_add(1, Relaxed);
+        Some((address, current.is_some()))",
         )],
     )
     .found_by(

@@ -148,7 +148,9 @@ impl Sentinels {
                 Ok(_) => {
                     let mut reports = lock(&self.reports);
                     reports.refute(&primary.host);
-                    self.choose(&reports);
+                    let next = self.choose(&reports);
+                    drop(reports);
+                    self.show(next);
                     let message = "the server that the sentinels name is not a primary";
                     Error::new(ErrorKind::Infrastructure, message)
                 }
@@ -192,14 +194,22 @@ impl Sentinels {
         reports.record(sentinel, report);
         let may_choose = self.primary.borrow().is_some() || reports.are_complete();
         let next = if may_choose { self.choose(&reports) } else { None };
+        if next.is_some() {
+            self.switches.fetch_add(1, Relaxed);
+        }
         self.name_none.store(reports.name_none(), Relaxed);
         if self.primary.borrow().is_none() {
             // Wakes callers that wait for a primary: they get an error if no sentinel names one.
             self.primary.send_modify(|_| ());
         }
-        // A subscriber may take its time, or ask for a connection.
         drop(reports);
-        if let Some((address, true)) = next {
+        self.show(next);
+    }
+
+    /// Shows a choice to a subscriber of events, which may take its time or ask for a connection:
+    /// so no lock is held.
+    fn show(&self, choice: Option<(String, bool)>) {
+        if let Some((address, true)) = choice {
             primary_changed(&self.service_name, &address);
         }
     }
@@ -215,7 +225,6 @@ impl Sentinels {
         let server = self.connector.server(&host).ok()?.of_kind(ServerKind::Primary);
         let address = server.address();
         self.primary.send_replace(Some(Primary { host, server }));
-        self.switches.fetch_add(1, Relaxed);
         if let Some(old) = &current {
             old.server.leave();
         }
