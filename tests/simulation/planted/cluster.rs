@@ -196,7 +196,9 @@ pub(super) const FAULTS: &[Fault] = &[
                 "                Ok(_) => {
                     let mut reports = lock(&self.reports);
                     reports.refute(&primary.host);
-                    self.choose(&reports);
+                    let next = self.choose(&reports);
+                    drop(reports);
+                    self.show(next);
                     let message = \"the server that the sentinels name is not a primary\";
                     Error::new(ErrorKind::Infrastructure, message)
                 }
