@@ -4,6 +4,10 @@
 -- one such stretch, the expiry that was set first suffices. Part of the format: every writer of a
 -- key keeps to one number.
 local SPARE = 10000000
+--@ if complete
+-- In microseconds: how long a state outlives its block at most.
+local YEAR = 31536000000000
+--@ end
 
 local KEYS, ARGV, pcall, ceil = KEYS, ARGV, redis.pcall, math.ceil
 -- True if the caller gives the time.

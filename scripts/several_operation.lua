@@ -15,9 +15,15 @@ elseif op == 'block' or op == 'unblock' and blocked_at[slot_N] then
   else
     blocked_at[slot_N], wiped_at[slot_N] = nil, wiped_at[slot_N] or not $exists
   end
-  -- The state stays as it is, and as long as it did, whichever rule it has.
-  local lasts = redis.call('PTTL', KEYS[slot_N]) * 1000 - (own_clock and 3600000000 or SPARE)
-  changed_at[slot_N], expires[slot_N] = true, math.max(expires[slot_N] or 0, now + lasts)
+  -- The state stays as it is, and as long as it did, whichever rule it has, but for a year at most.
+  local lasts = redis.pcall('PTTL', KEYS[slot_N])
+  if type(lasts) == 'table' then
+    why_at[slot_N] = lasts.err
+  else
+    lasts = math.min(lasts == -1 and YEAR or lasts * 1000, YEAR)
+    lasts = lasts - (own_clock and 3600000000 or SPARE)
+    changed_at[slot_N], expires[slot_N] = true, math.max(expires[slot_N] or 0, now + lasts)
+  end
 end
 blocked_at[0] = math.max(blocked_at[0], blocked_at[slot_N] or 0)
 --@ end

@@ -9,9 +9,15 @@ elseif op == 'block' or op == 'unblock' and blocked then
   else
     blocked, wiped = nil, wiped or not $exists
   end
-  -- The state stays as it is, and as long as it did, whichever rule it has.
-  local lasts = redis.call('PTTL', key) * 1000 - (own_clock and 3600000000 or SPARE)
-  changed, expires_at = true, math.max(expires_at or 0, now + lasts)
+  -- The state stays as it is, and as long as it did, whichever rule it has, but for a year at most.
+  local lasts = redis.pcall('PTTL', key)
+  if type(lasts) == 'table' then
+    why = lasts.err
+  else
+    lasts = math.min(lasts == -1 and YEAR or lasts * 1000, YEAR)
+    lasts = lasts - (own_clock and 3600000000 or SPARE)
+    changed, expires_at = true, math.max(expires_at or 0, now + lasts)
+  end
 end
 if op == 'refund' then
   -- Gives back `back` of the cost, if the state shows that the charge of these

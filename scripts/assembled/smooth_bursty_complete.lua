@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' smooth_bursty_complete.lua
--- EVALSHA calls that text by its SHA-1, 50d62ad5155a03aff063530c71d15588c61fc1bb.
+-- EVALSHA calls that text by its SHA-1, 70dc58b58fe4440a465a39a3ee147b87193c4933.
 
 -- Smooth bursty: Guava's pacing with a store of unused permits. The twin of
 -- src/algorithm/smooth_bursty.rs.
@@ -102,6 +102,8 @@ end
 -- one such stretch, the expiry that was set first suffices. Part of the format: every writer of a
 -- key keeps to one number.
 local SPARE = 10000000
+-- In microseconds: how long a state outlives its block at most.
+local YEAR = 31536000000000
 
 local KEYS, ARGV, pcall, ceil = KEYS, ARGV, redis.pcall, math.ceil
 -- True if the caller gives the time.
@@ -278,9 +280,15 @@ while last < #KEYS do
           else
             blocked, wiped = nil, wiped or not next_free
           end
-          -- The state stays as it is, and as long as it did, whichever rule it has.
-          local lasts = redis.call('PTTL', key) * 1000 - (own_clock and 3600000000 or SPARE)
-          changed, expires_at = true, math.max(expires_at or 0, now + lasts)
+          -- The state stays as it is, and as long as it did, whichever rule it has, but for a year at most.
+          local lasts = redis.pcall('PTTL', key)
+          if type(lasts) == 'table' then
+            why = lasts.err
+          else
+            lasts = math.min(lasts == -1 and YEAR or lasts * 1000, YEAR)
+            lasts = lasts - (own_clock and 3600000000 or SPARE)
+            changed, expires_at = true, math.max(expires_at or 0, now + lasts)
+          end
         end
         if op == 'refund' then
           -- Gives back `back` of the cost, if the state shows that the charge of these

@@ -68,7 +68,7 @@ local function failure(...)
   return type(reply) == 'table' and reply.err or nil
 end
 
--- Lua has room for 200 local variables in a function. Those above have a room of their own.
+-- Lua has room for 200 local variables in a function, so the helpers above are outside of it.
 local function decide()
 -- The clock, and the variables of a call.
 

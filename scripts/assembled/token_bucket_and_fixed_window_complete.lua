@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' token_bucket_and_fixed_window_complete.lua
--- EVALSHA calls that text by its SHA-1, 6ce83bd00bc6278b4b84b7952d80ceb5decb8b9e.
+-- EVALSHA calls that text by its SHA-1, e2056979884c5b03d4c6e07d93e1b2176d6a8c59.
 
 -- Token bucket (GCRA). The twin of src/algorithm/token_bucket.rs.
 --
@@ -77,7 +77,7 @@ local function failure(...)
   return type(reply) == 'table' and reply.err or nil
 end
 
--- Lua has room for 200 local variables in a function. Those above have a room of their own.
+-- Lua has room for 200 local variables in a function, so the helpers above are outside of it.
 local function decide()
 -- The clock, and the variables of a call.
 
@@ -85,6 +85,8 @@ local function decide()
 -- one such stretch, the expiry that was set first suffices. Part of the format: every writer of a
 -- key keeps to one number.
 local SPARE = 10000000
+-- In microseconds: how long a state outlives its block at most.
+local YEAR = 31536000000000
 
 local KEYS, ARGV, pcall, ceil = KEYS, ARGV, redis.pcall, math.ceil
 -- True if the caller gives the time.
@@ -362,9 +364,15 @@ while last < groups do
           else
             blocked_at[slot_1], wiped_at[slot_1] = nil, wiped_at[slot_1] or not full_1
           end
-          -- The state stays as it is, and as long as it did, whichever rule it has.
-          local lasts = redis.call('PTTL', KEYS[slot_1]) * 1000 - (own_clock and 3600000000 or SPARE)
-          changed_at[slot_1], expires[slot_1] = true, math.max(expires[slot_1] or 0, now + lasts)
+          -- The state stays as it is, and as long as it did, whichever rule it has, but for a year at most.
+          local lasts = redis.pcall('PTTL', KEYS[slot_1])
+          if type(lasts) == 'table' then
+            why_at[slot_1] = lasts.err
+          else
+            lasts = math.min(lasts == -1 and YEAR or lasts * 1000, YEAR)
+            lasts = lasts - (own_clock and 3600000000 or SPARE)
+            changed_at[slot_1], expires[slot_1] = true, math.max(expires[slot_1] or 0, now + lasts)
+          end
         end
         blocked_at[0] = math.max(blocked_at[0], blocked_at[slot_1] or 0)
         -- The reply shows no state of quota 2, unless a check or a penalty below does.
@@ -378,9 +386,15 @@ while last < groups do
           else
             blocked_at[slot_2], wiped_at[slot_2] = nil, wiped_at[slot_2] or not begin_2
           end
-          -- The state stays as it is, and as long as it did, whichever rule it has.
-          local lasts = redis.call('PTTL', KEYS[slot_2]) * 1000 - (own_clock and 3600000000 or SPARE)
-          changed_at[slot_2], expires[slot_2] = true, math.max(expires[slot_2] or 0, now + lasts)
+          -- The state stays as it is, and as long as it did, whichever rule it has, but for a year at most.
+          local lasts = redis.pcall('PTTL', KEYS[slot_2])
+          if type(lasts) == 'table' then
+            why_at[slot_2] = lasts.err
+          else
+            lasts = math.min(lasts == -1 and YEAR or lasts * 1000, YEAR)
+            lasts = lasts - (own_clock and 3600000000 or SPARE)
+            changed_at[slot_2], expires[slot_2] = true, math.max(expires[slot_2] or 0, now + lasts)
+          end
         end
         blocked_at[0] = math.max(blocked_at[0], blocked_at[slot_2] or 0)
         if op == 'refund' then

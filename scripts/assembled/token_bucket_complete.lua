@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' token_bucket_complete.lua
--- EVALSHA calls that text by its SHA-1, dbaeed31e62b580710e30435d86366c22c7dcfaa.
+-- EVALSHA calls that text by its SHA-1, 5ed9e8df7a1878d0023709f8d7a5dbea4681b791.
 
 -- Token bucket (GCRA). The twin of src/algorithm/token_bucket.rs.
 --
@@ -73,6 +73,8 @@ end
 -- one such stretch, the expiry that was set first suffices. Part of the format: every writer of a
 -- key keeps to one number.
 local SPARE = 10000000
+-- In microseconds: how long a state outlives its block at most.
+local YEAR = 31536000000000
 
 local KEYS, ARGV, pcall, ceil = KEYS, ARGV, redis.pcall, math.ceil
 -- True if the caller gives the time.
@@ -254,9 +256,15 @@ while last < #KEYS do
           else
             blocked, wiped = nil, wiped or not full
           end
-          -- The state stays as it is, and as long as it did, whichever rule it has.
-          local lasts = redis.call('PTTL', key) * 1000 - (own_clock and 3600000000 or SPARE)
-          changed, expires_at = true, math.max(expires_at or 0, now + lasts)
+          -- The state stays as it is, and as long as it did, whichever rule it has, but for a year at most.
+          local lasts = redis.pcall('PTTL', key)
+          if type(lasts) == 'table' then
+            why = lasts.err
+          else
+            lasts = math.min(lasts == -1 and YEAR or lasts * 1000, YEAR)
+            lasts = lasts - (own_clock and 3600000000 or SPARE)
+            changed, expires_at = true, math.max(expires_at or 0, now + lasts)
+          end
         end
         if op == 'refund' then
           -- Gives back `back` of the cost, if the state shows that the charge of these

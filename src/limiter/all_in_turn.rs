@@ -75,7 +75,7 @@ use crate::{Charge, Decision, Error, ErrorKind};
 ///
 /// **Deadlines.** Each check of a member has that member's own deadline. The deadlines of all
 /// members of a reset, a block, a penalty or an estimate begin together. A
-/// [`Breaker`](crate::limiter::Breaker) that members share counts each of their peeks.
+/// [`Breaker`](crate::limiter::Breaker) that members share counts each of their peeks and estimates.
 ///
 /// Inside of a [`timeout`](crate::LimiterExt::timeout), the error is of kind [`Saturation`] if the
 /// time ends after at least one member has answered. The calls may have taken the time, so the

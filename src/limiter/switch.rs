@@ -40,7 +40,8 @@ use crate::{Charge, Decision, Error, Outcome};
 /// | [`Shadow`](SwitchMode::Shadow) | is admitted | is asked, as in a [`Shadow`](crate::limiter::Shadow) |
 /// | [`Off`](SwitchMode::Off) | is admitted | is not asked, and nothing is taken |
 ///
-/// In the mode `Shadow`, [`Decision::shadowed`] returns the result without the shadow. In the mode
+/// In the mode `Shadow`, [`Decision::shadowed`] returns the result without the shadow, even for an
+/// estimate. In the mode
 /// `Off`, the decision has [`Origin::Off`].
 ///
 /// A request without a key is refused in the mode `On`, and admitted in the other modes.

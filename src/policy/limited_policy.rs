@@ -35,9 +35,9 @@ pub(super) struct LimitedPolicy {
     /// The limiter of this process, which decides while the store cannot.
     pub(super) share: Option<PolicyLimiter>,
     pub(super) switch: Switch,
-    /// A digest of the settings that its decisions depend on. Equal rows have equal digests, in
-    /// every process.
-    pub(super) settings: u64,
+    /// A digest of the settings that its decisions depend on. Equal rows have equal digests in every
+    /// process of one build.
+    pub(super) digest: u64,
 }
 
 impl LimitedPolicy {
@@ -54,10 +54,10 @@ impl LimitedPolicy {
             let before = before.and_then(|before| before.share.as_ref());
             PolicyLimiter::new(&policy, Choice::Any(algorithm), store, &Place::Memory, before)
         });
-        let mut settings = DefaultHasher::new();
+        let mut digest = DefaultHasher::new();
         format!("{:?} {:?} {:?}", policy.choice, policy.max_wait, policy.on_error)
-            .hash(&mut settings);
-        Self { policy, limiter, share, switch, settings: settings.finish() }
+            .hash(&mut digest);
+        Self { policy, limiter, share, switch, digest: digest.finish() }
     }
 
     /// Returns the most permissive mode of its row, its own switch and the global one.

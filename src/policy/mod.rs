@@ -147,6 +147,9 @@
 //! [their algorithms](crate::algorithm#what-an-algorithm-refunds) allow: a busy token bucket keeps
 //! the units. So put policies whose keys are single callers before those that all share.
 //!
+//! If a request is refused, each policy in a shadow gives an estimate before the answer, so that its
+//! switch counts it. That takes one call for each of them.
+//!
 //! **Actual costs.** If [`actual_cost`] changes the cost of a request in the end, the units of each
 //! policy change in proportion. For example, seven times the charged cost is seven times the units
 //! of each policy. A policy of Redisson takes at most what was charged, since its format has no

@@ -179,9 +179,8 @@ impl Selection {
         for (sign, asked) in [('+', &self.in_force), ('-', &self.in_shadow)] {
             for (place, Asked { limited, charge, .. }) in asked.iter().enumerate() {
                 let (name, key) = (limited.policy.name(), charge.key());
-                let (settings, length) = (limited.settings, key.len());
-                write!(text, "{sign}{name}/{settings:x}={length}:{key}")
-                    .expect("a string takes all");
+                let (digest, length) = (limited.digest, key.len());
+                write!(text, "{sign}{name}/{digest:x}={length}:{key}").expect("a string takes all");
                 if (sign, place) != ('+', 0) && charge.units() != 1 {
                     write!(text, "*{}", charge.units()).expect("a string takes all");
                 }

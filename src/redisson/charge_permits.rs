@@ -190,7 +190,7 @@ impl Inner {
 ///
 /// # Errors
 ///
-/// If a grant cannot have so many.
+/// If they are more than a grant can have.
 pub(crate) fn permits(units: u64) -> Result<u32, Error> {
     let too_many = |_| Error::new(ErrorKind::Request, "more than 4,294,967,295 permits at once");
     u32::try_from(units).map_err(too_many)

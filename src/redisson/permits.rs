@@ -31,7 +31,8 @@ impl Permits {
     /// # Errors
     ///
     /// If Redis cannot be reached. You can try again with the same number: no permit is released
-    /// twice. Another number is another release.
+    /// twice. Another number is another release. If the permits have expired meanwhile, the second
+    /// try may still return their number.
     pub async fn release(&mut self, permits: u64) -> Result<u64, Error> {
         while let Some(&held) = self.held.first() {
             let part = permits.min(held);
@@ -52,8 +53,10 @@ impl Permits {
             }
             if is_new {
                 self.held.pop();
-            } else if rest > 0 {
-                // A release of as many lost its reply, and was made.
+            } else if let [_, left] = self.held[..]
+                && left == rest
+            {
+                // The only release without a reply was of as many, and was made.
                 self.held = vec![rest];
                 return Ok(part);
             }

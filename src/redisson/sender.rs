@@ -92,7 +92,7 @@ impl Sender {
             let mut reply = None;
             match self.send(&connection, request, &mut reply, deadline).await? {
                 Ok(reply) => return ScriptReply::read(reply),
-                Err(Failure::Failed(error)) if is_moving_keys(&error) => {
+                Err(Failure::Failed(error)) if self.is_moving_keys(&error) => {
                     self.pause(deadline, &mut turned_away).await?;
                 }
                 Err(failure) => return Err(Error::from(failure)),
@@ -132,6 +132,14 @@ impl Sender {
         runtime::current()?;
         let connection = self.pool.connection_by(deadline).await?;
         Ok(self.pool.redirecting(connection, deadline.hash_slot))
+    }
+
+    /// Returns true if a cluster is moving the keys to another server, and ran nothing. A redirect
+    /// is an error if its server cannot be reached, or redirects back.
+    pub(super) fn is_moving_keys(&self, error: &RedisError) -> bool {
+        use ServerErrorKind::{Ask, Moved, TryAgain};
+        let moving = if self.pool.is_routed() { &[TryAgain, Moved, Ask][..] } else { &[TryAgain] };
+        moving.iter().any(|kind| error.kind() == redis::ErrorKind::Server(*kind))
     }
 
     /// Pauses before a request is sent again to a cluster that rejected it. Fails at the deadline
@@ -203,13 +211,6 @@ impl Sender {
         }
         answer
     }
-}
-
-/// Returns true if a cluster is moving the keys to another server, and ran nothing. A redirect is an
-/// error if its server cannot be reached, or redirects back.
-pub(super) fn is_moving_keys(error: &RedisError) -> bool {
-    use ServerErrorKind::{Ask, Moved, TryAgain};
-    [TryAgain, Moved, Ask].map(redis::ErrorKind::Server).contains(&error.kind())
 }
 
 impl From<Failure> for Error {

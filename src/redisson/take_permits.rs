@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 use super::grant::GrantId;
 use super::keys::Keys;
 use super::messages::{DONE, Request, ScriptReply};
-use super::sender::{Failure, PendingReply, Sender, is_moving_keys};
+use super::sender::{Failure, PendingReply, Sender};
 use crate::Error;
 use crate::limiter::redis::{LATE_REPLY_TIMEOUT, SharedConnection, malformed_reply};
 
@@ -53,7 +53,7 @@ impl Sender {
                     };
                     return Ok(reply);
                 }
-                Err(Failure::Failed(error)) if is_moving_keys(&error) => {
+                Err(Failure::Failed(error)) if self.is_moving_keys(&error) => {
                     refund.is_needed = sent_again;
                     self.pause(deadline, &mut turned_away).await?;
                 }

@@ -436,7 +436,7 @@ async fn only_a_charge_that_is_taken_prunes_a_log_and_by_its_own_period() {
     assert!(refused(call.on(&mut connection).await), "bob's period is not alice's");
 }
 
-/// Whoever blocks a key need not know under which quota its caller pays.
+/// A caller of `block` need not know the quota under which others pay.
 #[tokio::test]
 async fn a_block_keeps_the_state_of_another_quota() {
     let server = Server::start();

@@ -32,7 +32,7 @@ async fn acquire_fails_when_patience_is_at_an_end() {
     limiter.acquire("job").await.unwrap_err();
 }
 
-/// A pause of no time is no grant to ask again and again.
+/// A pause of no time does not let a caller ask again and again.
 #[tokio::test(start_paused = true)]
 async fn acquire_asks_once_if_it_may_not_wait_and_not_for_ever() {
     let limiter = Scripted::new().retry(Duration::ZERO).allow();

@@ -24,7 +24,7 @@ async fn ask(limiter: &impl Limiter, cost: u64) -> Decision {
     limiter.check(&Charge::new("mallory").cost(cost)).await.expect("a decision")
 }
 
-/// Whoever blocks a key need not know under which quota its caller pays.
+/// A caller of `block` need not know the quota under which others pay.
 #[tokio::test(start_paused = true)]
 async fn a_block_keeps_the_state_of_another_quota() {
     let limiter = Memory::new("api", TokenBucket::new(Quota::per_second(1))).max_keys(1);

@@ -142,6 +142,25 @@ async fn a_silent_member_beside_one_that_answers_never_fails_open() {
     assert_eq!(ask([silent(), silent(), silent()]).await, Ok(Origin::FailOpen));
 }
 
+/// Decides nothing after the deadline of a charge, like a limiter over a store.
+struct KeepsDeadlines(Boxed);
+
+impl Limiter for KeepsDeadlines {
+    type Future = <Boxed as Limiter>::Future;
+
+    fn check(&self, charge: &Charge) -> Self::Future {
+        let is_over = charge.deadline().is_some_and(|end| Instant::from_std(end) <= Instant::now());
+        match is_over {
+            true => Box::pin(ready(Err(Error::new(ErrorKind::Saturation, "no time is left")))),
+            false => self.0.check(charge),
+        }
+    }
+
+    fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
+        self.0.operate(operation, charge)
+    }
+}
+
 /// The first member is peeked at like the others.
 // Case 133.
 #[tokio::test(start_paused = true)]
@@ -160,6 +179,8 @@ async fn a_silent_member_does_not_hide_the_refusal_of_the_first() {
     };
     assert_eq!(ask(slow(SECOND), silent()).await, Err(ErrorKind::Saturation));
     assert_eq!(ask(exhausted().await, silent()).await, Ok(Origin::Local));
+    let in_time = KeepsDeadlines(exhausted().await).boxed();
+    assert_eq!(ask(in_time, silent()).await, Ok(Origin::Local));
     assert_eq!(ask(exhausted().await, away()).await, Ok(Origin::Local));
     assert_eq!(ask(away(), exhausted().await).await, Ok(Origin::Local));
     assert_eq!(ask(silent(), silent()).await, Ok(Origin::FailOpen));

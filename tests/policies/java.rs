@@ -1,4 +1,5 @@
-//! Policies of Redisson over a real server: each keeps to the keys that Java knows.
+//! Policies of Redisson, over a real server and in this process: each keeps to the keys that Java
+//! knows.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -123,7 +124,7 @@ async fn javas_limiter_waits_no_longer_in_all_than_its_row_allows() {
     assert!(begun.elapsed() <= Duration::from_secs(1), "{:?}", begun.elapsed());
 }
 
-/// What counts the events of a policy counts such a request as delayed.
+/// A meter of events counts such a request as delayed.
 #[tokio::test(start_paused = true)]
 async fn the_event_of_a_request_that_asked_again_has_its_wait() {
     let seen = Arc::new(Mutex::new(Vec::new()));

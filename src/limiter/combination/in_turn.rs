@@ -17,7 +17,7 @@ use crate::decision::Policy;
 use crate::limiter::acquire::too_long_a_wait;
 use crate::limiter::timeout::after_other_calls;
 use crate::limiter::{Boxed, Limiter, Operation};
-use crate::{Charge, Decision, Error, Outcome};
+use crate::{Charge, Decision, Error, ErrorKind, Outcome};
 
 /// A limiter of a combination, and its charge.
 pub(crate) struct Part {
@@ -32,10 +32,9 @@ struct Step {
     parts: Vec<Part>,
     /// The answer to a peek.
     peeked: Option<Result<Decision, Error>>,
-    /// True if a part may refuse, by its peek.
-    is_doubtful: bool,
-    /// True if a part will refuse, by its estimate.
-    will_refuse: bool,
+    /// The estimates of the parts that may refuse, by their peek, each with the place of its part
+    /// here. `None`: the part cannot estimate.
+    estimates: Vec<(usize, Option<Decision>)>,
 }
 
 /// The decision about one part, or about several parts that were asked at once.
@@ -103,7 +102,7 @@ impl Step {
         while !parts.is_empty() {
             let rest = parts.split_off(size.min(parts.len()));
             let parts = mem::replace(&mut parts, rest);
-            steps.push(Self { parts, peeked: None, is_doubtful: false, will_refuse: false });
+            steps.push(Self { parts, peeked: None, estimates: Vec::new() });
         }
         steps
     }
@@ -127,37 +126,51 @@ impl Step {
         Ok((By::AtOnce(several), asked))
     }
 
-    /// Takes the answer to a peek, and finds out if a part will refuse. One that has too few units
-    /// left may still admit: a shadow does, and a smooth limiter that owes nothing admits every
-    /// cost. So an estimate decides.
+    /// Takes the answer to a peek, and asks for the estimates of parts that may refuse. A part that
+    /// has too few units left may still admit: a shadow does, and so does a smooth limiter that owes
+    /// nothing.
     async fn seen(mut self, peeked: Result<Decision, Error>) -> Self {
-        let estimate = |part: &Part| {
-            let estimate = part.limiter.operate(Operation::Estimate, &part.charge);
-            async move {
-                let Some(estimate) = estimate else { return true };
-                estimate.await.map_or(true, |decision| !decision.is_admitted())
-            }
-        };
         let doubtful = peeked.as_ref().map(|peeked| self.doubtful(peeked)).unwrap_or_default();
-        let estimates: Vec<_> = doubtful.into_iter().map(estimate).collect();
-        self.is_doubtful = !estimates.is_empty();
-        self.will_refuse = join_all(estimates).await.contains(&true);
+        let estimate = |index: usize| {
+            let Part { limiter, charge, .. } = &self.parts[index];
+            let estimate = limiter.operate(Operation::Estimate, charge);
+            async move { Some((index, Some(estimate?.await.ok()?))) }
+        };
+        let estimates = join_all(doubtful.iter().map(|index| estimate(*index)).collect()).await;
+        let each = doubtful.into_iter().zip(estimates);
+        self.estimates = each.map(|(index, own)| own.unwrap_or((index, None))).collect();
         self.peeked = Some(peeked);
         self
     }
 
-    /// Returns the parts that may refuse, by the answer to a peek.
-    fn doubtful(&self, peeked: &Decision) -> Vec<&Part> {
+    /// Returns the places of the parts that may refuse, by the answer to a peek.
+    fn doubtful(&self, peeked: &Decision) -> Vec<usize> {
         let is_doubtful = |outcome: Outcome, left: Option<u64>, part: &Part| {
             !outcome.is_admitted() || left.is_some_and(|left| left < part.charge.units())
         };
         if let [part] = &self.parts[..] {
             let is_doubtful = is_doubtful(peeked.outcome(), peeked.remaining(), part);
-            return Vec::from_iter(is_doubtful.then_some(part));
+            return Vec::from_iter(is_doubtful.then_some(0));
         }
-        let each = peeked.policies().zip(&self.parts);
-        let doubtful = each.filter(|(one, part)| is_doubtful(one.outcome(), one.remaining(), part));
-        doubtful.map(|(_, part)| part).collect()
+        let each = peeked.policies().zip(&self.parts).enumerate();
+        let doubtful =
+            each.filter(|(_, (one, part))| is_doubtful(one.outcome(), one.remaining(), part));
+        doubtful.map(|(index, _)| index).collect()
+    }
+
+    /// Returns true if a part will refuse, or may refuse and cannot estimate.
+    fn will_refuse(&self) -> bool {
+        self.estimates.iter().any(|(_, one)| one.as_ref().is_none_or(|one| !one.is_admitted()))
+    }
+
+    /// Returns the refusals that the estimates foresaw.
+    fn refusals(self) -> Vec<PartsDecision> {
+        let mut parts: Vec<_> = self.parts.into_iter().map(Some).collect();
+        let refuses = |(index, estimate): (usize, Option<Decision>)| {
+            let decision = estimate.filter(|one| !one.is_admitted())?.without_retry();
+            Some(PartsDecision::untaken(vec![parts[index].take()?], decision))
+        };
+        self.estimates.into_iter().filter_map(refuses).collect()
     }
 
     fn has_cost(&self) -> bool {
@@ -165,18 +178,27 @@ impl Step {
     }
 
     /// Estimates how long the parts that were not asked would refuse. Leaves out a part that cannot
-    /// estimate.
-    async fn estimate(self) -> Vec<PartsDecision> {
-        match self.peeked {
-            Some(Ok(peeked)) if !self.is_doubtful => {
-                vec![PartsDecision::untaken(self.parts, peeked.without_retry())]
+    /// estimate, and a step that failed.
+    async fn estimate(mut self) -> Vec<PartsDecision> {
+        match self.peeked.take() {
+            Some(Err(_)) => return Vec::new(),
+            Some(Ok(peeked)) if self.estimates.is_empty() => {
+                return vec![PartsDecision::untaken(self.parts, peeked.without_retry())];
             }
-            _ => join_all(self.parts.into_iter().map(estimate).collect())
-                .await
-                .into_iter()
-                .flatten()
-                .collect(),
+            _ => {}
         }
+        let mut known = self.estimates.into_iter().peekable();
+        let each = self.parts.into_iter().enumerate().map(|(index, part)| {
+            let known = known.next_if(|(of, _)| *of == index);
+            async move {
+                let decision = match known {
+                    Some((_, known)) => known?,
+                    None => part.limiter.operate(Operation::Estimate, &part.charge)?.await.ok()?,
+                };
+                Some(PartsDecision::untaken(vec![part], decision.without_retry()))
+            }
+        });
+        join_all(each.collect()).await.into_iter().flatten().collect()
     }
 }
 
@@ -270,13 +292,19 @@ pub(crate) async fn decide<R: Rules>(parts: Vec<Part>, rules: &R) -> Result<Deci
                 }
             },
         };
-        let parts = step.parts;
         let (own, taken) = match answer {
             Ok((by, decision)) => {
-                let (own, taken) = PartsDecision::of(by, parts, decision);
+                let (own, taken) = PartsDecision::of(by, step.parts, decision);
                 (vec![own], taken)
             }
-            Err(error) => rules.stand_in(parts, error).await?,
+            // The others used up the time. It is known that this one refuses.
+            Err(error) if error.kind() == ErrorKind::Saturation && step.will_refuse() => {
+                match step.refusals() {
+                    none if none.is_empty() => return Err(error),
+                    refusals => (refusals, Tentative::default()),
+                }
+            }
+            Err(error) => rules.stand_in(step.parts, error).await?,
         };
         tentative.extend(taken);
         if is_only {
@@ -338,14 +366,8 @@ async fn peek(steps: Vec<Step>, rules: &impl Rules, answered: &mut bool) -> Vec<
             .map(|peeked| after_others(peeked, &parts[0].charge, &mut others_answered.clone()));
         *peeked = own;
     }
-    seen.sort_by_key(|step| (!step.will_refuse, !fails(step)));
+    seen.sort_by_key(|step| (!step.will_refuse(), !fails(step)));
     seen
-}
-
-/// Estimates how long a part would refuse. `None` if it cannot estimate.
-async fn estimate(part: Part) -> Option<PartsDecision> {
-    let decision = part.limiter.operate(Operation::Estimate, &part.charge)?.await.ok()?;
-    Some(PartsDecision::untaken(vec![part], decision.without_retry()))
 }
 
 /// Awaits the answer about a charge. Other parts may have answered before.

@@ -17,6 +17,9 @@ const MAX_EXAMINED: usize = 256;
 /// always finds an old key at once.
 const EXAMINED_PER_DECISION: usize = 2;
 
+/// The longest time, in µs, until a live key is examined again.
+const DAY: i64 = 86_400_000_000;
+
 pub(super) struct Shard<S> {
     capacity: usize,
     hasher: RandomState,
@@ -28,9 +31,15 @@ pub(super) struct Shard<S> {
 struct Entry<S> {
     name: Name,
     kept: KeyState<S>,
-    /// The instant at which the state is equivalent to no state, and no block lasts any more. After
-    /// a reset or an unblock, a later one.
+    /// The instant at which the state is equivalent to no state. After a reset, a later one.
     expires_at: i64,
+}
+
+impl<S> Entry<S> {
+    /// The instant at which the state is equivalent to no state, and no block lasts any more.
+    fn end(&self) -> i64 {
+        self.expires_at.max(self.kept.blocked_until)
+    }
 }
 
 /// The state of a key, and its block.
@@ -93,19 +102,17 @@ impl<S> Shard<S> {
         let entry = self.entries.find_mut(hash_of_name, |entry| entry.name.as_bytes() == name);
         if let Some(entry) = entry {
             let (answer, expires_at) = change(&mut entry.kept);
-            let expires_at = expires_at.unwrap_or(entry.expires_at);
-            entry.expires_at = expires_at.max(entry.kept.blocked_until);
+            entry.expires_at = expires_at.unwrap_or(entry.expires_at);
             return Ok(answer);
         }
         let mut kept = KeyState { state: None, blocked_until: 0 };
         let (answer, expires_at) = change(&mut kept);
         let Some(expires_at) = expires_at else { return Ok(answer) };
-        let expires_at = expires_at.max(kept.blocked_until);
         if self.entries.len() >= self.capacity && !self.make_room(now) {
             return Err(Error::new(ErrorKind::Capacity, "the memory is full of live keys"));
         }
-        self.ages.push(Reverse((expires_at, hash_of_name)));
         let entry = Entry { name: name.into(), kept, expires_at };
+        self.ages.push(Reverse((expires_at, hash_of_name)));
         let hasher = &self.hasher;
         self.entries.insert_unique(hash_of_name, entry, |entry| entry.hash(hasher));
         Ok(answer)
@@ -162,9 +169,10 @@ impl<S> Shard<S> {
         let Some(mut oldest) = self.ages.peek_mut() else { return Oldest::Live };
         let hash = oldest.0.1;
         let entry = self.entries.find(hash, |entry| entry.hash(&self.hasher) == hash);
-        match entry.map(|entry| entry.expires_at) {
-            Some(expires_at) if expires_at > now => {
-                oldest.0.0 = expires_at;
+        match entry.map(Entry::end) {
+            Some(end) if end > now => {
+                // A block may be ended before its time.
+                oldest.0.0 = end.min(now + DAY);
                 Oldest::Moved
             }
             _ => Oldest::Expired,

@@ -963,8 +963,8 @@ impl Drop",
         "87635c1 policy: let no deny cache outlive a table",
         &[edit(
             "policy/table.rs",
-            "let (settings, length) = (limited.settings, key.len());",
-            "let (settings, length) = (0, key.len());",
+            "let (digest, length) = (limited.digest, key.len());",
+            "let (digest, length) = (0, key.len());",
         )],
     )
     .found_by("policies", "wrapped::a_deny_cache_repeats_no_refusal_of_another_table_or_switch"),

@@ -103,8 +103,8 @@ pub(super) fn commented(parts: &[ScriptPart], kind: Kind) -> String {
         assembly.include("single", "", only);
     } else {
         assembly.text.push_str(
-            "-- Lua has room for 200 local variables in a function. Those above have a room of \
-             their own.\nlocal function decide()\n",
+            "-- Lua has room for 200 local variables in a function, so the helpers above are outside \
+             of it.\nlocal function decide()\n",
         );
         assembly.include("call", "", None);
         assembly.text.push('\n');
@@ -114,7 +114,8 @@ pub(super) fn commented(parts: &[ScriptPart], kind: Kind) -> String {
     assembly.text
 }
 
-/// Counts the local variables that the algorithms of a script declare. A script may have 200.
+/// Counts the local variables that the algorithms of a script declare. A function of Lua may have
+/// 200.
 pub(crate) fn local_names(parts: &[ScriptPart]) -> usize {
     let lists = ["arguments", "rule", "cost", "state"];
     // Each has more than it lists: `slot`, `clamped`, `kept` and `instant`, and some also
