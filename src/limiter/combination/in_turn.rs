@@ -163,6 +163,11 @@ impl Step {
         self.estimates.iter().any(|(_, one)| one.as_ref().is_none_or(|one| !one.is_admitted()))
     }
 
+    /// Returns true if an estimate refuses.
+    fn foresees_refusal(&self) -> bool {
+        self.estimates.iter().any(|(_, one)| one.as_ref().is_some_and(|one| !one.is_admitted()))
+    }
+
     /// Returns the refusals that the estimates foresaw.
     fn refusals(self) -> Vec<PartsDecision> {
         let mut parts: Vec<_> = self.parts.into_iter().map(Some).collect();
@@ -297,12 +302,9 @@ pub(crate) async fn decide<R: Rules>(parts: Vec<Part>, rules: &R) -> Result<Deci
                 let (own, taken) = PartsDecision::of(by, step.parts, decision);
                 (vec![own], taken)
             }
-            // The others used up the time. It is known that this one refuses.
-            Err(error) if error.kind() == ErrorKind::Saturation && step.will_refuse() => {
-                match step.refusals() {
-                    none if none.is_empty() => return Err(error),
-                    refusals => (refusals, Tentative::default()),
-                }
+            // The others used up the time.
+            Err(error) if error.kind() == ErrorKind::Saturation && step.foresees_refusal() => {
+                (step.refusals(), Tentative::default())
             }
             Err(error) => rules.stand_in(step.parts, error).await?,
         };
