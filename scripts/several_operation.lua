@@ -15,7 +15,7 @@ elseif op == 'block' or op == 'unblock' and blocked_at[slot_N] then
   else
     blocked_at[slot_N], wiped_at[slot_N] = nil, wiped_at[slot_N] or not $exists
   end
-  -- The state stays as it is, and as long as it did, whichever rule it has, but for a year at most.
+  -- The state stays as it was read, and lasts as long as before, a year at most.
   local lasts = redis.pcall('PTTL', KEYS[slot_N])
   if type(lasts) == 'table' then
     why_at[slot_N] = lasts.err

@@ -9,7 +9,7 @@ elseif op == 'block' or op == 'unblock' and blocked then
   else
     blocked, wiped = nil, wiped or not $exists
   end
-  -- The state stays as it is, and as long as it did, whichever rule it has, but for a year at most.
+  -- The state stays as it was read, and lasts as long as before, a year at most.
   local lasts = redis.pcall('PTTL', key)
   if type(lasts) == 'table' then
     why = lasts.err

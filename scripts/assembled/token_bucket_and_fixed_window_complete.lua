@@ -364,7 +364,7 @@ while last < groups do
           else
             blocked_at[slot_1], wiped_at[slot_1] = nil, wiped_at[slot_1] or not full_1
           end
-          -- The state stays as it is, and as long as it did, whichever rule it has, but for a year at most.
+          -- The state stays as it was read, and lasts as long as before, a year at most.
           local lasts = redis.pcall('PTTL', KEYS[slot_1])
           if type(lasts) == 'table' then
             why_at[slot_1] = lasts.err
@@ -386,7 +386,7 @@ while last < groups do
           else
             blocked_at[slot_2], wiped_at[slot_2] = nil, wiped_at[slot_2] or not begin_2
           end
-          -- The state stays as it is, and as long as it did, whichever rule it has, but for a year at most.
+          -- The state stays as it was read, and lasts as long as before, a year at most.
           local lasts = redis.pcall('PTTL', KEYS[slot_2])
           if type(lasts) == 'table' then
             why_at[slot_2] = lasts.err

@@ -63,8 +63,8 @@ use crate::{Charge, Decision, Error, ErrorKind};
 /// **Order.** Put the member first that a single caller exhausts soonest, such as the limit of a
 /// user. Then a caller that asks too often is refused before it uses the shared limit.
 ///
-/// **Refunds.** Before anything is taken, all members are peeked at, at the same time. A member with
-/// too few units left gives an [estimate](crate::LimiterExt::estimate). If it will refuse, it is
+/// **Refunds.** Before anything is taken, all members are peeked at, at the same time. A member
+/// with too few units left gives an [estimate](crate::LimiterExt::estimate). If it will refuse, it is
 /// asked first. If a later member still refuses, the units of the earlier members are refunded, as
 /// far as their algorithms can.
 ///
@@ -75,7 +75,8 @@ use crate::{Charge, Decision, Error, ErrorKind};
 ///
 /// **Deadlines.** Each check of a member has that member's own deadline. The deadlines of all
 /// members of a reset, a block, a penalty or an estimate begin together. A
-/// [`Breaker`](crate::limiter::Breaker) that members share counts each of their peeks and estimates.
+/// [`Breaker`](crate::limiter::Breaker) that members share counts each of their peeks and
+/// estimates.
 ///
 /// Inside of a [`timeout`](crate::LimiterExt::timeout), the error is of kind [`Saturation`] if the
 /// time ends after at least one member has answered. The calls may have taken the time, so the

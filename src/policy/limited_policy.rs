@@ -35,8 +35,8 @@ pub(super) struct LimitedPolicy {
     /// The limiter of this process, which decides while the store cannot.
     pub(super) share: Option<PolicyLimiter>,
     pub(super) switch: Switch,
-    /// A digest of the settings that its decisions depend on. Equal rows have equal digests in every
-    /// process of one build.
+    /// A digest of the settings that its decisions depend on. Equal rows have equal digests in
+    /// every process of one build.
     pub(super) digest: u64,
 }
 

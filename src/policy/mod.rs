@@ -147,8 +147,8 @@
 //! [their algorithms](crate::algorithm#what-an-algorithm-refunds) allow: a busy token bucket keeps
 //! the units. So put policies whose keys are single callers before those that all share.
 //!
-//! If a request is refused, each policy in a shadow gives an estimate before the answer, so that its
-//! switch counts it. That takes one call for each of them.
+//! If a request is refused, each policy in a shadow gives an estimate before the answer, so that
+//! its switch counts it. That takes one call for each of them.
 //!
 //! **Actual costs.** If [`actual_cost`] changes the cost of a request in the end, the units of each
 //! policy change in proportion. For example, seven times the charged cost is seven times the units
@@ -156,8 +156,8 @@
 //! debts.
 //!
 //! **Keys.** The values of headers are hashed before they become keys. All spellings of a path have
-//! one key: `/a`, `/a/`, `/a;v=1`, `/a%3Fx`. The key of a host is in lower case, without the port. A
-//! request that names several hosts, in its target and its `Host` fields, has no key.
+//! one key: `/a`, `/a/`, `/a;v=1`, `/a%3Fx`. The key of a host is in lower case, without the port.
+//! A request that names several hosts, in its target and its `Host` fields, has no key.
 //!
 //! With `key = "path"` a path such as `//host/a` has the key of `/host/a`. Node's `new URL` and
 //! Python's `urlsplit` read `/a` instead. So a caller can invent hosts, and has a new limit for

@@ -128,8 +128,8 @@ impl RRateLimiter {
     ///
     /// # Errors
     ///
-    /// If the limiter is not configured, or Redis cannot be reached. Thousands of grants take several
-    /// calls: if a later call fails, the number so far is returned.
+    /// If the limiter is not configured, or Redis cannot be reached. Thousands of grants take
+    /// several calls: if a later call fails, the number so far is returned.
     pub async fn release(&self, permits: u64) -> Result<u64, Error> {
         let released = self.release_oldest(permits).await;
         self.redisson.inner.queues.forget_refusal(self.name());

@@ -127,8 +127,8 @@ impl Step {
     }
 
     /// Takes the answer to a peek, and asks for the estimates of parts that may refuse. A part that
-    /// has too few units left may still admit: a shadow does, and so does a smooth limiter that owes
-    /// nothing.
+    /// has too few units left may still admit: a shadow does, and so does a smooth limiter that
+    /// owes nothing.
     async fn seen(mut self, peeked: Result<Decision, Error>) -> Self {
         let doubtful = peeked.as_ref().map(|peeked| self.doubtful(peeked)).unwrap_or_default();
         let estimate = |index: usize| {

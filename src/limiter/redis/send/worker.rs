@@ -198,8 +198,8 @@ impl Worker {
     }
 
     /// Returns true if the only answer of this turn went to one caller. Its next charge may come as
-    /// soon as ready tasks run: it is sent inline if the limiter is idle by then. Of several callers
-    /// only the first could do so, and the batch would be two calls.
+    /// soon as ready tasks run: it is sent inline if the limiter is idle by then. Of several
+    /// callers only the first could do so, and the batch would be two calls.
     fn serves_one_caller(&self) -> bool {
         self.answered == 1
     }
