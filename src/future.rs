@@ -10,18 +10,7 @@ use std::task::{Context, Poll, ready};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-#[cfg(feature = "metrics")]
-pub use crate::limiter::futures::MeteredFuture;
-#[cfg(feature = "tracing")]
-pub use crate::limiter::futures::TracedFuture;
-pub use crate::limiter::futures::{
-    AcquireFuture, BoxedFuture, DenyCacheFuture, DescribedFuture, InspectFuture, LeaseFuture,
-    MemoryFuture, OperationFuture, OrElseFuture, ShadowFuture, TimeoutFuture, WithBreakerFuture,
-    WithSwitchFuture,
-};
-#[cfg(feature = "redis")]
-pub use crate::limiter::futures::{AllAtOnceFuture, RedisFuture};
-
+pub use crate::limiter::futures::*;
 pub use crate::settlement::Settlement;
 
 use crate::limiter::{Admission, Limiter, Operation};

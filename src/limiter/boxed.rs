@@ -8,8 +8,8 @@ use std::sync::Arc;
 use super::{Limiter, Operation};
 use crate::{Charge, Decision, Error};
 
-/// The future of [`Boxed`], of [`AllInTurn`](crate::limiter::AllInTurn) and of
-/// [`Redisson`](crate::redisson::Redisson).
+/// The future of [`Boxed`], of [`AllInTurn`](crate::limiter::AllInTurn), of
+/// [`AllAtOnce`](crate::limiter::AllAtOnce) and of [`Redisson`](crate::redisson::Redisson).
 pub type BoxedFuture = Pin<Box<dyn Future<Output = Result<Decision, Error>> + Send>>;
 
 /// A limiter whose type is hidden, for fields and tables of limiters. Made by

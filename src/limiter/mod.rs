@@ -108,7 +108,7 @@ pub(crate) mod futures {
     pub use super::operate::OperationFuture;
     pub use super::or_else::OrElseFuture;
     #[cfg(feature = "redis")]
-    pub use super::redis::{AllAtOnceFuture, RedisFuture};
+    pub use super::redis::RedisFuture;
     pub use super::shadow::ShadowFuture;
     pub use super::switch::WithSwitchFuture;
     pub use super::timeout::TimeoutFuture;

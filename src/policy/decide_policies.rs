@@ -181,7 +181,7 @@ impl InForce<'_> {
         }
         let together = self.selection.table.together(&shares)?;
         let charges: Vec<_> = parts.iter().map(|part| &part.charge).collect();
-        let answer = together.check(&charges).ok()?.decision().await;
+        let answer = together.check(&charges).ok()?.await;
         Some((By::AtOnce(together), answer))
     }
 }

@@ -277,7 +277,6 @@ async fn debug_output_of_no_public_type_over_redis_shows_a_key() {
     hides(&one);
     hides(&both);
     hides(&one.check(&charge));
-    hides(&both.check(&charge));
     hides(&both.peek("sk_live_4242").await);
 
     let redisson =

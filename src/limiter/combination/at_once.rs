@@ -1,9 +1,9 @@
 //! Limiters whose charges are decided by one call or one lock.
 
+use crate::Charge;
 use crate::limiter::futures::BoxedFuture;
 use crate::reservation::Reservation;
 use crate::settlement::Settlement;
-use crate::{Charge, Decision, Error};
 
 /// The number of parts that can be asked at a time, if no call can decide about all of them.
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +16,7 @@ pub(crate) trait AtOnce: Send + Sync {
     /// # Errors
     ///
     /// The number of parts to ask at a time instead.
-    fn check(&self, charges: &[&Charge]) -> Result<AskedAtOnce, AtATime>;
+    fn check(&self, charges: &[&Charge]) -> Result<BoxedFuture, AtATime>;
 
     /// Settles a reservation of these limiters. `actual` maps the index and the cost of each charge
     /// to the used units.
@@ -29,20 +29,4 @@ pub(crate) trait AtOnce: Send + Sync {
         reservation: Reservation,
         actual: &dyn Fn(usize, u64) -> u64,
     ) -> Result<Settlement, Reservation>;
-}
-
-/// A decision of limiters that are asked at once.
-pub(crate) enum AskedAtOnce {
-    #[cfg_attr(not(feature = "policies"), expect(dead_code, reason = "a call takes time"))]
-    Now(Result<Decision, Error>),
-    Later(BoxedFuture),
-}
-
-impl AskedAtOnce {
-    pub(crate) async fn decision(self) -> Result<Decision, Error> {
-        match self {
-            Self::Now(answer) => answer,
-            Self::Later(answer) => answer.await,
-        }
-    }
 }

@@ -56,37 +56,16 @@ impl By {
     }
 }
 
-impl Held {
-    pub(crate) fn new(by: By, inherits: u8, reservation: Reservation) -> Self {
-        Self { by, inherits, reservation }
-    }
-
-    /// Returns all reservations as one reservation of `cost` units.
-    pub(crate) fn into_reservation(self, owner: Owner, cost: u64) -> Reservation {
-        let is_held = self.reservation.is_held();
-        Reservation::new(owner, cost, self).with_held(is_held)
-    }
-}
-
 impl HeldReservations {
     /// Returns the reservations from one that [`into_reservation`](Self::into_reservation) made.
     pub(crate) fn of(reservation: Reservation) -> Result<Self, Reservation> {
-        match reservation.into_payload::<Held>() {
-            Ok(only) => Ok(Self(vec![only])),
-            Err(reservation) => reservation.into_payload(),
-        }
+        reservation.into_payload()
     }
 
     /// Returns all reservations as one of `cost` units. `None` if there are no reservations.
-    pub(crate) fn into_reservation(mut self, owner: Owner, cost: u64) -> Option<Reservation> {
-        match self.0.len() {
-            0 => None,
-            1 => self.0.pop().map(|only| only.into_reservation(owner, cost)),
-            _ => {
-                let is_held = self.0.iter().any(|held| held.reservation.is_held());
-                Some(Reservation::new(owner, cost, self).with_held(is_held))
-            }
-        }
+    pub(crate) fn into_reservation(self, owner: Owner, cost: u64) -> Option<Reservation> {
+        let is_held = self.0.iter().any(|held| held.reservation.is_held());
+        (!self.0.is_empty()).then(|| Reservation::new(owner, cost, self).with_held(is_held))
     }
 
     /// Settles each reservation with the limiter that made it, the latest first. `actual` returns
@@ -126,7 +105,7 @@ impl HeldReservations {
 
 impl Tentative {
     pub(crate) fn new(by: By, inherits: u8, reservation: Option<Reservation>) -> Self {
-        let held = reservation.map(|reservation| Held::new(by, inherits, reservation));
+        let held = reservation.map(|reservation| Held { by, inherits, reservation });
         Self(HeldReservations(held.into_iter().collect()))
     }
 

@@ -10,11 +10,12 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::at_once::{AskedAtOnce, AtATime, AtOnce};
+use super::at_once::{AtATime, AtOnce};
 use super::held_reservations::{By, Tentative, inherits};
 use super::join_all::join_all;
 use crate::decision::Policy;
 use crate::limiter::acquire::too_long_a_wait;
+use crate::limiter::futures::BoxedFuture;
 use crate::limiter::timeout::after_other_calls;
 use crate::limiter::{Boxed, Limiter, Operation};
 use crate::{Charge, Decision, Error, ErrorKind, Outcome};
@@ -116,10 +117,10 @@ impl Step {
         &self,
         rules: &impl Rules,
         mut charges: impl Iterator<Item = &'a Charge>,
-    ) -> Result<(By, AskedAtOnce), AtATime> {
+    ) -> Result<(By, BoxedFuture), AtATime> {
         if let [Part { limiter, charge, .. }] = &self.parts[..] {
             let decision = limiter.check(charges.next().unwrap_or(charge));
-            return Ok((By::Alone(limiter.clone()), AskedAtOnce::Later(decision)));
+            return Ok((By::Alone(limiter.clone()), decision));
         }
         let several = rules.at_once(&self.parts)?;
         let asked = several.check(&charges.collect::<Vec<_>>())?;
@@ -283,7 +284,7 @@ pub(crate) async fn decide<R: Rules>(parts: Vec<Part>, rules: &R) -> Result<Deci
             Some(Err(error)) => Err(error),
             _ => match step.ask(rules, step.charges()) {
                 Ok((by, asked)) => {
-                    let answer = asked.decision().await;
+                    let answer = asked.await;
                     let charge = &step.parts[0].charge;
                     after_others(answer, charge, &mut answered).map(|decision| (by, decision))
                 }
@@ -350,7 +351,7 @@ async fn peek(steps: Vec<Step>, rules: &impl Rules, answered: &mut bool) -> Vec<
     while let Some(step) = unasked.pop_front() {
         let charges: Vec<_> = step.charges().map(|charge| charge.clone().peek()).collect();
         match step.ask(rules, charges.iter()) {
-            Ok((_, asked)) => peeks.push(async { step.seen(asked.decision().await).await }),
+            Ok((_, asked)) => peeks.push(async { step.seen(asked.await).await }),
             Err(AtATime(size)) => {
                 let split = Step::of(step.parts, size).into_iter().rev();
                 split.for_each(|step| unasked.push_front(step));

@@ -2,17 +2,19 @@
 //! limiters, and each charge has its own cost and longest wait.
 
 use std::borrow::Cow;
+use std::future::ready;
 use std::sync::Arc;
 
 use super::Memory;
-use super::key_shard::Shard;
+use super::key_shard::{KeyState, Shard};
 use super::store::local_provenance;
 use crate::algorithm::{Algorithm, AnyAlgorithm, OwnCost, Refund};
 use crate::charge::Key;
 use crate::limiter::charge_numbers::{check_key, units};
-use crate::limiter::combination::at_once::{AskedAtOnce, AtATime, AtOnce};
+use crate::limiter::combination::at_once::{AtATime, AtOnce};
 use crate::limiter::combination::whole_charge::{member_of, of_each};
 use crate::limiter::configured::{ConfiguredAlgorithm, ReservationPayload, expect_valid_quota};
+use crate::limiter::futures::BoxedFuture;
 use crate::limiter::line::Reclaim;
 use crate::mark::Mark;
 use crate::quota::Quotas;
@@ -71,11 +73,11 @@ impl OneLock {
             let from = local_provenance(now);
             return Ok(self.named.decision(parsed.quota, 0, answer, from, Key::Constant("")));
         }
-        let mut states = Some(locked.states()?);
+        let has_room = locked.has_room();
+        let mut states = Some(locked.states(has_room)?);
         let answer = Each::step(&parsed.rule, &mut states, now, parsed.check);
-        if answer.mark.is_some() {
-            locked.store(&parsed.rule, states.unwrap_or_default())?;
-        }
+        let changed = answer.mark.is_some();
+        locked.store(&parsed.rule, states.unwrap_or_default(), changed, has_room)?;
         drop(locked);
         let (cost, from) = (parsed.check.cost, local_provenance(now));
         let decision = self.named.decision(parsed.quota, cost, answer, from, key());
@@ -85,12 +87,11 @@ impl OneLock {
     fn refund(&self, payload: &ReservationPayload, cost: u64) -> Result<u64, Error> {
         let rule = self.named.rule(&payload.quota)?;
         let mut locked = self.lock(names_of(payload.key.as_str()))?;
-        let (now, mut states) = (locked.now, Some(locked.states()?));
+        let (now, has_room) = (locked.now, locked.has_room());
+        let mut states = Some(locked.states(has_room)?);
         let refund = Refund::of_all(units(cost), &payload.mark);
         let units = Each::refund(&rule, &mut states, now, &refund);
-        if units.is_some() {
-            locked.store(&rule, states.unwrap_or_default())?;
-        }
+        locked.store(&rule, states.unwrap_or_default(), units.is_some(), has_room)?;
         Ok(units.unwrap_or(0).cast_unsigned())
     }
 
@@ -139,8 +140,8 @@ impl OneLock {
 }
 
 impl AtOnce for OneLock {
-    fn check(&self, charges: &[&Charge]) -> Result<AskedAtOnce, AtATime> {
-        Ok(AskedAtOnce::Now(self.decide(charges)))
+    fn check(&self, charges: &[&Charge]) -> Result<BoxedFuture, AtATime> {
+        Ok(Box::pin(ready(self.decide(charges))))
     }
 
     /// A full refund happens at once. Otherwise each limiter settles on its own.
@@ -185,11 +186,21 @@ fn names_of(joined: &str) -> impl Iterator<Item = &str> + Clone {
 }
 
 impl Locked<'_> {
-    fn states(&mut self) -> Result<Vec<Option<State>>, Error> {
+    /// Returns true if all keys have a place, or can have one.
+    fn has_room(&mut self) -> bool {
+        let now = self.now;
+        self.shards.iter_mut().zip(&self.keys).all(|(shard, key)| shard.has_room_for(*key, now))
+    }
+
+    /// Takes all states out, since a log is long. Without room for all, they cannot be stored, and
+    /// are copied.
+    fn states(&mut self, has_room: bool) -> Result<Vec<Option<State>>, Error> {
+        let state = |kept: &mut KeyState<State>| match has_room {
+            true => kept.state.take(),
+            false => kept.state.clone(),
+        };
         let pairs = self.shards.iter_mut().zip(&self.keys);
-        pairs
-            .map(|(shard, key)| shard.update(*key, self.now, |kept| (kept.state.clone(), None)))
-            .collect()
+        pairs.map(|(shard, key)| shard.update(*key, self.now, |kept| (state(kept), None))).collect()
     }
 
     /// Returns the end of the last block of these keys, if one lasts.
@@ -201,24 +212,26 @@ impl Locked<'_> {
         Ok(last)
     }
 
-    /// Stores all states, or none.
+    /// Stores all states, or none if there is no room for changed ones.
     fn store(
         &mut self,
         rule: &[<OwnCost<AnyAlgorithm> as Algorithm>::Rule],
         states: Vec<Option<State>>,
+        changed: bool,
+        has_room: bool,
     ) -> Result<(), Error> {
-        let now = self.now;
-        let mut pairs = self.shards.iter_mut().zip(&self.keys);
-        if !pairs.all(|(shard, key)| shard.has_room_for(*key, now)) {
-            return Err(Error::new(ErrorKind::Capacity, "the memory is full of live keys"));
+        if !has_room {
+            let full = || Error::new(ErrorKind::Capacity, "the memory is full of live keys");
+            return if changed { Err(full()) } else { Ok(()) };
         }
+        let now = self.now;
         let pairs = self.shards.iter_mut().zip(&self.keys);
         for ((shard, key), (rule, state)) in pairs.zip(rule.iter().zip(states)) {
             let Some(state) = state else { continue };
-            let expires_at = OwnCost::<AnyAlgorithm>::expires_at(rule, &state);
+            let expires_at = changed.then(|| OwnCost::<AnyAlgorithm>::expires_at(rule, &state));
             shard.update(*key, now, |kept| {
                 kept.state = Some(state);
-                ((), Some(expires_at))
+                ((), expires_at)
             })?;
         }
         Ok(())

@@ -5,27 +5,23 @@
 //! [`AllInTurn`].
 
 use std::fmt;
-use std::future::{Future, ready};
-use std::pin::Pin;
+use std::future::ready;
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll, ready};
-
-use pin_project_lite::pin_project;
 
 use super::limiter::Redis;
-use super::one_call::{OneCall, OneCallFuture, join};
+use super::one_call::{OneCall, join};
+use crate::Charge;
 use crate::algorithm::{AnyAlgorithm, InLua};
 use crate::limiter::all_in_turn::AllInTurn;
 use crate::limiter::charge_numbers::deadline;
 use crate::limiter::combination::at_once::{AtATime, AtOnce};
-use crate::limiter::combination::held_reservations::{By, Held, inherits};
+use crate::limiter::combination::held_reservations::{By, Tentative, inherits};
 use crate::limiter::combination::in_turn::{Part, Rules};
 use crate::limiter::configured::{ConfiguredAlgorithm, expect_valid_quota};
 use crate::limiter::futures::BoxedFuture;
 use crate::limiter::{Boxed, Limiter, LimiterExt, MemberCharges, Operation, Parts};
-use crate::reservation::{Owner, Reservation};
+use crate::reservation::Reservation;
 use crate::settlement::Settlement;
-use crate::{Charge, Decision, Error};
 
 /// Limiters in one Redis over different keys, in one call, all or nothing: a limit per user *and*
 /// one for all users.
@@ -176,10 +172,10 @@ impl<const N: usize, F: MemberCharges<N>> AllAtOnce<N, F> {
         &self,
         operation: Option<Operation>,
         charge: &Charge,
-    ) -> Result<AllAtOnceFuture, [Option<Charge>; N]> {
+    ) -> Result<BoxedFuture, [Option<Charge>; N]> {
         let charges = match self.in_turn.member_charges(charge) {
             Ok(charges) => charges,
-            Err(error) => return Ok(AllAtOnceFuture::failed(error)),
+            Err(error) => return Ok(Box::pin(ready(Err(error)))),
         };
         let (places, present): (Vec<usize>, Vec<&Charge>) = charges
             .iter()
@@ -190,9 +186,16 @@ impl<const N: usize, F: MemberCharges<N>> AllAtOnce<N, F> {
             let one_call = self.sets.of(&places);
             if let Ok(decision) = one_call.ask(operation, &present) {
                 let inherits = inherits(present.iter().copied());
-                let owner = self.in_turn.owner();
-                let reserved = (owner, charge.units(), Arc::clone(one_call), inherits);
-                return Ok(AllAtOnceFuture::in_one_call(decision, reserved));
+                let by = By::AtOnce(Arc::clone(one_call) as Arc<dyn AtOnce>);
+                let (owner, cost) = (self.in_turn.owner(), charge.units());
+                return Ok(Box::pin(async move {
+                    let mut decision = decision.await?;
+                    let taken = Tentative::new(by, inherits, decision.take_reservation()).keep();
+                    Ok(match taken.into_reservation(owner, cost) {
+                        Some(reservation) => decision.with_reservation(reservation),
+                        None => decision,
+                    })
+                }));
             }
         }
         let own = self.sets.members[0].inner.decision_timeout;
@@ -202,14 +205,14 @@ impl<const N: usize, F: MemberCharges<N>> AllAtOnce<N, F> {
 }
 
 impl<const N: usize, F: MemberCharges<N>> Limiter for AllAtOnce<N, F> {
-    type Future = AllAtOnceFuture;
+    type Future = BoxedFuture;
 
-    fn check(&self, charge: &Charge) -> AllAtOnceFuture {
+    fn check(&self, charge: &Charge) -> BoxedFuture {
         match self.ask(None, charge) {
             Ok(decision) => decision,
             Err(charges) => {
                 let rules = Arc::clone(&self.sets);
-                AllAtOnceFuture::in_turn(self.in_turn.ask(charges, charge.units(), rules))
+                self.in_turn.ask(charges, charge.units(), rules)
             }
         }
     }
@@ -222,7 +225,7 @@ impl<const N: usize, F: MemberCharges<N>> Limiter for AllAtOnce<N, F> {
         true
     }
 
-    fn operate(&self, operation: Operation, charge: &Charge) -> Option<AllAtOnceFuture> {
+    fn operate(&self, operation: Operation, charge: &Charge) -> Option<BoxedFuture> {
         let asked = match operation {
             Operation::Estimate | Operation::Penalize => self.ask(Some(operation), charge),
             // The others have no cost, so costs cannot differ.
@@ -232,9 +235,7 @@ impl<const N: usize, F: MemberCharges<N>> Limiter for AllAtOnce<N, F> {
         };
         match asked {
             Ok(decision) => Some(decision),
-            Err(charges) => {
-                self.in_turn.operate_each(operation, charges).map(AllAtOnceFuture::in_turn)
-            }
+            Err(charges) => self.in_turn.operate_each(operation, charges),
         }
     }
 }
@@ -250,63 +251,6 @@ impl<const N: usize, F> fmt::Debug for AllAtOnce<N, F> {
         f.debug_struct("AllAtOnce").field("members", &self.sets.members).finish_non_exhaustive()
     }
 }
-
-/// The parts of a reservation: its owner, its cost, the call that settles it, and the members
-/// without their own costs.
-type Reserved = (Owner, u64, Arc<OneCall>, u8);
-
-pin_project! {
-    /// The future of [`AllAtOnce`](crate::limiter::AllAtOnce).
-    #[must_use = "nothing is decided until it is awaited"]
-    pub struct AllAtOnceFuture {
-        #[pin]
-        state: State,
-    }
-}
-
-pin_project! {
-    #[project = StateProj]
-    enum State {
-        InOneCall { #[pin] decision: OneCallFuture, reserved: Option<Reserved> },
-        InTurn { decision: BoxedFuture },
-    }
-}
-
-impl AllAtOnceFuture {
-    fn in_one_call(decision: OneCallFuture, reserved: Reserved) -> Self {
-        Self { state: State::InOneCall { decision, reserved: Some(reserved) } }
-    }
-
-    fn in_turn(decision: BoxedFuture) -> Self {
-        Self { state: State::InTurn { decision } }
-    }
-
-    fn failed(error: Error) -> Self {
-        Self::in_turn(Box::pin(ready(Err(error))))
-    }
-}
-
-impl Future for AllAtOnceFuture {
-    type Output = Result<Decision, Error>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project().state.project() {
-            StateProj::InOneCall { decision, reserved } => {
-                let mut decision = ready!(decision.poll(cx))?;
-                if let Some(reservation) = decision.take_reservation()
-                    && let Some((owner, cost, one_call, inherits)) = reserved.take()
-                {
-                    let held = Held::new(By::AtOnce(one_call), inherits, reservation);
-                    decision = decision.with_reservation(held.into_reservation(owner, cost));
-                }
-                Poll::Ready(Ok(decision))
-            }
-            StateProj::InTurn { decision } => decision.as_mut().poll(cx),
-        }
-    }
-}
-
-debug_by_name!([] AllAtOnceFuture);
 
 mod sealed {
     pub trait Sealed {}

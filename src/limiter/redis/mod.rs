@@ -19,7 +19,7 @@ mod one_call;
 mod script;
 mod send;
 
-pub use all_at_once::{AllAtOnce, AllAtOnceFuture, Members};
+pub use all_at_once::{AllAtOnce, Members};
 #[cfg(any(feature = "policies", feature = "redisson"))]
 pub(crate) use client::times::DEFAULT_DECISION_TIMEOUT;
 pub use client::{Pool, PoolBuilder};

@@ -1,25 +1,22 @@
 //! Limiters over different keys in one call.
 
-use std::future::Future;
-use std::pin::Pin;
+use std::future::ready;
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll};
 
-use pin_project_lite::pin_project;
-
-use super::limiter::{Redis, RedisFuture};
+use super::limiter::Redis;
 use super::script::{key_suffixes, local_names};
 use crate::algorithm::sealed::Single;
 use crate::algorithm::{AnyAlgorithm, InLua, OwnCost};
 use crate::charge::Key;
 use crate::limiter::charge_numbers::one_key;
-use crate::limiter::combination::at_once::{AskedAtOnce, AtATime, AtOnce};
+use crate::limiter::combination::at_once::{AtATime, AtOnce};
 use crate::limiter::combination::whole_charge::{member_of, of_alike, of_each};
 use crate::limiter::configured::{ConfiguredAlgorithm, expect_valid_quota};
+use crate::limiter::futures::BoxedFuture;
 use crate::limiter::{Limiter, Operation};
 use crate::reservation::Reservation;
 use crate::settlement::Settlement;
-use crate::{Charge, Decision, Error, ErrorKind};
+use crate::{Charge, Error, ErrorKind};
 
 /// The most local variables that the algorithms of one script may declare. The loop around them
 /// needs the rest of the 200.
@@ -106,10 +103,11 @@ impl OneCall {
         &self,
         operation: Option<Operation>,
         charges: &[&Charge],
-    ) -> Result<OneCallFuture, AtATime> {
+    ) -> Result<BoxedFuture, AtATime> {
+        let failed = |error| -> BoxedFuture { Box::pin(ready(Err(error))) };
         // A key that is too long is rejected before it is hashed.
         if let Err(error) = charges.iter().try_for_each(|charge| one_key(charge).map(drop)) {
-            return Ok(error.into());
+            return Ok(failed(error));
         }
         let keyed = || {
             self.members().zip(charges).map(|(one, charge)| (one.inner.batcher.config(), charge))
@@ -122,18 +120,15 @@ impl OneCall {
         let keys: Vec<_> =
             keyed().map(|(config, _)| &config.key_prefixes[0]).zip(&suffixes).collect();
         if (1..keys.len()).any(|index| keys[..index].contains(&keys[index])) {
-            return Ok(Error::new(ErrorKind::Request, "one key is charged twice").into());
+            return Ok(failed(Error::new(ErrorKind::Request, "one key is charged twice")));
         }
         let asked = |charge: &Charge| (charge.units(), charge.longest_wait().unwrap_or_default());
         let are_alike = charges.iter().all(|charge| asked(charge) == asked(charges[0]));
         if are_alike && !self.is_of_policies {
             let inner = &self.alike().inner;
             return Ok(match of_alike(charges, inner.named.quota()) {
-                Ok(whole) => {
-                    let decision = inner.ask_keys(suffixes.concat(), operation, &whole);
-                    OneCallFuture::Alike { decision }
-                }
-                Err(error) => error.into(),
+                Ok(whole) => Box::pin(inner.ask_keys(suffixes.concat(), operation, &whole)),
+                Err(error) => failed(error),
             });
         }
         let free = charges.iter().filter(|charge| charge.units() == 0).count();
@@ -142,11 +137,8 @@ impl OneCall {
         }
         let inner = &self.each().ok_or(AtATime(charges.len().div_ceil(2)))?.inner;
         Ok(match of_each(charges, inner.named.quota()) {
-            Ok(whole) => {
-                let decision = inner.ask_keys(suffixes.concat(), operation, &whole);
-                OneCallFuture::Each { decision }
-            }
-            Err(error) => error.into(),
+            Ok(whole) => Box::pin(inner.ask_keys(suffixes.concat(), operation, &whole)),
+            Err(error) => failed(error),
         })
     }
 
@@ -169,8 +161,8 @@ impl OneCall {
 }
 
 impl AtOnce for OneCall {
-    fn check(&self, charges: &[&Charge]) -> Result<AskedAtOnce, AtATime> {
-        self.ask(None, charges).map(|decision| AskedAtOnce::Later(Box::pin(decision)))
+    fn check(&self, charges: &[&Charge]) -> Result<BoxedFuture, AtATime> {
+        self.ask(None, charges)
     }
 
     /// Settles all in one call, if all have the same old and new cost, or if all units are
@@ -195,36 +187,6 @@ impl AtOnce for OneCall {
             Some(Some(each)) if is_one && used == 0 => each.settle(reservation, 0),
             Some(Some(each)) => self.settle_each(&each.inner.named, reservation, actual),
             _ => Err(reservation),
-        }
-    }
-}
-
-pin_project! {
-    /// The decision of one call about several limiters.
-    #[project = OneCallProj]
-    pub(super) enum OneCallFuture {
-        Alike { #[pin] decision: RedisFuture<Vec<AnyAlgorithm>> },
-        Each { #[pin] decision: RedisFuture<Vec<OwnCost<AnyAlgorithm>>> },
-        Failed { error: Option<Error> },
-    }
-}
-
-impl From<Error> for OneCallFuture {
-    fn from(error: Error) -> Self {
-        Self::Failed { error: Some(error) }
-    }
-}
-
-impl Future for OneCallFuture {
-    type Output = Result<Decision, Error>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project() {
-            OneCallProj::Alike { decision } => decision.poll(cx),
-            OneCallProj::Each { decision } => decision.poll(cx),
-            OneCallProj::Failed { error } => {
-                Poll::Ready(Err(error.take().expect("polled after it was done")))
-            }
         }
     }
 }
