@@ -18,16 +18,7 @@ macro_rules! page {
             ),
             doc = include_str!("../docs/guide/links-rustdoc.txt")
         )]
-        #[cfg_attr(
-            not(all(
-                feature = "axum",
-                feature = "metrics",
-                feature = "policies",
-                feature = "redisson",
-                feature = "rustls"
-            )),
-            doc = include_str!("../docs/guide/links-docs-rs.txt")
-        )]
+        #[doc = include_str!("../docs/guide/links-docs-rs.txt")]
         // In rustdoc, the address of a picture is a data URL.
         $(#[doc = include_str!($picture)])?
         #[doc = ""]

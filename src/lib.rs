@@ -10,16 +10,7 @@
     ),
     doc = include_str!("../docs/guide/links-rustdoc.txt")
 )]
-#![cfg_attr(
-    not(all(
-        feature = "axum",
-        feature = "metrics",
-        feature = "policies",
-        feature = "redisson",
-        feature = "rustls"
-    )),
-    doc = include_str!("../docs/guide/links-docs-rs.txt")
-)]
+#![doc = include_str!("../docs/guide/links-docs-rs.txt")]
 #![cfg_attr(feature = "redis", doc = include_str!("../docs/compare.url"))]
 #![cfg_attr(feature = "redis", doc = include_str!("../README.md"))]
 #![cfg_attr(

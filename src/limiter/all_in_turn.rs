@@ -1,7 +1,6 @@
 //! A combination of limiters over different keys, which are asked one after another.
 
 use std::array;
-use std::fmt;
 use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -284,8 +283,4 @@ impl<const N: usize, F> Clone for AllInTurn<N, F> {
     }
 }
 
-impl<const N: usize, F> fmt::Debug for AllInTurn<N, F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AllInTurn").field("limiters", &self.limiters).finish_non_exhaustive()
-    }
-}
+debug_by_name!([const N: usize, F] AllInTurn<N, F>: limiters);

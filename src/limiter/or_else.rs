@@ -1,6 +1,5 @@
 //! Fallbacks, which decide if a limiter cannot.
 
-use std::fmt;
 use std::future::{Future, Ready, ready};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -134,11 +133,7 @@ where
     }
 }
 
-impl<P, F: fmt::Debug> fmt::Debug for FallbackIf<P, F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FallbackIf").field("fallback", &self.fallback).finish_non_exhaustive()
-    }
-}
+debug_by_name!([P, F: std::fmt::Debug] FallbackIf<P, F>: fallback);
 
 /// A limiter with a fallback. Made by [`LimiterExt::or_else`](crate::LimiterExt::or_else) and
 /// [`or_else_if`](crate::LimiterExt::or_else_if).

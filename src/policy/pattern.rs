@@ -424,11 +424,7 @@ impl Matcher {
     }
 }
 
-impl fmt::Debug for Matcher {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Matcher").field("methods", &self.methods).finish_non_exhaustive()
-    }
-}
+debug_by_name!([] Matcher: methods);
 
 #[cfg(test)]
 mod tests {

@@ -1,10 +1,10 @@
 //! The settings of a pool.
 
 use std::future::Future;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use std::{fmt, io};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -259,11 +259,7 @@ impl PoolBuilder {
     }
 }
 
-impl fmt::Debug for PoolBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PoolBuilder").field("size", &self.size).finish_non_exhaustive()
-    }
-}
+debug_by_name!([] PoolBuilder: size);
 
 #[cfg(test)]
 mod tests {

@@ -4,7 +4,6 @@
 //! calls. The pool connects on first use. So if a server is away, decisions fail, but not the start
 //! of an application.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -314,8 +313,4 @@ impl Pool {
     }
 }
 
-impl fmt::Debug for Pool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pool").field("prefix", &self.prefix).finish_non_exhaustive()
-    }
-}
+debug_by_name!([] Pool: prefix);
