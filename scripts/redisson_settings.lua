@@ -13,6 +13,11 @@ function settings.config()
   return DONE, found[1], found[2], tonumber(found[3]), found[4]
 end
 
+-- The time in ms until the configuration expires, -1 if it has no expiry, -2 if there is none.
+function settings.time_to_live()
+  return DONE, redis.call('PTTL', KEYS[1])
+end
+
 -- Deletes the permits, and keeps the configuration.
 function settings.reset()
   local found, fault = configuration()

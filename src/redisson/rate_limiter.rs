@@ -3,7 +3,6 @@
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use redis::cmd;
 use tokio::time::Instant;
 
 use super::Redisson;
@@ -161,8 +160,7 @@ impl RRateLimiter {
     ///
     /// If Redis cannot be asked.
     pub async fn remain_time_to_live(&self) -> Result<Option<Duration>, Error> {
-        let rest = self.command("PTTL").await?;
-        Ok(u64::try_from(rest).ok().map(Duration::from_millis))
+        Ok(u64::try_from(self.time_to_live().await?).ok().map(Duration::from_millis))
     }
 
     /// `isExists`: returns true if there is a configuration.
@@ -171,7 +169,7 @@ impl RRateLimiter {
     ///
     /// If Redis cannot be asked.
     pub async fn exists(&self) -> Result<bool, Error> {
-        Ok(self.command("EXISTS").await? == 1)
+        Ok(self.time_to_live().await? != -2)
     }
 
     pub(super) fn charge(&self, permits: u64) -> Charge {
@@ -204,9 +202,10 @@ impl RRateLimiter {
         Ok(answer == 1)
     }
 
-    async fn command(&self, name: &str) -> Result<i64, Error> {
-        let command = cmd(name).arg(self.name()).take();
-        self.redisson.inner.sender.command(&self.keys, command, self.deadline()).await
+    /// Returns what `PTTL` says of the configuration: -1 if it has no expiry, -2 if there is none.
+    async fn time_to_live(&self) -> Result<i64, Error> {
+        let [left] = self.call("time_to_live", [""; 0]).await?.numbers()?;
+        Ok(left)
     }
 
     fn deadline(&self) -> Instant {

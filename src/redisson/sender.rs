@@ -17,8 +17,7 @@ use super::messages::Request;
 use super::messages::ScriptReply;
 use crate::limiter::charge_numbers::{Clock, instant};
 use crate::limiter::redis::{
-    Deadline, Script, SharedConnection, Stage, eval, from_failed_call, is_reply, malformed_reply,
-    met_read_only,
+    Deadline, Script, SharedConnection, Stage, eval, from_failed_call, is_reply, met_read_only,
 };
 use crate::limiter::runtime;
 use crate::{Error, ErrorKind, Pool};
@@ -98,23 +97,6 @@ impl Sender {
                 Err(failure) => return Err(Error::from(failure)),
             }
         }
-    }
-
-    /// Sends a command that is not a script.
-    pub(super) async fn command(
-        &self,
-        keys: &Keys,
-        command: Cmd,
-        deadline: Instant,
-    ) -> Result<i64, Error> {
-        let _in_flight = self.in_flight_permit()?;
-        let deadline = self.deadline(keys, deadline);
-        let connection = self.connection(deadline).await?;
-        let reply = connection.send(command);
-        let mut reply: PendingReply = Box::pin(async move { Some(reply.await) });
-        let reply =
-            self.await_reply(&*connection, &mut reply, deadline).await.map_err(Error::from)?;
-        redis::from_redis_value(reply).map_err(|_| malformed_reply())
     }
 
     /// Counts a request as in flight until the permit is dropped.
