@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use base64::prelude::{BASE64_STANDARD_NO_PAD, Engine as _};
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Version};
 
 use crate::{ErrorKind, Refusal};
 
@@ -24,15 +24,26 @@ const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
 
 /// Returns the content type of a refusal of this request, if the request is gRPC. Upper and lower
 /// case are equal.
-pub(crate) fn content_type(request: &HeaderMap) -> Option<HeaderValue> {
-    let asked = request.get(CONTENT_TYPE)?;
-    let rest = strip(asked.as_bytes(), b"application/grpc")?;
-    match rest {
-        // Browsers expect their own content type in the answer.
-        _ if strip(rest, b"-web").is_some() => Some(asked.clone()),
-        [] | [b'+' | b';', ..] => Some(HeaderValue::from_static("application/grpc")),
-        _ => None,
+///
+/// A refusal of gRPC has the status 200. So the method and the version count too: with the content
+/// type alone, any caller could turn the 429 of a page into a 200 that caches store.
+pub(crate) fn content_type<B>(request: &Request<B>) -> Option<HeaderValue> {
+    if request.method() != Method::POST {
+        return None;
     }
+    let asked = request.headers().get(CONTENT_TYPE)?;
+    let rest = strip(asked.as_bytes(), b"application/grpc")?;
+    let Some(web) = strip(rest, b"-web") else {
+        let is_grpc = is_end_of_type(rest) && request.version() >= Version::HTTP_2;
+        return is_grpc.then(|| HeaderValue::from_static("application/grpc"));
+    };
+    // Browsers expect their own content type in the answer, and use HTTP/1.1 too.
+    is_end_of_type(strip(web, b"-text").unwrap_or(web)).then(|| asked.clone())
+}
+
+/// Returns true if a content type ends here, or goes on with a format or a parameter.
+fn is_end_of_type(rest: &[u8]) -> bool {
+    matches!(rest, [] | [b'+' | b';', ..])
 }
 
 /// Strips `prefix`; upper and lower case are equal.
@@ -289,11 +300,21 @@ mod tests {
     }
 
     #[test]
-    fn grpc_is_known_by_its_content_type() {
-        let answered = |asked| {
-            let kind = content_type(&headers("content-type", asked))?;
+    fn grpc_is_known_by_its_content_type_its_method_and_its_version() {
+        let answer = |method, version, asked: &str| {
+            let request = Request::builder().method(method).version(version);
+            let kind = content_type(&request.header("content-type", asked).body(()).unwrap())?;
             Some(kind.to_str().unwrap().to_owned())
         };
+        let answered = |asked| answer(Method::POST, Version::HTTP_2, asked);
+        for version in [Version::HTTP_11, Version::HTTP_2, Version::HTTP_3] {
+            let is_grpc = answer(Method::POST, version, "application/grpc").is_some();
+            assert_eq!(is_grpc, version > Version::HTTP_11, "{version:?}");
+            assert!(answer(Method::POST, version, "application/grpc-web").is_some());
+            for kind in ["application/grpc", "application/grpc-web"] {
+                assert_eq!(answer(Method::GET, version, kind), None, "{version:?}");
+            }
+        }
         for asked in ["application/grpc", "application/grpc+proto", "application/grpc;x=1"] {
             assert_eq!(answered(asked).as_deref(), Some("application/grpc"));
         }
@@ -304,6 +325,7 @@ mod tests {
             "application/grpc-web",
             "application/grpc-web+proto",
             "application/grpc-web-text",
+            "application/grpc-web-text+proto;x=1",
             "Application/gRPC-Web",
         ] {
             assert_eq!(answered(web).as_deref(), Some(web));
@@ -314,10 +336,13 @@ mod tests {
             "text/plain",
             "application/grp",
             "application/GRPCX",
+            "application/grpc-webx",
+            "application/grpc-web-texts",
+            "application/grpc-web, text/html",
         ] {
             assert_eq!(answered(other), None);
         }
-        assert_eq!(content_type(&HeaderMap::new()), None);
+        assert_eq!(content_type(&Request::post("/").body(()).unwrap()), None);
     }
 
     #[test]

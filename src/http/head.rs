@@ -40,7 +40,8 @@ impl<'a> Head<'a> {
         self.extensions
     }
 
-    /// The text of the header called `name`. It is owned, since keys are owned.
+    /// The text of the header called `name`, without the blanks around it. It is owned, since keys
+    /// are owned.
     ///
     /// Returns `None` without that header, or if it has other bytes than visible ASCII, spaces and
     /// tabs. Returns `None` too if it has more than one line, like
@@ -52,7 +53,8 @@ impl<'a> Head<'a> {
     pub fn header(&self, name: &str) -> Option<String> {
         let mut lines = self.headers.get_all(name).iter();
         match (lines.next(), lines.next()) {
-            (Some(line), None) => line.to_str().ok().map(str::to_owned),
+            // HTTP/2 keeps blanks that HTTP/1 drops: they would give a caller more keys.
+            (Some(line), None) => line.to_str().ok().map(|text| text.trim_ascii().to_owned()),
             _ => None,
         }
     }

@@ -35,8 +35,9 @@ use crate::{Decision, Refusal, grpc};
 /// If the store is away, the status is not 429: the caller did nothing wrong. The error type of the
 /// inner service stays.
 ///
-/// A gRPC request, recognised by its content type, gets a trailers-only status instead. It never
-/// waits longer than its `grpc-timeout`.
+/// A gRPC request gets a trailers-only status instead. It is a `POST` over HTTP/2 with the content
+/// type of gRPC, or over any version with that of gRPC-Web. It never waits longer than its
+/// `grpc-timeout`.
 ///
 /// | HTTP status | gRPC status |
 /// |---|---|
@@ -306,7 +307,7 @@ impl<F, E> HttpResponder<F, E> {
     /// Sets how an empty body is made, for bodies without `Default`. Default: `Default::default`.
     ///
     /// ```
-    /// use http::{HeaderMap, Request, Response};
+    /// use http::{HeaderMap, Request, Response, Version};
     /// use tower_sluice::{Error, ErrorKind, HttpResponder, Refusal};
     ///
     /// struct Page(&'static str);
@@ -318,8 +319,9 @@ impl<F, E> HttpResponder<F, E> {
     /// let response = respond.reject(Request::new(()), no_key());
     /// assert_eq!(response.body().0, "<h1>Slow down</h1>");
     ///
-    /// let grpc = Request::builder().header("content-type", "application/grpc").body(()).unwrap();
-    /// let response: Response<Page> = respond.reject(grpc, no_key());
+    /// let call = Request::post("/a.B/C").version(Version::HTTP_2);
+    /// let call = call.header("content-type", "application/grpc").body(()).unwrap();
+    /// let response: Response<Page> = respond.reject(call, no_key());
     /// assert_eq!(response.headers()["grpc-status"], "3");
     /// assert_eq!(response.body().0, "");
     /// ```
@@ -336,8 +338,9 @@ impl<F, E> HttpResponder<F, E> {
     ///
     /// A handler calls a limiter itself if the key is in the body, such as the user of a login.
     /// [`acquire`](crate::LimiterExt::acquire) with a `max_wait` of 0 decides at once, and its
-    /// error is the [`Refusal`]. Of the request, only the method and the headers are used, since
-    /// `HEAD` and gRPC get other responses. Here an empty request is enough.
+    /// error is the [`Refusal`]. Of the request, only the method, the version and the
+    /// headers are used, since `HEAD` and gRPC get other responses. Here an empty request is
+    /// enough.
     ///
     /// ```
     /// use std::time::Duration;
@@ -371,7 +374,7 @@ impl<F, E> HttpResponder<F, E> {
         E: MakeEmpty<C>,
     {
         let refusal = HttpRefusal::new(refusal, self.settings.no_key);
-        let mut response = match grpc::content_type(request.headers()) {
+        let mut response = match grpc::content_type(&request) {
             Some(kind) => self.trailers_only(kind, &refusal),
             None => self.refused(request.method() != Method::HEAD, &refusal),
         };
@@ -439,7 +442,7 @@ where
     type Error = Err;
 
     fn max_wait(&self, request: &Request<B>) -> Option<Duration> {
-        grpc::content_type(request.headers()).and_then(|_| grpc::timeout(request.headers()))
+        grpc::content_type(request).and_then(|_| grpc::timeout(request.headers()))
     }
 
     fn reject(&self, request: Request<B>, refusal: Refusal) -> Result<Response<C>, Err> {

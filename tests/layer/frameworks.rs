@@ -188,7 +188,7 @@ async fn browsers_get_their_own_dialect_back() {
         Ok::<_, Infallible>(Response::new(String::from("inner")))
     });
     let layer = RateLimitLayer::new(Scripted::new().deny(Duration::from_secs(1)), Global);
-    let request = Request::builder().header("content-type", "application/grpc-web-text");
+    let request = Request::post("/").header("content-type", "application/grpc-web-text");
     let response = layer.layer(inner).oneshot(request.body(()).unwrap()).await.unwrap();
     assert_eq!(response.status(), 200);
     assert_eq!(response.headers()["content-type"], "application/grpc-web-text");

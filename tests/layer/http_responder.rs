@@ -10,6 +10,8 @@ use tower_sluice::respond::HttpRefusal;
 use tower_sluice::testing::Scripted;
 use tower_sluice::{Decision, Error, ErrorKind, HttpResponder, Outcome, RateLimitLayer, Refusal};
 
+use super::grpc_call;
+
 fn no_header() -> Error {
     Error::new(ErrorKind::Request, "no header x-user")
 }
@@ -97,7 +99,7 @@ fn a_key_that_the_application_lost_is_400_and_asks_nobody_to_authenticate() {
         assert_eq!(response.status(), StatusCode::BAD_REQUEST);
         assert!(!response.headers().contains_key("www-authenticate"));
         assert_eq!(ask(Request::new(()), ErrorKind::Request).status(), status);
-        let grpc = Request::builder().header("content-type", "application/grpc").body(()).unwrap();
+        let grpc = grpc_call();
         assert_eq!(ask(grpc, ErrorKind::Configuration).headers()["grpc-status"], "3");
     }
 }
@@ -142,7 +144,7 @@ async fn a_short_text_says_what_is_wrong_with_the_request() {
 async fn without_a_key_a_grpc_caller_gets_the_code_of_the_status() {
     for (status, code) in [(400, "3"), (401, "16"), (403, "7"), (404, "3")] {
         let responder = HttpResponder::new().no_key(StatusCode::from_u16(status).unwrap());
-        let grpc = Request::builder().header("content-type", "application/grpc").body(()).unwrap();
+        let grpc = grpc_call();
         let response: Response<String> = responder.reject(grpc, Refusal::NoKey(no_header()));
         assert_eq!(response.headers()["grpc-status"], code);
         assert_eq!(response.headers()["grpc-message"], "no header x-user");
@@ -171,13 +173,30 @@ async fn a_body_keeps_statuses_and_headers_and_grpc_gets_none() {
     assert_eq!(response.headers()["content-type"], "application/problem+json");
     assert_eq!(response.body().0, r#"{"title":"rate limit exceeded"}"#);
 
-    let grpc = Request::builder().header("content-type", "application/grpc").body(()).unwrap();
+    let grpc = grpc_call();
     let response = service.oneshot(grpc).await.unwrap();
     assert_eq!(response.status(), StatusCode::OK);
     assert_eq!(response.headers()["grpc-status"], "8");
     assert_eq!(response.headers()["grpc-retry-pushback-ms"], "2000");
     assert_eq!(response.headers()["content-type"], "application/grpc");
     assert_eq!(response.body().0, "");
+}
+
+/// Otherwise a header alone would turn the 429 of a page into a 200.
+#[tokio::test(start_paused = true)]
+async fn the_content_type_alone_makes_no_grpc_call() {
+    let denied = || {
+        Refusal::Denied(Decision::new(Outcome::Deny { retry_after: Some(Duration::from_secs(1)) }))
+    };
+    let mut by_get = grpc_call();
+    *by_get.method_mut() = http::Method::GET;
+    let mut by_http_1 = grpc_call();
+    *by_http_1.version_mut() = http::Version::HTTP_11;
+    for request in [by_get, by_http_1] {
+        let response: Response<String> = HttpResponder::new().reject(request, denied());
+        assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert!(!response.headers().contains_key("grpc-status"));
+    }
 }
 
 /// Programs read the body, so it says what the status and the headers say.
@@ -219,11 +238,8 @@ async fn with_a_body_a_grpc_caller_waits_no_longer_than_its_timeout() {
     let layer = RateLimitLayer::new(limiter.clone(), Global)
         .max_wait(Duration::from_secs(9))
         .respond(responder);
-    let request = Request::builder()
-        .header("content-type", "application/grpc")
-        .header("grpc-timeout", "300m")
-        .body(())
-        .unwrap();
+    let mut request = grpc_call();
+    request.headers_mut().insert("grpc-timeout", HeaderValue::from_static("300m"));
     layer.layer(inner).oneshot(request).await.unwrap();
     assert_eq!(limiter.charges()[0].longest_wait(), Some(Duration::from_millis(300)));
 }

@@ -7,6 +7,7 @@ use tower_sluice::limiter::{Description, PolicyReport, QuotaUnit};
 use tower_sluice::{Charge, Error, LimiterExt, RateLimitLayer};
 
 use super::*;
+use crate::grpc_call;
 
 #[test]
 fn one_policy() {
@@ -112,7 +113,7 @@ fn the_other_styles() {
 /// A gRPC caller reads `RetryInfo`, and not these fields.
 #[test]
 fn a_grpc_status_has_no_more_than_before() {
-    let grpc = Request::builder().header("content-type", "application/grpc").body(()).unwrap();
+    let grpc = grpc_call();
     let decision = api(deny(Duration::from_millis(250)), 0, 60 * SECOND);
     let responder = HttpResponder::new().problem_json().headers(always(HeaderStyle::Draft11));
     let response: Response<String> = responder.reject(grpc, Refusal::Denied(decision));
