@@ -95,7 +95,7 @@ while last < groups do
         n = n + WIDTH
       end
 
-      -- KEEP the states that the segment left. If one key failed, no other is changed.
+      -- KEEP the states that the segment left. If one key failed, it changed no other.
       local broken
       --@ each
       do

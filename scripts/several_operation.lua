@@ -13,7 +13,13 @@ elseif op == 'block' or op == 'unblock' and blocked_at[slot_N] then
     -- Until the later end of two blocks.
     blocked_at[slot_N] = math.max(blocked_at[slot_N] or 0, now + back)
   else
-    blocked_at[slot_N], wiped_at[slot_N] = nil, wiped_at[slot_N] or not $exists
+    blocked_at[slot_N] = nil
+    --@ if text
+    -- An absent text may be a key of another type, which stays.
+    wiped_at[slot_N] = wiped_at[slot_N] or texts[slot_N] and not $exists
+    --@ else
+    wiped_at[slot_N] = wiped_at[slot_N] or not $exists
+    --@ end
   end
   -- The state stays as it was read, and lasts as long as before, a year at most.
   local lasts = redis.pcall('PTTL', KEYS[slot_N])

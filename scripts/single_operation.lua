@@ -7,7 +7,13 @@ elseif op == 'block' or op == 'unblock' and blocked then
     -- Until the later end of two blocks.
     blocked = math.max(blocked or 0, now + back)
   else
-    blocked, wiped = nil, wiped or not $exists
+    blocked = nil
+    --@ if text
+    -- An absent text may be a key of another type, which stays.
+    wiped = wiped or text and not $exists
+    --@ else
+    wiped = wiped or not $exists
+    --@ end
   end
   -- The state stays as it was read, and lasts as long as before, a year at most.
   local lasts = redis.pcall('PTTL', key)

@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' budget_complete.lua
--- EVALSHA calls that text by its SHA-1, 7337484d897dc8294116913f956e9de55a8e1913.
+-- EVALSHA calls that text by its SHA-1, cf4d7d2bb9169e7581f865f8dd4250640522efd0.
 
 -- Budget: a token bucket whose charges are held until they are settled. The twin of
 -- src/algorithm/budget.rs.
@@ -298,7 +298,9 @@ while last < #KEYS do
             -- Until the later end of two blocks.
             blocked = math.max(blocked or 0, now + back)
           else
-            blocked, wiped = nil, wiped or not full
+            blocked = nil
+            -- An absent text may be a key of another type, which stays.
+            wiped = wiped or text and not full
           end
           -- The state stays as it was read, and lasts as long as before, a year at most.
           local lasts = redis.pcall('PTTL', key)

@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' fixed_window_complete.lua
--- EVALSHA calls that text by its SHA-1, 62de2bcea0f5e70eadb7feaa8a2164fde4feaf3b.
+-- EVALSHA calls that text by its SHA-1, ad6b6fb171689c0149927de3364d0d19b741bcb6.
 
 -- Fixed window. The twin of src/algorithm/fixed_window.rs.
 --
@@ -237,7 +237,9 @@ while last < #KEYS do
             -- Until the later end of two blocks.
             blocked = math.max(blocked or 0, now + back)
           else
-            blocked, wiped = nil, wiped or not begin
+            blocked = nil
+            -- An absent text may be a key of another type, which stays.
+            wiped = wiped or text and not begin
           end
           -- The state stays as it was read, and lasts as long as before, a year at most.
           local lasts = redis.pcall('PTTL', key)

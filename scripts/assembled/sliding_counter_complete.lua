@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' sliding_counter_complete.lua
--- EVALSHA calls that text by its SHA-1, e22294a604dfb0d042a6301ab5410d8924c51cb9.
+-- EVALSHA calls that text by its SHA-1, e365d6b2bdc718bb4954eddbc4fdad4090e41439.
 
 -- Sliding counter: two weighted windows. The twin of src/algorithm/sliding_counter.rs.
 --
@@ -253,7 +253,9 @@ while last < #KEYS do
             -- Until the later end of two blocks.
             blocked = math.max(blocked or 0, now + back)
           else
-            blocked, wiped = nil, wiped or not begin
+            blocked = nil
+            -- An absent text may be a key of another type, which stays.
+            wiped = wiped or text and not begin
           end
           -- The state stays as it was read, and lasts as long as before, a year at most.
           local lasts = redis.pcall('PTTL', key)

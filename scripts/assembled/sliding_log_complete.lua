@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' sliding_log_complete.lua
--- EVALSHA calls that text by its SHA-1, 036821cf359a9af2cb7f6feed500ba74da7be0e4.
+-- EVALSHA calls that text by its SHA-1, 4445e70aedd3bbc9bb4327aa08150bc62b45b45a.
 
 -- Sliding log. The twin of src/algorithm/sliding_log.rs.
 --
@@ -447,7 +447,8 @@ while last < #KEYS do
             -- Until the later end of two blocks.
             blocked = math.max(blocked or 0, now + back)
           else
-            blocked, wiped = nil, wiped or not log
+            blocked = nil
+            wiped = wiped or not log
           end
           -- The state stays as it was read, and lasts as long as before, a year at most.
           local lasts = redis.pcall('PTTL', key)

@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' sliding_window_complete.lua
--- EVALSHA calls that text by its SHA-1, c0532471a5408935bede9a148a1f16169fe11faf.
+-- EVALSHA calls that text by its SHA-1, 7d1f4b1c770cb5a22a81284e1d18963e52df75ab.
 
 -- Sliding window by cells. The twin of src/algorithm/sliding_window.rs.
 --
@@ -295,7 +295,9 @@ while last < #KEYS do
             -- Until the later end of two blocks.
             blocked = math.max(blocked or 0, now + back)
           else
-            blocked, wiped = nil, wiped or not newest
+            blocked = nil
+            -- An absent text may be a key of another type, which stays.
+            wiped = wiped or text and not newest
           end
           -- The state stays as it was read, and lasts as long as before, a year at most.
           local lasts = redis.pcall('PTTL', key)

@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' smooth_bursty_complete.lua
--- EVALSHA calls that text by its SHA-1, 70dc58b58fe4440a465a39a3ee147b87193c4933.
+-- EVALSHA calls that text by its SHA-1, 123af795675200c2262790a9e8ef9777743dc070.
 
 -- Smooth bursty: Guava's pacing with a store of unused permits. The twin of
 -- src/algorithm/smooth_bursty.rs.
@@ -278,7 +278,9 @@ while last < #KEYS do
             -- Until the later end of two blocks.
             blocked = math.max(blocked or 0, now + back)
           else
-            blocked, wiped = nil, wiped or not next_free
+            blocked = nil
+            -- An absent text may be a key of another type, which stays.
+            wiped = wiped or text and not next_free
           end
           -- The state stays as it was read, and lasts as long as before, a year at most.
           local lasts = redis.pcall('PTTL', key)

@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' smooth_warming_up_complete.lua
--- EVALSHA calls that text by its SHA-1, 57baf40a6f120ba0b2c28493d2f05b6fc8494523.
+-- EVALSHA calls that text by its SHA-1, b34c4778ecedbf4e0d4b878b376dda3e29b9bbe4.
 
 -- Smooth warming up: Guava's pacing, slow after a rest. The twin of
 -- src/algorithm/smooth_warming_up.rs. The one algorithm that computes with fractions, as its model
@@ -294,7 +294,9 @@ while last < #KEYS do
             -- Until the later end of two blocks.
             blocked = math.max(blocked or 0, now + back)
           else
-            blocked, wiped = nil, wiped or not next_free
+            blocked = nil
+            -- An absent text may be a key of another type, which stays.
+            wiped = wiped or text and not next_free
           end
           -- The state stays as it was read, and lasts as long as before, a year at most.
           local lasts = redis.pcall('PTTL', key)

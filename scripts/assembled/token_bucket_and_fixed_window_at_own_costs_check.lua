@@ -416,7 +416,7 @@ while last < groups do
         n = n + 5
       end
 
-      -- KEEP the states that the segment left. If one key failed, no other is changed.
+      -- KEEP the states that the segment left. If one key failed, it changed no other.
       local broken
       do
         local why

@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' token_bucket_and_fixed_window_at_own_costs_complete.lua
--- EVALSHA calls that text by its SHA-1, dd841daf20356be46b6a6e04616514d79c596293.
+-- EVALSHA calls that text by its SHA-1, 324d7b5eb624b742f0b5db6ed2b36a376149f7be.
 
 -- Token bucket (GCRA). The twin of src/algorithm/token_bucket.rs.
 --
@@ -370,7 +370,9 @@ while last < groups do
             -- Until the later end of two blocks.
             blocked_at[slot_1] = math.max(blocked_at[slot_1] or 0, now + back)
           else
-            blocked_at[slot_1], wiped_at[slot_1] = nil, wiped_at[slot_1] or not full_1
+            blocked_at[slot_1] = nil
+            -- An absent text may be a key of another type, which stays.
+            wiped_at[slot_1] = wiped_at[slot_1] or texts[slot_1] and not full_1
           end
           -- The state stays as it was read, and lasts as long as before, a year at most.
           local lasts = redis.pcall('PTTL', KEYS[slot_1])
@@ -392,7 +394,9 @@ while last < groups do
             -- Until the later end of two blocks.
             blocked_at[slot_2] = math.max(blocked_at[slot_2] or 0, now + back)
           else
-            blocked_at[slot_2], wiped_at[slot_2] = nil, wiped_at[slot_2] or not begin_2
+            blocked_at[slot_2] = nil
+            -- An absent text may be a key of another type, which stays.
+            wiped_at[slot_2] = wiped_at[slot_2] or texts[slot_2] and not begin_2
           end
           -- The state stays as it was read, and lasts as long as before, a year at most.
           local lasts = redis.pcall('PTTL', KEYS[slot_2])
@@ -782,7 +786,7 @@ while last < groups do
         n = n + 5
       end
 
-      -- KEEP the states that the segment left. If one key failed, no other is changed.
+      -- KEEP the states that the segment left. If one key failed, it changed no other.
       local broken
       do
         local why

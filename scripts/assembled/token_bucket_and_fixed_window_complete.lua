@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' token_bucket_and_fixed_window_complete.lua
--- EVALSHA calls that text by its SHA-1, e2056979884c5b03d4c6e07d93e1b2176d6a8c59.
+-- EVALSHA calls that text by its SHA-1, 3e24b08d3688721f1a05c9e7deab824e2b9a18e9.
 
 -- Token bucket (GCRA). The twin of src/algorithm/token_bucket.rs.
 --
@@ -362,7 +362,9 @@ while last < groups do
             -- Until the later end of two blocks.
             blocked_at[slot_1] = math.max(blocked_at[slot_1] or 0, now + back)
           else
-            blocked_at[slot_1], wiped_at[slot_1] = nil, wiped_at[slot_1] or not full_1
+            blocked_at[slot_1] = nil
+            -- An absent text may be a key of another type, which stays.
+            wiped_at[slot_1] = wiped_at[slot_1] or texts[slot_1] and not full_1
           end
           -- The state stays as it was read, and lasts as long as before, a year at most.
           local lasts = redis.pcall('PTTL', KEYS[slot_1])
@@ -384,7 +386,9 @@ while last < groups do
             -- Until the later end of two blocks.
             blocked_at[slot_2] = math.max(blocked_at[slot_2] or 0, now + back)
           else
-            blocked_at[slot_2], wiped_at[slot_2] = nil, wiped_at[slot_2] or not begin_2
+            blocked_at[slot_2] = nil
+            -- An absent text may be a key of another type, which stays.
+            wiped_at[slot_2] = wiped_at[slot_2] or texts[slot_2] and not begin_2
           end
           -- The state stays as it was read, and lasts as long as before, a year at most.
           local lasts = redis.pcall('PTTL', KEYS[slot_2])
@@ -759,7 +763,7 @@ while last < groups do
         n = n + 5
       end
 
-      -- KEEP the states that the segment left. If one key failed, no other is changed.
+      -- KEEP the states that the segment left. If one key failed, it changed no other.
       local broken
       do
         local why

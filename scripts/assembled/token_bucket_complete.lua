@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' token_bucket_complete.lua
--- EVALSHA calls that text by its SHA-1, 5ed9e8df7a1878d0023709f8d7a5dbea4681b791.
+-- EVALSHA calls that text by its SHA-1, c6a3fab176628b9b5e90e16a0e53fca41d84b231.
 
 -- Token bucket (GCRA). The twin of src/algorithm/token_bucket.rs.
 --
@@ -254,7 +254,9 @@ while last < #KEYS do
             -- Until the later end of two blocks.
             blocked = math.max(blocked or 0, now + back)
           else
-            blocked, wiped = nil, wiped or not full
+            blocked = nil
+            -- An absent text may be a key of another type, which stays.
+            wiped = wiped or text and not full
           end
           -- The state stays as it was read, and lasts as long as before, a year at most.
           local lasts = redis.pcall('PTTL', key)

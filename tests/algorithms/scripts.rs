@@ -113,6 +113,27 @@ async fn a_reset_forgets_whatever_the_key_holds() {
     });
 }
 
+/// A block and its end in one call leave a key of another type as it is.
+#[tokio::test]
+async fn a_block_that_ends_in_its_call_deletes_no_foreign_key() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    for_each_script!(|algorithm| {
+        for put in ["RPUSH k x", "HSET k x y"] {
+            ask::<Value>(&mut connection, "DEL k").await;
+            ask::<Value>(&mut connection, put).await;
+            let call = Call::new(algorithm, Some(NOW), &["k", "k"]);
+            let call = call.ask(Form::new(&[&"block", &1_000])).ask(Form::new(&[&"unblock"]));
+            let (_, entries) = call.on(&mut connection).await;
+            for entry in &entries {
+                let is_wrong = matches!(entry, Entry::Failed(why) if why.starts_with("WRONGTYPE"));
+                assert!(is_wrong, "{algorithm:?} {put}: {entries:?}");
+            }
+            assert!(ask::<bool>(&mut connection, "EXISTS k").await, "{algorithm:?} {put}");
+        }
+    });
+}
+
 #[tokio::test]
 async fn a_penalty_is_owed_and_locks_no_key_for_ever() {
     let server = Server::start();

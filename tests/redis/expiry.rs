@@ -1,14 +1,15 @@
 //! Expiry collects garbage and never decides: every key lives as long as its effect,
 //! and not for ever.
 
+use std::fmt::Display;
 use std::time::Duration;
 
-use redis::cmd;
+use redis::{Value, cmd};
 use tower_sluice::Quota;
 use tower_sluice::algorithm::{InLua, TokenBucket};
 
 use support::for_each_script;
-use support::script::{Call, Form, NOW, SLIDING_LOG, ask};
+use support::script::{Call, Entry, Form, NOW, SLIDING_LOG, ask};
 use support::stats::calls;
 use support::{Server, expires};
 
@@ -170,4 +171,65 @@ async fn a_lost_expiry_comes_back_with_the_next_full_write() {
     // Ten seconds a unit: every charge crosses a multiple of what is kept to spare.
     call(&["k"]).check(1, 0).on(&mut connection).await;
     assert!(ask::<i64>(&mut connection, "PTTL k").await > 0);
+}
+
+/// A block keeps the state as long as the key would have lasted without it: a year, if that was
+/// longer or for ever.
+// Case 55.
+#[tokio::test]
+async fn a_block_keeps_a_state_a_year_at_most() {
+    const YEAR: i64 = 365 * 86_400_000;
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    for_each_script!(|algorithm| {
+        for now in [None, Some(NOW)] {
+            for last in ["PERSIST k".to_owned(), format!("PEXPIRE k {}", 100 * YEAR)] {
+                ask::<Value>(&mut connection, "DEL k").await;
+                let call =
+                    |form: &[&dyn Display]| Call::new(algorithm, now, &["k"]).ask(Form::new(form));
+                call(&[&1, &0]).on(&mut connection).await;
+                for operation in [&[&"block" as &dyn Display, &60_000_000][..], &[&"unblock"]] {
+                    ask::<Value>(&mut connection, &last).await;
+                    call(operation).on(&mut connection).await;
+                    let left: i64 = ask(&mut connection, "PTTL k").await;
+                    assert!(
+                        (YEAR - 60_000..=YEAR + 1).contains(&left),
+                        "{algorithm:?} {now:?}: {left}"
+                    );
+                }
+            }
+        }
+    });
+}
+
+/// Without the right to ask how long a key lasts, a block fails, and harms no charge beside it.
+// Case 31.
+#[tokio::test]
+async fn a_block_without_its_right_fails_alone() {
+    let server = Server::start();
+    let mut admin = server.connection().await;
+    let rules = "ACL SETUSER app on >secret ~* +@all -pttl";
+    ask::<Value>(&mut admin, rules).await;
+    let url = format!("redis://app:secret@127.0.0.1:{}", server.port());
+    let client = redis::Client::open(url).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    for_each_script!(|algorithm| {
+        ask::<Value>(&mut admin, "FLUSHALL").await;
+        let call = Call::new(algorithm, Some(NOW), &["a", "b", "c"]);
+        let (_, entries) = call
+            .check(1, 0)
+            .ask(Form::new(&[&"block", &1_000]))
+            .check(1, 0)
+            .on(&mut connection)
+            .await;
+        assert_eq!([&entries[0], &entries[2]].map(Entry::outcome), [0, 0], "{entries:?}");
+        let Entry::Failed(why) = &entries[1] else { panic!("{algorithm:?}: {entries:?}") };
+        assert!(["ERR", "NOPERM"].contains(&why.as_str()), "{why}");
+        let held: [bool; 3] = [
+            ask(&mut admin, "EXISTS a").await,
+            ask(&mut admin, "EXISTS b").await,
+            ask(&mut admin, "EXISTS c").await,
+        ];
+        assert_eq!(held, [true, false, true], "{algorithm:?}");
+    });
 }
