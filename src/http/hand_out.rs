@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::{Request, Response};
 
 use crate::responder::Respond;
-use crate::unsettled::SettleBy;
+use crate::unsettled::{SettleBy, SettleHandle};
 use crate::{Decision, Refusal};
 
 /// A responder that gives each request's [`SettleHandle`](crate::respond::SettleHandle) to the
@@ -68,7 +68,9 @@ where
 
     fn admit(&self, decision: &mut Decision, request: &mut Request<B>) {
         self.respond.admit(decision, request);
-        if self.to == Recipient::Handler {
+        // Without units of its own, this layer leaves the handle of an outer layer in its place.
+        let is_first = request.extensions().get::<SettleHandle>().is_none();
+        if self.to == Recipient::Handler && (is_first || decision.reservation().is_some()) {
             request.extensions_mut().insert(decision.hand_out(&self.settle_by));
         }
     }

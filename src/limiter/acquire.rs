@@ -2,7 +2,6 @@
 //! reserved wait. If nothing can be reserved, it checks again. When the caller leaves, it passes
 //! the slot on.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
@@ -12,6 +11,7 @@ use pin_project_lite::pin_project;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep, sleep};
 
+use super::on_time::MAX_TIMEOUT;
 use super::{Limiter, runtime};
 use crate::reservation::Reservation;
 use crate::waiters::Waiter;
@@ -206,7 +206,7 @@ fn begin_wait(attempts: &mut Option<Box<Attempts>>, decision: &mut Decision) {
 /// Returns the latest instant at which a reserved wait is over.
 fn due(attempts: Option<&Attempts>, wait: Duration) -> Instant {
     let since = attempts.map_or_else(Instant::now, |attempts| attempts.last_check);
-    since.checked_add(wait).unwrap_or(since)
+    since + wait.min(MAX_TIMEOUT)
 }
 
 fn boxed_sleep(wait: Duration) -> Result<Pin<Box<Sleep>>, Error> {
@@ -313,8 +313,4 @@ impl<L: Limiter> Future for AcquireFuture<'_, L> {
     }
 }
 
-impl<L: Limiter> fmt::Debug for AcquireFuture<'_, L> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AcquireFuture").field("admission", &self.admission).finish_non_exhaustive()
-    }
-}
+debug_by_name!(['a, L: Limiter] AcquireFuture<'a, L>: admission);

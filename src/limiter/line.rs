@@ -11,7 +11,6 @@
 //! before a slot of the store, none goes later than its own slot, and none overtakes another.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::mem;
 use std::ptr;
 use std::sync::{Arc, Weak};
@@ -20,6 +19,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::on_time::MAX_TIMEOUT;
 use crate::Decision;
 use crate::mark::Mark;
 use crate::quota::Quotas;
@@ -140,7 +140,7 @@ impl Slot {
         Self {
             at: decision.decided_at().unwrap_or_default().saturating_add(wait),
             mark,
-            due: now.checked_add(wait).unwrap_or(now),
+            due: now + wait.min(MAX_TIMEOUT),
             report: decision.to_shared(),
             is_kept: false,
             is_forgotten: false,
@@ -529,11 +529,7 @@ impl Waiter {
     }
 }
 
-impl fmt::Debug for Lines {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lines").field("spares", &self.spares).finish_non_exhaustive()
-    }
-}
+debug_by_name!([] Lines: spares);
 
 #[cfg(test)]
 mod tests;

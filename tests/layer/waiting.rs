@@ -189,6 +189,15 @@ async fn where_nothing_can_be_reserved_it_asks_again_while_patience_lasts() {
     assert_eq!(limiter.charges().len(), 1);
 }
 
+/// A wait that no clock can hold is not over.
+#[tokio::test(start_paused = true)]
+async fn a_wait_without_end_is_refunded_when_its_caller_leaves() {
+    let limiter = Scripted::new().wait(Duration::MAX);
+    let service = layer(&limiter).max_wait(Duration::MAX).layer(Strict::default());
+    assert!(tokio::time::timeout(SECOND, service.oneshot("hello")).await.is_err());
+    assert_eq!(limiter.refunds().len(), 1);
+}
+
 // Case 144.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_is_dropped_unpolled_is_not_charged() {

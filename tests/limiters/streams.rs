@@ -33,8 +33,8 @@ use tower_sluice::key::{ByHead, Head};
 use tower_sluice::respond::{CountBytes, CountedBody, SettleHandle, Unsettled};
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    Charge, Decision, ErrorKind, FailOpen, HttpResponder, Limiter, LimiterExt, Memory, Quota,
-    RateLimitLayer, by_head,
+    Charge, Decision, ErrorKind, Exempt, FailOpen, HttpResponder, Limiter, LimiterExt, Memory,
+    Quota, RateLimitLayer, by_head,
 };
 
 /// The most that a request may use, of 10,000 an hour.
@@ -291,6 +291,23 @@ async fn a_handle_is_empty_once_the_layer_has_settled() {
     let layer = RateLimitLayer::new(closure, by_head(|_| Some("alice"))).settle_in_handler();
     layer.layer(settles).oneshot(Request::new(())).await.unwrap();
     assert_eq!(limiter.peek("alice").await.unwrap().remaining(), Some(9));
+}
+
+/// A layer inside that took nothing leaves the handle of the outer one in its place.
+#[tokio::test]
+async fn an_exempt_layer_inside_hides_no_handle() {
+    let limiter = limiter();
+    let settles = service_fn(async |request: Request<()>| {
+        let handle = request.extensions().get::<SettleHandle>().expect("a handle");
+        let unsettled: Unsettled = handle.take().expect("the outer layer took units");
+        unsettled.settle(5).await.unwrap();
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
+    });
+    let inner = RateLimitLayer::new(Scripted::new(), |_: &Request<()>| Exempt);
+    let service = inner.settle_in_handler().layer(settles);
+    let service = layer(limiter.clone()).settle_in_handler().layer(service);
+    service.oneshot(Request::new(())).await.unwrap();
+    assert_eq!(used(&limiter).await, 5);
 }
 
 async fn serve(app: Router) -> SocketAddr {
