@@ -110,14 +110,16 @@ impl Future for Settlement {
             State::Settled(result) => return Poll::Ready(result.clone()),
             State::Settling(settling) => settling,
         };
+        // Wakers are foreign code, so they are cloned and dropped without the lock.
+        let waker = cx.waker().clone();
         let mut settling = lock(settling);
-        match settling.result.clone() {
-            Some(result) => Poll::Ready(result),
-            None => {
-                settling.waker = Some(cx.waker().clone());
-                Poll::Pending
-            }
+        if let Some(result) = settling.result.clone() {
+            return Poll::Ready(result);
         }
+        let former = settling.waker.replace(waker);
+        drop(settling);
+        drop(former);
+        Poll::Pending
     }
 }
 

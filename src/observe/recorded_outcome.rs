@@ -87,7 +87,11 @@ impl Asked {
                 self.retried_for.saturating_add(elapsed()),
             )),
             Outcome::Wait(wait) => RecordedOutcome::Decided(Decided::Delayed(wait)),
-            Outcome::Retry(pause) if pause <= self.max_wait.saturating_sub(elapsed()) => {
+            // As the caller decides: a pause of 0 needs time too.
+            Outcome::Retry(pause)
+                if pause.max(Duration::from_nanos(1))
+                    <= self.max_wait.saturating_sub(elapsed()) =>
+            {
                 RecordedOutcome::AsksAgain
             }
             Outcome::Retry(_) | Outcome::Deny { .. } => RecordedOutcome::Decided(Decided::Denied),

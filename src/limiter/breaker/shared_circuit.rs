@@ -78,8 +78,8 @@ impl Shared {
         }
         let mut guarded = lock(&self.guarded);
         let Some(permit) = guarded.circuit.admit(self.now(), &self.settings) else {
-            self.watch.refused();
-            return Err(guarded.refuse());
+            drop(guarded);
+            return Err(self.refuse());
         };
         if permit.is_probe() {
             guarded.counts.probes += 1;

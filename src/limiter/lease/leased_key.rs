@@ -162,8 +162,10 @@ impl<L: Limiter> LeasedKey<L> {
         self.remaining = remaining;
         let (mut left, mut answers) = (stock.units(), Vec::new());
         while let Some(waiter) = self.queue.pop_first(left, stock.valid_until) {
-            // A caller that has left takes nothing.
-            if !waiter.sender.is_closed() {
+            // A caller that has left takes nothing. Its waker is dropped without the lock.
+            if waiter.sender.is_closed() {
+                answers.push((waiter, WaiterAnswer::AskAlone));
+            } else {
                 left -= waiter.cost;
                 self.demand.add(now, settings.validity, waiter.cost);
                 let (stock, cost) = (Arc::clone(stock), waiter.cost);
