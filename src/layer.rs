@@ -111,7 +111,7 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     }
 
     /// Sets how many requests may wait at once; all others are admitted now or refused. Default:
-    /// 1,024.
+    /// 1,024. A request that may wait counts from its call, while the limiter decides about it.
     ///
     /// Clones made after this call, and their services, share this number.
     #[doc(alias("max_queue", "queue_size"))]

@@ -19,7 +19,7 @@ use crate::quota::{Quota, QuotaError, Quotas};
 /// Counts units in cells of the period: exact over every window, at a fixed size.
 ///
 /// **Bound.** At most `limit` units in any stretch of a period. At least `cells / (cells + 1)` of
-/// the throughput is reached.
+/// the throughput is reached, but for periods of a few microseconds a cell: a cell has whole ones.
 ///
 /// **Cost.** A count for each cell: 197 bytes in Redis with 10 cells; 40 µs of script time alone,
 /// 13 in a batch of 64.

@@ -117,7 +117,9 @@ fn benchmark(site: &Site, depth: usize, calls: u64, database: u16, digest: &str)
         fields.collect::<Option<Vec<_>>>().filter(|fields| fields.len() == 7)
     };
     let fields = text.lines().rev().find_map(numbers);
-    let fields = fields.unwrap_or_else(|| panic!("no line of numbers: {text}"));
+    let fields = fields.unwrap_or_else(|| {
+        panic!("{}: no numbers: {text}{}", output.status, String::from_utf8_lossy(&output.stderr))
+    });
     let [_max, _p99, _p95, p50, _min, _mean, per_second] = fields[..] else { unreachable!() };
     Cost {
         per_second,
