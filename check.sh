@@ -47,7 +47,7 @@ cargo test --quiet $packages --all-features --doc
 # Without Redis there are no processes and stores to test: the units, the tests of the layer and of
 # the memory, and the examples in the documentation are enough.
 say "tests, no features"
-cargo test --quiet -p tower-sluice --no-default-features --lib
+cargo test --quiet -p tower-sluice -p tests --no-default-features --lib --test layer --test limiters
 cargo test --quiet -p tower-sluice --no-default-features --doc
 say "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --quiet -p tower-sluice --all-features --no-deps
