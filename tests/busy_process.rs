@@ -47,6 +47,8 @@ fn handler() -> Duration {
 #[derive(Default)]
 struct Counts {
     decided: AtomicUsize,
+    /// Decided, and admitted.
+    admitted: AtomicUsize,
     /// The instants at which requests were admitted unasked.
     unasked: Mutex<Vec<Instant>>,
     saturated: AtomicUsize,
@@ -67,7 +69,10 @@ impl Counts {
                     self.unasked.lock().expect("whole").push(Instant::now());
                 }
             }
-            Ok(_) => _ = self.decided.fetch_add(1, Relaxed),
+            Ok(decision) => {
+                self.decided.fetch_add(1, Relaxed);
+                self.admitted.fetch_add(usize::from(decision.is_admitted()), Relaxed);
+            }
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::Saturation, "{error:?}");
                 self.saturated.fetch_add(1, Relaxed);
@@ -164,6 +169,7 @@ async fn load(server: &Server, name: &str, pool: Pool, clients: usize) {
     }
     tasks.join_all().await;
     counts.report(&format!("{name} clients={clients}"), &witness.silences());
+    assert_eq!(counts.lost.load(Relaxed), 0, "{name}");
 }
 
 // Case 132.
@@ -448,7 +454,16 @@ impl<'a> Spent<'a> {
         runtime.shutdown_background();
 
         let silences: Vec<_> = witnesses.into_iter().flat_map(Witness::silences).collect();
-        counts.report(&format!("{} {what} threads={}", self.name, load.threads), &silences);
+        let name = format!("{} {what} threads={}", self.name, load.threads);
+        counts.report(&name, &silences);
+        // A failover ends connections, and may lose what was spent.
+        if !what.starts_with("failover") {
+            assert_eq!(
+                (counts.admitted.load(Relaxed), counts.lost.load(Relaxed)),
+                (0, 0),
+                "{name}"
+            );
+        }
     }
 }
 

@@ -13,7 +13,10 @@ if [ "${1:-}" = one ]; then
   output=$2 binary=$3
   name=$(basename "$binary") begun=$SECONDS
   name=${name%-*}
-  if timeout --kill-after=10 900 "$binary" >"$output/$name" 2>&1; then
+  # It has a process group of its own, which Ctrl-C does not reach.
+  timeout --kill-after=10 900 "$binary" >"$output/$name" 2>&1 &
+  trap 'kill $!' INT TERM
+  if wait $!; then
     echo "ok $name, $((SECONDS - begun)) s: $(grep '^test result:' "$output/$name" || echo 'no tests')"
   else
     touch "$output/$name.failed"

@@ -18,6 +18,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt, Empty, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
+use support::faults::eventually;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -57,9 +58,7 @@ async fn used(limiter: &impl Limiter) -> u64 {
 
 /// Waits until a settlement that nobody awaits has arrived.
 async fn uses(limiter: &impl Limiter, units: u64) {
-    while used(limiter).await != units {
-        tokio::task::yield_now().await;
-    }
+    eventually("the settlement has arrived", async || used(limiter).await == units).await;
 }
 
 /// The events in a frame.

@@ -15,7 +15,7 @@ pub(super) const COSTS: &str = "
     name = 'requests'
     algorithm = 'fixed_window'
     limit = 1000
-    period = '1h'
+    period = '10000h'
 
     [[policy]]
     name = 'triple'

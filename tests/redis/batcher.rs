@@ -264,6 +264,7 @@ async fn a_lost_connection_ends_its_batch_and_nothing_is_sent_twice() {
     let limiter = yearly(&proxy.url(), 1_000_000);
     limiter.check(&"warm".into()).await.unwrap();
     let mut connection = server.connection().await;
+    let mut lost = 0;
     for _ in 0..20 {
         let answers = {
             let asked = together(&limiter, (0..50).map(|_| "k"));
@@ -277,7 +278,9 @@ async fn a_lost_connection_ends_its_batch_and_nothing_is_sent_twice() {
             !matches!(answer, Ok(Outcome::Allow) | Err(ErrorKind::Infrastructure))
         };
         assert_eq!(answers.iter().find(odd), None);
+        lost += answers.iter().filter(|answer| answer.is_err()).count();
     }
+    assert!(lost > 0, "no cut met a call");
     // No charge more than was asked for, whatever became of the answers.
     let begun = Instant::now();
     let peek = loop {
@@ -376,18 +379,23 @@ async fn the_largest_batch_of_many_quotas_is_answered() {
 async fn a_key_that_is_too_long_is_refused_before_it_is_digested() {
     let limiter = yearly("redis://127.0.0.1:1", 1);
     let long = "x".repeat(16 << 20);
-    let begun = std::time::Instant::now();
-    std::hint::black_box(
-        long.bytes().fold(0_u64, |sum, byte| sum.rotate_left(1) ^ u64::from(byte)),
-    );
-    let read_once = begun.elapsed();
-    let charge = Charge::new(long);
-    let begun = std::time::Instant::now();
-    let error = limiter.check(&charge).await.unwrap_err();
-    let refused = begun.elapsed();
-    println!("read once in {read_once:?}, refused in {refused:?}");
-    assert_eq!(error.kind(), ErrorKind::Request);
-    assert!(refused < read_once, "refused in {refused:?}, which is longer than reading it");
+    let charge = Charge::new(long.clone());
+    let mut is_faster = false;
+    // One preemption decides nothing.
+    for _ in 0..10 {
+        let begun = std::time::Instant::now();
+        std::hint::black_box(
+            long.bytes().fold(0_u64, |sum, byte| sum.rotate_left(1) ^ u64::from(byte)),
+        );
+        let read_once = begun.elapsed();
+        let begun = std::time::Instant::now();
+        let error = limiter.check(&charge).await.unwrap_err();
+        let refused = begun.elapsed();
+        println!("read once in {read_once:?}, refused in {refused:?}");
+        assert_eq!(error.kind(), ErrorKind::Request);
+        is_faster |= refused < read_once;
+    }
+    assert!(is_faster, "it was refused later than it could be read");
 }
 
 #[tokio::test]

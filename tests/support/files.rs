@@ -1,6 +1,7 @@
 //! Files that a test writes, in a folder of its own.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -24,10 +25,16 @@ impl Files {
 
     fn under(parent: &Path) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let folder = parent.join(format!("tower-sluice-{}-{number}", std::process::id()));
-        fs::create_dir_all(&folder).expect("a folder");
-        Self(folder)
+        fs::create_dir_all(parent).expect("a folder");
+        // A killed process with the same id may have left folders.
+        loop {
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            let folder = parent.join(format!("tower-sluice-{}-{number}", std::process::id()));
+            match fs::create_dir(&folder) {
+                Ok(()) => return Self(folder),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{error}"),
+            }
+        }
     }
 
     /// Writes a file, and returns its path.
