@@ -185,7 +185,10 @@ pub(crate) struct Caller {
     awaited: AtomicU8,
     /// Since when it waits, in milliseconds.
     since: AtomicU64,
-    states_length: AtomicBool,
+    /// The number of heads that came, up to one that states a length beside a transfer coding.
+    heads: AtomicU64,
+    /// The number of requests that began.
+    asked: AtomicU64,
     is_tunnel: AtomicBool,
     is_ended: AtomicBool,
     task: OnceLock<AbortHandle>,
@@ -203,7 +206,8 @@ impl Caller {
             untaken: AtomicUsize::new(0),
             awaited: AtomicU8::new(FIRST_BYTE),
             since: AtomicU64::new(now()),
-            states_length: AtomicBool::new(false),
+            heads: AtomicU64::new(0),
+            asked: AtomicU64::new(0),
             is_tunnel: AtomicBool::new(false),
             is_ended: AtomicBool::new(false),
             task: OnceLock::new(),
@@ -216,23 +220,21 @@ impl Caller {
         let _ = self.task.set(task);
     }
 
-    /// Bytes came, while no request runs. Returns whether a head begins with them.
-    pub(crate) fn hears(&self) -> bool {
-        let begins = self.awaited.swap(HEAD, Relaxed) != HEAD;
-        if begins {
+    /// Bytes came, while no request runs.
+    pub(crate) fn hears(&self) {
+        if self.awaited.swap(HEAD, Relaxed) != HEAD {
             self.since.store(now(), Relaxed);
         }
-        begins
     }
 
-    /// The head that comes states a length.
-    pub(crate) fn hears_length(&self) {
-        self.states_length.store(true, Relaxed);
+    /// So many heads came that have one framing.
+    pub(crate) fn has_heads(&self, heads: u64) {
+        self.heads.store(heads, Relaxed);
     }
 
-    /// Returns true if the head that came states a length. Asked once for each request.
-    pub(crate) fn states_length(&self) -> bool {
-        self.states_length.swap(false, Relaxed)
+    /// Counts a request, and returns true if its head is not among those with one framing.
+    pub(crate) fn asks_with_two_framings(&self) -> bool {
+        self.asked.fetch_add(1, Relaxed) >= self.heads.load(Relaxed)
     }
 
     /// Bytes left. A caller that takes an answer is not silent.

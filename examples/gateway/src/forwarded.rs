@@ -6,12 +6,17 @@
 //! | `Forwarded` | `for`, `host` and `proto`, appended where it is there or `FORWARDED=forwarded` |
 //! | `X-Forwarded-Host`, `X-Forwarded-Proto` | the caller's, unless a trusted proxy has set them |
 //! | `X-Real-IP` and others that only a proxy may set | removed, unless a trusted proxy set them |
+//! | `Proxy` | removed |
 //! | `Via` | the version of the caller's HTTP and `gateway`, as in `1.1 gateway`, appended |
 //! | `Host` | the caller's |
 //!
 //! Appending says nothing about what stood there before: an upstream reads from the right, past the
 //! addresses that it trusts.
+//!
+//! Servers of CGI and of WSGI read `_` in a name as `-`, so both are one name where fields are
+//! removed.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
 use http::header::{FORWARDED, HOST, HeaderName, VIA};
@@ -22,6 +27,9 @@ use crate::hop_by_hop;
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+/// No proxy sets it, and programs of CGI take it for the proxy of their own requests
+/// (CVE-2016-5385).
+const PROXY: HeaderName = HeaderName::from_static("proxy");
 
 /// The peer of a connection, whose text is made once.
 #[derive(Debug)]
@@ -49,7 +57,9 @@ pub(crate) fn add(
     peer_is_trusted: bool,
     always_forwarded: bool,
 ) {
-    if !peer_is_trusted {
+    if peer_is_trusted {
+        headers.remove(PROXY);
+    } else {
         let claims: Vec<HeaderName> =
             headers.keys().filter(|name| is_claim(name)).cloned().collect();
         claims.iter().for_each(|name| drop(headers.remove(name)));
@@ -85,9 +95,14 @@ pub(crate) fn add(
 /// Returns true if only a proxy may set a field: upstreams believe it about the caller or its
 /// request.
 fn is_claim(name: &HeaderName) -> bool {
+    let text = match name.as_str() {
+        text if text.contains('_') => Cow::Owned(text.replace('_', "-")),
+        text => Cow::Borrowed(text),
+    };
     matches!(
-        name.as_str(),
-        "x-real-ip"
+        &*text,
+        "proxy"
+            | "x-real-ip"
             | "x-client-ip"
             | "x-cluster-client-ip"
             | "x-original-forwarded-for"
@@ -110,7 +125,7 @@ fn is_claim(name: &HeaderName) -> bool {
             | "x-url-scheme"
             | "front-end-https"
             | "client-ip"
-    ) || name.as_str().starts_with("x-forwarded-")
+    ) || text.starts_with("x-forwarded-")
         && ![X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO].contains(name)
 }
 
@@ -188,8 +203,15 @@ mod tests {
             for name in ["x-real-ip", "cf-connecting-ip", "x-forwarded-port", "x-original-url"] {
                 headers.insert(name, HeaderValue::from_static("1"));
             }
+            for name in ["x_real_ip", "x_forwarded_for", "x-forwarded_proto", "x_mine", "proxy"] {
+                headers.insert(name, HeaderValue::from_static("1"));
+            }
             headers.insert("x-mine", HeaderValue::from_static("1"));
             added(&mut headers, "10.0.0.1:5000", trusted, false);
+            assert_eq!(headers.contains_key("x_real_ip"), left);
+            assert_eq!(headers.contains_key("x_forwarded_for"), left);
+            assert_eq!(headers.contains_key("x-forwarded_proto"), left);
+            assert!(headers.contains_key("x_mine") && !headers.contains_key("proxy"));
             assert_eq!(headers.contains_key("x-real-ip"), left);
             assert_eq!(headers.contains_key("cf-connecting-ip"), left);
             assert_eq!(headers.contains_key("x-forwarded-port"), left);
@@ -201,7 +223,16 @@ mod tests {
     #[test]
     fn trailers_say_nothing_about_the_caller() {
         let mut trailers = HeaderMap::new();
-        for name in ["x-forwarded-for", "forwarded", "via", "host", "content-length", "x-real-ip"] {
+        for name in [
+            "x-forwarded-for",
+            "x_forwarded_for",
+            "forwarded",
+            "via",
+            "host",
+            "content-length",
+            "x-real-ip",
+            "proxy",
+        ] {
             trailers.insert(name, HeaderValue::from_static("1"));
         }
         trailers.insert("x-sum", HeaderValue::from_static("2"));

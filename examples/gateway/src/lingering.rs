@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
 use crate::connections::{Caller, Place};
-use crate::head::LengthSearch;
+use crate::framing::Framing;
 
 /// The longest time that it reads on.
 const LONGEST: Duration = Duration::from_secs(2);
@@ -24,7 +24,7 @@ pub(crate) struct Lingering<T> {
     inner: T,
     caller: Arc<Caller>,
     _place: Option<Place>,
-    search: LengthSearch,
+    framing: Framing,
     /// Set once our side is closed.
     until: Option<Pin<Box<Sleep>>>,
 }
@@ -32,7 +32,7 @@ pub(crate) struct Lingering<T> {
 impl<T> Lingering<T> {
     /// The stream of a caller. It keeps the caller's place.
     pub(crate) fn new(inner: T, caller: Arc<Caller>, place: impl Into<Option<Place>>) -> Self {
-        Self { inner, caller, _place: place.into(), search: LengthSearch::default(), until: None }
+        Self { inner, caller, _place: place.into(), framing: Framing::default(), until: None }
     }
 
     fn taken(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
@@ -52,14 +52,14 @@ impl<T: AsyncRead + Unpin> AsyncRead for Lingering<T> {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.inner).poll_read(cx, buffer);
         let bytes = &buffer.filled()[before..];
-        if !bytes.is_empty() && !self.caller.is_running() {
-            if self.caller.hears() {
-                self.search = LengthSearch::default();
-            }
-            if self.search.finds(bytes) {
-                self.caller.hears_length();
-            }
+        if bytes.is_empty() || self.caller.is_tunnel() {
+            return read;
         }
+        if !self.caller.is_running() {
+            self.caller.hears();
+        }
+        let heads = self.framing.read(bytes);
+        self.caller.has_heads(heads);
         read
     }
 }

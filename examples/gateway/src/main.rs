@@ -17,6 +17,7 @@ mod connections;
 mod descriptors;
 mod exchange;
 mod forwarded;
+mod framing;
 mod gate;
 mod head;
 mod health;

@@ -151,8 +151,9 @@ where
     S: Service<Request<Sent>, Response = Response<B>, Error = Infallible>,
     B: Body<Data = Bytes> + From<&'static str>,
 {
-    let states_length = one.exchange().caller.states_length();
-    if let Some((status, why)) = head::wrong(&request, states_length) {
+    // By HTTP/2 always, where no request has a transfer coding.
+    let has_two_framings = one.exchange().caller.asks_with_two_framings();
+    if let Some((status, why)) = head::wrong(&request, has_two_framings) {
         return Ok(one.until_end_of(last(status, why)));
     }
     let mut request = Sent::of(request, one.exchange());

@@ -98,9 +98,12 @@ fn callers_that_stop_in_the_middle_do_not_hold_it_up_for_ever() {
         }
         full_since.elapsed() > Duration::from_secs(1)
     });
+    let begun = Instant::now();
     gateway.process.signal("TERM");
     let status = gateway.process.wait();
     assert!(status.success(), "{status}");
+    // Seven seconds of silence, and some time of a busy machine; and long before `BODY_TIMEOUT`.
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
 }
 
 #[test]
