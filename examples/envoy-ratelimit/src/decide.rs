@@ -268,7 +268,7 @@ impl Decider {
     fn counts(&self, domain: &str, rule: Option<&Match<'_>>) -> Arc<Counts> {
         match rule {
             None => self.stats.rule(&Labels::of_overrides(domain)),
-            Some(Match { labels: Some(labels), .. }) => self.stats.rule(labels),
+            Some(Match { labels: Some(labels), .. }) => self.stats.values(labels),
             Some(Match { limit, .. }) => {
                 Arc::clone(limit.counts.get_or_init(|| self.stats.rule(&limit.labels)))
             }

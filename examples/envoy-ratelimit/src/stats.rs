@@ -2,6 +2,7 @@
 //!
 //! A rule has the labels `domain`, `key1`, `key2` and so on, as the file states them. So there are
 //! no more series than rules. Values of requests stand in labels only where the file asks for them.
+//! Callers choose those, so their number and their length are bounded: further ones share a series.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,6 +15,10 @@ use metrics::{
 
 /// The part of a limit from which on requests are near it.
 const NEAR: f64 = 0.8;
+/// The most labels with values of requests.
+const MOST_VALUES: usize = 10_000;
+/// The most bytes of them that have counts of their own.
+const LONGEST_VALUES: usize = 512;
 
 /// A domain, and what each level is called: a key, or a key and a value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -30,6 +35,11 @@ impl Labels {
     /// The labels of all limits that requests of a domain bring along.
     pub(crate) fn of_overrides(domain: &str) -> Self {
         Self { domain: domain.into(), levels: vec!["override".to_owned()] }
+    }
+
+    /// The labels of those values of a domain that have no series of their own.
+    pub(crate) fn of_others(domain: &str) -> Self {
+        Self { domain: domain.into(), levels: vec!["other".to_owned()] }
     }
 
     /// Adds a level. An empty value stands for all.
@@ -109,9 +119,14 @@ impl Counts {
     }
 }
 
+/// Counts by their labels, which live as long as the process.
+type Known = RwLock<HashMap<Labels, Arc<Counts>>>;
+
 /// All counts of the process.
 pub(crate) struct Stats {
-    rules: RwLock<HashMap<Labels, Arc<Counts>>>,
+    rules: Known,
+    /// Those whose labels have values of requests.
+    values: Known,
     requests: Counter,
     seconds: Histogram,
     of_service: Counter,
@@ -147,7 +162,8 @@ impl Stats {
             counter!("ratelimit_service_should_rate_limit_error", labels.iter())
         };
         Self {
-            rules: RwLock::default(),
+            rules: Known::default(),
+            values: Known::default(),
             requests: counter!("ratelimit_service_total_requests", method.iter()),
             seconds: histogram!("ratelimit_service_response_time_seconds", method.iter()),
             of_service: error("service_error"),
@@ -159,13 +175,22 @@ impl Stats {
         }
     }
 
-    /// The counts under these labels, which live as long as the process.
+    /// The counts under the labels of a rule.
     pub(crate) fn rule(&self, labels: &Labels) -> Arc<Counts> {
         let known = self.rules.read().unwrap_or_else(PoisonError::into_inner).get(labels).cloned();
-        known.unwrap_or_else(|| {
-            let mut rules = self.rules.write().unwrap_or_else(PoisonError::into_inner);
-            let counts = rules.entry(labels.clone()).or_insert_with(|| Counts::new(labels).into());
-            Arc::clone(counts)
+        known.unwrap_or_else(|| added(&self.rules, labels))
+    }
+
+    /// The counts under labels with values of a request, or those that further values share.
+    pub(crate) fn values(&self, labels: &Labels) -> Arc<Counts> {
+        let (known, is_full) = {
+            let values = self.values.read().unwrap_or_else(PoisonError::into_inner);
+            (values.get(labels).cloned(), values.len() >= MOST_VALUES)
+        };
+        let length = || labels.levels.iter().map(String::len).sum::<usize>();
+        known.unwrap_or_else(|| match is_full || length() > LONGEST_VALUES {
+            true => self.rule(&Labels::of_others(&labels.domain)),
+            false => added(&self.values, labels),
         })
     }
 
@@ -178,5 +203,33 @@ impl Stats {
             Some(tonic::Code::InvalidArgument) => self.of_service.increment(1),
             Some(_) => self.of_redis.increment(1),
         }
+    }
+}
+
+fn added(known: &Known, labels: &Labels) -> Arc<Counts> {
+    let mut known = known.write().unwrap_or_else(PoisonError::into_inner);
+    Arc::clone(known.entry(labels.clone()).or_insert_with(|| Counts::new(labels).into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_that_callers_choose_have_a_bounded_number_of_series() {
+        let stats = Stats::new();
+        let of = |value: &str| {
+            let mut labels = Labels::of_domain("x");
+            labels.push("user", value);
+            stats.values(&labels)
+        };
+        let others = stats.rule(&Labels::of_others("x"));
+        let is_other = |value: &str| Arc::ptr_eq(&of(value), &others);
+        assert!(is_other(&"v".repeat(LONGEST_VALUES)), "with its key it is too long");
+        let first: Vec<_> = (0..MOST_VALUES).map(|value| of(&value.to_string())).collect();
+        assert!(first.iter().all(|counts| !Arc::ptr_eq(counts, &others)));
+        assert!(is_other("one more") && is_other("and another"));
+        assert!(Arc::ptr_eq(&of("7"), &first[7]), "a known one keeps its own");
+        assert_eq!(stats.values.read().unwrap().len(), MOST_VALUES);
     }
 }
