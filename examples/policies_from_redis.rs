@@ -1,5 +1,6 @@
 //! Policies as data: each field of a Redis hash is the name of a policy, its value the row in JSON.
-//! Change the hash while the example runs, and the next request is under the new table.
+//! The hash is read once a second: change it while the example runs, and the new table is in force
+//! about a second later.
 //!
 //! `REDIS_URL=redis://127.0.0.1:6379 cargo run --features policies --example policies_from_redis`,
 //! which waits for the first table; then

@@ -1,12 +1,12 @@
 //! A proof under way: what every check needs, and the rows so far.
 
 use std::future::Future;
-use std::panic;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tower_sluice::{Charge, Error, ErrorKind, Pool};
 
 use support::trial::algorithms::{ALGORITHMS, Algorithm, Site};
@@ -28,26 +28,10 @@ pub(crate) struct Proof {
     /// The begin of all keys: no other run has it.
     pub(crate) prefix: String,
     pub(crate) cleaner: Cleaner,
+    /// The folder of the traces.
+    pub(crate) folder: PathBuf,
     pub(crate) bar: ProgressBar,
     rows: Mutex<Vec<Row>>,
-}
-
-/// The last words of a check that panicked.
-static PANIC: Mutex<String> = Mutex::new(String::new());
-
-/// Keeps the message of a panic for the table, and prints nothing.
-pub(crate) fn keep_panics() {
-    panic::set_hook(Box::new(|panic| {
-        let payload = panic.payload();
-        let text = payload.downcast_ref::<String>().map(String::as_str);
-        let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
-        let words = text.unwrap_or("a panic").to_owned();
-        let mut first = PANIC.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those that follow say less: a task that another one waits for.
-        if first.is_empty() {
-            *first = words;
-        }
-    }));
 }
 
 impl Proof {
@@ -56,6 +40,7 @@ impl Proof {
         access: Access,
         connections: Result<Connections, String>,
         met: Met,
+        folder: PathBuf,
     ) -> Self {
         let prefix = format!("{}:prove-{:08x}", options.prefix, fastrand::u32(..));
         let checks = ALGORITHMS.len() + TWINS.len() + 21;
@@ -64,7 +49,7 @@ impl Proof {
         bar.set_style(style.expect("a template"));
         bar.enable_steady_tick(Duration::from_millis(200));
         let (cleaner, rows) = (Cleaner::default(), Mutex::default());
-        Self { options, access, connections, met, prefix, cleaner, bar, rows }
+        Self { options, access, connections, met, prefix, cleaner, folder, bar, rows }
     }
 
     pub(crate) fn add(&self, row: Row) {
@@ -115,16 +100,18 @@ impl Proof {
         task.spawn(check);
         let row = match task.join_next().await.expect("a check") {
             Ok(row) => row,
-            Err(_) => panicked(name),
+            Err(error) => ended_early(name, words(error)),
         };
         self.add(row);
     }
 }
 
-/// The row of a check that ended by a panic.
-pub(crate) fn panicked(name: &str) -> Row {
-    let words = std::mem::take(&mut *PANIC.lock().unwrap_or_else(PoisonError::into_inner));
-    ended_early(name, words)
+/// The message of the panic that ended a task.
+pub(crate) fn words(error: JoinError) -> String {
+    let said = error.to_string();
+    let Ok(payload) = error.try_into_panic() else { return said };
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("a panic").to_owned()
 }
 
 /// The row of a check that ended early for some reason. If a call had no answer, no promise is
@@ -148,3 +135,30 @@ pub(crate) fn obstacle(error: &Error) -> Option<String> {
 
 /// The proof as checks share it.
 pub(crate) type Shared = Arc<Proof>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table;
+
+    fn panics(why: &str) {
+        panic!("{why}");
+    }
+
+    /// The row of a check whose task panics with these words.
+    async fn ended(why: &'static str) -> Row {
+        let error = tokio::spawn(async move { panics(why) }).await.expect_err("a panic");
+        ended_early("a check", words(error))
+    }
+
+    #[tokio::test]
+    async fn a_check_has_the_words_of_its_own_panic() {
+        // The tasks of another check panic, too, after its row is made.
+        let row = ended("kind: Infrastructure").await;
+        assert!(matches!(row.result, table::Result::Lost(_)), "{row:?}");
+        assert!(tokio::spawn(async { panics("kind: Infrastructure") }).await.is_err());
+        let row = ended("the reply differs").await;
+        let table::Result::Broken(why) = &row.result else { panic!("{row:?}") };
+        assert!(why.contains("the reply differs"), "{why}");
+    }
+}

@@ -26,12 +26,14 @@
 //!
 //! The exit code is 0 if all promises are kept, and 1 if one is broken. It is 2 if the options are
 //! wrong, if there is no connection, or after Ctrl-C. It is 3 if calls had no answer, so that a
-//! check proves nothing: the network is to blame, or the crate.
+//! check proves nothing: the network is to blame, or the crate. It is 4 if the checks were not over
+//! after five minutes, and what was checked is kept.
 
 mod access;
 mod check;
 mod cleaner;
 mod faults;
+mod folder;
 mod met;
 mod network;
 mod options;
@@ -50,6 +52,7 @@ use support::trial::crew;
 
 use access::Access;
 use check::Proof;
+use folder::Folder;
 use options::Options;
 use table::Row;
 
@@ -62,7 +65,8 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let options = Options::parse();
-    check::keep_panics();
+    // What a check panics with is in the table.
+    std::panic::set_hook(Box::new(|_| {}));
     let runtime = Runtime::new().expect("a runtime");
     let code = runtime.block_on(async {
         match prove(options).await {
@@ -88,22 +92,25 @@ async fn prove(options: Options) -> Result<ExitCode, String> {
     let met = met::meet(&access, &connections).await;
     println!("{}", access.hush(&met.text));
 
-    let proof = Arc::new(Proof::new(options, access, connections, met));
-    let is_whole = tokio::select! {
-        () = all(&proof) => true,
+    let folder = Folder::new()?;
+    let path = folder.path().to_owned();
+    let proof = Arc::new(Proof::new(options, access, connections, met, path));
+    let (mut is_whole, mut is_interrupted) = (true, false);
+    tokio::select! {
+        () = all(&proof) => {}
         () = tokio::time::sleep(LONGEST) => {
             proof.add(Row::not_checked("all that follows", "five minutes are over"));
-            true
+            is_whole = false;
         }
-        () = interrupted() => false,
-    };
+        () = interrupted() => is_interrupted = true,
+    }
     crew::end_all();
     proof.bar.set_message("deletes its keys");
     let cleaned = cleaner::clean(&proof).await;
     proof.add(cleaned);
     proof.bar.finish_and_clear();
-    let code = table::print(&proof);
-    if !is_whole {
+    let code = table::print(&proof, is_whole);
+    if is_interrupted {
         return Err(String::from("interrupted: the table is not complete"));
     }
     Ok(code)

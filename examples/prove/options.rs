@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use clap::Parser;
 
+use support::trial::algorithms::ALGORITHMS;
+use support::trial::twins::TWINS;
+
 #[derive(Debug, Parser)]
 #[command(about = "Proves the promises of tower-sluice on a server of yours")]
 pub(crate) struct Options {
@@ -24,6 +27,7 @@ pub(crate) struct Options {
     pub(crate) tasks: u16,
     /// Only the algorithms whose names begin so.
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    #[arg(value_parser = begin_of_a_name)]
     pub(crate) only: String,
 }
 
@@ -40,5 +44,34 @@ fn minutes(text: &str) -> Result<Duration, String> {
             Ok(Duration::from_secs_f64(60.0 * minutes))
         }
         _ => Err(String::from("not a number from 0.05 to 5")),
+    }
+}
+
+fn begin_of_a_name(text: &str) -> Result<String, String> {
+    let algorithms = ALGORITHMS.iter().map(|algorithm| algorithm.name);
+    let mut names: Vec<&str> = algorithms.chain(TWINS.iter().map(|twins| twins.name)).collect();
+    names.sort_unstable();
+    names.dedup();
+    match names.iter().any(|name| name.starts_with(text)) {
+        true => Ok(text.to_owned()),
+        false => Err(format!("no name begins so; the names are {}", names.join(", "))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_nothing_has_is_refused() {
+        let only = |name: &str| {
+            let options = Options::try_parse_from(["prove", "redis://127.0.0.1", "--only", name]);
+            options.map(|options| options.only).map_err(|error| error.to_string())
+        };
+        assert_eq!(only("fixed"), Ok("fixed".to_owned()));
+        assert_eq!(only("several"), Ok("several".to_owned()));
+        let error = only("fixed_windows").unwrap_err();
+        assert!(error.contains("fixed_windows") && error.contains("fixed_window,"), "{error}");
+        assert!(Options::try_parse_from(["prove", "redis://127.0.0.1"]).is_ok());
     }
 }

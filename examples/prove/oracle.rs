@@ -1,6 +1,7 @@
 //! The oracle: several processes call each algorithm, and a model judges every answer.
 
 use std::collections::BTreeMap;
+use std::panic::resume_unwind;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,7 @@ use support::trial::workload::Workload;
 use support::trial::{Played, edges, saturated, stock};
 
 use crate::access::Form;
-use crate::check::{Shared, panicked};
+use crate::check::{Shared, ended_early, was_lost, words};
 use crate::table::{MOST_LOST, Row};
 
 /// What one workload found.
@@ -55,7 +56,7 @@ pub(crate) async fn workloads(proof: &Shared) {
             continue;
         }
         let mut found = Vec::new();
-        let mut has_ended = true;
+        let mut panics: Vec<String> = Vec::new();
         for pair in Workload::ALL.chunks(2) {
             let mut runs = JoinSet::new();
             for workload in pair {
@@ -68,12 +69,14 @@ pub(crate) async fn workloads(proof: &Shared) {
             while let Some(run) = runs.join_next().await {
                 match run {
                     Ok(run) => found.push(run),
-                    Err(_) => has_ended = false,
+                    Err(error) => panics.push(words(error)),
                 }
             }
         }
-        if !has_ended {
-            proof.add(panicked(&name));
+        // What is wrong comes before what is only lost.
+        panics.sort_by_key(|why| was_lost(why));
+        if let Some(why) = panics.into_iter().next() {
+            proof.add(ended_early(&name, why));
             continue;
         }
         let sum = |of: fn(&Found) -> usize| found.iter().map(of).sum::<usize>();
@@ -167,8 +170,8 @@ fn trace(
     let keys = 0..(u32::from(size.processes) * u32::from(size.tasks)).max(4);
     debug_assert!(keys.end < SECOND);
     proof.cleaner.owe_judged(&limiter, keys);
-    let (folder, url) = (std::env::temp_dir(), &proof.access.url);
-    Ok(crew::run_with(&worker, &folder, prefix, algorithm, workload, size, url))
+    let (folder, url) = (&proof.folder, &proof.access.url);
+    Ok(crew::run_with(&worker, folder, prefix, algorithm, workload, size, url))
 }
 
 /// A process of this program that calls.
@@ -218,7 +221,9 @@ pub(crate) async fn leases(proof: &Shared) {
                 move || trace(&shared, algorithm, Workload::Leased, size, &prefix)
             };
             // A thread of its own: the crew is waited for there.
-            let (begun, rows) = match spawn_blocking(run).await.expect("a run") {
+            let run = spawn_blocking(run).await;
+            let run = run.unwrap_or_else(|error| resume_unwind(error.into_panic()));
+            let (begun, rows) = match run {
                 Ok(trace) => trace,
                 Err(why) => return Row::not_checked(name, why),
             };

@@ -76,8 +76,8 @@ pub(crate) const MOST_LOST: usize = 10;
 /// The most characters of a reason.
 const LONGEST: usize = 300;
 
-/// Prints the rows, and returns the exit code that they mean.
-pub(crate) fn print(proof: &Proof) -> ExitCode {
+/// Prints the rows, and returns the exit code that they mean. `is_whole`: all checks are over.
+pub(crate) fn print(proof: &Proof, is_whole: bool) -> ExitCode {
     let rows = proof.rows();
     let width = |of: fn(&Row) -> &str| {
         rows.iter().map(|row| of(row).chars().count()).max().unwrap_or_default()
@@ -108,11 +108,16 @@ pub(crate) fn print(proof: &Proof) -> ExitCode {
         println!("{}", proof.access.hush(&line));
     }
     println!("{kept} kept, {not_checked} not checked, {lost} lost, {broken} broken");
-    ExitCode::from(match (broken, lost) {
-        (0, 0) => 0,
-        (0, _) => 3,
+    ExitCode::from(code(broken, lost, is_whole))
+}
+
+fn code(broken: usize, lost: usize, is_whole: bool) -> u8 {
+    match (broken, lost, is_whole) {
+        (0, 0, true) => 0,
+        (0, 0, false) => 4,
+        (0, ..) => 3,
         _ => 1,
-    })
+    }
 }
 
 /// The first line, if it is not too long.
@@ -121,5 +126,17 @@ fn short(text: &str) -> String {
     match line.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{} ..", &line[..end]),
         None => line.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_whole_table_without_faults_is_a_proof() {
+        assert_eq!([code(0, 0, true), code(0, 0, false)], [0, 4]);
+        assert_eq!([code(0, 1, true), code(0, 1, false)], [3, 3]);
+        assert_eq!([code(1, 1, true), code(1, 0, false)], [1, 1]);
     }
 }

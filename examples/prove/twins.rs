@@ -9,7 +9,7 @@ use support::trial::algorithms::Algorithm;
 use support::trial::twins::TWINS;
 use support::trial::{Played, held};
 
-use crate::check::{Shared, panicked, was_lost};
+use crate::check::{Shared, ended_early, was_lost, words};
 use crate::table::Row;
 
 /// The algorithms whose histories need rights of their own.
@@ -43,12 +43,12 @@ pub(crate) async fn scripts(proof: &Shared) {
                     let done = format!("{} steps, alike in every field", played.done);
                     Row::played(name, done, played)
                 }
-                Err(_) => panicked(&name),
+                Err(error) => ended_early(&name, words(error)),
             }
         });
     }
     while let Some(run) = runs.join_next().await {
-        proof.add(run.unwrap_or_else(|_| panicked("twins")));
+        proof.add(run.unwrap_or_else(|error| ended_early("twins", words(error))));
     }
 }
 
@@ -74,12 +74,11 @@ pub(crate) async fn budgets(proof: &Shared) {
                 runs.spawn(held::walk_one(pool.clone(), begun));
                 begun += 1;
             }
-            match runs.join_next().await {
-                Some(Ok(Ok(more))) => played.done += more,
-                Some(Ok(Err(why))) if was_lost(&why) => played.cut_short += 1,
-                Some(Ok(Err(why))) => faults.push(why),
-                Some(Err(error)) => faults.push(error.to_string()),
-                None => break,
+            let Some(run) = runs.join_next().await else { break };
+            match run.unwrap_or_else(|error| Err(words(error))) {
+                Ok(more) => played.done += more,
+                Err(why) if was_lost(&why) => played.cut_short += 1,
+                Err(why) => faults.push(why),
             }
         }
         played.parts = begun as usize;
