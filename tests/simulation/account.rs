@@ -72,15 +72,6 @@ fn state_of(charge: &Charge, works: &Works) -> Option<State> {
     Some(charge.keys.iter().map(|key| works[key].standing.state.clone()).collect())
 }
 
-/// Clamps a state from the future, as each write does.
-fn clamp(charge: &Charge, works: &mut Works) {
-    let clamped =
-        state_of(charge, works).and_then(|state| List::clamp(&charge.rule, &state, charge.now));
-    if clamped.is_some() {
-        keep(charge, clamped, false, works);
-    }
-}
-
 fn keep(charge: &Charge, state: Option<State>, is_changed: bool, works: &mut Works) {
     let mut members = state.unwrap_or_default().into_iter();
     for key in &*charge.keys {
@@ -109,9 +100,6 @@ fn block(charge: &Charge, works: &mut Works) {
 
 /// Ends the blocks of a charge's keys.
 fn unblock(charge: &Charge, works: &mut Works) {
-    if charge.keys.iter().any(|key| works[key].standing.blocked_until.is_some()) {
-        clamp(charge, works);
-    }
     for key in &*charge.keys {
         works.get_mut(key).expect("it was read").standing.blocked_until = None;
     }
@@ -583,10 +571,7 @@ impl Account {
                 let refund = Refund { units: cost - used, cost: *cost, mark: &one.mark };
                 List::settle(rule, &mut state, now, &refund);
             }
-            Op::Block { .. } => {
-                clamp(charge, works);
-                return block(charge, works);
-            }
+            Op::Block { .. } => return block(charge, works),
             Op::Unblock => return unblock(charge, works),
             _ => return,
         }
@@ -619,7 +604,6 @@ impl Account {
                 unblock(charge, works);
                 self.count("unblock", charge);
             }
-            Op::Block { .. } => clamp(charge, works),
             _ => {}
         }
     }
