@@ -96,6 +96,11 @@ impl Counts {
         let by_load = unasked.iter().filter(|at| !while_silent(at)).count();
         assert_eq!(by_load, 0, "{name}");
     }
+
+    /// Asserts that no connection was lost, and that no server said that it cannot decide.
+    fn lost_none(&self, name: &str) {
+        assert_eq!(self.lost.load(Relaxed), 0, "{name}");
+    }
 }
 
 /// A thread that pings the server all the time, over a connection of its own.
@@ -169,7 +174,7 @@ async fn load(server: &Server, name: &str, pool: Pool, clients: usize) {
     }
     tasks.join_all().await;
     counts.report(&format!("{name} clients={clients}"), &witness.silences());
-    assert_eq!(counts.lost.load(Relaxed), 0, "{name}");
+    counts.lost_none(name);
 }
 
 // Case 132.
@@ -291,6 +296,7 @@ async fn a_thread_that_is_paused_opens_no_gate() {
         callers.join_all().await;
         paused.await.expect("no panic");
         counts.report("paused", &witness.silences());
+        counts.lost_none("paused");
     }
 }
 
@@ -349,6 +355,7 @@ async fn a_slot_map_that_is_read_late_never_fails_open() {
     }
     callers.join_all().await;
     counts.report("unread map", &[]);
+    counts.lost_none("unread map");
 }
 
 /// The processes behind a limiter whose keys are spent: whatever is admitted is too much.
@@ -456,13 +463,13 @@ impl<'a> Spent<'a> {
         let silences: Vec<_> = witnesses.into_iter().flat_map(Witness::silences).collect();
         let name = format!("{} {what} threads={}", self.name, load.threads);
         counts.report(&name, &silences);
-        // A failover ends connections, and may lose what was spent.
+        // A failover ends connections, and may lose what was spent. A slot that moves keeps it, but
+        // its servers may be unable to decide in time.
         if !what.starts_with("failover") {
-            assert_eq!(
-                (counts.admitted.load(Relaxed), counts.lost.load(Relaxed)),
-                (0, 0),
-                "{name}"
-            );
+            assert_eq!(counts.admitted.load(Relaxed), 0, "{name}");
+            if what != "moved slots" {
+                counts.lost_none(&name);
+            }
         }
     }
 }
@@ -606,7 +613,7 @@ async fn a_busy_process_that_connects_admits_nobody() {
         tasks.join_all().await;
         runtime.shutdown_background();
         counts.report(&format!("{name} first connection"), &[]);
-        assert_eq!(counts.lost.load(Relaxed), 0, "{name}");
+        counts.lost_none(name);
     }
 }
 
@@ -654,4 +661,5 @@ async fn a_fault_of_the_server_that_is_over_admits_nobody_under_load() {
     tasks.join_all().await;
     runtime.shutdown_background();
     counts.report("after a fault", &[]);
+    counts.lost_none("after a fault");
 }

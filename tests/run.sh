@@ -15,7 +15,7 @@ if [ "${1:-}" = one ]; then
   name=${name%-*}
   # It has a process group of its own, which Ctrl-C does not reach.
   timeout --kill-after=10 900 "$binary" >"$output/$name" 2>&1 &
-  trap 'kill $!' INT TERM
+  trap 'kill $!; exit 130' INT TERM
   if wait $!; then
     echo "ok $name, $((SECONDS - begun)) s: $(grep '^test result:' "$output/$name" || echo 'no tests')"
   else

@@ -32,10 +32,17 @@ async fn nothing_is_served_without_a_table_and_a_deleted_one_stays_in_force() {
     wrote("1 policies", 1);
     let line = example.says("://").expect("a line");
     let address = line.trim().rsplit('/').next().unwrap().parse().expect("an address");
-    let ask = async || get(address, "/", &[("x-user", "alice")]).await.status;
-    // On a busy machine the first decision may come too late.
-    eventually("a decision", async || ask().await == 200).await;
-    for status in [200, 200, 429] {
+    // A busy machine may miss the deadline of a decision, so it asks again.
+    let ask = async || {
+        let mut status = 503;
+        eventually("a decision", async || {
+            status = get(address, "/", &[("x-user", "alice")]).await.status;
+            status != 503
+        })
+        .await;
+        status
+    };
+    for status in [200, 200, 200, 429] {
         assert_eq!(ask().await, status);
     }
 

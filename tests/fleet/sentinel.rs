@@ -14,7 +14,7 @@ use support::sentinel::Replicated;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sentinel_failovers() {
     let seconds = size("FLEET_SECONDS", 60);
-    let mut fleet = Replicated::start().await;
+    let mut fleet = Replicated::start_impatient().await;
     let url = fleet.url();
     let processes = Process::start_all(&url, seconds, Load::BUSY);
 

@@ -14,9 +14,9 @@ use tower_sluice::{Decision, HttpResponder, LimiterExt, Outcome, Pool, RateLimit
 
 use super::settling::{COSTS, each_policy_settles_its_own_units};
 use super::{HOUR, burst, decide, request, rows};
-use support::Server;
 use support::dice::Dice;
 use support::stats::script_calls;
+use support::{Server, eventually};
 
 /// Long enough for the slowest machine: no test here is about speed.
 pub(super) const PATIENT: Duration = Duration::from_secs(20);
@@ -229,9 +229,8 @@ async fn many_policies_of_one_request_take_few_calls() {
         policies.get(name).unwrap().peek(&["global"]).await.unwrap().remaining().unwrap()
     };
     for (name, units) in [("p0", 19), ("p7", 12), ("p8", 11), ("p15", 4), ("p19", 0)] {
-        while left(name).await != units {
-            tokio::task::yield_now().await;
-        }
+        let what = format!("{name} has {units} left");
+        eventually(&what, async || left(name).await == units).await;
     }
 }
 

@@ -380,22 +380,21 @@ async fn a_key_that_is_too_long_is_refused_before_it_is_digested() {
     let limiter = yearly("redis://127.0.0.1:1", 1);
     let long = "x".repeat(16 << 20);
     let charge = Charge::new(long.clone());
-    let mut is_faster = false;
-    // One preemption decides nothing.
+    let (mut read_once, mut refused) = (Duration::MAX, Duration::MAX);
+    // The best of several, since this thread may wait for a processor at any time.
     for _ in 0..10 {
         let begun = std::time::Instant::now();
         std::hint::black_box(
             long.bytes().fold(0_u64, |sum, byte| sum.rotate_left(1) ^ u64::from(byte)),
         );
-        let read_once = begun.elapsed();
+        read_once = read_once.min(begun.elapsed());
         let begun = std::time::Instant::now();
         let error = limiter.check(&charge).await.unwrap_err();
-        let refused = begun.elapsed();
-        println!("read once in {read_once:?}, refused in {refused:?}");
+        refused = refused.min(begun.elapsed());
         assert_eq!(error.kind(), ErrorKind::Request);
-        is_faster |= refused < read_once;
     }
-    assert!(is_faster, "it was refused later than it could be read");
+    println!("read once in {read_once:?}, refused in {refused:?}");
+    assert!(refused < read_once, "refused in {refused:?}, which is longer than reading it");
 }
 
 #[tokio::test]

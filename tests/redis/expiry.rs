@@ -19,7 +19,7 @@ fn era<A: InLua>(algorithm: &A) -> i64 {
     if A::holds(&rule) { 60_000_000 } else { 0 }
 }
 
-// Case 56.
+// Cases 56 and 89.
 #[tokio::test]
 async fn every_key_outlives_its_effect_and_none_is_kept_for_ever() {
     let server = Server::start();

@@ -13,6 +13,7 @@ use tower_sluice::algorithm::FixedWindow;
 use tower_sluice::{Charge, Decision, Error, ErrorKind, Limiter, Pool, Quota, Redis};
 
 use super::Server;
+pub use super::eventually;
 
 /// The deadline of one decision.
 pub const D: Duration = Duration::from_millis(50);
@@ -69,15 +70,6 @@ pub async fn trouble<L: Limiter>(limiter: &L, charge: &Charge) -> Error {
         if error.kind() != ErrorKind::Saturation || begun.elapsed() > LONG {
             return error;
         }
-    }
-}
-
-/// Asks again until `holds`, however slow the machine is.
-pub async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds().await {
-        assert!(begun.elapsed() < LONG, "never came: {what}");
-        sleep(Duration::from_millis(1)).await;
     }
 }
 

@@ -59,6 +59,15 @@ pub fn until(what: &str, mut happened: impl FnMut() -> bool) {
     }
 }
 
+/// Asks again until `holds`, and fails with `what` if it never does. Other tasks run meanwhile.
+pub async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let begun = tokio::time::Instant::now();
+    while !holds().await {
+        assert!(begun.elapsed() < PATIENCE, "never came: {what}");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
 /// The root of the repository.
 pub fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository")

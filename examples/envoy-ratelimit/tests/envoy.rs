@@ -29,7 +29,9 @@ struct Envoy {
 impl Envoy {
     /// One before an upstream of its own, that asks these services.
     fn start(services: &[SocketAddr], denies: bool) -> Self {
-        let (folder, port, upstream) = (Files::new(), free_port(), upstream());
+        // The upstream comes first: it could take a port that is only chosen.
+        let upstream = upstream();
+        let (folder, port) = (Files::new(), free_port());
         let endpoint = |address: SocketAddr| {
             let address = format!("{{address: 127.0.0.1, port_value: {}}}", address.port());
             format!("- endpoint: {{address: {{socket_address: {address}}}}}\n")

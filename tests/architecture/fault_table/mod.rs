@@ -68,8 +68,9 @@ fn function(line: &str) -> Option<&str> {
     name.split(['(', '<']).next()
 }
 
-/// The tests of each case, by the marks in `text`.
-fn marks(text: &str) -> Vec<(usize, String)> {
+/// The tests of each case, by the marks in `text`, and whether each runs with all others: a measure
+/// does not, and neither does a test that is ignored.
+fn marks(text: &str) -> Vec<(usize, String, bool)> {
     let lines: Vec<&str> = text.lines().collect();
     let mut found = Vec::new();
     for (at, line) in lines.iter().enumerate() {
@@ -77,10 +78,14 @@ fn marks(text: &str) -> Vec<(usize, String)> {
         let Some(mark) = mark.filter(|mark| mark.starts_with([' ', 's'])) else { continue };
         let mut cases = numbers(mark);
         // A comment that continues a sentence about cases is no mark.
-        let name = lines[at + 1..].iter().take(6).find_map(|line| function(line));
+        let next = &lines[at + 1..];
+        let name = next.iter().take(6).find_map(|line| function(line));
         if let Some(name) = name {
             cases.dedup();
-            found.extend(cases.into_iter().map(|case| (case, name.to_owned())));
+            let mut attributes = next.iter().take_while(|line| function(line).is_none());
+            let is_test = attributes.clone().any(|line| line.contains("test"));
+            let runs = is_test && !attributes.any(|line| line.contains("#[ignore"));
+            found.extend(cases.into_iter().map(|case| (case, name.to_owned(), runs)));
         }
     }
     found
@@ -91,20 +96,23 @@ fn all_sources() -> impl Iterator<Item = PathBuf> {
     ["src", "tests", "examples", "benches"].iter().flat_map(|folder| sources(&root().join(folder)))
 }
 
-fn tests_by_case() -> BTreeMap<usize, Vec<String>> {
+/// The tests of each case, and the cases with a test that runs with all others.
+fn tests_by_case() -> (BTreeMap<usize, Vec<String>>, BTreeSet<usize>) {
     let mut tests: BTreeMap<usize, Vec<String>> = BTreeMap::new();
+    let mut tested = BTreeSet::new();
     for path in all_sources() {
         if path.starts_with(root().join("tests/architecture")) {
             continue;
         }
-        for (case, test) in marks(&fs::read_to_string(&path).expect("text")) {
+        for (case, test, runs) in marks(&fs::read_to_string(&path).expect("text")) {
+            tested.extend(runs.then_some(case));
             let tests = tests.entry(case).or_default();
             if !tests.contains(&test) {
                 tests.push(test);
             }
         }
     }
-    tests
+    (tests, tested)
 }
 
 /// The variants of an enum, each in a line of its own.
@@ -152,7 +160,7 @@ fn figures_by_case() -> BTreeMap<usize, Vec<&'static str>> {
 
 /// The page, and what is wrong with it.
 fn page() -> (String, Vec<String>) {
-    let (mut tests, mut figures) = (tests_by_case(), figures_by_case());
+    let ((mut tests, tested), mut figures) = (tests_by_case(), figures_by_case());
     let (mut page, mut wrong) = (String::from(BEGIN), Vec::new());
     let (mut unnamed, known) = simulated();
     for line in CASES.lines() {
@@ -183,6 +191,9 @@ fn page() -> (String, Vec<String>) {
         let names = names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
         let shown = match (tests.remove(&case), rest) {
             (Some(tests), reason) => {
+                if !tested.contains(&case) {
+                    wrong.push(format!("case {case} has no test that runs with all others"));
+                }
                 if reason.is_some() {
                     wrong.push(format!("case {case} has tests and a reason why it has none"));
                 }
@@ -253,11 +264,17 @@ fn every_check_of_a_world_is_on_the_page_that_explains_them() {
 #[test]
 fn marks_are_read_as_they_are_written() {
     let text = "// Cases 1, 2 and 4.\n#[test]\nfn a() {}\n    // Case 7.\n    #[tokio::test]\n    \
-                async fn b() {}\n// Cases 108 to 110.\n#[test]\nfn c() {}\n// Cases end here.\n";
-    let expected = [(1, "a"), (2, "a"), (4, "a"), (7, "b"), (108, "c"), (109, "c"), (110, "c")];
-    let found = marks(text);
-    assert_eq!(found.len(), expected.len(), "{found:?}");
-    assert!(
-        found.iter().zip(expected).all(|(found, (case, name))| found == &(case, name.to_owned()))
-    );
+                async fn b() {}\n// Cases 108 to 109.\n#[test]\n#[ignore = \"long\"]\nfn c() {}\n\
+                // Case 5.\nfn d() {}\n// Cases end here.\n";
+    let expected = [
+        (1, "a", true),
+        (2, "a", true),
+        (4, "a", true),
+        (7, "b", true),
+        (108, "c", false),
+        (109, "c", false),
+        (5, "d", false),
+    ];
+    let expected = expected.map(|(case, name, runs)| (case, name.to_owned(), runs));
+    assert_eq!(marks(text), expected);
 }

@@ -8,7 +8,7 @@ const UNITS: u64 = 10;
 // Case 153.
 #[tokio::test]
 async fn what_a_replaced_primary_still_admits_reaches_nobody() {
-    let replicated = Replicated::start().await;
+    let replicated = Replicated::start_impatient().await;
     let [old, new] = &replicated.servers;
     let pool = Pool::connect(&replicated.url()).unwrap();
     let quota = Quota::new(UNITS, Duration::from_secs(365 * 86_400));

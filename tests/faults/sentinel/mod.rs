@@ -257,7 +257,7 @@ async fn a_primary_without_sentinels_decides_on() {
 #[tokio::test]
 async fn a_killed_primary_is_replaced_and_only_lost_writes_are_admitted_twice() {
     const LIMIT: u64 = 4_000;
-    let mut replicated = Replicated::start().await;
+    let mut replicated = Replicated::start_impatient().await;
     let pool = Pool::connect(&replicated.url()).unwrap();
     let quota = Quota::new(LIMIT, Duration::from_secs(365 * 86_400));
     let counted = Redis::new("counted", FixedWindow::new(quota), pool.clone());
@@ -265,9 +265,8 @@ async fn a_killed_primary_is_replaced_and_only_lost_writes_are_admitted_twice() 
     let limiter = over(pool);
     until_well(&limiter).await;
     let (load, counting) = (Load::on(&limiter, 8), Load::on(&counted, 64));
-    while counting.admitted() < LIMIT / 2 {
-        sleep(Duration::from_millis(1)).await;
-    }
+    let half = async || counting.admitted() >= LIMIT / 2;
+    eventually("half of the units are used", half).await;
     replicated.servers[0].kill();
     let killed = Instant::now();
     let admitted = counting.stop().await.admitted();
