@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use http::{Request, Response};
 
+use crate::decision::Origin;
 use crate::responder::Respond;
 use crate::unsettled::{SettleBy, SettleHandle};
 use crate::{Decision, Refusal};
@@ -68,9 +69,11 @@ where
 
     fn admit(&self, decision: &mut Decision, request: &mut Request<B>) {
         self.respond.admit(decision, request);
-        // Without units of its own, this layer leaves the handle of an outer layer in its place.
+        // A layer that limits the request has the only handle, which is empty where it failed open:
+        // the handler must not settle its cost with an outer limiter.
+        let is_limited = decision.origin() != Origin::Exempt;
         let is_first = request.extensions().get::<SettleHandle>().is_none();
-        if self.to == Recipient::Handler && (is_first || decision.reservation().is_some()) {
+        if self.to == Recipient::Handler && (is_limited || is_first) {
             request.extensions_mut().insert(decision.hand_out(&self.settle_by));
         }
     }

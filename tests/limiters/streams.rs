@@ -309,6 +309,23 @@ async fn an_exempt_layer_inside_hides_no_handle() {
     assert_eq!(used(&limiter).await, 5);
 }
 
+/// The cost of one limit is never settled with another: a layer inside that failed open has a
+/// handle too, which is empty.
+#[tokio::test]
+async fn a_layer_inside_that_failed_open_hides_the_outer_handle() {
+    let limiter = limiter();
+    let settles = service_fn(async |request: Request<()>| {
+        let handle = request.extensions().get::<SettleHandle>().expect("a handle");
+        assert!(handle.take().is_none(), "the inner layer took nothing");
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
+    });
+    let away = Scripted::new().fail(ErrorKind::Infrastructure).or_else(FailOpen);
+    let service = layer(away).settle_in_handler().layer(settles);
+    let service = layer(limiter.clone()).settle_in_handler().layer(service);
+    service.oneshot(Request::new(())).await.unwrap();
+    assert_eq!(used(&limiter).await, MOST);
+}
+
 async fn serve(app: Router) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
