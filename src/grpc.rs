@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use base64::prelude::{BASE64_STANDARD_NO_PAD, Engine as _};
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Version};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 
 use crate::{ErrorKind, Refusal};
 
@@ -25,8 +25,9 @@ const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
 /// Returns the content type of a refusal of this request, if the request is gRPC. Upper and lower
 /// case are equal.
 ///
-/// A refusal of gRPC has the status 200. So the method and the version count too: with the content
-/// type alone, any caller could turn the 429 of a page into a 200 that caches store.
+/// A refusal of gRPC has the status 200. So the method counts too: with the content type alone, any
+/// caller could turn the 429 of a page into a 200 that caches store. The version does not count: a
+/// layer that translates gRPC-Web leaves it as it was.
 pub(crate) fn content_type<B>(request: &Request<B>) -> Option<HeaderValue> {
     if request.method() != Method::POST {
         return None;
@@ -34,10 +35,9 @@ pub(crate) fn content_type<B>(request: &Request<B>) -> Option<HeaderValue> {
     let asked = request.headers().get(CONTENT_TYPE)?;
     let rest = strip(asked.as_bytes(), b"application/grpc")?;
     let Some(web) = strip(rest, b"-web") else {
-        let is_grpc = is_end_of_type(rest) && request.version() >= Version::HTTP_2;
-        return is_grpc.then(|| HeaderValue::from_static("application/grpc"));
+        return is_end_of_type(rest).then(|| HeaderValue::from_static("application/grpc"));
     };
-    // Browsers expect their own content type in the answer, and use HTTP/1.1 too.
+    // Browsers expect their own content type in the answer.
     is_end_of_type(strip(web, b"-text").unwrap_or(web)).then(|| asked.clone())
 }
 
@@ -187,6 +187,8 @@ fn varint(message: &mut Vec<u8>, mut value: u64) {
 
 #[cfg(test)]
 mod tests {
+    use http::Version;
+
     use super::*;
     use crate::{Decision, Error, Outcome};
 
@@ -300,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn grpc_is_known_by_its_content_type_its_method_and_its_version() {
+    fn grpc_is_known_by_its_content_type_and_its_method() {
         let answer = |method, version, asked: &str| {
             let request = Request::builder().method(method).version(version);
             let kind = content_type(&request.header("content-type", asked).body(()).unwrap())?;
@@ -308,11 +310,11 @@ mod tests {
         };
         let answered = |asked| answer(Method::POST, Version::HTTP_2, asked);
         for version in [Version::HTTP_11, Version::HTTP_2, Version::HTTP_3] {
-            let is_grpc = answer(Method::POST, version, "application/grpc").is_some();
-            assert_eq!(is_grpc, version > Version::HTTP_11, "{version:?}");
-            assert!(answer(Method::POST, version, "application/grpc-web").is_some());
             for kind in ["application/grpc", "application/grpc-web"] {
-                assert_eq!(answer(Method::GET, version, kind), None, "{version:?}");
+                assert!(answer(Method::POST, version, kind).is_some(), "{version:?}");
+                for other in [Method::GET, Method::HEAD, Method::PUT, Method::OPTIONS] {
+                    assert_eq!(answer(other.clone(), version, kind), None, "{other} {version:?}");
+                }
             }
         }
         for asked in ["application/grpc", "application/grpc+proto", "application/grpc;x=1"] {

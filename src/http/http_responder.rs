@@ -35,9 +35,8 @@ use crate::{Decision, Refusal, grpc};
 /// If the store is away, the status is not 429: the caller did nothing wrong. The error type of the
 /// inner service stays.
 ///
-/// A gRPC request gets a trailers-only status instead. It is a `POST` over HTTP/2 with the content
-/// type of gRPC, or over any version with that of gRPC-Web. It never waits longer than its
-/// `grpc-timeout`.
+/// A gRPC request gets a trailers-only status instead. It is a `POST` with the content type of gRPC
+/// or of gRPC-Web. It never waits longer than its `grpc-timeout`.
 ///
 /// | HTTP status | gRPC status |
 /// |---|---|
@@ -307,7 +306,7 @@ impl<F, E> HttpResponder<F, E> {
     /// Sets how an empty body is made, for bodies without `Default`. Default: `Default::default`.
     ///
     /// ```
-    /// use http::{HeaderMap, Request, Response, Version};
+    /// use http::{HeaderMap, Request, Response};
     /// use tower_sluice::{Error, ErrorKind, HttpResponder, Refusal};
     ///
     /// struct Page(&'static str);
@@ -319,8 +318,8 @@ impl<F, E> HttpResponder<F, E> {
     /// let response = respond.reject(Request::new(()), no_key());
     /// assert_eq!(response.body().0, "<h1>Slow down</h1>");
     ///
-    /// let call = Request::post("/a.B/C").version(Version::HTTP_2);
-    /// let call = call.header("content-type", "application/grpc").body(()).unwrap();
+    /// let call = Request::post("/a.B/C").header("content-type", "application/grpc");
+    /// let call = call.body(()).unwrap();
     /// let response: Response<Page> = respond.reject(call, no_key());
     /// assert_eq!(response.headers()["grpc-status"], "3");
     /// assert_eq!(response.body().0, "");
@@ -338,9 +337,8 @@ impl<F, E> HttpResponder<F, E> {
     ///
     /// A handler calls a limiter itself if the key is in the body, such as the user of a login.
     /// [`acquire`](crate::LimiterExt::acquire) with a `max_wait` of 0 decides at once, and its
-    /// error is the [`Refusal`]. Of the request, only the method, the version and the
-    /// headers are used, since `HEAD` and gRPC get other responses. Here an empty request is
-    /// enough.
+    /// error is the [`Refusal`]. Of the request, only the method and the headers are used, since
+    /// `HEAD` and gRPC get other responses. Here an empty request is enough.
     ///
     /// ```
     /// use std::time::Duration;

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use http::{HeaderValue, Request, Response, StatusCode};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use tower::{Layer, ServiceExt};
 use tower_sluice::key::{Global, Keyed};
 use tower_sluice::respond::HttpRefusal;
@@ -188,11 +188,14 @@ async fn the_content_type_alone_makes_no_grpc_call() {
     let denied = || {
         Refusal::Denied(Decision::new(Outcome::Deny { retry_after: Some(Duration::from_secs(1)) }))
     };
-    let mut by_get = grpc_call();
-    *by_get.method_mut() = http::Method::GET;
-    let mut by_http_1 = grpc_call();
-    *by_http_1.version_mut() = http::Version::HTTP_11;
-    for request in [by_get, by_http_1] {
+    for (method, version) in [
+        (Method::GET, Version::HTTP_11),
+        (Method::GET, Version::HTTP_2),
+        (Method::HEAD, Version::HTTP_2),
+        (Method::PUT, Version::HTTP_11),
+    ] {
+        let mut request = grpc_call();
+        (*request.method_mut(), *request.version_mut()) = (method, version);
         let response: Response<String> = HttpResponder::new().reject(request, denied());
         assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
         assert!(!response.headers().contains_key("grpc-status"));

@@ -37,8 +37,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 
 /// A request that is answered as gRPC.
 fn grpc_call() -> http::Request<()> {
-    let call = http::Request::post("/").version(http::Version::HTTP_2);
-    call.header("content-type", "application/grpc").body(()).unwrap()
+    http::Request::post("/").header("content-type", "application/grpc").body(()).unwrap()
 }
 
 type Raised<K> = RateLimitLayer<Scripted, K, Raise>;
