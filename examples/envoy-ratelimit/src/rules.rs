@@ -76,7 +76,7 @@ pub(crate) struct Match<'a> {
     pub(crate) limit: &'a RateLimit,
     /// The patterns that stand in a counter for the values of these entries.
     pub(crate) shared: Vec<(usize, &'a str)>,
-    /// The labels with values of the request. `None`: those of the rule.
+    /// The labels with values that the file does not have. `None`: those of the rule.
     pub(crate) labels: Option<Labels>,
 }
 
@@ -107,6 +107,7 @@ impl Domain {
     ) -> Option<Match<'_>> {
         let last = entries.len().checked_sub(1)?;
         let (mut level, mut shared, mut shows_values) = (&self.level, Vec::new(), false);
+        let mut is_exact = true;
         for (index, (key, value)) in entries.clone().enumerate() {
             let (rule, found) = level.find(key, value)?;
             if let Found::Wildcard(pattern) = found
@@ -114,10 +115,12 @@ impl Domain {
             {
                 shared.push((index, pattern));
             }
+            is_exact &= matches!(found, Found::Exact);
             shows_values |= rule.value_to_metric && !matches!(found, Found::Exact);
             if index == last {
                 let limit = rule.limit.as_ref()?;
-                let labels = match limit.is_detailed || shows_values {
+                // If the file has each value, these are the labels of the rule.
+                let labels = match shows_values || limit.is_detailed && !is_exact {
                     true => Some(self.labels(entries, &shared, limit.is_detailed)),
                     false => None,
                 };
@@ -349,6 +352,26 @@ mod tests {
     fn met(domain: &Domain, entries: &[(&str, &str)]) -> Option<u32> {
         let found = domain.find(entries.iter().copied())?;
         found.limit.limit.as_ref().map(|limit| limit.requests)
+    }
+
+    /// Such series are as many as the rules: they have no bound, and take no place of others.
+    #[test]
+    fn values_that_the_file_has_make_the_labels_of_the_rule() {
+        let text = "
+domain: edge
+descriptors:
+  - key: path
+    value: /login
+    detailed_metric: true
+    rate_limit: {unit: second, requests_per_unit: 1}
+  - key: path
+    detailed_metric: true
+    rate_limit: {unit: second, requests_per_unit: 2}
+";
+        let domain = domain(text);
+        let labels = |path| domain.find([("path", path)].into_iter()).unwrap().labels;
+        assert_eq!(labels("/login"), None);
+        assert_eq!(labels("/x").unwrap().to_string(), "edge.path_/x");
     }
 
     const MATCHING: &str = "

@@ -178,20 +178,18 @@ impl Stats {
     /// The counts under the labels of a rule.
     pub(crate) fn rule(&self, labels: &Labels) -> Arc<Counts> {
         let known = self.rules.read().unwrap_or_else(PoisonError::into_inner).get(labels).cloned();
-        known.unwrap_or_else(|| added(&self.rules, labels))
+        known.or_else(|| added(&self.rules, labels, usize::MAX)).expect("they have no bound")
     }
 
     /// The counts under labels with values of a request, or those that further values share.
     pub(crate) fn values(&self, labels: &Labels) -> Arc<Counts> {
-        let (known, is_full) = {
-            let values = self.values.read().unwrap_or_else(PoisonError::into_inner);
-            (values.get(labels).cloned(), values.len() >= MOST_VALUES)
-        };
+        let known = self.values.read().unwrap_or_else(PoisonError::into_inner).get(labels).cloned();
         let length = || labels.levels.iter().map(String::len).sum::<usize>();
-        known.unwrap_or_else(|| match is_full || length() > LONGEST_VALUES {
-            true => self.rule(&Labels::of_others(&labels.domain)),
-            false => added(&self.values, labels),
-        })
+        let known = known.or_else(|| match length() <= LONGEST_VALUES {
+            true => added(&self.values, labels, MOST_VALUES),
+            false => None,
+        });
+        known.unwrap_or_else(|| self.rule(&Labels::of_others(&labels.domain)))
     }
 
     /// Counts an answer, and why it was none.
@@ -206,9 +204,14 @@ impl Stats {
     }
 }
 
-fn added(known: &Known, labels: &Labels) -> Arc<Counts> {
+/// Adds the counts under labels, unless there are `most` others. Another thread may have added them.
+fn added(known: &Known, labels: &Labels, most: usize) -> Option<Arc<Counts>> {
     let mut known = known.write().unwrap_or_else(PoisonError::into_inner);
-    Arc::clone(known.entry(labels.clone()).or_insert_with(|| Counts::new(labels).into()))
+    if known.len() >= most && !known.contains_key(labels) {
+        return None;
+    }
+    let counts = known.entry(labels.clone()).or_insert_with(|| Counts::new(labels).into());
+    Some(Arc::clone(counts))
 }
 
 #[cfg(test)]
