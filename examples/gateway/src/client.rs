@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use http::header::{CONTENT_TYPE, COOKIE, HOST, HeaderMap};
 use http::uri::{Authority, PathAndQuery};
-use http::{HeaderValue, Request, Response, Uri, Version};
+use http::{HeaderValue, Method, Request, Response, Uri, Version};
 use hyper_rustls::{ConfigBuilderExt, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
 use rustls::{ClientConfig, RootCertStore};
@@ -150,9 +150,12 @@ pub(crate) fn is_grpc<B>(request: &Request<B>) -> bool {
     const GRPC: &[u8] = b"application/grpc";
     let kind = request.headers().get(CONTENT_TYPE).map(|kind| kind.as_bytes());
     let parts = kind.and_then(|kind| kind.split_at_checked(GRPC.len()));
-    parts.is_some_and(|(kind, rest)| {
-        kind.eq_ignore_ascii_case(GRPC) && matches!(rest, [] | [b'+' | b';', ..])
-    })
+    // An answer of gRPC has the status 200, which caches keep of other methods.
+    let is_call = request.method() == Method::POST;
+    is_call
+        && parts.is_some_and(|(kind, rest)| {
+            kind.eq_ignore_ascii_case(GRPC) && matches!(rest, [] | [b'+' | b';', ..])
+        })
 }
 
 /// Makes one field of the cookies, which HTTP/2 may send one by one (RFC 9113, section 8.2.3).
@@ -205,8 +208,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn grpc_is_known_by_its_content_type() {
-        let is = |kind| is_grpc(&Request::builder().header(CONTENT_TYPE, kind).body(()).unwrap());
+    fn grpc_is_known_by_its_content_type_and_its_method() {
+        let of = |method, kind| {
+            let request = Request::builder().method(method).header(CONTENT_TYPE, kind);
+            is_grpc(&request.body(()).unwrap())
+        };
+        let is = |kind| of(Method::POST, kind);
+        assert!(!of(Method::GET, "application/grpc") && !of(Method::PUT, "application/grpc"));
         for kind in ["application/grpc", "Application/gRPC+proto", "application/grpc;x=1"] {
             assert!(is(kind), "{kind}");
         }
