@@ -38,12 +38,14 @@ impl Options {
     }
 }
 
+/// Reads the time for what may last longer or shorter. The other checks need the rest of the five
+/// minutes.
 fn minutes(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {
-        Ok(minutes) if (0.05..=5.0).contains(&minutes) => {
+        Ok(minutes) if (0.05..=4.0).contains(&minutes) => {
             Ok(Duration::from_secs_f64(60.0 * minutes))
         }
-        _ => Err(String::from("not a number from 0.05 to 5")),
+        _ => Err(String::from("not a number from 0.05 to 4")),
     }
 }
 
