@@ -370,8 +370,10 @@ impl Matcher {
     /// Returns which readings of a request's path it takes. The request may have a name.
     pub(super) fn takes(&self, head: &Head<'_>, path: &Readings<'_>, name: Option<&str>) -> Takes {
         let has_header = |(name, value): &(HeaderName, Option<String>)| {
-            let mut lines = head.headers().get_all(name).iter();
-            lines.any(|line| value.as_ref().is_none_or(|value| line.as_bytes() == value.as_bytes()))
+            let lines = head.headers().get_all(name).iter();
+            // As for keys: HTTP/2 keeps the blanks around a value.
+            let mut lines = lines.map(|line| line.as_bytes().trim_ascii());
+            lines.any(|line| value.as_ref().is_none_or(|value| line == value.as_bytes()))
         };
         // A server may take `post` for POST.
         let method = head.method().as_str();

@@ -285,6 +285,8 @@ async fn a_policy_takes_requests_by_header_and_by_name() {
     );
     let gold = decide(&policies, &request("GET", "/", &["x-plan: gold"])).await;
     assert_eq!(gold.remaining(), Some(0));
+    // HTTP/2 keeps blanks around a value: they get nobody past a policy.
+    assert!(!decide(&policies, &request("GET", "/", &["x-plan: gold "])).await.is_admitted());
     let plan = decide(&policies, &request("GET", "/", &["x-plan: free"])).await;
     assert_eq!(plan.remaining(), Some(0));
     assert!(check(&policies, &request("GET", "/", &[])).await.is_none());
