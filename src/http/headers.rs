@@ -88,7 +88,7 @@ pub enum OnAdmitted {
 /// |---|---|
 /// | name | that of the [policy](crate::limiter::PolicyReport::name) |
 /// | `q`, limit | the most units at once: the limit, or the store of a bucket or a smooth limiter |
-/// | `w` | the [window](crate::limiter::PolicyReport::window), if that is a whole number of seconds |
+/// | `w` | the [window](crate::limiter::PolicyReport::window), if it has whole seconds |
 /// | `r`, remaining | the units left under this policy |
 /// | `t`, reset | admitted: the seconds until the whole quota is available, rounded up |
 /// | | refused: the same as `Retry-After` |

@@ -63,9 +63,9 @@ use crate::{Charge, Decision, Error, ErrorKind};
 /// user. Then a caller that asks too often is refused before it uses the shared limit.
 ///
 /// **Refunds.** Before anything is taken, all members are peeked at, at the same time. A member
-/// with too few units left gives an [estimate](crate::LimiterExt::estimate). If it will refuse, it is
-/// asked first. If a later member still refuses, the units of the earlier members are refunded, as
-/// far as their algorithms can.
+/// with too few units left gives an [estimate](crate::LimiterExt::estimate). If it will refuse, it
+/// is asked first. If a later member still refuses, the units of the earlier members are refunded,
+/// as far as their algorithms can.
 ///
 /// **Waits.** Nothing is reserved. A charge is admitted now, or refused with a time to come back:
 /// that of the member that refuses longest. To find it, the members that were not asked give

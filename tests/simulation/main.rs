@@ -10,8 +10,10 @@
 //! lists what it understands, and `compared.rs` holds it against a real one.
 //!
 //! ```sh
-//! SEEDS=1000000 cargo test -p tests --release --all-features --test simulation worlds -- --nocapture
-//! SEED=7 SEEDS=1 SHRINK=1 cargo test -p tests --all-features --test simulation worlds -- --nocapture
+//! export SEEDS=1000000
+//! cargo test -p tests --release --all-features --test simulation worlds -- --nocapture
+//! export SEED=7 SEEDS=1 SHRINK=1
+//! cargo test -p tests --all-features --test simulation worlds -- --nocapture
 //! ```
 //!
 //! The first runs many worlds, from `SEED` on, on all processors; with `STOP=1` until the first
