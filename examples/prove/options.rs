@@ -13,7 +13,7 @@ pub(crate) struct Options {
     /// The server, cluster or sentinels, such as redis://127.0.0.1:6379.
     #[arg(value_name = "ADDRESS")]
     pub(crate) address: String,
-    /// About how long it takes, 5 at most.
+    /// About how long it takes, 4 at most.
     #[arg(long, default_value = "2", value_parser = minutes)]
     minutes: Duration,
     /// The begin of the names of all keys, before a random part.
