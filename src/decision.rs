@@ -255,7 +255,10 @@ impl Decision {
     /// Moves the reservation into a handle, so that a handler or a body may settle it in place of
     /// the layer. The handle is empty if nothing was taken.
     pub(crate) fn hand_out(&mut self, settle_by: &SettleBy) -> SettleHandle {
-        let Some(reservation) = self.take_reservation() else { return SettleHandle::default() };
+        let Some(reservation) = self.take_reservation() else {
+            let details = self.details.as_ref().map(Held::get);
+            return details.and_then(|details| details.handed_out.clone()).unwrap_or_default();
+        };
         let handle = SettleHandle::new(reservation, Arc::clone(settle_by));
         if let Some(own) = self.details.as_mut().and_then(Held::unshared) {
             own.handed_out = Some(handle.clone());

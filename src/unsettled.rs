@@ -117,7 +117,7 @@ debug_by_name!([] Unsettled: reservation);
 /// [`RateLimitLayer::settle_in_handler`](crate::RateLimitLayer::settle_in_handler) adds it to each
 /// request that passes. With axum it is `Extension<SettleHandle>`; with tonic
 /// `request.extensions().get::<SettleHandle>()`. With two layers on one request, it is the handle
-/// of the inner layer, unless the request is exempt there.
+/// of the inner layer, unless the request is not limited there: it is exempt, or the limit is off.
 ///
 /// If a handler takes the content, the handler settles it and the layer does not. Take it before
 /// the handler awaits anything: if a caller leaves before the response, the layer settles nothing.

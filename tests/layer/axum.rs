@@ -192,7 +192,7 @@ async fn a_route_is_metered_in_bytes_to_the_last_one() {
 
 #[tokio::test]
 async fn only_failed_logins_count() {
-    let limiter = || Memory::new("logins", FixedWindow::new(Quota::per_hour(2)));
+    let limiter = || Memory::new("logins", FixedWindow::new(Quota::per_hour(2)).anchored());
     let failed = |_: &Decision, response: &Response<_>| match response.status() {
         StatusCode::UNAUTHORIZED => None,
         _ => Some(0),

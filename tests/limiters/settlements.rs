@@ -179,7 +179,7 @@ async fn a_penalty_is_taken_on_a_condition() {
 /// A login that succeeds clears the failures before it, for its own key and through every wrapper.
 #[tokio::test(start_paused = true)]
 async fn a_reset_clears_the_key_before_the_response_is_there() {
-    let window = || Memory::new("logins", FixedWindow::new(Quota::per_hour(3)));
+    let window = || Memory::new("logins", FixedWindow::new(Quota::per_hour(3)).anchored());
     let wrapped = window().timeout(SECOND).deny_cache().or_else(FailOpen);
     for limiter in
         [window().boxed(), wrapped.boxed(), window().lease(2).switch(&Switch::new()).boxed()]
@@ -375,7 +375,7 @@ async fn left_after_settling<L: Limiter>(limiter: L) -> [u64; 4] {
 async fn a_charge_is_settled_to_less_and_to_more_in_memory() {
     let quota = Quota::per_day(20);
     let expected = [20, 17, 12, 7];
-    let (bucket, window) = (TokenBucket::new(quota), FixedWindow::new(quota));
+    let (bucket, window) = (TokenBucket::new(quota), FixedWindow::new(quota).anchored());
     assert_eq!(left_after_settling(Memory::new("bucket", bucket)).await, expected);
     assert_eq!(left_after_settling(Memory::new("window", window)).await, expected);
     assert_eq!(left_after_settling(Memory::new("both", (bucket, window))).await, expected);
@@ -389,7 +389,7 @@ async fn a_charge_is_settled_to_less_and_to_more_in_redis() {
     let pool = Pool::connect(&server.url()).unwrap();
     let quota = Quota::per_day(20);
     let expected = [20, 17, 12, 7];
-    let (bucket, window) = (TokenBucket::new(quota), FixedWindow::new(quota));
+    let (bucket, window) = (TokenBucket::new(quota), FixedWindow::new(quota).anchored());
     let patient = 20 * SECOND;
     let of_bucket = Redis::new("bucket", bucket, pool.clone()).decision_timeout(patient);
     assert_eq!(left_after_settling(of_bucket).await, expected);
@@ -473,7 +473,7 @@ async fn given_back<L: Limiter>(limiter: L) -> [u64; 2] {
 async fn a_settlement_says_what_it_gave_back_in_memory() {
     // A bucket gives back only what no later charge was decided on.
     let bucket = || Memory::new("bucket", TokenBucket::new(Quota::per_hour(1_000)));
-    let window = || Memory::new("window", FixedWindow::new(Quota::per_hour(1_000)));
+    let window = || Memory::new("window", FixedWindow::new(Quota::per_hour(1_000)).anchored());
     assert_eq!(given_back(bucket()).await, [6, 0]);
     assert_eq!(given_back(window()).await, [6, 6]);
     let around = window().timeout(HOUR).breaker(Breaker::default()).or_else(FailOpen);
@@ -495,7 +495,7 @@ async fn a_settlement_says_what_it_gave_back_in_redis() {
     let pool = Pool::connect(&server.url()).unwrap();
     let quota = Quota::per_hour(1_000);
     let bucket = |name| Redis::new(name, TokenBucket::new(quota), pool.clone());
-    let window = |name| Redis::new(name, FixedWindow::new(quota), pool.clone());
+    let window = |name| Redis::new(name, FixedWindow::new(quota).anchored(), pool.clone());
     assert_eq!(given_back(bucket("bucket")).await, [6, 0]);
     assert_eq!(given_back(window("window")).await, [6, 6]);
     let both = |charge: &Charge| [charge.clone(), charge.clone()];
@@ -508,7 +508,7 @@ async fn a_settlement_says_what_it_gave_back_in_redis() {
 async fn a_settlement_that_no_store_answers_says_so() {
     let mut server = support::Server::start();
     let pool = Pool::connect(&server.url()).unwrap();
-    let limiter = Redis::new("window", FixedWindow::new(Quota::per_hour(1_000)), pool);
+    let limiter = Redis::new("window", FixedWindow::new(Quota::per_hour(1_000)).anchored(), pool);
     let taken = limiter.check(&"alice".into()).await.unwrap().take_reservation().unwrap();
     server.kill();
     let error = limiter.settle(taken, 0).expect("its own").await.unwrap_err();

@@ -141,7 +141,7 @@ async fn a_limiter_that_cannot_settle_refuses_nobody() {
 
 #[tokio::test(start_paused = true)]
 async fn settlements_and_operations_are_the_inner_limiters() {
-    let limiter = Memory::new("api", FixedWindow::new(Quota::per_hour(2))).shadow();
+    let limiter = Memory::new("api", FixedWindow::new(Quota::per_hour(2)).anchored()).shadow();
     let mut first = limiter.check(&one()).await.unwrap();
     limiter.settle(first.take_reservation().unwrap(), 2).unwrap();
     let refused = limiter.check(&one()).await.unwrap();

@@ -31,6 +31,7 @@ use tonic_health::pb::health_client::HealthClient;
 use tower::{BoxError, Layer, ServiceExt, service_fn};
 use tower_sluice::algorithm::{FixedWindow, TokenBucket};
 use tower_sluice::key::{ByHead, Head};
+use tower_sluice::limiter::{Switch, SwitchMode};
 use tower_sluice::respond::{CountBytes, CountedBody, SettleHandle, Unsettled};
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
@@ -277,7 +278,7 @@ async fn a_handle_is_empty_once_the_layer_has_settled() {
     }
 
     // What the limiter cannot settle is an error, and stays charged.
-    let limiter = Memory::new("javas", FixedWindow::new(Quota::per_hour(10)));
+    let limiter = Memory::new("javas", FixedWindow::new(Quota::per_hour(10)).anchored());
     let inner = limiter.clone();
     let closure = move |charge: &Charge| inner.check(charge);
     let settles = service_fn(async |request: Request<()>| {
@@ -292,20 +293,40 @@ async fn a_handle_is_empty_once_the_layer_has_settled() {
     assert_eq!(limiter.peek("alice").await.unwrap().remaining(), Some(9));
 }
 
-/// A layer inside that took nothing leaves the handle of the outer one in its place.
+/// A handler that used 5 units.
+async fn settles_five(request: Request<()>) -> Result<Response<Full<Bytes>>, Infallible> {
+    let handle = request.extensions().get::<SettleHandle>().expect("a handle");
+    handle.take().expect("units that were taken").settle(5).await.unwrap();
+    Ok(Response::default())
+}
+
+/// A layer inside that does not limit the request leaves the handle of the outer one in its place.
 #[tokio::test]
-async fn an_exempt_layer_inside_hides_no_handle() {
+async fn a_layer_inside_that_does_not_limit_hides_no_handle() {
+    let outer = || {
+        let limiter = limiter();
+        (layer(limiter.clone()).settle_in_handler(), limiter)
+    };
+    let (layer_outside, limiter) = outer();
+    let exempt = RateLimitLayer::new(Scripted::new(), |_: &Request<()>| Exempt);
+    let service = exempt.settle_in_handler().layer(service_fn(settles_five));
+    layer_outside.layer(service).oneshot(Request::new(())).await.unwrap();
+    assert_eq!(used(&limiter).await, 5, "exempt");
+
+    let (layer_outside, limiter) = outer();
+    let switch = Switch::new();
+    switch.set(SwitchMode::Off);
+    let off = layer(Scripted::new().switch(&switch));
+    let service = off.settle_in_handler().layer(service_fn(settles_five));
+    layer_outside.layer(service).oneshot(Request::new(())).await.unwrap();
+    assert_eq!(used(&limiter).await, 5, "off");
+}
+
+#[tokio::test]
+async fn asked_for_twice_it_is_the_same_handle() {
     let limiter = limiter();
-    let settles = service_fn(async |request: Request<()>| {
-        let handle = request.extensions().get::<SettleHandle>().expect("a handle");
-        let unsettled: Unsettled = handle.take().expect("the outer layer took units");
-        unsettled.settle(5).await.unwrap();
-        Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
-    });
-    let inner = RateLimitLayer::new(Scripted::new(), |_: &Request<()>| Exempt);
-    let service = inner.settle_in_handler().layer(settles);
-    let service = layer(limiter.clone()).settle_in_handler().layer(service);
-    service.oneshot(Request::new(())).await.unwrap();
+    let layer = layer(limiter.clone()).settle_in_handler().settle_in_handler();
+    layer.layer(service_fn(settles_five)).oneshot(Request::new(())).await.unwrap();
     assert_eq!(used(&limiter).await, 5);
 }
 

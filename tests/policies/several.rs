@@ -121,8 +121,9 @@ async fn a_policy_without_a_wait_lets_others_delay_as_many_as_they_would_alone()
 
 #[tokio::test(start_paused = true)]
 async fn a_policy_that_needs_the_longest_wait_says_whether_it_may_be_reserved() {
-    let policies =
-        policies(&format!("{PACED}limit = 6\nperiod = '1h'\nalgorithm = 'fixed_window'"));
+    let policies = policies(&format!(
+        "{PACED}limit = 6\nperiod = '1h'\nalgorithm = 'fixed_window'\nanchored = true"
+    ));
     let call = request("GET", "/", &[]);
     assert_eq!(burst(&policies, &call, 10).await, (5, vec![200], 4));
     let refused = decide(&policies, &call).await;

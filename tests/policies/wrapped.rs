@@ -12,7 +12,9 @@ use tower_sluice::{Charge, Limiter, LimiterExt};
 use super::{decide, policies, request, rows};
 
 fn table(limit: u64) -> String {
-    format!("[[policy]]\nname = 'api'\nalgorithm = 'fixed_window'\nlimit = {limit}\nperiod = '1h'")
+    format!(
+        "[[policy]]\nname = 'api'\nalgorithm = 'fixed_window'\nanchored = true\nlimit = {limit}\nperiod = '1h'"
+    )
 }
 
 #[tokio::test(start_paused = true)]
