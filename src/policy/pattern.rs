@@ -4,12 +4,14 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
+use http::header::HOST;
 use http::{HeaderName, Method};
 use matchit::Router;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::path::{Readings, literal, without_parameters};
+use super::policy_key::{host_name, hosts};
 use super::row_fields::OneOrMany;
 use crate::http::Head;
 
@@ -148,8 +150,15 @@ impl Pattern {
         };
         let header = |(name, value): (&String, &Option<String>)| {
             let found =
-                HeaderName::try_from(name).map_err(|_| format!("{name:?} is not a header name"));
-            found.map(|found| (found, value.clone()))
+                HeaderName::try_from(name).map_err(|_| format!("{name:?} is not a header name"))?;
+            // Requests are compared without the blanks that HTTP/2 keeps around a value.
+            let value = match value.as_deref().map(str::trim_ascii) {
+                Some(host) if found == HOST => {
+                    Some(host_name(host).ok_or_else(|| format!("{host:?} is not a host"))?)
+                }
+                value => value.map(str::to_owned),
+            };
+            Ok((found, value))
         };
         let mut methods: Vec<_> = self.method.iter().map(method).collect::<Result<_, _>>()?;
         // Lists are compared.
@@ -158,7 +167,7 @@ impl Pattern {
         Ok(Matcher {
             paths,
             methods,
-            headers: self.header.iter().map(header).collect::<Result<_, _>>()?,
+            headers: self.header.iter().map(header).collect::<Result<_, String>>()?,
             name: self.name.clone(),
             ignore_case: self.ignore_case,
         })
@@ -370,8 +379,11 @@ impl Matcher {
     /// Returns which readings of a request's path it takes. The request may have a name.
     pub(super) fn takes(&self, head: &Head<'_>, path: &Readings<'_>, name: Option<&str>) -> Takes {
         let has_header = |(name, value): &(HeaderName, Option<String>)| {
+            if name == HOST {
+                // HTTP/2 has no such field, and a target with a host outweighs it.
+                return hosts(head).any(|host| value.is_none() || host == *value);
+            }
             let lines = head.headers().get_all(name).iter();
-            // As for keys: HTTP/2 keeps the blanks around a value.
             let mut lines = lines.map(|line| line.as_bytes().trim_ascii());
             lines.any(|line| value.as_ref().is_none_or(|value| line == value.as_bytes()))
         };

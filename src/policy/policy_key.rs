@@ -95,21 +95,23 @@ fn path_key(path: &str, ignore_case: bool) -> String {
 /// another one of them.
 fn host_of(head: &Head<'_>) -> Result<String, Error> {
     let wrong = |why| Error::new(ErrorKind::Request, why);
-    let target = head.uri().authority().map(|authority| authority.as_str().as_bytes());
-    let fields = head.headers().get_all(HOST).iter().map(HeaderValue::as_bytes);
-    let mut hosts = target.into_iter().chain(fields).map(|host| {
-        let name = str::from_utf8(host).ok().and_then(host_name);
-        name.ok_or_else(|| wrong("request has no host to limit by"))
-    });
-    let first = hosts.next().ok_or_else(|| wrong("request has no host to limit by"))??;
-    match hosts.all(|other| other.is_ok_and(|other| other == first)) {
+    let mut hosts = hosts(head);
+    let first = hosts.next().flatten().ok_or_else(|| wrong("request has no host to limit by"))?;
+    match hosts.all(|other| other.is_some_and(|other| other == first)) {
         true => Ok(first),
         false => Err(wrong("request names several hosts")),
     }
 }
 
+/// Returns the names in the target and in the `Host` fields of a request. `None`: an invalid one.
+pub(super) fn hosts(head: &Head<'_>) -> impl Iterator<Item = Option<String>> {
+    let target = head.uri().authority().map(|authority| authority.as_str().as_bytes());
+    let fields = head.headers().get_all(HOST).iter().map(HeaderValue::as_bytes);
+    target.into_iter().chain(fields).map(|host| str::from_utf8(host).ok().and_then(host_name))
+}
+
 /// Returns the name of a host, in lower case and without its port.
-fn host_name(host: &str) -> Option<String> {
+pub(super) fn host_name(host: &str) -> Option<String> {
     let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
     let name = match host.split_once(']') {
         Some((address, _)) => address.trim_start_matches('['),

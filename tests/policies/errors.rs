@@ -245,6 +245,13 @@ fn an_unknown_method_is_an_error_that_says_what_to_do() {
 }
 
 #[test]
+fn a_host_without_a_name_is_an_error() {
+    let error = wrong(&format!("{BASE}match = {{ header = {{ host = ':80' }} }}"));
+    let message = "\":80\" is not a host";
+    assert_eq!((error.rows()[0].field(), error.rows()[0].message()), (Some("match"), message));
+}
+
+#[test]
 fn an_allow_empty_of_a_row_says_where_it_stands() {
     for table in
         ["[[policy]]\nname = 'a'\nlimit = 5\nperiod = '1s'", "[[interface]]\nname = 'a'\nrate = 5"]

@@ -297,6 +297,32 @@ async fn a_policy_takes_requests_by_header_and_by_name() {
     assert_eq!((decision.limiter(), decision.remaining()), (Some("upload"), Some(2)));
 }
 
+/// HTTP/2 has no field `Host`, and a target with a host outweighs it.
+#[tokio::test(start_paused = true)]
+async fn a_policy_takes_requests_by_each_name_of_their_host() {
+    let policies = policies(
+        r#"
+        [[policy]]
+        name = "api"
+        limit = 1
+        period = "1h"
+        match = { header = { Host = " API.example.com:443" } }
+        "#,
+    );
+    for (target, headers, is_taken) in [
+        ("/", &["host: api.example.com"][..], true),
+        ("/", &["host: Api.Example.com:80"], true),
+        ("https://api.example.com/x", &[], true),
+        ("http://api.example.com/x", &["host: other"], true),
+        ("http://other/x", &["host: api.example.com"], true),
+        ("/", &["host: example.com"], false),
+        ("/", &[], false),
+    ] {
+        let answer = check(&policies, &request("GET", target, headers)).await;
+        assert_eq!(answer.is_some(), is_taken, "{target} {headers:?}");
+    }
+}
+
 /// One table in each format.
 #[tokio::test(start_paused = true)]
 async fn rows_are_the_same_in_every_format() {
