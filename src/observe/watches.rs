@@ -52,6 +52,7 @@ impl BreakerWatch {
             closed: Seldom::default(),
         };
         watch.set_state(State::Asks);
+        watch.show_state();
         watch
     }
 
@@ -79,13 +80,17 @@ impl BreakerWatch {
 
     pub(crate) fn set_state(&self, state: State) {
         #[cfg(feature = "metrics")]
-        {
-            self.state.store(state as u8, Relaxed);
-            if let Some((gauge, _)) = self.handles() {
-                gauge.set(f64::from(state as u8));
-            }
-        }
+        self.state.store(state as u8, Relaxed);
         let _ = state;
+    }
+
+    /// Shows the recorder the state. No lock of the breaker is held, since a recorder may use a
+    /// limiter of it.
+    pub(crate) fn show_state(&self) {
+        #[cfg(feature = "metrics")]
+        if let Some((gauge, _)) = self.handles() {
+            gauge.set(f64::from(self.state.load(Relaxed)));
+        }
     }
 
     #[cfg(feature = "metrics")]

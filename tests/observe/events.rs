@@ -3,7 +3,12 @@
 use std::fmt::{Debug, Write};
 use std::future::pending;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use metrics::{
+    Counter, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+};
+use tokio::time::advance;
 use tokio_test::{assert_pending, task};
 use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::limiter::{Breaker, Operation, TraceExt};
@@ -243,6 +248,44 @@ async fn no_lock_is_held_while_an_event_is_written() {
     for _ in 0..6 {
         limiter.check(&one()).await.unwrap_err();
     }
+}
+
+/// A recorder may do so too.
+#[tokio::test(start_paused = true)]
+async fn no_lock_is_held_while_a_recorder_is_told() {
+    struct Asks(Breaker);
+    impl GaugeFn for Asks {
+        fn set(&self, _: f64) {
+            let _ = self.0.state();
+        }
+        fn increment(&self, _: f64) {}
+        fn decrement(&self, _: f64) {}
+    }
+    impl Recorder for Asks {
+        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+            let _ = self.0.state();
+            Counter::noop()
+        }
+        fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+            Gauge::from_arc(Arc::new(Asks(self.0.clone())))
+        }
+        fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+            Histogram::noop()
+        }
+    }
+    let breaker = Breaker::new().name("redis");
+    let recorder = Asks(breaker.clone());
+    let _guard = metrics::set_default_local_recorder(&recorder);
+    let store = (0..5).fold(Scripted::new(), |store, _| store.fail(ErrorKind::Infrastructure));
+    let limiter = store.allow().breaker(breaker);
+    for _ in 0..6 {
+        limiter.check(&one()).await.unwrap_err();
+    }
+    advance(Duration::from_secs(60)).await;
+    assert!(limiter.check(&one()).await.unwrap().is_admitted(), "a probe");
 }
 
 #[tokio::test(start_paused = true)]

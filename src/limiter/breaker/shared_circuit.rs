@@ -84,6 +84,8 @@ impl Shared {
         if permit.is_probe() {
             guarded.counts.probes += 1;
             self.watch.set_state(WatchedState::Probes);
+            drop(guarded);
+            self.watch.show_state();
         }
         Ok(permit)
     }
@@ -114,8 +116,10 @@ impl Shared {
         let is_closed = change == Change::Closed;
         self.watch.set_state(if is_closed { WatchedState::Asks } else { WatchedState::Refuses });
         let refusal = guarded.refusal.clone();
-        // A subscriber may use a limiter of this breaker, so the lock is released first.
+        // A recorder or a subscriber may use a limiter of this breaker, so the lock is released
+        // first.
         drop(lock);
+        self.watch.show_state();
         match change {
             Change::Opened(_) => self.watch.opened(&refusal),
             Change::StaysOpen(_) => {}
