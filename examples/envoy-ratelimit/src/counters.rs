@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
-use futures_util::future::{FutureExt, join_all};
+use futures_util::future::{FutureExt, TryFutureExt, join_all};
 use tower_sluice::algorithm::{AnyAlgorithm, FixedWindow, TokenBucket};
 use tower_sluice::limiter::{AllAtOnce, Boxed, Breaker, Metered, MetricsExt, Operation};
 use tower_sluice::{
@@ -223,13 +223,13 @@ impl Counters {
                 [index] => charge(&asks[*index]),
                 _ => Charge::several(places.iter().map(|index| charge(&asks[*index]))),
             };
-            call(&limiter, way, &charge).map(|answer| (limiter, answer))
+            call(&limiter, way, &charge).map_ok(move |decision| Decided { limiter, decision })
         });
         let mut states = vec![State::default(); asks.len()];
         let mut answers = join_all(calls).await;
         let mut is_admitted = true;
-        for ((_, answer), places) in answers.iter().zip(order.chunks(IN_ONE_CALL)) {
-            let Ok(decision) = answer else {
+        for (answer, places) in answers.iter().zip(order.chunks(IN_ONE_CALL)) {
+            let Ok(Decided { decision, .. }) = answer else {
                 is_admitted = false;
                 continue;
             };
@@ -241,16 +241,16 @@ impl Counters {
             }
         }
         let mut given_back = Vec::new();
-        for ((limiter, answer), places) in answers.iter_mut().zip(order.chunks(IN_ONE_CALL)) {
-            let Ok(decision) = answer else { continue };
-            if let Some(taken) = decision.take_reservation().filter(|_| !is_admitted) {
-                given_back.extend(limiter.settle(taken, 0).ok());
+        for (answer, places) in answers.iter_mut().zip(order.chunks(IN_ONE_CALL)) {
+            let Ok(decided) = answer else { continue };
+            if let Some(taken) = decided.decision.take_reservation().filter(|_| !is_admitted) {
+                given_back.extend(decided.limiter.settle(taken, 0).ok());
                 places.iter().for_each(|index| states[*index].remaining += asks[*index].cost);
             }
         }
         // What cannot be given back stays taken: the store is away.
         drop(join_all(given_back).await);
-        for (_, answer) in answers {
+        for answer in answers {
             answer?;
         }
         Ok((is_admitted, states))
@@ -281,6 +281,21 @@ impl Counters {
             limiter.breaker(breaker.clone()).metrics(NAME).boxed()
         });
         limiter.clone()
+    }
+}
+
+/// The decision of one call of several. What it took goes back if the request ends before the other
+/// calls are answered.
+struct Decided {
+    limiter: Boxed,
+    decision: Decision,
+}
+
+impl Drop for Decided {
+    fn drop(&mut self) {
+        if let Some(taken) = self.decision.take_reservation() {
+            drop(self.limiter.settle(taken, 0));
+        }
     }
 }
 
@@ -402,6 +417,17 @@ mod tests {
             }
         };
         costs.iter().enumerate().map(ask).collect()
+    }
+
+    /// A request that ends while one of its calls is under way.
+    #[tokio::test]
+    async fn a_decision_that_nobody_waits_for_gives_its_units_back() {
+        let limiter = Memory::new("one", FixedWindow::new(Quota::per_hour(10)).anchored()).boxed();
+        let charge = Charge::new("key").cost(4);
+        let decision = limiter.check(&charge).await.unwrap();
+        drop(Decided { limiter: limiter.clone(), decision });
+        let left = limiter.estimate(Charge::new("key")).await.unwrap().remaining();
+        assert_eq!(left, Some(10));
     }
 
     #[tokio::test]

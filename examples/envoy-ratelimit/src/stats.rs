@@ -183,9 +183,12 @@ impl Stats {
 
     /// The counts under labels with values of a request, or those that further values share.
     pub(crate) fn values(&self, labels: &Labels) -> Arc<Counts> {
-        let known = self.values.read().unwrap_or_else(PoisonError::into_inner).get(labels).cloned();
+        let (known, is_full) = {
+            let values = self.values.read().unwrap_or_else(PoisonError::into_inner);
+            (values.get(labels).cloned(), values.len() >= MOST_VALUES)
+        };
         let length = || labels.levels.iter().map(String::len).sum::<usize>();
-        let known = known.or_else(|| match length() <= LONGEST_VALUES {
+        let known = known.or_else(|| match !is_full && length() <= LONGEST_VALUES {
             true => added(&self.values, labels, MOST_VALUES),
             false => None,
         });
