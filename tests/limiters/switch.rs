@@ -139,12 +139,14 @@ async fn under_load_it_holds_at_once() {
     let server = Server::start();
     let switch = Switch::new();
     let limiter = yearly(&server.url()).decision_timeout(LONG).switch(&switch);
+    limiter.check(&one()).await.expect("a connection");
     let stop = Arc::new(AtomicBool::new(false));
+    let all_met = Arc::new([const { AtomicBool::new(false) }; 3]);
     // When each mode was set, from before to after.
     let mut modes = vec![(Instant::now(), Instant::now(), SwitchMode::On)];
     let mut tasks = JoinSet::new();
     for _ in 0..16 {
-        let (limiter, stop) = (limiter.clone(), Arc::clone(&stop));
+        let (limiter, stop, all_met) = (limiter.clone(), Arc::clone(&stop), Arc::clone(&all_met));
         tasks.spawn(async move {
             let mut seen = Vec::new();
             while !stop.load(Relaxed) {
@@ -156,12 +158,18 @@ async fn under_load_it_holds_at_once() {
                     (_, None) => SwitchMode::On,
                 };
                 seen.push((asked, Instant::now(), mode));
+                all_met[mode as usize].store(true, Relaxed);
                 tokio::task::yield_now().await;
             }
             seen
         });
     }
-    for mode in [SwitchMode::Off, SwitchMode::Shadow, SwitchMode::On].into_iter().cycle().take(30) {
+    let cycle = [SwitchMode::Off, SwitchMode::Shadow, SwitchMode::On].into_iter().cycle();
+    for (change, mode) in cycle.enumerate() {
+        // On a busy machine a mode may pass before a call meets it.
+        if change >= 30 && all_met.iter().all(|met| met.load(Relaxed)) {
+            break;
+        }
         tokio::time::sleep(Duration::from_millis(10)).await;
         let before = Instant::now();
         switch.set(mode);
@@ -169,7 +177,7 @@ async fn under_load_it_holds_at_once() {
     }
     tokio::time::sleep(Duration::from_millis(10)).await;
     stop.store(true, Relaxed);
-    let (mut calls, mut late, mut met) = (0, Duration::ZERO, Vec::new());
+    let (mut calls, mut late) = (0, Duration::ZERO);
     for (asked, answered, mode) in tasks.join_all().await.into_iter().flatten() {
         // How long before it was asked the mode that it met had ended, at the least.
         let ended = modes.iter().zip(1..).filter(|((from, ..), _)| *from <= answered);
@@ -180,10 +188,9 @@ async fn under_load_it_holds_at_once() {
         });
         late = late.max(ended.min().expect("a mode that was set"));
         calls += 1;
-        met.extend((!met.contains(&mode)).then_some(mode));
     }
-    println!("fault case=122 calls={calls} changes=30 latest_us={}", late.as_micros());
+    let changes = modes.len() - 1;
+    println!("fault case=122 calls={calls} changes={changes} latest_us={}", late.as_micros());
     // Another core may read the clock some nanoseconds before it sees the mode.
     assert!(late < Duration::from_millis(1), "a call met a mode that had ended: {late:?}");
-    assert_eq!(met.len(), 3, "each mode met a call");
 }

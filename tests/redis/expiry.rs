@@ -224,7 +224,8 @@ async fn a_block_without_its_right_fails_alone() {
             .await;
         assert_eq!([&entries[0], &entries[2]].map(Entry::outcome), [0, 0], "{entries:?}");
         let Entry::Failed(why) = &entries[1] else { panic!("{algorithm:?}: {entries:?}") };
-        assert!(["ERR", "NOPERM"].contains(&why.as_str()), "{why}");
+        // Redis 6.2 writes no code: "The user executing the script can't run this command".
+        assert!(["ERR", "NOPERM", "The"].contains(&why.as_str()), "{why}");
         let held: [bool; 3] = [
             ask(&mut admin, "EXISTS a").await,
             ask(&mut admin, "EXISTS b").await,
