@@ -1,4 +1,6 @@
-//! Limits in one process, on one thread and 100,000 keys that exist: this crate and governor.
+//! Limits in one process, on one thread and 100,000 keys: this crate and governor.
+//!
+//! A key comes back before its units do, so each decision finds the state of its key.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -26,6 +28,15 @@ use crate::site::KEYS;
 
 const CALLS: usize = 200_000;
 
+/// A unit comes back so much later. Between two decisions of a key lie a tenth of that.
+const PERIOD: Duration = Duration::from_millis(500);
+/// More than a run asks of a key.
+const BURST: u32 = 1_000_000;
+
+fn token_bucket() -> TokenBucket {
+    TokenBucket::new(Quota::new(1, PERIOD).burst(BURST.into()))
+}
+
 /// Makes that many calls.
 type Case = (&'static str, Box<dyn FnMut(usize)>);
 
@@ -35,7 +46,7 @@ pub(crate) fn run(options: &Options) {
         ("service", served(service_fn(inner))),
         ("sluice_layer", sluice_layer()),
         ("tower_governor", tower_governor()),
-        ("sluice_memory", sluice(TokenBucket::new(Quota::per_second(1_000_000_000)))),
+        ("sluice_memory", sluice(token_bucket())),
         ("sluice_memory_window", sluice(FixedWindow::new(Quota::per_hour(1_000_000_000)))),
         ("governor", governor()),
     ];
@@ -97,8 +108,7 @@ where
 }
 
 fn sluice_layer() -> Box<dyn FnMut(usize)> {
-    let algorithm = TokenBucket::new(Quota::per_second(1_000_000_000));
-    let limiter = Memory::new("memory", algorithm).max_keys(2 * KEYS);
+    let limiter = Memory::new("memory", token_bucket()).max_keys(2 * KEYS);
     let layer = RateLimitLayer::new(limiter, by_head(|head| head.header("x-api-key")));
     served(layer.layer(service_fn(inner)))
 }
@@ -116,8 +126,8 @@ fn tower_governor() -> Box<dyn FnMut(usize)> {
     }
 
     let config = GovernorConfigBuilder::default()
-        .per_nanosecond(1)
-        .burst_size(1_000_000_000)
+        .period(PERIOD)
+        .burst_size(BURST)
         .key_extractor(ApiKey)
         .finish()
         .expect("a quota");
@@ -135,9 +145,8 @@ fn sluice<A: Algorithm>(algorithm: A) -> Box<dyn FnMut(usize)> {
 
 /// Keyed by String, with its default store.
 fn governor() -> Box<dyn FnMut(usize)> {
-    let quota = governor::Quota::with_period(Duration::from_nanos(1)).expect("a period");
-    let limiter =
-        RateLimiter::keyed(quota.allow_burst(NonZeroU32::new(1_000_000_000).expect("some")));
+    let quota = governor::Quota::with_period(PERIOD).expect("a period");
+    let limiter = RateLimiter::keyed(quota.allow_burst(NonZeroU32::new(BURST).expect("some")));
     let keys: Vec<String> = (0..KEYS).map(|key| format!("key {key}")).collect();
     looped(move |at| limiter.check_key(black_box(&keys[at])).expect("admitted"))
 }
