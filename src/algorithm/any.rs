@@ -193,19 +193,18 @@ impl Algorithm for AnyAlgorithm {
         with_own_state!(rule, state, |A, own| A::earliest_fit(rule, own, at, cost))
     }
 
-    fn consume(rule: &AnyRule, state: Option<AnyState>, at: i64, cost: i64, now: i64) -> AnyState {
-        with_own_state!(rule, state, |A, own| A::consume(rule, own, at, cost, now).into())
-    }
-
-    fn consume_with_others(
+    fn consume(
         rule: &AnyRule,
         state: Option<AnyState>,
         at: i64,
         cost: i64,
         now: i64,
-    ) -> AnyState {
-        with_own_state!(rule, state, |A, own| A::consume_with_others(rule, own, at, cost, now)
-            .into())
+        has_others: bool,
+    ) -> (AnyState, Mark) {
+        with_own_state!(rule, state, |A, own| {
+            let (next, mark) = A::consume(rule, own, at, cost, now, has_others);
+            (next.into(), mark)
+        })
     }
 
     fn spend(rule: &AnyRule, state: Option<AnyState>, at: i64, cost: i64, now: i64) -> AnyState {
@@ -227,10 +226,6 @@ impl Algorithm for AnyAlgorithm {
         refund: &Refund<'_>,
     ) -> Option<i64> {
         with_own_state!(rule, Some(state), |A, own| A::apply_refund(rule, own?, now, refund))
-    }
-
-    fn mark(state: &AnyState) -> Mark {
-        dispatch!(AnyState, state, |A, state| A::mark(state))
     }
 
     /// Calls the algorithm's own `step`, so that its type is looked up once.

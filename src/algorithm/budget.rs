@@ -324,9 +324,16 @@ impl Algorithm for Budget {
         Some(from.0 + time + carry)
     }
 
-    fn consume(rule: &Rule, state: Option<State>, _: i64, cost: i64, now: i64) -> State {
+    fn consume(
+        rule: &Rule,
+        state: Option<State>,
+        _: i64,
+        cost: i64,
+        now: i64,
+        _: bool,
+    ) -> (State, Mark) {
         let next = state.map_or_else(|| State::new(rule, now), |state| rule.rolled(&state, now));
-        State { current: next.current + cost, ..next }
+        (State { current: next.current + cost, ..next }, [next.begin, 0, 0, 0].into())
     }
 
     fn spend(rule: &Rule, state: Option<State>, _: i64, cost: i64, now: i64) -> State {
@@ -379,10 +386,6 @@ impl Algorithm for Budget {
         *state = Self::clamp(rule, &next, now).unwrap_or(next);
         Some(refund.units.max(0))
     }
-
-    fn mark(state: &State) -> Mark {
-        [state.begin, 0, 0, 0].into()
-    }
 }
 
 impl InLua for Budget {
@@ -434,8 +437,10 @@ mod tests {
 
         /// Holds units that fit at once, and returns the mark of them.
         fn hold(&mut self, at: i64, cost: i64) -> Mark {
-            assert_eq!(self.check(at, cost, 0), Verdict::Allow);
-            Budget::mark(self.state.as_ref().unwrap())
+            let check = Check { cost, max_wait: 0 };
+            let held = Budget::step(&self.rule, &mut self.state, T0 + at, check);
+            assert_eq!(held.verdict, Verdict::Allow);
+            held.mark.unwrap()
         }
 
         fn settle(&mut self, at: i64, cost: i64, used: i64, mark: &Mark) -> Option<i64> {

@@ -113,15 +113,6 @@ impl Rule {
 pub struct State {
     begin: i64,
     units: i64,
-    /// Data for a refund of the wait that wrote this state as a member of a tuple: the instant and
-    /// the units before, as a mark holds them.
-    from: (i64, i64),
-}
-
-impl State {
-    fn of(begin: i64, units: i64) -> Self {
-        Self { begin, units, from: (0, 0) }
-    }
 }
 
 impl Algorithm for FixedWindow {
@@ -149,11 +140,11 @@ impl Algorithm for FixedWindow {
     fn clamp(rule: &Rule, state: &State, now: i64) -> Option<State> {
         if rule.anchored {
             let late = state.begin > now + rule.horizon + rule.period;
-            return late.then_some(State::of(now, rule.limit));
+            return late.then_some(State { begin: now, units: rule.limit });
         }
         let reach = (rule.horizon + rule.period - 1) / rule.period + 1;
         let ahead = (rule.begin(state.begin) - rule.begin(now)) / rule.period;
-        (ahead > reach).then_some(State::of(rule.begin(now), rule.limit))
+        (ahead > reach).then_some(State { begin: rule.begin(now), units: rule.limit })
     }
 
     #[inline]
@@ -169,25 +160,23 @@ impl Algorithm for FixedWindow {
     }
 
     #[inline]
-    fn consume(rule: &Rule, state: Option<State>, at: i64, cost: i64, _now: i64) -> State {
-        match rule.alive(state.as_ref(), at) {
-            Some(state) => State::of(state.begin, state.units + cost),
-            None => State::of(rule.begin(at), cost),
-        }
-    }
-
-    fn consume_with_others(
+    fn consume(
         rule: &Rule,
         state: Option<State>,
         at: i64,
         cost: i64,
         now: i64,
-    ) -> State {
-        let mut next = Self::consume(rule, state, at, cost, now);
-        if at > now {
-            next.from = state.map_or((NO_STATE, 0), |state| (state.begin + 1, state.units));
-        }
-        next
+        has_others: bool,
+    ) -> (State, Mark) {
+        let next = match rule.alive(state.as_ref(), at) {
+            Some(State { begin, units }) => State { begin, units: units + cost },
+            None => State { begin: rule.begin(at), units: cost },
+        };
+        let from = match has_others && at > now {
+            true => state.map_or((NO_STATE, 0), |state| (state.begin + 1, state.units)),
+            false => (0, 0),
+        };
+        (next, [next.begin, next.units, from.0, from.1].into())
     }
 
     fn max_unchecked_cost(rule: &Rule) -> i64 {
@@ -213,17 +202,12 @@ impl Algorithm for FixedWindow {
         }
         // The state is what the charge wrote: the window holds no other charge.
         if from > 0 && refund.is_whole() && alive.units == mark_units {
-            *state = State::of(from - 1, from_units);
+            *state = State { begin: from - 1, units: from_units };
             return Some(refund.units);
         }
         let units = refund.units.min(alive.units);
-        *state = State::of(alive.begin, alive.units - units);
+        *state = State { begin: alive.begin, units: alive.units - units };
         Some(units)
-    }
-
-    #[inline]
-    fn mark(state: &State) -> Mark {
-        [state.begin, state.units, state.from.0, state.from.1].into()
     }
 }
 
@@ -241,6 +225,6 @@ impl InLua for FixedWindow {
     }
 
     fn state(_: &Rule, _: i64, _: i64, elements: &[Element<'_>]) -> Option<Option<State>> {
-        state_of(elements, |[begin, units]| Some(State::of(begin, units)))
+        state_of(elements, |[begin, units]| Some(State { begin, units }))
     }
 }

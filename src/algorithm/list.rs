@@ -124,16 +124,20 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
         at: i64,
         cost: i64,
         now: i64,
-    ) -> Self::State {
+        _: bool,
+    ) -> (Self::State, Mark) {
         let mut states = state.unwrap_or_default();
         states.resize(rule.len(), None);
         // A single member decides as it does outside of a list.
-        let consume = if rule.len() == 1 { A::consume } else { A::consume_with_others };
+        let has_others = rule.len() > 1;
+        let mut marks = Vec::with_capacity(rule.len());
         for (rule, state) in rule.iter().zip(&mut states) {
             let cost = cost.min(A::max_unchecked_cost(rule));
-            *state = Some(consume(rule, state.take(), at, cost, now));
+            let (next, mark) = A::consume(rule, state.take(), at, cost, now, has_others);
+            *state = Some(next);
+            marks.push(mark);
         }
-        states
+        (states, marks.into())
     }
 
     fn spend(
@@ -232,11 +236,6 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
         refund: &Refund<'_>,
     ) -> Option<i64> {
         combined::settle::<Self>(rule, state, now, refund)
-    }
-
-    fn mark(state: &Self::State) -> Mark {
-        let mark = |state: &Option<_>| state.as_ref().map(A::mark).unwrap_or_default();
-        state.iter().map(mark).collect::<Vec<_>>().into()
     }
 }
 

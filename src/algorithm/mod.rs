@@ -287,27 +287,19 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     ) -> Option<i64>;
 
     /// Returns the state after `cost` units are consumed at the instant `at`, which `earliest_fit`
-    /// returned. `now` is the instant of the decision.
+    /// returned, and the mark of that state. `now` is the instant of the decision.
+    ///
+    /// `has_others` is for a member of several: another member may have determined the instant
+    /// `at`. If `at` is later than now, the mark also holds the state before, so that a refund can
+    /// restore it.
     fn consume(
         rule: &Self::Rule,
         state: Option<Self::State>,
         at: i64,
         cost: i64,
         now: i64,
-    ) -> Self::State;
-
-    /// Consumes like `consume`, for one member of a tuple. Another member may have determined the
-    /// instant `at`. If `at` is later than now, the new state remembers the state before, so that a
-    /// refund can restore it.
-    fn consume_with_others(
-        rule: &Self::Rule,
-        state: Option<Self::State>,
-        at: i64,
-        cost: i64,
-        now: i64,
-    ) -> Self::State {
-        Self::consume(rule, state, at, cost, now)
-    }
+        has_others: bool,
+    ) -> (Self::State, Mark);
 
     /// Returns the state after `cost` units are spent at the instant `at`, even if they do not fit.
     /// The same as `consume`, unless `consume` only holds them.
@@ -318,7 +310,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         cost: i64,
         now: i64,
     ) -> Self::State {
-        Self::consume(rule, state, at, cost, now)
+        Self::consume(rule, state, at, cost, now, false).0
     }
 
     /// Returns the largest cost that `consume` takes without a check that it fits.
@@ -344,10 +336,6 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         refund: &Refund<'_>,
     ) -> Option<i64>;
 
-    /// Returns the mark of a state. A reservation keeps it, so that its refund recognises the
-    /// state.
-    fn mark(state: &Self::State) -> Mark;
-
     /// Decides one charge: the twin of the loops `scripts/single.lua` and `several.lua`.
     #[inline]
     fn step(rule: &Self::Rule, state: &mut Option<Self::State>, now: i64, check: Check) -> Answer {
@@ -355,19 +343,23 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         let seen = clamped.as_ref().or(state.as_ref());
         let members = Self::judge_each(rule, seen, now, check);
         let (verdict, instant) = judge::<Self>(rule, seen, now, check);
-        match (verdict, instant) {
+        let mark = match (verdict, instant) {
             (Verdict::Allow | Verdict::Wait(_), Some(instant)) if check.cost > 0 => {
                 let before = clamped.or_else(|| state.take());
-                *state = Some(Self::consume(rule, before, instant, check.cost, now));
+                let (next, mark) = Self::consume(rule, before, instant, check.cost, now, false);
+                *state = Some(next);
+                mark
             }
             // A refusal writes only a clamped state. Without that, the state would move along with
             // the clock.
-            (Verdict::Deny(_), _) if check.cost > 0 && clamped.is_some() => *state = clamped,
+            (Verdict::Deny(_), _) if check.cost > 0 && clamped.is_some() => {
+                *state = clamped;
+                Mark::default()
+            }
             _ => return answer::<Self>(rule, seen, now, verdict, members),
-        }
-        let state = state.as_ref();
-        let answer = answer::<Self>(rule, state, now, verdict, members);
-        Answer { mark: state.map(Self::mark), ..answer }
+        };
+        let answer = answer::<Self>(rule, state.as_ref(), now, verdict, members);
+        Answer { mark: Some(mark), ..answer }
     }
 
     /// Returns the answer that `step` would give, and takes nothing: the report shows the key as it
@@ -403,7 +395,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
             let next = Self::spend(rule, before, instant, cost, now);
             *state = Some(Self::clamp(rule, &next, now).unwrap_or(next));
         }
-        let mark = state.as_ref().filter(|_| changed).map(Self::mark);
+        let mark = changed.then(Mark::default);
         let peek = Check { cost: 0, max_wait: 0 };
         Answer { mark, ..Self::estimate(rule, state.as_ref(), now, peek) }
     }

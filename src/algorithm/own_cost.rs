@@ -99,18 +99,9 @@ impl<A: Algorithm + Single> Algorithm for OwnCost<A> {
         at: i64,
         cost: i64,
         now: i64,
-    ) -> A::State {
-        A::consume(&rule.rule, state, at, rule.cost(cost), now)
-    }
-
-    fn consume_with_others(
-        rule: &Self::Rule,
-        state: Option<A::State>,
-        at: i64,
-        cost: i64,
-        now: i64,
-    ) -> A::State {
-        A::consume_with_others(&rule.rule, state, at, rule.cost(cost), now)
+        has_others: bool,
+    ) -> (A::State, Mark) {
+        A::consume(&rule.rule, state, at, rule.cost(cost), now, has_others)
     }
 
     fn spend(rule: &Self::Rule, state: Option<A::State>, at: i64, cost: i64, now: i64) -> A::State {
@@ -133,10 +124,6 @@ impl<A: Algorithm + Single> Algorithm for OwnCost<A> {
         refund: &Refund<'_>,
     ) -> Option<i64> {
         A::apply_refund(&rule.rule, state, now, &Refund::of_all(rule.stated.cost, refund.mark))
-    }
-
-    fn mark(state: &A::State) -> Mark {
-        A::mark(state)
     }
 }
 

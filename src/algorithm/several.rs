@@ -102,12 +102,15 @@ macro_rules! tuple {
                 at: i64,
                 cost: i64,
                 now: i64,
-            ) -> Self::State {
+                _: bool,
+            ) -> (Self::State, Mark) {
                 let state = state.unwrap_or_default();
-                ($({
+                let taken = ($({
                     let cost = cost.min($member::max_unchecked_cost(&rule.$index));
-                    Some($member::consume_with_others(&rule.$index, state.$index, at, cost, now))
-                },)+)
+                    $member::consume(&rule.$index, state.$index, at, cost, now, true)
+                },)+);
+                let mark = vec![$(taken.$index.1),+].into();
+                (($(Some(taken.$index.0),)+), mark)
             }
 
             fn spend(
@@ -195,10 +198,6 @@ macro_rules! tuple {
                 refund: &Refund<'_>,
             ) -> Option<i64> {
                 combined::settle::<Self>(rule, state, now, refund)
-            }
-
-            fn mark(state: &Self::State) -> Mark {
-                vec![$(state.$index.as_ref().map($member::mark).unwrap_or_default()),+].into()
             }
         }
 

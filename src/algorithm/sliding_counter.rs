@@ -101,7 +101,6 @@ impl Rule {
             current: current.min(self.most),
             previous: previous.min(self.most),
             latest: state.latest,
-            from: [0; 3],
         })
     }
 
@@ -143,9 +142,6 @@ pub struct State {
     current: i64,
     previous: i64,
     latest: i64,
-    /// Data for a refund of the charge that wrote this state as a member of a tuple: the latest
-    /// instant before, as a mark holds it, and the units.
-    from: [i64; 3],
 }
 
 impl Algorithm for SlidingCounter {
@@ -170,9 +166,8 @@ impl Algorithm for SlidingCounter {
 
     fn clamp(rule: &Rule, state: &State, now: i64) -> Option<State> {
         let late = state.latest > now + rule.horizon;
-        let begin = rule.begin(now);
-        let (current, from) = (rule.limit, [0; 3]);
-        late.then_some(State { begin, current, previous: 0, latest: now, from })
+        let (begin, current) = (rule.begin(now), rule.limit);
+        late.then_some(State { begin, current, previous: 0, latest: now })
     }
 
     fn earliest_fit(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> Option<i64> {
@@ -200,27 +195,26 @@ impl Algorithm for SlidingCounter {
         }
     }
 
-    fn consume(rule: &Rule, state: Option<State>, at: i64, cost: i64, _now: i64) -> State {
-        let state = rule.rebase(state.as_ref());
-        let begin = rule.begin(at);
-        let (current, previous) = state.map_or((0, 0), |state| rule.units(&state, begin));
-        let current = (current + cost).min(rule.most);
-        State { begin, current, previous, latest: at, from: [0; 3] }
-    }
-
-    fn consume_with_others(
+    /// With others, the mark holds the state before even if the charge does not wait.
+    fn consume(
         rule: &Rule,
         state: Option<State>,
         at: i64,
         cost: i64,
-        now: i64,
-    ) -> State {
-        let mut next = Self::consume(rule, state, at, cost, now);
+        _: i64,
+        has_others: bool,
+    ) -> (State, Mark) {
         let before = rule.rebase(state.as_ref());
-        next.from = before.map_or([NO_STATE, 0, 0], |before| {
-            [before.latest + 1, before.current, before.previous]
-        });
-        next
+        let begin = rule.begin(at);
+        let (current, previous) = before.map_or((0, 0), |before| rule.units(&before, begin));
+        let current = (current + cost).min(rule.most);
+        let from = match before {
+            _ if !has_others => [0; 3],
+            Some(before) => [before.latest + 1, before.current, before.previous],
+            None => [NO_STATE, 0, 0],
+        };
+        let mark = [at, from[0], from[1], from[2]].into();
+        (State { begin, current, previous, latest: at }, mark)
     }
 
     fn max_unchecked_cost(rule: &Rule) -> i64 {
@@ -247,7 +241,7 @@ impl Algorithm for SlidingCounter {
         }
         if from > 0 && refund.is_whole() {
             let (begin, latest) = (rule.begin(from - 1), from - 1);
-            let before = State { begin, current, previous, latest, from: [0; 3] };
+            let before = State { begin, current, previous, latest };
             let (current, previous) = rule.units(&before, mark_begin);
             let exact = (mark_latest, current + refund.cost, previous);
             if (next.latest, next.current, next.previous) == exact {
@@ -275,11 +269,6 @@ impl Algorithm for SlidingCounter {
         *state = next;
         Some(given)
     }
-
-    fn mark(state: &State) -> Mark {
-        let [from, current, previous] = state.from;
-        [state.latest, from, current, previous].into()
-    }
 }
 
 impl InLua for SlidingCounter {
@@ -297,7 +286,7 @@ impl InLua for SlidingCounter {
 
     fn state(_: &Rule, _: i64, _: i64, elements: &[Element<'_>]) -> Option<Option<State>> {
         state_of(elements, |[begin, current, previous, latest]| {
-            let state = State { begin, current, previous, latest, from: [0; 3] };
+            let state = State { begin, current, previous, latest };
             (begin <= latest).then_some(state)
         })
     }
@@ -371,10 +360,9 @@ mod tests {
     fn refund_returns_to_the_window_it_was_counted_in() {
         let quota = Quota::per_second(10);
         let rule = SlidingCounter::new(quota).rule(quota).unwrap();
-        let first = SlidingCounter::consume(&rule, None, T0, 4, T0);
-        let second = SlidingCounter::consume(&rule, Some(first), T0 + 1_000_000, 3, T0 + 1_000_000);
-        let mark = SlidingCounter::mark(&first);
-        let mut state = Some(second);
+        let (first, mark) = SlidingCounter::consume(&rule, None, T0, 4, T0, false);
+        let later = T0 + 1_000_000;
+        let mut state = Some(SlidingCounter::spend(&rule, Some(first), later, 3, later));
         assert_eq!(
             SlidingCounter::refund(&rule, &mut state, T0 + 2_000_000, &Refund::of_all(4, &mark)),
             None

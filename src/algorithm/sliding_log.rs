@@ -116,6 +116,14 @@ struct LoggedCharge {
 }
 
 impl State {
+    fn mark(&self) -> Mark {
+        let last = self.last().map(|last| {
+            let laps = self.laps + last.total.div_euclid(LAP);
+            [last.at, laps.rem_euclid(LAPS), last.total.rem_euclid(LAP), 0]
+        });
+        last.unwrap_or_default().into()
+    }
+
     fn last(&self) -> Option<&LoggedCharge> {
         self.members.back()
     }
@@ -169,7 +177,7 @@ impl Algorithm for SlidingLog {
 
     fn clamp(rule: &Rule, state: &State, now: i64) -> Option<State> {
         let late = state.last().is_some_and(|last| last.at > now + rule.horizon);
-        late.then(|| Self::consume(rule, None, now, rule.limit, now))
+        late.then(|| Self::spend(rule, None, now, rule.limit, now))
     }
 
     fn earliest_fit(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> Option<i64> {
@@ -189,7 +197,14 @@ impl Algorithm for SlidingLog {
         Some(from.max(state.members[leaver].at + rule.period))
     }
 
-    fn consume(rule: &Rule, state: Option<State>, at: i64, cost: i64, now: i64) -> State {
+    fn consume(
+        rule: &Rule,
+        state: Option<State>,
+        at: i64,
+        cost: i64,
+        now: i64,
+        _: bool,
+    ) -> (State, Mark) {
         let mut state = state.unwrap_or_default();
         if state.last().is_some_and(|last| last.at <= now - rule.period) {
             // Every member has expired: the log starts again.
@@ -198,7 +213,8 @@ impl Algorithm for SlidingLog {
         let total = state.last().map_or(0, |last| last.total) + cost;
         state.members.push_back(LoggedCharge { at, total, units: cost });
         state.prune(now - rule.period);
-        state
+        let mark = state.mark();
+        (state, mark)
     }
 
     fn max_unchecked_cost(rule: &Rule) -> i64 {
@@ -218,7 +234,7 @@ impl Algorithm for SlidingLog {
 
     /// Refunds only the newest member: a change of an older one would make the later totals wrong.
     fn apply_refund(rule: &Rule, state: &mut State, now: i64, refund: &Refund<'_>) -> Option<i64> {
-        let newest = Self::mark(state);
+        let newest = state.mark();
         let last = state.members.back_mut()?;
         if last.at + rule.period <= now || last.units != refund.cost || newest != *refund.mark {
             return None;
@@ -231,14 +247,6 @@ impl Algorithm for SlidingLog {
             state.prune(now - rule.period);
         }
         Some(refund.units)
-    }
-
-    fn mark(state: &State) -> Mark {
-        let last = state.last().map(|last| {
-            let laps = state.laps + last.total.div_euclid(LAP);
-            [last.at, laps.rem_euclid(LAPS), last.total.rem_euclid(LAP), 0]
-        });
-        last.unwrap_or_default().into()
     }
 }
 
@@ -299,7 +307,7 @@ mod tests {
         }
 
         fn mark(&self) -> Mark {
-            self.1.as_ref().map(SlidingLog::mark).unwrap_or_default()
+            self.1.as_ref().map(State::mark).unwrap_or_default()
         }
 
         fn refund(&mut self, at: i64, cost: i64, mark: Mark) -> Option<i64> {

@@ -101,7 +101,7 @@ impl Rule {
                 units[place as usize] += state.units_at(back);
             }
         }
-        Some(State::of(self.width, newest, units))
+        Some(State { width: self.width, newest, units })
     }
 
     /// The units of the cells that count in cell `at`, which is not earlier than the newest.
@@ -132,7 +132,7 @@ impl Rule {
             let place = cell - last + old.len() as i64 - 1;
             usize::try_from(place).ok().and_then(|place| old.get(place)).copied().unwrap_or(0)
         });
-        State::of(state.width, from, units.collect())
+        State { width: state.width, newest: from, units: units.collect() }
     }
 
     /// The units in the cells after `cell`.
@@ -155,18 +155,9 @@ pub struct State {
     width: i64,
     newest: i64,
     units: Vec<i64>,
-    /// Data for a refund of the wait that wrote this state as a member of a tuple: the newest cell
-    /// before, as a mark holds it. Also the units of cells that still count, but not in the period
-    /// of the newest cell.
-    from: i64,
-    pushed: Vec<i64>,
 }
 
 impl State {
-    fn of(width: i64, newest: i64, units: Vec<i64>) -> Self {
-        Self { width, newest, units, from: 0, pushed: Vec::new() }
-    }
-
     /// The units of the cell that is `back` cells before the newest one.
     fn units_at(&self, back: i64) -> i64 {
         let place = self.units.len() as i64 - 1 - back;
@@ -198,7 +189,7 @@ impl Algorithm for SlidingWindow {
     fn clamp(rule: &Rule, state: &State, now: i64) -> Option<State> {
         let state = rule.rebase(Some(state))?;
         let late = state.newest * rule.width > now + rule.horizon;
-        late.then(|| Self::consume(rule, None, now, rule.limit, now))
+        late.then(|| Self::spend(rule, None, now, rule.limit, now))
     }
 
     fn earliest_fit(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> Option<i64> {
@@ -215,7 +206,16 @@ impl Algorithm for SlidingWindow {
         Some(at.max(cell * rule.width))
     }
 
-    fn consume(rule: &Rule, state: Option<State>, at: i64, cost: i64, _now: i64) -> State {
+    /// With others, the mark of a wait also lists the units of cells that still count, but not in
+    /// the period of the newest cell.
+    fn consume(
+        rule: &Rule,
+        state: Option<State>,
+        at: i64,
+        cost: i64,
+        now: i64,
+        has_others: bool,
+    ) -> (State, Mark) {
         let state = rule.rebase(state.as_ref());
         let newest = at.div_euclid(rule.width);
         let before = |back: i64| {
@@ -226,27 +226,17 @@ impl Algorithm for SlidingWindow {
         let mut units: Vec<_> =
             (0..=rule.cells).rev().map(|back| before(back).unwrap_or(0)).collect();
         units[rule.cells as usize] += cost;
-        State::of(rule.width, newest, units)
-    }
-
-    fn consume_with_others(
-        rule: &Rule,
-        state: Option<State>,
-        at: i64,
-        cost: i64,
-        now: i64,
-    ) -> State {
-        let before = if at > now { rule.rebase(state.as_ref()) } else { None };
-        let mut next = Self::consume(rule, state, at, cost, now);
-        if at > now {
-            next.from = NO_STATE;
-        }
-        if let Some(before) = before {
-            let first = now.div_euclid(rule.width).max(before.newest) - rule.cells;
-            let last = rule.last_pushed(next.newest, before.newest);
-            (next.from, next.pushed) = (before.newest + 1, rule.listed(&before, first, last));
-        }
-        next
+        let (from, pushed) = match &state {
+            _ if !has_others || at <= now => (0, Vec::new()),
+            None => (NO_STATE, Vec::new()),
+            Some(state) => {
+                let first = now.div_euclid(rule.width).max(state.newest) - rule.cells;
+                let last = rule.last_pushed(newest, state.newest);
+                (state.newest + 1, rule.listed(state, first, last))
+            }
+        };
+        let mark = Mark::from([newest, rule.width, from, 0]).with_list(pushed.into());
+        (State { width: rule.width, newest, units }, mark)
     }
 
     fn max_unchecked_cost(rule: &Rule) -> i64 {
@@ -288,11 +278,6 @@ impl Algorithm for SlidingWindow {
         *state = next;
         Some(given)
     }
-
-    fn mark(state: &State) -> Mark {
-        let mark = Mark::from([state.newest, state.width, state.from, 0]);
-        mark.with_list(state.pushed.as_slice().into())
-    }
 }
 
 impl InLua for SlidingWindow {
@@ -319,7 +304,7 @@ impl InLua for SlidingWindow {
         let begin = newest.checked_mul(rule.width);
         let is_possible =
             units.len() == rule.cells as usize + 1 && begin.is_some_and(|begin| begin < INEXACT);
-        is_possible.then(|| Some(State::of(rule.width, newest, units)))
+        is_possible.then_some(Some(State { width: rule.width, newest, units }))
     }
 }
 
@@ -377,7 +362,7 @@ mod tests {
         SlidingWindow::step(&rule, &mut state, T0, check(5));
         let reserved = SlidingWindow::step(&rule, &mut state, T0, check(1));
         assert_eq!(reserved.verdict, Verdict::Wait(2_000_000));
-        let mark = SlidingWindow::mark(state.as_ref().unwrap());
+        let mark = reserved.mark.unwrap();
         assert_eq!(
             SlidingWindow::refund(&rule, &mut state, T0, &Refund::of_all(1, &mark)),
             Some(1)
@@ -393,7 +378,7 @@ mod tests {
     fn under_another_width_units_move_to_the_cell_of_their_last_instant() {
         let window = SlidingWindow::new(Quota::per_second(5));
         let rule = window.rule(window.quota()).unwrap();
-        let state = SlidingWindow::consume(&rule, None, T0, 3, T0);
+        let state = SlidingWindow::spend(&rule, None, T0, 3, T0);
         let longer = window.rule(Quota::new(5, Duration::from_secs(10))).unwrap();
         let moved = longer.rebase(Some(&state)).unwrap();
         assert_eq!((moved.newest, moved.units_at(0)), (T0 / 1_000_000, 3));
@@ -407,7 +392,7 @@ mod tests {
     fn clock_set_back_locks_for_a_period_and_a_cell_at_most() {
         let window = SlidingWindow::new(Quota::per_second(5));
         let rule = window.rule(window.quota()).unwrap();
-        let far = SlidingWindow::consume(&rule, None, T0 + 3_600_000_000, 1, T0 + 3_600_000_000);
+        let far = SlidingWindow::spend(&rule, None, T0 + 3_600_000_000, 1, T0 + 3_600_000_000);
         let step = SlidingWindow::step(&rule, &mut Some(far), T0, Check { cost: 1, max_wait: 0 });
         assert_eq!(step.verdict, Verdict::Deny(1_100_000));
         assert!(step.mark.is_some());

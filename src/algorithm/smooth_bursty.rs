@@ -166,11 +166,6 @@ pub struct State {
     unit_denominator: i64,
     unit_numerator: i64,
     last: i64,
-    /// Data for a refund of the charge that wrote this state: the credit before it, and the time
-    /// that it added to `next`, for its debt and for a later start.
-    before: i64,
-    added: i64,
-    shift: i64,
 }
 
 impl Algorithm for SmoothBursty {
@@ -235,7 +230,14 @@ impl Algorithm for SmoothBursty {
         Some(next.max(at))
     }
 
-    fn consume(rule: &Rule, state: Option<State>, at: i64, cost: i64, now: i64) -> State {
+    fn consume(
+        rule: &Rule,
+        state: Option<State>,
+        at: i64,
+        cost: i64,
+        now: i64,
+        _: bool,
+    ) -> (State, Mark) {
         let (before, next) = rule.resynced(state.as_ref(), now);
         let debt = rule.debt(before, cost);
         // A charge that also waits for another quota starts later, and no permits are stored
@@ -243,17 +245,18 @@ impl Algorithm for SmoothBursty {
         let due = next + if rule.own_cost { debt } else { 0 };
         let shift = (at - due).max(0);
         let added = debt.min(INEXACT - 1 - next - shift);
-        State {
-            credit: before + rule.debt(before, cost) * rule.unit_denominator
-                - cost * rule.unit_numerator,
-            next: next + shift + added,
+        let next = next + shift + added;
+        let state = State {
+            credit: before + debt * rule.unit_denominator - cost * rule.unit_numerator,
+            next,
             unit_denominator: rule.unit_denominator,
             unit_numerator: rule.unit_numerator,
             last: now,
-            before,
-            added,
-            shift,
-        }
+        };
+        // For a refund, the mark holds the credit before, and the time that was added to `next`: for
+        // the debt, and for a later start. A credit may be slightly below 0, so one denominator is
+        // added.
+        (state, [next, before + rule.unit_denominator, added, shift].into())
     }
 
     fn max_unchecked_cost(rule: &Rule) -> i64 {
@@ -292,12 +295,8 @@ impl Algorithm for SmoothBursty {
             credit += debt * rule.unit_denominator - refund.kept() * rule.unit_numerator;
             next = if rule.own_cost { state.next } else { state.next - added + debt };
         }
-        *state = State { credit, next, before: 0, added: 0, shift: 0, ..*state };
+        *state = State { credit, next, ..*state };
         Some(refund.units)
-    }
-
-    fn mark(state: &State) -> Mark {
-        [state.next, state.before + state.unit_denominator, state.added, state.shift].into()
     }
 }
 
@@ -319,16 +318,12 @@ impl InLua for SmoothBursty {
         state_of(elements, |[next, credit, unit_denominator, unit_numerator, last]| {
             // A credit may be slightly below 0, so one denominator is added when it is sent.
             let credit = credit - unit_denominator;
-            let (before, added, shift) = (0, 0, 0);
             (unit_denominator > 0 && unit_numerator > 0).then_some(State {
                 credit,
                 next,
                 unit_denominator,
                 unit_numerator,
                 last,
-                before,
-                added,
-                shift,
             })
         })
     }
@@ -389,9 +384,6 @@ mod tests {
             unit_denominator: 1,
             unit_numerator: 200_000,
             last: T0,
-            before: 0,
-            added: 0,
-            shift: 0,
         });
         let waits: Vec<_> = [(2_000, 3), (2_000, 4), (2_000, 1), (3_000, 1)]
             .map(|(at, n)| pace.acquire(at, n))
@@ -417,9 +409,6 @@ mod tests {
             unit_denominator: 1,
             unit_numerator: 100_000,
             last: T0,
-            before: 0,
-            added: 0,
-            shift: 0,
         });
         pace.1 = Quota::per_second(4);
         let waits: Vec<_> = [1, 3, 1].map(|n| pace.acquire(500, n)).into();
@@ -517,14 +506,9 @@ mod tests {
         let rule = SmoothBursty::new(quota).rule(quota).unwrap();
         let check = Check { cost: 4, max_wait: FOR_EVER };
         let mut state = None;
-        let [first, second] = [0, 1].map(|_| {
-            SmoothBursty::step(&rule, &mut state, T0, check);
-            state.unwrap()
-        });
-        let mut back = |of| {
-            let mark = SmoothBursty::mark(of);
-            SmoothBursty::refund(&rule, &mut state, T0, &Refund::of_all(4, &mark))
-        };
+        let [first, second] =
+            [0, 1].map(|_| SmoothBursty::step(&rule, &mut state, T0, check).mark.unwrap());
+        let mut back = |mark| SmoothBursty::refund(&rule, &mut state, T0, &Refund::of_all(4, mark));
         assert_eq!([back(&first), back(&second)], [None, Some(4)]);
         assert_eq!(back(&first), Some(4));
         let state = state.unwrap();

@@ -200,10 +200,6 @@ pub struct State {
     unit_denominator: i64,
     unit_numerator: i64,
     last: i64,
-    /// Data for a refund of the charge that wrote this state: the permits before it, and the time
-    /// that it added to `next`.
-    before: f64,
-    added: i64,
 }
 
 impl Algorithm for SmoothWarmingUp {
@@ -281,22 +277,31 @@ impl Algorithm for SmoothWarmingUp {
         Some(next.max(at))
     }
 
-    fn consume(rule: &Rule, state: Option<State>, at: i64, cost: i64, now: i64) -> State {
+    fn consume(
+        rule: &Rule,
+        state: Option<State>,
+        at: i64,
+        cost: i64,
+        now: i64,
+        _: bool,
+    ) -> (State, Mark) {
         let (before, next) = rule.resynced(state.as_ref(), now);
         let price = rule.price(before, cost);
         // A charge that also waits for another quota starts later, and no permits are stored
         // meanwhile.
         let due = next + if rule.own_cost { price } else { 0 };
         let added = ((at - due).max(0) + price).min(INEXACT - 1 - next);
-        State {
+        let state = State {
             stored: before - before.min(cost as f64),
             next: next + added,
             unit_denominator: rule.unit_denominator,
             unit_numerator: rule.unit_numerator,
             last: now,
-            before,
-            added,
-        }
+        };
+        // For a refund, the mark holds the permits before, and the time that was added to `next`.
+        let bits = before.to_bits();
+        let mark = [state.next, (bits >> 32) as i64, (bits & 0xffff_ffff) as i64, added];
+        (state, mark.into())
     }
 
     fn max_unchecked_cost(rule: &Rule) -> i64 {
@@ -331,13 +336,8 @@ impl Algorithm for SmoothWarmingUp {
             let less = price - rule.price(before, refund.kept());
             next = state.next - if rule.own_cost { 0 } else { less.max(0) };
         }
-        *state = State { stored, next, before: 0.0, added: 0, ..*state };
+        *state = State { stored, next, ..*state };
         Some(refund.units)
-    }
-
-    fn mark(state: &State) -> Mark {
-        let bits = state.before.to_bits();
-        [state.next, (bits >> 32) as i64, (bits & 0xffff_ffff) as i64, state.added].into()
     }
 }
 
@@ -372,8 +372,6 @@ impl InLua for SmoothWarmingUp {
             unit_denominator,
             unit_numerator,
             last,
-            before: 0.0,
-            added: 0,
         }))
     }
 }
@@ -492,7 +490,7 @@ mod tests {
         }
         // The charge may come when fewer permits are stored, which take less time.
         assert_eq!(verdict(&mut None, 1, 200_000), Verdict::Deny(580_000));
-        let mut state = Some(SmoothWarmingUp::consume(&rule, None, T0, 20, T0));
+        let mut state = Some(SmoothWarmingUp::spend(&rule, None, T0, 20, T0));
         state.as_mut().unwrap().next = T0;
         assert_eq!(verdict(&mut state, 1, 200_000), Verdict::Wait(200_000));
         assert_eq!(verdict(&mut state, 0, 0), Verdict::Deny(200_000));
@@ -510,7 +508,7 @@ mod tests {
                 for piece in (1..=pieces).rev() {
                     let cost = left / piece;
                     left -= cost;
-                    state = Some(SmoothWarmingUp::consume(&rule, state, T0, cost, T0));
+                    state = Some(SmoothWarmingUp::spend(&rule, state, T0, cost, T0));
                 }
                 let whole = rule.price(rule.most, above);
                 assert!((state.unwrap().next - T0 - whole).abs() <= 2 * pieces, "{limit} {factor}");
@@ -522,18 +520,17 @@ mod tests {
     fn refund_restores_the_permits_to_the_last_bit() {
         let quota = Quota::per_second(7);
         let rule = SmoothWarmingUp::new(quota, Duration::from_secs(3)).rule(quota).unwrap();
-        let first = SmoothWarmingUp::consume(&rule, None, T0, 3, T0);
-        let second = SmoothWarmingUp::consume(&rule, Some(first), T0, 50, T0);
-        let back = |state: &mut Option<State>, cost, of: &State| {
-            let mark = SmoothWarmingUp::mark(of);
-            SmoothWarmingUp::refund(&rule, state, T0, &Refund::of_all(cost, &mark))
+        let (first, mark_of_first) = SmoothWarmingUp::consume(&rule, None, T0, 3, T0, false);
+        let (second, mark) = SmoothWarmingUp::consume(&rule, Some(first), T0, 50, T0, false);
+        let back = |state: &mut Option<State>, cost, mark: &Mark| {
+            SmoothWarmingUp::refund(&rule, state, T0, &Refund::of_all(cost, mark))
         };
         let mut state = Some(second);
-        assert_eq!(back(&mut state, 3, &first), None);
-        assert_eq!(back(&mut state, 50, &second), Some(50));
+        assert_eq!(back(&mut state, 3, &mark_of_first), None);
+        assert_eq!(back(&mut state, 50, &mark), Some(50));
         let unwound = state.unwrap();
         assert_eq!((unwound.stored, unwound.next), (first.stored, first.next));
-        assert_eq!(back(&mut state, 3, &first), Some(3));
+        assert_eq!(back(&mut state, 3, &mark_of_first), Some(3));
     }
 
     /// Guava's own `SmoothWarmingUp`, statement by statement, with a clock of the test.
@@ -617,7 +614,7 @@ mod tests {
                         last = which;
                     }
                     guava.reserve(cost, now);
-                    state = Some(SmoothWarmingUp::consume(&rules[which], state, now, cost, now));
+                    state = Some(SmoothWarmingUp::spend(&rules[which], state, now, cost, now));
                     let ours = state.map(|state| (state.stored.to_bits(), state.next));
                     let place = format!("{warm_up:?} {factor} {limits:?} step {step}");
                     assert_eq!(ours, Some((guava.stored.to_bits(), guava.next)), "{place}");
@@ -662,7 +659,7 @@ mod tests {
                         let quarter = (said / 4) as i64;
                         let free = State {
                             next: T0,
-                            ..SmoothWarmingUp::consume(&rule, None, T0, quarter, T0)
+                            ..SmoothWarmingUp::spend(&rule, None, T0, quarter, T0)
                         };
                         assert_eq!(left(Some(&free)), said - quarter as u128, "{place}");
                     }
@@ -683,9 +680,9 @@ mod tests {
             let both = (TokenBucket::new(slow), warming_up.cold_factor(1.7));
             let rule = both.rule((slow, quota)).unwrap();
             let half = (rule.1.most / 2.0) as i64;
-            let half = SmoothWarmingUp::consume(&rule.1, None, T0, half, T0);
+            let half = SmoothWarmingUp::spend(&rule.1, None, T0, half, T0);
             for at in (1..100_000).step_by(7_001).map(|at| half.next + at) {
-                let bucket = TokenBucket::consume(&rule.0, None, at, 1, at);
+                let bucket = TokenBucket::spend(&rule.0, None, at, 1, at);
                 let mut state = Some((Some(bucket), Some(half)));
                 let check = Check { cost: 1, max_wait: 1_000_000 };
                 let reserved = Both::step(&rule, &mut state, at, check);
@@ -694,10 +691,7 @@ mod tests {
                 let refund = Refund::of_all(1, &mark);
                 assert_eq!(Both::refund(&rule, &mut state, at, &refund), Some(1));
                 let (bucket_left, left) = state.unwrap();
-                assert_eq!(
-                    bucket_left.map(|left| TokenBucket::mark(&left)),
-                    Some(TokenBucket::mark(&bucket))
-                );
+                assert_eq!(bucket_left, Some(bucket));
                 for later in (at..at + 200_000).step_by(9_001) {
                     let [unasked, refunded] =
                         [Some(&half), left.as_ref()].map(|state| rule.1.resynced(state, later));

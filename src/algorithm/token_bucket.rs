@@ -93,9 +93,6 @@ pub struct State {
     full: i64,
     part: i64,
     denominator: i64,
-    /// Data for a refund of the wait that wrote this state as a member of a tuple: the instant
-    /// before, under the same rule, as a mark holds it.
-    from: (i64, i64),
 }
 
 impl State {
@@ -138,12 +135,9 @@ impl Algorithm for TokenBucket {
     #[inline]
     fn clamp(rule: &Rule, state: &State, now: i64) -> Option<State> {
         let latest = (now + rule.horizon + rule.span, rule.spare);
-        (state.rebase(rule) > latest).then_some(State {
-            full: latest.0,
-            part: latest.1,
-            denominator: rule.unit_denominator,
-            from: (0, 0),
-        })
+        let (full, part) = latest;
+        let denominator = rule.unit_denominator;
+        (state.rebase(rule) > latest).then_some(State { full, part, denominator })
     }
 
     #[inline]
@@ -158,34 +152,29 @@ impl Algorithm for TokenBucket {
     }
 
     #[inline]
-    fn consume(rule: &Rule, state: Option<State>, at: i64, cost: i64, _now: i64) -> State {
-        let start = state.as_ref().map_or((at, 0), |state| state.rebase(rule)).max((at, 0));
-        let time = rule.time(cost);
-        let part = start.1 + time.1;
-        let carry = i64::from(part >= rule.unit_denominator);
-        State {
-            full: start.0 + time.0 + carry,
-            part: part - carry * rule.unit_denominator,
-            denominator: rule.unit_denominator,
-            from: (0, 0),
-        }
-    }
-
-    fn consume_with_others(
+    fn consume(
         rule: &Rule,
         state: Option<State>,
         at: i64,
         cost: i64,
         now: i64,
-    ) -> State {
-        let mut next = Self::consume(rule, state, at, cost, now);
-        if at > now {
-            next.from = state.map_or((NO_STATE, 0), |state| {
-                let (full, part) = state.rebase(rule);
-                (full + 1, part)
-            });
-        }
-        next
+        has_others: bool,
+    ) -> (State, Mark) {
+        let before = state.map(|state| state.rebase(rule));
+        let start = before.map_or((at, 0), |before| before.max((at, 0)));
+        let time = rule.time(cost);
+        let part = start.1 + time.1;
+        let carry = i64::from(part >= rule.unit_denominator);
+        let next = State {
+            full: start.0 + time.0 + carry,
+            part: part - carry * rule.unit_denominator,
+            denominator: rule.unit_denominator,
+        };
+        let from = match has_others && at > now {
+            true => before.map_or((NO_STATE, 0), |(full, part)| (full + 1, part)),
+            false => (0, 0),
+        };
+        (next, [next.full, next.part, from.0, from.1].into())
     }
 
     fn max_unchecked_cost(rule: &Rule) -> i64 {
@@ -212,12 +201,8 @@ impl Algorithm for TokenBucket {
             return None;
         }
         if from > 0 && refund.is_whole() {
-            *state = State {
-                full: from - 1,
-                part: from_part,
-                denominator: rule.unit_denominator,
-                from: (0, 0),
-            };
+            let denominator = rule.unit_denominator;
+            *state = State { full: from - 1, part: from_part, denominator };
             return Some(refund.units);
         }
         if !refund.is_whole() {
@@ -235,14 +220,8 @@ impl Algorithm for TokenBucket {
             full: full - time.0 - borrow,
             part: part - time.1 + borrow * rule.unit_denominator,
             denominator: rule.unit_denominator,
-            from: (0, 0),
         };
         Some(refund.units)
-    }
-
-    #[inline]
-    fn mark(state: &State) -> Mark {
-        [state.full, state.part, state.from.0, state.from.1].into()
     }
 }
 
@@ -262,7 +241,7 @@ impl InLua for TokenBucket {
     fn state(rule: &Rule, _: i64, _: i64, elements: &[Element<'_>]) -> Option<Option<State>> {
         state_of(elements, |[full, part]| {
             let denominator = rule.unit_denominator;
-            (part < denominator).then_some(State { full, part, denominator, from: (0, 0) })
+            (part < denominator).then_some(State { full, part, denominator })
         })
     }
 }
@@ -335,7 +314,7 @@ mod tests {
     fn clock_set_back_locks_for_capacity_and_horizon_at_most() {
         let quota = Quota::per_second(5);
         let rule = TokenBucket::new(quota).rule(quota).unwrap();
-        let far = State { full: T0 + 3_600_000_000, part: 0, denominator: 1, from: (0, 0) };
+        let far = State { full: T0 + 3_600_000_000, part: 0, denominator: 1 };
         let mut state = Some(far);
         let peek = TokenBucket::step(&rule, &mut state, T0, Check { cost: 0, max_wait: 0 });
         assert_eq!((&peek.mark, &state), (&None, &Some(far)));
@@ -350,13 +329,11 @@ mod tests {
         let rule = TokenBucket::new(quota).rule(quota).unwrap();
         let check = Check { cost: 1, max_wait: 1_000_000 };
         let mut state = None;
-        let [first, second] = [0, 1].map(|_| {
-            TokenBucket::step(&rule, &mut state, T0, check);
-            TokenBucket::mark(state.as_ref().unwrap())
-        });
+        let [first, second] =
+            [0, 1].map(|_| TokenBucket::step(&rule, &mut state, T0, check).mark.unwrap());
         assert_eq!(TokenBucket::refund(&rule, &mut state, T0, &Refund::of_all(1, &first)), None);
         // The slot was rounded up from 333,333 1/3, and so is the state after its refund.
-        let unbooked = State { full: T0 + 333_334, part: 0, denominator: 3, from: (0, 0) };
+        let unbooked = State { full: T0 + 333_334, part: 0, denominator: 3 };
         assert_eq!(
             TokenBucket::refund(&rule, &mut state, T0, &Refund::of_all(1, &second)),
             Some(1)

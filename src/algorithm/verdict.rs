@@ -92,6 +92,7 @@ pub struct Answer {
     pub report: Report,
     /// The separate answer of each of several quotas, in order; empty for one quota.
     pub members: Box<[QuotaAnswer]>,
-    /// The mark of the state that the step wrote; `None` if it wrote none.
+    /// The mark of the state that the step wrote; `None` if it wrote none. Empty if nothing was
+    /// reserved.
     pub mark: Option<Mark>,
 }

@@ -39,12 +39,9 @@ fn hang_up<A: Algorithm>(algorithm: A, histories: u64) {
             for _ in 0..dice.below(8) {
                 let check = Check { cost: dice.pick(&[1, 1, 2]), max_wait: 60_000_000 };
                 let mut next = state.clone();
-                if let Verdict::Wait(wait) = A::step(&rule, &mut next, now, check).verdict {
-                    waited.push((
-                        now + wait,
-                        check.cost,
-                        A::mark(next.as_ref().expect("reserved")),
-                    ));
+                let answer = A::step(&rule, &mut next, now, check);
+                if let Verdict::Wait(wait) = answer.verdict {
+                    waited.push((now + wait, check.cost, answer.mark.expect("reserved")));
                 } else if waited.is_empty() {
                     A::step(&rule, &mut control, now, check);
                 } else {
@@ -153,15 +150,15 @@ fn give_back_in_any_order<A: Algorithm>(algorithm: A, bounds: &[Bound], parts: b
             }
             now += if dice.below(3) == 0 { step(&mut dice, &quotas) } else { 0 };
             let check = Check { cost: dice.pick(&[1, 1, 2, 3]), max_wait: 60_000_000 };
-            let wait = match A::step(&rule, &mut state, now, check).verdict {
+            let answer = A::step(&rule, &mut state, now, check);
+            let wait = match answer.verdict {
                 Verdict::Allow => 0,
                 Verdict::Wait(wait) => wait,
                 _ => continue,
             };
             let latest = standing.iter().map(|(at, ..)| *at).max().unwrap_or(0);
             assert!(now + wait >= latest, "{name}, history {history}: before another");
-            let mark = A::mark(state.as_ref().expect("reserved"));
-            standing.push((now + wait, check.cost, mark));
+            standing.push((now + wait, check.cost, answer.mark.expect("reserved")));
         }
         let grants: Vec<_> = standing.iter().map(|(at, cost, _)| (*at, *cost)).collect();
         for bound in bounds {

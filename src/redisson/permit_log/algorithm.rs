@@ -62,12 +62,20 @@ impl Algorithm for PermitLog {
         Some(at + until(at, seen.wait_for(rule, at / 1_000, cost - value)))
     }
 
-    fn consume(rule: &Rule, state: Option<State>, at: i64, cost: i64, _: i64) -> State {
+    fn consume(
+        rule: &Rule,
+        state: Option<State>,
+        at: i64,
+        cost: i64,
+        _: i64,
+        _: bool,
+    ) -> (State, Mark) {
         let mut state = state.unwrap_or_default();
         state.grant_count += 1;
         let grant = numbered(exact(state.grant_count));
         Self::penalize(rule, &mut state, at, cost, &grant);
-        state
+        let mark = mark(&state);
+        (state, mark)
     }
 
     fn max_unchecked_cost(rule: &Rule) -> i64 {
@@ -81,10 +89,6 @@ impl Algorithm for PermitLog {
     fn apply_refund(rule: &Rule, state: &mut State, _: i64, refund: &Refund<'_>) -> Option<i64> {
         let Refund { units, cost, mark } = *refund;
         Self::refund_grant(rule, state, units, &numbered(mark.first[0]), cost)
-    }
-
-    fn mark(state: &State) -> Mark {
-        [exact(state.grant_count), 0, 0, 0].into()
     }
 
     /// Works like the script: refusals and peeks remove expired grants too.
@@ -102,7 +106,7 @@ impl Algorithm for PermitLog {
             }
         };
         let changed = next.fingerprint() != before;
-        let mark = changed.then(|| Self::mark(&next));
+        let mark = changed.then(|| mark(&next));
         *state = (next != State::default()).then_some(next);
         Answer { verdict, report, members: Box::default(), mark }
     }
@@ -130,6 +134,11 @@ impl Memory<PermitLog> {
         })?;
         Ok(freed.cast_unsigned())
     }
+}
+
+/// The number of the latest grant.
+fn mark(state: &State) -> Mark {
+    [exact(state.grant_count), 0, 0, 0].into()
 }
 
 /// The bytes of the grant with this number.

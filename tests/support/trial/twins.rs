@@ -344,7 +344,7 @@ async fn compare<A: InLua>(
             assert_eq!(from_lua.decided_at(), Some(Duration::from_micros(instant as u64)));
 
             if let Some(lua) = from_lua.take_reservation() {
-                let mark = A::mark(state.as_ref().expect("reserved"));
+                let mark = answer.mark.expect("reserved");
                 reservations.push(Reserved { lua, quota, cost: check.cost, mark });
             }
         }
