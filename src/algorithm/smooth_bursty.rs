@@ -253,8 +253,8 @@ impl Algorithm for SmoothBursty {
             unit_numerator: rule.unit_numerator,
             last: now,
         };
-        // For a refund, the mark holds the credit before, and the time that was added to `next`: for
-        // the debt, and for a later start. A credit may be slightly below 0, so one denominator is
+        // For a refund, the mark holds the credit before, and the time added to `next`: for the
+        // debt, and for a later start. A credit may be slightly below 0, so one denominator is
         // added.
         (state, [next, before + rule.unit_denominator, added, shift].into())
     }

@@ -14,7 +14,8 @@ pub(crate) struct Settings {
     pub(crate) config: PathBuf,
     /// `REDIS_URL`. Default: none, and counters are kept in this process.
     pub(crate) redis_url: Option<String>,
-    /// `REDIS_TIMEOUT` of a decision, in seconds. Default: 0.6, and so an error within about a second.
+    /// `REDIS_TIMEOUT` of a decision, in seconds. Default: 0.6, so an error comes within about a
+    /// second.
     pub(crate) redis_timeout: Duration,
     /// `ON_ERROR`: `local` counts in this process while Redis is away. Default: `error`.
     pub(crate) falls_back: bool,

@@ -207,7 +207,8 @@ impl Stats {
     }
 }
 
-/// Adds the counts under labels, unless there are `most` others. Another thread may have added them.
+/// Adds the counts under labels, unless there are `most` others. Another thread may have added
+/// them.
 fn added(known: &Known, labels: &Labels, most: usize) -> Option<Arc<Counts>> {
     let mut known = known.write().unwrap_or_else(PoisonError::into_inner);
     if known.len() >= most && !known.contains_key(labels) {
