@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use tower_sluice::algorithm::{Budget, FixedWindow, InLua, SlidingLog, TokenBucket};
+use tower_sluice::algorithm::{Budget, FixedWindow, InLua, IntoAlgorithm, SlidingLog, TokenBucket};
 use tower_sluice::{Charge, Limiter, Quota, Redis};
 
 use crate::measure::median_of;
@@ -56,7 +56,7 @@ impl Visit for Measure<'_> {
     }
 }
 
-fn measure<A: InLua>(site: &Site, name: &str, algorithm: A) {
+fn measure<A: InLua>(site: &Site, name: &str, algorithm: impl IntoAlgorithm<Algorithm = A>) {
     site.flush();
     let limiter = site.limiter(algorithm);
     let empty = site.used_memory();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
-use tower_sluice::algorithm::InLua;
+use tower_sluice::algorithm::{InLua, IntoAlgorithm};
 use tower_sluice::{Charge, Limiter, Pool, Redis};
 
 use crate::measure::{Cost, cost};
@@ -32,7 +32,10 @@ impl Site {
     }
 
     /// A limiter that waits for its answers.
-    pub(crate) fn limiter<A: InLua>(&self, algorithm: A) -> Redis<A> {
+    pub(crate) fn limiter<A: InLua>(
+        &self,
+        algorithm: impl IntoAlgorithm<Algorithm = A>,
+    ) -> Redis<A> {
         limiter(&self.pool, algorithm)
     }
 
@@ -172,6 +175,9 @@ pub(crate) fn keys(count: usize) -> Arc<[Arc<str>]> {
 }
 
 /// A limiter that waits for its answers.
-pub(crate) fn limiter<A: InLua>(pool: &Pool, algorithm: A) -> Redis<A> {
+pub(crate) fn limiter<A: InLua>(
+    pool: &Pool,
+    algorithm: impl IntoAlgorithm<Algorithm = A>,
+) -> Redis<A> {
     Redis::new("bench", algorithm, pool.clone()).decision_timeout(Duration::from_secs(60))
 }

@@ -15,8 +15,8 @@ macro_rules! any_algorithm {
         /// limiter of `AnyAlgorithm` and one of [`TokenBucket`] share a limit if they have the same
         /// name.
         ///
-        /// For several algorithms that are chosen at run time, take a `Vec` of it. A `Vec` is an
-        /// algorithm as a tuple is: all or nothing, in one call.
+        /// For several algorithms that are chosen at run time, take a `Vec` of it: all or nothing,
+        /// in one call. A limiter makes one of a tuple.
         ///
         /// ```
         /// use tower_sluice::algorithm::{AnyAlgorithm, FixedWindow, TokenBucket};

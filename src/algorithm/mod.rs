@@ -31,11 +31,11 @@
 //!
 //! # Several quotas
 //!
-//! A tuple of two to eight algorithms is an algorithm: 10 per second *and* 1,000 per day. A charge
-//! fits at the earliest instant at which it fits all members. It is taken from all or from none, in
-//! one call. If a charge states its own quota, it states a tuple with one quota for each algorithm.
-//! A `Vec` of algorithms is an algorithm too, for algorithms that are [chosen at run
-//! time](AnyAlgorithm).
+//! A limiter takes a tuple of two to eight algorithms too: 10 per second *and* 1,000 per day. A
+//! charge fits at the earliest instant at which it fits all members. It is taken from all or from
+//! none, in one call. If a charge states its own quota, it states a tuple with one quota for each
+//! algorithm. A tuple becomes a `Vec` of [`AnyAlgorithm`], which is an algorithm itself, for those
+//! that are chosen at run time.
 //!
 //! The decision reports [each quota](crate::Decision::policies) as a policy, and says which of them
 //! is the [tightest](crate::Decision::tightest). The decision's `quota` is that of the tightest
@@ -114,10 +114,8 @@ mod common;
 
 mod any;
 mod budget;
-mod combined;
 mod fixed_window;
 mod in_lua;
-mod list;
 #[cfg(any(feature = "redis", feature = "policies"))]
 mod own_cost;
 pub(crate) mod sealed;
@@ -138,6 +136,7 @@ pub use in_lua::Element;
 pub use in_lua::{InLua, ScriptPart};
 #[cfg(any(feature = "redis", feature = "policies"))]
 pub(crate) use own_cost::OwnCost;
+pub use several::IntoAlgorithm;
 pub use sliding_counter::SlidingCounter;
 pub use sliding_log::SlidingLog;
 pub use sliding_window::SlidingWindow;
@@ -475,7 +474,7 @@ fn answer<A: Algorithm>(
     A::report_each(rule, state, now, &mut members);
     let report = match members.is_empty() {
         true => A::report(rule, state, now),
-        false => combined::report(members.iter().map(|member| member.report)),
+        false => several::joined(members.iter().map(|member| member.report)),
     };
     Answer { verdict, report, members, mark: None }
 }

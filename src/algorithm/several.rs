@@ -1,239 +1,335 @@
 //! Several quotas of one key as one algorithm: 10 per second *and* 1,000 per day, all or nothing.
 //!
-//! The documentation of [`algorithm`](super) states the rules for tuples.
+//! The documentation of [`algorithm`](super) states the rules.
 //!
 //! The twin of `scripts/several.lua`.
 
 use super::{
-    Algorithm, Check, Element, InLua, Mark, QuotaAnswer, Refund, Report, ScriptPart, combined,
-    judge, sealed::Sealed, sealed::Single,
+    Algorithm, AnyAlgorithm, Check, Element, InLua, Mark, QuotaAnswer, Refund, Report, ScriptPart,
+    Verdict, judge, sealed::Sealed, sealed::Single,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
-/// The report of each member.
-macro_rules! reports {
-    ($rule:ident, $state:ident, $now:ident: $($member:ident $index:tt),+) => {
-        [$({
-            let state = $state.and_then(|state| state.$index.as_ref());
-            $member::report(&$rule.$index, state, $now)
-        }),+]
-    };
+/// The most members of a list: a script has room for the local variables of eight.
+const MAX_MEMBERS: usize = 8;
+
+impl<A: Algorithm + Single> Sealed for Vec<A> {}
+
+/// What a limiter takes: an algorithm, or a tuple of two to eight, of which it makes a `Vec` of
+/// [`AnyAlgorithm`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an algorithm",
+    note = "a quota needs an algorithm that counts it: write `TokenBucket::new(quota)`",
+    note = "several are a tuple or a `Vec`: `(TokenBucket::new(second), FixedWindow::new(day))`"
+)]
+pub trait IntoAlgorithm {
+    /// The algorithm that decides.
+    type Algorithm: Algorithm;
+
+    /// Returns the algorithm.
+    fn into_algorithm(self) -> Self::Algorithm;
 }
 
-macro_rules! tuple {
+impl<A: Algorithm> IntoAlgorithm for A {
+    type Algorithm = A;
+
+    fn into_algorithm(self) -> A {
+        self
+    }
+}
+
+macro_rules! from_tuple {
     ($size:literal: $($member:ident $index:tt),+) => {
-        impl<$($member: Algorithm + Single),+> Sealed for ($($member,)+) {}
+        impl<$($member: Into<AnyAlgorithm>),+> IntoAlgorithm for ($($member,)+) {
+            type Algorithm = Vec<AnyAlgorithm>;
 
-        impl<$($member: Algorithm + Single),+> Algorithm for ($($member,)+) {
-            type Rule = ($($member::Rule,)+);
-            type State = ($(Option<$member::State>,)+);
-
-            fn quota(&self) -> Quotas {
-                let all: Vec<Quota> =
-                    [$(self.$index.quota()),+].iter().flat_map(|one| one.as_slice().to_vec()).collect();
-                all.as_slice().into()
-            }
-
-            fn rule(&self, quota: impl Into<Quotas>) -> Result<Self::Rule, QuotaError> {
-                let quotas = quota.into();
-                let quotas = quotas.as_slice();
-                if quotas.len() != [$($index),+].len() {
-                    return Err(QuotaError("the numbers of quotas and algorithms differ"));
-                }
-                Ok(($(self.$index.rule(quotas[$index])?,)+))
-            }
-
-            fn horizon(rule: &Self::Rule) -> i64 {
-                [$($member::horizon(&rule.$index)),+].into_iter().fold(i64::MAX, i64::min)
-            }
-
-            fn holds(rule: &Self::Rule) -> bool {
-                [$($member::holds(&rule.$index)),+].contains(&true)
-            }
-
-            fn is_unsettled(
-                rule: &Self::Rule,
-                state: Option<&Self::State>,
-                now: i64,
-                cost: i64,
-            ) -> bool {
-                [$({
-                    let one = state.and_then(|state| state.$index.as_ref());
-                    $member::is_unsettled(&rule.$index, one, now, cost)
-                }),+].contains(&true)
-            }
-
-            fn least_wait(rule: &Self::Rule, cost: i64) -> i64 {
-                combined::least_wait([$($member::least_wait(&rule.$index, cost)),+])
-            }
-
-            fn expires_at(rule: &Self::Rule, state: &Self::State) -> i64 {
-                let expires_at = [$(state.$index.as_ref().map_or(0, |one| $member::expires_at(&rule.$index, one))),+];
-                expires_at.into_iter().fold(0, i64::max)
-            }
-
-            fn clamp(rule: &Self::Rule, state: &Self::State, now: i64) -> Option<Self::State> {
-                let clamped = ($(
-                    state.$index.as_ref().and_then(|one| $member::clamp(&rule.$index, one, now)),
-                )+);
-                let any = [$(clamped.$index.is_some()),+].contains(&true);
-                any.then(|| ($(clamped.$index.or_else(|| state.$index.clone()),)+))
-            }
-
-            fn earliest_fit(
-                rule: &Self::Rule,
-                state: Option<&Self::State>,
-                at: i64,
-                cost: i64,
-            ) -> Option<i64> {
-                combined::earliest_fit(at, [$(
-                    $member::earliest_fit(
-                        &rule.$index,
-                        state.and_then(|state| state.$index.as_ref()),
-                        at,
-                        cost,
-                    )
-                ),+])
-            }
-
-            fn consume(
-                rule: &Self::Rule,
-                state: Option<Self::State>,
-                at: i64,
-                cost: i64,
-                now: i64,
-                _: bool,
-            ) -> (Self::State, Mark) {
-                let state = state.unwrap_or_default();
-                let taken = ($({
-                    let cost = cost.min($member::max_unchecked_cost(&rule.$index));
-                    $member::consume(&rule.$index, state.$index, at, cost, now, true)
-                },)+);
-                let mark = vec![$(taken.$index.1),+].into();
-                (($(Some(taken.$index.0),)+), mark)
-            }
-
-            fn spend(
-                rule: &Self::Rule,
-                state: Option<Self::State>,
-                at: i64,
-                cost: i64,
-                now: i64,
-            ) -> Self::State {
-                let state = state.unwrap_or_default();
-                ($({
-                    let cost = cost.min($member::max_unchecked_cost(&rule.$index));
-                    Some($member::spend(&rule.$index, state.$index, at, cost, now))
-                },)+)
-            }
-
-            fn max_unchecked_cost(rule: &Self::Rule) -> i64 {
-                [$($member::max_unchecked_cost(&rule.$index)),+].into_iter().fold(0, i64::max)
-            }
-
-            fn report(rule: &Self::Rule, state: Option<&Self::State>, now: i64) -> Report {
-                combined::report(reports!(rule, state, now: $($member $index),+))
-            }
-
-            fn refills(&self, index: usize) -> bool {
-                [$(self.$index.refills(0)),+].get(index).copied().unwrap_or_default()
-            }
-
-            fn reported(&self, index: usize, quota: Quota) -> Quota {
-                $(if index == $index {
-                    return self.$index.reported(0, quota);
-                })+
-                quota
-            }
-
-            fn judge_each(
-                rule: &Self::Rule,
-                state: Option<&Self::State>,
-                now: i64,
-                check: Check,
-            ) -> Box<[QuotaAnswer]> {
-                // No member waits longer than the whole tuple may.
-                let max_wait = check.max_wait.min(Self::horizon(rule));
-                let check = Check { max_wait, ..check };
-                let is_unsettled = Self::is_unsettled(rule, state, now, check.cost);
-                Box::new([$({
-                    let one = state.and_then(|state| state.$index.as_ref());
-                    let verdict = judge::<$member>(&rule.$index, one, now, check).0;
-                    QuotaAnswer::unreported(combined::beside(is_unsettled, verdict))
-                }),+])
-            }
-
-            fn report_each(
-                rule: &Self::Rule,
-                state: Option<&Self::State>,
-                now: i64,
-                members: &mut [QuotaAnswer],
-            ) {
-                let reports = reports!(rule, state, now: $($member $index),+);
-                for (member, report) in members.iter_mut().zip(reports) {
-                    member.report = report;
-                }
-            }
-
-            /// Settles what each member took. Returns the most units that one of them refunded.
-            fn apply_refund(
-                rule: &Self::Rule,
-                state: &mut Self::State,
-                now: i64,
-                refund: &Refund<'_>,
-            ) -> Option<i64> {
-                combined::refunded([$(
-                    {
-                        let mark = refund.mark.of($index);
-                        let refund = Refund { mark: &mark, ..*refund };
-                        $member::settle(&rule.$index, &mut state.$index, now, &refund)
-                    }
-                ),+])
-            }
-
-            fn settle(
-                rule: &Self::Rule,
-                state: &mut Option<Self::State>,
-                now: i64,
-                refund: &Refund<'_>,
-            ) -> Option<i64> {
-                combined::settle::<Self>(rule, state, now, refund)
-            }
-        }
-
-        impl<$($member: InLua + Single),+> InLua for ($($member,)+) {
-            const NAME: &'static str = "several";
-            const TAG: &'static str = "";
-            const SCRIPT: &'static str = "";
-
-            fn parts(&self) -> Vec<ScriptPart> {
-                [$(self.$index.parts()),+].concat()
-            }
-
-            fn state_elements(rule: &Self::Rule) -> usize {
-                0 $(+ $member::state_elements(&rule.$index))+
-            }
-
-            fn arguments(rule: &Self::Rule) -> Vec<i64> {
-                [$($member::arguments(&rule.$index)),+].concat()
-            }
-
-            fn state(
-                rule: &Self::Rule,
-                now: i64,
-                cost: i64,
-                elements: &[Element<'_>],
-            ) -> Option<Option<Self::State>> {
-                let mut rest = elements;
-                let states = ($({
-                    let (own, others) = rest.split_at_checked($member::state_elements(&rule.$index))?;
-                    rest = others;
-                    $member::state(&rule.$index, now, cost, own)?
-                },)+);
-                rest.is_empty().then_some(Some(states))
+            fn into_algorithm(self) -> Vec<AnyAlgorithm> {
+                vec![$(self.$index.into()),+]
             }
         }
     };
 }
 
-for_each_tuple!(tuple);
+for_each_tuple!(from_tuple);
+
+/// Returns each member's rule with that member's state.
+fn each<'a, A: Algorithm>(
+    rule: &'a [A::Rule],
+    state: Option<&'a Vec<Option<A::State>>>,
+) -> impl Iterator<Item = (&'a A::Rule, Option<&'a A::State>)> {
+    let own = move |index| state.and_then(|all| all.get(index)).and_then(Option::as_ref);
+    rule.iter().enumerate().map(move |(index, rule)| (rule, own(index)))
+}
+
+fn reports<'a, A: Algorithm>(
+    rule: &'a [A::Rule],
+    state: Option<&'a Vec<Option<A::State>>>,
+    now: i64,
+) -> impl Iterator<Item = Report> {
+    each::<A>(rule, state).map(move |(rule, state)| A::report(rule, state, now))
+}
+
+/// Joins reports: the least that remains, and the latest reset.
+#[inline]
+pub(super) fn joined(reports: impl IntoIterator<Item = Report>) -> Report {
+    let none = Report { remaining: i64::MAX, reset_after: 0 };
+    reports.into_iter().fold(none, |all, one| Report {
+        remaining: all.remaining.min(one.remaining),
+        reset_after: all.reset_after.max(one.reset_after),
+    })
+}
+
+impl<A: Algorithm + Single> Algorithm for Vec<A> {
+    type Rule = Vec<A::Rule>;
+    type State = Vec<Option<A::State>>;
+
+    fn quota(&self) -> Quotas {
+        let all: Vec<Quota> = self.iter().flat_map(|one| one.quota().as_slice().to_vec()).collect();
+        all.as_slice().into()
+    }
+
+    fn rule(&self, quota: impl Into<Quotas>) -> Result<Self::Rule, QuotaError> {
+        let quotas = quota.into();
+        match self.len() {
+            0 => Err(QuotaError("no algorithm")),
+            1..=MAX_MEMBERS if quotas.as_slice().len() == self.len() => {
+                let rule = |(index, one): (usize, &A)| match quotas.nth(index) {
+                    Some(quota) => one.rule(quota),
+                    None => Err(QuotaError("the numbers of quotas and algorithms differ")),
+                };
+                self.iter().enumerate().map(rule).collect()
+            }
+            1..=MAX_MEMBERS => Err(QuotaError("the numbers of quotas and algorithms differ")),
+            _ => Err(QuotaError("more than eight algorithms")),
+        }
+    }
+
+    fn horizon(rule: &Self::Rule) -> i64 {
+        rule.iter().map(A::horizon).fold(i64::MAX, i64::min)
+    }
+
+    /// Returns the longest wait of the member that needs the longest wait. The other members fit
+    /// sooner, or wait behind what was reserved for that member. If members need equally long
+    /// waits, the one that allows the longest counts.
+    fn max_wait(rule: &Self::Rule, state: Option<&Self::State>, now: i64, cost: i64) -> i64 {
+        let needs_and_allows = |(rule, one)| {
+            let instant = A::earliest_fit(rule, one, now, cost);
+            (instant, A::max_wait(rule, one, now, cost))
+        };
+        let longest = each::<A>(rule, state).map(needs_and_allows).max();
+        longest.map_or(0, |(_, allowed)| allowed.min(Self::horizon(rule)))
+    }
+
+    fn holds(rule: &Self::Rule) -> bool {
+        rule.iter().any(A::holds)
+    }
+
+    fn is_unsettled(rule: &Self::Rule, state: Option<&Self::State>, now: i64, cost: i64) -> bool {
+        each::<A>(rule, state).any(|(rule, one)| A::is_unsettled(rule, one, now, cost))
+    }
+
+    fn least_wait(rule: &Self::Rule, cost: i64) -> i64 {
+        rule.iter().map(|rule| A::least_wait(rule, cost)).fold(0, i64::max)
+    }
+
+    fn expires_at(rule: &Self::Rule, state: &Self::State) -> i64 {
+        let expires_at =
+            |(rule, state): (_, Option<_>)| state.map_or(0, |state| A::expires_at(rule, state));
+        each::<A>(rule, Some(state)).map(expires_at).fold(0, i64::max)
+    }
+
+    fn clamp(rule: &Self::Rule, state: &Self::State, now: i64) -> Option<Self::State> {
+        let mut next: Option<Self::State> = None;
+        for (index, (rule, own)) in each::<A>(rule, Some(state)).enumerate() {
+            if let Some(clamped) = own.and_then(|own| A::clamp(rule, own, now)) {
+                next.get_or_insert_with(|| state.clone())[index] = Some(clamped);
+            }
+        }
+        next
+    }
+
+    /// A charge that fits a quota at an instant fits it at every later one, so the latest of all is
+    /// the earliest for all.
+    fn earliest_fit(
+        rule: &Self::Rule,
+        state: Option<&Self::State>,
+        at: i64,
+        cost: i64,
+    ) -> Option<i64> {
+        let fit = |(rule, state)| A::earliest_fit(rule, state, at, cost);
+        each::<A>(rule, state).map(fit).try_fold(at, |latest, one| Some(latest.max(one?)))
+    }
+
+    fn consume(
+        rule: &Self::Rule,
+        state: Option<Self::State>,
+        at: i64,
+        cost: i64,
+        now: i64,
+        _: bool,
+    ) -> (Self::State, Mark) {
+        let mut states = state.unwrap_or_default();
+        states.resize(rule.len(), None);
+        // A single member decides as it does outside of a list.
+        let has_others = rule.len() > 1;
+        let mut marks = Vec::with_capacity(rule.len());
+        for (rule, state) in rule.iter().zip(&mut states) {
+            let cost = cost.min(A::max_unchecked_cost(rule));
+            let (next, mark) = A::consume(rule, state.take(), at, cost, now, has_others);
+            *state = Some(next);
+            marks.push(mark);
+        }
+        (states, marks.into())
+    }
+
+    fn spend(
+        rule: &Self::Rule,
+        state: Option<Self::State>,
+        at: i64,
+        cost: i64,
+        now: i64,
+    ) -> Self::State {
+        let mut states = state.unwrap_or_default();
+        states.resize(rule.len(), None);
+        for (rule, state) in rule.iter().zip(&mut states) {
+            let cost = cost.min(A::max_unchecked_cost(rule));
+            *state = Some(A::spend(rule, state.take(), at, cost, now));
+        }
+        states
+    }
+
+    fn max_unchecked_cost(rule: &Self::Rule) -> i64 {
+        rule.iter().map(A::max_unchecked_cost).fold(0, i64::max)
+    }
+
+    fn report(rule: &Self::Rule, state: Option<&Self::State>, now: i64) -> Report {
+        joined(reports::<A>(rule, state, now))
+    }
+
+    fn refills(&self, index: usize) -> bool {
+        self.get(index).is_some_and(|one| one.refills(0))
+    }
+
+    fn reported(&self, index: usize, quota: Quota) -> Quota {
+        self.get(index).map_or(quota, |one| one.reported(0, quota))
+    }
+
+    /// Returns nothing for a single member, whose answer is the whole answer.
+    fn judge_each(
+        rule: &Self::Rule,
+        state: Option<&Self::State>,
+        now: i64,
+        check: Check,
+    ) -> Box<[QuotaAnswer]> {
+        if rule.len() == 1 {
+            return Box::default();
+        }
+        // No member waits longer than the whole list may.
+        let most = Check { max_wait: check.max_wait.min(Self::horizon(rule)), ..check };
+        let alone = each::<A>(rule, state).map(|(rule, one)| judge::<A>(rule, one, now, most).0);
+        // A quota reserves no wait while others are unsettled.
+        let is_unsettled = Self::is_unsettled(rule, state, now, check.cost);
+        let alone = alone.map(|verdict| match verdict {
+            Verdict::Wait(wait) if is_unsettled => Verdict::Deny(wait),
+            verdict => verdict,
+        });
+        let mut members: Box<[_]> = alone.map(QuotaAnswer::unreported).collect();
+        // In a charge that waits, a member may wait longer than it would alone.
+        let refuses = |one: &QuotaAnswer| matches!(one.verdict, Verdict::Deny(_));
+        if members.iter().any(refuses)
+            && let Verdict::Wait(_) = judge::<Self>(rule, state, now, check).0
+        {
+            for member in &mut members {
+                if let Verdict::Deny(wait) = member.verdict {
+                    member.verdict = Verdict::Wait(wait);
+                }
+            }
+        }
+        members
+    }
+
+    fn report_each(
+        rule: &Self::Rule,
+        state: Option<&Self::State>,
+        now: i64,
+        members: &mut [QuotaAnswer],
+    ) {
+        for (member, report) in members.iter_mut().zip(reports::<A>(rule, state, now)) {
+            member.report = report;
+        }
+    }
+
+    /// Settles what each member took. Returns the most units that one of them refunded.
+    /// Settles what each member took. Returns the most units that one of them gave back.
+    fn apply_refund(
+        rule: &Self::Rule,
+        state: &mut Self::State,
+        now: i64,
+        refund: &Refund<'_>,
+    ) -> Option<i64> {
+        state.resize(rule.len(), None);
+        let members = rule.iter().zip(state).enumerate();
+        let given = members.map(|(index, (rule, state))| {
+            let mark = refund.mark.of(index);
+            let refund = Refund { mark: &mark, ..*refund };
+            A::settle(rule, state, now, &refund)
+        });
+        given.fold(None, Option::max)
+    }
+
+    /// Settles each member on its own. A member that does not hold units takes more even if its key
+    /// has no state.
+    fn settle(
+        rule: &Self::Rule,
+        state: &mut Option<Self::State>,
+        now: i64,
+        refund: &Refund<'_>,
+    ) -> Option<i64> {
+        if refund.units >= 0 {
+            return Self::refund(rule, state, now, refund);
+        }
+        if !Self::holds(rule) {
+            return Self::penalize(rule, state, now, -refund.units).mark.map(|_| 0);
+        }
+        let is_new = state.is_none();
+        state.get_or_insert_default();
+        let settled = Self::refund(rule, state, now, refund);
+        if is_new && settled.is_none() {
+            *state = None;
+        }
+        settled
+    }
+}
+
+impl<A: InLua + Single> InLua for Vec<A> {
+    const NAME: &'static str = "several";
+    const TAG: &'static str = "";
+    const SCRIPT: &'static str = "";
+
+    fn parts(&self) -> Vec<ScriptPart> {
+        self.iter().flat_map(InLua::parts).collect()
+    }
+
+    fn state_elements(rule: &Self::Rule) -> usize {
+        rule.iter().map(A::state_elements).sum()
+    }
+
+    fn arguments(rule: &Self::Rule) -> Vec<i64> {
+        rule.iter().flat_map(A::arguments).collect()
+    }
+
+    fn state(
+        rule: &Self::Rule,
+        now: i64,
+        cost: i64,
+        elements: &[Element<'_>],
+    ) -> Option<Option<Self::State>> {
+        let (mut rest, mut states) = (elements, Vec::with_capacity(rule.len()));
+        for rule in rule {
+            let (own, others) = rest.split_at_checked(A::state_elements(rule))?;
+            rest = others;
+            states.push(A::state(rule, now, cost, own)?);
+        }
+        rest.is_empty().then_some(Some(states))
+    }
+}

@@ -378,7 +378,8 @@ impl InLua for SmoothWarmingUp {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Check, TokenBucket, Verdict};
+    use super::super::any::AnyState;
+    use super::super::{AnyAlgorithm, Check, IntoAlgorithm, TokenBucket, Verdict};
     use super::*;
 
     const T0: i64 = 1_767_225_600_000_000;
@@ -671,30 +672,32 @@ mod tests {
     /// The restored state is that of the instant of the charge: it was rounded once more.
     #[test]
     fn refund_beside_another_quota_leaves_a_bit_of_a_double_at_most() {
-        type Both = (TokenBucket, SmoothWarmingUp);
+        type Both = Vec<AnyAlgorithm>;
         let slow = Quota::per_second(2).burst(1);
         let mut bits = [0; 2];
         for limit in 7..60 {
             let quota = Quota::per_second(limit);
             let warming_up = SmoothWarmingUp::new(quota, Duration::from_secs(limit));
-            let both = (TokenBucket::new(slow), warming_up.cold_factor(1.7));
-            let rule = both.rule((slow, quota)).unwrap();
-            let half = (rule.1.most / 2.0) as i64;
-            let half = SmoothWarmingUp::spend(&rule.1, None, T0, half, T0);
+            let (bucket, own) = (TokenBucket::new(slow), warming_up.cold_factor(1.7));
+            let rule = (bucket, own).into_algorithm().rule((slow, quota)).unwrap();
+            let (bucket, own) = (bucket.rule(slow).unwrap(), own.rule(quota).unwrap());
+            let half = (own.most / 2.0) as i64;
+            let half = SmoothWarmingUp::spend(&own, None, T0, half, T0);
             for at in (1..100_000).step_by(7_001).map(|at| half.next + at) {
-                let bucket = TokenBucket::spend(&rule.0, None, at, 1, at);
-                let mut state = Some((Some(bucket), Some(half)));
+                let before = TokenBucket::spend(&bucket, None, at, 1, at);
+                let mut state = Some(vec![Some(before.into()), Some(half.into())]);
                 let check = Check { cost: 1, max_wait: 1_000_000 };
                 let reserved = Both::step(&rule, &mut state, at, check);
                 assert_eq!(reserved.verdict, Verdict::Wait(500_000));
                 let mark = reserved.mark.unwrap();
                 let refund = Refund::of_all(1, &mark);
                 assert_eq!(Both::refund(&rule, &mut state, at, &refund), Some(1));
-                let (bucket_left, left) = state.unwrap();
-                assert_eq!(bucket_left, Some(bucket));
+                let state = state.unwrap();
+                assert_eq!(state[0], Some(before.into()));
+                let Some(AnyState::SmoothWarmingUp(left)) = state[1] else { panic!("{state:?}") };
                 for later in (at..at + 200_000).step_by(9_001) {
                     let [unasked, refunded] =
-                        [Some(&half), left.as_ref()].map(|state| rule.1.resynced(state, later));
+                        [half, left].map(|state| own.resynced(Some(&state), later));
                     assert_eq!(unasked.1, refunded.1);
                     let differ = unasked.0.to_bits().abs_diff(refunded.0.to_bits());
                     bits[usize::try_from(differ).unwrap()] += 1;

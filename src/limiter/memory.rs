@@ -26,7 +26,7 @@ use std::time::Duration;
 use self::store::Store;
 use super::configured::{ConfiguredAlgorithm, expect_valid_quota};
 use super::{Limiter, Operation};
-use crate::algorithm::Algorithm;
+use crate::algorithm::{Algorithm, IntoAlgorithm};
 use crate::quota::QuotaError;
 use crate::reservation::Reservation;
 use crate::settlement::Settlement;
@@ -98,7 +98,7 @@ impl<A: Algorithm> Memory<A> {
     /// If [`Memory::try_new`] returns an error.
     #[must_use]
     #[track_caller]
-    pub fn new(name: impl Into<Arc<str>>, algorithm: A) -> Self {
+    pub fn new(name: impl Into<Arc<str>>, algorithm: impl IntoAlgorithm<Algorithm = A>) -> Self {
         let name = name.into();
         expect_valid_quota(&name, Self::try_new(Arc::clone(&name), algorithm))
     }
@@ -109,8 +109,11 @@ impl<A: Algorithm> Memory<A> {
     ///
     /// If the algorithm cannot follow its quota: a window with a burst, or a limit with which it
     /// cannot compute exactly. Also if the name is empty.
-    pub fn try_new(name: impl Into<Arc<str>>, algorithm: A) -> Result<Self, QuotaError> {
-        let named = ConfiguredAlgorithm::new(name.into(), algorithm)?;
+    pub fn try_new(
+        name: impl Into<Arc<str>>,
+        algorithm: impl IntoAlgorithm<Algorithm = A>,
+    ) -> Result<Self, QuotaError> {
+        let named = ConfiguredAlgorithm::new(name.into(), algorithm.into_algorithm())?;
         Ok(Self { store: Arc::new(Store::new(named, DEFAULT_MAX_KEYS)) })
     }
 

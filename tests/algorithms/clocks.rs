@@ -98,7 +98,7 @@ mod from_the_epochs_begin {
     use super::*;
     use support::Server;
     use support::dice::{Dice, step};
-    use tower_sluice::algorithm::{InLua, SmoothBursty, SmoothWarmingUp};
+    use tower_sluice::algorithm::{InLua, IntoAlgorithm, SmoothBursty, SmoothWarmingUp};
     use tower_sluice::limiter::Reservation;
     use tower_sluice::{Decision, Pool, Redis};
 
@@ -169,7 +169,8 @@ mod from_the_epochs_begin {
     }
 
     /// On clocks at the begin of a period, right after it, and at its end.
-    async fn every_begin<A: InLua>(server: &Server, algorithm: A) {
+    async fn every_begin<A: InLua>(server: &Server, algorithm: impl IntoAlgorithm<Algorithm = A>) {
+        let algorithm = algorithm.into_algorithm();
         for begin in [0, 1, SECOND - 1] {
             run(server, algorithm.clone(), begin).await;
         }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tower_sluice::Quota;
 use tower_sluice::algorithm::{
-    Algorithm, Check, FixedWindow, Mark, Refund, SlidingCounter, SlidingLog, SlidingWindow,
-    SmoothBursty, TokenBucket, Verdict,
+    Algorithm, Check, FixedWindow, IntoAlgorithm, Mark, Refund, SlidingCounter, SlidingLog,
+    SlidingWindow, SmoothBursty, TokenBucket, Verdict,
 };
 
 use support::dice::{Dice, step};
@@ -18,8 +18,9 @@ const START: u64 = 1_767_225_600_000_000;
 
 /// Waiters of several quotas hang up, the latest first: from then on every charge is decided as
 /// though they had never come.
-fn hang_up<A: Algorithm>(algorithm: A, histories: u64) {
-    let name = std::any::type_name::<A>();
+fn hang_up<A: Algorithm>(algorithm: impl IntoAlgorithm<Algorithm = A>, histories: u64) {
+    let algorithm = algorithm.into_algorithm();
+    let name = format!("{algorithm:?}");
     let rule = algorithm.rule(algorithm.quota()).expect("a rule");
     let quotas = algorithm.quota();
     let mut waiters = 0;
@@ -111,14 +112,18 @@ impl Bound {
 
 /// Waiters of several quotas hang up in any order: what stands keeps every bound, and nobody is
 /// reserved before another.
-fn hang_up_in_any_order<A: Algorithm>(algorithm: A, bounds: &[Bound]) {
+fn hang_up_in_any_order<A: Algorithm>(
+    algorithm: impl IntoAlgorithm<Algorithm = A>,
+    bounds: &[Bound],
+) {
+    let algorithm = algorithm.into_algorithm();
     give_back_in_any_order(algorithm.clone(), bounds, false);
     give_back_in_any_order(algorithm, bounds, true);
 }
 
 /// The same, and parts of what was taken are given back as well.
 fn give_back_in_any_order<A: Algorithm>(algorithm: A, bounds: &[Bound], parts: bool) {
-    let name = std::any::type_name::<A>();
+    let name = format!("{algorithm:?}");
     let quotas = algorithm.quota();
     let rule = algorithm.rule(quotas.clone()).expect("a rule");
     for history in 1..=60 {

@@ -292,7 +292,7 @@ mod over_redis {
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
     use tower_sluice::algorithm::{
-        Budget, InLua, SlidingCounter, SlidingWindow, SmoothBursty, SmoothWarmingUp,
+        Budget, InLua, IntoAlgorithm, SlidingCounter, SlidingWindow, SmoothBursty, SmoothWarmingUp,
     };
     use tower_sluice::limiter::{AllAtOnce, Reservation};
     use tower_sluice::{Pool, Redis};
@@ -338,7 +338,7 @@ mod over_redis {
                 .max_wait(dice.pick(&[Duration::ZERO, SECOND, HOUR]));
             let time = Duration::from_micros(dice.pick(&[0, 1, 200_000, 1_000_000, 3_000_000]));
             let which = dice.below(16);
-            let place = format!("{}, {seed}, {step}: {which}", std::any::type_name::<A>());
+            let place = format!("{memory:?}, {seed}, {step}: {which}");
             let answers = match which {
                 0 => [
                     memory.block(charge.clone(), time).await,
@@ -402,18 +402,28 @@ mod over_redis {
         let mut twins = Twins { pool, runtime };
         each_algorithm(Quota::per_second(5), &mut twins);
         let (fast, slow) = (Quota::per_second(5), Quota::new(20, 10 * SECOND));
-        twins.visit((TokenBucket::new(Quota::new(3, SECOND).burst(7)), FixedWindow::new(slow)));
-        twins.visit((SlidingLog::new(fast), SmoothBursty::new(slow)));
-        twins.visit((Budget::new(slow), FixedWindow::new(slow)));
-        twins.visit((
-            SlidingWindow::new(fast),
-            SlidingCounter::new(slow),
-            SmoothWarmingUp::new(fast, SECOND),
-            SlidingLog::new(slow),
-        ));
+        twins.visit(
+            (TokenBucket::new(Quota::new(3, SECOND).burst(7)), FixedWindow::new(slow))
+                .into_algorithm(),
+        );
+        twins.visit((SlidingLog::new(fast), SmoothBursty::new(slow)).into_algorithm());
+        twins.visit((Budget::new(slow), FixedWindow::new(slow)).into_algorithm());
+        twins.visit(
+            (
+                SlidingWindow::new(fast),
+                SlidingCounter::new(slow),
+                SmoothWarmingUp::new(fast, SECOND),
+                SlidingLog::new(slow),
+            )
+                .into_algorithm(),
+        );
     }
 
-    fn limiter<A: InLua>(server: &Server, name: &str, algorithm: A) -> Redis<A> {
+    fn limiter<A: InLua>(
+        server: &Server,
+        name: &str,
+        algorithm: impl IntoAlgorithm<Algorithm = A>,
+    ) -> Redis<A> {
         let pool = Pool::connect(&server.url()).unwrap();
         Redis::new(name.to_owned(), algorithm, pool).decision_timeout(PATIENT)
     }

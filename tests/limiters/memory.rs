@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::time::advance;
 use tokio_test::{assert_ready, task};
 use tower_sluice::algorithm::{
-    Algorithm, Budget, FixedWindow, QuotaError, SlidingCounter, SlidingLog, SlidingWindow,
-    SmoothBursty, SmoothWarmingUp, TokenBucket,
+    Algorithm, Budget, FixedWindow, IntoAlgorithm, QuotaError, SlidingCounter, SlidingLog,
+    SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
 };
 use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Memory, Outcome, Quota};
 
@@ -74,7 +74,8 @@ async fn memory_is_bounded_in_bytes() {
 }
 
 /// The most bytes that a key of 64 bytes takes, whatever the moment in the growth of its tables.
-fn most_bytes_of_a_key<A: Algorithm>(algorithm: A) -> u64 {
+fn most_bytes_of_a_key<A: Algorithm>(algorithm: impl IntoAlgorithm<Algorithm = A>) -> u64 {
+    let algorithm = algorithm.into_algorithm();
     // One shard, whose table grows at once.
     let limiter = Memory::new("memory", algorithm).max_keys(500);
     let (mut bytes, mut most) = (0, 0);

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use tower_sluice::Quota;
-use tower_sluice::algorithm::{FixedWindow, InLua, SlidingCounter, SlidingLog, TokenBucket};
+use tower_sluice::algorithm::{
+    FixedWindow, InLua, IntoAlgorithm, SlidingCounter, SlidingLog, TokenBucket,
+};
 
 use support::Server;
 use support::dice::times;
@@ -76,7 +78,12 @@ async fn keys_in_any_company_are_answered_as_one_by_one() {
 }
 
 /// Returns how many marks held a list.
-async fn company<A: InLua>(connection: &mut MultiplexedConnection, name: &str, pair: A) -> usize {
+async fn company<A: InLua>(
+    connection: &mut MultiplexedConnection,
+    name: &str,
+    pair: impl IntoAlgorithm<Algorithm = A>,
+) -> usize {
+    let pair = pair.into_algorithm();
     let mut dice = fastrand::Rng::with_seed(7);
     let mut lists = 0;
     for history in 0..4 * times() {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use tower_sluice::Quota;
 use tower_sluice::algorithm::{
-    Budget, Check, FixedWindow, InLua, Mark, Refund, Report, SlidingCounter, SlidingLog,
-    SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket, Verdict,
+    Budget, Check, FixedWindow, InLua, IntoAlgorithm, Mark, Refund, Report, SlidingCounter,
+    SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket, Verdict,
 };
 
 use support::Server;
@@ -21,7 +21,11 @@ fn micros(limit: u64, period: u64) -> Quota {
 }
 
 /// Parts of charges are given back, by the script itself and by its twin. Returns how many units.
-async fn compare_parts<A: InLua>(algorithm: A, connection: &mut MultiplexedConnection) -> i64 {
+async fn compare_parts<A: InLua>(
+    algorithm: impl IntoAlgorithm<Algorithm = A>,
+    connection: &mut MultiplexedConnection,
+) -> i64 {
+    let algorithm = algorithm.into_algorithm();
     let quotas = algorithm.quota();
     let rule = algorithm.rule(quotas.clone()).expect("a rule");
     let mut sum = 0;
@@ -34,7 +38,7 @@ async fn compare_parts<A: InLua>(algorithm: A, connection: &mut MultiplexedConne
         let mut reservations: Vec<(i64, Mark)> = Vec::new();
         for _ in 0..60 {
             now += if dice.below(3) == 0 { step(&mut dice, &quotas) } else { 0 };
-            let place = format!("{}, history {history}, {now}", std::any::type_name::<A>());
+            let place = format!("{algorithm:?}, history {history}, {now}");
             let call = Call::several(algorithm.clone(), Some(now), vec![keys.clone()]);
             if dice.below(5) < 2 && !reservations.is_empty() {
                 let back = dice.below(reservations.len().min(3));

@@ -7,8 +7,8 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use tower::{BoxError, Layer, ServiceExt, service_fn};
 use tower_sluice::algorithm::{
-    AnyAlgorithm, Budget, FixedWindow, InLua, SlidingCounter, SlidingLog, SlidingWindow,
-    SmoothBursty, SmoothWarmingUp, TokenBucket,
+    AnyAlgorithm, Budget, FixedWindow, InLua, IntoAlgorithm, SlidingCounter, SlidingLog,
+    SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
 };
 use tower_sluice::limiter::{Boxed, script_texts};
 use tower_sluice::{
@@ -45,7 +45,10 @@ async fn fifty_waiters_of_a_tuple_that_hang_up_close_the_key_to_nobody() {
 
 /// Returns how many are admitted at once after 20 were and 50 that waited hung up: at that moment,
 /// 12 s later, and a minute later.
-async fn after_fifty_hung_up<A: InLua>(server: &Server, algorithm: A) -> [usize; 3] {
+async fn after_fifty_hung_up<A: InLua>(
+    server: &Server,
+    algorithm: impl IntoAlgorithm<Algorithm = A>,
+) -> [usize; 3] {
     let now = Arc::new(AtomicU64::new(1_767_225_600));
     let clock = Arc::clone(&now);
     let limiter = Redis::new(A::NAME, algorithm, pool(server))
@@ -154,7 +157,12 @@ fn said(decision: &Decision) -> String {
 }
 
 /// Runs one random history through both limiters in Redis and one in memory.
-async fn assert_same<A: InLua, B: InLua>(server: &Server, fixed: A, dynamic: B) {
+async fn assert_same<A: InLua, B: InLua>(
+    server: &Server,
+    fixed: impl IntoAlgorithm<Algorithm = A>,
+    dynamic: B,
+) {
+    let fixed = fixed.into_algorithm();
     assert_eq!(script_texts(&fixed), script_texts(&dynamic));
     let mut connection = server.connection().await;
     let now = Arc::new(AtomicU64::new(1_767_225_600_000_000));
@@ -273,7 +281,12 @@ async fn a_full_budget_says_when_beside_a_pace_of_own_costs() {
     }
 }
 
-async fn never_fits<A: InLua>(server: &Server, algorithm: A, cost: u64) {
+async fn never_fits<A: InLua>(
+    server: &Server,
+    algorithm: impl IntoAlgorithm<Algorithm = A>,
+    cost: u64,
+) {
+    let algorithm = algorithm.into_algorithm();
     let memory = Memory::new(A::NAME, algorithm.clone()).boxed();
     let redis = Redis::new(A::NAME, algorithm, pool(server)).decision_timeout(PATIENT).boxed();
     for limiter in [memory, redis] {

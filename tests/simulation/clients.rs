@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::{Request, Response, StatusCode};
 use tower::util::BoxCloneService;
 use tower::{Layer, ServiceExt, service_fn};
-use tower_sluice::algorithm::{AnyAlgorithm, InLua, TokenBucket};
+use tower_sluice::algorithm::{AnyAlgorithm, InLua, IntoAlgorithm};
 use tower_sluice::limiter::{AllAtOnce, AllInTurn, Boxed, Breaker, Shadow, ShadowCounts, Switch};
 use tower_sluice::policy::Policies;
 use tower_sluice::respond::DecisionReport;
@@ -150,12 +150,6 @@ fn in_store(plan: &Plan, pool: &Pool) -> Boxed {
             AnyAlgorithm::SlidingLog(one) => redis(plan, first.name, one, pool).boxed(),
             other => redis(plan, first.name, other, pool).boxed(),
         },
-        (Asking::Alone, [AnyAlgorithm::TokenBucket(one), AnyAlgorithm::FixedWindow(other)]) => {
-            redis(plan, first.name, (*one, *other), pool).boxed()
-        }
-        (Asking::Alone, [AnyAlgorithm::TokenBucket(one), AnyAlgorithm::TokenBucket(other)]) => {
-            redis::<(TokenBucket, TokenBucket)>(plan, first.name, (*one, *other), pool).boxed()
-        }
         (Asking::Alone, several) => redis(plan, first.name, several.to_vec(), pool).boxed(),
         (asking, _) => {
             let [one, other] = [0, 1].map(|at| {
@@ -174,7 +168,12 @@ fn in_store(plan: &Plan, pool: &Pool) -> Boxed {
     }
 }
 
-fn redis<A: InLua>(plan: &Plan, name: &'static str, algorithm: A, pool: &Pool) -> Redis<A> {
+fn redis<A: InLua>(
+    plan: &Plan,
+    name: &'static str,
+    algorithm: impl IntoAlgorithm<Algorithm = A>,
+    pool: &Pool,
+) -> Redis<A> {
     Redis::new(name, algorithm, pool.clone())
         .decision_timeout(TIMEOUT)
         .max_batch_size(plan.max_batch_size)

@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use redis::{Arg, Cmd, cmd};
 use tower_sluice::Quota;
-use tower_sluice::algorithm::{InLua, TokenBucket};
+use tower_sluice::algorithm::{InLua, IntoAlgorithm, TokenBucket};
 
 use super::lua::digest;
 use super::resp::Word;
@@ -347,7 +347,7 @@ fn scripts_answer_and_store_as_on_a_real_server() {
     let count = simulated_calls().div_ceil(2 * names);
     let mut calls = Calls { pair: &mut pair, dice, count };
     for_each_script!(|one| {
-        let several = (one, TokenBucket::new(Quota::per_second(3)));
+        let several = (one, TokenBucket::new(Quota::per_second(3))).into_algorithm();
         calls.run(&one, &format!("{one:?}"), 1);
         calls.run(&several, &format!("{several:?}"), 2);
     });

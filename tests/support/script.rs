@@ -1,6 +1,5 @@
 //! A call of a script as `scripts/README.md` has it, without the crate's limiter in between.
 
-use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -9,8 +8,8 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value, cmd};
 use tower_sluice::Quota;
 use tower_sluice::algorithm::{
-    Budget, Check, Element, FixedWindow, InLua, Mark, QuotaAnswer, Quotas, SlidingCounter,
-    SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket, Verdict,
+    Budget, Check, Element, FixedWindow, InLua, IntoAlgorithm, Mark, QuotaAnswer, Quotas,
+    SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket, Verdict,
 };
 
 pub const HEAD: &str = include_str!("../../scripts/head.lua");
@@ -29,10 +28,10 @@ pub const NOW: i64 = 1_767_225_600_000_000;
 
 /// One of the scripts of a limiter, put together once.
 fn text<A: InLua>(algorithm: &A, complete: bool) -> String {
-    static TEXTS: Mutex<BTreeMap<TypeId, [String; 2]>> = Mutex::new(BTreeMap::new());
+    static TEXTS: Mutex<BTreeMap<String, [String; 2]>> = Mutex::new(BTreeMap::new());
     let mut texts = TEXTS.lock().expect("the texts");
-    let of_type = texts.entry(TypeId::of::<A>());
-    of_type.or_insert_with(|| tower_sluice::limiter::script_texts(algorithm))[usize::from(complete)]
+    let known = texts.entry(format!("{algorithm:?}"));
+    known.or_insert_with(|| tower_sluice::limiter::script_texts(algorithm))[usize::from(complete)]
         .clone()
 }
 
@@ -88,13 +87,23 @@ pub struct Call<A: InLua> {
 }
 
 impl<A: InLua> Call<A> {
-    pub fn new(algorithm: A, now: Option<i64>, keys: &[&str]) -> Self {
+    pub fn new(
+        algorithm: impl IntoAlgorithm<Algorithm = A>,
+        now: Option<i64>,
+        keys: &[&str],
+    ) -> Self {
+        let algorithm = algorithm.into_algorithm();
         let keys = keys.iter().map(|key| vec![(*key).to_owned()]).collect();
         Self { algorithm, now, keys, forms: Vec::new() }
     }
 
     /// Of several quotas each charge has several keys.
-    pub fn several(algorithm: A, now: Option<i64>, keys: Vec<Vec<String>>) -> Self {
+    pub fn several(
+        algorithm: impl IntoAlgorithm<Algorithm = A>,
+        now: Option<i64>,
+        keys: Vec<Vec<String>>,
+    ) -> Self {
+        let algorithm = algorithm.into_algorithm();
         Self { algorithm, now, keys, forms: Vec::new() }
     }
 

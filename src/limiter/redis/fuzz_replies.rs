@@ -160,7 +160,7 @@ fn readers() -> Vec<Box<dyn ReadEntry>> {
         reader(SlidingCounter::new(slow())),
         reader(SmoothBursty::new(slow())),
         reader(SmoothWarmingUp::new(slow(), Duration::from_secs(10))),
-        reader((TokenBucket::new(quota()), FixedWindow::new(slow()))),
+        reader((TokenBucket::new(quota()), FixedWindow::new(slow())).into_algorithm()),
     ]
 }
 

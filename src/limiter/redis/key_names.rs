@@ -137,7 +137,7 @@ mod tests {
     fn harmless_keys_stay_readable() {
         let one = |prefix, name| key_prefixes(&BUCKET.parts(), prefix, name);
         assert_eq!(one("sluice", "api"), ["sluice:api:tb1:"]);
-        let pair = key_prefixes(&(BUCKET, BUCKET).parts(), "sluice", "api");
+        let pair = key_prefixes(&vec![BUCKET; 2].parts(), "sluice", "api");
         assert_eq!(pair, ["sluice:api:1tb1:", "sluice:api:2tb1:"]);
         assert_eq!(one("prod:eu", "api"), ["prod:eu:api:tb1:"]);
         assert_eq!(one("prod", "eu:api"), ["prod:eu%3Aapi:tb1:"]);
@@ -198,7 +198,7 @@ mod tests {
         assert_distinct(&BUCKET, &["a", "b", ":", "{"], [3, 3, 2]);
         assert_distinct(&BUCKET, &["a", ":", "{"], [2, 2, 4]);
         assert_distinct(&BUCKET, &["%", "7B", "3A", "}", "{", ":", "h:"], [2, 2, 1]);
-        assert_distinct(&(BUCKET, BUCKET), &["1tb1", "2tb1", ":"], [3, 3, 1]);
+        assert_distinct(&vec![BUCKET; 2], &["1tb1", "2tb1", ":"], [3, 3, 1]);
     }
 
     #[test]

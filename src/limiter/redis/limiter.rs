@@ -18,7 +18,7 @@ use super::client::times::{DEFAULT_DECISION_TIMEOUT, LATE_REPLY_TIMEOUT, MAX_TIM
 use super::key_names::{Buckets, key_prefixes};
 use super::script::{Op, ReplyEntry, Request, malformed_reply};
 use super::send::{Batcher, CompletedRequest, Config, Pending, QueuedRequest};
-use crate::algorithm::{Check, InLua};
+use crate::algorithm::{Check, InLua, IntoAlgorithm};
 use crate::charge::Key;
 use crate::decision::Origin;
 use crate::limiter::charge_numbers::{block_time, one_key, units};
@@ -88,7 +88,11 @@ impl<A: InLua> Redis<A> {
     /// If [`Redis::try_new`] returns an error.
     #[must_use]
     #[track_caller]
-    pub fn new(name: impl Into<Arc<str>>, algorithm: A, pool: Pool) -> Self {
+    pub fn new(
+        name: impl Into<Arc<str>>,
+        algorithm: impl IntoAlgorithm<Algorithm = A>,
+        pool: Pool,
+    ) -> Self {
         let name = name.into();
         expect_valid_quota(&name, Self::try_new(Arc::clone(&name), algorithm, pool))
     }
@@ -101,10 +105,10 @@ impl<A: InLua> Redis<A> {
     /// cannot compute exactly. Also if the name is empty.
     pub fn try_new(
         name: impl Into<Arc<str>>,
-        algorithm: A,
+        algorithm: impl IntoAlgorithm<Algorithm = A>,
         pool: Pool,
     ) -> Result<Self, QuotaError> {
-        let named = ConfiguredAlgorithm::new(name.into(), algorithm)?;
+        let named = ConfiguredAlgorithm::new(name.into(), algorithm.into_algorithm())?;
         let parts = named.algorithm().parts();
         let key_prefixes = key_prefixes(&parts, pool.key_prefix(), named.name());
         Ok(Self::with_key_prefixes(named, key_prefixes, pool))

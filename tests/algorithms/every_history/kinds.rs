@@ -149,9 +149,9 @@ fn lcm(one: i64, other: i64) -> i64 {
 }
 
 impl Kind<AnyAlgorithm> {
-    /// Both as a tuple.
-    pub fn with(&self, other: &Self) -> Kind<(AnyAlgorithm, AnyAlgorithm)> {
-        let algorithm = (self.algorithm, other.algorithm);
+    /// Both as one algorithm.
+    pub fn with(&self, other: &Self) -> Kind<Vec<AnyAlgorithm>> {
+        let algorithm = vec![self.algorithm, other.algorithm];
         let bounds = [self.bounds.clone(), other.bounds.clone()].concat();
         let quotas = [bounds[0].quota, bounds[1].quota];
         Kind {
@@ -163,7 +163,7 @@ impl Kind<AnyAlgorithm> {
             phases: lcm(self.phases, other.phases),
             promise: Promise {
                 is_exact: self.promise.is_exact && other.promise.is_exact,
-                // A tuple remembers the state before a wait.
+                // Several remember the state before a wait.
                 unwinds_waits: Unwinds::Exactly,
                 pays_later: self.promise.pays_later || other.promise.pays_later,
                 to_the_bit: self.promise.to_the_bit && other.promise.to_the_bit,

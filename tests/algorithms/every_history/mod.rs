@@ -71,7 +71,7 @@ fn pairs(parity: usize) {
     let (first, second) = one_of_each();
     for (index, one) in first.iter().enumerate().filter(|(index, _)| index % 2 == parity) {
         for other in &second[index..] {
-            let pair: Kind<(AnyAlgorithm, AnyAlgorithm)> = one.with(other);
+            let pair: Kind<Vec<AnyAlgorithm>> = one.with(other);
             run(&pair, depth().saturating_sub(1));
         }
     }

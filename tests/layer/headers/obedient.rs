@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use fastrand::Rng;
 use tower::{Layer, Service};
-use tower_sluice::algorithm::{FixedWindow, InLua, SlidingLog, TokenBucket};
+use tower_sluice::algorithm::{FixedWindow, InLua, IntoAlgorithm, SlidingLog, TokenBucket};
 use tower_sluice::limiter::AllInTurn;
 use tower_sluice::{Charge, Limiter, LimiterExt, Memory, Pool, RateLimitLayer, Redis};
 
@@ -89,7 +89,7 @@ async fn who_obeys_retry_after_is_admitted_at_the_first_retry() {
     each_algorithm(Quota::new(7, 3 * SECOND), &mut everywhere);
     let bucket = TokenBucket::new(Quota::per_second(3).burst(7));
     everywhere.visit(bucket);
-    everywhere.visit((bucket, SlidingLog::new(Quota::per_minute(40))));
+    everywhere.visit((bucket, SlidingLog::new(Quota::per_minute(40))).into_algorithm());
     assert_eq!(everywhere.runs.len(), 2 * (2 * 8 + 2));
     for run in everywhere.runs {
         run.await;

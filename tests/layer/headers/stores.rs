@@ -1,12 +1,12 @@
 //! `q` is what goes at once, also where an algorithm stores more or less than its limit.
 
-use tower_sluice::algorithm::{Algorithm, AnyAlgorithm, SmoothBursty, SmoothWarmingUp};
+use tower_sluice::algorithm::{AnyAlgorithm, IntoAlgorithm, SmoothBursty, SmoothWarmingUp};
 use tower_sluice::{Charge, Limiter, Memory};
 
 use super::*;
 
 /// The two fields of draft-11 after a first charge of so many units; 0 peeks.
-async fn fields(algorithm: impl Algorithm, units: u64) -> [String; 2] {
+async fn fields(algorithm: impl IntoAlgorithm, units: u64) -> [String; 2] {
     let decision = Memory::new("api", algorithm).check(&Charge::new("key").cost(units)).await;
     let headers = annotated(always(HeaderStyle::Draft11), decision.unwrap());
     ["ratelimit-policy", "ratelimit"].map(|name| headers[name].to_str().unwrap().to_owned())

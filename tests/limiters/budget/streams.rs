@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tower_sluice::algorithm::{Budget, InLua, TokenBucket};
+use tower_sluice::algorithm::{Budget, InLua, IntoAlgorithm, TokenBucket};
 use tower_sluice::limiter::Reservation;
 use tower_sluice::{Charge, Limiter, Memory, Pool, Quota, Redis};
 
@@ -28,7 +28,7 @@ async fn after_eight<L: Limiter>(limiter: &L) -> u64 {
     left(limiter, "alice").await
 }
 
-fn over<A: InLua>(server: &Server, algorithm: A) -> Redis<A> {
+fn over<A: InLua>(server: &Server, algorithm: impl IntoAlgorithm<Algorithm = A>) -> Redis<A> {
     let pool = Pool::connect(&server.url()).expect("an address");
     Redis::new("tokens", algorithm, pool).decision_timeout(LONG)
 }

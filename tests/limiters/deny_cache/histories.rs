@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, advance};
 use tower_sluice::algorithm::{
-    Algorithm, Budget, FixedWindow, Quotas, SlidingCounter, SlidingLog, SlidingWindow,
-    SmoothBursty, SmoothWarmingUp, TokenBucket,
+    Algorithm, Budget, FixedWindow, IntoAlgorithm, Quotas, SlidingCounter, SlidingLog,
+    SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
 };
 use tower_sluice::limiter::{Origin, Reservation};
 use tower_sluice::{Charge, Decision, Limiter, LimiterExt, Memory, Outcome, Quota};
@@ -82,8 +82,13 @@ impl<A: Algorithm> Twins<A> {
 }
 
 /// Plays histories. `costs` are those of a key: with a single one every answer is exact.
-async fn play<A: Algorithm>(algorithm: A, costs: &[u64], is_exact: bool) {
-    let name = std::any::type_name::<A>();
+async fn play<A: Algorithm>(
+    algorithm: impl IntoAlgorithm<Algorithm = A>,
+    costs: &[u64],
+    is_exact: bool,
+) {
+    let algorithm = algorithm.into_algorithm();
+    let name = format!("{algorithm:?}");
     let (mut repeated, mut asked) = (0, 0);
     for history in 1..=8 * times() as u64 {
         let mut dice = Dice(0x9E37_79B9_7F4A_7C15 ^ history);
@@ -129,7 +134,8 @@ fn is_same_or_earlier(bare: &Decision, cached: &Decision, at: &str) {
 }
 
 /// Plays them with one cost for each history, and with several.
-async fn play_both(algorithm: impl Algorithm) {
+async fn play_both(algorithm: impl IntoAlgorithm) {
+    let algorithm = algorithm.into_algorithm();
     play(algorithm.clone(), &[1, 1, 2, 3], true).await;
     play(algorithm, &[1, 1, 2, 3, 5, 9], false).await;
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, advance, sleep};
 use tower_sluice::algorithm::{
-    Algorithm, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, TokenBucket,
+    Algorithm, FixedWindow, IntoAlgorithm, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
+    TokenBucket,
 };
 use tower_sluice::limiter::Lease;
 use tower_sluice::{Charge, Limiter, LimiterExt, Memory, Outcome, Quota};
@@ -137,7 +138,7 @@ async fn nothing_goes_over_the_bound_that_is_wider_by_the_validity() {
     holds("sliding_window", SlidingWindow::new(quota), Cells::boxed, quota).await;
     holds("sliding_counter", SlidingCounter::new(quota), Counter::boxed, quota).await;
     let several = (TokenBucket::new(quota), TokenBucket::new(Both::faster(quota)));
-    holds("several", several, Both::uneven, quota).await;
+    holds("several", several.into_algorithm(), Both::uneven, quota).await;
     let bursty = SmoothBursty::new(quota).max_burst(PERIOD);
     holds("smooth_bursty", bursty, Bursty::boxed, quota).await;
 }

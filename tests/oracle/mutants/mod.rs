@@ -92,7 +92,7 @@ fn texts(algorithm: &str, mutant: Option<&Mutant>) -> Vec<String> {
             script_texts(&SmoothBursty::new(FIVE)).to_vec()
         }
         "smooth_warming_up" => script_texts(&SmoothWarmingUp::new(FIVE, SECOND)).to_vec(),
-        "several" => script_texts(&(TokenBucket::new(FIVE), TokenBucket::new(FIVE))).to_vec(),
+        "several" => script_texts(&vec![TokenBucket::new(FIVE); 2]).to_vec(),
         "redisson" => {
             let head = include_str!("../../../scripts/head.lua");
             let permits = include_str!("../../../scripts/redisson.lua");

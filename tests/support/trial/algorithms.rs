@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tower_sluice::algorithm::{
-    FixedWindow, InLua, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp,
-    TokenBucket,
+    FixedWindow, InLua, IntoAlgorithm, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
+    SmoothWarmingUp, TokenBucket,
 };
 use tower_sluice::future::Settlement;
 use tower_sluice::limiter::{AllAtOnce, Lease, Reservation};
@@ -210,7 +210,8 @@ impl Site {
         Arc::new(Named { inner, names: at.names })
     }
 
-    fn of<A: InLua>(self, algorithm: A) -> Arc<dyn Judged> {
+    fn of<A: InLua>(self, algorithm: impl IntoAlgorithm<Algorithm = A>) -> Arc<dyn Judged> {
+        let algorithm = algorithm.into_algorithm();
         let limiter = Redis::new("oracle", algorithm, self.pool).decision_timeout(DEADLINE);
         Arc::new(match self.clock {
             Some(clock) => limiter.clock(move || Duration::from_micros(clock.load(Relaxed))),

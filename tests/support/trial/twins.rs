@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use tower_sluice::algorithm::{
-    Answer, AnyAlgorithm, Budget, Check, FixedWindow, InLua, Mark, Quotas, Refund, SlidingCounter,
-    SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket, Verdict,
+    Answer, AnyAlgorithm, Budget, Check, FixedWindow, InLua, IntoAlgorithm, Mark, Quotas, Refund,
+    SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket, Verdict,
 };
 use tower_sluice::limiter::{Boxed, Reservation};
 use tower_sluice::{Charge, Decision, Error, Limiter, LimiterExt, Outcome, Pool, Quota, Redis};
@@ -393,12 +393,15 @@ async fn every_pace<A: InLua>(play: &Play, new: impl Fn(Quota) -> A, quotas: &[Q
     every(play, |quotas: &Quotas| new(quotas.as_slice()[0]), &many).await;
 }
 
-async fn every<A: InLua>(play: &Play, new: impl Fn(&Quotas) -> A, quotas: &[Quotas]) {
+async fn every<A>(play: &Play, new: impl Fn(&Quotas) -> A, quotas: &[Quotas])
+where
+    A: IntoAlgorithm<Algorithm: InLua>,
+{
     for quota in quotas {
-        compare(new(quota), std::slice::from_ref(quota), play, 4, 60).await;
+        compare(new(quota).into_algorithm(), std::slice::from_ref(quota), play, 4, 60).await;
     }
     for pair in quotas.windows(2) {
-        compare(new(&pair[0]), pair, play, 2, 60).await;
+        compare(new(&pair[0]).into_algorithm(), pair, play, 2, 60).await;
     }
 }
 

@@ -35,7 +35,7 @@ fn shown() -> [Vec<ScriptPart>; 10] {
         SlidingCounter::new(quota).parts(),
         SmoothBursty::new(quota).parts(),
         SmoothWarmingUp::new(quota, Duration::from_secs(1)).parts(),
-        (bucket, window).parts(),
+        [bucket.parts(), window.parts()].concat(),
         at_own_costs,
     ]
 }
