@@ -485,10 +485,7 @@ pub(super) const FAULTS: &[Fault] = &[
             "        drop(mem::take(&mut self.0));",
         )],
     )
-    .found_by(
-        "policies",
-        "several::more_policies_than_one_decision_takes_still_take_all_or_nothing",
-    ),
+    .found_by("policies", "several::javas_limiter_is_asked_on_its_own_and_gives_back"),
     planted(
         "one_policy_settled_for_all",
         &[edit(
