@@ -56,7 +56,7 @@ pub(super) const FAULTS: &[Fault] = &[
             "                let _ = error;",
         )],
     )
-    .found_by("simulation", "seeds_that_broke_a_promise_keep_it"),
+    .found_by_unit("limiter::redis::client::cluster::refresh::tests::a_reading_without_a_reply_is_recorded"),
     planted(
         "sentinel_gets_one_attempt_at_a_time",
         &[edit(

@@ -2,7 +2,7 @@
 
 use std::future::pending;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use tokio::time::Instant;
 
@@ -17,6 +17,8 @@ pub(crate) struct Silent {
     is_dead: AtomicBool,
     /// True if the pool knows that it is silent.
     pub(crate) is_known: AtomicBool,
+    /// How many calls were recorded as without a reply.
+    pub(crate) timeouts: AtomicUsize,
     /// True if a busy process missed a reply.
     pub(crate) met_load: AtomicBool,
 }
@@ -56,6 +58,7 @@ impl SharedConnection for Silent {
     }
 
     fn record_timeout(&self, _: Instant, is_busy: bool) {
+        self.timeouts.fetch_add(1, Relaxed);
         self.met_load.fetch_or(is_busy, Relaxed);
     }
 }

@@ -254,11 +254,14 @@ async fn first_map(candidates: Vec<Candidate>) -> Result<SlotMap, Error> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
     use redis::Value;
     use tokio::time::advance;
 
     use super::super::super::connection::Connections as _;
     use super::super::super::pool::Pool;
+    use super::super::super::silent::Silent;
     use super::super::slot_map::HASH_SLOTS;
     use super::*;
 
@@ -295,6 +298,20 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::Infrastructure);
         assert!(error.to_string().ends_with("holds the key"), "{error}");
         assert_eq!(kind(), ErrorKind::Infrastructure);
+    }
+
+    /// No charge may use the connection, so that nothing else shows its silence.
+    #[tokio::test(start_paused = true)]
+    async fn a_reading_without_a_reply_is_recorded() {
+        let pool = Pool::connect("redis-cluster://127.0.0.1:1").expect("an address");
+        let cluster = pool.cluster().expect("a cluster");
+        let host = cluster.seeds[0].clone();
+        let server = cluster.settings.server(&host).expect("an address");
+        let silent = Arc::new(Silent::default());
+        let connection: Arc<dyn SharedConnection> = silent.clone();
+        let candidate = Candidate { host, server, connection: Some(connection) };
+        assert!(candidate.ask().await.is_err());
+        assert_eq!(silent.timeouts.load(Relaxed), 1);
     }
 
     #[tokio::test(start_paused = true)]
