@@ -11,10 +11,14 @@ use crate::account::Booking;
 use crate::clients::EVERYBODY;
 use crate::network::{Disturbance, Fault};
 use crate::plan::{Ask, Asking, Way};
+use crate::servers::StrikeKind;
 use crate::world::{Fate, Record, TIMEOUT};
 
 /// An answer may be so late, and is awaited still.
 pub(super) const LATENESS: Duration = Duration::from_millis(300);
+
+/// A settlement is redirected for so long: it keeps later calls of its slot waiting.
+const REDIRECTED_FOR: Duration = Duration::from_millis(100);
 
 impl Seen<'_> {
     /// Each admission was charged once, and what nobody has was given back.
@@ -189,8 +193,14 @@ impl Seen<'_> {
                 && let Some(count) = missing.get_mut(&(ask.key, ask.cost.cast_signed()))
             {
                 let until = self.after(at, SETTLING);
-                // Its answer may be too late to say that the slot has moved.
-                let is_late = self.frozen(at, until) >= LATENESS;
+                // The answer that says that the slot has moved may come too late.
+                let redirects = |(begin, end, kind): &(Duration, Duration, StrikeKind)| {
+                    matches!(kind, StrikeKind::MoveSlots | StrikeKind::TakeSlots)
+                        && self.is_felt(*begin, *end, at, until)
+                };
+                let is_redirected = self.strikes.iter().any(redirects);
+                let awaited = if is_redirected { REDIRECTED_FOR } else { LATENESS };
+                let is_late = self.frozen(at, until) >= awaited;
                 *count += i64::from(!is_late && !self.is_disturbed(at, until));
             }
         }
