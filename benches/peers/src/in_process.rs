@@ -28,8 +28,8 @@ use crate::site::KEYS;
 
 const CALLS: usize = 200_000;
 
-/// A unit comes back so much later. Between two decisions of a key lie a tenth of that.
-const PERIOD: Duration = Duration::from_millis(500);
+/// A unit comes back so much later, long after the next decision of its key.
+const PERIOD: Duration = Duration::from_secs(10);
 /// More than a run asks of a key.
 const BURST: u32 = 1_000_000;
 
