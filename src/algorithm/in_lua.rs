@@ -7,7 +7,8 @@ use super::{Algorithm, INEXACT};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an algorithm that Redis can run",
     note = "a quota needs an algorithm that counts it: write `TokenBucket::new(quota)`",
-    note = "several are a tuple or a `Vec`: `(TokenBucket::new(second), FixedWindow::new(day))`"
+    note = "several are a tuple: `(TokenBucket::new(second), FixedWindow::new(day))`",
+    note = "a limiter of a tuple has the type of a `Vec<AnyAlgorithm>`"
 )]
 pub trait InLua: Algorithm {
     /// The name of its script: of the file, and of the Lua table.

@@ -177,7 +177,8 @@ pub(crate) const LATEST: i64 = 1 << 52;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an algorithm",
     note = "a quota needs an algorithm that counts it: write `TokenBucket::new(quota)`",
-    note = "several are a tuple or a `Vec`: `(TokenBucket::new(second), FixedWindow::new(day))`"
+    note = "several are a tuple: `(TokenBucket::new(second), FixedWindow::new(day))`",
+    note = "a limiter of a tuple has the type of a `Vec<AnyAlgorithm>`"
 )]
 pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     /// The quota, in the numbers that the arithmetic needs.

@@ -20,7 +20,7 @@ impl<A: Algorithm + Single> Sealed for Vec<A> {}
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an algorithm",
     note = "a quota needs an algorithm that counts it: write `TokenBucket::new(quota)`",
-    note = "several are a tuple or a `Vec`: `(TokenBucket::new(second), FixedWindow::new(day))`"
+    note = "several are a tuple: `(TokenBucket::new(second), FixedWindow::new(day))`"
 )]
 pub trait IntoAlgorithm {
     /// The algorithm that decides.
@@ -168,7 +168,7 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
         now: i64,
         _: bool,
     ) -> (Self::State, Mark) {
-        let mut states = state.unwrap_or_default();
+        let mut states = state.unwrap_or_else(|| Vec::with_capacity(rule.len()));
         states.resize(rule.len(), None);
         // A single member decides as it does outside of a list.
         let has_others = rule.len() > 1;
@@ -189,7 +189,7 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
         cost: i64,
         now: i64,
     ) -> Self::State {
-        let mut states = state.unwrap_or_default();
+        let mut states = state.unwrap_or_else(|| Vec::with_capacity(rule.len()));
         states.resize(rule.len(), None);
         for (rule, state) in rule.iter().zip(&mut states) {
             let cost = cost.min(A::max_unchecked_cost(rule));
@@ -259,7 +259,6 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
         }
     }
 
-    /// Settles what each member took. Returns the most units that one of them refunded.
     /// Settles what each member took. Returns the most units that one of them gave back.
     fn apply_refund(
         rule: &Self::Rule,

@@ -71,7 +71,8 @@ where
         self.respond.admit(decision, request);
         // A layer that limits the request has the only handle, which is empty where it failed open:
         // the handler must not settle its cost with an outer limiter.
-        let is_limited = !matches!(decision.origin(), Origin::Exempt | Origin::Off);
+        let is_limited = decision.reservation().is_some()
+            || !matches!(decision.origin(), Origin::Exempt | Origin::Off);
         let is_first = request.extensions().get::<SettleHandle>().is_none();
         if self.to == Recipient::Handler && (is_limited || is_first) {
             request.extensions_mut().insert(decision.hand_out(&self.settle_by));

@@ -84,12 +84,18 @@ impl BreakerWatch {
         let _ = state;
     }
 
-    /// Shows the recorder the state. No lock of the breaker is held, since a recorder may use a
-    /// limiter of it.
+    /// Shows the recorder the state. No lock of the breaker is held, since a gauge may use a limiter
+    /// of it. So another thread may change the state meanwhile: then the gauge is set once more.
     pub(crate) fn show_state(&self) {
         #[cfg(feature = "metrics")]
         if let Some((gauge, _)) = self.handles() {
-            gauge.set(f64::from(self.state.load(Relaxed)));
+            let mut shown = None;
+            while let state = self.state.load(Relaxed)
+                && shown != Some(state)
+            {
+                gauge.set(f64::from(state));
+                shown = Some(state);
+            }
         }
     }
 

@@ -158,7 +158,7 @@
 //! **Keys.** The values of headers are hashed before they become keys. All spellings of a path have
 //! one key: `/a`, `/a/`, `/a;v=1`, `/a%3Fx`. The key of a host is in lower case, without the port.
 //! A request that names several hosts, in its target and its `Host` fields, has no key. A row that
-//! matches the header `host` takes requests of which one of these names is equal.
+//! matches the header `host` takes requests of which one of these names is equal, at any port.
 //!
 //! With `key = "path"` a path such as `//host/a` has the key of `/host/a`. Node's `new URL` and
 //! Python's `urlsplit` read `/a` instead. So a caller can invent hosts, and has a new limit for

@@ -154,7 +154,8 @@ impl Pattern {
             // Requests are compared without the blanks that HTTP/2 keeps around a value.
             let value = match value.as_deref().map(str::trim_ascii) {
                 Some(host) if found == HOST => {
-                    Some(host_name(host).ok_or_else(|| format!("{host:?} is not a host"))?)
+                    let name = host_name(host).ok_or_else(|| format!("{host:?} is not a host"))?;
+                    Some(name.to_ascii_lowercase())
                 }
                 value => value.map(str::to_owned),
             };
@@ -381,7 +382,11 @@ impl Matcher {
         let has_header = |(name, value): &(HeaderName, Option<String>)| {
             if name == HOST {
                 // HTTP/2 has no such field, and a target with a host outweighs it.
-                return hosts(head).any(|host| value.is_none() || host == *value);
+                let is_it = |host: Option<&str>| match (value, host) {
+                    (Some(value), Some(host)) => host.eq_ignore_ascii_case(value),
+                    (value, _) => value.is_none(),
+                };
+                return hosts(head).any(is_it);
             }
             let lines = head.headers().get_all(name).iter();
             let mut lines = lines.map(|line| line.as_bytes().trim_ascii());

@@ -72,7 +72,7 @@ impl Part {
                 (!text.is_empty()).then(|| by_api_key(name.clone()).key_for(text))
             }
             Self::Path { ignore_case } => Some(path_key(text, *ignore_case)),
-            Self::Host => host_name(text),
+            Self::Host => host_name(text).map(str::to_ascii_lowercase),
             Self::Global => (text == "global").then(|| text.to_owned()),
         }
     }
@@ -97,27 +97,27 @@ fn host_of(head: &Head<'_>) -> Result<String, Error> {
     let wrong = |why| Error::new(ErrorKind::Request, why);
     let mut hosts = hosts(head);
     let first = hosts.next().flatten().ok_or_else(|| wrong("request has no host to limit by"))?;
-    match hosts.all(|other| other.is_some_and(|other| other == first)) {
-        true => Ok(first),
+    match hosts.all(|other| other.is_some_and(|other| other.eq_ignore_ascii_case(first))) {
+        true => Ok(first.to_ascii_lowercase()),
         false => Err(wrong("request names several hosts")),
     }
 }
 
 /// Returns the names in the target and in the `Host` fields of a request. `None`: an invalid one.
-pub(super) fn hosts(head: &Head<'_>) -> impl Iterator<Item = Option<String>> {
+pub(super) fn hosts<'a>(head: &Head<'a>) -> impl Iterator<Item = Option<&'a str>> {
     let target = head.uri().authority().map(|authority| authority.as_str().as_bytes());
     let fields = head.headers().get_all(HOST).iter().map(HeaderValue::as_bytes);
     target.into_iter().chain(fields).map(|host| str::from_utf8(host).ok().and_then(host_name))
 }
 
-/// Returns the name of a host, in lower case and without its port.
-pub(super) fn host_name(host: &str) -> Option<String> {
+/// Returns the name of a host, without its port and the blanks that HTTP/2 keeps around a value.
+pub(super) fn host_name(host: &str) -> Option<&str> {
     let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
     let name = match host.split_once(']') {
         Some((address, _)) => address.trim_start_matches('['),
         None => host.split_once(':').map_or(host, |(name, _)| name),
     };
-    let name = name.trim_end_matches('.').to_ascii_lowercase();
+    let name = name.trim_ascii().trim_end_matches('.');
     (!name.is_empty()).then_some(name)
 }
 
@@ -245,17 +245,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_is_its_name_in_lower_case() {
+    fn a_host_is_its_name() {
         for (host, name) in [
-            ("Example.COM", Some("example.com")),
+            ("Example.COM", Some("Example.COM")),
+            (" example.com ", Some("example.com")),
+            ("example.com :80 ", Some("example.com")),
             ("example.com:8080", Some("example.com")),
             ("example.com.", Some("example.com")),
             ("[::1]:3000", Some("::1")),
             ("user@example.com:80", Some("example.com")),
             (":80", None),
-            ("", None),
+            (" ", None),
         ] {
-            assert_eq!(host_name(host).as_deref(), name, "{host}");
+            assert_eq!(host_name(host), name, "{host}");
         }
     }
 

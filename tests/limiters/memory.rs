@@ -106,6 +106,7 @@ async fn a_key_takes_no_more_bytes_than_the_documentation_says() {
         (360, most_bytes_of_a_key(SmoothBursty::new(quota))),
         (360, most_bytes_of_a_key(SmoothWarmingUp::new(quota, Duration::from_secs(60)))),
         (370, most_bytes_of_a_key(SlidingLog::new(quota))),
+        (600, most_bytes_of_a_key((TokenBucket::new(quota), FixedWindow::new(quota)))),
         (450, most_bytes_of_a_key(cells(10))),
         (450 + 8 * 10, most_bytes_of_a_key(cells(20))),
     ];

@@ -250,9 +250,9 @@ async fn no_lock_is_held_while_an_event_is_written() {
     }
 }
 
-/// A recorder may do so too.
+/// A gauge may do so too.
 #[tokio::test(start_paused = true)]
-async fn no_lock_is_held_while_a_recorder_is_told() {
+async fn no_lock_is_held_while_a_gauge_is_set() {
     struct Asks(Breaker);
     impl GaugeFn for Asks {
         fn set(&self, _: f64) {

@@ -312,6 +312,7 @@ async fn a_policy_takes_requests_by_each_name_of_their_host() {
     for (target, headers, is_taken) in [
         ("/", &["host: api.example.com"][..], true),
         ("/", &["host: Api.Example.com:80"], true),
+        ("/", &["host: api.example.com "], true),
         ("https://api.example.com/x", &[], true),
         ("http://api.example.com/x", &["host: other"], true),
         ("http://other/x", &["host: api.example.com"], true),

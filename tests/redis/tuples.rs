@@ -219,6 +219,7 @@ async fn algorithms_chosen_at_run_time_keep_keys_scripts_states_and_decisions() 
         .await;
     let minute = Quota::per_minute(9);
     let warming = SmoothWarmingUp::new(quota, Duration::from_secs(1));
+    // A tuple, whose members may have one type, and a list of any.
     assert_same(
         &server,
         (TokenBucket::new(quota), FixedWindow::new(minute), SlidingLog::new(minute)),

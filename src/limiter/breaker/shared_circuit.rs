@@ -116,8 +116,7 @@ impl Shared {
         let is_closed = change == Change::Closed;
         self.watch.set_state(if is_closed { WatchedState::Asks } else { WatchedState::Refuses });
         let refusal = guarded.refusal.clone();
-        // A recorder or a subscriber may use a limiter of this breaker, so the lock is released
-        // first.
+        // A gauge or a subscriber may use a limiter of this breaker, so the lock is released first.
         drop(lock);
         self.watch.show_state();
         match change {
