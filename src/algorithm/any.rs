@@ -2,7 +2,7 @@
 
 use super::{
     Algorithm, Answer, Budget, Check, Element, FixedWindow, InLua, Mark, Refund, Report,
-    ScriptPart, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp,
+    ScriptPart, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, Take,
     TokenBucket, sealed::Sealed, sealed::Single,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
@@ -193,16 +193,9 @@ impl Algorithm for AnyAlgorithm {
         with_own_state!(rule, state, |A, own| A::earliest_fit(rule, own, at, cost))
     }
 
-    fn consume(
-        rule: &AnyRule,
-        state: Option<AnyState>,
-        at: i64,
-        cost: i64,
-        now: i64,
-        has_others: bool,
-    ) -> (AnyState, Mark) {
+    fn consume(rule: &AnyRule, state: Option<AnyState>, take: Take) -> (AnyState, Mark) {
         with_own_state!(rule, state, |A, own| {
-            let (next, mark) = A::consume(rule, own, at, cost, now, has_others);
+            let (next, mark) = A::consume(rule, own, take);
             (next.into(), mark)
         })
     }

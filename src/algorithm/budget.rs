@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use super::in_lua::state_of;
 use super::{
-    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, clamped_horizon,
-    exact, micros,
+    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, Take,
+    clamped_horizon, exact, micros,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -324,14 +324,8 @@ impl Algorithm for Budget {
         Some(from.0 + time + carry)
     }
 
-    fn consume(
-        rule: &Rule,
-        state: Option<State>,
-        _: i64,
-        cost: i64,
-        now: i64,
-        _: bool,
-    ) -> (State, Mark) {
+    fn consume(rule: &Rule, state: Option<State>, take: Take) -> (State, Mark) {
+        let Take { cost, now, .. } = take;
         let next = state.map_or_else(|| State::new(rule, now), |state| rule.rolled(&state, now));
         (State { current: next.current + cost, ..next }, [next.begin, 0, 0, 0].into())
     }

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use super::{
-    Algorithm, DEFAULT_HORIZON, Element, InLua, Mark, NO_STATE, Refund, Report, exact,
+    Algorithm, DEFAULT_HORIZON, Element, InLua, Mark, NO_STATE, Refund, Report, Take, exact,
     in_lua::state_of, micros, without_burst,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
@@ -160,14 +160,8 @@ impl Algorithm for FixedWindow {
     }
 
     #[inline]
-    fn consume(
-        rule: &Rule,
-        state: Option<State>,
-        at: i64,
-        cost: i64,
-        now: i64,
-        has_others: bool,
-    ) -> (State, Mark) {
+    fn consume(rule: &Rule, state: Option<State>, take: Take) -> (State, Mark) {
+        let Take { at, cost, now, has_others } = take;
         let next = match rule.alive(state.as_ref(), at) {
             Some(State { begin, units }) => State { begin, units: units + cost },
             None => State { begin: rule.begin(at), units: cost },

@@ -143,7 +143,7 @@ pub use sliding_window::SlidingWindow;
 pub use smooth_bursty::SmoothBursty;
 pub use smooth_warming_up::SmoothWarmingUp;
 pub use token_bucket::TokenBucket;
-pub use verdict::{Answer, Check, QuotaAnswer, Refund, Report, Verdict};
+pub use verdict::{Answer, Check, QuotaAnswer, Refund, Report, Take, Verdict};
 
 /// Another name of the token bucket: the generic cell rate algorithm stores the same instant.
 pub type Gcra = TokenBucket;
@@ -286,20 +286,8 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         cost: i64,
     ) -> Option<i64>;
 
-    /// Returns the state after `cost` units are consumed at the instant `at`, which `earliest_fit`
-    /// returned, and the mark of that state. `now` is the instant of the decision.
-    ///
-    /// `has_others` is for a member of several: another member may have determined the instant
-    /// `at`. If `at` is later than now, the mark also holds the state before, so that a refund can
-    /// restore it.
-    fn consume(
-        rule: &Self::Rule,
-        state: Option<Self::State>,
-        at: i64,
-        cost: i64,
-        now: i64,
-        has_others: bool,
-    ) -> (Self::State, Mark);
+    /// Returns the state after units are consumed, and the mark of that state.
+    fn consume(rule: &Self::Rule, state: Option<Self::State>, take: Take) -> (Self::State, Mark);
 
     /// Returns the state after `cost` units are spent at the instant `at`, even if they do not fit.
     /// The same as `consume`, unless `consume` only holds them.
@@ -310,7 +298,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         cost: i64,
         now: i64,
     ) -> Self::State {
-        Self::consume(rule, state, at, cost, now, false).0
+        Self::consume(rule, state, Take { at, cost, now, has_others: false }).0
     }
 
     /// Returns the largest cost that `consume` takes without a check that it fits.
@@ -346,7 +334,8 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         let mark = match (verdict, instant) {
             (Verdict::Allow | Verdict::Wait(_), Some(instant)) if check.cost > 0 => {
                 let before = clamped.or_else(|| state.take());
-                let (next, mark) = Self::consume(rule, before, instant, check.cost, now, false);
+                let take = Take { at: instant, cost: check.cost, now, has_others: false };
+                let (next, mark) = Self::consume(rule, before, take);
                 *state = Some(next);
                 mark
             }

@@ -4,7 +4,8 @@
 //! more arguments, which replace `cost` and `max_wait` in the member's sections.
 
 use super::{
-    Algorithm, Element, InLua, Mark, Refund, Report, ScriptPart, sealed::Sealed, sealed::Single,
+    Algorithm, Element, InLua, Mark, Refund, Report, ScriptPart, Take, sealed::Sealed,
+    sealed::Single,
 };
 use crate::quota::{CostAndWait, Quota, QuotaError, Quotas};
 
@@ -93,15 +94,8 @@ impl<A: Algorithm + Single> Algorithm for OwnCost<A> {
         A::earliest_fit(&rule.rule, state, at, rule.cost(cost))
     }
 
-    fn consume(
-        rule: &Self::Rule,
-        state: Option<A::State>,
-        at: i64,
-        cost: i64,
-        now: i64,
-        has_others: bool,
-    ) -> (A::State, Mark) {
-        A::consume(&rule.rule, state, at, rule.cost(cost), now, has_others)
+    fn consume(rule: &Self::Rule, state: Option<A::State>, take: Take) -> (A::State, Mark) {
+        A::consume(&rule.rule, state, Take { cost: rule.cost(take.cost), ..take })
     }
 
     fn spend(rule: &Self::Rule, state: Option<A::State>, at: i64, cost: i64, now: i64) -> A::State {

@@ -6,7 +6,7 @@
 
 use super::{
     Algorithm, AnyAlgorithm, Check, Element, InLua, Mark, QuotaAnswer, Refund, Report, ScriptPart,
-    Verdict, judge, sealed::Sealed, sealed::Single,
+    Take, Verdict, judge, sealed::Sealed, sealed::Single,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -160,22 +160,15 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
         each::<A>(rule, state).map(fit).try_fold(at, |latest, one| Some(latest.max(one?)))
     }
 
-    fn consume(
-        rule: &Self::Rule,
-        state: Option<Self::State>,
-        at: i64,
-        cost: i64,
-        now: i64,
-        _: bool,
-    ) -> (Self::State, Mark) {
+    fn consume(rule: &Self::Rule, state: Option<Self::State>, take: Take) -> (Self::State, Mark) {
         let mut states = state.unwrap_or_else(|| Vec::with_capacity(rule.len()));
         states.resize(rule.len(), None);
         // A single member decides as it does outside of a list.
-        let has_others = rule.len() > 1;
+        let take = Take { has_others: rule.len() > 1, ..take };
         let mut marks = Vec::with_capacity(rule.len());
         for (rule, state) in rule.iter().zip(&mut states) {
-            let cost = cost.min(A::max_unchecked_cost(rule));
-            let (next, mark) = A::consume(rule, state.take(), at, cost, now, has_others);
+            let take = Take { cost: take.cost.min(A::max_unchecked_cost(rule)), ..take };
+            let (next, mark) = A::consume(rule, state.take(), take);
             *state = Some(next);
             marks.push(mark);
         }

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use super::in_lua::state_of;
 use super::{
-    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, NO_STATE, Refund, Report, exact,
-    micros, without_burst,
+    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, NO_STATE, Refund, Report, Take,
+    exact, micros, without_burst,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -196,14 +196,8 @@ impl Algorithm for SlidingCounter {
     }
 
     /// With others, the mark holds the state before even if the charge does not wait.
-    fn consume(
-        rule: &Rule,
-        state: Option<State>,
-        at: i64,
-        cost: i64,
-        _: i64,
-        has_others: bool,
-    ) -> (State, Mark) {
+    fn consume(rule: &Rule, state: Option<State>, take: Take) -> (State, Mark) {
+        let Take { at, cost, has_others, .. } = take;
         let before = rule.rebase(state.as_ref());
         let begin = rule.begin(at);
         let (current, previous) = before.map_or((0, 0), |before| rule.units(&before, begin));
@@ -360,7 +354,8 @@ mod tests {
     fn refund_returns_to_the_window_it_was_counted_in() {
         let quota = Quota::per_second(10);
         let rule = SlidingCounter::new(quota).rule(quota).unwrap();
-        let (first, mark) = SlidingCounter::consume(&rule, None, T0, 4, T0, false);
+        let take = |cost| Take { at: T0, cost, now: T0, has_others: false };
+        let (first, mark) = SlidingCounter::consume(&rule, None, take(4));
         let later = T0 + 1_000_000;
         let mut state = Some(SlidingCounter::spend(&rule, Some(first), later, 3, later));
         assert_eq!(

@@ -12,8 +12,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::{
-    Algorithm, DEFAULT_HORIZON, Element, InLua, Mark, Refund, Report, exact, in_lua::state_of,
-    micros, without_burst,
+    Algorithm, DEFAULT_HORIZON, Element, InLua, Mark, Refund, Report, Take, exact,
+    in_lua::state_of, micros, without_burst,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -197,14 +197,8 @@ impl Algorithm for SlidingLog {
         Some(from.max(state.members[leaver].at + rule.period))
     }
 
-    fn consume(
-        rule: &Rule,
-        state: Option<State>,
-        at: i64,
-        cost: i64,
-        now: i64,
-        _: bool,
-    ) -> (State, Mark) {
+    fn consume(rule: &Rule, state: Option<State>, take: Take) -> (State, Mark) {
+        let Take { at, cost, now, .. } = take;
         let mut state = state.unwrap_or_default();
         if state.last().is_some_and(|last| last.at <= now - rule.period) {
             // Every member has expired: the log starts again.

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use super::in_lua::listed;
 use super::{
-    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, NO_STATE, Refund, Report, exact,
-    micros, without_burst,
+    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, NO_STATE, Refund, Report, Take,
+    exact, micros, without_burst,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -208,14 +208,8 @@ impl Algorithm for SlidingWindow {
 
     /// With others, the mark of a wait also lists the units of cells that still count, but not in
     /// the period of the newest cell.
-    fn consume(
-        rule: &Rule,
-        state: Option<State>,
-        at: i64,
-        cost: i64,
-        now: i64,
-        has_others: bool,
-    ) -> (State, Mark) {
+    fn consume(rule: &Rule, state: Option<State>, take: Take) -> (State, Mark) {
+        let Take { at, cost, now, has_others } = take;
         let state = rule.rebase(state.as_ref());
         let newest = at.div_euclid(rule.width);
         let before = |back: i64| {

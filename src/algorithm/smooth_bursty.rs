@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::in_lua::state_of;
 use super::{
-    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, exact, micros,
+    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, Take, exact, micros,
     without_burst,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
@@ -230,14 +230,8 @@ impl Algorithm for SmoothBursty {
         Some(next.max(at))
     }
 
-    fn consume(
-        rule: &Rule,
-        state: Option<State>,
-        at: i64,
-        cost: i64,
-        now: i64,
-        _: bool,
-    ) -> (State, Mark) {
+    fn consume(rule: &Rule, state: Option<State>, take: Take) -> (State, Mark) {
+        let Take { at, cost, now, .. } = take;
         let (before, next) = rule.resynced(state.as_ref(), now);
         let debt = rule.debt(before, cost);
         // A charge that also waits for another quota starts later, and no permits are stored

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use super::in_lua::state_of;
 use super::{
-    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, exact, micros,
+    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, Take, exact, micros,
     without_burst,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
@@ -277,14 +277,8 @@ impl Algorithm for SmoothWarmingUp {
         Some(next.max(at))
     }
 
-    fn consume(
-        rule: &Rule,
-        state: Option<State>,
-        at: i64,
-        cost: i64,
-        now: i64,
-        _: bool,
-    ) -> (State, Mark) {
+    fn consume(rule: &Rule, state: Option<State>, take: Take) -> (State, Mark) {
+        let Take { at, cost, now, .. } = take;
         let (before, next) = rule.resynced(state.as_ref(), now);
         let price = rule.price(before, cost);
         // A charge that also waits for another quota starts later, and no permits are stored
@@ -521,8 +515,9 @@ mod tests {
     fn refund_restores_the_permits_to_the_last_bit() {
         let quota = Quota::per_second(7);
         let rule = SmoothWarmingUp::new(quota, Duration::from_secs(3)).rule(quota).unwrap();
-        let (first, mark_of_first) = SmoothWarmingUp::consume(&rule, None, T0, 3, T0, false);
-        let (second, mark) = SmoothWarmingUp::consume(&rule, Some(first), T0, 50, T0, false);
+        let take = |cost| Take { at: T0, cost, now: T0, has_others: false };
+        let (first, mark_of_first) = SmoothWarmingUp::consume(&rule, None, take(3));
+        let (second, mark) = SmoothWarmingUp::consume(&rule, Some(first), take(50));
         let back = |state: &mut Option<State>, cost, mark: &Mark| {
             SmoothWarmingUp::refund(&rule, state, T0, &Refund::of_all(cost, mark))
         };

@@ -9,8 +9,8 @@
 use std::time::Duration;
 
 use super::{
-    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, NO_STATE, Refund, Report, exact,
-    in_lua::state_of, micros,
+    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, NO_STATE, Refund, Report, Take,
+    exact, in_lua::state_of, micros,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -152,14 +152,8 @@ impl Algorithm for TokenBucket {
     }
 
     #[inline]
-    fn consume(
-        rule: &Rule,
-        state: Option<State>,
-        at: i64,
-        cost: i64,
-        now: i64,
-        has_others: bool,
-    ) -> (State, Mark) {
+    fn consume(rule: &Rule, state: Option<State>, take: Take) -> (State, Mark) {
+        let Take { at, cost, now, has_others } = take;
         let before = state.map(|state| state.rebase(rule));
         let start = before.map_or((at, 0), |before| before.max((at, 0)));
         let time = rule.time(cost);

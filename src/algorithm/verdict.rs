@@ -11,6 +11,20 @@ pub struct Check {
     pub max_wait: i64,
 }
 
+/// Units that a charge takes, in µs since the Unix epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Take {
+    /// The instant at which the units fit.
+    pub at: i64,
+    /// The units.
+    pub cost: i64,
+    /// The instant of the decision.
+    pub now: i64,
+    /// True for a member of several, of which another may have determined the instant `at`. If that
+    /// is later than now, the mark also holds the state before, so that a refund can restore it.
+    pub has_others: bool,
+}
+
 /// The decision of a step. Waits are in µs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -3,7 +3,7 @@
 use super::PermitLog;
 use super::state::{Rule, State, member_of, until};
 use crate::algorithm::sealed::Sealed;
-use crate::algorithm::{Algorithm, Answer, Check, Mark, Refund, Report, Verdict, exact};
+use crate::algorithm::{Algorithm, Answer, Check, Mark, Refund, Report, Take, Verdict, exact};
 use crate::quota::{QuotaError, Quotas};
 use crate::redisson::grant::GrantId;
 use crate::{Error, Memory};
@@ -62,14 +62,8 @@ impl Algorithm for PermitLog {
         Some(at + until(at, seen.wait_for(rule, at / 1_000, cost - value)))
     }
 
-    fn consume(
-        rule: &Rule,
-        state: Option<State>,
-        at: i64,
-        cost: i64,
-        _: i64,
-        _: bool,
-    ) -> (State, Mark) {
+    fn consume(rule: &Rule, state: Option<State>, take: Take) -> (State, Mark) {
+        let Take { at, cost, .. } = take;
         let mut state = state.unwrap_or_default();
         state.grant_count += 1;
         let grant = numbered(exact(state.grant_count));
