@@ -90,6 +90,7 @@ enum Cost {
 /// [`deadline`](Charge::deadline). A combination of limiters reads the [`parts`](Charge::parts) of
 /// a charge of [`several`](Charge::several) keys.
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct Charge {
     key: Key,
     cost: Cost,
@@ -104,13 +105,11 @@ pub struct Charge {
 
 impl Charge {
     /// A charge of one unit of `key`: a `&str`, which is copied, a `String` or an `Arc<str>`.
-    #[must_use]
     pub fn new(key: impl Into<Charge>) -> Self {
         key.into()
     }
 
     /// A charge of one unit of a constant key, which is not copied.
-    #[must_use]
     pub fn from_static(key: &'static str) -> Self {
         Self::of(Key::Constant(key))
     }
@@ -142,7 +141,6 @@ impl Charge {
     ///
     /// [`AllInTurn`]: crate::limiter::AllInTurn
     /// [`AllAtOnce`]: crate::limiter::AllAtOnce
-    #[must_use]
     pub fn cost(mut self, units: u64) -> Self {
         self.cost = Cost::Units(units);
         self
@@ -154,7 +152,6 @@ impl Charge {
     /// yields no [`Reservation`](crate::limiter::Reservation), so nothing is settled after the
     /// response. If the cost is known only after the response, charge an estimate and
     /// [settle](crate::respond::WithActualCost) it.
-    #[must_use]
     pub fn peek(mut self) -> Self {
         self.cost = Cost::Peek;
         self
@@ -188,7 +185,6 @@ impl Charge {
     /// After 4 of 4 per minute, a bucket under 10 per second refuses for 59 s, since it is full
     /// again in a minute. Under a shorter period, a window, a log or a counter forgets what it
     /// counted under the longer one. Then callers can avoid the limit by switching plans.
-    #[must_use]
     pub fn quota(mut self, quota: impl Into<Quotas>) -> Self {
         self.quota = Some(quota.into());
         self
@@ -199,7 +195,6 @@ impl Charge {
     ///
     /// No wait is longer than the algorithm's horizon, 60 s by default: see
     /// [`TokenBucket::horizon`](crate::algorithm::TokenBucket::horizon).
-    #[must_use]
     pub fn max_wait(mut self, wait: Duration) -> Self {
         self.max_wait = Some(wait);
         self

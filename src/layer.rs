@@ -50,6 +50,7 @@ const DEFAULT_MAX_WAITERS: usize = 1_024;
 /// Clones share the limiter and the number of requests that wait, so a framework may apply the
 /// layer to each route. A setter on one clone does not change the others.
 #[doc(alias("GovernorLayer", "throttle"))]
+#[must_use]
 pub struct RateLimitLayer<L, K, R> {
     shared: Arc<Shared<L, K, R>>,
 }
@@ -70,7 +71,6 @@ impl<L: Limiter, K> RateLimitLayer<L, K, HttpResponder> {
     /// [`HttpResponder`] answers refusals. A service that does not speak HTTP needs another
     /// responder, such as [`Raise`](crate::respond::Raise): see
     /// [`respond`](RateLimitLayer::respond).
-    #[must_use]
     pub fn new(limiter: L, key: K) -> Self {
         let (limiter, key, respond) = (limiter.into(), key.into(), HttpResponder::new().into());
         let waiters = Arc::new(Semaphore::new(DEFAULT_MAX_WAITERS));
@@ -105,7 +105,6 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     /// by another process does not change the slots that are kept here: a charge may still wait for
     /// one.
     #[doc(alias("delay", "queue"))]
-    #[must_use]
     pub fn max_wait(self, wait: Duration) -> Self {
         Self { shared: Arc::new(Shared { max_wait: wait, ..Shared::clone(&self.shared) }) }
     }
@@ -115,7 +114,6 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     ///
     /// Clones made after this call, and their services, share this number.
     #[doc(alias("max_queue", "queue_size"))]
-    #[must_use]
     pub fn max_waiters(self, requests: usize) -> Self {
         let waiters = Arc::new(Semaphore::new(requests.min(Semaphore::MAX_PERMITS)));
         Self { shared: Arc::new(Shared { waiters, ..Shared::clone(&self.shared) }) }
@@ -125,7 +123,6 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     /// [`Raise`](crate::respond::Raise) or a closure. Default: [`HttpResponder`].
     ///
     /// It replaces the responder and all that the setters below have added to it, so call it first.
-    #[must_use]
     pub fn respond<T>(self, respond: T) -> RateLimitLayer<L, K, T> {
         let Shared { limiter, key, max_wait, waiters, watch, .. } = Shared::clone(&self.shared);
         let shared = Shared { limiter, key, respond: respond.into(), max_wait, waiters, watch };
@@ -137,7 +134,6 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     ///
     /// [`WithActualCost`](crate::respond::WithActualCost) has examples, and lists what each
     /// algorithm can refund.
-    #[must_use]
     pub fn refund_if<F>(
         self,
         condition: F,
@@ -151,7 +147,6 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     ///
     /// If `used` returns more than was charged, all of the charge stays, and no more is taken. So
     /// any limiter that refunds is enough.
-    #[must_use]
     pub fn refund_unused<F>(
         self,
         used: F,
@@ -168,7 +163,6 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     /// every request as undecided, with an error of kind
     /// [`Configuration`](crate::ErrorKind::Configuration). Use
     /// [`refund_unused`](RateLimitLayer::refund_unused) there.
-    #[must_use]
     pub fn actual_cost<F>(self, cost: F) -> RateLimitLayer<L, K, WithActualCost<R, F>> {
         self.with_actual_cost(cost)
     }
@@ -201,7 +195,6 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     /// assert_eq!(limiter.peek("scanner").await?.remaining(), Some(90));
     /// # Ok::<(), BoxError>(()) }).unwrap();
     /// ```
-    #[must_use]
     pub fn penalize_if<F>(
         self,
         units: u64,
@@ -249,7 +242,6 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     /// # Ok::<(), BoxError>(()) }).unwrap();
     /// ```
     #[doc(alias("login", "success"))]
-    #[must_use]
     pub fn reset_if<F>(self, condition: F) -> RateLimitLayer<L, K, WithActualCost<R, ResetIf<F>>> {
         self.with_actual_cost(ResetIf(condition))
     }
@@ -281,7 +273,6 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     /// assert_eq!(supplier.peek("global").await?.remaining(), Some(5));
     /// # Ok::<(), BoxError>(()) }).unwrap();
     /// ```
-    #[must_use]
     pub fn refund_on_error<F>(
         self,
         condition: F,
@@ -328,7 +319,6 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
     /// ```
     #[doc(alias("llm", "stream"))]
-    #[must_use]
     pub fn settle_in_handler(self) -> RateLimitLayer<L, K, HandOut<R>>
     where
         L: Limiter + Send + Sync + 'static,

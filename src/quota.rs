@@ -34,6 +34,7 @@ const MAX_LIMIT: u64 = 1 << 50;
 /// The period is counted in whole microseconds, from 1 µs to 2^50 µs (35 years). The default burst
 /// is the limit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[must_use]
 pub struct Quota {
     limit: u64,
     /// In µs.
@@ -47,7 +48,6 @@ impl Quota {
     /// # Panics
     ///
     /// As [`Quota::new`].
-    #[must_use]
     #[track_caller]
     pub const fn per_second(limit: u64) -> Self {
         Self::new(limit, Duration::from_secs(1))
@@ -58,7 +58,6 @@ impl Quota {
     /// # Panics
     ///
     /// As [`Quota::new`].
-    #[must_use]
     #[track_caller]
     pub const fn per_minute(limit: u64) -> Self {
         Self::new(limit, Duration::from_secs(60))
@@ -69,7 +68,6 @@ impl Quota {
     /// # Panics
     ///
     /// As [`Quota::new`].
-    #[must_use]
     #[track_caller]
     pub const fn per_hour(limit: u64) -> Self {
         Self::new(limit, Duration::from_secs(3_600))
@@ -80,7 +78,6 @@ impl Quota {
     /// # Panics
     ///
     /// As [`Quota::new`].
-    #[must_use]
     #[track_caller]
     pub const fn per_day(limit: u64) -> Self {
         Self::new(limit, Duration::from_secs(86_400))
@@ -91,7 +88,6 @@ impl Quota {
     /// # Panics
     ///
     /// If [`Quota::try_new`] returns an error; in a `const`, at compile time.
-    #[must_use]
     #[track_caller]
     pub const fn new(limit: u64, period: Duration) -> Self {
         match Self::try_new(limit, period) {
@@ -131,7 +127,6 @@ impl Quota {
     /// # Panics
     ///
     /// If [`Quota::try_burst`] returns an error; in a `const`, at compile time.
-    #[must_use]
     #[track_caller]
     pub const fn burst(self, units: u64) -> Self {
         match self.try_burst(units) {
@@ -250,7 +245,6 @@ pub(crate) struct CostAndWait {
 
 impl Quotas {
     /// The quotas, in order.
-    #[must_use]
     pub fn as_slice(&self) -> &[Quota] {
         match &self.0 {
             Several::One(quota) => std::slice::from_ref(quota),

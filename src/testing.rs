@@ -34,6 +34,7 @@ use crate::{Charge, Decision, Error, ErrorKind, Limiter, Outcome};
 /// refund can be tested. A peek has no reservation. After the last decision, every further charge
 /// returns an error of [`ErrorKind::State`].
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct Scripted {
     play: Arc<Mutex<Play>>,
     owner: Owner,
@@ -67,13 +68,11 @@ impl GivenAnswer {
 
 impl Scripted {
     /// A limiter without decisions.
-    #[must_use]
     pub fn new() -> Self {
         Self { play: Arc::default(), owner: Owner::new() }
     }
 
     /// Adds a decision that admits.
-    #[must_use]
     pub fn allow(self) -> Self {
         self.decide(Outcome::Allow)
     }
@@ -81,32 +80,27 @@ impl Scripted {
     /// Adds a decision that reserves a slot after `wait`. If `wait` is longer than the charge's
     /// [`max_wait`](Charge::max_wait), which is 0 by default, it denies the charge, as other
     /// limiters do. `wait` is then the time to come back.
-    #[must_use]
     pub fn wait(self, wait: Duration) -> Self {
         self.play().answers.push_back(GivenAnswer::Reserve(wait));
         self
     }
 
     /// Adds a decision that reserves nothing: the caller asks again after `pause`.
-    #[must_use]
     pub fn retry(self, pause: Duration) -> Self {
         self.decide(Outcome::Retry(pause))
     }
 
     /// Adds a decision that denies a charge, which would be admitted after `retry_after`.
-    #[must_use]
     pub fn deny(self, retry_after: Duration) -> Self {
         self.decide(Outcome::Deny { retry_after: Some(retry_after) })
     }
 
     /// Adds a decision that denies a charge that can never fit.
-    #[must_use]
     pub fn never(self) -> Self {
         self.decide(Outcome::Deny { retry_after: None })
     }
 
     /// Adds an error of this kind in place of a decision.
-    #[must_use]
     pub fn fail(self, kind: ErrorKind) -> Self {
         self.play().answers.push_back(GivenAnswer::Given(Err(Error::new(kind, "as scripted"))));
         self
@@ -123,7 +117,6 @@ impl Scripted {
     ///     .decide(Decision::denied(Duration::from_secs(3)).with_remaining(0));
     /// assert_eq!(limiter.left(), 2);
     /// ```
-    #[must_use]
     pub fn decide(self, decision: impl Into<Decision>) -> Self {
         self.play().answers.push_back(GivenAnswer::Given(Ok(decision.into())));
         self

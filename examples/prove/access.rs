@@ -50,7 +50,7 @@ impl Access {
             None => None,
         };
         let access = Self { url: url.to_owned(), form, uses_tls, authority };
-        access.pool()?;
+        access.pool().map(drop)?;
         Ok(access)
     }
 

@@ -121,6 +121,7 @@ const MIN_MAX_HOLD: Duration = Duration::from_micros(1);
 /// [`TokenBucket`]: super::TokenBucket
 #[doc(alias("authorize", "capture", "hold", "llm", "tokens"))]
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[must_use]
 pub struct Budget {
     quota: Quota,
     horizon: Duration,
@@ -129,7 +130,6 @@ pub struct Budget {
 
 impl Budget {
     /// A budget of the quota's capacity that refills by its limit per period.
-    #[must_use]
     pub const fn new(quota: Quota) -> Self {
         Self { quota, horizon: DEFAULT_HORIZON, max_hold: DEFAULT_MAX_HOLD }
     }
@@ -146,7 +146,6 @@ impl Budget {
     /// Limiters that share keys must set the same time. After a change, the new time also applies
     /// to the units that are already held. A settlement of such a charge may then come too late.
     /// Its units then count as spent when their time is over.
-    #[must_use]
     pub const fn max_hold(self, max_hold: Duration) -> Self {
         let max_hold = clamped_horizon(max_hold);
         let is_short = max_hold.as_micros() < MIN_MAX_HOLD.as_micros();

@@ -47,7 +47,6 @@ macro_rules! horizon_setter {
         /// Sets the longest wait that is reserved for any charge, at most 365 days. Default: 60 s.
         ///
         $(#[$doc])+
-        #[must_use]
         pub const fn horizon(self, horizon: std::time::Duration) -> Self {
             Self { horizon: crate::algorithm::clamped_horizon(horizon), ..self }
         }

@@ -45,6 +45,7 @@ use crate::quota::{Quota, QuotaError, Quotas};
 /// # Ok::<(), tower_sluice::algorithm::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[must_use]
 pub struct FixedWindow {
     quota: Quota,
     horizon: Duration,
@@ -56,7 +57,6 @@ impl FixedWindow {
     ///
     /// A window has no burst: a quota whose burst differs from its limit is an error when the
     /// limiter is built.
-    #[must_use]
     pub const fn new(quota: Quota) -> Self {
         Self { quota, horizon: DEFAULT_HORIZON, anchored: false }
     }
@@ -64,7 +64,6 @@ impl FixedWindow {
     /// Starts a key's window with its first charge. Default: with the periods of the clock.
     ///
     /// A refused charge or a peek does not start a window.
-    #[must_use]
     pub const fn anchored(self) -> Self {
         Self { anchored: true, ..self }
     }

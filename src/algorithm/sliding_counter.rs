@@ -49,6 +49,7 @@ use crate::quota::{Quota, QuotaError, Quotas};
 /// # Ok::<(), tower_sluice::algorithm::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[must_use]
 pub struct SlidingCounter {
     quota: Quota,
     horizon: Duration,
@@ -60,7 +61,6 @@ impl SlidingCounter {
     /// A window has no burst: a quota whose burst differs from its limit is an error when the
     /// limiter is built. A quota whose limit times its period in µs exceeds 2^53 is an error too: a
     /// day reaches that at about 104,000 units.
-    #[must_use]
     pub const fn new(quota: Quota) -> Self {
         Self { quota, horizon: DEFAULT_HORIZON }
     }

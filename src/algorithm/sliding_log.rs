@@ -63,6 +63,7 @@ const PRUNED: usize = 256;
 /// # Ok::<(), tower_sluice::algorithm::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[must_use]
 pub struct SlidingLog {
     quota: Quota,
     horizon: Duration,
@@ -74,14 +75,12 @@ impl SlidingLog {
     ///
     /// A log has no burst: a quota whose burst differs from its limit is an error when the limiter
     /// is built. A limit above [`max_limit`](SlidingLog::max_limit) is an error too.
-    #[must_use]
     pub const fn new(quota: Quota) -> Self {
         Self { quota, horizon: DEFAULT_HORIZON, max_limit: 10_000 }
     }
 
     /// Sets the largest limit that a quota may have. A key stores up to that many members, of about
     /// 120 bytes each. Default: 10,000.
-    #[must_use]
     pub const fn max_limit(self, units: u64) -> Self {
         Self { max_limit: units, ..self }
     }

@@ -46,6 +46,7 @@ use crate::quota::{Quota, QuotaError, Quotas};
 /// # Ok::<(), tower_sluice::algorithm::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[must_use]
 pub struct SlidingWindow {
     quota: Quota,
     horizon: Duration,
@@ -57,14 +58,12 @@ impl SlidingWindow {
     ///
     /// A window has no burst: a quota whose burst differs from its limit is an error when the
     /// limiter is built.
-    #[must_use]
     pub const fn new(quota: Quota) -> Self {
         Self { quota, horizon: DEFAULT_HORIZON, cells: 10 }
     }
 
     /// Sets the number of cells of a period. With more cells, the throughput comes closer to the
     /// limit. 0 counts as 1, and more than 60 as 60. Default: 10.
-    #[must_use]
     pub const fn cells(self, cells: u8) -> Self {
         let cells = if cells == 0 { 1 } else { cells };
         Self { cells: if cells > 60 { 60 } else { cells }, ..self }

@@ -51,6 +51,7 @@ use crate::quota::{Quota, QuotaError, Quotas};
 /// # Ok::<(), tower_sluice::algorithm::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[must_use]
 pub struct SmoothBursty {
     quota: Quota,
     horizon: Duration,
@@ -64,21 +65,18 @@ impl SmoothBursty {
     ///
     /// [`max_burst`](SmoothBursty::max_burst) sets how many permits it stores. The quota's burst
     /// does not: a quota whose burst differs from its limit is an error when the limiter is built.
-    #[must_use]
     pub const fn new(quota: Quota) -> Self {
         let burst = Duration::from_secs(1);
         Self { quota, horizon: DEFAULT_HORIZON, burst, own_cost: false, full: true }
     }
 
     /// Sets for how long an idle limiter stores permits. Default: 1 s.
-    #[must_use]
     pub const fn max_burst(self, burst: Duration) -> Self {
         Self { burst, ..self }
     }
 
     /// Begins with no permits stored, as a new limiter of Guava does. Default: with all permits,
     /// since a key is forgotten when it is full.
-    #[must_use]
     pub const fn start_empty(self) -> Self {
         Self { full: false, ..self }
     }
@@ -90,7 +88,6 @@ impl SmoothBursty {
     /// If a charge costs more than the store holds, it must be allowed to wait for the rest.
     /// Otherwise it never fits, and is denied without a time to come back. A key then starts full.
     /// A store of less than one permit is an error: without a `max_wait` no charge would ever pass.
-    #[must_use]
     pub const fn wait_for_own_cost(self) -> Self {
         Self { own_cost: true, ..self }
     }

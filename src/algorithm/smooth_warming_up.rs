@@ -55,6 +55,7 @@ use crate::quota::{Quota, QuotaError, Quotas};
 /// # Ok::<(), tower_sluice::algorithm::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[must_use]
 pub struct SmoothWarmingUp {
     quota: Quota,
     warm_up: Duration,
@@ -68,14 +69,12 @@ impl SmoothWarmingUp {
     ///
     /// A quota whose burst differs from its limit, or a warm-up of 0, is an error when the limiter
     /// is built.
-    #[must_use]
     pub const fn new(quota: Quota, warm_up: Duration) -> Self {
         Self { quota, warm_up, thousandths: 3_000, own_cost: false, horizon: DEFAULT_HORIZON }
     }
 
     /// Sets how many times longer a permit takes after a long rest, in steps of a thousandth. Less
     /// than 1 counts as 1, and more than 1,000 as 1,000. Default: 3.
-    #[must_use]
     pub const fn cold_factor(self, factor: f64) -> Self {
         let factor = if factor >= 1.0 { factor } else { 1.0 };
         let factor = if factor > 1_000.0 { 1_000.0 } else { factor };
@@ -88,7 +87,6 @@ impl SmoothWarmingUp {
     /// A charge then fits only once it is paid for, so its `max_wait` must cover its own cost too.
     /// Stored permits take time as well. So a charge never fits if it may not wait for its cost at
     /// the stable pace: it is denied without a time to come back.
-    #[must_use]
     pub const fn wait_for_own_cost(self) -> Self {
         Self { own_cost: true, ..self }
     }

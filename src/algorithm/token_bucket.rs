@@ -49,6 +49,7 @@ use crate::quota::{Quota, QuotaError, Quotas};
 /// # Ok::<(), tower_sluice::algorithm::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[must_use]
 pub struct TokenBucket {
     quota: Quota,
     horizon: Duration,
@@ -56,7 +57,6 @@ pub struct TokenBucket {
 
 impl TokenBucket {
     /// A bucket of the quota's capacity that refills by its limit per period.
-    #[must_use]
     pub const fn new(quota: Quota) -> Self {
         Self { quota, horizon: DEFAULT_HORIZON }
     }

@@ -46,7 +46,6 @@ impl Charge {
     ///
     /// [`AllAtOnce::of_parts`]: crate::limiter::AllAtOnce::of_parts
     /// [`AllInTurn::of_parts`]: crate::limiter::AllInTurn::of_parts
-    #[must_use]
     pub fn several<P: Into<Option<Charge>>>(parts: impl IntoIterator<Item = P>) -> Self {
         let parts: Arc<[Option<Charge>]> = parts.into_iter().map(P::into).collect();
         let max_wait: Option<Duration> =

@@ -102,7 +102,6 @@ impl<'a> PolicyReport<'a> {
     }
 
     /// The quota. For smooth limiters, its burst is the number of permits that they store.
-    #[must_use]
     pub fn quota(&self) -> Quota {
         self.figures.quota
     }

@@ -61,7 +61,6 @@ use crate::{Error, ErrorKind};
 #[cfg(any(feature = "axum", feature = "tonic"))]
 #[cfg_attr(docsrs, doc(cfg(any(feature = "axum", feature = "tonic"))))]
 #[doc(alias("by_ip", "PeerIpKeyExtractor", "SmartIpKeyExtractor"))]
-#[must_use]
 pub fn by_client_ip() -> ClientIp {
     ClientIp::new()
 }
@@ -115,6 +114,7 @@ pub fn by_client_ip() -> ClientIp {
 /// In Redis the key is stored in plain text: `sluice:ip:tb1:{203.0.113.9}`.
 /// [`group`](ClientIp::group) returns the key of an address, for example for a reset.
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct ClientIp<P = KnownPeers> {
     peer: P,
     trusts_missing_peer: bool,
@@ -135,7 +135,6 @@ impl ClientIp {
     ///
     /// The peer is read from the request's extensions: a [`PeerAddr`], or with the features `axum`
     /// and `tonic` the types of these servers.
-    #[must_use]
     pub const fn new() -> Self {
         Self {
             peer: KnownPeers,
@@ -166,7 +165,6 @@ impl<P> ClientIp<P> {
     /// let client_ip = ClientIp::new().trusted_networks(proxies);
     /// # let _ = client_ip;
     /// ```
-    #[must_use]
     pub fn trusted_networks<N: Into<IpNet>>(self, all: impl IntoIterator<Item = N>) -> Self {
         let networks = all.into_iter().map(|one| networks::canonical(one.into())).collect();
         Self { trusted: Trusted::Networks(networks), ..self }
@@ -189,7 +187,6 @@ impl<P> ClientIp<P> {
     /// It is for proxies whose addresses change. Make sure that clients can reach this server only
     /// through all of these proxies. Otherwise a client can choose its own address. It replaces
     /// [`trusted_networks`](ClientIp::trusted_networks).
-    #[must_use]
     pub fn trusted_hops(self, hops: usize) -> Self {
         Self { trusted: Trusted::Hops(hops), ..self }
     }
@@ -198,7 +195,6 @@ impl<P> ClientIp<P> {
     ///
     /// `forwarded` is read by RFC 7239, and every other header as a list of addresses, like
     /// `x-forwarded-for`. A header with a single address is such a list too.
-    #[must_use]
     pub fn header(self, name: HeaderName) -> Self {
         Self { header: ForwardedHeader::new(name), ..self }
     }
@@ -207,7 +203,6 @@ impl<P> ClientIp<P> {
     /// address has a key of its own.
     ///
     /// Some providers give a customer a `/56` or a `/48`.
-    #[must_use]
     pub fn ipv6_prefix(self, bits: u8) -> Self {
         Self { ipv6_prefix: bits.min(128), ..self }
     }
@@ -218,7 +213,6 @@ impl<P> ClientIp<P> {
     /// Set it only if nothing but a proxy can connect. If the peer is missing for another reason,
     /// such as a forgotten `into_make_service_with_connect_info`, each client could choose its own
     /// address.
-    #[must_use]
     pub fn trusts_missing_peer(self, trusts: bool) -> Self {
         Self { trusts_missing_peer: trusts, ..self }
     }
@@ -239,7 +233,6 @@ impl<P> ClientIp<P> {
     /// });
     /// # let _ = client_ip;
     /// ```
-    #[must_use]
     pub fn peer<F: FindPeer>(self, find: F) -> ClientIp<F> {
         let Self { trusts_missing_peer, trusted, header, ipv6_prefix, .. } = self;
         ClientIp { peer: find, trusts_missing_peer, trusted, header, ipv6_prefix }

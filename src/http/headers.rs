@@ -112,6 +112,7 @@ pub enum OnAdmitted {
 ///
 /// Scripts in a browser cannot read these fields, unless the CORS layer exposes them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use]
 pub struct RateLimitHeaders {
     pub(super) style: HeaderStyle,
     pub(super) on_admitted: OnAdmitted,
@@ -121,7 +122,6 @@ pub struct RateLimitHeaders {
 
 impl RateLimitHeaders {
     /// Sets fields of this style, on refusals.
-    #[must_use]
     pub const fn new(style: HeaderStyle) -> Self {
         let on_admitted = OnAdmitted::Never;
         Self { style, on_admitted, caps_rate: false, skips_redirects: false }
@@ -129,7 +129,6 @@ impl RateLimitHeaders {
 
     /// Sets when the response to an admitted request has the fields. Default:
     /// [`OnAdmitted::Never`].
-    #[must_use]
     pub const fn on_admitted(mut self, when: OnAdmitted) -> Self {
         self.on_admitted = when;
         self
@@ -141,14 +140,12 @@ impl RateLimitHeaders {
     ///
     /// It is for clients that pace themselves by these fields. Without it, such a client may send
     /// the rest of a window in the last second.
-    #[must_use]
     pub const fn cap_rate(mut self) -> Self {
         self.caps_rate = true;
         self
     }
 
     /// Leaves the fields out of redirects (3xx) of the inner service. Default: redirects have them.
-    #[must_use]
     pub const fn skip_redirects(mut self) -> Self {
         self.skips_redirects = true;
         self

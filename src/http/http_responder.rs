@@ -80,6 +80,7 @@ use crate::{Decision, Refusal, grpc};
 /// assert_eq!(response.body(), r#"{"error":"no header x-user"}"#);
 /// ```
 #[derive(Clone)]
+#[must_use]
 pub struct HttpResponder<F = DefaultBody, E = DefaultBody> {
     settings: Settings,
     body: F,
@@ -101,7 +102,6 @@ struct Settings {
 impl HttpResponder {
     /// A responder with empty bodies, 400 for a request without a key, and on refusals the fields
     /// of draft-11.
-    #[must_use]
     pub const fn new() -> Self {
         let settings = Settings {
             no_key: StatusCode::BAD_REQUEST,
@@ -122,7 +122,6 @@ impl<F, E> HttpResponder<F, E> {
     /// It applies to errors of kind [`Request`](crate::ErrorKind::Request): the request lacks
     /// something. For another kind, such as a missing peer address, the status is 400: the fault is
     /// in the application, and authentication would not help.
-    #[must_use]
     pub const fn no_key(mut self, status: StatusCode) -> Self {
         self.settings.no_key = status;
         self
@@ -142,14 +141,12 @@ impl<F, E> HttpResponder<F, E> {
     /// let response: Response<String> = respond.reject(Request::new(()), no_key);
     /// assert_eq!(response.headers()["www-authenticate"], "Bearer");
     /// ```
-    #[must_use]
     pub fn www_authenticate(mut self, challenge: HeaderValue) -> Self {
         self.settings.challenge = Some(challenge);
         self
     }
 
     /// Sets the `Content-Type` of refusals. Default: none. A gRPC status has its own.
-    #[must_use]
     pub fn content_type(mut self, value: HeaderValue) -> Self {
         self.settings.content_type = Some(value);
         self
@@ -179,7 +176,6 @@ impl<F, E> HttpResponder<F, E> {
     /// assert_eq!(response.headers()["ratelimit"], r#""api";r=99;t=1"#);
     /// # Ok::<(), std::io::Error>(()) }).unwrap();
     /// ```
-    #[must_use]
     pub fn headers(mut self, headers: impl Into<RateLimitHeaders>) -> Self {
         self.settings.headers = headers.into();
         self
@@ -204,7 +200,6 @@ impl<F, E> HttpResponder<F, E> {
     /// let limit = RateLimitLayer::new(limiter, Global).respond(respond);
     /// let app: Router = Router::new().route("/", get(left)).layer(limit);
     /// ```
-    #[must_use]
     pub const fn report_in_request(mut self) -> Self {
         self.settings.report_in_request = true;
         self
@@ -226,7 +221,6 @@ impl<F, E> HttpResponder<F, E> {
     /// assert!(!has_report(HttpResponder::new()));
     /// assert!(has_report(HttpResponder::new().report_in_response()));
     /// ```
-    #[must_use]
     pub const fn report_in_response(mut self) -> Self {
         self.settings.report_in_response = true;
         self
@@ -256,7 +250,6 @@ impl<F, E> HttpResponder<F, E> {
     /// assert_eq!(response.body(), "request has no header x-api-key to limit by");
     /// # Ok::<(), std::io::Error>(()) }).unwrap();
     /// ```
-    #[must_use]
     pub fn text(self) -> HttpResponder<PlainText, E> {
         self.content_type(HeaderValue::from_static("text/plain; charset=utf-8"))
             .with_body(PlainText)
@@ -279,7 +272,6 @@ impl<F, E> HttpResponder<F, E> {
     /// let response: Response<String> = respond.reject(Request::new(()), Refusal::Denied(denied));
     /// assert!(response.body().contains(r#""violated-policies":["api"]"#));
     /// ```
-    #[must_use]
     pub fn problem_json(self) -> HttpResponder<ProblemJson, E> {
         self.content_type(HeaderValue::from_static("application/problem+json"))
             .with_body(ProblemJson)
@@ -291,7 +283,6 @@ impl<F, E> HttpResponder<F, E> {
     ///
     /// Statuses and headers stay. A gRPC status and the response to a HEAD request have an empty
     /// body, made by `Default` or by [`empty_body`](HttpResponder::empty_body).
-    #[must_use]
     pub fn body<T, C>(self, body: T) -> HttpResponder<T, E>
     where
         T: Fn(&HttpRefusal) -> C,
@@ -324,7 +315,6 @@ impl<F, E> HttpResponder<F, E> {
     /// assert_eq!(response.headers()["grpc-status"], "3");
     /// assert_eq!(response.body().0, "");
     /// ```
-    #[must_use]
     pub fn empty_body<T, C>(self, empty: T) -> HttpResponder<F, T>
     where
         T: Fn() -> C,

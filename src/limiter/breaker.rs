@@ -134,27 +134,25 @@ use crate::Charge;
 /// A call takes one more short lock, and with `slow_after` a timer. Give clones of one breaker to
 /// all limiters over one store: then they share what they know about failures.
 #[derive(Clone)]
+#[must_use]
 pub struct Breaker {
     shared: Arc<Shared>,
 }
 
 impl Breaker {
     /// A closed breaker with the default settings.
-    #[must_use]
     pub fn new() -> Self {
         Self { shared: Arc::new(Shared::new(Settings::DEFAULT, None)) }
     }
 
     /// Sets the least number of failures to open the breaker, 1 or more. It starts a new state,
     /// which earlier clones do not share. Default: 5.
-    #[must_use]
     pub fn min_failures(self, failures: u32) -> Self {
         self.with(Settings { min_failures: failures.max(1), ..self.shared.settings })
     }
 
     /// Sets the percentage of calls that must fail to open the breaker, 1 to 100. It starts a new
     /// state, which earlier clones do not share. Default: 50.
-    #[must_use]
     pub fn failure_percent(self, percent: u8) -> Self {
         self.with(Settings { failure_percent: percent.clamp(1, 100), ..self.shared.settings })
     }
@@ -163,7 +161,6 @@ impl Breaker {
     /// which earlier clones do not share. Default: 1 s.
     ///
     /// If a store becomes silent under load, the breaker opens after this time.
-    #[must_use]
     pub fn window(self, window: Duration) -> Self {
         self.with(Settings { window: Settings::bounded(window), ..self.shared.settings })
     }
@@ -175,7 +172,6 @@ impl Breaker {
     /// If this process is slow, its calls do not count as slow: a timer fired late, or an answer
     /// had arrived but was not yet read. While slow calls keep the breaker open,
     /// [`FailOpen`](crate::FailOpen) does not admit.
-    #[must_use]
     pub fn slow_after(self, time: Duration) -> Self {
         self.with(Settings { slow_after: Some(time), ..self.shared.settings })
     }
@@ -183,14 +179,12 @@ impl Breaker {
     /// Sets the time between a failure and the next probe, 10 ms to a day. A random time up to the
     /// same length is added, so that processes probe at different times. It starts a new state,
     /// which earlier clones do not share. Default: 100 ms, so 100 to 200 ms.
-    #[must_use]
     pub fn pause(self, pause: Duration) -> Self {
         self.with(Settings { pause: Settings::bounded(pause), ..self.shared.settings })
     }
 
     /// Sets the breaker's name in metrics and events. It starts a new state, which earlier clones
     /// do not share. Default: no name, and then no metric.
-    #[must_use]
     pub fn name(self, name: impl Into<Arc<str>>) -> Self {
         Self { shared: Arc::new(Shared::new(self.shared.settings, Some(name.into()))) }
     }

@@ -29,6 +29,7 @@ use crate::{Charge, Decision, Error, ErrorKind, digest};
 /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Debug, Default)]
+#[must_use]
 pub struct Description {
     names: Vec<Arc<str>>,
     unit: Option<QuotaUnit>,
@@ -37,7 +38,6 @@ pub struct Description {
 
 impl Description {
     /// A description that changes nothing yet.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
@@ -55,7 +55,6 @@ impl Description {
     /// # Panics
     ///
     /// If [`try_names`](Description::try_names) returns an error.
-    #[must_use]
     #[track_caller]
     pub fn names(self, names: impl IntoIterator<Item = impl Into<Arc<str>>>) -> Self {
         match self.try_names(names) {
@@ -87,7 +86,6 @@ impl Description {
     }
 
     /// Sets the unit of the quotas. Default: the limiter's unit, or else [`QuotaUnit::Requests`].
-    #[must_use]
     pub fn unit(mut self, unit: QuotaUnit) -> Self {
         self.unit = Some(unit);
         self
@@ -99,7 +97,6 @@ impl Description {
     /// A reader who guesses a key can compute its digest. The keys of several limiters differ, so
     /// describe the members of an [`AllInTurn`](crate::limiter::AllInTurn), not the combination. A
     /// charge of [several](Charge::several) keys has no partition key.
-    #[must_use]
     pub fn partition_key(mut self) -> Self {
         self.partition_key = true;
         self

@@ -144,7 +144,6 @@ pub trait LimiterExt: Limiter + Sized {
     ///
     /// Write it next to the store: after `breaker` and `deny_cache`, before `timeout` and
     /// `or_else`.
-    #[must_use]
     fn lease(self, max_units: u64) -> Lease<Self> {
         Lease::new(self, max_units)
     }

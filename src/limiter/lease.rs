@@ -136,6 +136,7 @@ use crate::settlement::Settlement;
 /// task, so it does not depend on a caller, and callers of another runtime do not wait for it. One
 /// more task returns units; it runs while there are keys. Up to 10,000 keys are watched, or the
 /// number of [`max_keys`](Lease::max_keys). Each takes a few hundred bytes.
+#[must_use]
 pub struct Lease<L: Limiter> {
     leases: Arc<Leases<L>>,
 }
@@ -150,7 +151,6 @@ impl<L: Limiter> Lease<L> {
     ///
     /// A longer time weakens the bound: see [above](Lease#the-bound). It also saves more calls: a
     /// lease has at most half of the units that its key used within this time.
-    #[must_use]
     pub fn valid_for(self, time: Duration) -> Self {
         let validity = time.clamp(Settings::MIN_VALIDITY, Settings::MAX_VALIDITY);
         self.with(Settings { validity, ..self.leases.settings })
@@ -161,7 +161,6 @@ impl<L: Limiter> Lease<L> {
     ///
     /// A key is watched until it is idle for twice the validity. Keys are spread over up to 16
     /// shards of equal size, so a shard can be full a few percent early.
-    #[must_use]
     pub fn max_keys(self, keys: usize) -> Self {
         self.with(Settings { max_keys: keys.max(1), ..self.leases.settings })
     }

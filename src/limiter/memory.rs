@@ -86,6 +86,7 @@ pub(crate) const DEFAULT_MAX_KEYS: usize = 100_000;
 /// [`SlidingLog`]: crate::algorithm::SlidingLog
 /// [`max_limit`]: crate::algorithm::SlidingLog::max_limit
 #[doc(alias("in_memory", "local"))]
+#[must_use]
 pub struct Memory<A: Algorithm> {
     store: Arc<Store<A>>,
 }
@@ -96,7 +97,6 @@ impl<A: Algorithm> Memory<A> {
     /// # Panics
     ///
     /// If [`Memory::try_new`] returns an error.
-    #[must_use]
     #[track_caller]
     pub fn new(name: impl Into<Arc<str>>, algorithm: impl IntoAlgorithm<Algorithm = A>) -> Self {
         let name = name.into();
@@ -123,7 +123,6 @@ impl<A: Algorithm> Memory<A> {
     /// Keys are spread over up to 16 shards of equal size, so a large memory can be full a few
     /// percent early. A decision examines at most 256 keys to find an old one to drop. So after a
     /// jump of the clock, a few decisions may refuse a new key, as if the memory were full.
-    #[must_use]
     pub fn max_keys(mut self, keys: usize) -> Self {
         Arc::make_mut(&mut self.store).set_max_keys(keys.max(1));
         self
@@ -134,7 +133,6 @@ impl<A: Algorithm> Memory<A> {
     ///
     /// Such a clock may step back, and an expired key would then count again. So keys are dropped
     /// only when the memory is full.
-    #[must_use]
     pub fn clock(mut self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         Arc::make_mut(&mut self.store).decide_by(Clock::Callers(Arc::new(clock)));
         self

@@ -61,7 +61,6 @@ impl Policy {
     }
 
     /// The quota.
-    #[must_use]
     pub fn quota(&self) -> Quota {
         self.quota
     }

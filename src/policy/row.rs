@@ -84,6 +84,7 @@ impl Rows {
 /// assert_eq!(written, read);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
+#[must_use]
 pub struct Row(Fields);
 
 /// The fields of a row. An invalid value is replaced by the reason.
@@ -91,13 +92,11 @@ pub(super) type Fields = BTreeMap<String, Result<Value, String>>;
 
 impl Row {
     /// A row without fields.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Adds a field, or replaces it: a text, a number, `true`, or any other value of JSON.
-    #[must_use]
     pub fn with(mut self, field: impl Into<String>, value: impl Into<Value>) -> Self {
         self.0.insert(field.into(), Ok(value.into()));
         self
@@ -108,7 +107,6 @@ impl Row {
     /// A text that is valid JSON becomes that value: `5`, `true`, `["client_ip", "path"]`,
     /// `{"path": "/api/{*rest}"}`. Every other text stays a text, and a name always does. A field
     /// with an empty text is absent.
-    #[must_use]
     pub fn from_texts<F, T>(fields: impl IntoIterator<Item = (F, T)>) -> Self
     where
         F: Into<String>,

@@ -88,13 +88,13 @@ const NAME: &str = "redisson";
 /// now, even if it does not fit, so Java services wait for it too. It cannot settle more than was
 /// reserved.
 #[derive(Clone)]
+#[must_use]
 pub struct Redisson {
     inner: Arc<Inner>,
 }
 
 impl Redisson {
     /// The limiters in the Redis of `pool`. Their keys have no prefix.
-    #[must_use]
     pub fn new(pool: Pool) -> Self {
         let inner = Inner {
             sender: Sender::new(pool),
@@ -111,7 +111,6 @@ impl Redisson {
 
     /// Sets the client id: limiters of [`RateType::PerClient`] count the permits of each id
     /// separately. Default: a random UUID, which clones share.
-    #[must_use]
     pub fn client_id(mut self, id: impl Into<Arc<str>>) -> Self {
         let inner = self.detached();
         inner.client = id.into();
@@ -120,7 +119,6 @@ impl Redisson {
 
     /// Sets the name of the limiter in its decisions, and so in header fields and metrics. It is
     /// not part of any key. Default: `redisson`.
-    #[must_use]
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
         Arc::make_mut(&mut self.inner).name = name.into();
         self
@@ -128,7 +126,6 @@ impl Redisson {
 
     /// Sets the longest time of a decision, including the wait for a connection; at most a year.
     /// Default: 100 ms.
-    #[must_use]
     pub fn decision_timeout(mut self, timeout: Duration) -> Self {
         Arc::make_mut(&mut self.inner).decision_timeout = timeout.min(MAX_TIMEOUT);
         self
@@ -138,14 +135,12 @@ impl Redisson {
     ///
     /// It is for Java processes whose clocks agree with each other, but not with the server's
     /// clock. A process whose clock is ahead frees the permits of all other processes early.
-    #[must_use]
     pub fn caller_clock(self) -> Self {
         self.clock(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
     }
 
     /// Decides by `clock`, the time since the Unix epoch, truncated to milliseconds. Default: the
     /// server's clock.
-    #[must_use]
     pub fn clock(mut self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         let inner = self.detached();
         inner.sender.clock = Some(Arc::new(clock));
@@ -160,7 +155,6 @@ impl Redisson {
     ///
     /// A rate out of range is an error of the call that would configure the limiter: see
     /// [`Rate::overall`].
-    #[must_use]
     pub fn default_rate(mut self, rate: Rate) -> Self {
         Arc::make_mut(&mut self.inner).default_rate = Some(rate);
         self

@@ -27,6 +27,7 @@ pub enum RateType {
 /// assert_eq!((rate.rate_type(), rate.permits()), (RateType::Overall, 100));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
 pub struct Rate {
     rate_type: RateType,
     permits: u64,
@@ -39,20 +40,17 @@ impl Rate {
     ///
     /// The rate is from 1 to 2^53 - 1 permits, the interval from 1 to 2^52 whole milliseconds. A
     /// value out of range is an error of the method that uses the rate.
-    #[must_use]
     pub const fn overall(permits: u64, interval: Duration) -> Self {
         Self { rate_type: RateType::Overall, permits, interval, keep_alive: None }
     }
 
     /// `RateType.PER_CLIENT`: a budget for each client id.
-    #[must_use]
     pub const fn per_client(permits: u64, interval: Duration) -> Self {
         Self { rate_type: RateType::PerClient, permits, interval, keep_alive: None }
     }
 
     /// Sets the time after which an unused limiter is deleted: Java's `keepAliveTime`. It must be
     /// at least the interval. Default: never.
-    #[must_use]
     pub const fn keep_alive(self, time: Duration) -> Self {
         let keep_alive = if time.is_zero() { None } else { Some(time) };
         Self { keep_alive, ..self }

@@ -256,5 +256,5 @@ fn what_cannot_be_used_is_an_error_when_the_pool_is_built() {
     }
     let fine = trusting.client_certificate(&one.certificate, &one.key);
     assert!(!format!("{fine:?}").contains("PRIVATE KEY"));
-    fine.build().expect("a pool");
+    assert!(fine.build().is_ok());
 }

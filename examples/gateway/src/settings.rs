@@ -169,9 +169,10 @@ fn networks(list: &str) -> Result<Vec<IpNet>, String> {
         network.map_err(|_| format!("TRUSTED holds {part:?}, which is no network"))
     };
     let found = parts.map(network).collect::<Result<_, _>>()?;
-    let checked = ClientIp::new().try_trusted_networks(list);
-    checked.map_err(|error| format!("TRUSTED is {list:?}: {error}"))?;
-    Ok(found)
+    match ClientIp::new().try_trusted_networks(list) {
+        Ok(_) => Ok(found),
+        Err(error) => Err(format!("TRUSTED is {list:?}: {error}")),
+    }
 }
 
 impl Upstream {

@@ -74,6 +74,7 @@ use crate::{Charge, Decision, Error};
 /// miss their deadline. In such tests, use [`Memory`](crate::Memory) or
 /// [`testing::Scripted`](crate::testing::Scripted).
 #[derive(Clone)]
+#[must_use]
 pub struct Redis<A: InLua> {
     pub(super) inner: Arc<Inner<A>>,
 }
@@ -86,7 +87,6 @@ impl<A: InLua> Redis<A> {
     /// # Panics
     ///
     /// If [`Redis::try_new`] returns an error.
-    #[must_use]
     #[track_caller]
     pub fn new(
         name: impl Into<Arc<str>>,
@@ -133,7 +133,6 @@ impl<A: InLua> Redis<A> {
     /// In a process that is on time, an error comes 1 to 2 ms after this time, like a timer of
     /// tokio. In a busy process it comes about 10 ms after this time or later, since the runtime
     /// first reads the replies that have arrived.
-    #[must_use]
     pub fn decision_timeout(mut self, timeout: Duration) -> Self {
         Arc::make_mut(&mut self.inner).decision_timeout = timeout.min(MAX_TIMEOUT);
         self
@@ -143,7 +142,6 @@ impl<A: InLua> Redis<A> {
     ///
     /// It is for tests and replays: callers whose clocks differ admit charges too early. The clock
     /// is read once for each call, when the call is sent.
-    #[must_use]
     pub fn clock(self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         self.configure(|config| config.clock = Some(Arc::new(clock)))
     }
@@ -156,7 +154,6 @@ impl<A: InLua> Redis<A> {
     /// is spread more evenly, even when slots move. Keys then have names such as
     /// `sluice:api:tb1:{17}:alice`. All processes must set the same number, since another number
     /// gives other names. So a change of the number starts all keys from the beginning.
-    #[must_use]
     pub fn buckets(self, buckets: u16) -> Self {
         self.configure(|config| config.buckets = vec![Buckets::new(buckets)])
     }
@@ -168,13 +165,11 @@ impl<A: InLua> Redis<A> {
     /// a call takes at most half of them. So Redis decides one half while this process reads the
     /// answers to the other half. If 8 or more arrive at one moment and no charge follows, the
     /// second half waits for the first answers, or for 5 ms.
-    #[must_use]
     pub fn max_batch_size(self, charges: usize) -> Self {
         self.configure(|config| config.set_max_batch_size(charges))
     }
 
     /// Sets the most calls in flight for each connection, at least 1. Default: 2.
-    #[must_use]
     pub fn max_in_flight(self, calls: usize) -> Self {
         self.configure(|config| config.max_in_flight = calls.max(1))
     }
@@ -182,7 +177,6 @@ impl<A: InLua> Redis<A> {
     /// Sets the most charges that may wait to be sent, at least 1. If the queue is full, a charge
     /// gets an error of kind [`Saturation`](crate::ErrorKind::Saturation). Settlements are sent
     /// even then. Default: 16,384.
-    #[must_use]
     pub fn queue_capacity(self, charges: usize) -> Self {
         let permits = Semaphore::new(charges.clamp(1, Semaphore::MAX_PERMITS));
         self.configure(|config| config.queue_permits = Arc::new(permits))

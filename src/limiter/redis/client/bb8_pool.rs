@@ -48,7 +48,6 @@ impl Pool {
     ///
     /// Keep the client's own response timeout longer than the time for a decision, as with
     /// [`from_connection`](Self::from_connection).
-    #[must_use]
     pub fn from_bb8<M>(pool: bb8::Pool<M>) -> Self
     where
         M: ManageConnection<Error = RedisError>,

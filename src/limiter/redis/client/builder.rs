@@ -67,6 +67,7 @@ impl Pool {
 
 /// Settings of a [`Pool`]. Made by [`Pool::builder`].
 #[derive(Clone)]
+#[must_use]
 pub struct PoolBuilder {
     address: Address,
     size: u32,
@@ -91,21 +92,18 @@ impl PoolBuilder {
     }
 
     /// Sets the number of connections to a server, for each runtime, at least 1. Default: 2.
-    #[must_use]
     pub fn size(mut self, connections: u32) -> Self {
         self.size = connections.max(1);
         self
     }
 
     /// Sets the longest time of an attempt to connect. Default: 1 s.
-    #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout.min(MAX_TIMEOUT);
         self
     }
 
     /// Sets the longest wait for a reply. Default: until the deadline of the decision.
-    #[must_use]
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.response_timeout = Some(timeout.min(MAX_TIMEOUT));
         self
@@ -113,7 +111,6 @@ impl PoolBuilder {
 
     /// Resolves host names with `resolve`, again for each connection: for example for service
     /// discovery. Default: the system's resolver.
-    #[must_use]
     pub fn resolver<F>(mut self, resolve: impl Fn(String, u16) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'static,
@@ -138,7 +135,6 @@ impl PoolBuilder {
     /// # let _ = through_tunnel;
     /// # Ok(()) }
     /// ```
-    #[must_use]
     pub fn dial<F, S>(mut self, dial: impl Fn(String, u16) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = io::Result<S>> + Send + 'static,
@@ -149,7 +145,6 @@ impl PoolBuilder {
     }
 
     /// Sets the number of the database. Default: that of the address, or else 0.
-    #[must_use]
     pub fn database(mut self, number: u32) -> Self {
         self.address.settings = self.address.settings.set_db(number.into());
         self
@@ -157,7 +152,6 @@ impl PoolBuilder {
 
     /// Sets the user and the password. [`Pool::set_credentials`] changes them later. Default: those
     /// of the address, or else none.
-    #[must_use]
     pub fn credentials(mut self, user: &str, password: &str) -> Self {
         self.address.settings = self.address.settings.set_username(user).set_password(password);
         self
@@ -165,7 +159,6 @@ impl PoolBuilder {
 
     /// Sets the user and the password of the sentinels, if the address names sentinels. Default:
     /// those of the address, or else none.
-    #[must_use]
     pub fn sentinel_credentials(mut self, user: &str, password: &str) -> Self {
         if let Topology::Sentinel { settings, .. } = &mut self.address.topology {
             *settings = settings.clone().set_username(user).set_password(password);
@@ -180,7 +173,6 @@ impl PoolBuilder {
     /// or `SSL_CERT_DIR` is set, it reads only that file or those folders. [`build`](Self::build)
     /// reads them once.
     #[cfg(feature = "rustls")]
-    #[must_use]
     pub fn root_certificate(mut self, pem: impl AsRef<[u8]>) -> Self {
         self.tls.add_root(pem.as_ref());
         self
@@ -189,7 +181,6 @@ impl PoolBuilder {
     /// Trusts the authorities that Mozilla trusts, as listed in the crate `webpki-roots`: for
     /// containers without system authorities. Default: the authorities of the system.
     #[cfg(feature = "rustls")]
-    #[must_use]
     pub fn webpki_roots(mut self) -> Self {
         self.tls.use_webpki_roots();
         self
@@ -197,7 +188,6 @@ impl PoolBuilder {
 
     /// Sets the client certificate with its chain, and the private key, both in PEM. Default: none.
     #[cfg(feature = "rustls")]
-    #[must_use]
     pub fn client_certificate(
         mut self,
         certificate: impl AsRef<[u8]>,

@@ -47,7 +47,6 @@ impl Pool {
     /// dropped. It must not send a command again, and must use one server: a cluster needs a
     /// `redis-cluster://` address. A blocking command or a transaction over the same connection
     /// delays every charge.
-    #[must_use]
     pub fn from_connection<C>(connection: C) -> Self
     where
         C: ConnectionLike + Clone + Send + Sync + 'static,

@@ -38,6 +38,7 @@ use crate::{Error, ErrorKind};
 /// The crate sends a charge again only if a server says that it did not run the charge. It does not
 /// send it again after a lost connection or a timeout.
 #[derive(Clone)]
+#[must_use]
 pub struct Pool {
     connections: Arc<dyn Connections>,
     /// The same connections, if the address names a cluster.
@@ -76,7 +77,6 @@ impl Pool {
     ///
     /// It may contain colons. Braces and percent signs become `%7B`, `%7D` and `%25`, so that only
     /// the charge's key determines the hash slot. A colon in the name of a limiter becomes `%3A`.
-    #[must_use]
     pub fn prefix(mut self, prefix: impl Into<Arc<str>>) -> Self {
         self.prefix = prefix.into();
         self
@@ -164,7 +164,6 @@ impl Pool {
     /// Lets one call decide about several keys of a charge only if they are in one hash slot, as in
     /// a cluster. It is for tests of this crate, where one server then replaces a cluster.
     #[doc(hidden)]
-    #[must_use]
     pub fn by_hash_slot(mut self) -> Self {
         (self.clustered, self.signs) = (true, Arc::new(Signs::new(true)));
         self
