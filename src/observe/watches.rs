@@ -84,8 +84,9 @@ impl BreakerWatch {
         let _ = state;
     }
 
-    /// Shows the recorder the state. No lock of the breaker is held, since a gauge may use a limiter
-    /// of it. So another thread may change the state meanwhile: then the gauge is set once more.
+    /// Shows the recorder the state. No lock of the breaker is held, since a gauge may use a
+    /// limiter of it. So another thread may change the state meanwhile: then the gauge is set once
+    /// more.
     pub(crate) fn show_state(&self) {
         #[cfg(feature = "metrics")]
         if let Some((gauge, _)) = self.handles() {
