@@ -3,10 +3,9 @@
 
 mod parts;
 
-use std::fmt;
-use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use std::{fmt, mem};
 
 use crate::quota::Quotas;
 
@@ -22,12 +21,10 @@ pub(crate) enum Key {
     /// The parts of a charge of several keys.
     Several(Arc<[Option<Charge>]>),
     /// A text, with a value that a limiter's own extractor attached for that limiter.
-    #[cfg(feature = "policies")]
     Attached(Arc<Attached>),
 }
 
 /// A text that serves as the key, and a value that only one limiter reads.
-#[cfg(feature = "policies")]
 pub(crate) struct Attached {
     text: String,
     value: Box<dyn std::any::Any + Send + Sync>,
@@ -40,7 +37,6 @@ impl Key {
             Key::Owned(key) => key,
             Key::Shared(key) => key,
             Key::Several(_) => "",
-            #[cfg(feature = "policies")]
             Key::Attached(attached) => &attached.text,
         }
     }
@@ -116,13 +112,11 @@ impl Charge {
 
     /// A charge that a limiter makes for itself: a text that serves as the key, and a value that
     /// the limiter reads.
-    #[cfg(feature = "policies")]
     pub(crate) fn attached(text: String, value: impl std::any::Any + Send + Sync) -> Self {
         Self::of(Key::Attached(Arc::new(Attached { text, value: Box::new(value) })))
     }
 
     /// Returns the value that is attached to it, if that is a `T`.
-    #[cfg(feature = "policies")]
     pub(crate) fn attachment<T: std::any::Any>(&self) -> Option<&T> {
         match &self.key {
             Key::Attached(attached) => attached.value.downcast_ref(),

@@ -14,11 +14,9 @@ pub use self::decided_policies::PolicyReports;
 pub(crate) use self::details::Details;
 use self::details::Held;
 pub use self::outcome::{Origin, Outcome};
-#[cfg(any(feature = "redis", feature = "policies"))]
-pub(crate) use self::policy_report::KEEPS_NAME;
 pub(crate) use self::policy_report::{
-    Figures, MAX_POLICY_NAME, Policy, distinct_names, is_policy_name, is_policy_name_byte,
-    make_distinct,
+    Figures, KEEPS_NAME, MAX_POLICY_NAME, Policy, distinct_names, is_policy_name,
+    is_policy_name_byte, make_distinct,
 };
 pub use self::policy_report::{PolicyReport, QuotaUnit};
 pub use self::report::DecisionReport;

@@ -89,7 +89,6 @@ impl Error {
     }
 
     /// The same error, with the same cause and another message.
-    #[cfg(feature = "redis")]
     pub(crate) fn with_message(self, message: impl Into<Cow<'static, str>>) -> Self {
         Self { message: message.into(), ..self }
     }

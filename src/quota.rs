@@ -223,11 +223,9 @@ enum Several {
     One(Quota),
     Many(Arc<[Quota]>),
     /// Each quota with the cost and the wait of its member in a list.
-    #[cfg(any(feature = "redis", feature = "policies"))]
     WithCosts(Arc<WithCosts>),
 }
 
-#[cfg(any(feature = "redis", feature = "policies"))]
 #[derive(Debug, PartialEq, Eq)]
 struct WithCosts {
     quotas: Box<[Quota]>,
@@ -235,7 +233,6 @@ struct WithCosts {
 }
 
 /// The cost and the longest wait of one member of a list.
-#[cfg(any(feature = "redis", feature = "policies"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CostAndWait {
     pub(crate) cost: i64,
@@ -249,14 +246,12 @@ impl Quotas {
         match &self.0 {
             Several::One(quota) => std::slice::from_ref(quota),
             Several::Many(quotas) => quotas,
-            #[cfg(any(feature = "redis", feature = "policies"))]
             Several::WithCosts(each) => &each.quotas,
         }
     }
 
     /// Returns one quota, with the cost and the wait that are stated for it, if any.
     pub(crate) fn nth(&self, index: usize) -> Option<Self> {
-        #[cfg(any(feature = "redis", feature = "policies"))]
         if let Several::WithCosts(each) = &self.0 {
             return Some(Self::with_costs([(*each.quotas.get(index)?, *each.stated.get(index)?)]));
         }
@@ -270,10 +265,7 @@ impl Quotas {
             _ => Err(QuotaError("more than one quota for an algorithm")),
         }
     }
-}
 
-#[cfg(any(feature = "redis", feature = "policies"))]
-impl Quotas {
     /// Adds to each quota the cost and the wait of its member in a list.
     pub(crate) fn with_costs(each: impl IntoIterator<Item = (Quota, CostAndWait)>) -> Self {
         let (quotas, stated): (Vec<_>, Vec<_>) = each.into_iter().unzip();

@@ -1,9 +1,10 @@
 //! An algorithm that is chosen at run time, such as one that a file names.
 
+use super::sealed::{Sealed, Single};
 use super::{
     Algorithm, Answer, Budget, Check, Element, FixedWindow, InLua, Mark, Refund, Report,
     ScriptPart, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, Take,
-    TokenBucket, sealed::Sealed, sealed::Single,
+    TokenBucket,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -130,7 +131,6 @@ any_algorithm!(
     SmoothWarmingUp,
 );
 
-#[cfg(feature = "policies")]
 impl AnyAlgorithm {
     /// The same algorithm with a horizon, the longest wait that it reserves.
     pub(crate) fn with_horizon(self, horizon: std::time::Duration) -> Self {

@@ -116,7 +116,6 @@ mod any;
 mod budget;
 mod fixed_window;
 mod in_lua;
-#[cfg(any(feature = "redis", feature = "policies"))]
 mod own_cost;
 pub(crate) mod sealed;
 mod several;
@@ -134,7 +133,6 @@ pub use fixed_window::FixedWindow;
 #[doc(hidden)]
 pub use in_lua::Element;
 pub use in_lua::{InLua, ScriptPart};
-#[cfg(any(feature = "redis", feature = "policies"))]
 pub(crate) use own_cost::OwnCost;
 pub use several::IntoAlgorithm;
 pub use sliding_counter::SlidingCounter;
@@ -156,8 +154,7 @@ pub type LeakyBucket = TokenBucket;
 
 use std::fmt::Debug;
 
-pub(crate) use common::DEFAULT_HORIZON;
-pub(crate) use common::{INEXACT, exact};
+pub(crate) use common::{DEFAULT_HORIZON, INEXACT, exact};
 use common::{clamped_horizon, micros, without_burst};
 
 use crate::Quota;

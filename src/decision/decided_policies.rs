@@ -8,9 +8,7 @@ use std::time::Duration;
 
 use super::Decision;
 use super::details::{Details, Held};
-#[cfg(feature = "policies")]
-use super::policy_report::KEEPS_NAME;
-use super::policy_report::{Figures, Policy, PolicyReport};
+use super::policy_report::{Figures, KEEPS_NAME, Policy, PolicyReport};
 
 /// The policies that took part in a decision, in order: see [`Decision::policies`].
 #[derive(Clone)]
@@ -110,7 +108,6 @@ impl Decision {
     }
 
     /// The same decision, whose only policy keeps its name even if a description has another one.
-    #[cfg(feature = "policies")]
     pub(crate) fn keeping_name(mut self) -> Self {
         if let Some(details) = self.details.as_mut().map(Held::own) {
             details.place = KEEPS_NAME;

@@ -64,7 +64,6 @@ pub(crate) struct Policy {
 
 /// The place of a policy whose name is not changed by a
 /// [`Description`](crate::limiter::Description).
-#[cfg(any(feature = "redis", feature = "policies"))]
 pub(crate) const KEEPS_NAME: usize = usize::MAX;
 
 /// The values of a policy, without its name and its place.

@@ -178,7 +178,6 @@ impl<const N: usize, F: MemberCharges<N>> AllInTurn<N, F> {
 
 impl<const N: usize, F> AllInTurn<N, F> {
     /// Returns the owner of its reservations.
-    #[cfg(feature = "redis")]
     pub(super) fn owner(&self) -> Owner {
         self.owner
     }

@@ -9,9 +9,7 @@ use super::charge_numbers::{check_range, duration, micros};
 use super::line::{LineId, Lines, Place, Reclaim, ResetsSeen, Slot};
 use crate::algorithm::{Algorithm, Answer, Check, Mark, QuotaAnswer, Verdict};
 use crate::charge::Key;
-#[cfg(any(feature = "redis", feature = "policies"))]
-use crate::decision::KEEPS_NAME;
-use crate::decision::{Details, Figures, Origin, Policy, distinct_names};
+use crate::decision::{Details, Figures, KEEPS_NAME, Origin, Policy, distinct_names};
 use crate::quota::{Quota, QuotaError, Quotas};
 use crate::reservation::{Owner, Reservation, ReservedUnits};
 use crate::settlement::Settlement;
@@ -298,7 +296,6 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
 
     /// Drops the spare slots of charges that these limiters decide together: see
     /// [`Lines::of_several`].
-    #[cfg(any(feature = "redis", feature = "policies"))]
     pub(super) fn asking_several<'a, B: Algorithm>(
         self,
         members: impl Iterator<Item = &'a ConfiguredAlgorithm<B>>,
@@ -327,10 +324,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     fn reservation(&self, cost: u64, reserved: ReservedUnits) -> Reservation {
         Reservation::of_reserved(self.owner, cost, reserved).with_held(A::holds(&self.rule))
     }
-}
 
-#[cfg(feature = "policies")]
-impl<A: Algorithm> ConfiguredAlgorithm<A> {
     /// Returns it with the same name and owner, and another algorithm.
     ///
     /// # Errors
@@ -340,10 +334,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         let named = Self::named(self.names.clone(), algorithm)?;
         Ok(Self { owner: self.owner, ..named })
     }
-}
 
-#[cfg(feature = "redis")]
-impl<A: Algorithm> ConfiguredAlgorithm<A> {
     /// Makes one for the members at these `places` among limiters with these names.
     ///
     /// # Errors
@@ -360,10 +351,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         let policies = places.iter().copied().zip(each(&distinct_names(names, names.len())));
         Ok(Self { policies: policies.collect(), ..Self::named(each(names), algorithm)? })
     }
-}
 
-#[cfg(any(feature = "redis", feature = "policies"))]
-impl<A: Algorithm> ConfiguredAlgorithm<A> {
     /// Returns it with policies that keep their names even if a description has other names.
     pub(super) fn keeping_names(mut self) -> Self {
         self.policies.iter_mut().for_each(|(place, _)| *place = KEEPS_NAME);
@@ -383,7 +371,6 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     }
 
     /// Returns the rule of the limiter's own quota.
-    #[cfg(feature = "redis")]
     pub(super) fn own_rule(&self) -> &A::Rule {
         &self.rule
     }

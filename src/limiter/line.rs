@@ -208,7 +208,6 @@ impl Lines {
 
     /// Makes the lines of limiters that are asked together. Their spare slots are void after a key
     /// of one of the limiters is reset or blocked.
-    #[cfg(any(feature = "redis", feature = "policies"))]
     pub(super) fn of_several<'a>(members: impl Iterator<Item = &'a Self>) -> Self {
         let changes = |lines: &Self| match &lines.of_members[..] {
             [] => vec![Arc::clone(&lines.changes)],

@@ -7,12 +7,10 @@ mod clock;
 #[cfg(all(test, interleavings))]
 mod interleavings;
 mod key_shard;
-#[cfg(feature = "policies")]
 mod one_lock;
 mod store;
 
 pub(crate) use clock::Clock;
-#[cfg(feature = "policies")]
 pub(crate) use one_lock::OneLock;
 
 use std::fmt;
@@ -156,13 +154,11 @@ impl<A: Algorithm> Memory<A> {
     /// # Errors
     ///
     /// If the algorithm cannot follow its quota.
-    #[cfg(feature = "policies")]
     pub(crate) fn with_algorithm(&self, algorithm: A) -> Result<Self, QuotaError> {
         Ok(Self { store: Arc::new(self.store.with_algorithm(algorithm)?) })
     }
 
     /// Decides by a clock that other limiters share, and forgets all keys.
-    #[cfg(feature = "policies")]
     pub(crate) fn on_clock(mut self, clock: Clock) -> Self {
         Arc::make_mut(&mut self.store).decide_by(clock);
         self
@@ -183,7 +179,6 @@ impl<A: Algorithm> Memory<A> {
 
     /// Changes the state of a key under the limiter's own rule. If the state is kept, `change`
     /// returns when it expires.
-    #[cfg(feature = "redisson")]
     pub(crate) fn update_state<T>(
         &self,
         key: &str,

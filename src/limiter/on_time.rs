@@ -8,19 +8,14 @@
 //! limit of processor time. Tasks of that thread then wait, such as the task that writes a call or
 //! the one that reads the reply. Timers still fire in time on the other threads.
 
-#[cfg(feature = "redis")]
 use std::future::Future;
-#[cfg(feature = "redis")]
 use std::pin::pin;
 use std::time::{self, Duration};
 
 use tokio::runtime::{Handle, RuntimeMetrics};
 use tokio::task::yield_now;
-#[cfg(feature = "redis")]
-use tokio::time::timeout_at;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
-#[cfg(feature = "redis")]
 use crate::{Error, ErrorKind};
 
 /// The longest timeout. Longer ones are shortened to it, because instants have a limited range.
@@ -43,16 +38,13 @@ const MAX_TURN: Duration = Duration::from_millis(5);
 const TICK: Duration = Duration::from_millis(1);
 
 /// The time before its deadline at which a decision begins to catch up: the ticks that this takes.
-#[cfg(feature = "redis")]
 const LEAD: Duration = Duration::from_millis(2);
 
 /// The number of timers that are watched during a wait: an attempt to connect takes about as many
 /// steps.
-#[cfg(feature = "redis")]
 const WATCHED_TIMERS: u32 = 10;
 
 /// The timers that fire one after another during a wait. A single timer may fire in time by chance.
-#[cfg(feature = "redis")]
 #[derive(Debug)]
 pub(crate) struct Timers {
     interval: Duration,
@@ -63,7 +55,6 @@ pub(crate) struct Timers {
     late: Duration,
 }
 
-#[cfg(feature = "redis")]
 impl Timers {
     pub(super) fn until(end: Instant) -> Self {
         let begun = Instant::now();
@@ -93,7 +84,6 @@ impl Timers {
 
 /// Runs an attempt to connect, or a question, that must end by `deadline`. If this process was too
 /// busy, its error does not blame the server.
-#[cfg(feature = "redis")]
 pub(super) async fn unless_busy<T>(
     deadline: Instant,
     attempt: impl Future<Output = Result<T, Error>>,
@@ -122,7 +112,6 @@ pub(super) async fn unless_busy<T>(
 }
 
 /// Lets the runtime read replies that have arrived, and waits for nothing else.
-#[cfg(feature = "redis")]
 pub(super) async fn read_arrived() {
     for _ in 0..MAX_ROUNDS {
         yield_now().await;
@@ -143,14 +132,12 @@ impl GracePeriod {
     }
 
     /// A grace period that ends at the deadline if the process is on time. It begins after `start`.
-    #[cfg(feature = "redis")]
     pub(super) fn before(deadline: Instant, start: Instant) -> Self {
         let begin = deadline.checked_sub(LEAD).map_or(start, |begin| begin.max(start));
         Self { begin, deadline }
     }
 
     /// Returns the instant at which the caller's timer should fire.
-    #[cfg(feature = "redis")]
     pub(super) fn begin(&self) -> Instant {
         self.begin
     }
@@ -284,7 +271,6 @@ mod tests {
     }
 
     /// The process is awake when the last timer is due.
-    #[cfg(feature = "redis")]
     #[tokio::test(start_paused = true)]
     async fn a_process_that_runs_now_and_then_is_too_busy() {
         let step = Duration::from_millis(5);

@@ -114,13 +114,11 @@ impl Switch {
     }
 
     /// Returns true if this switch has other clones.
-    #[cfg(feature = "policies")]
     pub(crate) fn is_shared(&self) -> bool {
         Arc::strong_count(&self.shared) > 1
     }
 
     /// Counts the result of a charge in a shadow, for limiters that check the mode themselves.
-    #[cfg(feature = "policies")]
     pub(crate) fn count(&self, shadowed: Result<Outcome, &Error>) {
         self.shared.counters.add(shadowed);
     }

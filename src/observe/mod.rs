@@ -13,19 +13,12 @@
 
 #[cfg(feature = "metrics")]
 mod catalog;
-#[cfg_attr(
-    not(all(feature = "tracing", feature = "redis", feature = "policies")),
-    allow(unused, reason = "events of what is not built")
-)]
+#[cfg_attr(not(feature = "tracing"), allow(unused_variables, reason = "events are nothing"))]
 mod events;
 #[cfg(feature = "metrics")]
 mod meter;
 #[cfg(feature = "metrics")]
 mod policy_series;
-#[cfg_attr(
-    not(all(feature = "metrics", feature = "tracing")),
-    allow(unused, reason = "each of the two counts other parts of it")
-)]
 mod recorded_outcome;
 #[cfg(feature = "metrics")]
 mod recorder;
@@ -34,7 +27,6 @@ mod seldom;
 mod series;
 #[cfg(feature = "tracing")]
 mod tracer;
-#[cfg_attr(not(feature = "redis"), allow(unused, reason = "watches of what is not built"))]
 mod watches;
 
 // The unit of a `Metric`.
@@ -44,20 +36,15 @@ pub use ::metrics::Unit;
 #[cfg(feature = "metrics")]
 pub use self::catalog::{BATCH_BUCKETS, METRICS, Metric, MetricKind, SECONDS_BUCKETS};
 
-#[cfg(feature = "redis")]
-pub(crate) use self::events::primary_changed;
-#[cfg(feature = "policies")]
-pub(crate) use self::events::table_in_force;
+pub(crate) use self::events::{primary_changed, table_in_force};
 #[cfg(feature = "metrics")]
 pub use self::meter::Meter;
 #[cfg(feature = "metrics")]
 pub(crate) use self::policy_series::PolicySeries;
-#[cfg(any(feature = "metrics", feature = "policies", feature = "tracing"))]
-pub(crate) use self::recorded_outcome::Asked;
-#[cfg(feature = "policies")]
-pub(crate) use self::recorded_outcome::RecordedOutcome;
+pub(crate) use self::recorded_outcome::{Asked, RecordedOutcome};
 #[cfg(feature = "tracing")]
 pub(crate) use self::tracer::Tracer;
-pub(crate) use self::watches::{BreakerWatch, FallbackWatch, RefusalWatch, State as WatchedState};
-#[cfg(feature = "redis")]
-pub(crate) use self::watches::{CallWatch, ConnectionWatch, SlotWatch};
+pub(crate) use self::watches::{
+    BreakerWatch, CallWatch, ConnectionWatch, FallbackWatch, RefusalWatch, SlotWatch,
+    State as WatchedState,
+};

@@ -27,11 +27,9 @@ mod rate_limiter;
 mod sender;
 mod take_permits;
 
-#[cfg(feature = "policies")]
 pub(crate) use charge_permits::permits;
 pub use permit_log::PermitLog;
 pub use permits::Permits;
-#[cfg(feature = "policies")]
 pub(crate) use rate::millis;
 pub use rate::{Rate, RateType};
 pub use rate_limiter::RRateLimiter;

@@ -12,7 +12,6 @@ pub(crate) mod in_turn;
 pub(crate) mod join_all;
 pub(crate) mod joined_decision;
 mod member_charges;
-#[cfg(any(feature = "redis", feature = "policies"))]
 pub(super) mod whole_charge;
 
 pub use member_charges::{MemberCharges, Parts};

@@ -12,7 +12,6 @@ use crate::{Charge, Error, ErrorKind};
 /// # Errors
 ///
 /// If a charge brings several quotas.
-#[cfg(feature = "redis")]
 pub(crate) fn of_alike(charges: &[&Charge], own: &Quotas) -> Result<Charge, Error> {
     let whole = charges[0].clone();
     match charges.iter().all(|charge| charge.own_quota().is_none()) {

@@ -120,7 +120,6 @@ impl<S> Shard<S> {
 
     /// Returns true if a key with this name has a place, or can have one. Evicts an expired key to
     /// make room.
-    #[cfg(feature = "policies")]
     pub(super) fn has_room_for(&mut self, (hash_of_name, name): (u64, &[u8]), now: i64) -> bool {
         self.entries.find(hash_of_name, |entry| entry.name.as_bytes() == name).is_some()
             || self.entries.len() < self.capacity

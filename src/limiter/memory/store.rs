@@ -15,13 +15,9 @@ use crate::limiter::configured::{ConfiguredAlgorithm, Provenance, ReservationPay
 use crate::limiter::line::Reclaim;
 use crate::limiter::shards::Shards;
 use crate::mark::Mark;
-#[cfg(feature = "policies")]
-use crate::quota::QuotaError;
-use crate::quota::Quotas;
+use crate::quota::{QuotaError, Quotas};
 use crate::settlement::Settlement;
-#[cfg(feature = "policies")]
-use crate::sync::MutexGuard;
-use crate::sync::{Mutex, lock};
+use crate::sync::{Mutex, MutexGuard, lock};
 use crate::{Charge, Decision, Error, digest};
 
 #[derive(Clone)]
@@ -45,26 +41,22 @@ impl<A: Algorithm> Store<A> {
     /// # Errors
     ///
     /// If the algorithm cannot follow its quota.
-    #[cfg(feature = "policies")]
     pub(super) fn with_algorithm(&self, algorithm: A) -> Result<Self, QuotaError> {
         Ok(Self { named: self.named.with_algorithm(algorithm)?, ..self.clone() })
     }
 
     /// Returns the address of the key with this name, for [`lock`](Self::lock).
-    #[cfg(feature = "policies")]
     pub(super) fn address(&self, name: &str) -> (usize, u64) {
         let hash = hash(&self.hasher, name.as_bytes());
         (std::ptr::from_ref(self.shard(hash)).addr(), hash)
     }
 
     /// Locks the shard of a hash.
-    #[cfg(feature = "policies")]
     pub(super) fn lock(&self, hash: u64) -> MutexGuard<'_, Shard<A::State>> {
         lock(self.shard(hash))
     }
 
     /// Returns the time of this store, and true if that time may expire keys.
-    #[cfg(feature = "policies")]
     pub(super) fn now(&self) -> Result<(i64, bool), Error> {
         Ok((self.clock.now()?, self.clock.is_monotonic()))
     }

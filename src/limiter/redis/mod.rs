@@ -20,30 +20,21 @@ mod script;
 mod send;
 
 pub use all_at_once::{AllAtOnce, Members};
-#[cfg(any(feature = "policies", feature = "redisson"))]
 pub(crate) use client::times::DEFAULT_DECISION_TIMEOUT;
 pub use client::{Pool, PoolBuilder};
-#[cfg(all(feature = "policies", feature = "redisson"))]
 pub(crate) use key_names::push_verbatim_or_digest;
 pub use limiter::{Redis, RedisFuture};
-#[cfg(feature = "policies")]
 pub(crate) use one_call::OneCall;
 pub use script::texts as script_texts;
 
 // The items that send one call, for the limiter of Redisson's keys.
-#[cfg(feature = "redisson")]
 pub(crate) use client::SharedConnection;
-#[cfg(feature = "redisson")]
 pub(crate) use client::error::{from_failed_call, is_reply, met_read_only};
-#[cfg(feature = "redisson")]
 pub(crate) use client::fault::{Deadline, Stage};
 #[cfg(all(test, feature = "redisson"))]
 pub(crate) use client::hash_slot;
-#[cfg(feature = "redisson")]
 pub(crate) use client::times::{LATE_REPLY_TIMEOUT, MAX_TIMEOUT};
 #[cfg(all(test, feature = "redisson"))]
 pub(crate) use client::{ConnectionFuture, Connections, RepliesFuture, ReplyFuture};
-#[cfg(feature = "redisson")]
 pub(crate) use script::{Script, malformed_reply};
-#[cfg(feature = "redisson")]
 pub(crate) use send::eval;

@@ -32,7 +32,6 @@ mod greeting;
 mod own_pool;
 mod pool;
 mod probe;
-#[cfg(feature = "redisson")]
 mod redirected;
 mod sentinel;
 mod server;

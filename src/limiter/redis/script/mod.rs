@@ -9,8 +9,7 @@ mod assembled_texts;
 mod assembly;
 mod reply;
 
-pub(crate) use self::assembly::keep_text;
-pub(crate) use self::assembly::local_names;
+pub(crate) use self::assembly::{keep_text, local_names};
 pub(crate) use self::reply::{BatchReply, ReadEntry, ReplyEntry, malformed_reply};
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -19,9 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use redis::{Cmd, cmd};
 use sha1_smol::Sha1;
 
-#[cfg(feature = "redisson")]
-use self::assembly::HEAD;
-use self::assembly::{Kind, assemble};
+use self::assembly::{HEAD, Kind, assemble};
 use crate::algorithm::{InLua, Mark, ScriptPart};
 use crate::quota::Quotas;
 
@@ -66,7 +63,6 @@ impl Source {
 
 impl Script {
     /// Makes a script from the head and these sources, which decide and write themselves.
-    #[cfg(feature = "redisson")]
     pub(crate) fn from_sources(sources: &[&str]) -> Self {
         Self::new(Source::new([&[HEAD], sources].concat().join("\n")))
     }

@@ -22,7 +22,6 @@ mod worker;
 
 pub(crate) use self::batch::{CompletedRequest, QueuedRequest};
 pub(crate) use self::batcher::Batcher;
-#[cfg(feature = "redisson")]
 pub(crate) use self::call::eval;
 pub(crate) use self::config::Config;
 pub(crate) use self::pending::Pending;
