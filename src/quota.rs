@@ -250,14 +250,6 @@ impl Quotas {
         }
     }
 
-    /// Returns one quota, with the cost and the wait that are stated for it, if any.
-    pub(crate) fn nth(&self, index: usize) -> Option<Self> {
-        if let Several::WithCosts(each) = &self.0 {
-            return Some(Self::with_costs([(*each.quotas.get(index)?, *each.stated.get(index)?)]));
-        }
-        self.as_slice().get(index).map(|quota| (*quota).into())
-    }
-
     /// Returns the only quota.
     pub(crate) fn one(&self) -> Result<Quota, QuotaError> {
         match self.as_slice() {
@@ -275,10 +267,10 @@ impl Quotas {
         })))
     }
 
-    /// Returns the cost and the longest wait that are stated for the only member.
-    pub(crate) fn stated(&self) -> Option<CostAndWait> {
+    /// Returns the cost and the longest wait that are stated for one member.
+    pub(crate) fn stated(&self, index: usize) -> Option<CostAndWait> {
         match &self.0 {
-            Several::WithCosts(each) => each.stated.first().copied(),
+            Several::WithCosts(each) => each.stated.get(index).copied(),
             _ => None,
         }
     }

@@ -116,7 +116,6 @@ mod any;
 mod budget;
 mod fixed_window;
 mod in_lua;
-mod own_cost;
 pub(crate) mod sealed;
 mod several;
 mod sliding_counter;
@@ -133,7 +132,6 @@ pub use fixed_window::FixedWindow;
 #[doc(hidden)]
 pub use in_lua::Element;
 pub use in_lua::{InLua, ScriptPart};
-pub(crate) use own_cost::OwnCost;
 pub use several::IntoAlgorithm;
 pub use sliding_counter::SlidingCounter;
 pub use sliding_log::SlidingLog;

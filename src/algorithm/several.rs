@@ -8,7 +8,7 @@ use super::{
     Algorithm, AnyAlgorithm, Check, Element, InLua, Mark, QuotaAnswer, Refund, Report, ScriptPart,
     Take, Verdict, judge, sealed::Sealed, sealed::Single,
 };
-use crate::quota::{Quota, QuotaError, Quotas};
+use crate::quota::{CostAndWait, Quota, QuotaError, Quotas};
 
 /// The most members of a list: a script has room for the local variables of eight.
 const MAX_MEMBERS: usize = 8;
@@ -52,21 +52,46 @@ macro_rules! from_tuple {
 
 for_each_tuple!(from_tuple);
 
+/// The rule of one of several quotas.
+///
+/// A charge may state a cost and a longest wait for it alone. In a script they are two more
+/// arguments, which replace `cost` and `max_wait` in the member's sections.
+#[derive(Clone, Debug)]
+#[doc(hidden)]
+pub struct MemberRule<R> {
+    pub(crate) rule: R,
+    stated: Option<CostAndWait>,
+}
+
+impl<R> MemberRule<R> {
+    /// Returns what a charge of `cost` takes here. A peek takes nothing anywhere.
+    #[inline]
+    fn cost(&self, cost: i64) -> i64 {
+        self.stated.filter(|_| cost != 0).map_or(cost, |own| own.cost)
+    }
+
+    /// Returns how long a charge may wait here that may wait for `wait`.
+    #[inline]
+    fn max_wait(&self, wait: i64) -> i64 {
+        self.stated.map_or(wait, |own| own.max_wait.min(wait))
+    }
+}
+
 /// Returns each member's rule with that member's state.
 fn each<'a, A: Algorithm>(
-    rule: &'a [A::Rule],
+    rule: &'a [MemberRule<A::Rule>],
     state: Option<&'a Vec<Option<A::State>>>,
-) -> impl Iterator<Item = (&'a A::Rule, Option<&'a A::State>)> {
+) -> impl Iterator<Item = (&'a MemberRule<A::Rule>, Option<&'a A::State>)> {
     let own = move |index| state.and_then(|all| all.get(index)).and_then(Option::as_ref);
     rule.iter().enumerate().map(move |(index, rule)| (rule, own(index)))
 }
 
 fn reports<'a, A: Algorithm>(
-    rule: &'a [A::Rule],
+    rule: &'a [MemberRule<A::Rule>],
     state: Option<&'a Vec<Option<A::State>>>,
     now: i64,
 ) -> impl Iterator<Item = Report> {
-    each::<A>(rule, state).map(move |(rule, state)| A::report(rule, state, now))
+    each::<A>(rule, state).map(move |(member, own)| A::report(&member.rule, own, now))
 }
 
 /// Joins reports: the least that remains, and the latest reset.
@@ -80,7 +105,7 @@ pub(super) fn joined(reports: impl IntoIterator<Item = Report>) -> Report {
 }
 
 impl<A: Algorithm + Single> Algorithm for Vec<A> {
-    type Rule = Vec<A::Rule>;
+    type Rule = Vec<MemberRule<A::Rule>>;
     type State = Vec<Option<A::State>>;
 
     fn quota(&self) -> Quotas {
@@ -91,57 +116,62 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Self::Rule, QuotaError> {
         let quotas = quota.into();
         match self.len() {
-            0 => Err(QuotaError("no algorithm")),
-            1..=MAX_MEMBERS if quotas.as_slice().len() == self.len() => {
-                let rule = |(index, one): (usize, &A)| match quotas.nth(index) {
-                    Some(quota) => one.rule(quota),
-                    None => Err(QuotaError("the numbers of quotas and algorithms differ")),
-                };
-                self.iter().enumerate().map(rule).collect()
-            }
-            1..=MAX_MEMBERS => Err(QuotaError("the numbers of quotas and algorithms differ")),
-            _ => Err(QuotaError("more than eight algorithms")),
+            0 => return Err(QuotaError("no algorithm")),
+            1..=MAX_MEMBERS => {}
+            _ => return Err(QuotaError("more than eight algorithms")),
         }
+        if quotas.as_slice().len() != self.len() {
+            return Err(QuotaError("the numbers of quotas and algorithms differ"));
+        }
+        let members = self.iter().zip(&quotas).enumerate();
+        members
+            .map(|(index, (one, quota))| {
+                Ok(MemberRule { rule: one.rule(*quota)?, stated: quotas.stated(index) })
+            })
+            .collect()
     }
 
     fn horizon(rule: &Self::Rule) -> i64 {
-        rule.iter().map(A::horizon).fold(i64::MAX, i64::min)
+        rule.iter().map(|member| A::horizon(&member.rule)).fold(i64::MAX, i64::min)
     }
 
     /// Returns the longest wait of the member that needs the longest wait. The other members fit
     /// sooner, or wait behind what was reserved for that member. If members need equally long
     /// waits, the one that allows the longest counts.
     fn max_wait(rule: &Self::Rule, state: Option<&Self::State>, now: i64, cost: i64) -> i64 {
-        let needs_and_allows = |(rule, one)| {
-            let instant = A::earliest_fit(rule, one, now, cost);
-            (instant, A::max_wait(rule, one, now, cost))
+        let needs_and_allows = |(member, own): (&MemberRule<A::Rule>, _)| {
+            let (rule, cost) = (&member.rule, member.cost(cost));
+            let allowed = member.max_wait(A::max_wait(rule, own, now, cost));
+            (A::earliest_fit(rule, own, now, cost), allowed)
         };
         let longest = each::<A>(rule, state).map(needs_and_allows).max();
         longest.map_or(0, |(_, allowed)| allowed.min(Self::horizon(rule)))
     }
 
     fn holds(rule: &Self::Rule) -> bool {
-        rule.iter().any(A::holds)
+        rule.iter().any(|member| A::holds(&member.rule))
     }
 
     fn is_unsettled(rule: &Self::Rule, state: Option<&Self::State>, now: i64, cost: i64) -> bool {
-        each::<A>(rule, state).any(|(rule, one)| A::is_unsettled(rule, one, now, cost))
+        each::<A>(rule, state)
+            .any(|(member, own)| A::is_unsettled(&member.rule, own, now, member.cost(cost)))
     }
 
     fn least_wait(rule: &Self::Rule, cost: i64) -> i64 {
-        rule.iter().map(|rule| A::least_wait(rule, cost)).fold(0, i64::max)
+        let least = |member: &MemberRule<_>| A::least_wait(&member.rule, member.cost(cost));
+        rule.iter().map(least).fold(0, i64::max)
     }
 
     fn expires_at(rule: &Self::Rule, state: &Self::State) -> i64 {
-        let expires_at =
-            |(rule, state): (_, Option<_>)| state.map_or(0, |state| A::expires_at(rule, state));
-        each::<A>(rule, Some(state)).map(expires_at).fold(0, i64::max)
+        let members = each::<A>(rule, Some(state));
+        let expires_at = members.map(|(member, own)| Some(A::expires_at(&member.rule, own?)));
+        expires_at.flatten().fold(0, i64::max)
     }
 
     fn clamp(rule: &Self::Rule, state: &Self::State, now: i64) -> Option<Self::State> {
         let mut next: Option<Self::State> = None;
-        for (index, (rule, own)) in each::<A>(rule, Some(state)).enumerate() {
-            if let Some(clamped) = own.and_then(|own| A::clamp(rule, own, now)) {
+        for (index, (member, own)) in each::<A>(rule, Some(state)).enumerate() {
+            if let Some(clamped) = own.and_then(|own| A::clamp(&member.rule, own, now)) {
                 next.get_or_insert_with(|| state.clone())[index] = Some(clamped);
             }
         }
@@ -156,7 +186,9 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
         at: i64,
         cost: i64,
     ) -> Option<i64> {
-        let fit = |(rule, state)| A::earliest_fit(rule, state, at, cost);
+        let fit = |(member, own): (&MemberRule<_>, _)| {
+            A::earliest_fit(&member.rule, own, at, member.cost(cost))
+        };
         each::<A>(rule, state).map(fit).try_fold(at, |latest, one| Some(latest.max(one?)))
     }
 
@@ -166,9 +198,9 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
         // A single member decides as it does outside of a list.
         let take = Take { has_others: rule.len() > 1, ..take };
         let mut marks = Vec::with_capacity(rule.len());
-        for (rule, state) in rule.iter().zip(&mut states) {
-            let take = Take { cost: take.cost.min(A::max_unchecked_cost(rule)), ..take };
-            let (next, mark) = A::consume(rule, state.take(), take);
+        for (member, state) in rule.iter().zip(&mut states) {
+            let cost = member.cost(take.cost).min(A::max_unchecked_cost(&member.rule));
+            let (next, mark) = A::consume(&member.rule, state.take(), Take { cost, ..take });
             *state = Some(next);
             marks.push(mark);
         }
@@ -184,15 +216,15 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
     ) -> Self::State {
         let mut states = state.unwrap_or_else(|| Vec::with_capacity(rule.len()));
         states.resize(rule.len(), None);
-        for (rule, state) in rule.iter().zip(&mut states) {
-            let cost = cost.min(A::max_unchecked_cost(rule));
-            *state = Some(A::spend(rule, state.take(), at, cost, now));
+        for (member, state) in rule.iter().zip(&mut states) {
+            let cost = member.cost(cost).min(A::max_unchecked_cost(&member.rule));
+            *state = Some(A::spend(&member.rule, state.take(), at, cost, now));
         }
         states
     }
 
     fn max_unchecked_cost(rule: &Self::Rule) -> i64 {
-        rule.iter().map(A::max_unchecked_cost).fold(0, i64::max)
+        rule.iter().map(|member| A::max_unchecked_cost(&member.rule)).fold(0, i64::max)
     }
 
     fn report(rule: &Self::Rule, state: Option<&Self::State>, now: i64) -> Report {
@@ -218,13 +250,17 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
             return Box::default();
         }
         // No member waits longer than the whole list may.
-        let most = Check { max_wait: check.max_wait.min(Self::horizon(rule)), ..check };
-        let alone = each::<A>(rule, state).map(|(rule, one)| judge::<A>(rule, one, now, most).0);
-        // A quota reserves no wait while others are unsettled.
+        let max_wait = check.max_wait.min(Self::horizon(rule));
         let is_unsettled = Self::is_unsettled(rule, state, now, check.cost);
-        let alone = alone.map(|verdict| match verdict {
-            Verdict::Wait(wait) if is_unsettled => Verdict::Deny(wait),
-            verdict => verdict,
+        let alone = each::<A>(rule, state).map(|(member, own)| {
+            let check = Check { cost: member.cost(check.cost), max_wait };
+            match judge::<A>(&member.rule, own, now, check).0 {
+                // A quota reserves no wait while others are unsettled.
+                Verdict::Wait(wait) if is_unsettled || wait > member.max_wait(wait) => {
+                    Verdict::Deny(wait)
+                }
+                verdict => verdict,
+            }
         });
         let mut members: Box<[_]> = alone.map(QuotaAnswer::unreported).collect();
         // In a charge that waits, a member may wait longer than it would alone.
@@ -252,7 +288,8 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
         }
     }
 
-    /// Settles what each member took. Returns the most units that one of them gave back.
+    /// Settles what each member took. Returns the most units that one of them gave back. A member
+    /// with a cost of its own gets all of it back, even if only a part of the charge is refunded.
     fn apply_refund(
         rule: &Self::Rule,
         state: &mut Self::State,
@@ -261,10 +298,13 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
     ) -> Option<i64> {
         state.resize(rule.len(), None);
         let members = rule.iter().zip(state).enumerate();
-        let given = members.map(|(index, (rule, state))| {
+        let given = members.map(|(index, (member, state))| {
             let mark = refund.mark.of(index);
-            let refund = Refund { mark: &mark, ..*refund };
-            A::settle(rule, state, now, &refund)
+            let refund = match member.stated {
+                Some(own) => Refund::of_all(own.cost, &mark),
+                None => Refund { mark: &mark, ..*refund },
+            };
+            A::settle(&member.rule, state, now, &refund)
         });
         given.fold(None, Option::max)
     }
@@ -303,11 +343,16 @@ impl<A: InLua + Single> InLua for Vec<A> {
     }
 
     fn state_elements(rule: &Self::Rule) -> usize {
-        rule.iter().map(A::state_elements).sum()
+        rule.iter().map(|member| A::state_elements(&member.rule)).sum()
     }
 
     fn arguments(rule: &Self::Rule) -> Vec<i64> {
-        rule.iter().flat_map(A::arguments).collect()
+        let mut arguments = Vec::new();
+        for member in rule {
+            arguments.extend(A::arguments(&member.rule));
+            arguments.extend(member.stated.iter().flat_map(|own| [own.cost, own.max_wait]));
+        }
+        arguments
     }
 
     fn state(
@@ -317,10 +362,10 @@ impl<A: InLua + Single> InLua for Vec<A> {
         elements: &[Element<'_>],
     ) -> Option<Option<Self::State>> {
         let (mut rest, mut states) = (elements, Vec::with_capacity(rule.len()));
-        for rule in rule {
-            let (own, others) = rest.split_at_checked(A::state_elements(rule))?;
+        for member in rule {
+            let (own, others) = rest.split_at_checked(A::state_elements(&member.rule))?;
             rest = others;
-            states.push(A::state(rule, now, cost, own)?);
+            states.push(A::state(&member.rule, now, member.cost(cost), own)?);
         }
         rest.is_empty().then_some(Some(states))
     }

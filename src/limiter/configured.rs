@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use super::charge_numbers::{check_range, duration, micros};
 use super::line::{LineId, Lines, Place, Reclaim, ResetsSeen, Slot};
-use crate::algorithm::{Algorithm, Answer, Check, Mark, QuotaAnswer, Verdict};
+use crate::algorithm::{Algorithm, Answer, Check, InLua, Mark, QuotaAnswer, ScriptPart, Verdict};
 use crate::charge::Key;
 use crate::decision::{Details, Figures, KEEPS_NAME, Origin, Policy, distinct_names};
-use crate::quota::{Quota, QuotaError, Quotas};
+use crate::quota::{CostAndWait, Quota, QuotaError, Quotas};
 use crate::reservation::{Owner, Reservation, ReservedUnits};
 use crate::settlement::Settlement;
 use crate::waiters::Turn;
@@ -350,6 +350,32 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         };
         let policies = places.iter().copied().zip(each(&distinct_names(names, names.len())));
         Ok(Self { policies: policies.collect(), ..Self::named(each(names), algorithm)? })
+    }
+
+    /// Returns the parts of its scripts.
+    pub(super) fn parts(&self) -> Vec<ScriptPart>
+    where
+        A: InLua,
+    {
+        let own_costs = self.has_own_costs();
+        self.algorithm.parts().into_iter().map(|part| ScriptPart { own_costs, ..part }).collect()
+    }
+
+    /// Returns true if a charge states a cost and a longest wait for each quota.
+    pub(super) fn has_own_costs(&self) -> bool {
+        self.quota.stated(0).is_some()
+    }
+
+    /// Returns it for charges that state a cost and a longest wait for each quota.
+    ///
+    /// # Errors
+    ///
+    /// If the algorithm cannot follow its quota.
+    pub(super) fn at_own_costs(self) -> Result<Self, QuotaError> {
+        let one_at_once = CostAndWait { cost: 1, max_wait: 0 };
+        let quota = Quotas::with_costs(self.quota.into_iter().map(|quota| (*quota, one_at_once)));
+        let rule = self.algorithm.rule(quota.clone())?;
+        Ok(Self { quota, rule, ..self })
     }
 
     /// Returns it with policies that keep their names even if a description has other names.

@@ -687,7 +687,7 @@ impl Account {
             let (mut rule, mut quotas, mut terms) = (Rule::new(), Vec::new(), None);
             for member in members {
                 let (one, quota) = self.rule_at(*member, &words, at)?;
-                rule.push(one);
+                rule.extend(one);
                 quotas.push(quota);
                 if on_terms {
                     let own = (number(*at), number(*at + 1));
@@ -786,13 +786,13 @@ impl Account {
         (limit, member): (usize, usize),
         words: &[String],
         at: &mut usize,
-    ) -> Result<(<AnyAlgorithm as Algorithm>::Rule, usize), String> {
+    ) -> Result<(Rule, usize), String> {
         let Limit { algorithms, own_quotas, .. } = &self.limits[limit];
         let algorithm = algorithms[member];
         let brought = own_quotas.iter().map(|quotas| quotas[member].into());
         for (place, quota) in [algorithm.quota()].into_iter().chain(brought).enumerate() {
-            let rule = algorithm.rule(quota).map_err(|error| error.to_string())?;
-            let numbers = AnyAlgorithm::arguments(&rule);
+            let rule = vec![algorithm].rule(quota).map_err(|error| error.to_string())?;
+            let numbers = List::arguments(&rule);
             let told = words.get(*at..*at + numbers.len()).unwrap_or_default();
             if numbers.iter().map(i64::to_string).eq(told.iter().cloned()) {
                 *at += numbers.len();

@@ -1,6 +1,5 @@
 //! Joins the charges of several members to one charge, for a list of their algorithms.
 
-use crate::algorithm::Mark;
 use crate::charge::Key;
 use crate::limiter::charge_numbers::{micros, units};
 use crate::limiter::configured::ReservationPayload;
@@ -55,8 +54,8 @@ pub(crate) fn member_of(
     index: usize,
     key: Key,
 ) -> Option<(u64, ReservationPayload)> {
-    let own = payload.quota.nth(index)?;
-    let (quota, mark): (_, Mark) = (own.one().ok()?.into(), payload.mark.of(index));
-    let cost = own.stated().map_or(cost, |stated| stated.cost.cast_unsigned());
-    Some((cost, ReservationPayload { key, quota, mark }))
+    let quota = (*payload.quota.as_slice().get(index)?).into();
+    let own = payload.quota.stated(index);
+    let cost = own.map_or(cost, |own| own.cost.cast_unsigned());
+    Some((cost, ReservationPayload { key, quota, mark: payload.mark.of(index) }))
 }

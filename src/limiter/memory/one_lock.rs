@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::Memory;
 use super::key_shard::{KeyState, Shard};
 use super::store::local_provenance;
-use crate::algorithm::{Algorithm, AnyAlgorithm, OwnCost, Refund};
+use crate::algorithm::{Algorithm, AnyAlgorithm, Refund};
 use crate::charge::Key;
 use crate::limiter::charge_numbers::{check_key, units};
 use crate::limiter::combination::at_once::{AtATime, AtOnce};
@@ -23,7 +23,7 @@ use crate::settlement::Settlement;
 use crate::sync::MutexGuard;
 use crate::{Charge, Decision, Error, ErrorKind, digest};
 
-type Each = Vec<OwnCost<AnyAlgorithm>>;
+type Each = Vec<AnyAlgorithm>;
 type State = <AnyAlgorithm as Algorithm>::State;
 
 /// Two to eight different limiters of one process.
@@ -44,9 +44,10 @@ impl OneLock {
     /// Makes it from limiters, each with its own keys.
     pub(crate) fn new(members: &[&Memory<AnyAlgorithm>]) -> Self {
         let names = members.iter().map(|one| one.store.named.name().clone()).collect();
-        let algorithms = members.iter().map(|one| OwnCost(*one.store.named.algorithm())).collect();
+        let algorithms = members.iter().map(|one| *one.store.named.algorithm()).collect();
         // Each member's algorithm follows its quota, and a list has no other conditions.
         let named = ConfiguredAlgorithm::named(names, algorithms);
+        let named = named.and_then(ConfiguredAlgorithm::at_own_costs);
         let named = expect_valid_quota(members[0].store.named.name(), named).keeping_names();
         let named = named.asking_several(members.iter().map(|one| &one.store.named));
         Self { members: members.iter().map(|one| (*one).clone()).collect(), named }
@@ -215,7 +216,7 @@ impl Locked<'_> {
     /// Stores all states, or none if there is no room for changed ones.
     fn store(
         &mut self,
-        rule: &[<OwnCost<AnyAlgorithm> as Algorithm>::Rule],
+        rule: &<Each as Algorithm>::Rule,
         states: Vec<Option<State>>,
         changed: bool,
         has_room: bool,
@@ -226,9 +227,9 @@ impl Locked<'_> {
         }
         let now = self.now;
         let pairs = self.shards.iter_mut().zip(&self.keys);
-        for ((shard, key), (rule, state)) in pairs.zip(rule.iter().zip(states)) {
+        for ((shard, key), (member, state)) in pairs.zip(rule.iter().zip(states)) {
             let Some(state) = state else { continue };
-            let expires_at = changed.then(|| OwnCost::<AnyAlgorithm>::expires_at(rule, &state));
+            let expires_at = changed.then(|| AnyAlgorithm::expires_at(&member.rule, &state));
             shard.update(*key, now, |kept| {
                 kept.state = Some(state);
                 ((), expires_at)

@@ -109,8 +109,7 @@ impl<A: InLua> Redis<A> {
         pool: Pool,
     ) -> Result<Self, QuotaError> {
         let named = ConfiguredAlgorithm::new(name.into(), algorithm.into_algorithm())?;
-        let parts = named.algorithm().parts();
-        let key_prefixes = key_prefixes(&parts, pool.key_prefix(), named.name());
+        let key_prefixes = key_prefixes(&named.parts(), pool.key_prefix(), named.name());
         Ok(Self::with_key_prefixes(named, key_prefixes, pool))
     }
 

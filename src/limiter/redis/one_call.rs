@@ -5,8 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::limiter::Redis;
 use super::script::{key_suffixes, local_names};
-use crate::algorithm::sealed::Single;
-use crate::algorithm::{AnyAlgorithm, InLua, OwnCost};
+use crate::algorithm::{AnyAlgorithm, InLua};
 use crate::charge::Key;
 use crate::limiter::charge_numbers::one_key;
 use crate::limiter::combination::at_once::{AtATime, AtOnce};
@@ -14,6 +13,7 @@ use crate::limiter::combination::whole_charge::{member_of, of_alike, of_each};
 use crate::limiter::configured::{ConfiguredAlgorithm, expect_valid_quota};
 use crate::limiter::futures::BoxedFuture;
 use crate::limiter::{Limiter, Operation};
+use crate::quota::QuotaError;
 use crate::reservation::Reservation;
 use crate::settlement::Settlement;
 use crate::{Charge, Error, ErrorKind};
@@ -21,6 +21,8 @@ use crate::{Charge, Error, ErrorKind};
 /// The most local variables that the algorithms of one script may declare. The loop around them
 /// needs the rest of the 200.
 const MAX_LOCAL_NAMES: usize = 136;
+
+type List = ConfiguredAlgorithm<Vec<AnyAlgorithm>>;
 
 /// Two to eight limiters over one pool, for which one call decides, all or nothing.
 ///
@@ -35,7 +37,7 @@ pub(crate) struct OneCall {
     is_of_policies: bool,
     alike: OnceLock<Redis<Vec<AnyAlgorithm>>>,
     /// The limiter for different costs. `None` if one script is too small for the members.
-    each: OnceLock<Option<Redis<Vec<OwnCost<AnyAlgorithm>>>>>,
+    each: OnceLock<Option<Redis<Vec<AnyAlgorithm>>>>,
 }
 
 impl OneCall {
@@ -61,30 +63,28 @@ impl OneCall {
 
     /// Returns the limiter for charges with the same cost and longest wait.
     pub(super) fn alike(&self) -> &Redis<Vec<AnyAlgorithm>> {
-        self.alike.get_or_init(|| self.join(|algorithm| algorithm))
+        self.alike.get_or_init(|| self.join(self.list(Ok)))
     }
 
-    fn each(&self) -> Option<&Redis<Vec<OwnCost<AnyAlgorithm>>>> {
-        let fits = || {
-            let parts: Vec<_> = self
-                .members()
-                .flat_map(|one| OwnCost(*one.inner.named.algorithm()).parts())
-                .collect();
-            local_names(&parts) <= MAX_LOCAL_NAMES
+    fn each(&self) -> Option<&Redis<Vec<AnyAlgorithm>>> {
+        let joined = || {
+            let list = self.list(List::at_own_costs);
+            (local_names(&list.parts()) <= MAX_LOCAL_NAMES).then(|| self.join(list))
         };
-        self.each.get_or_init(|| fits().then(|| self.join(OwnCost))).as_ref()
+        self.each.get_or_init(joined).as_ref()
     }
 
-    fn join<A: InLua + Single>(&self, algorithm: impl Fn(AnyAlgorithm) -> A) -> Redis<Vec<A>> {
-        let all: Vec<_> = self.all.iter().collect();
-        let names: Vec<_> = all.iter().map(|one| one.inner.named.name().clone()).collect();
-        let algorithms =
-            self.members().map(|one| algorithm(*one.inner.named.algorithm())).collect();
+    fn list(&self, costs: impl FnOnce(List) -> Result<List, QuotaError>) -> List {
+        let names: Vec<_> = self.all.iter().map(|one| one.inner.named.name().clone()).collect();
+        let algorithms = self.members().map(|one| *one.inner.named.algorithm()).collect();
         // Each member's algorithm follows its quota, and a list has no other conditions.
-        let named = ConfiguredAlgorithm::of_members(&names, &self.places, algorithms);
-        let named = expect_valid_quota(&names[self.places[0]], named);
-        let named = if self.is_of_policies { named.keeping_names() } else { named };
-        join(&all, &self.places, named)
+        let list = List::of_members(&names, &self.places, algorithms).and_then(costs);
+        let list = expect_valid_quota(&names[self.places[0]], list);
+        if self.is_of_policies { list.keeping_names() } else { list }
+    }
+
+    fn join(&self, list: List) -> Redis<Vec<AnyAlgorithm>> {
+        join(&self.all.iter().collect::<Vec<_>>(), &self.places, list)
     }
 
     fn members(&self) -> impl Iterator<Item = &Redis<AnyAlgorithm>> {
@@ -141,13 +141,13 @@ impl OneCall {
         })
     }
 
-    fn settle_each<A: InLua>(
+    fn settle_each(
         &self,
-        named: &ConfiguredAlgorithm<A>,
+        list: &List,
         reservation: Reservation,
         actual: &dyn Fn(usize, u64) -> u64,
     ) -> Result<Settlement, Reservation> {
-        let (cost, payload) = named.open(reservation)?;
+        let (cost, payload) = list.open(reservation)?;
         let suffixes = key_suffixes(payload.key.as_str(), self.places.len());
         let members = self.members().zip(suffixes).enumerate();
         Ok(Settlement::all(members.filter_map(|(index, (one, suffix))| {
@@ -171,21 +171,15 @@ impl AtOnce for OneCall {
         reservation: Reservation,
         actual: &dyn Fn(usize, u64) -> u64,
     ) -> Result<Settlement, Reservation> {
-        let (owner, cost) = (reservation.owner(), reservation.cost());
+        let both = [self.alike.get(), self.each.get().and_then(Option::as_ref)];
+        let is_own = |one: &&Redis<_>| one.inner.named.owner == reservation.owner();
+        let Some(one) = both.into_iter().flatten().find(is_own) else { return Err(reservation) };
+        let (list, cost) = (&one.inner.named, reservation.cost());
         let used = actual(0, cost);
         let is_one = (1..self.places.len()).all(|index| actual(index, cost) == used);
-        if let Some(alike) = self.alike.get()
-            && alike.inner.named.owner == owner
-        {
-            return match is_one {
-                true => alike.settle(reservation, used),
-                false => self.settle_each(&alike.inner.named, reservation, actual),
-            };
-        }
-        match self.each.get() {
-            Some(Some(each)) if is_one && used == 0 => each.settle(reservation, 0),
-            Some(Some(each)) => self.settle_each(&each.inner.named, reservation, actual),
-            _ => Err(reservation),
+        match is_one && (used == 0 || !list.has_own_costs()) {
+            true => one.settle(reservation, used),
+            false => self.settle_each(list, reservation, actual),
         }
     }
 }

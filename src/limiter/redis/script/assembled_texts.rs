@@ -15,8 +15,8 @@ use super::assembly::commented;
 use super::*;
 use crate::Quota;
 use crate::algorithm::{
-    Budget, FixedWindow, OwnCost, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
-    SmoothWarmingUp, TokenBucket,
+    Budget, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp,
+    TokenBucket,
 };
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts");
@@ -25,7 +25,8 @@ const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts");
 fn shown() -> [Vec<ScriptPart>; 10] {
     let quota = Quota::per_second(5);
     let (bucket, window) = (TokenBucket::new(quota), FixedWindow::new(quota));
-    let at_own_costs = [OwnCost(bucket).parts(), OwnCost(window).parts()].concat();
+    let pair = [bucket.parts(), window.parts()].concat();
+    let at_own_costs = pair.iter().map(|part| ScriptPart { own_costs: true, ..*part }).collect();
     [
         bucket.parts(),
         Budget::new(quota).parts(),
@@ -35,7 +36,7 @@ fn shown() -> [Vec<ScriptPart>; 10] {
         SlidingCounter::new(quota).parts(),
         SmoothBursty::new(quota).parts(),
         SmoothWarmingUp::new(quota, Duration::from_secs(1)).parts(),
-        [bucket.parts(), window.parts()].concat(),
+        pair,
         at_own_costs,
     ]
 }

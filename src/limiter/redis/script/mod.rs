@@ -113,8 +113,8 @@ pub fn texts<A: InLua>(algorithm: &A) -> [String; 2] {
 }
 
 impl Scripts {
-    pub(super) fn of<A: InLua>(algorithm: &A) -> Self {
-        let [checks, complete] = Source::shared(&algorithm.parts()).map(Script::new);
+    pub(super) fn of(parts: &[ScriptPart]) -> Self {
+        let [checks, complete] = Source::shared(parts).map(Script::new);
         Self { checks, complete }
     }
 

@@ -59,13 +59,14 @@ impl Config {
         key_prefixes: Vec<String>,
         named: &ConfiguredAlgorithm<A>,
     ) -> Self {
+        let parts = named.parts();
         let mut config = Self {
             pool,
-            scripts: Scripts::of(named.algorithm()),
+            scripts: Scripts::of(&parts),
             reader: Arc::new(named.clone()),
             key_prefixes,
             buckets: vec![Buckets::default()],
-            keeps_text: keep_text(&named.algorithm().parts()),
+            keeps_text: keep_text(&parts),
             rule: A::arguments(named.own_rule()),
             clock: None,
             max_batch_size: 1,
