@@ -160,9 +160,11 @@
 //! A request that names several hosts, in its target and its `Host` fields, has no key. A row that
 //! matches the header `host` takes requests of which one of these names is equal, at any port.
 //!
-//! With `key = "path"` a path such as `//host/a` has the key of `/host/a`. Node's `new URL` and
-//! Python's `urlsplit` read `/a` instead. So a caller can invent hosts, and has a new limit for
-//! each of them. In front of such a server, set [`PoliciesBuilder::refuse_ambiguous_paths`].
+//! In some paths, servers read different resources: `//host/a` is `/a` for Node's `new URL` and
+//! Python's `urlsplit`, and `/host/a` for others. With `key = "path"`, all such paths have one key,
+//! and so one limit. Otherwise a caller could invent hosts, and had a new limit for each of them.
+//! In [`PolicyHandle::peek`] this key is written `?`. Honest callers have no such paths:
+//! [`PoliciesBuilder::refuse_ambiguous_paths`] refuses them.
 //!
 //! # Interfaces of suppliers
 //!

@@ -1,6 +1,7 @@
 //! The readings of a path: all paths that servers may see in one spelling.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 
 /// The most readings of one path. Honest spellings have a few; only an attack that combines many
 /// tricks has more.
@@ -23,7 +24,11 @@ const STRUCTURE: &[u8] = b"/.;";
 /// A server applies some of [`STEPS`], in its own order, and decodes a path once, or twice if it is
 /// behind another server. The readings are the results of all steps in every order, so each
 /// server's reading is among them.
-pub(super) struct Readings<'a>(Option<Vec<Cow<'a, str>>>);
+pub(super) struct Readings<'a> {
+    /// `None`: there are too many.
+    all: Option<Vec<Cow<'a, str>>>,
+    resource: OnceCell<Option<String>>,
+}
 
 /// One change that servers make to a path. `None` if it changes nothing.
 type Step = fn(&str) -> Option<String>;
@@ -48,8 +53,9 @@ const STEPS: [Step; 13] = [
 impl<'a> Readings<'a> {
     /// Finds the readings of a path: one, unless its spelling is unusual.
     pub(super) fn of(path: &'a str) -> Self {
+        let these = |all| Self { all, resource: OnceCell::new() };
         if is_plainly_spelled(path) {
-            return Self(Some(vec![path.into()]));
+            return these(Some(vec![path.into()]));
         }
         let mut found = vec![spelled(path)];
         let mut work = 0;
@@ -61,18 +67,29 @@ impl<'a> Readings<'a> {
             }
             add_steps(&mut found, once, &mut work)
         };
-        Self(is_complete.then(|| found.into_iter().map(Cow::Owned).collect()))
+        these(is_complete.then(|| found.into_iter().map(Cow::Owned).collect()))
     }
 
     /// Returns all readings; the first is the path as it is written. `None` if there are too many.
     pub(super) fn each(&self) -> Option<impl Iterator<Item = &str>> {
-        let readings = self.0.as_ref()?;
+        let readings = self.all.as_ref()?;
         Some(readings.iter().map(|reading| &**reading))
+    }
+
+    /// Returns one path for all spellings of it, so that no resource has two keys. `None`: servers
+    /// may read several resources in this path.
+    pub(super) fn resource(&self) -> Option<&str> {
+        let find = || {
+            let mut forms = self.each()?.map(canonical);
+            let first = forms.next()?;
+            forms.all(|form| form == first).then(|| first.into_owned())
+        };
+        self.resource.get_or_init(find).as_deref()
     }
 
     /// Returns the path, if its spelling is usual except for parameters.
     pub(super) fn as_written(&self) -> Option<&str> {
-        match self.0.as_deref()? {
+        match self.all.as_deref()? {
             [path] => Some(path),
             [path, other] if without_parameters(path).as_deref() == Some(other) => Some(path),
             _ => None,
@@ -104,9 +121,8 @@ fn add(found: &mut Vec<String>, path: Option<String>) {
     }
 }
 
-/// Returns one path for all spellings, so that no resource has two keys. It is the reading of a
-/// server that applies every step and ignores a slash at the end.
-pub(super) fn canonical(path: &str) -> Cow<'_, str> {
+/// Returns the reading of a server that applies every step and ignores a slash at the end.
+fn canonical(path: &str) -> Cow<'_, str> {
     if !path.starts_with('/') || is_plainly_spelled(path) && (path == "/" || !path.ends_with('/')) {
         return path.into();
     }

@@ -7,7 +7,7 @@ use http::header::HOST;
 use http::{HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::path::{Readings, canonical};
+use super::path::Readings;
 use super::row_fields::OneOrMany;
 use crate::http::client_ip::no_peer;
 use crate::http::{ClientIp, FindPeer, Head};
@@ -52,12 +52,17 @@ impl Part {
         })
     }
 
-    fn of_request(&self, head: &Head<'_>, addresses: &dyn FindAddress) -> Result<String, Error> {
+    fn of_request(
+        &self,
+        head: &Head<'_>,
+        path: &Readings<'_>,
+        addresses: &dyn FindAddress,
+    ) -> Result<String, Error> {
         match self {
             Self::ClientIp => addresses.of_request(head).ok_or_else(no_peer),
             // A header may be a secret, which must not be readable in a store.
             Self::Header(name) => by_api_key(name.clone()).find(*head),
-            Self::Path { ignore_case } => Ok(path_key(head.uri().path(), *ignore_case)),
+            Self::Path { ignore_case } => Ok(path_key(path, *ignore_case)),
             Self::Host => host_of(head),
             Self::Global => Ok(String::from("global")),
         }
@@ -71,16 +76,17 @@ impl Part {
                 let text = text.trim_ascii();
                 (!text.is_empty()).then(|| by_api_key(name.clone()).key_for(text))
             }
-            Self::Path { ignore_case } => Some(path_key(text, *ignore_case)),
+            Self::Path { ignore_case } => Some(path_key(&Readings::of(text), *ignore_case)),
             Self::Host => host_name(text).map(str::to_ascii_lowercase),
             Self::Global => (text == "global").then(|| text.to_owned()),
         }
     }
 }
 
-/// Returns one key for all spellings of a path.
-fn path_key(path: &str, ignore_case: bool) -> String {
-    let mut key = canonical(path).into_owned();
+/// Returns one key for all spellings of a path, and one for all paths in which servers may read
+/// several resources. Otherwise a caller could invent paths, and had a new limit for each of them.
+fn path_key(path: &Readings<'_>, ignore_case: bool) -> String {
+    let mut key = path.resource().unwrap_or("?").to_owned();
     if ignore_case {
         key.make_ascii_lowercase();
     }
@@ -141,11 +147,10 @@ impl Key {
         self.0 == [Part::Global]
     }
 
-    /// Returns true if the readings of a path have different keys. Called only for few readings.
+    /// Returns true if the readings of a path would have different keys.
     pub(super) fn tells_apart(&self, path: &Readings<'_>) -> bool {
         let has_path = self.0.iter().any(|part| matches!(part, Part::Path { .. }));
-        let mut keys = path.each().filter(|_| has_path).into_iter().flatten().map(canonical);
-        keys.next().is_some_and(|first| keys.any(|key| key != first))
+        has_path && path.resource().is_none()
     }
 
     /// Returns the number of parts.
@@ -161,9 +166,10 @@ impl Key {
     pub(super) fn of_request(
         &self,
         head: &Head<'_>,
+        path: &Readings<'_>,
         addresses: &dyn FindAddress,
     ) -> Result<String, Error> {
-        joined(self.0.iter().map(|part| part.of_request(head, addresses)))
+        joined(self.0.iter().map(|part| part.of_request(head, path, addresses)))
     }
 
     /// Returns the key of a client that sends these parts. `None` if their number is wrong, or if a

@@ -113,7 +113,7 @@ impl Table {
                 {
                     Err(unreadable("the path can be read in several ways"))
                 }
-                Takes::Some | Takes::All => policy.key.of_request(head, addresses),
+                Takes::Some | Takes::All => policy.key.of_request(head, &path, addresses),
             };
             let key = match key {
                 Ok(key) => key,

@@ -206,6 +206,15 @@ async fn all_spellings_of_a_path_are_one_key() {
         }
     }
     let policies = policies("[[policy]]\nname = 'a'\nlimit = 99\nperiod = '1h'\nkey = 'path'");
+    // A caller can invent a part that only some servers remove.
+    let long = format!("//w/{}%2e/b", "./".repeat(2_000));
+    let invented = ["//w/b", "/x%3f/../b", "/y%2fx/../b", "/z\\x/../b", &long];
+    for (path, left) in invented.into_iter().zip((0..99).rev()) {
+        let decision = decide(&policies, &request("GET", path, &[])).await;
+        assert_eq!(decision.remaining(), Some(left), "{path}");
+    }
+    let peeked = policies.get("a").unwrap().peek(&["?"]).await.unwrap();
+    assert_eq!(peeked.remaining(), Some(94));
     for path in ["/a%20b", "/A/b", "/a/b/c"] {
         let decision = decide(&policies, &request("GET", path, &[])).await;
         assert_eq!(decision.remaining(), Some(98), "{path}");
@@ -317,7 +326,16 @@ async fn a_path_that_is_several_keys_is_refused_where_the_program_says_so() {
     let policies = |key| Policies::builder().refuse_ambiguous_paths().build(&rows(&row(key)));
     let by_path = policies("['global', 'path']").unwrap();
     let keyed = |path: &str| by_path.charge(Head::from(&request("GET", path, &[])));
-    for path in ["//x/login", "///x/login", "/\\x/login", "/;a/x/login", "/login/a//../b"] {
+    let long = format!("//x/{}%2e/login", "./".repeat(2_000));
+    for path in [
+        "//x/login",
+        "///x/login",
+        "/\\x/login",
+        "/;a/x/login",
+        "/login/a//../b",
+        "/x%3f/../login",
+        &long,
+    ] {
         assert!(matches!(keyed(path), Keyed::Missing(_)), "{path}");
     }
     for path in ["/", "/login", "/login//x", "/login;a=b/", "/a%2Fb", "/x/../login", "/a%252Fb"] {

@@ -1,4 +1,5 @@
-//! Models of servers: if one of them reads the path of a row, the row takes the request.
+//! Models of servers: if one of them reads the path of a row, the row takes the request, under the
+//! key of that path or the key of all ambiguous paths.
 
 use tower_sluice::key::{Head, Keyed};
 
@@ -107,9 +108,20 @@ fn servers(path: &str) -> [Vec<String>; 21] {
     ]
 }
 
+fn key(keyed: &Keyed) -> Option<&str> {
+    match keyed {
+        Keyed::Charge(charge) => Some(charge.key()),
+        _ => None,
+    }
+}
+
 #[test]
 fn a_row_takes_each_path_that_a_server_reads_as_its_own() {
-    let policies = policies("[[policy]]\nname = 'a'\nlimit = 9\nperiod = '1h'\nmatch = '/api/x'");
+    let row = "[[policy]]\nname = 'a'\nlimit = 9\nperiod = '1h'\nmatch = '/api/x'\nkey = 'path'";
+    let policies = policies(row);
+    let keyed = |path: &str| policies.charge(Head::from(&request("GET", path, &[])));
+    let forms = [keyed("/api/x"), keyed("//host/api/x")];
+    let keys = forms.each_ref().map(key);
     let tokens = [
         ";a", "/..;", "%3bx", "%252f", "%252e", "%2561pi", "%3fa", "%23", "/", "/", "//", ".",
         "..", "%2e", "%2E%2e", ".%2e", "%2f", "%2F..", "\\", "%5c", "/api", "/api/x", "api",
@@ -122,13 +134,14 @@ fn a_row_takes_each_path_that_a_server_reads_as_its_own() {
         for _ in 0..random.usize(1..8) {
             path += random.choice(tokens).expect("a token");
         }
-        let keyed = policies.charge(Head::from(&request("GET", &path, &[])));
+        let keyed = keyed(&path);
         unread += usize::from(matches!(keyed, Keyed::Missing(_)));
         let is_taken = !matches!(keyed, Keyed::Exempt);
         for (server, segments) in servers(&path).iter().enumerate() {
             if segments == &["api", "x"] {
                 found[server] += 1;
                 assert!(is_taken, "{path} {server}");
+                assert!(key(&keyed).is_none_or(|own| keys.contains(&Some(own))), "{path} {server}");
             }
         }
     }
