@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use futures_util::future::{FutureExt, TryFutureExt, join_all};
+use sha2::{Digest, Sha256};
 use tower_sluice::algorithm::{AnyAlgorithm, FixedWindow, TokenBucket};
 use tower_sluice::limiter::{AllAtOnce, Boxed, Breaker, Metered, MetricsExt, Operation};
 use tower_sluice::{
@@ -20,6 +21,9 @@ const NAME: &str = "envoy";
 const IN_ONE_CALL: usize = 8;
 /// The largest limit of a quota.
 const MAX_LIMIT: u64 = 1 << 50;
+/// The longest name of a counter that is kept as it is, in bytes. A caller may choose values of any
+/// length, and the crate takes no key above 64 KiB.
+const LONGEST_NAME: usize = 1_024;
 /// The most live counters in this process.
 const MAX_KEYS: usize = 1_000_000;
 
@@ -129,7 +133,8 @@ enum Store {
     },
 }
 
-/// The name of a counter. Each part is written so that no two lists of parts become one name.
+/// The name of a counter. Each part is written so that no two lists of parts become one name. A long
+/// name becomes its digest, without the `/` that each other name has.
 pub(crate) fn key<'a>(
     domain: &str,
     unit: &str,
@@ -155,7 +160,14 @@ pub(crate) fn key<'a>(
         name.push(':');
         name.push_str(&push(value));
     }
-    name.into()
+    match name.len() {
+        ..=LONGEST_NAME => name.into(),
+        _ => {
+            let digest = Sha256::digest(&name);
+            let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("~{digits}").into()
+        }
+    }
 }
 
 impl Counters {
@@ -406,6 +418,9 @@ mod tests {
         let names: std::collections::HashSet<_> = lists.iter().map(|one| name("x", one)).collect();
         assert_eq!(names.len(), lists.len());
         assert_ne!(name("x/second/a:b", &[]), name("x", &[("a", "b")]));
+        let long = |value: char| name("x", &[("a", &value.to_string().repeat(70_000))]);
+        assert_eq!(long('a').len(), 65);
+        assert_ne!(long('a'), long('/'));
     }
 
     fn asks(costs: &[u64]) -> Vec<Ask> {

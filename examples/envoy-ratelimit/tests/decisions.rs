@@ -72,6 +72,14 @@ in_both!(a_limit_counts_down_and_refuses, RULES, [], _service, client => {
     assert!((1..=365 * 86_400).contains(&until_reset.seconds));
 });
 
+// Otherwise a caller with a long header would turn the other limits off, too.
+in_both!(a_value_of_any_length_is_counted, RULES, [], _service, client => {
+    let [long, other] = ["/", "-"].map(|letter| format!("b={}", letter.repeat(60_000)));
+    assert_eq!(hits(&client, &["a=1", &long], 2).await, "OK: OK 1, OK 3");
+    assert_eq!(hits(&client, &["a=1", &long], 2).await, "OVER: OVER 0, OK 3");
+    assert_eq!(hits(&client, &[&long, &other], 1).await, "OK: OK 2, OK 4");
+});
+
 in_both!(a_refused_request_takes_nothing, RULES, [], _service, client => {
     assert_eq!(hits(&client, &["a=1"], 2).await, "OK: OK 1");
     assert_eq!(hits(&client, &["a=1"], 2).await, "OVER: OVER 0");
