@@ -166,6 +166,7 @@ pub enum OnError {
     /// This process admits this number of units per period for each key, like
     /// [`or_else`](crate::LimiterExt::or_else) with another limiter. It covers all errors except
     /// invalid requests and foreign values. So it also covers a full Redis, or a changed password.
+    /// A request that costs more is refused as undecided.
     Local(u64),
 }
 

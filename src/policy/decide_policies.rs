@@ -208,7 +208,12 @@ impl Rules for InForce<'_> {
         let (mut decisions, mut tentative) = (Vec::new(), Tentative::default());
         if !local.is_empty() {
             let Some((by, answer)) = self.ask_shares(&local).await else { return Err(error) };
-            let decision = answer?.with_fallback_cause(error.clone());
+            let decision = answer?;
+            // More than a share: no reason to say that the policy never admits it.
+            if decision.outcome() == (Outcome::Deny { retry_after: None }) {
+                return Err(error);
+            }
+            let decision = decision.with_fallback_cause(error.clone());
             let (own, taken) = PartsDecision::of(by, local, decision);
             decisions.push(own);
             tentative.extend(taken);

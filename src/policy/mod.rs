@@ -45,6 +45,8 @@
 //! | `"allow"` | it passes | 503 | 503 |
 //! | `{ local = n }` | n units per period and key in this process | the same | 503 |
 //!
+//! A request that costs more than n gets 503.
+//!
 //! `content_length_kb` reads the header field `content-length`: the cost is the body in units of
 //! 1,024 bytes, at least 1. A body without the field, such as a chunked body, costs 1 at any
 //! length. If that matters, refuse such bodies in a layer outside of the limit.

@@ -64,6 +64,9 @@ fn policy(row: &Row, index: usize) -> Result<Policy, Vec<RowError>> {
         (Some(OnError::Local(0)), _) => {
             fields.wrong("on_error", "a local share must be at least 1")
         }
+        (Some(OnError::Local(units)), _) if matches!(cost, Some(Cost::Units(own)) if own > units) => {
+            fields.wrong("on_error", "a request costs more than the local share")
+        }
         (Some(OnError::Local(units)), Some(setting)) => {
             fields.checked("on_error", checked_policy::share(units, setting.quota.period()))
         }

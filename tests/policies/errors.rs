@@ -76,6 +76,7 @@ fn every_error_names_its_row_and_its_field() {
         ("on_error = 'open'", "on_error"),
         ("on_error = { local = 0 }", "on_error"),
         ("on_error = { local = 'two' }", "on_error"),
+        ("cost = 3\non_error = { local = 2 }", "on_error"),
         ("on_error = { share = 2 }", "on_error"),
         ("enabled = 'yes'", "enabled"),
         ("shadow = 2", "shadow"),

@@ -79,6 +79,20 @@ async fn while_the_store_is_away_each_row_says_what_happens() {
     assert!(!decide(&policies, &call("/local", "a")).await.is_admitted());
 }
 
+/// The policy would admit it, and so it must not be told that it never passes.
+#[tokio::test]
+async fn a_request_that_costs_more_than_a_share_is_undecided() {
+    let table = "[[policy]]\nname = 'a'\nlimit = 100\nperiod = '1h'\n\
+                 cost = 'content_length_kb'\non_error = { local = 5 }";
+    let pool = Pool::connect(&format!("redis://127.0.0.1:{NOWHERE}")).unwrap();
+    let policies = Policies::builder().redis(pool).build(&rows(table)).unwrap();
+    let call = |bytes: u32| request("GET", "/", &[&format!("content-length: {bytes}")]);
+    let error = check(&policies, &call(6 * 1_024)).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Infrastructure);
+    assert!(decide(&policies, &call(5 * 1_024)).await.is_admitted());
+    assert!(decide(&policies, &call(1_024)).await.retry_after().is_some());
+}
+
 /// While the store is away, a waiter that leaves passes its slot on, as it does otherwise.
 #[tokio::test]
 async fn shares_that_decide_together_let_waiters_move_up() {
