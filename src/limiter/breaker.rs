@@ -1,21 +1,22 @@
 //! A breaker, which stops asking a limiter that fails, and notices when that limiter answers again.
 //!
 //! `circuit.rs` has the states and counts. `shared_circuit.rs` has the state that clones share.
-//! `breaker_future.rs` has the decision of a limiter with a breaker.
+//! `breaker_call.rs` has the calls to a limiter with a breaker.
 
-mod breaker_future;
+mod breaker_call;
 mod circuit;
 mod shared_circuit;
 
-pub use breaker_future::WithBreakerFuture;
-
 use std::fmt;
 use std::sync::Arc;
+use std::task::Context;
 use std::time::Duration;
 
+use self::breaker_call::Call;
 use self::shared_circuit::Shared;
-use super::{Limiter, Operation};
-use crate::Charge;
+use super::Operation;
+use super::wrapped::{Around, Begin, Wrapped};
+use crate::{Charge, Decision, Error};
 
 /// A circuit breaker for [`LimiterExt::breaker`](crate::LimiterExt::breaker). It is cheap to clone:
 /// clones share one state.
@@ -281,37 +282,36 @@ pub struct BreakerCounts {
 }
 
 /// A limiter with a [`Breaker`]. Made by [`LimiterExt::breaker`](crate::LimiterExt::breaker).
-#[derive(Clone, Debug)]
-pub struct WithBreaker<L> {
-    inner: L,
-    breaker: Breaker,
-}
+pub type WithBreaker<L> = Wrapped<L, Breaker>;
 
-impl<L> WithBreaker<L> {
-    pub(in crate::limiter) fn new(inner: L, breaker: Breaker) -> Self {
-        Self { inner, breaker }
-    }
-}
+/// A settlement passes even while the breaker is open, and is not counted, since no caller waits
+/// for it.
+impl Around for Breaker {
+    type Open = Call;
 
-impl<L: Limiter> Limiter for WithBreaker<L> {
-    type Future = WithBreakerFuture<L::Future>;
-
-    fn check(&self, charge: &Charge) -> Self::Future {
-        let shared = Arc::clone(&self.breaker.shared);
-        if shared.refuses() {
-            return WithBreakerFuture::new(None, shared);
+    fn open(&self, _: &Charge) -> Begin<Call> {
+        match self.shared.refuses() {
+            true => Begin::Refused(Call::new(&self.shared, true)),
+            false => Begin::Seen(Call::new(&self.shared, false)),
         }
-        WithBreakerFuture::new(Some(self.inner.check(charge)), shared)
     }
 
-    // A settlement passes even while the breaker is open, and is not counted, since no caller waits
-    // for it.
-    pass_on!(check_keyless, settle, can_take_more);
+    /// Asks the inner limiter even while the breaker is open, to learn if it can. Its future does
+    /// nothing before it is polled.
+    fn open_operation(&self, _: Operation, _: &Charge) -> Begin<Call> {
+        Begin::Seen(Call::new(&self.shared, false))
+    }
 
-    fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
-        // Called even while the breaker is open, to learn if the inner limiter can. Its future does
-        // nothing before it is polled.
-        let answer = self.inner.operate(operation, charge)?;
-        Some(WithBreakerFuture::new(Some(answer), Arc::clone(&self.breaker.shared)))
+    fn poll(open: &mut Call) -> Result<(), Error> {
+        open.begin()
+    }
+
+    fn wait(open: &mut Call, cx: &mut Context<'_>) -> Result<(), Error> {
+        open.watch(cx)
+    }
+
+    fn close(open: Call, answer: Result<Decision, Error>) -> Result<Decision, Error> {
+        open.end(&answer);
+        answer
     }
 }

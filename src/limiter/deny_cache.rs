@@ -5,21 +5,17 @@ mod cache;
 mod cached_refusal;
 mod refusal_shard;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use self::afterwards::{Afterwards, Asked};
 use self::cache::Cache;
 use self::cached_refusal::{KeyHash, Question};
-use super::wrapped::{Around, Begin, Wrapped, WrappedFuture};
-use super::{Limiter, Operation};
+use super::Operation;
+use super::wrapped::{Around, Begin, Wrapped};
 use crate::reservation::{Charged, Reservation};
 use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error};
-
-const DEFAULT_MAX_AGE: Duration = Duration::from_secs(1);
-const DEFAULT_MAX_KEYS: usize = 100_000;
 
 /// A limiter that repeats its refusals. Made by
 /// [`LimiterExt::deny_cache`](crate::LimiterExt::deny_cache).
@@ -107,20 +103,9 @@ const DEFAULT_MAX_KEYS: usize = 100_000;
 /// It uses tokio's clock. So do not put it around a limiter with your own
 /// [`clock`](crate::Memory::clock). Around [`Redisson`](crate::redisson::Redisson) it has no
 /// effect, since that answers `Retry`.
-#[derive(Clone)]
-pub struct DenyCache<L> {
-    inner: Wrapped<L, Arc<Cache>>,
-}
-
-/// The future of [`DenyCache`].
-pub type DenyCacheFuture<C> = WrappedFuture<C, Arc<Cache>>;
+pub type DenyCache<L> = Wrapped<L, Arc<Cache>>;
 
 impl<L> DenyCache<L> {
-    pub(super) fn new(inner: L) -> Self {
-        let cache = Cache::new(DEFAULT_MAX_AGE, DEFAULT_MAX_KEYS);
-        Self { inner: Wrapped { inner, around: Arc::new(cache) } }
-    }
-
     /// Sets the longest time for which a refusal is repeated, and forgets all refusals. Clones keep
     /// theirs. Default: 1 s.
     ///
@@ -130,7 +115,7 @@ impl<L> DenyCache<L> {
     /// repeated.
     #[must_use]
     pub fn max_age(mut self, age: Duration) -> Self {
-        self.inner.around = Arc::new(Cache::new(age, self.inner.around.max_keys));
+        self.around = Arc::new(Cache::new(age, self.around.max_keys));
         self
     }
 
@@ -141,41 +126,20 @@ impl<L> DenyCache<L> {
     /// percent early.
     #[must_use]
     pub fn max_keys(mut self, keys: usize) -> Self {
-        self.inner.around = Arc::new(Cache::new(self.inner.around.max_age, keys.max(1)));
+        self.around = Arc::new(Cache::new(self.around.max_age, keys.max(1)));
         self
     }
 
     /// The number of refused keys held, including expired refusals that are not dropped yet.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.inner.around.len()
+        self.around.len()
     }
 
     /// Returns true if no refused key is held.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-}
-
-impl<L: Limiter> Limiter for DenyCache<L> {
-    type Future = DenyCacheFuture<L::Future>;
-
-    pass_on!(check, check_keyless, can_take_more, operate);
-
-    /// Settles, and forgets the key, since its time to come back may change. The key is known only
-    /// if the reservation came from this limiter.
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
-        let (charged, is_changed) = (reservation.charged(), actual != reservation.cost());
-        let settled = self.inner.settle(reservation, actual);
-        let cache = &self.inner.around;
-        match charged {
-            _ if !is_changed => {}
-            Charged::Key(key) => cache.forget_settling(key),
-            Charged::Unknown if settled.is_err() => {}
-            Charged::Unknown | Charged::Several => cache.forget_all(),
-        }
-        settled
     }
 }
 
@@ -200,24 +164,33 @@ impl Around for Arc<Cache> {
         }
     }
 
-    fn poll(open: &mut Asked) {
+    fn poll(open: &mut Asked) -> Result<(), Error> {
         open.is_begun = true;
+        Ok(())
     }
 
     fn close(open: Asked, mut answer: Result<Decision, Error>) -> Result<Decision, Error> {
         open.end(&mut answer);
         answer
     }
-}
 
-impl<L: fmt::Debug> fmt::Debug for DenyCache<L> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DenyCache")
-            .field("inner", &self.inner.inner)
-            .field("max_age", &self.inner.around.max_age)
-            .field("max_keys", &self.inner.around.max_keys)
-            .field("len", &self.len())
-            .finish()
+    /// Forgets the key, since its time to come back may change. The key is known only if the
+    /// reservation came from this limiter.
+    fn settle(
+        &self,
+        reservation: Reservation,
+        actual: u64,
+        settle: impl FnOnce(Reservation) -> Result<Settlement, Reservation>,
+    ) -> Result<Settlement, Reservation> {
+        let (charged, is_changed) = (reservation.charged(), actual != reservation.cost());
+        let settled = settle(reservation);
+        match charged {
+            _ if !is_changed => {}
+            Charged::Key(key) => self.forget_settling(key),
+            Charged::Unknown if settled.is_err() => {}
+            Charged::Unknown | Charged::Several => self.forget_all(),
+        }
+        settled
     }
 }
 

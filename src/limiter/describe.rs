@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::wrapped::{Around, Begin, Wrapped, WrappedFuture};
-use super::{Limiter, Operation};
+use super::Operation;
+use super::wrapped::{Around, Begin, Wrapped};
 use crate::decision::{QuotaUnit, is_policy_name};
 use crate::{Charge, Decision, Error, ErrorKind, digest};
 
@@ -118,25 +118,7 @@ impl Description {
 
 /// A limiter whose policies are described. Made by
 /// [`LimiterExt::describe`](crate::LimiterExt::describe).
-#[derive(Clone, Debug)]
-pub struct Described<L> {
-    inner: Wrapped<L, Arc<Description>>,
-}
-
-/// The future of [`Described`].
-pub type DescribedFuture<C> = WrappedFuture<C, Arc<Description>>;
-
-impl<L> Described<L> {
-    pub(super) fn new(inner: L, description: Description) -> Self {
-        Self { inner: Wrapped { inner, around: Arc::new(description) } }
-    }
-}
-
-impl<L: Limiter> Limiter for Described<L> {
-    type Future = DescribedFuture<L::Future>;
-
-    pass_on!(check, check_keyless, settle, can_take_more, operate);
-}
+pub type Described<L> = Wrapped<L, Arc<Description>>;
 
 impl Around for Arc<Description> {
     /// The partition key of the charge, if it is shown.

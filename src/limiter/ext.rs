@@ -1,11 +1,14 @@
 //! The methods of every limiter besides its decisions: wrappers and operations.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::futures::{AcquireFuture, OperationFuture};
+use super::inspect::Closure;
 use super::{
     Boxed, Breaker, DenyCache, Described, Description, Fallback, FallbackIf, Inspect, Lease,
-    Limiter, Operation, OrElse, Shadow, Switch, Timeout, WithBreaker, WithSwitch,
+    Limiter, Operation, OrElse, Shadow, Switch, SwitchMode, Timeout, WithBreaker, WithSwitch,
+    Wrapped,
 };
 use crate::reservation::Reservation;
 use crate::settlement::Settlement;
@@ -122,7 +125,7 @@ pub trait LimiterExt: Limiter + Sized {
     /// `or_else`: `limiter.timeout(..).breaker(..).or_else(..)`.
     #[must_use]
     fn breaker(self, breaker: Breaker) -> WithBreaker<Self> {
-        WithBreaker::new(self, breaker)
+        Wrapped { inner: self, around: breaker }
     }
 
     /// Repeats a refusal until its time is over, and does not ask this limiter until then.
@@ -132,7 +135,7 @@ pub trait LimiterExt: Limiter + Sized {
     /// `limiter.deny_cache().or_else(..)`, so that refusals of the fallback are not repeated.
     #[must_use]
     fn deny_cache(self) -> DenyCache<Self> {
-        DenyCache::new(self)
+        Wrapped { inner: self, around: Arc::default() }
     }
 
     /// Takes several units of a busy key in one call, at most `max_units`, and spends them in this
@@ -157,7 +160,9 @@ pub trait LimiterExt: Limiter + Sized {
     #[must_use]
     #[doc(alias("dry_run", "report_only"))]
     fn shadow(self) -> Shadow<Self> {
-        Shadow::new(self)
+        let switch = Switch::new();
+        switch.set(SwitchMode::Shadow);
+        self.switch(&switch)
     }
 
     /// Lets `switch` turn this limiter off, into a shadow, and on again, while it is used.
@@ -167,7 +172,7 @@ pub trait LimiterExt: Limiter + Sized {
     /// `trace` come later. See [`Switch`].
     #[must_use]
     fn switch(self, switch: &Switch) -> WithSwitch<Self> {
-        WithSwitch::new(self, switch.clone())
+        Wrapped { inner: self, around: switch.clone() }
     }
 
     /// Calls `inspect` with each charge and its result, for logs and counts of your own: a closure
@@ -180,7 +185,7 @@ pub trait LimiterExt: Limiter + Sized {
     where
         F: Fn(&Charge, Result<&Decision, &Error>),
     {
-        Inspect::new(self, inspect)
+        Wrapped { inner: self, around: Closure(Arc::new(inspect)) }
     }
 
     /// Sets the names, the unit and the partition key of this limiter's policies in header fields.
@@ -202,7 +207,7 @@ pub trait LimiterExt: Limiter + Sized {
     /// all members, in order.
     #[must_use]
     fn describe(self, description: Description) -> Described<Self> {
-        Described::new(self, description)
+        Wrapped { inner: self, around: Arc::new(description) }
     }
 
     /// Hides the type, so that limiters of different types fit into one field or table.

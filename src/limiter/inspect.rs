@@ -1,10 +1,8 @@
 //! A limiter that shows each of its decisions to a closure.
 
-use std::fmt;
 use std::sync::Arc;
 
-use super::Limiter;
-use super::wrapped::{Around, Begin, Wrapped, WrappedFuture};
+use super::wrapped::{Around, Begin, Wrapped};
 use crate::{Charge, Decision, Error};
 
 /// A limiter with a closure that sees each decision. Made by
@@ -56,39 +54,10 @@ use crate::{Charge, Decision, Error};
 ///
 /// It copies the charge, including an owned key, for each decision. The closure runs in the
 /// caller's task, so it must not block.
-pub struct Inspect<L, F> {
-    inner: Wrapped<L, Closure<F>>,
-}
-
-/// The future of [`Inspect`].
-pub type InspectFuture<C, F> = WrappedFuture<C, Closure<F>>;
+pub type Inspect<L, F> = Wrapped<L, Closure<F>>;
 
 /// A closure that sees each decision.
-pub struct Closure<F>(Arc<F>);
-
-impl<L, F> Inspect<L, F> {
-    pub(super) fn new(inner: L, inspect: F) -> Self {
-        Self { inner: Wrapped { inner, around: Closure(Arc::new(inspect)) } }
-    }
-}
-
-impl<L: Limiter, F: Fn(&Charge, Result<&Decision, &Error>)> Limiter for Inspect<L, F> {
-    type Future = InspectFuture<L::Future, F>;
-
-    pass_on!(check, check_keyless, settle, can_take_more, operate);
-}
-
-impl<L: Clone, F> Clone for Inspect<L, F> {
-    fn clone(&self) -> Self {
-        Self { inner: self.inner.clone() }
-    }
-}
-
-impl<L: fmt::Debug, F> fmt::Debug for Inspect<L, F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inspect").field("inner", &self.inner.inner).finish_non_exhaustive()
-    }
-}
+pub struct Closure<F>(pub(super) Arc<F>);
 
 impl<F: Fn(&Charge, Result<&Decision, &Error>)> Around for Closure<F> {
     type Open = (Charge, Self);

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::Limiter;
-use super::wrapped::{Around, Begin, Wrapped, WrappedFuture};
+use super::wrapped::{Around, Begin, Wrapped};
 use crate::observe::{Asked, Meter, PolicySeries};
+use crate::reservation::Reservation;
 use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error, Outcome};
 
@@ -20,7 +21,7 @@ pub trait MetricsExt: Limiter + Sized {
     #[must_use]
     fn metrics(self, limiter: impl Into<Arc<str>>) -> Metered<Self> {
         let counts = Counts { meter: Meter::new(limiter), policies: None };
-        Metered { inner: Wrapped { inner: self, around: Arc::new(counts) } }
+        Wrapped { inner: self, around: Arc::new(counts) }
     }
 }
 
@@ -75,13 +76,7 @@ impl<L: Limiter> MetricsExt for L {}
 ///
 /// `limiter` is the name that you set, never a key. So the number of series does not depend on the
 /// number of keys. Two limiters with the same name are counted together.
-#[derive(Clone, Debug)]
-pub struct Metered<L> {
-    inner: Wrapped<L, Arc<Counts>>,
-}
-
-/// The future of [`Metered`].
-pub type MeteredFuture<C> = WrappedFuture<C, Arc<Counts>>;
+pub type Metered<L> = Wrapped<L, Arc<Counts>>;
 
 /// Counts the decisions of a limiter.
 #[derive(Debug)]
@@ -122,20 +117,14 @@ impl<L> Metered<L> {
     pub fn per_policy(self) -> Self {
         let policies = Some(PolicySeries::default());
         let counts = Counts { meter: self.meter().clone(), policies };
-        Self { inner: Wrapped { around: Arc::new(counts), ..self.inner } }
+        Self { around: Arc::new(counts), ..self }
     }
 
     /// Returns the meter that counts the decisions.
     #[must_use]
     pub fn meter(&self) -> &Meter {
-        &self.inner.around.meter
+        &self.around.meter
     }
-}
-
-impl<L: Limiter> Limiter for Metered<L> {
-    type Future = MeteredFuture<L::Future>;
-
-    pass_on!(check, check_keyless, settle, can_take_more, operate);
 }
 
 impl Around for Arc<Counts> {
@@ -147,8 +136,9 @@ impl Around for Arc<Counts> {
         is_counted.then(|| Counted { counts: Self::clone(self), asked, begun: None }).into()
     }
 
-    fn poll(open: &mut Counted) {
+    fn poll(open: &mut Counted) -> Result<(), Error> {
         open.begun.get_or_insert_with(Instant::now);
+        Ok(())
     }
 
     fn close(mut open: Counted, mut answer: Result<Decision, Error>) -> Result<Decision, Error> {
@@ -169,10 +159,18 @@ impl Around for Arc<Counts> {
         answer
     }
 
-    fn settled(&self, cost: u64, actual: u64, settlement: &mut Settlement) {
+    fn settle(
+        &self,
+        reservation: Reservation,
+        actual: u64,
+        settle: impl FnOnce(Reservation) -> Result<Settlement, Reservation>,
+    ) -> Result<Settlement, Reservation> {
+        let cost = reservation.cost();
+        let mut settlement = settle(reservation)?;
         if self.meter.is_live() {
-            self.meter.record_settlement(cost, actual, settlement);
+            self.meter.record_settlement(cost, actual, &mut settlement);
         }
+        Ok(settlement)
     }
 }
 

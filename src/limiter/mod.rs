@@ -92,28 +92,20 @@ pub use switch::{Switch, SwitchMode, WithSwitch};
 pub use timeout::Timeout;
 #[cfg(feature = "tracing")]
 pub use traced::{TraceExt, Traced};
+pub use wrapped::Wrapped;
 
 /// The limiters' futures, which are public in [`crate::future`].
 pub(crate) mod futures {
     pub use super::acquire::AcquireFuture;
     pub use super::boxed::BoxedFuture;
-    pub use super::breaker::WithBreakerFuture;
-    pub use super::deny_cache::DenyCacheFuture;
-    pub use super::describe::DescribedFuture;
-    pub use super::inspect::InspectFuture;
     pub use super::lease::LeaseFuture;
     pub use super::memory::MemoryFuture;
-    #[cfg(feature = "metrics")]
-    pub use super::metered::MeteredFuture;
     pub use super::operate::OperationFuture;
     pub use super::or_else::OrElseFuture;
     #[cfg(feature = "redis")]
     pub use super::redis::RedisFuture;
-    pub use super::shadow::ShadowFuture;
-    pub use super::switch::WithSwitchFuture;
     pub use super::timeout::TimeoutFuture;
-    #[cfg(feature = "tracing")]
-    pub use super::traced::TracedFuture;
+    pub use super::wrapped::WrappedFuture;
 }
 
 pub use crate::decision::{Origin, PolicyReport, PolicyReports, QuotaUnit};

@@ -1,11 +1,8 @@
 //! A limiter that decides but never refuses.
 
-use std::sync::Arc;
-
-use super::wrapped::{Around, Begin, Wrapped, WrappedFuture};
-use super::{Limiter, Operation};
+use super::WithSwitch;
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use crate::{Charge, Decision, Error, Outcome};
+use crate::{Error, Outcome};
 
 /// A limiter that admits every charge, for every decision of its inner limiter. Made by
 /// [`LimiterExt::shadow`](crate::LimiterExt::shadow). Clones share the counts.
@@ -39,8 +36,10 @@ use crate::{Charge, Decision, Error, Outcome};
 /// | nothing, since a request has no key | the same |
 ///
 /// [`Decision::shadowed`] has the inner limiter's answer. All other values of the decision are the
-/// inner limiter's, such as [`remaining`](Decision::remaining). The taken units can be settled as
-/// usual.
+/// inner limiter's, such as [`remaining`]. The taken units can be settled as usual.
+///
+/// [`Decision::shadowed`]: crate::Decision::shadowed
+/// [`remaining`]: crate::Decision::remaining
 ///
 /// # What it does not do
 ///
@@ -49,13 +48,7 @@ use crate::{Charge, Decision, Error, Outcome};
 ///   can be reserved.
 /// - It does not change penalties, resets and blocks: these go to the inner limiter. An estimate is
 ///   admitted like a charge, and is not counted.
-#[derive(Clone, Debug)]
-pub struct Shadow<L> {
-    inner: Wrapped<L, Arc<Counters>>,
-}
-
-/// The future of [`Shadow`].
-pub type ShadowFuture<C> = WrappedFuture<C, Arc<Counters>>;
+pub type Shadow<L> = WithSwitch<L>;
 
 /// The counts of the results of charges without the shadow. A peek takes nothing and is not
 /// counted.
@@ -73,8 +66,8 @@ pub struct ShadowCounts {
 }
 
 /// The running counts.
-#[derive(Debug, Default)]
-pub struct Counters {
+#[derive(Default)]
+pub(super) struct Counters {
     admitted: AtomicU64,
     delayed: AtomicU64,
     refused: AtomicU64,
@@ -100,66 +93,12 @@ impl Counters {
             undecided: self.undecided.load(Relaxed),
         }
     }
-
-    /// Admits a charge, and counts its result.
-    pub(super) fn admit(&self, answer: Result<Decision, Error>) -> Decision {
-        self.add(answer.as_ref().map(Decision::outcome));
-        Decision::in_shadow(answer)
-    }
 }
 
 impl<L> Shadow<L> {
-    pub(super) fn new(inner: L) -> Self {
-        Self { inner: Wrapped { inner, around: Arc::default() } }
-    }
-
     /// Returns the counts of the results without the shadow, including those of its clones.
     #[must_use]
     pub fn counts(&self) -> ShadowCounts {
-        self.inner.around.counts()
-    }
-}
-
-impl<L: Limiter> Limiter for Shadow<L> {
-    type Future = ShadowFuture<L::Future>;
-
-    pass_on!(check, check_keyless, settle, operate);
-
-    /// Returns true, since a layer refuses requests otherwise. If the inner limiter cannot take
-    /// more, no more is taken.
-    fn can_take_more(&self) -> bool {
-        true
-    }
-}
-
-impl Around for Arc<Counters> {
-    /// `None` for a peek, which charges nothing and is not counted.
-    type Open = Option<Self>;
-
-    fn open(&self, charge: &Charge) -> Begin<Self::Open> {
-        Begin::Seen(match charge.units() {
-            // `AllInTurn` peeks at its members before it charges them.
-            0 => None,
-            _ => Some(Self::clone(self)),
-        })
-    }
-
-    /// An estimate says what a charge would get.
-    fn open_operation(&self, operation: Operation, _: &Charge) -> Begin<Self::Open> {
-        match operation {
-            Operation::Estimate => Begin::Seen(None),
-            _ => Begin::Unseen,
-        }
-    }
-
-    fn close(counters: Self::Open, answer: Result<Decision, Error>) -> Result<Decision, Error> {
-        Ok(match counters {
-            Some(counters) => counters.admit(answer),
-            None => Decision::in_shadow(answer),
-        })
-    }
-
-    fn keyless(&self, why: &Error, ask: impl FnOnce() -> Option<Decision>) -> Option<Decision> {
-        Some(self.admit(ask().ok_or_else(|| why.clone())))
+        self.around.shadow_counts()
     }
 }

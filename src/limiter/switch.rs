@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::shadow::Counters;
-use super::wrapped::{Around, Begin, Wrapped, WrappedFuture};
-use super::{Limiter, Operation, ShadowCounts};
+use super::wrapped::{Around, Begin, Wrapped};
+use super::{Operation, ShadowCounts};
 use crate::decision::Origin;
 use crate::sync::atomic::AtomicU8;
 use crate::sync::atomic::Ordering::Relaxed;
@@ -75,7 +75,7 @@ pub enum SwitchMode {
 #[derive(Default)]
 struct Shared {
     mode: AtomicU8,
-    counters: Arc<Counters>,
+    counters: Counters,
 }
 
 impl Switch {
@@ -134,62 +134,51 @@ impl fmt::Debug for Switch {
 }
 
 /// A limiter with a [`Switch`]. Made by [`LimiterExt::switch`](crate::LimiterExt::switch).
-#[derive(Clone, Debug)]
-pub struct WithSwitch<L> {
-    inner: Wrapped<L, Switch>,
-}
+pub type WithSwitch<L> = Wrapped<L, Switch>;
 
-/// The future of [`WithSwitch`].
-pub type WithSwitchFuture<C> = WrappedFuture<C, Switch>;
-
-impl<L> WithSwitch<L> {
-    pub(super) fn new(inner: L, switch: Switch) -> Self {
-        Self { inner: Wrapped { inner, around: switch } }
-    }
-}
-
-impl<L: Limiter> Limiter for WithSwitch<L> {
-    type Future = WithSwitchFuture<L::Future>;
-
-    pass_on!(check, check_keyless, settle, operate);
-
-    /// Returns true unless the switch is on, since a layer refuses requests otherwise.
-    fn can_take_more(&self) -> bool {
-        self.inner.around.mode() != SwitchMode::On || self.inner.can_take_more()
-    }
-}
-
-/// In the mode `Shadow` it does the same as a [`Shadow`](crate::limiter::Shadow).
 impl Around for Switch {
-    type Open = <Arc<Counters> as Around>::Open;
+    /// The switch in the mode `Shadow`. `None` for what takes nothing, and is not counted: an
+    /// estimate, and a peek, with which `AllInTurn` asks its members before it charges them.
+    type Open = Option<Self>;
 
     fn open(&self, charge: &Charge) -> Begin<Self::Open> {
         match self.mode() {
             SwitchMode::On => Begin::Unseen,
-            SwitchMode::Shadow => self.shared.counters.open(charge),
+            SwitchMode::Shadow => Begin::Seen(Some(self.clone()).filter(|_| charge.units() > 0)),
             SwitchMode::Off => Begin::Answered(off()),
         }
     }
 
-    fn open_operation(&self, operation: Operation, charge: &Charge) -> Begin<Self::Open> {
-        let asks_or_takes = matches!(operation, Operation::Estimate | Operation::Penalize);
-        match self.mode() {
-            SwitchMode::Off if asks_or_takes => Begin::Answered(off()),
-            SwitchMode::Shadow => self.shared.counters.open_operation(operation, charge),
+    fn open_operation(&self, operation: Operation, _: &Charge) -> Begin<Self::Open> {
+        match (self.mode(), operation) {
+            (SwitchMode::Off, Operation::Estimate | Operation::Penalize) => Begin::Answered(off()),
+            // An estimate says what a charge would get.
+            (SwitchMode::Shadow, Operation::Estimate) => Begin::Seen(None),
             _ => Begin::Unseen,
         }
     }
 
-    fn close(open: Self::Open, answer: Result<Decision, Error>) -> Result<Decision, Error> {
-        Arc::<Counters>::close(open, answer)
+    fn close(switch: Self::Open, answer: Result<Decision, Error>) -> Result<Decision, Error> {
+        if let Some(switch) = switch {
+            switch.count(answer.as_ref().map(Decision::outcome));
+        }
+        Ok(Decision::in_shadow(answer))
     }
 
     fn keyless(&self, why: &Error, ask: impl FnOnce() -> Option<Decision>) -> Option<Decision> {
         match self.mode() {
             SwitchMode::On => ask(),
-            SwitchMode::Shadow => self.shared.counters.keyless(why, ask),
+            SwitchMode::Shadow => {
+                Self::close(Some(self.clone()), ask().ok_or_else(|| why.clone())).ok()
+            }
             SwitchMode::Off => Some(off()),
         }
+    }
+
+    /// Returns true unless the switch is on, since a layer refuses requests otherwise. If the inner
+    /// limiter cannot take more, no more is taken.
+    fn can_take_more(&self, ask: impl FnOnce() -> bool) -> bool {
+        self.mode() != SwitchMode::On || ask()
     }
 }
 

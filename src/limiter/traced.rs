@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::Limiter;
-use super::wrapped::{Around, Begin, Wrapped, WrappedFuture};
+use super::wrapped::{Around, Begin, Wrapped};
 use crate::digest::push_digest;
 use crate::observe::{Asked, Tracer};
 use crate::{Charge, Decision, Error};
@@ -21,7 +21,7 @@ pub trait TraceExt: Limiter + Sized {
     fn trace(self, limiter: impl Into<Arc<str>>) -> Traced<Self> {
         let tracer = Arc::new(Tracer::new(limiter.into()));
         let around = Events { tracer, shown_key: ShownKey::None };
-        Traced { inner: Wrapped { inner: self, around } }
+        Wrapped { inner: self, around }
     }
 }
 
@@ -83,13 +83,7 @@ impl<L: Limiter> TraceExt for L {}
 ///
 /// It costs a few nanoseconds if no subscriber listens to `tower_sluice::decision`: no clock is
 /// read. Errors are always checked.
-#[derive(Clone, Debug)]
-pub struct Traced<L> {
-    inner: Wrapped<L, Events>,
-}
-
-/// The future of [`Traced`].
-pub type TracedFuture<C> = WrappedFuture<C, Events>;
+pub type Traced<L> = Wrapped<L, Events>;
 
 /// Makes events of the decisions of a limiter.
 #[derive(Clone, Debug)]
@@ -127,7 +121,7 @@ impl<L> Traced<L> {
     }
 
     fn showing(mut self, shown_key: ShownKey) -> Self {
-        self.inner.around.shown_key = shown_key;
+        self.around.shown_key = shown_key;
         self
     }
 }
@@ -152,12 +146,6 @@ impl ShownKey {
     }
 }
 
-impl<L: Limiter> Limiter for Traced<L> {
-    type Future = TracedFuture<L::Future>;
-
-    pass_on!(check, check_keyless, settle, can_take_more, operate);
-}
-
 impl Around for Events {
     type Open = Trace;
 
@@ -172,10 +160,11 @@ impl Around for Events {
         Begin::Seen(Trace { tracer, asked, is_shown, key, begun: None })
     }
 
-    fn poll(open: &mut Trace) {
+    fn poll(open: &mut Trace) -> Result<(), Error> {
         if open.is_shown {
             open.begun.get_or_insert_with(Instant::now);
         }
+        Ok(())
     }
 
     fn close(open: Trace, answer: Result<Decision, Error>) -> Result<Decision, Error> {

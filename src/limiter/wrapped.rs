@@ -1,9 +1,9 @@
 //! A wrapper that sees the charges and answers of its inner limiter, and may change them:
-//! `inspect`, `metrics`, `trace`, `describe`, `shadow`, `switch`, `deny_cache`.
+//! `inspect`, `metrics`, `trace`, `describe`, `shadow`, `switch`, `deny_cache`, `breaker`.
 
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use pin_project_lite::pin_project;
 
@@ -29,8 +29,23 @@ pub trait Around {
 
     /// Sees each poll of the caller before the limiter does. A future that is never polled asks
     /// nothing, so a charge begins with the first poll.
-    fn poll(open: &mut Self::Open) {
+    ///
+    /// # Errors
+    ///
+    /// The answer, if the limiter is not to be polled.
+    fn poll(open: &mut Self::Open) -> Result<(), Error> {
         let _ = open;
+        Ok(())
+    }
+
+    /// Watches a charge that the limiter has not answered yet.
+    ///
+    /// # Errors
+    ///
+    /// The answer, if nobody is to wait for the limiter any longer.
+    fn wait(open: &mut Self::Open, cx: &mut Context<'_>) -> Result<(), Error> {
+        let _ = (open, cx);
+        Ok(())
     }
 
     /// Sees the answer before the caller does. Returns the answer that the caller gets.
@@ -42,9 +57,20 @@ pub trait Around {
         ask()
     }
 
-    /// Sees the settlement of `cost` units, of which `actual` were used.
-    fn settled(&self, cost: u64, actual: u64, settlement: &mut Settlement) {
-        let _ = (cost, actual, settlement);
+    /// Sees a settlement. `settle` is the limiter's.
+    fn settle(
+        &self,
+        reservation: Reservation,
+        actual: u64,
+        settle: impl FnOnce(Reservation) -> Result<Settlement, Reservation>,
+    ) -> Result<Settlement, Reservation> {
+        let _ = actual;
+        settle(reservation)
+    }
+
+    /// Returns true if a settlement can take more. `ask` asks the limiter.
+    fn can_take_more(&self, ask: impl FnOnce() -> bool) -> bool {
+        ask()
     }
 }
 
@@ -56,6 +82,8 @@ pub enum Begin<O> {
     Unseen,
     /// The limiter is not asked.
     Answered(Decision),
+    /// The limiter is not asked. [`Around::poll`] returns the error.
+    Refused(O),
 }
 
 impl<O> From<Option<O>> for Begin<O> {
@@ -66,9 +94,11 @@ impl<O> From<Option<O>> for Begin<O> {
 
 debug_by_name!([O] Begin<O>);
 
-/// A limiter with its wrapper.
+/// A limiter with what another type adds to it. Made by the methods of
+/// [`LimiterExt`](crate::LimiterExt), `MetricsExt` and `TraceExt`, whose results have names: such as
+/// [`DenyCache`](crate::limiter::DenyCache) or [`Shadow`](crate::limiter::Shadow).
 #[derive(Clone, Debug)]
-pub(super) struct Wrapped<L, A> {
+pub struct Wrapped<L, A> {
     pub(super) inner: L,
     pub(super) around: A,
 }
@@ -78,7 +108,8 @@ impl<L: Limiter, A: Around> Limiter for Wrapped<L, A> {
 
     fn check(&self, charge: &Charge) -> Self::Future {
         match self.around.open(charge) {
-            Begin::Answered(decision) => WrappedFuture::answered(decision),
+            Begin::Answered(decision) => WrappedFuture::unasked(Some(decision), None),
+            Begin::Refused(open) => WrappedFuture::unasked(None, Some(open)),
             Begin::Seen(open) => WrappedFuture::asking(self.inner.check(charge), Some(open)),
             Begin::Unseen => WrappedFuture::asking(self.inner.check(charge), None),
         }
@@ -89,17 +120,18 @@ impl<L: Limiter, A: Around> Limiter for Wrapped<L, A> {
     }
 
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
-        let cost = reservation.cost();
-        let mut settlement = self.inner.settle(reservation, actual)?;
-        self.around.settled(cost, actual, &mut settlement);
-        Ok(settlement)
+        let settle = |reservation| self.inner.settle(reservation, actual);
+        self.around.settle(reservation, actual, settle)
     }
 
-    pass_on!(can_take_more);
+    fn can_take_more(&self) -> bool {
+        self.around.can_take_more(|| self.inner.can_take_more())
+    }
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
         let open = match self.around.open_operation(operation, charge) {
-            Begin::Answered(decision) => return Some(WrappedFuture::answered(decision)),
+            Begin::Answered(decision) => return Some(WrappedFuture::unasked(Some(decision), None)),
+            Begin::Refused(open) => return Some(WrappedFuture::unasked(None, Some(open))),
             Begin::Seen(open) => Some(open),
             Begin::Unseen => None,
         };
@@ -108,7 +140,7 @@ impl<L: Limiter, A: Around> Limiter for Wrapped<L, A> {
 }
 
 pin_project! {
-    /// The future of [`Wrapped`].
+    /// The future of [`Wrapped`](crate::limiter::Wrapped).
     pub struct WrappedFuture<C, A: Around> {
         // Dropped first, so that the wrapper sees that its caller left only after the limiter has
         // refunded its units.
@@ -123,7 +155,7 @@ pin_project! {
     #[project = StateProj]
     enum State<C> {
         Asking { #[pin] answer: C },
-        Answered { decision: Option<Decision> },
+        Unasked { decision: Option<Decision> },
     }
 }
 
@@ -132,8 +164,8 @@ impl<C, A: Around> WrappedFuture<C, A> {
         Self { state: State::Asking { answer }, open }
     }
 
-    fn answered(decision: Decision) -> Self {
-        Self { state: State::Answered { decision: Some(decision) }, open: None }
+    fn unasked(decision: Option<Decision>, open: Option<A::Open>) -> Self {
+        Self { state: State::Unasked { decision }, open }
     }
 }
 
@@ -146,18 +178,25 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
+        if let Some(open) = this.open {
+            A::poll(open)?;
+        }
         match this.state.project() {
             StateProj::Asking { answer } => {
-                if let Some(open) = this.open {
-                    A::poll(open);
-                }
-                let answer = ready!(answer.poll(cx));
+                let answer = match (answer.poll(cx), this.open.as_mut()) {
+                    (Poll::Ready(answer), _) => answer,
+                    (Poll::Pending, None) => return Poll::Pending,
+                    (Poll::Pending, Some(open)) => match A::wait(open, cx) {
+                        Ok(()) => return Poll::Pending,
+                        Err(error) => Err(error),
+                    },
+                };
                 Poll::Ready(match this.open.take() {
                     Some(open) => A::close(open, answer),
                     None => answer,
                 })
             }
-            StateProj::Answered { decision } => {
+            StateProj::Unasked { decision } => {
                 Poll::Ready(Ok(decision.take().expect("polled after it was done")))
             }
         }

@@ -133,8 +133,8 @@ enum Store {
     },
 }
 
-/// The name of a counter. Each part is written so that no two lists of parts become one name. A long
-/// name becomes its digest, without the `/` that each other name has.
+/// The name of a counter. Each part is written so that no two lists of parts become one name. A
+/// long name becomes its digest, without the `/` that each other name has.
 pub(crate) fn key<'a>(
     domain: &str,
     unit: &str,

@@ -1,5 +1,6 @@
 //! The refusals of all keys, in shards.
 
+use std::fmt;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
@@ -10,6 +11,9 @@ use super::refusal_shard::Shard;
 use crate::Decision;
 use crate::limiter::shards::Shards;
 use crate::sync::{MutexGuard, lock};
+
+const DEFAULT_MAX_AGE: Duration = Duration::from_secs(1);
+const DEFAULT_MAX_KEYS: usize = 100_000;
 
 pub struct Cache {
     pub(super) max_age: Duration,
@@ -104,4 +108,18 @@ impl Cache {
     }
 }
 
-debug_by_name!([] Cache);
+impl Default for Cache {
+    fn default() -> Self {
+        Self::new(DEFAULT_MAX_AGE, DEFAULT_MAX_KEYS)
+    }
+}
+
+impl fmt::Debug for Cache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cache")
+            .field("max_age", &self.max_age)
+            .field("max_keys", &self.max_keys)
+            .field("len", &self.len())
+            .finish()
+    }
+}

@@ -109,7 +109,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "deny_cache_forgets_a_refund",
         &[edit(
             "limiter/deny_cache.rs",
-            "            Charged::Key(key) => cache.forget_settling(key),",
+            "            Charged::Key(key) => self.forget_settling(key),",
             "            Charged::Key(_) => {}",
         )],
     ),
@@ -183,9 +183,9 @@ pub(super) const FAULTS: &[Fault] = &[
         "probe_of_a_caller_who_left_never_ends",
         &[
             edit(
-                "limiter/breaker/breaker_future.rs",
-                "            self.shared.end(self.permit, outcome, None);",
-                "            let _ = outcome;",
+                "limiter/breaker/breaker_call.rs",
+                "        self.report(if self.is_slow { Outcome::Slow } else { Outcome::Unknown }, None);",
+                "        let _ = self.is_slow;",
             ),
             edit(
                 "limiter/breaker/circuit.rs",
@@ -209,7 +209,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "breaker_counts_load_as_a_failure",
         &[edit(
-            "limiter/breaker/breaker_future.rs",
+            "limiter/breaker/breaker_call.rs",
             "            ErrorKind::Saturation => Outcome::Saturated,",
             "            ErrorKind::Saturation => Outcome::Failed,",
         )],
@@ -241,28 +241,28 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "shadow_refuses",
         &[edit(
-            "limiter/shadow.rs",
-            "            Some(counters) => counters.admit(answer),",
-            "            Some(counters) => match answer {
-                Ok(decision) if !decision.is_admitted() => decision,
-                answer => counters.admit(answer),
-            },",
+            "limiter/switch.rs",
+            "        Ok(Decision::in_shadow(answer))",
+            "        Ok(match answer {
+            Ok(decision) if !decision.is_admitted() => decision,
+            answer => Decision::in_shadow(answer),
+        })",
         )],
     ),
     planted(
         "switch_that_is_off_still_charges",
         &[edit(
             "limiter/switch.rs",
-            "            SwitchMode::Shadow => self.shared.counters.open(charge),
+            "            SwitchMode::Shadow => Begin::Seen(Some(self.clone()).filter(|_| charge.units() > 0)),
             SwitchMode::Off => Begin::Answered(off()),",
-            "            SwitchMode::Shadow | SwitchMode::Off => self.shared.counters.open(charge),",
+            "            _ => Begin::Seen(Some(self.clone()).filter(|_| charge.units() > 0)),",
         )],
     ),
     planted(
         "switch_in_shadow_refuses",
         &[edit(
             "limiter/switch.rs",
-            "            SwitchMode::Shadow => self.shared.counters.open(charge),",
+            "            SwitchMode::Shadow => Begin::Seen(Some(self.clone()).filter(|_| charge.units() > 0)),",
             "            SwitchMode::Shadow => Begin::Unseen,",
         )],
     ),

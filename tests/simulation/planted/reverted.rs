@@ -462,9 +462,9 @@ pub(super) const FAULTS: &[Fault] = &[
         "shadow_counts_peeks",
         "4f12ecf shadow: count charges, not peeks",
         &[edit(
-            "limiter/shadow.rs",
-            "            0 => None,",
-            "            u64::MAX => None,",
+            "limiter/switch.rs",
+            "            SwitchMode::Shadow => Begin::Seen(Some(self.clone()).filter(|_| charge.units() > 0)),",
+            "            SwitchMode::Shadow => Begin::Seen(Some(self.clone())),",
         )],
     ),
     reverted(

@@ -1,4 +1,4 @@
-//! The decision of a limiter with a breaker, and its call, which always reports its end.
+//! A call to a limiter with a breaker, which always reports its end.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use pin_project_lite::pin_project;
 use tokio::time::Instant;
 
 use super::circuit::{Outcome, Permit};
@@ -16,73 +15,41 @@ use crate::limiter::on_time::GracePeriod;
 use crate::limiter::runtime::sleep_until;
 use crate::{Decision, Error, ErrorKind};
 
-pin_project! {
-    /// The future of [`WithBreaker`](crate::limiter::WithBreaker).
-    pub struct WithBreakerFuture<C> {
-        // `None`: the breaker was open, so the limiter is not asked.
-        #[pin]
-        answer: Option<C>,
-        shared: Arc<Shared>,
-        // Begun by the first poll. Before that, nothing is taken, not even the place of the probe.
-        call: Option<Call>,
-    }
-}
-
-impl<C> WithBreakerFuture<C> {
-    pub(super) fn new(answer: Option<C>, shared: Arc<Shared>) -> Self {
-        Self { answer, shared, call: None }
-    }
-}
-
-impl<C> Future for WithBreakerFuture<C>
-where
-    C: Future<Output = Result<Decision, Error>>,
-{
-    type Output = C::Output;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        let Some(answer) = this.answer.as_pin_mut() else {
-            return Poll::Ready(Err(this.shared.refuse()));
-        };
-        let call = match this.call {
-            Some(call) => call,
-            None => this.call.insert(Call::new(Arc::clone(this.shared), this.shared.admit()?)),
-        };
-        let answer = match answer.poll(cx) {
-            Poll::Ready(answer) => answer,
-            Poll::Pending => match call.watch(cx) {
-                Ok(()) => return Poll::Pending,
-                Err(error) => Err(error),
-            },
-        };
-        if let Some(call) = this.call.take() {
-            call.end(&answer);
-        }
-        Poll::Ready(answer)
-    }
-}
-
-debug_by_name!([C] WithBreakerFuture<C>);
-
 type Slowness = Pin<Box<dyn Future<Output = Result<bool, Error>> + Send>>;
 
-/// A call to the limiter. If it is dropped without an answer, it does not count, unless it was
-/// already slow.
-struct Call {
+/// A call to the limiter. It begins with the first poll: before that, nothing is taken, not even the
+/// place of the probe. If it is dropped without an answer, it does not count, unless it was already
+/// slow.
+pub struct Call {
     shared: Arc<Shared>,
-    permit: Permit,
+    /// `None` before the call begins, and after its end.
+    permit: Option<Permit>,
     /// Watches if the call is slow. On the heap, since only breakers with `slow_after` need it.
     slowness: Option<Slowness>,
     is_slow: bool,
-    is_over: bool,
+    /// True if the breaker was open, so that the limiter was not asked.
+    is_refused: bool,
 }
 
 impl Call {
-    fn new(shared: Arc<Shared>, permit: Permit) -> Self {
-        let slow_after = shared.settings.slow_after;
-        let slowness = slow_after.map(|time| -> Slowness { Box::pin(is_slow_after(time)) });
-        Self { shared, permit, slowness, is_slow: false, is_over: false }
+    pub(super) fn new(shared: &Arc<Shared>, is_refused: bool) -> Self {
+        let shared = Arc::clone(shared);
+        Self { shared, permit: None, slowness: None, is_slow: false, is_refused }
+    }
+
+    /// # Errors
+    ///
+    /// If the breaker refuses the call.
+    pub(super) fn begin(&mut self) -> Result<(), Error> {
+        if self.is_refused {
+            return Err(self.shared.refuse());
+        }
+        if self.permit.is_none() {
+            self.permit = Some(self.shared.admit()?);
+            let slow_after = self.shared.settings.slow_after;
+            self.slowness = slow_after.map(|time| -> Slowness { Box::pin(is_slow_after(time)) });
+        }
+        Ok(())
     }
 
     /// Watches a call without an answer.
@@ -90,7 +57,7 @@ impl Call {
     /// # Errors
     ///
     /// If there is no runtime to watch it.
-    fn watch(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
+    pub(super) fn watch(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
         if let Some(slowness) = &mut self.slowness
             && let Poll::Ready(is_slow) = slowness.as_mut().poll(cx)
         {
@@ -100,23 +67,25 @@ impl Call {
         Ok(())
     }
 
-    fn end(mut self, answer: &Result<Decision, Error>) {
+    pub(super) fn end(mut self, answer: &Result<Decision, Error>) {
         let outcome = match what_it_says(answer) {
             Outcome::Failed => Outcome::Failed,
             _ if self.is_slow => Outcome::Slow,
             outcome => outcome,
         };
-        self.is_over = true;
-        self.shared.end(self.permit, outcome, answer.as_ref().err());
+        self.report(outcome, answer.as_ref().err());
+    }
+
+    fn report(&mut self, outcome: Outcome, error: Option<&Error>) {
+        if let Some(permit) = self.permit.take() {
+            self.shared.end(permit, outcome, error);
+        }
     }
 }
 
 impl Drop for Call {
     fn drop(&mut self) {
-        if !self.is_over {
-            let outcome = if self.is_slow { Outcome::Slow } else { Outcome::Unknown };
-            self.shared.end(self.permit, outcome, None);
-        }
+        self.report(if self.is_slow { Outcome::Slow } else { Outcome::Unknown }, None);
     }
 }
 
@@ -156,3 +125,5 @@ fn is_slow_after(slow_after: Duration) -> impl Future<Output = Result<bool, Erro
         Ok(!grace_period.is_late())
     }
 }
+
+debug_by_name!([] Call);
