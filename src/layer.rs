@@ -319,7 +319,7 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
     /// ```
     #[doc(alias("llm", "stream"))]
-    pub fn settle_in_handler(self) -> RateLimitLayer<L, K, HandOut<R>>
+    pub fn settle_in_handler(self) -> RateLimitLayer<L, K, WithActualCost<R, HandOut>>
     where
         L: Limiter + Send + Sync + 'static,
     {
@@ -385,21 +385,23 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     /// ```
     #[doc(alias("sse", "stream", "bandwidth"))]
     #[must_use]
-    pub fn count_body<F>(self, count: F) -> CountBodyLayer<RateLimitLayer<L, K, HandOut<R>>, F>
+    pub fn count_body<F>(
+        self,
+        count: F,
+    ) -> CountBodyLayer<RateLimitLayer<L, K, WithActualCost<R, HandOut>>, F>
     where
         L: Limiter + Send + Sync + 'static,
     {
         CountBodyLayer::new(self.hand_out(Recipient::Body), count)
     }
 
-    fn hand_out(self, to: Recipient) -> RateLimitLayer<L, K, HandOut<R>>
+    fn hand_out(self, to: Recipient) -> RateLimitLayer<L, K, WithActualCost<R, HandOut>>
     where
         L: Limiter + Send + Sync + 'static,
     {
         let limiter = Arc::clone(&self.shared.limiter);
         let settle_by = Arc::new(move |reservation, actual| limiter.settle(reservation, actual));
-        let respond = HandOut::new(Arc::clone(&self.shared.respond), settle_by, to);
-        self.respond(respond)
+        self.with_actual_cost(HandOut { settle_by, to })
     }
 
     fn with_actual_cost<F>(self, cost: F) -> RateLimitLayer<L, K, WithActualCost<R, F>> {

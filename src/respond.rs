@@ -41,6 +41,6 @@ pub use crate::http::{
 };
 pub use crate::responder::{Raise, Respond};
 pub use crate::settle::{
-    ActualCost, PenalizeIf, RefundIf, RefundOnError, RefundUnused, ResetIf, WithActualCost,
+    PenalizeIf, RefundIf, RefundOnError, RefundUnused, ResetIf, WithActualCost,
 };
 pub use crate::unsettled::{SettleHandle, Unsettled};

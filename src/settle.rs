@@ -138,51 +138,60 @@ pub struct ResetIf<F>(pub(crate) F);
 #[derive(Clone, Copy, Debug)]
 pub struct RefundOnError<F>(pub(crate) F);
 
-/// The source of the cost in a [`WithActualCost`]: a closure that returns `u64` or `Option<u64>`, a
-/// [`RefundIf`], a [`RefundUnused`], a [`PenalizeIf`], a [`ResetIf`] or a [`RefundOnError`].
-/// Sealed.
-pub trait ActualCost<Res, E>: sealed::Sealed<Res, E> {
-    #[doc(hidden)]
-    const TAKES_MORE: bool = false;
-    #[doc(hidden)]
-    const MAY_RESET: bool = false;
+/// The source of the cost in a [`WithActualCost`]: a closure that returns `u64` or `Option<u64>`, or
+/// one of the types above.
+pub trait ActualCost<Req, Res, E> {
+    /// Returns true if it may take more than was charged.
+    fn takes_more(&self) -> bool {
+        false
+    }
 
-    #[doc(hidden)]
-    fn actual_cost(&self, decision: &Decision, result: Result<&Res, &E>) -> Option<u64>;
+    fn may_reset(&self) -> bool {
+        false
+    }
 
-    #[doc(hidden)]
     fn resets(&self, decision: &Decision, result: Result<&Res, &E>) -> bool {
         let _ = (decision, result);
         false
     }
+
+    fn actual_cost(&self, decision: &Decision, result: Result<&Res, &E>) -> Option<u64> {
+        let _ = (decision, result);
+        None
+    }
+
+    /// Sees an admitted request after the responder.
+    fn admit(&self, decision: &mut Decision, request: &mut Req) {
+        let _ = (decision, request);
+    }
+
+    /// Sees a response after the responder.
+    fn annotate(&self, decision: &mut Decision, response: &mut Res) {
+        let _ = (decision, response);
+    }
 }
 
-mod sealed {
-    pub trait Sealed<Res, E> {}
-}
-
-impl<F, Res, E, C> sealed::Sealed<Res, E> for F where F: Fn(&Decision, &Res) -> C {}
-impl<F, Res, E, C> ActualCost<Res, E> for F
+impl<F, Req, Res, E, C> ActualCost<Req, Res, E> for F
 where
     F: Fn(&Decision, &Res) -> C,
     C: Into<Option<u64>>,
 {
-    const TAKES_MORE: bool = true;
+    fn takes_more(&self) -> bool {
+        true
+    }
 
     fn actual_cost(&self, decision: &Decision, result: Result<&Res, &E>) -> Option<u64> {
         result.ok().and_then(|response| self(decision, response).into())
     }
 }
 
-impl<F: Fn(&Decision, &Res) -> bool, Res, E> sealed::Sealed<Res, E> for RefundIf<F> {}
-impl<F: Fn(&Decision, &Res) -> bool, Res, E> ActualCost<Res, E> for RefundIf<F> {
+impl<F: Fn(&Decision, &Res) -> bool, Req, Res, E> ActualCost<Req, Res, E> for RefundIf<F> {
     fn actual_cost(&self, decision: &Decision, result: Result<&Res, &E>) -> Option<u64> {
         result.ok().filter(|response| (self.0)(decision, response)).map(|_| 0)
     }
 }
 
-impl<F: Fn(&Decision, &Res) -> C, Res, E, C> sealed::Sealed<Res, E> for RefundUnused<F> {}
-impl<F, Res, E, C> ActualCost<Res, E> for RefundUnused<F>
+impl<F, Req, Res, E, C> ActualCost<Req, Res, E> for RefundUnused<F>
 where
     F: Fn(&Decision, &Res) -> C,
     C: Into<Option<u64>>,
@@ -193,9 +202,10 @@ where
     }
 }
 
-impl<F: Fn(&Decision, &Res) -> bool, Res, E> sealed::Sealed<Res, E> for PenalizeIf<F> {}
-impl<F: Fn(&Decision, &Res) -> bool, Res, E> ActualCost<Res, E> for PenalizeIf<F> {
-    const TAKES_MORE: bool = true;
+impl<F: Fn(&Decision, &Res) -> bool, Req, Res, E> ActualCost<Req, Res, E> for PenalizeIf<F> {
+    fn takes_more(&self) -> bool {
+        true
+    }
 
     fn actual_cost(&self, decision: &Decision, result: Result<&Res, &E>) -> Option<u64> {
         let charged = decision.reservation().map_or(0, Reservation::cost);
@@ -204,12 +214,9 @@ impl<F: Fn(&Decision, &Res) -> bool, Res, E> ActualCost<Res, E> for PenalizeIf<F
     }
 }
 
-impl<F: Fn(&Decision, &Res) -> bool, Res, E> sealed::Sealed<Res, E> for ResetIf<F> {}
-impl<F: Fn(&Decision, &Res) -> bool, Res, E> ActualCost<Res, E> for ResetIf<F> {
-    const MAY_RESET: bool = true;
-
-    fn actual_cost(&self, _: &Decision, _: Result<&Res, &E>) -> Option<u64> {
-        None
+impl<F: Fn(&Decision, &Res) -> bool, Req, Res, E> ActualCost<Req, Res, E> for ResetIf<F> {
+    fn may_reset(&self) -> bool {
+        true
     }
 
     fn resets(&self, decision: &Decision, result: Result<&Res, &E>) -> bool {
@@ -217,8 +224,7 @@ impl<F: Fn(&Decision, &Res) -> bool, Res, E> ActualCost<Res, E> for ResetIf<F> {
     }
 }
 
-impl<F: Fn(&E) -> bool, Res, E> sealed::Sealed<Res, E> for RefundOnError<F> {}
-impl<F: Fn(&E) -> bool, Res, E> ActualCost<Res, E> for RefundOnError<F> {
+impl<F: Fn(&E) -> bool, Req, Res, E> ActualCost<Req, Res, E> for RefundOnError<F> {
     fn actual_cost(&self, _: &Decision, result: Result<&Res, &E>) -> Option<u64> {
         result.err().filter(|error| (self.0)(error)).map(|_| 0)
     }
@@ -227,7 +233,7 @@ impl<F: Fn(&E) -> bool, Res, E> ActualCost<Res, E> for RefundOnError<F> {
 impl<R, F, Req, Res, E> Respond<Req, Res, E> for WithActualCost<R, F>
 where
     R: Respond<Req, Res, E>,
-    F: ActualCost<Res, E>,
+    F: ActualCost<Req, Res, E>,
 {
     type Error = R::Error;
 
@@ -240,11 +246,11 @@ where
     }
 
     fn takes_more(&self) -> bool {
-        F::TAKES_MORE || self.respond.takes_more()
+        self.cost.takes_more() || self.respond.takes_more()
     }
 
     fn may_reset(&self) -> bool {
-        F::MAY_RESET || self.respond.may_reset()
+        self.cost.may_reset() || self.respond.may_reset()
     }
 
     fn resets(&self, decision: &Decision, result: Result<&Res, &E>) -> bool {
@@ -258,10 +264,12 @@ where
 
     fn admit(&self, decision: &mut Decision, request: &mut Req) {
         self.respond.admit(decision, request);
+        self.cost.admit(decision, request);
     }
 
     fn annotate(&self, decision: &mut Decision, response: &mut Res) {
         self.respond.annotate(decision, response);
+        self.cost.annotate(decision, response);
     }
 }
 

@@ -1,24 +1,18 @@
-//! A responder that lets a handler or a body settle a request.
-
-use std::fmt;
-use std::sync::Arc;
-use std::time::Duration;
+//! What lets a handler or a body settle a request.
 
 use http::{Request, Response};
 
+use crate::Decision;
 use crate::decision::Origin;
-use crate::responder::Respond;
+use crate::settle::ActualCost;
 use crate::unsettled::{SettleBy, SettleHandle};
-use crate::{Decision, Refusal};
 
-/// A responder that gives each request's [`SettleHandle`](crate::respond::SettleHandle) to the
-/// handler or to the body. Made by
+/// Gives each request's [`SettleHandle`] to the handler or to the body. Made by
 /// [`RateLimitLayer::settle_in_handler`](crate::RateLimitLayer::settle_in_handler) and
 /// [`RateLimitLayer::count_body`](crate::RateLimitLayer::count_body).
-pub struct HandOut<R> {
-    respond: Arc<R>,
-    settle_by: SettleBy,
-    to: Recipient,
+pub struct HandOut {
+    pub(crate) settle_by: SettleBy,
+    pub(crate) to: Recipient,
 }
 
 /// The receiver of the units that a request took.
@@ -30,45 +24,13 @@ pub(crate) enum Recipient {
     Body,
 }
 
-impl<R> HandOut<R> {
-    pub(crate) fn new(respond: Arc<R>, settle_by: SettleBy, to: Recipient) -> Self {
-        Self { respond, settle_by, to }
-    }
-}
-
-impl<R, B, C, E> Respond<Request<B>, Response<C>, E> for HandOut<R>
-where
-    R: Respond<Request<B>, Response<C>, E>,
-{
-    type Error = R::Error;
-
-    fn reject(&self, request: Request<B>, refusal: Refusal) -> Result<Response<C>, R::Error> {
-        self.respond.reject(request, refusal)
-    }
-
-    fn max_wait(&self, request: &Request<B>) -> Option<Duration> {
-        self.respond.max_wait(request)
-    }
-
+impl<B, C, E> ActualCost<Request<B>, Response<C>, E> for HandOut {
     /// Returns true for a body, which may be of any size.
     fn takes_more(&self) -> bool {
-        self.to == Recipient::Body || self.respond.takes_more()
-    }
-
-    fn may_reset(&self) -> bool {
-        self.respond.may_reset()
-    }
-
-    fn resets(&self, decision: &Decision, result: Result<&Response<C>, &E>) -> bool {
-        self.respond.resets(decision, result)
-    }
-
-    fn actual_cost(&self, decision: &Decision, result: Result<&Response<C>, &E>) -> Option<u64> {
-        self.respond.actual_cost(decision, result)
+        self.to == Recipient::Body
     }
 
     fn admit(&self, decision: &mut Decision, request: &mut Request<B>) {
-        self.respond.admit(decision, request);
         // A layer that limits the request has the only handle, which is empty where it failed open:
         // the handler must not settle its cost with an outer limiter.
         let is_limited = decision.reservation().is_some()
@@ -80,11 +42,10 @@ where
     }
 
     fn annotate(&self, decision: &mut Decision, response: &mut Response<C>) {
-        self.respond.annotate(decision, response);
         if self.to == Recipient::Body {
             response.extensions_mut().insert(decision.hand_out(&self.settle_by));
         }
     }
 }
 
-debug_by_name!([R: fmt::Debug] HandOut<R>: respond, to);
+debug_by_name!([] HandOut: to);

@@ -67,7 +67,7 @@ const MODULES: &[Module] = &[
     },
     Module {
         files: &["limiter"],
-        crates: &["tokio", "pin_project_lite", "fastrand"],
+        crates: &["tokio", "pin_project_lite", "fastrand", "hashbrown"],
         modules: &["algorithm", "digest", "limiter", "observe"],
     },
     Module {
@@ -104,7 +104,7 @@ const MODULES: &[Module] = &[
     Module {
         files: &["http"],
         crates: &["http", "fastrand", "itoa", "sfv"],
-        modules: &["responder", "http", "grpc"],
+        modules: &["responder", "settle", "http", "grpc"],
     },
     Module { files: &["grpc"], crates: &["http", "base64"], modules: &["grpc"] },
     Module { files: &["policy/path"], crates: &["fastrand"], modules: &["policy"] },
