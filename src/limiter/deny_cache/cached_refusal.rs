@@ -159,21 +159,3 @@ fn hash_keys(charge: &Charge, hasher: &mut impl Hasher) {
         }
     }
 }
-
-/// A hasher that returns a number that is already a hash.
-#[derive(Debug, Default)]
-pub(super) struct AlreadyHashed(u64);
-
-impl Hasher for AlreadyHashed {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("a hash is one number");
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
-}

@@ -1,13 +1,12 @@
 //! A shard: a limited number of refusals under one lock.
 
-use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
+use hashbrown::HashTable;
 use tokio::time::Instant;
 
-use super::cached_refusal::{AlreadyHashed, KeyHash, Refusal};
+use super::cached_refusal::{KeyHash, Refusal};
 
 /// The number of refusals that are examined for a replacement: an expired one, or else the oldest
 /// of them.
@@ -18,7 +17,7 @@ const MIN_GROWTH: usize = 8;
 pub(super) struct Shard {
     capacity: usize,
     /// The index of each key's refusal.
-    indexes: HashMap<NonZeroU64, usize, BuildHasherDefault<AlreadyHashed>>,
+    indexes: HashTable<usize>,
     refusals: Vec<Refusal>,
     /// The place where the next search for a replacement starts.
     next: usize,
@@ -27,7 +26,7 @@ pub(super) struct Shard {
 
 impl Shard {
     pub(super) fn new(capacity: usize) -> Self {
-        let (indexes, refusals) = (HashMap::default(), Vec::new());
+        let (indexes, refusals) = (HashTable::new(), Vec::new());
         Self { capacity, indexes, refusals, next: 0, changes: Changes::default() }
     }
 
@@ -37,7 +36,7 @@ impl Shard {
 
     /// Returns the refusal of a key, if it has one that has not expired.
     pub(super) fn get(&mut self, key: KeyHash, now: Instant) -> Option<&Refusal> {
-        let index = *self.indexes.get(&key.place)?;
+        let index = self.index(key.place)?;
         if self.refusals[index].is_over(now) {
             self.remove(key.place);
             return None;
@@ -53,13 +52,13 @@ impl Shard {
         if self.changes.is_settling(place, refusal.question.asked_at) {
             refusal.end_soon();
         }
-        if let Some(index) = self.indexes.get(&place) {
-            self.refusals[*index] = refusal;
+        if let Some(index) = self.index(place) {
+            self.refusals[index] = refusal;
             return;
         }
         let index = self.refusals.len();
         if index < self.capacity {
-            self.indexes.insert(place, index);
+            self.point(place, index);
             if index == self.refusals.capacity() {
                 // Grows by a quarter, since twice the size would often be half empty.
                 self.refusals.reserve_exact((index / 4).max(MIN_GROWTH).min(self.capacity - index));
@@ -69,8 +68,8 @@ impl Shard {
         }
         let index = self.replaceable(refusal.question.asked_at);
         self.next = index + 1;
-        self.indexes.remove(&self.refusals[index].question.key.place);
-        self.indexes.insert(place, index);
+        self.unpoint(self.refusals[index].question.key.place);
+        self.point(place, index);
         self.refusals[index] = refusal;
     }
 
@@ -98,8 +97,8 @@ impl Shard {
     /// yet. Refusals since then end soon.
     pub(super) fn note_refund(&mut self, place: NonZeroU64, asked_at: Instant, now: Instant) {
         self.changes.note_refund(place, now);
-        if let Some(index) = self.indexes.get(&place) {
-            self.refusals[*index].end_soon_if_kept_since(asked_at, now);
+        if let Some(index) = self.index(place) {
+            self.refusals[index].end_soon_if_kept_since(asked_at, now);
         }
     }
 
@@ -110,11 +109,31 @@ impl Shard {
     }
 
     fn remove(&mut self, place: NonZeroU64) {
-        let Some(index) = self.indexes.remove(&place) else { return };
-        self.refusals.swap_remove(index);
-        if let Some(moved) = self.refusals.get(index) {
-            self.indexes.insert(moved.question.key.place, index);
+        let Some(index) = self.unpoint(place) else { return };
+        // The last refusal takes the place of this one.
+        let last = self.refusals.len() - 1;
+        if index < last {
+            let moved = self.refusals[last].question.key.place;
+            self.unpoint(moved);
+            self.point(moved, index);
         }
+        self.refusals.swap_remove(index);
+    }
+
+    fn index(&self, place: NonZeroU64) -> Option<usize> {
+        let is_own = |index: &usize| self.refusals[*index].question.key.place == place;
+        self.indexes.find(place.get(), is_own).copied()
+    }
+
+    fn point(&mut self, place: NonZeroU64, index: usize) {
+        let hash = |index: &usize| self.refusals[*index].question.key.place.get();
+        self.indexes.insert_unique(place.get(), index, hash);
+    }
+
+    fn unpoint(&mut self, place: NonZeroU64) -> Option<usize> {
+        let is_own = |index: &usize| self.refusals[*index].question.key.place == place;
+        let entry = self.indexes.find_entry(place.get(), is_own).ok()?;
+        Some(entry.remove().0)
     }
 }
 

@@ -525,8 +525,8 @@ pub(super) const FAULTS: &[Fault] = &[
             ),
             edit(
                 "limiter/deny_cache/refusal_shard.rs",
-                "            self.refusals[*index].end_soon_if_kept_since(asked_at, now);",
-                "            let _ = (&self.refusals[*index], asked_at);",
+                "            self.refusals[index].end_soon_if_kept_since(asked_at, now);",
+                "            let _ = (&self.refusals[index], asked_at);",
             ),
         ],
     ),
