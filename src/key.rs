@@ -37,7 +37,7 @@
 #[cfg(any(feature = "axum", feature = "tonic"))]
 pub use crate::http::by_client_ip;
 pub use crate::http::{
-    ApiKey, ByHead, ClientAddr, ClientIp, FindPeer, Head, KnownPeers, NetworksError, PeerAddr,
-    by_api_key, by_bearer_token, by_head,
+    ApiKey, ByHead, ClientAddr, ClientIp, FindPeer, Head, KnownPeers, PeerAddr, by_api_key,
+    by_bearer_token, by_head,
 };
 pub use crate::key_extractor::{Exempt, Global, IntoCharge, KeyExtractor, Keyed};

@@ -13,7 +13,6 @@ mod networks;
 mod peer;
 
 pub use client_addr::ClientAddr;
-pub use networks::NetworksError;
 pub use peer::{FindPeer, KnownPeers, PeerAddr};
 
 use std::net::IpAddr;
@@ -71,7 +70,7 @@ pub fn by_client_ip() -> ClientIp {
 /// ```
 /// use tower_sluice::key::{ClientIp, Head, PeerAddr};
 ///
-/// # fn run() -> Result<(), tower_sluice::key::NetworksError> {
+/// # fn run() -> Result<(), tower_sluice::Error> {
 /// let client_ip = ClientIp::new().try_trusted_networks("10.0.0.0/8, 127.0.0.1")?;
 ///
 /// let proxy = PeerAddr("10.0.0.5:443".parse().unwrap());
@@ -177,7 +176,7 @@ impl<P> ClientIp<P> {
     /// # Errors
     ///
     /// If an element is neither a network nor an address. The error shows the element.
-    pub fn try_trusted_networks(self, list: &str) -> Result<Self, NetworksError> {
+    pub fn try_trusted_networks(self, list: &str) -> Result<Self, Error> {
         Ok(self.trusted_networks(networks::parse(list)?))
     }
 

@@ -19,7 +19,7 @@ pub use api_key::{ApiKey, by_api_key, by_bearer_token};
 pub use body::PlainText;
 #[cfg(any(feature = "axum", feature = "tonic"))]
 pub use client_ip::by_client_ip;
-pub use client_ip::{ClientAddr, ClientIp, FindPeer, KnownPeers, NetworksError, PeerAddr};
+pub use client_ip::{ClientAddr, ClientIp, FindPeer, KnownPeers, PeerAddr};
 pub use count_body::{
     CountBody, CountBodyFuture, CountBodyLayer, CountBytes, CountFrame, CountedBody,
 };

@@ -1,35 +1,24 @@
 //! Networks of trusted proxies, as operators write them.
 
-use std::fmt;
 use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv4Net};
 
+use crate::{Error, ErrorKind};
+
 /// The bits before an IPv4 address that is mapped into IPv6.
 const MAPPED_BITS: u8 = 96;
 
-/// The error of [`ClientIp::try_trusted_networks`](crate::key::ClientIp::try_trusted_networks): a
-/// text that is not a network.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NetworksError {
-    text: String,
-}
-
-impl fmt::Display for NetworksError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is neither a network such as 10.0.0.0/8 nor an address", self.text)
-    }
-}
-
-impl std::error::Error for NetworksError {}
-
 /// Reads a list of networks with commas. An address is a network of one address.
-pub(super) fn parse(list: &str) -> Result<Vec<IpNet>, NetworksError> {
+pub(super) fn parse(list: &str) -> Result<Vec<IpNet>, Error> {
     let texts = list.split(',').map(str::trim).filter(|text| !text.is_empty());
     let network = |text: &str| {
         let network = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
         let network = network.ok().filter(|network| !is_half_mapped(network));
-        network.ok_or_else(|| NetworksError { text: text.to_owned() })
+        network.ok_or_else(|| {
+            let why = format!("{text:?} is neither a network such as 10.0.0.0/8 nor an address");
+            Error::new(ErrorKind::Configuration, why)
+        })
     };
     texts.map(network).collect()
 }
