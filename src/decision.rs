@@ -10,7 +10,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::decided_policies::PolicyReports;
 pub(crate) use self::details::Details;
 use self::details::Held;
 pub use self::outcome::{Origin, Outcome};
@@ -466,7 +465,7 @@ impl fmt::Debug for Decision {
             .field("quota", &self.quota())
             .field("remaining", &self.remaining())
             .field("reset_after", &self.reset_after())
-            .field("policies", &self.policies())
+            .field("policies", &self.policies().collect::<Vec<_>>())
             .field("decided_at", &self.decided_at())
             .field("batch_position", &self.batch_position())
             .field("waited", &self.waited())

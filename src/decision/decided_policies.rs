@@ -1,8 +1,5 @@
 //! The policies of a decision: each that took part in it, and the one that matters most.
 
-use std::fmt;
-use std::iter::FusedIterator;
-use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,23 +7,15 @@ use super::Decision;
 use super::details::{Details, Held};
 use super::policy_report::{Figures, KEEPS_NAME, Policy, PolicyReport};
 
-/// The policies that took part in a decision, in order: see [`Decision::policies`].
-#[derive(Clone)]
-pub struct PolicyReports<'a> {
-    only: Option<PolicyReport<'a>>,
-    several: slice::Iter<'a, Policy>,
-}
-
 impl Decision {
     /// Every policy that took part, in order. A tuple has one for each quota, and a combination has
     /// those of its members. Empty if the limiter does not say by which quota it decided.
     ///
     /// Each has its own `remaining` and `reset_after`.
-    #[must_use]
-    pub fn policies(&self) -> PolicyReports<'_> {
+    pub fn policies(&self) -> impl Iterator<Item = PolicyReport<'_>> + Clone {
         let several = self.details().and_then(|details| details.policies.as_deref());
         let only = if several.is_some() { None } else { self.only_policy() };
-        PolicyReports { only, several: several.unwrap_or_default().iter() }
+        only.into_iter().chain(several.unwrap_or_default().iter().map(Policy::report))
     }
 
     /// The policy that matters most to the next request. If policies refuse, it is the one that
@@ -184,27 +173,4 @@ fn changed(policies: &[Policy], change: impl Fn(&mut Policy)) -> Option<Arc<[Pol
     let mut policies: Arc<[Policy]> = policies.into();
     Arc::get_mut(&mut policies)?.iter_mut().for_each(change);
     Some(policies)
-}
-
-impl<'a> Iterator for PolicyReports<'a> {
-    type Item = PolicyReport<'a>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.only.take().or_else(|| self.several.next().map(Policy::report))
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = usize::from(self.only.is_some()) + self.several.len();
-        (left, Some(left))
-    }
-}
-
-impl ExactSizeIterator for PolicyReports<'_> {}
-
-impl FusedIterator for PolicyReports<'_> {}
-
-impl fmt::Debug for PolicyReports<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.clone()).finish()
-    }
 }

@@ -144,7 +144,7 @@ async fn enforce(
 fn outcomes(one: &PartsDecision, asked: &[Asked]) -> impl Iterator<Item = (usize, PolicyOutcome)> {
     let PartsDecision { parts, decision, .. } = one;
     // A decision that no policy made, such as one of `FailOpen`, counts for all policies.
-    let is_each = parts.len() > 1 && decision.policies().len() == parts.len();
+    let is_each = parts.len() > 1 && decision.policies().count() == parts.len();
     let own = decision.policies().map(|policy| policy.outcome()).filter(move |_| is_each);
     let outcomes = own.chain(std::iter::repeat(decision.outcome()));
     parts.iter().zip(outcomes).map(|(part, outcome)| {

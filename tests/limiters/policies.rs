@@ -210,12 +210,12 @@ async fn a_limiter_of_ones_own_reports_its_policies() {
     assert_eq!(names(&decision), ["burst", "daily"]);
     assert_eq!((decision.limiter(), decision.quota()), (Some("daily"), Some(DAILY)));
     assert_eq!((decision.remaining(), decision.reset_after()), (Some(9), Some(DAY)));
-    assert_eq!(decision.policies().len(), 2);
+    assert_eq!(decision.policies().count(), 2);
 
     let silent = Decision::new(Outcome::Allow);
-    assert_eq!((silent.policies().len(), silent.tightest()), (0, None));
+    assert_eq!((silent.policies().count(), silent.tightest()), (0, None));
     let none = Decision::new(Outcome::Allow).with_policies([]);
-    assert_eq!((none.policies().len(), none.limiter()), (0, None));
+    assert_eq!((none.policies().count(), none.limiter()), (0, None));
 }
 
 #[tokio::test(start_paused = true)]
@@ -234,5 +234,5 @@ async fn a_description_names_policies_and_units() {
     assert_eq!(names(&limiter.peek("user:42").await.unwrap()), ["burst", "api-2"]);
     let unknown = (|_: &Charge| ready(Ok::<_, Error>(Decision::new(Outcome::Allow))))
         .describe(Description::new().names(["burst"]));
-    assert_eq!(unknown.check(&one()).await.unwrap().policies().len(), 0);
+    assert_eq!(unknown.check(&one()).await.unwrap().policies().count(), 0);
 }

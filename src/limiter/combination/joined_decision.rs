@@ -28,7 +28,7 @@ pub(crate) fn joined(mut decisions: Vec<PartsDecision>) -> Option<Decision> {
         // A slot that moves up in the line of one part would be too early for the others.
         decision.take_waiters();
     }
-    if policies.len() != decision.policies().len() {
+    if policies.len() != decision.policies().count() {
         make_distinct(&mut policies.iter_mut().map(|one| &mut one.name).collect::<Vec<_>>());
         decision.set_policies(policies.into());
     }
