@@ -227,37 +227,19 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     #[inline]
     pub(super) fn line_up(
         &self,
-        decision: Decision,
+        decision: &mut Decision,
         known: ResetsSeen,
         key: impl FnOnce(&Key) -> String,
         store: impl FnOnce() -> Arc<dyn Reclaim>,
-    ) -> Decision {
-        match decision.outcome() {
-            Outcome::Wait(wait) if !wait.is_zero() => {
-                self.wait_in_line(decision, wait, known, key, store)
-            }
-            _ => decision,
-        }
-    }
-
-    fn wait_in_line(
-        &self,
-        mut decision: Decision,
-        wait: Duration,
-        known: ResetsSeen,
-        key: impl FnOnce(&Key) -> String,
-        store: impl FnOnce() -> Arc<dyn Reclaim>,
-    ) -> Decision {
-        let Some(reservation) = decision.reservation() else { return decision };
+    ) {
+        let Outcome::Wait(wait) = decision.outcome() else { return };
+        let Some(reservation) = decision.reservation().filter(|_| !wait.is_zero()) else { return };
         let cost = reservation.cost();
-        let Some(ReservedUnits { key: name, quota, mark }) = reservation.reserved() else {
-            return decision;
-        };
+        let Some(ReservedUnits { key: name, quota, mark }) = reservation.reserved() else { return };
         let quota = quota.clone().unwrap_or_else(|| self.quota.clone());
         let (id, mark) = (LineId { key: key(name).into(), quota, cost }, mark.clone());
-        let slot = Slot::new(&decision, wait, mark, known);
+        let slot = Slot::new(decision, wait, mark, known);
         decision.set_turn(Place::new(&self.lines, id, slot, store()));
-        decision
     }
 
     /// Returns the decision about a charge that can use a spare slot, without a call to the store.
@@ -464,8 +446,8 @@ mod tests {
             let reserved =
                 ReservedUnits { key: Key::Constant("key"), quota: None, mark: Mark::default() };
             let decision = Decision::new(Outcome::Wait(SECOND));
-            let decision = decision.with_reservation(named.reservation(1, reserved));
-            let decision = named.line_up(decision, known, |_| "key".to_owned(), || Arc::new(Keeps));
+            let mut decision = decision.with_reservation(named.reservation(1, reserved));
+            named.line_up(&mut decision, known, |_| "key".to_owned(), || Arc::new(Keeps));
             let place = decision.reservation().and_then(Reservation::turn).expect("a place");
             place.add();
             assert!(place.leave().is_some());

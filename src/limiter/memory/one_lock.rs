@@ -81,8 +81,9 @@ impl OneLock {
         locked.store(&parsed.rule, states.unwrap_or_default(), changed, has_room)?;
         drop(locked);
         let (cost, from) = (parsed.check.cost, local_provenance(now));
-        let decision = self.named.decision(parsed.quota, cost, answer, from, key());
-        Ok(self.named.line_up(decision, known, |key| key.as_str().to_owned(), store))
+        let mut decision = self.named.decision(parsed.quota, cost, answer, from, key());
+        self.named.line_up(&mut decision, known, |key| key.as_str().to_owned(), store);
+        Ok(decision)
     }
 
     fn refund(&self, payload: &ReservationPayload, cost: u64) -> Result<u64, Error> {

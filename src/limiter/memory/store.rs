@@ -104,8 +104,9 @@ impl<A: Algorithm> Store<A> {
             Cow::Borrowed(_) => charge.take_key(),
         };
         let (cost, from) = (parsed.check.cost, local_provenance(now));
-        let decision = self.named.decision(parsed.quota, cost, answer, from, key);
-        Ok(self.named.line_up(decision, known, |key| key.as_str().to_owned(), store))
+        let mut decision = self.named.decision(parsed.quota, cost, answer, from, key);
+        self.named.line_up(&mut decision, known, |key| key.as_str().to_owned(), store);
+        Ok(decision)
     }
 
     pub(super) fn change(&self, operation: Operation, charge: &Charge) -> Result<Decision, Error> {

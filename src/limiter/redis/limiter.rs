@@ -343,9 +343,10 @@ impl<A: InLua> Inner<A> {
         if matches!(op, Op::Reset | Op::Block { .. }) {
             self.named.forget(&key, op == Op::Reset);
         }
-        let decision = self.named.decision(Some(quota), cost, answer, from, Key::Owned(key));
+        let mut decision = self.named.decision(Some(quota), cost, answer, from, Key::Owned(key));
         let store = || Arc::clone(self) as Arc<dyn Reclaim>;
-        Ok(self.named.line_up(decision, known, |key| key.as_str().to_owned(), store))
+        self.named.line_up(&mut decision, known, |key| key.as_str().to_owned(), store);
+        Ok(decision)
     }
 }
 
