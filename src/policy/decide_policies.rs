@@ -209,9 +209,11 @@ impl Rules for InForce<'_> {
         if !local.is_empty() {
             let Some((by, answer)) = self.ask_shares(&local).await else { return Err(error) };
             let decision = answer?;
-            // More than a share: no reason to say that the policy never admits it.
+            // More than a share: no reason to say that the policy never admits it. The kind is one
+            // for which nothing fails open, since the request determines its cost.
             if decision.outcome() == (Outcome::Deny { retry_after: None }) {
-                return Err(error);
+                let why = "the request costs more than a local share";
+                return Err(Error::new(ErrorKind::Capacity, why).with_source(error));
             }
             let decision = decision.with_fallback_cause(error.clone());
             let (own, taken) = PartsDecision::of(by, local, decision);

@@ -88,7 +88,8 @@ async fn a_request_that_costs_more_than_a_share_is_undecided() {
     let policies = Policies::builder().redis(pool).build(&rows(table)).unwrap();
     let call = |bytes: u32| request("GET", "/", &[&format!("content-length: {bytes}")]);
     let error = check(&policies, &call(6 * 1_024)).await.unwrap().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Infrastructure);
+    // `FailOpen` must not admit what a caller can cause by a length.
+    assert_eq!(error.kind(), ErrorKind::Capacity);
     assert!(decide(&policies, &call(5 * 1_024)).await.is_admitted());
     assert!(decide(&policies, &call(1_024)).await.retry_after().is_some());
 }
