@@ -199,8 +199,8 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
         let take = Take { has_others: rule.len() > 1, ..take };
         let mut marks = Vec::with_capacity(rule.len());
         for (member, state) in rule.iter().zip(&mut states) {
-            let cost = member.cost(take.cost).min(A::max_unchecked_cost(&member.rule));
-            let (next, mark) = A::consume(&member.rule, state.take(), Take { cost, ..take });
+            let take = Take { cost: member.cost(take.cost), ..take };
+            let (next, mark) = A::consume(&member.rule, state.take(), take);
             *state = Some(next);
             marks.push(mark);
         }

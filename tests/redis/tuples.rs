@@ -282,6 +282,23 @@ async fn a_full_budget_says_when_beside_a_pace_of_own_costs() {
     }
 }
 
+/// The capacity is 2^53 of the steps in which a bucket counts: one more than it counts unchecked.
+#[tokio::test]
+async fn a_charge_of_the_largest_bursts_takes_and_gives_back_all() {
+    const ALL: u64 = 1 << 50;
+    let server = Server::start();
+    let bucket = TokenBucket::new(Quota::new(9, Duration::from_micros(8)).burst(ALL));
+    let memory = Memory::new("memory", (bucket, bucket)).boxed();
+    let redis = Redis::new("redis", (bucket, bucket), pool(&server)).decision_timeout(PATIENT);
+    for limiter in [memory, redis.boxed()] {
+        let mut taken = limiter.check(&Charge::new("key").cost(ALL)).await.unwrap();
+        assert_eq!((taken.is_admitted(), taken.remaining()), (true, Some(0)), "{limiter:?}");
+        let reservation = taken.take_reservation().unwrap();
+        let given = limiter.settle(reservation, 0).unwrap().await.unwrap();
+        assert_eq!(given, ALL, "{limiter:?}");
+    }
+}
+
 async fn never_fits<A: InLua>(
     server: &Server,
     algorithm: impl IntoAlgorithm<Algorithm = A>,
