@@ -1,6 +1,7 @@
 //! The futures of this crate's services and limiters, for code that names their types.
 //!
-//! You do not need these names to await a decision: `limiter.check(&charge).await`.
+//! You do not need these names to await a decision: `limiter.check(&charge).await`. The future of a
+//! wrapper is `<DenyCache<L> as Limiter>::Future`, a [`WrappedFuture`].
 
 use std::future::Future;
 use std::pin::Pin;

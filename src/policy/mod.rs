@@ -118,7 +118,7 @@
 //!
 //! [`PoliciesBuilder::refuse_ambiguous_paths`] refuses such a request instead. A path with more
 //! than 64 readings, or a long path with several readings, gets 400 if a policy that is on has a
-//! `path`.
+//! `path`; where ambiguous paths are refused, also if its key has the path.
 //!
 //! **Pairs.** Two rows may have paths that differ only by the slash at the end, or by parameters.
 //! Then each takes its own spelling: the row `/login` does not take `/login/` if there is a row
@@ -165,7 +165,7 @@
 //! In some paths, servers read different resources: `//host/a` is `/a` for Node's `new URL` and
 //! Python's `urlsplit`, and `/host/a` for others. With `key = "path"`, all such paths have one key,
 //! and so one limit. Otherwise a caller could invent hosts, and had a new limit for each of them.
-//! In [`PolicyHandle::peek`] this key is written `?`. Honest callers have no such paths:
+//! In [`PolicyHandle::peek`] this key is written `?`. Few honest callers have such paths, and
 //! [`PoliciesBuilder::refuse_ambiguous_paths`] refuses them.
 //!
 //! # Interfaces of suppliers

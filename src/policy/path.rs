@@ -27,6 +27,8 @@ const STRUCTURE: &[u8] = b"/.;";
 pub(super) struct Readings<'a> {
     /// `None`: there are too many.
     all: Option<Vec<Cow<'a, str>>>,
+    /// The number of readings of servers that decode once. The others decode again.
+    once: usize,
     resource: OnceCell<Option<String>>,
 }
 
@@ -53,21 +55,21 @@ const STEPS: [Step; 13] = [
 impl<'a> Readings<'a> {
     /// Finds the readings of a path: one, unless its spelling is unusual.
     pub(super) fn of(path: &'a str) -> Self {
-        let these = |all| Self { all, resource: OnceCell::new() };
+        let these = |all, once| Self { all, once, resource: OnceCell::new() };
         if is_plainly_spelled(path) {
-            return these(Some(vec![path.into()]));
+            return these(Some(vec![path.into()]), 1);
         }
         let mut found = vec![spelled(path)];
-        let mut work = 0;
+        let (mut work, mut once) = (0, 0);
         let is_complete = add_steps(&mut found, 0, &mut work) && {
-            let once = found.len();
+            once = found.len();
             for place in 0..once {
                 let again = decoded_again(&found[place]);
                 add(&mut found, again);
             }
             add_steps(&mut found, once, &mut work)
         };
-        these(is_complete.then(|| found.into_iter().map(Cow::Owned).collect()))
+        these(is_complete.then(|| found.into_iter().map(Cow::Owned).collect()), once)
     }
 
     /// Returns all readings; the first is the path as it is written. `None` if there are too many.
@@ -80,7 +82,8 @@ impl<'a> Readings<'a> {
     /// may read several resources in this path.
     pub(super) fn resource(&self) -> Option<&str> {
         let find = || {
-            let mut forms = self.each()?.map(canonical);
+            let form = |(place, reading)| canonical(reading, place < self.once);
+            let mut forms = self.each()?.enumerate().map(form);
             let first = forms.next()?;
             forms.all(|form| form == first).then(|| first.into_owned())
         };
@@ -121,13 +124,14 @@ fn add(found: &mut Vec<String>, path: Option<String>) {
     }
 }
 
-/// Returns the reading of a server that applies every step and ignores a slash at the end.
-fn canonical(path: &str) -> Cow<'_, str> {
+/// Returns the reading of a server that applies every step and ignores a slash at the end. It may
+/// decode once more.
+fn canonical(path: &str, decodes: bool) -> Cow<'_, str> {
     if !path.starts_with('/') || is_plainly_spelled(path) && (path == "/" || !path.ends_with('/')) {
         return path.into();
     }
     let written = spelled(path);
-    let mut path = decoded_again(&written).unwrap_or(written);
+    let mut path = decoded_again(&written).filter(|_| decodes).unwrap_or(written);
     path = STEPS.iter().fold(path, |path, step| step(&path).unwrap_or(path));
     if path.len() > 1 && path.ends_with('/') {
         path.pop();
@@ -309,11 +313,11 @@ mod tests {
             ("/%4", "/%254"),
             ("/%+1", "/%25+1"),
         ] {
-            assert_eq!(canonical(path), form, "{path}");
-            assert_eq!(canonical(form), form, "{form}");
+            assert_eq!(canonical(path, true), form, "{path}");
+            assert_eq!(canonical(form, true), form, "{form}");
         }
         for path in ["/", "/api/x", "/a:b@c,d=e", "*", ""] {
-            assert_eq!(canonical(path), path);
+            assert_eq!(canonical(path, true), path);
             assert_eq!(readings(path), [path]);
         }
         assert_eq!(readings("/api/"), ["/api/"]);
