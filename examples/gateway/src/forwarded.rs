@@ -6,17 +6,16 @@
 //! | `Forwarded` | `for`, `host` and `proto`, appended where it is there or `FORWARDED=forwarded` |
 //! | `X-Forwarded-Host`, `X-Forwarded-Proto` | the caller's, unless a trusted proxy has set them |
 //! | `X-Real-IP` and others that only a proxy may set | removed, unless a trusted proxy set them |
-//! | `Proxy` | removed |
+//! | `Proxy`, and all names with a `_` | removed |
 //! | `Via` | the version of the caller's HTTP and `gateway`, as in `1.1 gateway`, appended |
 //! | `Host` | the caller's |
 //!
 //! Appending says nothing about what stood there before: an upstream reads from the right, past the
 //! addresses that it trusts.
 //!
-//! Servers of CGI and of WSGI read `_` in a name as `-`, so both are one name where fields are
-//! removed.
+//! Servers of CGI and of WSGI read `_` in a name as `-`. A caller could send `x_api_key` beside the
+//! `x-api-key` by which it is limited, and such a server may take the other one.
 
-use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
 use http::header::{FORWARDED, HOST, HeaderName, VIA};
@@ -57,12 +56,7 @@ pub(crate) fn add(
     peer_is_trusted: bool,
     always_forwarded: bool,
 ) {
-    // No proxy sets `Proxy` or a name with an underscore: it passes those of its callers.
-    let is_of_caller =
-        |name: &HeaderName| !peer_is_trusted || name == PROXY || name.as_str().contains('_');
-    let claims: Vec<HeaderName> =
-        headers.keys().filter(|name| is_claim(name) && is_of_caller(name)).cloned().collect();
-    claims.iter().for_each(|name| drop(headers.remove(name)));
+    remove(headers, |name| is_never_passed(name) || is_claim(name) && !peer_is_trusted);
     // A target with a host outweighs the field `Host`, and HTTP/2 has no such field.
     let host = uri.authority().and_then(|host| HeaderValue::from_str(host.as_str()).ok());
     if let Some(host) = host {
@@ -91,17 +85,24 @@ pub(crate) fn add(
     }
 }
 
+fn remove(headers: &mut HeaderMap, is_removed: impl Fn(&HeaderName) -> bool) {
+    let removed: Vec<HeaderName> =
+        headers.keys().filter(|name| is_removed(name)).cloned().collect();
+    removed.iter().for_each(|name| drop(headers.remove(name)));
+}
+
+/// Returns true for what no proxy sets, so that even a trusted one passes its caller's.
+fn is_never_passed(name: &HeaderName) -> bool {
+    name == PROXY || name.as_str().contains('_')
+}
+
 /// Returns true if only a proxy may set a field: upstreams believe it about the caller or its
 /// request.
 fn is_claim(name: &HeaderName) -> bool {
-    let text = match name.as_str() {
-        text if text.contains('_') => Cow::Owned(text.replace('_', "-")),
-        text => Cow::Borrowed(text),
-    };
+    let text = name.as_str();
     matches!(
-        &*text,
-        "proxy"
-            | "x-real-ip"
+        text,
+        "x-real-ip"
             | "x-client-ip"
             | "x-cluster-client-ip"
             | "x-original-forwarded-for"
@@ -132,12 +133,9 @@ fn is_claim(name: &HeaderName) -> bool {
 /// that joins them with the head would believe it.
 pub(crate) fn remove_from_trailers(trailers: &mut HeaderMap) {
     hop_by_hop::remove(trailers);
-    let of_head: Vec<HeaderName> = trailers
-        .keys()
-        .filter(|name| is_claim(name) || hop_by_hop::is_for_all(name))
-        .cloned()
-        .collect();
-    of_head.iter().for_each(|name| drop(trailers.remove(name)));
+    remove(trailers, |name| {
+        is_never_passed(name) || is_claim(name) || hop_by_hop::is_for_all(name)
+    });
 }
 
 /// An element of `Forwarded` (RFC 7239).
@@ -207,10 +205,9 @@ mod tests {
             }
             headers.insert("x-mine", HeaderValue::from_static("1"));
             added(&mut headers, "10.0.0.1:5000", trusted, false);
-            for name in ["x_real_ip", "x_forwarded_for", "x-forwarded_proto", "proxy"] {
+            for name in ["x_real_ip", "x_forwarded_for", "x-forwarded_proto", "x_mine", "proxy"] {
                 assert!(!headers.contains_key(name), "{name}: no proxy has set it");
             }
-            assert!(headers.contains_key("x_mine"));
             assert_eq!(headers.contains_key("x-real-ip"), left);
             assert_eq!(headers.contains_key("cf-connecting-ip"), left);
             assert_eq!(headers.contains_key("x-forwarded-port"), left);

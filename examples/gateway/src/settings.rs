@@ -159,13 +159,25 @@ fn seconds(name: &str, text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
+/// Converts a network of IPv4 addresses that are mapped into IPv6, since peers are of version 4
+/// where they can be.
+fn of_version_4(network: IpNet) -> IpNet {
+    let bits = network.prefix_len().checked_sub(96);
+    match (network, network.addr().to_canonical(), bits) {
+        (IpNet::V6(_), address @ IpAddr::V4(_), Some(bits)) => {
+            IpNet::new(address, bits).unwrap_or(network)
+        }
+        _ => network,
+    }
+}
+
 /// Reads networks and addresses with commas between them. What the crate takes for none is an
 /// error, such as `::ffff:10.0.0.0/8`.
 fn networks(list: &str) -> Result<Vec<IpNet>, String> {
     let parts = list.split(',').map(str::trim).filter(|part| !part.is_empty());
     let network = |part: &str| {
         let address = part.parse::<IpAddr>().map(IpNet::from);
-        let network = address.or_else(|_| part.parse::<IpNet>());
+        let network = address.or_else(|_| part.parse::<IpNet>()).map(of_version_4);
         network.map_err(|_| format!("TRUSTED holds {part:?}, which is no network"))
     };
     let found = parts.map(network).collect::<Result<_, _>>()?;
@@ -221,6 +233,19 @@ mod tests {
         assert!(!settings.refuses_ambiguous);
         assert_eq!(settings.timeouts, Timeouts::default());
         assert!(settings.max_connections > 0);
+    }
+
+    #[test]
+    fn networks_are_of_the_version_of_peers() {
+        for (written, read_as) in [
+            ("::ffff:10.0.0.0/104", "10.0.0.0/8"),
+            ("::ffff:10.1.2.3", "10.1.2.3/32"),
+            ("10.0.0.0/8", "10.0.0.0/8"),
+            ("2001:db8::/32", "2001:db8::/32"),
+        ] {
+            let settings = read(&[("TRUSTED", written)]).unwrap();
+            assert_eq!(settings.trusted, [read_as.parse().unwrap()], "{written}");
+        }
     }
 
     #[test]

@@ -152,11 +152,12 @@ fn only_a_trusted_proxy_says_who_asks() {
         ("X_Real_IP", "192.0.2.7"),
         ("x_forwarded_for", "192.0.2.7"),
         ("x-forwarded_host", "evil"),
+        ("x_api_key", "another"),
     ];
     for (trusted, is_there) in [("127.0.0.0/8", true), ("", false)] {
         let gateway =
             Gateway::start(common::NO_POLICIES, &[("UPSTREAM", &url), ("TRUSTED", trusted)]);
-        let all = [&headers[..], &never, &[("x_mine", "1")]].concat();
+        let all = [&headers[..], &never].concat();
         let seen = gateway.send("GET", "/", &all, b"").text().to_ascii_lowercase();
         for (name, _) in headers {
             assert_eq!(seen.contains(&name.to_ascii_lowercase()), is_there, "{name}: {seen}");
@@ -164,7 +165,6 @@ fn only_a_trusted_proxy_says_who_asks() {
         for (name, _) in never {
             assert!(!seen.contains(&format!("{}:", name.to_ascii_lowercase())), "{name}: {seen}");
         }
-        assert!(seen.contains("x_mine"), "{seen}");
     }
 }
 
