@@ -62,8 +62,13 @@ pub(crate) enum Failure {
 }
 
 impl Clients {
-    /// Clients that have at most so many connections together.
-    pub(crate) fn new(upstream: &Upstream, max_connections: usize) -> Result<Self, String> {
+    /// Clients that have at most so many connections together, to an upstream whose answers may take
+    /// `timeout` to begin.
+    pub(crate) fn new(
+        upstream: &Upstream,
+        max_connections: usize,
+        timeout: Duration,
+    ) -> Result<Self, String> {
         let mut connector = HttpConnector::new();
         connector.enforce_http(false);
         connector.set_nodelay(true);
@@ -76,7 +81,7 @@ impl Clients {
         let host = HeaderValue::from_str(&host_field(&target)).map_err(|e| e.to_string())?;
         let two = HttpsConnectorBuilder::new().with_tls_config(tls.clone()).https_or_http();
         let two = two.enable_http2().wrap_connector(connector.clone());
-        let two = Arc::new(Http2::new(two, target.clone()));
+        let two = Arc::new(Http2::new(two, target.clone(), timeout));
         let (upstream, tls) = (upstream.clone(), Arc::new(tls));
         Ok(Self { upstream, target, host, connector, room, tls, two })
     }

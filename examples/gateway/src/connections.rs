@@ -163,8 +163,8 @@ impl Drop for Place {
     }
 }
 
-fn lock(open: &Mutex<HashMap<u64, Arc<Caller>>>) -> MutexGuard<'_, HashMap<u64, Arc<Caller>>> {
-    open.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The kinds of what a connection without a request waits for: its first byte, a head, or the next
@@ -180,11 +180,17 @@ pub(crate) struct Caller {
     pub(crate) timeouts: Timeouts,
     /// The number of requests that run.
     requests: AtomicUsize,
-    /// The number of answers with a part that is not taken.
-    untaken: AtomicUsize,
+    /// The parts of answers that are not taken, each with the time since which it waits.
+    untaken: Mutex<Vec<(u64, u64)>>,
+    /// The number of parts so far.
+    parts: AtomicU64,
     awaited: AtomicU8,
-    /// Since when it waits, in milliseconds.
+    /// Since when it waits without a request, in milliseconds.
     since: AtomicU64,
+    /// True by HTTP/2, where bytes that leave say nothing about an answer.
+    has_streams: AtomicBool,
+    /// True while the socket takes no more bytes.
+    is_blocked: AtomicBool,
     /// The number of heads that came, up to one that states a length beside a transfer coding.
     heads: AtomicU64,
     /// The number of requests that began.
@@ -203,9 +209,12 @@ impl Caller {
             running,
             timeouts,
             requests: AtomicUsize::new(0),
-            untaken: AtomicUsize::new(0),
+            untaken: Mutex::default(),
+            parts: AtomicU64::new(0),
             awaited: AtomicU8::new(FIRST_BYTE),
             since: AtomicU64::new(now()),
+            has_streams: AtomicBool::new(false),
+            is_blocked: AtomicBool::new(false),
             heads: AtomicU64::new(0),
             asked: AtomicU64::new(0),
             is_tunnel: AtomicBool::new(false),
@@ -220,9 +229,10 @@ impl Caller {
         let _ = self.task.set(task);
     }
 
-    /// Bytes came, while no request runs.
+    /// Bytes came, while no request runs. By HTTP/2 they may be anything: after the first request,
+    /// they are no begin of the next one.
     pub(crate) fn hears(&self) {
-        if self.awaited.swap(HEAD, Relaxed) != HEAD {
+        if !self.has_streams.load(Relaxed) && self.awaited.swap(HEAD, Relaxed) != HEAD {
             self.since.store(now(), Relaxed);
         }
     }
@@ -237,15 +247,29 @@ impl Caller {
         self.asked.fetch_add(1, Relaxed) >= self.heads.load(Relaxed)
     }
 
-    /// Bytes left. A caller that takes an answer is not silent.
-    pub(crate) fn takes(&self) {
-        if self.untaken.load(Relaxed) > 0 || self.awaited.load(Relaxed) == NEXT {
+    /// Bytes left, or had to wait. A caller that takes an answer is not silent. By HTTP/2 it takes
+    /// bytes of the connection without taking any answer, such as the question whether it is there.
+    pub(crate) fn takes(&self, is_blocked: bool) {
+        let was_blocked = self.is_blocked.swap(is_blocked, Relaxed);
+        if is_blocked || self.has_streams.load(Relaxed) && !was_blocked {
+            return;
+        }
+        if was_blocked || self.awaited.load(Relaxed) == NEXT {
             self.since.store(now(), Relaxed);
+        }
+        if !self.has_streams.load(Relaxed) {
+            self.restart_parts();
         }
     }
 
+    fn restart_parts(&self) {
+        let now = now();
+        lock(&self.untaken).iter_mut().for_each(|(_, since)| *since = now);
+    }
+
     /// A request begins.
-    pub(crate) fn begin(&self) {
+    pub(crate) fn begin(&self, has_streams: bool) {
+        self.has_streams.store(has_streams, Relaxed);
         self.requests.fetch_add(1, Relaxed);
     }
 
@@ -257,19 +281,24 @@ impl Caller {
         }
     }
 
-    /// A part of an answer waits for the caller, from now on.
-    pub(crate) fn has_part(&self) {
-        self.untaken.fetch_add(1, Relaxed);
-        self.since.store(now(), Relaxed);
+    /// A part of an answer waits for the caller, from now on. Returns its number.
+    pub(crate) fn has_part(&self) -> u64 {
+        let number = self.parts.fetch_add(1, Relaxed);
+        lock(&self.untaken).push((number, now()));
+        number
     }
 
     /// That part has left.
-    pub(crate) fn took_part(&self) {
-        self.untaken.fetch_sub(1, Relaxed);
+    pub(crate) fn took_part(&self, number: u64) {
+        lock(&self.untaken).retain(|(other, _)| *other != number);
     }
 
+    /// Returns true if it has neither a request nor bytes of an answer that must still leave.
     fn has_no_request(&self) -> bool {
-        !self.is_running() && !self.is_tunnel() && !self.is_ended.load(Relaxed)
+        !self.is_running()
+            && !self.is_blocked.load(Relaxed)
+            && !self.is_tunnel()
+            && !self.is_ended.load(Relaxed)
     }
 
     /// It carries another protocol from now on, whose two directions close one by one.
@@ -287,19 +316,19 @@ impl Caller {
 
     /// Returns the instant at which the caller is given up; none while nothing is awaited of it.
     fn deadline(&self, timeouts: &Timeouts) -> Option<u64> {
-        let patience = if self.is_running() {
-            match self.untaken.load(Relaxed) {
-                0 => return None,
-                _ => timeouts.body(&self.running),
-            }
+        let (since, patience) = if self.is_running() {
+            let first = lock(&self.untaken).iter().map(|(_, since)| *since).min();
+            (first?, timeouts.body(&self.running))
         } else {
-            match self.awaited.load(Relaxed) {
+            let patience = match self.awaited.load(Relaxed) {
+                _ if self.is_blocked.load(Relaxed) => timeouts.body(&self.running),
                 FIRST_BYTE => timeouts.first_byte,
                 HEAD => timeouts.head,
                 _ => timeouts.idle,
-            }
+            };
+            (self.since.load(Relaxed), patience)
         };
-        Some(self.since.load(Relaxed).saturating_add(millis(patience)))
+        Some(since.saturating_add(millis(patience)))
     }
 
     /// Waits until the caller is given up, or `is_over`. It is polled whenever the connection is,
@@ -351,6 +380,7 @@ impl Caller {
             return;
         }
         self.since.store(now(), Relaxed);
+        self.restart_parts();
         graceful(connection.as_mut());
         let soon = self.timeouts.closing();
         tokio::select! {
@@ -358,5 +388,39 @@ impl Caller {
             _ = connection => {}
             () = self.overdue(&soon, || false) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    use super::*;
+    use crate::lingering::Lingering;
+
+    /// The last bytes of an answer, whose request has ended.
+    #[tokio::test]
+    async fn bytes_that_must_still_leave_are_an_answer_that_is_not_taken() {
+        let timeouts = Timeouts {
+            body: Duration::from_secs(60),
+            idle: Duration::from_secs(1),
+            ..Timeouts::default()
+        };
+        let caller = Caller::new("127.0.0.1:1".parse().unwrap(), Running::new(), timeouts);
+        let patience =
+            || caller.deadline(&timeouts.closing()).unwrap() - caller.since.load(Relaxed);
+        let (mut reader, stream) = duplex(64);
+        let mut stream = Lingering::new(stream, Arc::clone(&caller), None);
+        caller.begin(false);
+        caller.end();
+        assert_eq!((caller.has_no_request(), patience()), (true, 1_000));
+        let mut writing = pin!(stream.write_all(&[0; 100]));
+        let is_blocked = poll_fn(|cx| Poll::Ready(writing.as_mut().poll(cx).is_pending())).await;
+        assert!(is_blocked);
+        assert_eq!((caller.has_no_request(), patience()), (false, 60_000));
+        let mut taken = [0; 100];
+        let (written, read) = tokio::join!(writing, reader.read_exact(&mut taken));
+        written.and(read).unwrap();
+        assert_eq!((caller.has_no_request(), patience()), (true, 1_000));
     }
 }

@@ -1,7 +1,7 @@
 //! One connection of HTTP/2 to the upstream. All requests share it; it is opened when the first one
-//! comes, and again when it has closed.
+//! comes, and again when it has closed or its upstream is silent.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use http::{Request, Response, Uri};
 use hyper::body::Incoming;
@@ -17,10 +17,17 @@ use crate::bounded::Bounded;
 use crate::sent::Sent;
 use serving::causes::causes;
 
+/// The longest silence of an upstream while requests wait for it: one whose host is gone does not
+/// close its connection.
+const MOST_SILENCE: Duration = Duration::from_secs(10);
+
 /// A client of HTTP/2.
 pub(crate) struct Http2 {
     connector: HttpsConnector<Bounded>,
     target: Uri,
+    /// The time after which a silent upstream is asked whether it is still there, and the time that
+    /// it has for its answer.
+    patience: Duration,
     state: Mutex<State>,
 }
 
@@ -32,9 +39,10 @@ enum State {
 }
 
 impl Http2 {
-    /// A client of the host of `target`.
-    pub(crate) fn new(connector: HttpsConnector<Bounded>, target: Uri) -> Self {
-        Self { connector, target, state: Mutex::new(State::Closed) }
+    /// A client of the host of `target`, whose answers may take `timeout` to begin.
+    pub(crate) fn new(connector: HttpsConnector<Bounded>, target: Uri, timeout: Duration) -> Self {
+        let patience = timeout.min(MOST_SILENCE);
+        Self { connector, target, patience, state: Mutex::new(State::Closed) }
     }
 
     /// Sends a request; over another connection if this one closes before anything was sent.
@@ -78,7 +86,10 @@ impl Http2 {
             return Err("the upstream does not speak HTTP/2".into());
         }
         let mut http = Builder::new(TokioExecutor::new());
-        let (sender, connection) = http.timer(TokioTimer::new()).handshake(stream).await?;
+        http.timer(TokioTimer::new())
+            .keep_alive_interval(self.patience)
+            .keep_alive_timeout(self.patience);
+        let (sender, connection) = http.handshake(stream).await?;
         tokio::spawn(async move {
             // Its requests are answered with the error, too.
             let _ = connection.await;

@@ -36,8 +36,8 @@ impl<T> Lingering<T> {
     }
 
     fn taken(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        if let Poll::Ready(Ok(1..)) = written {
-            self.caller.takes();
+        if let Poll::Pending | Poll::Ready(Ok(1..)) = written {
+            self.caller.takes(written.is_pending());
         }
         written
     }

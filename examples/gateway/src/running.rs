@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll};
 
 use axum::body::Bytes;
-use http::Response;
+use http::{Response, Version};
 use http_body::{Body, Frame, SizeHint};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -73,8 +73,8 @@ impl Running {
 
 impl One {
     /// A request of `caller` begins to run.
-    pub(crate) fn new(caller: &Arc<Caller>) -> Self {
-        caller.begin();
+    pub(crate) fn new(caller: &Arc<Caller>, version: Version) -> Self {
+        caller.begin(version == Version::HTTP_2);
         let exchange = Exchange::new(Arc::clone(caller));
         Self { _token: caller.running.begin(), exchange }
     }
@@ -85,7 +85,7 @@ impl One {
 
     /// Counts until the body of `response` has ended.
     pub(crate) fn until_end_of<B: Body>(self, response: Response<B>) -> Response<Counted<B>> {
-        response.map(|body| Counted { body, one: self, has_part: false })
+        response.map(|body| Counted { body, one: self, part: None })
     }
 }
 
@@ -99,14 +99,14 @@ impl Drop for One {
 pub(crate) struct Counted<B> {
     body: B,
     one: One,
-    /// A part of it waits for the caller.
-    has_part: bool,
+    /// The number of its part that waits for the caller.
+    part: Option<u64>,
 }
 
 impl<B> Counted<B> {
     fn took_part(&mut self) {
-        if std::mem::take(&mut self.has_part) {
-            self.one.exchange.caller.took_part();
+        if let Some(number) = self.part.take() {
+            self.one.exchange.caller.took_part(number);
         }
     }
 }
@@ -130,9 +130,8 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Counted<B> {
         self.took_part();
         let frame = Pin::new(&mut self.body).poll_frame(cx);
         if let Poll::Ready(Some(_)) = frame {
-            self.has_part = true;
             self.one.exchange.moves();
-            self.one.exchange.caller.has_part();
+            self.part = Some(self.one.exchange.caller.has_part());
         }
         frame
     }

@@ -116,7 +116,8 @@ impl Port {
             };
             let (service, of) = (service.clone(), Arc::clone(&caller));
             let service = hyper::service::service_fn(move |request| {
-                answer(service.clone(), request, One::new(&of))
+                let one = One::new(&of, request.version());
+                answer(service.clone(), request, one)
             });
             let connection = http.serve_connection_with_upgrades(TokioIo::new(stream), service);
             let (connection, of) = (connection.into_owned(), Arc::clone(&caller));

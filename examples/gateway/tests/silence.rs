@@ -21,8 +21,11 @@ const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 
 /// A gateway before this upstream, with such times.
 fn before(upstream: &Upstream, times: &[(&str, &str)]) -> Gateway {
-    let url = upstream.url();
-    let variables: Vec<_> = times.iter().copied().chain([("UPSTREAM", url.as_str())]).collect();
+    before_url(&upstream.url(), times)
+}
+
+fn before_url(url: &str, times: &[(&str, &str)]) -> Gateway {
+    let variables: Vec<_> = times.iter().copied().chain([("UPSTREAM", url)]).collect();
     Gateway::start(common::NO_POLICIES, &variables)
 }
 
@@ -31,6 +34,13 @@ fn silent_upstream() -> Upstream {
     Upstream::start(|_, mut stream| {
         let _ = std::io::copy(&mut stream, &mut std::io::sink());
     })
+}
+
+/// A request by HTTP/2, on the first stream.
+fn get_by_two() -> Vec<u8> {
+    let head = b"\x82\x86\x84\0\x0a:authority\x01a";
+    let length = u8::try_from(head.len()).unwrap();
+    [&[0, 0, length, 1, 5, 0, 0, 0, 1], &head[..]].concat()
 }
 
 /// A socket that has sent these bytes and no more.
@@ -245,11 +255,55 @@ fn a_stream_that_takes_nothing_is_given_up() {
     let gateway = before(&large(), &[("BODY_TIMEOUT", "0.5")]);
     // Its window is 0.
     let settings = [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0];
-    let head = b"\x82\x86\x84\0\x0a:authority\x01a";
-    let length = u8::try_from(head.len()).unwrap();
-    let request = [&[0, 0, length, 1, 5, 0, 0, 0, 1], &head[..]].concat();
-    let read = until_closed(stopped(gateway.listen, &[PREFACE, &settings, &request].concat()));
-    assert!(read.len() < 1_000, "{}", read.len());
+    let stream = stopped(gateway.listen, &[PREFACE, &settings, &get_by_two()].concat());
+    until_closed_for_asking(stream);
+}
+
+#[test]
+fn a_connection_of_http_2_without_a_request_is_closed() {
+    let gateway = Gateway::start(common::NO_POLICIES, &[("IDLE_TIMEOUT", "0.5")]);
+    until_closed_for_asking(stopped(gateway.listen, &[PREFACE, SETTINGS, &get_by_two()].concat()));
+}
+
+/// Waits until a connection of HTTP/2 is closed that says all the time that it is there: that is
+/// neither a request nor a part of an answer.
+fn until_closed_for_asking(stream: TcpStream) {
+    let mut pings = stream.try_clone().unwrap();
+    let pinging = std::thread::spawn(move || {
+        let ping = [&[0, 0, 8, 6, 0, 0, 0, 0, 0][..], &[0; 8]].concat();
+        let begun = Instant::now();
+        while pings.write_all(&ping).is_ok() {
+            // Less than the time for a head.
+            assert!(begun.elapsed() < Duration::from_secs(25), "it stays open");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    });
+    until_closed(stream);
+    pinging.join().unwrap();
+}
+
+/// A host that is gone closes no connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upstream_of_http_2_that_is_gone_is_asked_over_another_connection() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (upstream, _end) = grpc::serve("127.0.0.1:0").await;
+    tokio::spawn(async move {
+        let (_gone, _) = listener.accept().await.unwrap();
+        loop {
+            let (mut caller, _) = listener.accept().await.unwrap();
+            tokio::spawn(async move {
+                let mut there = tokio::net::TcpStream::connect(upstream).await.unwrap();
+                let _ = tokio::io::copy_bidirectional(&mut caller, &mut there).await;
+            });
+        }
+    });
+    let gateway = before_url(&url, &[("UPSTREAM_TIMEOUT", "1")]);
+    let channel = grpc::channel(gateway.listen).await;
+    let begun = Instant::now();
+    while grpc::say(&channel, "word").await.is_err() {
+        assert!(begun.elapsed() < PATIENCE, "it asks nobody else");
+    }
 }
 
 #[test]
