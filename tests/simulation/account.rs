@@ -557,6 +557,8 @@ impl Account {
     fn fail(&mut self, charge: &Charge, works: &mut Works) {
         let (now, rule, mut state) = (charge.now, &charge.rule, state_of(charge, works));
         match &charge.op {
+            // Under a block it took nothing, whatever failed besides.
+            Op::Check { .. } if blocked_until(charge, works).is_some() => return,
             Op::Check { cost, max_wait } => {
                 let check = Check { cost: *cost, max_wait: *max_wait };
                 List::step(rule, &mut state, now, check);

@@ -998,9 +998,9 @@ impl Drop",
         "f3a632d line: only those who have begun to wait stand in line",
         &[edit(
             "limiter/configured.rs",
-            "        let slot = Slot::new(&decision, wait, mark, known);
+            "        let slot = Slot::new(decision, wait, mark, known);
         decision.set_turn(Place::new(&self.lines, id, slot, store()));",
-            "        let slot = Slot::new(&decision, wait, mark, known);
+            "        let slot = Slot::new(decision, wait, mark, known);
         let place = Place::new(&self.lines, id, slot, store());
         crate::waiters::Waiters::add(&*place);
         decision.set_turn(place);",
@@ -1045,9 +1045,9 @@ impl Drop",
         "6179490 line: leave no slot of before a reset",
         &[edit(
             "limiter/configured.rs",
-            "        let slot = Slot::new(&decision, wait, mark, known);",
+            "        let slot = Slot::new(decision, wait, mark, known);",
             "        let _ = known;
-        let slot = Slot::new(&decision, wait, mark, self.lines.known());",
+        let slot = Slot::new(decision, wait, mark, self.lines.known());",
         )],
     )
     .found_by_unit(
