@@ -62,13 +62,8 @@ pub(crate) enum Failure {
 }
 
 impl Clients {
-    /// Clients that have at most so many connections together, to an upstream whose answers may take
-    /// `timeout` to begin.
-    pub(crate) fn new(
-        upstream: &Upstream,
-        max_connections: usize,
-        timeout: Duration,
-    ) -> Result<Self, String> {
+    /// Clients that have at most so many connections together.
+    pub(crate) fn new(upstream: &Upstream, max_connections: usize) -> Result<Self, String> {
         let mut connector = HttpConnector::new();
         connector.enforce_http(false);
         connector.set_nodelay(true);
@@ -81,7 +76,7 @@ impl Clients {
         let host = HeaderValue::from_str(&host_field(&target)).map_err(|e| e.to_string())?;
         let two = HttpsConnectorBuilder::new().with_tls_config(tls.clone()).https_or_http();
         let two = two.enable_http2().wrap_connector(connector.clone());
-        let two = Arc::new(Http2::new(two, target.clone(), timeout));
+        let two = Arc::new(Http2::new(two, target.clone()));
         let (upstream, tls) = (upstream.clone(), Arc::new(tls));
         Ok(Self { upstream, target, host, connector, room, tls, two })
     }
@@ -99,6 +94,13 @@ impl Client {
     /// Returns true if a request, as the caller sent it, is forwarded by HTTP/2.
     pub(crate) fn is_by_http2<B>(&self, request: &Request<B>) -> bool {
         self.upstream.by_http2 || (request.version() == Version::HTTP_2 && is_grpc(request))
+    }
+
+    /// A request of this time has no answer.
+    pub(crate) fn is_late(&self, asked: u64, by_http2: bool) {
+        if by_http2 {
+            self.two.is_late(asked);
+        }
     }
 
     /// Sends a request, whose target is the caller's yet.

@@ -1,7 +1,8 @@
 //! One connection of HTTP/2 to the upstream. All requests share it; it is opened when the first one
-//! comes, and again when it has closed or its upstream is silent.
+//! comes, and again when it has closed or answers nothing.
 
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
 
 use http::{Request, Response, Uri};
 use hyper::body::Incoming;
@@ -14,21 +15,17 @@ use tower::ServiceExt;
 
 use crate::body::BoxError;
 use crate::bounded::Bounded;
+use crate::connections::now;
 use crate::sent::Sent;
 use serving::causes::causes;
-
-/// The longest silence of an upstream while requests wait for it: one whose host is gone does not
-/// close its connection.
-const MOST_SILENCE: Duration = Duration::from_secs(10);
 
 /// A client of HTTP/2.
 pub(crate) struct Http2 {
     connector: HttpsConnector<Bounded>,
     target: Uri,
-    /// The time after which a silent upstream is asked whether it is still there, and the time that
-    /// it has for its answer.
-    patience: Duration,
     state: Mutex<State>,
+    /// The time of the last answer, as `connections::now` counts.
+    answered: AtomicU64,
 }
 
 enum State {
@@ -39,10 +36,10 @@ enum State {
 }
 
 impl Http2 {
-    /// A client of the host of `target`, whose answers may take `timeout` to begin.
-    pub(crate) fn new(connector: HttpsConnector<Bounded>, target: Uri, timeout: Duration) -> Self {
-        let patience = timeout.min(MOST_SILENCE);
-        Self { connector, target, patience, state: Mutex::new(State::Closed) }
+    /// A client of the host of `target`.
+    pub(crate) fn new(connector: HttpsConnector<Bounded>, target: Uri) -> Self {
+        let (state, answered) = (Mutex::new(State::Closed), AtomicU64::new(0));
+        Self { connector, target, state, answered }
     }
 
     /// Sends a request; over another connection if this one closes before anything was sent.
@@ -54,12 +51,26 @@ impl Http2 {
         loop {
             let answer = self.connection().await?.try_send_request(request).await;
             match answer.map_err(|mut error| (error.take_message(), error)) {
-                Ok(response) => return Ok(response),
+                Ok(response) => {
+                    self.answered.store(now(), Relaxed);
+                    return Ok(response);
+                }
                 Err((Some(unsent), _)) if !is_again => {
                     (request, is_again) = (unsent, true);
                 }
                 Err((_, error)) => return Err(error.into_error().into()),
             }
+        }
+    }
+
+    /// A request of this time has no answer. If no other had one since, the next requests open
+    /// another connection: that of a host which is gone stays open for minutes. Its streams go on.
+    /// No ping asks, since servers of gRPC close a connection for pings.
+    pub(crate) fn is_late(&self, asked: u64) {
+        if self.answered.load(Relaxed) < asked
+            && let Ok(mut state) = self.state.try_lock()
+        {
+            *state = State::Closed;
         }
     }
 
@@ -86,10 +97,7 @@ impl Http2 {
             return Err("the upstream does not speak HTTP/2".into());
         }
         let mut http = Builder::new(TokioExecutor::new());
-        http.timer(TokioTimer::new())
-            .keep_alive_interval(self.patience)
-            .keep_alive_timeout(self.patience);
-        let (sender, connection) = http.handshake(stream).await?;
+        let (sender, connection) = http.timer(TokioTimer::new()).handshake(stream).await?;
         tokio::spawn(async move {
             // Its requests are answered with the error, too.
             let _ = connection.await;

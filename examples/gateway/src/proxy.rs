@@ -12,6 +12,7 @@ use ipnet::IpNet;
 use crate::body::Body;
 use crate::built_in::status;
 use crate::client::{Client, Failure, is_grpc};
+use crate::connections::now;
 use crate::exchange::Exchange;
 use crate::log::Log;
 use crate::running::Running;
@@ -61,7 +62,7 @@ impl Proxy {
         let caller = protocol.as_ref().map(|_| hyper::upgrade::on(&mut request));
         let exchange = Arc::clone(request.body().exchange());
         let is_grpc = request.version() == Version::HTTP_2 && is_grpc(&request);
-        let request = self.rewrite(request, protocol);
+        let (request, asked) = (self.rewrite(request, protocol), now());
         let answer = tokio::select! {
             biased;
             answer = self.client.send(request, by_http2) => answer,
@@ -76,11 +77,13 @@ impl Proxy {
             }
             // `serve.rs` answers a caller that was given up.
             Err(_) if exchange.is_given_up() => {
+                self.client.is_late(asked, by_http2);
                 return status(StatusCode::REQUEST_TIMEOUT, Body::default());
             }
             Err(Failure::Caller) => return status(StatusCode::BAD_REQUEST, "the body broke off\n"),
             Err(Failure::Upstream(why)) => (StatusCode::BAD_GATEWAY, why),
             Err(Failure::Late) => {
+                self.client.is_late(asked, by_http2);
                 let why = format!("has not answered within {:?}", self.timeout);
                 (StatusCode::GATEWAY_TIMEOUT, why)
             }

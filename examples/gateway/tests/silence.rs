@@ -299,9 +299,16 @@ async fn an_upstream_of_http_2_that_is_gone_is_asked_over_another_connection() {
         }
     });
     let gateway = before_url(&url, &[("UPSTREAM_TIMEOUT", "1")]);
-    let channel = grpc::channel(gateway.listen).await;
+    let mut sender = by_http2(gateway.listen).await;
+    let mut call = async || {
+        let request = Request::post("http://a/test.Echo/Each").version(Version::HTTP_2);
+        let request = request.header("content-type", "application/grpc").body(Body::empty());
+        let answer = sender.send_request(request.unwrap()).await.unwrap();
+        answer.headers().get("grpc-status").is_some_and(|status| status == "14")
+    };
+    assert!(call().await, "nobody answers");
     let begun = Instant::now();
-    while grpc::say(&channel, "word").await.is_err() {
+    while call().await {
         assert!(begun.elapsed() < PATIENCE, "it asks nobody else");
     }
 }
