@@ -111,7 +111,7 @@
 //! **Spellings.** Different servers read some paths in different ways. A policy takes a request if
 //! any of these readings of its path is a path of the policy:
 //!
-//! - percent-encoded once or twice, with `%2F` or a backslash in place of a slash;
+//! - percent-encoded once or twice, also as `%u0061`, with `%2F` or a backslash in place of a slash;
 //! - with empty segments, with `.` and `..`, with a slash at its end or without;
 //! - with parameters as in `/api;a=b`, with `%3F` or a blank after it;
 //! - behind a host, as in `//x/api`.
@@ -165,8 +165,9 @@
 //! In some paths, servers read different resources: `//host/a` is `/a` for Node's `new URL` and
 //! Python's `urlsplit`, and `/host/a` for others. With `key = "path"`, all such paths have one key,
 //! and so one limit. Otherwise a caller could invent hosts, and had a new limit for each of them.
-//! In [`PolicyHandle::peek`] this key is written `?`. Few honest callers have such paths, and
-//! [`PoliciesBuilder::refuse_ambiguous_paths`] refuses them.
+//! In [`PolicyHandle::peek`] this key is written `?`. Few honest callers have such paths: those
+//! that join addresses badly. So that one caller cannot use up this key for all, take
+//! `key = ["client_ip", "path"]`. [`PoliciesBuilder::refuse_ambiguous_paths`] refuses such paths.
 //!
 //! # Interfaces of suppliers
 //!

@@ -36,7 +36,8 @@ pub(super) struct Readings<'a> {
 type Step = fn(&str) -> Option<String>;
 
 // `canonical` applies them in this order. Blanks also stand before parameters, hence twice.
-const STEPS: [Step; 13] = [
+const STEPS: [Step; 14] = [
+    without_unicode_escapes,
     |path| replaced(path, "%2E", "."),
     |path| replaced(path, "%2F", "/"),
     |path| replaced(path, "%3B", ";"),
@@ -133,8 +134,9 @@ fn canonical(path: &str, decodes: bool) -> Cow<'_, str> {
     let written = spelled(path);
     let mut path = decoded_again(&written).filter(|_| decodes).unwrap_or(written);
     path = STEPS.iter().fold(path, |path, step| step(&path).unwrap_or(path));
-    if path.len() > 1 && path.ends_with('/') {
+    while path.len() > 1 && path.ends_with('/') {
         path.pop();
+        path = without_blanks(&path).unwrap_or(path);
     }
     path.into()
 }
@@ -191,6 +193,35 @@ fn decoded_again(path: &str) -> Option<String> {
 
 fn replaced(path: &str, from: &str, to: &str) -> Option<String> {
     path.contains(from).then(|| path.replace(from, to))
+}
+
+/// Returns the path for a server that decodes `%u002F` too, such as IIS.
+fn without_unicode_escapes(path: &str) -> Option<String> {
+    let escape = |rest: &str| {
+        let digits = rest.strip_prefix(['u', 'U'])?.get(..4)?;
+        let digits =
+            Some(digits).filter(|digits| digits.bytes().all(|one| one.is_ascii_hexdigit()));
+        char::from_u32(u32::from_str_radix(digits?, 16).ok()?)
+    };
+    let (mut parts, mut is_changed) = (path.split("%25"), false);
+    let mut result = parts.next()?.to_owned();
+    for part in parts {
+        match escape(part) {
+            Some(letter) => {
+                let mut bytes = [0; 4];
+                for byte in letter.encode_utf8(&mut bytes).bytes() {
+                    result.push_str(&format!("%{byte:02X}"));
+                }
+                result.push_str(&part[5..]);
+                is_changed = true;
+            }
+            None => {
+                result.push_str("%25");
+                result.push_str(part);
+            }
+        }
+    }
+    is_changed.then(|| spelled(&result))
 }
 
 /// Returns the path for a server that decodes it, and then splits off the query.
@@ -308,6 +339,10 @@ mod tests {
             ("/a%00%20b%FF", "/a%00%20b%FF"),
             ("/a%0a%20%00", "/a"),
             ("/a%20;x", "/a"),
+            ("/x%20/", "/x"),
+            ("/x%20%20/", "/x"),
+            ("/%u0061pi%u002fx", "/api/x"),
+            ("/%U0061/%u00e4/%u12", "/a/%C3%A4/%25u12"),
             ("/a%20%01;x;y", "/a"),
             ("/%", "/%25"),
             ("/%4", "/%254"),
@@ -343,6 +378,8 @@ mod tests {
             ("/a;v=1", &["/a;v=1", "/a"]),
             ("/a%252Fb", &["/a%252Fb", "/a%2Fb", "/a/b"]),
             ("/a%3Fb", &["/a%3Fb", "/a"]),
+            ("/%u0061/b", &["/%25u0061/b", "/a/b"]),
+            ("/a%u002fb", &["/a%25u002fb", "/a%2Fb", "/a/b"]),
             ("/a%0ab%20c%20%00", &["/a%0Ab%20c%20%00", "/ab%20c"]),
             // A server that removes dots before it decodes.
             ("/api/%2e/../x", &["/api/%2E/../x", "/api/./../x", "/api/x", "/x"]),

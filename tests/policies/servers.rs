@@ -19,7 +19,7 @@ const ESCAPES: [(&str, &str); 7] = [
 
 /// Reads a path as servers do. Each removes dots and parameters, merges slashes and decodes, in its
 /// own order.
-fn servers(path: &str) -> [Vec<String>; 21] {
+fn servers(path: &str) -> [Vec<String>; 22] {
     let split = |path: &str| path.split('/').skip(1).map(str::to_owned).collect::<Vec<_>>();
     let joined = |segments: &[String]| format!("/{}", segments.join("/"));
     let all = |path: &str| {
@@ -102,6 +102,8 @@ fn servers(path: &str) -> [Vec<String>; 21] {
         dots(merged(names(split(&all(path))))),
         dots(merged(split(&twice))),
         dots(merged(split(&until_query(path)))),
+        // IIS.
+        dots(merged(split(&all(&path.replace("%u0061", "a").replace("%u002f", "/"))))),
         // Node's `new URL`, alone and after a decoding.
         each(address),
         dots(merged(split(&without_host(&all(path).replace('\\', "/"))))),
@@ -125,10 +127,10 @@ fn a_row_takes_each_path_that_a_server_reads_as_its_own() {
     let tokens = [
         ";a", "/..;", "%3bx", "%252f", "%252e", "%2561pi", "%3fa", "%23", "/", "/", "//", ".",
         "..", "%2e", "%2E%2e", ".%2e", "%2f", "%2F..", "\\", "%5c", "/api", "/api/x", "api",
-        "%61pi", "x", "/x", "a", "/a", "/../", "/./",
+        "%61pi", "%u0061pi", "x", "/x", "a", "/a", "/../", "/./",
     ];
     let mut random = fastrand::Rng::with_seed(7);
-    let (mut found, mut unread) = ([0; 21], 0);
+    let (mut found, mut unread) = ([0; 22], 0);
     for _ in 0..40_000 {
         let mut path = String::from("/");
         for _ in 0..random.usize(1..8) {
