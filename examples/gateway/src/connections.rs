@@ -180,12 +180,10 @@ pub(crate) struct Caller {
     pub(crate) timeouts: Timeouts,
     /// The number of requests that run.
     requests: AtomicUsize,
-    /// The parts of answers that are not taken, each with the time since which it waits.
-    untaken: Mutex<Vec<(u64, u64)>>,
-    /// The number of parts so far.
-    parts: AtomicU64,
+    /// The number of requests with a part of an answer that is not taken.
+    untaken: AtomicUsize,
     awaited: AtomicU8,
-    /// Since when it waits without a request, in milliseconds.
+    /// Since when it waits, in milliseconds.
     since: AtomicU64,
     /// True by HTTP/2, where bytes that leave say nothing about an answer.
     has_streams: AtomicBool,
@@ -209,8 +207,7 @@ impl Caller {
             running,
             timeouts,
             requests: AtomicUsize::new(0),
-            untaken: Mutex::default(),
-            parts: AtomicU64::new(0),
+            untaken: AtomicUsize::new(0),
             awaited: AtomicU8::new(FIRST_BYTE),
             since: AtomicU64::new(now()),
             has_streams: AtomicBool::new(false),
@@ -254,17 +251,10 @@ impl Caller {
         if is_blocked || self.has_streams.load(Relaxed) && !was_blocked {
             return;
         }
-        if was_blocked || self.awaited.load(Relaxed) == NEXT {
+        let has_answer = self.untaken.load(Relaxed) > 0 || self.awaited.load(Relaxed) == NEXT;
+        if was_blocked || has_answer {
             self.since.store(now(), Relaxed);
         }
-        if !self.has_streams.load(Relaxed) {
-            self.restart_parts();
-        }
-    }
-
-    fn restart_parts(&self) {
-        let now = now();
-        lock(&self.untaken).iter_mut().for_each(|(_, since)| *since = now);
     }
 
     /// A request begins.
@@ -281,16 +271,20 @@ impl Caller {
         }
     }
 
-    /// A part of an answer waits for the caller, from now on. Returns its number.
-    pub(crate) fn has_part(&self) -> u64 {
-        let number = self.parts.fetch_add(1, Relaxed);
-        lock(&self.untaken).push((number, now()));
-        number
+    /// An answer has parts that wait for the caller, from now on.
+    pub(crate) fn has_parts(&self) {
+        self.untaken.fetch_add(1, Relaxed);
+        self.takes_part();
     }
 
-    /// That part has left.
-    pub(crate) fn took_part(&self, number: u64) {
-        lock(&self.untaken).retain(|(other, _)| *other != number);
+    /// Something of a part has left.
+    pub(crate) fn takes_part(&self) {
+        self.since.store(now(), Relaxed);
+    }
+
+    /// All parts of that answer have left.
+    pub(crate) fn took_parts(&self) {
+        self.untaken.fetch_sub(1, Relaxed);
     }
 
     /// Returns true if it has neither a request nor bytes of an answer that must still leave.
@@ -314,21 +308,19 @@ impl Caller {
         self.requests.load(Relaxed) > 0
     }
 
-    /// Returns the instant at which the caller is given up; none while nothing is awaited of it.
+    /// Returns the instant at which the caller is given up; none while nothing is awaited of it. By
+    /// HTTP/2 a caller is given up that takes nothing of any answer, where no other request waits
+    /// for the upstream; `streams.rs` gives up the answers one by one.
     fn deadline(&self, timeouts: &Timeouts) -> Option<u64> {
-        let (since, patience) = if self.is_running() {
-            let first = lock(&self.untaken).iter().map(|(_, since)| *since).min();
-            (first?, timeouts.body(&self.running))
-        } else {
-            let patience = match self.awaited.load(Relaxed) {
-                _ if self.is_blocked.load(Relaxed) => timeouts.body(&self.running),
-                FIRST_BYTE => timeouts.first_byte,
-                HEAD => timeouts.head,
-                _ => timeouts.idle,
-            };
-            (self.since.load(Relaxed), patience)
+        let requests = self.requests.load(Relaxed);
+        let patience = match self.awaited.load(Relaxed) {
+            _ if requests > self.untaken.load(Relaxed) => return None,
+            _ if requests > 0 || self.is_blocked.load(Relaxed) => timeouts.body(&self.running),
+            FIRST_BYTE => timeouts.first_byte,
+            HEAD => timeouts.head,
+            _ => timeouts.idle,
         };
-        Some(since.saturating_add(millis(patience)))
+        Some(self.since.load(Relaxed).saturating_add(millis(patience)))
     }
 
     /// Waits until the caller is given up, or `is_over`. It is polled whenever the connection is,
@@ -380,7 +372,6 @@ impl Caller {
             return;
         }
         self.since.store(now(), Relaxed);
-        self.restart_parts();
         graceful(connection.as_mut());
         let soon = self.timeouts.closing();
         tokio::select! {

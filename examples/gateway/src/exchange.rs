@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | the next part of a request's body | `BODY_TIMEOUT` | 408, or the answer breaks off |
 //! | the head of the upstream's answer | `UPSTREAM_TIMEOUT` | 504 |
+//! | a caller that takes a part of the answer | `BODY_TIMEOUT` | the connection or the stream ends |
 //!
 //! An answer that has begun may be quiet for as long as its upstream likes, as events and streams
 //! are. The caller of a gRPC call may then be quiet as well.
@@ -12,7 +13,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -32,6 +33,10 @@ pub(crate) struct Exchange {
     is_given_up: AtomicBool,
     /// Nothing more of the request's body is sent on.
     is_sent: AtomicBool,
+    /// The number of parts of the answer that wait for the caller.
+    parts: AtomicUsize,
+    /// The last instant at which something of a part left, in milliseconds.
+    taken: AtomicU64,
     /// The rest of the body that a caller of HTTP/2 still sends: see `sent.rs`.
     pub(crate) unread: Mutex<Option<Incoming>>,
 }
@@ -45,6 +50,8 @@ impl Exchange {
             may_be_quiet: AtomicBool::new(false),
             is_given_up: AtomicBool::new(false),
             is_sent: AtomicBool::new(false),
+            parts: AtomicUsize::new(0),
+            taken: AtomicU64::new(0),
             unread: Mutex::new(None),
         })
     }
@@ -72,6 +79,33 @@ impl Exchange {
     /// Returns true if the caller was given up in the middle of its body.
     pub(crate) fn is_given_up(&self) -> bool {
         self.is_given_up.load(Relaxed)
+    }
+
+    /// A part of the answer waits for the caller, from now on.
+    pub(crate) fn has_part(&self) {
+        self.takes_part();
+        if self.parts.fetch_add(1, Relaxed) == 0 {
+            self.caller.has_parts();
+        }
+    }
+
+    /// Something of a part has left.
+    pub(crate) fn takes_part(&self) {
+        self.taken.store(now(), Relaxed);
+        self.caller.takes_part();
+    }
+
+    /// A part has left, or nobody wants it any more.
+    pub(crate) fn took_part(&self) {
+        if self.parts.fetch_sub(1, Relaxed) == 1 {
+            self.caller.took_parts();
+        }
+    }
+
+    /// Returns true if the caller has taken nothing of a part for too long.
+    pub(crate) fn takes_nothing(&self) -> bool {
+        let patience = millis(self.caller.timeouts.body(&self.caller.running));
+        self.parts.load(Relaxed) > 0 && self.taken.load(Relaxed).saturating_add(patience) <= now()
     }
 
     /// Waits until nothing has moved for `patience`, while the upstream is awaited and not the

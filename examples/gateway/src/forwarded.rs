@@ -6,15 +6,16 @@
 //! | `Forwarded` | `for`, `host` and `proto`, appended where it is there or `FORWARDED=forwarded` |
 //! | `X-Forwarded-Host`, `X-Forwarded-Proto` | the caller's, unless a trusted proxy has set them |
 //! | `X-Real-IP` and others that only a proxy may set | removed, unless a trusted proxy set them |
-//! | `Proxy`, and all names with a `_` | removed |
+//! | `Proxy`, and names of more than letters, digits and `-` | removed, the latter not of gRPC |
 //! | `Via` | the version of the caller's HTTP and `gateway`, as in `1.1 gateway`, appended |
 //! | `Host` | the caller's |
 //!
 //! Appending says nothing about what stood there before: an upstream reads from the right, past the
 //! addresses that it trusts.
 //!
-//! Servers of CGI and of WSGI read `_` in a name as `-`. A caller could send `x_api_key` beside the
-//! `x-api-key` by which it is limited, and such a server may take the other one.
+//! Servers of CGI and of WSGI read `_` in a name as `-`, some also `.` and `+`. A caller could send
+//! `x_api_key` beside the `x-api-key` by which it is limited, and such a server may take the other
+//! one. Servers of gRPC read each name as it is.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -54,9 +55,9 @@ pub(crate) fn add(
     version: Version,
     peer: &Peer,
     peer_is_trusted: bool,
-    always_forwarded: bool,
+    (always_forwarded, is_grpc): (bool, bool),
 ) {
-    remove(headers, |name| is_never_passed(name) || is_claim(name) && !peer_is_trusted);
+    remove(headers, |name| is_never_passed(name, is_grpc) || is_claim(name) && !peer_is_trusted);
     // A target with a host outweighs the field `Host`, and HTTP/2 has no such field.
     let host = uri.authority().and_then(|host| HeaderValue::from_str(host.as_str()).ok());
     if let Some(host) = host {
@@ -91,9 +92,10 @@ fn remove(headers: &mut HeaderMap, is_removed: impl Fn(&HeaderName) -> bool) {
     removed.iter().for_each(|name| drop(headers.remove(name)));
 }
 
-/// Returns true for what no proxy sets, so that even a trusted one passes its caller's.
-fn is_never_passed(name: &HeaderName) -> bool {
-    name == PROXY || name.as_str().contains('_')
+/// Returns true for what few proxies set, so that even a trusted one may pass its caller's.
+fn is_never_passed(name: &HeaderName, is_grpc: bool) -> bool {
+    let is_odd = |byte: u8| !byte.is_ascii_alphanumeric() && byte != b'-';
+    name == PROXY || !is_grpc && name.as_str().bytes().any(is_odd)
 }
 
 /// Returns true if only a proxy may set a field: upstreams believe it about the caller or its
@@ -134,7 +136,7 @@ fn is_claim(name: &HeaderName) -> bool {
 pub(crate) fn remove_from_trailers(trailers: &mut HeaderMap) {
     hop_by_hop::remove(trailers);
     remove(trailers, |name| {
-        is_never_passed(name) || is_claim(name) || hop_by_hop::is_for_all(name)
+        is_never_passed(name, false) || is_claim(name) || hop_by_hop::is_for_all(name)
     });
 }
 
@@ -159,7 +161,7 @@ mod tests {
 
     fn added(headers: &mut HeaderMap, peer: &str, trusted: bool, always: bool) {
         let (uri, peer) = (Uri::from_static("/x"), Peer::new(peer.parse().unwrap()));
-        add(headers, &uri, Version::HTTP_11, &peer, trusted, always);
+        add(headers, &uri, Version::HTTP_11, &peer, trusted, (always, false));
     }
 
     #[test]
@@ -200,12 +202,12 @@ mod tests {
             for name in ["x-real-ip", "cf-connecting-ip", "x-forwarded-port", "x-original-url"] {
                 headers.insert(name, HeaderValue::from_static("1"));
             }
-            for name in ["x_real_ip", "x_forwarded_for", "x-forwarded_proto", "x_mine", "proxy"] {
+            for name in ["x_real_ip", "x.forwarded.for", "x-forwarded_proto", "x_mine", "proxy"] {
                 headers.insert(name, HeaderValue::from_static("1"));
             }
             headers.insert("x-mine", HeaderValue::from_static("1"));
             added(&mut headers, "10.0.0.1:5000", trusted, false);
-            for name in ["x_real_ip", "x_forwarded_for", "x-forwarded_proto", "x_mine", "proxy"] {
+            for name in ["x_real_ip", "x.forwarded.for", "x-forwarded_proto", "x_mine", "proxy"] {
                 assert!(!headers.contains_key(name), "{name}: no proxy has set it");
             }
             assert_eq!(headers.contains_key("x-real-ip"), left);

@@ -30,7 +30,8 @@ pub(crate) struct Http2 {
 
 enum State {
     Closed,
-    Open(SendRequest<Sent>),
+    /// Since this time, as `connections::now` counts.
+    Open(SendRequest<Sent>, u64),
     /// The instant at which the last attempt to connect failed, and the reason.
     Failed(Instant, String),
 }
@@ -69,6 +70,7 @@ impl Http2 {
     pub(crate) fn is_late(&self, asked: u64) {
         if self.answered.load(Relaxed) < asked
             && let Ok(mut state) = self.state.try_lock()
+            && matches!(&*state, State::Open(_, since) if *since <= asked)
         {
             *state = State::Closed;
         }
@@ -79,13 +81,13 @@ impl Http2 {
         let asked = Instant::now();
         let mut state = self.state.lock().await;
         match &*state {
-            State::Open(sender) if !sender.is_closed() => return Ok(sender.clone()),
+            State::Open(sender, _) if !sender.is_closed() => return Ok(sender.clone()),
             State::Failed(at, why) if *at >= asked => return Err(why.clone().into()),
             _ => {}
         }
         let opened = self.open().await;
         *state = match &opened {
-            Ok(sender) => State::Open(sender.clone()),
+            Ok(sender) => State::Open(sender.clone(), now()),
             Err(error) => State::Failed(Instant::now(), causes(&**error)),
         };
         opened

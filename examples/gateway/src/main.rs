@@ -37,6 +37,7 @@ mod running;
 mod sent;
 mod serve;
 mod settings;
+mod streams;
 mod tunnel;
 
 use std::env;

@@ -62,7 +62,7 @@ impl Proxy {
         let caller = protocol.as_ref().map(|_| hyper::upgrade::on(&mut request));
         let exchange = Arc::clone(request.body().exchange());
         let is_grpc = request.version() == Version::HTTP_2 && is_grpc(&request);
-        let (request, asked) = (self.rewrite(request, protocol), now());
+        let (request, asked) = (self.rewrite(request, protocol, is_grpc && by_http2), now());
         let answer = tokio::select! {
             biased;
             answer = self.client.send(request, by_http2) => answer,
@@ -96,15 +96,20 @@ impl Proxy {
     }
 
     /// The request as the upstream sees it, but for its target.
-    fn rewrite(&self, request: Request<Sent>, protocol: Option<HeaderValue>) -> Request<Sent> {
+    fn rewrite(
+        &self,
+        request: Request<Sent>,
+        protocol: Option<HeaderValue>,
+        is_grpc: bool,
+    ) -> Request<Sent> {
         let (mut head, body) = request.into_parts();
         hop_by_hop::remove(&mut head.headers);
         // The caller has its `100 Continue` from here, once the body is read.
         head.headers.remove(EXPECT);
         let peer = &body.exchange().caller.peer;
         let trusted = self.trusted.iter().any(|network| network.contains(&peer.address));
-        let (fields, always) = (&mut head.headers, self.always_forwarded);
-        forwarded::add(fields, &head.uri, head.version, peer, trusted, always);
+        let (fields, forms) = (&mut head.headers, (self.always_forwarded, is_grpc));
+        forwarded::add(fields, &head.uri, head.version, peer, trusted, forms);
         if let Some(protocol) = protocol {
             hop_by_hop::set_upgrade(&mut head.headers, protocol);
         }

@@ -11,7 +11,7 @@ use http::header::CONNECTION;
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body::Body;
 use hyper::body::Incoming;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::{Builder, UpgradeableConnection};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::yield_now;
@@ -26,6 +26,7 @@ use crate::log::Log;
 use crate::running::{Counted, One, Running};
 use crate::sent::Sent;
 use crate::settings::Timeouts;
+use crate::streams::{self, Streams};
 use crate::{built_in, head};
 
 /// The time after which a connection of HTTP/2 is asked again whether its caller is still there.
@@ -95,7 +96,7 @@ impl Port {
         let Self { name, listener, connections, tasks, running, timeouts } = self;
         let own = TcpListener::from_std(listener.try_clone()?)?;
         drop(listener);
-        let mut http = Builder::new(TokioExecutor::new());
+        let mut http = Builder::new(Streams);
         http.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(MAX_HEAD);
         http.http2()
             .timer(TokioTimer::new())
@@ -152,6 +153,7 @@ where
     S: Service<Request<Sent>, Response = Response<B>, Error = Infallible>,
     B: Body<Data = Bytes> + From<&'static str>,
 {
+    streams::watch(one.exchange());
     // By HTTP/2 always, where no request has a transfer coding.
     let has_two_framings = one.exchange().caller.asks_with_two_framings();
     if let Some((status, why)) = head::wrong(&request, has_two_framings) {

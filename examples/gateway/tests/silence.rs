@@ -259,6 +259,40 @@ fn a_stream_that_takes_nothing_is_given_up() {
     until_closed_for_asking(stream);
 }
 
+/// One caller behind a proxy takes nothing, and the others go on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_takes_nothing_ends_alone() {
+    let (end, ended) = mpsc::channel();
+    let (more, wait) = mpsc::channel::<()>();
+    let wait = Mutex::new(wait);
+    let upstream = Upstream::start(move |head, mut stream| {
+        let stream = stream.get_mut();
+        if head[0].contains("/large") {
+            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 67108864\r\n\r\n";
+            let answer = [&answer[..], &vec![b'x'; 64 << 20]].concat();
+            let _ = end.send(stream.write_all(&answer).is_ok());
+            return;
+        }
+        let head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nfirst\r\n";
+        stream.write_all(head).unwrap();
+        wait.lock().unwrap().recv().unwrap();
+        stream.write_all(b"4\r\nlast\r\n0\r\n\r\n").unwrap();
+    });
+    let gateway = before(&upstream, &[("BODY_TIMEOUT", "0.5")]);
+    let mut sender = by_http2(gateway.listen).await;
+    let get = |path: &str| {
+        let request = Request::get(format!("http://a{path}")).version(Version::HTTP_2);
+        request.body(Body::empty()).unwrap()
+    };
+    let quiet = sender.send_request(get("/quiet")).await.unwrap();
+    let _large = sender.send_request(get("/large")).await.unwrap();
+    let given_up = tokio::task::spawn_blocking(move || ended.recv_timeout(PATIENCE));
+    assert!(!given_up.await.unwrap().expect("it is given up"), "all was taken");
+    more.send(()).unwrap();
+    let rest = axum::body::to_bytes(Body::new(quiet.into_body()), usize::MAX).await.unwrap();
+    assert_eq!(&rest[..], b"firstlast");
+}
+
 #[test]
 fn a_connection_of_http_2_without_a_request_is_closed() {
     let gateway = Gateway::start(common::NO_POLICIES, &[("IDLE_TIMEOUT", "0.5")]);
