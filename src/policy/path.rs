@@ -136,7 +136,7 @@ fn canonical(path: &str, decodes: bool) -> Cow<'_, str> {
     path = STEPS.iter().fold(path, |path, step| step(&path).unwrap_or(path));
     while path.len() > 1 && path.ends_with('/') {
         path.pop();
-        path = without_blanks(&path).unwrap_or(path);
+        trim_blanks(&mut path);
     }
     path.into()
 }
@@ -233,19 +233,25 @@ fn without_query(path: &str) -> Option<String> {
 /// Returns the path for a server that decodes it, and then reads it as an address. Such a server
 /// removes line breaks and tabs, and also blanks and control characters at the end.
 fn without_blanks(path: &str) -> Option<String> {
-    let without_last = |path: &str| {
-        let (before, digits) = path.rsplit_once('%')?;
-        let is_blank = digits == "20" || digits.len() == 2 && digits.starts_with(['0', '1']);
-        is_blank.then_some(before.len())
-    };
-    if !path.contains("%0") && without_last(path).is_none() {
+    if !path.contains("%0") && last_blank(path).is_none() {
         return None;
     }
     let mut result = path.replace("%09", "").replace("%0A", "").replace("%0D", "");
-    while let Some(length) = without_last(&result) {
-        result.truncate(length);
-    }
+    trim_blanks(&mut result);
     (result != path).then_some(result)
+}
+
+fn trim_blanks(path: &mut String) {
+    while let Some(place) = last_blank(path) {
+        path.truncate(place);
+    }
+}
+
+/// Returns the place of a blank or a control character at the end.
+fn last_blank(path: &str) -> Option<usize> {
+    let place = path.len().checked_sub(3)?;
+    let digits = path.get(place..)?.strip_prefix('%')?;
+    (digits == "20" || digits.starts_with(['0', '1'])).then_some(place)
 }
 
 /// Turns `/a;x=1/b` into `/a/b`.
@@ -406,5 +412,8 @@ mod tests {
             }
         }
         assert_eq!(readings(&"/%20x".repeat(9_000)).len(), 1);
+        // Each part is looked at once.
+        assert_eq!(canonical(&"/x%20".repeat(9_000), true).len(), 9_000 * 5 - 3);
+        assert_eq!(canonical(&format!("/x{}", "%20/".repeat(16_000)), true), "/x");
     }
 }
