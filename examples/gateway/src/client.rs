@@ -108,6 +108,7 @@ impl Client {
         &self,
         mut request: Request<Sent>,
         by_http2: bool,
+        asked_at: u64,
     ) -> Result<Response<Body>, Failure> {
         let wrong = |error: http::Error| Failure::Upstream(error.to_string());
         if by_http2 {
@@ -115,7 +116,7 @@ impl Client {
             let target = self.target(request.uri());
             *request.uri_mut() = uri(&self.upstream, authority, &target).map_err(wrong)?;
             *request.version_mut() = Version::HTTP_2;
-            let answer = Box::pin(self.two.send(request)).await;
+            let answer = Box::pin(self.two.send(request, asked_at)).await;
             return answer.map(|answer| answer.map(Body::Two)).map_err(|error| failure(&*error));
         }
         // Most targets are a path already.

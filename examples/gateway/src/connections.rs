@@ -312,9 +312,11 @@ impl Caller {
     /// HTTP/2 a caller is given up that takes nothing of any answer, where no other request waits
     /// for the upstream; `streams.rs` gives up the answers one by one.
     fn deadline(&self, timeouts: &Timeouts) -> Option<u64> {
-        let requests = self.requests.load(Relaxed);
+        let (requests, untaken) = (self.requests.load(Relaxed), self.untaken.load(Relaxed));
         let patience = match self.awaited.load(Relaxed) {
-            _ if requests > self.untaken.load(Relaxed) => return None,
+            _ if requests > untaken && (untaken == 0 || self.has_streams.load(Relaxed)) => {
+                return None;
+            }
             _ if requests > 0 || self.is_blocked.load(Relaxed) => timeouts.body(&self.running),
             FIRST_BYTE => timeouts.first_byte,
             HEAD => timeouts.head,

@@ -11,10 +11,9 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::task::{Context, Poll, ready};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use hyper::body::Incoming;
@@ -33,10 +32,10 @@ pub(crate) struct Exchange {
     is_given_up: AtomicBool,
     /// Nothing more of the request's body is sent on.
     is_sent: AtomicBool,
-    /// The number of parts of the answer that wait for the caller.
-    parts: AtomicUsize,
-    /// The last instant at which something of a part left, in milliseconds.
-    taken: AtomicU64,
+    /// The answer was given up.
+    is_cut: AtomicBool,
+    /// Wakes who sends the request's body on.
+    sender: Mutex<Option<Waker>>,
     /// The rest of the body that a caller of HTTP/2 still sends: see `sent.rs`.
     pub(crate) unread: Mutex<Option<Incoming>>,
 }
@@ -50,8 +49,8 @@ impl Exchange {
             may_be_quiet: AtomicBool::new(false),
             is_given_up: AtomicBool::new(false),
             is_sent: AtomicBool::new(false),
-            parts: AtomicUsize::new(0),
-            taken: AtomicU64::new(0),
+            is_cut: AtomicBool::new(false),
+            sender: Mutex::new(None),
             unread: Mutex::new(None),
         })
     }
@@ -81,31 +80,26 @@ impl Exchange {
         self.is_given_up.load(Relaxed)
     }
 
-    /// A part of the answer waits for the caller, from now on.
-    pub(crate) fn has_part(&self) {
-        self.takes_part();
-        if self.parts.fetch_add(1, Relaxed) == 0 {
-            self.caller.has_parts();
+    /// The answer is given up, and so is the rest of the request.
+    pub(crate) fn cut(&self) {
+        let mut sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
+        self.is_cut.store(true, Relaxed);
+        if let Some(sender) = sender.take() {
+            sender.wake();
         }
     }
 
-    /// Something of a part has left.
-    pub(crate) fn takes_part(&self) {
-        self.taken.store(now(), Relaxed);
-        self.caller.takes_part();
+    pub(crate) fn is_cut(&self) -> bool {
+        self.is_cut.load(Relaxed)
     }
 
-    /// A part has left, or nobody wants it any more.
-    pub(crate) fn took_part(&self) {
-        if self.parts.fetch_sub(1, Relaxed) == 1 {
-            self.caller.took_parts();
+    /// Returns true if the answer was given up; otherwise wakes the task when it is.
+    pub(crate) fn poll_cut(&self, cx: &Context<'_>) -> bool {
+        let mut sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
+        if !sender.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
+            *sender = Some(cx.waker().clone());
         }
-    }
-
-    /// Returns true if the caller has taken nothing of a part for too long.
-    pub(crate) fn takes_nothing(&self) -> bool {
-        let patience = millis(self.caller.timeouts.body(&self.caller.running));
-        self.parts.load(Relaxed) > 0 && self.taken.load(Relaxed).saturating_add(patience) <= now()
+        self.is_cut()
     }
 
     /// Waits until nothing has moved for `patience`, while the upstream is awaited and not the

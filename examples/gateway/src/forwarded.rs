@@ -17,6 +17,7 @@
 //! `x_api_key` beside the `x-api-key` by which it is limited, and such a server may take the other
 //! one. Servers of gRPC read each name as it is.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
 use http::header::{FORWARDED, HOST, HeaderName, VIA};
@@ -57,7 +58,14 @@ pub(crate) fn add(
     peer_is_trusted: bool,
     (always_forwarded, is_grpc): (bool, bool),
 ) {
-    remove(headers, |name| is_never_passed(name, is_grpc) || is_claim(name) && !peer_is_trusted);
+    let is_removed = |name: &HeaderName, headers: &HeaderMap| {
+        let plain = plain(name);
+        let is_odd = plain != name.as_str();
+        let is_double = || is_claim(&plain) || is_own(&plain) || headers.contains_key(&*plain);
+        // Few proxies set such names, so even a trusted one may pass its caller's.
+        name == PROXY || is_odd && (!is_grpc || is_double()) || is_claim(&plain) && !peer_is_trusted
+    };
+    remove(headers, is_removed);
     // A target with a host outweighs the field `Host`, and HTTP/2 has no such field.
     let host = uri.authority().and_then(|host| HeaderValue::from_str(host.as_str()).ok());
     if let Some(host) = host {
@@ -86,22 +94,31 @@ pub(crate) fn add(
     }
 }
 
-fn remove(headers: &mut HeaderMap, is_removed: impl Fn(&HeaderName) -> bool) {
+fn remove(headers: &mut HeaderMap, is_removed: impl Fn(&HeaderName, &HeaderMap) -> bool) {
     let removed: Vec<HeaderName> =
-        headers.keys().filter(|name| is_removed(name)).cloned().collect();
+        headers.keys().filter(|name| is_removed(name, headers)).cloned().collect();
     removed.iter().for_each(|name| drop(headers.remove(name)));
 }
 
-/// Returns true for what few proxies set, so that even a trusted one may pass its caller's.
-fn is_never_passed(name: &HeaderName, is_grpc: bool) -> bool {
-    let is_odd = |byte: u8| !byte.is_ascii_alphanumeric() && byte != b'-';
-    name == PROXY || !is_grpc && name.as_str().bytes().any(is_odd)
+/// Returns a name as some servers read it: with `-` for all but letters and digits.
+fn plain(name: &HeaderName) -> Cow<'_, str> {
+    let is_odd = |byte: char| !byte.is_ascii_alphanumeric() && byte != '-';
+    match name.as_str() {
+        name if name.contains(is_odd) => name.replace(is_odd, "-").into(),
+        name => name.into(),
+    }
+}
+
+/// Returns true for the fields that the gateway sets itself.
+fn is_own(text: &str) -> bool {
+    [X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO, FORWARDED, VIA]
+        .iter()
+        .any(|own| text == own)
 }
 
 /// Returns true if only a proxy may set a field: upstreams believe it about the caller or its
 /// request.
-fn is_claim(name: &HeaderName) -> bool {
-    let text = name.as_str();
+fn is_claim(text: &str) -> bool {
     matches!(
         text,
         "x-real-ip"
@@ -127,16 +144,17 @@ fn is_claim(name: &HeaderName) -> bool {
             | "x-url-scheme"
             | "front-end-https"
             | "client-ip"
-    ) || text.starts_with("x-forwarded-")
-        && ![X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO].contains(name)
+    ) || text.starts_with("x-forwarded-") && !is_own(text)
 }
 
 /// Removes from trailers what says where a message came from, or how it is to be read: a reader
 /// that joins them with the head would believe it.
 pub(crate) fn remove_from_trailers(trailers: &mut HeaderMap) {
     hop_by_hop::remove(trailers);
-    remove(trailers, |name| {
-        is_never_passed(name, false) || is_claim(name) || hop_by_hop::is_for_all(name)
+    remove(trailers, |name, _| {
+        let plain = plain(name);
+        let is_odd = plain != name.as_str();
+        name == PROXY || is_odd || is_claim(&plain) || hop_by_hop::is_for_all(name)
     });
 }
 
@@ -158,6 +176,22 @@ fn element(address: IpAddr, host: Option<&HeaderValue>) -> HeaderValue {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_grpc_call_keeps_its_own_names() {
+        let mut headers = HeaderMap::new();
+        for name in ["tenant_id", "x-key", "x_key", "x_real_ip", "x_forwarded_for", "a.b"] {
+            headers.insert(name, HeaderValue::from_static("1"));
+        }
+        let (uri, peer) = (Uri::from_static("/x"), Peer::new("10.0.0.1:5000".parse().unwrap()));
+        add(&mut headers, &uri, Version::HTTP_2, &peer, true, (false, true));
+        for (name, is_kept) in
+            [("tenant_id", true), ("x-key", true), ("x_key", false), ("a.b", true)]
+        {
+            assert_eq!(headers.contains_key(name), is_kept, "{name}");
+        }
+        assert!(!headers.contains_key("x_real_ip") && !headers.contains_key("x_forwarded_for"));
+    }
 
     fn added(headers: &mut HeaderMap, peer: &str, trusted: bool, always: bool) {
         let (uri, peer) = (Uri::from_static("/x"), Peer::new(peer.parse().unwrap()));

@@ -30,7 +30,7 @@ pub(crate) struct Http2 {
 
 enum State {
     Closed,
-    /// Since this time, as `connections::now` counts.
+    /// For a request of this time, as `connections::now` counts.
     Open(SendRequest<Sent>, u64),
     /// The instant at which the last attempt to connect failed, and the reason.
     Failed(Instant, String),
@@ -47,10 +47,11 @@ impl Http2 {
     pub(crate) async fn send(
         &self,
         mut request: Request<Sent>,
+        asked_at: u64,
     ) -> Result<Response<Incoming>, BoxError> {
         let mut is_again = false;
         loop {
-            let answer = self.connection().await?.try_send_request(request).await;
+            let answer = self.connection(asked_at).await?.try_send_request(request).await;
             match answer.map_err(|mut error| (error.take_message(), error)) {
                 Ok(response) => {
                     self.answered.store(now(), Relaxed);
@@ -70,14 +71,14 @@ impl Http2 {
     pub(crate) fn is_late(&self, asked: u64) {
         if self.answered.load(Relaxed) < asked
             && let Ok(mut state) = self.state.try_lock()
-            && matches!(&*state, State::Open(_, since) if *since <= asked)
+            && matches!(&*state, State::Open(_, asked_at) if *asked_at <= asked)
         {
             *state = State::Closed;
         }
     }
 
     /// The connection. Who waits while another caller fails to open it does not try once more.
-    async fn connection(&self) -> Result<SendRequest<Sent>, BoxError> {
+    async fn connection(&self, asked_at: u64) -> Result<SendRequest<Sent>, BoxError> {
         let asked = Instant::now();
         let mut state = self.state.lock().await;
         match &*state {
@@ -87,7 +88,7 @@ impl Http2 {
         }
         let opened = self.open().await;
         *state = match &opened {
-            Ok(sender) => State::Open(sender.clone(), now()),
+            Ok(sender) => State::Open(sender.clone(), asked_at),
             Err(error) => State::Failed(Instant::now(), causes(&**error)),
         };
         opened

@@ -65,7 +65,7 @@ impl Proxy {
         let (request, asked) = (self.rewrite(request, protocol, is_grpc && by_http2), now());
         let answer = tokio::select! {
             biased;
-            answer = self.client.send(request, by_http2) => answer,
+            answer = self.client.send(request, by_http2, asked) => answer,
             () = exchange.upstream_is_overdue(self.timeout) => Err(Failure::Late),
         };
         let (code, why) = match answer {

@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 
 use axum::body::Bytes;
@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::connections::Caller;
+use crate::connections::{Caller, millis, now};
 use crate::exchange::Exchange;
 use crate::sent;
 
@@ -26,22 +26,66 @@ pub(crate) struct Running {
     is_ending: Arc<AtomicBool>,
 }
 
-/// A request that counts as running until it is dropped, and all parts of its answer.
+/// A request that runs, until the end of its answer.
 pub(crate) struct One {
-    _token: TaskTrackerToken,
+    answer: Arc<Answer>,
     exchange: Arc<Exchange>,
+}
+
+/// An answer, which counts as running until all of its parts have left. It holds nothing of the
+/// request: HTTP/2 drops parts under a lock that the end of a request's body needs.
+pub(crate) struct Answer {
+    _token: TaskTrackerToken,
+    caller: Arc<Caller>,
+    /// The number of parts that wait for the caller.
+    parts: AtomicUsize,
+    /// The last instant at which something of a part left, in milliseconds.
+    taken: AtomicU64,
+}
+
+impl Answer {
+    fn has_part(&self) {
+        self.takes_part();
+        if self.parts.fetch_add(1, Relaxed) == 0 {
+            self.caller.has_parts();
+        }
+    }
+
+    /// Something of a part has left.
+    pub(crate) fn takes_part(&self) {
+        self.taken.store(now(), Relaxed);
+        self.caller.takes_part();
+    }
+
+    fn took_part(&self) {
+        if self.parts.fetch_sub(1, Relaxed) == 1 {
+            self.caller.took_parts();
+        }
+    }
+
+    /// Returns true if the caller has taken nothing of a part for too long.
+    pub(crate) fn takes_nothing(&self) -> bool {
+        let patience = millis(self.caller.timeouts.body(&self.caller.running));
+        self.parts.load(Relaxed) > 0 && self.taken.load(Relaxed).saturating_add(patience) <= now()
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.caller.end();
+    }
 }
 
 /// A part of an answer, until it has left: by HTTP/2 it waits until the caller wants it.
 pub(crate) struct Part {
     bytes: Bytes,
-    one: Arc<One>,
+    answer: Arc<Answer>,
 }
 
 impl Part {
-    fn new(bytes: Bytes, one: &Arc<One>) -> Self {
-        one.exchange.has_part();
-        Self { bytes, one: Arc::clone(one) }
+    fn new(bytes: Bytes, answer: &Arc<Answer>) -> Self {
+        answer.has_part();
+        Self { bytes, answer: Arc::clone(answer) }
     }
 }
 
@@ -56,13 +100,13 @@ impl Buf for Part {
 
     fn advance(&mut self, count: usize) {
         self.bytes.advance(count);
-        self.one.exchange.takes_part();
+        self.answer.takes_part();
     }
 }
 
 impl Drop for Part {
     fn drop(&mut self) {
-        self.one.exchange.took_part();
+        self.answer.took_part();
     }
 }
 
@@ -111,30 +155,30 @@ impl One {
     /// A request of `caller` begins to run.
     pub(crate) fn new(caller: &Arc<Caller>, version: Version) -> Self {
         caller.begin(version == Version::HTTP_2);
-        let exchange = Exchange::new(Arc::clone(caller));
-        Self { _token: caller.running.begin(), exchange }
+        let (parts, taken) = (AtomicUsize::new(0), AtomicU64::new(0));
+        let (_token, of) = (caller.running.begin(), Arc::clone(caller));
+        let answer = Arc::new(Answer { _token, caller: of, parts, taken });
+        Self { answer, exchange: Exchange::new(Arc::clone(caller)) }
     }
 
     pub(crate) fn exchange(&self) -> &Arc<Exchange> {
         &self.exchange
     }
 
+    pub(crate) fn answer(&self) -> &Arc<Answer> {
+        &self.answer
+    }
+
     /// Counts until the body of `response` has ended.
     pub(crate) fn until_end_of<B: Body>(self, response: Response<B>) -> Response<Counted<B>> {
-        response.map(|body| Counted { body, one: Arc::new(self) })
-    }
-}
-
-impl Drop for One {
-    fn drop(&mut self) {
-        self.exchange.caller.end();
+        response.map(|body| Counted { body, one: self })
     }
 }
 
 /// A body that counts as running.
 pub(crate) struct Counted<B> {
     body: B,
-    one: Arc<One>,
+    one: One,
 }
 
 impl<B> Drop for Counted<B> {
@@ -155,7 +199,8 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Counted<B> {
         if frame.is_some() {
             self.one.exchange.moves();
         }
-        let of_one = |frame: Frame<Bytes>| frame.map_data(|bytes| Part::new(bytes, &self.one));
+        let of_one =
+            |frame: Frame<Bytes>| frame.map_data(|bytes| Part::new(bytes, &self.one.answer));
         Poll::Ready(frame.map(|frame| frame.map(of_one)))
     }
 
@@ -183,15 +228,16 @@ mod tests {
         let timeouts = Timeouts { body: Duration::ZERO, ..Timeouts::default() };
         let caller = Caller::new("127.0.0.1:1".parse().unwrap(), Running::new(), timeouts);
         let one = One::new(&caller, Version::HTTP_2);
-        let exchange = Arc::clone(one.exchange());
+        let answer = Arc::downgrade(one.answer());
+        let takes_nothing = || answer.upgrade().is_some_and(|answer| answer.takes_nothing());
         let mut body = one.until_end_of(Response::new(Text::from("whole"))).into_body();
-        assert!(!exchange.takes_nothing());
+        assert!(!takes_nothing());
         let frame = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await;
         let mut part = frame.unwrap().unwrap().into_data().ok().unwrap();
         drop(body);
-        assert!(caller.is_running() && exchange.takes_nothing());
+        assert!(caller.is_running() && takes_nothing());
         part.advance(5);
         drop(part);
-        assert!(!caller.is_running() && !exchange.takes_nothing());
+        assert!(!caller.is_running() && !takes_nothing());
     }
 }

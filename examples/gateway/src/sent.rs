@@ -5,6 +5,7 @@
 //! has left, and then read to its end, within bounds: some callers take no answer before.
 
 use std::future::poll_fn;
+use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, ready};
@@ -75,7 +76,8 @@ impl Sent {
 
 impl Drop for Sent {
     fn drop(&mut self) {
-        let rest = self.body.take().filter(|body| self.is_by_http2 && !body.is_end_stream());
+        let is_kept = self.is_by_http2 && !self.exchange().is_cut();
+        let rest = self.body.take().filter(|body| is_kept && !body.is_end_stream());
         if rest.is_some() {
             let unread = &self.exchange().unread;
             *unread.lock().unwrap_or_else(PoisonError::into_inner) = rest;
@@ -92,6 +94,10 @@ impl http_body::Body for Sent {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        if self.is_by_http2 && self.exchange().poll_cut(cx) {
+            let why = io::Error::new(io::ErrorKind::TimedOut, "the caller takes no answer");
+            return Poll::Ready(Some(Err(why.into())));
+        }
         let Some(body) = &mut self.body else { return Poll::Ready(None) };
         match Pin::new(body).poll_frame(cx) {
             Poll::Ready(frame) => {

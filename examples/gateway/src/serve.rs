@@ -153,7 +153,7 @@ where
     S: Service<Request<Sent>, Response = Response<B>, Error = Infallible>,
     B: Body<Data = Bytes> + From<&'static str>,
 {
-    streams::watch(one.exchange());
+    streams::watch(&one);
     // By HTTP/2 always, where no request has a transfer coding.
     let has_two_framings = one.exchange().caller.asks_with_two_framings();
     if let Some((status, why)) = head::wrong(&request, has_two_framings) {

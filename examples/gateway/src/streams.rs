@@ -1,5 +1,8 @@
-//! The streams of HTTP/2. One whose caller takes nothing of its answer is given up, and with it its
-//! connection to the upstream. The other streams of the connection go on.
+//! The streams of HTTP/2. One whose caller takes nothing of its answer is given up, and with it the
+//! rest of its request and its place at the upstream. The other streams of the connection go on.
+//!
+//! The last part of an answer may wait for its caller after the stream has ended here. Then only
+//! the connection is given up, where no other request waits for the upstream.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -8,13 +11,14 @@ use hyper::rt::Executor;
 use tokio::time::sleep;
 
 use crate::exchange::Exchange;
+use crate::running::{Answer, One};
 
 /// The pause between two looks at a stream.
 const PAUSE: Duration = Duration::from_secs(1);
 
 tokio::task_local! {
     /// The request of the stream that runs.
-    static EXCHANGE: OnceLock<Arc<Exchange>>;
+    static REQUEST: OnceLock<(Arc<Answer>, Arc<Exchange>)>;
 }
 
 /// Runs each stream in a task of its own.
@@ -26,7 +30,7 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     fn execute(&self, stream: F) {
-        tokio::spawn(EXCHANGE.scope(OnceLock::new(), async {
+        tokio::spawn(REQUEST.scope(OnceLock::new(), async {
             // A stream that is dropped is reset.
             tokio::select! {
                 biased;
@@ -39,15 +43,28 @@ where
 
 /// Gives up the stream that runs where its caller takes nothing of the answer to this request. By
 /// HTTP/1.1 the connection is given up.
-pub(crate) fn watch(exchange: &Arc<Exchange>) {
-    let _ = EXCHANGE.try_with(|own| own.set(Arc::clone(exchange)));
+pub(crate) fn watch(one: &One) {
+    let request = || (Arc::clone(one.answer()), Arc::clone(one.exchange()));
+    let _ = REQUEST.try_with(|own| own.set(request()));
 }
 
 async fn overdue() {
-    let takes_nothing =
-        || EXCHANGE.with(|own| own.get().is_some_and(|exchange| exchange.takes_nothing()));
-    while !takes_nothing() {
-        let patience = EXCHANGE.with(|own| own.get().map(|one| one.caller.timeouts.body));
-        sleep(patience.map_or(PAUSE, |patience| patience.min(PAUSE))).await;
+    let mut is_ending = false;
+    loop {
+        let pause = REQUEST.with(|own| {
+            let Some((answer, exchange)) = own.get() else { return Some(PAUSE) };
+            if exchange.caller.running.is_ending() && !is_ending {
+                // From now on it has less time.
+                is_ending = true;
+                answer.takes_part();
+            }
+            if answer.takes_nothing() {
+                exchange.cut();
+                return None;
+            }
+            Some(exchange.caller.timeouts.body.min(PAUSE))
+        });
+        let Some(pause) = pause else { return };
+        sleep(pause).await;
     }
 }
