@@ -36,8 +36,8 @@ pub(crate) struct Exchange {
     is_cut: AtomicBool,
     /// Wakes who sends the request's body on.
     sender: Mutex<Option<Waker>>,
-    /// The rest of the body that a caller of HTTP/2 still sends: see `sent.rs`.
-    pub(crate) unread: Mutex<Option<Incoming>>,
+    /// The body that the caller sends: see `sent.rs`.
+    pub(crate) body: Mutex<Option<Incoming>>,
 }
 
 impl Exchange {
@@ -51,7 +51,7 @@ impl Exchange {
             is_sent: AtomicBool::new(false),
             is_cut: AtomicBool::new(false),
             sender: Mutex::new(None),
-            unread: Mutex::new(None),
+            body: Mutex::new(None),
         })
     }
 
@@ -80,8 +80,11 @@ impl Exchange {
         self.is_given_up.load(Relaxed)
     }
 
-    /// The answer is given up, and so is the rest of the request.
+    /// The answer is given up, and so is the rest of the request, even if who sends it on waits for
+    /// the upstream.
     pub(crate) fn cut(&self) {
+        let body = self.body.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(body);
         let mut sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
         self.is_cut.store(true, Relaxed);
         if let Some(sender) = sender.take() {

@@ -20,7 +20,7 @@
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
-use http::header::{FORWARDED, HOST, HeaderName, VIA};
+use http::header::{CONTENT_LENGTH, FORWARDED, HOST, HeaderName, VIA};
 use http::{HeaderMap, HeaderValue, Uri, Version};
 
 use crate::hop_by_hop;
@@ -61,7 +61,12 @@ pub(crate) fn add(
     let is_removed = |name: &HeaderName, headers: &HeaderMap| {
         let plain = plain(name);
         let is_odd = plain != name.as_str();
-        let is_double = || is_claim(&plain) || is_own(&plain) || headers.contains_key(&*plain);
+        let is_double = || {
+            is_claim(&plain)
+                || is_own(&plain)
+                || hop_by_hop::is_of_connection(&plain)
+                || headers.contains_key(&*plain)
+        };
         // Few proxies set such names, so even a trusted one may pass its caller's.
         name == PROXY || is_odd && (!is_grpc || is_double()) || is_claim(&plain) && !peer_is_trusted
     };
@@ -109,11 +114,10 @@ fn plain(name: &HeaderName) -> Cow<'_, str> {
     }
 }
 
-/// Returns true for the fields that the gateway sets itself.
+/// Returns true for the fields that the gateway or HTTP sets.
 fn is_own(text: &str) -> bool {
-    [X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO, FORWARDED, VIA]
-        .iter()
-        .any(|own| text == own)
+    let own = [X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO, FORWARDED, VIA];
+    own.iter().any(|own| text == own) || text == CONTENT_LENGTH || text == HOST
 }
 
 /// Returns true if only a proxy may set a field: upstreams believe it about the caller or its

@@ -7,9 +7,9 @@ use http::header::{
 };
 
 /// Returns true if a field is removed whether or not `Connection` names it.
-fn is_of_connection(name: &HeaderName) -> bool {
+pub(crate) fn is_of_connection(name: &str) -> bool {
     matches!(
-        name.as_str(),
+        name,
         "connection"
             | "proxy-authenticate"
             | "proxy-authorization"
@@ -25,7 +25,7 @@ fn is_of_connection(name: &HeaderName) -> bool {
 /// are forwarded.
 pub(crate) fn remove(headers: &mut HeaderMap) {
     let mut found: Vec<HeaderName> =
-        headers.keys().filter(|name| is_of_connection(name)).cloned().collect();
+        headers.keys().filter(|name| is_of_connection(name.as_str())).cloned().collect();
     // Most requests have none.
     if found.is_empty() {
         return;

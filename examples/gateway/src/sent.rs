@@ -7,7 +7,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -27,7 +27,11 @@ const LONGEST: Duration = Duration::from_secs(2);
 
 /// Reads the rest of the request's body, if any is kept. The response has left.
 pub(crate) fn read_on(exchange: &Exchange) {
-    let rest = exchange.unread.lock().unwrap_or_else(PoisonError::into_inner).take();
+    // Who still sends it on needs it.
+    if !exchange.is_sent() || exchange.is_cut() {
+        return;
+    }
+    let rest = body(exchange).take();
     let (Some(mut rest), Ok(runtime)) = (rest, Handle::try_current()) else { return };
     runtime.spawn(async move {
         let end = poll_fn(|cx| {
@@ -42,6 +46,10 @@ pub(crate) fn read_on(exchange: &Exchange) {
     });
 }
 
+fn body(exchange: &Exchange) -> MutexGuard<'_, Option<Incoming>> {
+    exchange.body.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Trailers without what is not for them.
 fn without_claims(frame: Frame<Bytes>) -> Frame<Bytes> {
     match frame.into_trailers() {
@@ -53,10 +61,8 @@ fn without_claims(frame: Frame<Bytes>) -> Frame<Bytes> {
     }
 }
 
-/// A body that ends with an error when its caller is given up.
+/// A body that ends with an error when its caller is given up. The exchange holds it.
 pub(crate) struct Sent {
-    /// Taken when it is dropped.
-    body: Option<Incoming>,
     patience: Patience,
     is_by_http2: bool,
 }
@@ -66,7 +72,10 @@ impl Sent {
     pub(crate) fn of(request: Request<Incoming>, exchange: &Arc<Exchange>) -> Request<Self> {
         let is_by_http2 = request.version() == Version::HTTP_2;
         let patience = Patience::new(Arc::clone(exchange));
-        request.map(|body| Self { body: Some(body), patience, is_by_http2 })
+        request.map(|sent| {
+            *body(exchange) = Some(sent);
+            Self { patience, is_by_http2 }
+        })
     }
 
     pub(crate) fn exchange(&self) -> &Arc<Exchange> {
@@ -76,12 +85,9 @@ impl Sent {
 
 impl Drop for Sent {
     fn drop(&mut self) {
-        let is_kept = self.is_by_http2 && !self.exchange().is_cut();
-        let rest = self.body.take().filter(|body| is_kept && !body.is_end_stream());
-        if rest.is_some() {
-            let unread = &self.exchange().unread;
-            *unread.lock().unwrap_or_else(PoisonError::into_inner) = rest;
-        }
+        let is_over = !self.is_by_http2 || self.is_end_stream();
+        let rest = if is_over { body(self.exchange()).take() } else { None };
+        drop(rest);
         self.exchange().body_has_left();
     }
 }
@@ -98,8 +104,11 @@ impl http_body::Body for Sent {
             let why = io::Error::new(io::ErrorKind::TimedOut, "the caller takes no answer");
             return Poll::Ready(Some(Err(why.into())));
         }
-        let Some(body) = &mut self.body else { return Poll::Ready(None) };
-        match Pin::new(body).poll_frame(cx) {
+        let frame = match &mut *body(self.exchange()) {
+            Some(body) => Pin::new(body).poll_frame(cx),
+            None => return Poll::Ready(None),
+        };
+        match frame {
             Poll::Ready(frame) => {
                 self.patience.renew();
                 Poll::Ready(frame.map(|frame| frame.map(without_claims).map_err(Into::into)))
@@ -109,10 +118,10 @@ impl http_body::Body for Sent {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.as_ref().is_none_or(Incoming::is_end_stream)
+        body(self.exchange()).as_ref().is_none_or(Incoming::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.as_ref().map_or_else(SizeHint::default, Incoming::size_hint)
+        body(self.exchange()).as_ref().map_or_else(SizeHint::default, Incoming::size_hint)
     }
 }

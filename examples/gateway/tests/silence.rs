@@ -297,6 +297,21 @@ async fn a_stream_that_takes_nothing_ends_alone() {
     assert_eq!(&rest[..], b"firstlast");
 }
 
+/// It sends on, until the upstream cannot answer any more and reads no more either.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_takes_no_answers_is_reset() {
+    let (upstream, _end) = grpc::serve("127.0.0.1:0").await;
+    let gateway = before_url(&format!("http://{upstream}"), &[("BODY_TIMEOUT", "0.5")]);
+    let channel = grpc::channel(gateway.listen).await;
+    let (others, mut to_others) = grpc::call(&channel, "bob").await.unwrap();
+    let (words, _answers) = grpc::call(&channel, "alice").await.unwrap();
+    let word = "x".repeat(64 << 10);
+    let reset = async { while words.send(word.clone()).await.is_ok() {} };
+    tokio::time::timeout(PATIENCE, reset).await.expect("its stream is reset");
+    others.send("word".to_owned()).await.unwrap();
+    assert_eq!(to_others.get_mut().message().await.unwrap().as_deref(), Some("WORD"));
+}
+
 #[test]
 fn a_connection_of_http_2_without_a_request_is_closed() {
     let gateway = Gateway::start(common::NO_POLICIES, &[("IDLE_TIMEOUT", "0.5")]);
