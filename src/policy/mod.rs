@@ -111,7 +111,8 @@
 //! **Spellings.** Different servers read some paths in different ways. A policy takes a request if
 //! any of these readings of its path is a path of the policy:
 //!
-//! - percent-encoded once or twice, also as `%u0061`, with `%2F` or a backslash in place of a slash;
+//! - percent-encoded once or twice, also as `%u0061`;
+//! - with `%2F` or a backslash in place of a slash;
 //! - with empty segments, with `.` and `..`, with a slash at its end or without;
 //! - with parameters as in `/api;a=b`, with `%3F` or a blank after it;
 //! - behind a host, as in `//x/api`.
