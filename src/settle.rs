@@ -138,8 +138,8 @@ pub struct ResetIf<F>(pub(crate) F);
 #[derive(Clone, Copy, Debug)]
 pub struct RefundOnError<F>(pub(crate) F);
 
-/// The source of the cost in a [`WithActualCost`]: a closure that returns `u64` or `Option<u64>`, or
-/// one of the types above.
+/// The source of the cost in a [`WithActualCost`]: a closure that returns `u64` or `Option<u64>`,
+/// or one of the types above.
 pub trait ActualCost<Req, Res, E> {
     /// Returns true if it may take more than was charged.
     fn takes_more(&self) -> bool {

@@ -95,8 +95,8 @@ impl<O> From<Option<O>> for Begin<O> {
 debug_by_name!([O] Begin<O>);
 
 /// A limiter with what another type adds to it. Made by the methods of
-/// [`LimiterExt`](crate::LimiterExt), `MetricsExt` and `TraceExt`, whose results have names: such as
-/// [`DenyCache`](crate::limiter::DenyCache) or [`Shadow`](crate::limiter::Shadow).
+/// [`LimiterExt`](crate::LimiterExt), `MetricsExt` and `TraceExt`, whose results have names, such
+/// as [`DenyCache`](crate::limiter::DenyCache) or [`Shadow`](crate::limiter::Shadow).
 #[derive(Clone, Debug)]
 pub struct Wrapped<L, A> {
     pub(super) inner: L,

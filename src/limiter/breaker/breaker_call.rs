@@ -17,9 +17,9 @@ use crate::{Decision, Error, ErrorKind};
 
 type Slowness = Pin<Box<dyn Future<Output = Result<bool, Error>> + Send>>;
 
-/// A call to the limiter. It begins with the first poll: before that, nothing is taken, not even the
-/// place of the probe. If it is dropped without an answer, it does not count, unless it was already
-/// slow.
+/// A call to the limiter. It begins with the first poll: before that, nothing is taken, not even
+/// the place of the probe. If it is dropped without an answer, it does not count, unless it was
+/// already slow.
 pub struct Call {
     shared: Arc<Shared>,
     /// `None` before the call begins, and after its end.
