@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | the next part of a request's body | `BODY_TIMEOUT` | 408, or the answer breaks off |
 //! | the head of the upstream's answer | `UPSTREAM_TIMEOUT` | 504 |
-//! | a caller that takes a part of the answer | `BODY_TIMEOUT` | the connection or the stream ends |
+//! | a caller that takes a part of the answer | `BODY_TIMEOUT` | connection or stream ends |
 //!
 //! An answer that has begun may be quiet for as long as its upstream likes, as events and streams
 //! are. The caller of a gRPC call may then be quiet as well.
@@ -83,10 +83,11 @@ impl Exchange {
     /// The answer is given up, and so is the rest of the request, even if who sends it on waits for
     /// the upstream.
     pub(crate) fn cut(&self) {
-        let body = self.body.lock().unwrap_or_else(PoisonError::into_inner).take();
-        drop(body);
+        // First, so that nobody takes a body that is gone for one that has ended.
         let mut sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
         self.is_cut.store(true, Relaxed);
+        let body = self.body.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(body);
         if let Some(sender) = sender.take() {
             sender.wake();
         }

@@ -100,13 +100,14 @@ impl http_body::Body for Sent {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        if self.is_by_http2 && self.exchange().poll_cut(cx) {
-            let why = io::Error::new(io::ErrorKind::TimedOut, "the caller takes no answer");
-            return Poll::Ready(Some(Err(why.into())));
-        }
+        let is_cut = self.is_by_http2 && self.exchange().poll_cut(cx);
         let frame = match &mut *body(self.exchange()) {
-            Some(body) => Pin::new(body).poll_frame(cx),
-            None => return Poll::Ready(None),
+            Some(body) if !is_cut => Pin::new(body).poll_frame(cx),
+            // It is no end: the upstream must not take a part for the whole.
+            _ => {
+                let why = io::Error::new(io::ErrorKind::TimedOut, "the caller takes no answer");
+                return Poll::Ready(Some(Err(why.into())));
+            }
         };
         match frame {
             Poll::Ready(frame) => {
@@ -118,7 +119,7 @@ impl http_body::Body for Sent {
     }
 
     fn is_end_stream(&self) -> bool {
-        body(self.exchange()).as_ref().is_none_or(Incoming::is_end_stream)
+        body(self.exchange()).as_ref().is_some_and(Incoming::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
