@@ -1,4 +1,4 @@
-//! Connections to the upstream, of which there are so many at once and no more. A request that
+//! Connections of HTTP/1.1 to the upstream, of which there are so many at once and no more. A request that
 //! finds none free waits for one.
 //!
 //! Each worker keeps its own idle connections, so that a request needs no other thread. Where no
@@ -80,26 +80,6 @@ impl Room {
         Ok(entry.await?)
     }
 
-    /// Waits for the right to open a connection. One that is idle is closed for it.
-    async fn permit_of_any(self: &Arc<Self>) -> Result<Permit, BoxError> {
-        let mut entry = self.enter().await?;
-        loop {
-            let open = match entry {
-                Entry::New(permit) => return Ok(permit),
-                Entry::Idle(open) => open,
-            };
-            // Before the others that wait: it gives up a connection for this.
-            let (sender, next) = oneshot::channel();
-            {
-                let mut state = self.lock();
-                state.waiters.push_front(sender);
-                self.waiting.store(state.waiters.len(), Relaxed);
-            }
-            drop(open);
-            entry = next.await?;
-        }
-    }
-
     /// A connection has become idle.
     pub(crate) fn has_idle(self: &Arc<Self>) {
         if self.waiting.load(Relaxed) > 0 {
@@ -155,22 +135,16 @@ impl Drop for Permit {
     }
 }
 
-/// Opens a connection for a permit that it has, or waits for one.
+/// Opens the one connection that it has a permit for.
 #[derive(Clone)]
 pub(crate) struct Bounded {
     inner: HttpConnector,
-    room: Arc<Room>,
     permit: Arc<Mutex<Option<Permit>>>,
 }
 
 impl Bounded {
-    pub(crate) fn new(inner: HttpConnector, room: Arc<Room>) -> Self {
-        Self { inner, room, permit: Arc::default() }
-    }
-
-    /// The same, with a permit for the one connection that it opens.
-    pub(crate) fn with(&self, permit: Permit) -> Self {
-        Self { permit: Arc::new(Mutex::new(Some(permit))), ..self.clone() }
+    pub(crate) fn new(inner: HttpConnector, permit: Permit) -> Self {
+        Self { inner, permit: Arc::new(Mutex::new(Some(permit))) }
     }
 }
 
@@ -184,22 +158,16 @@ impl Service<Uri> for Bounded {
     }
 
     fn call(&mut self, target: Uri) -> Self::Future {
-        let (connecting, room) = (self.inner.call(target), Arc::clone(&self.room));
+        let connecting = self.inner.call(target);
         let permit = self.permit.lock().unwrap_or_else(PoisonError::into_inner).take();
-        Box::pin(async move {
-            let permit = match permit {
-                Some(permit) => permit,
-                None => room.permit_of_any().await?,
-            };
-            Ok(Held { stream: connecting.await?, _permit: permit })
-        })
+        Box::pin(async move { Ok(Held { stream: connecting.await?, _permit: permit }) })
     }
 }
 
 /// A connection that counts until it is dropped.
 pub(crate) struct Held {
     stream: TokioIo<TcpStream>,
-    _permit: Permit,
+    _permit: Option<Permit>,
 }
 
 impl Connection for Held {

@@ -18,7 +18,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use rustls::{ClientConfig, RootCertStore};
 
 use crate::body::Body;
-use crate::bounded::{Bounded, Room};
+use crate::bounded::Room;
 use crate::http1::Http1;
 use crate::http2::Http2;
 use crate::sent::Sent;
@@ -30,14 +30,14 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time that a connection is silent before it is asked whether the upstream is still there.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
-/// Opens clients of the upstream, one for each worker. They share the bound of connections, and the
-/// connection of HTTP/2.
+/// Opens clients of the upstream, one for each worker. They share the bound of the connections of
+/// HTTP/1.1.
 pub(crate) struct Clients {
     upstream: Upstream,
     target: Uri,
     /// Of requests that have none.
     host: HeaderValue,
-    connector: Bounded,
+    connector: HttpConnector,
     room: Arc<Room>,
     tls: Arc<ClientConfig>,
     two: Arc<Http2>,
@@ -70,7 +70,6 @@ impl Clients {
         connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
         connector.set_keepalive(Some(KEEP_ALIVE));
         let room = Room::new(max_connections);
-        let connector = Bounded::new(connector, Arc::clone(&room));
         let tls = tls(upstream)?;
         let target = uri(upstream, upstream.authority.clone(), "/").map_err(|e| e.to_string())?;
         let host = HeaderValue::from_str(&host_field(&target)).map_err(|e| e.to_string())?;
@@ -94,13 +93,6 @@ impl Client {
     /// Returns true if a request, as the caller sent it, is forwarded by HTTP/2.
     pub(crate) fn is_by_http2<B>(&self, request: &Request<B>) -> bool {
         self.upstream.by_http2 || (request.version() == Version::HTTP_2 && is_grpc(request))
-    }
-
-    /// A request of this time has no answer.
-    pub(crate) fn is_late(&self, asked: u64, by_http2: bool) {
-        if by_http2 {
-            self.two.is_late(asked);
-        }
     }
 
     /// Sends a request, whose target is the caller's yet.

@@ -26,6 +26,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::forwarded::Peer;
+use crate::http2::Own;
 use crate::log::Log;
 use crate::running::Running;
 use crate::settings::Timeouts;
@@ -178,6 +179,8 @@ pub(crate) struct Caller {
     pub(crate) peer: Peer,
     pub(crate) running: Running,
     pub(crate) timeouts: Timeouts,
+    /// Its connection of HTTP/2 to the upstream.
+    pub(crate) two: Own,
     /// The number of requests that run.
     requests: AtomicUsize,
     /// The number of requests with a part of an answer that is not taken.
@@ -207,6 +210,7 @@ impl Caller {
             running,
             timeouts,
             requests: AtomicUsize::new(0),
+            two: Own::default(),
             untaken: AtomicUsize::new(0),
             awaited: AtomicU8::new(FIRST_BYTE),
             since: AtomicU64::new(now()),
@@ -363,6 +367,7 @@ impl Caller {
     /// Runs a connection until it ends, its caller is given up, or the process ends. `graceful`
     /// lets the requests that run finish.
     pub(crate) async fn drive<C: Future>(&self, connection: C, graceful: impl FnOnce(Pin<&mut C>)) {
+        let _own = self.two.guard();
         let mut connection = pin!(connection);
         tokio::select! {
             biased;

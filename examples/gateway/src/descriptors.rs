@@ -24,12 +24,12 @@ pub(crate) fn workers() -> usize {
     cores.min(limit() / FOR_WORKER).max(1)
 }
 
-/// Returns the most connections that callers may have. With an upstream each may need one more
-/// there.
-pub(crate) fn max_connections(has_upstream: bool) -> usize {
+/// Returns the most connections that callers may have, where each needs so many more at the
+/// upstream.
+pub(crate) fn max_connections(at_upstream: usize) -> usize {
     let others = cmp::max(OTHERS, OF_PROCESS + workers() * OF_WORKER);
     let room = limit().saturating_sub(ADMIN + others);
-    (if has_upstream { room / 2 } else { room }).max(1)
+    (room / (1 + at_upstream)).max(1)
 }
 
 fn limit() -> usize {

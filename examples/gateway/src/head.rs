@@ -25,6 +25,10 @@ pub(crate) fn wrong<B>(
     {
         return bad("the target has no path\n");
     }
+    // The server as a whole. A base would make a path of it that no policy sees.
+    if target.path() == "*" && *request.method() != Method::OPTIONS {
+        return bad("the target has no path\n");
+    }
     let mut hosts = headers.get_all(HOST).iter();
     match (hosts.next(), hosts.next()) {
         (None, _) if request.version() == Version::HTTP_11 => return bad("there is no host\n"),
@@ -98,6 +102,7 @@ mod tests {
     fn a_target_is_a_path_or_a_whole_address() {
         let host = [("host", "a")];
         let status = |method, target| status(Version::HTTP_11, method, target, &host);
+        assert_eq!((status("OPTIONS", "*"), status("GET", "*")), (200, 400));
         for (method, target) in
             [("GET", "/"), ("GET", "http://b/x"), ("OPTIONS", "*"), ("CONNECT", "b:443")]
         {

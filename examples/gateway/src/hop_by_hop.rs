@@ -67,7 +67,8 @@ pub(crate) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
         ["h2c", "h2", "http", "tls"].iter().any(|http| name.eq_ignore_ascii_case(http))
     };
     let upgrades = tokens(headers, &CONNECTION).any(|token| token.eq_ignore_ascii_case("upgrade"));
-    if !upgrades || tokens(headers, &UPGRADE).any(carries_http) {
+    let is_text = headers.get_all(UPGRADE).iter().all(|line| line.to_str().is_ok());
+    if !upgrades || !is_text || tokens(headers, &UPGRADE).any(carries_http) {
         return None;
     }
     Some(protocol.clone())
@@ -127,6 +128,9 @@ mod tests {
         assert_eq!(upgrade(&both).unwrap(), "websocket");
         assert_eq!(upgrade(&headers(&[("upgrade", "websocket")])), None);
         assert_eq!(upgrade(&headers(&[("connection", "upgrade")])), None);
+        let mut other = headers(&[("connection", "upgrade")]);
+        other.insert(UPGRADE, HeaderValue::from_bytes(b"h2c, \x80").unwrap());
+        assert_eq!(upgrade(&other), None);
     }
 
     #[test]

@@ -19,6 +19,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_rustls::HttpsConnector;
+use hyper_util::client::legacy::connect::HttpConnector;
 use rustls::ClientConfig;
 use tokio::runtime::Handle;
 use tokio::task::unconstrained;
@@ -35,7 +36,7 @@ const IDLE: Duration = Duration::from_secs(4);
 
 /// The client of one worker.
 pub(crate) struct Http1 {
-    connector: Bounded,
+    connector: HttpConnector,
     tls: Arc<ClientConfig>,
     target: Uri,
     idle: Arc<Idle>,
@@ -67,7 +68,7 @@ pub(crate) struct Open {
 impl Http1 {
     /// A client of the host of `target`. It shares `room` with those of other workers.
     pub(crate) fn new(
-        connector: Bounded,
+        connector: HttpConnector,
         tls: Arc<ClientConfig>,
         target: Uri,
         room: &Arc<Room>,
@@ -125,7 +126,7 @@ impl Http1 {
     }
 
     async fn open(&self, permit: Permit) -> Result<Box<Open>, BoxError> {
-        let connector = self.connector.with(permit);
+        let connector = Bounded::new(self.connector.clone(), permit);
         let connector = HttpsConnector::from((connector, Arc::clone(&self.tls)));
         let stream = connector.oneshot(self.target.clone()).await?;
         Open::over(stream, &self.idle).await

@@ -1,5 +1,6 @@
-//! One connection of HTTP/2 to the upstream. All requests share it; it is opened when the first one
-//! comes, and again when it has closed or answers nothing.
+//! HTTP/2 to the upstream. The connection of each caller has one there of its own, which is opened
+//! with its first request and closed with it. So callers cannot hold each other up: all that the
+//! requests of a connection share, its window and its bound on streams, is one caller's.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
@@ -8,27 +9,43 @@ use http::{Request, Response, Uri};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper_rustls::HttpsConnector;
-use hyper_util::client::legacy::connect::Connection;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::client::legacy::connect::{Connection, HttpConnector};
+use hyper_util::rt::TokioTimer;
 use tokio::sync::Mutex;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tower::ServiceExt;
 
 use crate::body::BoxError;
-use crate::bounded::Bounded;
 use crate::connections::now;
-use crate::sent::Sent;
+use crate::sent::{Sending, Sent};
+use crate::serve::MAX_STREAMS;
 use serving::causes::causes;
+
+/// The bytes of an answer that may wait here until its caller takes them. The connection may hold
+/// those of all answers, so that one that is not taken holds no other up.
+const STREAM_WINDOW: u32 = 128 << 10;
+/// The number of streams that were reset here, and of which parts may be on the way.
+const MAX_RESET: usize = 1_024;
 
 /// A client of HTTP/2.
 pub(crate) struct Http2 {
-    connector: HttpsConnector<Bounded>,
+    connector: HttpsConnector<HttpConnector>,
     target: Uri,
+}
+
+/// The connection that belongs to a caller's.
+#[derive(Default)]
+pub(crate) struct Own {
     state: Mutex<State>,
     /// The time of the last answer, as `connections::now` counts.
     answered: AtomicU64,
+    /// The caller's connection has ended.
+    over: CancellationToken,
 }
 
+#[derive(Default)]
 enum State {
+    #[default]
     Closed,
     /// For a request of this time, as `connections::now` counts.
     Open(SendRequest<Sent>, u64),
@@ -36,33 +53,10 @@ enum State {
     Failed(Instant, String),
 }
 
-impl Http2 {
-    /// A client of the host of `target`.
-    pub(crate) fn new(connector: HttpsConnector<Bounded>, target: Uri) -> Self {
-        let (state, answered) = (Mutex::new(State::Closed), AtomicU64::new(0));
-        Self { connector, target, state, answered }
-    }
-
-    /// Sends a request; over another connection if this one closes before anything was sent.
-    pub(crate) async fn send(
-        &self,
-        mut request: Request<Sent>,
-        asked_at: u64,
-    ) -> Result<Response<Incoming>, BoxError> {
-        let mut is_again = false;
-        loop {
-            let answer = self.connection(asked_at).await?.try_send_request(request).await;
-            match answer.map_err(|mut error| (error.take_message(), error)) {
-                Ok(response) => {
-                    self.answered.store(now(), Relaxed);
-                    return Ok(response);
-                }
-                Err((Some(unsent), _)) if !is_again => {
-                    (request, is_again) = (unsent, true);
-                }
-                Err((_, error)) => return Err(error.into_error().into()),
-            }
-        }
+impl Own {
+    /// Closes the connection when it is dropped.
+    pub(crate) fn guard(&self) -> DropGuard {
+        self.over.clone().drop_guard()
     }
 
     /// A request of this time has no answer. If no other had one since, the next requests open
@@ -76,17 +70,49 @@ impl Http2 {
             *state = State::Closed;
         }
     }
+}
 
-    /// The connection. Who waits while another caller fails to open it does not try once more.
-    async fn connection(&self, asked_at: u64) -> Result<SendRequest<Sent>, BoxError> {
+impl Http2 {
+    /// A client of the host of `target`.
+    pub(crate) fn new(connector: HttpsConnector<HttpConnector>, target: Uri) -> Self {
+        Self { connector, target }
+    }
+
+    /// Sends a request; over another connection if this one closes before anything was sent.
+    pub(crate) async fn send(
+        &self,
+        mut request: Request<Sent>,
+        asked_at: u64,
+    ) -> Result<Response<Incoming>, BoxError> {
+        let exchange = request.body().exchange().clone();
+        let own = &exchange.caller.two;
+        let mut is_again = false;
+        loop {
+            let mut connection = self.connection(own, asked_at).await?;
+            let answer = connection.try_send_request(request).await;
+            match answer.map_err(|mut error| (error.take_message(), error)) {
+                Ok(response) => {
+                    own.answered.store(now(), Relaxed);
+                    return Ok(response);
+                }
+                Err((Some(unsent), _)) if !is_again => {
+                    (request, is_again) = (unsent, true);
+                }
+                Err((_, error)) => return Err(error.into_error().into()),
+            }
+        }
+    }
+
+    /// The connection. Who waits while another request fails to open it does not try once more.
+    async fn connection(&self, own: &Own, asked_at: u64) -> Result<SendRequest<Sent>, BoxError> {
         let asked = Instant::now();
-        let mut state = self.state.lock().await;
+        let mut state = own.state.lock().await;
         match &*state {
             State::Open(sender, _) if !sender.is_closed() => return Ok(sender.clone()),
             State::Failed(at, why) if *at >= asked => return Err(why.clone().into()),
             _ => {}
         }
-        let opened = self.open().await;
+        let opened = self.open(own.over.clone()).await;
         *state = match &opened {
             Ok(sender) => State::Open(sender.clone(), asked_at),
             Err(error) => State::Failed(Instant::now(), causes(&**error)),
@@ -94,17 +120,20 @@ impl Http2 {
         opened
     }
 
-    async fn open(&self) -> Result<SendRequest<Sent>, BoxError> {
+    async fn open(&self, over: CancellationToken) -> Result<SendRequest<Sent>, BoxError> {
         let stream = self.connector.clone().oneshot(self.target.clone()).await?;
         if self.target.scheme_str() == Some("https") && !stream.connected().is_negotiated_h2() {
             return Err("the upstream does not speak HTTP/2".into());
         }
-        let mut http = Builder::new(TokioExecutor::new());
-        let (sender, connection) = http.timer(TokioTimer::new()).handshake(stream).await?;
-        tokio::spawn(async move {
-            // Its requests are answered with the error, too.
-            let _ = connection.await;
-        });
+        let mut http = Builder::new(Sending);
+        http.timer(TokioTimer::new());
+        http.initial_stream_window_size(STREAM_WINDOW);
+        http.initial_connection_window_size(MAX_STREAMS * STREAM_WINDOW);
+        // Calls that are given up are no fault of the upstream's, however many they are.
+        http.max_concurrent_reset_streams(MAX_RESET).max_local_error_reset_streams(None);
+        let (sender, connection) = http.handshake(stream).await?;
+        // Its requests are answered with the error, too.
+        tokio::spawn(async move { over.run_until_cancelled(connection).await.map(drop) });
         Ok(sender)
     }
 }

@@ -3,11 +3,14 @@
 //! A caller of HTTP/2 may still send what nobody reads any more. Dropped at once, its body would
 //! reset the stream, and the caller would lose the response. So the rest is kept until the response
 //! has left, and then read to its end, within bounds: some callers take no answer before.
+//!
+//! By HTTP/2 a body waits for the upstream in a task of hyper, which does not look at the body
+//! meanwhile. So the task itself ends when the request is cut, and resets its stream.
 
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -15,6 +18,7 @@ use axum::body::Bytes;
 use http::{Request, Version};
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
+use hyper::rt::Executor;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
@@ -22,17 +26,23 @@ use crate::body::BoxError;
 use crate::exchange::{Exchange, Patience};
 use crate::forwarded;
 
-/// The longest time for which a body is read on that nobody wants any more.
+/// The longest time for which a body is read on that nobody wants any more, and for which one waits
+/// for the upstream after its answer.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// Reads the rest of the request's body, if any is kept. The response has left.
-pub(crate) fn read_on(exchange: &Exchange) {
-    // Who still sends it on needs it.
-    if !exchange.is_sent() || exchange.is_cut() {
+/// Reads the rest of the request's body, if any is kept. The response has left. An upstream that
+/// takes no more of the body is given up.
+pub(crate) fn read_on(exchange: &Arc<Exchange>) {
+    let Ok(runtime) = Handle::try_current() else { return };
+    if !exchange.is_sent() {
+        let exchange = Arc::clone(exchange);
+        runtime.spawn(async move {
+            exchange.upstream_is_overdue(LONGEST).await;
+            exchange.cut();
+        });
         return;
     }
-    let rest = body(exchange).take();
-    let (Some(mut rest), Ok(runtime)) = (rest, Handle::try_current()) else { return };
+    let Some(mut rest) = body(exchange).take() else { return };
     runtime.spawn(async move {
         let end = poll_fn(|cx| {
             loop {
@@ -44,6 +54,35 @@ pub(crate) fn read_on(exchange: &Exchange) {
         });
         let _ = timeout(LONGEST, end).await;
     });
+}
+
+tokio::task_local! {
+    /// The request whose body the task sends on by HTTP/2.
+    static SENDING: OnceLock<Arc<Exchange>>;
+}
+
+/// Runs what sends a body on by HTTP/2, until its request is cut.
+#[derive(Clone, Copy)]
+pub(crate) struct Sending;
+
+impl<F> Executor<F> for Sending
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    fn execute(&self, sending: F) {
+        let is_cut = poll_fn(|cx| {
+            let is_cut =
+                |own: &OnceLock<Arc<Exchange>>| own.get().is_some_and(|of| of.poll_cut(cx));
+            if SENDING.with(is_cut) { Poll::Ready(()) } else { Poll::Pending }
+        });
+        tokio::spawn(SENDING.scope(OnceLock::new(), async {
+            tokio::select! {
+                biased;
+                () = sending => {}
+                () = is_cut => {}
+            }
+        }));
+    }
 }
 
 fn body(exchange: &Exchange) -> MutexGuard<'_, Option<Incoming>> {
@@ -88,6 +127,7 @@ impl Drop for Sent {
         let is_over = !self.is_by_http2 || self.is_end_stream();
         let rest = if is_over { body(self.exchange()).take() } else { None };
         drop(rest);
+        self.patience.renew();
         self.exchange().body_has_left();
     }
 }
@@ -100,9 +140,20 @@ impl http_body::Body for Sent {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let _ = SENDING.try_with(|own| {
+            own.get_or_init(|| Arc::clone(self.exchange()));
+        });
         let is_cut = self.is_by_http2 && self.exchange().poll_cut(cx);
         let frame = match &mut *body(self.exchange()) {
-            Some(body) if !is_cut => Pin::new(body).poll_frame(cx),
+            Some(body) if !is_cut => {
+                let frame = Pin::new(&mut *body).poll_frame(cx);
+                if self.is_by_http2 && matches!(frame, Poll::Ready(None)) && !body.is_end_stream() {
+                    // The stream was reset, which hyper takes for an end where it was no error.
+                    let why = io::Error::new(io::ErrorKind::UnexpectedEof, "the body broke off");
+                    return Poll::Ready(Some(Err(why.into())));
+                }
+                frame
+            }
             // It is no end: the upstream must not take a part for the whole.
             _ => {
                 let why = io::Error::new(io::ErrorKind::TimedOut, "the caller takes no answer");

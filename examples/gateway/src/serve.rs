@@ -13,6 +13,7 @@ use http_body::Body;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::{Builder, UpgradeableConnection};
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::yield_now;
 use tokio_util::task::TaskTracker;
@@ -29,12 +30,17 @@ use crate::settings::Timeouts;
 use crate::streams::{self, Streams};
 use crate::{built_in, head};
 
-/// The time after which a connection of HTTP/2 is asked again whether its caller is still there.
+/// The time after which a silent connection is asked whether its caller is still there.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
+/// The pause between two such questions of TCP, of which nine are asked.
+const PROBE: Duration = Duration::from_secs(10);
 /// The most bytes of a head. By HTTP/2 they are 16 KiB.
 const MAX_HEAD: usize = 64 * 1_024;
 /// The most requests that a connection of HTTP/2 may have at once.
-const MAX_STREAMS: u32 = 128;
+pub(crate) const MAX_STREAMS: u32 = 128;
+
+/// The bytes of a request's body that may wait here. The connection may hold those of 16.
+const STREAM_WINDOW: u32 = 256 << 10;
 
 static NOT_ACCEPTED: Log = Log::new();
 
@@ -101,7 +107,9 @@ impl Port {
         http.http2()
             .timer(TokioTimer::new())
             .keep_alive_interval(KEEP_ALIVE)
-            .max_concurrent_streams(MAX_STREAMS);
+            .max_concurrent_streams(MAX_STREAMS)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(16 * STREAM_WINDOW);
 
         tokio::pin!(ended);
         loop {
@@ -182,6 +190,9 @@ async fn accept(listener: &TcpListener, name: &str) -> (TcpStream, SocketAddr) {
             Ok((stream, peer)) => {
                 // Small answers leave at once.
                 let _ = stream.set_nodelay(true);
+                // A caller that is gone without a word is noticed while its answer is quiet.
+                let alive = TcpKeepalive::new().with_time(KEEP_ALIVE).with_interval(PROBE);
+                let _ = SockRef::from(&stream).set_tcp_keepalive(&alive);
                 return (stream, peer);
             }
             Err(error) if is_of_one_connection(&error) => {}
@@ -196,4 +207,17 @@ async fn accept(listener: &TcpListener, name: &str) -> (TcpStream, SocketAddr) {
 fn is_of_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_caller_that_is_gone_is_noticed() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let _caller = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = accept(&listener, "LISTEN").await;
+        assert!(SockRef::from(&stream).keepalive().unwrap());
+    }
 }

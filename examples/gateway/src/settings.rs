@@ -38,8 +38,8 @@ pub(crate) struct Settings {
     /// `ADMIN_TOKEN`. Default: none, and nothing can be changed.
     pub(crate) token: Option<String>,
     pub(crate) timeouts: Timeouts,
-    /// `MAX_CONNECTIONS` of callers, and as many to the upstream. Default: what the limit of open
-    /// files allows, at most 10,000.
+    /// `MAX_CONNECTIONS` of callers, and as many of HTTP/1.1 to the upstream. Default: what the
+    /// limit of open files allows, at most 10,000.
     pub(crate) max_connections: usize,
 }
 
@@ -122,7 +122,9 @@ impl Settings {
             idle: seconds("IDLE_TIMEOUT", default.idle)?,
             upstream: seconds("UPSTREAM_TIMEOUT", default.upstream)?,
         };
-        let most = descriptors::max_connections(upstream.is_some());
+        // One by HTTP/1.1 and one by HTTP/2.
+        let at_upstream = |upstream: &Upstream| if upstream.by_http2 { 1 } else { 2 };
+        let most = descriptors::max_connections(upstream.as_ref().map_or(0, at_upstream));
         let max_connections = match get("MAX_CONNECTIONS") {
             None => most.min(descriptors::DEFAULT_MAX),
             Some(text) => match text.parse() {

@@ -50,8 +50,7 @@ async fn messages_stream_both_ways_and_trailers_end_them() {
     }
 }
 
-/// HTTP/2 needs a connection of its own. It closes an idle one for that, and no other request that
-/// waits may take the place.
+/// HTTP/2 has connections of its own, so a call waits for none of HTTP/1.1.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_finds_a_connection_among_many_requests() {
     let upstream = serve_both().await;

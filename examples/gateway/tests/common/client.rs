@@ -194,7 +194,13 @@ impl Connection {
 
 /// A connection of HTTP/2.
 pub async fn by_http2(gateway: SocketAddr) -> SendRequest<Body> {
-    let stream = tokio::net::TcpStream::connect(gateway).await.expect("a connection");
+    by_http2_over(TcpStream::connect(gateway).expect("a connection")).await
+}
+
+/// HTTP/2 over this connection.
+pub async fn by_http2_over(stream: TcpStream) -> SendRequest<Body> {
+    stream.set_nonblocking(true).expect("a socket that does not wait");
+    let stream = tokio::net::TcpStream::from_std(stream).expect("a socket of tokio");
     let (sender, connection) =
         handshake(TokioExecutor::new(), TokioIo::new(stream)).await.expect("HTTP/2");
     tokio::spawn(connection);

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use axum::body::Bytes;
 use axum::http;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -115,10 +116,21 @@ pub async fn say(channel: &Channel, word: &str) -> Result<String, Status> {
 
 /// Serves it, and a line of text at `/`, over HTTP/1.1 and HTTP/2.
 pub async fn serve_both() -> SocketAddr {
+    serve_with(answer).await
+}
+
+/// Serves answers of a function, over HTTP/1.1 and HTTP/2.
+pub async fn serve_with<F, A, B>(answer: F) -> SocketAddr
+where
+    F: Fn(http::Request<Incoming>) -> A + Clone + Send + 'static,
+    A: Future<Output = Result<http::Response<B>, Infallible>> + Send + 'static,
+    B: http_body::Body<Data = Bytes, Error: std::error::Error + Send + Sync> + Send + 'static,
+{
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("an address");
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
+            let answer = answer.clone();
             tokio::spawn(async move {
                 let service = hyper::service::service_fn(answer);
                 let _ = Builder::new(TokioExecutor::new())
