@@ -210,6 +210,7 @@ mod over_redis {
 
     use super::*;
     use support::Server;
+    use support::proxy::{Fault, Proxy};
 
     /// The time that a busy machine may take to answer.
     const TIMEOUT: Duration = Duration::from_secs(20);
@@ -278,8 +279,15 @@ mod over_redis {
     /// Two processes wait, and the first one's waiter leaves. Its slot is not the newest, so the
     /// store cannot take it back.
     async fn kept_slot(server: &Server) -> (Boxed, Boxed, Duration) {
+        kept_slot_over(&server.url(), server).await
+    }
+
+    /// The first process asks over this URL.
+    async fn kept_slot_over(url: &str, server: &Server) -> (Boxed, Boxed, Duration) {
         let slow = TokenBucket::new(Quota::per_minute(1).burst(1)).horizon(3_600 * SECOND);
-        let [first, second] = [(); 2].map(|()| redis(server, "api", slow).boxed());
+        let [first, second] = [url, &server.url()].map(|url| {
+            Redis::new("api", slow, Pool::connect(url).unwrap()).decision_timeout(TIMEOUT).boxed()
+        });
         first.acquire("supplier").await.unwrap();
         let wait = leave(&first, charge("supplier", 600_000), async || {
             let behind = second.check(&charge("supplier", 600_000)).await.unwrap();
@@ -319,6 +327,41 @@ mod over_redis {
         first.reset("supplier").await.unwrap();
         let next = first.check(&charge("supplier", 600_000)).await.unwrap();
         assert_eq!(next.outcome(), Outcome::Allow);
+    }
+
+    /// The server has run it, and the caller has left before the answer came.
+    #[tokio::test]
+    async fn a_reset_or_a_block_without_an_answer_voids_the_slots_at_hand() {
+        for is_reset in [true, false] {
+            let server = Server::start();
+            let proxy = Proxy::before(server.port()).await;
+            let (first, second, _) = kept_slot_over(&proxy.url(), &server).await;
+            proxy.set(Fault::Hold);
+            let change = async {
+                match is_reset {
+                    true => drop(first.reset("supplier").await),
+                    false => drop(first.block("supplier", 3_600 * SECOND).await),
+                }
+            };
+            let is_run = async {
+                loop {
+                    let now = second.peek("supplier").await.unwrap();
+                    let is_blocked = now.retry_after() > Some(1_800 * SECOND);
+                    if if is_reset { now.is_admitted() } else { is_blocked } {
+                        break;
+                    }
+                }
+            };
+            tokio::select! {
+                biased;
+                () = change => panic!("its answer is held"),
+                () = is_run => {}
+            }
+            proxy.set(Fault::None);
+            let next = first.check(&charge("supplier", 600_000)).await.unwrap();
+            let admits_at_once = next.outcome() == Outcome::Allow;
+            assert_eq!((admits_at_once, next.is_admitted()), (is_reset, is_reset), "{next:?}");
+        }
     }
 
     /// Of limiters that decide at once, whichever of them resets its key or blocks it.

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use pin_project_lite::pin_project;
 use tokio::sync::oneshot;
 
-use super::leased_key::{Asked, WaiterAnswer};
+use super::leased_key::{Asked, Failure, WaiterAnswer};
 use super::leased_keys::{Leases, Unspent};
 use super::refill::Refill;
 use super::sweeper;
@@ -110,7 +110,15 @@ where
                         Ok(WaiterAnswer::Granted(grant)) => {
                             return Poll::Ready(Ok(grant.into_decision(leases.owner)));
                         }
-                        Ok(WaiterAnswer::Failed(error)) => return Poll::Ready(Err(error)),
+                        Ok(WaiterAnswer::Failed(Failure { error, ask_alone_from })) => {
+                            let charge = charge.take().expect("asked once");
+                            let ends_late =
+                                |from| charge.deadline().is_none_or(|deadline| deadline >= from);
+                            if !ask_alone_from.is_some_and(ends_late) {
+                                return Poll::Ready(Err(error));
+                            }
+                            State::asking_alone(leases, charge, false)
+                        }
                         // An error: the refill ended without an answer.
                         Ok(WaiterAnswer::AskAlone) | Err(_) => {
                             let charge = charge.take().expect("asked once");

@@ -50,10 +50,28 @@ pub(super) enum Asked<L: Limiter> {
 /// The answer to a waiter.
 pub(super) enum WaiterAnswer<L: Limiter> {
     Granted(Grant<L>),
-    /// The inner limiter did not decide.
-    Failed(Error),
+    Failed(Failure),
     /// The charge asks the inner limiter itself.
     AskAlone,
+}
+
+/// The inner limiter did not decide a refill.
+#[derive(Clone)]
+pub(super) struct Failure {
+    pub(super) error: Error,
+    /// Set if the refill's own time was over: a charge asks alone that has time until then, which is
+    /// as much as the refill had.
+    pub(super) ask_alone_from: Option<StdInstant>,
+}
+
+impl Failure {
+    /// The failure of a refill with this deadline, which began at `sent`.
+    pub(super) fn new(error: &Error, sent: Instant, deadline: Option<StdInstant>) -> Self {
+        let now = Instant::now();
+        let is_over = deadline.is_some_and(|deadline| deadline <= now.into_std());
+        let ask_alone_from = is_over.then(|| (now + (now - sent)).into_std());
+        Self { error: error.clone(), ask_alone_from }
+    }
 }
 
 impl<L: Limiter> LeasedKey<L> {
@@ -253,9 +271,9 @@ pub(super) struct Waiter<L: Limiter> {
 pub(super) type Waiters<L> = VecDeque<Waiter<L>>;
 
 /// Sends waiters to the inner limiter, unless the inner limiter has failed.
-pub(super) fn end_waits<L: Limiter>(waiters: Waiters<L>, failure: Option<&Error>) {
+pub(super) fn end_waits<L: Limiter>(waiters: Waiters<L>, failure: Option<Failure>) {
     for waiter in waiters {
-        let answer = failure.cloned().map_or(WaiterAnswer::AskAlone, WaiterAnswer::Failed);
+        let answer = failure.clone().map_or(WaiterAnswer::AskAlone, WaiterAnswer::Failed);
         let _ = waiter.sender.send(answer);
     }
 }

@@ -5,11 +5,11 @@ use std::sync::{Arc, Weak};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use super::leased_key::{WaiterAnswer, end_waits};
+use super::leased_key::{Failure, WaiterAnswer, end_waits};
 use super::leased_keys::Leases;
 use super::stock::{Ended, Name, Order, Stock, StockLeft, end};
 use crate::limiter::Limiter;
-use crate::{Decision, Error, Outcome};
+use crate::{Decision, Outcome};
 
 /// A running refill. If it is dropped before its end, it sends its waiters to the inner limiter.
 pub(super) struct Refill<L: Limiter> {
@@ -43,7 +43,10 @@ where
             (leases, answer) => {
                 if let Some(leases) = leases {
                     let remaining = answer.as_ref().ok().and_then(Decision::remaining);
-                    dismiss(&leases, &order, remaining, answer.as_ref().err());
+                    let deadline = order.charge.deadline();
+                    let failure = answer.as_ref().err();
+                    let failure = failure.map(|error| Failure::new(error, sent, deadline));
+                    dismiss(&leases, &order, remaining, failure);
                 }
                 if let Some(reservation) = answer.ok().as_mut().and_then(Decision::take_reservation)
                 {
@@ -98,7 +101,7 @@ fn dismiss<L: Limiter>(
     leases: &Leases<L>,
     order: &Order,
     remaining: Option<u64>,
-    failure: Option<&Error>,
+    failure: Option<Failure>,
 ) {
     let waiters = leases.with_key(order.name.hash, &order.name.text, |key, _| {
         (key.generation == order.generation).then(|| {

@@ -340,13 +340,36 @@ impl<A: InLua> Inner<A> {
         let Request { key, op, .. } = queued.request;
         let cost = if let Op::Check { cost, .. } = op { cost } else { 0 };
         let from = Provenance { now, batch_position, origin: Origin::Store };
-        if matches!(op, Op::Reset | Op::Block { .. }) {
-            self.named.forget(&key, op == Op::Reset);
+        if op == Op::Reset {
+            self.named.forget(&key, true);
         }
         let mut decision = self.named.decision(Some(quota), cost, answer, from, Key::Owned(key));
         let store = || Arc::clone(self) as Arc<dyn Reclaim>;
         self.named.line_up(&mut decision, known, |key| key.as_str().to_owned(), store);
         Ok(decision)
+    }
+}
+
+/// A reset or a block that was sent. The server may run it at any time, also if its answer is late or
+/// nobody waits for it, so the slots at hand are void when it begins and when it ends.
+struct Change<A: InLua> {
+    inner: Arc<Inner<A>>,
+    key: String,
+}
+
+impl<A: InLua> Change<A> {
+    fn of(request: &Request, inner: &Arc<Inner<A>>) -> Option<Box<Self>> {
+        let changes = matches!(request.op, Op::Reset | Op::Block { .. });
+        changes.then(|| {
+            inner.named.forget(&request.key, false);
+            Box::new(Self { inner: Arc::clone(inner), key: request.key.clone() })
+        })
+    }
+}
+
+impl<A: InLua> Drop for Change<A> {
+    fn drop(&mut self) {
+        self.inner.named.forget(&self.key, false);
     }
 }
 
@@ -367,7 +390,7 @@ pin_project! {
     pub struct RedisFuture<A: InLua> {
         inner: Arc<Inner<A>>,
         #[pin]
-        state: State,
+        state: State<A>,
     }
 }
 
@@ -377,9 +400,15 @@ type Asked = Result<(Request, Quotas), Error>;
 
 pin_project! {
     #[project = StateProj]
-    enum State {
+    enum State<A: InLua> {
         Asking { asked: Option<Asked>, deadline: Instant, known: ResetsSeen },
-        Waiting { #[pin] pending: Pending, quota: Option<Quotas>, known: ResetsSeen },
+        Waiting {
+            #[pin]
+            pending: Pending,
+            quota: Option<Quotas>,
+            known: ResetsSeen,
+            change: Option<Box<Change<A>>>,
+        },
     }
 }
 
@@ -404,10 +433,11 @@ impl<A: InLua> Future for RedisFuture<A> {
                     if let Some(decision) = this.inner.take_spare(&request, &quota) {
                         return Poll::Ready(Ok(decision));
                     }
+                    let change = Change::of(&request, this.inner);
                     let pending = this.inner.send(request, *deadline)?;
-                    State::Waiting { pending, quota: Some(quota), known: *known }
+                    State::Waiting { pending, quota: Some(quota), known: *known, change }
                 }
-                StateProj::Waiting { pending, quota, known } => {
+                StateProj::Waiting { pending, quota, known, .. } => {
                     let completed = ready!(pending.poll(cx))?;
                     let quota = quota.take().expect("polled after it was done");
                     return Poll::Ready(this.inner.decision((quota, *known), completed));

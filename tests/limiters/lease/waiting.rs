@@ -236,6 +236,29 @@ async fn a_charge_without_time_after_a_refused_refill_blames_no_store() {
     }
 }
 
+/// One route has little time, and another one has much of it. The store answers in between.
+#[tokio::test(start_paused = true)]
+async fn a_charge_with_much_time_does_not_fail_with_one_that_had_little() {
+    let (leased, inner, _) = leased(1_000_000);
+    warm_up(&leased, &inner, "hot").await;
+    let [little, much] = [5, 500].map(|ms| leased.clone().timeout(Duration::from_millis(ms)));
+    inner.clear();
+    inner.close();
+    inner.trouble(|cost| {
+        Some(Error::new(ErrorKind::Infrastructure, "it is late")).filter(|_| cost > 1)
+    });
+    let mut calls =
+        [&little, &little, &much].map(|limiter| task::spawn(limiter.check(&Charge::new("hot"))));
+    calls.iter_mut().for_each(|call| assert_pending!(call.poll()));
+    sleep(Duration::from_millis(6)).await;
+    inner.open();
+    let [first, second, third] = calls;
+    assert_eq!(first.await.unwrap_err().kind(), ErrorKind::Infrastructure);
+    assert_eq!(second.await.unwrap_err().kind(), ErrorKind::Infrastructure);
+    assert!(third.await.unwrap().is_admitted());
+    assert_eq!(inner.costs(), [100, 1]);
+}
+
 /// A slow refill: it is answered after the time of its units.
 #[tokio::test(start_paused = true)]
 async fn units_of_a_slow_refill_go_only_to_those_who_asked_in_time() {
