@@ -147,11 +147,13 @@ impl Queues {
             Turn::Ask(Attempt { queues, name, permits, is_counted })
         };
         loop {
+            // Dropped after the lock: the last sender drops its waker.
+            let (mut idle, mut left) = (None, Vec::new());
             let wakeup = {
                 let mut state = lock(&self.state);
                 let now = Instant::now();
                 if state.by_name.get(name).is_some_and(|queue| queue.is_idle(now)) {
-                    state.by_name.remove(name);
+                    idle = state.by_name.remove(name);
                 }
                 let Some(queue) = state.by_name.get_mut(name) else { return ask(false) };
                 // Only Redis may refuse, so a caller that cannot wait until the end of the refusal
@@ -171,11 +173,12 @@ impl Queues {
                 }
                 let (sender, wakeup) = oneshot::channel();
                 while queue.waiters.front().is_some_and(oneshot::Sender::is_closed) {
-                    queue.waiters.pop_front();
+                    left.extend(queue.waiters.pop_front());
                 }
                 queue.waiters.push_back(sender);
                 wakeup
             };
+            drop((idle, left));
             // In both cases, the caller looks at the queue again.
             if let Ok(Ok(mut wakeup)) = timeout_at(end, wakeup).await {
                 wakeup.was_received = true;
@@ -188,6 +191,29 @@ impl Queues {
         if let Some(queue) = lock(&self.state).by_name.get_mut(name) {
             queue.refusal.until = Instant::now();
         }
+    }
+
+    /// Wakes the waiters that may ask now, or all waiters if a refusal is known. The others still
+    /// wait. None is woken under the lock, since a waker may do anything.
+    fn wake(self: &Arc<Self>, name: &str) {
+        let mut woken = 0;
+        while let Some(next) = self.next_to_wake(name, woken) {
+            let wakeup =
+                Wakeup { queues: Arc::clone(self), name: name.to_owned(), was_received: false };
+            match next.send(wakeup) {
+                Ok(()) => woken += 1,
+                Err(mut unreceived) => unreceived.was_received = true,
+            }
+        }
+    }
+
+    /// Takes out the first waiter, if it may ask beside the `woken` ones.
+    fn next_to_wake(&self, name: &str, woken: usize) -> Option<oneshot::Sender<Wakeup>> {
+        let mut state = lock(&self.state);
+        let queue = state.by_name.get_mut(name)?;
+        let is_known = queue.refusal.is_believed(Instant::now());
+        let most = if is_known { usize::MAX } else { queue.free_permits.max(1) as usize };
+        if woken < most { queue.waiters.pop_front() } else { None }
     }
 }
 
@@ -202,33 +228,12 @@ impl Queue {
             self.requested_permits == 0 && self.waiters.iter().all(oneshot::Sender::is_closed);
         is_unused && now >= self.refusal.last_end() + IDLE_LIFETIME
     }
-
-    /// Wakes the waiters that may ask now, or all waiters if a refusal is known. The others still
-    /// wait.
-    fn wake(&mut self, queues: &Arc<Queues>, name: &str, now: Instant) {
-        let is_known = self.refusal.is_believed(now);
-        let most = if is_known { usize::MAX } else { self.free_permits.max(1) as usize };
-        let mut woken = 0;
-        while woken < most
-            && let Some(next) = self.waiters.pop_front()
-        {
-            let wakeup =
-                Wakeup { queues: Arc::clone(queues), name: name.to_owned(), was_received: false };
-            match next.send(wakeup) {
-                Ok(()) => woken += 1,
-                Err(mut unreceived) => unreceived.was_received = true,
-            }
-        }
-    }
 }
 
 impl Drop for Wakeup {
     fn drop(&mut self) {
-        if self.was_received {
-            return;
-        }
-        if let Some(queue) = lock(&self.queues.state).by_name.get_mut(&self.name) {
-            queue.wake(&self.queues, &self.name, Instant::now());
+        if !self.was_received {
+            self.queues.wake(&self.name);
         }
     }
 }
@@ -252,11 +257,13 @@ impl Attempt {
     /// Records that this number of permits is not free for `wait`.
     fn record_refusal(&self, permits: u32, wait: Duration, rate: u64) {
         let now = Instant::now();
+        // Dropped after the lock, as in `turn`.
+        let _idle: Vec<_>;
         let mut state = lock(&self.queues.state);
         let State { by_name, sweep_at, next_sweep } = &mut *state;
         if by_name.len() >= (*sweep_at).max(SWEEP_FROM) && next_sweep.is_none_or(|next| now >= next)
         {
-            by_name.retain(|_, queue| !queue.is_idle(now));
+            _idle = by_name.extract_if(|_, queue| queue.is_idle(now)).collect();
             (*sweep_at, *next_sweep) =
                 ((2 * by_name.len()).min(MAX_QUEUES), Some(now + IDLE_LIFETIME));
         }
@@ -278,20 +285,20 @@ impl Attempt {
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        let mut state = lock(&self.queues.state);
-        if let Some(queue) = state.by_name.get_mut(&self.name) {
-            if self.is_counted {
-                queue.requested_permits =
-                    queue.requested_permits.saturating_sub(self.permits.into());
-            }
-            queue.wake(&self.queues, &self.name, Instant::now());
+        if self.is_counted
+            && let Some(queue) = lock(&self.queues.state).by_name.get_mut(&self.name)
+        {
+            queue.requested_permits = queue.requested_permits.saturating_sub(self.permits.into());
         }
+        self.queues.wake(&self.name);
     }
 }
 
 /// Tests of turns, with paused time.
 #[cfg(test)]
 mod tests {
+    use std::task::{Context, Wake, Waker};
+
     use tokio::time::{advance, sleep};
 
     use super::*;
@@ -439,6 +446,26 @@ mod tests {
         third.abort();
         drop(fourth.await.unwrap());
         assert_eq!(begun.elapsed(), Duration::ZERO);
+    }
+
+    /// A waker may do anything, as that of an executor which polls in place does.
+    #[tokio::test(start_paused = true)]
+    async fn no_waiter_is_woken_under_the_lock() {
+        struct Asks(Arc<Queues>);
+        impl Wake for Asks {
+            fn wake(self: Arc<Self>) {
+                self.0.forget_refusal("r");
+            }
+        }
+        let queues: Arc<Queues> = Arc::default();
+        attempt(&queues, 1).await.refused(WAIT, 9);
+        advance(WAIT).await;
+        let first = attempt(&queues, 1).await;
+        let waker = Waker::from(Arc::new(Asks(Arc::clone(&queues))));
+        let mut second = Box::pin(turn(&queues, 1));
+        assert!(second.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        drop(first);
+        assert!(second.as_mut().poll(&mut Context::from_waker(&waker)).is_ready());
     }
 
     #[tokio::test(start_paused = true)]

@@ -508,12 +508,11 @@ pub(super) const FAULTS: &[Fault] = &[
         "waiter_for_permits_of_redisson_not_woken",
         &[edit(
             "redisson/queues.rs",
-            "                    queue.requested_permits.saturating_sub(self.permits.into());
-            }
-            queue.wake(&self.queues, &self.name, Instant::now());",
-            "                    queue.requested_permits.saturating_sub(self.permits.into());
-            }
-            let _ = (&self.queues, &self.name);",
+            "            queue.requested_permits = queue.requested_permits.saturating_sub(self.permits.into());
+        }
+        self.queues.wake(&self.name);",
+            "            queue.requested_permits = queue.requested_permits.saturating_sub(self.permits.into());
+        }",
         )],
     )
     .found_by_unit("redisson::queues::tests::a_wakeup_of_a_dropped_waiter_wakes_the_next"),
@@ -521,9 +520,8 @@ pub(super) const FAULTS: &[Fault] = &[
         "permits_of_redisson_counted_as_asked_for_ever",
         &[edit(
             "redisson/queues.rs",
-            "                queue.requested_permits =
-                    queue.requested_permits.saturating_sub(self.permits.into());",
-            "                let _ = self.permits;",
+            "            queue.requested_permits = queue.requested_permits.saturating_sub(self.permits.into());",
+            "            let _ = (queue, self.permits);",
         )],
     )
     .found_by_unit("redisson::queues::tests::one_asks_and_the_others_learn_the_result"),

@@ -929,12 +929,8 @@ impl Drop",
         "66fa24d redisson: what two reviews found",
         &[edit(
             "redisson/queues.rs",
-            "        if self.was_received {
-            return;
-        }",
-            "        if self.was_received || !self.name.is_empty() {
-            return;
-        }",
+            "        if !self.was_received {",
+            "        if !self.was_received && self.name.is_empty() {",
         )],
     )
     .found_by_unit("redisson::queues::tests::a_wakeup_of_a_dropped_waiter_wakes_the_next"),
