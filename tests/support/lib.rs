@@ -84,12 +84,23 @@ pub fn scratch() -> PathBuf {
 /// Runs the test of this path alone, in a process whose state no other test shares, and returns
 /// what it wrote once it has passed. None in that process: there the test goes on.
 pub fn in_its_own_process(test: &str) -> Option<Output> {
+    alone(test, &mut Command::new(std::env::current_exe().expect("this binary")))
+}
+
+/// The same, in a process that may open so many files.
+pub fn in_a_process_with_files(files: u16, test: &str) -> Option<Output> {
+    let own = std::env::current_exe().expect("this binary");
+    let mut shell = Command::new("sh");
+    shell.arg("-c").arg(format!("ulimit -n {files}; exec \"$0\" \"$@\"")).arg(own);
+    alone(test, &mut shell)
+}
+
+fn alone(test: &str, own: &mut Command) -> Option<Output> {
     const ALONE: &str = "TOWER_SLUICE_TEST_ALONE";
     if std::env::var_os(ALONE).is_some() {
         return None;
     }
-    let own = std::env::current_exe().expect("this binary");
-    let child = Command::new(own).args(["--exact", test]).env(ALONE, "1").output();
+    let child = own.args(["--exact", test]).env(ALONE, "1").output();
     let child = child.expect("a process");
     let [wrote, said] = [&child.stdout, &child.stderr].map(|text| String::from_utf8_lossy(text));
     let has_passed = child.status.success() && wrote.contains(" 1 passed");

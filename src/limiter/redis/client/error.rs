@@ -8,6 +8,7 @@
 use std::borrow::Cow;
 use std::error::Error as _;
 use std::io;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::Arc;
 
 use redis::{RedisError, RedisResult};
@@ -232,8 +233,19 @@ fn is_client_timeout(error: &RedisError) -> bool {
 /// Returns true if this process, or its system, may open no more files or sockets.
 fn is_out_of_files(error: &RedisError) -> bool {
     let codes = if cfg!(windows) { [WSAEMFILE, WSAENOBUFS] } else { [EMFILE, ENFILE] };
-    let code = cause(error).and_then(|cause| cause.downcast_ref::<io::Error>()?.raw_os_error());
-    code.is_some_and(|code| codes.contains(&code))
+    let is_out = |error: &io::Error| error.raw_os_error().is_some_and(|code| codes.contains(&code));
+    cause(error).and_then(|cause| cause.downcast_ref()).is_some_and(|error| {
+        match is_look_up(error) {
+            // The resolver needs files, and says without them that the name is unknown.
+            true => UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).is_err_and(|error| is_out(&error)),
+            false => is_out(error),
+        }
+    })
+}
+
+/// Returns true if the system's resolver found no address. Such an error has no code.
+fn is_look_up(error: &io::Error) -> bool {
+    error.raw_os_error().is_none() && error.to_string().starts_with("failed to lookup address")
 }
 
 // The same numbers on every Unix.
