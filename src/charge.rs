@@ -206,6 +206,12 @@ impl Charge {
         mem::replace(&mut self.key, Key::Constant(""))
     }
 
+    /// Takes the charge's own quota out of it.
+    #[inline]
+    pub(crate) fn take_quota(&mut self) -> Option<Quotas> {
+        self.quota.take()
+    }
+
     /// The units asked for; 0 peeks.
     #[must_use]
     #[inline]

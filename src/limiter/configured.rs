@@ -38,8 +38,6 @@ pub(super) struct ConfiguredAlgorithm<A: Algorithm> {
 /// A charge as numbers.
 #[derive(Debug)]
 pub(super) struct ParsedCharge<'a, R: Clone> {
-    /// The quota that the charge stated. `None`: the limiter's own.
-    pub(super) quota: Option<Quotas>,
     pub(super) rule: Cow<'a, R>,
     pub(super) check: Check,
 }
@@ -91,13 +89,15 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     #[inline]
     pub(super) fn read(&self, charge: &Charge) -> Result<ParsedCharge<'_, A::Rule>, Error> {
         check_range(charge)?;
-        let quota = charge.own_quota();
-        let rule = quota.map_or(Ok(Cow::Borrowed(&self.rule)), |quota| self.rule(quota))?;
+        let rule = match charge.own_quota() {
+            None => Cow::Borrowed(&self.rule),
+            Some(quota) => self.rule(quota)?,
+        };
         let check = Check {
             cost: charge.units().cast_signed(),
             max_wait: micros(charge.longest_wait().unwrap_or_default()),
         };
-        Ok(ParsedCharge { quota: quota.cloned(), rule, check })
+        Ok(ParsedCharge { rule, check })
     }
 
     /// Returns the rule of the limiter's own quota, or of the quota of a charge.

@@ -62,7 +62,7 @@ impl OneLock {
             charges.iter().map(|charge| digest::short(charge.key())).collect();
         let store = || Arc::new(self.clone()) as Arc<dyn Reclaim>;
         let (line, key) = (|| one_name(&names), || Key::Owned(one_name(&names)));
-        let quota = parsed.quota.as_ref();
+        let quota = whole.own_quota();
         if let Some(decision) = self.named.take_spare((line, key), quota, parsed.check, store) {
             return Ok(decision);
         }
@@ -72,7 +72,7 @@ impl OneLock {
         if let Some(until) = locked.block_end()? {
             let answer = Each::blocked(&parsed.rule, now, until);
             let from = local_provenance(now);
-            return Ok(self.named.decision(parsed.quota, 0, answer, from, Key::Constant("")));
+            return Ok(self.named.decision(quota.cloned(), 0, answer, from, Key::Constant("")));
         }
         let has_room = locked.has_room();
         let mut states = Some(locked.states(has_room)?);
@@ -81,7 +81,7 @@ impl OneLock {
         locked.store(&parsed.rule, states.unwrap_or_default(), changed, has_room)?;
         drop(locked);
         let (cost, from) = (parsed.check.cost, local_provenance(now));
-        let mut decision = self.named.decision(parsed.quota, cost, answer, from, key());
+        let mut decision = self.named.decision(quota.cloned(), cost, answer, from, key());
         self.named.line_up(&mut decision, known, |key| key.as_str().to_owned(), store);
         Ok(decision)
     }

@@ -78,14 +78,14 @@ impl<A: Algorithm> Store<A> {
         self.shards.get().into_iter().flat_map(Shards::each).map(|shard| shard.len()).sum()
     }
 
-    /// Decides, and takes the key out of the charge.
+    /// Decides, and takes the key and the quota out of the charge.
     #[inline]
     pub(super) fn decide(self: &Arc<Self>, charge: &mut Charge) -> Result<Decision, Error> {
         let parsed = self.named.read(charge)?;
         let name = digest::short(charge.key());
         let store = || Arc::clone(self) as Arc<dyn Reclaim>;
         let (line, key) = (|| name.to_string(), || Key::Owned(name.to_string()));
-        let quota = parsed.quota.as_ref();
+        let quota = charge.own_quota();
         if let Some(decision) = self.named.take_spare((line, key), quota, parsed.check, store) {
             return Ok(decision);
         }
@@ -103,8 +103,8 @@ impl<A: Algorithm> Store<A> {
             Cow::Owned(digest) => Key::Owned(digest),
             Cow::Borrowed(_) => charge.take_key(),
         };
-        let (cost, from) = (parsed.check.cost, local_provenance(now));
-        let mut decision = self.named.decision(parsed.quota, cost, answer, from, key);
+        let (cost, from, quota) = (parsed.check.cost, local_provenance(now), charge.take_quota());
+        let mut decision = self.named.decision(quota, cost, answer, from, key);
         self.named.line_up(&mut decision, known, |key| key.as_str().to_owned(), store);
         Ok(decision)
     }
@@ -148,7 +148,8 @@ impl<A: Algorithm> Store<A> {
             let expires_at = || state.map_or(now, |state| A::expires_at(rule, state));
             ((answer, now), is_changed.then(expires_at))
         })?;
-        Ok(self.named.decision(parsed.quota, 0, answer, local_provenance(now), Key::Constant("")))
+        let quota = charge.own_quota().cloned();
+        Ok(self.named.decision(quota, 0, answer, local_provenance(now), Key::Constant("")))
     }
 
     /// Refunds or takes the difference between a reservation's units and the final cost. Returns

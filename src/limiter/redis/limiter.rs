@@ -281,7 +281,7 @@ impl<A: InLua> Inner<A> {
             rule: charge.own_quota().map(|_| A::arguments(&parsed.rule)),
             op: Op::of(operation, parsed.check),
         };
-        Ok((request, parsed.quota.unwrap_or_else(|| self.named.quota().clone())))
+        Ok((request, charge.own_quota().unwrap_or(self.named.quota()).clone()))
     }
 
     /// Sends a request. `deadline` is the charge's own.
