@@ -88,8 +88,8 @@ impl Decision {
     }
 
     #[inline]
-    pub(crate) fn with_details(outcome: Outcome, origin: Origin, details: Details) -> Self {
-        Self { outcome, origin, was_retry: false, details: Some(Held::new(details)) }
+    pub(crate) fn with_details(outcome: Outcome, origin: Origin, details: Box<Details>) -> Self {
+        Self { outcome, origin, was_retry: false, details: Some(Held::Own(details)) }
     }
 
     /// Returns the outcome.

@@ -130,6 +130,8 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         let tightest = policies.as_deref().map_or(0, tightest);
         let name = self.names.get(tightest).unwrap_or(&self.names[0]);
         let is_taken = cost > 0 && matches!(outcome, Outcome::Allow | Outcome::Wait(_));
+        // Allocated first, so that the details are written in place: they are long.
+        let place = Box::new_uninit();
         let details = Details {
             limiter: Some(Arc::clone(name)),
             quota: Some(self.reported(tightest, quotas)),
@@ -153,7 +155,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
             shared: None,
             place: 0,
         };
-        Decision::with_details(outcome, from.origin, details)
+        Decision::with_details(outcome, from.origin, Box::write(place, details))
     }
 
     fn reported(&self, index: usize, quotas: &[Quota]) -> Quota {
