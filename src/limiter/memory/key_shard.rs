@@ -99,14 +99,14 @@ impl<S> Shard<S> {
         now: i64,
         change: impl FnOnce(&mut KeyState<S>) -> (T, Option<i64>),
     ) -> Result<T, Error> {
-        let entry = self.entries.find_mut(hash_of_name, |entry| entry.name.as_bytes() == name);
+        let mut entry = self.entries.find_mut(hash_of_name, |entry| entry.name.as_bytes() == name);
+        let mut kept = KeyState { state: None, blocked_until: 0 };
+        // A single call for old and new keys, so that the compiler puts it in place.
+        let (answer, expires_at) = change(entry.as_mut().map_or(&mut kept, |old| &mut old.kept));
         if let Some(entry) = entry {
-            let (answer, expires_at) = change(&mut entry.kept);
             entry.expires_at = expires_at.unwrap_or(entry.expires_at);
             return Ok(answer);
         }
-        let mut kept = KeyState { state: None, blocked_until: 0 };
-        let (answer, expires_at) = change(&mut kept);
         let Some(expires_at) = expires_at else { return Ok(answer) };
         if self.entries.len() >= self.capacity && !self.make_room(now) {
             return Err(Error::new(ErrorKind::Capacity, "the memory is full of live keys"));
