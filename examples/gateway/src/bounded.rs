@@ -1,5 +1,5 @@
-//! Connections of HTTP/1.1 to the upstream, of which there are so many at once and no more. A request that
-//! finds none free waits for one.
+//! Connections of HTTP/1.1 to the upstream, of which there are so many at once and no more. A
+//! request that finds none free waits for one.
 //!
 //! Each worker keeps its own idle connections, so that a request needs no other thread. Where no
 //! more may be opened, a request takes one that is idle at another worker, and those that wait have

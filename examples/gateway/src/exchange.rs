@@ -32,7 +32,9 @@ pub(crate) struct Exchange {
     is_given_up: AtomicBool,
     /// Nothing more of the request's body is sent on.
     is_sent: AtomicBool,
-    /// The answer was given up.
+    /// A task of HTTP/2 sends the body on.
+    is_in_task: AtomicBool,
+    /// The answer was given up, or the upstream takes no more of the body after its answer.
     is_cut: AtomicBool,
     /// Wakes who sends the request's body on.
     sender: Mutex<Option<Waker>>,
@@ -49,6 +51,7 @@ impl Exchange {
             may_be_quiet: AtomicBool::new(false),
             is_given_up: AtomicBool::new(false),
             is_sent: AtomicBool::new(false),
+            is_in_task: AtomicBool::new(false),
             is_cut: AtomicBool::new(false),
             sender: Mutex::new(None),
             body: Mutex::new(None),
@@ -75,13 +78,21 @@ impl Exchange {
         self.is_sent.load(Relaxed)
     }
 
+    /// A task of HTTP/2 sends the request's body on, and sees when it is cut.
+    pub(crate) fn is_sent_in_task(&self) {
+        self.is_in_task.store(true, Relaxed);
+    }
+
+    pub(crate) fn is_in_task(&self) -> bool {
+        self.is_in_task.load(Relaxed)
+    }
+
     /// Returns true if the caller was given up in the middle of its body.
     pub(crate) fn is_given_up(&self) -> bool {
         self.is_given_up.load(Relaxed)
     }
 
-    /// The answer is given up, and so is the rest of the request, even if who sends it on waits for
-    /// the upstream.
+    /// The rest of the request is given up, even if who sends it on waits for the upstream.
     pub(crate) fn cut(&self) {
         // First, so that nobody takes a body that is gone for one that has ended.
         let mut sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);

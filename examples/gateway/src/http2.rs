@@ -1,6 +1,6 @@
 //! HTTP/2 to the upstream. The connection of each caller has one there of its own, which is opened
-//! with its first request and closed with it. So callers cannot hold each other up: all that the
-//! requests of a connection share, its window and its bound on streams, is one caller's.
+//! with its first request and closed at most 2 s after it. So callers cannot hold each other up: all
+//! that the requests of a connection share, its window and its bound on streams, is one caller's.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
@@ -17,12 +17,12 @@ use tower::ServiceExt;
 
 use crate::body::BoxError;
 use crate::connections::now;
-use crate::sent::{Sending, Sent};
-use crate::serve::MAX_STREAMS;
+use crate::sent::{Sending, Sent, starting_tasks};
 use serving::causes::causes;
 
 /// The bytes of an answer that may wait here until its caller takes them. The connection may hold
-/// those of all answers, so that one that is not taken holds no other up.
+/// those of 16, so a caller that takes none of many answers gets no others until these are given
+/// up.
 const STREAM_WINDOW: u32 = 128 << 10;
 /// The number of streams that were reset here, and of which parts may be on the way.
 const MAX_RESET: usize = 1_024;
@@ -125,15 +125,15 @@ impl Http2 {
         if self.target.scheme_str() == Some("https") && !stream.connected().is_negotiated_h2() {
             return Err("the upstream does not speak HTTP/2".into());
         }
-        let mut http = Builder::new(Sending);
+        let mut http = Builder::new(Sending { over: over.clone() });
         http.timer(TokioTimer::new());
         http.initial_stream_window_size(STREAM_WINDOW);
-        http.initial_connection_window_size(MAX_STREAMS * STREAM_WINDOW);
+        http.initial_connection_window_size(16 * STREAM_WINDOW);
         // Calls that are given up are no fault of the upstream's, however many they are.
         http.max_concurrent_reset_streams(MAX_RESET).max_local_error_reset_streams(None);
         let (sender, connection) = http.handshake(stream).await?;
         // Its requests are answered with the error, too.
-        tokio::spawn(async move { over.run_until_cancelled(connection).await.map(drop) });
+        tokio::spawn(async move { over.run_until_cancelled(starting_tasks(connection)).await });
         Ok(sender)
     }
 }

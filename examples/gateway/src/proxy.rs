@@ -77,13 +77,14 @@ impl Proxy {
             }
             // `serve.rs` answers a caller that was given up.
             Err(_) if exchange.is_given_up() => {
-                exchange.caller.two.is_late(asked);
                 return status(StatusCode::REQUEST_TIMEOUT, Body::default());
             }
             Err(Failure::Caller) => return status(StatusCode::BAD_REQUEST, "the body broke off\n"),
             Err(Failure::Upstream(why)) => (StatusCode::BAD_GATEWAY, why),
             Err(Failure::Late) => {
-                exchange.caller.two.is_late(asked);
+                if by_http2 {
+                    exchange.caller.two.is_late(asked);
+                }
                 let why = format!("has not answered within {:?}", self.timeout);
                 (StatusCode::GATEWAY_TIMEOUT, why)
             }

@@ -5,7 +5,8 @@
 //! has left, and then read to its end, within bounds: some callers take no answer before.
 //!
 //! By HTTP/2 a body waits for the upstream in a task of hyper, which does not look at the body
-//! meanwhile. So the task itself ends when the request is cut, and resets its stream.
+//! meanwhile. So the task itself ends when the request is cut, and resets its stream. Hyper polls a
+//! body once before it starts that task: it gets nothing then, so that the task knows its request.
 
 use std::future::poll_fn;
 use std::io;
@@ -20,30 +21,35 @@ use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::rt::Executor;
 use tokio::runtime::Handle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
 
 use crate::body::BoxError;
+use crate::connections::Caller;
 use crate::exchange::{Exchange, Patience};
 use crate::forwarded;
 
-/// The longest time for which a body is read on that nobody wants any more, and for which one waits
-/// for the upstream after its answer.
+/// The longest time for which a body is read on that nobody wants any more, and for which the
+/// upstream is served on whose caller's connection has ended.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// Reads the rest of the request's body, if any is kept. The response has left. An upstream that
-/// takes no more of the body is given up.
+/// Reads the rest of the request's body, if any is kept. The response has left. Who still sends the
+/// body on needs it, as long as the upstream takes it.
 pub(crate) fn read_on(exchange: &Arc<Exchange>) {
     let Ok(runtime) = Handle::try_current() else { return };
-    if !exchange.is_sent() {
-        let exchange = Arc::clone(exchange);
-        runtime.spawn(async move {
-            exchange.upstream_is_overdue(LONGEST).await;
-            exchange.cut();
-        });
+    if body(exchange).is_none() || !exchange.is_sent() && !exchange.is_in_task() {
         return;
     }
-    let Some(mut rest) = body(exchange).take() else { return };
+    let exchange = Arc::clone(exchange);
     runtime.spawn(async move {
+        if !exchange.is_sent() {
+            let Caller { running, timeouts, .. } = &*exchange.caller;
+            exchange.upstream_is_overdue(timeouts.body(running)).await;
+        }
+        if !exchange.is_sent() {
+            exchange.cut();
+        }
+        let Some(mut rest) = body(&exchange).take() else { return };
         let end = poll_fn(|cx| {
             loop {
                 match ready!(Pin::new(&mut rest).poll_frame(cx)) {
@@ -61,9 +67,21 @@ tokio::task_local! {
     static SENDING: OnceLock<Arc<Exchange>>;
 }
 
-/// Runs what sends a body on by HTTP/2, until its request is cut.
-#[derive(Clone, Copy)]
-pub(crate) struct Sending;
+tokio::task_local! {
+    static STARTS_TASKS: ();
+}
+
+/// Runs a connection of HTTP/2, which starts a task for each body.
+pub(crate) async fn starting_tasks(connection: impl Future) {
+    let _ = STARTS_TASKS.scope((), connection).await;
+}
+
+/// Runs the tasks of a connection of HTTP/2: until the request is cut whose body one sends on, or
+/// the caller's connection is over.
+#[derive(Clone)]
+pub(crate) struct Sending {
+    pub(crate) over: CancellationToken,
+}
 
 impl<F> Executor<F> for Sending
 where
@@ -75,11 +93,14 @@ where
                 |own: &OnceLock<Arc<Exchange>>| own.get().is_some_and(|of| of.poll_cut(cx));
             if SENDING.with(is_cut) { Poll::Ready(()) } else { Poll::Pending }
         });
-        tokio::spawn(SENDING.scope(OnceLock::new(), async {
+        let over = self.over.clone();
+        tokio::spawn(SENDING.scope(OnceLock::new(), async move {
             tokio::select! {
                 biased;
                 () = sending => {}
                 () = is_cut => {}
+                // A body that was answered early may still be on its way.
+                () = async { over.cancelled().await; sleep(LONGEST).await } => {}
             }
         }));
     }
@@ -140,8 +161,14 @@ impl http_body::Body for Sent {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        if STARTS_TASKS.try_with(|()| ()).is_ok() {
+            return Poll::Pending;
+        }
         let _ = SENDING.try_with(|own| {
-            own.get_or_init(|| Arc::clone(self.exchange()));
+            own.get_or_init(|| {
+                self.exchange().is_sent_in_task();
+                Arc::clone(self.exchange())
+            });
         });
         let is_cut = self.is_by_http2 && self.exchange().poll_cut(cx);
         let frame = match &mut *body(self.exchange()) {
@@ -156,7 +183,7 @@ impl http_body::Body for Sent {
             }
             // It is no end: the upstream must not take a part for the whole.
             _ => {
-                let why = io::Error::new(io::ErrorKind::TimedOut, "the caller takes no answer");
+                let why = io::Error::new(io::ErrorKind::TimedOut, "the request is given up");
                 return Poll::Ready(Some(Err(why.into())));
             }
         };

@@ -37,7 +37,7 @@ const PROBE: Duration = Duration::from_secs(10);
 /// The most bytes of a head. By HTTP/2 they are 16 KiB.
 const MAX_HEAD: usize = 64 * 1_024;
 /// The most requests that a connection of HTTP/2 may have at once.
-pub(crate) const MAX_STREAMS: u32 = 128;
+const MAX_STREAMS: u32 = 128;
 
 /// The bytes of a request's body that may wait here. The connection may hold those of 16.
 const STREAM_WINDOW: u32 = 256 << 10;

@@ -432,9 +432,14 @@ fn a_body_that_breaks_off_by_http_2_is_no_whole_one() {
     assert_eq!(was_read.recv_timeout(PATIENCE).unwrap(), b"");
 }
 
-/// The upstream has answered and reads nothing of the call.
+/// The upstream has answered and reads nothing of the call. The caller leaves it, or closes its
+/// connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_whose_caller_has_left_ends_at_the_upstream() {
+    tokio::join!(leave_a_call(true), leave_a_call(false));
+}
+
+async fn leave_a_call(resets: bool) {
     let (ended, mut ends) = tokio::sync::mpsc::channel::<()>(1);
     let ended = Mutex::new(Some(ended));
     let ended = Arc::new(ended);
@@ -446,13 +451,20 @@ async fn a_call_whose_caller_has_left_ends_at_the_upstream() {
         });
         async { Ok(Response::new(Body::from_stream(quiet))) }
     });
-    let gateway = before_url(&format!("h2c://{}", upstream.await), &[]);
+    let gateway = before_url(&format!("h2c://{}", upstream.await), &[("BODY_TIMEOUT", "0.5")]);
     let socket = TcpStream::connect(gateway.listen).unwrap();
     let mut sender = by_http2_over(socket.try_clone().unwrap()).await;
-    let request = Request::post("http://a/").version(Version::HTTP_2);
-    let request = request.body(endless(&Arc::default())).unwrap();
-    let _answer = sender.send_request(request).await.unwrap();
-    socket.shutdown(Shutdown::Both).unwrap();
+    let (words, said) = tokio::sync::mpsc::channel::<Result<_, std::io::Error>>(9);
+    for _ in 0..8 {
+        // More than the upstream takes.
+        words.send(Ok(vec![b'x'; 16 << 10])).await.unwrap();
+    }
+    let body = Body::from_stream(tokio_stream::wrappers::ReceiverStream::new(said));
+    let _answer = sender.send_request(ask("/", body)).await.unwrap();
+    match resets {
+        true => words.send(Err(std::io::ErrorKind::Other.into())).await.unwrap(),
+        false => socket.shutdown(Shutdown::Both).unwrap(),
+    }
     let end = tokio::time::timeout(PATIENCE, ends.recv()).await;
     assert_eq!(end.expect("it stays open"), None);
 }

@@ -133,9 +133,12 @@ where
             let answer = answer.clone();
             tokio::spawn(async move {
                 let service = hyper::service::service_fn(answer);
-                let _ = Builder::new(TokioExecutor::new())
-                    .serve_connection(TokioIo::new(stream), service)
-                    .await;
+                let mut http = Builder::new(TokioExecutor::new());
+                // As small as those of nginx and of Go's gRPC.
+                http.http2()
+                    .initial_stream_window_size(65_535)
+                    .initial_connection_window_size(65_535);
+                let _ = http.serve_connection(TokioIo::new(stream), service).await;
             });
         }
     });
