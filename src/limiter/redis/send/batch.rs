@@ -215,6 +215,10 @@ impl Batch {
         self.requests.iter().any(|queued| queued.is_wanted(now))
     }
 
+    pub(super) fn keys(&self) -> impl Iterator<Item = &str> {
+        self.requests.iter().map(|queued| &*queued.request.key)
+    }
+
     pub(super) fn script<'a>(&self, config: &'a Config) -> &'a Script {
         config.scripts.choose(&self.references())
     }

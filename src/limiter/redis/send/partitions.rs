@@ -9,6 +9,7 @@
 //! call have been read. If two calls were sent together, the server would answer both together. So
 //! the server works on one call while this process reads the answers to the other. If no charge
 //! follows a burst, its second half waits for one reply, or for a few milliseconds (`worker.rs`).
+//! Charges of one hot key cost the server little beside their call, so fewer of them are split.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,6 +18,8 @@ use super::super::client::Partition;
 /// The fewest charges without an answer that are split between two calls. Fewer share one call,
 /// since a call costs as much as several charges.
 const MIN_SHARED: usize = 8;
+/// The same for charges of one key. Only those count that are there.
+const MIN_SHARED_OF_ONE_KEY: usize = 24;
 
 /// The partitions with requests to send, or with a call in flight.
 pub(super) struct Partitions {
@@ -34,6 +37,8 @@ struct Limits {
     batch_size: usize,
     /// The most calls at the same time.
     in_flight: usize,
+    /// True if the last call of several requests had one key.
+    is_hot: bool,
 }
 
 /// The waiting requests of a partition, and those in flight.
@@ -58,7 +63,7 @@ struct PartitionState {
 
 impl Partitions {
     pub(super) fn new(max_batch_size: usize) -> Self {
-        let limits = Limits { batch_size: max_batch_size, in_flight: 1 };
+        let limits = Limits { batch_size: max_batch_size, in_flight: 1, is_hot: false };
         let (partitions, sendable, just_sent) = (BTreeMap::new(), VecDeque::new(), Vec::new());
         Self { partitions, sendable, just_sent, limits }
     }
@@ -142,8 +147,11 @@ impl Partitions {
         std::mem::take(&mut state.slots)
     }
 
-    /// Records that a call of `requests` requests is sent.
-    pub(super) fn call_begins(&mut self, partition: Partition, requests: usize) {
+    /// Records that a call of `requests` requests is sent, perhaps all of one key.
+    pub(super) fn call_begins(&mut self, partition: Partition, requests: usize, is_one_key: bool) {
+        if requests > 1 {
+            self.limits.is_hot = is_one_key;
+        }
         let state = self.partitions.entry(partition).or_default();
         state.calls_in_flight += 1;
         state.requests_in_flight += requests;
@@ -198,7 +206,7 @@ impl PartitionState {
     /// The most requests in the next call.
     fn max_size(&self, limits: &Limits) -> usize {
         match self.is_shared(limits) {
-            true => self.expected().div_ceil(2).min(limits.batch_size),
+            true => self.expected(limits).div_ceil(2).min(limits.batch_size),
             false => limits.batch_size,
         }
     }
@@ -210,12 +218,14 @@ impl PartitionState {
 
     /// Returns true if two calls share the requests, half each.
     fn is_shared(&self, limits: &Limits) -> bool {
-        limits.in_flight > 1 && self.expected() >= MIN_SHARED
+        let fewest = if limits.is_hot { MIN_SHARED_OF_ONE_KEY } else { MIN_SHARED };
+        limits.in_flight > 1 && self.expected(limits) >= fewest
     }
 
     /// Returns the number of requests without an answer now, or before the last call ended.
-    fn expected(&self) -> usize {
-        self.unanswered().max(self.unanswered_before)
+    fn expected(&self, limits: &Limits) -> usize {
+        let before = if limits.is_hot { 0 } else { self.unanswered_before };
+        self.unanswered().max(before)
     }
 
     /// Returns the number of requests without an answer.
@@ -235,7 +245,7 @@ mod tests {
         let send_half = |partitions: &mut Partitions| {
             assert_eq!((partitions.next(true), partitions.max_size(3)), (Some((3, 7)), 8));
             partitions.shrink(3, 8);
-            partitions.call_begins(3, 8);
+            partitions.call_begins(3, 8, false);
         };
         partitions.push(3, 7, 16);
         send_half(&mut partitions);
@@ -253,9 +263,29 @@ mod tests {
         partitions.arrived(3, 1);
         assert_eq!((partitions.next(false), partitions.max_size(3)), (Some((3, 7)), 4));
         partitions.shrink(3, 1);
-        partitions.call_begins(3, 1);
+        partitions.call_begins(3, 1, true);
         partitions.call_ended(3, 1);
         assert_eq!(partitions.max_size(3), 64);
+    }
+
+    #[test]
+    fn charges_of_one_key_share_a_call() {
+        let mut partitions = Partitions::new(64);
+        partitions.set_max_in_flight(2);
+        // The keys are known after the first call. Its other half then waits for no answer.
+        partitions.push(3, 7, 16);
+        assert_eq!(partitions.max_size(3), 8);
+        partitions.shrink(3, 8);
+        partitions.call_begins(3, 8, true);
+        assert_eq!(partitions.next(false), Some((3, 7)));
+        // One caller alone says nothing about the keys of many.
+        partitions.call_begins(3, 1, false);
+        partitions.arrived(3, 23 - partitions.partitions[&3].unanswered());
+        assert_eq!(partitions.max_size(3), 64);
+        partitions.arrived(3, 1);
+        assert_eq!(partitions.max_size(3), 12);
+        partitions.call_begins(3, 2, false);
+        assert!(!partitions.limits.is_hot);
     }
 
     #[test]
@@ -281,7 +311,7 @@ mod tests {
             assert_eq!((known(&partitions), partitions.next(false)), (1, Some((3, 7))));
             partitions.pop(3);
             partitions.shrink(3, requests);
-            partitions.call_begins(3, requests);
+            partitions.call_begins(3, requests, false);
             // The partition is no longer listed, but its call runs.
             assert_eq!((partitions.next(false), partitions.next(true)), (None, None));
             assert_eq!(known(&partitions), 1);

@@ -114,7 +114,9 @@ impl Queue {
         }
         let requests = max_size - room;
         (requests > 0).then(|| {
-            self.partitions.call_begins(partition, requests);
+            let keys = || batches.iter().flat_map(Batch::keys);
+            let is_one_key = keys().all(|key| Some(key) == keys().next());
+            self.partitions.call_begins(partition, requests, is_one_key);
             Call { partition, requests, batches }
         })
     }

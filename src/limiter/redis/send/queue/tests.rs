@@ -15,7 +15,8 @@ type Receiver = oneshot::Receiver<Result<CompletedRequest, Error>>;
 
 fn queued(hash_slot: u16, op: Op) -> (Box<QueuedRequest>, Receiver) {
     let (reply_to, receiver) = oneshot::channel();
-    let request = Request { key: String::from("{k}"), quota: None, rule: None, op };
+    // Each operation has a key of its own.
+    let request = Request { key: format!("{op:?}"), quota: None, rule: None, op };
     let deadline = Instant::now() + TIMEOUT;
     let reply_to = ReplyTo::Caller(reply_to);
     let (queue_permit, progress) = (None, None);
@@ -228,6 +229,16 @@ fn many_charges_leave_in_two_halves_one_after_the_other() {
     others.into_iter().for_each(|other| queue.push(other));
     assert!(queue.next_partition(false).is_none(), "more calls than allowed");
     queue.call_ended(0, 20);
+    assert_eq!(ops(next_call(&mut queue, false)).len(), 20);
+}
+
+#[test]
+fn charges_of_one_key_leave_in_one_call() {
+    let (mut queue, _receivers) = queue(64, [check(1), check(1)]);
+    queue.set_max_in_flight(2);
+    assert_eq!(ops(next_call(&mut queue, false)).len(), 2);
+    let (others, _others): (Vec<_>, Vec<_>) = (0..20).map(|_| queued(0, check(1))).unzip();
+    others.into_iter().for_each(|other| queue.push(other));
     assert_eq!(ops(next_call(&mut queue, false)).len(), 20);
 }
 
