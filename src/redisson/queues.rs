@@ -197,7 +197,10 @@ impl Queues {
     /// wait. None is woken under the lock, since a waker may do anything.
     fn wake(self: &Arc<Self>, name: &str) {
         let mut woken = 0;
-        while let Some(next) = self.next_to_wake(name, woken) {
+        // A woken waiter may come back at once, and is not woken again.
+        let waiting = lock(&self.state).by_name.get(name).map_or(0, |queue| queue.waiters.len());
+        for _ in 0..waiting {
+            let Some(next) = self.next_to_wake(name, woken) else { return };
             let wakeup =
                 Wakeup { queues: Arc::clone(self), name: name.to_owned(), was_received: false };
             match next.send(wakeup) {

@@ -59,8 +59,8 @@ pub(super) enum WaiterAnswer<L: Limiter> {
 #[derive(Clone)]
 pub(super) struct Failure {
     pub(super) error: Error,
-    /// Set if the refill's own time was over: a charge asks alone that has time until then, which is
-    /// as much as the refill had.
+    /// Set if the refill's own time was over. A charge that has time until then, which is as much
+    /// as the refill had, asks alone.
     pub(super) ask_alone_from: Option<StdInstant>,
 }
 

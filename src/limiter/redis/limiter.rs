@@ -350,8 +350,8 @@ impl<A: InLua> Inner<A> {
     }
 }
 
-/// A reset or a block that was sent. The server may run it at any time, also if its answer is late or
-/// nobody waits for it, so the slots at hand are void when it begins and when it ends.
+/// A reset or a block that was sent. The server may run it until its answer is there, and even if
+/// nobody waits for the answer. So the slots at hand are void when it begins, and when it ends.
 struct Change<A: InLua> {
     inner: Arc<Inner<A>>,
     key: String,
@@ -437,10 +437,11 @@ impl<A: InLua> Future for RedisFuture<A> {
                     let pending = this.inner.send(request, *deadline)?;
                     State::Waiting { pending, quota: Some(quota), known: *known, change }
                 }
-                StateProj::Waiting { pending, quota, known, .. } => {
-                    let completed = ready!(pending.poll(cx))?;
+                StateProj::Waiting { pending, quota, known, change } => {
+                    let completed = ready!(pending.poll(cx));
+                    drop(change.take());
                     let quota = quota.take().expect("polled after it was done");
-                    return Poll::Ready(this.inner.decision((quota, *known), completed));
+                    return Poll::Ready(this.inner.decision((quota, *known), completed?));
                 }
             };
             this.state.set(next);
