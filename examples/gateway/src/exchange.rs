@@ -17,6 +17,7 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use hyper::body::Incoming;
+use tokio::sync::Notify;
 use tokio::time::sleep_until;
 
 use crate::connections::{Caller, instant, millis, now};
@@ -32,8 +33,10 @@ pub(crate) struct Exchange {
     is_given_up: AtomicBool,
     /// Nothing more of the request's body is sent on.
     is_sent: AtomicBool,
-    /// A task of HTTP/2 sends the body on.
-    is_in_task: AtomicBool,
+    /// The body goes to the upstream by HTTP/2.
+    is_by_http2: AtomicBool,
+    /// Wakes who waits until the body has left.
+    left: Notify,
     /// The answer was given up, or the upstream takes no more of the body after its answer.
     is_cut: AtomicBool,
     /// Wakes who sends the request's body on.
@@ -51,7 +54,8 @@ impl Exchange {
             may_be_quiet: AtomicBool::new(false),
             is_given_up: AtomicBool::new(false),
             is_sent: AtomicBool::new(false),
-            is_in_task: AtomicBool::new(false),
+            is_by_http2: AtomicBool::new(false),
+            left: Notify::new(),
             is_cut: AtomicBool::new(false),
             sender: Mutex::new(None),
             body: Mutex::new(None),
@@ -71,6 +75,16 @@ impl Exchange {
     /// The request's body was sent on to its end, or nobody wants more of it.
     pub(crate) fn body_has_left(&self) {
         self.is_sent.store(true, Relaxed);
+        self.left.notify_one();
+    }
+
+    /// Waits until the request's body has left, or the upstream takes nothing of it for `patience`.
+    pub(crate) async fn body_leaves(&self, patience: Duration) {
+        tokio::select! {
+            biased;
+            () = self.left.notified() => {}
+            () = self.upstream_is_overdue(patience) => {}
+        }
     }
 
     /// Returns true if nothing more of the request's body is sent on.
@@ -78,13 +92,13 @@ impl Exchange {
         self.is_sent.load(Relaxed)
     }
 
-    /// A task of HTTP/2 sends the request's body on, and sees when it is cut.
-    pub(crate) fn is_sent_in_task(&self) {
-        self.is_in_task.store(true, Relaxed);
+    /// The request goes to the upstream by HTTP/2, where a cut ends it alone.
+    pub(crate) fn goes_by_http2(&self) {
+        self.is_by_http2.store(true, Relaxed);
     }
 
-    pub(crate) fn is_in_task(&self) -> bool {
-        self.is_in_task.load(Relaxed)
+    pub(crate) fn is_by_http2(&self) -> bool {
+        self.is_by_http2.load(Relaxed)
     }
 
     /// Returns true if the caller was given up in the middle of its body.

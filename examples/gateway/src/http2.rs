@@ -20,9 +20,8 @@ use crate::connections::now;
 use crate::sent::{Sending, Sent, starting_tasks};
 use serving::causes::causes;
 
-/// The bytes of an answer that may wait here until its caller takes them. The connection may hold
-/// those of 16, so a caller that takes none of many answers gets no others until these are given
-/// up.
+/// The window of an answer. That of the connection is as large as 16, so a caller that takes none of
+/// many answers gets no others until these are given up.
 const STREAM_WINDOW: u32 = 128 << 10;
 /// The number of streams that were reset here, and of which parts may be on the way.
 const MAX_RESET: usize = 1_024;
@@ -85,6 +84,7 @@ impl Http2 {
         asked_at: u64,
     ) -> Result<Response<Incoming>, BoxError> {
         let exchange = request.body().exchange().clone();
+        exchange.goes_by_http2();
         let own = &exchange.caller.two;
         let mut is_again = false;
         loop {

@@ -37,14 +37,14 @@ const LONGEST: Duration = Duration::from_secs(2);
 /// body on needs it, as long as the upstream takes it.
 pub(crate) fn read_on(exchange: &Arc<Exchange>) {
     let Ok(runtime) = Handle::try_current() else { return };
-    if body(exchange).is_none() || !exchange.is_sent() && !exchange.is_in_task() {
+    if body(exchange).is_none() || !exchange.is_sent() && !exchange.is_by_http2() {
         return;
     }
     let exchange = Arc::clone(exchange);
     runtime.spawn(async move {
         if !exchange.is_sent() {
             let Caller { running, timeouts, .. } = &*exchange.caller;
-            exchange.upstream_is_overdue(timeouts.body(running)).await;
+            exchange.body_leaves(timeouts.body(running)).await;
         }
         if !exchange.is_sent() {
             exchange.cut();
@@ -165,10 +165,7 @@ impl http_body::Body for Sent {
             return Poll::Pending;
         }
         let _ = SENDING.try_with(|own| {
-            own.get_or_init(|| {
-                self.exchange().is_sent_in_task();
-                Arc::clone(self.exchange())
-            });
+            own.get_or_init(|| Arc::clone(self.exchange()));
         });
         let is_cut = self.is_by_http2 && self.exchange().poll_cut(cx);
         let frame = match &mut *body(self.exchange()) {

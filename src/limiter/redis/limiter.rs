@@ -160,10 +160,10 @@ impl<A: InLua> Redis<A> {
     /// Sets the most charges in one call, 1 to 1,000; with several quotas at most 4,000 keys.
     /// Default: 64.
     ///
-    /// A call of 64 charges blocks Redis for about 200 µs. While 8 or more charges have no answer,
-    /// a call takes at most half of them. So Redis decides one half while this process reads the
-    /// answers to the other half. If 8 or more arrive at one moment and no charge follows, the
-    /// second half waits for the first answers, or for 5 ms.
+    /// A call of 64 charges blocks Redis for about 200 µs. While 8 or more charges have no answer
+    /// (24 if they have one key), a call takes at most half of them. So Redis decides one half
+    /// while this process reads the answers to the other half. If as many arrive at one moment and
+    /// no charge follows, the second half waits for the first answers, or for 5 ms.
     pub fn max_batch_size(self, charges: usize) -> Self {
         self.configure(|config| config.set_max_batch_size(charges))
     }
