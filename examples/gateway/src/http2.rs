@@ -1,6 +1,6 @@
 //! HTTP/2 to the upstream. The connection of each caller has one there of its own, which is opened
-//! with its first request and closed at most 2 s after it. So callers cannot hold each other up: all
-//! that the requests of a connection share, its window and its bound on streams, is one caller's.
+//! with its first request and closed at most 2 s after it. So callers cannot hold each other up:
+//! the window and the bound on streams, which all requests of a connection share, are one caller's.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
@@ -20,8 +20,8 @@ use crate::connections::now;
 use crate::sent::{Sending, Sent, starting_tasks};
 use serving::causes::causes;
 
-/// The window of an answer. That of the connection is as large as 16, so a caller that takes none of
-/// many answers gets no others until these are given up.
+/// The window of an answer. That of the connection is as large as 16, so a caller that takes none
+/// of many answers gets no others until these are given up.
 const STREAM_WINDOW: u32 = 128 << 10;
 /// The number of streams that were reset here, and of which parts may be on the way.
 const MAX_RESET: usize = 1_024;

@@ -65,9 +65,7 @@ pub(crate) fn read_on(exchange: &Arc<Exchange>) {
 tokio::task_local! {
     /// The request whose body the task sends on by HTTP/2.
     static SENDING: OnceLock<Arc<Exchange>>;
-}
-
-tokio::task_local! {
+    /// Set where a connection runs that starts such tasks.
     static STARTS_TASKS: ();
 }
 

@@ -325,8 +325,8 @@ fn endless(parts: &Arc<AtomicUsize>) -> Body {
     })))
 }
 
-/// An upstream of HTTP/2, before which a silent caller is given up late: `/large` answers without an
-/// end, `/quiet` with a head alone, and reads nothing; all others with what they read.
+/// An upstream of HTTP/2, before which a silent caller is given up late: `/large` answers without
+/// an end, `/quiet` with a head alone, and reads nothing; all others with what they read.
 async fn gateway_of_two(parts: &Arc<AtomicUsize>) -> Gateway {
     let parts = Arc::clone(parts);
     let upstream = grpc::serve_with(move |request: Request<Incoming>| {
