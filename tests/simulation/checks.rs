@@ -230,9 +230,10 @@ impl Seen<'_> {
             self.ask(one).process == process && one.asked <= record.ended && one.ended >= begin
         };
         let carried = self.plan.max_batch_size * self.plan.max_in_flight;
-        // Of several limits, a charge asks one server after the other, and gives back what the
-        // first one granted if the next one refuses: three calls in place of one.
-        let calls = if self.plan.limits.len() > 1 { 3 } else { 1 };
+        // In a cluster a charge of several limits asks one server after the other, and gives back
+        // what the first one granted if the next one refuses: three calls in place of one.
+        let is_clustered = matches!(self.plan.topology, Topology::Cluster { .. });
+        let calls = if is_clustered && self.plan.limits.len() > 1 { 3 } else { 1 };
         let most = self.plan.queue_capacity.min(5 * carried / calls);
         self.records.iter().filter(is_beside).count() > most
     }
