@@ -27,7 +27,8 @@ pub enum ErrorKind {
     Saturation,
     /// The store, or the memory of this process, is full.
     Capacity,
-    /// The application or the server is set up wrongly: password, permission, quota, cluster.
+    /// The application or the server is set up wrongly: password, permission, quota, cluster. Also
+    /// each refusal of a server whose words the crate does not know; the error shows them.
     Configuration,
     /// The charge itself is invalid: an empty or oversized key, a cost out of range.
     Request,

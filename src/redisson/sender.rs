@@ -94,7 +94,7 @@ impl Sender {
                 Err(Failure::Failed(error)) if self.is_moving_keys(&error) => {
                     self.pause(deadline, &mut turned_away).await?;
                 }
-                Err(failure) => return Err(Error::from(failure)),
+                Err(failure) => return Err(failure.into_error(&request.keys)),
             }
         }
     }
@@ -195,11 +195,12 @@ impl Sender {
     }
 }
 
-impl From<Failure> for Error {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::TimedOut(error) | Failure::Unsent(error) => error,
-            Failure::Failed(error) => from_failed_call(error),
+impl Failure {
+    /// Makes the error of a request about these keys.
+    pub(super) fn into_error(self, keys: &Keys) -> Error {
+        match self {
+            Self::TimedOut(error) | Self::Unsent(error) => error,
+            Self::Failed(error) => from_failed_call(error, keys.all().iter().map(String::as_str)),
         }
     }
 }

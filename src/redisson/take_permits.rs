@@ -62,7 +62,7 @@ impl Sender {
                 }
                 Err(failure) => {
                     refund.is_needed = sent_again || !took_nothing(&failure);
-                    return Err(Error::from(failure));
+                    return Err(failure.into_error(&request.keys));
                 }
             }
         }

@@ -20,13 +20,17 @@ async fn answered(reply: &[u8]) -> Result<Decision, Error> {
 
 // Case 32.
 #[tokio::test]
-async fn an_unknown_error_is_of_state_and_short() {
+async fn an_unknown_error_does_not_fail_open_and_is_short() {
     let long = format!("-FOO {}\r\n", "x".repeat(64 * 1024));
     for reply in [&b"-FOO bar\r\n"[..], b"-ERR \xFF\xFE\r\n", b"-\r\n", long.as_bytes()] {
         let error = answered(reply).await.unwrap_err();
         assert_ne!(error.kind(), ErrorKind::Infrastructure, "{error:?}");
         assert!(format!("{error}").len() <= 512);
     }
+    // The server refused the call. A fallback that keeps a bound decides, and operators see why.
+    let error = answered(b"-FOO bar\r\n").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Configuration);
+    assert_eq!(error.to_string(), "redis answered: FOO bar");
 }
 
 /// Redis itself refuses a write within the script. A proxy may refuse the whole call.

@@ -39,7 +39,7 @@ pub fn reply(bytes: &[u8]) {
 
 /// Reads an entry. No wait is longer than requested, and no error fails open.
 fn read(batch: &BatchReply<'_>, position: usize, request: &Request, reader: &dyn ReadEntry) {
-    match (batch.entry(position, request, reader, from_error_reply), &request.op) {
+    match (batch.entry(position, request, reader, |text| from_error_reply(text, [])), &request.op) {
         (Ok(ReplyEntry::Decided(answer)), Op::Check { .. } | Op::Estimate { .. }) => {
             match answer.verdict {
                 Verdict::Wait(wait) => assert!((0..=MAX_WAIT).contains(&wait), "{answer:?}"),
@@ -56,10 +56,17 @@ fn read(batch: &BatchReply<'_>, position: usize, request: &Request, reader: &dyn
     }
 }
 
-/// Reads the bytes as the text of an error from a server.
+/// Reads the bytes as a key, and as the text of an error from a server. No word of the key is shown.
 pub fn error(bytes: &[u8]) {
-    let error = from_error_reply(&String::from_utf8_lossy(bytes));
+    let text = String::from_utf8_lossy(bytes);
+    let (text, key) = text.rsplit_once('\n').unwrap_or((&text, ""));
+    let error = from_error_reply(text, [key]);
     let shown = error.to_string();
+    let reply = shown.strip_prefix("redis answered: ").expect("the words of a server");
+    let words = key.split(|char: char| !char.is_alphanumeric() && !"._~@:/-".contains(char));
+    for word in words.map(|word| word.trim_matches(['.', ':', '-'])).filter(|word| word.len() > 3) {
+        assert!(!reply.to_lowercase().contains(&word.to_lowercase()), "{key:?} {shown:?}");
+    }
     assert!(shown.len() <= 512 && !shown.contains(['\r', '\n']), "{shown:?}");
     assert!(error.kind() != ErrorKind::Request && error.kind() != ErrorKind::Saturation);
 }
@@ -170,7 +177,7 @@ mod tests {
     use super::*;
 
     /// Real inputs from a server, a request and an operator.
-    const SEEDS: [&[u8]; 12] = [
+    const SEEDS: [&[u8]; 13] = [
     b"\x93\xcd\x02\x58\xd0\x9b\xcd\x04\x4d",
     b"\xdc\x00\x04\xcf\x00\x06\x48\xc7\x6d\x3a\x35\x00\xff\xcd\x04\x4d\x00",
     b"\x94\xcd\x02\x58\xa6OOM no\x00\x00",
@@ -178,6 +185,7 @@ mod tests {
     b"\x97\x64\x00\x01\x02\x03\x04\x05",
     b"\xda\x01\x00",
     b"ERR Error running script (call to f_abc): @user_script:265: -READONLY You can't write\r\n",
+    b"ERR value 'sk_live_1' of sk_live_1: no, with args beginning with: 'sk_live_1'\nuser:sk_live_1",
     b"NOPERM this user has no permissions to access one of the keys used as arguments",
     b"redis-cluster://user:secret@[::1]:7000?node=localhost:7001&node=10.0.0.1:7002",
     b"rediss-sentinel://h:26379/3?sentinelServiceName=main&node=other:26380#insecure",

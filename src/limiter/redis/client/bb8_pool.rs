@@ -89,7 +89,7 @@ where
         let connection = loop {
             match self.pool.get().await {
                 Ok(connection) => break connection.clone(),
-                Err(RunError::User(error)) => return Err(error::from_redis_error(error)),
+                Err(RunError::User(error)) => return Err(error::from_redis_error(error, [])),
                 Err(RunError::TimedOut) => {}
             }
         };

@@ -2,8 +2,11 @@
 //!
 //! Servers have several texts for the same error. Redis 6.2 writes the location in the script
 //! before an error, sometimes with another sentence before it. Redis 7 and Valkey write the
-//! location at the end. So a reply is first reduced to its code and text. The code alone determines
-//! the kind; only the bare `ERR` needs the text.
+//! location at the end. So a reply is first reduced to its code and text.
+//!
+//! [`KINDS`] alone says which replies are an outage, a full server, or foreign data. Every other
+//! error reply is a refusal: a server that is set up in another way than the crate needs. Its words
+//! are shown, since only the arguments of a call may contain a key or a password.
 
 use std::borrow::Cow;
 use std::error::Error as _;
@@ -18,33 +21,66 @@ use crate::{Error, ErrorKind};
 /// The longest text of a reply in an error, in bytes.
 const MAX_TEXT_LENGTH: usize = 256;
 
-/// The first words of texts with the bare `ERR` that determine a kind.
-const KINDS_BY_TEXT: [(&str, ErrorKind); 8] = [
-    ("max number of clients", ErrorKind::Infrastructure),
-    ("Script killed by user", ErrorKind::Infrastructure),
-    // Redis 6.2 and 7.0, then 8 and Valkey.
-    ("The user executing the script", ErrorKind::Configuration),
-    ("ACL failure in script", ErrorKind::Configuration),
-    // A command that the server does not have, or that was renamed, also in a script.
-    ("unknown command", ErrorKind::Configuration),
-    ("Unknown command called from", ErrorKind::Configuration),
-    ("Unknown Redis command called from", ErrorKind::Configuration),
-    ("This instance has cluster support disabled", ErrorKind::Configuration),
-];
-
-/// The first words of other texts with `ERR` that contain no arguments.
-const TEXTS_WITHOUT_ARGUMENTS: [&str; 7] = [
-    "AUTH <password> called without any password",
-    "DB index is out of range",
-    "Error compiling script",
-    "Protocol error",
-    "Script attempted to access a non local key",
-    "Write commands are not allowed from read-only scripts",
-    "user_script:",
-];
+/// The kinds of error replies, by their code and text. `ERR` is also the code of replies without
+/// one. `…` stands for any text.
+///
+/// A request must not choose the kind. So a row of kind infrastructure has a code that only servers
+/// write, or a whole text, or begins with several words.
+const KINDS: [(&str, &str, ErrorKind); 35] = {
+    use ErrorKind::{Capacity, Infrastructure, State};
+    [
+        // Redis, Valkey, KeyDB, Dragonfly, kvrocks: their documentation of RESP and their sources.
+        ("LOADING", "…", Infrastructure),
+        ("BUSY", "…", Infrastructure),
+        ("MASTERDOWN", "…", Infrastructure),
+        ("CLUSTERDOWN", "…", Infrastructure),
+        ("NOREPLICAS", "…", Infrastructure),
+        ("MISCONF", "…", Infrastructure),
+        ("READONLY", "…", Infrastructure),
+        ("TRYAGAIN", "…", Infrastructure),
+        ("OOM", "…", Capacity),
+        ("WRONGTYPE", "…", State),
+        ("CORRUPT", "…", State),
+        // networking.c of Redis; also "max number of clients + cluster connections reached".
+        ("ERR", "max number of clients…", Infrastructure),
+        // script.c of Redis.
+        ("ERR", "Script killed by user…", Infrastructure),
+        // A Lua error of our script, which foreign data causes. t_string.c of Redis for the others.
+        ("ERR", "user_script:…", State),
+        ("ERR", "value is not…", State),
+        ("ERR", "increment or decrement would overflow", State),
+        // Envoy's redis_proxy: command_splitter_impl.h.
+        ("ERR", "upstream failure", Infrastructure),
+        ("ERR", "no upstream host", Infrastructure),
+        ("ERR", "upstream protocol error", Infrastructure),
+        // twemproxy: msg_get_error of nc_message.c writes strerror of its connection, or "unknown".
+        ("ERR", "Connection refused", Infrastructure),
+        ("ERR", "Connection reset by peer", Infrastructure),
+        ("ERR", "Connection timed out", Infrastructure),
+        ("ERR", "Broken pipe", Infrastructure),
+        ("ERR", "No route to host", Infrastructure),
+        ("ERR", "Network is unreachable", Infrastructure),
+        ("ERR", "unknown", Infrastructure),
+        // predixy: Response.cpp, whose spelling this is.
+        ("ERR", "no server avaliable", Infrastructure),
+        ("ERR", "no server connection avaliable", Infrastructure),
+        ("ERR", "server connection close", Infrastructure),
+        // Codis: backend.go, after session.go's "handle response".
+        ("ERR", "handle response, backend conn reset", Infrastructure),
+        // Upstash and Vercel KV: upstash.com/docs/redis/troubleshooting.
+        ("ERR", "max requests limit exceeded…", Capacity),
+        ("ERR", "max daily request limit exceeded…", Capacity),
+        ("ERR", "max concurrent connections exceeded…", Capacity),
+        ("ERR", "DB capacity quota exceeded…", Capacity),
+        ("ERR", "max commands per second exceeded…", Capacity),
+    ]
+};
 
 /// The words before the arguments in some texts. An error shows such a text up to these words.
 const ARGUMENT_MARKERS: [&str; 2] = [", with args", " access the '"];
+
+/// The characters of a key that may also end a part of a sentence.
+const STOPS: [char; 3] = ['.', ':', '-'];
 
 /// An error reply without its location in a script.
 struct ErrorReply<'a> {
@@ -62,52 +98,94 @@ impl<'a> ErrorReply<'a> {
         let (code, text) = rest.split_once(' ').unwrap_or((rest, ""));
         match is_code(code) {
             true => Self { code, text: text.trim_start() },
-            // An error of the Lua interpreter has no code on Redis 6.2.
+            // Errors of the Lua interpreter of Redis 6.2 and of proxies have no code.
             false => Self { code: "ERR", text: rest },
         }
     }
 
-    /// Returns the kind, if the reply is known.
-    fn known_kind(&self) -> Option<ErrorKind> {
-        match self.code {
-            "LOADING" | "BUSY" | "MASTERDOWN" | "CLUSTERDOWN" | "NOREPLICAS" | "MISCONF"
-            | "READONLY" | "TRYAGAIN" => Some(ErrorKind::Infrastructure),
-            "OOM" => Some(ErrorKind::Capacity),
-            "NOAUTH" | "WRONGPASS" | "NOPERM" | "CROSSSLOT" | "MOVED" | "ASK" | "NOSCRIPT" => {
-                Some(ErrorKind::Configuration)
-            }
-            "WRONGTYPE" | "CORRUPT" => Some(ErrorKind::State),
-            "ERR" => KINDS_BY_TEXT
-                .iter()
-                .find(|(begin, _)| self.text.starts_with(begin))
-                .map(|(_, kind)| *kind),
-            _ => None,
-        }
+    fn kind(&self) -> ErrorKind {
+        let (text, _) = self.text.split_once(" script: ").unwrap_or((self.text, ""));
+        let is_like = |pattern: &str| match pattern.strip_suffix('…') {
+            Some(begin) => text.starts_with(begin),
+            None => text == pattern,
+        };
+        let row = KINDS.iter().find(|(code, text, _)| *code == self.code && is_like(text));
+        row.map_or(ErrorKind::Configuration, |(_, _, kind)| *kind)
     }
 
-    /// Returns the text up to the arguments. `None` if an argument may be anywhere in it.
-    fn text_without_arguments(&self) -> Option<String> {
-        let is_listed = self.code == "ERR"
-            && TEXTS_WITHOUT_ARGUMENTS.iter().any(|begin| self.text.starts_with(begin));
-        if self.known_kind().is_none() && !is_listed {
-            return None;
-        }
-        let ends = ARGUMENT_MARKERS.iter().filter_map(|mark| self.text.find(mark));
-        let end = ends.min().unwrap_or(self.text.len());
-        let end = (0..=end.min(MAX_TEXT_LENGTH)).rev().find(|&end| self.text.is_char_boundary(end));
-        Some(self.text[..end.unwrap_or(0)].replace(char::is_control, " "))
+    /// Makes the error, which shows no part of `secrets`.
+    fn into_error<'s>(self, secrets: impl IntoIterator<Item = &'s str>) -> Error {
+        let Self { code, text } = self;
+        let ends = ARGUMENT_MARKERS.iter().filter_map(|mark| text.find(mark));
+        let text = &text[..ends.min().unwrap_or(text.len())];
+        let secrets: Vec<_> = secrets.into_iter().flat_map(words).map(comparable).collect();
+        let shown = without_secrets(&format!("{code} {text}"), &secrets);
+        Error::new(self.kind(), format!("redis answered: {}", shown.trim_end()))
     }
 }
 
-impl From<ErrorReply<'_>> for Error {
-    fn from(reply: ErrorReply<'_>) -> Self {
-        let kind = reply.known_kind().unwrap_or(ErrorKind::State);
-        let code = reply.code;
-        match reply.text_without_arguments() {
-            Some(text) => Self::new(kind, format!("redis answered: {code} {text}")),
-            None => Self::new(kind, format!("redis answered: {code} (its text may repeat a key)")),
-        }
+/// Returns a text in one line, at most [`MAX_TEXT_LENGTH`] long. `…` replaces each word that may be
+/// a part of a secret, and each quotation other than a command.
+fn without_secrets(text: &str, secrets: &[String]) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(begin) = rest.chars().next() {
+        let before = shown.chars().next_back().is_none_or(|last| !last.is_alphanumeric());
+        let quoted = Some(begin).filter(|quote| before && matches!(quote, '\'' | '"' | '`'));
+        let end = quoted.and_then(|quote| Some(1 + rest[1..].find(quote)?));
+        let length = match end {
+            Some(end) if !is_command(&rest[1..end]) || is_secret(&rest[1..end], secrets) => {
+                shown.extend([begin, '…', begin]);
+                end + 1
+            }
+            _ if is_of_word(begin) => {
+                let word = words(rest).next().unwrap_or_default();
+                let bare = word.trim_end_matches(STOPS);
+                shown.push_str(if is_secret(bare, secrets) { "…" } else { bare });
+                shown.push_str(&word[bare.len()..]);
+                word.len()
+            }
+            _ => {
+                shown.push(if begin.is_control() { ' ' } else { begin });
+                begin.len_utf8()
+            }
+        };
+        rest = &rest[length..];
     }
+    let cut = (0..=MAX_TEXT_LENGTH.min(shown.len())).rev().find(|at| shown.is_char_boundary(*at));
+    shown.truncate(cut.unwrap_or(0));
+    shown
+}
+
+/// Returns true if a word may hold a secret, or a part of one. A short word of letters is no such
+/// part: `user` is in many keys and in many sentences.
+fn is_secret(word: &str, secrets: &[String]) -> bool {
+    let word = comparable(word);
+    let shortest_part = if word.chars().all(char::is_alphabetic) { 7 } else { 3 };
+    secrets.iter().any(|secret| {
+        *secret == word
+            || secret.len() > 3 && word.contains(secret)
+            || word.len() > shortest_part && secret.contains(&word)
+    })
+}
+
+/// Returns the words of a text. A key that is not a digest is one word.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|char| !is_of_word(char)).filter(|word| !word.is_empty())
+}
+
+/// Returns a word in the form in which words are compared: without the full stop of its sentence.
+fn comparable(word: &str) -> String {
+    word.trim_matches(STOPS).to_lowercase()
+}
+
+fn is_of_word(char: char) -> bool {
+    char.is_alphanumeric() || "._~@:/-".contains(char)
+}
+
+/// Returns true for the name of a command or a setting, such as `client|setinfo`.
+fn is_command(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'|')
 }
 
 /// Returns the text after the location in a script, if a reply begins with one. Redis 6.2 writes
@@ -125,9 +203,12 @@ fn is_code(word: &str) -> bool {
     (2..=16).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_uppercase())
 }
 
-/// Makes the error for an error reply.
-pub(crate) fn from_error_reply(text: &str) -> Error {
-    ErrorReply::read(text).into()
+/// Makes the error for an error reply to a call with these secret arguments.
+pub(crate) fn from_error_reply<'a>(
+    text: &str,
+    secrets: impl IntoIterator<Item = &'a str>,
+) -> Error {
+    ErrorReply::read(text).into_error(secrets)
 }
 
 /// Returns the priority of an error: among the errors of several servers, callers see the one with
@@ -165,11 +246,14 @@ pub(crate) fn met_read_only(error: &RedisError) -> bool {
     error_reply(error).is_some_and(|text| is_read_only(&text))
 }
 
-/// Makes the error for a failed call. If the server sent an error reply, the error has no source,
-/// since the reply may contain arguments of the call.
-pub(crate) fn from_redis_error(error: RedisError) -> Error {
+/// Makes the error for a failed call with these secret arguments. If the server sent an error
+/// reply, the error has no source, since the reply may contain arguments of the call.
+pub(crate) fn from_redis_error<'a>(
+    error: RedisError,
+    secrets: impl IntoIterator<Item = &'a str>,
+) -> Error {
     if let Some(text) = error_reply(&error) {
-        return from_error_reply(&text);
+        return from_error_reply(&text, secrets);
     }
     let kind = match error.kind() {
         redis::ErrorKind::Parse if ends_within_reply(&error) => {
@@ -217,11 +301,14 @@ fn ends_within_reply(error: &RedisError) -> bool {
 
 /// Makes the error for a failed script call. A client of the application has its own timer. A busy
 /// process may fire it before it reads the reply, so it does not show the state of the server.
-pub(crate) fn from_failed_call(error: RedisError) -> Error {
+pub(crate) fn from_failed_call<'a>(
+    error: RedisError,
+    secrets: impl IntoIterator<Item = &'a str>,
+) -> Error {
     match is_client_timeout(&error) {
         true => Error::new(ErrorKind::Saturation, "the client's own timer ended the call")
             .with_source(error),
-        false => from_redis_error(error),
+        false => from_redis_error(error, secrets),
     }
 }
 

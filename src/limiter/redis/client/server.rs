@@ -171,7 +171,7 @@ impl Server {
             error = self.find_server_without_tls(deadline) => return Err(error),
         };
         let greeting = match timeout_at(deadline, Greeting::of(&mut socket)).await {
-            Ok(greeting) => greeting.map_err(error::from_redis_error)?,
+            Ok(greeting) => greeting.map_err(|error| self.refusal(error))?,
             Err(_) => {
                 let message = "redis did not send its greeting in time";
                 return Err(Error::new(ErrorKind::Infrastructure, message));
@@ -229,7 +229,7 @@ impl Server {
                 true => {
                     Error::new(ErrorKind::Configuration, "TLS with redis failed").with_source(error)
                 }
-                false => error::from_redis_error(error),
+                false => self.refusal(error),
             };
         }
         // A server with TLS may also answer with bytes that are not a reply.
@@ -242,7 +242,12 @@ impl Server {
             let message = "this server wants TLS: write rediss in place of redis";
             return Error::new(ErrorKind::Configuration, message).with_source(error);
         }
-        error::from_redis_error(error)
+        self.refusal(error)
+    }
+
+    /// Makes the error of a command of connecting. It shows no password.
+    fn refusal(&self, error: RedisError) -> Error {
+        error::from_redis_error(error, self.login.settings().password())
     }
 
     fn uses_tls(&self) -> bool {

@@ -244,7 +244,7 @@ impl Batch {
         if reply.as_ref().is_err_and(error::met_read_only) {
             connection.mark_read_only();
         }
-        let reply = reply.map_err(error::from_failed_call);
+        let reply = reply.map_err(|error| error::from_failed_call(error, self.keys()));
         let reply = reply.as_ref().map_err(Clone::clone);
         let elements = config.reader.state_elements();
         match reply.and_then(|reply| BatchReply::read(reply, self.requests.len(), elements)) {
@@ -346,7 +346,7 @@ fn distribute(
         position,
         &queued.request,
         &*config.reader,
-        error::from_error_reply,
+        |text| error::from_error_reply(text, [&*queued.request.key]),
     ) {
         Ok(entry) => queued.complete(entry, reply.now, position),
         Err(error) => {

@@ -215,7 +215,9 @@ impl Candidate {
                 timeout_at(end, reply).await.map_err(no_answer)?
             }
         };
-        let reply = reply.and_then(redis::Value::extract_error).map_err(from_redis_error)?;
+        let reply = reply
+            .and_then(redis::Value::extract_error)
+            .map_err(|error| from_redis_error(error, []))?;
         let map = SlotMap::read(&reply, &self.host)?;
         if map.0.is_empty() {
             let message = format!("{} knows no slots", self.server.address());

@@ -18,6 +18,21 @@ fn every_known_reply_lands_in_its_kind() {
         ("OOM command not allowed when used memory > 'maxmemory'.", Capacity),
         ("ERR Script killed by user with SCRIPT KILL...", Infrastructure),
         ("ERR max number of clients reached", Infrastructure),
+        ("ERR max number of clients + cluster connections reached", Infrastructure),
+        ("upstream failure", Infrastructure),
+        ("ERR no upstream host", Infrastructure),
+        ("ERR Connection refused", Infrastructure),
+        ("ERR unknown", Infrastructure),
+        ("ERR no server connection avaliable", Infrastructure),
+        ("ERR max requests limit exceeded. Limit: 500000, Usage: 500000.", Capacity),
+        ("ERR max concurrent connections exceeded", Capacity),
+        ("ERR user_script:7: attempt to compare nil with number", State),
+        ("ERR value is not an integer or out of range", State),
+        // A request must not choose the kind, as by a key that a server repeats first.
+        ("ERR Connection refused by key", Configuration),
+        ("ERR LOADING", Configuration),
+        ("ERR unknown option", Configuration),
+        ("LOADINGX", Configuration),
         ("NOAUTH Authentication required.", Configuration),
         ("WRONGPASS invalid username-password pair or user is disabled.", Configuration),
         ("NOPERM this user has no permissions to run the 'ping' command", Configuration),
@@ -28,17 +43,21 @@ fn every_known_reply_lands_in_its_kind() {
         ("TRYAGAIN Multiple keys request during rehashing of slot", Infrastructure),
         ("CROSSSLOT Keys in request don't hash to the same slot", Configuration),
         ("CLUSTERDOWN The cluster is down", Infrastructure),
-        ("ERR Script attempted to access a non local key in a cluster node", State),
+        ("ERR Script attempted to access a non local key in a cluster node", Configuration),
+        ("ERR This Redis command is not allowed from script", Configuration),
+        ("ERR command eval not support for your account", Configuration),
+        ("NOPROTO unsupported protocol version", Configuration),
+        ("DENIED Redis is running in protected mode", Configuration),
         ("CORRUPT the stored value is not one that this limiter writes", State),
         ("OOM", Capacity),
-        ("FOO bar", State),
+        ("FOO bar", Configuration),
         ("ERR unknown command 'EVALSHA'", Configuration),
         ("ERR Unknown Redis command called from script", Configuration),
         ("ERR This instance has cluster support disabled", Configuration),
-        ("", State),
+        ("", Configuration),
     ];
     for (text, kind) in table {
-        assert_eq!(from_error_reply(text).kind(), kind, "{text}");
+        assert_eq!(from_error_reply(text, []).kind(), kind, "{text}");
         // The texts of Redis 6.2: errors that a script catches, and errors that it raises.
         let caught = format!("@user_script: 104: -{text}\r\n");
         let raised = format!("ERR Error running script (call to f_0a9f): @user_script:7: {text}");
@@ -46,7 +65,7 @@ fn every_known_reply_lands_in_its_kind() {
         // The texts of Redis 7 and later for both.
         let behind = format!("{text} script: 0a9f, on @user_script:265.");
         for worded in [caught, raised, both, behind] {
-            let error = from_error_reply(&worded);
+            let error = from_error_reply(&worded, []);
             assert_eq!(error.kind(), kind, "{worded}");
             let shown = error.to_string();
             assert!(!shown.contains(char::is_control), "{shown:?}");
@@ -88,6 +107,9 @@ fn no_argument_of_a_call_is_printed() {
         "ERR sk_live_1",
         "FOO sk_live_1",
         "sk_live_1 is not understood",
+        "FOO SK_LIVE_1. Not sk_live_1, nor api:tb1:{sk_live_1}",
+        "FOO the key sk_li... is odd",
+        "FOO the key \"sk\\x5flive_1\" is odd",
         "sk_live_1",
         "@user_script: 1: sk_live_1",
         "ERR Error running script (call to f_0a9f): @user_script:7: sk_live_1",
@@ -97,19 +119,44 @@ fn no_argument_of_a_call_is_printed() {
     for text in table {
         let sent = format!("-{text}\r\n");
         let failed = parse_redis_value(sent.as_bytes()).unwrap().extract_error().unwrap_err();
-        for error in [from_error_reply(text), from_redis_error(failed)] {
+        let key = ["{sk_live_1}"];
+        for error in [from_error_reply(text, key), from_redis_error(failed, key)] {
             let printed = printed(&error);
-            assert!(!printed.contains("sk_live_1"), "{printed}");
+            let lower = printed.to_lowercase();
+            assert!(!lower.contains("sk_li") && !lower.contains("live_1"), "{printed}");
             assert!(printed.contains("redis answered"), "{printed}");
         }
     }
     let odd = RedisError::from((redis::ErrorKind::UnexpectedReturnType, "odd", "sk_live_1".into()));
-    assert!(!printed(&from_redis_error(odd)).contains("sk_live_1"));
+    assert!(!printed(&from_redis_error(odd, [])).contains("sk_live_1"));
+}
+
+/// An operator has only these words. Hiding the whole text hid the cause.
+#[test]
+fn the_words_of_a_server_are_shown() {
+    let table = [
+        ("ERR This Redis command is not allowed from script", None),
+        ("ERR command eval not support for your account", None),
+        ("ERR bad lua script for redis cluster, all the keys should be passed", None),
+        ("ERR max requests limit exceeded. Limit: 500000, Usage: 500000.", None),
+        ("ERR unsupported command 'HELLO'", None),
+        ("NOPROTO unsupported protocol version", None),
+        ("ERR DB index is out of range", None),
+        ("ERR upstream failure", None),
+        ("OOM command not allowed when used memory > 'maxmemory'.", None),
+        ("NOPERM User app has no permissions to run the 'client|setinfo' command", None),
+        ("FOO value of 'user-42' for user-42: no", Some("FOO value of '…' for …: no")),
+        ("FOO the value '7 x' is odd", Some("FOO the value '…' is odd")),
+    ];
+    for (text, shown) in table {
+        let expected = format!("redis answered: {}", shown.unwrap_or(text));
+        assert_eq!(from_error_reply(text, ["{user-42}"]).to_string(), expected);
+    }
 }
 
 #[test]
 fn long_replies_are_cut() {
-    let error = from_error_reply(&format!("OOM {}", "é".repeat(40_000)));
+    let error = from_error_reply(&format!("OOM {}", "é".repeat(40_000)), []);
     assert!(error.to_string().len() < 300);
 }
 
@@ -118,7 +165,7 @@ fn long_replies_are_cut() {
 fn only_the_end_of_a_connection_within_a_reply_is_infrastructure() {
     let of = |text: &str| {
         let error = RedisError::from(redis::ParsingError::from(text.to_owned()));
-        from_redis_error(error).kind()
+        from_redis_error(error, []).kind()
     };
     let cut = [
         "Parse error at 0\nUnexpected end of input\nUnexpected `148`\n",

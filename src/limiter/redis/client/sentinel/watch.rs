@@ -120,7 +120,9 @@ impl Watch {
         // A user without the permission to subscribe learns of a switch at the next question.
         let end = end.min(Instant::now() + ANSWER_TIMEOUT);
         match timeout_at(end, connection.subscribe(&CHANNELS)).await {
-            Ok(Err(refused)) if refused.code().is_none() => Err(error::from_redis_error(refused)),
+            Ok(Err(refused)) if refused.code().is_none() => {
+                Err(error::from_redis_error(refused, []))
+            }
             _ => Ok((connection, news)),
         }
     }
@@ -139,7 +141,7 @@ impl Watch {
                     let message = "the sentinel did not answer in time";
                     Error::new(ErrorKind::Infrastructure, message)
                 });
-                answer?.map_err(error::from_redis_error)
+                answer?.map_err(|error| error::from_redis_error(error, []))
             };
             match unless_busy(end, asking).await {
                 Ok(report) => self.report(report)?,
