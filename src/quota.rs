@@ -16,9 +16,12 @@ const MAX_LIMIT: u64 = 1 << 50;
 
 /// A limit: `limit` units per `period`, at most `burst` of them at once.
 ///
-/// A quota is checked when it is made, because every algorithm computes with integers that a Lua
-/// number holds exactly. In a `const`, an invalid quota does not compile. For quotas from a file,
-/// [`Quota::try_new`] returns the reason.
+/// A quota is checked when it is made. In a `const`, an invalid quota does not compile. For quotas
+/// from a file, [`Quota::try_new`] returns the reason.
+///
+/// An algorithm computes with integers that a Lua number holds exactly. So it checks the products
+/// that it needs when its limiter is built. A bucket needs the time of its burst; a window needs
+/// none.
 ///
 /// ```
 /// use std::time::Duration;
@@ -98,10 +101,12 @@ impl Quota {
 
     /// `limit` units per `period`, or the reason why that is invalid.
     ///
+    /// An algorithm may refuse a valid quota: `try_new` of its limiter returns the reason.
+    ///
     /// # Errors
     ///
     /// If the limit or the period is 0, or if the period is not a whole number of microseconds.
-    /// Also if a product that an algorithm needs exceeds the range of exact integers.
+    /// Also if the period exceeds 2^50 µs, or the limit 2^50 units.
     pub const fn try_new(limit: u64, period: Duration) -> Result<Self, QuotaError> {
         let micros = period.as_micros();
         if micros == 0 {
@@ -139,7 +144,7 @@ impl Quota {
     ///
     /// # Errors
     ///
-    /// If it is 0, or if a product that an algorithm needs exceeds the range of exact integers.
+    /// If it is 0, or more than 2^50.
     pub const fn try_burst(self, units: u64) -> Result<Self, QuotaError> {
         Self { burst: units, ..self }.checked()
     }
@@ -163,9 +168,23 @@ impl Quota {
     }
 
     /// The time that one unit takes, as a reduced fraction of microseconds.
-    pub(crate) const fn unit(&self) -> (u64, u64) {
+    ///
+    /// # Errors
+    ///
+    /// If the time of a burst exceeds the range of exact integers.
+    pub(crate) fn unit(&self) -> Result<(u64, u64), QuotaError> {
         let divisor = gcd(self.period, self.limit);
-        (self.period / divisor, self.limit / divisor)
+        let (p, l) = (self.period / divisor, self.limit / divisor);
+        let product = u128::from(self.burst) * u128::from(p);
+        if product > INEXACT.into() {
+            return Err(QuotaError(
+                "burst * p exceeds 2^53, where p is the numerator of the reduced fraction period / limit",
+            ));
+        }
+        if product > MAX_MICROS * u128::from(l) {
+            return Err(QuotaError("burst * period / limit exceeds 2^50 microseconds (35 years)"));
+        }
+        Ok((p, l))
     }
 
     const fn checked(self) -> Result<Self, QuotaError> {
@@ -177,16 +196,6 @@ impl Quota {
         }
         if self.limit > MAX_LIMIT || self.burst > MAX_LIMIT {
             return Err(QuotaError("more than 2^50 units"));
-        }
-        let (p, l) = self.unit();
-        let product = self.burst as u128 * p as u128;
-        if product > INEXACT as u128 {
-            return Err(QuotaError(
-                "burst * p exceeds 2^53, where p is the numerator of the reduced fraction period / limit",
-            ));
-        }
-        if product > MAX_MICROS * l as u128 {
-            return Err(QuotaError("burst * period / limit exceeds 2^50 microseconds (35 years)"));
         }
         Ok(self)
     }
@@ -331,7 +340,7 @@ impl fmt::Display for QuotaError {
 
 impl std::error::Error for QuotaError {}
 
-const fn gcd(mut a: u64, mut b: u64) -> u64 {
+fn gcd(mut a: u64, mut b: u64) -> u64 {
     while b != 0 {
         (a, b) = (b, a % b);
     }
@@ -348,24 +357,36 @@ mod tests {
     // Cases 58 and 62.
     #[test]
     fn slowest_and_fastest_are_accepted() {
-        assert!(Quota::try_new(1, YEAR).is_ok());
-        assert!(Quota::try_new(1_000_000_000, SECOND).is_ok());
-        assert!(Quota::try_new(1_000_000_000, SECOND).unwrap().try_burst(1_000_000).is_ok());
-        assert!(Quota::per_day(1).try_burst(10_000).is_ok());
+        for (limit, period, burst) in [
+            (1, YEAR, 1),
+            (1, YEAR / 365, 10_000),
+            (1_000_000_000, SECOND, 1),
+            (1_000_000_000, SECOND, 1_000_000),
+            (MAX_LIMIT, SECOND, 1),
+            // The product of the limit exceeds the range, that of the burst does not.
+            (999_983, YEAR / 365, 1),
+        ] {
+            let quota = Quota::try_new(limit, period).and_then(|quota| quota.try_burst(burst));
+            assert!(quota.unwrap().unit().is_ok(), "{quota:?}");
+        }
     }
 
     // Case 58.
     #[test]
     fn out_of_range_is_told_by_product() {
-        let reason = |quota: Result<Quota, QuotaError>| quota.unwrap_err().to_string();
+        fn reason<T: fmt::Debug>(result: Result<T, QuotaError>) -> String {
+            result.unwrap_err().to_string()
+        }
         assert_eq!(reason(Quota::try_new(0, SECOND)), "a quota of 0 admits nothing");
         assert_eq!(reason(Quota::per_second(5).try_burst(0)), "a burst of 0 admits nothing");
         assert_eq!(reason(Quota::try_new(1, Duration::ZERO)), "the period is 0");
         assert!(reason(Quota::try_new(1, Duration::from_nanos(1_500))).contains("whole number"));
         assert!(reason(Quota::try_new(1, Duration::MAX)).contains("the period exceeds"));
         assert!(reason(Quota::try_new(u64::MAX, SECOND)).contains("2^50 units"));
-        assert!(reason(Quota::per_day(1).try_burst(1 << 20)).contains("burst * p"));
-        assert!(reason(Quota::per_day(1).try_burst(20_000)).contains("35 years"));
+        assert!(reason(Quota::per_second(1).try_burst(u64::MAX)).contains("2^50 units"));
+        assert!(reason(Quota::per_day(1).burst(1 << 20).unit()).contains("burst * p"));
+        assert!(reason(Quota::per_day(999_983).unit()).contains("burst * p"));
+        assert!(reason(Quota::per_day(1).burst(20_000).unit()).contains("35 years"));
     }
 
     #[test]
@@ -376,8 +397,8 @@ mod tests {
 
     #[test]
     fn unit_is_a_reduced_fraction() {
-        assert_eq!(Quota::per_second(5).unit(), (200_000, 1));
-        assert_eq!(Quota::per_second(3).unit(), (1_000_000, 3));
-        assert_eq!(Quota::per_second(1_000_000_000).unit(), (1, 1_000));
+        assert_eq!(Quota::per_second(5).unit(), Ok((200_000, 1)));
+        assert_eq!(Quota::per_second(3).unit(), Ok((1_000_000, 3)));
+        assert_eq!(Quota::per_second(1_000_000_000).unit(), Ok((1, 1_000)));
     }
 }

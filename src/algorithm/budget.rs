@@ -261,7 +261,7 @@ impl Algorithm for Budget {
 
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
         let quota = quota.into().one()?;
-        let (unit_numerator, unit_denominator) = quota.unit();
+        let (unit_numerator, unit_denominator) = quota.unit()?;
         let max_hold = micros(self.max_hold);
         Ok(Rule {
             unit_numerator: exact(unit_numerator),

@@ -181,7 +181,7 @@ impl Algorithm for SmoothBursty {
 
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
         let quota = without_burst(quota, "a pace has no burst: max_burst sets its store")?;
-        let (numerator, denominator) = quota.unit();
+        let (numerator, denominator) = quota.unit()?;
         let cap = self.burst.as_micros().saturating_mul(denominator.into());
         if cap > 1 << 52 {
             return Err(QuotaError(

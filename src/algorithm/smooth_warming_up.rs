@@ -215,7 +215,7 @@ impl Algorithm for SmoothWarmingUp {
 
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
         let quota = without_burst(quota, "a pace has no burst")?;
-        let (numerator, denominator) = quota.unit();
+        let (numerator, denominator) = quota.unit()?;
         let warm_up = self.warm_up.as_micros();
         if warm_up == 0 {
             return Err(QuotaError("the warm-up is 0"));

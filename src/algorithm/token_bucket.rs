@@ -118,7 +118,7 @@ impl Algorithm for TokenBucket {
 
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
         let quota = quota.into().one()?;
-        let (unit_numerator, unit_denominator) = quota.unit();
+        let (unit_numerator, unit_denominator) = quota.unit()?;
         let (unit_numerator, unit_denominator, burst) =
             (exact(unit_numerator), exact(unit_denominator), exact(quota.burst_size()));
         let horizon = micros(self.horizon);

@@ -230,8 +230,8 @@ impl Figures {
             return period;
         }
         let micros = (u128::from(burst) * period.as_micros()).div_ceil(limit.into());
-        // A quota is at most 2^50 µs long.
-        Duration::from_secs(micros.div_ceil(1_000_000) as u64)
+        // No algorithm follows a quota that takes longer to refill.
+        Duration::from_secs(micros.min(1 << 50).div_ceil(1_000_000) as u64)
     }
 
     /// Compares tightness; `Less` is tighter. Policies that count come before those in a shadow,

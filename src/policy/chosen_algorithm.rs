@@ -212,7 +212,7 @@ fn own_settings(
         "token_bucket" | "budget" => {
             if let Some(burst) = burst {
                 quota = fields.checked("burst", quota.try_burst(burst))?;
-                stored = time_of(quota, burst);
+                (stored, store) = (time_of(quota, burst), "burst");
             }
             match name {
                 "budget" => {

@@ -214,6 +214,23 @@ fn options_that_cannot_be_are_refused() {
     assert_eq!(said(&output).matches("Connection refused").count(), 1, "{}", said(&output));
 }
 
+#[test]
+fn a_quota_is_judged_by_the_algorithm() {
+    let traffic = lines(&[json!({"t": T0, "key": "a"}), json!({"t": T0, "key": "a"})]);
+    for (options, second) in [
+        ("--algorithm fixed_window --limit 99999 --period 30d", "allow"),
+        ("--algorithm token_bucket --limit 999983 --period 1d --burst 1", "deny"),
+    ] {
+        let output = replay(options, &traffic);
+        assert!(output.status.success(), "{options}: {}", said(&output));
+        let told = told(&output);
+        assert_eq!((&told[0]["verdict"], &told[1]["verdict"]), (&json!("allow"), &json!(second)));
+    }
+    let output = replay("--algorithm token_bucket --limit 999983 --period 1d", &traffic);
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert!(said(&output).contains("burst * p exceeds 2^53"), "{}", said(&output));
+}
+
 /// The sequences of a request that waits for its own debt, with the cache's ratio.
 #[test]
 fn own_debt_waits_as_long_as_the_cache_holds() {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::time::advance;
 use tokio_test::{assert_ready, task};
 use tower_sluice::algorithm::{
-    Algorithm, Budget, FixedWindow, IntoAlgorithm, QuotaError, SlidingCounter, SlidingLog,
-    SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
+    Algorithm, AnyAlgorithm, Budget, FixedWindow, IntoAlgorithm, QuotaError, SlidingCounter,
+    SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
 };
 use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Memory, Outcome, Quota};
 
@@ -293,6 +293,43 @@ fn no_memory_is_built_with_a_quota_that_its_algorithm_cannot_follow() {
     assert!(reason(counter).contains("limit * period"));
     let pair = (TokenBucket::new(day), SlidingCounter::new(day));
     assert!(reason(Memory::try_new("memory", pair).map(drop)).contains("limit * period"));
+}
+
+/// A window needs no product of limit and period, and a bucket only the time of its burst.
+#[tokio::test(start_paused = true)]
+async fn a_quota_is_judged_by_the_algorithm_that_follows_it() {
+    let month = Quota::new(99_999, Duration::from_secs(30 * 86_400));
+    let windows: [AnyAlgorithm; 4] = [
+        FixedWindow::new(month).into(),
+        FixedWindow::new(month).anchored().into(),
+        SlidingWindow::new(month).into(),
+        SlidingLog::new(month).max_limit(99_999).into(),
+    ];
+    let all = |units: u64| Charge::new("all").cost(units);
+    for window in windows {
+        let limiter = Memory::new("month", window);
+        assert!(limiter.check(&all(99_998)).await.unwrap().is_admitted(), "{window:?}");
+        assert!(!limiter.check(&all(2)).await.unwrap().is_admitted(), "{window:?}");
+        assert!(limiter.check(&all(1)).await.unwrap().is_admitted(), "{window:?}");
+    }
+    let day = Quota::per_day(999_983);
+    let buckets = |quota| -> [AnyAlgorithm; 2] {
+        [TokenBucket::new(quota).into(), Budget::new(quota).into()]
+    };
+    for bucket in buckets(day.burst(1)) {
+        let limiter = Memory::new("day", bucket);
+        assert!(limiter.check(&one()).await.unwrap().is_admitted(), "{bucket:?}");
+        let wait = limiter.check(&one()).await.unwrap().retry_after();
+        assert_eq!(wait, Some(Duration::from_micros(86_402)), "{bucket:?}");
+        // A charge that brings a quota which is not followed.
+        let error = limiter.check(&one().quota(day)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Configuration);
+        assert!(format!("{error:#}").contains("burst * p exceeds 2^53"), "{error:#}");
+    }
+    for bucket in buckets(day) {
+        let error = Memory::try_new("day", bucket).map(drop).unwrap_err();
+        assert!(error.to_string().contains("burst * p exceeds 2^53"), "{error}");
+    }
 }
 
 #[test]

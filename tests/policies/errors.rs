@@ -126,6 +126,10 @@ fn a_quota_that_cannot_be_is_an_error_of_its_field() {
             "max_burst",
         ),
         ("limit = 5\nperiod = '1500us'\nalgorithm = 'redisson'", "period"),
+        ("limit = 999983\nperiod = '1day'", "limit"),
+        ("limit = 1\nperiod = '1day'\nburst = 200000", "burst"),
+        ("limit = 1\nperiod = '1day'\nburst = 200000\nalgorithm = 'budget'", "burst"),
+        ("limit = 99999\nperiod = '30days'\nalgorithm = 'sliding_counter'", "limit"),
     ] {
         if fields.contains("redisson") && cfg!(not(feature = "redisson")) {
             continue;
@@ -275,6 +279,21 @@ fn an_error_of_a_table_prints_its_text_for_debug_too() {
         assert_eq!(format!("{error:?}"), error.to_string());
         let boxed: Box<dyn std::error::Error + Send + Sync> = error.into();
         assert_eq!(format!("{boxed:?}"), boxed.to_string());
+    }
+}
+
+/// No product counts that the algorithm of the row does not need.
+#[test]
+fn a_quota_that_the_algorithm_can_follow_is_no_error() {
+    for fields in [
+        "limit = 99999\nperiod = '30days'\nalgorithm = 'fixed_window'",
+        "limit = 99999\nperiod = '30days'\nalgorithm = 'sliding_window'",
+        "limit = 999983\nperiod = '1day'\nburst = 1",
+        "limit = 999983\nperiod = '1day'\nburst = 1\nalgorithm = 'budget'",
+    ] {
+        let row = format!("[[policy]]\nname = 'good'\n{fields}");
+        let built = Policies::builder().build(&rows(&row));
+        assert!(built.is_ok(), "{fields}: {built:?}");
     }
 }
 

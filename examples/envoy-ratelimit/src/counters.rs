@@ -34,58 +34,22 @@ pub(crate) struct Ask {
     pub(crate) is_bucket: bool,
     pub(crate) quota: Quota,
     pub(crate) cost: u64,
-    /// The most units that a window may hold: the quota's limit, or less.
-    limit: u64,
 }
 
 impl Ask {
     pub(crate) fn bucket(key: Arc<str>, quota: Quota, cost: u64) -> Self {
-        Self { key, is_bucket: true, quota, cost, limit: quota.limit() }
+        Self { key, is_bucket: true, quota, cost }
     }
 
-    /// A window. The crate takes no quota whose limit and period have a large common multiple, such
-    /// as 10,007 a year, since a bucket could not compute with it. For those it is asked about the
-    /// next larger one that it takes, and what exceeds the limit is given back.
+    /// A window. One without a limit is asked about 1: the caller refuses its requests.
     pub(crate) fn window(key: Arc<str>, limit: u64, period: Duration, cost: u64) -> Self {
-        let quota = Quota::try_new(limit, period).unwrap_or_else(|_| next_quota(limit, period));
-        Self { key, is_bucket: false, quota, cost, limit }
+        Self { key, is_bucket: false, quota: Quota::new(limit.clamp(1, MAX_LIMIT), period), cost }
     }
 
     /// A window that counts over any limit of a rule.
     pub(crate) fn window_without_limit(key: Arc<str>, period: Duration, cost: u64) -> Self {
-        Self::window(key, most(period), period, cost)
+        Self::window(key, MAX_LIMIT, period, cost)
     }
-
-    /// Returns true if what the counter holds now is within the limit.
-    fn fits(&self, state: &State) -> bool {
-        self.is_bucket || self.quota.limit().saturating_sub(state.remaining) <= self.limit
-    }
-}
-
-/// The largest limit of a period that is a multiple of it, which every window takes.
-fn most(period: Duration) -> u64 {
-    let micros = u64::try_from(period.as_micros()).unwrap_or(u64::MAX).max(1);
-    MAX_LIMIT / micros * micros
-}
-
-/// The next larger quota that the crate takes: it has no common multiple of limit and period beyond
-/// 2^53. So the limit is at most 2^53 / period times a divisor of the period.
-fn next_quota(limit: u64, period: Duration) -> Quota {
-    let micros = u64::try_from(period.as_micros()).unwrap_or(u64::MAX).max(1);
-    let least = limit.div_ceil(((1 << 53) / micros).max(1));
-    // Periods have no other factors.
-    let mut divisors = vec![1];
-    for factor in [2, 3, 5, 7, 73] {
-        let known = divisors.len();
-        let mut power = factor;
-        while micros.is_multiple_of(power) {
-            (0..known).for_each(|at| divisors.push(divisors[at] * power));
-            power *= factor;
-        }
-    }
-    let divisor = divisors.into_iter().filter(|one| *one >= least).min().unwrap_or(micros);
-    let quota = Quota::try_new(limit.next_multiple_of(divisor), period);
-    quota.unwrap_or_else(|_| Quota::new(most(period), period))
 }
 
 /// The state of one counter afterwards.
@@ -249,7 +213,6 @@ impl Counters {
             for (policy, index) in decision.policies().zip(places) {
                 let (remaining, reset_after) = (policy.remaining(), policy.reset_after());
                 states[*index] = state_of(decision, remaining, reset_after);
-                is_admitted &= way != Way::Take || asks[*index].fits(&states[*index]);
             }
         }
         let mut given_back = Vec::new();
@@ -373,7 +336,7 @@ fn in_turn<'a>(
             Ok(mut decision) => {
                 let (remaining, reset_after) = (decision.remaining(), decision.reset_after());
                 let state = state_of(&decision, remaining, reset_after);
-                is_admitted &= decision.is_admitted() && (way != Way::Take || ask.fits(&state));
+                is_admitted &= decision.is_admitted();
                 states.push(state);
                 if way == Way::Take {
                     taken.push(decision.take_reservation());
@@ -461,29 +424,20 @@ mod tests {
         assert_eq!(left(states), [0, 0, 8]);
     }
 
+    /// The products of such a limit exceed what a bucket computes with.
     #[tokio::test]
-    async fn a_limit_that_no_quota_has_is_kept_all_the_same() {
+    async fn a_window_counts_any_limit() {
         let counters = Counters::in_memory();
         let year = Duration::from_secs(365 * 86_400);
-        assert!(Quota::try_new(10_007, year).is_err());
         let ask = |cost| [Ask::window("a".into(), 10_007, year, cost)];
-        let largest = ask(1)[0].quota.limit();
-        assert!((10_007..10_107).contains(&largest), "{largest}");
         assert!(counters.ask(Way::Take, &ask(10_000)).await.unwrap().0);
         assert!(!counters.ask(Way::Take, &ask(8)).await.unwrap().0);
         let (admitted, states) = counters.ask(Way::Take, &ask(7)).await.unwrap();
         assert!(admitted, "nothing stayed taken");
-        assert_eq!(states[0].remaining, largest - 10_007);
-        for (period, limits) in [
-            (Duration::from_secs(1), [1, 4_294_967_291, 4_294_967_295]),
-            (Duration::from_secs(60), [999_999_937, 4_294_967_291, 4_294_967_295]),
-            (year, [99_991, 4_294_967_291, 4_294_967_295]),
-        ] {
-            for limit in limits {
-                let found = Ask::window("a".into(), limit, period, 1).quota.limit();
-                assert!((limit..=limit + limit / 100).contains(&found), "{limit} {found}");
-            }
-            assert_eq!(Ask::window_without_limit("a".into(), period, 1).limit, most(period));
+        assert_eq!(states[0].remaining, 0);
+        for limit in [0, 4_294_967_291, 4_294_967_295, u64::MAX] {
+            let quota = Ask::window("a".into(), limit, year, 1).quota;
+            assert_eq!(quota.limit(), limit.clamp(1, MAX_LIMIT));
         }
     }
 }

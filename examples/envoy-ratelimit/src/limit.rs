@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tower_sluice::Quota;
+use tower_sluice::algorithm::{Algorithm, TokenBucket};
 
 /// A unit of time, by the numbers of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -74,6 +75,7 @@ impl Limit {
     pub(crate) fn bucket(&self) -> Option<Quota> {
         let Counting::TokenBucket { burst } = self.counting else { return None };
         let quota = Quota::try_new(self.requests.into(), self.unit.period()).ok()?;
-        quota.try_burst(burst.into()).ok()
+        let quota = quota.try_burst(burst.into()).ok()?;
+        TokenBucket::new(quota).rule(quota).is_ok().then_some(quota)
     }
 }

@@ -355,14 +355,17 @@ const fn micros(limit: u64, period: u64) -> Quota {
     Quota::new(limit, Duration::from_micros(period))
 }
 
-/// Quotas of which a product is just below 2^53, up to which Lua's numbers are exact.
-const LIMITS_OF_THE_EXACT: [Quota; 6] = [
+/// Quotas of which a product is just below 2^53, up to which Lua's numbers are exact. Those of the
+/// last two are above it, so only windows follow them.
+const LIMITS_OF_THE_EXACT: [Quota; 8] = [
     Quota::new(255, Duration::from_secs(407 * 86_400)),
     micros(8_191, 1 << 40),
     micros(94_906_265, 94_906_266),
     micros(8, 1 << 50),
     micros(1 << 50, 1),
     micros(1 << 50, 1 << 50),
+    Quota::new(99_999, Duration::from_secs(30 * 86_400)),
+    micros((1 << 50) - 1, 1 << 50),
 ];
 
 async fn every_quota<A: InLua>(play: &Play, new: impl Fn(Quota) -> A, burst: bool) {
@@ -382,6 +385,7 @@ async fn every_quota<A: InLua>(play: &Play, new: impl Fn(Quota) -> A, burst: boo
             micros(3, 10).burst(1),
             Quota::per_second(3).burst(10),
             micros(7, 1).burst(100),
+            Quota::per_day(999_983).burst(1),
         ]);
     }
     every_pace(play, new, &quotas).await;
