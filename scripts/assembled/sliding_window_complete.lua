@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' sliding_window_complete.lua
--- EVALSHA calls that text by its SHA-1, 7d1f4b1c770cb5a22a81284e1d18963e52df75ab.
+-- EVALSHA calls that text by its SHA-1, d596496d2f3599706eaab4464f41f8b5f90b2b50.
 
 -- Sliding window by cells. The twin of src/algorithm/sliding_window.rs.
 --
@@ -86,10 +86,12 @@ local function listed(counts, first, last)
   return format(string.rep(',%d', last - first + 1), unpack(counts, first, last))
 end
 
--- The counts in other cells: units move to the cell of their last instant.
-local function moved(newest, cell_width, counts, width, cells)
+-- The counts in other cells: units move to the cell of the last instant at which they can have been
+-- admitted. In a cell that has not begun, that is its begin.
+local function moved(newest, cell_width, counts, width, cells, now)
   local function cell_of(cell)
-    return math.floor(((cell + 1) * cell_width - 1) / width)
+    local begin = cell * cell_width
+    return math.floor(math.min(begin + cell_width - 1, math.max(begin, now)) / width)
   end
   local last = cell_of(newest)
   local units = {}
@@ -266,21 +268,19 @@ while last < #KEYS do
       if newest then
         -- A state of another rule is brought under this one. A state from the future is clamped:
         -- a clock was set back, or a quota was lowered.
-        -- [rebase]
-        -- Into this rule's cells, if another rule cut the time otherwise.
-        if cell_width ~= width or #counts ~= cells + 1 then
-          newest, counts = moved(newest, cell_width, counts, width, cells)
-          cell_width, list = width, nil
-        end
         -- [clamp]
         -- A newest cell that is later than any reserved wait can be: one full cell of now
-        -- instead.
-        if newest * width > now + horizon then
+        -- instead. It is compared as it was stored: in other cells it begins at another time.
+        if newest * cell_width > now + horizon then
           newest, counts, list, clamped = math.floor(now / width), {}, nil, true
           for i = 1, cells do
             counts[i] = 0
           end
-          counts[cells + 1] = limit
+          counts[cells + 1], cell_width = limit, width
+        elseif cell_width ~= width or #counts ~= cells + 1 then
+          -- Into this rule's cells, as another rule cut the time otherwise.
+          newest, counts = moved(newest, cell_width, counts, width, cells, now)
+          cell_width, list = width, nil
         end
       end
       for _ = 1, repeats do
@@ -389,13 +389,17 @@ while last < #KEYS do
             newest, cell_width, counts, list = cell, width, units, nil
             -- [clamp]
             -- A newest cell that is later than any reserved wait can be: one full cell of now
-            -- instead.
-            if newest * width > now + horizon then
+            -- instead. It is compared as it was stored: in other cells it begins at another time.
+            if newest * cell_width > now + horizon then
               newest, counts, list, clamped = math.floor(now / width), {}, nil, true
               for i = 1, cells do
                 counts[i] = 0
               end
-              counts[cells + 1] = limit
+              counts[cells + 1], cell_width = limit, width
+            elseif cell_width ~= width or #counts ~= cells + 1 then
+              -- Into this rule's cells, as another rule cut the time otherwise.
+              newest, counts = moved(newest, cell_width, counts, width, cells, now)
+              cell_width, list = width, nil
             end
             kept, cost, instant = true, 0, nil
             -- The answer is that of a peek after it.

@@ -84,14 +84,18 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Converts the state to this rule's cells: units of cells of another width move to the cell of
-    /// their last instant.
-    fn rebase(&self, state: Option<&State>) -> Option<State> {
+    /// Converts the state to this rule's cells. Units of a cell of another width move to the cell of
+    /// the last instant at which they can have been admitted. In a cell that has not begun, that is
+    /// its begin.
+    fn rebase(&self, state: Option<&State>, now: i64) -> Option<State> {
         let state = state?;
         if state.width == self.width && state.units.len() as i64 == self.cells + 1 {
             return Some(state.clone());
         }
-        let cell_of = |cell: i64| ((cell + 1) * state.width - 1).div_euclid(self.width);
+        let cell_of = |cell: i64| {
+            let begin = cell * state.width;
+            (begin + state.width - 1).min(begin.max(now)).div_euclid(self.width)
+        };
         let newest = cell_of(state.newest);
         let mut units = vec![0; self.cells as usize + 1];
         for back in 0..state.units.len() as i64 {
@@ -182,12 +186,11 @@ impl Algorithm for SlidingWindow {
     }
 
     fn expires_at(rule: &Rule, state: &State) -> i64 {
-        rule.rebase(Some(state)).map_or(0, |state| rule.end(&state))
+        rule.rebase(Some(state), i64::MAX).map_or(0, |state| rule.end(&state))
     }
 
     fn clamp(rule: &Rule, state: &State, now: i64) -> Option<State> {
-        let state = rule.rebase(Some(state))?;
-        let late = state.newest * rule.width > now + rule.horizon;
+        let late = state.newest * state.width > now + rule.horizon;
         late.then(|| Self::spend(rule, None, now, rule.limit, now))
     }
 
@@ -195,7 +198,7 @@ impl Algorithm for SlidingWindow {
         if cost > rule.limit {
             return None;
         }
-        let Some(state) = rule.rebase(state) else { return Some(at) };
+        let Some(state) = rule.rebase(state, at) else { return Some(at) };
         let mut cell = at.div_euclid(rule.width).max(state.newest);
         let mut total = rule.sum(&state, cell);
         while total + cost > rule.limit && cell <= state.newest + rule.cells {
@@ -209,7 +212,7 @@ impl Algorithm for SlidingWindow {
     /// the period of the newest cell.
     fn consume(rule: &Rule, state: Option<State>, take: Take) -> (State, Mark) {
         let Take { at, cost, now, has_others } = take;
-        let state = rule.rebase(state.as_ref());
+        let state = rule.rebase(state.as_ref(), now);
         let newest = at.div_euclid(rule.width);
         let before = |back: i64| {
             let state = state.as_ref()?;
@@ -237,7 +240,7 @@ impl Algorithm for SlidingWindow {
     }
 
     fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {
-        let Some(state) = rule.rebase(state) else {
+        let Some(state) = rule.rebase(state, now) else {
             return Report { remaining: rule.limit, reset_after: 0 };
         };
         let cell = now.div_euclid(rule.width);
@@ -249,7 +252,7 @@ impl Algorithm for SlidingWindow {
     }
 
     fn apply_refund(rule: &Rule, state: &mut State, now: i64, refund: &Refund<'_>) -> Option<i64> {
-        let mut next = rule.rebase(Some(state))?;
+        let mut next = rule.rebase(Some(state), now)?;
         let [mark_newest, mark_width, from, _] = refund.mark.first;
         let back = next.newest - mark_newest;
         if next.width != mark_width || back < 0 || back > rule.cells {
@@ -373,11 +376,34 @@ mod tests {
         let rule = window.rule(window.quota()).unwrap();
         let state = SlidingWindow::spend(&rule, None, T0, 3, T0);
         let longer = window.rule(Quota::new(5, Duration::from_secs(10))).unwrap();
-        let moved = longer.rebase(Some(&state)).unwrap();
+        let moved = longer.rebase(Some(&state), T0).unwrap();
         assert_eq!((moved.newest, moved.units_at(0)), (T0 / 1_000_000, 3));
         let finer = window.cells(60).rule(window.quota()).unwrap();
-        let moved = finer.rebase(Some(&state)).unwrap();
-        assert_eq!((moved.newest, moved.units_at(0)), ((T0 + 99_999) / 16_667, 3));
+        // No later than now, or than the begin of a cell that has not begun.
+        for (now, last) in [(-1, 0), (0, 0), (50_000, 50_000), (99_999, 99_999), (1 << 40, 99_999)]
+        {
+            let moved = finer.rebase(Some(&state), T0 + now).unwrap();
+            assert_eq!((moved.newest, moved.units_at(0)), ((T0 + last) / 16_667, 3), "{now}");
+        }
+    }
+
+    /// A rolling deploy: two periods by turns, on a clock that never moves back.
+    #[test]
+    fn a_shorter_period_finds_the_units_and_clamps_nothing() {
+        const HOUR: i64 = 3_600_000_000;
+        let window = SlidingWindow::new(Quota::per_day(1_000));
+        let rule = |hours: u64| {
+            window.rule(Quota::new(1_000, Duration::from_secs(hours * 3_600))).unwrap()
+        };
+        for at in [0, 1, HOUR, 2 * HOUR] {
+            let mut state = None;
+            for (step, hours) in [(0, 24), (1, 12), (2, 24), (3, 1), (4, 24)] {
+                let check = Check { cost: 1, max_wait: 0 };
+                let answer = SlidingWindow::step(&rule(hours), &mut state, T0 + at + step, check);
+                assert_eq!(answer.verdict, Verdict::Allow, "{at} {step}");
+                assert_eq!(answer.report.remaining, 999 - step, "{at} {step}");
+            }
+        }
     }
 
     // Case 67.

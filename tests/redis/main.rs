@@ -6,6 +6,7 @@
 mod all_at_once;
 mod batcher;
 mod batches;
+mod changed_quotas;
 mod decisions;
 mod different_costs;
 mod estimates;

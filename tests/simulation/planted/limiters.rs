@@ -4,6 +4,16 @@ use super::{Fault, edit, planted};
 
 pub(super) const FAULTS: &[Fault] = &[
     planted(
+        "cells_compared_after_they_moved",
+        &[edit(
+            "algorithm/sliding_window.rs",
+            "        let late = state.newest * state.width > now + rule.horizon;",
+            "        let state = rule.rebase(Some(state), i64::MAX)?;
+        let late = state.newest * rule.width > now + rule.horizon;",
+        )],
+    )
+    .found_by("redis", "changed_quotas::a_shorter_period_clamps_no_good_state"),
+    planted(
         "lease_returned_twice",
         &[edit(
             "limiter/lease/stock.rs",

@@ -1,0 +1,117 @@
+//! A key whose quota changes from charge to charge, as in a rolling deploy: in Redis and in memory.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use tower_sluice::algorithm::{
+    AnyAlgorithm, Budget, FixedWindow, InLua, IntoAlgorithm, Quotas, SlidingCounter, SlidingLog,
+    SlidingWindow, TokenBucket,
+};
+use tower_sluice::limiter::Boxed;
+use tower_sluice::{Charge, Limiter, LimiterExt, Memory, Pool, Quota, Redis};
+
+use support::Server;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+/// The begin of a day.
+const T0: u64 = 1_767_225_600_000_000;
+
+fn per_hours(hours: u32) -> Quota {
+    Quota::new(1_000, hours * HOUR)
+}
+
+/// The same limiter in Redis and in memory, by a clock that is set by hand.
+fn both<A: InLua>(
+    pool: &Pool,
+    name: &str,
+    algorithm: impl IntoAlgorithm<Algorithm = A>,
+    clock: &Arc<AtomicU64>,
+) -> [Boxed; 2] {
+    let algorithm = algorithm.into_algorithm();
+    let read = || {
+        let clock = Arc::clone(clock);
+        move || Duration::from_micros(clock.load(Relaxed))
+    };
+    let redis = Redis::new(name, algorithm.clone(), pool.clone()).clock(read());
+    let redis = redis.decision_timeout(Duration::from_secs(30));
+    [redis.boxed(), Memory::new(name, algorithm).clock(read()).boxed()]
+}
+
+/// The clock never moves back, so no state is from the future. A cell of a day is longer than the
+/// horizon, and begins later in the cells of half a day.
+#[tokio::test]
+async fn a_shorter_period_clamps_no_good_state() {
+    let server = Server::start();
+    let pool = Pool::connect(&server.url()).unwrap();
+    let clock = Arc::new(AtomicU64::new(T0));
+    let day = per_hours(24);
+    let algorithms: [AnyAlgorithm; 7] = [
+        SlidingWindow::new(day).into(),
+        SlidingLog::new(day).into(),
+        SlidingCounter::new(day).into(),
+        FixedWindow::new(day).into(),
+        FixedWindow::new(day).anchored().into(),
+        TokenBucket::new(day).into(),
+        Budget::new(day).into(),
+    ];
+    // What was charged under the other quota is still counted, up to the time of a unit of a bucket.
+    let walk = async |[redis, memory]: [Boxed; 2], quotas: &dyn Fn(u32) -> Quotas, name: &str| {
+        for (key, begin) in [0, 1, 45 * 60, 130 * 60].into_iter().enumerate() {
+            let begin = T0 + begin * 1_000_000;
+            for (step, hours) in [24, 12, 24, 1, 24].into_iter().enumerate() {
+                clock.store(begin + step as u64, Relaxed);
+                let charge = Charge::new(key.to_string()).quota(quotas(hours));
+                let decision = redis.check(&charge).await.unwrap();
+                let place = format!("{name}: {begin} + {step}: {decision:?}");
+                assert!(decision.is_admitted(), "{place}");
+                let least = if hours == 1 { 900 } else { 990 };
+                assert!(decision.remaining() >= Some(least), "{place}");
+                let twin = memory.check(&charge).await.unwrap();
+                assert_eq!(
+                    (twin.outcome(), twin.remaining(), twin.reset_after()),
+                    (decision.outcome(), decision.remaining(), decision.reset_after()),
+                    "{place}"
+                );
+            }
+        }
+    };
+    for (number, algorithm) in algorithms.into_iter().enumerate() {
+        let name = format!("{number}");
+        let limiters = both(&pool, &name, algorithm, &clock);
+        walk(limiters, &|hours| per_hours(hours).into(), &format!("{algorithm:?}")).await;
+    }
+    let pair = (SlidingWindow::new(day), FixedWindow::new(Quota::per_second(1_000)));
+    let limiters = both(&pool, "pair", pair, &clock);
+    let quotas = |hours| (per_hours(hours), Quota::per_second(1_000)).into();
+    walk(limiters, &quotas, "a pair").await;
+}
+
+/// The table of `docs/guide/tiers.md`: 4 of 4 a minute, and then 10 a second.
+#[tokio::test]
+async fn a_window_finds_the_units_of_a_longer_period() {
+    let server = Server::start();
+    let pool = Pool::connect(&server.url()).unwrap();
+    let clock = Arc::new(AtomicU64::new(T0));
+    let (minute, second) = (Quota::per_minute(4), Quota::per_second(10));
+    let algorithms: [(AnyAlgorithm, u64); 5] = [
+        (SlidingWindow::new(minute).into(), 6),
+        (SlidingLog::new(minute).into(), 6),
+        (SlidingCounter::new(minute).into(), 6),
+        (FixedWindow::new(minute).anchored().into(), 6),
+        // Its window began with the minute, more than a second ago.
+        (FixedWindow::new(minute).into(), 10),
+    ];
+    for (number, (algorithm, left)) in algorithms.into_iter().enumerate() {
+        for limiter in both(&pool, &number.to_string(), algorithm, &clock) {
+            clock.store(T0 + 31_415_926, Relaxed);
+            let alice = || Charge::new("alice");
+            assert!(limiter.check(&alice().cost(4)).await.unwrap().is_admitted());
+            clock.fetch_add(1, Relaxed);
+            let under = limiter.estimate(alice().quota(second)).await.unwrap();
+            assert_eq!(under.remaining(), Some(left), "{algorithm:?}");
+            assert!(under.is_admitted(), "{algorithm:?}");
+            assert_eq!(limiter.peek("alice").await.unwrap().remaining(), Some(0), "{algorithm:?}");
+        }
+    }
+}
