@@ -12,6 +12,7 @@
 //! Where as many connections are open as the port allows, a new one takes the place of the one that
 //! has had no request for the longest time. So silent callers keep nobody out.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -24,12 +25,12 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
 
-use crate::forwarded::Peer;
-use crate::http2::Own;
 use crate::log::Log;
+use crate::peer::Peer;
 use crate::running::Running;
-use crate::settings::Timeouts;
+use crate::timeouts::Timeouts;
 
 /// The time that connections without a request may take to close.
 const CLOSING: Duration = Duration::from_secs(2);
@@ -179,8 +180,10 @@ pub(crate) struct Caller {
     pub(crate) peer: Peer,
     pub(crate) running: Running,
     pub(crate) timeouts: Timeouts,
-    /// Its connection of HTTP/2 to the upstream.
-    pub(crate) two: Own,
+    /// Cancelled once the connection has ended.
+    pub(crate) over: CancellationToken,
+    /// What the program keeps for the connection.
+    own: OnceLock<Box<dyn Any + Send + Sync>>,
     /// The number of requests that run.
     requests: AtomicUsize,
     /// The number of requests with a part of an answer that is not taken.
@@ -210,7 +213,8 @@ impl Caller {
             running,
             timeouts,
             requests: AtomicUsize::new(0),
-            two: Own::default(),
+            over: CancellationToken::new(),
+            own: OnceLock::new(),
             untaken: AtomicUsize::new(0),
             awaited: AtomicU8::new(FIRST_BYTE),
             since: AtomicU64::new(now()),
@@ -223,6 +227,12 @@ impl Caller {
             task: OnceLock::new(),
             waker: OnceLock::new(),
         })
+    }
+
+    /// What the program keeps for this connection, of one type in the whole program.
+    pub(crate) fn own<T: Default + Send + Sync + 'static>(&self) -> &T {
+        let own = self.own.get_or_init(|| Box::<T>::default());
+        own.downcast_ref().expect("one type")
     }
 
     /// The task of the connection, which ends where its place is needed.
@@ -367,7 +377,7 @@ impl Caller {
     /// Runs a connection until it ends, its caller is given up, or the process ends. `graceful`
     /// lets the requests that run finish.
     pub(crate) async fn drive<C: Future>(&self, connection: C, graceful: impl FnOnce(Pin<&mut C>)) {
-        let _own = self.two.guard();
+        let _over = self.over.clone().drop_guard();
         let mut connection = pin!(connection);
         tokio::select! {
             biased;

@@ -18,12 +18,13 @@
 //! one. Servers of gRPC read each name as it is.
 
 use std::borrow::Cow;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use http::header::{CONTENT_LENGTH, FORWARDED, HOST, HeaderName, VIA};
 use http::{HeaderMap, HeaderValue, Uri, Version};
 
 use crate::hop_by_hop;
+use crate::peer::Peer;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -31,23 +32,6 @@ const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto
 /// No proxy sets it, and programs of CGI take it for the proxy of their own requests
 /// (CVE-2016-5385).
 const PROXY: HeaderName = HeaderName::from_static("proxy");
-
-/// The peer of a connection, whose text is made once.
-#[derive(Debug)]
-pub(crate) struct Peer {
-    pub(crate) socket: SocketAddr,
-    /// Of version 4 where it can be.
-    pub(crate) address: IpAddr,
-    text: HeaderValue,
-}
-
-impl Peer {
-    pub(crate) fn new(socket: SocketAddr) -> Self {
-        let address = socket.ip().to_canonical();
-        let text = HeaderValue::try_from(address.to_string()).expect("visible letters");
-        Self { socket, address, text }
-    }
-}
 
 /// Adds them to `headers`. `uri` is the target as the caller sent it, in this version of HTTP.
 pub(crate) fn add(

@@ -12,7 +12,7 @@ use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::connect::{Connection, HttpConnector};
 use hyper_util::rt::TokioTimer;
 use tokio::sync::Mutex;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use crate::body::BoxError;
@@ -38,8 +38,6 @@ pub(crate) struct Own {
     state: Mutex<State>,
     /// The time of the last answer, as `connections::now` counts.
     answered: AtomicU64,
-    /// The caller's connection has ended.
-    over: CancellationToken,
 }
 
 #[derive(Default)]
@@ -53,11 +51,6 @@ enum State {
 }
 
 impl Own {
-    /// Closes the connection when it is dropped.
-    pub(crate) fn guard(&self) -> DropGuard {
-        self.over.clone().drop_guard()
-    }
-
     /// A request of this time has no answer. If no other had one since, the next requests open
     /// another connection: that of a host which is gone stays open for minutes. Its streams go on.
     /// No ping asks, since servers of gRPC close a connection for pings.
@@ -85,10 +78,11 @@ impl Http2 {
     ) -> Result<Response<Incoming>, BoxError> {
         let exchange = request.body().exchange().clone();
         exchange.goes_by_http2();
-        let own = &exchange.caller.two;
+        let caller = &exchange.caller;
+        let own: &Own = caller.own();
         let mut is_again = false;
         loop {
-            let mut connection = self.connection(own, asked_at).await?;
+            let mut connection = self.connection(own, &caller.over, asked_at).await?;
             let answer = connection.try_send_request(request).await;
             match answer.map_err(|mut error| (error.take_message(), error)) {
                 Ok(response) => {
@@ -104,7 +98,12 @@ impl Http2 {
     }
 
     /// The connection. Who waits while another request fails to open it does not try once more.
-    async fn connection(&self, own: &Own, asked_at: u64) -> Result<SendRequest<Sent>, BoxError> {
+    async fn connection(
+        &self,
+        own: &Own,
+        over: &CancellationToken,
+        asked_at: u64,
+    ) -> Result<SendRequest<Sent>, BoxError> {
         let asked = Instant::now();
         let mut state = own.state.lock().await;
         match &*state {
@@ -112,7 +111,7 @@ impl Http2 {
             State::Failed(at, why) if *at >= asked => return Err(why.clone().into()),
             _ => {}
         }
-        let opened = self.open(own.over.clone()).await;
+        let opened = self.open(over.clone()).await;
         *state = match &opened {
             Ok(sender) => State::Open(sender.clone(), asked_at),
             Err(error) => State::Failed(Instant::now(), causes(&**error)),

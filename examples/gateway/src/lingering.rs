@@ -123,7 +123,7 @@ mod tests {
 
     use super::*;
     use crate::running::Running;
-    use crate::settings::Timeouts;
+    use crate::timeouts::Timeouts;
 
     fn of_somebody() -> Arc<Caller> {
         Caller::new("127.0.0.1:1".parse().unwrap(), Running::new(), Timeouts::default())

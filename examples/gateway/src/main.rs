@@ -29,6 +29,7 @@ mod log;
 mod meters;
 mod minute;
 mod origin;
+mod peer;
 mod policy_file;
 mod proxy;
 #[cfg(test)]
@@ -38,6 +39,7 @@ mod sent;
 mod serve;
 mod settings;
 mod streams;
+mod timeouts;
 mod tunnel;
 
 use std::env;

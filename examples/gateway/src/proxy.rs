@@ -14,6 +14,7 @@ use crate::built_in::status;
 use crate::client::{Client, Failure, is_grpc};
 use crate::connections::now;
 use crate::exchange::Exchange;
+use crate::http2::Own;
 use crate::log::Log;
 use crate::running::Running;
 use crate::sent::Sent;
@@ -45,7 +46,7 @@ impl Proxy {
             upstream,
             trusted: settings.trusted.clone(),
             always_forwarded: settings.forwarded == FORWARDED,
-            timeout: settings.timeouts.upstream,
+            timeout: settings.upstream_timeout,
             running,
         }
     }
@@ -83,7 +84,7 @@ impl Proxy {
             Err(Failure::Upstream(why)) => (StatusCode::BAD_GATEWAY, why),
             Err(Failure::Late) => {
                 if by_http2 {
-                    exchange.caller.two.is_late(asked);
+                    exchange.caller.own::<Own>().is_late(asked);
                 }
                 let why = format!("has not answered within {:?}", self.timeout);
                 (StatusCode::GATEWAY_TIMEOUT, why)
@@ -103,7 +104,8 @@ impl Proxy {
         protocol: Option<HeaderValue>,
         is_grpc: bool,
     ) -> Request<Sent> {
-        let (mut head, body) = request.into_parts();
+        let (mut head, mut body) = request.into_parts();
+        body.change_trailers(forwarded::remove_from_trailers);
         hop_by_hop::remove(&mut head.headers);
         // The caller has its `100 Continue` from here, once the body is read.
         head.headers.remove(EXPECT);

@@ -220,7 +220,7 @@ mod tests {
     use axum::body::Body as Text;
 
     use super::*;
-    use crate::settings::Timeouts;
+    use crate::timeouts::Timeouts;
 
     /// By HTTP/2 the last part waits until the caller wants it, and its body is gone by then.
     #[tokio::test]

@@ -16,7 +16,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::body::Bytes;
-use http::{Request, Version};
+use http::{HeaderMap, Request, Version};
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::rt::Executor;
@@ -27,7 +27,6 @@ use tokio_util::sync::CancellationToken;
 use crate::body::BoxError;
 use crate::connections::Caller;
 use crate::exchange::{Exchange, Patience};
-use crate::forwarded;
 
 /// The longest time for which a body is read on that nobody wants any more, and for which the
 /// upstream is served on whose caller's connection has ended.
@@ -108,21 +107,11 @@ fn body(exchange: &Exchange) -> MutexGuard<'_, Option<Incoming>> {
     exchange.body.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Trailers without what is not for them.
-fn without_claims(frame: Frame<Bytes>) -> Frame<Bytes> {
-    match frame.into_trailers() {
-        Ok(mut trailers) => {
-            forwarded::remove_from_trailers(&mut trailers);
-            Frame::trailers(trailers)
-        }
-        Err(frame) => frame,
-    }
-}
-
 /// A body that ends with an error when its caller is given up. The exchange holds it.
 pub(crate) struct Sent {
     patience: Patience,
     is_by_http2: bool,
+    change_trailers: fn(&mut HeaderMap),
 }
 
 impl Sent {
@@ -132,12 +121,17 @@ impl Sent {
         let patience = Patience::new(Arc::clone(exchange));
         request.map(|sent| {
             *body(exchange) = Some(sent);
-            Self { patience, is_by_http2 }
+            Self { patience, is_by_http2, change_trailers: |_| {} }
         })
     }
 
     pub(crate) fn exchange(&self) -> &Arc<Exchange> {
         self.patience.exchange()
+    }
+
+    /// Changes the trailers, once they come.
+    pub(crate) fn change_trailers(&mut self, change: fn(&mut HeaderMap)) {
+        self.change_trailers = change;
     }
 }
 
@@ -185,7 +179,14 @@ impl http_body::Body for Sent {
         match frame {
             Poll::Ready(frame) => {
                 self.patience.renew();
-                Poll::Ready(frame.map(|frame| frame.map(without_claims).map_err(Into::into)))
+                let changed = |frame: Frame<Bytes>| match frame.into_trailers() {
+                    Ok(mut trailers) => {
+                        (self.change_trailers)(&mut trailers);
+                        Frame::trailers(trailers)
+                    }
+                    Err(frame) => frame,
+                };
+                Poll::Ready(frame.map(|frame| frame.map(changed).map_err(Into::into)))
             }
             Poll::Pending => self.patience.poll_over(cx).map(|over| Some(Err(over.into()))),
         }

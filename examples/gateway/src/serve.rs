@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Bytes;
-use http::header::CONNECTION;
+use http::header::{CONNECTION, CONTENT_TYPE};
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body::Body;
 use hyper::body::Incoming;
@@ -22,13 +22,13 @@ use tower_sluice::key::PeerAddr;
 
 use crate::body::BoxError;
 use crate::connections::{Caller, Connections};
+use crate::head;
 use crate::lingering::Lingering;
 use crate::log::Log;
 use crate::running::{Counted, One, Running};
 use crate::sent::Sent;
-use crate::settings::Timeouts;
 use crate::streams::{self, Streams};
-use crate::{built_in, head};
+use crate::timeouts::Timeouts;
 
 /// The time after which a silent connection is asked whether its caller is still there.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
@@ -178,7 +178,10 @@ where
 
 /// An answer after which the connection closes.
 fn last<B: From<&'static str>>(status: StatusCode, why: &'static str) -> Response<B> {
-    let mut response = built_in::status(status, why);
+    let mut response = Response::new(why.into());
+    *response.status_mut() = status;
+    let text = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, text);
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
 }

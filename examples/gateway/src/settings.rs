@@ -12,6 +12,7 @@ use tower_sluice::key::ClientIp;
 use tower_sluice::respond::HeaderStyle;
 
 use crate::descriptors;
+use crate::timeouts::{Timeouts, seconds};
 
 /// The settings of a process.
 #[derive(Debug)]
@@ -37,38 +38,13 @@ pub(crate) struct Settings {
     pub(crate) refuses_ambiguous: bool,
     /// `ADMIN_TOKEN`. Default: none, and nothing can be changed.
     pub(crate) token: Option<String>,
+    /// The times that it waits for callers.
     pub(crate) timeouts: Timeouts,
+    /// `UPSTREAM_TIMEOUT`, until its answer begins. Default: 60 s.
+    pub(crate) upstream_timeout: Duration,
     /// `MAX_CONNECTIONS` of callers, and as many of HTTP/1.1 to the upstream. Default: what the
     /// limit of open files allows, at most 10,000.
     pub(crate) max_connections: usize,
-}
-
-/// The times that the gateway waits for others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Timeouts {
-    /// `FIRST_BYTE_TIMEOUT` of a new connection. Default: 10 s.
-    pub(crate) first_byte: Duration,
-    /// `HEAD_TIMEOUT`, from its first byte to its last. Default: 30 s.
-    pub(crate) head: Duration,
-    /// `BODY_TIMEOUT`, between two parts of a body. Default: 60 s.
-    pub(crate) body: Duration,
-    /// `IDLE_TIMEOUT`, between two requests. Default: 60 s.
-    pub(crate) idle: Duration,
-    /// `UPSTREAM_TIMEOUT`, until its answer begins. Default: 60 s.
-    pub(crate) upstream: Duration,
-}
-
-impl Default for Timeouts {
-    fn default() -> Self {
-        let minute = Duration::from_secs(60);
-        Self {
-            first_byte: Duration::from_secs(10),
-            head: Duration::from_secs(30),
-            body: minute,
-            idle: minute,
-            upstream: minute,
-        }
-    }
 }
 
 /// The upstream, to which admitted requests go.
@@ -90,7 +66,7 @@ impl Settings {
     ///
     /// A text that names the variable whose value is wrong.
     pub(crate) fn read(get: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
-        let get = |name: &str| get(name).filter(|value| !value.is_empty());
+        let get = &|name: &str| get(name).filter(|value| !value.is_empty());
         let headers = get("HEADERS").unwrap_or_else(|| "draft-11".to_owned());
         let headers = headers.parse().map_err(|_| {
             let known = "draft-11, draft-07, draft-06, legacy or none";
@@ -112,16 +88,6 @@ impl Settings {
             }
         };
         let upstream = get("UPSTREAM").map(|url| Upstream::parse(&url)).transpose()?;
-        let seconds =
-            |name: &str, default| get(name).map_or(Ok(default), |text| seconds(name, &text));
-        let default = Timeouts::default();
-        let timeouts = Timeouts {
-            first_byte: seconds("FIRST_BYTE_TIMEOUT", default.first_byte)?,
-            head: seconds("HEAD_TIMEOUT", default.head)?,
-            body: seconds("BODY_TIMEOUT", default.body)?,
-            idle: seconds("IDLE_TIMEOUT", default.idle)?,
-            upstream: seconds("UPSTREAM_TIMEOUT", default.upstream)?,
-        };
         // One by HTTP/1.1 and one by HTTP/2.
         let at_upstream = |upstream: &Upstream| if upstream.by_http2 { 1 } else { 2 };
         let most = descriptors::max_connections(upstream.as_ref().map_or(0, at_upstream));
@@ -146,19 +112,11 @@ impl Settings {
             forwarded,
             refuses_ambiguous,
             token: get("ADMIN_TOKEN"),
-            timeouts,
+            timeouts: Timeouts::read(get)?,
+            upstream_timeout: seconds(get, "UPSTREAM_TIMEOUT", Duration::from_secs(60))?,
             max_connections,
         })
     }
-}
-
-/// Reads a number of seconds, such as `60` or `0.5`.
-fn seconds(name: &str, text: &str) -> Result<Duration, String> {
-    const MOST: f64 = 31_536_000.0;
-    let seconds = text.parse().ok().filter(|seconds| (0.001..=MOST).contains(seconds));
-    let known = "must be a number of seconds from 0.001 to 31536000";
-    let seconds = seconds.ok_or_else(|| format!("{name} is {text:?}, and {known}"))?;
-    Ok(Duration::from_secs_f64(seconds))
 }
 
 /// Converts a network of IPv4 addresses that are mapped into IPv6, since peers are of version 4

@@ -1,0 +1,63 @@
+//! The times that a program waits for its callers.
+
+use std::time::Duration;
+
+/// The times of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Timeouts {
+    /// `FIRST_BYTE_TIMEOUT` of a new connection. Default: 10 s.
+    pub(crate) first_byte: Duration,
+    /// `HEAD_TIMEOUT`, from its first byte to its last. Default: 30 s.
+    pub(crate) head: Duration,
+    /// `BODY_TIMEOUT`, between two parts of a body. Default: 60 s.
+    pub(crate) body: Duration,
+    /// `IDLE_TIMEOUT`, between two requests. Default: 60 s.
+    pub(crate) idle: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        let minute = Duration::from_secs(60);
+        Self {
+            first_byte: Duration::from_secs(10),
+            head: Duration::from_secs(30),
+            body: minute,
+            idle: minute,
+        }
+    }
+}
+
+impl Timeouts {
+    /// Reads the variables that `get` knows.
+    ///
+    /// # Errors
+    ///
+    /// A text that names the variable whose value is wrong.
+    pub(crate) fn read(get: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
+        let default = Self::default();
+        Ok(Self {
+            first_byte: seconds(&get, "FIRST_BYTE_TIMEOUT", default.first_byte)?,
+            head: seconds(&get, "HEAD_TIMEOUT", default.head)?,
+            body: seconds(&get, "BODY_TIMEOUT", default.body)?,
+            idle: seconds(&get, "IDLE_TIMEOUT", default.idle)?,
+        })
+    }
+}
+
+/// Reads a number of seconds, such as `60` or `0.5`.
+///
+/// # Errors
+///
+/// A text that names the variable.
+pub(crate) fn seconds(
+    get: impl Fn(&str) -> Option<String>,
+    name: &str,
+    default: Duration,
+) -> Result<Duration, String> {
+    const MOST: f64 = 31_536_000.0;
+    let Some(text) = get(name) else { return Ok(default) };
+    let seconds = text.parse().ok().filter(|seconds| (0.001..=MOST).contains(seconds));
+    let known = "must be a number of seconds from 0.001 to 31536000";
+    let seconds = seconds.ok_or_else(|| format!("{name} is {text:?}, and {known}"))?;
+    Ok(Duration::from_secs_f64(seconds))
+}
