@@ -29,8 +29,8 @@ use crate::gate::{AdminError, Gate};
 use crate::health::Health;
 use crate::minute::Minute;
 use crate::policy_file::PolicyFile;
-use crate::sent::Sent;
 use serving::metrics::Metrics;
+use serving::port::Sent;
 
 /// The page, which loads nothing but `/metrics.json`.
 const PAGE: &str = include_str!("../page.html");

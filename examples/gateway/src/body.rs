@@ -9,7 +9,7 @@ use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 
 use crate::http1::Answer;
-use crate::sent::Sent;
+use serving::port::Sent;
 
 pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
 

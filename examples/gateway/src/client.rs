@@ -21,9 +21,9 @@ use crate::body::Body;
 use crate::bounded::Room;
 use crate::http1::Http1;
 use crate::http2::Http2;
-use crate::sent::Sent;
 use crate::settings::Upstream;
 use serving::causes::causes;
+use serving::port::Sent;
 
 /// The time that a connection to the upstream may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

@@ -24,7 +24,7 @@ use http::header::{CONTENT_LENGTH, FORWARDED, HOST, HeaderName, VIA};
 use http::{HeaderMap, HeaderValue, Uri, Version};
 
 use crate::hop_by_hop;
-use crate::peer::Peer;
+use serving::port::Peer;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");

@@ -28,8 +28,8 @@ use tower::ServiceExt;
 
 use crate::body::BoxError;
 use crate::bounded::{Bounded, Entry, Permit, Room};
-use crate::connections::{millis, now};
-use crate::sent::Sent;
+use serving::port::Sent;
+use serving::port::{millis, now};
 
 /// Shorter than upstreams keep idle connections, so that few requests meet one that just closes.
 const IDLE: Duration = Duration::from_secs(4);

@@ -16,9 +16,9 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use crate::body::BoxError;
-use crate::connections::now;
-use crate::sent::{Sending, Sent, starting_tasks};
 use serving::causes::causes;
+use serving::port::now;
+use serving::port::{Sending, Sent, starting_tasks};
 
 /// The window of an answer. That of the connection is as large as 16, so a caller that takes none
 /// of many answers gets no others until these are given up.

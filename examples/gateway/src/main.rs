@@ -1,9 +1,9 @@
 //! A reverse proxy that limits what passes, by policies from a file. Driven with curl alone:
 //! `README.md` beside it takes five minutes.
 //!
-//! A request runs through `serve.rs`, which knows what is still running, then through `gate.rs`,
-//! which decides, to `origin.rs`, which forwards or answers it. `policy_file.rs` hands tables to
-//! the gate, and `admin.rs` shows and changes what the gate knows.
+//! A request comes from a port of `serving`, which knows what is still running. It runs through
+//! `gate.rs`, which decides, to `origin.rs`, which forwards or answers it. `policy_file.rs` hands
+//! tables to the gate, and `admin.rs` shows and changes what the gate knows.
 //!
 //! Callers are served by a thread for each core. Each has its own runtime, and its own client of
 //! the upstream. All else runs beside them.
@@ -13,33 +13,20 @@ mod body;
 mod bounded;
 mod built_in;
 mod client;
-mod connections;
-mod descriptors;
-mod exchange;
 mod forwarded;
-mod framing;
 mod gate;
-mod head;
 mod health;
 mod hop_by_hop;
 mod http1;
 mod http2;
-mod lingering;
-mod log;
 mod meters;
 mod minute;
 mod origin;
-mod peer;
 mod policy_file;
 mod proxy;
 #[cfg(test)]
 mod readme;
-mod running;
-mod sent;
-mod serve;
 mod settings;
-mod streams;
-mod timeouts;
 mod tunnel;
 
 use std::env;
@@ -59,10 +46,11 @@ use self::health::Health;
 use self::minute::Minute;
 use self::origin::Origin;
 use self::policy_file::PolicyFile;
-use self::running::Running;
-use self::serve::Port;
 use self::settings::Settings;
 use serving::metrics::Metrics;
+use serving::open_files;
+use serving::port::Port;
+use serving::port::Running;
 
 fn main() -> ExitCode {
     serving::run("gateway", run())
@@ -83,19 +71,18 @@ async fn run() -> Result<(), Box<dyn Error + Send + Sync>> {
     };
     let (minute, health) = (Minute::start(gate.meters().clone()), Health::start(&gate));
 
-    let (running, timeouts) = (Running::new(), settings.timeouts);
+    let (running, timeouts) = (Running::default(), settings.timeouts);
     let most = settings.max_connections;
     let listen = Port::bind("LISTEN", &settings.listen, most, timeouts, running.clone()).await?;
-    let of_admin = Running::new();
-    let admin =
-        Port::bind("ADMIN", &settings.admin, descriptors::ADMIN, timeouts, of_admin).await?;
+    let of_admin = Running::default();
+    let admin = Port::bind("ADMIN", &settings.admin, open_files::ADMIN, timeouts, of_admin).await?;
     println!("listening on http://{}, admin on http://{}", listen.address()?, admin.address()?);
 
     let admin_routes =
         Admin { gate: gate.clone(), file, health, metrics, minute, token: settings.token.clone() };
     tokio::spawn(admin.serve(admin_routes.routes(), pending()));
 
-    let origins = Origin::of_workers(&settings, &running, descriptors::workers())?;
+    let origins = Origin::of_workers(&settings, &running, open_files::workers())?;
     let (ended, again) = (CancellationToken::new(), CancellationToken::new());
     let signals = [ended.clone(), again.clone()];
     tokio::spawn(async move {

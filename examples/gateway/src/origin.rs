@@ -12,9 +12,9 @@ use crate::body::Body;
 use crate::built_in;
 use crate::client::Clients;
 use crate::proxy::Proxy;
-use crate::running::Running;
-use crate::sent::Sent;
 use crate::settings::Settings;
+use serving::port::Running;
+use serving::port::Sent;
 
 /// The inner service of the limits.
 #[derive(Clone)]

@@ -12,14 +12,14 @@ use ipnet::IpNet;
 use crate::body::Body;
 use crate::built_in::status;
 use crate::client::{Client, Failure, is_grpc};
-use crate::connections::now;
-use crate::exchange::Exchange;
 use crate::http2::Own;
-use crate::log::Log;
-use crate::running::Running;
-use crate::sent::Sent;
 use crate::settings::Settings;
 use crate::{forwarded, hop_by_hop, tunnel};
+use serving::log::Log;
+use serving::port::Exchange;
+use serving::port::Running;
+use serving::port::Sent;
+use serving::port::now;
 
 static FAILED: Log = Log::new();
 
@@ -76,7 +76,7 @@ impl Proxy {
                 }
                 return self.answer(response, caller, exchange);
             }
-            // `serve.rs` answers a caller that was given up.
+            // The port answers a caller that was given up.
             Err(_) if exchange.is_given_up() => {
                 return status(StatusCode::REQUEST_TIMEOUT, Body::default());
             }

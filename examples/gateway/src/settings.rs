@@ -11,8 +11,8 @@ use ipnet::IpNet;
 use tower_sluice::key::ClientIp;
 use tower_sluice::respond::HeaderStyle;
 
-use crate::descriptors;
-use crate::timeouts::{Timeouts, seconds};
+use serving::open_files;
+use serving::port::{Timeouts, seconds};
 
 /// The settings of a process.
 #[derive(Debug)]
@@ -90,9 +90,9 @@ impl Settings {
         let upstream = get("UPSTREAM").map(|url| Upstream::parse(&url)).transpose()?;
         // One by HTTP/1.1 and one by HTTP/2.
         let at_upstream = |upstream: &Upstream| if upstream.by_http2 { 1 } else { 2 };
-        let most = descriptors::max_connections(upstream.as_ref().map_or(0, at_upstream));
+        let most = open_files::max_connections(upstream.as_ref().map_or(0, at_upstream));
         let max_connections = match get("MAX_CONNECTIONS") {
-            None => most.min(descriptors::DEFAULT_MAX),
+            None => most.min(open_files::DEFAULT_MAX),
             Some(text) => match text.parse() {
                 Ok(set) if (1..=most).contains(&set) => set,
                 _ => {

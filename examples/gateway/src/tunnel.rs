@@ -9,8 +9,8 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
 
-use crate::exchange::Exchange;
-use crate::running::Running;
+use serving::port::Exchange;
+use serving::port::Running;
 
 /// A tunnel that is silent for so long is closed when the process ends.
 const SILENCE: Duration = Duration::from_secs(3);

@@ -20,11 +20,11 @@ use hyper::body::Incoming;
 use tokio::sync::Notify;
 use tokio::time::sleep_until;
 
-use crate::connections::{Caller, instant, millis, now};
+use crate::port::connections::{Caller, instant, millis, now};
 
 /// Shared by all that carry the request and the response.
-pub(crate) struct Exchange {
-    pub(crate) caller: Arc<Caller>,
+pub struct Exchange {
+    pub caller: Arc<Caller>,
     /// The last instant at which a part of either body moved, in milliseconds.
     moved: AtomicU64,
     /// The next part of the request's body is awaited.
@@ -68,7 +68,7 @@ impl Exchange {
     }
 
     /// The answer has begun, and the caller need not send on.
-    pub(crate) fn may_be_quiet(&self) {
+    pub fn may_be_quiet(&self) {
         self.may_be_quiet.store(true, Relaxed);
     }
 
@@ -88,12 +88,12 @@ impl Exchange {
     }
 
     /// Returns true if nothing more of the request's body is sent on.
-    pub(crate) fn is_sent(&self) -> bool {
+    pub fn is_sent(&self) -> bool {
         self.is_sent.load(Relaxed)
     }
 
     /// The request goes to the upstream by HTTP/2, where a cut ends it alone.
-    pub(crate) fn goes_by_http2(&self) {
+    pub fn goes_by_http2(&self) {
         self.is_by_http2.store(true, Relaxed);
     }
 
@@ -102,7 +102,7 @@ impl Exchange {
     }
 
     /// Returns true if the caller was given up in the middle of its body.
-    pub(crate) fn is_given_up(&self) -> bool {
+    pub fn is_given_up(&self) -> bool {
         self.is_given_up.load(Relaxed)
     }
 
@@ -133,7 +133,7 @@ impl Exchange {
 
     /// Waits until nothing has moved for `patience`, while the upstream is awaited and not the
     /// caller.
-    pub(crate) async fn upstream_is_overdue(&self, patience: Duration) {
+    pub async fn upstream_is_overdue(&self, patience: Duration) {
         let patience = millis(patience);
         loop {
             let from = match self.is_owed.load(Relaxed) {

@@ -13,8 +13,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-use crate::connections::{Caller, Place};
-use crate::framing::Framing;
+use crate::port::connections::{Caller, Place};
+use crate::port::framing::Framing;
 
 /// The longest time that it reads on.
 const LONGEST: Duration = Duration::from_secs(2);
@@ -122,11 +122,11 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
     use super::*;
-    use crate::running::Running;
-    use crate::timeouts::Timeouts;
+    use crate::port::running::Running;
+    use crate::port::timeouts::Timeouts;
 
     fn of_somebody() -> Arc<Caller> {
-        Caller::new("127.0.0.1:1".parse().unwrap(), Running::new(), Timeouts::default())
+        Caller::new("127.0.0.1:1".parse().unwrap(), Running::default(), Timeouts::default())
     }
 
     #[tokio::test]

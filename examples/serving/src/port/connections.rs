@@ -28,9 +28,9 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::log::Log;
-use crate::peer::Peer;
-use crate::running::Running;
-use crate::timeouts::Timeouts;
+use crate::port::peer::Peer;
+use crate::port::running::Running;
+use crate::port::timeouts::Timeouts;
 
 /// The time that connections without a request may take to close.
 const CLOSING: Duration = Duration::from_secs(2);
@@ -44,7 +44,7 @@ const TURN: Duration = Duration::from_millis(20);
 static FULL: Log = Log::new();
 
 /// Milliseconds since the process began.
-pub(crate) fn now() -> u64 {
+pub fn now() -> u64 {
     u64::try_from(BEGIN.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn instant(millis: u64) -> Instant {
 
 static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-pub(crate) fn millis(duration: Duration) -> u64 {
+pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -175,13 +175,13 @@ const FIRST_BYTE: u8 = 0;
 const HEAD: u8 = 1;
 const NEXT: u8 = 2;
 
-/// One connection, as the gateway waits for its caller.
-pub(crate) struct Caller {
-    pub(crate) peer: Peer,
-    pub(crate) running: Running,
-    pub(crate) timeouts: Timeouts,
+/// One connection, as the port waits for its caller.
+pub struct Caller {
+    pub peer: Peer,
+    pub running: Running,
+    pub timeouts: Timeouts,
     /// Cancelled once the connection has ended.
-    pub(crate) over: CancellationToken,
+    pub over: CancellationToken,
     /// What the program keeps for the connection.
     own: OnceLock<Box<dyn Any + Send + Sync>>,
     /// The number of requests that run.
@@ -230,7 +230,7 @@ impl Caller {
     }
 
     /// What the program keeps for this connection, of one type in the whole program.
-    pub(crate) fn own<T: Default + Send + Sync + 'static>(&self) -> &T {
+    pub fn own<T: Default + Send + Sync + 'static>(&self) -> &T {
         let own = self.own.get_or_init(|| Box::<T>::default());
         own.downcast_ref().expect("one type")
     }
@@ -310,7 +310,7 @@ impl Caller {
     }
 
     /// It carries another protocol from now on, whose two directions close one by one.
-    pub(crate) fn become_tunnel(&self) {
+    pub fn become_tunnel(&self) {
         self.is_tunnel.store(true, Relaxed);
     }
 
@@ -404,7 +404,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
     use super::*;
-    use crate::lingering::Lingering;
+    use crate::port::lingering::Lingering;
 
     /// The last bytes of an answer, whose request has ended.
     #[tokio::test]
@@ -414,7 +414,7 @@ mod tests {
             idle: Duration::from_secs(1),
             ..Timeouts::default()
         };
-        let caller = Caller::new("127.0.0.1:1".parse().unwrap(), Running::new(), timeouts);
+        let caller = Caller::new("127.0.0.1:1".parse().unwrap(), Running::default(), timeouts);
         let patience =
             || caller.deadline(&timeouts.closing()).unwrap() - caller.since.load(Relaxed);
         let (mut reader, stream) = duplex(64);

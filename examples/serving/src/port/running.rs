@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 
-use axum::body::Bytes;
+use hyper::body::Bytes;
 
 use http::{Response, Version};
 use http_body::{Body, Frame, SizeHint};
@@ -14,13 +14,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::connections::{Caller, millis, now};
-use crate::exchange::Exchange;
-use crate::sent;
+use crate::port::connections::{Caller, millis, now};
+use crate::port::exchange::Exchange;
+use crate::port::sent;
 
 /// Counts what runs. Clones are one count.
-#[derive(Clone, Debug)]
-pub(crate) struct Running {
+#[derive(Clone, Debug, Default)]
+pub struct Running {
     tracker: TaskTracker,
     ending: CancellationToken,
     is_ending: Arc<AtomicBool>,
@@ -111,13 +111,8 @@ impl Drop for Part {
 }
 
 impl Running {
-    pub(crate) fn new() -> Self {
-        let (tracker, ending) = (TaskTracker::new(), CancellationToken::new());
-        Self { tracker, ending, is_ending: Arc::default() }
-    }
-
     /// Counts one more, until what it returns is dropped.
-    pub(crate) fn begin(&self) -> TaskTrackerToken {
+    pub fn begin(&self) -> TaskTrackerToken {
         self.tracker.token()
     }
 
@@ -136,12 +131,12 @@ impl Running {
     }
 
     /// Returns true if the process is about to end.
-    pub(crate) fn is_ending(&self) -> bool {
+    pub fn is_ending(&self) -> bool {
         self.is_ending.load(Relaxed)
     }
 
     /// Waits until the process is about to end.
-    pub(crate) async fn ending(&self) {
+    pub async fn ending(&self) {
         self.ending.cancelled().await;
     }
 
@@ -217,20 +212,20 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Counted<B> {
 mod tests {
     use std::time::Duration;
 
-    use axum::body::Body as Text;
+    use http_body_util::Full;
 
     use super::*;
-    use crate::timeouts::Timeouts;
+    use crate::port::timeouts::Timeouts;
 
     /// By HTTP/2 the last part waits until the caller wants it, and its body is gone by then.
     #[tokio::test]
     async fn a_request_runs_until_its_last_part_has_left() {
         let timeouts = Timeouts { body: Duration::ZERO, ..Timeouts::default() };
-        let caller = Caller::new("127.0.0.1:1".parse().unwrap(), Running::new(), timeouts);
+        let caller = Caller::new("127.0.0.1:1".parse().unwrap(), Running::default(), timeouts);
         let one = One::new(&caller, Version::HTTP_2);
         let answer = Arc::downgrade(one.answer());
         let takes_nothing = || answer.upgrade().is_some_and(|answer| answer.takes_nothing());
-        let mut body = one.until_end_of(Response::new(Text::from("whole"))).into_body();
+        let mut body = one.until_end_of(Response::new(Full::from("whole"))).into_body();
         assert!(!takes_nothing());
         let frame = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await;
         let mut part = frame.unwrap().unwrap().into_data().ok().unwrap();

@@ -10,8 +10,8 @@ use std::time::Duration;
 use hyper::rt::Executor;
 use tokio::time::sleep;
 
-use crate::exchange::Exchange;
-use crate::running::{Answer, One};
+use crate::port::exchange::Exchange;
+use crate::port::running::{Answer, One};
 
 /// The pause between two looks at a stream.
 const PAUSE: Duration = Duration::from_secs(1);

@@ -1,15 +1,38 @@
-//! The listening side: connections, and a graceful end.
+//! A port: connections of HTTP/1.1 and HTTP/2, and a graceful end.
+//!
+//! `connections.rs` bounds their number and the silence of each, `exchange.rs` that within a
+//! request. `sent.rs` is the body that a caller sends, `running.rs` the answer until it has left.
+//! `streams.rs` ends streams of HTTP/2, and `lingering.rs` the connection.
+
+mod connections;
+mod exchange;
+mod framing;
+mod head;
+mod lingering;
+mod peer;
+mod running;
+mod sent;
+mod streams;
+mod timeouts;
+
+pub use self::connections::{Caller, millis, now};
+pub use self::exchange::Exchange;
+pub use self::peer::Peer;
+pub use self::running::Running;
+pub use self::sent::{Sending, Sent, starting_tasks};
+pub use self::timeouts::{Timeouts, seconds};
 
 use std::convert::Infallible;
+use std::error::Error;
 use std::io;
 use std::net::{self, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Bytes;
 use http::header::{CONNECTION, CONTENT_TYPE};
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body::Body;
+use hyper::body::Bytes;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::{Builder, UpgradeableConnection};
@@ -20,15 +43,14 @@ use tokio_util::task::TaskTracker;
 use tower::{Service, ServiceExt};
 use tower_sluice::key::PeerAddr;
 
-use crate::body::BoxError;
-use crate::connections::{Caller, Connections};
-use crate::head;
-use crate::lingering::Lingering;
+use self::connections::Connections;
+use self::lingering::Lingering;
+use self::running::{Counted, One};
+use self::streams::Streams;
 use crate::log::Log;
-use crate::running::{Counted, One, Running};
-use crate::sent::Sent;
-use crate::streams::{self, Streams};
-use crate::timeouts::Timeouts;
+use crate::program;
+
+pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
 
 /// The time after which a silent connection is asked whether its caller is still there.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
@@ -46,7 +68,7 @@ static NOT_ACCEPTED: Log = Log::new();
 
 /// A port to serve. Clones are one port: each worker has its own.
 #[derive(Clone)]
-pub(crate) struct Port {
+pub struct Port {
     name: &'static str,
     listener: Arc<net::TcpListener>,
     connections: Arc<Connections>,
@@ -57,7 +79,7 @@ pub(crate) struct Port {
 
 impl Port {
     /// Begins to listen. `name` is what logs say.
-    pub(crate) async fn bind(
+    pub async fn bind(
         name: &'static str,
         address: &str,
         max_connections: usize,
@@ -78,18 +100,14 @@ impl Port {
         })
     }
 
-    pub(crate) fn address(&self) -> io::Result<SocketAddr> {
+    pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
     /// Serves on the current runtime until `ended`. Then it closes the listening socket and idle
     /// connections, and returns when the requests and tunnels that run have ended, those of other
     /// workers too. Callers that stop in the middle are given up.
-    pub(crate) async fn serve<S, B>(
-        self,
-        service: S,
-        ended: impl Future<Output = ()>,
-    ) -> io::Result<()>
+    pub async fn serve<S, B>(self, service: S, ended: impl Future<Output = ()>) -> io::Result<()>
     where
         S: Service<Request<Sent>, Response = Response<B>, Error = Infallible>
             + Clone
@@ -141,7 +159,7 @@ impl Port {
 
         drop(own);
         if running.end() {
-            eprintln!("gateway: ending, {} requests run", running.count());
+            eprintln!("{}: ending, {} requests run", program(), running.count());
         }
         connections.wake();
         tasks.close();

@@ -2,24 +2,28 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::connections::now;
+use crate::port::now;
+use crate::program;
 
 /// The lines about one kind of event.
-pub(crate) struct Log {
+pub struct Log {
     /// The instant from which on the next line may be written, in milliseconds.
     next: AtomicU64,
     left_out: AtomicU64,
 }
 
 impl Log {
-    pub(crate) const fn new() -> Self {
+    /// No line yet.
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "a static needs a constant")]
+    pub const fn new() -> Self {
         Self { next: AtomicU64::new(0), left_out: AtomicU64::new(0) }
     }
 
     /// Writes a line, or counts it where one was written within the last second.
-    pub(crate) fn say(&self, line: impl FnOnce() -> String) {
+    pub fn say(&self, line: impl FnOnce() -> String) {
         if let Some(line) = self.line(now(), line) {
-            eprintln!("gateway: {line}");
+            eprintln!("{}: {line}", program());
         }
     }
 

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 /// The times of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Timeouts {
+pub struct Timeouts {
     /// `FIRST_BYTE_TIMEOUT` of a new connection. Default: 10 s.
-    pub(crate) first_byte: Duration,
+    pub first_byte: Duration,
     /// `HEAD_TIMEOUT`, from its first byte to its last. Default: 30 s.
-    pub(crate) head: Duration,
+    pub head: Duration,
     /// `BODY_TIMEOUT`, between two parts of a body. Default: 60 s.
-    pub(crate) body: Duration,
+    pub body: Duration,
     /// `IDLE_TIMEOUT`, between two requests. Default: 60 s.
-    pub(crate) idle: Duration,
+    pub idle: Duration,
 }
 
 impl Default for Timeouts {
@@ -33,7 +33,7 @@ impl Timeouts {
     /// # Errors
     ///
     /// A text that names the variable whose value is wrong.
-    pub(crate) fn read(get: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
+    pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
         let default = Self::default();
         Ok(Self {
             first_byte: seconds(&get, "FIRST_BYTE_TIMEOUT", default.first_byte)?,
@@ -49,7 +49,7 @@ impl Timeouts {
 /// # Errors
 ///
 /// A text that names the variable.
-pub(crate) fn seconds(
+pub fn seconds(
     get: impl Fn(&str) -> Option<String>,
     name: &str,
     default: Duration,

@@ -4,7 +4,7 @@ use std::thread::available_parallelism;
 use std::{cmp, fs};
 
 /// The most connections of the admin port, which are kept free for it.
-pub(crate) const ADMIN: usize = 32;
+pub const ADMIN: usize = 32;
 /// Listening sockets, Redis, the policy file, and connections that are just accepted or refused: as
 /// many at least, and these for the process and for each worker.
 const OTHERS: usize = 32;
@@ -13,20 +13,20 @@ const OF_WORKER: usize = 8;
 /// The number of open files that makes one more worker worth its own.
 const FOR_WORKER: usize = 64;
 /// The most connections of callers where `MAX_CONNECTIONS` does not say.
-pub(crate) const DEFAULT_MAX: usize = 10_000;
+pub const DEFAULT_MAX: usize = 10_000;
 /// The limit where the system does not say.
 const USUAL: usize = 1_024;
 
 /// Returns the number of threads that serve callers: one for each core, where there are files for
 /// them.
-pub(crate) fn workers() -> usize {
+pub fn workers() -> usize {
     let cores = available_parallelism().map_or(1, usize::from);
     cores.min(limit() / FOR_WORKER).max(1)
 }
 
 /// Returns the most connections that callers may have, where each needs so many more at the
 /// upstream.
-pub(crate) fn max_connections(at_upstream: usize) -> usize {
+pub fn max_connections(at_upstream: usize) -> usize {
     let others = cmp::max(OTHERS, OF_PROCESS + workers() * OF_WORKER);
     let room = limit().saturating_sub(ADMIN + others);
     (room / (1 + at_upstream)).max(1)

@@ -6,16 +6,16 @@ use http::HeaderValue;
 
 /// The peer of a connection, whose text is made once.
 #[derive(Debug)]
-pub(crate) struct Peer {
-    pub(crate) socket: SocketAddr,
+pub struct Peer {
+    pub socket: SocketAddr,
     /// Of version 4 where it can be.
-    pub(crate) address: IpAddr,
+    pub address: IpAddr,
     /// The text of the address.
-    pub(crate) text: HeaderValue,
+    pub text: HeaderValue,
 }
 
 impl Peer {
-    pub(crate) fn new(socket: SocketAddr) -> Self {
+    pub fn new(socket: SocketAddr) -> Self {
         let address = socket.ip().to_canonical();
         let text = HeaderValue::try_from(address.to_string()).expect("visible letters");
         Self { socket, address, text }

@@ -15,18 +15,18 @@ use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use axum::body::Bytes;
 use http::{HeaderMap, Request, Version};
 use http_body::{Body as _, Frame, SizeHint};
+use hyper::body::Bytes;
 use hyper::body::Incoming;
 use hyper::rt::Executor;
 use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::body::BoxError;
-use crate::connections::Caller;
-use crate::exchange::{Exchange, Patience};
+use crate::port::BoxError;
+use crate::port::connections::Caller;
+use crate::port::exchange::{Exchange, Patience};
 
 /// The longest time for which a body is read on that nobody wants any more, and for which the
 /// upstream is served on whose caller's connection has ended.
@@ -69,15 +69,15 @@ tokio::task_local! {
 }
 
 /// Runs a connection of HTTP/2, which starts a task for each body.
-pub(crate) async fn starting_tasks(connection: impl Future) {
+pub async fn starting_tasks(connection: impl Future) {
     let _ = STARTS_TASKS.scope((), connection).await;
 }
 
 /// Runs the tasks of a connection of HTTP/2: until the request is cut whose body one sends on, or
 /// the caller's connection is over.
 #[derive(Clone)]
-pub(crate) struct Sending {
-    pub(crate) over: CancellationToken,
+pub struct Sending {
+    pub over: CancellationToken,
 }
 
 impl<F> Executor<F> for Sending
@@ -108,7 +108,7 @@ fn body(exchange: &Exchange) -> MutexGuard<'_, Option<Incoming>> {
 }
 
 /// A body that ends with an error when its caller is given up. The exchange holds it.
-pub(crate) struct Sent {
+pub struct Sent {
     patience: Patience,
     is_by_http2: bool,
     change_trailers: fn(&mut HeaderMap),
@@ -125,12 +125,12 @@ impl Sent {
         })
     }
 
-    pub(crate) fn exchange(&self) -> &Arc<Exchange> {
+    pub fn exchange(&self) -> &Arc<Exchange> {
         self.patience.exchange()
     }
 
     /// Changes the trailers, once they come.
-    pub(crate) fn change_trailers(&mut self, change: fn(&mut HeaderMap)) {
+    pub fn change_trailers(&mut self, change: fn(&mut HeaderMap)) {
         self.change_trailers = change;
     }
 }
