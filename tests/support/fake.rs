@@ -54,6 +54,28 @@ async fn serve(stream: TcpStream, reply: impl Fn() -> Vec<u8>) -> Option<()> {
     .await
 }
 
+/// A node of a cluster that holds every slot by its own account, and redirects each script to its
+/// own address. Returns its port.
+pub async fn redirecting_to_itself() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let say = move |words: &[Vec<u8>]| match words[0].to_ascii_uppercase().as_slice() {
+        b"HELLO" => b"%2\r\n+proto\r\n:3\r\n+mode\r\n+cluster\r\n".to_vec(),
+        b"CLUSTER" => {
+            let master = format!("*3\r\n+127.0.0.1\r\n:{port}\r\n+id\r\n");
+            format!("*1\r\n*3\r\n:0\r\n:16383\r\n{master}").into_bytes()
+        }
+        b"EVALSHA" | b"EVAL" => format!("-MOVED 1 127.0.0.1:{port}\r\n").into_bytes(),
+        _ => b"+OK\r\n".to_vec(),
+    };
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(answer(stream, say));
+        }
+    });
+    port
+}
+
 /// A sentinel that always names the server at `port`, in the configuration of `epoch`. Returns its
 /// own port.
 pub async fn sentinel(port: u16, epoch: u64) -> u16 {

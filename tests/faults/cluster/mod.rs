@@ -2,6 +2,7 @@
 //! slots move and masters die.
 
 mod buckets;
+mod hosts;
 mod lost;
 mod map;
 mod moving;

@@ -59,6 +59,11 @@ impl Backoff {
         self.next = self.next.max(Some(instant));
     }
 
+    /// Lets the next attempt begin at `instant` at the latest.
+    pub(super) fn wait_at_most_until(&mut self, instant: Instant) {
+        self.next = self.next.min(Some(instant));
+    }
+
     fn in_trouble(&self, now: Instant) -> bool {
         self.failed.is_some_and(|failed| now < failed + FORGET_AFTER)
     }

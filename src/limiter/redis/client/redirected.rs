@@ -57,7 +57,7 @@ impl SharedConnection for Redirected {
                 match Next::of(error, connection.address()) {
                     Some(Next::Moved(host)) => {
                         // If the new server cannot be reached, the redirect is the outcome.
-                        let Ok(()) = cluster.moved(hash_slot, &host) else { break };
+                        let Ok(()) = cluster.moved(hash_slot, host.as_ref()) else { break };
                         let Ok(moved) = pool.connection(hash_slot).await else { break };
                         connection = moved;
                         *lock(&last) = Arc::clone(&connection);

@@ -106,7 +106,8 @@ pub(crate) const PROBE_TIMEOUT: Duration = Duration::from_millis(250);
 pub(crate) const MAX_MAP_PAUSE: Duration = Duration::from_millis(400);
 
 /// The interval at which a waiting call checks if its server is away. If so, it reads the slot map
-/// again.
+/// again. It is also the longest pause before the map is read for a slot whose new server has no
+/// known address.
 pub(crate) const REFRESH_CHECK: Duration = Duration::from_millis(50);
 
 /// The time for which a server without slots stays after a redirect to it, since slots move to it.

@@ -137,7 +137,7 @@ impl Batch {
         }
         match next {
             Next::WithText => Ok(vec![self]),
-            Next::Moved(host) => match cluster.moved(hash_slot, &host) {
+            Next::Moved(host) => match cluster.moved(hash_slot, host.as_ref()) {
                 Ok(()) => Ok(vec![self]),
                 Err(error) => Err((self, error)),
             },

@@ -100,10 +100,23 @@ impl Cluster {
         Ok(self.nodes.redirected_to(host, &self.settings)?.1.pool.facts())
     }
 
-    /// Records the server of a slot, from a redirect.
-    pub(crate) fn moved(self: &Arc<Self>, hash_slot: u16, host: &Host) -> Result<(), Error> {
-        let (number, _) = self.nodes.redirected_to(host, &self.settings)?;
-        self.nodes.assign(hash_slot, number);
+    /// Records the server of a slot, from a redirect. `None`: its address is not known, so the
+    /// charges of the slot wait for the map, which is read soon.
+    pub(crate) fn moved(
+        self: &Arc<Self>,
+        hash_slot: u16,
+        host: Option<&Host>,
+    ) -> Result<(), Error> {
+        match host {
+            Some(host) => {
+                let (number, _) = self.nodes.redirected_to(host, &self.settings)?;
+                self.nodes.assign(hash_slot, number);
+            }
+            None => {
+                self.nodes.assign(hash_slot, nodes::UNKNOWN);
+                self.refreshes.hurry();
+            }
+        }
         self.changed.notify_waiters();
         // Other slots have probably moved too.
         self.refresh();

@@ -19,7 +19,7 @@ use crate::{Error, ErrorKind};
 const MAX_NODES: usize = 4_096;
 
 /// The number for a slot without a known server.
-const UNKNOWN: u16 = u16::MAX;
+pub(super) const UNKNOWN: u16 = u16::MAX;
 
 /// Settings of the connections to all servers of a cluster.
 #[derive(Clone)]

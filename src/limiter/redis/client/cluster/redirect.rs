@@ -4,32 +4,37 @@ use redis::{Cmd, ConnectionAddr, Pipeline, RedisError, RedisResult, ServerErrorK
 
 use super::super::address::Host;
 use super::super::connection::SharedConnection;
+use super::slot_map::UNKNOWN;
 
 /// The next step of a call that a server did not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// The same server, with the text of the script, which the server does not know.
     WithText,
-    /// The server that holds the slot from now on.
-    Moved(Host),
+    /// The server that holds the slot from now on. `None`: the server does not know its address, so
+    /// the map must be read.
+    Moved(Option<Host>),
     /// The server that the slot is moving to, for this attempt only.
     Ask(Host),
-    /// A later attempt, since the keys are on two servers now.
+    /// A later attempt, since the keys are on two servers now, or on one without a known address.
     Again,
 }
 
 impl Next {
     /// Reads the step from an error of the server at `asked`. `None`: the call may have run, or it
-    /// failed.
+    /// failed. A redirect to the server that sent it is a failure, since no later attempt ends it.
     pub(crate) fn of(error: &RedisError, asked: Option<&ConnectionAddr>) -> Option<Self> {
         let redirect = || {
             let (address, _) = error.redirect_node()?;
-            read_address(address, asked)
+            let asked = asked.and_then(Host::of);
+            read_address(address, asked.as_ref()).filter(|host| host.is_none() || *host != asked)
         };
         match error.kind() {
             redis::ErrorKind::Server(ServerErrorKind::NoScript) => Some(Self::WithText),
             redis::ErrorKind::Server(ServerErrorKind::Moved) => redirect().map(Self::Moved),
-            redis::ErrorKind::Server(ServerErrorKind::Ask) => redirect().map(Self::Ask),
+            redis::ErrorKind::Server(ServerErrorKind::Ask) => {
+                redirect().map(|host| host.map_or(Self::Again, Self::Ask))
+            }
             redis::ErrorKind::Server(ServerErrorKind::TryAgain) => Some(Self::Again),
             _ => None,
         }
@@ -37,10 +42,11 @@ impl Next {
 }
 
 /// Returns true if a server says that it cannot serve its slots. Another server may hold them now.
+/// A redirect is one that has no next step.
 pub(crate) fn cannot_serve(error: &RedisError) -> bool {
-    use ServerErrorKind::{BusyLoading, ClusterDown, MasterDown, ReadOnly};
+    use ServerErrorKind::{BusyLoading, ClusterDown, MasterDown, Moved, ReadOnly};
     let redis::ErrorKind::Server(kind) = error.kind() else { return false };
-    matches!(kind, BusyLoading | ClusterDown | MasterDown | ReadOnly)
+    matches!(kind, BusyLoading | ClusterDown | MasterDown | Moved | ReadOnly)
 }
 
 /// Returns the next reply; an error reply becomes an error. Each command has one reply.
@@ -66,13 +72,15 @@ pub(crate) async fn ask(connection: &dyn SharedConnection, command: Cmd) -> Redi
     reply_after_asking(&mut connection.send_all(commands).await?.into_iter())
 }
 
-/// Reads `host:port`. Without a host, or with `?`, the server means the host that was asked.
-fn read_address(address: &str, asked: Option<&ConnectionAddr>) -> Option<Host> {
+/// Reads `host:port`. Without a host, the server means the host that was asked. With `?`, the server
+/// does not know the host: `Some(None)`.
+fn read_address(address: &str, asked: Option<&Host>) -> Option<Option<Host>> {
     let (host, port) = address.rsplit_once(':')?;
     let port = port.parse().ok().filter(|port| *port != 0)?;
     match host {
-        "" | "?" => Some(Host { port, ..Host::of(asked?)? }),
-        _ => Some(Host { name: host.to_owned(), port }),
+        UNKNOWN => Some(None),
+        "" => Some(Some(Host { port, ..asked?.clone() })),
+        _ => Some(Some(Host { name: host.to_owned(), port })),
     }
 }
 
@@ -87,7 +95,7 @@ mod tests {
             (ServerErrorKind::ClusterDown, true),
             (ServerErrorKind::MasterDown, true),
             (ServerErrorKind::ReadOnly, true),
-            (ServerErrorKind::Moved, false),
+            (ServerErrorKind::Moved, true),
             (ServerErrorKind::NoPerm, false),
             (ServerErrorKind::ResponseError, false),
         ];
@@ -116,20 +124,30 @@ mod tests {
 
     #[test]
     fn an_address_may_lack_its_host() {
-        let asked = ConnectionAddr::Tcp("seed".into(), 1);
+        let seed = ConnectionAddr::Tcp("seed".into(), 1);
+        let moved = |host: &str, port| Next::Moved(Some(Host { name: String::from(host), port }));
         let table = [
-            ("10.0.0.1:6379", Some(("10.0.0.1", 6379))),
-            ("::1:6379", Some(("::1", 6379))),
-            (":7", Some(("seed", 7))),
-            ("?:7", Some(("seed", 7))),
-            ("host:0", None),
-            ("host", None),
-            ("host:x", None),
+            ("-MOVED 1 10.0.0.1:6379\r\n", Some(moved("10.0.0.1", 6379))),
+            ("-MOVED 1 ::1:6379\r\n", Some(moved("::1", 6379))),
+            ("-MOVED 1 :7\r\n", Some(moved("seed", 7))),
+            // A server without a name is none that is known.
+            ("-MOVED 1 ?:1\r\n", Some(Next::Moved(None))),
+            ("-ASK 1 ?:1\r\n", Some(Next::Again)),
+            // The server that was asked, which would send the same redirect again.
+            ("-MOVED 1 seed:1\r\n", None),
+            ("-MOVED 1 :1\r\n", None),
+            ("-ASK 1 seed:1\r\n", None),
+            ("-MOVED 1 host:0\r\n", None),
+            ("-MOVED 1 host\r\n", None),
+            ("-MOVED 1 host:x\r\n", None),
         ];
-        for (text, expected) in table {
-            let expected = expected.map(|(host, port)| Host { name: String::from(host), port });
-            assert_eq!(read_address(text, Some(&asked)), expected, "{text}");
+        let error = |reply: &str| {
+            let value = redis::parse_redis_value(reply.as_bytes()).expect("a value");
+            value.extract_error().expect_err("a redirect")
+        };
+        for (reply, expected) in table {
+            assert_eq!(Next::of(&error(reply), Some(&seed)), expected, "{reply}");
         }
-        assert_eq!(read_address(":7", None), None);
+        assert_eq!(Next::of(&error("-MOVED 1 :7\r\n"), None), None);
     }
 }
