@@ -50,3 +50,32 @@ async fn a_sentinel_that_refused_to_answer_and_is_silent_since_is_away() {
     proxy.set(Fault::BlackHole);
     until(&limiter, ErrorKind::Infrastructure).await;
 }
+
+/// Its epoch is newer than that of all switches, and only the others are right.
+// Case 46.
+#[tokio::test]
+async fn one_wrong_sentinel_of_three_moves_no_pool() {
+    let (server, elsewhere) = (Server::start(), Server::start());
+    let mut others = Vec::new();
+    for _ in 0..2 {
+        others.push(Proxy::before(fake::sentinel(server.port(), 5).await).await);
+    }
+    let wrong = Proxy::before(fake::sentinel(elsewhere.port(), 99).await).await;
+    wrong.set(Fault::BlackHole);
+    let limiter = yearly(&url(&[others[0].port(), others[1].port(), wrong.port()]));
+    until_well(&limiter).await;
+    wrong.set(Fault::None);
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(3) {
+        let _ = limiter.check(&one()).await;
+        assert_eq!(asked(&elsewhere).await, 0, "after {:?}", begun.elapsed());
+        sleep(Duration::from_millis(50)).await;
+    }
+    // The only sentinel that answers is trusted.
+    others.iter().for_each(|other| other.set(Fault::Reset));
+    eventually("the last sentinel is followed", async || {
+        let _ = limiter.check(&one()).await;
+        asked(&elsewhere).await > 0
+    })
+    .await;
+}

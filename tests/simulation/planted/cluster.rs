@@ -23,10 +23,8 @@ pub(super) const FAULTS: &[Fault] = &[
         "moved_slot_not_remembered",
         &[edit(
             "limiter/redis/client/cluster/mod.rs",
-            "        self.nodes.assign(hash_slot, number);
-        self.changed.notify_waiters();",
-            "        let _ = number;
-        self.changed.notify_waiters();",
+            "                self.nodes.assign(hash_slot, number);",
+            "                let _ = number;",
         )],
     ),
     planted(
@@ -88,8 +86,8 @@ pub(super) const FAULTS: &[Fault] = &[
         "asked_slot_taken_for_moved",
         &[edit(
             "limiter/redis/client/cluster/redirect.rs",
-            "            redis::ErrorKind::Server(ServerErrorKind::Ask) => redirect().map(Self::Ask),",
-            "            redis::ErrorKind::Server(ServerErrorKind::Ask) => redirect().map(Self::Moved),",
+            "                redirect().map(|host| host.map_or(Self::Again, Self::Ask))",
+            "                redirect().map(Self::Moved)",
         )],
     ),
     planted(
@@ -238,11 +236,29 @@ pub(super) const FAULTS: &[Fault] = &[
         "oldest_epoch_followed",
         &[edit(
             "limiter/redis/client/sentinel/reports.rs",
-            "                let is_newer = |one: &Candidate<'_>| one.epoch > *epoch && !is_refuted(one);",
-            "                let is_newer = |one: &Candidate<'_>| one.epoch < *epoch && !is_refuted(one);",
+            "                    one.epoch > *epoch && !is_refuted(one) && has_support(one)",
+            "                    one.epoch < *epoch && !is_refuted(one) && has_support(one)",
         )],
     )
     .found_by_unit(
-        "limiter::redis::client::sentinel::reports::tests::a_switch_is_followed_at_once_and_never_back",
+        "limiter::redis::client::sentinel::reports::tests::a_switch_is_followed_once_two_report_it_and_never_back",
     ),
+    planted(
+        "one_sentinel_moves_the_pool",
+        &[edit(
+            "limiter/redis/client/sentinel/reports.rs",
+            "one.votes > 1 || candidates.len() == 1;",
+            "one.votes > 0;",
+        )],
+    )
+    .found_by("faults", "sentinel::watching::one_wrong_sentinel_of_three_moves_no_pool"),
+    planted(
+        "server_without_a_name_taken_for_the_asked_one",
+        &[edit(
+            "limiter/redis/client/cluster/slot_map.rs",
+            "        Some(unknown) if unknown == UNKNOWN => more.get(1).and_then(ip),",
+            "        Some(unknown) if unknown == UNKNOWN => Some(asked.name.clone()),",
+        )],
+    )
+    .found_by("faults", "cluster::hosts::servers_without_a_name_are_found_by_their_address"),
 ];

@@ -2,9 +2,10 @@
 //! wrong.
 //!
 //! Sentinels number each switch: the epoch. At the start, the server with the most votes wins.
-//! Later, the pool follows a switch that is newer than all earlier ones, even if only one sentinel
-//! reports it: the others learn of it within two seconds. A server with an older epoch needs more
-//! than half of all sentinels, for example after they were set up again.
+//! Later, the pool follows a switch that is newer than all earlier ones as soon as two sentinels
+//! report it: after a switch, the others learn of it at once. One sentinel is enough if no other one
+//! names a primary. A server with an older epoch needs more than half of all sentinels, for example
+//! after they were set up again. So one wrong sentinel moves nothing while two others answer.
 
 use super::super::address::Host;
 use super::super::error::{before_asking, weight};
@@ -71,13 +72,17 @@ impl Reports {
         let best = match &self.followed {
             None => candidates.iter().max_by_key(|one| (!is_refuted(one), one.votes, one.epoch)),
             Some((followed, epoch)) => {
-                let is_newer = |one: &Candidate<'_>| one.epoch > *epoch && !is_refuted(one);
+                let has_support = |one: &Candidate<'_>| one.votes > 1 || candidates.len() == 1;
+                let is_newer = |one: &Candidate<'_>| {
+                    one.epoch > *epoch && !is_refuted(one) && has_support(one)
+                };
                 let is_followed = |one: &Candidate<'_>| one.host == followed;
                 let may_follow = |one: &&Candidate<'_>| {
                     is_newer(one) || is_followed(one) || self.has_majority(one)
                 };
                 candidates.iter().filter(may_follow).max_by_key(|one| {
-                    (is_newer(one), !is_refuted(one), is_followed(one), one.epoch)
+                    let stays = is_followed(one) && has_support(one);
+                    (is_newer(one), !is_refuted(one), stays, self.has_majority(one), one.epoch)
                 })
             }
         };
