@@ -21,63 +21,45 @@ use crate::{Error, ErrorKind};
 /// The longest text of a reply in an error, in bytes.
 const MAX_TEXT_LENGTH: usize = 256;
 
-/// The kinds of error replies, by their code and text. `ERR` is also the code of replies without
-/// one. `…` stands for any text.
+/// The kinds of error replies, by code and text, each row from one source. `ERR` is also the code
+/// of replies without one, and `…` stands for any text.
 ///
-/// A request must not choose the kind. So a row of kind infrastructure has a code that only servers
-/// write, or a whole text, or begins with several words.
-const KINDS: [(&str, &str, ErrorKind); 35] = {
+/// A request must not choose the kind. So a reply of kind infrastructure has a code that only
+/// servers write, or its whole text is here, or it begins with several words.
+const KINDS: [(ErrorKind, &[&str]); 15] = {
     use ErrorKind::{Capacity, Infrastructure, State};
     [
-        // Redis, Valkey, KeyDB, Dragonfly, kvrocks: their documentation of RESP and their sources.
-        ("LOADING", "…", Infrastructure),
-        ("BUSY", "…", Infrastructure),
-        ("MASTERDOWN", "…", Infrastructure),
-        ("CLUSTERDOWN", "…", Infrastructure),
-        ("NOREPLICAS", "…", Infrastructure),
-        ("MISCONF", "…", Infrastructure),
-        ("READONLY", "…", Infrastructure),
-        ("TRYAGAIN", "…", Infrastructure),
-        ("OOM", "…", Capacity),
-        ("WRONGTYPE", "…", State),
-        ("CORRUPT", "…", State),
-        // networking.c of Redis; also "max number of clients + cluster connections reached".
-        ("ERR", "max number of clients…", Infrastructure),
-        // script.c of Redis.
-        ("ERR", "Script killed by user…", Infrastructure),
-        // A Lua error of our script, which foreign data causes. t_string.c of Redis for the others.
-        ("ERR", "user_script:…", State),
-        ("ERR", "value is not…", State),
-        ("ERR", "increment or decrement would overflow", State),
-        // Envoy's redis_proxy: command_splitter_impl.h.
-        ("ERR", "upstream failure", Infrastructure),
-        ("ERR", "no upstream host", Infrastructure),
-        ("ERR", "upstream protocol error", Infrastructure),
-        // twemproxy: msg_get_error of nc_message.c writes strerror of its connection, or "unknown".
-        ("ERR", "Connection refused", Infrastructure),
-        ("ERR", "Connection reset by peer", Infrastructure),
-        ("ERR", "Connection timed out", Infrastructure),
-        ("ERR", "Broken pipe", Infrastructure),
-        ("ERR", "No route to host", Infrastructure),
-        ("ERR", "Network is unreachable", Infrastructure),
-        ("ERR", "unknown", Infrastructure),
+        // Redis, Valkey, KeyDB, Dragonfly and kvrocks.
+        (Infrastructure, &["LOADING …", "BUSY …", "MASTERDOWN …", "MISCONF …", "READONLY …"]),
+        (Infrastructure, &["CLUSTERDOWN …", "NOREPLICAS …", "TRYAGAIN …"]),
+        (Capacity, &["OOM …"]),
+        (State, &["WRONGTYPE …", "CORRUPT …", "ERR value is not…"]),
+        // networking.c and script.c of Redis. Some clusters count other connections, too.
+        (Infrastructure, &["ERR max number of clients…", "ERR Script killed by user…"]),
+        // An error of Lua in our script, which foreign data causes.
+        (State, &["ERR user_script:…"]),
+        // Envoy: command_splitter_impl.h.
+        (Infrastructure, &["ERR upstream failure", "ERR no upstream host"]),
+        (Infrastructure, &["ERR upstream protocol error"]),
+        // twemproxy: nc_message.c writes strerror of its connection to the server.
+        (Infrastructure, &["ERR Connection refused", "ERR Connection reset by peer"]),
+        (Infrastructure, &["ERR Connection timed out", "ERR No route to host", "ERR unknown"]),
         // predixy: Response.cpp, whose spelling this is.
-        ("ERR", "no server avaliable", Infrastructure),
-        ("ERR", "no server connection avaliable", Infrastructure),
-        ("ERR", "server connection close", Infrastructure),
-        // Codis: backend.go, after session.go's "handle response".
-        ("ERR", "handle response, backend conn reset", Infrastructure),
+        (Infrastructure, &["ERR no server avaliable", "ERR no server connection avaliable"]),
+        (Infrastructure, &["ERR server connection close"]),
+        // Codis: backend.go.
+        (Infrastructure, &["ERR handle response, backend conn reset"]),
         // Upstash and Vercel KV: upstash.com/docs/redis/troubleshooting.
-        ("ERR", "max requests limit exceeded…", Capacity),
-        ("ERR", "max daily request limit exceeded…", Capacity),
-        ("ERR", "max concurrent connections exceeded…", Capacity),
-        ("ERR", "DB capacity quota exceeded…", Capacity),
-        ("ERR", "max commands per second exceeded…", Capacity),
+        (Capacity, &["ERR max requests limit…", "ERR max daily request limit…"]),
+        (Capacity, &["ERR max concurrent connections…", "ERR DB capacity quota…"]),
     ]
 };
 
 /// The words before the arguments in some texts. An error shows such a text up to these words.
 const ARGUMENT_MARKERS: [&str; 2] = [", with args", " access the '"];
+
+/// The text of ElastiCache Serverless for `TIME`, and of other servers for other commands.
+const NOT_IN_SCRIPTS: &str = "This Redis command is not allowed from script";
 
 /// The characters of a key that may also end a part of a sentence.
 const STOPS: [char; 3] = ['.', ':', '-'];
@@ -104,13 +86,14 @@ impl<'a> ErrorReply<'a> {
     }
 
     fn kind(&self) -> ErrorKind {
-        let (text, _) = self.text.split_once(" script: ").unwrap_or((self.text, ""));
-        let is_like = |pattern: &str| match pattern.strip_suffix('…') {
-            Some(begin) => text.starts_with(begin),
-            None => text == pattern,
+        let text = self.text.split(" script: ").next().unwrap_or_default();
+        let reply = format!("{} {text}", self.code);
+        let is_like = |pattern: &&str| match pattern.strip_suffix('…') {
+            Some(begin) => reply.starts_with(begin),
+            None => reply == **pattern,
         };
-        let row = KINDS.iter().find(|(code, text, _)| *code == self.code && is_like(text));
-        row.map_or(ErrorKind::Configuration, |(_, _, kind)| *kind)
+        let row = KINDS.iter().find(|(_, patterns)| patterns.iter().any(is_like));
+        row.map_or(ErrorKind::Configuration, |(kind, _)| *kind)
     }
 
     /// Makes the error, which shows no part of `secrets`.
@@ -119,8 +102,13 @@ impl<'a> ErrorReply<'a> {
         let ends = ARGUMENT_MARKERS.iter().filter_map(|mark| text.find(mark));
         let text = &text[..ends.min().unwrap_or(text.len())];
         let secrets: Vec<_> = secrets.into_iter().flat_map(words).map(comparable).collect();
-        let shown = without_secrets(&format!("{code} {text}"), &secrets);
-        Error::new(self.kind(), format!("redis answered: {}", shown.trim_end()))
+        let code = if secrets.contains(&comparable(code)) { "…" } else { code };
+        let shown = format!("{code} {}", without_secrets(text, &secrets));
+        let mut message = format!("redis answered: {}", shown.trim_end());
+        if text.starts_with(NOT_IN_SCRIPTS) {
+            message.push_str(" (if it is TIME, set `Pool::caller_clock`)");
+        }
+        Error::new(self.kind(), message)
     }
 }
 
@@ -185,7 +173,7 @@ fn is_of_word(char: char) -> bool {
 
 /// Returns true for the name of a command or a setting, such as `client|setinfo`.
 fn is_command(text: &str) -> bool {
-    text.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'|')
+    text.bytes().all(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'|' | b'-'))
 }
 
 /// Returns the text after the location in a script, if a reply begins with one. Redis 6.2 writes

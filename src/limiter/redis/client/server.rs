@@ -10,7 +10,7 @@ use redis::aio::{MultiplexedConnection, SendError};
 use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
 use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
-    ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo, RedisError, RedisResult,
+    ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo, RedisError, RedisResult, cmd,
 };
 use tokio::select;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -170,15 +170,26 @@ impl Server {
             },
             error = self.find_server_without_tls(deadline) => return Err(error),
         };
-        let greeting = match timeout_at(deadline, Greeting::of(&mut socket)).await {
-            Ok(greeting) => greeting.map_err(|error| self.refusal(error))?,
+        match timeout_at(deadline, self.greet(&mut socket)).await {
+            Ok(greeting) => Ok((socket, greeting?)),
             Err(_) => {
                 let message = "redis did not send its greeting in time";
-                return Err(Error::new(ErrorKind::Infrastructure, message));
+                Err(Error::new(ErrorKind::Infrastructure, message))
             }
-        };
+        }
+    }
+
+    /// Asks for the kind of the server, and chooses the database. The client would forget the code
+    /// of a refusal.
+    async fn greet(&self, socket: &mut MultiplexedConnection) -> Result<Greeting, Error> {
+        let greeting = Greeting::of(socket).await.map_err(|error| self.refusal(error))?;
         greeting.expect_kind(self.kind)?;
-        Ok((socket, greeting))
+        let database = self.login.settings().db();
+        if database != 0 {
+            let selected = cmd("SELECT").arg(database).exec_async(socket).await;
+            selected.map_err(|error| self.refusal(error))?;
+        }
+        Ok(greeting)
     }
 
     async fn open_socket(
@@ -197,13 +208,13 @@ impl Server {
             config = config.set_dns_resolver(resolver.clone());
         }
         if let Some(dialer) = &self.dialer {
-            let settings = self.login.settings();
+            let settings = self.login.settings().set_db(0);
             let connected = dialer.connect(self.addr(), &settings, config);
             let in_time = timeout(self.connect_timeout, connected).await;
             return in_time
                 .unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()));
         }
-        let info = self.info.clone().set_redis_settings(self.login.settings());
+        let info = self.info.clone().set_redis_settings(self.login.settings().set_db(0));
         Client::open(info)?.get_multiplexed_async_connection_with_config(&config).await
     }
 
