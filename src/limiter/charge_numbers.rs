@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 use std::time::Duration;
+#[cfg(feature = "redis")]
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
@@ -62,6 +64,12 @@ pub(crate) fn check_key(key: &str) -> Result<(), Error> {
         1..=MAX_KEY_LENGTH => Ok(()),
         _ => refuse("the key is longer than 64 KiB"),
     }
+}
+
+/// Returns the time of this machine, since the Unix epoch.
+#[cfg(feature = "redis")]
+pub(crate) fn system_time() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// Converts the time of a clock to µs since the Unix epoch.

@@ -36,7 +36,7 @@ pub use rate_limiter::RRateLimiter;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use uuid::Uuid;
@@ -47,6 +47,7 @@ use self::messages::Request;
 use self::sender::Sender;
 use crate::future::BoxedFuture;
 use crate::limiter::Operation;
+use crate::limiter::charge_numbers::system_time;
 use crate::limiter::redis::{DEFAULT_DECISION_TIMEOUT, MAX_TIMEOUT};
 use crate::reservation::{Owner, Reservation};
 use crate::settlement::Settlement;
@@ -134,7 +135,7 @@ impl Redisson {
     /// It is for Java processes whose clocks agree with each other, but not with the server's
     /// clock. A process whose clock is ahead frees the permits of all other processes early.
     pub fn caller_clock(self) -> Self {
-        self.clock(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+        self.clock(system_time)
     }
 
     /// Decides by `clock`, the time since the Unix epoch, truncated to milliseconds. Default: the

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 use super::keys::Keys;
 use super::messages::Request;
 use super::messages::ScriptReply;
-use crate::limiter::charge_numbers::{Clock, instant};
+use crate::limiter::charge_numbers::{Clock, instant, system_time};
 use crate::limiter::redis::{
     Deadline, Script, SharedConnection, Stage, eval, from_failed_call, is_reply, met_read_only,
 };
@@ -60,7 +60,8 @@ pub(super) enum Failure {
 impl Sender {
     pub(super) fn new(pool: Pool) -> Self {
         let in_flight = Arc::new(Semaphore::new(MAX_IN_FLIGHT));
-        Self { pool, clock: None, script: Arc::new(Script::from_sources(&SCRIPT)), in_flight }
+        let clock = pool.has_caller_clock().then(|| Arc::new(system_time) as Clock);
+        Self { pool, clock, script: Arc::new(Script::from_sources(&SCRIPT)), in_flight }
     }
 
     /// Sends a request and awaits its reply.

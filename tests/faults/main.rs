@@ -13,6 +13,7 @@ mod error_texts;
 mod given_connection;
 mod given_pools;
 mod least_rights;
+mod ready;
 #[cfg(feature = "redisson")]
 mod replies;
 mod rotation;

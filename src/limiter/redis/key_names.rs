@@ -31,7 +31,7 @@ pub(super) struct Buckets {
 /// Returns the text before the braces for each part of the limiter called `name`. A part is a
 /// quota. Several parts are numbered.
 pub(super) fn key_prefixes(parts: &[ScriptPart], prefix: &str, name: &str) -> Vec<String> {
-    let prefix = percent_encoded(prefix, &['%', '{', '}']);
+    let prefix = safe_prefix(prefix);
     let mut safe = String::new();
     push_verbatim_or_digest(&mut safe, name);
     let name = percent_encoded(&safe, &[':']);
@@ -44,6 +44,11 @@ pub(super) fn key_prefixes(parts: &[ScriptPart], prefix: &str, name: &str) -> Ve
         key_prefix
     };
     parts.iter().enumerate().map(key_prefix).collect()
+}
+
+/// Returns the first part of the names of all keys, without braces.
+pub(super) fn safe_prefix(prefix: &str) -> String {
+    percent_encoded(prefix, &['%', '{', '}'])
 }
 
 /// Returns `key` in braces: the suffix of its names in Redis.

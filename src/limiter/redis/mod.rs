@@ -2,7 +2,7 @@
 //!
 //! - `limiter.rs`: the limiter, its settings, and the future of a decision. It converts a charge to
 //!   a request about a key, which `key_names.rs` names. `all_at_once.rs` lets several limiters
-//!   decide in `one_call.rs`.
+//!   decide in `one_call.rs`. `ready.rs` checks the servers when an application starts.
 //! - `send/`: puts charges into calls, sends the calls, and awaits their answers. It uses `script/`
 //!   and `client/`, which do not use it.
 //! - `script/`: the scripts that the server runs, and the reader of their replies. It uses no
@@ -16,6 +16,7 @@ pub(crate) mod fuzz_replies;
 mod key_names;
 mod limiter;
 mod one_call;
+mod ready;
 mod script;
 mod send;
 

@@ -440,4 +440,31 @@ pub(super) const FAULTS: &[Fault] = &[
             "            let mut suffixes = key_suffixes(&groups[0][0].key, self.key_prefixes.len());",
         )],
     ),
+    planted(
+        "refusal_taken_for_foreign_data",
+        &[edit(
+            "limiter/redis/client/error.rs",
+            "        row.map_or(ErrorKind::Configuration, |(kind, _)| *kind)",
+            "        row.map_or(ErrorKind::State, |(kind, _)| *kind)",
+        )],
+    )
+    .found_by_unit("limiter::redis::client::error::tests::every_known_reply_lands_in_its_kind"),
+    planted(
+        "key_in_the_words_of_a_server",
+        &[edit(
+            "limiter/redis/client/error.rs",
+            "                shown.push_str(if is_secret(bare, secrets) { \"…\" } else { bare });",
+            "                shown.push_str(bare);",
+        )],
+    )
+    .found_by_unit("limiter::redis::client::error::tests::no_argument_of_a_call_is_printed"),
+    planted(
+        "one_master_is_asked_if_it_can_decide",
+        &[edit(
+            "limiter/redis/ready.rs",
+            "        for tag in tags {",
+            "        for tag in tags.into_iter().take(1) {",
+        )],
+    )
+    .found_by("faults", "ready::each_master_of_a_cluster_is_asked_at_the_start"),
 ];

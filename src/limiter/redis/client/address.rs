@@ -16,6 +16,8 @@ pub(crate) struct Address {
     pub(super) uses_tls: bool,
     /// The user, the password and the database of the servers that decide.
     pub(super) settings: RedisConnectionInfo,
+    /// True if the clock of this process decides.
+    pub(super) caller_clock: bool,
 }
 
 /// The servers that decide, and how to find them.
@@ -101,12 +103,13 @@ impl Address {
             return Err(invalid("nothing may follow a #, and certificates are always checked"));
         }
         let query = Query::read(url.query_pairs(), form, scheme == "unix")?;
-        let own_port = url.port();
+        let (own_port, caller_clock) = (url.port(), query.caller_clock);
         let info = url.into_connection_info().map_err(|_| invalid(PARTS))?;
         let settings = info.redis_settings().clone();
         let first = match info.addr() {
             ConnectionAddr::Unix(path) => {
-                return Ok(Self { topology: Topology::Socket(path.clone()), uses_tls, settings });
+                let topology = Topology::Socket(path.clone());
+                return Ok(Self { topology, uses_tls, settings, caller_clock });
             }
             addr => host(addr, own_port, form).ok_or_else(|| invalid(PARTS))?,
         };
@@ -124,7 +127,7 @@ impl Address {
                 settings: query.settings,
             },
         };
-        Ok(Self { topology, uses_tls, settings })
+        Ok(Self { topology, uses_tls, settings, caller_clock })
     }
 }
 
@@ -142,6 +145,7 @@ struct Query {
     service_name: Option<String>,
     /// The user and the password of the sentinels.
     settings: RedisConnectionInfo,
+    caller_clock: bool,
 }
 
 impl Query {
@@ -154,6 +158,7 @@ impl Query {
             nodes: Vec::new(),
             service_name: None,
             settings: RedisConnectionInfo::default(),
+            caller_clock: false,
         };
         for (name, value) in pairs {
             let value = value.as_ref();
@@ -184,6 +189,8 @@ impl Query {
                          redis-sentinel://",
                     ));
                 }
+                (_, "clock") if value == "caller" => query.caller_clock = true,
+                (_, "clock") => return Err(invalid("the only value of clock= is caller")),
                 // The client reads these parameters itself.
                 (_, "protocol") => {}
                 (_, "db" | "user" | "pass") if is_socket => {}

@@ -36,6 +36,9 @@ impl Pool {
     /// `sentinelUsername=` and `sentinelPassword=`. Percent-encode characters such as `@`, `&` or
     /// `+` in any part.
     ///
+    /// With the parameter `clock=caller`, limiters decide by the clock of this process: see
+    /// [`caller_clock`](Self::caller_clock).
+    ///
     /// The address must name the right kind of server. A plain address of a sentinel or of a node
     /// of a cluster gets no connection. The error says which address to write.
     ///
@@ -211,7 +214,7 @@ impl PoolBuilder {
     /// - The address names a cluster, and a database other than 0 was set.
     /// - The address does not ask for TLS, and a certificate or authorities were set.
     pub fn build(self) -> Result<Pool, Error> {
-        let Address { topology, uses_tls, settings } = self.address;
+        let Address { topology, uses_tls, settings, caller_clock } = self.address;
         if self.dialer.is_some() && (uses_tls || matches!(topology, Topology::Socket(_))) {
             let message = "`dial` needs an address without TLS and without a Unix socket";
             return Err(Error::new(ErrorKind::Configuration, message));
@@ -245,7 +248,8 @@ impl PoolBuilder {
                 pool(Target::Primary(Arc::new(sentinels)))
             }
         };
-        Ok(pool.with_logins(login, sentinel_login))
+        let pool = pool.with_logins(login, sentinel_login);
+        Ok(if caller_clock { pool.caller_clock() } else { pool })
     }
 }
 

@@ -41,7 +41,7 @@ impl Pool {
     /// - The connection has its own response timeout, half a second by default. If that ends a
     ///   call, the error is of kind saturation, since that timer does not show the state of Redis.
     ///   Keep it longer than the [`decision_timeout`](crate::Redis::decision_timeout).
-    /// - [`ready`](Self::ready) does not ask the server, and the kind of the server is not checked.
+    /// - The kind of the server is not checked.
     ///
     /// The connection must give each reply to its own call, even after earlier callers were
     /// dropped. It must not send a command again, and must use one server: a cluster needs a

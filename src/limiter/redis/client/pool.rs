@@ -18,7 +18,7 @@ use super::cluster::slot_map::{self, Partition};
 use super::connection::{ConnectionFuture, Connections, SharedConnection};
 use super::fault::{Deadline, Facts, Signs, Stage};
 use super::server::Login;
-use super::times::{MAX_CONNECTION_WAIT, READY_WITHIN};
+use super::times::MAX_CONNECTION_WAIT;
 use crate::{Error, ErrorKind};
 
 /// Connections to Redis, shared by every clone and by many limiters.
@@ -47,32 +47,13 @@ pub struct Pool {
     signs: Arc<Signs>,
     prefix: Arc<str>,
     clustered: bool,
+    /// True if limiters decide by the clock of this process.
+    caller_clock: bool,
     /// The logins for the servers that decide, and for the sentinels.
     logins: [Option<Login>; 2],
 }
 
 impl Pool {
-    /// Waits until there is a connection, at most for a second. In a cluster, it waits for a
-    /// connection to each master. Call it if the application must not start without Redis, or if
-    /// its first request should find a connection.
-    ///
-    /// # Errors
-    ///
-    /// Fails if there is no connection within a second. The error names the server, and its source
-    /// has the reason, if known. Also fails outside of a tokio runtime.
-    pub async fn ready(&self) -> Result<(), Error> {
-        crate::limiter::runtime::current()?;
-        let end = Instant::now() + READY_WITHIN;
-        // In a cluster any slot works: this waits for the slot map first.
-        self.connection_by(Deadline::new(end, 0)).await?;
-        if let Some(cluster) = &self.cluster {
-            for hash_slot in cluster.first_slots() {
-                self.connection_by(Deadline::new(end, hash_slot)).await?;
-            }
-        }
-        Ok(())
-    }
-
     /// Sets the first part of the keys of limiters over this pool. Default: `sluice`.
     ///
     /// It may contain colons. Braces and percent signs become `%7B`, `%7D` and `%25`, so that only
@@ -80,6 +61,23 @@ impl Pool {
     pub fn prefix(mut self, prefix: impl Into<Arc<str>>) -> Self {
         self.prefix = prefix.into();
         self
+    }
+
+    /// Lets all limiters over this pool decide by the clock of this process, for servers whose
+    /// scripts may not call `TIME`, such as ElastiCache Serverless. Default: the server's clock.
+    ///
+    /// In an address, write `?clock=caller`. [`Redis::clock`](crate::Redis::clock) sets the clock
+    /// of one limiter.
+    ///
+    /// The clocks of all processes must agree, and all must set it. A process whose clock is ahead
+    /// by a second admits what is due a second later, and others then wait for it. Each key also
+    /// stays an hour longer in Redis, since the server's clock may differ.
+    pub fn caller_clock(self) -> Self {
+        Self { caller_clock: true, ..self }
+    }
+
+    pub(crate) fn has_caller_clock(&self) -> bool {
+        self.caller_clock
     }
 
     pub(crate) fn new(
@@ -93,6 +91,7 @@ impl Pool {
             signs: Arc::new(Signs::new(false)),
             prefix: "sluice".into(),
             clustered: false,
+            caller_clock: false,
             logins: [None, None],
         }
     }
@@ -169,9 +168,10 @@ impl Pool {
         self
     }
 
-    /// Returns true if both pools share their connections and the first part of keys.
+    /// Returns true if both pools share their connections, the first part of keys and the clock.
     pub(crate) fn is_same_as(&self, other: &Pool) -> bool {
-        Arc::ptr_eq(&self.connections, &other.connections) && self.prefix == other.prefix
+        Arc::ptr_eq(&self.connections, &other.connections)
+            && (&self.prefix, self.caller_clock) == (&other.prefix, other.caller_clock)
     }
 
     pub(crate) fn is_clustered(&self) -> bool {

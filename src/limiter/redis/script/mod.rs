@@ -64,7 +64,11 @@ impl Source {
 impl Script {
     /// Makes a script from the head and these sources, which decide and write themselves.
     pub(crate) fn from_sources(sources: &[&str]) -> Self {
-        Self::new(Source::new([&[HEAD], sources].concat().join("\n")))
+        Self::from_text([&[HEAD], sources].concat().join("\n"))
+    }
+
+    pub(crate) fn from_text(text: impl Into<String>) -> Self {
+        Self::new(Source::new(text.into()))
     }
 
     /// Makes a script whose first calls send the text. A call with an unknown digest takes two

@@ -7,7 +7,7 @@ use tokio::sync::Semaphore;
 use super::super::client::{Pool, hash_slot};
 use super::super::script::{ReadEntry, Scripts, keep_text};
 use crate::algorithm::InLua;
-use crate::limiter::charge_numbers::Clock;
+use crate::limiter::charge_numbers::{Clock, system_time};
 use crate::limiter::configured::ConfiguredAlgorithm;
 use crate::limiter::redis::key_names::Buckets;
 use crate::observe::CallWatch;
@@ -60,6 +60,7 @@ impl Config {
         named: &ConfiguredAlgorithm<A>,
     ) -> Self {
         let parts = named.parts();
+        let clock = pool.has_caller_clock().then(|| Arc::new(system_time) as Clock);
         let mut config = Self {
             pool,
             scripts: Scripts::of(&parts),
@@ -68,7 +69,7 @@ impl Config {
             buckets: vec![Buckets::default()],
             keeps_text: keep_text(&parts),
             rule: A::arguments(named.own_rule()),
-            clock: None,
+            clock,
             max_batch_size: 1,
             max_in_flight: DEFAULT_MAX_IN_FLIGHT,
             queue_permits: Arc::new(Semaphore::new(DEFAULT_QUEUE_CAPACITY)),

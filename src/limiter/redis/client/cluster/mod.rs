@@ -123,9 +123,9 @@ impl Cluster {
         Ok(())
     }
 
-    /// Returns one slot of each master.
-    pub(super) fn first_slots(&self) -> Vec<u16> {
-        self.nodes.first_slots()
+    /// Returns a hash tag for each master, whose slot it holds.
+    pub(crate) fn first_tags(&self) -> Vec<u32> {
+        self.nodes.first_tags()
     }
 
     /// Waits for a connection to a server, as long as it holds the slot. `None`: the slot moved.

@@ -1,5 +1,6 @@
 //! The known servers of a cluster, and the server that holds each hash slot.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -10,8 +11,7 @@ use super::super::greeting::ServerKind;
 use super::super::own_pool::OwnPool;
 use super::super::server::{Connector, Server};
 use super::super::times::KEEP_AFTER_REDIRECT;
-use super::slot_map::HASH_SLOTS;
-use super::slot_map::SlotMap;
+use super::slot_map::{HASH_SLOTS, SlotMap, hash_slot};
 use crate::observe::SlotWatch;
 use crate::{Error, ErrorKind};
 
@@ -94,17 +94,22 @@ impl Nodes {
         }
     }
 
-    /// Returns one slot of each server that holds slots.
-    pub(super) fn first_slots(&self) -> Vec<u16> {
-        let mut first: Vec<(u16, u16)> = Vec::new();
-        for hash_slot in 0..HASH_SLOTS {
-            if let Some(number) = self.number_of(hash_slot)
-                && !first.iter().any(|(_, known)| *known == number)
-            {
-                first.push((hash_slot, number));
+    /// Returns a hash tag for each server that holds slots.
+    pub(super) fn first_tags(&self) -> Vec<u32> {
+        let mut numbers: HashSet<_> =
+            (0..HASH_SLOTS).filter_map(|slot| self.number_of(slot)).collect();
+        let mut first = Vec::new();
+        // Tags fall on slots at random, so that these meet each slot.
+        for tag in 0..32 * u32::from(HASH_SLOTS) {
+            if numbers.is_empty() {
+                break;
+            }
+            let number = self.number_of(hash_slot(&tag.to_string()));
+            if number.is_some_and(|number| numbers.remove(&number)) {
+                first.push(tag);
             }
         }
-        first.into_iter().map(|(hash_slot, _)| hash_slot).collect()
+        first
     }
 
     /// Returns all servers.

@@ -1,0 +1,83 @@
+//! Checks if the servers of a pool can decide, before the first charge depends on them.
+
+use std::pin::pin;
+
+use redis::Value;
+use tokio::time::Instant;
+
+use super::client::Pool;
+use super::client::error::{from_failed_call, is_reply};
+use super::client::fault::{Deadline, Stage};
+use super::client::times::READY_WITHIN;
+use super::key_names::{hash_tagged, safe_prefix};
+use super::script::Script;
+use super::send::eval;
+use crate::{Error, ErrorKind};
+
+/// Reads the clock, as each decision does that has no clock of its own.
+const WITH_CLOCK: &str = "return redis.call('TIME')";
+
+/// The same for a pool that decides by the caller's clock.
+const WITHOUT_CLOCK: &str = "return 1";
+
+impl Pool {
+    /// Waits until each server can decide, at most for a second: the server of the address, each
+    /// master of a cluster, or the primary that sentinels name. Call it if the application must not
+    /// start without Redis, or if its first request should find a connection.
+    ///
+    /// It runs a script on each server, twice: by its text, and by its digest. The script reads the
+    /// server's clock, and writes nothing. It names the key `<prefix>:ready:{0}`, which need not
+    /// exist.
+    ///
+    /// # Errors
+    ///
+    /// - There is no connection within a second. The error names the server, and its source has the
+    ///   reason, if known.
+    /// - A server does not run the script: [`Configuration`](ErrorKind::Configuration), in the
+    ///   server's words. If only its clock is refused, the error names
+    ///   [`caller_clock`](Self::caller_clock).
+    /// - It is called outside of a tokio runtime.
+    pub async fn ready(&self) -> Result<(), Error> {
+        crate::limiter::runtime::current()?;
+        let end = Instant::now() + READY_WITHIN;
+        // In a cluster any slot works: this waits for the slot map first.
+        self.connection_by(Deadline::new(end, 0)).await?;
+        let tags = self.cluster().map_or_else(|| vec![0], |cluster| cluster.first_tags());
+        for tag in tags {
+            let key = hash_tagged(&tag.to_string());
+            let reads_clock = !self.has_caller_clock();
+            let probe = if reads_clock { WITH_CLOCK } else { WITHOUT_CLOCK };
+            let Err(error) = self.try_script(probe, &key, end).await else { continue };
+            if reads_clock
+                && error.kind() == ErrorKind::Configuration
+                && self.try_script(WITHOUT_CLOCK, &key, end).await.is_ok()
+            {
+                let message = "scripts may not read the clock of redis: set `Pool::caller_clock`, \
+                    or add clock=caller to the address";
+                return Err(Error::new(ErrorKind::Configuration, message).with_source(error));
+            }
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// Runs a script for the key that ends with `key`, until `end`. The first run sends the text,
+    /// and the second one the digest.
+    async fn try_script(&self, text: &str, key: &str, end: Instant) -> Result<(), Error> {
+        let (script, deadline) = (Script::from_text(text), Deadline::new(end, self.hash_slot(key)));
+        let key = format!("{}:ready:{key}", safe_prefix(self.key_prefix()));
+        for _ in 0..2 {
+            let connection = self.connection_by(deadline).await?;
+            let connection = self.redirecting(connection, deadline.hash_slot);
+            let sending = pin!(eval(connection.clone(), &script, |command| {
+                command.arg(1).arg(&key);
+                true
+            }));
+            let was_answered = |reply: &Option<_>| reply.as_ref().is_some_and(is_reply::<Value>);
+            let reply = self.reply_by(&deadline, Some(&*connection), sending, was_answered).await;
+            let missed = || self.missed_error(&deadline, &Stage::Sent);
+            reply.flatten().ok_or_else(missed)?.map_err(|error| from_failed_call(error, []))?;
+        }
+        Ok(())
+    }
+}
