@@ -1,0 +1,66 @@
+//! The commands that the crate sends, and the sessions and scripts in which it sends them.
+
+/// How the crate meets the server of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topology {
+    Server,
+    Cluster,
+    /// The second server of a cluster, to which a slot is moving.
+    Importing,
+    Sentinel,
+}
+
+/// What a refused command costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// Without it nothing is decided.
+    Always,
+    /// The crate works with any answer, but not without one: later answers come after it.
+    AnyAnswer,
+}
+
+/// A command of a session, by its first words.
+pub struct Command {
+    pub name: &'static str,
+    pub topology: Topology,
+    pub need: Need,
+}
+
+pub const COMMANDS: [Command; 10] = {
+    use Need::{Always, AnyAnswer};
+    use Topology::{Cluster, Importing, Sentinel, Server};
+    [
+        command("HELLO", Server, Always),
+        command("SELECT", Server, Always),
+        command("CLIENT", Server, AnyAnswer),
+        command("CLUSTER", Cluster, Always),
+        command("ASKING", Importing, Always),
+        command("SENTINEL GET-MASTER-ADDR-BY-NAME", Sentinel, Always),
+        command("SENTINEL MASTER", Sentinel, AnyAnswer),
+        command("SUBSCRIBE", Sentinel, AnyAnswer),
+        command("EVAL", Server, Always),
+        command("EVALSHA", Server, Always),
+    ]
+};
+
+const fn command(name: &'static str, topology: Topology, need: Need) -> Command {
+    Command { name, topology, need }
+}
+
+/// The commands inside the scripts.
+pub const IN_SCRIPTS: [&str; 14] = [
+    "TIME",
+    "MGET",
+    "GET",
+    "SET",
+    "INCRBY",
+    "UNLINK",
+    "PTTL",
+    "ZADD",
+    "ZCARD",
+    "ZCOUNT",
+    "ZRANGE",
+    "ZREMRANGEBYRANK",
+    "PEXPIRE",
+    "PEXPIREAT",
+];

@@ -1,0 +1,18 @@
+//! The refusals of the field: every command that the crate sends, and everything that servers,
+//! managed services and proxies answer to it.
+//!
+//! `answers.rs` has the answers, and `commands.rs` the commands. `sessions.rs` plays the servers in
+//! memory, and `scripts.rs` refuses commands inside the scripts of a real server. `matrix.rs` holds
+//! each pair against the rules, and writes `docs/refusals.md`:
+//!
+//! ```sh
+//! UPDATE=1 cargo test -p tests --all-features --test field
+//! ```
+
+#![cfg(feature = "redis")]
+
+mod answers;
+mod commands;
+mod matrix;
+mod scripts;
+mod sessions;

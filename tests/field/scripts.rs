@@ -1,0 +1,110 @@
+//! Commands that are refused inside the scripts, which a real server runs.
+//!
+//! Before each script stands a table in place of `redis`, which answers one command in the words of
+//! the matrix. So the command is refused where the script calls it.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use tokio::io::{AsyncWriteExt, BufReader, DuplexStream, duplex};
+use tokio::net::TcpStream;
+use tower_sluice::algorithm::{SlidingLog, TokenBucket};
+use tower_sluice::{Charge, Error, Limiter, LimiterExt, Pool, Quota, Redis};
+
+use super::answers::{Answer, worded};
+use super::sessions::command;
+
+/// Longer than any call takes on a busy machine.
+const PATIENT: Duration = Duration::from_secs(30);
+
+/// Returns the errors of calls that use every command, on the server at `port`.
+pub async fn errors(port: u16, refused: &str, answer: Answer) -> Vec<Error> {
+    let prelude: Arc<str> = prelude(refused, answer).into();
+    let dial = move |_: String, _: u16| {
+        let prelude = Arc::clone(&prelude);
+        async move {
+            let server = TcpStream::connect(("127.0.0.1", port)).await?;
+            let (own, other) = duplex(64 * 1024);
+            tokio::spawn(relay(other, server, prelude));
+            Ok::<_, io::Error>(own)
+        }
+    };
+    let builder = Pool::builder("redis://h").expect("an address").dial(dial).size(1);
+    let pool = builder.connect_timeout(PATIENT).build().expect("a pool");
+    // Its second state is so near to the first one that it is changed in place.
+    let bucket = TokenBucket::new(Quota::per_second(1_000).burst(100_000));
+    let log = |limit| SlidingLog::new(Quota::per_hour(limit));
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let name = |kind: &str| format!("{kind}-{}", NUMBER.fetch_add(1, Relaxed));
+    let bucket = Redis::new(name("bucket"), bucket, pool.clone()).decision_timeout(PATIENT);
+    // The third charge finds one that is out of the window, and one that is not.
+    let calls = AtomicU64::new(500_000);
+    let own_clock = move || Duration::from_secs(2_000 * calls.fetch_add(1, Relaxed));
+    let logs = [
+        Redis::new(name("log"), log(3), pool.clone()).decision_timeout(PATIENT),
+        Redis::new(name("own"), log(3), pool).decision_timeout(PATIENT).clock(own_clock),
+    ];
+    let mut outcomes = vec![
+        bucket.peek("absent").await.map(drop),
+        bucket.check(&Charge::new("key")).await.map(drop),
+        bucket.check(&Charge::new("key")).await.map(drop),
+        bucket.check(&Charge::new("key")).await.map(drop),
+        bucket.block("key", Duration::from_secs(9)).await.map(drop),
+        bucket.unblock("key").await.map(drop),
+        bucket.reset("key").await.map(drop),
+    ];
+    for log in &logs {
+        for cost in [1, 1, 1, 2] {
+            outcomes.push(log.check(&Charge::new("key").cost(cost)).await.map(drop));
+        }
+        outcomes.push(log.reset("key").await.map(drop));
+    }
+    outcomes.into_iter().filter_map(Result::err).collect()
+}
+
+/// Returns the beginning of a script in which a command is refused.
+fn prelude(refused: &str, answer: Answer) -> String {
+    let words = match answer {
+        Answer::Words(words) => worded(words, refused),
+        _ => String::new(),
+    };
+    let reply = if answer == Answer::WrongType { "7" } else { "{err = WORDS}" };
+    // Redis 6.2 raises a text, and later servers a table.
+    format!(
+        "local WORDS, REAL = [[{words}]], redis\n\
+         local redis = setmetatable({{}}, {{__index = REAL}})\n\
+         redis.pcall = function(name, ...)\n\
+           if name == '{refused}' then return {reply} end\n\
+           return REAL.pcall(name, ...)\n\
+         end\n\
+         redis.call = function(name, ...)\n\
+           if name ~= '{refused}' then return REAL.call(name, ...) end\n\
+           if WORDS == '' then return {reply} end\n\
+           if REAL.REDIS_VERSION_NUM then error({{err = WORDS}}) end\n\
+           error('@user_script: 1: -' .. WORDS)\n\
+         end\n"
+    )
+}
+
+/// Passes commands on to the server, each script with the prelude, and the replies back.
+async fn relay(client: DuplexStream, server: TcpStream, prelude: Arc<str>) -> Option<()> {
+    let (mut replies, mut commands) = server.into_split();
+    let (client, mut answers) = tokio::io::split(client);
+    tokio::spawn(async move { tokio::io::copy(&mut replies, &mut answers).await });
+    let mut client = BufReader::new(client);
+    loop {
+        let mut words = command(&mut client).await?;
+        if words[0] == b"EVAL" {
+            words[1] = [prelude.as_bytes(), &words[1]].concat();
+        }
+        let mut sent = format!("*{}\r\n", words.len()).into_bytes();
+        for word in words {
+            sent.extend(format!("${}\r\n", word.len()).bytes());
+            sent.extend(word);
+            sent.extend(b"\r\n");
+        }
+        commands.write_all(&sent).await.ok()?;
+    }
+}
