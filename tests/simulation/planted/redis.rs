@@ -294,6 +294,17 @@ pub(super) const FAULTS: &[Fault] = &[
         "limiter::redis::client::own_pool::tests::an_attempt_without_an_answer_ends_in_time_and_no_pause_follows",
     ),
     planted(
+        "connection_kept_through_a_suspend",
+        &[edit(
+            "limiter/redis/client/own_pool.rs",
+            "        of_world.saturating_sub(now.0.saturating_duration_since(before))",
+            "        of_world.min(now.0.saturating_duration_since(before))",
+        )],
+    )
+    .found_by_unit(
+        "limiter::redis::client::own_pool::tests::after_a_suspend_a_new_connection_comes_first",
+    ),
+    planted(
         "attempt_that_failed_keeps_its_place",
         &[edit(
             "limiter/redis/client/own_pool.rs",

@@ -154,6 +154,8 @@ pub(super) enum ConnectionState {
     Usable,
     /// Its socket is closed, or the pool has left its server.
     Closed,
+    /// It was not used for long.
+    Rested,
     /// Its server is read-only.
     ReadOnly,
     /// Calls over it get no replies.
@@ -164,7 +166,7 @@ pub(super) enum ConnectionState {
 
 impl ConnectionState {
     fn of(byte: u8) -> Self {
-        let each = [Self::Closed, Self::ReadOnly, Self::Silent, Self::Unread];
+        let each = [Self::Closed, Self::Rested, Self::ReadOnly, Self::Silent, Self::Unread];
         each.into_iter().find(|state| *state as u8 == byte).unwrap_or(Self::Usable)
     }
 }

@@ -5,9 +5,10 @@
 //! ends early, by a panic or with its runtime, the next call starts another. Each runtime has its
 //! own connections, since a socket is read only while its runtime runs.
 
+use std::mem;
 use std::pin::pin;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{self, Duration, SystemTime};
 
 use tokio::runtime::{self, Handle};
 use tokio::select;
@@ -22,7 +23,9 @@ use super::error::before_asking;
 use super::fault::{Facts, Failed, Link};
 use super::sentinel::Sentinels;
 use super::server::{Failure, Server};
-use super::times::{INTERRUPTED_PAUSE, MAX_CONNECTION_WAIT, MAX_SILENCE};
+use super::times::{
+    INTERRUPTED_PAUSE, MAX_CONNECTION_WAIT, MAX_REST, MAX_SILENCE, MAX_UNSEEN, MIN_REST,
+};
 use crate::limiter::on_time::unless_busy;
 use crate::observe::ConnectionWatch;
 use crate::sync::{Mutex, lock};
@@ -75,7 +78,14 @@ struct RuntimeConnections {
     entries: Vec<PoolEntry>,
     /// The place at which the search for the next connection begins.
     next: usize,
+    /// The instant of the last use.
+    used: Instant,
+    clocks: Clocks,
 }
+
+/// The clock of this process, which stands while the machine is suspended, and that of the world.
+#[derive(Clone, Copy)]
+struct Clocks(time::Instant, SystemTime);
 
 /// A connection, or the attempts to make it.
 #[derive(Clone, Default)]
@@ -108,7 +118,8 @@ impl OwnPool {
         let (now, runtime) = (Instant::now(), Handle::current());
         self.target.keep_watching(&runtime);
         // An attempt that cannot be spawned is dropped at once, and its drop takes the lock.
-        let (connection, started, retry_at) = self.with_state(now, |state| {
+        let user = Some(runtime.id());
+        let (connection, started, retry_at) = self.with_state(now, user, |state| {
             let PoolState { runtimes, backoff, last_error, switches, .. } = state;
             let connections = RuntimeConnections::of(runtimes, runtime.id(), self.size);
             let (mut started, mut retry_at) = (Vec::new(), now + MAX_CONNECTION_WAIT);
@@ -133,9 +144,17 @@ impl OwnPool {
     }
 
     /// Drops useless connections, and calls `look` with the state. Then, without the lock, reports
-    /// a lost connection and the reason.
-    fn with_state<T>(&self, now: Instant, look: impl FnOnce(&mut PoolState) -> T) -> T {
+    /// a lost connection and the reason. `user` is a runtime that is about to use a connection.
+    fn with_state<T>(
+        &self,
+        now: Instant,
+        user: Option<runtime::Id>,
+        look: impl FnOnce(&mut PoolState) -> T,
+    ) -> T {
         let mut state = lock(&self.state);
+        if let Some(user) = state.runtimes.iter_mut().find(|one| Some(one.runtime) == user) {
+            user.end_rest(now);
+        }
         let lost = state.clean(now);
         let seen = look(&mut state);
         drop(state);
@@ -147,13 +166,14 @@ impl OwnPool {
 
     /// Returns true if the last attempt to connect has failed, and no runtime has a connection.
     pub(super) fn is_away(&self) -> bool {
-        self.with_state(Instant::now(), |state| state.last_error.is_some() && !state.is_connected())
+        let is_away = |state: &mut PoolState| state.last_error.is_some() && !state.is_connected();
+        self.with_state(Instant::now(), None, is_away)
     }
 
     /// Returns the known facts about the target.
     pub(super) fn facts(&self) -> Facts {
         let server = self.target.address();
-        let mut facts = self.with_state(Instant::now(), |state| state.facts(server));
+        let mut facts = self.with_state(Instant::now(), None, |state| state.facts(server));
         if let (Some(failed), Some(cause)) = (&mut facts.failure, self.target.unnamed()) {
             failed.error = no_connection(&facts.server, cause);
         }
@@ -325,6 +345,7 @@ impl PoolState {
             match connection.health.state() {
                 ConnectionState::Usable => continue,
                 ConnectionState::Closed => closed = lost("it was closed"),
+                ConnectionState::Rested => closed = lost("it was not used for long"),
                 ConnectionState::Unread => {
                     closed = lost("this process was too busy to read replies")
                 }
@@ -354,10 +375,21 @@ impl RuntimeConnections {
     fn of(runtimes: &mut Vec<Self>, runtime: runtime::Id, size: usize) -> &mut Self {
         let known = runtimes.iter().position(|connections| connections.runtime == runtime);
         let at = known.unwrap_or_else(|| {
-            runtimes.push(Self { runtime, entries: vec![PoolEntry::default(); size], next: 0 });
+            let (entries, used) = (vec![PoolEntry::default(); size], Instant::now());
+            runtimes.push(Self { runtime, entries, next: 0, used, clocks: Clocks::now() });
             runtimes.len() - 1
         });
         &mut runtimes[at]
+    }
+
+    /// Gives all connections up after a long rest: a network may have forgotten them without a sign.
+    fn end_rest(&mut self, now: Instant) {
+        let rest = now.saturating_duration_since(mem::replace(&mut self.used, now));
+        if rest >= MIN_REST && (rest >= MAX_REST || self.clocks.unseen(Clocks::now()) >= MAX_UNSEEN)
+        {
+            let all = self.entries.iter().filter_map(|entry| entry.connection.as_ref());
+            all.for_each(|connection| connection.health.retire(ConnectionState::Rested));
+        }
     }
 
     /// Begins the due attempts to connect. Returns their entries, and the instant to try again.
@@ -388,6 +420,19 @@ impl RuntimeConnections {
         let at = (self.next + at) % self.entries.len();
         self.next = (at + 1) % self.entries.len();
         self.entries[at].connection.clone()
+    }
+}
+
+impl Clocks {
+    fn now() -> Self {
+        Self(time::Instant::now(), SystemTime::now())
+    }
+
+    /// Returns the time since the last call that passed for the world alone.
+    fn unseen(&mut self, now: Self) -> Duration {
+        let Self(before, world_before) = mem::replace(self, now);
+        let of_world = now.1.duration_since(world_before).unwrap_or_default();
+        of_world.saturating_sub(now.0.saturating_duration_since(before))
     }
 }
 

@@ -71,6 +71,18 @@ pub(crate) const BUSY_FACTOR: u32 = 10;
 /// The idle time after which the system probes a connection, so that firewalls do not forget it.
 pub(crate) const KEEPALIVE: Duration = Duration::from_secs(30);
 
+/// The time without a call after which the pool looks for what happened meanwhile. A busier runtime
+/// reads its sockets all the time.
+pub(crate) const MIN_REST: Duration = Duration::from_millis(1);
+
+/// The time without a call after which a new connection comes first. A firewall may have forgotten
+/// the old one, in spite of [`KEEPALIVE`].
+pub(crate) const MAX_REST: Duration = Duration::from_secs(120);
+
+/// The time that passed for the world alone, as while a machine is suspended, after which a new
+/// connection comes first. It is longer than a correction of the clock.
+pub(crate) const MAX_UNSEEN: Duration = Duration::from_secs(10);
+
 // ---- Attempts to connect ----
 
 /// The longest pause after the first failure. The second failure doubles it. Together with the

@@ -292,3 +292,43 @@ async fn a_connection_that_a_busy_process_gives_up_blames_no_server() {
         assert_eq!(pool.facts().failure.map(|failed| failed.error.kind()), kind);
     }
 }
+
+/// A pool with one connection to a server that lives.
+async fn connected() -> Arc<OwnPool> {
+    let (pool, _) = over(Dialer::new(|_, _| ready(Ok(simulated::served(greeting)))));
+    assert!(pool.next(None).is_err());
+    sleep(SOON).await;
+    assert!(pool.next(None).is_ok());
+    pool
+}
+
+/// A network may have forgotten the old one without a sign.
+#[tokio::test(start_paused = true)]
+async fn after_minutes_without_a_call_a_new_connection_comes_first() {
+    let pool = connected().await;
+    advance(MAX_REST - SOON).await;
+    assert!(pool.next(None).is_ok());
+    advance(MAX_REST).await;
+    assert!(pool.next(None).is_err());
+    assert!(pool.facts().failure.is_none(), "no server is at fault");
+    sleep(SOON).await;
+    assert!(pool.next(None).is_ok());
+}
+
+/// The clock of the process stands while the machine is suspended, and that of the world goes on.
+#[tokio::test(start_paused = true)]
+async fn after_a_suspend_a_new_connection_comes_first() {
+    let pool = connected().await;
+    for (unseen, stays) in [(MAX_UNSEEN / 2, true), (2 * MAX_UNSEEN, false)] {
+        let Clocks(own, world) = Clocks::now();
+        lock(&pool.state).runtimes[0].clocks = Clocks(own, world - unseen);
+        advance(MIN_REST).await;
+        assert_eq!(pool.next(None).is_ok(), stays, "{unseen:?}");
+    }
+    let before = Clocks::now();
+    let [none, second, hour] = [0, 1, 3_600].map(Duration::from_secs);
+    for (own, world, unseen) in [(second, second, none), (none, hour, hour), (hour, second, none)] {
+        assert_eq!({ before }.unseen(Clocks(before.0 + own, before.1 + world)), unseen);
+    }
+    assert_eq!({ before }.unseen(Clocks(before.0 + second, before.1 - hour)), none, "set back");
+}
