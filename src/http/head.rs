@@ -2,6 +2,7 @@
 
 use http::{Extensions, HeaderMap, Method, Request, Uri};
 
+use super::frameworks;
 use crate::key_extractor::{IntoCharge, KeyExtractor, Keyed};
 
 /// The head of a request: all but its body. Its `Debug` output shows no URI and no header, because
@@ -21,10 +22,21 @@ impl<'a> Head<'a> {
         self.method
     }
 
-    /// The URI. For the client's IP address, see [`ClientIp`](crate::key::ClientIp).
+    /// The URI. For the client's IP address, see [`ClientIp`](crate::key::ClientIp). Inside of
+    /// axum's `nest` it lacks the prefix: see [`original_uri`](Head::original_uri).
     #[must_use]
     pub fn uri(&self) -> &'a Uri {
         self.uri
+    }
+
+    /// The URI that the caller sent. With the feature `axum` this is true inside of `nest` and
+    /// `nest_service`, too, which strip a prefix from [`uri`](Head::uri). Otherwise it is that
+    /// `uri`.
+    ///
+    /// So that two nested routers do not share keys, make keys of this one.
+    #[must_use]
+    pub fn original_uri(&self) -> &'a Uri {
+        frameworks::original_uri(self.extensions).unwrap_or(self.uri)
     }
 
     /// The headers.

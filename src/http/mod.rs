@@ -4,6 +4,7 @@ mod api_key;
 mod body;
 pub(crate) mod client_ip;
 mod count_body;
+mod frameworks;
 mod hand_out;
 mod head;
 mod header_fields;

@@ -83,6 +83,8 @@ catalog! {
         "Charges and settlements in one call to Redis.";
     CONNECTS: Counter Count ["result"], "rate_limit_connects_total",
         "Attempts to connect to Redis, by result: made or failed.";
+    UNMATCHED: Counter Count [], "rate_limit_unmatched_total",
+        "Requests that no policy of a table took.";
 }
 
 /// Bounds for the histograms in seconds: from 100 µs to 60 s, each about 2.5 times the bound

@@ -166,6 +166,16 @@ pub(crate) fn table_in_force([on, shadow, off]: [usize; 3]) {
     }
 }
 
+/// Emits that a table of policies took none of its first requests.
+pub(super) fn takes_nothing(policies: usize, requests: usize) {
+    warn!(
+        target: POLICIES,
+        policies,
+        requests,
+        "no policy took any of the first requests"
+    );
+}
+
 fn kind(error: &Error) -> &'static str {
     KINDS[kind_index(error)]
 }

@@ -46,5 +46,5 @@ pub(crate) use self::recorded_outcome::{Asked, RecordedOutcome};
 pub(crate) use self::tracer::Tracer;
 pub(crate) use self::watches::{
     BreakerWatch, CallWatch, ConnectionWatch, FallbackWatch, RefusalWatch, SlotWatch,
-    State as WatchedState,
+    State as WatchedState, TableWatch,
 };

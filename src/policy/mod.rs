@@ -121,6 +121,11 @@
 //! than 64 readings, or a long path with several readings, gets 400 if a policy that is on has a
 //! `path`; where ambiguous paths are refused, also if its key has the path.
 //!
+//! **Inside of a router.** axum's `nest` strips a prefix of the path. With the feature `axum`, a
+//! policy also takes a request if the path that the caller sent is a path of the policy, and `key =
+//! "path"` is the path that the caller sent. Other routers leave no trace of that path: put the
+//! layer outside of the routing and inside of rewrites.
+//!
 //! **Pairs.** Two rows may have paths that differ only by the slash at the end, or by parameters.
 //! Then each takes its own spelling: the row `/login` does not take `/login/` if there is a row
 //! `/login/`. This is also true if that row has `enabled = false`: its spelling then has no limit.

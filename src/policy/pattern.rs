@@ -275,14 +275,14 @@ pub(super) struct Matcher {
     pub(super) ignore_case: bool,
 }
 
-/// The readings of a path that a policy takes.
-#[derive(Clone, Copy, PartialEq)]
+/// The readings of a path that a policy takes. Of two paths of one request, the greater counts.
+#[derive(Clone, Copy, PartialEq, PartialOrd, Eq, Ord)]
 pub(super) enum Takes {
     None,
-    Some,
-    All,
     /// The path has too many readings to check.
     Unknown,
+    Some,
+    All,
 }
 
 /// One pattern of a path. Routes of one router may not overlap, so each has its own.

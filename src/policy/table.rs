@@ -13,6 +13,7 @@ use super::policy_key::FindAddress;
 use crate::http::Head;
 use crate::limiter::combination::at_once::AtOnce;
 use crate::limiter::{Switch, SwitchMode};
+use crate::observe::TableWatch;
 use crate::{Error, ErrorKind};
 
 /// The most policies for one call.
@@ -25,6 +26,8 @@ pub(super) struct Table {
     places: HashMap<String, usize>,
     routes: Routes,
     combinations: Combinations,
+    /// Tables of the same patterns share it.
+    watch: Arc<TableWatch>,
 }
 
 /// The policies that take one request, from the table in force when the request came.
@@ -72,7 +75,13 @@ impl Table {
         let places = names.zip(0..).collect();
         let routes = Routes::new(policies.iter().map(|one| &one.policy.matcher));
         let combinations = before.map(|before| before.combinations.kept(&policies));
-        Self { policies, places, routes, combinations: combinations.unwrap_or_default() }
+        let is_like = |before: &&Table| {
+            let patterns = before.policies.iter().map(|one| &one.policy.pattern);
+            patterns.eq(policies.iter().map(|one| &one.policy.pattern))
+        };
+        let watch = before.filter(is_like).map(|before| Arc::clone(&before.watch));
+        let (combinations, watch) = (combinations.unwrap_or_default(), watch.unwrap_or_default());
+        Self { policies, places, routes, combinations, watch }
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&Arc<LimitedPolicy>> {
@@ -92,12 +101,22 @@ impl Table {
         let unreadable = |why: &'static str| Error::new(ErrorKind::Request, why);
         let (mut in_force, mut in_shadow, mut keyless) = (Vec::new(), Vec::new(), Vec::new());
         let mut off = Vec::new();
-        let path = Readings::of(head.uri().path());
-        for place in self.routes.places(&path) {
+        let [path, inner] = [head.original_uri(), head.uri()].map(http::Uri::path);
+        // Inside of a router, a row may write the caller's path, or the rest of it.
+        let inner = (inner != path).then(|| Readings::of(inner));
+        let path = Readings::of(path);
+        let mut places = self.routes.places(&path);
+        if let Some(inner) = &inner {
+            places.extend(self.routes.places(inner));
+            places.sort_unstable();
+            places.dedup();
+        }
+        for place in places {
             let limited = &self.policies[place];
             let policy = &limited.policy;
             let mode = limited.mode(all);
-            let key = match policy.matcher.takes(head, &path, name) {
+            let takes = |path| policy.matcher.takes(head, path, name);
+            let key = match takes(&path).max(inner.as_ref().map_or(Takes::None, takes)) {
                 Takes::None => continue,
                 // It is unknown if the policy would have taken it.
                 Takes::Unknown if mode == SwitchMode::Off => continue,
@@ -137,7 +156,9 @@ impl Table {
         }
         let global_shadow = (all == SwitchMode::Shadow).then(|| global.clone());
         let table = Arc::clone(self);
-        Ok(Selection { table, in_force, in_shadow, keyless, off, global_shadow })
+        let selection = Selection { table, in_force, in_shadow, keyless, off, global_shadow };
+        self.watch.selected(self.policies.len(), selection.is_empty());
+        Ok(selection)
     }
 
     /// Returns the numbers of policies that are on, in a shadow, and off.

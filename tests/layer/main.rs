@@ -28,6 +28,8 @@ mod frameworks;
 mod headers;
 mod http_responder;
 mod keyless;
+#[cfg(all(feature = "axum", feature = "policies"))]
+mod routers;
 mod waiting;
 
 use support::strict::Strict;

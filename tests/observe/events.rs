@@ -403,3 +403,49 @@ fn a_table_of_policies_says_how_many_of_them_limit() {
         );
     }
 }
+
+/// As if the layer were inside of a router that strips the prefix of its rows.
+#[cfg(feature = "policies")]
+#[tokio::test(start_paused = true)]
+async fn a_table_that_takes_none_of_its_first_requests_warns_once() {
+    use tower_sluice::policy::{Policies, Row, Rows};
+
+    let rows = |path| {
+        let row = Row::new().with("name", "api").with("limit", 5).with("period", "1h");
+        Rows::from_iter([row.with("match", path)])
+    };
+    let (recorder, (lines, _guard)) = (super::recorder::Recorder::new(), Lines::listen());
+    let policies = Policies::builder().build(&rows("/api/login")).unwrap();
+    let ask = |path: &str, times: usize| {
+        let request = http::Request::get(path).body(()).unwrap();
+        for _ in 0..times {
+            let _ = policies.charge((&request).into());
+        }
+    };
+    let warnings = || {
+        let lines = lines.of("policies").into_iter();
+        lines.filter(|line| line.starts_with("WARN")).collect::<Vec<_>>()
+    };
+    ask("/login", 999);
+    // A table of the same rows goes on counting.
+    policies.load(&rows("/api/login")).unwrap();
+    assert_eq!(warnings().len(), 0);
+    ask("/login", 2_000);
+    let warned = warnings();
+    assert_eq!(warned.len(), 1, "{warned:?}");
+    assert!(warned[0].contains("no policy took any of the first requests"), "{warned:?}");
+    assert!(warned[0].contains("policies=1") && warned[0].contains("requests=1000"), "{warned:?}");
+
+    // Another table is counted anew. One that takes a request warns no more.
+    policies.load(&rows("/login")).unwrap();
+    ask("/login", 1);
+    ask("/other", 2_000);
+    assert_eq!(warnings().len(), 0);
+    let unmatched = (String::from("rate_limit_unmatched_total{}"), 2_999 + 2_000);
+    assert!(recorder.counts().contains(&unmatched));
+    // Without rows there is nothing to warn of.
+    policies.load(&Rows::none()).unwrap();
+    let _ = lines.take();
+    ask("/login", 2_000);
+    assert_eq!(warnings().len(), 0);
+}
