@@ -201,6 +201,11 @@ impl<'a> PolicyReport<'a> {
     pub(crate) fn compare_tightness(&self, other: &Self) -> Ordering {
         self.figures.compare_tightness(&other.figures)
     }
+
+    /// The same values without the name.
+    pub(crate) fn unnamed(self) -> PolicyReport<'static> {
+        PolicyReport { name: "", figures: self.figures }
+    }
 }
 
 impl Policy {

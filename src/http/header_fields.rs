@@ -2,14 +2,14 @@
 
 use std::io::Write as _;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, Response};
 
 use super::headers::{HeaderStyle, OnAdmitted, RateLimitHeaders};
 use super::policy_list::{Form, PolicyList};
 use super::standing::{self, Standing};
 use super::structured;
 use crate::Decision;
-use crate::decision::Origin;
+use crate::decision::{Origin, PolicyReport};
 
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
@@ -27,22 +27,22 @@ const LEGACY: [HeaderName; 3] = [
 
 impl RateLimitHeaders {
     /// Adds the fields to the response of an admitted request, if the settings say so.
-    pub(super) fn write_admitted(
+    pub(super) fn write_admitted<C>(
         &self,
         decision: &Decision,
         is_redirect: bool,
-        headers: &mut HeaderMap,
+        response: &mut Response<C>,
     ) {
         let is_shown =
             self.on_admitted != OnAdmitted::Never && !(self.skips_redirects && is_redirect);
         // A gRPC response without initial headers has only trailers.
-        if is_shown && !headers.contains_key(GRPC_STATUS) {
-            self.write(decision, headers);
+        if is_shown && !response.headers().contains_key(GRPC_STATUS) {
+            self.write(decision, response);
         }
     }
 
     /// Adds the fields to a response.
-    pub(super) fn write(&self, decision: &Decision, headers: &mut HeaderMap) {
+    pub(super) fn write<C>(&self, decision: &Decision, response: &mut Response<C>) {
         let is_decided = matches!(decision.origin(), Origin::Store | Origin::Local | Origin::Cache);
         if self.style == HeaderStyle::None || !is_decided {
             return;
@@ -56,30 +56,34 @@ impl RateLimitHeaders {
         if !self.is_near_enough(decision, standing) {
             return;
         }
+        let form = match self.style {
+            HeaderStyle::Draft11 => Some(Form::Named),
+            HeaderStyle::Draft07 | HeaderStyle::Draft06 => Some(Form::Bare),
+            _ => None,
+        };
+        let list = form.map(|form| PolicyList::of(form, policies()));
+        if let Some(list) = &list {
+            append(response.headers_mut(), POLICY, list.field.clone());
+        }
+        let Some(at) = standing else { return };
         match self.style {
             HeaderStyle::Draft11 => {
-                let list = PolicyList::of(Form::Named, policies());
-                append(headers, POLICY, list.field.clone());
-                let name = list.names.get(index).zip(standing);
-                let of = |(name, at): (&String, _)| draft_11(name, at, tightest.partition_key());
-                append(headers, RATE_LIMIT, name.and_then(of));
+                let name = list.as_ref().and_then(|list| list.names.get(index));
+                let of = |name: &String| draft_11(name, at, tightest.partition_key());
+                append(response.headers_mut(), RATE_LIMIT, name.and_then(of));
             }
             HeaderStyle::Draft07 => {
-                append(headers, POLICY, PolicyList::of(Form::Bare, policies()).field.clone());
-                if let Some(at) = standing.filter(|_| !headers.contains_key(RATE_LIMIT)) {
-                    append(headers, RATE_LIMIT, draft_07(at));
-                }
+                show::<7, 1, _>(response, [RATE_LIMIT], [draft_07(at)], tightest)
             }
             HeaderStyle::Draft06 => {
-                append(headers, POLICY, PolicyList::of(Form::Bare, policies()).field.clone());
-                insert_each(headers, DRAFT_06, standing.map(|at| (at, at.reset)));
+                show::<6, 3, _>(response, DRAFT_06, numbers(at, at.reset), tightest);
             }
             HeaderStyle::Legacy => {
-                insert_each(headers, LEGACY, standing.map(|at| (at, at.reset)));
+                show::<0, 3, _>(response, LEGACY, numbers(at, at.reset), tightest);
             }
             HeaderStyle::LegacyEpoch => {
-                let reset = |at: Standing| (at, standing::epoch(decision, at.reset));
-                insert_each(headers, LEGACY, standing.map(reset));
+                let reset = standing::epoch(decision, at.reset);
+                show::<0, 3, _>(response, LEGACY, numbers(at, reset), tightest);
             }
             HeaderStyle::None => {}
         }
@@ -138,15 +142,31 @@ fn append(headers: &mut HeaderMap, name: HeaderName, value: Option<HeaderValue>)
     }
 }
 
-/// Sets limit, remaining and reset, unless the inner service has set one of them.
-fn insert_each(headers: &mut HeaderMap, names: [HeaderName; 3], standing: Option<(Standing, u64)>) {
-    let Some((standing, reset)) = standing else { return };
-    if names.iter().any(|name| headers.contains_key(name)) {
-        return;
-    }
-    let values = [standing.limit, standing.remaining, reset];
-    for (name, value) in names.into_iter().zip(values) {
-        append(headers, name, number(value));
+fn numbers(at: Standing, reset: u64) -> [Option<HeaderValue>; 3] {
+    [at.limit, at.remaining, reset].map(number)
+}
+
+/// The policy that a layer of this crate shows in the fields of a style with one value.
+#[derive(Clone)]
+struct Shown<const STYLE: u8>(PolicyReport<'static>);
+
+/// Sets fields with one value. It keeps those of the inner service, and those of an inner layer
+/// that show a tighter policy.
+fn show<const STYLE: u8, const N: usize, C>(
+    response: &mut Response<C>,
+    names: [HeaderName; N],
+    values: [Option<HeaderValue>; N],
+    policy: PolicyReport<'_>,
+) {
+    let is_kept = match response.extensions().get::<Shown<STYLE>>() {
+        Some(Shown(inner)) => inner.compare_tightness(&policy).is_le(),
+        None => names.iter().any(|name| response.headers().contains_key(name)),
+    };
+    if !is_kept {
+        for (name, value) in names.into_iter().zip(values) {
+            let _ = value.map(|value| response.headers_mut().insert(name, value));
+        }
+        response.extensions_mut().insert(Shown::<STYLE>(policy.unnamed()));
     }
 }
 

@@ -108,7 +108,8 @@ pub enum OnAdmitted {
 /// policies with [`Decision::with_policies`](crate::Decision::with_policies).
 ///
 /// Lists are appended to those of the inner service. If the inner service has set one of the other
-/// fields, that field is kept, and no other field is added.
+/// fields, that field is kept, and no other field is added. With two layers of this crate, these
+/// fields show the tighter of both tightest policies.
 ///
 /// Scripts in a browser cannot read these fields, unless the CORS layer exposes them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

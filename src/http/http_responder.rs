@@ -392,12 +392,14 @@ impl<F, E> HttpResponder<F, E> {
         let body = if has_body { self.body.body(refusal) } else { None };
         let mut response = Response::new(body.unwrap_or_else(|| self.empty.empty()));
         *response.status_mut() = refusal.status();
+        if let Refusal::Denied(decision) = refusal.refusal() {
+            self.settings.headers.write(decision, &mut response);
+        }
         let headers = response.headers_mut();
         if let Some(wait) = refusal.retry_after() {
             headers.extend(number(whole_seconds(wait)).map(|seconds| (RETRY_AFTER, seconds)));
         }
         match refusal.refusal() {
-            Refusal::Denied(decision) => self.settings.headers.write(decision, headers),
             Refusal::Undecided(_) if refusal.retry_after().is_some() => {
                 headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
             }
@@ -445,7 +447,7 @@ where
 
     fn annotate(&self, decision: &mut Decision, response: &mut Response<C>) {
         let is_redirect = response.status().is_redirection();
-        self.settings.headers.write_admitted(decision, is_redirect, response.headers_mut());
+        self.settings.headers.write_admitted(decision, is_redirect, response);
         if self.settings.report_in_response {
             response.extensions_mut().insert(DecisionReport::of(decision));
         }

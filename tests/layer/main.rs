@@ -30,6 +30,7 @@ mod http_responder;
 mod keyless;
 #[cfg(all(feature = "axum", feature = "policies"))]
 mod routers;
+mod two_layers;
 mod waiting;
 
 use support::strict::Strict;
