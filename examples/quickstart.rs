@@ -105,7 +105,7 @@ impl<B, E> Respond<Request<B>, Response<Body>, E> for ShowWait {
     type Error = E;
 
     fn reject(&self, request: Request<B>, refusal: Refusal) -> Result<Response<Body>, E> {
-        Ok(HttpResponder::new().reject(request, refusal))
+        Respond::reject(&HttpResponder::new(), request, refusal)
     }
 
     fn annotate(&self, decision: &mut Decision, response: &mut Response<Body>) {

@@ -16,11 +16,12 @@ use crate::{ErrorKind, Refusal};
 
 const INVALID_ARGUMENT: u8 = 3;
 const PERMISSION_DENIED: u8 = 7;
-const RESOURCE_EXHAUSTED: u8 = 8;
+pub(crate) const RESOURCE_EXHAUSTED: u8 = 8;
 const UNAVAILABLE: u8 = 14;
 const UNAUTHENTICATED: u8 = 16;
 
-const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
+/// The reason and the domain in an `ErrorInfo`.
+const ERROR_INFO: [&str; 2] = ["RATE_LIMIT_EXCEEDED", env!("CARGO_PKG_NAME")];
 
 /// Returns the content type of a refusal of this request, if the request is gRPC. Upper and lower
 /// case are equal.
@@ -71,21 +72,22 @@ pub(crate) fn timeout(request: &HeaderMap) -> Option<Duration> {
     }
 }
 
-/// Writes the status of `refusal` into the headers of an empty response. `status` is its HTTP
-/// status, and `retry_after` the time to come back.
+/// Writes the status of `refusal`, which these policies refuse, into the headers of an empty
+/// response. `status` is its HTTP status, `retry_after` the time to come back, and `denied` the
+/// code of a denial.
 pub(crate) fn write(
     headers: &mut HeaderMap,
-    content_type: HeaderValue,
     refusal: &Refusal,
+    policies: &[String],
     status: StatusCode,
     retry_after: Option<Duration>,
+    denied: u8,
 ) {
     let wait = retry_after.map(whole_millis);
     let (code, details, pushback) = match refusal {
         Refusal::Denied(_) => {
-            let message = refusal.to_string();
-            let details = wait.map(|wait| details(RESOURCE_EXHAUSTED, &message, wait));
-            (RESOURCE_EXHAUSTED, details, Some(wait.map_or(-1, pushback)))
+            let details = details(denied, &refusal.to_string(), policies, wait);
+            (denied, Some(details), Some(wait.map_or(-1, pushback)))
         }
         Refusal::Undecided(error) if error.kind() == ErrorKind::Request => {
             (INVALID_ARGUMENT, None, None)
@@ -93,7 +95,6 @@ pub(crate) fn write(
         Refusal::Undecided(_) => (UNAVAILABLE, None, wait.map(pushback)),
         Refusal::NoKey(_) => (code(status), None, None),
     };
-    headers.insert(CONTENT_TYPE, content_type);
     headers.insert("grpc-status", u16::from(code).into());
     if let Ok(message) = HeaderValue::try_from(encoded(&refusal.for_caller().to_string())) {
         headers.insert("grpc-message", message);
@@ -142,23 +143,39 @@ fn pushback(millis: u64) -> i32 {
     i32::try_from(millis).unwrap_or(i32::MAX)
 }
 
-/// Encodes a `google.rpc.Status` with a `RetryInfo` in protobuf.
-fn details(code: u8, message: &str, millis: u64) -> Vec<u8> {
-    // The longest duration is 10,000 years.
-    let seconds = (millis / 1_000).min(315_576_000_000);
-    let nanos = millis % 1_000 * 1_000_000;
-    let mut delay = Vec::new();
-    number(&mut delay, 1, seconds);
-    number(&mut delay, 2, nanos);
-    let mut info = Vec::new();
-    bytes(&mut info, 1, &delay);
-    let mut any = Vec::new();
-    bytes(&mut any, 1, RETRY_INFO.as_bytes());
-    bytes(&mut any, 2, &info);
+/// Encodes a `google.rpc.Status` in protobuf, with a `RetryInfo` if the caller may come back, a
+/// `QuotaFailure` if the policies are known, and an `ErrorInfo`.
+fn details(code: u8, message: &str, policies: &[String], millis: Option<u64>) -> Vec<u8> {
     let mut status = Vec::new();
     number(&mut status, 1, code.into());
     bytes(&mut status, 2, message.as_bytes());
-    bytes(&mut status, 3, &any);
+    let mut add = |name: &str, value: &[u8]| {
+        let mut any = Vec::new();
+        bytes(&mut any, 1, format!("type.googleapis.com/google.rpc.{name}").as_bytes());
+        bytes(&mut any, 2, value);
+        bytes(&mut status, 3, &any);
+    };
+    if let Some(millis) = millis {
+        let (mut delay, mut info) = (Vec::new(), Vec::new());
+        // The longest duration is 10,000 years.
+        number(&mut delay, 1, (millis / 1_000).min(315_576_000_000));
+        number(&mut delay, 2, millis % 1_000 * 1_000_000);
+        bytes(&mut info, 1, &delay);
+        add("RetryInfo", &info);
+    }
+    let mut failure = Vec::new();
+    for policy in policies {
+        let mut violation = Vec::new();
+        bytes(&mut violation, 1, policy.as_bytes());
+        bytes(&mut failure, 1, &violation);
+    }
+    if !failure.is_empty() {
+        add("QuotaFailure", &failure);
+    }
+    let mut info = Vec::new();
+    bytes(&mut info, 1, ERROR_INFO[0].as_bytes());
+    bytes(&mut info, 2, ERROR_INFO[1].as_bytes());
+    add("ErrorInfo", &info);
     status
 }
 
@@ -200,12 +217,11 @@ mod tests {
 
     fn written(refusal: &Refusal) -> HeaderMap {
         let mut headers = HeaderMap::new();
-        let kind = HeaderValue::from_static("application/grpc");
         let wait = match refusal {
             Refusal::Undecided(_) => Some(Duration::from_millis(1_500)),
             _ => refusal.retry_after(),
         };
-        write(&mut headers, kind, refusal, StatusCode::BAD_REQUEST, wait);
+        write(&mut headers, refusal, &[], StatusCode::BAD_REQUEST, wait, RESOURCE_EXHAUSTED);
         headers
     }
 
@@ -221,7 +237,6 @@ mod tests {
         assert_eq!(
             fields,
             [
-                ("content-type", "application/grpc"),
                 ("grpc-status", "8"),
                 ("grpc-message", "rate limit exceeded"),
                 (

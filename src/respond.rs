@@ -19,7 +19,7 @@
 //!
 //! let responder = HttpResponder::new().problem_json().headers(HeaderStyle::Legacy);
 //! let refusal = Refusal::Denied(Decision::new(Outcome::Deny { retry_after: None }));
-//! let response: Response<String> = responder.reject(Request::new(()), refusal);
+//! let response: Response<String> = responder.refuse_in_handler(Request::new(()), refusal);
 //! assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
 //! assert_eq!(response.headers()["content-type"], "application/problem+json");
 //!

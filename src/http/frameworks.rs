@@ -1,6 +1,13 @@
-//! The URI from before a router rewrote it.
+//! Types of axum and tonic: the URI from before a router rewrote it, and answers of handlers.
 
 use http::{Extensions, Uri};
+#[cfg(feature = "tonic")]
+use http::{HeaderMap, StatusCode};
+
+#[cfg(feature = "tonic")]
+use super::http_refusal::HttpRefusal;
+#[cfg(feature = "axum")]
+use super::http_responder::HttpResponder;
 
 /// Returns the URI from before axum's `nest` stripped a prefix.
 #[cfg(feature = "axum")]
@@ -11,4 +18,55 @@ pub(super) fn original_uri(extensions: &Extensions) -> Option<&Uri> {
 #[cfg(not(feature = "axum"))]
 pub(super) fn original_uri(_: &Extensions) -> Option<&Uri> {
     None
+}
+
+/// Answers as a layer with [`HttpResponder::new`] does, so that `?` works in a handler:
+///
+/// ```
+/// use axum::extract::State;
+/// use tower_sluice::algorithm::TokenBucket;
+/// use tower_sluice::{Charge, LimiterExt, Memory, Refusal};
+///
+/// async fn report(State(limiter): State<Memory<TokenBucket>>) -> Result<String, Refusal> {
+///     limiter.acquire(Charge::new("reports").cost(10)).await?;
+///     Ok(String::from("a report"))
+/// }
+/// # let _: axum::Router<Memory<TokenBucket>> =
+/// #     axum::Router::new().route("/", axum::routing::get(report));
+/// ```
+#[cfg(feature = "axum")]
+impl axum::response::IntoResponse for crate::Refusal {
+    fn into_response(self) -> axum::response::Response {
+        HttpResponder::new().refuse_in_handler(http::Request::new(()), self)
+    }
+}
+
+/// The status that a layer with [`HttpResponder::new`] answers, so that `?` works in a method. The
+/// refusal is its [`source`](std::error::Error::source), which no caller sees.
+///
+/// ```
+/// use tonic::{Request, Response, Status};
+/// use tower_sluice::algorithm::TokenBucket;
+/// use tower_sluice::{Charge, LimiterExt, Memory};
+///
+/// async fn report(
+///     limiter: &Memory<TokenBucket>,
+///     _: Request<()>,
+/// ) -> Result<Response<String>, Status> {
+///     limiter.acquire(Charge::new("reports").cost(10)).await?;
+///     Ok(Response::new(String::from("a report")))
+/// }
+/// ```
+#[cfg(feature = "tonic")]
+impl From<crate::Refusal> for tonic::Status {
+    fn from(refusal: crate::Refusal) -> Self {
+        let request = http::Request::new(());
+        let refusal = HttpRefusal::new(refusal, StatusCode::BAD_REQUEST, request);
+        let mut headers = HeaderMap::new();
+        refusal.write_grpc(&mut headers, crate::grpc::RESOURCE_EXHAUSTED);
+        let status = tonic::Status::from_header_map(&headers);
+        let mut status = status.unwrap_or_else(|| tonic::Status::unknown(refusal.to_string()));
+        status.set_source(std::sync::Arc::new(refusal.into_refusal()));
+        status
+    }
 }

@@ -3,9 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use http::StatusCode;
+use http::{HeaderMap, Request, StatusCode};
 
-use crate::{ErrorKind, Refusal};
+use super::head::Head;
+use super::standing::until_retry;
+use crate::{ErrorKind, Refusal, grpc};
 
 /// A refusal as an HTTP caller sees it: the argument of the closure in
 /// [`HttpResponder::body`](crate::HttpResponder::body).
@@ -13,17 +15,17 @@ use crate::{ErrorKind, Refusal};
 /// Its `Display` text is for the caller. For an error of kind [`Request`](ErrorKind::Request) it is
 /// the error's text, such as "the key is empty" or "request has no header x-api-key to limit by".
 /// For other errors it does not mention the store or the server.
-#[derive(Debug)]
 pub struct HttpRefusal {
     refusal: Refusal,
     status: StatusCode,
     retry_after: Option<Duration>,
+    request: Request<()>,
 }
 
 impl HttpRefusal {
-    pub(super) fn new(refusal: Refusal, no_key: StatusCode) -> Self {
+    pub(super) fn new(refusal: Refusal, no_key: StatusCode, request: Request<()>) -> Self {
         let (status, retry_after) = match &refusal {
-            Refusal::Denied(decision) => (StatusCode::TOO_MANY_REQUESTS, decision.retry_after()),
+            Refusal::Denied(decision) => (StatusCode::TOO_MANY_REQUESTS, until_retry(decision)),
             Refusal::Undecided(error) if error.kind() == ErrorKind::Request => {
                 (StatusCode::BAD_REQUEST, None)
             }
@@ -38,7 +40,7 @@ impl HttpRefusal {
             }
             Refusal::NoKey(_) => (no_key, None),
         };
-        Self { refusal, status, retry_after }
+        Self { refusal, status, retry_after, request }
     }
 
     /// The status of the response.
@@ -48,10 +50,18 @@ impl HttpRefusal {
     }
 
     /// Returns the time after which the caller may retry. `Retry-After` has it, rounded up to
-    /// seconds. `None` if the response has no such header.
+    /// seconds. `None` if the response has no such header: the charge can never fit, or its key is
+    /// blocked without an end.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
+    }
+
+    /// The head of the refused request, for an answer that depends on it. In a handler it is the
+    /// head of the request that the handler passed.
+    #[must_use]
+    pub fn head(&self) -> Head<'_> {
+        Head::from(&self.request)
     }
 
     /// Returns the reason why the request does not pass. A denial has the decision, which names the
@@ -63,6 +73,12 @@ impl HttpRefusal {
 }
 
 impl HttpRefusal {
+    /// Writes a gRPC status into the headers of an empty response. A denial has this code.
+    pub(super) fn write_grpc(&self, headers: &mut HeaderMap, denied: u8) {
+        let policies = self.violated_policies();
+        grpc::write(headers, &self.refusal, &policies, self.status, self.retry_after, denied);
+    }
+
     pub(super) fn into_refusal(self) -> Refusal {
         self.refusal
     }
@@ -73,3 +89,6 @@ impl fmt::Display for HttpRefusal {
         self.refusal.for_caller().fmt(f)
     }
 }
+
+// Its `Debug` output shows no URI and no header, because these contain keys.
+debug_by_name!([] HttpRefusal: refusal, status, retry_after);

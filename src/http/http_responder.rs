@@ -1,9 +1,10 @@
 //! The response to a refused HTTP caller.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 
 use super::body::{DefaultBody, MakeBody, MakeEmpty, PlainText};
 use super::header_fields::number;
@@ -40,14 +41,17 @@ use crate::{Decision, Refusal, grpc};
 ///
 /// | HTTP status | gRPC status |
 /// |---|---|
-/// | 429 | `RESOURCE_EXHAUSTED` (8), with `RetryInfo` and pushback |
-/// | 503 | `UNAVAILABLE` (14), with pushback only |
+/// | 429 | `RESOURCE_EXHAUSTED` (8), or as set by [`grpc_code`](HttpResponder::grpc_code) |
+/// | 503 | `UNAVAILABLE` (14), with pushback and no details |
 /// | 400, and any other status of `no_key` | `INVALID_ARGUMENT` (3) |
 /// | 401 | `UNAUTHENTICATED` (16) |
 /// | 403 | `PERMISSION_DENIED` (7) |
 ///
 /// Pushback is the header `grpc-retry-pushback-ms`: the milliseconds until the caller may try
-/// again. If the charge can never fit, it is -1 and there is no `RetryInfo`.
+/// again, which `RetryInfo` has, too. If the charge can never fit, or its key is blocked without an
+/// end, it is -1 and there is no `RetryInfo`. A 429 also has a `QuotaFailure` with the names of the
+/// policies that refuse, and an `ErrorInfo` with the reason `RATE_LIMIT_EXCEEDED` and the domain
+/// `tower-sluice`.
 ///
 /// [`headers`](HttpResponder::headers) sets the fields that show a caller its limits, on refusals
 /// and if wanted on responses to admitted requests. Handlers that read the decision need
@@ -60,7 +64,7 @@ use crate::{Decision, Refusal, grpc};
 ///
 /// let respond = HttpResponder::new().no_key(StatusCode::UNAUTHORIZED);
 /// let no_key = Refusal::NoKey(Error::new(ErrorKind::Request, "no header x-user"));
-/// let response: Response<String> = respond.reject(Request::new(()), no_key);
+/// let response: Response<String> = respond.refuse_in_handler(Request::new(()), no_key);
 /// assert_eq!(response.status(), 401);
 /// ```
 ///
@@ -75,7 +79,7 @@ use crate::{Decision, Refusal, grpc};
 ///     .content_type(HeaderValue::from_static("application/json"))
 ///     .body(|refusal| format!(r#"{{"error":"{refusal}"}}"#));
 /// let no_key = Refusal::NoKey(Error::new(ErrorKind::Request, "no header x-user"));
-/// let response: Response<String> = respond.reject(Request::new(()), no_key);
+/// let response: Response<String> = respond.refuse_in_handler(Request::new(()), no_key);
 /// assert_eq!(response.headers()["content-type"], "application/json");
 /// assert_eq!(response.body(), r#"{"error":"no header x-user"}"#);
 /// ```
@@ -93,11 +97,22 @@ struct Settings {
     no_key: StatusCode,
     challenge: Option<HeaderValue>,
     content_type: Option<HeaderValue>,
+    edit_headers: Option<EditHeaders>,
+    /// The gRPC code of a denial.
+    grpc_code: u8,
     headers: RateLimitHeaders,
     /// True if a [`DecisionReport`] is added to requests.
     report_in_request: bool,
     report_in_response: bool,
 }
+
+/// Changes the headers of a refusal.
+#[derive(Clone)]
+struct EditHeaders(Arc<Edit>);
+
+type Edit = dyn Fn(&HttpRefusal, &mut HeaderMap) + Send + Sync;
+
+debug_by_name!([] EditHeaders);
 
 impl HttpResponder {
     /// A responder with empty bodies, 400 for a request without a key, and on refusals the fields
@@ -107,6 +122,8 @@ impl HttpResponder {
             no_key: StatusCode::BAD_REQUEST,
             challenge: None,
             content_type: None,
+            edit_headers: None,
+            grpc_code: grpc::RESOURCE_EXHAUSTED,
             headers: RateLimitHeaders::new(HeaderStyle::Draft11),
             report_in_request: false,
             report_in_response: false,
@@ -138,7 +155,7 @@ impl<F, E> HttpResponder<F, E> {
     ///     .no_key(StatusCode::UNAUTHORIZED)
     ///     .www_authenticate(HeaderValue::from_static("Bearer"));
     /// let no_key = Refusal::NoKey(Error::new(ErrorKind::Request, "no bearer token"));
-    /// let response: Response<String> = respond.reject(Request::new(()), no_key);
+    /// let response: Response<String> = respond.refuse_in_handler(Request::new(()), no_key);
     /// assert_eq!(response.headers()["www-authenticate"], "Bearer");
     /// ```
     pub fn www_authenticate(mut self, challenge: HeaderValue) -> Self {
@@ -149,6 +166,62 @@ impl<F, E> HttpResponder<F, E> {
     /// Sets the `Content-Type` of refusals. Default: none. A gRPC status has its own.
     pub fn content_type(mut self, value: HeaderValue) -> Self {
         self.settings.content_type = Some(value);
+        self
+    }
+
+    /// Changes the headers of refusals: a closure over [`&HttpRefusal`](HttpRefusal) and the
+    /// headers, which all other setters have written before. Default: none. A gRPC status is not
+    /// changed.
+    ///
+    /// Together with [`body`](HttpResponder::body) the answer can depend on the request, and
+    /// responses to admitted requests keep their fields:
+    ///
+    /// ```
+    /// use http::{HeaderValue, Request, Response};
+    /// use tower_sluice::respond::HttpRefusal;
+    /// use tower_sluice::{Error, ErrorKind, HttpResponder, Refusal};
+    ///
+    /// fn wants_html(refusal: &HttpRefusal) -> bool {
+    ///     refusal.head().header("accept").is_some_and(|accept| accept.contains("text/html"))
+    /// }
+    ///
+    /// let respond = HttpResponder::new()
+    ///     .problem_json()
+    ///     .body(|refusal| match wants_html(refusal) {
+    ///         true => String::from("<h1>Slow down</h1>"),
+    ///         false => refusal.problem_json(),
+    ///     })
+    ///     .edit_headers(|refusal, headers| {
+    ///         if wants_html(refusal) {
+    ///             headers.insert("content-type", HeaderValue::from_static("text/html"));
+    ///         }
+    ///     });
+    /// let ask = |accept| -> Response<String> {
+    ///     let no_key = Refusal::NoKey(Error::new(ErrorKind::Request, "no header x-user"));
+    ///     let request = Request::get("/").header("accept", accept).body(()).unwrap();
+    ///     respond.refuse_in_handler(request, no_key)
+    /// };
+    /// assert_eq!(ask("text/html").body(), "<h1>Slow down</h1>");
+    /// assert_eq!(ask("text/html").headers()["content-type"], "text/html");
+    /// assert_eq!(ask("*/*").headers()["content-type"], "application/problem+json");
+    /// ```
+    pub fn edit_headers<T>(mut self, edit: T) -> Self
+    where
+        T: Fn(&HttpRefusal, &mut HeaderMap) + Send + Sync + 'static,
+    {
+        self.settings.edit_headers = Some(EditHeaders(Arc::new(edit)));
+        self
+    }
+
+    /// Sets the gRPC code of a denial, 1 to 16. Default: 8, `RESOURCE_EXHAUSTED`. Clients that try
+    /// again after 14, `UNAVAILABLE`, may need that one.
+    ///
+    /// # Panics
+    ///
+    /// If it is no code of an error: 0, or above 16.
+    pub const fn grpc_code(mut self, code: u8) -> Self {
+        assert!(code >= 1 && code <= 16, "a gRPC code of an error is 1 to 16");
+        self.settings.grpc_code = code;
         self
     }
 
@@ -215,7 +288,7 @@ impl<F, E> HttpResponder<F, E> {
     ///
     /// let denied = || Refusal::Denied(Decision::new(Outcome::Deny { retry_after: None }));
     /// let has_report = |respond: HttpResponder| {
-    ///     let response: Response<String> = respond.reject(Request::new(()), denied());
+    ///     let response: Response<String> = respond.refuse_in_handler(Request::new(()), denied());
     ///     response.extensions().get::<DecisionReport>().is_some()
     /// };
     /// assert!(!has_report(HttpResponder::new()));
@@ -269,7 +342,8 @@ impl<F, E> HttpResponder<F, E> {
     ///     .with_limiter("api".into(), Quota::per_minute(100))
     ///     .with_report(0, Duration::from_secs(60));
     /// let respond = HttpResponder::new().problem_json();
-    /// let response: Response<String> = respond.reject(Request::new(()), Refusal::Denied(denied));
+    /// let denied = Refusal::Denied(denied);
+    /// let response: Response<String> = respond.refuse_in_handler(Request::new(()), denied);
     /// assert!(response.body().contains(r#""violated-policies":["api"]"#));
     /// ```
     pub fn problem_json(self) -> HttpResponder<ProblemJson, E> {
@@ -278,8 +352,9 @@ impl<F, E> HttpResponder<F, E> {
     }
 
     /// Sets the body of refusals: a closure over [`&HttpRefusal`](HttpRefusal), which has the
-    /// status, the time to come back and a text. It returns the body type of the service's
-    /// responses: with axum `axum::body::Body`, not a `String`. Default: an empty body.
+    /// status, the time to come back, a text, and the head of the request. It returns the body type
+    /// of the service's responses: with axum `axum::body::Body`, not a `String`. Default: an empty
+    /// body.
     ///
     /// Statuses and headers stay. A gRPC status and the response to a HEAD request have an empty
     /// body, made by `Default` or by [`empty_body`](HttpResponder::empty_body).
@@ -306,12 +381,12 @@ impl<F, E> HttpResponder<F, E> {
     ///     .body(|_| Page("<h1>Slow down</h1>"))
     ///     .empty_body(|| Page(""));
     /// let no_key = || Refusal::NoKey(Error::new(ErrorKind::Request, "no header x-user"));
-    /// let response = respond.reject(Request::new(()), no_key());
+    /// let response = respond.refuse_in_handler(Request::new(()), no_key());
     /// assert_eq!(response.body().0, "<h1>Slow down</h1>");
     ///
     /// let call = Request::post("/a.B/C").header("content-type", "application/grpc");
     /// let call = call.body(()).unwrap();
-    /// let response: Response<Page> = respond.reject(call, no_key());
+    /// let response: Response<Page> = respond.refuse_in_handler(call, no_key());
     /// assert_eq!(response.headers()["grpc-status"], "3");
     /// assert_eq!(response.body().0, "");
     /// ```
@@ -322,13 +397,18 @@ impl<F, E> HttpResponder<F, E> {
         HttpResponder { settings: self.settings, body: self.body, empty }
     }
 
-    /// Returns the response to a refused request. It is for responders of your own, and for
-    /// handlers that call a limiter themselves.
+    /// Returns the response to a refused request, for handlers that call a limiter themselves.
+    ///
+    /// **Not for a closure in [`respond`](crate::RateLimitLayer::respond):** responses to admitted
+    /// requests would have no fields and no report. Pass the responder itself to `respond`, and
+    /// change it by [`body`](HttpResponder::body) and
+    /// [`edit_headers`](HttpResponder::edit_headers).
     ///
     /// A handler calls a limiter itself if the key is in the body, such as the user of a login.
     /// [`acquire`](crate::LimiterExt::acquire) with a `max_wait` of 0 decides at once, and its
-    /// error is the [`Refusal`]. Of the request, only the method and the headers are used, since
-    /// `HEAD` and gRPC get other responses. Here an empty request is enough.
+    /// error is the [`Refusal`]. With axum, a handler may also return it as its error. Of the
+    /// request, only the head is used, since `HEAD` and gRPC get other responses. Here an empty
+    /// request is enough.
     ///
     /// ```
     /// use std::time::Duration;
@@ -341,7 +421,9 @@ impl<F, E> HttpResponder<F, E> {
     ///     let charge = Charge::new(user).max_wait(Duration::ZERO);
     ///     match logins.acquire(charge).await {
     ///         Ok(_) => Response::new(String::from("the password is checked")),
-    ///         Err(refusal) => HttpResponder::new().text().reject(Request::new(()), refusal),
+    ///         Err(refusal) => {
+    ///             HttpResponder::new().text().refuse_in_handler(Request::new(()), refusal)
+    ///         }
     ///     }
     /// }
     ///
@@ -356,15 +438,18 @@ impl<F, E> HttpResponder<F, E> {
     /// ```
     #[doc(alias = "into_response")]
     #[must_use]
-    pub fn reject<B, C>(&self, request: Request<B>, refusal: Refusal) -> Response<C>
+    pub fn refuse_in_handler<B, C>(&self, request: Request<B>, refusal: Refusal) -> Response<C>
     where
         F: MakeBody<C>,
         E: MakeEmpty<C>,
     {
-        let refusal = HttpRefusal::new(refusal, self.settings.no_key);
-        let mut response = match grpc::content_type(&request) {
+        let grpc = grpc::content_type(&request);
+        let request = request.map(drop);
+        let has_body = request.method() != Method::HEAD;
+        let refusal = HttpRefusal::new(refusal, self.settings.no_key, request);
+        let mut response = match grpc {
             Some(kind) => self.trailers_only(kind, &refusal),
-            None => self.refused(request.method() != Method::HEAD, &refusal),
+            None => self.refused(has_body, &refusal),
         };
         if self.settings.report_in_response
             && let Refusal::Denied(decision) = refusal.into_refusal()
@@ -379,8 +464,8 @@ impl<F, E> HttpResponder<F, E> {
         E: MakeEmpty<C>,
     {
         let mut response = Response::new(self.empty.empty());
-        let (status, wait) = (refusal.status(), refusal.retry_after());
-        grpc::write(response.headers_mut(), kind, refusal.refusal(), status, wait);
+        response.headers_mut().insert(CONTENT_TYPE, kind);
+        refusal.write_grpc(response.headers_mut(), self.settings.grpc_code);
         response
     }
 
@@ -392,14 +477,12 @@ impl<F, E> HttpResponder<F, E> {
         let body = if has_body { self.body.body(refusal) } else { None };
         let mut response = Response::new(body.unwrap_or_else(|| self.empty.empty()));
         *response.status_mut() = refusal.status();
-        if let Refusal::Denied(decision) = refusal.refusal() {
-            self.settings.headers.write(decision, &mut response);
-        }
         let headers = response.headers_mut();
         if let Some(wait) = refusal.retry_after() {
             headers.extend(number(whole_seconds(wait)).map(|seconds| (RETRY_AFTER, seconds)));
         }
         match refusal.refusal() {
+            Refusal::Denied(decision) => self.settings.headers.write(decision, &mut response),
             Refusal::Undecided(_) if refusal.retry_after().is_some() => {
                 headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
             }
@@ -409,8 +492,12 @@ impl<F, E> HttpResponder<F, E> {
             }
             _ => {}
         }
+        let headers = response.headers_mut();
         if let Some(content_type) = &self.settings.content_type {
             headers.insert(CONTENT_TYPE, content_type.clone());
+        }
+        if let Some(edit) = &self.settings.edit_headers {
+            (edit.0)(refusal, headers);
         }
         response
     }
@@ -436,7 +523,7 @@ where
     }
 
     fn reject(&self, request: Request<B>, refusal: Refusal) -> Result<Response<C>, Err> {
-        Ok(self.reject(request, refusal))
+        Ok(self.refuse_in_handler(request, refusal))
     }
 
     fn admit(&self, decision: &mut Decision, request: &mut Request<B>) {

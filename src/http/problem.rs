@@ -40,7 +40,7 @@ impl HttpRefusal {
     ///
     /// let respond = HttpResponder::new().body(|refusal| refusal.problem_json());
     /// let no_key = Refusal::NoKey(Error::new(ErrorKind::Request, "no header x-user"));
-    /// let response: Response<String> = respond.reject(http::Request::new(()), no_key);
+    /// let response: Response<String> = respond.refuse_in_handler(http::Request::new(()), no_key);
     /// assert!(response.body().starts_with(r#"{"type":"about:blank","title":"Bad Request","#));
     /// assert!(response.body().ends_with(r#","detail":"no header x-user"}"#));
     /// ```

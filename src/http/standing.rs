@@ -36,7 +36,7 @@ impl RateLimitHeaders {
         let is_full = remaining == limit;
         // The response is sent after the reserved wait.
         let full_in = policy.reset_after().map(|time| time.saturating_sub(reserved(decision)));
-        let (reset, has_reset) = match (decision.is_admitted(), decision.retry_after()) {
+        let (reset, has_reset) = match (decision.is_admitted(), until_retry(decision)) {
             (false, Some(wait)) => (whole_seconds(wait), true),
             _ if is_full => (0, false),
             (false, None) => (full_in.map_or(0, whole_seconds), false),
@@ -55,6 +55,14 @@ impl RateLimitHeaders {
         let paced = window.div_ceil(u128::from(policy.quota().burst_size()) * 1_000_000);
         reset.max(u64::try_from(paced).unwrap_or(u64::MAX))
     }
+}
+
+/// The shortest wait that nobody waits for: that of a block without an end.
+const ENDLESS: Duration = Duration::from_secs(100 * 366 * 86_400);
+
+/// Returns the time after which a denied caller may retry. `None` if there is none.
+pub(super) fn until_retry(decision: &Decision) -> Option<Duration> {
+    decision.retry_after().filter(|wait| *wait < ENDLESS)
 }
 
 /// Rounds a time for `Retry-After` and the resets: up to whole seconds, never 0.

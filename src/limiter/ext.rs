@@ -231,7 +231,7 @@ pub trait LimiterExt: Limiter + Sized {
     ///
     /// To decide at once, set the wait to 0: `Charge::new("alice").max_wait(Duration::ZERO)`. Use
     /// this in a handler without a layer, and answer a refusal with
-    /// [`HttpResponder::reject`](crate::HttpResponder::reject).
+    /// [`HttpResponder::refuse_in_handler`](crate::HttpResponder::refuse_in_handler).
     ///
     /// # Errors
     ///
@@ -321,8 +321,9 @@ pub trait LimiterExt: Limiter + Sized {
     /// lasts until [`unblock`](LimiterExt::unblock).
     ///
     /// The [`retry_after`](crate::Decision::retry_after) of a refusal is the end of the block, and
-    /// `remaining` is 0 until then, also for `peek` and `estimate`. A shorter block does not end a
-    /// longer one. The block applies in every process that shares the key. In Redis it is stored in
+    /// `remaining` is 0 until then, also for `peek` and `estimate`. Answers over HTTP and gRPC name
+    /// no time that is more than 100 years away. A shorter block does not end a longer one. The
+    /// block applies in every process that shares the key. In Redis it is stored in
     /// the key itself, so keys without a block cost nothing more.
     ///
     /// ```

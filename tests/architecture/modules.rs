@@ -100,7 +100,11 @@ const MODULES: &[Module] = &[
         crates: &["http", "http_body", "bytes", "pin_project_lite", "tower_layer", "tower_service"],
         modules: &["http"],
     },
-    Module { files: &["http/frameworks"], crates: &["http", "axum"], modules: &["http"] },
+    Module {
+        files: &["http/frameworks"],
+        crates: &["http", "axum", "tonic"],
+        modules: &["http", "grpc"],
+    },
     Module { files: &["http/api_key"], crates: &["http"], modules: &["digest", "http"] },
     Module {
         files: &["http"],

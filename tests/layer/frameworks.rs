@@ -25,7 +25,7 @@ use tower_sluice::key::{ByHead, Global, Head};
 use tower_sluice::respond::Raise;
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    ErrorKind, HttpResponder, Limiter, Memory, Quota, RateLimitLayer, Refusal, by_head,
+    ErrorKind, HttpResponder, Limiter, LimiterExt, Memory, Quota, RateLimitLayer, Refusal, by_head,
 };
 
 /// Asks the health service behind `channel`.
@@ -155,6 +155,33 @@ async fn a_grpc_client_reads_code_delay_and_pushback() {
     let status = told(Scripted::new().fail(ErrorKind::Infrastructure)).await;
     assert_eq!(status.code(), Code::Unavailable);
     assert_eq!(told(Scripted::new().fail(ErrorKind::Request)).await.code(), Code::InvalidArgument);
+}
+
+/// With each code that is chosen for it.
+#[tokio::test]
+async fn a_grpc_client_reads_which_limit_refuses() {
+    let quotas = || {
+        let minute = TokenBucket::new(Quota::per_minute(2));
+        (minute, TokenBucket::new(Quota::per_day(1_000)))
+    };
+    for (cost, code) in [(2, Code::ResourceExhausted), (3, Code::Unavailable)] {
+        let limiter = Memory::new("api", quotas());
+        let names = tower_sluice::limiter::Description::new().names(["per-minute", "daily"]);
+        let key = by_head(move |_| Some(tower_sluice::Charge::new("everyone").cost(cost)));
+        let respond = HttpResponder::new().grpc_code(code as u8);
+        let layer = RateLimitLayer::new(limiter.describe(names), key).respond(respond);
+        let channel = channel(grpc(layer).await).await;
+        // A cost of 3 can never fit.
+        assert_eq!(check(channel.clone()).await.is_ok(), cost == 2);
+        let status = check(channel).await.unwrap_err();
+        assert_eq!(status.code(), code);
+        let failure = status.get_details_quota_failure().unwrap();
+        let subjects: Vec<_> = failure.violations.iter().map(|one| &*one.subject).collect();
+        assert_eq!(subjects, ["per-minute"]);
+        let info = status.get_details_error_info().unwrap();
+        assert_eq!((&*info.reason, &*info.domain), ("RATE_LIMIT_EXCEEDED", "tower-sluice"));
+        assert_eq!(status.get_details_retry_info().is_some(), cost == 2);
+    }
 }
 
 #[tokio::test]

@@ -63,7 +63,8 @@ fn annotated(headers: impl Into<RateLimitHeaders>, decision: Decision) -> Header
 /// The response of a refused request.
 fn rejected(headers: impl Into<RateLimitHeaders>, decision: Decision) -> HeaderMap {
     let responder = HttpResponder::new().headers(headers);
-    let response: Response<String> = responder.reject(Request::new(()), Refusal::Denied(decision));
+    let response: Response<String> =
+        responder.refuse_in_handler(Request::new(()), Refusal::Denied(decision));
     response.headers().clone()
 }
 

@@ -93,7 +93,8 @@ fn a_key_that_the_application_lost_is_400_and_asks_nobody_to_authenticate() {
             .no_key(status)
             .www_authenticate(HeaderValue::from_static("Bearer"));
         let ask = |request, kind| -> Response<String> {
-            responder.reject(request, Refusal::NoKey(Error::new(kind, "no peer address")))
+            responder
+                .refuse_in_handler(request, Refusal::NoKey(Error::new(kind, "no peer address")))
         };
         let response = ask(Request::new(()), ErrorKind::Configuration);
         assert_eq!(response.status(), StatusCode::BAD_REQUEST);
@@ -134,7 +135,8 @@ async fn a_short_text_says_what_is_wrong_with_the_request() {
         ),
         (of_head(), Refusal::NoKey(no_header()), ""),
     ] {
-        let response: Response<String> = HttpResponder::new().text().reject(request, refusal);
+        let response: Response<String> =
+            HttpResponder::new().text().refuse_in_handler(request, refusal);
         assert_eq!(response.headers()["content-type"], "text/plain; charset=utf-8");
         assert_eq!(response.body(), text);
     }
@@ -145,7 +147,8 @@ async fn without_a_key_a_grpc_caller_gets_the_code_of_the_status() {
     for (status, code) in [(400, "3"), (401, "16"), (403, "7"), (404, "3")] {
         let responder = HttpResponder::new().no_key(StatusCode::from_u16(status).unwrap());
         let grpc = grpc_call();
-        let response: Response<String> = responder.reject(grpc, Refusal::NoKey(no_header()));
+        let response: Response<String> =
+            responder.refuse_in_handler(grpc, Refusal::NoKey(no_header()));
         assert_eq!(response.headers()["grpc-status"], code);
         assert_eq!(response.headers()["grpc-message"], "no header x-user");
         assert_eq!(response.body(), "");
@@ -196,7 +199,7 @@ async fn the_content_type_alone_makes_no_grpc_call() {
     ] {
         let mut request = grpc_call();
         (*request.method_mut(), *request.version_mut()) = (method, version);
-        let response: Response<String> = HttpResponder::new().reject(request, denied());
+        let response: Response<String> = HttpResponder::new().refuse_in_handler(request, denied());
         assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
         assert!(!response.headers().contains_key("grpc-status"));
     }
@@ -226,7 +229,7 @@ async fn a_body_can_say_what_status_and_headers_say() {
         (error(ErrorKind::Infrastructure), "rate limit could not be decided"),
     ];
     for (refusal, text) in table {
-        let response: Response<String> = responder.reject(Request::new(()), refusal);
+        let response: Response<String> = responder.refuse_in_handler(Request::new(()), refusal);
         let (status, wait) = (response.status().as_u16(), retry_after(&response).unwrap_or("0"));
         assert_eq!(*response.body(), format!("{status} {wait} {text}"));
     }
@@ -245,4 +248,73 @@ async fn with_a_body_a_grpc_caller_waits_no_longer_than_its_timeout() {
     request.headers_mut().insert("grpc-timeout", HeaderValue::from_static("300m"));
     layer.layer(inner).oneshot(request).await.unwrap();
     assert_eq!(limiter.charges()[0].longest_wait(), Some(Duration::from_millis(300)));
+}
+
+/// A block without an end has no time to come back.
+#[tokio::test(start_paused = true)]
+async fn a_block_without_an_end_names_no_time() {
+    use tower_sluice::algorithm::FixedWindow;
+    use tower_sluice::{LimiterExt, Memory, Quota};
+
+    let limiter = Memory::new("api", FixedWindow::new(Quota::per_hour(5)));
+    let inner = tower::service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
+    let service = RateLimitLayer::new(limiter.clone(), Global).layer(inner);
+    for (time, field) in [(Duration::MAX, None), (Duration::from_secs(90), Some("90"))] {
+        limiter.block("global", time).await.unwrap();
+        let refused = service.clone().oneshot(Request::new(())).await.unwrap();
+        let retry_after = refused.headers().get("retry-after");
+        assert_eq!(retry_after.map(|value| value.to_str().unwrap()), field);
+        assert_eq!(
+            refused.headers()["ratelimit"].to_str().unwrap().contains(";t="),
+            field.is_some()
+        );
+        let refused = service.clone().oneshot(grpc_call()).await.unwrap();
+        let pushback = if field.is_some() { "90000" } else { "-1" };
+        assert_eq!(refused.headers()["grpc-retry-pushback-ms"], pushback);
+        limiter.unblock("global").await.unwrap();
+    }
+}
+
+/// A page for a browser, and a document with the request's own path for a program.
+#[tokio::test(start_paused = true)]
+async fn a_body_may_depend_on_the_request_and_admitted_responses_keep_their_fields() {
+    use tower_sluice::respond::{HeaderStyle, OnAdmitted, RateLimitHeaders};
+    use tower_sluice::{Memory, Quota, algorithm::FixedWindow};
+
+    let is_browser = |refusal: &HttpRefusal| {
+        refusal.head().header("accept").is_some_and(|accept| accept.starts_with("text/html"))
+    };
+    let fields = RateLimitHeaders::new(HeaderStyle::Legacy).on_admitted(OnAdmitted::Always);
+    let respond = HttpResponder::new()
+        .headers(fields)
+        .content_type(HeaderValue::from_static("application/problem+json"))
+        .body(move |refusal| match is_browser(refusal) {
+            true => String::from("<h1>Slow down</h1>"),
+            false => format!(r#"{{"instance":"{}"}}"#, refusal.head().original_uri()),
+        })
+        .edit_headers(move |refusal, headers| {
+            if is_browser(refusal) {
+                headers.insert("content-type", HeaderValue::from_static("text/html"));
+            }
+        });
+    let limiter = Memory::new("api", FixedWindow::new(Quota::per_hour(1)).anchored());
+    let inner = tower::service_fn(async |_: Request<()>| {
+        Ok::<_, Infallible>(Response::new(String::from("inner")))
+    });
+    let service = RateLimitLayer::new(limiter, Global).respond(respond).layer(inner);
+    let ask = |accept| {
+        let request = Request::get("/reports?page=2").header("accept", accept).body(()).unwrap();
+        service.clone().oneshot(request)
+    };
+    let admitted = ask("*/*").await.unwrap();
+    assert_eq!(admitted.headers()["x-ratelimit-remaining"], "0");
+    for (accept, kind, body) in [
+        ("text/html,*/*", "text/html", "<h1>Slow down</h1>"),
+        ("*/*", "application/problem+json", r#"{"instance":"/reports?page=2"}"#),
+    ] {
+        let refused = ask(accept).await.unwrap();
+        assert_eq!(refused.headers()["content-type"], kind);
+        assert_eq!(refused.headers()["retry-after"], "3600");
+        assert_eq!(refused.body(), body);
+    }
 }

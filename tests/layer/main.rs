@@ -27,6 +27,8 @@ mod frameworks;
 #[cfg(feature = "redis")]
 mod headers;
 mod http_responder;
+#[cfg(all(feature = "axum", feature = "tonic", feature = "redis"))]
+mod in_handlers;
 mod keyless;
 #[cfg(all(feature = "axum", feature = "policies"))]
 mod routers;

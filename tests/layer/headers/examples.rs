@@ -57,7 +57,8 @@ async fn bytes_with_a_partition_key() {
 fn a_refusal_in_full() {
     let decision = api(deny(Duration::from_millis(12_300)), 0, 60 * SECOND);
     let responder = HttpResponder::new().problem_json();
-    let response: Response<String> = responder.reject(Request::new(()), Refusal::Denied(decision));
+    let response: Response<String> =
+        responder.refuse_in_handler(Request::new(()), Refusal::Denied(decision));
     assert_eq!(response.status(), 429);
     assert_eq!(
         lines(response.headers()),
@@ -110,13 +111,13 @@ fn the_other_styles() {
     }
 }
 
-/// A gRPC caller reads `RetryInfo`, and not these fields.
+/// A gRPC caller reads `RetryInfo`, `QuotaFailure` and `ErrorInfo`, and not these fields.
 #[test]
-fn a_grpc_status_has_no_more_than_before() {
+fn a_grpc_status_has_details_and_no_fields() {
     let grpc = grpc_call();
     let decision = api(deny(Duration::from_millis(250)), 0, 60 * SECOND);
     let responder = HttpResponder::new().problem_json().headers(always(HeaderStyle::Draft11));
-    let response: Response<String> = responder.reject(grpc, Refusal::Denied(decision));
+    let response: Response<String> = responder.refuse_in_handler(grpc, Refusal::Denied(decision));
     assert_eq!((response.status().as_u16(), response.body().as_str()), (200, ""));
     assert_eq!(
         lines(response.headers()),
@@ -124,7 +125,7 @@ fn a_grpc_status_has_no_more_than_before() {
             "content-type: application/grpc",
             "grpc-status: 8",
             "grpc-message: rate limit exceeded",
-            "grpc-status-details-bin: CAgSE3JhdGUgbGltaXQgZXhjZWVkZWQaMwoodHlwZS5nb29nbGVhcGlzLmNvbS9nb29nbGUucnBjLlJldHJ5SW5mbxIHCgUQgOWadw",
+            "grpc-status-details-bin: CAgSE3JhdGUgbGltaXQgZXhjZWVkZWQaMwoodHlwZS5nb29nbGVhcGlzLmNvbS9nb29nbGUucnBjLlJldHJ5SW5mbxIHCgUQgOWadxo2Cit0eXBlLmdvb2dsZWFwaXMuY29tL2dvb2dsZS5ycGMuUXVvdGFGYWlsdXJlEgcKBQoDYXBpGk8KKHR5cGUuZ29vZ2xlYXBpcy5jb20vZ29vZ2xlLnJwYy5FcnJvckluZm8SIwoTUkFURV9MSU1JVF9FWENFRURFRBIMdG93ZXItc2x1aWNl",
             "grpc-retry-pushback-ms: 250",
         ]
     );

@@ -189,7 +189,7 @@ fn admitted_responses_have_the_fields_by_option() {
     // A refusal has them whatever the option.
     assert!(rejected(near, api(deny(SECOND), 90, SECOND)).contains_key("ratelimit"));
     let new: Response<()> = HttpResponder::new()
-        .reject(Request::new(()), Refusal::Denied(api(deny(SECOND), 0, SECOND)));
+        .refuse_in_handler(Request::new(()), Refusal::Denied(api(deny(SECOND), 0, SECOND)));
     assert_eq!(field(new.headers(), "ratelimit"), Some(r#""api";r=0;t=1"#));
 }
 
@@ -274,7 +274,7 @@ fn nothing_is_said_where_nothing_was_decided() {
             Refusal::Undecided(Error::new(ErrorKind::Request, "the key is empty")),
         ] {
             let responder = HttpResponder::new().headers(always(style));
-            let response: Response<()> = responder.reject(Request::new(()), refusal);
+            let response: Response<()> = responder.refuse_in_handler(Request::new(()), refusal);
             let fields =
                 response.headers().keys().filter(|name| name.as_str().contains("ratelimit"));
             assert_eq!(fields.count(), 0);
@@ -300,7 +300,8 @@ fn of_a_limiter_that_does_not_say_what_is_left_the_policy_is_shown() {
 fn problem_documents_say_what_kind_of_refusal_it_is() {
     let body = |request: http::request::Builder, refusal| {
         let responder = HttpResponder::new().problem_json();
-        let response: Response<String> = responder.reject(request.body(()).unwrap(), refusal);
+        let response: Response<String> =
+            responder.refuse_in_handler(request.body(()).unwrap(), refusal);
         assert_eq!(field(response.headers(), "content-type"), Some("application/problem+json"));
         let empty = response.body().is_empty();
         let json = if empty { "null" } else { response.body() };
