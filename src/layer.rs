@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tower_layer::Layer;
 
-use crate::http::{CountBodyLayer, HandOut, HttpResponder, Recipient};
+use crate::http::{CountBodyLayer, DrainRefused, HandOut, HttpResponder, Recipient};
 use crate::limiter::Limiter;
 use crate::service::RateLimit;
 use crate::settle::{PenalizeIf, RefundIf, RefundOnError, RefundUnused, ResetIf, WithActualCost};
@@ -278,6 +278,34 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
         condition: F,
     ) -> RateLimitLayer<L, K, WithActualCost<R, RefundOnError<F>>> {
         self.with_actual_cost(RefundOnError(condition))
+    }
+
+    /// Reads on the body of a refused request in the background, and drops what it reads. Default:
+    /// the body is dropped at once.
+    ///
+    /// Use it for uploads over HTTP/1.1. Without it, the server closes the connection of a refused
+    /// upload while its caller still sends. The caller then sees a reset, and not the 429.
+    ///
+    /// At most 64 MiB of a body are read, for 2 s at most, and of 256 bodies at once; further
+    /// bodies are dropped. Bodies of HTTP/2, and of a caller with `Expect: 100-continue`, are not
+    /// read: these callers see the answer anyway.
+    ///
+    /// The service must take an `http::Request` with a body that has a `Default`, as those of axum
+    /// and tonic do. hyper's `Incoming` has none: wrap it in another body outside of the layer.
+    ///
+    /// ```
+    /// use axum::{Router, routing::post};
+    /// use tower_sluice::algorithm::TokenBucket;
+    /// use tower_sluice::{Memory, Quota, RateLimitLayer, by_head};
+    ///
+    /// let limiter = Memory::new("uploads", TokenBucket::new(Quota::per_minute(10)));
+    /// let limit = RateLimitLayer::new(limiter, by_head(|head| head.header("x-user")));
+    /// let upload = post(async |file: axum::body::Bytes| format!("{} bytes", file.len()));
+    /// let app: Router = Router::new().route("/", upload).layer(limit.drain_refused());
+    /// ```
+    #[doc(alias("upload", "reset", "lingering"))]
+    pub fn drain_refused(self) -> RateLimitLayer<L, K, WithActualCost<R, DrainRefused>> {
+        self.with_actual_cost(DrainRefused::new())
     }
 
     /// Adds a [`SettleHandle`](crate::respond::SettleHandle) to the extensions of each request, so

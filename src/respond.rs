@@ -36,8 +36,9 @@
 
 pub use crate::decision::DecisionReport;
 pub use crate::http::{
-    CountBody, CountBodyFuture, CountBodyLayer, CountBytes, CountFrame, CountedBody, HandOut,
-    HeaderStyle, HttpRefusal, HttpResponder, OnAdmitted, PlainText, ProblemJson, RateLimitHeaders,
+    CountBody, CountBodyFuture, CountBodyLayer, CountBytes, CountFrame, CountedBody, DrainRefused,
+    HandOut, HeaderStyle, HttpRefusal, HttpResponder, OnAdmitted, PlainText, ProblemJson,
+    RateLimitHeaders,
 };
 pub use crate::responder::{Raise, Respond};
 pub use crate::settle::{

@@ -160,6 +160,11 @@ pub trait ActualCost<Req, Res, E> {
         None
     }
 
+    /// Sees a refused request before the responder.
+    fn refuse(&self, request: &mut Req) {
+        let _ = request;
+    }
+
     /// Sees an admitted request after the responder.
     fn admit(&self, decision: &mut Decision, request: &mut Req) {
         let _ = (decision, request);
@@ -237,7 +242,8 @@ where
 {
     type Error = R::Error;
 
-    fn reject(&self, request: Req, refusal: Refusal) -> Result<Res, R::Error> {
+    fn reject(&self, mut request: Req, refusal: Refusal) -> Result<Res, R::Error> {
+        self.cost.refuse(&mut request);
         self.respond.reject(request, refusal)
     }
 

@@ -4,6 +4,7 @@ mod api_key;
 mod body;
 pub(crate) mod client_ip;
 mod count_body;
+mod drain_refused;
 mod frameworks;
 mod hand_out;
 mod head;
@@ -24,6 +25,7 @@ pub use client_ip::{ClientAddr, ClientIp, FindPeer, KnownPeers, PeerAddr};
 pub use count_body::{
     CountBody, CountBodyFuture, CountBodyLayer, CountBytes, CountFrame, CountedBody,
 };
+pub use drain_refused::DrainRefused;
 pub use hand_out::HandOut;
 pub(crate) use hand_out::Recipient;
 pub use head::{ByHead, Head, by_head};

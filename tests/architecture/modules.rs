@@ -101,6 +101,11 @@ const MODULES: &[Module] = &[
         modules: &["http"],
     },
     Module {
+        files: &["http/drain_refused"],
+        crates: &["http", "http_body", "bytes", "tokio"],
+        modules: &["settle"],
+    },
+    Module {
         files: &["http/frameworks"],
         crates: &["http", "axum", "tonic"],
         modules: &["http", "grpc"],

@@ -33,6 +33,7 @@ mod keyless;
 #[cfg(all(feature = "axum", feature = "policies"))]
 mod routers;
 mod two_layers;
+mod uploads;
 mod waiting;
 
 use support::strict::Strict;

@@ -1,0 +1,75 @@
+//! Reads on the bodies of refused requests, so that their callers see the answer.
+
+use std::future::poll_fn;
+use std::mem;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Buf;
+use http::header::EXPECT;
+use http::{Request, Version};
+use http_body::Body;
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use crate::settle::ActualCost;
+
+/// The most bytes that are read of one body.
+const MAX_BYTES: usize = 64 << 20;
+
+/// The longest time that one body is read.
+const MAX_TIME: Duration = Duration::from_secs(2);
+
+/// The most bodies of a layer that are read at once.
+const MAX_BODIES: usize = 256;
+
+/// Reads on the bodies of refused requests: see
+/// [`RateLimitLayer::drain_refused`](crate::RateLimitLayer::drain_refused).
+pub struct DrainRefused {
+    places: Arc<Semaphore>,
+}
+
+impl DrainRefused {
+    pub(crate) fn new() -> Self {
+        Self { places: Arc::new(Semaphore::new(MAX_BODIES)) }
+    }
+}
+
+impl<B, Res, E> ActualCost<Request<B>, Res, E> for DrainRefused
+where
+    B: Body + Default + Send + 'static,
+{
+    fn refuse(&self, request: &mut Request<B>) {
+        // HTTP/2 ends a stream without a loss. A caller that expects 100 has not begun to send, and
+        // reading would ask it to.
+        if request.version() >= Version::HTTP_2
+            || request.headers().contains_key(EXPECT)
+            || request.body().is_end_stream()
+        {
+            return;
+        }
+        let place = Arc::clone(&self.places).try_acquire_owned();
+        if let (Ok(place), Ok(runtime)) = (place, Handle::try_current()) {
+            let body = mem::take(request.body_mut());
+            runtime.spawn(async move {
+                let _ = timeout(MAX_TIME, drain(body)).await;
+                drop(place);
+            });
+        }
+    }
+}
+
+/// Reads a body to its end, or to the bound.
+async fn drain<B: Body>(body: B) {
+    let (mut body, mut bytes) = (pin!(body), 0);
+    while let Some(Ok(frame)) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
+        bytes += frame.data_ref().map_or(0, Buf::remaining);
+        if bytes > MAX_BYTES {
+            return;
+        }
+    }
+}
+
+debug_by_name!([] DrainRefused: places);
