@@ -9,6 +9,7 @@ use tower_layer::Layer;
 
 use crate::http::{CountBodyLayer, DrainRefused, HandOut, HttpResponder, Recipient};
 use crate::limiter::Limiter;
+use crate::responder::GivePlace;
 use crate::service::RateLimit;
 use crate::settle::{PenalizeIf, RefundIf, RefundOnError, RefundUnused, ResetIf, WithActualCost};
 use crate::shared::Shared;
@@ -122,11 +123,14 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     /// Sets what a refused caller sees: a [`Respond`](crate::respond::Respond), such as
     /// [`Raise`](crate::respond::Raise) or a closure. Default: [`HttpResponder`].
     ///
-    /// It replaces the responder and all that the setters below have added to it, so call it first.
-    pub fn respond<T>(self, respond: T) -> RateLimitLayer<L, K, T> {
-        let Shared { limiter, key, max_wait, waiters, watch, .. } = Shared::clone(&self.shared);
-        let shared = Shared { limiter, key, respond: respond.into(), max_wait, waiters, watch };
-        RateLimitLayer { shared: Arc::new(shared) }
+    /// It replaces the responder alone: what the setters below have added stays. It may replace
+    /// [`HttpResponder`] and [`Raise`](crate::respond::Raise), and no responder of your own.
+    pub fn respond<T>(self, respond: T) -> RateLimitLayer<L, K, R::Changed>
+    where
+        R: GivePlace<T>,
+    {
+        let respond = self.shared.respond.give_place(respond);
+        self.with_responder(respond)
     }
 
     /// Refunds a request if `condition` returns true: a closure over `&Decision` and the response.
@@ -434,7 +438,13 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
 
     fn with_actual_cost<F>(self, cost: F) -> RateLimitLayer<L, K, WithActualCost<R, F>> {
         let respond = WithActualCost::new(Arc::clone(&self.shared.respond), cost);
-        self.respond(respond)
+        self.with_responder(respond)
+    }
+
+    fn with_responder<T>(self, respond: T) -> RateLimitLayer<L, K, T> {
+        let Shared { limiter, key, max_wait, waiters, watch, .. } = Shared::clone(&self.shared);
+        let shared = Shared { limiter, key, respond: respond.into(), max_wait, waiters, watch };
+        RateLimitLayer { shared: Arc::new(shared) }
     }
 }
 

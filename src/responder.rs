@@ -127,6 +127,20 @@ where
     }
 }
 
+/// A responder that gives its place to another one: see
+/// [`RateLimitLayer::respond`](crate::RateLimitLayer::respond).
+#[diagnostic::on_unimplemented(
+    message = "this layer has a responder of its own already",
+    note = "call `.respond(..)` once"
+)]
+pub trait GivePlace<T> {
+    /// The other responder, with the setters of this one.
+    type Changed;
+
+    /// Puts `respond` in its place.
+    fn give_place(&self, respond: T) -> Self::Changed;
+}
+
 /// Returns the [`Refusal`] as an error: for servers and clients that do not speak HTTP.
 ///
 /// For HTTP and gRPC, prefer [`HttpResponder`](crate::HttpResponder). Around a tonic `Channel` it
@@ -164,5 +178,13 @@ where
 
     fn reject(&self, _request: Req, refusal: Refusal) -> Result<Res, BoxError> {
         Err(refusal.into())
+    }
+}
+
+impl<T> GivePlace<T> for Raise {
+    type Changed = T;
+
+    fn give_place(&self, respond: T) -> T {
+        respond
     }
 }

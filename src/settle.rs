@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::reservation::Reservation;
-use crate::responder::Respond;
+use crate::responder::{GivePlace, Respond};
 use crate::{Decision, Refusal};
 
 /// A responder with a source of the requests' final costs.
@@ -101,13 +101,22 @@ use crate::{Decision, Refusal};
 /// another one. A charge that is never settled counts as spent when its time is over.
 pub struct WithActualCost<R, F> {
     respond: Arc<R>,
-    cost: F,
+    cost: Arc<F>,
 }
 
 impl<R, F> WithActualCost<R, F> {
     /// Answers as `respond` does. `cost` is the layer's closure, in a type that says how to use it.
     pub(crate) fn new(respond: Arc<R>, cost: F) -> Self {
-        Self { respond, cost }
+        Self { respond, cost: Arc::new(cost) }
+    }
+}
+
+impl<R: GivePlace<T>, F, T> GivePlace<T> for WithActualCost<R, F> {
+    type Changed = WithActualCost<R::Changed, F>;
+
+    fn give_place(&self, respond: T) -> Self::Changed {
+        let respond = Arc::new(self.respond.give_place(respond));
+        WithActualCost { respond, cost: Arc::clone(&self.cost) }
     }
 }
 

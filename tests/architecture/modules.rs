@@ -83,7 +83,16 @@ const MODULES: &[Module] = &[
     Module {
         files: &["layer"],
         crates: &["tokio", "tower_layer"],
-        modules: &["limiter", "http", "layer", "observe", "service", "settle", "shared"],
+        modules: &[
+            "limiter",
+            "http",
+            "layer",
+            "observe",
+            "responder",
+            "service",
+            "settle",
+            "shared",
+        ],
     },
     Module {
         files: &["service", "future", "shared"],

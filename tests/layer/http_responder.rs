@@ -275,6 +275,30 @@ async fn a_block_without_an_end_names_no_time() {
     }
 }
 
+/// In whatever order a layer is set up.
+#[tokio::test(start_paused = true)]
+async fn a_responder_keeps_the_setters_before_it() {
+    let succeeds = |_: &Decision, response: &Response<String>| response.status() == 200;
+    let teapot = |_: Request<()>, _: Refusal| {
+        let mut response = Response::new(String::from("teapot"));
+        *response.status_mut() = StatusCode::IM_A_TEAPOT;
+        response
+    };
+    let inner = tower::service_fn(async |_: Request<()>| {
+        Ok::<_, Infallible>(Response::new(String::from("inner")))
+    });
+    let limiter = Scripted::new().allow().never();
+    let layer = RateLimitLayer::new(limiter.clone(), Global)
+        .respond(HttpResponder::new().text())
+        .refund_if(succeeds)
+        .penalize_if(7, |_: &Decision, response: &Response<String>| response.status() == 500)
+        .respond(teapot);
+    let service = layer.layer(inner);
+    assert_eq!(service.clone().oneshot(Request::new(())).await.unwrap().status(), 200);
+    assert_eq!(limiter.refunds(), [0]);
+    assert_eq!(service.oneshot(Request::new(())).await.unwrap().status(), 418);
+}
+
 /// A page for a browser, and a document with the request's own path for a program.
 #[tokio::test(start_paused = true)]
 async fn a_body_may_depend_on_the_request_and_admitted_responses_keep_their_fields() {
