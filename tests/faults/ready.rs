@@ -34,13 +34,14 @@ async fn server_without(right: &str) -> (Server, String) {
     (server, url)
 }
 
+// Case 176.
 #[tokio::test]
 async fn a_clock_that_scripts_may_not_read_is_found_and_replaced() {
     let (server, url) = server_without("-time").await;
     let pool = Pool::connect(&url).expect("an address");
     let error = not_ready(&pool).await;
     let shown = format!("{error:#}");
-    println!("fault case=156 no right to time error={shown}");
+    println!("fault case=176 error={shown}");
     // The setting, and the words of the server.
     assert!(shown.contains("Pool::caller_clock") && shown.contains("clock=caller"), "{shown}");
     assert!(shown.contains("script"), "{shown}");
@@ -86,6 +87,7 @@ async fn a_clock_that_scripts_may_not_read_is_found_and_replaced() {
 }
 
 /// The first call of a script sends its text, so that the second one fails.
+// Case 179.
 #[tokio::test]
 async fn a_server_that_refuses_digests_is_found_at_the_start() {
     for (right, word) in [("-evalsha", "'evalsha'"), ("-eval", "'eval'")] {
@@ -96,6 +98,7 @@ async fn a_server_that_refuses_digests_is_found_at_the_start() {
     }
 }
 
+// Case 176.
 #[tokio::test]
 async fn each_master_of_a_cluster_is_asked_at_the_start() {
     let cluster = Cluster::start().await;

@@ -17,6 +17,8 @@ pub enum Need {
     Always,
     /// The crate works with any answer, but not without one: later answers come after it.
     AnyAnswer,
+    /// The crate may do without it, in another protocol. The page says if it does.
+    OrOtherwise,
 }
 
 /// A command of a session, by its first words.
@@ -27,10 +29,10 @@ pub struct Command {
 }
 
 pub const COMMANDS: [Command; 10] = {
-    use Need::{Always, AnyAnswer};
+    use Need::{Always, AnyAnswer, OrOtherwise};
     use Topology::{Cluster, Importing, Sentinel, Server};
     [
-        command("HELLO", Server, Always),
+        command("HELLO", Server, OrOtherwise),
         command("SELECT", Server, Always),
         command("CLIENT", Server, AnyAnswer),
         command("CLUSTER", Cluster, Always),

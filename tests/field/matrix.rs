@@ -64,6 +64,9 @@ fn faults_of_session(command: &Command, column: &Column, outcome: &Outcome) -> V
     let expected = match column.answer {
         Answer::Words(_) if command.need == Need::AnyAnswer => vec![None],
         Answer::WrongType => vec![None, Some(ErrorKind::State)],
+        Answer::Words(_) | Answer::Close if command.need == Need::OrOtherwise => {
+            vec![None, column.kind]
+        }
         _ => vec![column.kind],
     };
     if !expected.contains(&kind) {
@@ -122,6 +125,7 @@ fn paused() -> tokio::runtime::Runtime {
     builder.enable_time().start_paused(true).build().expect("a runtime")
 }
 
+// Cases 175, 176, 177 and 178.
 #[test]
 fn every_refusal_has_its_kind_and_its_words() {
     let (mut page, mut faults) = (String::from(BEGIN), Vec::new());

@@ -140,7 +140,8 @@ impl<A: InLua> Redis<A> {
     /// Decides by `clock`, the time since the Unix epoch. Default: the server's clock.
     ///
     /// It is for tests and replays: callers whose clocks differ admit charges too early. The clock
-    /// is read once for each call, when the call is sent.
+    /// is read once for each call, when the call is sent. For servers whose scripts may not call
+    /// `TIME`, see [`Pool::caller_clock`].
     pub fn clock(self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         self.configure(|config| config.clock = Some(Arc::new(clock)))
     }
