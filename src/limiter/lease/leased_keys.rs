@@ -20,6 +20,7 @@ use crate::limiter::shards::Shards;
 use crate::limiter::{Limiter, Operation};
 use crate::reservation::Owner;
 use crate::settlement::Settlement;
+use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::{MutexGuard, lock};
 use crate::{Charge, Decision, Outcome, digest};
 
@@ -95,7 +96,7 @@ impl<L: Limiter> Leases<L> {
     /// Puts units back into their lease while it is valid. Otherwise they are refunded with the
     /// rest. Returns their number, or 0 if the rest was already refunded.
     pub(super) fn put_back(&self, stock: &Arc<Stock<L>>, units: u64) -> u64 {
-        let Name { text, hash } = &stock.order.name;
+        let Name { text, hash, .. } = &stock.order.name;
         let put_back = |key: &mut LeasedKey<L>| key.put_back(stock, units, Instant::now());
         match self.with_key(*hash, text, |key, _| put_back(key)) {
             Some(true) => units,
@@ -105,7 +106,7 @@ impl<L: Limiter> Leases<L> {
 
     /// Takes more units from a lease of a stock's key, if one has enough.
     fn take_more(&self, stock: &Stock<L>, units: u64) -> bool {
-        let Order { name: Name { text, hash }, generation, .. } = &stock.order;
+        let Order { name: Name { text, hash, .. }, generation, .. } = &stock.order;
         let grant = self.with_key(*hash, text, |key, ended| {
             let now = Instant::now();
             if key.generation != *generation {
@@ -224,6 +225,7 @@ where
             }
             Ordering::Equal => {}
             Ordering::Greater if !self.inner.can_take_more() => return None,
+            Ordering::Greater if stock.order.name.is_reset.load(Relaxed) => {}
             Ordering::Greater if self.take_more(stock, actual - cost) => {}
             Ordering::Greater => {
                 // The inner limiter would reject a larger penalty, and take nothing.
@@ -310,7 +312,7 @@ impl<L: Limiter> Shard<L> {
         }
         if self.keys.len() < self.max_keys {
             self.last_generation += 1;
-            let name = Name { text: name.into(), hash };
+            let name = Name { text: name.into(), hash, is_reset: Arc::default() };
             let quota = charge.own_quota().cloned();
             let key = LeasedKey::new(name, self.last_generation, quota, now);
             self.keys.insert_unique(hash, key, |key| key.name.hash);
@@ -326,10 +328,12 @@ impl<L: Limiter> Shard<L> {
         unspent: Unspent,
     ) -> Option<LeasedKey<L>> {
         self.resets += 1;
+        let key = self.remove(hash, name);
         if let Unspent::IsForgotten = unspent {
             self.last_forgotten = self.last_generation;
+            key.iter().for_each(|key| key.name.is_reset.store(true, Relaxed));
         }
-        self.remove(hash, name)
+        key
     }
 
     /// Ends a reset. If the store may still run it, refills wait until the given instant.

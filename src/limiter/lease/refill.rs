@@ -70,7 +70,7 @@ fn distribute<L: Limiter>(leases: &Leases<L>, order: Order, sent: Instant, answe
     let (now, valid_until) = (Instant::now(), sent + leases.settings.validity);
     let (inner, remaining) = (Arc::clone(&leases.inner), answer.remaining());
     let stock = Arc::new(Stock::new(inner, order, sent, valid_until, answer));
-    let Order { name: Name { text, hash }, generation, .. } = &stock.order;
+    let Order { name: Name { text, hash, .. }, generation, .. } = &stock.order;
     let (mut answers, mut ended) = (Vec::new(), Ended::new());
     let mut shard = leases.shard(*hash);
     let may_be_forgotten = shard.may_be_forgotten(*generation);

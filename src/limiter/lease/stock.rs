@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use crate::limiter::Limiter;
 use crate::reservation::{Owner, Reservation};
+use crate::sync::atomic::AtomicBool;
 use crate::sync::{Mutex, lock};
 use crate::{Charge, Decision, Outcome};
 
@@ -17,6 +18,8 @@ use crate::{Charge, Decision, Outcome};
 pub(super) struct Name {
     pub(super) text: Arc<str>,
     pub(super) hash: u64,
+    /// True once the key is reset. Then charges from before take nothing more.
+    pub(super) is_reset: Arc<AtomicBool>,
 }
 
 /// The order of a refill.

@@ -156,6 +156,29 @@ async fn reset_forgets_leased_units() {
     });
 }
 
+/// A part of a lease, and all of it, which no lease holds any more.
+#[tokio::test(start_paused = true)]
+async fn no_charge_of_before_a_reset_takes_more_after_it() {
+    for spent in [7, 100] {
+        let (limiter, inner, memory) = leased(LIMIT);
+        warm_up(&limiter, &inner, "hot").await;
+        let mut old = Vec::new();
+        for _ in 0..spent {
+            old.extend(check(&limiter, "hot").await.take_reservation());
+        }
+        // A refill that is under way has arrived.
+        sleep(Duration::from_millis(1)).await;
+        limiter.reset("hot").await.unwrap();
+        check(&limiter, "hot").await;
+        for reservation in old {
+            assert!(limiter.settle(reservation, 9).is_ok());
+        }
+        limiter.end_leases();
+        sleep(SECOND).await;
+        assert_eq!(taken(&memory, LIMIT, "hot").await, 1);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_reset_forgets_no_units_of_other_keys() {
     let (limiter, inner, memory) = leased(LIMIT);
