@@ -4,10 +4,6 @@
 -- one such stretch, the expiry that was set first suffices. Part of the format: every writer of a
 -- key keeps to one number.
 local SPARE = 10000000
---@ if complete
--- In microseconds: how long a state outlives its block at most.
-local YEAR = 31536000000000
---@ end
 
 local KEYS, ARGV, pcall, ceil = KEYS, ARGV, redis.pcall, math.ceil
 -- True if the caller gives the time.
@@ -20,8 +16,9 @@ local a = 2 + ARGUMENTS
 -- What a segment asks: how many charges, and the cost and the longest wait of each.
 local repeats, cost, max_wait
 --@ if complete
--- Its operation, nil for a check; the units to give back, or the time of a block; the marks.
-local op, back, mark
+-- Its operation, nil for a check; the units to give back, or the time of a block; the marks, and
+-- their births.
+local op, back, mark, born
 max_wait = 0
 --@ end
 --@ each

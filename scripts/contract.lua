@@ -23,6 +23,8 @@
 --@ if complete
 --            `estimate`, cost, max_wait   answers as if it took the units
 --            `penalize`, cost             takes the units whether or not they are free
+--            `born`, births               before a refund, a settlement or a penalty: only of
+--                                         keys that were last reset then
 --            `refund`, cost, marks        gives back what a charge took. Its marks are four
 --                                         words of each quota: above they stand as `Mark`
 --            `settle`, used, cost, marks  gives back what was not used
@@ -37,7 +39,8 @@
 --@ end
 -- Reply    one string, a list packed by cmsgpack: now, and for each charge WIDTH elements.
 --          The first is how many microseconds to wait, and 0 also if it never fits; -1 less that,
---          if the units were taken; or a text, if this charge failed: why.
+--          if the units were taken; or a text, if this charge failed: why. Of a key that was
+--          reset, it is `RESET`, that number if the units were taken, and each quota's birth.
 --@ if complete
 --          Of a refund, it is the units that were given back.
 --@ end

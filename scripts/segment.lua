@@ -12,6 +12,15 @@ $arguments = $numbers
 --@ paste rule
 --@ end
 --@ if complete
+-- Of a charge that is settled: the birth of each quota's key at that time, 0 where it was not reset
+-- before.
+born = {}
+if ARGV[a] == 'born' then
+  for i = 1, QUOTAS do
+    born[i] = ARGV[a + i] + 0
+  end
+  a = a + 1 + QUOTAS
+end
 op = ARGV[a]
 if op == 'refund' or op == 'settle' then
   back = ARGV[a + 1] + 0
@@ -23,6 +32,9 @@ if op == 'refund' or op == 'settle' then
   cost, mark = ARGV[a] + 0, {}
   for i = 1, 4 * QUOTAS do
     mark[i] = tonumber(ARGV[a + i]) or ARGV[a + i]
+  end
+  for i = 1, QUOTAS do
+    born[i] = born[i] or 0
   end
   op, a = 'refund', a + 1 + 4 * QUOTAS
 elseif op == 'penalize' then

@@ -13,6 +13,8 @@ local known, saved = {}, {}
 -- Whether it is to be written, or emptied; why its charges fail; the number that it holds, if that
 -- is all; when its state is worth nothing.
 local changed_at, wiped_at, why_at, number_at, expires = {}, {}, {}, {}, {}
+-- Its birth, if it was reset.
+local birth_at = {}
 --@ if complete
 -- When its block ends.
 local blocked_at = {}
@@ -35,7 +37,7 @@ while last < groups do
       slot_N = known[KEYS[slot_N]]
       $state = $saved
     else
-      local key, why, number, blocked = KEYS[slot_N], nil, nil, nil
+      local key, why, number, blocked, birth = KEYS[slot_N], nil, nil, nil, nil
       known[key] = slot_N
       --@ if text
       -- `none` is no state: a key that was made so that a cluster can move its slot.
@@ -57,7 +59,7 @@ while last < groups do
         blocked_at[slot_N], why = blocked, nil
       end
       --@ end
-      number_at[slot_N], why_at[slot_N] = number, why
+      number_at[slot_N], why_at[slot_N], birth_at[slot_N] = number, why, birth
       $saved = $state
     end
     --@ end
@@ -134,6 +136,7 @@ for k = 1, groups do
       local $state = $saved
       local changed, wiped, why = changed_at[slot_N], wiped_at[slot_N], why_at[slot_N]
       local number, expires_at, blocked = number_at[slot_N], expires[slot_N], nil
+      local birth = birth_at[slot_N]
       --@ if complete
       blocked = blocked_at[slot_N]
       --@ end

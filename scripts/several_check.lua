@@ -62,6 +62,12 @@ if fits then
       end
       --@ end
       wait = -1 - wait
+      if next(birth_at) then
+        wait = format('RESET %d', wait)
+        --@ each
+        wait = format('%s %d', wait, birth_at[slot_N] or 0)
+        --@ end
+      end
     else
       -- The only write of a refusal: or a clamped state would move along with the
       -- clock.

@@ -16,66 +16,62 @@ elseif op == 'block' or op == 'unblock' and blocked_at[slot_N] then
     blocked_at[slot_N] = nil
     --@ if text
     -- An absent text may be a key of another type, which stays.
-    wiped_at[slot_N] = wiped_at[slot_N] or texts[slot_N] and not $exists
+    wiped_at[slot_N] = wiped_at[slot_N] or texts[slot_N] and not ($exists or birth_at[slot_N])
     --@ else
-    wiped_at[slot_N] = wiped_at[slot_N] or not $exists
+    wiped_at[slot_N] = wiped_at[slot_N] or not ($exists or birth_at[slot_N])
     --@ end
   end
-  -- The state stays as it was read, and lasts as long as before, a year at most.
-  local lasts = redis.pcall('PTTL', KEYS[slot_N])
-  if type(lasts) == 'table' then
-    why_at[slot_N] = lasts.err
-  else
-    lasts = math.min(lasts == -1 and YEAR or lasts * 1000, YEAR)
-    lasts = lasts - (own_clock and 3600000000 or SPARE)
-    changed_at[slot_N], expires[slot_N] = true, math.max(expires[slot_N] or 0, now + lasts)
-  end
+  -- The state stays as it was read, and lasts as long as before.
+  changed_at[slot_N] = true
 end
 blocked_at[0] = math.max(blocked_at[0], blocked_at[slot_N] or 0)
 --@ end
 if op == 'refund' then
   -- Gives back `back` of the cost to each quota whose state shows that the charge
-  -- stands in it.
+  -- stands in it, and whose key was not reset since.
   local any
   --@ each
   local refunded_N
-  --@ if holds
-  if $exists and back <= cost then
-  --@ else
-  if $exists and back >= 1 and back <= cost then
-  --@ end
-    local mark1, mark2, mark3, mark4 = unpack(mark, 4 * N - 3, 4 * N)
-    --@ if own_costs
-    local back = cost_N
-    --@ end
-    --@ paste refund
+  do
+    local is_same = (birth_at[slot_N] or 0) == born[N]
     --@ if holds
-    --@ paste clamp
+    if is_same and $exists and back <= cost then
+    --@ else
+    if is_same and $exists and back >= 1 and back <= cost then
+    --@ end
+      local mark1, mark2, mark3, mark4 = unpack(mark, 4 * N - 3, 4 * N)
+      --@ if own_costs
+      local back = cost_N
+      --@ end
+      --@ paste refund
+      --@ if holds
+      --@ paste clamp
+      --@ end
+    end
+    --@ if any_holds
+    --@ if holds
+    --@ else
+    if is_same and back < 0 then
+      -- More was used than taken: what is missing is taken now, as a penalty.
+      local most, instant_N
+      local taken = cost
+      cost = 0
+      --@ paste cost
+      --@ paste fit
+      if instant_N - now <= horizon_N then
+        --@ paste unchecked
+        cost = math.min(-back, most)
+        --@ paste cost
+        --@ paste consume
+        --@ paste clamp
+        refunded_N = 0
+      end
+      cost = taken
+      --@ paste cost
+    end
+    --@ end
     --@ end
   end
-  --@ if any_holds
-  --@ if holds
-  --@ else
-  if back < 0 then
-    -- More was used than taken: what is missing is taken now, as a penalty.
-    local most, instant_N
-    local taken = cost
-    cost = 0
-    --@ paste cost
-    --@ paste fit
-    if instant_N - now <= horizon_N then
-      --@ paste unchecked
-      cost = math.min(-back, most)
-      --@ paste cost
-      --@ paste consume
-      --@ paste clamp
-      refunded_N = 0
-    end
-    cost = taken
-    --@ paste cost
-  end
-  --@ end
-  --@ end
   if refunded_N then
     any, wait = true, math.max(wait, refunded_N)
   end
@@ -113,15 +109,19 @@ elseif op == 'penalize' then
       --@ if own_costs
       local cost_N = math.min(cost_N, most)
       --@ end
-      --@ paste cost
-      --@ if holds
-      --@ paste spend
-      --@ else
-      --@ paste consume
-      --@ end
-      --@ paste clamp
+      -- The rest of a charge of before a reset is not taken.
+      if (born[N] or birth_at[slot_N] or 0) == (birth_at[slot_N] or 0) then
+        --@ paste cost
+        --@ if holds
+        --@ paste spend
+        --@ else
+        --@ paste consume
+        --@ end
+        --@ paste clamp
+        kept_N = true
+      end
       -- The answer is that of a peek after it.
-      kept_N, cost, instant_N = true, 0, nil
+      cost, instant_N = 0, nil
       --@ if own_costs
       cost_N = 0
       --@ end
@@ -150,6 +150,8 @@ elseif op == 'reset' then
     end
   end
   $state = nil
+  -- Different from each birth of before, also within a microsecond.
+  birth_at[slot_N] = math.max(now, (birth_at[slot_N] or 0) + 1)
   kept_N, wiped_at[slot_N], why_at[slot_N] = true, true, nil
   --@ end
 elseif blocked_at[0] == 0 then

@@ -18,8 +18,9 @@ while last < #KEYS do
     local key = KEYS[k]
     local $state
     -- Whether the key is to be written, or emptied; why its charges fail; the number that it
-    -- holds, if that is all; when its state is worth nothing; when its block ends.
-    local changed, wiped, why, number, expires_at, blocked
+    -- holds, if that is all; when its state is worth nothing; when its block ends; its birth,
+    -- if it was reset.
+    local changed, wiped, why, number, expires_at, blocked, birth
     --@ if text
     -- `none` is no state: a key that was made so that a cluster can move its slot.
     local text = texts[k]

@@ -20,6 +20,9 @@ if instant then
       -- Takes the units, at that instant.
       --@ paste consume
       kept, wait = true, -1 - wait
+      if birth then
+        wait = format('RESET %d %d', wait, birth)
+      end
     elseif clamped then
       -- The only write of a refusal: or the clamped state would move along with the
       -- clock.

@@ -10,29 +10,22 @@ elseif op == 'block' or op == 'unblock' and blocked then
     blocked = nil
     --@ if text
     -- An absent text may be a key of another type, which stays.
-    wiped = wiped or text and not $exists
+    wiped = wiped or text and not ($exists or birth)
     --@ else
-    wiped = wiped or not $exists
+    wiped = wiped or not ($exists or birth)
     --@ end
   end
-  -- The state stays as it was read, and lasts as long as before, a year at most.
-  local lasts = redis.pcall('PTTL', key)
-  if type(lasts) == 'table' then
-    why = lasts.err
-  else
-    lasts = math.min(lasts == -1 and YEAR or lasts * 1000, YEAR)
-    lasts = lasts - (own_clock and 3600000000 or SPARE)
-    changed, expires_at = true, math.max(expires_at or 0, now + lasts)
-  end
+  -- The state stays as it was read, and lasts as long as before.
+  changed = true
 end
 if op == 'refund' then
   -- Gives back `back` of the cost, if the state shows that the charge of these
-  -- marks stands in it.
+  -- marks stands in it, and the key was not reset since.
   local refunded
   --@ if holds
-  if $exists and back <= cost then
+  if $exists and back <= cost and (birth or 0) == born[1] then
   --@ else
-  if $exists and back >= 1 and back <= cost then
+  if $exists and back >= 1 and back <= cost and (birth or 0) == born[1] then
   --@ end
     local mark1, mark2, mark3, mark4 = unpack(mark)
     --@ paste refund
@@ -42,6 +35,8 @@ if op == 'refund' then
   end
   kept = kept or refunded ~= nil
   wait = refunded or 0
+elseif op == 'penalize' and born[1] and born[1] ~= (birth or 0) then
+  -- The rest of a charge of before a reset.
 elseif op == 'penalize' then
   -- Takes the cost whether or not it fits, unless a peek would wait longer than the
   -- horizon: so the debt has a bound. `most` is the largest cost that the sums can
@@ -77,6 +72,8 @@ elseif op == 'reset' then
     end
   end
   $state = nil
+  -- Different from each birth of before, also within a microsecond.
+  birth = math.max(now, (birth or 0) + 1)
   kept, wiped, why = true, true, nil
 elseif not blocked then
   --@ include single_check

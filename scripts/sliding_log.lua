@@ -3,8 +3,8 @@
 -- Stored:  a sorted set with one member for each charge. The score is the instant of admission, the
 --          member `total:units`: the units so far, these included, in twenty digits, and those of
 --          this charge. The units between two members are a difference of totals, so no decision
---          walks the log. While it is blocked, the last member is `blocked:instant`, of the
---          infinite score.
+--          walks the log. After these, of the infinite score, are `blocked:instant` while it is
+--          blocked, and `reset:birth` if it was reset.
 -- Mark:    mark1: the score of the charge's member. mark2, mark3: its total, by LAP and the rest
 
 --@ arguments horizon, limit, period
@@ -46,10 +46,10 @@ local function member(log, reply)
   return { at = at, lap = lap, total = total, units = units }
 end
 
--- When a block ends, if a member is one.
-local function block_in(member)
-  local digits = string.match(member, '^blocked:(%d+)$')
-  return digits and integer(digits)
+-- The number of a member of this form and of the infinite score, nil if the reply is another one.
+local function over(form, reply)
+  local digits = reply[2] == 'inf' and string.match(reply[1], form)
+  return digits and integer(digits) or nil
 end
 
 -- The member at a rank, from the oldest on, or from the newest if it is negative.
@@ -250,20 +250,23 @@ local newest = redis.pcall('ZRANGE', key, -1, -1, 'WITHSCORES')
 if newest.err then
   why = newest.err
 else
+  -- A birth and a block count as members that were given back: the next write removes them.
   local stored, dropped = { key = key }, 0
-  local newest_member = member(stored, newest)
-  local lasts_until = stored.flaw and newest[2] == 'inf' and block_in(newest[1])
-  if lasts_until then
-    -- A block counts as a member that was given back: the next write removes it.
-    stored.flaw, dropped = nil, 1
-    newest_member = ranked(stored, -2)
+  birth = over('^reset:(%d+)$', newest)
+  if birth then
+    dropped, newest = 1, redis.call('ZRANGE', key, -2, -2, 'WITHSCORES')
   end
+  local lasts_until = over('^blocked:(%d+)$', newest)
+  if lasts_until then
+    dropped, newest = dropped + 1, redis.call('ZRANGE', key, -2 - dropped, -2 - dropped, 'WITHSCORES')
+  end
+  local newest_member = member(stored, newest)
   if stored.flaw then
     why = stored.flaw
   elseif newest_member and newest_member.at + newest_member.lap + newest_member.total > 0 then
     log = { last = newest_member, stored = stored, dropped = dropped }
-  elseif newest_member or lasts_until then
-    -- A total that no charge leaves stands for no state, and so does a block alone.
+  elseif newest_member or dropped > 0 then
+    -- A total that no charge leaves stands for no state, and so do a block and a birth alone.
     log = { wiped = true }
   end
   if lasts_until and lasts_until > now and not why then
@@ -323,6 +326,9 @@ expires_at = log.last and log.last.at + period or 0
 why = log and store_log(key, log, now) or nil
 if blocked and not why then
   why = failure('ZADD', key, 'inf', format('blocked:%d', blocked))
+end
+if birth and not why then
+  why = failure('ZADD', key, 'inf', format('reset:%d', birth))
 end
 
 -- A window is never more than full.

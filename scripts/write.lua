@@ -1,3 +1,16 @@
+if changed and not why and (birth or not expires_at) then
+  -- What was blocked or reset lasts as long as it did, a year at most. What was reset also lasts
+  -- for ten minutes, so that requests that were under way settle nothing.
+  local YEAR, MEMORY = 31536000000000, 600000000
+  local lasts = pcall('PTTL', key)
+  if type(lasts) == 'table' then
+    why = lasts.err
+  else
+    lasts = math.min(lasts == -1 and YEAR or lasts * 1000, YEAR)
+    lasts = lasts - (own_clock and 3600000000 or SPARE)
+    expires_at = math.max(expires_at or 0, now + lasts, birth and now + MEMORY or 0)
+  end
+end
 --@ if complete
 if wiped and not why then
   why = failure('UNLINK', key)
@@ -10,7 +23,7 @@ end
 if why then
   -- Nothing is to be stored.
   --@ if complete
-elseif changed and ($exists or blocked) then
+elseif changed and ($exists or blocked or birth) then
   expires_at = math.max(expires_at or 0, blocked or 0)
   --@ else
 elseif changed and $exists then
@@ -25,14 +38,18 @@ elseif changed and $exists then
   if $exists then
     --@ paste write
   end
-  if blocked then
-    if plain then
-      value = format('%d', plain)
-    end
-    value, plain = format('blocked:%d:%s', blocked, value or ''), nil
-  end
   --@ else
   --@ paste write
+  --@ end
+  if birth then
+    value = format('reset:%d:%s', birth, plain and format('%d', plain) or value or '')
+    plain = nil
+  end
+  --@ if complete
+  if blocked then
+    value = format('blocked:%d:%s', blocked, plain and format('%d', plain) or value or '')
+    plain = nil
+  end
   --@ end
   if number and plain and not own_clock and plain - plain % SPARE == number - number % SPARE then
     -- A number in the same stretch: its expiry still comes late enough.

@@ -19,6 +19,8 @@ struct Rest {
     more: Box<[[i64; 4]]>,
     /// The list of each quota; empty if all lists are empty.
     lists: Box<[Box<[i64]>]>,
+    /// The birth of each quota's key, or the only one; empty if no key was reset before.
+    births: Box<[i64]>,
 }
 
 impl Mark {
@@ -28,13 +30,31 @@ impl Mark {
             0 => self.first,
             _ => self.more().get(index - 1).copied().unwrap_or_default(),
         };
-        Self::from(numbers).with_list(self.list(index).into())
+        Self::from(numbers).with_list(self.list(index).into()).with_births(&[self.birth(index)])
+    }
+
+    /// The birth of a quota's key: the number of its last reset before the charge. 0 if it was not
+    /// reset. A settlement of another birth than the key's does nothing.
+    pub(crate) fn birth(&self, index: usize) -> i64 {
+        self.births().get(index).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn births(&self) -> &[i64] {
+        self.rest.as_ref().map_or(&[], |rest| &rest.births)
     }
 
     /// The list of one quota.
     pub(crate) fn list(&self, index: usize) -> &[i64] {
         let lists = self.rest.as_ref().map_or(&[][..], |rest| &rest.lists);
         lists.get(index).map_or(&[], |list| list)
+    }
+
+    /// Sets the births of the keys.
+    pub(crate) fn with_births(mut self, births: &[i64]) -> Self {
+        if births.iter().any(|birth| *birth > 0) {
+            self.rest.get_or_insert_default().births = births.into();
+        }
+        self
     }
 
     fn more(&self) -> &[[i64; 4]] {
@@ -83,6 +103,6 @@ impl From<Vec<Mark>> for Mark {
         let lists: Box<[_]> =
             each.iter().filter(|_| listed).map(|one| one.list(0).into()).collect();
         let has_rest = !more.is_empty() || !lists.is_empty();
-        Self { first, rest: has_rest.then(|| Rest { more, lists }.into()) }
+        Self { first, rest: has_rest.then(|| Rest { more, lists, births: Box::default() }.into()) }
     }
 }

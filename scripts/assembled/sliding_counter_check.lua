@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' sliding_counter_check.lua
--- EVALSHA calls that text by its SHA-1, 946d1720a8c661aa9a79931213cabfe2e63e1526.
+-- EVALSHA calls that text by its SHA-1, a3e6908537360cc729514f05f8b1475013e6b968.
 
 -- Sliding counter: two weighted windows. The twin of src/algorithm/sliding_counter.rs.
 --
@@ -23,7 +23,8 @@
 --          So `9 1 1 1 0` asks for one unit of each of 9 keys, and `1 1 9 1 0` of one key 9 times.
 -- Reply    one string, a list packed by cmsgpack: now, and for each charge 5 elements.
 --          The first is how many microseconds to wait, and 0 also if it never fits; -1 less that,
---          if the units were taken; or a text, if this charge failed: why.
+--          if the units were taken; or a text, if this charge failed: why. Of a key that was
+--          reset, it is `RESET`, that number if the units were taken, and each quota's birth.
 --          The others are the state that decided, 0 if there was none:
 --   (begin or -1) + 1, current or 0, previous or 0, latest or 0
 
@@ -99,8 +100,9 @@ while last < #KEYS do
     local key = KEYS[k]
     local begin, current, previous, latest
     -- Whether the key is to be written, or emptied; why its charges fail; the number that it
-    -- holds, if that is all; when its state is worth nothing; when its block ends.
-    local changed, wiped, why, number, expires_at, blocked
+    -- holds, if that is all; when its state is worth nothing; when its block ends; its birth,
+    -- if it was reset.
+    local changed, wiped, why, number, expires_at, blocked, birth
     -- `none` is no state: a key that was made so that a cluster can move its slot.
     local text = texts[k]
     if text and text ~= 'none' then
@@ -117,27 +119,31 @@ while last < #KEYS do
         end
       end
       if not begin then
-        -- A text that is no state: a block with the state beneath it, as
-        -- `blocked:instant:state`, or a foreign value. A block that is over counts as if it
-        -- were not there.
-        blocked, text = string.match(text, '^blocked:(%d+):(.*)$')
-        why, blocked = CORRUPT, blocked and integer(blocked)
-        if blocked and text ~= '' then
-          -- [read]
-          -- Four numbers. Any other text leaves `begin` nil.
-          local digits1, digits2, digits3, digits4 = string.match(text, '^(%d+):(%d+):(%d+):(%d+)$')
-          if digits1 then
-            begin, current = integer(digits1), integer(digits2)
-            previous, latest = integer(digits3), integer(digits4)
-            if not (begin and current and previous and latest and begin <= latest) then
-              begin = nil
+        -- A text that is no state: a block, as `blocked:instant:text`; what was reset, as
+        -- `reset:birth:text`; both, in this order; or a foreign value. Beneath lies the text of
+        -- the state, or nothing. A block that is over counts as if it were not there.
+        local until_digits, after_block = string.match(text, '^blocked:(%d+):(.*)$')
+        local birth_digits, beneath = string.match(after_block or text, '^reset:(%d+):(.*)$')
+        blocked, birth = integer(until_digits or ''), integer(birth_digits or '')
+        why, text = CORRUPT, beneath or after_block
+        if (blocked or not until_digits) and (birth or not birth_digits) and text then
+          if text ~= '' then
+            -- [read]
+            -- Four numbers. Any other text leaves `begin` nil.
+            local digits1, digits2, digits3, digits4 = string.match(text, '^(%d+):(%d+):(%d+):(%d+)$')
+            if digits1 then
+              begin, current = integer(digits1), integer(digits2)
+              previous, latest = integer(digits3), integer(digits4)
+              if not (begin and current and previous and latest and begin <= latest) then
+                begin = nil
+              end
             end
+            -- It is no plain number that could be changed in place.
+            number = nil
           end
-          -- It is no plain number that could be changed in place.
-          number = nil
-        end
-        if blocked and (text == '' or begin) then
-          why = blocked > now and format('BLOCKED %016d', blocked) or nil
+          if text == '' or begin then
+            why = blocked and blocked > now and format('BLOCKED %016d', blocked) or nil
+          end
         end
         blocked = why ~= CORRUPT and why and blocked
       end
@@ -254,6 +260,9 @@ while last < #KEYS do
               end
               begin, current, latest = window, math.min(current + cost, most_units), instant
               kept, wait = true, -1 - wait
+              if birth then
+                wait = format('RESET %d %d', wait, birth)
+              end
             elseif clamped then
               -- The only write of a refusal: or the clamped state would move along with the
               -- clock.
@@ -284,6 +293,19 @@ while last < #KEYS do
     end
 
     -- WRITE the key.
+    if changed and not why and (birth or not expires_at) then
+      -- What was blocked or reset lasts as long as it did, a year at most. What was reset also lasts
+      -- for ten minutes, so that requests that were under way settle nothing.
+      local YEAR, MEMORY = 31536000000000, 600000000
+      local lasts = pcall('PTTL', key)
+      if type(lasts) == 'table' then
+        why = lasts.err
+      else
+        lasts = math.min(lasts == -1 and YEAR or lasts * 1000, YEAR)
+        lasts = lasts - (own_clock and 3600000000 or SPARE)
+        expires_at = math.max(expires_at or 0, now + lasts, birth and now + MEMORY or 0)
+      end
+    end
     if why then
       -- Nothing is to be stored.
     elseif changed and begin then
@@ -294,6 +316,10 @@ while last < #KEYS do
       local value, plain
       -- [write]
       value = format('%d:%d:%d:%d', begin, current, previous, latest)
+      if birth then
+        value = format('reset:%d:%s', birth, plain and format('%d', plain) or value or '')
+        plain = nil
+      end
       if number and plain and not own_clock and plain - plain % SPARE == number - number % SPARE then
         -- A number in the same stretch: its expiry still comes late enough.
         local answer = pcall('INCRBY', key, format('%d', plain - number))

@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' sliding_counter_complete.lua
--- EVALSHA calls that text by its SHA-1, e365d6b2bdc718bb4954eddbc4fdad4090e41439.
+-- EVALSHA calls that text by its SHA-1, 00def106c33be520f4fc8a17bdebdf0dc1479b29.
 
 -- Sliding counter: two weighted windows. The twin of src/algorithm/sliding_counter.rs.
 --
@@ -22,6 +22,8 @@
 --                                         a cost of 0 takes nothing, and is called a peek
 --            `estimate`, cost, max_wait   answers as if it took the units
 --            `penalize`, cost             takes the units whether or not they are free
+--            `born`, births               before a refund, a settlement or a penalty: only of
+--                                         keys that were last reset then
 --            `refund`, cost, marks        gives back what a charge took. Its marks are four
 --                                         words of each quota: above they stand as `Mark`
 --            `settle`, used, cost, marks  gives back what was not used
@@ -31,7 +33,8 @@
 --          So `9 1 1 1 0` asks for one unit of each of 9 keys, and `1 1 9 1 0` of one key 9 times.
 -- Reply    one string, a list packed by cmsgpack: now, and for each charge 5 elements.
 --          The first is how many microseconds to wait, and 0 also if it never fits; -1 less that,
---          if the units were taken; or a text, if this charge failed: why.
+--          if the units were taken; or a text, if this charge failed: why. Of a key that was
+--          reset, it is `RESET`, that number if the units were taken, and each quota's birth.
 --          Of a refund, it is the units that were given back.
 --          The others are the state that decided, 0 if there was none:
 --   (begin or -1) + 1, current or 0, previous or 0, latest or 0
@@ -74,8 +77,6 @@ end
 -- one such stretch, the expiry that was set first suffices. Part of the format: every writer of a
 -- key keeps to one number.
 local SPARE = 10000000
--- In microseconds: how long a state outlives its block at most.
-local YEAR = 31536000000000
 
 local KEYS, ARGV, pcall, ceil = KEYS, ARGV, redis.pcall, math.ceil
 -- True if the caller gives the time.
@@ -87,8 +88,9 @@ local reply, n = { now }, 1
 local a = 2 + 3
 -- What a segment asks: how many charges, and the cost and the longest wait of each.
 local repeats, cost, max_wait
--- Its operation, nil for a check; the units to give back, or the time of a block; the marks.
-local op, back, mark
+-- Its operation, nil for a check; the units to give back, or the time of a block; the marks, and
+-- their births.
+local op, back, mark, born
 max_wait = 0
 -- The rule, and what follows from it.
 -- [arguments]
@@ -113,8 +115,9 @@ while last < #KEYS do
     local key = KEYS[k]
     local begin, current, previous, latest
     -- Whether the key is to be written, or emptied; why its charges fail; the number that it
-    -- holds, if that is all; when its state is worth nothing; when its block ends.
-    local changed, wiped, why, number, expires_at, blocked
+    -- holds, if that is all; when its state is worth nothing; when its block ends; its birth,
+    -- if it was reset.
+    local changed, wiped, why, number, expires_at, blocked, birth
     -- `none` is no state: a key that was made so that a cluster can move its slot.
     local text = texts[k]
     if text and text ~= 'none' then
@@ -131,27 +134,31 @@ while last < #KEYS do
         end
       end
       if not begin then
-        -- A text that is no state: a block with the state beneath it, as
-        -- `blocked:instant:state`, or a foreign value. A block that is over counts as if it
-        -- were not there.
-        blocked, text = string.match(text, '^blocked:(%d+):(.*)$')
-        why, blocked = CORRUPT, blocked and integer(blocked)
-        if blocked and text ~= '' then
-          -- [read]
-          -- Four numbers. Any other text leaves `begin` nil.
-          local digits1, digits2, digits3, digits4 = string.match(text, '^(%d+):(%d+):(%d+):(%d+)$')
-          if digits1 then
-            begin, current = integer(digits1), integer(digits2)
-            previous, latest = integer(digits3), integer(digits4)
-            if not (begin and current and previous and latest and begin <= latest) then
-              begin = nil
+        -- A text that is no state: a block, as `blocked:instant:text`; what was reset, as
+        -- `reset:birth:text`; both, in this order; or a foreign value. Beneath lies the text of
+        -- the state, or nothing. A block that is over counts as if it were not there.
+        local until_digits, after_block = string.match(text, '^blocked:(%d+):(.*)$')
+        local birth_digits, beneath = string.match(after_block or text, '^reset:(%d+):(.*)$')
+        blocked, birth = integer(until_digits or ''), integer(birth_digits or '')
+        why, text = CORRUPT, beneath or after_block
+        if (blocked or not until_digits) and (birth or not birth_digits) and text then
+          if text ~= '' then
+            -- [read]
+            -- Four numbers. Any other text leaves `begin` nil.
+            local digits1, digits2, digits3, digits4 = string.match(text, '^(%d+):(%d+):(%d+):(%d+)$')
+            if digits1 then
+              begin, current = integer(digits1), integer(digits2)
+              previous, latest = integer(digits3), integer(digits4)
+              if not (begin and current and previous and latest and begin <= latest) then
+                begin = nil
+              end
             end
+            -- It is no plain number that could be changed in place.
+            number = nil
           end
-          -- It is no plain number that could be changed in place.
-          number = nil
-        end
-        if blocked and (text == '' or begin) then
-          why = blocked > now and format('BLOCKED %016d', blocked) or nil
+          if text == '' or begin then
+            why = blocked and blocked > now and format('BLOCKED %016d', blocked) or nil
+          end
         end
         blocked = why ~= CORRUPT and why and blocked
       end
@@ -181,6 +188,15 @@ while last < #KEYS do
         -- [rule]
         -- Weights are products of units and times, which must stay below 2^53.
         most_units = (INEXACT - INEXACT % period) / period
+        -- Of a charge that is settled: the birth of each quota's key at that time, 0 where it was not reset
+        -- before.
+        born = {}
+        if ARGV[a] == 'born' then
+          for i = 1, 1 do
+            born[i] = ARGV[a + i] + 0
+          end
+          a = a + 1 + 1
+        end
         op = ARGV[a]
         if op == 'refund' or op == 'settle' then
           back = ARGV[a + 1] + 0
@@ -192,6 +208,9 @@ while last < #KEYS do
           cost, mark = ARGV[a] + 0, {}
           for i = 1, 4 * 1 do
             mark[i] = tonumber(ARGV[a + i]) or ARGV[a + i]
+          end
+          for i = 1, 1 do
+            born[i] = born[i] or 0
           end
           op, a = 'refund', a + 1 + 4 * 1
         elseif op == 'penalize' then
@@ -255,23 +274,16 @@ while last < #KEYS do
           else
             blocked = nil
             -- An absent text may be a key of another type, which stays.
-            wiped = wiped or text and not begin
+            wiped = wiped or text and not (begin or birth)
           end
-          -- The state stays as it was read, and lasts as long as before, a year at most.
-          local lasts = redis.pcall('PTTL', key)
-          if type(lasts) == 'table' then
-            why = lasts.err
-          else
-            lasts = math.min(lasts == -1 and YEAR or lasts * 1000, YEAR)
-            lasts = lasts - (own_clock and 3600000000 or SPARE)
-            changed, expires_at = true, math.max(expires_at or 0, now + lasts)
-          end
+          -- The state stays as it was read, and lasts as long as before.
+          changed = true
         end
         if op == 'refund' then
           -- Gives back `back` of the cost, if the state shows that the charge of these
-          -- marks stands in it.
+          -- marks stands in it, and the key was not reset since.
           local refunded
-          if begin and back >= 1 and back <= cost then
+          if begin and back >= 1 and back <= cost and (birth or 0) == born[1] then
             local mark1, mark2, mark3, mark4 = unpack(mark)
             -- [refund]
             -- While its window, or the next one, is the latest. A reserved wait is undone
@@ -314,6 +326,8 @@ while last < #KEYS do
           end
           kept = kept or refunded ~= nil
           wait = refunded or 0
+        elseif op == 'penalize' and born[1] and born[1] ~= (birth or 0) then
+          -- The rest of a charge of before a reset.
         elseif op == 'penalize' then
           -- Takes the cost whether or not it fits, unless a peek would wait longer than the
           -- horizon: so the debt has a bound. `most` is the largest cost that the sums can
@@ -424,6 +438,8 @@ while last < #KEYS do
             end
           end
           begin, current, previous, latest = nil
+          -- Different from each birth of before, also within a microsecond.
+          birth = math.max(now, (birth or 0) + 1)
           kept, wiped, why = true, true, nil
         elseif not blocked then
           -- A check. `instant` is the earliest at which the cost fits, or nil if it never does.
@@ -482,6 +498,9 @@ while last < #KEYS do
                 end
                 begin, current, latest = window, math.min(current + cost, most_units), instant
                 kept, wait = true, -1 - wait
+                if birth then
+                  wait = format('RESET %d %d', wait, birth)
+                end
               elseif clamped then
                 -- The only write of a refusal: or the clamped state would move along with the
                 -- clock.
@@ -516,6 +535,19 @@ while last < #KEYS do
     end
 
     -- WRITE the key.
+    if changed and not why and (birth or not expires_at) then
+      -- What was blocked or reset lasts as long as it did, a year at most. What was reset also lasts
+      -- for ten minutes, so that requests that were under way settle nothing.
+      local YEAR, MEMORY = 31536000000000, 600000000
+      local lasts = pcall('PTTL', key)
+      if type(lasts) == 'table' then
+        why = lasts.err
+      else
+        lasts = math.min(lasts == -1 and YEAR or lasts * 1000, YEAR)
+        lasts = lasts - (own_clock and 3600000000 or SPARE)
+        expires_at = math.max(expires_at or 0, now + lasts, birth and now + MEMORY or 0)
+      end
+    end
     if wiped and not why then
       why = failure('UNLINK', key)
       number = nil
@@ -523,7 +555,7 @@ while last < #KEYS do
     end
     if why then
       -- Nothing is to be stored.
-    elseif changed and (begin or blocked) then
+    elseif changed and (begin or blocked or birth) then
       expires_at = math.max(expires_at or 0, blocked or 0)
       if expires_at < now then
         expires_at = now
@@ -534,11 +566,13 @@ while last < #KEYS do
         -- [write]
         value = format('%d:%d:%d:%d', begin, current, previous, latest)
       end
+      if birth then
+        value = format('reset:%d:%s', birth, plain and format('%d', plain) or value or '')
+        plain = nil
+      end
       if blocked then
-        if plain then
-          value = format('%d', plain)
-        end
-        value, plain = format('blocked:%d:%s', blocked, value or ''), nil
+        value = format('blocked:%d:%s', blocked, plain and format('%d', plain) or value or '')
+        plain = nil
       end
       if number and plain and not own_clock and plain - plain % SPARE == number - number % SPARE then
         -- A number in the same stretch: its expiry still comes late enough.

@@ -2,15 +2,15 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' sliding_log_check.lua
--- EVALSHA calls that text by its SHA-1, 29d380ed574242a86a20daae9e573f336502dc9e.
+-- EVALSHA calls that text by its SHA-1, 332ff61a5d5550d37eefe374728c0f807e2f4618.
 
 -- Sliding log. The twin of src/algorithm/sliding_log.rs.
 --
 -- Stored:  a sorted set with one member for each charge. The score is the instant of admission, the
 --          member `total:units`: the units so far, these included, in twenty digits, and those of
 --          this charge. The units between two members are a difference of totals, so no decision
---          walks the log. While it is blocked, the last member is `blocked:instant`, of the
---          infinite score.
+--          walks the log. After these, of the infinite score, are `blocked:instant` while it is
+--          blocked, and `reset:birth` if it was reset.
 -- Mark:    mark1: the score of the charge's member. mark2, mark3: its total, by LAP and the rest
 
 -- KEYS     the keys, each once
@@ -25,7 +25,8 @@
 --          So `9 1 1 1 0` asks for one unit of each of 9 keys, and `1 1 9 1 0` of one key 9 times.
 -- Reply    one string, a list packed by cmsgpack: now, and for each charge 6 elements.
 --          The first is how many microseconds to wait, and 0 also if it never fits; -1 less that,
---          if the units were taken; or a text, if this charge failed: why.
+--          if the units were taken; or a text, if this charge failed: why. Of a key that was
+--          reset, it is `RESET`, that number if the units were taken, and each quota's birth.
 --          The others are the state that decided, 0 if there was none:
 --   (at or -1) + 1, lap or 0, total or 0, counted or 0, leaver_at or 0
 
@@ -94,10 +95,10 @@ local function member(log, reply)
   return { at = at, lap = lap, total = total, units = units }
 end
 
--- When a block ends, if a member is one.
-local function block_in(member)
-  local digits = string.match(member, '^blocked:(%d+)$')
-  return digits and integer(digits)
+-- The number of a member of this form and of the infinite score, nil if the reply is another one.
+local function over(form, reply)
+  local digits = reply[2] == 'inf' and string.match(reply[1], form)
+  return digits and integer(digits) or nil
 end
 
 -- The member at a rank, from the oldest on, or from the newest if it is negative.
@@ -328,8 +329,9 @@ while last < #KEYS do
     local key = KEYS[k]
     local log
     -- Whether the key is to be written, or emptied; why its charges fail; the number that it
-    -- holds, if that is all; when its state is worth nothing; when its block ends.
-    local changed, wiped, why, number, expires_at, blocked
+    -- holds, if that is all; when its state is worth nothing; when its block ends; its birth,
+    -- if it was reset.
+    local changed, wiped, why, number, expires_at, blocked, birth
     -- [load]
     -- Of the sorted set only the newest member is read now, and the others as they are
     -- asked for.
@@ -337,20 +339,23 @@ while last < #KEYS do
     if newest.err then
       why = newest.err
     else
+      -- A birth and a block count as members that were given back: the next write removes them.
       local stored, dropped = { key = key }, 0
-      local newest_member = member(stored, newest)
-      local lasts_until = stored.flaw and newest[2] == 'inf' and block_in(newest[1])
-      if lasts_until then
-        -- A block counts as a member that was given back: the next write removes it.
-        stored.flaw, dropped = nil, 1
-        newest_member = ranked(stored, -2)
+      birth = over('^reset:(%d+)$', newest)
+      if birth then
+        dropped, newest = 1, redis.call('ZRANGE', key, -2, -2, 'WITHSCORES')
       end
+      local lasts_until = over('^blocked:(%d+)$', newest)
+      if lasts_until then
+        dropped, newest = dropped + 1, redis.call('ZRANGE', key, -2 - dropped, -2 - dropped, 'WITHSCORES')
+      end
+      local newest_member = member(stored, newest)
       if stored.flaw then
         why = stored.flaw
       elseif newest_member and newest_member.at + newest_member.lap + newest_member.total > 0 then
         log = { last = newest_member, stored = stored, dropped = dropped }
-      elseif newest_member or lasts_until then
-        -- A total that no charge leaves stands for no state, and so does a block alone.
+      elseif newest_member or dropped > 0 then
+        -- A total that no charge leaves stands for no state, and so do a block and a birth alone.
         log = { wiped = true }
       end
       if lasts_until and lasts_until > now and not why then
@@ -430,6 +435,9 @@ while last < #KEYS do
               -- One more member.
               log = added_to(log, instant, cost, now, period)
               kept, wait = true, -1 - wait
+              if birth then
+                wait = format('RESET %d %d', wait, birth)
+              end
             elseif clamped then
               -- The only write of a refusal: or the clamped state would move along with the
               -- clock.
@@ -457,6 +465,19 @@ while last < #KEYS do
     why = why or log and log.stored and log.stored.flaw
 
     -- WRITE the key.
+    if changed and not why and (birth or not expires_at) then
+      -- What was blocked or reset lasts as long as it did, a year at most. What was reset also lasts
+      -- for ten minutes, so that requests that were under way settle nothing.
+      local YEAR, MEMORY = 31536000000000, 600000000
+      local lasts = pcall('PTTL', key)
+      if type(lasts) == 'table' then
+        why = lasts.err
+      else
+        lasts = math.min(lasts == -1 and YEAR or lasts * 1000, YEAR)
+        lasts = lasts - (own_clock and 3600000000 or SPARE)
+        expires_at = math.max(expires_at or 0, now + lasts, birth and now + MEMORY or 0)
+      end
+    end
     if why then
       -- Nothing is to be stored.
     elseif changed and log then
@@ -469,6 +490,9 @@ while last < #KEYS do
       why = log and store_log(key, log, now) or nil
       if blocked and not why then
         why = failure('ZADD', key, 'inf', format('blocked:%d', blocked))
+      end
+      if birth and not why then
+        why = failure('ZADD', key, 'inf', format('reset:%d', birth))
       end
       -- Expiry only collects garbage: it never comes before the state is old.
       if why then

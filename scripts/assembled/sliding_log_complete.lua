@@ -2,15 +2,15 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' sliding_log_complete.lua
--- EVALSHA calls that text by its SHA-1, 4445e70aedd3bbc9bb4327aa08150bc62b45b45a.
+-- EVALSHA calls that text by its SHA-1, eaec7195657dcd9755560bd9a4c530c5bbeb62b0.
 
 -- Sliding log. The twin of src/algorithm/sliding_log.rs.
 --
 -- Stored:  a sorted set with one member for each charge. The score is the instant of admission, the
 --          member `total:units`: the units so far, these included, in twenty digits, and those of
 --          this charge. The units between two members are a difference of totals, so no decision
---          walks the log. While it is blocked, the last member is `blocked:instant`, of the
---          infinite score.
+--          walks the log. After these, of the infinite score, are `blocked:instant` while it is
+--          blocked, and `reset:birth` if it was reset.
 -- Mark:    mark1: the score of the charge's member. mark2, mark3: its total, by LAP and the rest
 
 -- KEYS     the keys, each once
@@ -24,6 +24,8 @@
 --                                         a cost of 0 takes nothing, and is called a peek
 --            `estimate`, cost, max_wait   answers as if it took the units
 --            `penalize`, cost             takes the units whether or not they are free
+--            `born`, births               before a refund, a settlement or a penalty: only of
+--                                         keys that were last reset then
 --            `refund`, cost, marks        gives back what a charge took. Its marks are four
 --                                         words of each quota: above they stand as `Mark`
 --            `settle`, used, cost, marks  gives back what was not used
@@ -33,7 +35,8 @@
 --          So `9 1 1 1 0` asks for one unit of each of 9 keys, and `1 1 9 1 0` of one key 9 times.
 -- Reply    one string, a list packed by cmsgpack: now, and for each charge 6 elements.
 --          The first is how many microseconds to wait, and 0 also if it never fits; -1 less that,
---          if the units were taken; or a text, if this charge failed: why.
+--          if the units were taken; or a text, if this charge failed: why. Of a key that was
+--          reset, it is `RESET`, that number if the units were taken, and each quota's birth.
 --          Of a refund, it is the units that were given back.
 --          The others are the state that decided, 0 if there was none:
 --   (at or -1) + 1, lap or 0, total or 0, counted or 0, leaver_at or 0
@@ -103,10 +106,10 @@ local function member(log, reply)
   return { at = at, lap = lap, total = total, units = units }
 end
 
--- When a block ends, if a member is one.
-local function block_in(member)
-  local digits = string.match(member, '^blocked:(%d+)$')
-  return digits and integer(digits)
+-- The number of a member of this form and of the infinite score, nil if the reply is another one.
+local function over(form, reply)
+  local digits = reply[2] == 'inf' and string.match(reply[1], form)
+  return digits and integer(digits) or nil
 end
 
 -- The member at a rank, from the oldest on, or from the newest if it is negative.
@@ -306,8 +309,6 @@ end
 -- one such stretch, the expiry that was set first suffices. Part of the format: every writer of a
 -- key keeps to one number.
 local SPARE = 10000000
--- In microseconds: how long a state outlives its block at most.
-local YEAR = 31536000000000
 
 local KEYS, ARGV, pcall, ceil = KEYS, ARGV, redis.pcall, math.ceil
 -- True if the caller gives the time.
@@ -319,8 +320,9 @@ local reply, n = { now }, 1
 local a = 2 + 3
 -- What a segment asks: how many charges, and the cost and the longest wait of each.
 local repeats, cost, max_wait
--- Its operation, nil for a check; the units to give back, or the time of a block; the marks.
-local op, back, mark
+-- Its operation, nil for a check; the units to give back, or the time of a block; the marks, and
+-- their births.
+local op, back, mark, born
 max_wait = 0
 -- The rule, and what follows from it.
 -- [arguments]
@@ -342,8 +344,9 @@ while last < #KEYS do
     local key = KEYS[k]
     local log
     -- Whether the key is to be written, or emptied; why its charges fail; the number that it
-    -- holds, if that is all; when its state is worth nothing; when its block ends.
-    local changed, wiped, why, number, expires_at, blocked
+    -- holds, if that is all; when its state is worth nothing; when its block ends; its birth,
+    -- if it was reset.
+    local changed, wiped, why, number, expires_at, blocked, birth
     -- [load]
     -- Of the sorted set only the newest member is read now, and the others as they are
     -- asked for.
@@ -351,20 +354,23 @@ while last < #KEYS do
     if newest.err then
       why = newest.err
     else
+      -- A birth and a block count as members that were given back: the next write removes them.
       local stored, dropped = { key = key }, 0
-      local newest_member = member(stored, newest)
-      local lasts_until = stored.flaw and newest[2] == 'inf' and block_in(newest[1])
-      if lasts_until then
-        -- A block counts as a member that was given back: the next write removes it.
-        stored.flaw, dropped = nil, 1
-        newest_member = ranked(stored, -2)
+      birth = over('^reset:(%d+)$', newest)
+      if birth then
+        dropped, newest = 1, redis.call('ZRANGE', key, -2, -2, 'WITHSCORES')
       end
+      local lasts_until = over('^blocked:(%d+)$', newest)
+      if lasts_until then
+        dropped, newest = dropped + 1, redis.call('ZRANGE', key, -2 - dropped, -2 - dropped, 'WITHSCORES')
+      end
+      local newest_member = member(stored, newest)
       if stored.flaw then
         why = stored.flaw
       elseif newest_member and newest_member.at + newest_member.lap + newest_member.total > 0 then
         log = { last = newest_member, stored = stored, dropped = dropped }
-      elseif newest_member or lasts_until then
-        -- A total that no charge leaves stands for no state, and so does a block alone.
+      elseif newest_member or dropped > 0 then
+        -- A total that no charge leaves stands for no state, and so do a block and a birth alone.
         log = { wiped = true }
       end
       if lasts_until and lasts_until > now and not why then
@@ -393,6 +399,15 @@ while last < #KEYS do
           a = from + 3
         end
         horizon, limit, period = ARGV[from + 0] + 0, ARGV[from + 1] + 0, ARGV[from + 2] + 0
+        -- Of a charge that is settled: the birth of each quota's key at that time, 0 where it was not reset
+        -- before.
+        born = {}
+        if ARGV[a] == 'born' then
+          for i = 1, 1 do
+            born[i] = ARGV[a + i] + 0
+          end
+          a = a + 1 + 1
+        end
         op = ARGV[a]
         if op == 'refund' or op == 'settle' then
           back = ARGV[a + 1] + 0
@@ -404,6 +419,9 @@ while last < #KEYS do
           cost, mark = ARGV[a] + 0, {}
           for i = 1, 4 * 1 do
             mark[i] = tonumber(ARGV[a + i]) or ARGV[a + i]
+          end
+          for i = 1, 1 do
+            born[i] = born[i] or 0
           end
           op, a = 'refund', a + 1 + 4 * 1
         elseif op == 'penalize' then
@@ -448,23 +466,16 @@ while last < #KEYS do
             blocked = math.max(blocked or 0, now + back)
           else
             blocked = nil
-            wiped = wiped or not log
+            wiped = wiped or not (log or birth)
           end
-          -- The state stays as it was read, and lasts as long as before, a year at most.
-          local lasts = redis.pcall('PTTL', key)
-          if type(lasts) == 'table' then
-            why = lasts.err
-          else
-            lasts = math.min(lasts == -1 and YEAR or lasts * 1000, YEAR)
-            lasts = lasts - (own_clock and 3600000000 or SPARE)
-            changed, expires_at = true, math.max(expires_at or 0, now + lasts)
-          end
+          -- The state stays as it was read, and lasts as long as before.
+          changed = true
         end
         if op == 'refund' then
           -- Gives back `back` of the cost, if the state shows that the charge of these
-          -- marks stands in it.
+          -- marks stands in it, and the key was not reset since.
           local refunded
-          if log and back >= 1 and back <= cost then
+          if log and back >= 1 and back <= cost and (birth or 0) == born[1] then
             local mark1, mark2, mark3, mark4 = unpack(mark)
             -- [refund]
             -- Only the newest member's: the totals after an older one would be wrong.
@@ -476,6 +487,8 @@ while last < #KEYS do
           end
           kept = kept or refunded ~= nil
           wait = refunded or 0
+        elseif op == 'penalize' and born[1] and born[1] ~= (birth or 0) then
+          -- The rest of a charge of before a reset.
         elseif op == 'penalize' then
           -- Takes the cost whether or not it fits, unless a peek would wait longer than the
           -- horizon: so the debt has a bound. `most` is the largest cost that the sums can
@@ -549,6 +562,8 @@ while last < #KEYS do
             end
           end
           log = nil
+          -- Different from each birth of before, also within a microsecond.
+          birth = math.max(now, (birth or 0) + 1)
           kept, wiped, why = true, true, nil
         elseif not blocked then
           -- A check. `instant` is the earliest at which the cost fits, or nil if it never does.
@@ -589,6 +604,9 @@ while last < #KEYS do
                 -- One more member.
                 log = added_to(log, instant, cost, now, period)
                 kept, wait = true, -1 - wait
+                if birth then
+                  wait = format('RESET %d %d', wait, birth)
+                end
               elseif clamped then
                 -- The only write of a refusal: or the clamped state would move along with the
                 -- clock.
@@ -620,13 +638,26 @@ while last < #KEYS do
     why = why or log and log.stored and log.stored.flaw
 
     -- WRITE the key.
+    if changed and not why and (birth or not expires_at) then
+      -- What was blocked or reset lasts as long as it did, a year at most. What was reset also lasts
+      -- for ten minutes, so that requests that were under way settle nothing.
+      local YEAR, MEMORY = 31536000000000, 600000000
+      local lasts = pcall('PTTL', key)
+      if type(lasts) == 'table' then
+        why = lasts.err
+      else
+        lasts = math.min(lasts == -1 and YEAR or lasts * 1000, YEAR)
+        lasts = lasts - (own_clock and 3600000000 or SPARE)
+        expires_at = math.max(expires_at or 0, now + lasts, birth and now + MEMORY or 0)
+      end
+    end
     if wiped and not why then
       why = failure('UNLINK', key)
       number = nil
     end
     if why then
       -- Nothing is to be stored.
-    elseif changed and (log or blocked) then
+    elseif changed and (log or blocked or birth) then
       expires_at = math.max(expires_at or 0, blocked or 0)
       if expires_at < now then
         expires_at = now
@@ -637,6 +668,9 @@ while last < #KEYS do
       why = log and store_log(key, log, now) or nil
       if blocked and not why then
         why = failure('ZADD', key, 'inf', format('blocked:%d', blocked))
+      end
+      if birth and not why then
+        why = failure('ZADD', key, 'inf', format('reset:%d', birth))
       end
       -- Expiry only collects garbage: it never comes before the state is old.
       if why then

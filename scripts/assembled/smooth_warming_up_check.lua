@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' smooth_warming_up_check.lua
--- EVALSHA calls that text by its SHA-1, 9c2174722f148eff8436aab0ea7f84e214468555.
+-- EVALSHA calls that text by its SHA-1, d24619c272fd558e871793c8bfe5af3450d8a41e.
 
 -- Smooth warming up: Guava's pacing, slow after a rest. The twin of
 -- src/algorithm/smooth_warming_up.rs. The one algorithm that computes with fractions, as its model
@@ -25,7 +25,8 @@
 --          So `9 1 1 1 0` asks for one unit of each of 9 keys, and `1 1 9 1 0` of one key 9 times.
 -- Reply    one string, a list packed by cmsgpack: now, and for each charge 6 elements.
 --          The first is how many microseconds to wait, and 0 also if it never fits; -1 less that,
---          if the units were taken; or a text, if this charge failed: why.
+--          if the units were taken; or a text, if this charge failed: why. Of a key that was
+--          reset, it is `RESET`, that number if the units were taken, and each quota's birth.
 --          The others are the state that decided, 0 if there was none:
 --   (next_free or -1) + 1, of_denominator or 0, of_numerator or 0, last_now or 0, stored_bytes or 0
 
@@ -152,8 +153,9 @@ while last < #KEYS do
     local key = KEYS[k]
     local next_free, stored, of_denominator, of_numerator, last_now
     -- Whether the key is to be written, or emptied; why its charges fail; the number that it
-    -- holds, if that is all; when its state is worth nothing; when its block ends.
-    local changed, wiped, why, number, expires_at, blocked
+    -- holds, if that is all; when its state is worth nothing; when its block ends; its birth,
+    -- if it was reset.
+    local changed, wiped, why, number, expires_at, blocked, birth
     -- `none` is no state: a key that was made so that a cluster can move its slot.
     local text = texts[k]
     if text and text ~= 'none' then
@@ -174,31 +176,35 @@ while last < #KEYS do
         end
       end
       if not next_free then
-        -- A text that is no state: a block with the state beneath it, as
-        -- `blocked:instant:state`, or a foreign value. A block that is over counts as if it
-        -- were not there.
-        blocked, text = string.match(text, '^blocked:(%d+):(.*)$')
-        why, blocked = CORRUPT, blocked and integer(blocked)
-        if blocked and text ~= '' then
-          -- [read]
-          -- A fraction and four numbers. Any other text leaves `next_free` nil.
-          local digits, digits2, digits3, digits4, digits5 =
-            string.match(text, '^([%d.e+-]+):(%d+):(%d+)/(%d+):(%d+)$')
-          if digits and #digits <= 24 then
-            stored, next_free, last_now = tonumber(digits), integer(digits2), integer(digits5)
-            of_denominator, of_numerator = integer(digits3), integer(digits4)
-            local is_rate = of_denominator and of_numerator and of_denominator > 0 and of_numerator > 0
-            if not (stored and last_now and is_rate) then
-              next_free = nil
-            elseif not (stored >= 0 and stored < INEXACT and format('%.17g', stored) == digits) then
-              next_free = nil
+        -- A text that is no state: a block, as `blocked:instant:text`; what was reset, as
+        -- `reset:birth:text`; both, in this order; or a foreign value. Beneath lies the text of
+        -- the state, or nothing. A block that is over counts as if it were not there.
+        local until_digits, after_block = string.match(text, '^blocked:(%d+):(.*)$')
+        local birth_digits, beneath = string.match(after_block or text, '^reset:(%d+):(.*)$')
+        blocked, birth = integer(until_digits or ''), integer(birth_digits or '')
+        why, text = CORRUPT, beneath or after_block
+        if (blocked or not until_digits) and (birth or not birth_digits) and text then
+          if text ~= '' then
+            -- [read]
+            -- A fraction and four numbers. Any other text leaves `next_free` nil.
+            local digits, digits2, digits3, digits4, digits5 =
+              string.match(text, '^([%d.e+-]+):(%d+):(%d+)/(%d+):(%d+)$')
+            if digits and #digits <= 24 then
+              stored, next_free, last_now = tonumber(digits), integer(digits2), integer(digits5)
+              of_denominator, of_numerator = integer(digits3), integer(digits4)
+              local is_rate = of_denominator and of_numerator and of_denominator > 0 and of_numerator > 0
+              if not (stored and last_now and is_rate) then
+                next_free = nil
+              elseif not (stored >= 0 and stored < INEXACT and format('%.17g', stored) == digits) then
+                next_free = nil
+              end
             end
+            -- It is no plain number that could be changed in place.
+            number = nil
           end
-          -- It is no plain number that could be changed in place.
-          number = nil
-        end
-        if blocked and (text == '' or next_free) then
-          why = blocked > now and format('BLOCKED %016d', blocked) or nil
+          if text == '' or next_free then
+            why = blocked and blocked > now and format('BLOCKED %016d', blocked) or nil
+          end
         end
         blocked = why ~= CORRUPT and why and blocked
       end
@@ -291,6 +297,9 @@ while last < #KEYS do
               stored = has - math.min(cost, has)
               of_denominator, of_numerator, last_now = unit_denominator, unit_numerator, now
               kept, wait = true, -1 - wait
+              if birth then
+                wait = format('RESET %d %d', wait, birth)
+              end
             elseif clamped then
               -- The only write of a refusal: or the clamped state would move along with the
               -- clock.
@@ -319,6 +328,19 @@ while last < #KEYS do
     end
 
     -- WRITE the key.
+    if changed and not why and (birth or not expires_at) then
+      -- What was blocked or reset lasts as long as it did, a year at most. What was reset also lasts
+      -- for ten minutes, so that requests that were under way settle nothing.
+      local YEAR, MEMORY = 31536000000000, 600000000
+      local lasts = pcall('PTTL', key)
+      if type(lasts) == 'table' then
+        why = lasts.err
+      else
+        lasts = math.min(lasts == -1 and YEAR or lasts * 1000, YEAR)
+        lasts = lasts - (own_clock and 3600000000 or SPARE)
+        expires_at = math.max(expires_at or 0, now + lasts, birth and now + MEMORY or 0)
+      end
+    end
     if why then
       -- Nothing is to be stored.
     elseif changed and next_free then
@@ -330,6 +352,10 @@ while last < #KEYS do
       -- [write]
       local layout = '%.17g:%d:%d/%d:%d'
       value = format(layout, stored, next_free, of_denominator, of_numerator, last_now)
+      if birth then
+        value = format('reset:%d:%s', birth, plain and format('%d', plain) or value or '')
+        plain = nil
+      end
       if number and plain and not own_clock and plain - plain % SPARE == number - number % SPARE then
         -- A number in the same stretch: its expiry still comes late enough.
         local answer = pcall('INCRBY', key, format('%d', plain - number))

@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' token_bucket_and_fixed_window_check.lua
--- EVALSHA calls that text by its SHA-1, 03a547dedc3197e7eddff5dcba6bd79c8e227828.
+-- EVALSHA calls that text by its SHA-1, b907296f89fa4d36d15bfdb2bc1be3f344b2c36d.
 
 -- Token bucket (GCRA). The twin of src/algorithm/token_bucket.rs.
 --
@@ -31,7 +31,8 @@
 --          So `9 1 1 1 0` asks for one unit of each of the next 9 * 2 keys.
 -- Reply    one string, a list packed by cmsgpack: now, and for each charge 5 elements.
 --          The first is how many microseconds to wait, and 0 also if it never fits; -1 less that,
---          if the units were taken; or a text, if this charge failed: why.
+--          if the units were taken; or a text, if this charge failed: why. Of a key that was
+--          reset, it is `RESET`, that number if the units were taken, and each quota's birth.
 --          The others are the state that decided, 0 if there was none:
 --   (full_1 or -1) + 1, part_1 or 0
 --   (begin_2 or -1) + 1, units_2 or 0
@@ -112,6 +113,8 @@ local known, saved = {}, {}
 -- Whether it is to be written, or emptied; why its charges fail; the number that it holds, if that
 -- is all; when its state is worth nothing.
 local changed_at, wiped_at, why_at, number_at, expires = {}, {}, {}, {}, {}
+-- Its birth, if it was reset.
+local birth_at = {}
 -- Where the answers of a group begin in the reply.
 local starts = {}
 
@@ -129,7 +132,7 @@ while last < groups do
       slot_1 = known[KEYS[slot_1]]
       full_1, part_1, denominator_1 = saved[8 * slot_1 + 0], saved[8 * slot_1 + 1], saved[8 * slot_1 + 2]
     else
-      local key, why, number, blocked = KEYS[slot_1], nil, nil, nil
+      local key, why, number, blocked, birth = KEYS[slot_1], nil, nil, nil, nil
       known[key] = slot_1
       -- `none` is no state: a key that was made so that a cluster can move its slot.
       local text = texts[slot_1]
@@ -149,34 +152,38 @@ while last < groups do
           end
         end
         if not full_1 then
-          -- A text that is no state: a block with the state beneath it, as
-          -- `blocked:instant:state`, or a foreign value. A block that is over counts as if it
-          -- were not there.
-          blocked, text = string.match(text, '^blocked:(%d+):(.*)$')
-          why, blocked = CORRUPT, blocked and integer(blocked)
-          if blocked and text ~= '' then
-            -- [read]
-            -- A plain number, or one with a fraction. Any other text leaves `full` nil.
-            full_1 = integer(text)
-            if full_1 then
-              part_1, denominator_1, number = 0, 1, full_1
-            else
-              local whole, over, under = string.match(text, '^(%d+)%+(%d+)/(%d+)$')
-              if whole then
-                whole, part_1, denominator_1 = integer(whole), integer(over), integer(under)
-                full_1 = whole and part_1 and denominator_1 and 0 < part_1 and part_1 < denominator_1 and whole or nil
+          -- A text that is no state: a block, as `blocked:instant:text`; what was reset, as
+          -- `reset:birth:text`; both, in this order; or a foreign value. Beneath lies the text of
+          -- the state, or nothing. A block that is over counts as if it were not there.
+          local until_digits, after_block = string.match(text, '^blocked:(%d+):(.*)$')
+          local birth_digits, beneath = string.match(after_block or text, '^reset:(%d+):(.*)$')
+          blocked, birth = integer(until_digits or ''), integer(birth_digits or '')
+          why, text = CORRUPT, beneath or after_block
+          if (blocked or not until_digits) and (birth or not birth_digits) and text then
+            if text ~= '' then
+              -- [read]
+              -- A plain number, or one with a fraction. Any other text leaves `full` nil.
+              full_1 = integer(text)
+              if full_1 then
+                part_1, denominator_1, number = 0, 1, full_1
+              else
+                local whole, over, under = string.match(text, '^(%d+)%+(%d+)/(%d+)$')
+                if whole then
+                  whole, part_1, denominator_1 = integer(whole), integer(over), integer(under)
+                  full_1 = whole and part_1 and denominator_1 and 0 < part_1 and part_1 < denominator_1 and whole or nil
+                end
               end
+              -- It is no plain number that could be changed in place.
+              number = nil
             end
-            -- It is no plain number that could be changed in place.
-            number = nil
-          end
-          if blocked and (text == '' or full_1) then
-            why = blocked > now and format('BLOCKED %016d', blocked) or nil
+            if text == '' or full_1 then
+              why = blocked and blocked > now and format('BLOCKED %016d', blocked) or nil
+            end
           end
           blocked = why ~= CORRUPT and why and blocked
         end
       end
-      number_at[slot_1], why_at[slot_1] = number, why
+      number_at[slot_1], why_at[slot_1], birth_at[slot_1] = number, why, birth
       saved[8 * slot_1 + 0], saved[8 * slot_1 + 1], saved[8 * slot_1 + 2] = full_1, part_1, denominator_1
     end
     -- READ the state of quota 2, unless its key was read before. `begin_2` is nil if there is none.
@@ -186,7 +193,7 @@ while last < groups do
       slot_2 = known[KEYS[slot_2]]
       begin_2, units_2 = saved[8 * slot_2 + 0], saved[8 * slot_2 + 1]
     else
-      local key, why, number, blocked = KEYS[slot_2], nil, nil, nil
+      local key, why, number, blocked, birth = KEYS[slot_2], nil, nil, nil, nil
       known[key] = slot_2
       -- `none` is no state: a key that was made so that a cluster can move its slot.
       local text = texts[slot_2]
@@ -203,31 +210,35 @@ while last < groups do
           end
         end
         if not begin_2 then
-          -- A text that is no state: a block with the state beneath it, as
-          -- `blocked:instant:state`, or a foreign value. A block that is over counts as if it
-          -- were not there.
-          blocked, text = string.match(text, '^blocked:(%d+):(.*)$')
-          why, blocked = CORRUPT, blocked and integer(blocked)
-          if blocked and text ~= '' then
-            -- [read]
-            -- Two numbers. Any other text leaves `begin` nil.
-            local first_digits, second_digits = string.match(text, '^(%d+):(%d+)$')
-            if first_digits then
-              begin_2, units_2 = integer(first_digits), integer(second_digits)
-              if not units_2 then
-                begin_2 = nil
+          -- A text that is no state: a block, as `blocked:instant:text`; what was reset, as
+          -- `reset:birth:text`; both, in this order; or a foreign value. Beneath lies the text of
+          -- the state, or nothing. A block that is over counts as if it were not there.
+          local until_digits, after_block = string.match(text, '^blocked:(%d+):(.*)$')
+          local birth_digits, beneath = string.match(after_block or text, '^reset:(%d+):(.*)$')
+          blocked, birth = integer(until_digits or ''), integer(birth_digits or '')
+          why, text = CORRUPT, beneath or after_block
+          if (blocked or not until_digits) and (birth or not birth_digits) and text then
+            if text ~= '' then
+              -- [read]
+              -- Two numbers. Any other text leaves `begin` nil.
+              local first_digits, second_digits = string.match(text, '^(%d+):(%d+)$')
+              if first_digits then
+                begin_2, units_2 = integer(first_digits), integer(second_digits)
+                if not units_2 then
+                  begin_2 = nil
+                end
               end
+              -- It is no plain number that could be changed in place.
+              number = nil
             end
-            -- It is no plain number that could be changed in place.
-            number = nil
-          end
-          if blocked and (text == '' or begin_2) then
-            why = blocked > now and format('BLOCKED %016d', blocked) or nil
+            if text == '' or begin_2 then
+              why = blocked and blocked > now and format('BLOCKED %016d', blocked) or nil
+            end
           end
           blocked = why ~= CORRUPT and why and blocked
         end
       end
-      number_at[slot_2], why_at[slot_2] = number, why
+      number_at[slot_2], why_at[slot_2], birth_at[slot_2] = number, why, birth
       saved[8 * slot_2 + 0], saved[8 * slot_2 + 1] = begin_2, units_2
     end
 
@@ -389,6 +400,11 @@ while last < groups do
                 end
               end
               wait = -1 - wait
+              if next(birth_at) then
+                wait = format('RESET %d', wait)
+                wait = format('%s %d', wait, birth_at[slot_1] or 0)
+                wait = format('%s %d', wait, birth_at[slot_2] or 0)
+              end
             else
               -- The only write of a refusal: or a clamped state would move along with the
               -- clock.
@@ -455,7 +471,21 @@ for k = 1, groups do
       local full_1, part_1, denominator_1 = saved[8 * slot_1 + 0], saved[8 * slot_1 + 1], saved[8 * slot_1 + 2]
       local changed, wiped, why = changed_at[slot_1], wiped_at[slot_1], why_at[slot_1]
       local number, expires_at, blocked = number_at[slot_1], expires[slot_1], nil
+      local birth = birth_at[slot_1]
       local text = texts[slot_1]
+      if changed and not why and (birth or not expires_at) then
+        -- What was blocked or reset lasts as long as it did, a year at most. What was reset also lasts
+        -- for ten minutes, so that requests that were under way settle nothing.
+        local YEAR, MEMORY = 31536000000000, 600000000
+        local lasts = pcall('PTTL', key)
+        if type(lasts) == 'table' then
+          why = lasts.err
+        else
+          lasts = math.min(lasts == -1 and YEAR or lasts * 1000, YEAR)
+          lasts = lasts - (own_clock and 3600000000 or SPARE)
+          expires_at = math.max(expires_at or 0, now + lasts, birth and now + MEMORY or 0)
+        end
+      end
       if why then
         -- Nothing is to be stored.
       elseif changed and full_1 then
@@ -470,6 +500,10 @@ for k = 1, groups do
           plain = full_1
         else
           value = format('%d+%d/%d', full_1, part_1, denominator_1)
+        end
+        if birth then
+          value = format('reset:%d:%s', birth, plain and format('%d', plain) or value or '')
+          plain = nil
         end
         if number and plain and not own_clock and plain - plain % SPARE == number - number % SPARE then
           -- A number in the same stretch: its expiry still comes late enough.
@@ -513,7 +547,21 @@ for k = 1, groups do
       local begin_2, units_2 = saved[8 * slot_2 + 0], saved[8 * slot_2 + 1]
       local changed, wiped, why = changed_at[slot_2], wiped_at[slot_2], why_at[slot_2]
       local number, expires_at, blocked = number_at[slot_2], expires[slot_2], nil
+      local birth = birth_at[slot_2]
       local text = texts[slot_2]
+      if changed and not why and (birth or not expires_at) then
+        -- What was blocked or reset lasts as long as it did, a year at most. What was reset also lasts
+        -- for ten minutes, so that requests that were under way settle nothing.
+        local YEAR, MEMORY = 31536000000000, 600000000
+        local lasts = pcall('PTTL', key)
+        if type(lasts) == 'table' then
+          why = lasts.err
+        else
+          lasts = math.min(lasts == -1 and YEAR or lasts * 1000, YEAR)
+          lasts = lasts - (own_clock and 3600000000 or SPARE)
+          expires_at = math.max(expires_at or 0, now + lasts, birth and now + MEMORY or 0)
+        end
+      end
       if why then
         -- Nothing is to be stored.
       elseif changed and begin_2 then
@@ -524,6 +572,10 @@ for k = 1, groups do
         local value, plain
         -- [write]
         value = format('%d:%d', begin_2, units_2)
+        if birth then
+          value = format('reset:%d:%s', birth, plain and format('%d', plain) or value or '')
+          plain = nil
+        end
         if number and plain and not own_clock and plain - plain % SPARE == number - number % SPARE then
           -- A number in the same stretch: its expiry still comes late enough.
           local answer = pcall('INCRBY', key, format('%d', plain - number))

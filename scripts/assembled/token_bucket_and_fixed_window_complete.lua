@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' token_bucket_and_fixed_window_complete.lua
--- EVALSHA calls that text by its SHA-1, 3e24b08d3688721f1a05c9e7deab824e2b9a18e9.
+-- EVALSHA calls that text by its SHA-1, db56da02dd85bcc4b8bc958a4c4448e28eac78a5.
 
 -- Token bucket (GCRA). The twin of src/algorithm/token_bucket.rs.
 --
@@ -30,6 +30,8 @@
 --                                         a cost of 0 takes nothing, and is called a peek
 --            `estimate`, cost, max_wait   answers as if it took the units
 --            `penalize`, cost             takes the units whether or not they are free
+--            `born`, births               before a refund, a settlement or a penalty: only of
+--                                         keys that were last reset then
 --            `refund`, cost, marks        gives back what a charge took. Its marks are four
 --                                         words of each quota: above they stand as `Mark`
 --            `settle`, used, cost, marks  gives back what was not used
@@ -39,7 +41,8 @@
 --          So `9 1 1 1 0` asks for one unit of each of the next 9 * 2 keys.
 -- Reply    one string, a list packed by cmsgpack: now, and for each charge 5 elements.
 --          The first is how many microseconds to wait, and 0 also if it never fits; -1 less that,
---          if the units were taken; or a text, if this charge failed: why.
+--          if the units were taken; or a text, if this charge failed: why. Of a key that was
+--          reset, it is `RESET`, that number if the units were taken, and each quota's birth.
 --          Of a refund, it is the units that were given back.
 --          The others are the state that decided, 0 if there was none:
 --   (full_1 or -1) + 1, part_1 or 0
@@ -85,8 +88,6 @@ local function decide()
 -- one such stretch, the expiry that was set first suffices. Part of the format: every writer of a
 -- key keeps to one number.
 local SPARE = 10000000
--- In microseconds: how long a state outlives its block at most.
-local YEAR = 31536000000000
 
 local KEYS, ARGV, pcall, ceil = KEYS, ARGV, redis.pcall, math.ceil
 -- True if the caller gives the time.
@@ -98,8 +99,9 @@ local reply, n = { now }, 1
 local a = 2 + 8
 -- What a segment asks: how many charges, and the cost and the longest wait of each.
 local repeats, cost, max_wait
--- Its operation, nil for a check; the units to give back, or the time of a block; the marks.
-local op, back, mark
+-- Its operation, nil for a check; the units to give back, or the time of a block; the marks, and
+-- their births.
+local op, back, mark, born
 max_wait = 0
 -- The rule, and what follows from it.
 -- [arguments]
@@ -126,6 +128,8 @@ local known, saved = {}, {}
 -- Whether it is to be written, or emptied; why its charges fail; the number that it holds, if that
 -- is all; when its state is worth nothing.
 local changed_at, wiped_at, why_at, number_at, expires = {}, {}, {}, {}, {}
+-- Its birth, if it was reset.
+local birth_at = {}
 -- When its block ends.
 local blocked_at = {}
 -- Where the answers of a group begin in the reply.
@@ -145,7 +149,7 @@ while last < groups do
       slot_1 = known[KEYS[slot_1]]
       full_1, part_1, denominator_1 = saved[8 * slot_1 + 0], saved[8 * slot_1 + 1], saved[8 * slot_1 + 2]
     else
-      local key, why, number, blocked = KEYS[slot_1], nil, nil, nil
+      local key, why, number, blocked, birth = KEYS[slot_1], nil, nil, nil, nil
       known[key] = slot_1
       -- `none` is no state: a key that was made so that a cluster can move its slot.
       local text = texts[slot_1]
@@ -165,29 +169,33 @@ while last < groups do
           end
         end
         if not full_1 then
-          -- A text that is no state: a block with the state beneath it, as
-          -- `blocked:instant:state`, or a foreign value. A block that is over counts as if it
-          -- were not there.
-          blocked, text = string.match(text, '^blocked:(%d+):(.*)$')
-          why, blocked = CORRUPT, blocked and integer(blocked)
-          if blocked and text ~= '' then
-            -- [read]
-            -- A plain number, or one with a fraction. Any other text leaves `full` nil.
-            full_1 = integer(text)
-            if full_1 then
-              part_1, denominator_1, number = 0, 1, full_1
-            else
-              local whole, over, under = string.match(text, '^(%d+)%+(%d+)/(%d+)$')
-              if whole then
-                whole, part_1, denominator_1 = integer(whole), integer(over), integer(under)
-                full_1 = whole and part_1 and denominator_1 and 0 < part_1 and part_1 < denominator_1 and whole or nil
+          -- A text that is no state: a block, as `blocked:instant:text`; what was reset, as
+          -- `reset:birth:text`; both, in this order; or a foreign value. Beneath lies the text of
+          -- the state, or nothing. A block that is over counts as if it were not there.
+          local until_digits, after_block = string.match(text, '^blocked:(%d+):(.*)$')
+          local birth_digits, beneath = string.match(after_block or text, '^reset:(%d+):(.*)$')
+          blocked, birth = integer(until_digits or ''), integer(birth_digits or '')
+          why, text = CORRUPT, beneath or after_block
+          if (blocked or not until_digits) and (birth or not birth_digits) and text then
+            if text ~= '' then
+              -- [read]
+              -- A plain number, or one with a fraction. Any other text leaves `full` nil.
+              full_1 = integer(text)
+              if full_1 then
+                part_1, denominator_1, number = 0, 1, full_1
+              else
+                local whole, over, under = string.match(text, '^(%d+)%+(%d+)/(%d+)$')
+                if whole then
+                  whole, part_1, denominator_1 = integer(whole), integer(over), integer(under)
+                  full_1 = whole and part_1 and denominator_1 and 0 < part_1 and part_1 < denominator_1 and whole or nil
+                end
               end
+              -- It is no plain number that could be changed in place.
+              number = nil
             end
-            -- It is no plain number that could be changed in place.
-            number = nil
-          end
-          if blocked and (text == '' or full_1) then
-            why = blocked > now and format('BLOCKED %016d', blocked) or nil
+            if text == '' or full_1 then
+              why = blocked and blocked > now and format('BLOCKED %016d', blocked) or nil
+            end
           end
           blocked = why ~= CORRUPT and why and blocked
         end
@@ -196,7 +204,7 @@ while last < groups do
         -- A block fails checks alone, and those are answered below.
         blocked_at[slot_1], why = blocked, nil
       end
-      number_at[slot_1], why_at[slot_1] = number, why
+      number_at[slot_1], why_at[slot_1], birth_at[slot_1] = number, why, birth
       saved[8 * slot_1 + 0], saved[8 * slot_1 + 1], saved[8 * slot_1 + 2] = full_1, part_1, denominator_1
     end
     -- READ the state of quota 2, unless its key was read before. `begin_2` is nil if there is none.
@@ -206,7 +214,7 @@ while last < groups do
       slot_2 = known[KEYS[slot_2]]
       begin_2, units_2 = saved[8 * slot_2 + 0], saved[8 * slot_2 + 1]
     else
-      local key, why, number, blocked = KEYS[slot_2], nil, nil, nil
+      local key, why, number, blocked, birth = KEYS[slot_2], nil, nil, nil, nil
       known[key] = slot_2
       -- `none` is no state: a key that was made so that a cluster can move its slot.
       local text = texts[slot_2]
@@ -223,26 +231,30 @@ while last < groups do
           end
         end
         if not begin_2 then
-          -- A text that is no state: a block with the state beneath it, as
-          -- `blocked:instant:state`, or a foreign value. A block that is over counts as if it
-          -- were not there.
-          blocked, text = string.match(text, '^blocked:(%d+):(.*)$')
-          why, blocked = CORRUPT, blocked and integer(blocked)
-          if blocked and text ~= '' then
-            -- [read]
-            -- Two numbers. Any other text leaves `begin` nil.
-            local first_digits, second_digits = string.match(text, '^(%d+):(%d+)$')
-            if first_digits then
-              begin_2, units_2 = integer(first_digits), integer(second_digits)
-              if not units_2 then
-                begin_2 = nil
+          -- A text that is no state: a block, as `blocked:instant:text`; what was reset, as
+          -- `reset:birth:text`; both, in this order; or a foreign value. Beneath lies the text of
+          -- the state, or nothing. A block that is over counts as if it were not there.
+          local until_digits, after_block = string.match(text, '^blocked:(%d+):(.*)$')
+          local birth_digits, beneath = string.match(after_block or text, '^reset:(%d+):(.*)$')
+          blocked, birth = integer(until_digits or ''), integer(birth_digits or '')
+          why, text = CORRUPT, beneath or after_block
+          if (blocked or not until_digits) and (birth or not birth_digits) and text then
+            if text ~= '' then
+              -- [read]
+              -- Two numbers. Any other text leaves `begin` nil.
+              local first_digits, second_digits = string.match(text, '^(%d+):(%d+)$')
+              if first_digits then
+                begin_2, units_2 = integer(first_digits), integer(second_digits)
+                if not units_2 then
+                  begin_2 = nil
+                end
               end
+              -- It is no plain number that could be changed in place.
+              number = nil
             end
-            -- It is no plain number that could be changed in place.
-            number = nil
-          end
-          if blocked and (text == '' or begin_2) then
-            why = blocked > now and format('BLOCKED %016d', blocked) or nil
+            if text == '' or begin_2 then
+              why = blocked and blocked > now and format('BLOCKED %016d', blocked) or nil
+            end
           end
           blocked = why ~= CORRUPT and why and blocked
         end
@@ -251,7 +263,7 @@ while last < groups do
         -- A block fails checks alone, and those are answered below.
         blocked_at[slot_2], why = blocked, nil
       end
-      number_at[slot_2], why_at[slot_2] = number, why
+      number_at[slot_2], why_at[slot_2], birth_at[slot_2] = number, why, birth
       saved[8 * slot_2 + 0], saved[8 * slot_2 + 1] = begin_2, units_2
     end
 
@@ -277,6 +289,15 @@ while last < groups do
         spare_1 = burst_1 * unit_numerator_1 % unit_denominator_1
         span_1 = (burst_1 * unit_numerator_1 - spare_1) / unit_denominator_1
         horizon_2, limit_2, period_2, anchored_2 = ARGV[from + 4] + 0, ARGV[from + 5] + 0, ARGV[from + 6] + 0, ARGV[from + 7] + 0
+        -- Of a charge that is settled: the birth of each quota's key at that time, 0 where it was not reset
+        -- before.
+        born = {}
+        if ARGV[a] == 'born' then
+          for i = 1, 2 do
+            born[i] = ARGV[a + i] + 0
+          end
+          a = a + 1 + 2
+        end
         op = ARGV[a]
         if op == 'refund' or op == 'settle' then
           back = ARGV[a + 1] + 0
@@ -288,6 +309,9 @@ while last < groups do
           cost, mark = ARGV[a] + 0, {}
           for i = 1, 4 * 2 do
             mark[i] = tonumber(ARGV[a + i]) or ARGV[a + i]
+          end
+          for i = 1, 2 do
+            born[i] = born[i] or 0
           end
           op, a = 'refund', a + 1 + 4 * 2
         elseif op == 'penalize' then
@@ -364,17 +388,10 @@ while last < groups do
           else
             blocked_at[slot_1] = nil
             -- An absent text may be a key of another type, which stays.
-            wiped_at[slot_1] = wiped_at[slot_1] or texts[slot_1] and not full_1
+            wiped_at[slot_1] = wiped_at[slot_1] or texts[slot_1] and not (full_1 or birth_at[slot_1])
           end
-          -- The state stays as it was read, and lasts as long as before, a year at most.
-          local lasts = redis.pcall('PTTL', KEYS[slot_1])
-          if type(lasts) == 'table' then
-            why_at[slot_1] = lasts.err
-          else
-            lasts = math.min(lasts == -1 and YEAR or lasts * 1000, YEAR)
-            lasts = lasts - (own_clock and 3600000000 or SPARE)
-            changed_at[slot_1], expires[slot_1] = true, math.max(expires[slot_1] or 0, now + lasts)
-          end
+          -- The state stays as it was read, and lasts as long as before.
+          changed_at[slot_1] = true
         end
         blocked_at[0] = math.max(blocked_at[0], blocked_at[slot_1] or 0)
         -- The reply shows no state of quota 2, unless a check or a penalty below does.
@@ -388,45 +405,41 @@ while last < groups do
           else
             blocked_at[slot_2] = nil
             -- An absent text may be a key of another type, which stays.
-            wiped_at[slot_2] = wiped_at[slot_2] or texts[slot_2] and not begin_2
+            wiped_at[slot_2] = wiped_at[slot_2] or texts[slot_2] and not (begin_2 or birth_at[slot_2])
           end
-          -- The state stays as it was read, and lasts as long as before, a year at most.
-          local lasts = redis.pcall('PTTL', KEYS[slot_2])
-          if type(lasts) == 'table' then
-            why_at[slot_2] = lasts.err
-          else
-            lasts = math.min(lasts == -1 and YEAR or lasts * 1000, YEAR)
-            lasts = lasts - (own_clock and 3600000000 or SPARE)
-            changed_at[slot_2], expires[slot_2] = true, math.max(expires[slot_2] or 0, now + lasts)
-          end
+          -- The state stays as it was read, and lasts as long as before.
+          changed_at[slot_2] = true
         end
         blocked_at[0] = math.max(blocked_at[0], blocked_at[slot_2] or 0)
         if op == 'refund' then
           -- Gives back `back` of the cost to each quota whose state shows that the charge
-          -- stands in it.
+          -- stands in it, and whose key was not reset since.
           local any
           local refunded_1
-          if full_1 and back >= 1 and back <= cost then
-            local mark1, mark2, mark3, mark4 = unpack(mark, 4 * 1 - 3, 4 * 1)
-            -- [refund]
-            -- Only if nothing was taken since: the state is still the one that the mark says.
-            if full_1 == mark1 and part_1 == mark2 then
-              if mark3 > 0 and back == cost then
-                full_1, part_1, refunded_1 = mark3 - 1, mark4, back
-              else
-                -- While its slot is ahead no part is given back, or a later charge could come
-                -- before it.
-                local ahead, ahead_rest = span_1, spare_1
-                if mark3 > 0 then
-                  ahead, ahead_rest = time_1, rest_1
-                end
-                if back == cost or full_1 - ahead + (part_1 > ahead_rest and 1 or 0) <= now then
-                  local back_rest = back * unit_numerator_1 % unit_denominator_1
-                  full_1, part_1 = full_1 - (back * unit_numerator_1 - back_rest) / unit_denominator_1, part_1 - back_rest
-                  if part_1 < 0 then
-                    full_1, part_1 = full_1 - 1, part_1 + unit_denominator_1
+          do
+            local is_same = (birth_at[slot_1] or 0) == born[1]
+            if is_same and full_1 and back >= 1 and back <= cost then
+              local mark1, mark2, mark3, mark4 = unpack(mark, 4 * 1 - 3, 4 * 1)
+              -- [refund]
+              -- Only if nothing was taken since: the state is still the one that the mark says.
+              if full_1 == mark1 and part_1 == mark2 then
+                if mark3 > 0 and back == cost then
+                  full_1, part_1, refunded_1 = mark3 - 1, mark4, back
+                else
+                  -- While its slot is ahead no part is given back, or a later charge could come
+                  -- before it.
+                  local ahead, ahead_rest = span_1, spare_1
+                  if mark3 > 0 then
+                    ahead, ahead_rest = time_1, rest_1
                   end
-                  refunded_1 = back
+                  if back == cost or full_1 - ahead + (part_1 > ahead_rest and 1 or 0) <= now then
+                    local back_rest = back * unit_numerator_1 % unit_denominator_1
+                    full_1, part_1 = full_1 - (back * unit_numerator_1 - back_rest) / unit_denominator_1, part_1 - back_rest
+                    if part_1 < 0 then
+                      full_1, part_1 = full_1 - 1, part_1 + unit_denominator_1
+                    end
+                    refunded_1 = back
+                  end
                 end
               end
             end
@@ -435,19 +448,22 @@ while last < groups do
             any, wait = true, math.max(wait, refunded_1)
           end
           local refunded_2
-          if begin_2 and back >= 1 and back <= cost then
-            local mark1, mark2, mark3, mark4 = unpack(mark, 4 * 2 - 3, 4 * 2)
-            -- [refund]
-            -- While the window lasts that the mark says.
-            local ends = (anchored_2 == 1 and begin_2 or begin_2 - begin_2 % period_2) + period_2
-            local is_over = ends <= now or (units_2 == 0 and begin_2 <= now)
-            if begin_2 == mark1 and not is_over then
-              if mark3 > 0 and back == cost and units_2 == mark2 then
-                -- The state is exactly what the charge left: nothing else stands in the window.
-                begin_2, units_2, refunded_2 = mark3 - 1, mark4, back
-              else
-                refunded_2 = math.min(back, units_2)
-                units_2 = units_2 - refunded_2
+          do
+            local is_same = (birth_at[slot_2] or 0) == born[2]
+            if is_same and begin_2 and back >= 1 and back <= cost then
+              local mark1, mark2, mark3, mark4 = unpack(mark, 4 * 2 - 3, 4 * 2)
+              -- [refund]
+              -- While the window lasts that the mark says.
+              local ends = (anchored_2 == 1 and begin_2 or begin_2 - begin_2 % period_2) + period_2
+              local is_over = ends <= now or (units_2 == 0 and begin_2 <= now)
+              if begin_2 == mark1 and not is_over then
+                if mark3 > 0 and back == cost and units_2 == mark2 then
+                  -- The state is exactly what the charge left: nothing else stands in the window.
+                  begin_2, units_2, refunded_2 = mark3 - 1, mark4, back
+                else
+                  refunded_2 = math.min(back, units_2)
+                  units_2 = units_2 - refunded_2
+                end
               end
             end
           end
@@ -523,28 +539,32 @@ while last < groups do
               -- A product must stay below 2^53.
               most = (INEXACT - 1 - (INEXACT - 1) % unit_numerator_1) / unit_numerator_1
               cost = math.min(amount, most)
-              -- [cost]
-              -- The time of the cost, and that of what the burst leaves of it.
-              rest_1 = cost * unit_numerator_1 % unit_denominator_1
-              time_1 = (cost * unit_numerator_1 - rest_1) / unit_denominator_1
-              credit_rest_1 = (burst_1 - cost) * unit_numerator_1 % unit_denominator_1
-              credit_1 = ((burst_1 - cost) * unit_numerator_1 - credit_rest_1) / unit_denominator_1
-              -- [consume]
-              -- The bucket is full again later, by the time of the cost.
-              if not full_1 or full_1 < instant_1 then
-                full_1, part_1 = instant_1, 0
-              end
-              full_1, part_1, denominator_1 = full_1 + time_1, part_1 + rest_1, unit_denominator_1
-              if part_1 >= unit_denominator_1 then
-                full_1, part_1 = full_1 + 1, part_1 - unit_denominator_1
-              end
-              -- [clamp]
-              -- No bucket is full again later than a burst after the longest wait.
-              if full_1 >= now + horizon_1 + span_1 and (full_1 > now + horizon_1 + span_1 or part_1 > spare_1) then
-                full_1, part_1, clamped_1 = now + horizon_1 + span_1, spare_1, true
+              -- The rest of a charge of before a reset is not taken.
+              if (born[1] or birth_at[slot_1] or 0) == (birth_at[slot_1] or 0) then
+                -- [cost]
+                -- The time of the cost, and that of what the burst leaves of it.
+                rest_1 = cost * unit_numerator_1 % unit_denominator_1
+                time_1 = (cost * unit_numerator_1 - rest_1) / unit_denominator_1
+                credit_rest_1 = (burst_1 - cost) * unit_numerator_1 % unit_denominator_1
+                credit_1 = ((burst_1 - cost) * unit_numerator_1 - credit_rest_1) / unit_denominator_1
+                -- [consume]
+                -- The bucket is full again later, by the time of the cost.
+                if not full_1 or full_1 < instant_1 then
+                  full_1, part_1 = instant_1, 0
+                end
+                full_1, part_1, denominator_1 = full_1 + time_1, part_1 + rest_1, unit_denominator_1
+                if part_1 >= unit_denominator_1 then
+                  full_1, part_1 = full_1 + 1, part_1 - unit_denominator_1
+                end
+                -- [clamp]
+                -- No bucket is full again later than a burst after the longest wait.
+                if full_1 >= now + horizon_1 + span_1 and (full_1 > now + horizon_1 + span_1 or part_1 > spare_1) then
+                  full_1, part_1, clamped_1 = now + horizon_1 + span_1, spare_1, true
+                end
+                kept_1 = true
               end
               -- The answer is that of a peek after it.
-              kept_1, cost, instant_1 = true, 0, nil
+              cost, instant_1 = 0, nil
               -- [cost]
               -- The time of the cost, and that of what the burst leaves of it.
               rest_1 = cost * unit_numerator_1 % unit_denominator_1
@@ -577,30 +597,34 @@ while last < groups do
               -- A window is never more than full.
               most = limit_2
               cost = math.min(amount, most)
-              -- [consume]
-              -- Into the latest window, or into a new one if that is over at this instant.
-              local ends = begin_2 and (anchored_2 == 1 and begin_2 or begin_2 - begin_2 % period_2) + period_2
-              if ends and ends > instant_2 and (units_2 > 0 or begin_2 > instant_2) then
-                units_2 = units_2 + cost
-              else
-                begin_2, units_2 = anchored_2 == 1 and instant_2 or instant_2 - instant_2 % period_2, cost
-              end
-              -- [clamp]
-              -- A window that begins later than any reserved wait can: a full one of now instead.
-              if begin_2 > now then
-                if anchored_2 == 1 then
-                  if begin_2 > now + horizon_2 + period_2 then
-                    begin_2, units_2, clamped_2 = now, limit_2, true
-                  end
+              -- The rest of a charge of before a reset is not taken.
+              if (born[2] or birth_at[slot_2] or 0) == (birth_at[slot_2] or 0) then
+                -- [consume]
+                -- Into the latest window, or into a new one if that is over at this instant.
+                local ends = begin_2 and (anchored_2 == 1 and begin_2 or begin_2 - begin_2 % period_2) + period_2
+                if ends and ends > instant_2 and (units_2 > 0 or begin_2 > instant_2) then
+                  units_2 = units_2 + cost
                 else
-                  local window = now - now % period_2
-                  if (begin_2 - begin_2 % period_2 - window) / period_2 > ceil(horizon_2 / period_2) + 1 then
-                    begin_2, units_2, clamped_2 = window, limit_2, true
+                  begin_2, units_2 = anchored_2 == 1 and instant_2 or instant_2 - instant_2 % period_2, cost
+                end
+                -- [clamp]
+                -- A window that begins later than any reserved wait can: a full one of now instead.
+                if begin_2 > now then
+                  if anchored_2 == 1 then
+                    if begin_2 > now + horizon_2 + period_2 then
+                      begin_2, units_2, clamped_2 = now, limit_2, true
+                    end
+                  else
+                    local window = now - now % period_2
+                    if (begin_2 - begin_2 % period_2 - window) / period_2 > ceil(horizon_2 / period_2) + 1 then
+                      begin_2, units_2, clamped_2 = window, limit_2, true
+                    end
                   end
                 end
+                kept_2 = true
               end
               -- The answer is that of a peek after it.
-              kept_2, cost, instant_2 = true, 0, nil
+              cost, instant_2 = 0, nil
               -- [fit]
               -- In the latest window, or at its end if it has no room. An empty one that is over
               -- counts as none.
@@ -640,6 +664,8 @@ while last < groups do
             end
           end
           full_1, part_1, denominator_1 = nil
+          -- Different from each birth of before, also within a microsecond.
+          birth_at[slot_1] = math.max(now, (birth_at[slot_1] or 0) + 1)
           kept_1, wiped_at[slot_1], why_at[slot_1] = true, true, nil
           do
             local why
@@ -653,6 +679,8 @@ while last < groups do
             end
           end
           begin_2, units_2 = nil
+          -- Different from each birth of before, also within a microsecond.
+          birth_at[slot_2] = math.max(now, (birth_at[slot_2] or 0) + 1)
           kept_2, wiped_at[slot_2], why_at[slot_2] = true, true, nil
         elseif blocked_at[0] == 0 then
           -- A check. It fits at `fits_at`, when it fits all quotas: what fits at an instant
@@ -747,6 +775,11 @@ while last < groups do
                   end
                 end
                 wait = -1 - wait
+                if next(birth_at) then
+                  wait = format('RESET %d', wait)
+                  wait = format('%s %d', wait, birth_at[slot_1] or 0)
+                  wait = format('%s %d', wait, birth_at[slot_2] or 0)
+                end
               else
                 -- The only write of a refusal: or a clamped state would move along with the
                 -- clock.
@@ -817,8 +850,22 @@ for k = 1, groups do
       local full_1, part_1, denominator_1 = saved[8 * slot_1 + 0], saved[8 * slot_1 + 1], saved[8 * slot_1 + 2]
       local changed, wiped, why = changed_at[slot_1], wiped_at[slot_1], why_at[slot_1]
       local number, expires_at, blocked = number_at[slot_1], expires[slot_1], nil
+      local birth = birth_at[slot_1]
       blocked = blocked_at[slot_1]
       local text = texts[slot_1]
+      if changed and not why and (birth or not expires_at) then
+        -- What was blocked or reset lasts as long as it did, a year at most. What was reset also lasts
+        -- for ten minutes, so that requests that were under way settle nothing.
+        local YEAR, MEMORY = 31536000000000, 600000000
+        local lasts = pcall('PTTL', key)
+        if type(lasts) == 'table' then
+          why = lasts.err
+        else
+          lasts = math.min(lasts == -1 and YEAR or lasts * 1000, YEAR)
+          lasts = lasts - (own_clock and 3600000000 or SPARE)
+          expires_at = math.max(expires_at or 0, now + lasts, birth and now + MEMORY or 0)
+        end
+      end
       if wiped and not why then
         why = failure('UNLINK', key)
         number = nil
@@ -826,7 +873,7 @@ for k = 1, groups do
       end
       if why then
         -- Nothing is to be stored.
-      elseif changed and (full_1 or blocked) then
+      elseif changed and (full_1 or blocked or birth) then
         expires_at = math.max(expires_at or 0, blocked or 0)
         if expires_at < now then
           expires_at = now
@@ -842,11 +889,13 @@ for k = 1, groups do
             value = format('%d+%d/%d', full_1, part_1, denominator_1)
           end
         end
+        if birth then
+          value = format('reset:%d:%s', birth, plain and format('%d', plain) or value or '')
+          plain = nil
+        end
         if blocked then
-          if plain then
-            value = format('%d', plain)
-          end
-          value, plain = format('blocked:%d:%s', blocked, value or ''), nil
+          value = format('blocked:%d:%s', blocked, plain and format('%d', plain) or value or '')
+          plain = nil
         end
         if number and plain and not own_clock and plain - plain % SPARE == number - number % SPARE then
           -- A number in the same stretch: its expiry still comes late enough.
@@ -890,8 +939,22 @@ for k = 1, groups do
       local begin_2, units_2 = saved[8 * slot_2 + 0], saved[8 * slot_2 + 1]
       local changed, wiped, why = changed_at[slot_2], wiped_at[slot_2], why_at[slot_2]
       local number, expires_at, blocked = number_at[slot_2], expires[slot_2], nil
+      local birth = birth_at[slot_2]
       blocked = blocked_at[slot_2]
       local text = texts[slot_2]
+      if changed and not why and (birth or not expires_at) then
+        -- What was blocked or reset lasts as long as it did, a year at most. What was reset also lasts
+        -- for ten minutes, so that requests that were under way settle nothing.
+        local YEAR, MEMORY = 31536000000000, 600000000
+        local lasts = pcall('PTTL', key)
+        if type(lasts) == 'table' then
+          why = lasts.err
+        else
+          lasts = math.min(lasts == -1 and YEAR or lasts * 1000, YEAR)
+          lasts = lasts - (own_clock and 3600000000 or SPARE)
+          expires_at = math.max(expires_at or 0, now + lasts, birth and now + MEMORY or 0)
+        end
+      end
       if wiped and not why then
         why = failure('UNLINK', key)
         number = nil
@@ -899,7 +962,7 @@ for k = 1, groups do
       end
       if why then
         -- Nothing is to be stored.
-      elseif changed and (begin_2 or blocked) then
+      elseif changed and (begin_2 or blocked or birth) then
         expires_at = math.max(expires_at or 0, blocked or 0)
         if expires_at < now then
           expires_at = now
@@ -910,11 +973,13 @@ for k = 1, groups do
           -- [write]
           value = format('%d:%d', begin_2, units_2)
         end
+        if birth then
+          value = format('reset:%d:%s', birth, plain and format('%d', plain) or value or '')
+          plain = nil
+        end
         if blocked then
-          if plain then
-            value = format('%d', plain)
-          end
-          value, plain = format('blocked:%d:%s', blocked, value or ''), nil
+          value = format('blocked:%d:%s', blocked, plain and format('%d', plain) or value or '')
+          plain = nil
         end
         if number and plain and not own_clock and plain - plain % SPARE == number - number % SPARE then
           -- A number in the same stretch: its expiry still comes late enough.

@@ -68,7 +68,7 @@ const MIN_MAX_HOLD: Duration = Duration::from_micros(1);
 /// A charge that is never settled counts as spent later: after [`max_hold`](Budget::max_hold) at
 /// the earliest, and after twice that time at the latest. So units of a crashed process are held no
 /// longer than that. A settlement after that time changes nothing, and gives back 0. The same is
-/// true after a reset of the key, unless the key holds as many units again.
+/// true after a reset of the key.
 ///
 /// # Example
 ///

@@ -79,9 +79,8 @@
 //! | budget | always, until its time is over | the same |
 //! | tuples | each member as above | the same |
 //!
-//! A window is known by its begin. So a refund of a charge from before a reset can give back units
-//! that were charged to the same window after it. The requests of the window are still at most as
-//! many as the reset allows: those before it, and a limit more.
+//! A refund or a settlement of a charge from before a [reset](crate::LimiterExt::reset) does
+//! nothing.
 //!
 //! In a smooth limiter, a charge may wait for its own cost. Then a partial refund gives back
 //! permits, but no time.

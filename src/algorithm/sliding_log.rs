@@ -227,9 +227,10 @@ impl Algorithm for SlidingLog {
 
     /// Refunds only the newest member: a change of an older one would make the later totals wrong.
     fn apply_refund(rule: &Rule, state: &mut State, now: i64, refund: &Refund<'_>) -> Option<i64> {
-        let newest = state.mark();
+        let newest = state.mark().first;
         let last = state.members.back_mut()?;
-        if last.at + rule.period <= now || last.units != refund.cost || newest != *refund.mark {
+        let is_marked = newest == refund.mark.first && last.units == refund.cost;
+        if last.at + rule.period <= now || !is_marked {
             return None;
         }
         if refund.is_whole() {

@@ -408,7 +408,11 @@ pub trait LimiterExt: Limiter + Sized {
     /// until it is over, or until [`unblock`](LimiterExt::unblock) ends it.
     ///
     /// Requests that already wait keep their slots and run at that time; the key no longer counts
-    /// them. When a plan changes, change your table first and reset afterwards: charges between the
+    /// them. A settlement or a refund of a charge from before the reset does nothing. The store
+    /// remembers the reset for ten minutes after the last charge of the key, and for as long as
+    /// units from before could count.
+    ///
+    /// When a plan changes, change your table first and reset afterwards: charges between the
     /// two are forgotten.
     ///
     /// # Errors

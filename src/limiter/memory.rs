@@ -118,6 +118,8 @@ impl<A: Algorithm> Memory<A> {
     /// Sets the most live keys, at least 1, and forgets all keys. Clones keep theirs. Default:
     /// 100,000.
     ///
+    /// A key is live while units of it count, and for ten minutes after a reset.
+    ///
     /// Keys are spread over up to 16 shards of equal size, so a large memory can be full a few
     /// percent early. A decision examines at most 256 keys to find an old one to drop. So after a
     /// jump of the clock, a few decisions may refuse a new key, as if the memory were full.

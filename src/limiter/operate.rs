@@ -23,7 +23,7 @@ pub enum Operation {
     Estimate,
     /// Takes the charge's units, even if they do not fit.
     Penalize,
-    /// Forgets the taken units.
+    /// Forgets the taken units. Settlements of charges from before then do nothing.
     Reset,
     /// Refuses charges of the key for this time.
     Block(Duration),

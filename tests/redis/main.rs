@@ -14,6 +14,7 @@ mod expiry;
 mod partial_refunds;
 #[cfg(feature = "redisson")]
 mod redisson;
+mod resets;
 #[cfg(feature = "redisson")]
 mod several_keys;
 mod tuples;

@@ -36,12 +36,30 @@ pub struct Limit {
 /// An operation on a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    Check { cost: i64, max_wait: i64 },
-    Settle { used: i64, cost: i64, mark: Vec<String> },
-    Penalize { cost: i64 },
-    Estimate { cost: i64, max_wait: i64 },
+    Check {
+        cost: i64,
+        max_wait: i64,
+    },
+    /// Of keys with these births.
+    Settle {
+        used: i64,
+        cost: i64,
+        mark: Vec<String>,
+        born: Vec<i64>,
+    },
+    /// Of any keys, or of those with these births.
+    Penalize {
+        cost: i64,
+        born: Option<Vec<i64>>,
+    },
+    Estimate {
+        cost: i64,
+        max_wait: i64,
+    },
     Reset,
-    Block { time: i64 },
+    Block {
+        time: i64,
+    },
     Unblock,
 }
 
@@ -80,6 +98,43 @@ fn keep(charge: &Charge, state: Option<State>, is_changed: bool, works: &mut Wor
         work.is_changed |= is_changed && work.standing.state != state;
         work.standing.state = state;
     }
+}
+
+/// The number of the last reset of each of a charge's keys.
+fn births(charge: &Charge, works: &Works) -> Vec<i64> {
+    charge.keys.iter().map(|key| works[key].standing.birth).collect()
+}
+
+/// Keeps the states of those keys that were not reset since they were charged.
+fn keep_born(
+    charge: &Charge,
+    state: Option<State>,
+    born: Option<&[i64]>,
+    is_changed: bool,
+    works: &mut Works,
+) {
+    let (mut state, before) = (state.unwrap_or_default(), state_of(charge, works));
+    state.resize(charge.keys.len(), None);
+    let before = before.unwrap_or_default().into_iter();
+    let same = births(charge, works);
+    let same = (0..same.len()).map(|place| born.is_none_or(|born| born[place] == same[place]));
+    for ((state, before), is_same) in state.iter_mut().zip(before).zip(same) {
+        if !is_same {
+            *state = before;
+        }
+    }
+    keep(charge, Some(state), is_changed, works);
+}
+
+/// The states of a charge's keys; of those that were reset since they were charged, none.
+fn state_born(charge: &Charge, born: &[i64], works: &Works) -> Option<State> {
+    let mut state = state_of(charge, works)?;
+    for ((state, own), birth) in state.iter_mut().zip(births(charge, works)).zip(born) {
+        if own != *birth {
+            *state = None;
+        }
+    }
+    Some(state)
 }
 
 /// Returns the instant at which the longest block of a charge's keys ends.
@@ -125,6 +180,8 @@ pub struct Booking {
     /// The labels of its keys by the names of their limiters.
     pub keys: Vec<(&'static str, String)>,
     names: Rc<[String]>,
+    /// The number of the last reset of each key.
+    births: Vec<i64>,
     /// For each key, the place of its limiter's quota by which it was asked.
     pub quotas: Vec<usize>,
     pub cost: i64,
@@ -149,12 +206,12 @@ impl Booking {
     /// True if no settlement can tell one from the other.
     fn is_alike(&self, other: &Self) -> bool {
         let is_of_key = self.cost == other.cost && self.names == other.names;
-        is_of_key && self.mark.words() == other.mark.words()
+        is_of_key && self.births == other.births && self.mark.words() == other.mark.words()
     }
 }
 
 impl Account {
-    /// True if another admission has the same mark, as after a reset within one microsecond: then a
+    /// True if another admission has the same mark, as where a server lost charges: then a
     /// settlement may be of either.
     pub fn has_twin(&self, booking: &Booking) -> bool {
         let mut all = self.bookings.iter();
@@ -177,6 +234,8 @@ pub struct Refusal {
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Standing {
     state: MemberState,
+    /// The number of its last reset, 0 if it was not reset.
+    birth: i64,
     blocked_until: Option<i64>,
 }
 
@@ -422,11 +481,12 @@ impl Account {
         charge: &Charge,
         works: &Works,
         cost: i64,
-        mark: &[String],
+        (mark, born): (&[String], &[i64]),
     ) -> Option<usize> {
         let seen = self.seen_by(charge, works);
         let own = |(_, one): &(usize, &Booking)| {
-            one.cost == cost && one.names == charge.keys && one.mark.words() == mark
+            let is_of_key = one.cost == cost && one.names == charge.keys;
+            is_of_key && one.births == born && one.mark.words() == mark
         };
         let least =
             |(index, one): &(usize, &Booking)| (one.settlements, !seen.contains(index), -one.taken);
@@ -441,6 +501,15 @@ impl Account {
         let until = blocked_until(charge, works);
         let answer = match &charge.answer {
             Packed::Integer(answer) => *answer,
+            // Units of a key that was reset, and each key's birth.
+            Packed::Text(text) if text.starts_with("RESET ") => {
+                let mut numbers = text.split(' ').skip(1).filter_map(|one| one.parse().ok());
+                let answer = numbers.next().filter(|answer| *answer < 0);
+                if !numbers.eq(births(charge, works)) {
+                    return Err(format!("truth: {charge:?}: wrong births"));
+                }
+                answer.ok_or_else(|| format!("truth: {charge:?}: nothing was taken"))?
+            }
             Packed::Text(text) if text.starts_with("BLOCKED") => {
                 self.note_block(charge, works);
                 self.operate(charge, works);
@@ -482,6 +551,7 @@ impl Account {
                 if let (Some(mark), true) = (said.mark, answer < 0) {
                     let (at, index) = (now - 1 - answer, self.bookings.len());
                     let (cost, names) = (*cost, Rc::clone(&charge.keys));
+                    let births = births(charge, works);
                     for key in &*names {
                         works.get_mut(key).expect("it was read").bookings.push(index);
                     }
@@ -495,6 +565,7 @@ impl Account {
                         read_at: None,
                         keys,
                         names,
+                        births,
                         quotas: charge.quotas.clone(),
                         cost,
                         taken,
@@ -508,13 +579,13 @@ impl Account {
                     self.refuse(charge, *cost, wait);
                 }
             }
-            Op::Settle { used, cost, mark } => {
-                let Some(index) = self.booking_of(charge, works, *cost, mark) else {
+            Op::Settle { used, cost, mark, born } => {
+                let Some(index) = self.booking_of(charge, works, *cost, (mark, born)) else {
                     return Err(format!("once: {charge:?}: nothing of it was taken"));
                 };
                 let one = &mut self.bookings[index];
                 let refund = Refund { units: cost - used, cost: *cost, mark: &one.mark };
-                let mut state = state_of(charge, works);
+                let mut state = state_born(charge, born, works);
                 let back = List::settle(rule, &mut state, now, &refund).unwrap_or(0);
                 // Nothing is left of a value that has expired, nor needed.
                 if answer == 0 && charge.keys.iter().any(|key| works[key].has_expired) {
@@ -530,7 +601,7 @@ impl Account {
                 }
                 one.taken -= back;
                 if one.taken < 0 {
-                    // Of two with one mark, as after a reset, it may be the other's.
+                    // Of two with one mark, as where charges were lost, it may be the other's.
                     one.taken += back;
                     let has_it = |other: &Booking| {
                         other.taken >= back && other.is_alike(&self.bookings[index])
@@ -544,7 +615,7 @@ impl Account {
                     self.give_for_lost(index, back, charge, works);
                     self.free(charge);
                 }
-                keep(charge, state, back > 0, works);
+                keep_born(charge, state, Some(born), back > 0, works);
             }
             Op::Block { .. } => return wrong(0),
             Op::Penalize { .. } | Op::Reset | Op::Unblock => self.operate(charge, works),
@@ -563,15 +634,19 @@ impl Account {
                 let check = Check { cost: *cost, max_wait: *max_wait };
                 List::step(rule, &mut state, now, check);
             }
-            Op::Penalize { cost } => {
+            Op::Penalize { cost, born } => {
                 List::penalize(rule, &mut state, now, *cost);
+                return keep_born(charge, state, born.as_deref(), false, works);
             }
-            Op::Settle { used, cost, mark } => {
-                let Some(index) = self.booking_of(charge, works, *cost, mark) else { return };
+            Op::Settle { used, cost, mark, born } => {
+                let booking = self.booking_of(charge, works, *cost, (mark, born));
+                let Some(index) = booking else { return };
                 let one = &mut self.bookings[index];
                 one.was_settled_in_part = true;
                 let refund = Refund { units: cost - used, cost: *cost, mark: &one.mark };
+                state = state_born(charge, born, works);
                 List::settle(rule, &mut state, now, &refund);
+                return keep_born(charge, state, Some(born), false, works);
             }
             Op::Block { .. } => return block(charge, works),
             Op::Unblock => return unblock(charge, works),
@@ -582,11 +657,11 @@ impl Account {
 
     /// Does what is no check, and what a block does not hinder.
     fn operate(&mut self, charge: &Charge, works: &mut Works) {
-        match charge.op {
-            Op::Penalize { cost } => {
+        match &charge.op {
+            Op::Penalize { cost, born } => {
                 let mut state = state_of(charge, works);
-                List::penalize(&charge.rule, &mut state, charge.now, cost);
-                keep(charge, state, false, works);
+                List::penalize(&charge.rule, &mut state, charge.now, *cost);
+                keep_born(charge, state, born.as_deref(), false, works);
                 self.taken_more.push((charge.label(0).to_owned(), charge.now));
                 self.count("penalize", charge);
                 let limit = self.limit_of(&charge.keys[0]).expect("known").0;
@@ -598,6 +673,7 @@ impl Account {
                 for key in &*charge.keys {
                     let work = works.get_mut(key).expect("it was read");
                     (work.before, work.bookings, work.is_changed) = (None, Vec::new(), false);
+                    work.standing.birth = charge.now.max(work.standing.birth + 1);
                 }
                 self.free(charge);
                 self.count("reset", charge);
@@ -721,16 +797,23 @@ impl Account {
                     }
                     let (rule, quotas, terms) = stated;
                     let marks = |at: usize| words[at..at + 4 * width].to_vec();
+                    let mut born = None;
+                    if words[at] == "born" {
+                        born = Some((1..=width).map(|place| number(at + place)).collect());
+                        at += 1 + width;
+                    }
+                    let births = || born.clone().unwrap_or(vec![0; width]);
                     let (op, length) = match words[at].as_str() {
                         "refund" => {
                             let (cost, mark) = (number(at + 1), marks(at + 2));
-                            (Op::Settle { used: 0, cost, mark }, 2 + 4 * width)
+                            (Op::Settle { used: 0, cost, mark, born: births() }, 2 + 4 * width)
                         }
                         "settle" => {
                             let (used, cost) = (number(at + 1), number(at + 2));
-                            (Op::Settle { used, cost, mark: marks(at + 3) }, 3 + 4 * width)
+                            let (mark, born) = (marks(at + 3), births());
+                            (Op::Settle { used, cost, mark, born }, 3 + 4 * width)
                         }
-                        "penalize" => (Op::Penalize { cost: number(at + 1) }, 2),
+                        "penalize" => (Op::Penalize { cost: number(at + 1), born }, 2),
                         "estimate" => {
                             let (cost, max_wait) = (number(at + 1), number(at + 2));
                             (Op::Estimate { cost, max_wait }, 3)

@@ -221,7 +221,16 @@ impl<A: InLua> Call<A> {
 
     /// Reads what a script says of a charge. The twin computes the rest, and both agree.
     fn entry(&self, now: i64, form: &Form, told: &[Value]) -> Entry {
-        let wait = match &told[0] {
+        // Of a key that was reset, the number stands in a text, and a birth follows.
+        let of_reset = match &told[0] {
+            Value::BulkString(text) => text.strip_prefix(b"RESET ").map(|text| {
+                let text = String::from_utf8_lossy(text);
+                Value::Int(text.split(' ').next().unwrap().parse().expect("a number"))
+            }),
+            _ => None,
+        };
+        let first = of_reset.as_ref().unwrap_or(&told[0]);
+        let wait = match first {
             // Redis 6.2 puts the line of the script before the error: `@user_script: 30: -OOM ...`.
             Value::BulkString(text) => {
                 let text = String::from_utf8_lossy(text);
@@ -232,7 +241,7 @@ impl<A: InLua> Call<A> {
             Value::Int(wait) => *wait,
             other => panic!("{other:?}"),
         };
-        let is_taken = matches!(told[0], Value::Int(..0));
+        let is_taken = matches!(first, Value::Int(..0));
         if matches!(form.operation(), "refund" | "settle") {
             let numbers = [5, wait, 0, 0];
             return Entry::Told { numbers, members: Box::default(), mark: Mark::default() };

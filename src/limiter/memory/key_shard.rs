@@ -38,23 +38,58 @@ struct Entry<S> {
 impl<S> Entry<S> {
     /// The instant at which the state is equivalent to no state, and no block lasts any more.
     fn end(&self) -> i64 {
-        self.expires_at.max(self.kept.blocked_until)
+        self.expires_at.max(self.kept.over.as_ref().map_or(0, |over| over.blocked_until))
     }
 }
 
-/// The state of a key, and its block.
+/// The state of a key, and what few keys have.
 pub(super) struct KeyState<S> {
     /// `None` after a reset.
     pub(super) state: Option<S>,
-    /// The end of the block, which refuses checks in every state. 0 if there was no block.
-    pub(super) blocked_until: i64,
+    /// `None` if the key was neither blocked nor reset. So it takes no room in most keys.
+    over: Option<Box<Over>>,
 }
+
+#[derive(Default)]
+struct Over {
+    /// The end of the block, which refuses checks in every state. 0 if there was no block.
+    blocked_until: i64,
+    /// The number of the last reset, different from each before. 0 if there was no reset.
+    birth: i64,
+}
+
+/// The time, in µs, for which a reset is remembered after the last change of its key, at least. So
+/// requests that were under way settle nothing. The scripts have the same time.
+const MEMORY_OF_A_RESET: i64 = 600_000_000;
 
 impl<S> KeyState<S> {
     /// The end of the block, if it still lasts.
     #[inline]
     pub(super) fn block_end(&self, now: i64) -> Option<i64> {
-        Some(self.blocked_until).filter(|until| *until > now)
+        self.over.as_ref().map(|over| over.blocked_until).filter(|until| *until > now)
+    }
+
+    /// Blocks the key until the later end of two blocks.
+    pub(super) fn block(&mut self, until: i64) {
+        let over = self.over.get_or_insert_default();
+        over.blocked_until = over.blocked_until.max(until);
+    }
+
+    pub(super) fn unblock(&mut self) {
+        self.over.iter_mut().for_each(|over| over.blocked_until = 0);
+    }
+
+    /// The number of the last reset. A charge settles only in the life that it was taken in.
+    #[inline]
+    pub(super) fn birth(&self) -> i64 {
+        self.over.as_ref().map_or(0, |over| over.birth)
+    }
+
+    /// Begins a new life.
+    pub(super) fn reset(&mut self, now: i64) {
+        self.state = None;
+        let over = self.over.get_or_insert_default();
+        over.birth = now.max(over.birth + 1);
     }
 }
 
@@ -100,15 +135,24 @@ impl<S> Shard<S> {
         change: impl FnOnce(&mut KeyState<S>) -> (T, Option<i64>),
     ) -> Result<T, Error> {
         let mut entry = self.entries.find_mut(hash_of_name, |entry| entry.name.as_bytes() == name);
-        let mut kept = KeyState { state: None, blocked_until: 0 };
+        let mut kept = KeyState { state: None, over: None };
         // A single call for old and new keys, so that the compiler puts it in place.
         let (answer, expires_at) = change(entry.as_mut().map_or(&mut kept, |old| &mut old.kept));
+        let Some(expires_at) = expires_at else { return Ok(answer) };
         if let Some(entry) = entry {
-            entry.expires_at = expires_at.unwrap_or(entry.expires_at);
+            entry.expires_at = match entry.kept.birth() {
+                0 => expires_at,
+                _ => expires_at.max(entry.expires_at).max(now + MEMORY_OF_A_RESET),
+            };
             return Ok(answer);
         }
-        let Some(expires_at) = expires_at else { return Ok(answer) };
+        let is_reset = kept.state.is_none() && kept.birth() > 0;
+        let expires_at = if is_reset { now + MEMORY_OF_A_RESET } else { expires_at };
         if self.entries.len() >= self.capacity && !self.make_room(now) {
+            if is_reset {
+                // Nothing was to be forgotten.
+                return Ok(answer);
+            }
             return Err(Error::new(ErrorKind::Capacity, "the memory is full of live keys"));
         }
         let entry = Entry { name: name.into(), kept, expires_at };

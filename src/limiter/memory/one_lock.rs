@@ -8,9 +8,9 @@ use std::sync::Arc;
 use super::Memory;
 use super::key_shard::{KeyState, Shard};
 use super::store::local_provenance;
-use crate::algorithm::{Algorithm, AnyAlgorithm, Refund};
+use crate::algorithm::{Algorithm, AnyAlgorithm};
 use crate::charge::Key;
-use crate::limiter::charge_numbers::{check_key, units};
+use crate::limiter::charge_numbers::check_key;
 use crate::limiter::combination::at_once::{AtATime, AtOnce};
 use crate::limiter::combination::whole_charge::{member_of, of_each};
 use crate::limiter::configured::{ConfiguredAlgorithm, ReservationPayload, expect_valid_quota};
@@ -76,25 +76,17 @@ impl OneLock {
         }
         let has_room = locked.has_room();
         let mut states = Some(locked.states(has_room)?);
-        let answer = Each::step(&parsed.rule, &mut states, now, parsed.check);
+        let mut answer = Each::step(&parsed.rule, &mut states, now, parsed.check);
         let changed = answer.mark.is_some();
+        if let Some(mark) = answer.mark.take() {
+            answer.mark = Some(mark.with_births(&locked.births()?));
+        }
         locked.store(&parsed.rule, states.unwrap_or_default(), changed, has_room)?;
         drop(locked);
         let (cost, from) = (parsed.check.cost, local_provenance(now));
         let mut decision = self.named.decision(quota.cloned(), cost, answer, from, key());
         self.named.line_up(&mut decision, known, |key| key.as_str().to_owned(), store);
         Ok(decision)
-    }
-
-    fn refund(&self, payload: &ReservationPayload, cost: u64) -> Result<u64, Error> {
-        let rule = self.named.rule(&payload.quota)?;
-        let mut locked = self.lock(names_of(payload.key.as_str()))?;
-        let (now, has_room) = (locked.now, locked.has_room());
-        let mut states = Some(locked.states(has_room)?);
-        let refund = Refund::of_all(units(cost), &payload.mark);
-        let units = Each::refund(&rule, &mut states, now, &refund);
-        locked.store(&rule, states.unwrap_or_default(), units.is_some(), has_room)?;
-        Ok(units.unwrap_or(0).cast_unsigned())
     }
 
     fn settle_each(
@@ -146,7 +138,7 @@ impl AtOnce for OneLock {
         Ok(Box::pin(ready(self.decide(charges))))
     }
 
-    /// A full refund happens at once. Otherwise each limiter settles on its own.
+    /// Each limiter settles on its own.
     fn settle(
         &self,
         reservation: Reservation,
@@ -155,10 +147,7 @@ impl AtOnce for OneLock {
         let cost = reservation.cost();
         let most = (0..self.members.len()).map(|index| actual(index, cost)).max().unwrap_or(0);
         self.named.settle(reservation, most, |payload, cost| {
-            Ok(match most {
-                0 => Settlement::from(self.refund(payload, cost)),
-                _ => self.settle_each((cost, payload), actual),
-            })
+            Ok(self.settle_each((cost, payload), actual))
         })
     }
 }
@@ -168,7 +157,7 @@ impl Reclaim for OneLock {
     fn reclaim(&self, key: &str, quota: &Quotas, cost: u64, mark: Mark) -> Settlement {
         let key = Key::Owned(key.to_owned());
         let payload = ReservationPayload { key, quota: quota.clone(), mark };
-        Settlement::from(self.refund(&payload, cost))
+        self.settle_each((cost, &payload), &|_, _| 0)
     }
 }
 
@@ -203,6 +192,14 @@ impl Locked<'_> {
         };
         let pairs = self.shards.iter_mut().zip(&self.keys);
         pairs.map(|(shard, key)| shard.update(*key, self.now, |kept| (state(kept), None))).collect()
+    }
+
+    /// Returns the births of these keys.
+    fn births(&mut self) -> Result<Vec<i64>, Error> {
+        let pairs = self.shards.iter_mut().zip(&self.keys);
+        pairs
+            .map(|(shard, key)| shard.update(*key, self.now, |kept| (kept.birth(), None)))
+            .collect()
     }
 
     /// Returns the end of the last block of these keys, if one lasts.

@@ -94,8 +94,11 @@ impl<A: Algorithm> Store<A> {
             if let Some(until) = kept.block_end(now) {
                 return ((A::blocked(&parsed.rule, now, until), now), None);
             }
-            let state = &mut kept.state;
-            let answer = A::step(&parsed.rule, state, now, parsed.check);
+            let (birth, state) = (kept.birth(), &mut kept.state);
+            let mut answer = A::step(&parsed.rule, state, now, parsed.check);
+            if birth > 0 {
+                answer.mark = answer.mark.map(|mark| mark.with_births(&[birth]));
+            }
             let changed = state.as_ref().filter(|_| answer.mark.is_some());
             ((answer, now), changed.map(|state| A::expires_at(&parsed.rule, state)))
         })?;
@@ -127,16 +130,16 @@ impl<A: Algorithm> Store<A> {
                     A::penalize(rule, &mut kept.state, now, parsed.check.cost).mark.is_some()
                 }
                 Operation::Reset => {
-                    kept.state = None;
-                    false
+                    kept.reset(now);
+                    true
                 }
                 Operation::Block(time) => {
-                    kept.blocked_until = kept.blocked_until.max(now + block_time(time));
+                    kept.block(now + block_time(time));
                     // A state lasts as long as before, whichever rule it has.
                     kept.state.is_none()
                 }
                 Operation::Unblock => {
-                    kept.blocked_until = 0;
+                    kept.unblock();
                     false
                 }
             };
@@ -168,6 +171,9 @@ impl<A: Algorithm> Store<A> {
         let (cost, actual) = (units(cost), units(actual));
         let refund = Refund { units: cost - actual, cost, mark };
         let refunded = self.update(key.as_str(), |now, kept| {
+            if mark.birth(0) != kept.birth() {
+                return (0, None);
+            }
             // A block refuses checks, and nothing else.
             let state = &mut kept.state;
             let refunded = A::settle(&rule, state, now, &refund);

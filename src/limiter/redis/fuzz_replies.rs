@@ -145,7 +145,7 @@ fn requests() -> Vec<Request> {
         request(Op::Estimate { cost: 3, max_wait: MAX_WAIT }),
         request(Op::Refund { units: 2, cost: 3, mark: mark.clone() }),
         request(Op::Refund { units: -2, cost: 3, mark }),
-        request(Op::Penalize { cost: 7 }),
+        request(Op::Penalize { cost: 7, births: None }),
         request(Op::Reset),
         request(Op::Block { time: 7 }),
         request(Op::Unblock),

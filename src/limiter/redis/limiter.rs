@@ -63,7 +63,7 @@ use crate::{Charge, Decision, Error};
 ///
 /// A user who may list the keys of the server can read all keys that are not digests. So hash a
 /// secret before you use it as a key, as [`by_api_key`](crate::by_api_key) does. The values are
-/// internal: use [`peek`] to read a key, and [`reset`] to delete it.
+/// internal: use [`peek`] to read a key, and [`reset`] to forget its units.
 ///
 /// [`peek`]: crate::LimiterExt::peek
 /// [`reset`]: crate::LimiterExt::reset
@@ -238,7 +238,7 @@ impl Op {
         match operation {
             None => Self::Check { cost, max_wait },
             Some(Operation::Estimate) => Self::Estimate { cost, max_wait },
-            Some(Operation::Penalize) => Self::Penalize { cost },
+            Some(Operation::Penalize) => Self::Penalize { cost, births: None },
             Some(Operation::Reset) => Self::Reset,
             Some(Operation::Block(time)) => Self::Block { time: block_time(time) },
             Some(Operation::Unblock) => Self::Unblock,
@@ -309,7 +309,10 @@ impl<A: InLua> Inner<A> {
         let (cost, actual) = (units(cost), units(actual));
         let op = match actual.cmp(&cost) {
             Ordering::Equal if !A::holds(&rule) => return Ok(Settlement::gave_back(0)),
-            Ordering::Greater if !A::holds(&rule) => Op::Penalize { cost: actual - cost },
+            Ordering::Greater if !A::holds(&rule) => {
+                let births = (0..quota.as_slice().len()).map(|index| mark.birth(index));
+                Op::Penalize { cost: actual - cost, births: Some(births.collect()) }
+            }
             _ => Op::Refund { units: cost - actual, cost, mark: mark.clone() },
         };
         let rule = Some(A::arguments(&rule)).filter(|rule| *rule != self.batcher.config().rule);

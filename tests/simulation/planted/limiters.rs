@@ -4,6 +4,34 @@ use super::{Fault, edit, planted};
 
 pub(super) const FAULTS: &[Fault] = &[
     planted(
+        "a_reset_keeps_the_birth",
+        &[edit(
+            "limiter/memory/key_shard.rs",
+            "        over.birth = now.max(over.birth + 1);",
+            "        over.birth = now.min(0);",
+        )],
+    )
+    .found_by("redis", "resets::a_settlement_of_before_a_reset_does_nothing"),
+    planted(
+        "a_settlement_is_of_any_birth",
+        &[edit(
+            "limiter/redis/script/mod.rs",
+            "        Op::Refund { mark, .. } => mark.births(),",
+            "        Op::Refund { mark, .. } if mark.birth(0) < 0 => mark.births(),",
+        )],
+    )
+    .found_by("redis", "resets::a_settlement_of_before_a_reset_does_nothing"),
+    planted(
+        "a_leased_charge_of_before_a_reset_takes_more",
+        &[edit(
+            "limiter/lease/leased_keys.rs",
+            "            Ordering::Greater if stock.order.name.is_reset.load(Relaxed) => {}
+",
+            "",
+        )],
+    )
+    .found_by("limiters", "lease::ending::no_charge_of_before_a_reset_takes_more_after_it"),
+    planted(
         "cells_compared_after_they_moved",
         &[edit(
             "algorithm/sliding_window.rs",

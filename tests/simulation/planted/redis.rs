@@ -369,8 +369,8 @@ pub(super) const FAULTS: &[Fault] = &[
         "settlement_that_takes_more_is_lost",
         &[edit(
             "limiter/redis/limiter.rs",
-            "            Ordering::Greater if !A::holds(&rule) => Op::Penalize { cost: actual - cost },",
-            "            Ordering::Greater if !A::holds(&rule) => return Ok(Settlement::gave_back(0)),",
+            "            Ordering::Greater if !A::holds(&rule) => {",
+            "            Ordering::Greater if !A::holds(&rule) && cost > units(u64::MAX) => {",
         )],
     ),
     planted(
@@ -385,8 +385,8 @@ pub(super) const FAULTS: &[Fault] = &[
         "penalty_lost",
         &[edit(
             "limiter/redis/limiter.rs",
-            "            Some(Operation::Penalize) => Self::Penalize { cost },",
-            "            Some(Operation::Penalize) => Self::Penalize { cost: cost.min(0) },",
+            "            Some(Operation::Penalize) => Self::Penalize { cost, births: None },",
+            "            Some(Operation::Penalize) => Self::Penalize { cost: cost.min(0), births: None },",
         )],
     ),
     planted(

@@ -197,8 +197,10 @@ fn same_policies(from_lua: &Decision, answer: &Answer, quotas: &[Quota], place: 
     }
 }
 
-/// A reservation of the script's, and what its twin remembers of the same one.
+/// A reservation of the script's, and what its twin remembers of the same one. `resets` counts
+/// those before it: one of before the last reset settles nothing.
 struct Reserved {
+    resets: usize,
     lua: Reservation,
     quota: Quotas,
     cost: i64,
@@ -235,6 +237,7 @@ async fn compare<A: InLua>(
         let key: Arc<str> = history_key(history).into();
         now.store(START, Relaxed);
         let mut state: Option<A::State> = None;
+        let mut resets = 0;
         let mut reservations: Vec<Reserved> = Vec::new();
         for step in 0..steps {
             if end.is_some_and(|end| Instant::now() > end) {
@@ -263,11 +266,15 @@ async fn compare<A: InLua>(
                 } else {
                     dice.below(reservations.len())
                 };
-                let Reserved { lua: reservation, quota, cost, mark } = reservations.remove(which);
+                let reserved = reservations.remove(which);
+                let Reserved { lua: reservation, quota, cost, mark, .. } = reserved;
                 let rule = algorithm.rule(quota).expect("a rule");
                 let used = dice.pick(&[0, 0, 0, cost, cost, cost + 1, 3 * cost, 1 << 53]);
                 let settlement = Refund { units: cost - used, cost, mark: &mark };
-                let units = A::settle(&rule, &mut state, instant, &settlement).unwrap_or(0);
+                let units = match reserved.resets == resets {
+                    true => A::settle(&rule, &mut state, instant, &settlement).unwrap_or(0),
+                    false => 0,
+                };
                 let from_lua = lua.settle(reservation, used as u64).expect("its own").await;
                 let Some(from_lua) = play.answer(from_lua, || format!("{place}: {used} used"))
                 else {
@@ -320,7 +327,7 @@ async fn compare<A: InLua>(
                 if play.answer(from_lua, || format!("{place}: reset")).is_none() {
                     continue 'histories;
                 }
-                state = None;
+                (state, resets) = (None, resets + 1);
                 continue;
             }
 
@@ -345,7 +352,7 @@ async fn compare<A: InLua>(
 
             if let Some(lua) = from_lua.take_reservation() {
                 let mark = answer.mark.expect("reserved");
-                reservations.push(Reserved { lua, quota, cost: check.cost, mark });
+                reservations.push(Reserved { resets, lua, quota, cost: check.cost, mark });
             }
         }
     }

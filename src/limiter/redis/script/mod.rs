@@ -151,8 +151,8 @@ pub(crate) enum Op {
     Refund { units: i64, cost: i64, mark: Mark },
     /// Answers like a check, and takes nothing.
     Estimate { cost: i64, max_wait: i64 },
-    /// Takes `cost` units, even if they do not fit.
-    Penalize { cost: i64 },
+    /// Takes `cost` units, even if they do not fit. With `births`, only of keys that have them.
+    Penalize { cost: i64, births: Option<Box<[i64]>> },
     /// Forgets the key.
     Reset,
     /// Refuses checks for `time` microseconds, or until a block with a later end is over.
@@ -219,6 +219,14 @@ fn append_operation(command: &mut Cmd, request: &Request) {
     if let Some(rule) = &request.rule {
         command.arg("quota").arg(rule);
     }
+    let births = match &request.op {
+        Op::Refund { mark, .. } => mark.births(),
+        Op::Penalize { births, .. } => births.as_deref().unwrap_or_default(),
+        _ => &[],
+    };
+    if !births.is_empty() {
+        command.arg("born").arg(births);
+    }
     match &request.op {
         Op::Check { cost, max_wait } => command.arg(cost).arg(max_wait),
         Op::Refund { units, cost, mark } => {
@@ -230,7 +238,7 @@ fn append_operation(command: &mut Cmd, request: &Request) {
             command.arg(mark.words())
         }
         Op::Estimate { cost, max_wait } => command.arg("estimate").arg(cost).arg(max_wait),
-        Op::Penalize { cost } => command.arg("penalize").arg(cost),
+        Op::Penalize { cost, .. } => command.arg("penalize").arg(cost),
         Op::Reset => command.arg("reset"),
         Op::Block { time } => command.arg("block").arg(time),
         Op::Unblock => command.arg("unblock"),

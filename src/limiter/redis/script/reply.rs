@@ -20,6 +20,10 @@ const MAX_NUMBER: i64 = INEXACT;
 /// The begin of a text about a key that is blocked. The end of the block follows.
 const BLOCKED: &[u8] = b"BLOCKED ";
 
+/// The begin of a text about units that were taken of a key that was reset. The wait follows, as
+/// the number that would stand for it, and the birth of each quota's key.
+const RESET: &[u8] = b"RESET ";
+
 /// The answer to one request in a reply.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ReplyEntry {
@@ -191,6 +195,17 @@ impl<'a> BatchReply<'a> {
                     _ => Err(malformed_reply()),
                 }
             }
+            Element::Text(text) if text.starts_with(RESET) => {
+                let numbers = numbers_after(RESET, text).ok_or_else(malformed_reply)?;
+                let Some((wait @ ..0, births @ [_, ..])) = numbers.split_first() else {
+                    return Err(malformed_reply());
+                };
+                let mut entry = reader.read(self.now, request, *wait, state)?;
+                if let ReplyEntry::Decided(Answer { mark: Some(mark), .. }) = &mut entry {
+                    *mark = std::mem::take(mark).with_births(births);
+                }
+                Ok(entry)
+            }
             Element::Text(text) => Err(raised(&String::from_utf8_lossy(text))),
         }
     }
@@ -211,6 +226,13 @@ fn block_end(text: &[u8]) -> Option<i64> {
     let digits = text.strip_prefix(BLOCKED)?;
     let is_plain = digits.len() == 16 && digits.iter().all(u8::is_ascii_digit);
     str::from_utf8(digits).ok().filter(|_| is_plain)?.parse().ok()
+}
+
+/// Reads the numbers that follow in a text, with a space between them.
+fn numbers_after(begin: &[u8], text: &[u8]) -> Option<Vec<i64>> {
+    let numbers = str::from_utf8(text.strip_prefix(begin)?).ok()?.split(' ');
+    let is_exact = |number: &i64| (-MAX_NUMBER..=MAX_NUMBER).contains(number);
+    numbers.map(|number| number.parse().ok().filter(is_exact)).collect()
 }
 
 pub(crate) fn malformed_reply() -> Error {
@@ -429,9 +451,12 @@ mod tests {
         let report = Report { remaining: 0, reset_after: 100 };
         let (verdict, members) = (Verdict::Deny(100), Box::default());
         let blocked = ReplyEntry::Decided(Answer { verdict, report, members, mark: None });
-        for op in
-            [check(), Op::Estimate { cost: 1, max_wait: 0 }, Op::Penalize { cost: 1 }, Op::Reset]
-        {
+        for op in [
+            check(),
+            Op::Estimate { cost: 1, max_wait: 0 },
+            Op::Penalize { cost: 1, births: None },
+            Op::Reset,
+        ] {
             assert_eq!(read(b"BLOCKED 0000000000000107", op).unwrap(), blocked);
         }
         for text in [
