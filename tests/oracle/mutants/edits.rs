@@ -32,7 +32,7 @@ const JAVA: &str = "redisson";
 const BUDGET: &str = "budget";
 const WARM: &str = "smooth_warming_up";
 
-pub(crate) const MUTANTS: [Mutant; 48] = [
+pub(crate) const MUTANTS: [Mutant; 53] = [
     mutant("released_and_not_spent", BUDGET, Held, "if back < cost then", "if back > cost then"),
     mutant(
         "a_hold_lives_for_one_era",
@@ -90,6 +90,35 @@ pub(crate) const MUTANTS: [Mutant; 48] = [
         Edges,
         "if wait <= max_wait then",
         "if wait < max_wait then",
+    ),
+    mutant(
+        "a_reset_keeps_the_birth",
+        CELLS,
+        Reset,
+        "birth = math.max(now, (birth or 0) + 1)",
+        "birth = birth",
+    ),
+    mutant(
+        "births_of_one_microsecond_are_alike",
+        WINDOW,
+        Reset,
+        "birth = math.max(now, (birth or 0) + 1)",
+        "birth = now",
+    ),
+    mutant("a_refund_of_any_birth", COUNTER, Reset, "and (birth or 0) == born[1] then", "then"),
+    mutant(
+        "the_birth_of_a_log_is_not_kept",
+        LOG,
+        Reset,
+        "why = failure('ZADD', key, 'inf', format('reset:%d', birth))",
+        "why = nil",
+    ),
+    mutant(
+        "cells_compared_after_they_moved",
+        CELLS,
+        Reset,
+        "if newest * cell_width > now + horizon then",
+        "if math.floor(((newest + 1) * cell_width - 1) / width) * width > now + horizon then",
     ),
     mutant(
         "window_full_one_early",

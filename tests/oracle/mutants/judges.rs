@@ -31,6 +31,8 @@ pub(crate) enum Judge {
     Clock,
     /// Holds and settlements of a budget.
     Held,
+    /// A charge of before a reset settles nothing, and a state of another quota is not cut.
+    Reset,
 }
 
 const SIZE: Size = Size { processes: 2, tasks: 8, time: Duration::from_secs(1) };
@@ -53,6 +55,7 @@ impl Judge {
             Self::Corrupt => awaited(async { corrupt(of_trial(), server, url).await }),
             Self::Clock => awaited(async { clock(of_trial(), url).await }),
             Self::Held => held::walk(url, 20).err(),
+            Self::Reset => awaited(async { reset(of_trial(), url).await }),
         })
     }
 }
@@ -159,4 +162,37 @@ async fn clock(algorithm: &Algorithm, url: &str) -> Option<String> {
     let locked = decision.retry_after().unwrap_or_default();
     // A capacity's time and a horizon.
     (locked > Duration::from_secs(62)).then(|| format!("clock: locked for {locked:?}"))
+}
+
+/// Both resets and all charges happen in one microsecond.
+async fn reset(algorithm: &Algorithm, url: &str) -> Option<String> {
+    // The begin of a day, and so of a cell of it.
+    let now = Arc::new(AtomicU64::new(1_767_225_600_000_000));
+    let limiter = limiter(algorithm, url, Some(Arc::clone(&now)));
+    let key = Charge::new("key").cost(10);
+    let take = async || limiter.check(&key).await.expect("a decision").into_reservation();
+    let left =
+        async || limiter.check(&Charge::new("key").peek()).await.expect("a peek").remaining();
+    let mut old = Vec::new();
+    for _ in 0..2 {
+        old.extend(take().await);
+        limiter.delete(&key).await.expect("a reset");
+    }
+    take().await.expect("room");
+    let before = left().await;
+    for reservation in old {
+        let settlement = limiter.settle(reservation, 0).expect("its own");
+        settlement.await.expect("a settlement");
+        if left().await != before {
+            return Some(format!("reset: {:?} left, and {before:?} before", left().await));
+        }
+    }
+    let day = |hours: u64| Quota::new(50, Duration::from_secs(hours * 3_600));
+    for hours in [24, 12] {
+        let charge = Charge::new("tiers").quota(day(hours));
+        if !limiter.check(&charge).await.expect("a decision").is_admitted() {
+            return Some(format!("another quota: refused under {hours} hours"));
+        }
+    }
+    None
 }
