@@ -18,7 +18,8 @@
 //!   callers that leave, deadlines that pass.
 //!
 //! All its keys begin with `sluice:prove-` and a random number. It deletes them at the end, and
-//! also after a failure or Ctrl-C. It needs the rights that the page "Redis in production" lists.
+//! also after a failure or Ctrl-C. Without the right `SCAN` it empties them, and they expire after
+//! ten minutes. It needs the rights that the page "Redis in production" lists.
 //! What it cannot check is a row of the table, with the reason.
 //!
 //! It loads the server as much as its processes can, for two minutes: `--minutes` sets another
