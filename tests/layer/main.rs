@@ -27,7 +27,7 @@ mod frameworks;
 #[cfg(feature = "redis")]
 mod headers;
 mod http_responder;
-#[cfg(all(feature = "axum", feature = "tonic", feature = "redis"))]
+#[cfg(all(feature = "axum", feature = "tonic"))]
 mod in_handlers;
 mod keyless;
 #[cfg(all(feature = "axum", feature = "policies"))]

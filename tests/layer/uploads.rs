@@ -163,7 +163,6 @@ fn upload(address: SocketAddr, bytes: usize, is_chunked: bool) -> std::io::Resul
 
 /// More than the buffers of both sockets hold. On several connections, since one that is reset may
 /// have delivered its answer by luck.
-#[cfg(feature = "redis")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_caller_of_a_refused_upload_sees_429() {
     const UPLOADS: usize = 10;

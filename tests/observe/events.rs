@@ -405,7 +405,7 @@ fn a_table_of_policies_says_how_many_of_them_limit() {
 }
 
 /// As if the layer were inside of a router that strips the prefix of its rows.
-#[cfg(feature = "policies")]
+#[cfg(all(feature = "metrics", feature = "policies"))]
 #[tokio::test(start_paused = true)]
 async fn a_table_that_takes_none_of_its_first_requests_warns_once() {
     use tower_sluice::policy::{Policies, Row, Rows};

@@ -1,0 +1,1 @@
+//! The layer in frameworks that are too large for the check: see `tests/`.
