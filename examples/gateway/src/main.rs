@@ -71,11 +71,10 @@ async fn run() -> Result<(), Box<dyn Error + Send + Sync>> {
     };
     let (minute, health) = (Minute::start(gate.meters().clone()), Health::start(&gate));
 
-    let (running, timeouts) = (Running::default(), settings.timeouts);
-    let most = settings.max_connections;
-    let listen = Port::bind("LISTEN", &settings.listen, most, timeouts, running.clone()).await?;
-    let of_admin = Running::default();
-    let admin = Port::bind("ADMIN", &settings.admin, open_files::ADMIN, timeouts, of_admin).await?;
+    let (running, bounds) = (Running::default(), settings.bounds.clone());
+    let of_admin = bounds.with_connections(open_files::ADMIN);
+    let listen = Port::bind("LISTEN", &settings.listen, bounds, running.clone()).await?;
+    let admin = Port::bind("ADMIN", &settings.admin, of_admin, Running::default()).await?;
     println!("listening on http://{}, admin on http://{}", listen.address()?, admin.address()?);
 
     let admin_routes =

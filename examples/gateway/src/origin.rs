@@ -31,7 +31,7 @@ impl Origin {
         workers: usize,
     ) -> Result<Vec<Self>, String> {
         let Some(upstream) = &settings.upstream else { return Ok(vec![Self::BuiltIn; workers]) };
-        let clients = Clients::new(upstream, settings.max_connections)?;
+        let clients = Clients::new(upstream, settings.bounds.connections)?;
         let proxy = || {
             let authority = upstream.authority.clone();
             Proxy::new(clients.open(), authority, settings, running.clone())

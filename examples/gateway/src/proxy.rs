@@ -64,6 +64,9 @@ impl Proxy {
         let exchange = Arc::clone(request.body().exchange());
         let is_grpc = request.version() == Version::HTTP_2 && is_grpc(&request);
         let (request, asked) = (self.rewrite(request, protocol, is_grpc && by_http2), now());
+        if is_grpc {
+            exchange.may_be_slow();
+        }
         let answer = tokio::select! {
             biased;
             answer = self.client.send(request, by_http2, asked) => answer,

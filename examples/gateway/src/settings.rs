@@ -12,7 +12,7 @@ use tower_sluice::key::ClientIp;
 use tower_sluice::respond::HeaderStyle;
 
 use serving::open_files;
-use serving::port::{Timeouts, seconds};
+use serving::port::{Bounds, Timeouts, seconds};
 
 /// The settings of a process.
 #[derive(Debug)]
@@ -38,13 +38,10 @@ pub(crate) struct Settings {
     pub(crate) refuses_ambiguous: bool,
     /// `ADMIN_TOKEN`. Default: none, and nothing can be changed.
     pub(crate) token: Option<String>,
-    /// The times that it waits for callers.
-    pub(crate) timeouts: Timeouts,
+    /// The bounds of callers, and of connections of HTTP/1.1 to the upstream.
+    pub(crate) bounds: Bounds,
     /// `UPSTREAM_TIMEOUT`, until its answer begins. Default: 60 s.
     pub(crate) upstream_timeout: Duration,
-    /// `MAX_CONNECTIONS` of callers, and as many of HTTP/1.1 to the upstream. Default: what the
-    /// limit of open files allows, at most 10,000.
-    pub(crate) max_connections: usize,
 }
 
 /// The upstream, to which admitted requests go.
@@ -90,17 +87,11 @@ impl Settings {
         let upstream = get("UPSTREAM").map(|url| Upstream::parse(&url)).transpose()?;
         // One by HTTP/1.1 and one by HTTP/2.
         let at_upstream = |upstream: &Upstream| if upstream.by_http2 { 1 } else { 2 };
-        let most = open_files::max_connections(upstream.as_ref().map_or(0, at_upstream));
-        let max_connections = match get("MAX_CONNECTIONS") {
-            None => most.min(open_files::DEFAULT_MAX),
-            Some(text) => match text.parse() {
-                Ok(set) if (1..=most).contains(&set) => set,
-                _ => {
-                    let known = format!("from 1 to {most}, which the limit of open files allows");
-                    return Err(format!("MAX_CONNECTIONS is {text:?}, and must be {known}"));
-                }
-            },
-        };
+        let of_caller = 1 + upstream.as_ref().map_or(0, at_upstream);
+        let most = open_files::most_connections(open_files::ADMIN, of_caller);
+        let trusted = networks(&get("TRUSTED").unwrap_or_default())?;
+        let bounds = Bounds::read(get, most, Timeouts::read(get, Timeouts::default())?)?;
+        let bounds = Bounds { proxies: trusted.clone(), ..bounds };
         Ok(Self {
             listen: get("LISTEN").unwrap_or_else(|| "127.0.0.1:3000".to_owned()),
             admin: get("ADMIN").unwrap_or_else(|| "127.0.0.1:3001".to_owned()),
@@ -108,13 +99,12 @@ impl Settings {
             redis_url: get("REDIS_URL"),
             policies: get("POLICIES").map(PathBuf::from),
             headers,
-            trusted: networks(&get("TRUSTED").unwrap_or_default())?,
+            trusted,
             forwarded,
             refuses_ambiguous,
             token: get("ADMIN_TOKEN"),
-            timeouts: Timeouts::read(get)?,
+            bounds,
             upstream_timeout: seconds(get, "UPSTREAM_TIMEOUT", Duration::from_secs(60))?,
-            max_connections,
         })
     }
 }
@@ -191,8 +181,8 @@ mod tests {
         assert_eq!(settings.forwarded, "x-forwarded-for");
         assert_eq!(settings.trusted, []);
         assert!(!settings.refuses_ambiguous);
-        assert_eq!(settings.timeouts, Timeouts::default());
-        assert!(settings.max_connections > 0);
+        assert_eq!(settings.bounds.timeouts, Timeouts::default());
+        assert!(settings.bounds.connections > 0);
     }
 
     #[test]
@@ -211,8 +201,8 @@ mod tests {
     #[test]
     fn times_are_seconds() {
         let settings = read(&[("BODY_TIMEOUT", "0.5"), ("IDLE_TIMEOUT", "7")]).unwrap();
-        assert_eq!(settings.timeouts.body, Duration::from_millis(500));
-        assert_eq!(settings.timeouts.idle, Duration::from_secs(7));
+        assert_eq!(settings.bounds.timeouts.body, Duration::from_millis(500));
+        assert_eq!(settings.bounds.timeouts.idle, Duration::from_secs(7));
     }
 
     #[test]
@@ -233,6 +223,8 @@ mod tests {
             ("BODY_TIMEOUT", "1m"),
             ("IDLE_TIMEOUT", "inf"),
             ("UPSTREAM_TIMEOUT", "nan"),
+            ("BODY_RATE", "-1"),
+            ("MAX_OF_ADDRESS", "0"),
             ("MAX_CONNECTIONS", "0"),
             ("MAX_CONNECTIONS", "18446744073709551615"),
         ];

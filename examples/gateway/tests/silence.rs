@@ -145,8 +145,8 @@ async fn a_body_that_stops_is_a_408_by_http_2() {
 
 #[test]
 fn a_body_that_goes_on_is_read_however_long_it_takes() {
-    let gateway =
-        Gateway::start(common::NO_POLICIES, &[("BODY_TIMEOUT", "3"), ("UPSTREAM_TIMEOUT", "3")]);
+    let times = [("BODY_TIMEOUT", "3"), ("UPSTREAM_TIMEOUT", "3"), ("BODY_RATE", "0")];
+    let gateway = Gateway::start(common::NO_POLICIES, &times);
     let mut connection = Connection::open(gateway.listen);
     connection.send_head("POST", "/echo", &[], Some(5));
     assert_eq!(connection.head().0, 200);
@@ -158,6 +158,87 @@ fn a_body_that_goes_on_is_read_however_long_it_takes() {
         std::thread::sleep(Duration::from_secs(1));
     }
     assert_eq!(connection.request("GET", "/", &[], b"").status, 200);
+}
+
+/// A request whose body comes byte by byte, from this address, until the gateway gives it up.
+fn slow_upload(gateway: SocketAddr, from: [u8; 4]) -> std::thread::JoinHandle<Vec<u8>> {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::from((from, 0)).into()).unwrap();
+    socket.connect(&gateway.into()).unwrap();
+    let mut stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let head = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1000000\r\n\r\n";
+    stream.write_all(head).unwrap();
+    let mut sending = stream.try_clone().unwrap();
+    std::thread::spawn(move || {
+        while sending.write_all(b"x").is_ok() {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    });
+    std::thread::spawn(move || until_closed(stream))
+}
+
+#[test]
+fn a_body_that_comes_too_slowly_is_a_408() {
+    let gateway = before(&silent_upstream(), &[("BODY_TIMEOUT", "1"), ("BODY_RATE", "100")]);
+    let read = slow_upload(gateway.listen, [127, 0, 0, 1]).join().unwrap();
+    assert!(read.starts_with(b"HTTP/1.1 408 "), "{:?}", String::from_utf8_lossy(&read));
+    // 300 bytes a second have a second more for each 100.
+    let echo = Gateway::start(common::NO_POLICIES, &[("BODY_TIMEOUT", "1"), ("BODY_RATE", "100")]);
+    let mut connection = Connection::open(echo.listen);
+    connection.send_head("POST", "/echo", &[], Some(600));
+    for _ in 0..20 {
+        connection.send(&[b'x'; 30]);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(connection.answer("POST").body, [b'x'; 600]);
+    let rate = before(&silent_upstream(), &[("BODY_TIMEOUT", "1"), ("BODY_RATE", "0")]);
+    let upload = slow_upload(rate.listen, [127, 0, 0, 1]);
+    std::thread::sleep(Duration::from_secs(3));
+    assert!(!upload.is_finished(), "it goes on");
+}
+
+#[test]
+fn slow_uploads_of_one_address_keep_nobody_out() {
+    let upstream = Upstream::start(|head, mut stream| {
+        if head[0].starts_with("GET") {
+            let answer = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+            let _ = stream.get_mut().write_all(answer);
+            return;
+        }
+        let _ = std::io::copy(&mut stream, &mut std::io::sink());
+    });
+    let gateway = before(&upstream, &[("MAX_CONNECTIONS", "20")]);
+    let slow: Vec<_> = (0..25).map(|_| slow_upload(gateway.listen, [127, 0, 0, 2])).collect();
+    support::until("all places are taken", || {
+        gateway.process.stderr().contains("LISTEN has 20 connections, its most")
+    });
+    for _ in 0..30 {
+        let begun = Instant::now();
+        assert_eq!(gateway.get("/").status, 200);
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    }
+    let ended = slow.iter().filter(|upload| upload.is_finished()).count();
+    assert!(ended < 20, "{ended} of 25 ended");
+}
+
+#[test]
+fn an_address_has_no_more_connections_than_are_set() {
+    let variables = [("MAX_CONNECTIONS", "20"), ("MAX_OF_ADDRESS", "3")];
+    let gateway = before(&silent_upstream(), &variables);
+    let first: Vec<_> = (0..3).map(|_| slow_upload(gateway.listen, [127, 0, 0, 2])).collect();
+    assert!(slow_upload(gateway.listen, [127, 0, 0, 2]).join().unwrap().is_empty());
+    assert!(first.iter().all(|upload| !upload.is_finished()));
+    let other = slow_upload(gateway.listen, [127, 0, 0, 3]);
+    assert!(slow_upload(gateway.listen, [127, 0, 0, 2]).join().unwrap().is_empty());
+    assert!(!other.is_finished());
+    // A proxy's address stands for many callers.
+    let proxy = [variables[0], variables[1], ("TRUSTED", "127.0.0.2")];
+    let gateway = before(&silent_upstream(), &proxy);
+    let many: Vec<_> = (0..9).map(|_| slow_upload(gateway.listen, [127, 0, 0, 2])).collect();
+    let other = slow_upload(gateway.listen, [127, 0, 0, 3]);
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(many.iter().chain([&other]).all(|upload| !upload.is_finished()));
 }
 
 // Case 170.
@@ -577,11 +658,11 @@ fn requests_that_run_leave_the_admin_port_its_own_connections() {
         assert_eq!(gateway.health().status, 200);
         std::thread::sleep(Duration::from_millis(50));
     }
-    // Those in the queue have their turn.
-    for stream in silent {
-        let read = until_closed(stream);
-        assert!(read.starts_with(b"HTTP/1.1 408 "), "{:?}", String::from_utf8_lossy(&read));
-    }
+    // Those in the queue have their turn, or find that their address has all places.
+    let answers: Vec<_> = silent.into_iter().map(until_closed).collect();
+    let is_late = |read: &&Vec<u8>| read.starts_with(b"HTTP/1.1 408 ");
+    assert!(answers.iter().all(|read| read.is_empty() || is_late(&read)), "{answers:?}");
+    assert!(answers.iter().filter(is_late).count() >= 21, "{answers:?}");
     gateway.process.signal("TERM");
     assert!(gateway.process.wait().success());
     let lines = gateway.process.stderr();

@@ -1,4 +1,4 @@
-//! The number of connections that the limit of open files allows.
+//! The number of connections that the limit of open files allows, and `MAX_CONNECTIONS`.
 
 use std::thread::available_parallelism;
 use std::{cmp, fs};
@@ -13,7 +13,7 @@ const OF_WORKER: usize = 8;
 /// The number of open files that makes one more worker worth its own.
 const FOR_WORKER: usize = 64;
 /// The most connections of callers where `MAX_CONNECTIONS` does not say.
-pub const DEFAULT_MAX: usize = 10_000;
+const DEFAULT_MAX: usize = 10_000;
 /// The limit where the system does not say.
 const USUAL: usize = 1_024;
 
@@ -24,15 +24,27 @@ pub fn workers() -> usize {
     cores.min(limit() / FOR_WORKER).max(1)
 }
 
-/// Returns the most connections that callers may have, where each needs so many more at the
-/// upstream.
-pub fn max_connections(at_upstream: usize) -> usize {
-    let others = cmp::max(OTHERS, OF_PROCESS + workers() * OF_WORKER);
-    let room = limit().saturating_sub(ADMIN + others);
-    (room / (1 + at_upstream)).max(1)
+/// Returns the most connections that callers may have beside `others`, where each needs so many
+/// files.
+pub fn most_connections(others: usize, of_caller: usize) -> usize {
+    let others = others + cmp::max(OTHERS, OF_PROCESS + workers() * OF_WORKER);
+    (limit().saturating_sub(others) / of_caller).max(1)
 }
 
-fn limit() -> usize {
+/// Reads `MAX_CONNECTIONS`, which may be `most`.
+///
+/// # Errors
+///
+/// A text that names the variable.
+pub fn max_connections(get: impl Fn(&str) -> Option<String>, most: usize) -> Result<usize, String> {
+    let Some(text) = get("MAX_CONNECTIONS") else { return Ok(most.min(DEFAULT_MAX)) };
+    let set = text.parse().ok().filter(|set| (1..=most).contains(set));
+    let known = format!("from 1 to {most}, which the limit of open files allows");
+    set.ok_or_else(|| format!("MAX_CONNECTIONS is {text:?}, and must be {known}"))
+}
+
+/// The most files that the process may have open.
+pub fn limit() -> usize {
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     soft_limit(&limits).unwrap_or(USUAL)
 }

@@ -11,11 +11,16 @@
 //!
 //! Where as many connections are open as the port allows, a new one takes the place of the one that
 //! has had no request for the longest time. So silent callers keep nobody out.
+//!
+//! Where all have a request, a new one takes the place of the longest one of the address that has
+//! the most, if its own address has less by two. A further one of such an address is closed, so that
+//! it keeps no other waiting. So slow requests of one address keep nobody out.
 
 use std::any::Any;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::future::poll_fn;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -28,6 +33,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::log::Log;
+use crate::port::bounds::Bounds;
 use crate::port::peer::Peer;
 use crate::port::running::Running;
 use crate::port::timeouts::Timeouts;
@@ -42,6 +48,7 @@ const UNDISTURBED: u64 = 100;
 const TURN: Duration = Duration::from_millis(20);
 
 static FULL: Log = Log::new();
+static SHARE: Log = Log::new();
 
 /// Milliseconds since the process began.
 pub fn now() -> u64 {
@@ -83,85 +90,166 @@ impl Timeouts {
 /// The open connections of a port.
 pub(crate) struct Connections {
     port: &'static str,
-    most: usize,
+    bounds: Bounds,
     room: Arc<Semaphore>,
-    open: Arc<Mutex<HashMap<u64, Arc<Caller>>>>,
+    open: Arc<Mutex<Open>>,
+    /// The most places that an address had when nobody was silent. `usize::MAX` if somebody was.
+    most: AtomicUsize,
     number: AtomicU64,
     /// The instant from which on silent ones may be ended again, in milliseconds: each worker may
     /// look for a place.
     next_turn: AtomicU64,
 }
 
+#[derive(Default)]
+struct Open {
+    callers: HashMap<u64, Arc<Caller>>,
+    /// The number of those of each address, but of proxies, and of those that wait.
+    of_address: HashMap<IpAddr, usize>,
+}
+
+impl Open {
+    fn places_of(&self, address: Option<IpAddr>) -> usize {
+        address.and_then(|address| self.of_address.get(&address)).copied().unwrap_or(0)
+    }
+}
+
 /// The place of one connection, free again when it is dropped.
 pub(crate) struct Place {
     number: u64,
-    open: Arc<Mutex<HashMap<u64, Arc<Caller>>>>,
+    share: Share,
     _permit: OwnedSemaphorePermit,
+}
+
+/// One connection in the number of those of its address.
+struct Share {
+    address: Option<IpAddr>,
+    open: Arc<Mutex<Open>>,
+}
+
+impl Share {
+    /// `None` if the address has `most` already.
+    fn take(open: &Arc<Mutex<Open>>, address: Option<IpAddr>, most: usize) -> Option<Self> {
+        if let Some(address) = address {
+            let mut open = lock(open);
+            let places = open.of_address.entry(address).or_default();
+            if *places >= most {
+                return None;
+            }
+            *places += 1;
+        }
+        Some(Self { address, open: Arc::clone(open) })
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let Some(address) = self.address else { return };
+        if let Entry::Occupied(mut places) = lock(&self.open).of_address.entry(address) {
+            *places.get_mut() -= 1;
+            if *places.get() == 0 {
+                places.remove();
+            }
+        }
+    }
 }
 
 impl Connections {
     /// `port` names it in logs.
-    pub(crate) fn new(port: &'static str, most: usize) -> Self {
-        let room = Arc::new(Semaphore::new(most));
+    pub(crate) fn new(port: &'static str, bounds: Bounds) -> Self {
+        let room = Arc::new(Semaphore::new(bounds.connections));
         let (number, next_turn) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { port, most, room, open: Arc::default(), number, next_turn }
+        let most = AtomicUsize::new(usize::MAX);
+        Self { port, bounds, room, open: Arc::default(), most, number, next_turn }
     }
 
-    /// Waits for a place for `caller`.
-    pub(crate) async fn enter(&self, caller: &Arc<Caller>) -> Place {
+    /// Waits for a place for `caller`. `None` if its address has too many.
+    pub(crate) async fn enter(&self, caller: &Arc<Caller>) -> Option<Place> {
+        let address = self.bounds.caller(caller.peer.address);
+        let most = self.bounds.of_address.unwrap_or(usize::MAX);
+        let Some(share) = Share::take(&self.open, address, most) else {
+            SHARE.say(|| format!("{} has {most} connections of one address", self.port));
+            return None;
+        };
         let permit = loop {
             if let Ok(permit) = Arc::clone(&self.room).try_acquire_owned() {
                 break permit;
             }
-            FULL.say(|| format!("{} has {} connections, its most", self.port, self.most));
-            self.end_longest_silent();
+            let most = self.bounds.connections;
+            FULL.say(|| format!("{} has {most} connections, its most", self.port));
+            if !self.makes_room(address) {
+                return None;
+            }
             if let Ok(Ok(permit)) = timeout(TURN, Arc::clone(&self.room).acquire_owned()).await {
                 break permit;
             }
         };
         caller.since.store(now(), Relaxed);
         let number = self.number.fetch_add(1, Relaxed);
-        lock(&self.open).insert(number, Arc::clone(caller));
-        Place { number, open: Arc::clone(&self.open), _permit: permit }
+        lock(&self.open).callers.insert(number, Arc::clone(caller));
+        Some(Place { number, share, _permit: permit })
     }
 
     /// Lets each connection see that the process ends.
     pub(crate) fn wake(&self) {
         lock(&self.open)
+            .callers
             .values()
             .filter_map(|caller| caller.waker.get())
             .for_each(Waker::wake_by_ref);
     }
 
     /// Ends those that have had no request for the longest time: several at once where many are
-    /// silent, so that a flood of connections is not a flood of searches.
-    fn end_longest_silent(&self) {
+    /// silent, so that a flood of connections is not a flood of searches. Where nobody is silent, it
+    /// ends a request of the address that has the most. Returns false if `address` has too many
+    /// itself.
+    fn makes_room(&self, address: Option<IpAddr>) -> bool {
         let now = now();
         let next = self.next_turn.load(Relaxed);
         let is_turn = now >= next
             && self.next_turn.compare_exchange(next, now + millis(TURN), Relaxed, Relaxed).is_ok();
-        if !is_turn {
-            return;
-        }
         let open = lock(&self.open);
-        let of_long = |caller: &&Arc<Caller>| {
-            caller.has_no_request() && caller.since.load(Relaxed) + UNDISTURBED <= now
-        };
-        let mut silent: Vec<_> = open.values().filter(of_long).collect();
-        silent.sort_unstable_by_key(|caller| caller.since.load(Relaxed));
-        let several = (silent.len() / 8).clamp(1, 32);
-        for caller in silent.into_iter().take(several) {
-            caller.is_ended.store(true, Relaxed);
-            if let Some(task) = caller.task.get() {
-                task.abort();
+        // Without the one that waits.
+        let own = open.places_of(address).saturating_sub(1);
+        if !is_turn {
+            return own == 0 || own + 2 <= self.most.load(Relaxed);
+        }
+        let (mut silent, mut is_young) = (Vec::new(), false);
+        for caller in open.callers.values().filter(|caller| caller.has_no_request()) {
+            match caller.since.load(Relaxed) + UNDISTURBED <= now {
+                true => silent.push(caller),
+                false => is_young = true,
             }
         }
+        silent.sort_unstable_by_key(|caller| caller.since.load(Relaxed));
+        let several = (silent.len() / 8).clamp(1, 32);
+        silent.iter().take(several).for_each(|caller| caller.end_for_another());
+        if is_young || !silent.is_empty() {
+            self.most.store(usize::MAX, Relaxed);
+            return true;
+        }
+        let places = open.of_address.iter().map(|(address, places)| (*places, Some(*address)));
+        let (most, greediest) = places.max().unwrap_or_default();
+        self.most.store(most, Relaxed);
+        if most < own + 2 {
+            return own == 0;
+        }
+        let of_it = |caller: &&Arc<Caller>| {
+            self.bounds.caller(caller.peer.address) == greediest && !caller.is_ended.load(Relaxed)
+        };
+        let longest = open.callers.values().filter(of_it);
+        if let Some(caller) = longest.min_by_key(|caller| caller.since.load(Relaxed)) {
+            let whose = caller.peer.address;
+            SHARE.say(|| format!("{} has {most} connections of {whose}, one ended", self.port));
+            caller.end_for_another();
+        }
+        true
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        lock(&self.open).remove(&self.number);
+        lock(&self.share.open).callers.remove(&self.number);
     }
 }
 
@@ -238,6 +326,14 @@ impl Caller {
     /// The task of the connection, which ends where its place is needed.
     pub(crate) fn set_task(&self, task: AbortHandle) {
         let _ = self.task.set(task);
+    }
+
+    /// Ends the connection, whose place another one needs.
+    fn end_for_another(&self) {
+        self.is_ended.store(true, Relaxed);
+        if let Some(task) = self.task.get() {
+            task.abort();
+        }
     }
 
     /// Bytes came, while no request runs. By HTTP/2 they may be anything: after the first request,

@@ -3,6 +3,7 @@
 //! | awaited | bound | then |
 //! |---|---|---|
 //! | the next part of a request's body | `BODY_TIMEOUT` | 408, or the answer breaks off |
+//! | all of it | `BODY_TIMEOUT`, and 1 s for each `BODY_RATE` bytes | the same |
 //! | the head of the upstream's answer | `UPSTREAM_TIMEOUT` | 504 |
 //! | a caller that takes a part of the answer | `BODY_TIMEOUT` | connection or stream ends |
 //!
@@ -21,6 +22,7 @@ use tokio::sync::Notify;
 use tokio::time::sleep_until;
 
 use crate::port::connections::{Caller, instant, millis, now};
+use crate::port::pace::Pace;
 
 /// Shared by all that carry the request and the response.
 pub struct Exchange {
@@ -29,6 +31,9 @@ pub struct Exchange {
     moved: AtomicU64,
     /// The next part of the request's body is awaited.
     is_owed: AtomicBool,
+    /// The pace of the request's body.
+    pace: Pace,
+    may_be_slow: AtomicBool,
     may_be_quiet: AtomicBool,
     is_given_up: AtomicBool,
     /// Nothing more of the request's body is sent on.
@@ -51,6 +56,8 @@ impl Exchange {
             caller,
             moved: AtomicU64::new(now()),
             is_owed: AtomicBool::new(false),
+            pace: Pace::default(),
+            may_be_slow: AtomicBool::new(false),
             may_be_quiet: AtomicBool::new(false),
             is_given_up: AtomicBool::new(false),
             is_sent: AtomicBool::new(false),
@@ -65,6 +72,15 @@ impl Exchange {
     /// A part of either body has moved.
     pub(crate) fn moves(&self) {
         self.moved.store(now(), Relaxed);
+    }
+
+    /// The bodies are streams, which may have any pace.
+    pub fn may_be_slow(&self) {
+        self.may_be_slow.store(true, Relaxed);
+    }
+
+    pub(crate) fn is_slow(&self) -> bool {
+        self.may_be_slow.load(Relaxed)
     }
 
     /// The answer has begun, and the caller need not send on.
@@ -107,7 +123,7 @@ impl Exchange {
     }
 
     /// The rest of the request is given up, even if who sends it on waits for the upstream.
-    pub(crate) fn cut(&self) {
+    pub fn cut(&self) {
         // First, so that nobody takes a body that is gone for one that has ended.
         let mut sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
         self.is_cut.store(true, Relaxed);
@@ -158,6 +174,8 @@ impl Exchange {
                 continue;
             }
             let at = self.moved.load(Relaxed).saturating_add(millis(timeouts.body(running)));
+            let too_slow = if self.is_slow() { u64::MAX } else { self.pace.deadline(timeouts) };
+            let at = at.min(too_slow);
             if at <= now() {
                 return;
             }
@@ -185,6 +203,7 @@ impl Patience {
     pub(crate) fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         if !self.exchange.is_owed.swap(true, Relaxed) {
             self.exchange.moves();
+            self.exchange.pace.begin();
         }
         let overdue = self.overdue.get_or_insert_with(|| {
             let exchange = Arc::clone(&self.exchange);
@@ -196,9 +215,12 @@ impl Patience {
         Poll::Ready(io::Error::new(io::ErrorKind::TimedOut, "the caller is silent"))
     }
 
-    /// The caller has moved.
-    pub(crate) fn renew(&mut self) {
-        self.exchange.is_owed.store(false, Relaxed);
+    /// The caller has moved, by so many bytes.
+    pub(crate) fn renew(&mut self, bytes: usize) {
+        if self.exchange.is_owed.swap(false, Relaxed) {
+            self.exchange.pace.end();
+        }
+        self.exchange.pace.moves(bytes);
         self.exchange.moves();
     }
 

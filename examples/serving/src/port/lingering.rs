@@ -18,6 +18,9 @@ use crate::port::framing::Framing;
 
 /// The longest time that it reads on.
 const LONGEST: Duration = Duration::from_secs(2);
+/// The bytes after which other connections have their turn: heads of HTTP/2 are no work of one
+/// request, so a caller that sends all the time would keep others waiting.
+const TURN: usize = 64 << 10;
 
 /// A stream whose shutdown reads what still comes, until the caller has closed its side.
 pub(crate) struct Lingering<T> {
@@ -25,6 +28,8 @@ pub(crate) struct Lingering<T> {
     caller: Arc<Caller>,
     _place: Option<Place>,
     framing: Framing,
+    /// The bytes that were read in this turn.
+    read: usize,
     /// Set once our side is closed.
     until: Option<Pin<Box<Sleep>>>,
 }
@@ -32,7 +37,8 @@ pub(crate) struct Lingering<T> {
 impl<T> Lingering<T> {
     /// The stream of a caller. It keeps the caller's place.
     pub(crate) fn new(inner: T, caller: Arc<Caller>, place: impl Into<Option<Place>>) -> Self {
-        Self { inner, caller, _place: place.into(), framing: Framing::default(), until: None }
+        let framing = Framing::default();
+        Self { inner, caller, _place: place.into(), framing, read: 0, until: None }
     }
 
     fn taken(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
@@ -49,9 +55,15 @@ impl<T: AsyncRead + Unpin> AsyncRead for Lingering<T> {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if self.read >= TURN {
+            self.read = 0;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.inner).poll_read(cx, buffer);
         let bytes = &buffer.filled()[before..];
+        self.read = if read.is_pending() { 0 } else { self.read + bytes.len() };
         if bytes.is_empty() || self.caller.is_tunnel() {
             return read;
         }

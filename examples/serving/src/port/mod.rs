@@ -4,17 +4,20 @@
 //! request. `sent.rs` is the body that a caller sends, `running.rs` the answer until it has left.
 //! `streams.rs` ends streams of HTTP/2, and `lingering.rs` the connection.
 
+mod bounds;
 mod connections;
 mod exchange;
 mod framing;
 mod head;
 mod lingering;
+mod pace;
 mod peer;
 mod running;
 mod sent;
 mod streams;
 mod timeouts;
 
+pub use self::bounds::Bounds;
 pub use self::connections::{Caller, millis, now};
 pub use self::exchange::Exchange;
 pub use self::peer::Peer;
@@ -82,8 +85,7 @@ impl Port {
     pub async fn bind(
         name: &'static str,
         address: &str,
-        max_connections: usize,
-        timeouts: Timeouts,
+        bounds: Bounds,
         running: Running,
     ) -> Result<Self, String> {
         let bound = async { TcpListener::bind(address).await?.into_std() };
@@ -93,10 +95,10 @@ impl Port {
         Ok(Self {
             name,
             listener: Arc::new(listener),
-            connections: Arc::new(Connections::new(name, max_connections)),
+            timeouts: bounds.timeouts,
+            connections: Arc::new(Connections::new(name, bounds)),
             tasks: TaskTracker::new(),
             running,
-            timeouts,
         })
     }
 
@@ -132,10 +134,13 @@ impl Port {
         tokio::pin!(ended);
         loop {
             let accepted = async {
-                let (stream, peer) = accept(&own, name).await;
-                let caller = Caller::new(peer, running.clone(), timeouts);
-                let place = connections.enter(&caller).await;
-                (Lingering::new(stream, Arc::clone(&caller), place), caller)
+                loop {
+                    let (stream, peer) = accept(&own, name).await;
+                    let caller = Caller::new(peer, running.clone(), timeouts);
+                    // Closed where its address has too many.
+                    let Some(place) = connections.enter(&caller).await else { continue };
+                    return (Lingering::new(stream, Arc::clone(&caller), place), caller);
+                }
             };
             let (stream, caller) = tokio::select! {
                 accepted = accepted => accepted,

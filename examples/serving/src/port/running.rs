@@ -16,6 +16,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::port::connections::{Caller, millis, now};
 use crate::port::exchange::Exchange;
+use crate::port::pace::Pace;
 use crate::port::sent;
 
 /// Counts what runs. Clones are one count.
@@ -41,12 +42,15 @@ pub(crate) struct Answer {
     parts: AtomicUsize,
     /// The last instant at which something of a part left, in milliseconds.
     taken: AtomicU64,
+    /// The pace at which parts leave.
+    pace: Pace,
 }
 
 impl Answer {
     fn has_part(&self) {
         self.takes_part();
         if self.parts.fetch_add(1, Relaxed) == 0 {
+            self.pace.begin();
             self.caller.has_parts();
         }
     }
@@ -59,14 +63,18 @@ impl Answer {
 
     fn took_part(&self) {
         if self.parts.fetch_sub(1, Relaxed) == 1 {
+            self.pace.end();
             self.caller.took_parts();
         }
     }
 
-    /// Returns true if the caller has taken nothing of a part for too long.
-    pub(crate) fn takes_nothing(&self) -> bool {
-        let patience = millis(self.caller.timeouts.body(&self.caller.running));
-        self.parts.load(Relaxed) > 0 && self.taken.load(Relaxed).saturating_add(patience) <= now()
+    /// Returns true if the caller has taken nothing of a part for too long, or takes too little of
+    /// an answer that `is_slow` does not excuse.
+    pub(crate) fn takes_nothing(&self, is_slow: bool) -> bool {
+        let Caller { timeouts, running, .. } = &*self.caller;
+        let nothing = self.taken.load(Relaxed).saturating_add(millis(timeouts.body(running)));
+        let too_little = if is_slow { u64::MAX } else { self.pace.deadline(timeouts) };
+        self.parts.load(Relaxed) > 0 && nothing.min(too_little) <= now()
     }
 }
 
@@ -100,6 +108,7 @@ impl Buf for Part {
 
     fn advance(&mut self, count: usize) {
         self.bytes.advance(count);
+        self.answer.pace.moves(count);
         self.answer.takes_part();
     }
 }
@@ -152,7 +161,7 @@ impl One {
         caller.begin(version == Version::HTTP_2);
         let (parts, taken) = (AtomicUsize::new(0), AtomicU64::new(0));
         let (_token, of) = (caller.running.begin(), Arc::clone(caller));
-        let answer = Arc::new(Answer { _token, caller: of, parts, taken });
+        let answer = Arc::new(Answer { _token, caller: of, parts, taken, pace: Pace::default() });
         Self { answer, exchange: Exchange::new(Arc::clone(caller)) }
     }
 
@@ -224,7 +233,7 @@ mod tests {
         let caller = Caller::new("127.0.0.1:1".parse().unwrap(), Running::default(), timeouts);
         let one = One::new(&caller, Version::HTTP_2);
         let answer = Arc::downgrade(one.answer());
-        let takes_nothing = || answer.upgrade().is_some_and(|answer| answer.takes_nothing());
+        let takes_nothing = || answer.upgrade().is_some_and(|answer| answer.takes_nothing(true));
         let mut body = one.until_end_of(Response::new(Full::from("whole"))).into_body();
         assert!(!takes_nothing());
         let frame = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await;

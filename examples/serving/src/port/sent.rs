@@ -140,7 +140,7 @@ impl Drop for Sent {
         let is_over = !self.is_by_http2 || self.is_end_stream();
         let rest = if is_over { body(self.exchange()).take() } else { None };
         drop(rest);
-        self.patience.renew();
+        self.patience.renew(0);
         self.exchange().body_has_left();
     }
 }
@@ -178,7 +178,9 @@ impl http_body::Body for Sent {
         };
         match frame {
             Poll::Ready(frame) => {
-                self.patience.renew();
+                let bytes = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
+                let bytes = bytes.map_or(0, Bytes::len);
+                self.patience.renew(bytes);
                 let changed = |frame: Frame<Bytes>| match frame.into_trailers() {
                     Ok(mut trailers) => {
                         (self.change_trailers)(&mut trailers);

@@ -58,7 +58,7 @@ async fn overdue() {
                 is_ending = true;
                 answer.takes_part();
             }
-            if answer.takes_nothing() {
+            if answer.takes_nothing(exchange.is_slow()) {
                 exchange.cut();
                 return None;
             }

@@ -13,6 +13,9 @@ pub struct Timeouts {
     pub body: Duration,
     /// `IDLE_TIMEOUT`, between two requests. Default: 60 s.
     pub idle: Duration,
+    /// `BODY_RATE`: the bytes of a body for which a caller has a second more than `body` in all. 0:
+    /// it has any time. Default: 500.
+    pub body_rate: u64,
 }
 
 impl Default for Timeouts {
@@ -23,23 +26,29 @@ impl Default for Timeouts {
             head: Duration::from_secs(30),
             body: minute,
             idle: minute,
+            body_rate: 500,
         }
     }
 }
 
 impl Timeouts {
-    /// Reads the variables that `get` knows.
+    /// Reads the variables that `get` knows. The others are those of `default`.
     ///
     /// # Errors
     ///
     /// A text that names the variable whose value is wrong.
-    pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
-        let default = Self::default();
+    pub fn read(get: impl Fn(&str) -> Option<String>, default: Self) -> Result<Self, String> {
         Ok(Self {
             first_byte: seconds(&get, "FIRST_BYTE_TIMEOUT", default.first_byte)?,
             head: seconds(&get, "HEAD_TIMEOUT", default.head)?,
             body: seconds(&get, "BODY_TIMEOUT", default.body)?,
             idle: seconds(&get, "IDLE_TIMEOUT", default.idle)?,
+            body_rate: match get("BODY_RATE") {
+                None => default.body_rate,
+                Some(text) => text.parse().map_err(|_| {
+                    format!("BODY_RATE is {text:?}, and must be a number of bytes a second")
+                })?,
+            },
         })
     }
 }
