@@ -8,9 +8,11 @@ use std::rc::Rc;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Span, Tag};
 
-/// The most nodes that aliases may make of a file.
+/// The most nodes that a file may have, those of aliases included.
 const MAX_NODES: usize = 4_000_000;
-/// The deepest nesting.
+/// The most nodes that aliases may add: as many as the peer takes of a file that is aliases alone.
+const MAX_ALIASED: usize = 400_000;
+/// The deepest nesting, that of aliases included.
 const MAX_DEPTH: usize = 200;
 
 /// A value, and the line where it begins.
@@ -20,6 +22,8 @@ pub(crate) struct Node {
     pub(crate) kind: Kind,
     /// The nodes in it, itself and those of aliases included.
     size: usize,
+    /// The levels of them, its own included.
+    height: usize,
 }
 
 #[derive(Debug)]
@@ -54,14 +58,18 @@ impl Node {
     /// A text that begins with the line.
     pub(crate) fn read(text: &str) -> Result<Rc<Self>, String> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let mut reader =
-            Reader { parser: Parser::new_from_str(text), anchors: HashMap::new(), depth: 0 };
+        if let Some(place) = text.find(is_control) {
+            let line = 1 + text[..place].matches('\n').count();
+            return Err(at(line, "control characters are not allowed"));
+        }
+        let (parser, anchors) = (Parser::new_from_str(text), HashMap::new());
+        let mut reader = Reader { parser, anchors, depth: 0, aliased: 0 };
         loop {
             match reader.next()? {
                 (Event::StreamEnd, _) => {
                     let value = Scalar::Null;
                     let kind = Kind::Scalar { text: String::new(), value };
-                    return Ok(Rc::new(Self { line: 1, kind, size: 1 }));
+                    return Ok(Rc::new(Self { line: 1, kind, size: 1, height: 1 }));
                 }
                 (Event::StreamStart | Event::DocumentStart(_) | Event::Nothing, _) => {}
                 event => return reader.node(event),
@@ -114,6 +122,11 @@ impl Node {
     }
 }
 
+/// True for what the peer's reader refuses, wherever it stands.
+fn is_control(letter: char) -> bool {
+    !matches!(letter, '\t' | '\n' | '\r' | ' '..='~' | '\u{85}' | '\u{a0}'..='\u{fffd}' | '\u{10000}'..)
+}
+
 /// An error about a line.
 pub(crate) fn at(line: usize, what: impl std::fmt::Display) -> String {
     format!("line {line}: {what}")
@@ -123,6 +136,8 @@ struct Reader<'a> {
     parser: Parser<'a, saphyr_parser::StrInput<'a>>,
     anchors: HashMap<usize, Rc<Node>>,
     depth: usize,
+    /// The nodes that aliases have added.
+    aliased: usize,
 }
 
 impl<'a> Reader<'a> {
@@ -137,15 +152,24 @@ impl<'a> Reader<'a> {
     /// The node that an event begins.
     fn node(&mut self, (event, span): (Event<'a>, Span)) -> Result<Rc<Node>, String> {
         let line = span.start.line().max(1);
+        let too_deep = || at(line, format_args!("it is nested deeper than {MAX_DEPTH} levels"));
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(at(line, format_args!("it is nested deeper than {MAX_DEPTH} levels")));
+            return Err(too_deep());
         }
         let (kind, anchor) = match event {
             Event::Alias(anchor) => {
                 self.depth -= 1;
                 let known = self.anchors.get(&anchor).cloned();
-                return known.ok_or_else(|| at(line, "an anchor's value contains itself"));
+                let known = known.ok_or_else(|| at(line, "an anchor's value contains itself"))?;
+                self.aliased += known.size;
+                if self.depth + known.height > MAX_DEPTH {
+                    return Err(too_deep());
+                }
+                if self.aliased > MAX_ALIASED {
+                    return Err(at(line, "aliases make too much of it"));
+                }
+                return Ok(known);
             }
             Event::Scalar(text, style, anchor, tag) => {
                 let is_plain = style == ScalarStyle::Plain;
@@ -180,15 +204,23 @@ impl<'a> Reader<'a> {
             _ => return Err(at(line, "a value is missing")),
         };
         self.depth -= 1;
-        let size = 1 + match &kind {
-            Kind::Scalar { .. } => 0,
-            Kind::List(list) => list.iter().map(|node| node.size).sum(),
-            Kind::Map(map) => map.iter().map(|(key, value)| key.size + value.size).sum(),
+        let (mut size, mut height) = (1, 1);
+        let mut add = |node: &Node| {
+            size += node.size;
+            height = height.max(1 + node.height);
         };
-        if size > MAX_NODES {
-            return Err(at(line, "aliases make too much of it"));
+        match &kind {
+            Kind::Scalar { .. } => {}
+            Kind::List(list) => list.iter().for_each(|node| add(node)),
+            Kind::Map(map) => map.iter().for_each(|(key, value)| {
+                add(key);
+                add(value);
+            }),
         }
-        let node = Rc::new(Node { line, kind, size });
+        if size > MAX_NODES {
+            return Err(at(line, "it has too many values"));
+        }
+        let node = Rc::new(Node { line, kind, size, height });
         if anchor > 0 {
             self.anchors.insert(anchor, Rc::clone(&node));
         }
@@ -391,5 +423,38 @@ mod tests {
         assert!(Node::read(&bomb).unwrap_err().contains("too much"));
         assert!(Node::read("&a [*a]").unwrap_err().contains("contains itself"));
         assert!(Node::read(&"[".repeat(5_000)).is_err());
+    }
+
+    #[test]
+    fn levels_of_aliases_count_as_levels() {
+        // Each line has one level, and the value that it names has one more than that before it.
+        let chain = |levels: usize, link: fn(usize) -> String| {
+            let links: String = (1..levels).map(link).collect();
+            Node::read(&format!("- &a0 {{x: y}}\n{links}"))
+        };
+        let lists = |level: usize| format!("- &a{level} [*a{}]\n", level - 1);
+        let values = |level: usize| format!("- &a{level} {{x: *a{}}}\n", level - 1);
+        let keys = |level: usize| format!("- &a{level} {{*a{} : y}}\n", level - 1);
+        let merges = |level: usize| format!("- &a{level} {{<<: *a{}, x: y}}\n", level - 1);
+        for link in [lists as fn(usize) -> String, values, keys, merges] {
+            assert!(chain(100, link).is_ok());
+            for levels in [250, 700, 5_000] {
+                let error = chain(levels, link).unwrap_err();
+                assert!(error.contains("nested deeper than 200 levels"), "{levels}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn control_characters_are_refused_as_the_peer_refuses_them() {
+        for refused in ["\0", "\u{1}", "\u{b}", "\u{1b}", "\u{7f}", "\u{80}", "\u{9f}", "\u{fffe}"]
+        {
+            for yaml in [format!("a: b\n# {refused}\n"), format!("a:\n  'b{refused}'\n")] {
+                let error = Node::read(&yaml).unwrap_err();
+                assert_eq!(error, "line 2: control characters are not allowed", "{yaml:?}");
+            }
+        }
+        let taken = "a: \"b\\0\"\r\n# \t \u{85} \u{a0} \u{fffd} \u{1f980}\n";
+        assert!(Node::read(taken).is_ok());
     }
 }
