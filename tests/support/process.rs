@@ -131,8 +131,17 @@ pub fn signal(process: u32, name: &str) {
 
 /// The bytes of memory that a process has.
 pub fn memory(process: u32) -> u64 {
+    bytes(process, "VmRSS:")
+}
+
+/// The most bytes of memory that a process had.
+pub fn peak_memory(process: u32) -> u64 {
+    bytes(process, "VmHWM:")
+}
+
+fn bytes(process: u32, name: &str) -> u64 {
     let status = read(process, "status");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("its memory");
     line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
 }
 

@@ -6,7 +6,7 @@
 //! one charge, whose limit is such that it fits exactly if both do, one after the other.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -29,6 +29,10 @@ use crate::table::Table;
 
 /// The most hits that one claim counts: more than any limit, and so as good as all of them.
 const MOST_HITS: u64 = 1 << 34;
+/// The most descriptors of a request.
+pub(crate) const MOST_DESCRIPTORS: usize = 1_000;
+/// The number of descriptors after which others have their turn.
+const TURN: usize = 64;
 /// The most times that the counters are asked about one request.
 const ROUNDS: usize = 6;
 
@@ -112,22 +116,26 @@ impl Decider {
         if request.descriptors.is_empty() {
             return invalid("there are no descriptors");
         }
+        if request.descriptors.len() > MOST_DESCRIPTORS {
+            return Err(too_many());
+        }
         let table = self.table.load_full();
-        let found = self.found(&table, request)?;
+        let found = self.found(&table, request).await?;
         let is_report = request.descriptors.iter().any(|one| one.hits_addend.is_some());
         let hits = |descriptor: &RateLimitDescriptor| match &descriptor.hits_addend {
-            Some(own) => own.value,
+            Some(own) => own.value.min(MOST_HITS),
             None => u64::from(request.hits_addend.max(1)),
         };
 
         let (mut counters, mut known) = (Vec::new(), HashMap::new());
         let mut claims: Vec<Option<Claim>> = Vec::with_capacity(found.len());
-        for (found, descriptor) in found.iter().zip(&request.descriptors) {
+        for (index, (found, descriptor)) in found.iter().zip(&request.descriptors).enumerate() {
+            others_turn(index).await;
             claims.push(match found {
                 Found::Limited { limit, mode, rule } => Some(Claim {
                     counter: counter(&mut counters, &mut known, request, descriptor, limit, rule),
                     room: room(limit),
-                    cost: hits(descriptor).min(MOST_HITS),
+                    cost: hits(descriptor),
                     mode: *mode,
                 }),
                 _ => None,
@@ -148,7 +156,7 @@ impl Decider {
     }
 
     /// The rule of each descriptor, without those that others replace.
-    fn found<'a>(
+    async fn found<'a>(
         &self,
         table: &'a Table,
         request: &RateLimitRequest,
@@ -158,7 +166,8 @@ impl Decider {
             self.stats.not_found.increment(1);
         }
         let mut all = Vec::with_capacity(request.descriptors.len());
-        for descriptor in &request.descriptors {
+        for (index, descriptor) in request.descriptors.iter().enumerate() {
+            others_turn(index).await;
             let limit = own_limit(descriptor)?;
             all.push(match (domain, limit) {
                 (None, _) => Found::Free,
@@ -178,7 +187,7 @@ impl Decider {
                 },
             });
         }
-        let replaced: Vec<&str> = all
+        let replaced: HashSet<&str> = all
             .iter()
             .filter_map(|one| match one {
                 Found::Limited { rule, .. } => rule.as_ref(),
@@ -273,6 +282,18 @@ impl Decider {
                 Arc::clone(limit.counts.get_or_init(|| self.stats.rule(&limit.labels)))
             }
         }
+    }
+}
+
+/// The status of a request with more descriptors than [`MOST_DESCRIPTORS`].
+pub(crate) fn too_many() -> Status {
+    Status::invalid_argument(format!("there are more than {MOST_DESCRIPTORS} descriptors"))
+}
+
+/// Lets others run, of a worker that computes for a large request.
+async fn others_turn(index: usize) {
+    if index % TURN == TURN - 1 {
+        tokio::task::yield_now().await;
     }
 }
 

@@ -13,11 +13,12 @@ use serving::metrics::Metrics;
 use serving::reload::Reload;
 use tonic::{Code, Status};
 
-use crate::decide::{Answer, Decider};
+use crate::decide::{Answer, Decider, MOST_DESCRIPTORS, too_many};
 use crate::descriptors::{REQUEST, RESPONSE, message};
+use crate::grpc::MOST_BYTES;
 
-/// The most bytes of a request.
-const MOST: usize = 4 << 20;
+/// The most braces of a request, each of which begins a part. All are made before they are counted.
+const MOST_BRACES: usize = 20 * MOST_DESCRIPTORS;
 
 /// All that the port shows.
 #[derive(Clone)]
@@ -30,7 +31,7 @@ pub(crate) struct Http {
 impl Http {
     pub(crate) fn router(self) -> Router {
         Router::new()
-            .route("/json", post(json).layer(DefaultBodyLimit::max(MOST)))
+            .route("/json", post(json).layer(DefaultBodyLimit::max(MOST_BYTES)))
             .route("/healthcheck", get(health))
             .route("/metrics", get(metrics))
             .route("/rlconfig", get(rules))
@@ -40,6 +41,9 @@ impl Http {
 
 /// Decides about a request in protobuf's JSON: 200 if it passes, 429 if not.
 async fn json(State(http): State<Http>, body: Bytes) -> Response {
+    if body.iter().filter(|byte| **byte == b'{').count() > MOST_BRACES {
+        return problem(&too_many());
+    }
     let request = match read(&body) {
         Ok(request) => request,
         Err(why) => return problem(&Status::invalid_argument(why)),
@@ -71,10 +75,12 @@ fn write(response: &impl Message) -> Result<String, String> {
     serde_json::to_string(&dynamic).map_err(|error| error.to_string())
 }
 
-fn problem(status: &Status) -> Response {
+pub(crate) fn problem(status: &Status) -> Response {
     let code = match status.code() {
         Code::InvalidArgument => StatusCode::BAD_REQUEST,
-        Code::Unavailable | Code::ResourceExhausted => StatusCode::SERVICE_UNAVAILABLE,
+        Code::Unavailable | Code::ResourceExhausted | Code::DeadlineExceeded => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     };
     let shown = json!({ "code": status.code() as i32, "message": status.message() });

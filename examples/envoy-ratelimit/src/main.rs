@@ -1,11 +1,13 @@
 //! Envoy's rate limit service, by the YAML of envoyproxy/ratelimit. `README.md` beside it starts it
 //! with Envoy in five minutes.
 //!
-//! A request comes by gRPC (`grpc.rs`) or by HTTP (`http.rs`). `decide.rs` finds the rules that its
+//! A request comes by gRPC (`grpc.rs`) or by HTTP (`http.rs`), and `calls.rs` bounds those that run.
+//! `decide.rs` finds the rules that its
 //! descriptors meet (`rules.rs`) in the table in force (`table.rs`), and asks the counters of those
 //! (`counters.rs`). Files become tables by `yaml.rs`, `stated.rs` and `rules.rs`, at the start and
 //! when they change.
 
+mod calls;
 mod counters;
 mod decide;
 mod descriptors;
@@ -27,11 +29,12 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use serving::metrics::Metrics;
+use serving::port::{Port, Running};
 use serving::reload::Reload;
-use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
+use self::calls::Calls;
 use self::counters::Counters;
 use self::decide::Decider;
 use self::http::Http;
@@ -79,17 +82,26 @@ async fn run() -> Result<(), Box<dyn Error + Send + Sync>> {
         _ = int.recv() => return Ok(()),
     }
 
-    let (listen, http) =
-        (bind("LISTEN", &settings.listen).await?, bind("HTTP", &settings.http).await?);
-    println!("listening on grpc://{}, on http://{}", listen.local_addr()?, http.local_addr()?);
+    let (running, bounds) = (Running::default(), settings.bounds);
+    // The time of a message, and then that of a decision.
+    let time = bounds.timeouts.body + decider.time;
+    let of_http = bounds.with_connections(settings::http_connections());
+    let listen = Port::bind("LISTEN", &settings.listen, bounds, running.clone()).await?;
+    let http = Port::bind("HTTP", &settings.http, of_http, running).await?;
+    println!("listening on grpc://{}, on http://{}", listen.address()?, http.address()?);
     let (end, ending) = watch::channel(false);
     let ended = |mut ending: watch::Receiver<bool>| async move {
         let _ = ending.wait_for(|is_ending| *is_ending).await;
     };
-    let router = Http { decider: decider.clone(), files, metrics }.router();
-    let grpc = tokio::spawn(grpc::serve(listen, decider, ended(ending.clone())));
-    let http = axum::serve(http, router).with_graceful_shutdown(ended(ending));
-    let http = tokio::spawn(http.into_future());
+    let (services, health) = grpc::services(decider.clone()).await?;
+    let services = Calls::new(services, time, |status| status.clone().into_http());
+    let routes = services.beside(Http { decider, files, metrics }.router(), http::problem);
+    let of_services = ended(ending.clone());
+    let grpc = tokio::spawn(listen.serve(services, async move {
+        of_services.await;
+        grpc::end(&health).await;
+    }));
+    let http = tokio::spawn(http.serve(routes, ended(ending)));
     let both = async {
         grpc.await??;
         http.await??;
@@ -109,9 +121,4 @@ async fn run() -> Result<(), Box<dyn Error + Send + Sync>> {
         // Clients whose connections stay open forever wait for nothing.
         () = tokio::time::sleep(END) => Ok(()),
     }
-}
-
-async fn bind(name: &str, address: &str) -> Result<TcpListener, String> {
-    let wrong = |error| format!("{name} cannot listen on {address}: {error}");
-    TcpListener::bind(address).await.map_err(wrong)
 }

@@ -3,7 +3,7 @@
 //! A level is a list of rules. A descriptor walks down, one level for each of its entries, and the
 //! rule at its last entry limits it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
 use crate::limit::Limit;
@@ -82,8 +82,8 @@ pub(crate) struct Match<'a> {
 
 impl RateLimit {
     /// True if a rule of this name is replaced.
-    pub(crate) fn is_one_of(&self, replaced: &[&str]) -> bool {
-        !self.name.is_empty() && replaced.contains(&&*self.name)
+    pub(crate) fn is_one_of(&self, replaced: &HashSet<&str>) -> bool {
+        !self.name.is_empty() && replaced.contains(&*self.name)
     }
 }
 

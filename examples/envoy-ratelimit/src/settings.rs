@@ -3,6 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serving::open_files;
+use serving::port::{Bounds, Timeouts};
+
 /// The settings of a process.
 #[derive(Debug)]
 pub(crate) struct Settings {
@@ -23,6 +26,13 @@ pub(crate) struct Settings {
     pub(crate) shadow_mode: bool,
     /// `RESPONSE_HEADERS`: answers bring fields for the caller along. Default: false.
     pub(crate) response_headers: bool,
+    /// The bounds of callers of the gRPC port.
+    pub(crate) bounds: Bounds,
+}
+
+/// The most connections of the HTTP port, which are kept free for it.
+pub(crate) fn http_connections() -> usize {
+    (open_files::limit() / 4).min(256)
 }
 
 impl Settings {
@@ -32,7 +42,7 @@ impl Settings {
     ///
     /// A text that names the variable whose value is wrong.
     pub(crate) fn read(get: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
-        let get = |name: &str| get(name).filter(|value| !value.is_empty());
+        let get = &|name: &str| get(name).filter(|value| !value.is_empty());
         let config =
             get("CONFIG").ok_or("CONFIG must name a YAML file, or a folder of such files")?;
         let flag = |name: &str| match get(name).map(|text| text.to_ascii_lowercase()).as_deref() {
@@ -40,6 +50,10 @@ impl Settings {
             Some("true" | "1" | "on" | "yes") => Ok(true),
             Some(other) => Err(format!("{name} is {other:?}, and must be true or false")),
         };
+        // Envoy keeps a connection for an hour, and sends a message at once.
+        let (body, idle) = (Duration::from_secs(10), Duration::from_secs(3_600));
+        let default = Timeouts { body, idle, ..Timeouts::default() };
+        let most = open_files::most_connections(http_connections(), 1);
         Ok(Self {
             listen: get("LISTEN").unwrap_or_else(|| "127.0.0.1:8081".to_owned()),
             http: get("HTTP").unwrap_or_else(|| "127.0.0.1:8080".to_owned()),
@@ -58,6 +72,7 @@ impl Settings {
             },
             shadow_mode: flag("SHADOW_MODE")?,
             response_headers: flag("RESPONSE_HEADERS")?,
+            bounds: Bounds::read(get, most, Timeouts::read(get, default)?)?,
         })
     }
 }

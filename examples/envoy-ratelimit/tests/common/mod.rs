@@ -32,7 +32,24 @@ impl Service {
     /// One whose `CONFIG` is this folder, unless a variable says otherwise. Returns what it wrote
     /// to stderr if it does not start.
     pub fn run(folder: Files, variables: &[(&str, &str)]) -> Result<Self, String> {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_envoy-ratelimit"));
+        Self::run_as(Command::new(env!("CARGO_BIN_EXE_envoy-ratelimit")), folder, variables)
+    }
+
+    /// The same, with so many open files at most.
+    pub fn with_files(files: usize, rules: &str, variables: &[(&str, &str)]) -> Self {
+        let folder = Files::new();
+        folder.write("rules.yaml", rules);
+        let mut shell = Command::new("/bin/sh");
+        let limited = format!("ulimit -n {files} && exec \"$0\"");
+        shell.args(["-c", &limited, env!("CARGO_BIN_EXE_envoy-ratelimit")]);
+        Self::run_as(shell, folder, variables).unwrap_or_else(|why| panic!("not started: {why}"))
+    }
+
+    fn run_as(
+        mut command: Command,
+        folder: Files,
+        variables: &[(&str, &str)],
+    ) -> Result<Self, String> {
         command.current_dir(&*folder).env_clear().env("CONFIG", &*folder);
         command.env("LISTEN", "127.0.0.1:0").env("HTTP", "127.0.0.1:0");
         let (process, [grpc, http]) = Process::listening(command.envs(variables.iter().copied()))?;

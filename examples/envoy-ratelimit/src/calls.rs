@@ -1,0 +1,216 @@
+//! The calls that run: their number, the bytes of their messages, and their time are bounded.
+//!
+//! A connection may have as many as are still free for all others together. So a caller that wants
+//! all leaves half, two leave a third, and a new one has room.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::response::Response;
+use http::Request;
+use http_body::{Frame, SizeHint};
+use serving::port::{Caller, Sent};
+use tonic::Status;
+use tower::Service;
+
+/// The most calls at once.
+const MOST_CALLS: usize = 1_024;
+/// The most bytes of the messages of all of them.
+const MOST_BYTES: usize = 16 << 20;
+
+/// The numbers of all callers, or those of one connection.
+#[derive(Debug, Default)]
+struct Held {
+    calls: AtomicUsize,
+    bytes: AtomicUsize,
+}
+
+/// Adds to both counts, unless more than `most` would be held, or the connection would hold more
+/// than is free.
+fn take(all: &AtomicUsize, own: &AtomicUsize, most: usize, count: usize) -> bool {
+    let (before, held) = (all.fetch_add(count, Relaxed), own.fetch_add(count, Relaxed));
+    let free = most.saturating_sub(before);
+    let fits = count <= free && held <= free;
+    if !fits {
+        give_back(all, own, count);
+    }
+    fits
+}
+
+fn give_back(all: &AtomicUsize, own: &AtomicUsize, count: usize) {
+    all.fetch_sub(count, Relaxed);
+    own.fetch_sub(count, Relaxed);
+}
+
+/// Routes whose calls are bounded. Clones share the bounds.
+#[derive(Clone)]
+pub(crate) struct Calls {
+    held: Arc<Held>,
+    routes: Router,
+    /// The time until an answer begins.
+    time: Duration,
+    refuse: fn(&Status) -> Response,
+}
+
+impl Calls {
+    /// Bounds the calls of `routes`. `refuse` answers those that find no room.
+    pub(crate) fn new(routes: Router, time: Duration, refuse: fn(&Status) -> Response) -> Self {
+        Self { held: Arc::default(), routes, time, refuse }
+    }
+
+    /// Other routes, which share the bounds.
+    pub(crate) fn beside(&self, routes: Router, refuse: fn(&Status) -> Response) -> Self {
+        Self { routes, refuse, ..self.clone() }
+    }
+}
+
+impl Service<Request<Sent>> for Calls {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Sent>) -> Self::Future {
+        let (refuse, time) = (self.refuse, self.time);
+        let exchange = request.body().exchange();
+        let Some(call) = Call::begin(&self.held, Arc::clone(&exchange.caller)) else {
+            // Nothing of it is kept until its message ends.
+            exchange.cut();
+            return Box::pin(async move { Ok(refuse(&full())) });
+        };
+        let of_request = Arc::clone(&call);
+        let request = request.map(|body| Body::new(Message { body, call: of_request }));
+        let answering = self.routes.call(request);
+        Box::pin(async move {
+            match tokio::time::timeout(time, answering).await {
+                Ok(answer) => {
+                    answer.map(|answer| answer.map(|body| Body::new(Answer { body, _call: call })))
+                }
+                Err(_) => Ok(refuse(&Status::deadline_exceeded("the call takes too long"))),
+            }
+        })
+    }
+}
+
+fn full() -> Status {
+    Status::resource_exhausted("too many calls at once")
+}
+
+/// A call, until its message and its answer are gone.
+struct Call {
+    all: Arc<Held>,
+    caller: Arc<Caller>,
+    bytes: AtomicUsize,
+}
+
+impl Call {
+    fn begin(all: &Arc<Held>, caller: Arc<Caller>) -> Option<Arc<Self>> {
+        let is_taken = take(&all.calls, &caller.own::<Held>().calls, MOST_CALLS, 1);
+        let call = || Arc::new(Self { all: Arc::clone(all), caller, bytes: AtomicUsize::new(0) });
+        is_taken.then(call)
+    }
+
+    /// Counts bytes of the message.
+    fn has_room(&self, bytes: usize) -> bool {
+        let own = self.caller.own::<Held>();
+        let is_taken = take(&self.all.bytes, &own.bytes, MOST_BYTES, bytes);
+        if is_taken {
+            self.bytes.fetch_add(bytes, Relaxed);
+        }
+        is_taken
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        let own = self.caller.own::<Held>();
+        give_back(&self.all.calls, &own.calls, 1);
+        give_back(&self.all.bytes, &own.bytes, self.bytes.load(Relaxed));
+    }
+}
+
+/// The message of a call, whose bytes count.
+struct Message {
+    body: Sent,
+    call: Arc<Call>,
+}
+
+impl http_body::Body for Message {
+    type Data = Bytes;
+    type Error = axum::BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::BoxError>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        let bytes = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
+        match bytes.is_none_or(|bytes| self.call.has_room(bytes.len())) {
+            true => Poll::Ready(frame),
+            false => Poll::Ready(Some(Err(full().into()))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// The answer of a call.
+struct Answer {
+    body: Body,
+    _call: Arc<Call>,
+}
+
+impl http_body::Body for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_may_hold_as_much_as_is_free() {
+        let all = AtomicUsize::new(0);
+        let held = |own: &AtomicUsize| {
+            while take(&all, own, 90, 1) {}
+            own.load(Relaxed)
+        };
+        let (first, second, third) = Default::default();
+        assert_eq!(held(&first), 46);
+        assert_eq!(held(&second), 23);
+        assert_eq!(held(&third), 11);
+        assert!(!take(&all, &third, 90, 11));
+        assert_eq!(all.load(Relaxed), 80);
+    }
+}
