@@ -129,10 +129,6 @@ where
 
 /// A responder that gives its place to another one: see
 /// [`RateLimitLayer::respond`](crate::RateLimitLayer::respond).
-#[diagnostic::on_unimplemented(
-    message = "this layer has a responder of its own already",
-    note = "call `.respond(..)` once"
-)]
 pub trait GivePlace<T> {
     /// The other responder, with the setters of this one.
     type Changed;
