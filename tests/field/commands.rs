@@ -28,11 +28,13 @@ pub struct Command {
     pub need: Need,
 }
 
-pub const COMMANDS: [Command; 10] = {
+pub const COMMANDS: [Command; 12] = {
     use Need::{Always, AnyAnswer, OrOtherwise};
     use Topology::{Cluster, Importing, Sentinel, Server};
     [
         command("HELLO", Server, OrOtherwise),
+        command("HELLO", Cluster, OrOtherwise),
+        command("HELLO", Sentinel, OrOtherwise),
         command("SELECT", Server, Always),
         command("CLIENT", Server, AnyAnswer),
         command("CLUSTER", Cluster, Always),
@@ -44,6 +46,17 @@ pub const COMMANDS: [Command; 10] = {
         command("EVALSHA", Server, Always),
     ]
 };
+
+impl Command {
+    /// Its name in the table.
+    pub fn label(&self) -> String {
+        match (self.name, self.topology) {
+            ("HELLO", Topology::Cluster) => "`HELLO` in a cluster".into(),
+            ("HELLO", Topology::Sentinel) => "`HELLO` with sentinels".into(),
+            (name, _) => format!("`{name}`"),
+        }
+    }
+}
 
 const fn command(name: &'static str, topology: Topology, need: Need) -> Command {
     Command { name, topology, need }

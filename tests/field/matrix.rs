@@ -63,6 +63,10 @@ fn faults_of_session(command: &Command, column: &Column, outcome: &Outcome) -> V
     let kind = outcome.error.as_ref().map(Error::kind);
     let expected = match column.answer {
         Answer::Words(_) if command.need == Need::AnyAnswer => vec![None],
+        // A sentinel's primary must say that it is one.
+        Answer::WrongType if command.need == Need::OrOtherwise => {
+            vec![None, Some(ErrorKind::Configuration)]
+        }
         Answer::WrongType => vec![None, Some(ErrorKind::State)],
         Answer::Words(_) | Answer::Close if command.need == Need::OrOtherwise => {
             vec![None, column.kind]
@@ -147,11 +151,11 @@ fn every_refusal_has_its_kind_and_its_words() {
             let outcome = paused().block_on(outcome(command.topology, command.name, column.answer));
             let found = faults_of_session(command, column, &outcome);
             hidden += usize::from(found.iter().any(|fault| fault.starts_with("hides")));
-            let pair = |fault| format!("{} x {}: {fault}", command.name, column.name);
+            let pair = |fault| format!("{} x {}: {fault}", command.label(), column.name);
             faults.extend(found.into_iter().map(pair));
             cells.push(cell(outcome.error.map(|error| error.kind())));
         }
-        row(&mut page, &format!("`{}`", command.name), &cells);
+        row(&mut page, &command.label(), &cells);
         cells.iter().for_each(|cell| *counts.entry(*cell).or_default() += 1);
     }
     page.push_str("\nThe commands inside the scripts, which have no silence of their own:\n\n");
