@@ -175,7 +175,45 @@ impl Plan {
             _ => plan,
         };
         let mut dice = Rng::with_seed(seed.rotate_left(32));
-        plan.varied(last_fault, &mut dice)
+        let plan = plan.varied(last_fault, &mut dice);
+        plan.with_settings(&mut Rng::with_seed(seed.rotate_left(16)))
+    }
+
+    /// The same world, with settings of its algorithms that come into play within it: a default
+    /// time of a minute is longer than a world.
+    fn with_settings(mut self, dice: &mut Rng) -> Self {
+        // The rows of a table have no such settings.
+        if !self.tables.is_empty() {
+            return self;
+        }
+        for algorithm in self.limits.iter_mut().flat_map(|limit| &mut limit.algorithms) {
+            let (is_other, cells) = (dice.u32(0..3) == 0, [1, 2, 3, 60][dice.usize(0..4)]);
+            let (max_hold, store) = (dice.u32(200..3_000), dice.u32(1..3_000));
+            let horizon = MILLISECOND * dice.u32(20..1_000);
+            let other = match *algorithm {
+                // An era of units that nobody settles ends.
+                AnyAlgorithm::Budget(one) => one.max_hold(MILLISECOND * max_hold).into(),
+                AnyAlgorithm::FixedWindow(one) if is_other => one.anchored().into(),
+                AnyAlgorithm::SlidingWindow(one) if is_other => one.cells(cells).into(),
+                AnyAlgorithm::SmoothBursty(one) if is_other => {
+                    let one = one.max_burst(MILLISECOND * store);
+                    if store % 2 == 0 { one.wait_for_own_cost() } else { one.start_empty() }.into()
+                }
+                AnyAlgorithm::SmoothWarmingUp(one) if is_other => {
+                    one.cold_factor(f64::from(store) / 300.0).into()
+                }
+                AnyAlgorithm::TokenBucket(one) if is_other => one.horizon(horizon).into(),
+                AnyAlgorithm::SlidingLog(one) if is_other => one.horizon(horizon).into(),
+                AnyAlgorithm::SlidingCounter(one) if is_other => one.horizon(horizon).into(),
+                other => other,
+            };
+            // A store of less than one permit is an error.
+            let quota = tower_sluice::algorithm::Algorithm::quota(&other).as_slice()[0];
+            if other.rule_of(quota) {
+                *algorithm = other;
+            }
+        }
+        self
     }
 
     /// The same world, with what only some worlds have.
