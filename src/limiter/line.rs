@@ -9,10 +9,13 @@
 //!
 //! The store decides which slots exist. A line decides which waiter uses each slot. No waiter goes
 //! before a slot of the store, none goes later than its own slot, and none overtakes another.
+//!
+//! A step costs O(log n) for n waiters of a key, since no step computes `k`. Each waiter is woken
+//! when it becomes the first one, and only the first one goes before its own slot. A waiter that
+//! goes takes the first slot: if its own slot is due, so are all slots before it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::mem;
-use std::ptr;
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Duration;
@@ -83,11 +86,21 @@ pub(super) struct LineId {
 struct Line {
     quota: Quotas,
     cost: u64,
-    /// The slots, in the order of time. The first ones belong to the waiters.
-    slots: Vec<Slot>,
-    /// The waiters, first come, first served.
+    /// The slots of the waiters, as many as there are waiters.
+    slots: Slots,
+    /// The slots beyond the last waiter, all after those of the waiters.
+    spares: Slots,
+    /// The waiters, first come, first served: a ring of links, so that any of them leaves in one
+    /// step. The first element is not a waiter. It is before the first one and behind the last.
     waiters: Vec<Waiter>,
+    /// The elements of waiters that left.
+    unused: Vec<usize>,
+    /// The number of slots that were added so far.
+    added: usize,
 }
+
+/// Slots by their instants and marks. Their numbers distinguish equal ones.
+type Slots = BTreeMap<(Duration, Mark, usize), Slot>;
 
 /// A slot from the store.
 pub(super) struct Slot {
@@ -111,12 +124,13 @@ pub(super) struct Slot {
 
 /// A waiter in a line.
 struct Waiter {
-    place: Weak<Place>,
     /// The instant of its own slot.
     told: Instant,
     /// The instant to which its timer was last set.
     armed: Instant,
     waker: Option<Waker>,
+    before: usize,
+    behind: usize,
 }
 
 /// A reserved wait.
@@ -128,6 +142,8 @@ pub(super) struct Place {
     store: Arc<dyn Reclaim>,
     /// Its slot, except while it is in line. If both are locked, the lines are locked first.
     slot: Mutex<Option<Slot>>,
+    /// The index of its waiter in the line, or 0. It changes only while the lines are locked.
+    index: AtomicUsize,
     /// A reference to itself, for use beyond a call.
     this: Weak<Self>,
 }
@@ -174,10 +190,6 @@ impl Slot {
         self.known = known;
         self
     }
-
-    fn is_before(&self, other: &Self) -> bool {
-        (self.at, &self.mark) < (other.at, &other.mark)
-    }
 }
 
 impl Lines {
@@ -200,9 +212,9 @@ impl Lines {
         }
         drop(by_key);
         self.change(id, |line| {
-            let spare = line.waiters.len();
-            let wait = line.slots.get(spare)?.due.saturating_duration_since(Instant::now());
-            (wait <= max_wait).then(|| line.slots.remove(spare).out_of_line(self.known()))
+            let spare = line.spares.first_entry()?;
+            let wait = spare.get().due.saturating_duration_since(Instant::now());
+            (wait <= max_wait).then(|| spare.remove().out_of_line(self.known()))
         })
     }
 
@@ -238,9 +250,9 @@ impl Lines {
         }
         let Some(lines) = by_key.lines.get_mut(key) else { return };
         lines.retain_mut(|line| {
-            self.spares.fetch_sub(line.spares(), Relaxed);
-            line.slots.truncate(line.waiters.len());
-            for slot in &mut line.slots {
+            self.spares.fetch_sub(line.spares.len(), Relaxed);
+            line.spares.clear();
+            for slot in line.slots.values_mut() {
                 (slot.is_forgotten, slot.is_void) = (slot.is_forgotten || is_reset, true);
             }
             !line.slots.is_empty()
@@ -250,9 +262,9 @@ impl Lines {
         }
     }
 
-    /// Changes a line. Then wakes the first waiter that may go earlier than its timer.
+    /// Changes a line. Then wakes the first waiter if it may go earlier than its timer.
     fn change<T>(&self, id: &LineId, change: impl FnOnce(&mut Line) -> T) -> T {
-        let (changed, waker) = self.with_line(id, |line| (change(line), line.wake_next()));
+        let (changed, waker) = self.with_line(id, |line| (change(line), line.wake_first()));
         waker.into_iter().for_each(Waker::wake);
         changed
     }
@@ -274,21 +286,19 @@ impl Lines {
         let lines = by_key.lines.get_mut(key).expect("inserted if there was none");
         let is_it = |line: &Line| line.cost == *cost && line.quota == *quota;
         let index = lines.iter().position(is_it).unwrap_or_else(|| {
-            let (slots, waiters) = (Vec::new(), Vec::new());
-            lines.push(Line { quota: quota.clone(), cost: *cost, slots, waiters });
+            lines.push(Line::new(quota.clone(), *cost));
             lines.len() - 1
         });
         let line = &mut lines[index];
-        let spares = line.spares();
+        let spares = line.spares.len();
         line.drop_useless_spares(self.known());
         let changed = change(line);
         // Under the lock, so that the sum never falls below 0.
-        self.spares.fetch_add(line.spares(), Relaxed);
+        self.spares.fetch_add(line.spares.len(), Relaxed);
         self.spares.fetch_sub(spares, Relaxed);
-        if line.spares() > 0 {
-            by_key.spares_until = by_key.spares_until.max(line.slots.last().map(|slot| slot.due));
-        }
-        if line.slots.is_empty() {
+        let last = line.spares.last_key_value().map(|(_, slot)| slot.due);
+        by_key.spares_until = by_key.spares_until.max(last);
+        if line.slots.len() + line.spares.len() == 0 {
             lines.swap_remove(index);
             if lines.is_empty() {
                 by_key.lines.remove(key);
@@ -302,10 +312,10 @@ impl Lines {
     fn sweep(&self, by_key: &mut ByKey) {
         by_key.lines.retain(|_, lines| {
             lines.retain_mut(|line| {
-                let spares = line.spares();
+                let spares = line.spares.len();
                 line.drop_useless_spares(self.known());
-                self.spares.fetch_sub(spares - line.spares(), Relaxed);
-                !line.slots.is_empty()
+                self.spares.fetch_sub(spares - line.spares.len(), Relaxed);
+                line.slots.len() + line.spares.len() > 0
             });
             !lines.is_empty()
         });
@@ -316,57 +326,91 @@ impl Lines {
     pub(super) fn assert_nobody_waits(&self) {
         let by_key = lock(&self.by_key);
         let lines = || by_key.lines.values().flatten();
-        assert!(lines().all(|line| line.waiters.is_empty()));
-        assert_eq!(lines().map(Line::spares).sum::<usize>(), self.spares.load(Relaxed));
+        assert!(lines().all(|line| line.slots.is_empty()));
+        assert_eq!(lines().map(|line| line.spares.len()).sum::<usize>(), self.spares.load(Relaxed));
     }
 }
 
 impl Line {
-    fn spares(&self) -> usize {
-        self.slots.len() - self.waiters.len()
+    fn new(quota: Quotas, cost: u64) -> Self {
+        let waiters = vec![Waiter::new(Instant::now())];
+        let (slots, spares) = (Slots::new(), Slots::new());
+        Self { quota, cost, slots, spares, waiters, unused: Vec::new(), added: 0 }
     }
 
-    /// Drops slots that cannot be used any more: past and void ones.
+    /// Drops slots that cannot be used any more: past and void ones. Those behind the first usable
+    /// slot are dropped later.
     fn drop_useless_spares(&mut self, known: ResetsSeen) {
-        if self.spares() > 0 {
-            let now = Instant::now();
-            let is_useless = |slot: &mut Slot| slot.due <= now || slot.is_void_in_line(known);
-            self.slots.extract_if(self.waiters.len().., is_useless).for_each(drop);
+        while let Some(first) = self.spares.first_entry()
+            && (first.get().due <= Instant::now() || first.get().is_void_in_line(known))
+        {
+            first.remove();
         }
     }
 
-    /// Adds a slot, and returns its index. Waiters of later slots move up.
-    fn add_slot(&mut self, slot: Slot) -> usize {
-        let index = self.slots.partition_point(|other| other.is_before(&slot));
-        self.slots.insert(index, slot);
+    /// Adds a slot. Returns true if a spare slot is before it. Waiters of later slots move up.
+    fn add_slot(&mut self, slot: Slot) -> bool {
+        self.added += 1;
+        let key = (slot.at, slot.mark.clone(), self.added);
+        let is_spare = self.spares.first_key_value().is_some_and(|(first, _)| *first < key);
+        let slots = if is_spare { &mut self.spares } else { &mut self.slots };
+        slots.insert(key, slot);
+        self.balance();
+        is_spare
+    }
+
+    /// Moves a slot between the waiters' and the spare ones after one came, or a waiter came or
+    /// left.
+    fn balance(&mut self) {
+        let waiters = self.waiters.len() - 1 - self.unused.len();
+        if self.slots.len() > waiters {
+            self.spares.extend(self.slots.pop_last());
+        } else if self.slots.len() < waiters {
+            self.slots.extend(self.spares.pop_first());
+        }
+    }
+
+    /// Adds a waiter, behind all those whose slots are not later than `at`, and returns its index.
+    /// Equal instants are not later, since marks do not show which came first.
+    fn add_waiter(&mut self, told: Instant, at: Duration) -> usize {
+        let later = self.slots.keys().rev().take_while(|slot| slot.0 > at).count();
+        let behind = (0..later).fold(0, |index, _| self.waiters[index].before);
+        let before = self.waiters[behind].before;
+        let index = self.unused.pop().unwrap_or(self.waiters.len());
+        if index == self.waiters.len() {
+            self.waiters.push(Waiter::new(told));
+        }
+        self.waiters[index] = Waiter { before, behind, ..Waiter::new(told) };
+        (self.waiters[before].behind, self.waiters[behind].before) = (index, index);
         index
     }
 
-    fn position(&self, place: &Place) -> Option<usize> {
-        self.waiters.iter().position(|waiter| ptr::eq(waiter.place.as_ptr(), place))
+    /// Removes a waiter, and returns its waker.
+    fn remove_waiter(&mut self, index: usize) -> Option<Waker> {
+        let Waiter { before, behind, ref mut waker, .. } = self.waiters[index];
+        let waker = waker.take();
+        (self.waiters[before].behind, self.waiters[behind].before) = (behind, before);
+        self.unused.push(index);
+        self.balance();
+        waker
     }
 
     /// Returns the instant at which a waiter may go.
     fn due(&self, index: usize) -> Instant {
+        let Waiter { told, before, .. } = self.waiters[index];
+        let first = self.slots.first_key_value().filter(|_| before == 0);
         // Its own reply may have been faster than the reply of the waiter before it.
-        self.waiters[index].told.min(self.slots[index].due)
+        first.map_or(told, |(_, slot)| told.min(slot.due))
     }
 
-    /// Returns the first waiter that may go earlier than its timer. The waiters behind it are woken
-    /// one by one, each when the waiter before it goes: after most changes, only one of them may.
-    fn wake_next(&mut self) -> Option<Waker> {
-        let next =
-            (0..self.waiters.len()).find(|&index| self.due(index) < self.waiters[index].armed);
-        let due = self.due(next?);
-        let waiter = &mut self.waiters[next?];
-        waiter.armed = due;
-        waiter.waker.take()
-    }
-
-    /// Takes out the newest slot, if it has no waiter and the store may take it back.
-    fn pop_newest(&mut self) -> Option<Slot> {
-        let is_spare = self.slots.len() > self.waiters.len();
-        self.slots.pop_if(|slot| is_spare && !slot.is_kept && !slot.is_forgotten)
+    /// Returns the first waiter's waker if it may go earlier than its timer. Those behind it are
+    /// woken one by one, each when the waiter before it goes.
+    fn wake_first(&mut self) -> Option<Waker> {
+        let first = self.waiters[0].behind;
+        let due = self.due(first);
+        let waiter = &mut self.waiters[first];
+        let before = mem::replace(&mut waiter.armed, due);
+        waiter.waker.take_if(|_| due < before)
     }
 }
 
@@ -378,8 +422,8 @@ impl Place {
         store: Arc<dyn Reclaim>,
     ) -> Arc<Self> {
         let (lines, told) = (Arc::clone(lines), slot.due);
-        let slot = Mutex::new(Some(slot));
-        Arc::new_cyclic(|this| Self { lines, id, told, store, slot, this: this.clone() })
+        let (slot, index) = (Mutex::new(Some(slot)), AtomicUsize::new(0));
+        Arc::new_cyclic(|this| Self { lines, id, told, store, slot, index, this: this.clone() })
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Line) -> T) -> T {
@@ -390,14 +434,27 @@ impl Place {
         self.lines.with_line(&self.id, change)
     }
 
-    /// Leaves the line and uses the slot.
+    /// The index of its waiter, while that is in this line.
+    fn index(&self) -> Option<usize> {
+        Some(self.index.load(Relaxed)).filter(|index| *index > 0)
+    }
+
+    /// Removes its waiter. If there is a slot more than waiters, the last one is spare.
+    fn remove_from(&self, line: &mut Line) -> Option<Waker> {
+        let index = self.index()?;
+        self.index.store(0, Relaxed);
+        line.remove_waiter(index)
+    }
+
+    /// Leaves the line and uses the first slot, or the last one if it is not due.
     fn leave_line(&self) {
         if lock(&self.slot).is_none() {
             self.change(|line| {
-                let index = line.position(self)?;
-                let slot = line.slots.remove(index).out_of_line(self.lines.known());
-                *lock(&self.slot) = Some(slot);
-                Some(line.waiters.remove(index))
+                let is_due = line.due(self.index()?) <= Instant::now();
+                let slots = &mut line.slots;
+                let (_, slot) = if is_due { slots.pop_first() } else { slots.pop_last() }?;
+                *lock(&self.slot) = Some(slot.out_of_line(self.lines.known()));
+                self.remove_from(line)
             });
         }
     }
@@ -408,8 +465,11 @@ impl Place {
         self.give_back(self.with_line(|line| self.pop_newest(line))?)
     }
 
+    /// Takes out the newest slot, if it has no waiter and the store may take it back.
     fn pop_newest(&self, line: &mut Line) -> Option<Slot> {
-        line.pop_newest().map(|slot| slot.out_of_line(self.lines.known()))
+        let newest = line.spares.last_entry()?;
+        let is_takeable = !newest.get().is_kept && !newest.get().is_forgotten;
+        is_takeable.then(|| newest.remove().out_of_line(self.lines.known()))
     }
 
     fn give_back(&self, slot: Slot) -> Option<Settlement> {
@@ -447,11 +507,8 @@ impl Waiters for Place {
         let has_earlier = own.is_some_and(|slot| {
             self.change(|line| {
                 let slot = slot.back_in_line(self.lines.known());
-                // Also behind equal instants, since marks do not show which came first.
-                let behind = line.slots.partition_point(|other| other.at <= slot.at);
-                let (index, spare) = (line.add_slot(slot), line.waiters.len());
-                line.waiters.insert(behind.min(spare), Waiter::of(self));
-                index > spare
+                self.index.store(line.add_waiter(self.told, slot.at), Relaxed);
+                line.add_slot(slot)
             })
         });
         if has_earlier {
@@ -469,7 +526,7 @@ impl Waiters for Place {
         let mut waker = waker.cloned();
         // No other waiter may go earlier now, so none is woken.
         let due = self.with_line(|line| {
-            let index = line.position(self)?;
+            let index = self.index()?;
             let due = line.due(index);
             if waker.is_some() {
                 let waiter = &mut line.waiters[index];
@@ -495,8 +552,8 @@ impl Turn for Place {
             return None;
         }
         let left = self.change(|line| {
-            let index = line.position(self).filter(|index| line.due(*index) > now)?;
-            let left = line.waiters.remove(index);
+            self.index().filter(|index| line.due(*index) > now)?;
+            let left = self.remove_from(line);
             // Done at once, since a void spare slot is dropped.
             let newest = self.pop_newest(line);
             line.drop_useless_spares(self.lines.known());
@@ -517,14 +574,14 @@ impl Turn for Place {
 impl Drop for Place {
     fn drop(&mut self) {
         if lock(&self.slot).is_none() {
-            self.change(|line| Some(line.waiters.remove(line.position(self)?)));
+            self.change(|line| self.remove_from(line));
         }
     }
 }
 
 impl Waiter {
-    fn of(place: &Place) -> Self {
-        Self { place: place.this.clone(), told: place.told, armed: place.told, waker: None }
+    fn new(told: Instant) -> Self {
+        Self { told, armed: told, waker: None, before: 0, behind: 0 }
     }
 }
 

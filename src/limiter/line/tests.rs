@@ -336,3 +336,55 @@ async fn of_one_instant_the_first_that_came_moves_up_first() {
     let due = |place: &Place| Instant::from_std(Waiters::due(place, None).unwrap()) - now;
     assert_eq!((due(&first), due(&second)), (SECOND, 2 * SECOND));
 }
+
+/// The processor time that so many waiters of one key take to come, and to leave in a random order.
+fn time_of_leaving(waiters: u32) -> Duration {
+    let processor_time = || {
+        let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+        Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
+    };
+    let lines = Arc::<Lines>::default();
+    let begun = processor_time();
+    let mut places: Vec<_> = (1..=waiters)
+        .map(|millis| {
+            let mark = Mark::from([millis.into(), 0, 0, 0]);
+            let place = marked(&lines, 1_000 + millis, mark, GivesBack(1));
+            place.add();
+            place
+        })
+        .collect();
+    fastrand::Rng::with_seed(7).shuffle(&mut places);
+    assert!(places.drain(..).all(|place| place.leave().is_some()));
+    lines.assert_nobody_waits();
+    processor_time() - begun
+}
+
+/// With a cost of O(n) each, 16 times as many waiters take 256 times as long.
+#[cfg(target_os = "linux")]
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_leaves_costs_little_more_among_many() {
+    let quickest = |waiters| (0..5).map(|_| time_of_leaving(waiters)).min().unwrap();
+    let (few, many) = (quickest(1_000), quickest(16_000));
+    assert!(many < few * 64, "{few:?} {many:?}");
+}
+
+/// A reply that arrives late does not change who comes first, even if others have moved up.
+#[tokio::test(start_paused = true)]
+async fn who_moved_up_stays_before_a_reply_that_comes_out_of_order() {
+    let lines = Arc::<Lines>::default();
+    let [leaving, gone, first] = [1, 2, 3].map(|seconds| place(&lines, seconds, GivesBack(1)));
+    for waiter in [&leaving, &gone, &first] {
+        waiter.add();
+    }
+    assert!(leaving.leave().is_some() && gone.leave().is_some());
+    // Their slots are given again, and the second reply comes first.
+    let [second, third] = [2, 3].map(|seconds| place(&lines, seconds, GivesBack(1)));
+    third.add();
+    second.add();
+    for waiter in [first, second, third] {
+        let due = Waiters::due(&*waiter, None).unwrap();
+        assert_eq!(Instant::from_std(due), Instant::now() + SECOND);
+        advance(SECOND).await;
+        assert!(waiter.remove().is_some());
+    }
+}

@@ -397,36 +397,32 @@ pub(super) const FAULTS: &[Fault] = &[
         "waiter_goes_at_the_slot_before_its_own",
         &[edit(
             "limiter/line.rs",
-            "        self.waiters[index].told.min(self.slots[index].due)",
-            "        self.waiters[index].told.min(self.slots[index.saturating_sub(1)].due)",
+            "        let first = self.slots.first_key_value().filter(|_| before == 0);",
+            "        let first = self.slots.first_key_value().filter(|_| before < usize::MAX);",
         )],
     ),
     planted(
         "newest_waiter_goes_first",
         &[edit(
             "limiter/line.rs",
-            "                line.waiters.insert(behind.min(spare), Waiter::of(self));",
-            "                line.waiters.insert(behind.min(spare) * 0, Waiter::of(self));",
+            "        let behind = (0..later).fold(0, |index, _| self.waiters[index].before);",
+            "        let behind = self.waiters[later * 0].behind;",
         )],
     ),
     planted(
         "newcomer_takes_the_slot_of_a_waiter",
         &[edit(
             "limiter/line.rs",
-            "            let spare = line.waiters.len();
-            let wait",
-            "            let spare = line.waiters.len().saturating_sub(1);
-            let wait",
+            "            let spare = line.spares.first_entry()?;",
+            "            let spare = line.slots.last_entry().or(line.spares.first_entry())?;",
         )],
     ),
     planted(
         "waiter_who_moves_up_not_woken",
         &[edit(
             "limiter/line.rs",
-            "        waiter.armed = due;
-        waiter.waker.take()",
-            "        waiter.armed = due;
-        waiter.waker.take().filter(|_| due < waiter.armed)",
+            "        waiter.waker.take_if(|_| due < before)",
+            "        waiter.waker.take_if(|_| due < before && due > waiter.armed)",
         )],
     ),
     planted(
@@ -448,7 +444,7 @@ pub(super) const FAULTS: &[Fault] = &[
             ),
             edit(
                 "limiter/line.rs",
-                "            self.change(|line| Some(line.waiters.remove(line.position(self)?)));",
+                "            self.change(|line| self.remove_from(line));",
                 "            let _ = &self.id;",
             ),
         ],

@@ -114,7 +114,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "f3ef719 line: leave it when a panic cuts the beginning short",
         &[edit(
             "limiter/line.rs",
-            "            self.change(|line| Some(line.waiters.remove(line.position(self)?)));",
+            "            self.change(|line| self.remove_from(line));",
             "            let _ = &self.id;",
         )],
     )
@@ -1209,8 +1209,8 @@ impl Drop",
         "23c0670 line: of one instant, the first that came moves up first",
         &[edit(
             "limiter/line.rs",
-            "partition_point(|other| other.at <= slot.at);",
-            "partition_point(|other| other.is_before(&slot));",
+            "take_while(|slot| slot.0 > at)",
+            "take_while(|slot| slot.0 >= at)",
         )],
     )
     .found_by_unit("limiter::line::tests::of_one_instant_the_first_that_came_moves_up_first"),
