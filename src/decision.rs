@@ -450,6 +450,12 @@ impl Decision {
         self
     }
 
+    /// Turns a wait into a denial, after its units were given back.
+    pub(crate) fn without_wait(mut self) -> Self {
+        self.outcome = Outcome::Deny { retry_after: Some(self.waited()) };
+        self
+    }
+
     /// Returns true if [`without_retry`](Self::without_retry) made this denial.
     pub(crate) fn was_retry(&self) -> bool {
         self.was_retry

@@ -8,14 +8,11 @@ use tokio::sync::Semaphore;
 use tower_layer::Layer;
 
 use crate::http::{CountBodyLayer, DrainRefused, HandOut, HttpResponder, Recipient};
-use crate::limiter::Limiter;
+use crate::limiter::{DEFAULT_MAX_WAITERS, Limiter};
 use crate::responder::GivePlace;
 use crate::service::RateLimit;
 use crate::settle::{PenalizeIf, RefundIf, RefundOnError, RefundUnused, ResetIf, WithActualCost};
 use crate::shared::Shared;
-
-/// The default number of a layer's requests that may wait at once.
-const DEFAULT_MAX_WAITERS: usize = 1_024;
 
 /// Limits every service that it wraps. All of them share one limiter.
 ///

@@ -9,8 +9,8 @@ use crate::settlement::Settlement;
 
 /// A line of waiting requests. A decision with a wait passes it to the code that sleeps.
 pub(crate) trait Waiters: Send + Sync {
-    /// Begins the wait.
-    fn add(&self);
+    /// Begins the wait. Returns the number of requests that now wait for the same limiter, or 0.
+    fn add(&self) -> usize;
 
     /// Ends the wait. Returns the slot that the request used, since the Unix epoch, if it may
     /// differ from its own slot.
@@ -36,9 +36,8 @@ pub(crate) trait Turn: Waiters {
 
 /// Waits in both lines.
 impl Waiters for (Arc<dyn Waiters>, Arc<dyn Waiters>) {
-    fn add(&self) {
-        self.0.add();
-        self.1.add();
+    fn add(&self) -> usize {
+        self.0.add().max(self.1.add())
     }
 
     fn remove(&self) -> Option<Duration> {
@@ -55,9 +54,10 @@ impl Waiters for (Arc<dyn Waiters>, Arc<dyn Waiters>) {
 pub(crate) struct Waiter(Option<Arc<dyn Waiters>>);
 
 impl Waiter {
-    pub(crate) fn new(waiters: Arc<dyn Waiters>) -> Self {
-        waiters.add();
-        Self(Some(waiters))
+    /// Begins the wait, and returns the number of requests: see [`Waiters::add`].
+    pub(crate) fn new(waiters: Arc<dyn Waiters>) -> (Self, usize) {
+        let number = waiters.add();
+        (Self(Some(waiters)), number)
     }
 
     /// Returns the instant at which it may go: see [`Waiters::due`].

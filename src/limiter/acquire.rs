@@ -17,6 +17,9 @@ use crate::reservation::Reservation;
 use crate::waiters::Waiter;
 use crate::{Charge, Decision, Error, ErrorKind, Outcome, Refusal};
 
+/// The default number of requests that may wait for a limiter at once.
+pub(crate) const DEFAULT_MAX_WAITERS: usize = 1_024;
+
 /// The longest jitter, in µs.
 const MAX_JITTER: u64 = 1_000;
 
@@ -39,6 +42,8 @@ struct Attempts {
     charge: Charge,
     /// The longest wait that the last check may reserve.
     max_wait: Duration,
+    /// The most requests that may wait for the limiter, this one included.
+    max_waiters: usize,
     _waiter_permit: Option<OwnedSemaphorePermit>,
     since: Instant,
     /// The instant at which the last check began: the earliest at which it can have been decided.
@@ -72,6 +77,7 @@ impl<C> Admission<C> {
         let attempts = Attempts {
             max_wait: charge.longest_wait().unwrap_or_default(),
             charge,
+            max_waiters: usize::MAX,
             _waiter_permit: waiter_permit,
             since,
             last_check: since,
@@ -147,7 +153,12 @@ impl<C> Admission<C> {
                                 }
                             };
                             let due = due(attempts, wait);
-                            begin_wait(this.attempts, &mut decision);
+                            if begin_wait(this.attempts, &mut decision) {
+                                if let Some(reservation) = decision.take_reservation() {
+                                    let _ = limiter.settle(reservation, 0);
+                                }
+                                return Poll::Ready(Err(Refusal::Denied(decision.without_wait())));
+                            }
                             *admitted = Some(decision);
                             State::Waiting { sleep, due }
                         }
@@ -196,11 +207,12 @@ fn max_wait(attempts: Option<&Attempts>) -> Duration {
     attempts.map_or(Duration::ZERO, |attempts| attempts.max_wait)
 }
 
-/// Begins the wait of a request, in the line of its decision.
-fn begin_wait(attempts: &mut Option<Box<Attempts>>, decision: &mut Decision) {
-    if let (Some(attempts), Some(waiters)) = (attempts, decision.take_waiters()) {
-        attempts.waiter = Some(Waiter::new(waiters));
-    }
+/// Begins the wait of a request, in the line of its decision. Returns true if too many wait.
+fn begin_wait(attempts: &mut Option<Box<Attempts>>, decision: &mut Decision) -> bool {
+    let (Some(attempts), Some(waiters)) = (attempts, decision.take_waiters()) else { return false };
+    let (waiter, number) = Waiter::new(waiters);
+    attempts.waiter = Some(waiter);
+    number > attempts.max_waiters
 }
 
 /// Returns the latest instant at which a reserved wait is over.
@@ -299,7 +311,17 @@ impl<'a, L: Limiter> AcquireFuture<'a, L> {
         let max_wait = charge.longest_wait().unwrap_or(Duration::MAX);
         let charge = charge.max_wait(max_wait);
         let admission = Admission::waiting(charge, None);
-        Self { limiter, decision: None, admission }
+        Self { limiter, decision: None, admission }.max_waiters(DEFAULT_MAX_WAITERS)
+    }
+
+    /// Sets how many callers may wait for the limiter at once, this one included. One more gives
+    /// its slot back, and is refused. It may still be admitted at once. Limiters of your own are
+    /// not counted, nor is Redisson. Default: 1,024.
+    pub fn max_waiters(mut self, callers: usize) -> Self {
+        if let Some(attempts) = &mut self.admission.attempts {
+            attempts.max_waiters = callers;
+        }
+        self
     }
 }
 

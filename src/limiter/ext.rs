@@ -229,9 +229,8 @@ pub trait LimiterExt: Limiter + Sized {
     /// future is dropped before its slot, the slot is passed on: see
     /// [`RateLimitLayer::max_wait`](crate::RateLimitLayer::max_wait).
     ///
-    /// To decide at once, set the wait to 0: `Charge::new("alice").max_wait(Duration::ZERO)`. Use
-    /// this in a handler without a layer, and answer a refusal with
-    /// [`HttpResponder::refuse_in_handler`](crate::HttpResponder::refuse_in_handler).
+    /// To decide at once, use [`try_acquire`](LimiterExt::try_acquire). At most 1,024 callers wait
+    /// for a limiter at once, unless [`max_waiters`](AcquireFuture::max_waiters) says otherwise.
     ///
     /// # Errors
     ///
@@ -239,6 +238,29 @@ pub trait LimiterExt: Limiter + Sized {
     #[doc(alias("until_ready", "until_key_ready", "wait"))]
     fn acquire(&self, charge: impl Into<Charge>) -> AcquireFuture<'_, Self> {
         AcquireFuture::new(self, charge.into())
+    }
+
+    /// Decides now, and never waits: the charge is admitted, or its refusal is the error. Use it in
+    /// a handler without a layer, and answer a refusal with
+    /// [`HttpResponder::refuse_in_handler`](crate::HttpResponder::refuse_in_handler).
+    ///
+    /// ```
+    /// use tower_sluice::{LimiterExt, Memory, Quota, algorithm::TokenBucket};
+    ///
+    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
+    /// # builder.enable_time().build().unwrap().block_on(async {
+    /// let limiter = Memory::new("api", TokenBucket::new(Quota::per_minute(1)));
+    /// assert!(limiter.try_acquire("alice").await.is_ok());
+    /// assert!(limiter.try_acquire("alice").await.is_err());
+    /// # });
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](LimiterExt::acquire).
+    #[doc(alias("try_wait"))]
+    fn try_acquire(&self, charge: impl Into<Charge>) -> AcquireFuture<'_, Self> {
+        AcquireFuture::new(self, charge.into().max_wait(Duration::ZERO))
     }
 
     /// Returns the state of a key, and takes nothing.

@@ -72,7 +72,7 @@ mod wrapped;
 pub use self::redis::script_texts;
 #[cfg(feature = "redis")]
 pub use self::redis::{AllAtOnce, Members, Pool, PoolBuilder, Redis};
-pub(crate) use acquire::Admission;
+pub(crate) use acquire::{Admission, DEFAULT_MAX_WAITERS};
 pub use all_in_turn::AllInTurn;
 pub use boxed::Boxed;
 pub use breaker::{Breaker, BreakerCounts, BreakerState, WithBreaker};
@@ -214,7 +214,7 @@ pub trait Limiter {
     /// does not sleep: if the charge has a [`max_wait`](Charge::max_wait), the caller must sleep
     /// the wait in [`Decision::outcome`]. [`LimiterExt::acquire`] sleeps itself, and returns a
     /// refusal as its error.
-    #[doc(alias("check_key", "check_n", "try_acquire", "consume"))]
+    #[doc(alias("check_key", "check_n", "consume"))]
     fn check(&self, charge: &Charge) -> Self::Future;
 
     /// Decides about a request without a key, which cannot be charged. `why` says what the request

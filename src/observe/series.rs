@@ -144,8 +144,9 @@ impl LimiterHandles {
 struct WaitersGauge(Gauge);
 
 impl Waiters for WaitersGauge {
-    fn add(&self) {
+    fn add(&self) -> usize {
         self.0.increment(1.0);
+        0
     }
 
     fn remove(&self) -> Option<Duration> {

@@ -77,3 +77,43 @@ async fn patience_begins_with_the_first_poll_and_the_decision_says_what_was_used
     let waited = acquiring.await.unwrap().waited();
     assert!((SECOND..SECOND + SECOND / 2).contains(&waited), "{waited:?}");
 }
+
+// Case 73.
+#[tokio::test(start_paused = true)]
+async fn try_acquire_decides_now() {
+    let limiter = Memory::new("jobs", TokenBucket::new(Quota::per_second(1)));
+    let begun = Instant::now();
+    limiter.try_acquire("job").await.unwrap();
+    let patient = Charge::new("job").max_wait(SECOND);
+    for charge in [Charge::new("job"), patient] {
+        let refusal = limiter.try_acquire(charge).await.unwrap_err();
+        assert_eq!(refusal.retry_after(), Some(SECOND));
+    }
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+}
+
+/// One caller too many is refused, and leaves nothing reserved. Callers of other keys count, too.
+#[tokio::test(start_paused = true)]
+async fn only_so_many_callers_wait() {
+    let bucket = TokenBucket::new(Quota::per_second(1).burst(1)).horizon(4_000 * SECOND);
+    let memory = Memory::new("jobs", bucket);
+    let both = Memory::new("both", (bucket, bucket));
+    for limiter in [memory.boxed(), both.boxed()] {
+        limiter.acquire("job").await.unwrap();
+        limiter.acquire("other").await.unwrap();
+        let keys = (0..1_024).map(|number| if number < 24 { "other" } else { "job" });
+        let mut waiting: Vec<_> = keys.map(|key| task::spawn(limiter.acquire(key))).collect();
+        for waiter in &mut waiting {
+            assert_pending!(waiter.poll());
+        }
+        let refusal = limiter.acquire("other").await.unwrap_err();
+        assert_eq!(refusal.retry_after(), Some(25 * SECOND));
+        limiter.acquire("free").await.unwrap();
+        let mut more = task::spawn(limiter.acquire("other").max_waiters(1_025));
+        assert_pending!(more.poll());
+        drop(waiting.remove(0));
+        drop(more);
+        let next = limiter.check(&Charge::new("other").max_wait(60 * SECOND)).await.unwrap();
+        assert_eq!(next.outcome(), Outcome::Wait(24 * SECOND));
+    }
+}

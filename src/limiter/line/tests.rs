@@ -180,7 +180,7 @@ async fn a_slot_of_several_keys_is_forgotten_with_each_of_them() {
         let charges = charges.each_ref();
         both.decide(&charges).unwrap();
         let mut waiting = both.decide(&charges).unwrap();
-        let waiters = crate::waiters::Waiter::new(waiting.take_waiters().unwrap());
+        let waiters = crate::waiters::Waiter::new(waiting.take_waiters().unwrap()).0;
         OneLock::new(&[one, other]).decide(&charges).unwrap();
         let reservation = waiting.take_reservation().unwrap();
         both.settle(reservation, &|_, _| 0).unwrap().await.unwrap();
