@@ -12,7 +12,7 @@
 //!
 //! A step costs O(log n) for n waiters of a key, since no step computes `k`. Each waiter is woken
 //! when it becomes the first one, and only the first one goes before its own slot. A waiter that
-//! goes takes the first slot: if its own slot is due, so are all slots before it.
+//! goes takes a slot that is due: if its own slot is due, so are all slots before it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::mem;
@@ -141,6 +141,8 @@ pub(super) struct Place {
     id: LineId,
     /// The latest end of its wait.
     told: Instant,
+    /// The same since the Unix epoch, by the clock of the decision.
+    at: Duration,
     store: Arc<dyn Reclaim>,
     /// Its slot, except while it is in line. If both are locked, the lines are locked first.
     slot: Mutex<Option<Slot>>,
@@ -425,9 +427,9 @@ impl Place {
         slot: Slot,
         store: Arc<dyn Reclaim>,
     ) -> Arc<Self> {
-        let (lines, told) = (Arc::clone(lines), slot.due);
+        let (lines, told, at) = (Arc::clone(lines), slot.due, slot.at);
         let (slot, index) = (Mutex::new(Some(slot)), AtomicUsize::new(0));
-        Arc::new_cyclic(|this| Self { lines, id, told, store, slot, index, this: this.clone() })
+        Arc::new_cyclic(|this| Self { lines, id, told, at, store, slot, index, this: this.clone() })
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Line) -> T) -> T {
@@ -450,13 +452,20 @@ impl Place {
         line.remove_waiter(index)
     }
 
-    /// Leaves the line and uses the first slot, or the last one if it is not due.
+    /// Leaves the line and uses a slot. At its own instant this is the last one until then, so that
+    /// it is not before its decision. Earlier it is the first one, or if that is not due, the last.
     fn leave_line(&self) {
         if lock(&self.slot).is_none() {
             self.change(|line| {
-                let is_due = line.due(self.index()?) <= Instant::now();
-                let slots = &mut line.slots;
-                let (_, slot) = if is_due { slots.pop_first() } else { slots.pop_last() }?;
+                let (now, due) = (Instant::now(), line.due(self.index()?));
+                let (slots, later) = (&mut line.slots, self.at + Duration::from_nanos(1));
+                let (key, _) = match (self.told <= now, due <= now) {
+                    (true, _) => slots.range(..(later, Mark::default(), 0)).next_back(),
+                    (false, true) => slots.first_key_value(),
+                    (false, false) => slots.last_key_value(),
+                }
+                .or(slots.first_key_value())?;
+                let slot = slots.remove(&key.clone())?;
                 *lock(&self.slot) = Some(slot.out_of_line(self.lines.known()));
                 self.remove_from(line)
             });
