@@ -173,12 +173,16 @@ fn number_within(text: &str, least: f64, most: f64) -> Result<f64, String> {
     }
 }
 
-fn duration(text: &str) -> Result<Duration, humantime::DurationError> {
-    humantime::parse_duration(text)
+/// A duration as in a row of policies: `M` would be a month.
+fn duration(text: &str) -> Result<Duration, String> {
+    if text.contains('M') {
+        return Err("M is a month: write 1min or 30days".to_owned());
+    }
+    humantime::parse_duration(text).map_err(|error| error.to_string())
 }
 
 fn horizon(text: &str) -> Result<Duration, String> {
-    let horizon = duration(text).map_err(|error| error.to_string())?;
+    let horizon = duration(text)?;
     let year = Duration::from_secs(365 * 86_400);
     if horizon > year { Err(String::from("more than 365 days")) } else { Ok(horizon) }
 }

@@ -9,6 +9,7 @@ use tower_sluice::{Decision, Outcome, Quota};
 
 /// One line of traffic. Times are in µs.
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Line<'a> {
     pub(crate) t: u64,
     #[serde(borrow)]

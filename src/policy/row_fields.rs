@@ -49,6 +49,10 @@ impl Fields {
         let Value::String(text) = value else {
             return self.wrong(field, format!("{value} is not {expected}"));
         };
+        if text.contains('M') {
+            let why = format!("{text:?} is not {expected}: M is a month: write 1min or 30days");
+            return self.wrong(field, why);
+        }
         let wrong = |error| format!("{text:?} is not {expected}: {error}");
         self.checked(field, humantime::parse_duration(&text).map_err(wrong))
     }

@@ -231,6 +231,21 @@ fn a_quota_is_judged_by_the_algorithm() {
     assert!(said(&output).contains("burst * p exceeds 2^53"), "{}", said(&output));
 }
 
+/// A typing error in a line, or a month in place of a minute, must not look like a decision.
+#[test]
+fn unknown_fields_and_months_are_errors() {
+    let traffic = lines(&[json!({"t": T0, "key": "a", "costt": 5})]);
+    let output = replay("--algorithm token_bucket --limit 5 --period 1s", &traffic);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{}", said(&output));
+    assert!(said(&output).contains("line 1: unknown field `costt`"), "{}", said(&output));
+    for period in ["1M", "1m1M"] {
+        let options = format!("--algorithm token_bucket --limit 5 --period {period}");
+        let output = replay(&options, "");
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        assert!(said(&output).contains("write 1min or 30days"), "{}", said(&output));
+    }
+}
+
 /// The sequences of a request that waits for its own debt, with the cache's ratio.
 #[test]
 fn own_debt_waits_as_long_as_the_cache_holds() {

@@ -400,3 +400,26 @@ async fn a_bad_table_leaves_the_old_one_in_force() {
     assert!(policies.load(&bad).is_err());
     assert_eq!(burst(&policies, &call, 3).await, (2, vec![], 1));
 }
+
+/// `1M` is a month of humantime, and a limit 43,830 times stricter than that of a minute.
+#[test]
+fn the_letter_of_a_month_is_no_duration() {
+    let hold = "algorithm = 'budget'\n";
+    for (fields, field) in [
+        ("limit = 5\nperiod = '1M'".to_owned(), "period"),
+        ("limit = 5\nperiod = '1m1M'".to_owned(), "period"),
+        ("limit = 5\nperiod = '1m 1M'".to_owned(), "period"),
+        (format!("{BASE}max_wait = '1M'"), "max_wait"),
+        (format!("{BASE}horizon = '1M'"), "horizon"),
+        (format!("{BASE}{hold}max_hold = '1M'"), "max_hold"),
+    ] {
+        let error =
+            wrong(&format!("name = 'bad'\n{}", fields.trim_start_matches("name = 'bad'\n")));
+        let text = error.to_string();
+        assert!(text.contains(field) && text.contains("write 1min or 30days"), "{text}");
+    }
+    for period in ["1min", "1m", "1month", "30days"] {
+        let row = format!("[[policy]]\nname = 'good'\nlimit = 1\nperiod = '{period}'\n");
+        Policies::builder().build(&rows(&row)).expect(period);
+    }
+}
