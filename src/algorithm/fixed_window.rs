@@ -22,6 +22,10 @@ use crate::quota::{Quota, QuotaError, Quotas};
 /// **Cost.** An instant and a count for each key: 181 bytes in Redis; 27 µs of script time alone,
 /// 6.4 in a batch of 64.
 ///
+/// **Windows** are counted from 1970-01-01 00:00 UTC, a Thursday, unless they are
+/// [`anchored`](FixedWindow::anchored). So windows of 7 days begin on Thursdays, and windows of 30
+/// days, or of `1month` in a row, which is 30.44 days, begin on no fixed day of a month.
+///
 /// **Choose it** for quotas that are sold by the period, such as 1,000 a day. Choose it also for
 /// charges that are often refunded: a window refunds exactly.
 ///
