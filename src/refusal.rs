@@ -53,6 +53,9 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Refusal::Denied(_) => f.write_str("rate limit exceeded"),
+            Refusal::Undecided(error) if f.alternate() => {
+                write!(f, "rate limit could not be decided: {error:#}")
+            }
             Refusal::Undecided(_) => f.write_str("rate limit could not be decided"),
             Refusal::NoKey(error) => error.fmt(f),
         }
