@@ -5,8 +5,8 @@
 //! cluster. For all requests, a name stays short, and no brace in it comes from the request. Two
 //! different keys never share a name.
 //!
-//! A colon separates the parts, so a colon in the limiter's name is encoded: `eu:api` becomes
-//! `eu%3Aapi`. Read backwards from the braces, the parts are unambiguous for every prefix. Braces
+//! A colon separates the parts, so a colon in the limiter's name is percent-encoded, as a space is:
+//! `eu:my api` becomes `eu%3Amy%20api`. Read backwards from the braces, the parts are unambiguous for every prefix. Braces
 //! and `%` in a prefix become `%7B`, `%7D` and `%25`, since a cluster uses the first braces of a
 //! name as its hash tag.
 
@@ -32,9 +32,14 @@ pub(super) struct Buckets {
 /// quota. Several parts are numbered.
 pub(super) fn key_prefixes(parts: &[ScriptPart], prefix: &str, name: &str) -> Vec<String> {
     let prefix = safe_prefix(prefix);
-    let mut safe = String::new();
-    push_verbatim_or_digest(&mut safe, name);
-    let name = percent_encoded(&safe, &[':']);
+    let mut safe = name.to_owned();
+    if name.len() > MAX_VERBATIM_LENGTH || name.starts_with(DIGEST_PREFIX) {
+        safe.clear();
+        push_digest(&mut safe, name);
+    }
+    let name = percent_encoded(&safe, |character| {
+        character.is_ascii() && character != ':' && is_harmless(character as u8)
+    });
     let key_prefix = |(index, part): (usize, &ScriptPart)| {
         let mut key_prefix = format!("{prefix}:{name}:");
         if parts.len() > 1 {
@@ -48,7 +53,7 @@ pub(super) fn key_prefixes(parts: &[ScriptPart], prefix: &str, name: &str) -> Ve
 
 /// Returns the first part of the names of all keys, without braces.
 pub(super) fn safe_prefix(prefix: &str) -> String {
-    percent_encoded(prefix, &['%', '{', '}'])
+    percent_encoded(prefix, |character| !matches!(character, '%' | '{' | '}'))
 }
 
 /// Returns `key` in braces: the suffix of its names in Redis.
@@ -60,25 +65,27 @@ pub(super) fn hash_tagged(key: &str) -> String {
     name
 }
 
-/// Percent-encodes some characters of `text`.
-fn percent_encoded(text: &str, characters: &[char]) -> String {
+/// Percent-encodes the bytes of all characters of `text` that are not kept.
+fn percent_encoded(text: &str, is_kept: impl Fn(char) -> bool) -> String {
     let mut encoded = String::with_capacity(text.len());
     for character in text.chars() {
-        if characters.contains(&character) {
-            write!(encoded, "%{:02X}", u32::from(character)).expect("a string takes all");
-        } else {
+        if is_kept(character) {
             encoded.push(character);
+            continue;
+        }
+        for byte in character.encode_utf8(&mut [0; 4]).bytes() {
+            write!(encoded, "%{byte:02X}").expect("a string takes all");
         }
     }
     encoded
 }
 
+fn is_harmless(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'~' | b'@' | b':' | b'/' | b'-')
+}
+
 /// Appends `text` itself if it is short and has only safe characters, or else its digest.
 pub(crate) fn push_verbatim_or_digest(name: &mut String, text: &str) {
-    let is_harmless = |byte: u8| {
-        byte.is_ascii_alphanumeric()
-            || matches!(byte, b'.' | b'_' | b'~' | b'@' | b':' | b'/' | b'-')
-    };
     if text.len() <= MAX_VERBATIM_LENGTH
         && !text.starts_with(DIGEST_PREFIX)
         && text.bytes().all(is_harmless)
@@ -147,6 +154,8 @@ mod tests {
         assert_eq!(one("prod:eu", "api"), ["prod:eu:api:tb1:"]);
         assert_eq!(one("prod", "eu:api"), ["prod:eu%3Aapi:tb1:"]);
         assert_eq!(one("{prod}", "api"), ["%7Bprod%7D:api:tb1:"]);
+        assert_eq!(one("sluice", "my api"), ["sluice:my%20api:tb1:"]);
+        assert_eq!(one("sluice", "100%/{é}"), ["sluice:100%25/%7B%C3%A9%7D:tb1:"]);
         assert_eq!(hash_tagged("user-42@example.org"), "{user-42@example.org}");
     }
 
@@ -202,7 +211,7 @@ mod tests {
     fn prefix_limiter_and_key_never_run_into_each_other() {
         assert_distinct(&BUCKET, &["a", "b", ":", "{"], [3, 3, 2]);
         assert_distinct(&BUCKET, &["a", ":", "{"], [2, 2, 4]);
-        assert_distinct(&BUCKET, &["%", "7B", "3A", "}", "{", ":", "h:"], [2, 2, 1]);
+        assert_distinct(&BUCKET, &["%", "7B", "3A", "20", " ", "}", "{", ":", "h:"], [2, 2, 1]);
         assert_distinct(&vec![BUCKET; 2], &["1tb1", "2tb1", ":"], [3, 3, 1]);
     }
 
