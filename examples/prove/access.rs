@@ -242,6 +242,32 @@ impl Connections {
         node.map(|node| node.connection.clone()).ok_or(String::from("no server has the slot"))
     }
 
+    /// Looks for what prevents a proof. The error says why the checks cannot begin. The text says
+    /// why they would prove nothing. A right that the checks do not need may be absent.
+    pub(crate) async fn obstacle(&self) -> Result<Option<String>, String> {
+        for Node { connection, slots } in &self.nodes {
+            let mut connection = connection.clone();
+            let role = ask::<Vec<Value>>(&mut connection, &["ROLE"]).await.unwrap_or_default();
+            let role = role.into_iter().next().and_then(|role| read::<String>(role).ok());
+            if role.is_some_and(|role| role == "slave") {
+                return Err("a read-only replica: give the address of its primary".to_owned());
+            }
+            let script = "return redis.call('TIME')";
+            if let Err(why) = ask::<Value>(&mut connection, &["EVAL", script, "0"]).await {
+                return Err(format!("a script may not read the server's clock: {why}"));
+            }
+            let mut tags = (0..u32::MAX).map(|number| number.to_string());
+            let tag = tags.find(|tag| slots.contains(&slot_of(tag))).unwrap_or_default();
+            let key = format!("sluice:prove-begins:tb1:{{{tag}}}");
+            let script = "return redis.call('SET', KEYS[1], 'x', 'PX', 1)";
+            let written = ask::<Value>(&mut connection, &["EVAL", script, "1", &key]).await;
+            if let Some(why) = written.err().filter(|why| why.contains("OOM")) {
+                return Ok(Some(format!("the server has no memory left: {why}")));
+            }
+        }
+        Ok(None)
+    }
+
     /// The names of all keys with this in them.
     pub(crate) async fn names(&self, part: &str) -> Result<Vec<String>, String> {
         let mut names: Vec<String> = Vec::new();

@@ -83,6 +83,33 @@ fn without_an_address_or_a_server_it_refuses() {
     assert!(told.contains("no name begins so"), "{told}");
 }
 
+/// A replica, scripts without a clock, and a server without memory prove nothing.
+#[tokio::test]
+async fn a_server_that_can_prove_nothing_is_named_at_once() {
+    let primary = Server::with(&[]);
+    let port = primary.port().to_string();
+    let replica = Server::with(&["--replicaof", "127.0.0.1", &port]);
+    let (code, told) = run(lasting("5", &replica.url(), ""));
+    assert_eq!(code, Some(2), "{told}");
+    assert!(told.contains("a read-only replica"), "{told}");
+
+    let mut connection = primary.connection().await;
+    let set = |words: &[&str]| cmd(words[0]).arg(&words[1..]).to_owned();
+    let full = set(&["CONFIG", "SET", "maxmemory", "1"]);
+    full.query_async::<()>(&mut connection).await.expect("it is full");
+    let (code, told) = run(lasting("5", &primary.url(), ""));
+    assert_eq!(code, Some(4), "{told}");
+    assert!(row(&told, "all").contains("not checked: the server has no memory left"), "{told}");
+    let free = set(&["CONFIG", "SET", "maxmemory", "0"]);
+    free.query_async::<()>(&mut connection).await.expect("it has room");
+
+    let no_clock = set(&["ACL", "SETUSER", "default", "-time"]);
+    no_clock.query_async::<()>(&mut connection).await.expect("rights");
+    let (code, told) = run(lasting("5", &primary.url(), ""));
+    assert_eq!(code, Some(2), "{told}");
+    assert!(told.contains("a script may not read the server's clock"), "{told}");
+}
+
 #[tokio::test]
 async fn every_promise_is_kept_and_nothing_is_left() {
     let server = Server::with(&[]);
