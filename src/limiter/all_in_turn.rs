@@ -228,6 +228,10 @@ impl<const N: usize, F> AllInTurn<N, F> {
 impl<const N: usize, F: MemberCharges<N>> Limiter for AllInTurn<N, F> {
     type Future = BoxedFuture;
 
+    fn keys(&self) -> Option<usize> {
+        F::KEYS
+    }
+
     fn check(&self, charge: &Charge) -> BoxedFuture {
         match self.member_charges(charge) {
             Ok(charges) => self.ask(charges, charge.units(), EachAlone),

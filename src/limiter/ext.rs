@@ -48,6 +48,11 @@ pub trait LimiterExt: Limiter + Sized {
     /// stays an error too; to let the fallback answer for it, write
     /// `or_else_if(Error::is_of_store, fallback)`.
     ///
+    /// # Panics
+    ///
+    /// If the charges of this limiter have several keys, and the fallback takes another number:
+    /// a [`Memory`] cannot stand in for `AllAtOnce::of_parts`. `AllInTurn::of_parts` of several can.
+    ///
     /// [`Request`]: crate::ErrorKind::Request
     /// [`State`]: crate::ErrorKind::State
     /// [`Infrastructure`]: crate::ErrorKind::Infrastructure
@@ -71,6 +76,7 @@ pub trait LimiterExt: Limiter + Sized {
     /// # Ok::<(), Error>(()) }).unwrap();
     /// ```
     #[must_use]
+    #[track_caller]
     fn or_else<F: Fallback>(self, fallback: F) -> OrElse<Self, F> {
         OrElse::new(self, fallback)
     }
@@ -106,6 +112,7 @@ pub trait LimiterExt: Limiter + Sized {
     /// # Ok::<(), Error>(()) }).unwrap();
     /// ```
     #[must_use]
+    #[track_caller]
     fn or_else_if<P, F>(self, condition: P, fallback: F) -> OrElse<Self, FallbackIf<P, F>>
     where
         P: Fn(&Error) -> bool,

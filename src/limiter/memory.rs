@@ -200,6 +200,10 @@ impl<A: Algorithm> Memory<A> {
 impl<A: Algorithm> Limiter for Memory<A> {
     type Future = MemoryFuture<A>;
 
+    fn keys(&self) -> Option<usize> {
+        Some(1)
+    }
+
     #[inline]
     fn check(&self, charge: &Charge) -> MemoryFuture<A> {
         self.ask(None, charge)

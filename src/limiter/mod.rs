@@ -256,6 +256,12 @@ pub trait Limiter {
         false
     }
 
+    /// The number of keys that each charge must have. `None`: it depends, or is not known.
+    #[doc(hidden)]
+    fn keys(&self) -> Option<usize> {
+        None
+    }
+
     /// Runs an operation on a key: see [`LimiterExt::estimate`], [`LimiterExt::penalize`],
     /// [`LimiterExt::reset`] and [`LimiterExt::block`]. Returns `None` if this limiter cannot run
     /// it, which is the default.
@@ -284,5 +290,5 @@ where
 impl<L: Limiter + ?Sized> Limiter for Arc<L> {
     type Future = L::Future;
 
-    pass_on!((**self), of self: check, check_keyless, settle, can_take_more, operate);
+    pass_on!((**self), of self: check, check_keyless, settle, can_take_more, keys, operate);
 }

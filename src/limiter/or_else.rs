@@ -157,7 +157,19 @@ struct Standby<F> {
 }
 
 impl<L, F> OrElse<L, F> {
-    pub(super) fn new(inner: L, fallback: F) -> Self {
+    #[track_caller]
+    pub(super) fn new(inner: L, fallback: F) -> Self
+    where
+        L: Limiter,
+        F: Fallback,
+    {
+        if let (Some(keys), Some(others)) = (inner.keys(), fallback.limiter().keys()) {
+            assert!(
+                keys == others,
+                "the charges have {keys} keys, and the fallback takes {others}: \
+                 write `AllInTurn::of_parts` of {keys} limiters as the fallback",
+            );
+        }
         Self { inner, standby: Arc::new(Standby { fallback, watch: FallbackWatch::default() }) }
     }
 }
@@ -176,7 +188,7 @@ where
         }
     }
 
-    pass_on!(check_keyless);
+    pass_on!(check_keyless, keys);
 
     /// Settles with the limiter that made the reservation, which may be the fallback.
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {

@@ -30,6 +30,11 @@ macro_rules! pass_on {
             $inner.can_take_more()
         }
     };
+    (@keys $self:ident $inner:expr) => {
+        fn keys(&$self) -> Option<usize> {
+            $inner.keys()
+        }
+    };
     (@operate $self:ident $inner:expr) => {
         fn operate(
             &$self,

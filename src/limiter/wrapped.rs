@@ -128,6 +128,8 @@ impl<L: Limiter, A: Around> Limiter for Wrapped<L, A> {
         self.around.can_take_more(|| self.inner.can_take_more())
     }
 
+    pass_on!(keys);
+
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
         let open = match self.around.open_operation(operation, charge) {
             Begin::Answered(decision) => return Some(WrappedFuture::unasked(Some(decision), None)),

@@ -119,6 +119,35 @@ async fn limiters_in_turn_get_what_is_left_of_the_time() {
     assert_eq!(ask(SECOND, SECOND / 2).await, (Err(ErrorKind::Infrastructure), SECOND / 2));
 }
 
+/// Its charges have two keys, of which a memory can take none.
+#[test]
+fn a_fallback_for_another_number_of_keys_is_refused_when_it_is_built() {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    let memory = || Memory::new("share", TokenBucket::new(Quota::per_hour(1)));
+    let of_parts = || AllInTurn::of_parts([memory().boxed(), memory().boxed()]);
+    let refused = |build: &dyn Fn()| {
+        let panic = catch_unwind(AssertUnwindSafe(build)).expect_err("it is refused");
+        let text = panic.downcast_ref::<String>().expect("a sentence");
+        assert!(text.starts_with("the charges have 2 keys, and the fallback takes 1"), "{text}");
+    };
+    refused(&|| drop(of_parts().or_else(memory())));
+    refused(&|| drop(of_parts().timeout(SECOND).shadow().boxed().or_else(memory().deny_cache())));
+    refused(&|| drop(of_parts().or_else_if(Error::is_of_store, memory())));
+    #[cfg(feature = "redis")]
+    refused(&|| {
+        use tower_sluice::limiter::AllAtOnce;
+        use tower_sluice::{Pool, Redis};
+
+        let pool = Pool::connect("redis://127.0.0.1:1").unwrap();
+        let member = |name| Redis::new(name, TokenBucket::new(Quota::per_hour(1)), pool.clone());
+        drop(AllAtOnce::of_parts((member("user"), member("all"))).or_else(memory()));
+    });
+    let keys = |charge: &Charge| [charge.clone(), Charge::new("all")];
+    drop(AllInTurn::new([memory().boxed(), memory().boxed()], keys).or_else(memory()));
+    drop(of_parts().or_else(of_parts()).or_else(FailOpen));
+}
+
 /// The peeks run at once, and one that is answered shows that the time is everybody's.
 // Case 133.
 #[tokio::test(start_paused = true)]

@@ -8,6 +8,10 @@ use crate::{Charge, Error, ErrorKind};
 /// [`AllAtOnce`](crate::limiter::AllAtOnce) and [`AllInTurn`](crate::limiter::AllInTurn) have a
 /// constructor for each of the two.
 pub trait MemberCharges<const N: usize> {
+    /// The number of keys that each charge must have, if that is known.
+    #[doc(hidden)]
+    const KEYS: Option<usize> = None;
+
     /// Returns the charge of each member, in order. `None`: the member is not asked.
     ///
     /// # Errors
@@ -30,6 +34,8 @@ where
 pub struct Parts;
 
 impl<const N: usize> MemberCharges<N> for Parts {
+    const KEYS: Option<usize> = Some(N);
+
     fn member_charges(&self, charge: &Charge) -> Result<[Option<Charge>; N], Error> {
         let wrong = |message| Err(Error::new(ErrorKind::Configuration, message));
         if charge.own_quota().is_some() {

@@ -207,6 +207,10 @@ impl<const N: usize, F: MemberCharges<N>> AllAtOnce<N, F> {
 impl<const N: usize, F: MemberCharges<N>> Limiter for AllAtOnce<N, F> {
     type Future = BoxedFuture;
 
+    fn keys(&self) -> Option<usize> {
+        F::KEYS
+    }
+
     fn check(&self, charge: &Charge) -> BoxedFuture {
         match self.ask(None, charge) {
             Ok(decision) => decision,

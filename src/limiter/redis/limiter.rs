@@ -194,6 +194,10 @@ impl<A: InLua> Redis<A> {
 impl<A: InLua> Limiter for Redis<A> {
     type Future = RedisFuture<A>;
 
+    fn keys(&self) -> Option<usize> {
+        Some(1)
+    }
+
     fn check(&self, charge: &Charge) -> RedisFuture<A> {
         self.inner.ask(None, charge)
     }
