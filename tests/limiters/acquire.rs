@@ -117,3 +117,17 @@ async fn only_so_many_callers_wait() {
         assert_eq!(next.outcome(), Outcome::Wait(24 * SECOND));
     }
 }
+
+/// A log line has the cause, as `{error:#}` of the crate's errors has it.
+#[tokio::test]
+async fn the_long_form_of_a_refusal_has_its_cause() {
+    let away = |_: &Charge| {
+        let cause = Error::new(ErrorKind::Infrastructure, "connection refused");
+        let error = Error::new(ErrorKind::Infrastructure, "no connection to redis");
+        ready(Err::<Decision, _>(error.with_source(cause)))
+    };
+    let refusal = away.acquire("job").await.unwrap_err();
+    assert_eq!(refusal.to_string(), "rate limit could not be decided");
+    let long = "rate limit could not be decided: no connection to redis: connection refused";
+    assert_eq!(format!("{refusal:#}"), long);
+}

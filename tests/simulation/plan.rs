@@ -252,6 +252,14 @@ impl Plan {
             let strike = Strike { kind: StrikeKind::DialerPanics, place: dice.u32(..), lasting };
             self.strikes.push((FIRST_FAULT + MILLISECOND * dice.u32(1..500), strike));
         }
+        // Eras of budgets end, and holds with them.
+        for limit in &mut self.limits {
+            for algorithm in &mut limit.algorithms {
+                if let AnyAlgorithm::Budget(budget) = algorithm {
+                    *budget = budget.max_hold(MILLISECOND * dice.u32(200..3_000));
+                }
+            }
+        }
         // Some ask again, when all has been quiet for long.
         if dice.u32(0..4) == 0 && !self.is_flooded {
             let plain = self.asks.iter().filter(|ask| ask.way == Way::Acquire).cloned();

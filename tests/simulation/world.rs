@@ -439,7 +439,7 @@ impl World {
         let strikes = self.strikes.take();
         let (freezes, modes) = (self.freezes.take(), self.modes.take());
         let tables = self.tables.take();
-        let read = Account::of(&self.plan.limits, &books);
+        let read = judged(|| Account::of(&self.plan.limits, &books)).and_then(|read| read);
         let (account, unread) = match read {
             Ok(account) => (account, None),
             Err(why) => (Account::default(), Some(why)),
@@ -458,12 +458,32 @@ impl World {
             open_connections: self.network.open(),
             tasks: Handle::current().metrics().num_alive_tasks(),
         };
-        let violation = unread.or_else(|| checks::violation(&seen));
+        let checked = || judged(|| checks::violation(&seen)).unwrap_or_else(Some);
+        let violation = unread.or_else(checked);
         let tells = tells || violation.is_some();
         let timeline = if tells { checks::timeline(&seen) } else { String::new() };
         let callers = records.len();
         Report { simulated, callers, injected, violation, timeline, longest_turn }
     }
+}
+
+/// Judges a world. A judge that panics is a violation of the world with this seed, and nothing of
+/// the world is unwound.
+fn judged<T>(judge: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(judge)).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        format!("judge: {}", text.unwrap_or("a panic"))
+    })
+}
+
+#[test]
+fn a_judge_that_panics_is_a_violation() {
+    let words = ["refund"];
+    let judge = |length: usize| judged(|| words[..length].concat());
+    assert_eq!(judge(1).as_deref(), Ok("refund"));
+    let why = judge(3).expect_err("a panic");
+    assert!(why.starts_with("judge: range end index 3"), "{why}");
 }
 
 /// Notes a caller's record, even if it panics.

@@ -179,6 +179,29 @@ async fn no_charge_of_before_a_reset_takes_more_after_it() {
     }
 }
 
+/// Units that requests hold while their key is reset, and that they give back after it.
+#[tokio::test(start_paused = true)]
+async fn units_of_before_a_reset_are_not_spent_after_it() {
+    let (limiter, inner, memory) = leased(LIMIT);
+    warm_up(&limiter, &inner, "hot").await;
+    let mut held = Vec::new();
+    for _ in 0..20 {
+        held.extend(check(&limiter, "hot").await.take_reservation());
+    }
+    limiter.reset("hot").await.unwrap();
+    // The key is watched again, before its old units come back.
+    assert!(check(&limiter, "hot").await.is_admitted());
+    for reservation in held {
+        let settlement = limiter.settle(reservation, 0).expect("it is the lease's own");
+        settlement.await.unwrap();
+    }
+    for _ in 0..30 {
+        assert!(check(&limiter, "hot").await.is_admitted());
+    }
+    limiter.end_leases();
+    assert_eq!(taken(&memory, LIMIT, "hot").await, 31);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_reset_forgets_no_units_of_other_keys() {
     let (limiter, inner, memory) = leased(LIMIT);

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::once::LATENESS;
 use super::{Seen, since_begin};
 use crate::account::Booking;
+use crate::plan::Way;
 use crate::world::{Fate, Record};
 
 /// The time for which leased units may be spent.
@@ -60,6 +61,7 @@ impl Seen<'_> {
         groups
             .iter()
             .find_map(outdated)
+            .or_else(|| groups.iter().find_map(|(group, one)| self.of_before(group, one)))
             .or_else(|| groups.iter().find_map(twice))
             .or_else(|| self.returned(&groups, &elsewhere))
     }
@@ -70,6 +72,22 @@ impl Seen<'_> {
         let at = since_begin(at);
         let late = self.frozen(Duration::ZERO, record.asked).min(LATENESS);
         !self.has_odd_clocks() && (at + VALIDITY + late < record.asked || at > record.ended)
+    }
+
+    /// A unit of a lease from before a reset that its own process spent after that.
+    fn of_before(&self, (key, at): &(&str, i64), group: &Group<'_>) -> Option<String> {
+        let at = since_begin(*at);
+        let is_reset = |spent: &Record| {
+            self.records.iter().any(|reset| {
+                let (own, other) = (self.ask(spent), self.ask(reset));
+                (other.way, other.process, other.key) == (Way::Reset, own.process, *key)
+                    && reset.fate == Fate::Done
+                    && at < reset.asked
+                    && reset.ended < spent.asked
+            })
+        };
+        let spent = group.holders.iter().find(|one| !self.has_odd_clocks() && is_reset(one));
+        spent.map(|spent| format!("units of before a reset for {}", self.shown(spent)))
     }
 
     /// The most units that callers had at once.

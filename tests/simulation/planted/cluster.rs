@@ -20,6 +20,16 @@ pub(super) const FAULTS: &[Fault] = &[
         )],
     ),
     planted(
+        "replaced_master_that_a_redirect_named_is_kept",
+        &[edit(
+            "limiter/redis/client/cluster/nodes.rs",
+            "            let is_away = away.iter().any(|node| Arc::ptr_eq(node, &one.node));",
+            "            let is_away = one.redirected_to.is_none()
+                && away.iter().any(|node| Arc::ptr_eq(node, &one.node));",
+        )],
+    )
+    .found_by_unit("limiter::redis::client::cluster::nodes::tests::a_replaced_master_is_left_even_if_a_redirect_named_it"),
+    planted(
         "moved_slot_not_remembered",
         &[edit(
             "limiter/redis/client/cluster/mod.rs",

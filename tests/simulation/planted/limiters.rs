@@ -376,6 +376,14 @@ pub(super) const FAULTS: &[Fault] = &[
     )
     .found_by_unit("limiter::on_time::tests::a_busy_process_reads_what_has_arrived"),
     planted(
+        "units_of_before_a_reset_go_into_the_new_lease",
+        &[edit(
+            "limiter/lease/leased_key.rs",
+            "        if stock.order.generation != self.generation || stock.valid_until <= now {",
+            "        if stock.valid_until <= now {",
+        )],
+    ),
+    planted(
         "slot_of_a_waiter_who_left_lost",
         &[edit(
             "limiter/line.rs",

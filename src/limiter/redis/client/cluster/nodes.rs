@@ -206,6 +206,27 @@ mod tests {
     use super::super::super::pool::Pool;
     use super::*;
 
+    /// A redirect keeps a live server for a while: it still answers earlier calls.
+    #[tokio::test]
+    async fn a_replaced_master_is_left_even_if_a_redirect_named_it() {
+        let pool = Pool::connect("redis-cluster://127.0.0.1:1").expect("an address");
+        let cluster = pool.cluster().expect("a cluster");
+        let host = |port| Host { name: "127.0.0.1".into(), port };
+        let [(_, replaced), _] = [1, 2].map(|port| {
+            cluster.nodes.redirected_to(&host(port), &cluster.settings).expect("a server")
+        });
+        let connecting = Arc::clone(&replaced.pool).connection_at(None);
+        tokio::select! {
+            outcome = connecting => assert!(outcome.is_err(), "nothing listens there"),
+            () = async { while !replaced.pool.is_away() { tokio::task::yield_now().await } } => {}
+        }
+        let map = SlotMap(vec![(0..usize::from(HASH_SLOTS), host(3))]);
+        cluster.nodes.replace(&map, &cluster.settings).expect("a map");
+        let mut ports: Vec<_> = cluster.nodes.all().iter().map(|node| node.host.port).collect();
+        ports.sort_unstable();
+        assert_eq!(ports, [2, 3]);
+    }
+
     /// Numbers of servers would run out, and memory with them.
     #[tokio::test]
     async fn redirects_to_ever_more_servers_are_an_error() {
