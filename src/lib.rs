@@ -42,12 +42,9 @@ let service = limit.layer(service_fn(async |_: Request<String>| {
 
 The module `guide` has a page for each subject."
 )]
-//!
-//! # Layers of the crate
-//!
-//! Dependencies go one way. Values, such as `charge` and `quota`, use no other module. Algorithms
-//! use values, and limiters use algorithms. The layer and its service know limiters by their trait.
-//! HTTP, gRPC and Redisson come last. `tests/architecture/modules.rs` checks each rule.
+// Dependencies go one way. Values, such as `charge` and `quota`, use no other module. Algorithms
+// use values, and limiters use algorithms. The layer and its service know limiters by their trait.
+// HTTP, gRPC and Redisson come last. `tests/architecture/modules.rs` checks each rule.
 // Without a feature, links to what it adds are plain text, and some private items have no use.
 #![cfg_attr(
     not(all(
