@@ -252,8 +252,8 @@ mod tests {
     #[test]
     fn delays_leave_out_what_is_zero() {
         let tail = |millis| {
-            let details = details(8, "rate limit exceeded", millis);
-            let any = details[23 + 1..].to_vec();
+            let details = details(8, "rate limit exceeded", &[], Some(millis));
+            let any = details[24..=24 + usize::from(details[24])].to_vec();
             let value = any.iter().rposition(|byte| *byte == b'o').unwrap() + 1;
             (any[0], any[value..].to_vec())
         };
