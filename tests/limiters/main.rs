@@ -303,7 +303,7 @@ async fn another_limiter_stands_in_for_all_but_what_a_request_can_cause() {
 #[tokio::test(start_paused = true)]
 async fn the_first_demonstration_shows_all_three_verdicts() {
     let page = include_str!("../../docs/guide/start.md").replace('\n', " ");
-    assert!(page.contains("send 150 requests at once") && page.contains("/?[1-150]"));
+    assert!(page.contains("send 150 requests, 100 at a time") && page.contains("/?[1-150]"));
     for (quota, said) in [
         (
             Quota::per_second(50).burst(100),
