@@ -326,7 +326,7 @@ pub(super) const FAULTS: &[Fault] = &[
         }",
         )],
     )
-    .found_by("policies", "store_away::a_late_reply_to_the_last_policies_of_many_never_fails_open"),
+    .found_by("limiters", "limiters_in_turn_get_what_is_left_of_the_time"),
     reverted(
         "late_calls_in_turn_fail_open",
         "7178843 within: share one deadline among sequential calls",
