@@ -1,7 +1,7 @@
 //! The calls that run: their number, the bytes of their messages, and their time are bounded.
 //!
-//! A connection may have as many as are still free for all others together. So a caller that wants
-//! all leaves half, two leave a third, and a new one has room.
+//! A connection may have an eighth as many calls as are still free, and as many bytes. So callers
+//! that want all leave room for a new one, until they have dozens of connections.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -21,8 +21,12 @@ use tower::Service;
 
 /// The most calls at once.
 const MOST_CALLS: usize = 1_024;
-/// The most bytes of the messages of all of them.
+/// A connection may have as many as are free, divided by this.
+const SHARE: usize = 8;
+/// The most bytes of the messages of all of them, but for the begin of each.
 const MOST_BYTES: usize = 16 << 20;
+/// The bytes of each message that do not count, which are all of most messages.
+const BEGIN: usize = 16 << 10;
 
 /// The numbers of all callers, or those of one connection.
 #[derive(Debug, Default)]
@@ -31,12 +35,12 @@ struct Held {
     bytes: AtomicUsize,
 }
 
-/// Adds to both counts, unless more than `most` would be held, or the connection would hold more
-/// than is free.
-fn take(all: &AtomicUsize, own: &AtomicUsize, most: usize, count: usize) -> bool {
+/// Adds to both counts, unless more than `most` would be held, or the connection holds more than is
+/// free, divided by `share`.
+fn take(all: &AtomicUsize, own: &AtomicUsize, most: usize, share: usize, count: usize) -> bool {
     let (before, held) = (all.fetch_add(count, Relaxed), own.fetch_add(count, Relaxed));
     let free = most.saturating_sub(before);
-    let fits = count <= free && held <= free;
+    let fits = count <= free && held <= free / share;
     if !fits {
         give_back(all, own, count);
     }
@@ -109,20 +113,28 @@ fn full() -> Status {
 struct Call {
     all: Arc<Held>,
     caller: Arc<Caller>,
+    /// The bytes of the message so far.
+    seen: AtomicUsize,
+    /// Those of them that count.
     bytes: AtomicUsize,
 }
 
 impl Call {
     fn begin(all: &Arc<Held>, caller: Arc<Caller>) -> Option<Arc<Self>> {
-        let is_taken = take(&all.calls, &caller.own::<Held>().calls, MOST_CALLS, 1);
-        let call = || Arc::new(Self { all: Arc::clone(all), caller, bytes: AtomicUsize::new(0) });
+        let is_taken = take(&all.calls, &caller.own::<Held>().calls, MOST_CALLS, SHARE, 1);
+        let call = || {
+            let (seen, bytes) = Default::default();
+            Arc::new(Self { all: Arc::clone(all), caller, seen, bytes })
+        };
         is_taken.then(call)
     }
 
     /// Counts bytes of the message.
     fn has_room(&self, bytes: usize) -> bool {
         let own = self.caller.own::<Held>();
-        let is_taken = take(&self.all.bytes, &own.bytes, MOST_BYTES, bytes);
+        let before = self.seen.fetch_add(bytes, Relaxed);
+        let bytes = bytes.saturating_sub(BEGIN.saturating_sub(before));
+        let is_taken = take(&self.all.bytes, &own.bytes, MOST_BYTES, 1, bytes);
         if is_taken {
             self.bytes.fetch_add(bytes, Relaxed);
         }
@@ -203,14 +215,15 @@ mod tests {
     fn each_may_hold_as_much_as_is_free() {
         let all = AtomicUsize::new(0);
         let held = |own: &AtomicUsize| {
-            while take(&all, own, 90, 1) {}
+            while take(&all, own, 90, 1, 1) {}
             own.load(Relaxed)
         };
         let (first, second, third) = Default::default();
         assert_eq!(held(&first), 46);
         assert_eq!(held(&second), 23);
         assert_eq!(held(&third), 11);
-        assert!(!take(&all, &third, 90, 11));
+        assert!(!take(&all, &third, 90, 1, 11));
+        assert!(!take(&all, &third, 90, 8, 1));
         assert_eq!(all.load(Relaxed), 80);
     }
 }
