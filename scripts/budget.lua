@@ -3,13 +3,16 @@
 --
 -- Stored:  the instant at which the bucket is full again by what is spent, the begin of the latest
 --          era, and the units that are held since that era and since the one before, as
---          `full:begin:current:former`, or with a fraction as `full+part/denominator:...`
+--          `full:begin:current:former`, or with a fraction as `full+part/denominator:...`; after a
+--          `-` if the debt lasts longer than the horizon
 -- Mark:    mark1: the begin of the era since which the units are held
 
--- One unit takes unit_numerator / unit_denominator microseconds; max_hold: how long an era is.
---@ arguments horizon, unit_numerator, unit_denominator, burst, max_hold
+-- One unit takes unit_numerator / unit_denominator microseconds; max_debt: how long a key may owe;
+-- max_hold: how long an era is.
+--@ arguments horizon, unit_numerator, unit_denominator, burst, max_debt, max_hold
 
---@ state full, part, denominator, begin, current, former
+-- owes: true if the last write left a debt that lasts longer than the horizon.
+--@ state full, part, denominator, begin, current, former, owes
 
 --@ helpers
 -- When a bucket is full again after units are spent at an instant.
@@ -25,13 +28,25 @@ local function full_after(full, part, at, units, unit_numerator, unit_denominato
   return full, part
 end
 
+-- The units that refill from such an instant until a budget is full again that owes for `time`
+-- from now on. A product must stay below 2^53.
+local function units_until(full, part, now, time, burst, unit_numerator, unit_denominator)
+  local spare = burst * unit_numerator % unit_denominator
+  local last = now + time + (burst * unit_numerator - spare) / unit_denominator
+  local most = INEXACT - 1 - spare
+  most = (most - most % unit_denominator) / unit_denominator
+  most = math.max(-1, math.min(most, last - full)) * unit_denominator + spare - part
+  most = math.max(0, most)
+  return (most - most % unit_numerator) / unit_numerator
+end
+
 -- A number, perhaps with a fraction, and three more. Any other text leaves `full`
 -- nil.
 --@ read
-local digits1, over, digits2, digits3, digits4 =
-  string.match(text, '^(%d+)([^:]*):(%d+):(%d+):(%d+)$')
-if digits1 then
-  full, part, denominator = integer(digits1), 0, 1
+local sign, digits1, over, digits2, digits3, digits4 =
+  string.match(text, '^(%-?)(%d+)([^:]*):(%d+):(%d+):(%d+)$')
+if sign then
+  full, part, denominator, owes = integer(digits1), 0, 1, sign == '-'
   begin, current, former = integer(digits2), integer(digits3), integer(digits4)
   if over ~= '' then
     local digits5, digits6 = string.match(over, '^%+(%d+)/(%d+)$')
@@ -71,8 +86,8 @@ while begin + max_hold <= now do
 end
 
 -- A step back of the clock by less than an era changes no era: by more, what is
--- held counts as spent now. And no more is owed than a charge can leave that waits
--- as long as it may, whatever is held: a request may cost more than it held.
+-- held counts as spent now. No budget is full again later than a burst after the
+-- longest wait, or after the longest debt if it owes.
 --@ clamp
 if begin > now + max_hold then
   full, part = full_after(
@@ -82,7 +97,7 @@ if begin > now + max_hold then
 end
 local most = burst * unit_numerator
 local most_rest = most % unit_denominator
-local last = now + horizon + (most - most_rest) / unit_denominator
+local last = now + (owes and max_debt or horizon) + (most - most_rest) / unit_denominator
 if full > last or full == last and part > most_rest then
   full, part, clamped = last, most_rest, true
 end
@@ -138,6 +153,20 @@ end
 full, part = full_after(full, part, now, cost, unit_numerator, unit_denominator)
 denominator = unit_denominator
 
+-- Later than after the longest wait only a debt is over, even if all that is held is
+-- spent.
+--@ owes
+owes = false
+if full > now + horizon then
+  local last, rest = full_after(
+    full, part, now, math.min(current + former, burst), unit_numerator, unit_denominator
+  )
+  local most = burst * unit_numerator
+  local most_rest = most % unit_denominator
+  local latest = now + horizon + (most - most_rest) / unit_denominator
+  owes = last > latest or last == latest and rest > most_rest
+end
+
 -- As if all that is held were spent at the end of its time.
 --@ expires
 local last, rest = full, part
@@ -155,15 +184,23 @@ expires_at = rest > 0 and last + 1 or last
 
 -- The fraction is left out if there is none.
 --@ write
+local sign = owes and '-' or ''
 if part == 0 then
-  value = format('%d:%d:%d:%d', full, begin, current, former)
+  value = format('%s%d:%d:%d:%d', sign, full, begin, current, former)
 else
-  value = format('%d+%d/%d:%d:%d:%d', full, part, denominator, begin, current, former)
+  local layout = '%s%d+%d/%d:%d:%d:%d'
+  value = format(layout, sign, full, part, denominator, begin, current, former)
 end
 
--- A product must stay below 2^53.
---@ unchecked
-most = (INEXACT - 1 - (INEXACT - 1) % unit_numerator) / unit_numerator
+-- The debt may last so long, even if all that is held is spent.
+--@ most
+local from, over = now, 0
+if full then
+  from, over = full_after(
+    full, part, now, math.min(current + former, burst), unit_numerator, unit_denominator
+  )
+end
+most = units_until(from, over, now, max_debt, burst, unit_numerator, unit_denominator)
 
 -- A settlement: what the charge held is free again, and spent but for the units
 -- given back.
@@ -182,11 +219,19 @@ if held >= cost then
   else
     former = former - cost
   end
-  refunded = math.max(0, back)
+  refunded = back
   if back < cost then
-    local most = (INEXACT - 1 - (INEXACT - 1) % unit_numerator) / unit_numerator
-    full, part = full_after(
-      full, part, now, math.min(cost - back, most), unit_numerator, unit_denominator
+    -- The held units fit, and what was used beyond them may be owed.
+    local from, over = full_after(
+      full, part, now, math.min(current + former, burst), unit_numerator, unit_denominator
     )
+    local most = units_until(from, over, now, max_debt, burst, unit_numerator, unit_denominator)
+    local exact = (INEXACT - 1 - (INEXACT - 1) % unit_numerator) / unit_numerator
+    local spent = math.min(cost - back, math.max(most, math.min(cost, exact)))
+    full, part = full_after(full, part, now, spent, unit_numerator, unit_denominator)
+    if back < 0 then
+      -- What could not be taken.
+      refunded = spent - (cost - back)
+    end
   end
 end

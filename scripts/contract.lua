@@ -42,7 +42,8 @@
 --          if the units were taken; or a text, if this charge failed: why. Of a key that was
 --          reset, it is `RESET`, that number if the units were taken, and each quota's birth.
 --@ if complete
---          Of a refund, it is the units that were given back.
+--          Of a refund, it is the units that were given back, and below 0 those that could not be
+--          taken. Of a penalty, it is the units that could not be taken.
 --@ end
 --          The others are the state that decided, 0 if there was none:
 --@ each

@@ -73,9 +73,9 @@ expires_at = (anchored == 1 and begin or begin - begin % period) + period
 --@ write
 value = format('%d:%d', begin, units)
 
--- A window is never more than full.
---@ unchecked
-most = limit
+-- The limit at a time, and nothing if more than that counts already.
+--@ most
+most = instant > math.max(now, begin or 0) and 0 or limit
 
 -- While the window lasts that the mark says.
 --@ refund

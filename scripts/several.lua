@@ -75,11 +75,11 @@ while last < groups do
       end
       -- A state of another rule is brought under this one. A state from the future is clamped: a
       -- clock was set back, or a quota was lowered.
+      --@ if any_holds
+      local unsettled
+      --@ end
       --@ each
       local clamped_N, kept_N = false, false
-      --@ if holds
-      local unsettled_N
-      --@ end
       if $exists then
         --@ paste rebase
         --@ paste clamp
@@ -111,6 +111,7 @@ while last < groups do
       if kept_N and not broken then
         changed_at[slot_N] = true
         if $exists then
+          --@ paste owes
           -- From `expires_at` on, the state decides like no state.
           local expires_at
           --@ paste expires

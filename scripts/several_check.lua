@@ -18,7 +18,7 @@ do
   $reply = $values
 end
 --@ if holds
-if unsettled_N then
+if unsettled then
   most_wait = -1
 end
 --@ end

@@ -44,27 +44,22 @@ if op == 'refund' then
       local back = cost_N
       --@ end
       --@ paste refund
-      --@ if holds
-      --@ paste clamp
-      --@ end
     end
     --@ if any_holds
     --@ if holds
     --@ else
     if is_same and back < 0 then
       -- More was used than taken: what is missing is taken now, as a penalty.
-      local most, instant_N
-      local taken = cost
+      local amount, taken, most, instant_N = -back, cost, nil, nil
       cost = 0
       --@ paste cost
       --@ paste fit
-      if instant_N - now <= horizon_N then
-        --@ paste unchecked
-        cost = math.min(-back, most)
+      --@ paste most
+      cost = math.min(amount, most)
+      if cost > 0 then
+        refunded_N = cost - amount
         --@ paste cost
         --@ paste consume
-        --@ paste clamp
-        refunded_N = 0
       end
       cost = taken
       --@ paste cost
@@ -72,68 +67,61 @@ if op == 'refund' then
     --@ end
     --@ end
   end
-  if refunded_N then
-    any, wait = true, math.max(wait, refunded_N)
+  any = any or refunded_N ~= nil
+  if back < 0 then
+    wait = math.min(wait, refunded_N or back)
+  else
+    wait = math.max(wait, refunded_N or 0)
   end
   --@ end
   --@ each
   kept_N = kept_N or refunded_N ~= nil or any and clamped_N
   --@ end
 elseif op == 'penalize' then
-  -- Takes the cost whether or not it fits, unless a peek would wait longer than the
-  -- horizon: so the debt has a bound.
-  local amount, fits_at = cost, now
-  cost = 0
+  -- Each quota takes the cost whether or not it fits, but not more than `most`: a
+  -- debt has a bound. The answer is the most that one could not take, and the states
+  -- after it.
+  local amount_of_all = cost
   --@ each
   do
-    local instant_N
     --@ if own_costs
+    local amount, most, instant_N = cost_N, nil, nil
     local cost_N = 0
+    --@ else
+    local amount, most, instant_N = amount_of_all, nil, nil
     --@ end
+    cost = 0
     --@ paste cost
     --@ paste fit
-    --@ paste reply
-    $reply = $values
-    fits_at = math.max(fits_at, instant_N)
-  end
-  --@ end
-  wait = fits_at - now
-  if amount > 0 and wait <= math.min($horizons) then
-    wait = 0
-    --@ each
-    do
-      -- `most` is the largest cost that the sums can hold.
-      local most, instant_N = nil, fits_at
-      --@ paste unchecked
-      cost = math.min(amount, most)
-      --@ if own_costs
-      local cost_N = math.min(cost_N, most)
-      --@ end
+    --@ paste most
+    if (born[N] or birth_at[slot_N] or 0) ~= (birth_at[slot_N] or 0) then
       -- The rest of a charge of before a reset is not taken.
-      if (born[N] or birth_at[slot_N] or 0) == (birth_at[slot_N] or 0) then
-        --@ paste cost
-        --@ if holds
-        --@ paste spend
-        --@ else
-        --@ paste consume
-        --@ end
-        --@ paste clamp
-        kept_N = true
-      end
-      -- The answer is that of a peek after it.
-      cost, instant_N = 0, nil
+      most = 0
+    end
+    --@ if own_costs
+    cost_N = math.min(amount, most)
+    --@ end
+    cost = math.min(amount, most)
+    wait = math.max(wait, amount - cost)
+    if cost > 0 then
+      --@ paste cost
+      --@ if holds
+      --@ paste spend
+      --@ else
+      --@ paste consume
+      --@ end
+      kept_N, cost, instant_N = true, 0, nil
       --@ if own_costs
       cost_N = 0
       --@ end
       --@ paste cost
       --@ paste fit
-      --@ paste reply
-      $reply = $values
-      wait = math.max(wait, instant_N - now)
     end
-    --@ end
+    --@ paste reply
+    $reply = $values
   end
-  cost = amount
+  --@ end
+  cost = amount_of_all
 elseif op == 'reset' then
   -- Whatever the keys hold, they hold it no more. The charges before it failed.
   --@ each
@@ -158,5 +146,5 @@ elseif blocked_at[0] == 0 then
   --@ include several_check
 end
 if blocked_at[0] > 0 and op ~= 'refund' then
-  wait = format('BLOCKED %016d', blocked_at[0])
+  wait = format(op == 'penalize' and 'BLOCKED %016d %d' or 'BLOCKED %016d', blocked_at[0], wait)
 end

@@ -77,6 +77,7 @@ while last < #KEYS do
       if kept then
         changed = true
         if $exists then
+          --@ paste owes
           -- From `expires_at` on, the state decides like no state.
           --@ paste expires
         end

@@ -29,40 +29,36 @@ if op == 'refund' then
   --@ end
     local mark1, mark2, mark3, mark4 = unpack(mark)
     --@ paste refund
-    --@ if holds
-    --@ paste clamp
-    --@ end
   end
   kept = kept or refunded ~= nil
-  wait = refunded or 0
+  wait = refunded or math.min(0, back)
 elseif op == 'penalize' and born[1] and born[1] ~= (birth or 0) then
-  -- The rest of a charge of before a reset.
+  -- The rest of a charge of before a reset is not taken.
+  wait = cost
 elseif op == 'penalize' then
-  -- Takes the cost whether or not it fits, unless a peek would wait longer than the
-  -- horizon: so the debt has a bound. `most` is the largest cost that the sums can
-  -- hold.
+  -- Takes the cost whether or not it fits, but not more than `most`: a debt has a
+  -- bound. The answer is what could not be taken, and the state after it.
   local amount, most = cost, nil
-  --@ paste unchecked
   cost = 0
   --@ paste cost
   --@ paste fit
-  if amount > 0 and instant - now <= horizon then
-    cost = math.min(amount, most)
+  --@ paste most
+  cost = math.min(amount, most)
+  wait = amount - cost
+  if cost > 0 then
     --@ paste cost
     --@ if holds
     --@ paste spend
     --@ else
     --@ paste consume
     --@ end
-    --@ paste clamp
     kept, cost, instant = true, 0, nil
-    -- The answer is that of a peek after it.
     --@ paste cost
     --@ paste fit
   end
   --@ paste reply
   $reply = $values
-  wait, cost = instant - now, amount
+  cost = amount
 elseif op == 'reset' then
   -- Whatever the key holds, it holds it no more. The charges before it failed.
   --@ paste flaw
@@ -79,5 +75,5 @@ elseif not blocked then
   --@ include single_check
 end
 if blocked and op ~= 'refund' then
-  wait = format('BLOCKED %016d', blocked)
+  wait = format(op == 'penalize' and 'BLOCKED %016d %d' or 'BLOCKED %016d', blocked, wait)
 end

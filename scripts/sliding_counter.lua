@@ -112,9 +112,9 @@ end
 --@ write
 value = format('%d:%d:%d:%d', begin, current, previous, latest)
 
--- A window is never more than full.
---@ unchecked
-most = limit
+-- The limit at a time, and nothing if more than that counts already.
+--@ most
+most = instant > math.max(now, latest or 0) and 0 or limit
 
 -- While its window, or the next one, is the latest. A reserved wait is undone
 -- completely if the state is still what it left.

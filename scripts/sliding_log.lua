@@ -331,9 +331,9 @@ if birth and not why then
   why = failure('ZADD', key, 'inf', format('reset:%d', birth))
 end
 
--- A window is never more than full.
---@ unchecked
-most = limit
+-- The limit at a time, and nothing if more than that counts already.
+--@ most
+most = instant > math.max(now, log and log.last and log.last.at or 0) and 0 or limit
 
 -- Only the newest member's: the totals after an older one would be wrong.
 --@ refund

@@ -145,9 +145,9 @@ end
 list = list or listed(counts, 1, #counts)
 value = format('%d:%d', cell_width, newest) .. list
 
--- A cell is never more than full.
---@ unchecked
-most = limit
+-- The limit at a time, and nothing if more than that counts already.
+--@ most
+most = instant > math.max(now, newest and newest * width or 0) and 0 or limit
 
 -- While the cell of the mark counts. A reserved wait is undone completely if
 -- nothing else stands in the cells that it reached.

@@ -8,8 +8,8 @@
 
 -- A permit takes unit_numerator / unit_denominator microseconds; burst: how long permits are
 -- stored; own_cost: 1 if a charge waits for its own cost; full: 1 if a new key has all that can be
--- stored.
---@ arguments horizon, unit_denominator, unit_numerator, burst, own_cost, full
+-- stored; max_debt: how long a key may owe.
+--@ arguments horizon, unit_denominator, unit_numerator, burst, own_cost, full, max_debt
 
 -- The most that can be stored, in microseconds over the denominator.
 --@ rule cap
@@ -127,15 +127,30 @@ expires_at = free + ceil((cap - has) / unit_denominator)
 local layout = '%d:%d:%d/%d:%d'
 value = format(layout, credit, next_free, of_denominator, of_numerator, last_now)
 
--- A product must stay below 2^53.
---@ unchecked
-most = (INEXACT - 1 - (INEXACT - 1) % unit_numerator) / unit_numerator
+-- The debt may last so long. A product must stay below 2^53.
+--@ most
+local has, free = full == 1 and cap or 0, now
+if next_free then
+  has, free = credit_until(
+    now, next_free, credit, of_denominator, of_numerator,
+    unit_denominator, unit_numerator, burst, cap
+  )
+end
+local room = now + max_debt - free
+local time = math.min(room, quotient(INEXACT - 1, unit_denominator)) * unit_denominator
+local exact = INEXACT - 1 + math.min(0, has)
+most = quotient(math.min(time + (has + unit_denominator - 1), exact), unit_numerator)
+if room < 0 then
+  most = 0
+end
 
 -- Only if nothing was taken since: the state is still the one that the mark says.
 --@ refund
 local before = mark2 - unit_denominator
 local is_same_rate = of_denominator == unit_denominator and of_numerator == unit_numerator
-local after = before + mark3 * unit_denominator - cost * unit_numerator
+-- The added time may be less than that of the debt, so that it is exact.
+local whole = quotient(math.max(0, cost * unit_numerator - before), unit_denominator)
+local after = before + whole * unit_denominator - cost * unit_numerator
 if is_same_rate and next_free == mark1 and credit == after then
   refunded = back
   if back == cost then
@@ -146,7 +161,7 @@ if is_same_rate and next_free == mark1 and credit == after then
     credit = before + debt * unit_denominator - kept_cost
     -- The slot is kept, so a charge that waited for its own cost gives no time back.
     if own_cost == 0 then
-      next_free = next_free - mark3 + debt
+      next_free = next_free - mark3 + math.min(debt, mark3)
     end
   end
 end

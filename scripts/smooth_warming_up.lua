@@ -8,21 +8,21 @@
 --          double. mark4: what was added to next_free
 
 -- A permit takes unit_numerator / unit_denominator microseconds; factor: in thousandths; own_cost:
--- 1 if a charge waits for its own cost.
---@ arguments horizon, unit_denominator, unit_numerator, warm_up, factor, own_cost
+-- 1 if a charge waits for its own cost; max_debt: how long a key may owe.
+--@ arguments horizon, unit_denominator, unit_numerator, warm_up, factor, own_cost, max_debt
 
--- The price of a permit when warm, and the most that can be stored.
---@ rule stable, most_stored
-stable, most_stored = pace_of(unit_denominator, unit_numerator, warm_up, factor)
+-- The most that can be stored.
+--@ rule most_stored
+most_stored = pace_of(unit_denominator, unit_numerator, warm_up, factor)
 
 --@ state next_free, stored, of_denominator, of_numerator, last_now
 
 --@ helpers
--- The stable interval in microseconds, and the permits that are stored when cold.
+-- The permits that are stored when cold, and the stable interval in microseconds.
 local function pace_of(unit_denominator, unit_numerator, warm_up, factor)
   local stable = 1000000 / (unit_denominator * 1000000 / unit_numerator)
   local threshold = 0.5 * warm_up / stable
-  return stable, threshold + 2 * warm_up / (stable + stable * (factor / 1000))
+  return threshold + 2 * warm_up / (stable + stable * (factor / 1000)), stable
 end
 
 -- The stored permits and the instant under a rule's rate, with what the time until `now` has
@@ -34,8 +34,7 @@ local function permits_until(
   local most, has_rate = most_stored, true
   if of_denominator ~= unit_denominator or of_numerator ~= unit_numerator then
     has_rate = false
-    local _, before = pace_of(of_denominator, of_numerator, warm_up, factor)
-    most = before
+    most = pace_of(of_denominator, of_numerator, warm_up, factor)
   end
   stored = math.min(stored, most)
   if now > next_free then
@@ -51,7 +50,8 @@ end
 
 -- The time that a cost takes, in whole microseconds: what is stored above the threshold is dear,
 -- all else is not.
-local function price_of(stored, cost, stable, most_stored, warm_up, factor)
+local function price_of(stored, cost, unit_denominator, unit_numerator, warm_up, factor)
+  local most_stored, stable = pace_of(unit_denominator, unit_numerator, warm_up, factor)
   local take = math.min(cost, stored)
   local fresh = cost - take
   local threshold = 0.5 * warm_up / stable
@@ -104,11 +104,13 @@ if cost * unit_numerator < INEXACT then
     )
   end
   if own_cost == 1 then
-    free = math.min(free + price_of(has, cost, stable, most_stored, warm_up, factor), INEXACT - 1)
+    local price = price_of(has, cost, unit_denominator, unit_numerator, warm_up, factor)
+    free = math.min(free + price, INEXACT - 1)
   end
   instant = math.max(free, now)
   -- No permit costs less than at the stable pace, and a price is cut to whole
   -- microseconds three times. One that may not wait so long never fits.
+  local _, stable = pace_of(unit_denominator, unit_numerator, warm_up, factor)
   if own_cost == 1 and math.floor(stable * cost) - 3 > max_wait then
     instant = nil
   end
@@ -124,7 +126,7 @@ if next_free then
     unit_denominator, unit_numerator, warm_up, factor, most_stored
   )
 end
-local price = price_of(has, cost, stable, most_stored, warm_up, factor)
+local price = price_of(has, cost, unit_denominator, unit_numerator, warm_up, factor)
 -- A charge that also waits for another quota starts later, and nothing is stored
 -- meanwhile.
 local due = free + (own_cost == 1 and price or 0)
@@ -144,9 +146,31 @@ expires_at = free + ceil((most_stored - has) * (warm_up / most_stored)) + 1
 local layout = '%.17g:%d:%d/%d:%d'
 value = format(layout, stored, next_free, of_denominator, of_numerator, last_now)
 
--- A product must stay below 2^53.
---@ unchecked
+-- The debt may last so long, and a product must stay below 2^53. Searches by
+-- halves, since the price of a unit depends on the permits that are stored.
+--@ most
+local has, free = most_stored, now
+if next_free then
+  has, free = permits_until(
+    now, next_free, stored, of_denominator, of_numerator,
+    unit_denominator, unit_numerator, warm_up, factor, most_stored
+  )
+end
+local room = now + max_debt - free
+local low = 0
 most = (INEXACT - 1 - (INEXACT - 1) % unit_numerator) / unit_numerator
+most = math.min(amount, most)
+if price_of(has, most, unit_denominator, unit_numerator, warm_up, factor) > room then
+  while most - low > 1 do
+    local middle = low + math.floor((most - low) / 2)
+    if price_of(has, middle, unit_denominator, unit_numerator, warm_up, factor) <= room then
+      low = middle
+    else
+      most = middle
+    end
+  end
+  most = low
+end
 
 -- Only if nothing was taken since: the state is still the one that the mark says.
 --@ refund
@@ -157,9 +181,9 @@ if is_same_rate and next_free == mark1 and stored == before - math.min(cost, bef
     stored, next_free, refunded = before, next_free - mark4, back
   else
     local kept_cost = cost - back
-    local whole = price_of(before, cost, stable, most_stored, warm_up, factor)
+    local whole = price_of(before, cost, unit_denominator, unit_numerator, warm_up, factor)
     if whole <= mark4 then
-      local kept_price = price_of(before, kept_cost, stable, most_stored, warm_up, factor)
+      local kept_price = price_of(before, kept_cost, unit_denominator, unit_numerator, warm_up, factor)
       local less = math.max(0, whole - kept_price)
       stored, refunded = before - math.min(kept_cost, before), back
       -- The slot is kept, so a charge that waited for its own cost gives no time

@@ -1,36 +1,43 @@
 -- Token bucket (GCRA). The twin of src/algorithm/token_bucket.rs.
 --
--- Stored:  the instant at which the bucket is full again, as `full` or `full+part/denominator`
+-- Stored:  the instant at which the bucket is full again, as `full` or `full+part/denominator`,
+--          after a `-` if the debt lasts longer than the horizon
 -- Mark:    mark1, mark2: full and part after the charge. mark3, mark4: full + 1 and part before it,
 --          if it reserved a wait together with other quotas; else 0
 
--- One unit takes unit_numerator / unit_denominator microseconds.
---@ arguments horizon, unit_numerator, unit_denominator, burst
+-- One unit takes unit_numerator / unit_denominator microseconds; max_debt: how long a key may owe.
+--@ arguments horizon, unit_numerator, unit_denominator, burst, max_debt
 
 -- The time of a burst: whole microseconds, and the rest over the denominator.
 --@ rule span, spare
 spare = burst * unit_numerator % unit_denominator
 span = (burst * unit_numerator - spare) / unit_denominator
 
--- The time of the cost, and that of what the burst leaves of it.
---@ cost time, rest, credit, credit_rest
+-- The time of the cost, in the same way.
+--@ cost time, rest
 rest = cost * unit_numerator % unit_denominator
 time = (cost * unit_numerator - rest) / unit_denominator
-credit_rest = (burst - cost) * unit_numerator % unit_denominator
-credit = ((burst - cost) * unit_numerator - credit_rest) / unit_denominator
 
---@ state full, part, denominator
+-- owes: true if the last write left a debt that lasts longer than the horizon.
+--@ state full, part, denominator, owes
 
--- A plain number, or one with a fraction. Any other text leaves `full` nil.
+-- A plain number, or one with a fraction, perhaps after a sign. Any other text
+-- leaves `full` nil.
 --@ read
 full = integer(text)
 if full then
   part, denominator, number = 0, 1, full
 else
-  local whole, over, under = string.match(text, '^(%d+)%+(%d+)/(%d+)$')
+  local sign, whole, rest = string.match(text, '^(%-?)(%d+)(.*)$')
   if whole then
-    whole, part, denominator = integer(whole), integer(over), integer(under)
-    full = whole and part and denominator and 0 < part and part < denominator and whole or nil
+    full, part, denominator, owes = integer(whole), 0, 1, sign == '-'
+    if rest ~= '' then
+      local over, under = string.match(rest, '^%+(%d+)/(%d+)$')
+      part, denominator = over and integer(over), under and integer(under)
+      if not (part and denominator and 0 < part and part < denominator) then
+        full = nil
+      end
+    end
   end
 end
 
@@ -43,23 +50,25 @@ if denominator ~= unit_denominator then
   denominator = unit_denominator
 end
 
--- No bucket is full again later than a burst after the longest wait.
+-- No bucket is full again later than a burst after the longest wait, or after the
+-- longest debt if it owes.
 --@ clamp
-if full >= now + horizon + span and (full > now + horizon + span or part > spare) then
-  full, part, clamped = now + horizon + span, spare, true
+local last = now + (owes and max_debt or horizon) + span
+if full >= last and (full > last or part > spare) then
+  full, part, clamped = last, spare, true
 end
 
 --@ reply full, part
 
--- It fits as soon as `full` is no further ahead than the time of what the burst
--- leaves.
+-- It fits as soon as `full` and the time of the cost are no further ahead than the
+-- time of a burst.
 --@ fit
 if cost <= burst then
   instant = now
   if full and full >= now then
-    instant = full - credit
-    if part > credit_rest then
-      instant = instant + 1
+    instant = full + time - span
+    if part + rest > spare then
+      instant = instant + (part + rest > spare + unit_denominator and 2 or 1)
     end
     if instant < now then
       instant = now
@@ -77,21 +86,37 @@ if part >= unit_denominator then
   full, part = full + 1, part - unit_denominator
 end
 
+-- Later than after the longest wait only a debt is over.
+--@ owes
+owes = full >= now + horizon + span and (full > now + horizon + span or part > spare)
+
 -- A full bucket is as good as a new one.
 --@ expires
 expires_at = part > 0 and full + 1 or full
 
 -- The shortest text: mostly a plain number.
 --@ write
-if part == 0 then
-  plain = full
+local sign = owes and '-' or ''
+if part > 0 then
+  value = format('%s%d+%d/%d', sign, full, part, denominator)
+elseif owes then
+  value = format('-%d', full)
 else
-  value = format('%d+%d/%d', full, part, denominator)
+  plain = full
 end
 
+-- What refills from the instant at which the bucket is full until the latest one.
 -- A product must stay below 2^53.
---@ unchecked
-most = (INEXACT - 1 - (INEXACT - 1) % unit_numerator) / unit_numerator
+--@ most
+local from, over = now, 0
+if full and full >= now then
+  from, over = full, part
+end
+most = INEXACT - 1 - spare
+most = (most - most % unit_denominator) / unit_denominator
+most = math.max(-1, math.min(most, now + max_debt + span - from))
+most = math.max(0, most * unit_denominator + spare - over)
+most = (most - most % unit_numerator) / unit_numerator
 
 -- Only if nothing was taken since: the state is still the one that the mark says.
 --@ refund

@@ -40,8 +40,8 @@ use crate::{Error, Quota};
 /// // Charges the most that the answer may use, and settles what it used.
 /// let decision = tokens.check(&Charge::new("alice").cost(1_000)).await?;
 /// if let Some(reservation) = decision.into_reservation() {
-///     let given_back = tokens.settle(reservation, 120).expect("it is its own").await?;
-///     assert_eq!(given_back, 880);
+///     let settled = tokens.settle(reservation, 120).expect("it is its own").await?;
+///     assert_eq!(settled.given_back, 880);
 /// }
 /// assert_eq!(tokens.peek("alice").await?.remaining(), Some(9_880));
 /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
@@ -138,6 +138,20 @@ impl Decision {
     #[must_use]
     pub fn remaining(&self) -> Option<u64> {
         self.details()?.remaining
+    }
+
+    /// The units of a [penalty](crate::LimiterExt::penalize) that could not be taken. With several
+    /// limits, the largest number.
+    #[must_use]
+    pub fn not_taken(&self) -> u64 {
+        self.details().map_or(0, |details| details.not_taken)
+    }
+
+    /// States the units of a penalty that could not be taken. Default: 0.
+    #[must_use]
+    pub fn with_not_taken(mut self, units: u64) -> Self {
+        self.details_mut().not_taken = units;
+        self
     }
 
     /// The time until the whole quota is available again, reservations included. With several

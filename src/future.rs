@@ -12,7 +12,7 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 pub use crate::limiter::futures::*;
-pub use crate::settlement::Settlement;
+pub use crate::settlement::{Settled, Settlement};
 
 use crate::limiter::{Admission, Limiter, Operation};
 use crate::responder::Respond;

@@ -171,10 +171,10 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     /// Takes `units` more if `condition` returns true: a closure over `&Decision` and the response.
     /// Use it for responses that show abuse. Default: what was charged stays.
     ///
-    /// The units are taken even if they do not fit. A bucket then owes them; a window takes at most
-    /// its limit. If the cost depends on the response, use
-    /// [`actual_cost`](RateLimitLayer::actual_cost). As there, every request is refused if the
-    /// limiter cannot take more.
+    /// The units are taken even if they do not fit. A bucket then owes them, and the key is refused
+    /// until they have refilled; a window takes at most its limit. If the cost depends on the
+    /// response, use [`actual_cost`](RateLimitLayer::actual_cost). As there, every request is
+    /// refused if the limiter cannot take more.
     ///
     /// ```
     /// use http::{Request, Response};

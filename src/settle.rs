@@ -82,12 +82,15 @@ use crate::{Decision, Refusal};
 /// |---|---|---|
 /// | windows and counters | exactly, while its window lasts | up to the limit at a time |
 /// | log | only the newest charge | up to the limit at a time |
-/// | budget | always, until its time is over | all of it, owed up to the horizon |
-/// | token bucket | only if no other was decided since | all of it, owed up to the horizon |
-/// | smooth limiters | only if no other was decided since | all of it: the next one waits for it |
+/// | budget | always, until its time is over | all of it, owed for up to `max_debt` |
+/// | token bucket | only if no other was decided since | all of it, owed for up to `max_debt` |
+/// | smooth limiters | only if no other was decided since | all of it, owed for up to `max_debt` |
 /// | tuples | each member as above | each member as above |
 ///
-/// The end of a window cancels a debt. A tuple refunds a wait completely if no other charge was
+/// A key that owes is refused until its debt has refilled, or waits for that if its `max_wait` is as
+/// long. The longest debt, [`max_debt`](crate::algorithm::TokenBucket::max_debt), is 365 days unless
+/// set. Units beyond it are not taken: [`Settled`](crate::future::Settled) tells them. The end of a
+/// window cancels a debt. A tuple refunds a wait completely if no other charge was
 /// decided since.
 ///
 /// A part can be refunded when the whole charge could be; a reserved slot itself does not move. A

@@ -1,4 +1,4 @@
-//! The units that a settlement gave back.
+//! The units that a settlement gave back, or could not take.
 
 use std::future::Future;
 use std::mem;
@@ -9,13 +9,11 @@ use std::task::{Context, Poll, Waker};
 use crate::sync::{Mutex, lock};
 use crate::{Error, ErrorKind};
 
-/// The units that a settlement gave back: a future that need not be awaited.
+/// The result of a settlement, as [`Settled`]: a future that need not be awaited.
 ///
 /// The settlement continues without it. If units cannot be given back, they stay taken until the
-/// limit forgets them. Some algorithms give back units only if no later charge was decided. If
-/// several limiters share a reservation, the result is the most that one of them gave back. It is 0
-/// if nothing had to be given back, or if more was taken. If the slot goes to the next charge of
-/// this process, its units count as given back.
+/// limit forgets them. Some algorithms give back units only if no later charge was decided. If the
+/// slot goes to the next charge of this process, its units count as given back.
 ///
 /// # Errors
 ///
@@ -30,24 +28,56 @@ use crate::{Error, ErrorKind};
 /// let limiter = Memory::new("tokens", FixedWindow::new(Quota::per_minute(10_000)));
 /// let decision = limiter.check(&Charge::new("alice").cost(1_000)).await?;
 /// let reservation = decision.into_reservation().expect("it took 1,000");
-/// let given_back = limiter.settle(reservation, 100).expect("its own").await?;
-/// assert_eq!(given_back, 900);
+/// let settled = limiter.settle(reservation, 100).expect("its own").await?;
+/// assert_eq!((settled.given_back, settled.not_taken), (900, 0));
 /// # Ok::<_, tower_sluice::Error>(()) }).unwrap();
 /// ```
 pub struct Settlement(State);
 
+/// What a settlement did. If several limiters share a reservation, each number is the largest of
+/// theirs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Settled {
+    /// The units that were given back: 0 if all were used, or if they could not be given back.
+    pub given_back: u64,
+    /// The units that were used beyond the charge, and that the limit could not take. A bucket
+    /// takes all that it may owe, by its [`max_debt`](crate::algorithm::TokenBucket::max_debt). A
+    /// window, a log or a counter takes at most its limit.
+    pub not_taken: u64,
+}
+
+impl Settled {
+    pub(crate) fn not_taken(units: u64) -> Self {
+        Self { given_back: 0, not_taken: units }
+    }
+
+    /// Converts the units given back, or below 0 those that could not be taken.
+    pub(crate) fn of(units: i64) -> Self {
+        Self { given_back: units.max(0).unsigned_abs(), not_taken: units.min(0).unsigned_abs() }
+    }
+
+    /// The larger of both numbers.
+    fn most(self, other: Self) -> Self {
+        Self {
+            given_back: self.given_back.max(other.given_back),
+            not_taken: self.not_taken.max(other.not_taken),
+        }
+    }
+}
+
 enum State {
-    Settled(Result<u64, Error>),
+    Settled(Result<Settled, Error>),
     Settling(Arc<Mutex<Settling>>),
 }
 
-/// A function that is called with the units given back.
-type Observer = Box<dyn FnOnce(&Result<u64, Error>) + Send>;
+/// A function that is called with the result.
+type Observer = Box<dyn FnOnce(&Result<Settled, Error>) + Send>;
 
 /// The state of a settlement that runs or has just ended.
 #[derive(Default)]
 struct Settling {
-    result: Option<Result<u64, Error>>,
+    result: Option<Result<Settled, Error>>,
     waker: Option<Waker>,
     observers: Vec<Observer>,
 }
@@ -56,7 +86,7 @@ impl Settlement {
     /// A finished settlement, which gave back `units`.
     #[must_use]
     pub fn gave_back(units: u64) -> Self {
-        Self(State::Settled(Ok(units)))
+        Self(State::Settled(Ok(Settled { given_back: units, not_taken: 0 })))
     }
 
     /// A settlement that ends through the [`SettlementSender`].
@@ -65,21 +95,27 @@ impl Settlement {
         (SettlementSender(Arc::clone(&settling)), Self(State::Settling(settling)))
     }
 
-    /// Joins several settlements. The result is the most units that one of them gave back.
+    /// Joins several settlements.
     pub(crate) fn all(settlements: impl IntoIterator<Item = Self>) -> Self {
         let (sender, all) = Self::begin();
-        let most = Arc::new(Mutex::new(MostRefunded { most: Ok(0), sender: Some(sender) }));
+        let joined = Arc::new(Mutex::new(JoinedSettlement {
+            all: Ok(Settled::default()),
+            sender: Some(sender),
+        }));
         for mut settlement in settlements {
-            let most = Arc::clone(&most);
-            settlement.observe(move |result| lock(&most).add(result));
+            let joined = Arc::clone(&joined);
+            settlement.observe(move |result| lock(&joined).add(result));
         }
         // Each running settlement holds it: the last one to end drops it.
-        drop(most);
+        drop(joined);
         all
     }
 
     /// Calls `observer` with the result when it is known, even if this is not awaited.
-    pub(crate) fn observe(&mut self, observer: impl FnOnce(&Result<u64, Error>) + Send + 'static) {
+    pub(crate) fn observe(
+        &mut self,
+        observer: impl FnOnce(&Result<Settled, Error>) + Send + 'static,
+    ) {
         let settling = match &self.0 {
             State::Settled(result) => return observer(result),
             State::Settling(settling) => settling,
@@ -96,14 +132,14 @@ impl Settlement {
 }
 
 /// A settlement that has succeeded or failed.
-impl From<Result<u64, Error>> for Settlement {
-    fn from(result: Result<u64, Error>) -> Self {
+impl From<Result<Settled, Error>> for Settlement {
+    fn from(result: Result<Settled, Error>) -> Self {
         Self(State::Settled(result))
     }
 }
 
 impl Future for Settlement {
-    type Output = Result<u64, Error>;
+    type Output = Result<Settled, Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let settling = match &self.0 {
@@ -129,12 +165,12 @@ debug_by_name!([] Settlement);
 pub(crate) struct SettlementSender(Arc<Mutex<Settling>>);
 
 impl SettlementSender {
-    /// Ends the settlement with the units that it gave back, or with its error.
-    pub(crate) fn end(self, result: Result<u64, Error>) {
+    /// Ends the settlement with its result.
+    pub(crate) fn end(self, result: Result<Settled, Error>) {
         self.finish(result);
     }
 
-    fn finish(&self, result: Result<u64, Error>) {
+    fn finish(&self, result: Result<Settled, Error>) {
         let mut settling = lock(&self.0);
         settling.result = Some(result.clone());
         let (waker, observers) = (settling.waker.take(), mem::take(&mut settling.observers));
@@ -156,27 +192,28 @@ impl Drop for SettlementSender {
 }
 
 /// The joint result of several settlements. All have ended when it is dropped.
-struct MostRefunded {
-    most: Result<u64, Error>,
+struct JoinedSettlement {
+    all: Result<Settled, Error>,
     sender: Option<SettlementSender>,
 }
 
-impl MostRefunded {
-    /// Adds the result of an ended settlement. An error is kept if nothing was given back.
-    fn add(&mut self, result: &Result<u64, Error>) {
-        self.most = match (&self.most, result) {
-            (Ok(most), Ok(units)) => Ok(*most.max(units)),
-            (Ok(0), Err(error)) => Err(error.clone()),
-            (Err(_), Ok(units @ 1..)) => Ok(*units),
-            (most, _) => most.clone(),
+impl JoinedSettlement {
+    /// Adds the result of an ended settlement. An error is kept if the others have nothing to say.
+    fn add(&mut self, result: &Result<Settled, Error>) {
+        let nothing = Settled::default();
+        self.all = match (&self.all, result) {
+            (Ok(all), Ok(settled)) => Ok(all.most(*settled)),
+            (Ok(all), Err(error)) if *all == nothing => Err(error.clone()),
+            (Err(_), Ok(settled)) if *settled != nothing => Ok(*settled),
+            (all, _) => all.clone(),
         };
     }
 }
 
-impl Drop for MostRefunded {
+impl Drop for JoinedSettlement {
     fn drop(&mut self) {
         if let Some(sender) = self.sender.take() {
-            sender.end(mem::replace(&mut self.most, Ok(0)));
+            sender.end(mem::replace(&mut self.all, Ok(Settled::default())));
         }
     }
 }
@@ -198,7 +235,7 @@ mod tests {
         }
     }
 
-    fn poll(settlement: &mut Settlement) -> Option<Result<u64, Error>> {
+    fn poll(settlement: &mut Settlement) -> Option<Result<Settled, Error>> {
         match Pin::new(settlement).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(result) => Some(result),
             Poll::Pending => None,
@@ -212,9 +249,9 @@ mod tests {
         let waker = Waker::from(Arc::clone(&woken));
         let pending = Pin::new(&mut settlement).poll(&mut Context::from_waker(&waker));
         assert!(pending.is_pending());
-        sender.end(Ok(3));
+        sender.end(Ok(Settled::of(3)));
         assert_eq!(woken.0.load(Relaxed), 1);
-        assert_eq!(poll(&mut settlement).unwrap().unwrap(), 3);
+        assert_eq!(poll(&mut settlement).unwrap().unwrap(), Settled::of(3));
 
         let (sender, mut settlement) = Settlement::begin();
         drop(sender);
@@ -226,21 +263,23 @@ mod tests {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let observer = || {
             let seen = Arc::clone(&seen);
-            move |result: &Result<u64, Error>| lock(&seen).push(*result.as_ref().unwrap())
+            move |result: &Result<Settled, Error>| {
+                lock(&seen).push(result.as_ref().unwrap().given_back)
+            }
         };
         let (sender, mut settlement) = Settlement::begin();
         settlement.observe(observer());
         drop(settlement);
-        sender.end(Ok(1));
+        sender.end(Ok(Settled::of(1)));
         let (sender, mut settlement) = Settlement::begin();
-        sender.end(Ok(2));
+        sender.end(Ok(Settled::of(2)));
         settlement.observe(observer());
         Settlement::gave_back(3).observe(observer());
         assert_eq!(*lock(&seen), [1, 2, 3]);
     }
 
     #[test]
-    fn several_gave_back_what_the_most_of_them_did() {
+    fn several_settle_what_the_most_of_them_did() {
         let error = || Err(Error::new(ErrorKind::Infrastructure, "away"));
         for (results, most) in [
             (vec![], Some(0)),
@@ -249,15 +288,16 @@ mod tests {
             (vec![error(), Ok(0)], None),
             (vec![error(), Ok(2)], Some(2)),
             (vec![Ok(2), error()], Some(2)),
+            (vec![Ok(0), Ok(-3), Ok(-1)], Some(-3)),
         ] {
             let begun: Vec<_> = results.iter().map(|_| Settlement::begin()).collect();
             let (settlers, settlements): (Vec<_>, Vec<_>) = begun.into_iter().unzip();
             let mut all = Settlement::all(settlements);
             for (sender, result) in settlers.into_iter().zip(results) {
                 assert!(poll(&mut all).is_none());
-                sender.end(result);
+                sender.end(result.map(Settled::of));
             }
-            assert_eq!(poll(&mut all).expect("all have ended").ok(), most);
+            assert_eq!(poll(&mut all).expect("all have ended").ok(), most.map(Settled::of));
         }
     }
 }

@@ -152,7 +152,7 @@ async fn operate<A: InLua>(limiter: &Redis<A>) -> Result<usize, Stop> {
     let reservation = first.take_reservation().ok_or(Stop::Broken(String::from("no refund")))?;
     let back =
         limiter.refund(reservation).map_err(|_| Stop::Broken(String::from("not its own")))?;
-    let back = back.await?;
+    let back = back.await?.given_back;
     promise(back == 1, || format!("{back} units come back, not 1"))?;
     is("a refund", &limiter.peek("key").await?, 5)?;
     is("a penalty", &limiter.penalize(Charge::new("key").cost(3)).await?, 2)?;

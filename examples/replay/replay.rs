@@ -253,7 +253,7 @@ impl<G: Gate> Replay<G> {
             (Arc::clone(&past.key), past.quota, past.reservation.take());
         let units = match reservation {
             Some(reservation) => match self.gate.settle(*reservation, used) {
-                Ok(settlement) => settlement.await,
+                Ok(settlement) => settlement.await.map(|settled| settled.given_back),
                 Err(_) => Err(Error::new(ErrorKind::Request, "it cannot take more")),
             },
             None => Ok(0),

@@ -2,20 +2,21 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' budget_check.lua
--- EVALSHA calls that text by its SHA-1, 606c6854c41acfd34ad2279f596094b47fe4c0bd.
+-- EVALSHA calls that text by its SHA-1, 1db7292d12127d0ad3152c5de9c61f10a9d3ac7d.
 
 -- Budget: a token bucket whose charges are held until they are settled. The twin of
 -- src/algorithm/budget.rs.
 --
 -- Stored:  the instant at which the bucket is full again by what is spent, the begin of the latest
 --          era, and the units that are held since that era and since the one before, as
---          `full:begin:current:former`, or with a fraction as `full+part/denominator:...`
+--          `full:begin:current:former`, or with a fraction as `full+part/denominator:...`; after a
+--          `-` if the debt lasts longer than the horizon
 -- Mark:    mark1: the begin of the era since which the units are held
 
 -- KEYS     the keys, each once
 -- ARGV     first now in microseconds since the Unix epoch, or empty: then TIME is read once.
---          Then 5 integers, the limiter's rule. Its horizon is the longest wait:
---   horizon, unit_numerator, unit_denominator, burst, max_hold
+--          Then 6 integers, the limiter's rule. Its horizon is the longest wait:
+--   horizon, unit_numerator, unit_denominator, burst, max_debt, max_hold
 --          The charges follow. Until all keys are named: how many of the next keys are asked
 --          alike, how many segments each of them has, and the segments. A segment is
 --            how many charges ask alike; `quota` and a rule, if they bring their own; and
@@ -74,6 +75,18 @@ local function full_after(full, part, at, units, unit_numerator, unit_denominato
   return full, part
 end
 
+-- The units that refill from such an instant until a budget is full again that owes for `time`
+-- from now on. A product must stay below 2^53.
+local function units_until(full, part, now, time, burst, unit_numerator, unit_denominator)
+  local spare = burst * unit_numerator % unit_denominator
+  local last = now + time + (burst * unit_numerator - spare) / unit_denominator
+  local most = INEXACT - 1 - spare
+  most = (most - most % unit_denominator) / unit_denominator
+  most = math.max(-1, math.min(most, last - full)) * unit_denominator + spare - part
+  most = math.max(0, most)
+  return (most - most % unit_numerator) / unit_numerator
+end
+
 -- The clock, and the variables of a call.
 
 -- How much longer than its state a key lives, in microseconds: as long as the state stays within
@@ -88,13 +101,14 @@ local now = clock(ARGV[1])
 -- The reply, and how many elements of it are written.
 local reply, n = { now }, 1
 -- The element of ARGV that is read next. Those before it are now and the limiter's rule.
-local a = 2 + 5
+local a = 2 + 6
 -- What a segment asks: how many charges, and the cost and the longest wait of each.
 local repeats, cost, max_wait
 -- The rule, and what follows from it.
 -- [arguments]
--- One unit takes unit_numerator / unit_denominator microseconds; max_hold: how long an era is.
-local horizon, unit_numerator, unit_denominator, burst, max_hold
+-- One unit takes unit_numerator / unit_denominator microseconds; max_debt: how long a key may owe;
+-- max_hold: how long an era is.
+local horizon, unit_numerator, unit_denominator, burst, max_debt, max_hold
 
 -- The loop. Each key is read, its charges are decided, and it is written once if they changed it.
 
@@ -112,7 +126,7 @@ while last < #KEYS do
   for k = first, last do
     -- READ the state of a key. `full` is nil if there is none.
     local key = KEYS[k]
-    local full, part, denominator, begin, current, former
+    local full, part, denominator, begin, current, former, owes
     -- Whether the key is to be written, or emptied; why its charges fail; the number that it
     -- holds, if that is all; when its state is worth nothing; when its block ends; its birth,
     -- if it was reset.
@@ -124,10 +138,10 @@ while last < #KEYS do
         -- [read]
         -- A number, perhaps with a fraction, and three more. Any other text leaves `full`
         -- nil.
-        local digits1, over, digits2, digits3, digits4 =
-          string.match(text, '^(%d+)([^:]*):(%d+):(%d+):(%d+)$')
-        if digits1 then
-          full, part, denominator = integer(digits1), 0, 1
+        local sign, digits1, over, digits2, digits3, digits4 =
+          string.match(text, '^(%-?)(%d+)([^:]*):(%d+):(%d+):(%d+)$')
+        if sign then
+          full, part, denominator, owes = integer(digits1), 0, 1, sign == '-'
           begin, current, former = integer(digits2), integer(digits3), integer(digits4)
           if over ~= '' then
             local digits5, digits6 = string.match(over, '^%+(%d+)/(%d+)$')
@@ -154,10 +168,10 @@ while last < #KEYS do
             -- [read]
             -- A number, perhaps with a fraction, and three more. Any other text leaves `full`
             -- nil.
-            local digits1, over, digits2, digits3, digits4 =
-              string.match(text, '^(%d+)([^:]*):(%d+):(%d+):(%d+)$')
-            if digits1 then
-              full, part, denominator = integer(digits1), 0, 1
+            local sign, digits1, over, digits2, digits3, digits4 =
+              string.match(text, '^(%-?)(%d+)([^:]*):(%d+):(%d+):(%d+)$')
+            if sign then
+              full, part, denominator, owes = integer(digits1), 0, 1, sign == '-'
               begin, current, former = integer(digits2), integer(digits3), integer(digits4)
               if over ~= '' then
                 local digits5, digits6 = string.match(over, '^%+(%d+)/(%d+)$')
@@ -195,13 +209,13 @@ while last < #KEYS do
         local from = 2
         if ARGV[a] == 'quota' then
           from = a + 1
-          a = from + 5
+          a = from + 6
         end
-        horizon, unit_numerator, unit_denominator, burst, max_hold = ARGV[from + 0] + 0, ARGV[from + 1] + 0, ARGV[from + 2] + 0, ARGV[from + 3] + 0, ARGV[from + 4] + 0
+        horizon, unit_numerator, unit_denominator, burst, max_debt, max_hold = ARGV[from + 0] + 0, ARGV[from + 1] + 0, ARGV[from + 2] + 0, ARGV[from + 3] + 0, ARGV[from + 4] + 0, ARGV[from + 5] + 0
         cost, max_wait, a = ARGV[a] + 0, math.min(ARGV[a + 1] + 0, horizon), a + 2
       end
       -- As it was, if no charge of this segment is kept. What is kept is written at the end.
-      local full_before, part_before, denominator_before, begin_before, current_before, former_before = full, part, denominator, begin, current, former
+      local full_before, part_before, denominator_before, begin_before, current_before, former_before, owes_before = full, part, denominator, begin, current, former, owes
       local clamped, kept = false, false
       local unsettled
       if full then
@@ -233,8 +247,8 @@ while last < #KEYS do
         end
         -- [clamp]
         -- A step back of the clock by less than an era changes no era: by more, what is
-        -- held counts as spent now. And no more is owed than a charge can leave that waits
-        -- as long as it may, whatever is held: a request may cost more than it held.
+        -- held counts as spent now. No budget is full again later than a burst after the
+        -- longest wait, or after the longest debt if it owes.
         if begin > now + max_hold then
           full, part = full_after(
             full, part, now, math.min(current + former, burst), unit_numerator, unit_denominator
@@ -243,7 +257,7 @@ while last < #KEYS do
         end
         local most = burst * unit_numerator
         local most_rest = most % unit_denominator
-        local last = now + horizon + (most - most_rest) / unit_denominator
+        local last = now + (owes and max_debt or horizon) + (most - most_rest) / unit_denominator
         if full > last or full == last and part > most_rest then
           full, part, clamped = last, most_rest, true
         end
@@ -316,6 +330,19 @@ while last < #KEYS do
       if kept then
         changed = true
         if full then
+          -- [owes]
+          -- Later than after the longest wait only a debt is over, even if all that is held is
+          -- spent.
+          owes = false
+          if full > now + horizon then
+            local last, rest = full_after(
+              full, part, now, math.min(current + former, burst), unit_numerator, unit_denominator
+            )
+            local most = burst * unit_numerator
+            local most_rest = most % unit_denominator
+            local latest = now + horizon + (most - most_rest) / unit_denominator
+            owes = last > latest or last == latest and rest > most_rest
+          end
           -- From `expires_at` on, the state decides like no state.
           -- [expires]
           -- As if all that is held were spent at the end of its time.
@@ -333,7 +360,7 @@ while last < #KEYS do
           expires_at = rest > 0 and last + 1 or last
         end
       else
-        full, part, denominator, begin, current, former = full_before, part_before, denominator_before, begin_before, current_before, former_before
+        full, part, denominator, begin, current, former, owes = full_before, part_before, denominator_before, begin_before, current_before, former_before, owes_before
       end
     end
 
@@ -361,10 +388,12 @@ while last < #KEYS do
       local value, plain
       -- [write]
       -- The fraction is left out if there is none.
+      local sign = owes and '-' or ''
       if part == 0 then
-        value = format('%d:%d:%d:%d', full, begin, current, former)
+        value = format('%s%d:%d:%d:%d', sign, full, begin, current, former)
       else
-        value = format('%d+%d/%d:%d:%d:%d', full, part, denominator, begin, current, former)
+        local layout = '%s%d+%d/%d:%d:%d:%d'
+        value = format(layout, sign, full, part, denominator, begin, current, former)
       end
       if birth then
         value = format('reset:%d:%s', birth, plain and format('%d', plain) or value or '')

@@ -2,20 +2,21 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' budget_complete.lua
--- EVALSHA calls that text by its SHA-1, e208ddf77e978a17c5b45cb98d0f8ef19fe3f2d7.
+-- EVALSHA calls that text by its SHA-1, 5e573749d1550072f6025bef5262286602d5e000.
 
 -- Budget: a token bucket whose charges are held until they are settled. The twin of
 -- src/algorithm/budget.rs.
 --
 -- Stored:  the instant at which the bucket is full again by what is spent, the begin of the latest
 --          era, and the units that are held since that era and since the one before, as
---          `full:begin:current:former`, or with a fraction as `full+part/denominator:...`
+--          `full:begin:current:former`, or with a fraction as `full+part/denominator:...`; after a
+--          `-` if the debt lasts longer than the horizon
 -- Mark:    mark1: the begin of the era since which the units are held
 
 -- KEYS     the keys, each once
 -- ARGV     first now in microseconds since the Unix epoch, or empty: then TIME is read once.
---          Then 5 integers, the limiter's rule. Its horizon is the longest wait:
---   horizon, unit_numerator, unit_denominator, burst, max_hold
+--          Then 6 integers, the limiter's rule. Its horizon is the longest wait:
+--   horizon, unit_numerator, unit_denominator, burst, max_debt, max_hold
 --          The charges follow. Until all keys are named: how many of the next keys are asked
 --          alike, how many segments each of them has, and the segments. A segment is
 --            how many charges ask alike; `quota` and a rule, if they bring their own; and
@@ -36,7 +37,8 @@
 --          The first is how many microseconds to wait, and 0 also if it never fits; -1 less that,
 --          if the units were taken; or a text, if this charge failed: why. Of a key that was
 --          reset, it is `RESET`, that number if the units were taken, and each quota's birth.
---          Of a refund, it is the units that were given back.
+--          Of a refund, it is the units that were given back, and below 0 those that could not be
+--          taken. Of a penalty, it is the units that could not be taken.
 --          The others are the state that decided, 0 if there was none:
 --   (full or -1) + 1, part or 0, begin or 0, current or 0, former or 0
 
@@ -85,6 +87,18 @@ local function full_after(full, part, at, units, unit_numerator, unit_denominato
   return full, part
 end
 
+-- The units that refill from such an instant until a budget is full again that owes for `time`
+-- from now on. A product must stay below 2^53.
+local function units_until(full, part, now, time, burst, unit_numerator, unit_denominator)
+  local spare = burst * unit_numerator % unit_denominator
+  local last = now + time + (burst * unit_numerator - spare) / unit_denominator
+  local most = INEXACT - 1 - spare
+  most = (most - most % unit_denominator) / unit_denominator
+  most = math.max(-1, math.min(most, last - full)) * unit_denominator + spare - part
+  most = math.max(0, most)
+  return (most - most % unit_numerator) / unit_numerator
+end
+
 -- The clock, and the variables of a call.
 
 -- How much longer than its state a key lives, in microseconds: as long as the state stays within
@@ -99,7 +113,7 @@ local now = clock(ARGV[1])
 -- The reply, and how many elements of it are written.
 local reply, n = { now }, 1
 -- The element of ARGV that is read next. Those before it are now and the limiter's rule.
-local a = 2 + 5
+local a = 2 + 6
 -- What a segment asks: how many charges, and the cost and the longest wait of each.
 local repeats, cost, max_wait
 -- Its operation, nil for a check; the units to give back, or the time of a block; the marks, and
@@ -108,8 +122,9 @@ local op, back, mark, born
 max_wait = 0
 -- The rule, and what follows from it.
 -- [arguments]
--- One unit takes unit_numerator / unit_denominator microseconds; max_hold: how long an era is.
-local horizon, unit_numerator, unit_denominator, burst, max_hold
+-- One unit takes unit_numerator / unit_denominator microseconds; max_debt: how long a key may owe;
+-- max_hold: how long an era is.
+local horizon, unit_numerator, unit_denominator, burst, max_debt, max_hold
 
 -- The loop. Each key is read, its charges are decided, and it is written once if they changed it.
 
@@ -127,7 +142,7 @@ while last < #KEYS do
   for k = first, last do
     -- READ the state of a key. `full` is nil if there is none.
     local key = KEYS[k]
-    local full, part, denominator, begin, current, former
+    local full, part, denominator, begin, current, former, owes
     -- Whether the key is to be written, or emptied; why its charges fail; the number that it
     -- holds, if that is all; when its state is worth nothing; when its block ends; its birth,
     -- if it was reset.
@@ -139,10 +154,10 @@ while last < #KEYS do
         -- [read]
         -- A number, perhaps with a fraction, and three more. Any other text leaves `full`
         -- nil.
-        local digits1, over, digits2, digits3, digits4 =
-          string.match(text, '^(%d+)([^:]*):(%d+):(%d+):(%d+)$')
-        if digits1 then
-          full, part, denominator = integer(digits1), 0, 1
+        local sign, digits1, over, digits2, digits3, digits4 =
+          string.match(text, '^(%-?)(%d+)([^:]*):(%d+):(%d+):(%d+)$')
+        if sign then
+          full, part, denominator, owes = integer(digits1), 0, 1, sign == '-'
           begin, current, former = integer(digits2), integer(digits3), integer(digits4)
           if over ~= '' then
             local digits5, digits6 = string.match(over, '^%+(%d+)/(%d+)$')
@@ -169,10 +184,10 @@ while last < #KEYS do
             -- [read]
             -- A number, perhaps with a fraction, and three more. Any other text leaves `full`
             -- nil.
-            local digits1, over, digits2, digits3, digits4 =
-              string.match(text, '^(%d+)([^:]*):(%d+):(%d+):(%d+)$')
-            if digits1 then
-              full, part, denominator = integer(digits1), 0, 1
+            local sign, digits1, over, digits2, digits3, digits4 =
+              string.match(text, '^(%-?)(%d+)([^:]*):(%d+):(%d+):(%d+)$')
+            if sign then
+              full, part, denominator, owes = integer(digits1), 0, 1, sign == '-'
               begin, current, former = integer(digits2), integer(digits3), integer(digits4)
               if over ~= '' then
                 local digits5, digits6 = string.match(over, '^%+(%d+)/(%d+)$')
@@ -214,9 +229,9 @@ while last < #KEYS do
         local from = 2
         if ARGV[a] == 'quota' then
           from = a + 1
-          a = from + 5
+          a = from + 6
         end
-        horizon, unit_numerator, unit_denominator, burst, max_hold = ARGV[from + 0] + 0, ARGV[from + 1] + 0, ARGV[from + 2] + 0, ARGV[from + 3] + 0, ARGV[from + 4] + 0
+        horizon, unit_numerator, unit_denominator, burst, max_debt, max_hold = ARGV[from + 0] + 0, ARGV[from + 1] + 0, ARGV[from + 2] + 0, ARGV[from + 3] + 0, ARGV[from + 4] + 0, ARGV[from + 5] + 0
         -- Of a charge that is settled: the birth of each quota's key at that time, 0 where it was not reset
         -- before.
         born = {}
@@ -258,7 +273,7 @@ while last < #KEYS do
         max_wait = math.min(max_wait, horizon)
       end
       -- As it was, if no charge of this segment is kept. What is kept is written at the end.
-      local full_before, part_before, denominator_before, begin_before, current_before, former_before = full, part, denominator, begin, current, former
+      local full_before, part_before, denominator_before, begin_before, current_before, former_before, owes_before = full, part, denominator, begin, current, former, owes
       local clamped, kept = false, false
       local unsettled
       if full then
@@ -290,8 +305,8 @@ while last < #KEYS do
         end
         -- [clamp]
         -- A step back of the clock by less than an era changes no era: by more, what is
-        -- held counts as spent now. And no more is owed than a charge can leave that waits
-        -- as long as it may, whatever is held: a request may cost more than it held.
+        -- held counts as spent now. No budget is full again later than a burst after the
+        -- longest wait, or after the longest debt if it owes.
         if begin > now + max_hold then
           full, part = full_after(
             full, part, now, math.min(current + former, burst), unit_numerator, unit_denominator
@@ -300,7 +315,7 @@ while last < #KEYS do
         end
         local most = burst * unit_numerator
         local most_rest = most % unit_denominator
-        local last = now + horizon + (most - most_rest) / unit_denominator
+        local last = now + (owes and max_debt or horizon) + (most - most_rest) / unit_denominator
         if full > last or full == last and part > most_rest then
           full, part, clamped = last, most_rest, true
         end
@@ -347,43 +362,32 @@ while last < #KEYS do
               else
                 former = former - cost
               end
-              refunded = math.max(0, back)
+              refunded = back
               if back < cost then
-                local most = (INEXACT - 1 - (INEXACT - 1) % unit_numerator) / unit_numerator
-                full, part = full_after(
-                  full, part, now, math.min(cost - back, most), unit_numerator, unit_denominator
+                -- The held units fit, and what was used beyond them may be owed.
+                local from, over = full_after(
+                  full, part, now, math.min(current + former, burst), unit_numerator, unit_denominator
                 )
+                local most = units_until(from, over, now, max_debt, burst, unit_numerator, unit_denominator)
+                local exact = (INEXACT - 1 - (INEXACT - 1) % unit_numerator) / unit_numerator
+                local spent = math.min(cost - back, math.max(most, math.min(cost, exact)))
+                full, part = full_after(full, part, now, spent, unit_numerator, unit_denominator)
+                if back < 0 then
+                  -- What could not be taken.
+                  refunded = spent - (cost - back)
+                end
               end
-            end
-            -- [clamp]
-            -- A step back of the clock by less than an era changes no era: by more, what is
-            -- held counts as spent now. And no more is owed than a charge can leave that waits
-            -- as long as it may, whatever is held: a request may cost more than it held.
-            if begin > now + max_hold then
-              full, part = full_after(
-                full, part, now, math.min(current + former, burst), unit_numerator, unit_denominator
-              )
-              begin, current, former, clamped = now - now % max_hold, 0, 0, true
-            end
-            local most = burst * unit_numerator
-            local most_rest = most % unit_denominator
-            local last = now + horizon + (most - most_rest) / unit_denominator
-            if full > last or full == last and part > most_rest then
-              full, part, clamped = last, most_rest, true
             end
           end
           kept = kept or refunded ~= nil
-          wait = refunded or 0
+          wait = refunded or math.min(0, back)
         elseif op == 'penalize' and born[1] and born[1] ~= (birth or 0) then
-          -- The rest of a charge of before a reset.
+          -- The rest of a charge of before a reset is not taken.
+          wait = cost
         elseif op == 'penalize' then
-          -- Takes the cost whether or not it fits, unless a peek would wait longer than the
-          -- horizon: so the debt has a bound. `most` is the largest cost that the sums can
-          -- hold.
+          -- Takes the cost whether or not it fits, but not more than `most`: a debt has a
+          -- bound. The answer is what could not be taken, and the state after it.
           local amount, most = cost, nil
-          -- [unchecked]
-          -- A product must stay below 2^53.
-          most = (INEXACT - 1 - (INEXACT - 1) % unit_numerator) / unit_numerator
           cost = 0
           -- [fit]
           -- What is free is the burst without what is held and what is spent. Spent units
@@ -418,8 +422,18 @@ while last < #KEYS do
               end
             end
           end
-          if amount > 0 and instant - now <= horizon then
-            cost = math.min(amount, most)
+          -- [most]
+          -- The debt may last so long, even if all that is held is spent.
+          local from, over = now, 0
+          if full then
+            from, over = full_after(
+              full, part, now, math.min(current + former, burst), unit_numerator, unit_denominator
+            )
+          end
+          most = units_until(from, over, now, max_debt, burst, unit_numerator, unit_denominator)
+          cost = math.min(amount, most)
+          wait = amount - cost
+          if cost > 0 then
             -- [spend]
             -- A penalty is spent at once: the bucket is full again later.
             if not full then
@@ -427,24 +441,7 @@ while last < #KEYS do
             end
             full, part = full_after(full, part, now, cost, unit_numerator, unit_denominator)
             denominator = unit_denominator
-            -- [clamp]
-            -- A step back of the clock by less than an era changes no era: by more, what is
-            -- held counts as spent now. And no more is owed than a charge can leave that waits
-            -- as long as it may, whatever is held: a request may cost more than it held.
-            if begin > now + max_hold then
-              full, part = full_after(
-                full, part, now, math.min(current + former, burst), unit_numerator, unit_denominator
-              )
-              begin, current, former, clamped = now - now % max_hold, 0, 0, true
-            end
-            local most = burst * unit_numerator
-            local most_rest = most % unit_denominator
-            local last = now + horizon + (most - most_rest) / unit_denominator
-            if full > last or full == last and part > most_rest then
-              full, part, clamped = last, most_rest, true
-            end
             kept, cost, instant = true, 0, nil
-            -- The answer is that of a peek after it.
             -- [fit]
             -- What is free is the burst without what is held and what is spent. Spent units
             -- come back in time; held ones only if they are settled, which nobody can foresee:
@@ -481,7 +478,7 @@ while last < #KEYS do
           end
           -- [reply]
           reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5], reply[n + 6] = (full or -1) + 1, part or 0, begin or 0, current or 0, former or 0
-          wait, cost = instant - now, amount
+          cost = amount
         elseif op == 'reset' then
           -- Whatever the key holds, it holds it no more. The charges before it failed.
           if why then
@@ -489,7 +486,7 @@ while last < #KEYS do
               reply[i] = why
             end
           end
-          full, part, denominator, begin, current, former = nil
+          full, part, denominator, begin, current, former, owes = nil
           -- Different from each birth of before, also within a microsecond.
           birth = math.max(now, (birth or 0) + 1)
           kept, wiped, why = true, true, nil
@@ -557,7 +554,7 @@ while last < #KEYS do
           end
         end
         if blocked and op ~= 'refund' then
-          wait = format('BLOCKED %016d', blocked)
+          wait = format(op == 'penalize' and 'BLOCKED %016d %d' or 'BLOCKED %016d', blocked, wait)
         end
         reply[n + 1] = wait
         n = n + 6
@@ -565,6 +562,19 @@ while last < #KEYS do
       if kept then
         changed = true
         if full then
+          -- [owes]
+          -- Later than after the longest wait only a debt is over, even if all that is held is
+          -- spent.
+          owes = false
+          if full > now + horizon then
+            local last, rest = full_after(
+              full, part, now, math.min(current + former, burst), unit_numerator, unit_denominator
+            )
+            local most = burst * unit_numerator
+            local most_rest = most % unit_denominator
+            local latest = now + horizon + (most - most_rest) / unit_denominator
+            owes = last > latest or last == latest and rest > most_rest
+          end
           -- From `expires_at` on, the state decides like no state.
           -- [expires]
           -- As if all that is held were spent at the end of its time.
@@ -582,7 +592,7 @@ while last < #KEYS do
           expires_at = rest > 0 and last + 1 or last
         end
       else
-        full, part, denominator, begin, current, former = full_before, part_before, denominator_before, begin_before, current_before, former_before
+        full, part, denominator, begin, current, former, owes = full_before, part_before, denominator_before, begin_before, current_before, former_before, owes_before
       end
     end
 
@@ -617,10 +627,12 @@ while last < #KEYS do
       if full then
         -- [write]
         -- The fraction is left out if there is none.
+        local sign = owes and '-' or ''
         if part == 0 then
-          value = format('%d:%d:%d:%d', full, begin, current, former)
+          value = format('%s%d:%d:%d:%d', sign, full, begin, current, former)
         else
-          value = format('%d+%d/%d:%d:%d:%d', full, part, denominator, begin, current, former)
+          local layout = '%s%d+%d/%d:%d:%d:%d'
+          value = format(layout, sign, full, part, denominator, begin, current, former)
         end
       end
       if birth then

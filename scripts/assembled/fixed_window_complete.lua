@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' fixed_window_complete.lua
--- EVALSHA calls that text by its SHA-1, f7b6ea4f6efdf3e11412727d01849911e2cd580b.
+-- EVALSHA calls that text by its SHA-1, f64fb7e16b1d4405b2c25bb3c48b32fd4b14b4bc.
 
 -- Fixed window. The twin of src/algorithm/fixed_window.rs.
 --
@@ -35,7 +35,8 @@
 --          The first is how many microseconds to wait, and 0 also if it never fits; -1 less that,
 --          if the units were taken; or a text, if this charge failed: why. Of a key that was
 --          reset, it is `RESET`, that number if the units were taken, and each quota's birth.
---          Of a refund, it is the units that were given back.
+--          Of a refund, it is the units that were given back, and below 0 those that could not be
+--          taken. Of a penalty, it is the units that could not be taken.
 --          The others are the state that decided, 0 if there was none:
 --   (begin or -1) + 1, units or 0
 
@@ -284,17 +285,14 @@ while last < #KEYS do
             end
           end
           kept = kept or refunded ~= nil
-          wait = refunded or 0
+          wait = refunded or math.min(0, back)
         elseif op == 'penalize' and born[1] and born[1] ~= (birth or 0) then
-          -- The rest of a charge of before a reset.
+          -- The rest of a charge of before a reset is not taken.
+          wait = cost
         elseif op == 'penalize' then
-          -- Takes the cost whether or not it fits, unless a peek would wait longer than the
-          -- horizon: so the debt has a bound. `most` is the largest cost that the sums can
-          -- hold.
+          -- Takes the cost whether or not it fits, but not more than `most`: a debt has a
+          -- bound. The answer is what could not be taken, and the state after it.
           local amount, most = cost, nil
-          -- [unchecked]
-          -- A window is never more than full.
-          most = limit
           cost = 0
           -- [fit]
           -- In the latest window, or at its end if it has no room. An empty one that is over
@@ -315,8 +313,12 @@ while last < #KEYS do
               end
             end
           end
-          if amount > 0 and instant - now <= horizon then
-            cost = math.min(amount, most)
+          -- [most]
+          -- The limit at a time, and nothing if more than that counts already.
+          most = instant > math.max(now, begin or 0) and 0 or limit
+          cost = math.min(amount, most)
+          wait = amount - cost
+          if cost > 0 then
             -- [consume]
             -- Into the latest window, or into a new one if that is over at this instant.
             local ends = begin and (anchored == 1 and begin or begin - begin % period) + period
@@ -325,22 +327,7 @@ while last < #KEYS do
             else
               begin, units = anchored == 1 and instant or instant - instant % period, cost
             end
-            -- [clamp]
-            -- A window that begins later than any reserved wait can: a full one of now instead.
-            if begin > now then
-              if anchored == 1 then
-                if begin > now + horizon + period then
-                  begin, units, clamped = now, limit, true
-                end
-              else
-                local window = now - now % period
-                if (begin - begin % period - window) / period > ceil(horizon / period) + 1 then
-                  begin, units, clamped = window, limit, true
-                end
-              end
-            end
             kept, cost, instant = true, 0, nil
-            -- The answer is that of a peek after it.
             -- [fit]
             -- In the latest window, or at its end if it has no room. An empty one that is over
             -- counts as none.
@@ -363,7 +350,7 @@ while last < #KEYS do
           end
           -- [reply]
           reply[n + 2], reply[n + 3] = (begin or -1) + 1, units or 0
-          wait, cost = instant - now, amount
+          cost = amount
         elseif op == 'reset' then
           -- Whatever the key holds, it holds it no more. The charges before it failed.
           if why then
@@ -427,7 +414,7 @@ while last < #KEYS do
           end
         end
         if blocked and op ~= 'refund' then
-          wait = format('BLOCKED %016d', blocked)
+          wait = format(op == 'penalize' and 'BLOCKED %016d %d' or 'BLOCKED %016d', blocked, wait)
         end
         reply[n + 1] = wait
         n = n + 3

@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' sliding_counter_complete.lua
--- EVALSHA calls that text by its SHA-1, 00def106c33be520f4fc8a17bdebdf0dc1479b29.
+-- EVALSHA calls that text by its SHA-1, 3a65338878066eae14db5ca0a2ccce86392611aa.
 
 -- Sliding counter: two weighted windows. The twin of src/algorithm/sliding_counter.rs.
 --
@@ -35,7 +35,8 @@
 --          The first is how many microseconds to wait, and 0 also if it never fits; -1 less that,
 --          if the units were taken; or a text, if this charge failed: why. Of a key that was
 --          reset, it is `RESET`, that number if the units were taken, and each quota's birth.
---          Of a refund, it is the units that were given back.
+--          Of a refund, it is the units that were given back, and below 0 those that could not be
+--          taken. Of a penalty, it is the units that could not be taken.
 --          The others are the state that decided, 0 if there was none:
 --   (begin or -1) + 1, current or 0, previous or 0, latest or 0
 
@@ -325,17 +326,14 @@ while last < #KEYS do
             end
           end
           kept = kept or refunded ~= nil
-          wait = refunded or 0
+          wait = refunded or math.min(0, back)
         elseif op == 'penalize' and born[1] and born[1] ~= (birth or 0) then
-          -- The rest of a charge of before a reset.
+          -- The rest of a charge of before a reset is not taken.
+          wait = cost
         elseif op == 'penalize' then
-          -- Takes the cost whether or not it fits, unless a peek would wait longer than the
-          -- horizon: so the debt has a bound. `most` is the largest cost that the sums can
-          -- hold.
+          -- Takes the cost whether or not it fits, but not more than `most`: a debt has a
+          -- bound. The answer is what could not be taken, and the state after it.
           local amount, most = cost, nil
-          -- [unchecked]
-          -- A window is never more than full.
-          most = limit
           cost = 0
           -- [fit]
           -- The first instant from the latest one on at which the units of its window, and
@@ -372,8 +370,12 @@ while last < #KEYS do
               end
             end
           end
-          if amount > 0 and instant - now <= horizon then
-            cost = math.min(amount, most)
+          -- [most]
+          -- The limit at a time, and nothing if more than that counts already.
+          most = instant > math.max(now, latest or 0) and 0 or limit
+          cost = math.min(amount, most)
+          wait = amount - cost
+          if cost > 0 then
             -- [consume]
             -- Into the window of that instant.
             local window = instant - instant % period
@@ -383,14 +385,7 @@ while last < #KEYS do
               current, previous = 0, current
             end
             begin, current, latest = window, math.min(current + cost, most_units), instant
-            -- [clamp]
-            -- A latest admission that is later than any reserved wait can be: a full window of
-            -- now instead.
-            if latest > now + horizon then
-              begin, current, previous, latest, clamped = now - now % period, limit, 0, now, true
-            end
             kept, cost, instant = true, 0, nil
-            -- The answer is that of a peek after it.
             -- [fit]
             -- The first instant from the latest one on at which the units of its window, and
             -- those of the one before by the share that the sliding window still covers, leave
@@ -429,7 +424,7 @@ while last < #KEYS do
           end
           -- [reply]
           reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5] = (begin or -1) + 1, current or 0, previous or 0, latest or 0
-          wait, cost = instant - now, amount
+          cost = amount
         elseif op == 'reset' then
           -- Whatever the key holds, it holds it no more. The charges before it failed.
           if why then
@@ -510,7 +505,7 @@ while last < #KEYS do
           end
         end
         if blocked and op ~= 'refund' then
-          wait = format('BLOCKED %016d', blocked)
+          wait = format(op == 'penalize' and 'BLOCKED %016d %d' or 'BLOCKED %016d', blocked, wait)
         end
         reply[n + 1] = wait
         n = n + 5

@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' sliding_log_complete.lua
--- EVALSHA calls that text by its SHA-1, eaec7195657dcd9755560bd9a4c530c5bbeb62b0.
+-- EVALSHA calls that text by its SHA-1, ce97d20b9f6dafee9abdb4d31b5686da014172e5.
 
 -- Sliding log. The twin of src/algorithm/sliding_log.rs.
 --
@@ -37,7 +37,8 @@
 --          The first is how many microseconds to wait, and 0 also if it never fits; -1 less that,
 --          if the units were taken; or a text, if this charge failed: why. Of a key that was
 --          reset, it is `RESET`, that number if the units were taken, and each quota's birth.
---          Of a refund, it is the units that were given back.
+--          Of a refund, it is the units that were given back, and below 0 those that could not be
+--          taken. Of a penalty, it is the units that could not be taken.
 --          The others are the state that decided, 0 if there was none:
 --   (at or -1) + 1, lap or 0, total or 0, counted or 0, leaver_at or 0
 
@@ -486,17 +487,14 @@ while last < #KEYS do
             end
           end
           kept = kept or refunded ~= nil
-          wait = refunded or 0
+          wait = refunded or math.min(0, back)
         elseif op == 'penalize' and born[1] and born[1] ~= (birth or 0) then
-          -- The rest of a charge of before a reset.
+          -- The rest of a charge of before a reset is not taken.
+          wait = cost
         elseif op == 'penalize' then
-          -- Takes the cost whether or not it fits, unless a peek would wait longer than the
-          -- horizon: so the debt has a bound. `most` is the largest cost that the sums can
-          -- hold.
+          -- Takes the cost whether or not it fits, but not more than `most`: a debt has a
+          -- bound. The answer is what could not be taken, and the state after it.
           local amount, most = cost, nil
-          -- [unchecked]
-          -- A window is never more than full.
-          most = limit
           cost = 0
           -- [fit]
           -- Now, or at the newest member's instant; or when enough members have left the window.
@@ -510,20 +508,16 @@ while last < #KEYS do
               end
             end
           end
-          if amount > 0 and instant - now <= horizon then
-            cost = math.min(amount, most)
+          -- [most]
+          -- The limit at a time, and nothing if more than that counts already.
+          most = instant > math.max(now, log and log.last and log.last.at or 0) and 0 or limit
+          cost = math.min(amount, most)
+          wait = amount - cost
+          if cost > 0 then
             -- [consume]
             -- One more member.
             log = added_to(log, instant, cost, now, period)
-            -- [clamp]
-            -- A newest member that is later than any reserved wait can be: a full charge of now
-            -- instead.
-            if log.last and log.last.at > now + horizon then
-              local full = { at = now, lap = 0, total = limit, units = limit }
-              log, clamped = { last = full, added = true, wiped = true }, true
-            end
             kept, cost, instant = true, 0, nil
-            -- The answer is that of a peek after it.
             -- [fit]
             -- Now, or at the newest member's instant; or when enough members have left the window.
             if cost <= limit then
@@ -550,7 +544,7 @@ while last < #KEYS do
             leaver_at = instant and instant > from and instant - period
           end
           reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5], reply[n + 6] = (at or -1) + 1, lap or 0, total or 0, counted or 0, leaver_at or 0
-          wait, cost = instant - now, amount
+          cost = amount
         elseif op == 'reset' then
           -- Whatever the key holds, it holds it no more. The charges before it failed.
           -- [flaw]
@@ -616,7 +610,7 @@ while last < #KEYS do
           end
         end
         if blocked and op ~= 'refund' then
-          wait = format('BLOCKED %016d', blocked)
+          wait = format(op == 'penalize' and 'BLOCKED %016d %d' or 'BLOCKED %016d', blocked, wait)
         end
         reply[n + 1] = wait
         n = n + 6

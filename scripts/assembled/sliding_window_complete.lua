@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' sliding_window_complete.lua
--- EVALSHA calls that text by its SHA-1, ce0453c1452181ab5cc742a25235531b81dc121e.
+-- EVALSHA calls that text by its SHA-1, 6d22ab089d21e5cc5dcb2c18048a3ac9b43a680a.
 
 -- Sliding window by cells. The twin of src/algorithm/sliding_window.rs.
 --
@@ -36,7 +36,8 @@
 --          The first is how many microseconds to wait, and 0 also if it never fits; -1 less that,
 --          if the units were taken; or a text, if this charge failed: why. Of a key that was
 --          reset, it is `RESET`, that number if the units were taken, and each quota's birth.
---          Of a refund, it is the units that were given back.
+--          Of a refund, it is the units that were given back, and below 0 those that could not be
+--          taken. Of a penalty, it is the units that could not be taken.
 --          The others are the state that decided, 0 if there was none:
 --   (newest or -1) + 1, list or 0
 
@@ -358,17 +359,14 @@ while last < #KEYS do
             end
           end
           kept = kept or refunded ~= nil
-          wait = refunded or 0
+          wait = refunded or math.min(0, back)
         elseif op == 'penalize' and born[1] and born[1] ~= (birth or 0) then
-          -- The rest of a charge of before a reset.
+          -- The rest of a charge of before a reset is not taken.
+          wait = cost
         elseif op == 'penalize' then
-          -- Takes the cost whether or not it fits, unless a peek would wait longer than the
-          -- horizon: so the debt has a bound. `most` is the largest cost that the sums can
-          -- hold.
+          -- Takes the cost whether or not it fits, but not more than `most`: a debt has a
+          -- bound. The answer is what could not be taken, and the state after it.
           local amount, most = cost, nil
-          -- [unchecked]
-          -- A cell is never more than full.
-          most = limit
           cost = 0
           -- [fit]
           -- The first cell, not before the newest one or now, whose period has room.
@@ -388,8 +386,12 @@ while last < #KEYS do
               instant = math.max(now, cell * width)
             end
           end
-          if amount > 0 and instant - now <= horizon then
-            cost = math.min(amount, most)
+          -- [most]
+          -- The limit at a time, and nothing if more than that counts already.
+          most = instant > math.max(now, newest and newest * width or 0) and 0 or limit
+          cost = math.min(amount, most)
+          wait = amount - cost
+          if cost > 0 then
             -- [consume]
             -- Into the cell of that instant, which becomes the newest. The cells move by as
             -- many places.
@@ -401,22 +403,7 @@ while last < #KEYS do
             end
             units[cells + 1] = units[cells + 1] + cost
             newest, cell_width, counts, list = cell, width, units, nil
-            -- [clamp]
-            -- A newest cell that is later than any reserved wait can be: one full cell of now
-            -- instead. It is compared as it was stored: in other cells it begins at another time.
-            if newest * cell_width > now + horizon then
-              newest, counts, list, clamped = math.floor(now / width), {}, nil, true
-              for i = 1, cells do
-                counts[i] = 0
-              end
-              counts[cells + 1], cell_width = limit, width
-            elseif cell_width ~= width or #counts ~= cells + 1 then
-              -- Into this rule's cells, as another rule cut the time otherwise.
-              newest, counts = moved(newest, cell_width, counts, width, cells, now)
-              cell_width, list = width, nil
-            end
             kept, cost, instant = true, 0, nil
-            -- The answer is that of a peek after it.
             -- [fit]
             -- The first cell, not before the newest one or now, whose period has room.
             -- One turn for each cell at most, and there are 60.
@@ -442,7 +429,7 @@ while last < #KEYS do
             list = listed(counts, 1, cells + 1)
           end
           reply[n + 2], reply[n + 3] = (newest or -1) + 1, list or 0
-          wait, cost = instant - now, amount
+          cost = amount
         elseif op == 'reset' then
           -- Whatever the key holds, it holds it no more. The charges before it failed.
           if why then
@@ -512,7 +499,7 @@ while last < #KEYS do
           end
         end
         if blocked and op ~= 'refund' then
-          wait = format('BLOCKED %016d', blocked)
+          wait = format(op == 'penalize' and 'BLOCKED %016d %d' or 'BLOCKED %016d', blocked, wait)
         end
         reply[n + 1] = wait
         n = n + 3

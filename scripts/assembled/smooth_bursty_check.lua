@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' smooth_bursty_check.lua
--- EVALSHA calls that text by its SHA-1, 943fe5e261c2f98408fcfceaf4b9d6f934a9b49c.
+-- EVALSHA calls that text by its SHA-1, 53826c322a2cda3d8463c6a9811c87da9d00c072.
 
 -- Smooth bursty: Guava's pacing with a store of unused permits. The twin of
 -- src/algorithm/smooth_bursty.rs.
@@ -14,8 +14,8 @@
 
 -- KEYS     the keys, each once
 -- ARGV     first now in microseconds since the Unix epoch, or empty: then TIME is read once.
---          Then 6 integers, the limiter's rule. Its horizon is the longest wait:
---   horizon, unit_denominator, unit_numerator, burst, own_cost, full
+--          Then 7 integers, the limiter's rule. Its horizon is the longest wait:
+--   horizon, unit_denominator, unit_numerator, burst, own_cost, full, max_debt
 --          The charges follow. Until all keys are named: how many of the next keys are asked
 --          alike, how many segments each of them has, and the segments. A segment is
 --            how many charges ask alike; `quota` and a rule, if they bring their own; and
@@ -102,15 +102,15 @@ local now = clock(ARGV[1])
 -- The reply, and how many elements of it are written.
 local reply, n = { now }, 1
 -- The element of ARGV that is read next. Those before it are now and the limiter's rule.
-local a = 2 + 6
+local a = 2 + 7
 -- What a segment asks: how many charges, and the cost and the longest wait of each.
 local repeats, cost, max_wait
 -- The rule, and what follows from it.
 -- [arguments]
 -- A permit takes unit_numerator / unit_denominator microseconds; burst: how long permits are
 -- stored; own_cost: 1 if a charge waits for its own cost; full: 1 if a new key has all that can be
--- stored.
-local horizon, unit_denominator, unit_numerator, burst, own_cost, full
+-- stored; max_debt: how long a key may owe.
+local horizon, unit_denominator, unit_numerator, burst, own_cost, full, max_debt
 local cap
 
 -- The loop. Each key is read, its charges are decided, and it is written once if they changed it.
@@ -208,9 +208,9 @@ while last < #KEYS do
         local from = 2
         if ARGV[a] == 'quota' then
           from = a + 1
-          a = from + 6
+          a = from + 7
         end
-        horizon, unit_denominator, unit_numerator, burst, own_cost, full = ARGV[from + 0] + 0, ARGV[from + 1] + 0, ARGV[from + 2] + 0, ARGV[from + 3] + 0, ARGV[from + 4] + 0, ARGV[from + 5] + 0
+        horizon, unit_denominator, unit_numerator, burst, own_cost, full, max_debt = ARGV[from + 0] + 0, ARGV[from + 1] + 0, ARGV[from + 2] + 0, ARGV[from + 3] + 0, ARGV[from + 4] + 0, ARGV[from + 5] + 0, ARGV[from + 6] + 0
         -- [rule]
         -- The most that can be stored, in microseconds over the denominator.
         cap = burst * unit_denominator

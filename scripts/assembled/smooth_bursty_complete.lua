@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' smooth_bursty_complete.lua
--- EVALSHA calls that text by its SHA-1, 746bcf4b9b9c8b6558c5271c04459d3477e5b819.
+-- EVALSHA calls that text by its SHA-1, 881a0da29a50f46de59752c11cfee65cbcebf223.
 
 -- Smooth bursty: Guava's pacing with a store of unused permits. The twin of
 -- src/algorithm/smooth_bursty.rs.
@@ -14,8 +14,8 @@
 
 -- KEYS     the keys, each once
 -- ARGV     first now in microseconds since the Unix epoch, or empty: then TIME is read once.
---          Then 6 integers, the limiter's rule. Its horizon is the longest wait:
---   horizon, unit_denominator, unit_numerator, burst, own_cost, full
+--          Then 7 integers, the limiter's rule. Its horizon is the longest wait:
+--   horizon, unit_denominator, unit_numerator, burst, own_cost, full, max_debt
 --          The charges follow. Until all keys are named: how many of the next keys are asked
 --          alike, how many segments each of them has, and the segments. A segment is
 --            how many charges ask alike; `quota` and a rule, if they bring their own; and
@@ -36,7 +36,8 @@
 --          The first is how many microseconds to wait, and 0 also if it never fits; -1 less that,
 --          if the units were taken; or a text, if this charge failed: why. Of a key that was
 --          reset, it is `RESET`, that number if the units were taken, and each quota's birth.
---          Of a refund, it is the units that were given back.
+--          Of a refund, it is the units that were given back, and below 0 those that could not be
+--          taken. Of a penalty, it is the units that could not be taken.
 --          The others are the state that decided, 0 if there was none:
 --   (next_free or -1) + 1, credit_sent or 0, of_denominator or 0, of_numerator or 0, last_now or 0
 
@@ -113,7 +114,7 @@ local now = clock(ARGV[1])
 -- The reply, and how many elements of it are written.
 local reply, n = { now }, 1
 -- The element of ARGV that is read next. Those before it are now and the limiter's rule.
-local a = 2 + 6
+local a = 2 + 7
 -- What a segment asks: how many charges, and the cost and the longest wait of each.
 local repeats, cost, max_wait
 -- Its operation, nil for a check; the units to give back, or the time of a block; the marks, and
@@ -124,8 +125,8 @@ max_wait = 0
 -- [arguments]
 -- A permit takes unit_numerator / unit_denominator microseconds; burst: how long permits are
 -- stored; own_cost: 1 if a charge waits for its own cost; full: 1 if a new key has all that can be
--- stored.
-local horizon, unit_denominator, unit_numerator, burst, own_cost, full
+-- stored; max_debt: how long a key may owe.
+local horizon, unit_denominator, unit_numerator, burst, own_cost, full, max_debt
 local cap
 
 -- The loop. Each key is read, its charges are decided, and it is written once if they changed it.
@@ -227,9 +228,9 @@ while last < #KEYS do
         local from = 2
         if ARGV[a] == 'quota' then
           from = a + 1
-          a = from + 6
+          a = from + 7
         end
-        horizon, unit_denominator, unit_numerator, burst, own_cost, full = ARGV[from + 0] + 0, ARGV[from + 1] + 0, ARGV[from + 2] + 0, ARGV[from + 3] + 0, ARGV[from + 4] + 0, ARGV[from + 5] + 0
+        horizon, unit_denominator, unit_numerator, burst, own_cost, full, max_debt = ARGV[from + 0] + 0, ARGV[from + 1] + 0, ARGV[from + 2] + 0, ARGV[from + 3] + 0, ARGV[from + 4] + 0, ARGV[from + 5] + 0, ARGV[from + 6] + 0
         -- [rule]
         -- The most that can be stored, in microseconds over the denominator.
         cap = burst * unit_denominator
@@ -314,7 +315,9 @@ while last < #KEYS do
             -- Only if nothing was taken since: the state is still the one that the mark says.
             local before = mark2 - unit_denominator
             local is_same_rate = of_denominator == unit_denominator and of_numerator == unit_numerator
-            local after = before + mark3 * unit_denominator - cost * unit_numerator
+            -- The added time may be less than that of the debt, so that it is exact.
+            local whole = quotient(math.max(0, cost * unit_numerator - before), unit_denominator)
+            local after = before + whole * unit_denominator - cost * unit_numerator
             if is_same_rate and next_free == mark1 and credit == after then
               refunded = back
               if back == cost then
@@ -325,23 +328,20 @@ while last < #KEYS do
                 credit = before + debt * unit_denominator - kept_cost
                 -- The slot is kept, so a charge that waited for its own cost gives no time back.
                 if own_cost == 0 then
-                  next_free = next_free - mark3 + debt
+                  next_free = next_free - mark3 + math.min(debt, mark3)
                 end
               end
             end
           end
           kept = kept or refunded ~= nil
-          wait = refunded or 0
+          wait = refunded or math.min(0, back)
         elseif op == 'penalize' and born[1] and born[1] ~= (birth or 0) then
-          -- The rest of a charge of before a reset.
+          -- The rest of a charge of before a reset is not taken.
+          wait = cost
         elseif op == 'penalize' then
-          -- Takes the cost whether or not it fits, unless a peek would wait longer than the
-          -- horizon: so the debt has a bound. `most` is the largest cost that the sums can
-          -- hold.
+          -- Takes the cost whether or not it fits, but not more than `most`: a debt has a
+          -- bound. The answer is what could not be taken, and the state after it.
           local amount, most = cost, nil
-          -- [unchecked]
-          -- A product must stay below 2^53.
-          most = (INEXACT - 1 - (INEXACT - 1) % unit_numerator) / unit_numerator
           cost = 0
           -- [fit]
           -- At the instant from which on nobody waits; with `own_cost`, later by the price of
@@ -366,8 +366,25 @@ while last < #KEYS do
               end
             end
           end
-          if amount > 0 and instant - now <= horizon then
-            cost = math.min(amount, most)
+          -- [most]
+          -- The debt may last so long. A product must stay below 2^53.
+          local has, free = full == 1 and cap or 0, now
+          if next_free then
+            has, free = credit_until(
+              now, next_free, credit, of_denominator, of_numerator,
+              unit_denominator, unit_numerator, burst, cap
+            )
+          end
+          local room = now + max_debt - free
+          local time = math.min(room, quotient(INEXACT - 1, unit_denominator)) * unit_denominator
+          local exact = INEXACT - 1 + math.min(0, has)
+          most = quotient(math.min(time + (has + unit_denominator - 1), exact), unit_numerator)
+          if room < 0 then
+            most = 0
+          end
+          cost = math.min(amount, most)
+          wait = amount - cost
+          if cost > 0 then
             -- [consume]
             -- Takes what is stored, and moves `next_free` by the price of the rest: the next
             -- one waits for it.
@@ -385,13 +402,7 @@ while last < #KEYS do
             next_free = free + shift + math.min(debt, INEXACT - 1 - free - shift)
             credit = has + debt * unit_denominator - cost * unit_numerator
             of_denominator, of_numerator, last_now = unit_denominator, unit_numerator, now
-            -- [clamp]
-            -- The clock was set back: what was to come is as far ahead as it was.
-            if now < last_now then
-              next_free, last_now, clamped = math.max(0, next_free - (last_now - now)), now, true
-            end
             kept, cost, instant = true, 0, nil
-            -- The answer is that of a peek after it.
             -- [fit]
             -- At the instant from which on nobody waits; with `own_cost`, later by the price of
             -- this charge.
@@ -420,7 +431,7 @@ while last < #KEYS do
           -- A credit may be a little below nothing.
           local credit_sent = next_free and credit + of_denominator
           reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5], reply[n + 6] = (next_free or -1) + 1, credit_sent or 0, of_denominator or 0, of_numerator or 0, last_now or 0
-          wait, cost = instant - now, amount
+          cost = amount
         elseif op == 'reset' then
           -- Whatever the key holds, it holds it no more. The charges before it failed.
           if why then
@@ -499,7 +510,7 @@ while last < #KEYS do
           end
         end
         if blocked and op ~= 'refund' then
-          wait = format('BLOCKED %016d', blocked)
+          wait = format(op == 'penalize' and 'BLOCKED %016d %d' or 'BLOCKED %016d', blocked, wait)
         end
         reply[n + 1] = wait
         n = n + 6

@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' smooth_warming_up_check.lua
--- EVALSHA calls that text by its SHA-1, d24619c272fd558e871793c8bfe5af3450d8a41e.
+-- EVALSHA calls that text by its SHA-1, 48ac02f8fa30fa09426e50076b1e9ed1ed0ea73a.
 
 -- Smooth warming up: Guava's pacing, slow after a rest. The twin of
 -- src/algorithm/smooth_warming_up.rs. The one algorithm that computes with fractions, as its model
@@ -15,8 +15,8 @@
 
 -- KEYS     the keys, each once
 -- ARGV     first now in microseconds since the Unix epoch, or empty: then TIME is read once.
---          Then 6 integers, the limiter's rule. Its horizon is the longest wait:
---   horizon, unit_denominator, unit_numerator, warm_up, factor, own_cost
+--          Then 7 integers, the limiter's rule. Its horizon is the longest wait:
+--   horizon, unit_denominator, unit_numerator, warm_up, factor, own_cost, max_debt
 --          The charges follow. Until all keys are named: how many of the next keys are asked
 --          alike, how many segments each of them has, and the segments. A segment is
 --            how many charges ask alike; `quota` and a rule, if they bring their own; and
@@ -62,11 +62,11 @@ local function failure(...)
   return type(reply) == 'table' and reply.err or nil
 end
 
--- The stable interval in microseconds, and the permits that are stored when cold.
+-- The permits that are stored when cold, and the stable interval in microseconds.
 local function pace_of(unit_denominator, unit_numerator, warm_up, factor)
   local stable = 1000000 / (unit_denominator * 1000000 / unit_numerator)
   local threshold = 0.5 * warm_up / stable
-  return stable, threshold + 2 * warm_up / (stable + stable * (factor / 1000))
+  return threshold + 2 * warm_up / (stable + stable * (factor / 1000)), stable
 end
 
 -- The stored permits and the instant under a rule's rate, with what the time until `now` has
@@ -78,8 +78,7 @@ local function permits_until(
   local most, has_rate = most_stored, true
   if of_denominator ~= unit_denominator or of_numerator ~= unit_numerator then
     has_rate = false
-    local _, before = pace_of(of_denominator, of_numerator, warm_up, factor)
-    most = before
+    most = pace_of(of_denominator, of_numerator, warm_up, factor)
   end
   stored = math.min(stored, most)
   if now > next_free then
@@ -95,7 +94,8 @@ end
 
 -- The time that a cost takes, in whole microseconds: what is stored above the threshold is dear,
 -- all else is not.
-local function price_of(stored, cost, stable, most_stored, warm_up, factor)
+local function price_of(stored, cost, unit_denominator, unit_numerator, warm_up, factor)
+  local most_stored, stable = pace_of(unit_denominator, unit_numerator, warm_up, factor)
   local take = math.min(cost, stored)
   local fresh = cost - take
   local threshold = 0.5 * warm_up / stable
@@ -125,15 +125,15 @@ local now = clock(ARGV[1])
 -- The reply, and how many elements of it are written.
 local reply, n = { now }, 1
 -- The element of ARGV that is read next. Those before it are now and the limiter's rule.
-local a = 2 + 6
+local a = 2 + 7
 -- What a segment asks: how many charges, and the cost and the longest wait of each.
 local repeats, cost, max_wait
 -- The rule, and what follows from it.
 -- [arguments]
 -- A permit takes unit_numerator / unit_denominator microseconds; factor: in thousandths; own_cost:
--- 1 if a charge waits for its own cost.
-local horizon, unit_denominator, unit_numerator, warm_up, factor, own_cost
-local stable, most_stored
+-- 1 if a charge waits for its own cost; max_debt: how long a key may owe.
+local horizon, unit_denominator, unit_numerator, warm_up, factor, own_cost, max_debt
+local most_stored
 
 -- The loop. Each key is read, its charges are decided, and it is written once if they changed it.
 
@@ -224,12 +224,12 @@ while last < #KEYS do
         local from = 2
         if ARGV[a] == 'quota' then
           from = a + 1
-          a = from + 6
+          a = from + 7
         end
-        horizon, unit_denominator, unit_numerator, warm_up, factor, own_cost = ARGV[from + 0] + 0, ARGV[from + 1] + 0, ARGV[from + 2] + 0, ARGV[from + 3] + 0, ARGV[from + 4] + 0, ARGV[from + 5] + 0
+        horizon, unit_denominator, unit_numerator, warm_up, factor, own_cost, max_debt = ARGV[from + 0] + 0, ARGV[from + 1] + 0, ARGV[from + 2] + 0, ARGV[from + 3] + 0, ARGV[from + 4] + 0, ARGV[from + 5] + 0, ARGV[from + 6] + 0
         -- [rule]
-        -- The price of a permit when warm, and the most that can be stored.
-        stable, most_stored = pace_of(unit_denominator, unit_numerator, warm_up, factor)
+        -- The most that can be stored.
+        most_stored = pace_of(unit_denominator, unit_numerator, warm_up, factor)
         cost, max_wait, a = ARGV[a] + 0, math.min(ARGV[a + 1] + 0, horizon), a + 2
       end
       -- As it was, if no charge of this segment is kept. What is kept is written at the end.
@@ -260,11 +260,13 @@ while last < #KEYS do
             )
           end
           if own_cost == 1 then
-            free = math.min(free + price_of(has, cost, stable, most_stored, warm_up, factor), INEXACT - 1)
+            local price = price_of(has, cost, unit_denominator, unit_numerator, warm_up, factor)
+            free = math.min(free + price, INEXACT - 1)
           end
           instant = math.max(free, now)
           -- No permit costs less than at the stable pace, and a price is cut to whole
           -- microseconds three times. One that may not wait so long never fits.
+          local _, stable = pace_of(unit_denominator, unit_numerator, warm_up, factor)
           if own_cost == 1 and math.floor(stable * cost) - 3 > max_wait then
             instant = nil
           end
@@ -289,7 +291,7 @@ while last < #KEYS do
                   unit_denominator, unit_numerator, warm_up, factor, most_stored
                 )
               end
-              local price = price_of(has, cost, stable, most_stored, warm_up, factor)
+              local price = price_of(has, cost, unit_denominator, unit_numerator, warm_up, factor)
               -- A charge that also waits for another quota starts later, and nothing is stored
               -- meanwhile.
               local due = free + (own_cost == 1 and price or 0)

@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' smooth_warming_up_complete.lua
--- EVALSHA calls that text by its SHA-1, 84cf28b2c668872c5798f2be4dc3ed6302e680b1.
+-- EVALSHA calls that text by its SHA-1, 2fb7096abeb2da9b87a07e840e570dfccdf386e2.
 
 -- Smooth warming up: Guava's pacing, slow after a rest. The twin of
 -- src/algorithm/smooth_warming_up.rs. The one algorithm that computes with fractions, as its model
@@ -15,8 +15,8 @@
 
 -- KEYS     the keys, each once
 -- ARGV     first now in microseconds since the Unix epoch, or empty: then TIME is read once.
---          Then 6 integers, the limiter's rule. Its horizon is the longest wait:
---   horizon, unit_denominator, unit_numerator, warm_up, factor, own_cost
+--          Then 7 integers, the limiter's rule. Its horizon is the longest wait:
+--   horizon, unit_denominator, unit_numerator, warm_up, factor, own_cost, max_debt
 --          The charges follow. Until all keys are named: how many of the next keys are asked
 --          alike, how many segments each of them has, and the segments. A segment is
 --            how many charges ask alike; `quota` and a rule, if they bring their own; and
@@ -37,7 +37,8 @@
 --          The first is how many microseconds to wait, and 0 also if it never fits; -1 less that,
 --          if the units were taken; or a text, if this charge failed: why. Of a key that was
 --          reset, it is `RESET`, that number if the units were taken, and each quota's birth.
---          Of a refund, it is the units that were given back.
+--          Of a refund, it is the units that were given back, and below 0 those that could not be
+--          taken. Of a penalty, it is the units that could not be taken.
 --          The others are the state that decided, 0 if there was none:
 --   (next_free or -1) + 1, of_denominator or 0, of_numerator or 0, last_now or 0, stored_bytes or 0
 
@@ -73,11 +74,11 @@ local function failure(...)
   return type(reply) == 'table' and reply.err or nil
 end
 
--- The stable interval in microseconds, and the permits that are stored when cold.
+-- The permits that are stored when cold, and the stable interval in microseconds.
 local function pace_of(unit_denominator, unit_numerator, warm_up, factor)
   local stable = 1000000 / (unit_denominator * 1000000 / unit_numerator)
   local threshold = 0.5 * warm_up / stable
-  return stable, threshold + 2 * warm_up / (stable + stable * (factor / 1000))
+  return threshold + 2 * warm_up / (stable + stable * (factor / 1000)), stable
 end
 
 -- The stored permits and the instant under a rule's rate, with what the time until `now` has
@@ -89,8 +90,7 @@ local function permits_until(
   local most, has_rate = most_stored, true
   if of_denominator ~= unit_denominator or of_numerator ~= unit_numerator then
     has_rate = false
-    local _, before = pace_of(of_denominator, of_numerator, warm_up, factor)
-    most = before
+    most = pace_of(of_denominator, of_numerator, warm_up, factor)
   end
   stored = math.min(stored, most)
   if now > next_free then
@@ -106,7 +106,8 @@ end
 
 -- The time that a cost takes, in whole microseconds: what is stored above the threshold is dear,
 -- all else is not.
-local function price_of(stored, cost, stable, most_stored, warm_up, factor)
+local function price_of(stored, cost, unit_denominator, unit_numerator, warm_up, factor)
+  local most_stored, stable = pace_of(unit_denominator, unit_numerator, warm_up, factor)
   local take = math.min(cost, stored)
   local fresh = cost - take
   local threshold = 0.5 * warm_up / stable
@@ -136,7 +137,7 @@ local now = clock(ARGV[1])
 -- The reply, and how many elements of it are written.
 local reply, n = { now }, 1
 -- The element of ARGV that is read next. Those before it are now and the limiter's rule.
-local a = 2 + 6
+local a = 2 + 7
 -- What a segment asks: how many charges, and the cost and the longest wait of each.
 local repeats, cost, max_wait
 -- Its operation, nil for a check; the units to give back, or the time of a block; the marks, and
@@ -146,9 +147,9 @@ max_wait = 0
 -- The rule, and what follows from it.
 -- [arguments]
 -- A permit takes unit_numerator / unit_denominator microseconds; factor: in thousandths; own_cost:
--- 1 if a charge waits for its own cost.
-local horizon, unit_denominator, unit_numerator, warm_up, factor, own_cost
-local stable, most_stored
+-- 1 if a charge waits for its own cost; max_debt: how long a key may owe.
+local horizon, unit_denominator, unit_numerator, warm_up, factor, own_cost, max_debt
+local most_stored
 
 -- The loop. Each key is read, its charges are decided, and it is written once if they changed it.
 
@@ -243,12 +244,12 @@ while last < #KEYS do
         local from = 2
         if ARGV[a] == 'quota' then
           from = a + 1
-          a = from + 6
+          a = from + 7
         end
-        horizon, unit_denominator, unit_numerator, warm_up, factor, own_cost = ARGV[from + 0] + 0, ARGV[from + 1] + 0, ARGV[from + 2] + 0, ARGV[from + 3] + 0, ARGV[from + 4] + 0, ARGV[from + 5] + 0
+        horizon, unit_denominator, unit_numerator, warm_up, factor, own_cost, max_debt = ARGV[from + 0] + 0, ARGV[from + 1] + 0, ARGV[from + 2] + 0, ARGV[from + 3] + 0, ARGV[from + 4] + 0, ARGV[from + 5] + 0, ARGV[from + 6] + 0
         -- [rule]
-        -- The price of a permit when warm, and the most that can be stored.
-        stable, most_stored = pace_of(unit_denominator, unit_numerator, warm_up, factor)
+        -- The most that can be stored.
+        most_stored = pace_of(unit_denominator, unit_numerator, warm_up, factor)
         -- Of a charge that is settled: the birth of each quota's key at that time, 0 where it was not reset
         -- before.
         born = {}
@@ -335,9 +336,9 @@ while last < #KEYS do
                 stored, next_free, refunded = before, next_free - mark4, back
               else
                 local kept_cost = cost - back
-                local whole = price_of(before, cost, stable, most_stored, warm_up, factor)
+                local whole = price_of(before, cost, unit_denominator, unit_numerator, warm_up, factor)
                 if whole <= mark4 then
-                  local kept_price = price_of(before, kept_cost, stable, most_stored, warm_up, factor)
+                  local kept_price = price_of(before, kept_cost, unit_denominator, unit_numerator, warm_up, factor)
                   local less = math.max(0, whole - kept_price)
                   stored, refunded = before - math.min(kept_cost, before), back
                   -- The slot is kept, so a charge that waited for its own cost gives no time
@@ -350,17 +351,14 @@ while last < #KEYS do
             end
           end
           kept = kept or refunded ~= nil
-          wait = refunded or 0
+          wait = refunded or math.min(0, back)
         elseif op == 'penalize' and born[1] and born[1] ~= (birth or 0) then
-          -- The rest of a charge of before a reset.
+          -- The rest of a charge of before a reset is not taken.
+          wait = cost
         elseif op == 'penalize' then
-          -- Takes the cost whether or not it fits, unless a peek would wait longer than the
-          -- horizon: so the debt has a bound. `most` is the largest cost that the sums can
-          -- hold.
+          -- Takes the cost whether or not it fits, but not more than `most`: a debt has a
+          -- bound. The answer is what could not be taken, and the state after it.
           local amount, most = cost, nil
-          -- [unchecked]
-          -- A product must stay below 2^53.
-          most = (INEXACT - 1 - (INEXACT - 1) % unit_numerator) / unit_numerator
           cost = 0
           -- [fit]
           -- At the instant from which on nobody waits; with `own_cost`, later by the price of
@@ -374,17 +372,45 @@ while last < #KEYS do
               )
             end
             if own_cost == 1 then
-              free = math.min(free + price_of(has, cost, stable, most_stored, warm_up, factor), INEXACT - 1)
+              local price = price_of(has, cost, unit_denominator, unit_numerator, warm_up, factor)
+              free = math.min(free + price, INEXACT - 1)
             end
             instant = math.max(free, now)
             -- No permit costs less than at the stable pace, and a price is cut to whole
             -- microseconds three times. One that may not wait so long never fits.
+            local _, stable = pace_of(unit_denominator, unit_numerator, warm_up, factor)
             if own_cost == 1 and math.floor(stable * cost) - 3 > max_wait then
               instant = nil
             end
           end
-          if amount > 0 and instant - now <= horizon then
-            cost = math.min(amount, most)
+          -- [most]
+          -- The debt may last so long, and a product must stay below 2^53. Searches by
+          -- halves, since the price of a unit depends on the permits that are stored.
+          local has, free = most_stored, now
+          if next_free then
+            has, free = permits_until(
+              now, next_free, stored, of_denominator, of_numerator,
+              unit_denominator, unit_numerator, warm_up, factor, most_stored
+            )
+          end
+          local room = now + max_debt - free
+          local low = 0
+          most = (INEXACT - 1 - (INEXACT - 1) % unit_numerator) / unit_numerator
+          most = math.min(amount, most)
+          if price_of(has, most, unit_denominator, unit_numerator, warm_up, factor) > room then
+            while most - low > 1 do
+              local middle = low + math.floor((most - low) / 2)
+              if price_of(has, middle, unit_denominator, unit_numerator, warm_up, factor) <= room then
+                low = middle
+              else
+                most = middle
+              end
+            end
+            most = low
+          end
+          cost = math.min(amount, most)
+          wait = amount - cost
+          if cost > 0 then
             -- [consume]
             -- Takes what is stored, and moves `next_free` by the price of the rest: the next
             -- one waits for it.
@@ -395,20 +421,14 @@ while last < #KEYS do
                 unit_denominator, unit_numerator, warm_up, factor, most_stored
               )
             end
-            local price = price_of(has, cost, stable, most_stored, warm_up, factor)
+            local price = price_of(has, cost, unit_denominator, unit_numerator, warm_up, factor)
             -- A charge that also waits for another quota starts later, and nothing is stored
             -- meanwhile.
             local due = free + (own_cost == 1 and price or 0)
             next_free = free + math.min(math.max(0, instant - due) + price, INEXACT - 1 - free)
             stored = has - math.min(cost, has)
             of_denominator, of_numerator, last_now = unit_denominator, unit_numerator, now
-            -- [clamp]
-            -- The clock was set back: what was to come is as far ahead as it was.
-            if now < last_now then
-              next_free, last_now, clamped = math.max(0, next_free - (last_now - now)), now, true
-            end
             kept, cost, instant = true, 0, nil
-            -- The answer is that of a peek after it.
             -- [fit]
             -- At the instant from which on nobody waits; with `own_cost`, later by the price of
             -- this charge.
@@ -421,11 +441,13 @@ while last < #KEYS do
                 )
               end
               if own_cost == 1 then
-                free = math.min(free + price_of(has, cost, stable, most_stored, warm_up, factor), INEXACT - 1)
+                local price = price_of(has, cost, unit_denominator, unit_numerator, warm_up, factor)
+                free = math.min(free + price, INEXACT - 1)
               end
               instant = math.max(free, now)
               -- No permit costs less than at the stable pace, and a price is cut to whole
               -- microseconds three times. One that may not wait so long never fits.
+              local _, stable = pace_of(unit_denominator, unit_numerator, warm_up, factor)
               if own_cost == 1 and math.floor(stable * cost) - 3 > max_wait then
                 instant = nil
               end
@@ -435,7 +457,7 @@ while last < #KEYS do
           -- The permits as the eight bytes of a double.
           local stored_bytes = next_free and struct.pack('>d', stored)
           reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5], reply[n + 6] = (next_free or -1) + 1, of_denominator or 0, of_numerator or 0, last_now or 0, stored_bytes or 0
-          wait, cost = instant - now, amount
+          cost = amount
         elseif op == 'reset' then
           -- Whatever the key holds, it holds it no more. The charges before it failed.
           if why then
@@ -461,11 +483,13 @@ while last < #KEYS do
               )
             end
             if own_cost == 1 then
-              free = math.min(free + price_of(has, cost, stable, most_stored, warm_up, factor), INEXACT - 1)
+              local price = price_of(has, cost, unit_denominator, unit_numerator, warm_up, factor)
+              free = math.min(free + price, INEXACT - 1)
             end
             instant = math.max(free, now)
             -- No permit costs less than at the stable pace, and a price is cut to whole
             -- microseconds three times. One that may not wait so long never fits.
+            local _, stable = pace_of(unit_denominator, unit_numerator, warm_up, factor)
             if own_cost == 1 and math.floor(stable * cost) - 3 > max_wait then
               instant = nil
             end
@@ -492,7 +516,7 @@ while last < #KEYS do
                     unit_denominator, unit_numerator, warm_up, factor, most_stored
                   )
                 end
-                local price = price_of(has, cost, stable, most_stored, warm_up, factor)
+                local price = price_of(has, cost, unit_denominator, unit_numerator, warm_up, factor)
                 -- A charge that also waits for another quota starts later, and nothing is stored
                 -- meanwhile.
                 local due = free + (own_cost == 1 and price or 0)
@@ -512,7 +536,7 @@ while last < #KEYS do
           end
         end
         if blocked and op ~= 'refund' then
-          wait = format('BLOCKED %016d', blocked)
+          wait = format(op == 'penalize' and 'BLOCKED %016d %d' or 'BLOCKED %016d', blocked, wait)
         end
         reply[n + 1] = wait
         n = n + 6

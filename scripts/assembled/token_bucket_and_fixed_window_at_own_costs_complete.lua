@@ -2,11 +2,12 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' token_bucket_and_fixed_window_at_own_costs_complete.lua
--- EVALSHA calls that text by its SHA-1, e0266aa160f23685e2609dabaf0f3b1bc465c195.
+-- EVALSHA calls that text by its SHA-1, 2797038fb797f110b49d987633e883f396512ba3.
 
 -- Token bucket (GCRA). The twin of src/algorithm/token_bucket.rs.
 --
--- Stored:  the instant at which the bucket is full again, as `full` or `full+part/denominator`
+-- Stored:  the instant at which the bucket is full again, as `full` or `full+part/denominator`,
+--          after a `-` if the debt lasts longer than the horizon
 -- Mark:    mark1, mark2: full and part after the charge. mark3, mark4: full + 1 and part before it,
 --          if it reserved a wait together with other quotas; else 0
 
@@ -20,8 +21,8 @@
 -- KEYS     for each charge its 2 keys, one of each quota. A charge is taken from all or none.
 --          A name that ends with a number belongs to that quota: comments leave the number out
 -- ARGV     first now in microseconds since the Unix epoch, or empty: then TIME is read once.
---          Then 12 integers, the limiter's rule. Its horizon is the longest wait:
---   horizon_1, unit_numerator_1, unit_denominator_1, burst_1, cost_1, own_max_wait_1
+--          Then 13 integers, the limiter's rule. Its horizon is the longest wait:
+--   horizon_1, unit_numerator_1, unit_denominator_1, burst_1, max_debt_1, cost_1, own_max_wait_1
 --   horizon_2, limit_2, period_2, anchored_2, cost_2, own_max_wait_2
 --          The charges follow. Until all keys are named: how many of the next keys are asked
 --          alike, how many segments each of them has, and the segments. A segment is
@@ -45,7 +46,8 @@
 --          The first is how many microseconds to wait, and 0 also if it never fits; -1 less that,
 --          if the units were taken; or a text, if this charge failed: why. Of a key that was
 --          reset, it is `RESET`, that number if the units were taken, and each quota's birth.
---          Of a refund, it is the units that were given back.
+--          Of a refund, it is the units that were given back, and below 0 those that could not be
+--          taken. Of a penalty, it is the units that could not be taken.
 --          The others are the state that decided, 0 if there was none:
 --   (full_1 or -1) + 1, part_1 or 0
 --   (begin_2 or -1) + 1, units_2 or 0
@@ -98,7 +100,7 @@ local now = clock(ARGV[1])
 -- The reply, and how many elements of it are written.
 local reply, n = { now }, 1
 -- The element of ARGV that is read next. Those before it are now and the limiter's rule.
-local a = 2 + 12
+local a = 2 + 13
 -- What a segment asks: how many charges, and the cost and the longest wait of each.
 local repeats, cost, max_wait
 -- Its operation, nil for a check; the units to give back, or the time of a block; the marks, and
@@ -107,11 +109,11 @@ local op, back, mark, born
 max_wait = 0
 -- The rule, and what follows from it.
 -- [arguments]
--- One unit takes unit_numerator / unit_denominator microseconds.
-local horizon_1, unit_numerator_1, unit_denominator_1, burst_1, cost_1, own_max_wait_1
+-- One unit takes unit_numerator / unit_denominator microseconds; max_debt: how long a key may owe.
+local horizon_1, unit_numerator_1, unit_denominator_1, burst_1, max_debt_1, cost_1, own_max_wait_1
 local span_1, spare_1
 -- What follows from the rule and the cost.
-local time_1, rest_1, credit_1, credit_rest_1
+local time_1, rest_1
 -- The rule, and what follows from it.
 -- [arguments]
 -- anchored: 1 if a window starts with its first charge, 0 if with the epoch's periods.
@@ -145,11 +147,11 @@ while last < groups do
   local segment_at = a
   for k = first, last do
     -- READ the state of quota 1, unless its key was read before. `full_1` is nil if there is none.
-    local full_1, part_1, denominator_1
+    local full_1, part_1, denominator_1, owes_1
     local slot_1 = (k - 1) * 2 + 1
     if known[KEYS[slot_1]] then
       slot_1 = known[KEYS[slot_1]]
-      full_1, part_1, denominator_1 = saved[8 * slot_1 + 0], saved[8 * slot_1 + 1], saved[8 * slot_1 + 2]
+      full_1, part_1, denominator_1, owes_1 = saved[8 * slot_1 + 0], saved[8 * slot_1 + 1], saved[8 * slot_1 + 2], saved[8 * slot_1 + 3]
     else
       local key, why, number, blocked, birth = KEYS[slot_1], nil, nil, nil, nil
       known[key] = slot_1
@@ -158,15 +160,22 @@ while last < groups do
       if text and text ~= 'none' then
         do
           -- [read]
-          -- A plain number, or one with a fraction. Any other text leaves `full` nil.
+          -- A plain number, or one with a fraction, perhaps after a sign. Any other text
+          -- leaves `full` nil.
           full_1 = integer(text)
           if full_1 then
             part_1, denominator_1, number = 0, 1, full_1
           else
-            local whole, over, under = string.match(text, '^(%d+)%+(%d+)/(%d+)$')
+            local sign, whole, rest_1 = string.match(text, '^(%-?)(%d+)(.*)$')
             if whole then
-              whole, part_1, denominator_1 = integer(whole), integer(over), integer(under)
-              full_1 = whole and part_1 and denominator_1 and 0 < part_1 and part_1 < denominator_1 and whole or nil
+              full_1, part_1, denominator_1, owes_1 = integer(whole), 0, 1, sign == '-'
+              if rest_1 ~= '' then
+                local over, under = string.match(rest_1, '^%+(%d+)/(%d+)$')
+                part_1, denominator_1 = over and integer(over), under and integer(under)
+                if not (part_1 and denominator_1 and 0 < part_1 and part_1 < denominator_1) then
+                  full_1 = nil
+                end
+              end
             end
           end
         end
@@ -181,15 +190,22 @@ while last < groups do
           if (blocked or not until_digits) and (birth or not birth_digits) and text then
             if text ~= '' then
               -- [read]
-              -- A plain number, or one with a fraction. Any other text leaves `full` nil.
+              -- A plain number, or one with a fraction, perhaps after a sign. Any other text
+              -- leaves `full` nil.
               full_1 = integer(text)
               if full_1 then
                 part_1, denominator_1, number = 0, 1, full_1
               else
-                local whole, over, under = string.match(text, '^(%d+)%+(%d+)/(%d+)$')
+                local sign, whole, rest_1 = string.match(text, '^(%-?)(%d+)(.*)$')
                 if whole then
-                  whole, part_1, denominator_1 = integer(whole), integer(over), integer(under)
-                  full_1 = whole and part_1 and denominator_1 and 0 < part_1 and part_1 < denominator_1 and whole or nil
+                  full_1, part_1, denominator_1, owes_1 = integer(whole), 0, 1, sign == '-'
+                  if rest_1 ~= '' then
+                    local over, under = string.match(rest_1, '^%+(%d+)/(%d+)$')
+                    part_1, denominator_1 = over and integer(over), under and integer(under)
+                    if not (part_1 and denominator_1 and 0 < part_1 and part_1 < denominator_1) then
+                      full_1 = nil
+                    end
+                  end
                 end
               end
               -- It is no plain number that could be changed in place.
@@ -207,7 +223,7 @@ while last < groups do
         blocked_at[slot_1], why = blocked, nil
       end
       number_at[slot_1], why_at[slot_1], birth_at[slot_1] = number, why, birth
-      saved[8 * slot_1 + 0], saved[8 * slot_1 + 1], saved[8 * slot_1 + 2] = full_1, part_1, denominator_1
+      saved[8 * slot_1 + 0], saved[8 * slot_1 + 1], saved[8 * slot_1 + 2], saved[8 * slot_1 + 3] = full_1, part_1, denominator_1, owes_1
     end
     -- READ the state of quota 2, unless its key was read before. `begin_2` is nil if there is none.
     local begin_2, units_2
@@ -283,14 +299,14 @@ while last < groups do
         local from = 2
         if ARGV[a] == 'quota' then
           from = a + 1
-          a = from + 12
+          a = from + 13
         end
-        horizon_1, unit_numerator_1, unit_denominator_1, burst_1, cost_1, own_max_wait_1 = ARGV[from + 0] + 0, ARGV[from + 1] + 0, ARGV[from + 2] + 0, ARGV[from + 3] + 0, ARGV[from + 4] + 0, ARGV[from + 5] + 0
+        horizon_1, unit_numerator_1, unit_denominator_1, burst_1, max_debt_1, cost_1, own_max_wait_1 = ARGV[from + 0] + 0, ARGV[from + 1] + 0, ARGV[from + 2] + 0, ARGV[from + 3] + 0, ARGV[from + 4] + 0, ARGV[from + 5] + 0, ARGV[from + 6] + 0
         -- [rule]
         -- The time of a burst: whole microseconds, and the rest over the denominator.
         spare_1 = burst_1 * unit_numerator_1 % unit_denominator_1
         span_1 = (burst_1 * unit_numerator_1 - spare_1) / unit_denominator_1
-        horizon_2, limit_2, period_2, anchored_2, cost_2, own_max_wait_2 = ARGV[from + 6] + 0, ARGV[from + 7] + 0, ARGV[from + 8] + 0, ARGV[from + 9] + 0, ARGV[from + 10] + 0, ARGV[from + 11] + 0
+        horizon_2, limit_2, period_2, anchored_2, cost_2, own_max_wait_2 = ARGV[from + 7] + 0, ARGV[from + 8] + 0, ARGV[from + 9] + 0, ARGV[from + 10] + 0, ARGV[from + 11] + 0, ARGV[from + 12] + 0
         -- Of a charge that is settled: the birth of each quota's key at that time, 0 where it was not reset
         -- before.
         born = {}
@@ -334,11 +350,9 @@ while last < groups do
           cost_1 = 0
         end
         -- [cost]
-        -- The time of the cost, and that of what the burst leaves of it.
+        -- The time of the cost, in the same way.
         rest_1 = cost_1 * unit_numerator_1 % unit_denominator_1
         time_1 = (cost_1 * unit_numerator_1 - rest_1) / unit_denominator_1
-        credit_rest_1 = (burst_1 - cost_1) * unit_numerator_1 % unit_denominator_1
-        credit_1 = ((burst_1 - cost_1) * unit_numerator_1 - credit_rest_1) / unit_denominator_1
         if cost == 0 then
           cost_2 = 0
         end
@@ -356,9 +370,11 @@ while last < groups do
           denominator_1 = unit_denominator_1
         end
         -- [clamp]
-        -- No bucket is full again later than a burst after the longest wait.
-        if full_1 >= now + horizon_1 + span_1 and (full_1 > now + horizon_1 + span_1 or part_1 > spare_1) then
-          full_1, part_1, clamped_1 = now + horizon_1 + span_1, spare_1, true
+        -- No bucket is full again later than a burst after the longest wait, or after the
+        -- longest debt if it owes.
+        local last = now + (owes_1 and max_debt_1 or horizon_1) + span_1
+        if full_1 >= last and (full_1 > last or part_1 > spare_1) then
+          full_1, part_1, clamped_1 = last, spare_1, true
         end
       end
       local clamped_2, kept_2 = false, false
@@ -453,8 +469,11 @@ while last < groups do
               end
             end
           end
-          if refunded_1 then
-            any, wait = true, math.max(wait, refunded_1)
+          any = any or refunded_1 ~= nil
+          if back < 0 then
+            wait = math.min(wait, refunded_1 or back)
+          else
+            wait = math.max(wait, refunded_1 or 0)
           end
           local refunded_2
           do
@@ -477,47 +496,104 @@ while last < groups do
               end
             end
           end
-          if refunded_2 then
-            any, wait = true, math.max(wait, refunded_2)
+          any = any or refunded_2 ~= nil
+          if back < 0 then
+            wait = math.min(wait, refunded_2 or back)
+          else
+            wait = math.max(wait, refunded_2 or 0)
           end
           kept_1 = kept_1 or refunded_1 ~= nil or any and clamped_1
           kept_2 = kept_2 or refunded_2 ~= nil or any and clamped_2
         elseif op == 'penalize' then
-          -- Takes the cost whether or not it fits, unless a peek would wait longer than the
-          -- horizon: so the debt has a bound.
-          local amount, fits_at = cost, now
-          cost = 0
+          -- Each quota takes the cost whether or not it fits, but not more than `most`: a
+          -- debt has a bound. The answer is the most that one could not take, and the states
+          -- after it.
+          local amount_of_all = cost
           do
-            local instant_1
+            local amount, most, instant_1 = cost_1, nil, nil
             local cost_1 = 0
+            cost = 0
             -- [cost]
-            -- The time of the cost, and that of what the burst leaves of it.
+            -- The time of the cost, in the same way.
             rest_1 = cost_1 * unit_numerator_1 % unit_denominator_1
             time_1 = (cost_1 * unit_numerator_1 - rest_1) / unit_denominator_1
-            credit_rest_1 = (burst_1 - cost_1) * unit_numerator_1 % unit_denominator_1
-            credit_1 = ((burst_1 - cost_1) * unit_numerator_1 - credit_rest_1) / unit_denominator_1
             -- [fit]
-            -- It fits as soon as `full` is no further ahead than the time of what the burst
-            -- leaves.
+            -- It fits as soon as `full` and the time of the cost are no further ahead than the
+            -- time of a burst.
             if cost_1 <= burst_1 then
               instant_1 = now
               if full_1 and full_1 >= now then
-                instant_1 = full_1 - credit_1
-                if part_1 > credit_rest_1 then
-                  instant_1 = instant_1 + 1
+                instant_1 = full_1 + time_1 - span_1
+                if part_1 + rest_1 > spare_1 then
+                  instant_1 = instant_1 + (part_1 + rest_1 > spare_1 + unit_denominator_1 and 2 or 1)
                 end
                 if instant_1 < now then
                   instant_1 = now
                 end
               end
             end
+            -- [most]
+            -- What refills from the instant at which the bucket is full until the latest one.
+            -- A product must stay below 2^53.
+            local from, over = now, 0
+            if full_1 and full_1 >= now then
+              from, over = full_1, part_1
+            end
+            most = INEXACT - 1 - spare_1
+            most = (most - most % unit_denominator_1) / unit_denominator_1
+            most = math.max(-1, math.min(most, now + max_debt_1 + span_1 - from))
+            most = math.max(0, most * unit_denominator_1 + spare_1 - over)
+            most = (most - most % unit_numerator_1) / unit_numerator_1
+            if (born[1] or birth_at[slot_1] or 0) ~= (birth_at[slot_1] or 0) then
+              -- The rest of a charge of before a reset is not taken.
+              most = 0
+            end
+            cost_1 = math.min(amount, most)
+            cost = math.min(amount, most)
+            wait = math.max(wait, amount - cost)
+            if cost > 0 then
+              -- [cost]
+              -- The time of the cost, in the same way.
+              rest_1 = cost_1 * unit_numerator_1 % unit_denominator_1
+              time_1 = (cost_1 * unit_numerator_1 - rest_1) / unit_denominator_1
+              -- [consume]
+              -- The bucket is full again later, by the time of the cost.
+              if not full_1 or full_1 < instant_1 then
+                full_1, part_1 = instant_1, 0
+              end
+              full_1, part_1, denominator_1 = full_1 + time_1, part_1 + rest_1, unit_denominator_1
+              if part_1 >= unit_denominator_1 then
+                full_1, part_1 = full_1 + 1, part_1 - unit_denominator_1
+              end
+              kept_1, cost, instant_1 = true, 0, nil
+              cost_1 = 0
+              -- [cost]
+              -- The time of the cost, in the same way.
+              rest_1 = cost_1 * unit_numerator_1 % unit_denominator_1
+              time_1 = (cost_1 * unit_numerator_1 - rest_1) / unit_denominator_1
+              -- [fit]
+              -- It fits as soon as `full` and the time of the cost are no further ahead than the
+              -- time of a burst.
+              if cost_1 <= burst_1 then
+                instant_1 = now
+                if full_1 and full_1 >= now then
+                  instant_1 = full_1 + time_1 - span_1
+                  if part_1 + rest_1 > spare_1 then
+                    instant_1 = instant_1 + (part_1 + rest_1 > spare_1 + unit_denominator_1 and 2 or 1)
+                  end
+                  if instant_1 < now then
+                    instant_1 = now
+                  end
+                end
+              end
+            end
             -- [reply]
             reply[n + 2], reply[n + 3] = (full_1 or -1) + 1, part_1 or 0
-            fits_at = math.max(fits_at, instant_1)
           end
           do
-            local instant_2
+            local amount, most, instant_2 = cost_2, nil, nil
             local cost_2 = 0
+            cost = 0
             -- [fit]
             -- In the latest window, or at its end if it has no room. An empty one that is over
             -- counts as none.
@@ -537,109 +613,26 @@ while last < groups do
                 end
               end
             end
-            -- [reply]
-            reply[n + 4], reply[n + 5] = (begin_2 or -1) + 1, units_2 or 0
-            fits_at = math.max(fits_at, instant_2)
-          end
-          wait = fits_at - now
-          if amount > 0 and wait <= math.min(horizon_1, horizon_2) then
-            wait = 0
-            do
-              -- `most` is the largest cost that the sums can hold.
-              local most, instant_1 = nil, fits_at
-              -- [unchecked]
-              -- A product must stay below 2^53.
-              most = (INEXACT - 1 - (INEXACT - 1) % unit_numerator_1) / unit_numerator_1
-              cost = math.min(amount, most)
-              local cost_1 = math.min(cost_1, most)
+            -- [most]
+            -- The limit at a time, and nothing if more than that counts already.
+            most = instant_2 > math.max(now, begin_2 or 0) and 0 or limit_2
+            if (born[2] or birth_at[slot_2] or 0) ~= (birth_at[slot_2] or 0) then
               -- The rest of a charge of before a reset is not taken.
-              if (born[1] or birth_at[slot_1] or 0) == (birth_at[slot_1] or 0) then
-                -- [cost]
-                -- The time of the cost, and that of what the burst leaves of it.
-                rest_1 = cost_1 * unit_numerator_1 % unit_denominator_1
-                time_1 = (cost_1 * unit_numerator_1 - rest_1) / unit_denominator_1
-                credit_rest_1 = (burst_1 - cost_1) * unit_numerator_1 % unit_denominator_1
-                credit_1 = ((burst_1 - cost_1) * unit_numerator_1 - credit_rest_1) / unit_denominator_1
-                -- [consume]
-                -- The bucket is full again later, by the time of the cost.
-                if not full_1 or full_1 < instant_1 then
-                  full_1, part_1 = instant_1, 0
-                end
-                full_1, part_1, denominator_1 = full_1 + time_1, part_1 + rest_1, unit_denominator_1
-                if part_1 >= unit_denominator_1 then
-                  full_1, part_1 = full_1 + 1, part_1 - unit_denominator_1
-                end
-                -- [clamp]
-                -- No bucket is full again later than a burst after the longest wait.
-                if full_1 >= now + horizon_1 + span_1 and (full_1 > now + horizon_1 + span_1 or part_1 > spare_1) then
-                  full_1, part_1, clamped_1 = now + horizon_1 + span_1, spare_1, true
-                end
-                kept_1 = true
-              end
-              -- The answer is that of a peek after it.
-              cost, instant_1 = 0, nil
-              cost_1 = 0
-              -- [cost]
-              -- The time of the cost, and that of what the burst leaves of it.
-              rest_1 = cost_1 * unit_numerator_1 % unit_denominator_1
-              time_1 = (cost_1 * unit_numerator_1 - rest_1) / unit_denominator_1
-              credit_rest_1 = (burst_1 - cost_1) * unit_numerator_1 % unit_denominator_1
-              credit_1 = ((burst_1 - cost_1) * unit_numerator_1 - credit_rest_1) / unit_denominator_1
-              -- [fit]
-              -- It fits as soon as `full` is no further ahead than the time of what the burst
-              -- leaves.
-              if cost_1 <= burst_1 then
-                instant_1 = now
-                if full_1 and full_1 >= now then
-                  instant_1 = full_1 - credit_1
-                  if part_1 > credit_rest_1 then
-                    instant_1 = instant_1 + 1
-                  end
-                  if instant_1 < now then
-                    instant_1 = now
-                  end
-                end
-              end
-              -- [reply]
-              reply[n + 2], reply[n + 3] = (full_1 or -1) + 1, part_1 or 0
-              wait = math.max(wait, instant_1 - now)
+              most = 0
             end
-            do
-              -- `most` is the largest cost that the sums can hold.
-              local most, instant_2 = nil, fits_at
-              -- [unchecked]
-              -- A window is never more than full.
-              most = limit_2
-              cost = math.min(amount, most)
-              local cost_2 = math.min(cost_2, most)
-              -- The rest of a charge of before a reset is not taken.
-              if (born[2] or birth_at[slot_2] or 0) == (birth_at[slot_2] or 0) then
-                -- [consume]
-                -- Into the latest window, or into a new one if that is over at this instant.
-                local ends = begin_2 and (anchored_2 == 1 and begin_2 or begin_2 - begin_2 % period_2) + period_2
-                if ends and ends > instant_2 and (units_2 > 0 or begin_2 > instant_2) then
-                  units_2 = units_2 + cost_2
-                else
-                  begin_2, units_2 = anchored_2 == 1 and instant_2 or instant_2 - instant_2 % period_2, cost_2
-                end
-                -- [clamp]
-                -- A window that begins later than any reserved wait can: a full one of now instead.
-                if begin_2 > now then
-                  if anchored_2 == 1 then
-                    if begin_2 > now + horizon_2 + period_2 then
-                      begin_2, units_2, clamped_2 = now, limit_2, true
-                    end
-                  else
-                    local window = now - now % period_2
-                    if (begin_2 - begin_2 % period_2 - window) / period_2 > ceil(horizon_2 / period_2) + 1 then
-                      begin_2, units_2, clamped_2 = window, limit_2, true
-                    end
-                  end
-                end
-                kept_2 = true
+            cost_2 = math.min(amount, most)
+            cost = math.min(amount, most)
+            wait = math.max(wait, amount - cost)
+            if cost > 0 then
+              -- [consume]
+              -- Into the latest window, or into a new one if that is over at this instant.
+              local ends = begin_2 and (anchored_2 == 1 and begin_2 or begin_2 - begin_2 % period_2) + period_2
+              if ends and ends > instant_2 and (units_2 > 0 or begin_2 > instant_2) then
+                units_2 = units_2 + cost_2
+              else
+                begin_2, units_2 = anchored_2 == 1 and instant_2 or instant_2 - instant_2 % period_2, cost_2
               end
-              -- The answer is that of a peek after it.
-              cost, instant_2 = 0, nil
+              kept_2, cost, instant_2 = true, 0, nil
               cost_2 = 0
               -- [fit]
               -- In the latest window, or at its end if it has no room. An empty one that is over
@@ -660,12 +653,11 @@ while last < groups do
                   end
                 end
               end
-              -- [reply]
-              reply[n + 4], reply[n + 5] = (begin_2 or -1) + 1, units_2 or 0
-              wait = math.max(wait, instant_2 - now)
             end
+            -- [reply]
+            reply[n + 4], reply[n + 5] = (begin_2 or -1) + 1, units_2 or 0
           end
-          cost = amount
+          cost = amount_of_all
         elseif op == 'reset' then
           -- Whatever the keys hold, they hold it no more. The charges before it failed.
           do
@@ -679,7 +671,7 @@ while last < groups do
               end
             end
           end
-          full_1, part_1, denominator_1 = nil
+          full_1, part_1, denominator_1, owes_1 = nil
           -- Different from each birth of before, also within a microsecond.
           birth_at[slot_1] = math.max(now, (birth_at[slot_1] or 0) + 1)
           kept_1, wiped_at[slot_1], why_at[slot_1] = true, true, nil
@@ -708,14 +700,14 @@ while last < groups do
           do
             -- The earliest instant at which the cost fits quota 1, nil if it never does.
             -- [fit]
-            -- It fits as soon as `full` is no further ahead than the time of what the burst
-            -- leaves.
+            -- It fits as soon as `full` and the time of the cost are no further ahead than the
+            -- time of a burst.
             if cost_1 <= burst_1 then
               instant_1 = now
               if full_1 and full_1 >= now then
-                instant_1 = full_1 - credit_1
-                if part_1 > credit_rest_1 then
-                  instant_1 = instant_1 + 1
+                instant_1 = full_1 + time_1 - span_1
+                if part_1 + rest_1 > spare_1 then
+                  instant_1 = instant_1 + (part_1 + rest_1 > spare_1 + unit_denominator_1 and 2 or 1)
                 end
                 if instant_1 < now then
                   instant_1 = now
@@ -813,7 +805,7 @@ while last < groups do
           end
         end
         if blocked_at[0] > 0 and op ~= 'refund' then
-          wait = format('BLOCKED %016d', blocked_at[0])
+          wait = format(op == 'penalize' and 'BLOCKED %016d %d' or 'BLOCKED %016d', blocked_at[0], wait)
         end
         reply[n + 1] = wait
         n = n + 5
@@ -834,6 +826,9 @@ while last < groups do
       if kept_1 and not broken then
         changed_at[slot_1] = true
         if full_1 then
+          -- [owes]
+          -- Later than after the longest wait only a debt is over.
+          owes_1 = full_1 >= now + horizon_1 + span_1 and (full_1 > now + horizon_1 + span_1 or part_1 > spare_1)
           -- From `expires_at` on, the state decides like no state.
           local expires_at
           -- [expires]
@@ -841,9 +836,9 @@ while last < groups do
           expires_at = part_1 > 0 and full_1 + 1 or full_1
           expires[slot_1] = expires_at
         end
-        saved[8 * slot_1 + 0], saved[8 * slot_1 + 1], saved[8 * slot_1 + 2] = full_1, part_1, denominator_1
+        saved[8 * slot_1 + 0], saved[8 * slot_1 + 1], saved[8 * slot_1 + 2], saved[8 * slot_1 + 3] = full_1, part_1, denominator_1, owes_1
       else
-        full_1, part_1, denominator_1 = saved[8 * slot_1 + 0], saved[8 * slot_1 + 1], saved[8 * slot_1 + 2]
+        full_1, part_1, denominator_1, owes_1 = saved[8 * slot_1 + 0], saved[8 * slot_1 + 1], saved[8 * slot_1 + 2], saved[8 * slot_1 + 3]
       end
       if kept_2 and not broken then
         changed_at[slot_2] = true
@@ -870,7 +865,7 @@ for k = 1, groups do
     local slot_1 = (k - 1) * 2 + 1
     local key = KEYS[slot_1]
     if known[key] == slot_1 then
-      local full_1, part_1, denominator_1 = saved[8 * slot_1 + 0], saved[8 * slot_1 + 1], saved[8 * slot_1 + 2]
+      local full_1, part_1, denominator_1, owes_1 = saved[8 * slot_1 + 0], saved[8 * slot_1 + 1], saved[8 * slot_1 + 2], saved[8 * slot_1 + 3]
       local changed, wiped, why = changed_at[slot_1], wiped_at[slot_1], why_at[slot_1]
       local number, expires_at, blocked = number_at[slot_1], expires[slot_1], nil
       local birth = birth_at[slot_1]
@@ -906,10 +901,13 @@ for k = 1, groups do
         if full_1 then
           -- [write]
           -- The shortest text: mostly a plain number.
-          if part_1 == 0 then
-            plain = full_1
+          local sign = owes_1 and '-' or ''
+          if part_1 > 0 then
+            value = format('%s%d+%d/%d', sign, full_1, part_1, denominator_1)
+          elseif owes_1 then
+            value = format('-%d', full_1)
           else
-            value = format('%d+%d/%d', full_1, part_1, denominator_1)
+            plain = full_1
           end
         end
         if birth then

@@ -2,11 +2,12 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' token_bucket_and_fixed_window_check.lua
--- EVALSHA calls that text by its SHA-1, b907296f89fa4d36d15bfdb2bc1be3f344b2c36d.
+-- EVALSHA calls that text by its SHA-1, 781dc6a15f88bbbce8bdefec4a31f79397794c5f.
 
 -- Token bucket (GCRA). The twin of src/algorithm/token_bucket.rs.
 --
--- Stored:  the instant at which the bucket is full again, as `full` or `full+part/denominator`
+-- Stored:  the instant at which the bucket is full again, as `full` or `full+part/denominator`,
+--          after a `-` if the debt lasts longer than the horizon
 -- Mark:    mark1, mark2: full and part after the charge. mark3, mark4: full + 1 and part before it,
 --          if it reserved a wait together with other quotas; else 0
 
@@ -20,8 +21,8 @@
 -- KEYS     for each charge its 2 keys, one of each quota. A charge is taken from all or none.
 --          A name that ends with a number belongs to that quota: comments leave the number out
 -- ARGV     first now in microseconds since the Unix epoch, or empty: then TIME is read once.
---          Then 8 integers, the limiter's rule. Its horizon is the longest wait:
---   horizon_1, unit_numerator_1, unit_denominator_1, burst_1
+--          Then 9 integers, the limiter's rule. Its horizon is the longest wait:
+--   horizon_1, unit_numerator_1, unit_denominator_1, burst_1, max_debt_1
 --   horizon_2, limit_2, period_2, anchored_2
 --          The charges follow. Until all keys are named: how many of the next keys are asked
 --          alike, how many segments each of them has, and the segments. A segment is
@@ -85,16 +86,16 @@ local now = clock(ARGV[1])
 -- The reply, and how many elements of it are written.
 local reply, n = { now }, 1
 -- The element of ARGV that is read next. Those before it are now and the limiter's rule.
-local a = 2 + 8
+local a = 2 + 9
 -- What a segment asks: how many charges, and the cost and the longest wait of each.
 local repeats, cost, max_wait
 -- The rule, and what follows from it.
 -- [arguments]
--- One unit takes unit_numerator / unit_denominator microseconds.
-local horizon_1, unit_numerator_1, unit_denominator_1, burst_1
+-- One unit takes unit_numerator / unit_denominator microseconds; max_debt: how long a key may owe.
+local horizon_1, unit_numerator_1, unit_denominator_1, burst_1, max_debt_1
 local span_1, spare_1
 -- What follows from the rule and the cost.
-local time_1, rest_1, credit_1, credit_rest_1
+local time_1, rest_1
 -- The rule, and what follows from it.
 -- [arguments]
 -- anchored: 1 if a window starts with its first charge, 0 if with the epoch's periods.
@@ -126,11 +127,11 @@ while last < groups do
   local segment_at = a
   for k = first, last do
     -- READ the state of quota 1, unless its key was read before. `full_1` is nil if there is none.
-    local full_1, part_1, denominator_1
+    local full_1, part_1, denominator_1, owes_1
     local slot_1 = (k - 1) * 2 + 1
     if known[KEYS[slot_1]] then
       slot_1 = known[KEYS[slot_1]]
-      full_1, part_1, denominator_1 = saved[8 * slot_1 + 0], saved[8 * slot_1 + 1], saved[8 * slot_1 + 2]
+      full_1, part_1, denominator_1, owes_1 = saved[8 * slot_1 + 0], saved[8 * slot_1 + 1], saved[8 * slot_1 + 2], saved[8 * slot_1 + 3]
     else
       local key, why, number, blocked, birth = KEYS[slot_1], nil, nil, nil, nil
       known[key] = slot_1
@@ -139,15 +140,22 @@ while last < groups do
       if text and text ~= 'none' then
         do
           -- [read]
-          -- A plain number, or one with a fraction. Any other text leaves `full` nil.
+          -- A plain number, or one with a fraction, perhaps after a sign. Any other text
+          -- leaves `full` nil.
           full_1 = integer(text)
           if full_1 then
             part_1, denominator_1, number = 0, 1, full_1
           else
-            local whole, over, under = string.match(text, '^(%d+)%+(%d+)/(%d+)$')
+            local sign, whole, rest_1 = string.match(text, '^(%-?)(%d+)(.*)$')
             if whole then
-              whole, part_1, denominator_1 = integer(whole), integer(over), integer(under)
-              full_1 = whole and part_1 and denominator_1 and 0 < part_1 and part_1 < denominator_1 and whole or nil
+              full_1, part_1, denominator_1, owes_1 = integer(whole), 0, 1, sign == '-'
+              if rest_1 ~= '' then
+                local over, under = string.match(rest_1, '^%+(%d+)/(%d+)$')
+                part_1, denominator_1 = over and integer(over), under and integer(under)
+                if not (part_1 and denominator_1 and 0 < part_1 and part_1 < denominator_1) then
+                  full_1 = nil
+                end
+              end
             end
           end
         end
@@ -162,15 +170,22 @@ while last < groups do
           if (blocked or not until_digits) and (birth or not birth_digits) and text then
             if text ~= '' then
               -- [read]
-              -- A plain number, or one with a fraction. Any other text leaves `full` nil.
+              -- A plain number, or one with a fraction, perhaps after a sign. Any other text
+              -- leaves `full` nil.
               full_1 = integer(text)
               if full_1 then
                 part_1, denominator_1, number = 0, 1, full_1
               else
-                local whole, over, under = string.match(text, '^(%d+)%+(%d+)/(%d+)$')
+                local sign, whole, rest_1 = string.match(text, '^(%-?)(%d+)(.*)$')
                 if whole then
-                  whole, part_1, denominator_1 = integer(whole), integer(over), integer(under)
-                  full_1 = whole and part_1 and denominator_1 and 0 < part_1 and part_1 < denominator_1 and whole or nil
+                  full_1, part_1, denominator_1, owes_1 = integer(whole), 0, 1, sign == '-'
+                  if rest_1 ~= '' then
+                    local over, under = string.match(rest_1, '^%+(%d+)/(%d+)$')
+                    part_1, denominator_1 = over and integer(over), under and integer(under)
+                    if not (part_1 and denominator_1 and 0 < part_1 and part_1 < denominator_1) then
+                      full_1 = nil
+                    end
+                  end
                 end
               end
               -- It is no plain number that could be changed in place.
@@ -184,7 +199,7 @@ while last < groups do
         end
       end
       number_at[slot_1], why_at[slot_1], birth_at[slot_1] = number, why, birth
-      saved[8 * slot_1 + 0], saved[8 * slot_1 + 1], saved[8 * slot_1 + 2] = full_1, part_1, denominator_1
+      saved[8 * slot_1 + 0], saved[8 * slot_1 + 1], saved[8 * slot_1 + 2], saved[8 * slot_1 + 3] = full_1, part_1, denominator_1, owes_1
     end
     -- READ the state of quota 2, unless its key was read before. `begin_2` is nil if there is none.
     local begin_2, units_2
@@ -256,21 +271,19 @@ while last < groups do
         local from = 2
         if ARGV[a] == 'quota' then
           from = a + 1
-          a = from + 8
+          a = from + 9
         end
-        horizon_1, unit_numerator_1, unit_denominator_1, burst_1 = ARGV[from + 0] + 0, ARGV[from + 1] + 0, ARGV[from + 2] + 0, ARGV[from + 3] + 0
+        horizon_1, unit_numerator_1, unit_denominator_1, burst_1, max_debt_1 = ARGV[from + 0] + 0, ARGV[from + 1] + 0, ARGV[from + 2] + 0, ARGV[from + 3] + 0, ARGV[from + 4] + 0
         -- [rule]
         -- The time of a burst: whole microseconds, and the rest over the denominator.
         spare_1 = burst_1 * unit_numerator_1 % unit_denominator_1
         span_1 = (burst_1 * unit_numerator_1 - spare_1) / unit_denominator_1
-        horizon_2, limit_2, period_2, anchored_2 = ARGV[from + 4] + 0, ARGV[from + 5] + 0, ARGV[from + 6] + 0, ARGV[from + 7] + 0
+        horizon_2, limit_2, period_2, anchored_2 = ARGV[from + 5] + 0, ARGV[from + 6] + 0, ARGV[from + 7] + 0, ARGV[from + 8] + 0
         cost, max_wait, a = ARGV[a] + 0, math.min(ARGV[a + 1] + 0, horizon_1, horizon_2), a + 2
         -- [cost]
-        -- The time of the cost, and that of what the burst leaves of it.
+        -- The time of the cost, in the same way.
         rest_1 = cost * unit_numerator_1 % unit_denominator_1
         time_1 = (cost * unit_numerator_1 - rest_1) / unit_denominator_1
-        credit_rest_1 = (burst_1 - cost) * unit_numerator_1 % unit_denominator_1
-        credit_1 = ((burst_1 - cost) * unit_numerator_1 - credit_rest_1) / unit_denominator_1
       end
       -- A state of another rule is brought under this one. A state from the future is clamped: a
       -- clock was set back, or a quota was lowered.
@@ -285,9 +298,11 @@ while last < groups do
           denominator_1 = unit_denominator_1
         end
         -- [clamp]
-        -- No bucket is full again later than a burst after the longest wait.
-        if full_1 >= now + horizon_1 + span_1 and (full_1 > now + horizon_1 + span_1 or part_1 > spare_1) then
-          full_1, part_1, clamped_1 = now + horizon_1 + span_1, spare_1, true
+        -- No bucket is full again later than a burst after the longest wait, or after the
+        -- longest debt if it owes.
+        local last = now + (owes_1 and max_debt_1 or horizon_1) + span_1
+        if full_1 >= last and (full_1 > last or part_1 > spare_1) then
+          full_1, part_1, clamped_1 = last, spare_1, true
         end
       end
       local clamped_2, kept_2 = false, false
@@ -317,14 +332,14 @@ while last < groups do
         do
           -- The earliest instant at which the cost fits quota 1, nil if it never does.
           -- [fit]
-          -- It fits as soon as `full` is no further ahead than the time of what the burst
-          -- leaves.
+          -- It fits as soon as `full` and the time of the cost are no further ahead than the
+          -- time of a burst.
           if cost <= burst_1 then
             instant_1 = now
             if full_1 and full_1 >= now then
-              instant_1 = full_1 - credit_1
-              if part_1 > credit_rest_1 then
-                instant_1 = instant_1 + 1
+              instant_1 = full_1 + time_1 - span_1
+              if part_1 + rest_1 > spare_1 then
+                instant_1 = instant_1 + (part_1 + rest_1 > spare_1 + unit_denominator_1 and 2 or 1)
               end
               if instant_1 < now then
                 instant_1 = now
@@ -432,6 +447,9 @@ while last < groups do
       if kept_1 and not broken then
         changed_at[slot_1] = true
         if full_1 then
+          -- [owes]
+          -- Later than after the longest wait only a debt is over.
+          owes_1 = full_1 >= now + horizon_1 + span_1 and (full_1 > now + horizon_1 + span_1 or part_1 > spare_1)
           -- From `expires_at` on, the state decides like no state.
           local expires_at
           -- [expires]
@@ -439,9 +457,9 @@ while last < groups do
           expires_at = part_1 > 0 and full_1 + 1 or full_1
           expires[slot_1] = expires_at
         end
-        saved[8 * slot_1 + 0], saved[8 * slot_1 + 1], saved[8 * slot_1 + 2] = full_1, part_1, denominator_1
+        saved[8 * slot_1 + 0], saved[8 * slot_1 + 1], saved[8 * slot_1 + 2], saved[8 * slot_1 + 3] = full_1, part_1, denominator_1, owes_1
       else
-        full_1, part_1, denominator_1 = saved[8 * slot_1 + 0], saved[8 * slot_1 + 1], saved[8 * slot_1 + 2]
+        full_1, part_1, denominator_1, owes_1 = saved[8 * slot_1 + 0], saved[8 * slot_1 + 1], saved[8 * slot_1 + 2], saved[8 * slot_1 + 3]
       end
       if kept_2 and not broken then
         changed_at[slot_2] = true
@@ -468,7 +486,7 @@ for k = 1, groups do
     local slot_1 = (k - 1) * 2 + 1
     local key = KEYS[slot_1]
     if known[key] == slot_1 then
-      local full_1, part_1, denominator_1 = saved[8 * slot_1 + 0], saved[8 * slot_1 + 1], saved[8 * slot_1 + 2]
+      local full_1, part_1, denominator_1, owes_1 = saved[8 * slot_1 + 0], saved[8 * slot_1 + 1], saved[8 * slot_1 + 2], saved[8 * slot_1 + 3]
       local changed, wiped, why = changed_at[slot_1], wiped_at[slot_1], why_at[slot_1]
       local number, expires_at, blocked = number_at[slot_1], expires[slot_1], nil
       local birth = birth_at[slot_1]
@@ -496,10 +514,13 @@ for k = 1, groups do
         local value, plain
         -- [write]
         -- The shortest text: mostly a plain number.
-        if part_1 == 0 then
-          plain = full_1
+        local sign = owes_1 and '-' or ''
+        if part_1 > 0 then
+          value = format('%s%d+%d/%d', sign, full_1, part_1, denominator_1)
+        elseif owes_1 then
+          value = format('-%d', full_1)
         else
-          value = format('%d+%d/%d', full_1, part_1, denominator_1)
+          plain = full_1
         end
         if birth then
           value = format('reset:%d:%s', birth, plain and format('%d', plain) or value or '')

@@ -2,18 +2,19 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' token_bucket_check.lua
--- EVALSHA calls that text by its SHA-1, f7d9947758fac15008983f4fa047eea6bdc76b13.
+-- EVALSHA calls that text by its SHA-1, 59397bb6657517d7e2e6338ce420c83d5b8d69ea.
 
 -- Token bucket (GCRA). The twin of src/algorithm/token_bucket.rs.
 --
--- Stored:  the instant at which the bucket is full again, as `full` or `full+part/denominator`
+-- Stored:  the instant at which the bucket is full again, as `full` or `full+part/denominator`,
+--          after a `-` if the debt lasts longer than the horizon
 -- Mark:    mark1, mark2: full and part after the charge. mark3, mark4: full + 1 and part before it,
 --          if it reserved a wait together with other quotas; else 0
 
 -- KEYS     the keys, each once
 -- ARGV     first now in microseconds since the Unix epoch, or empty: then TIME is read once.
---          Then 4 integers, the limiter's rule. Its horizon is the longest wait:
---   horizon, unit_numerator, unit_denominator, burst
+--          Then 5 integers, the limiter's rule. Its horizon is the longest wait:
+--   horizon, unit_numerator, unit_denominator, burst, max_debt
 --          The charges follow. Until all keys are named: how many of the next keys are asked
 --          alike, how many segments each of them has, and the segments. A segment is
 --            how many charges ask alike; `quota` and a rule, if they bring their own; and
@@ -73,16 +74,16 @@ local now = clock(ARGV[1])
 -- The reply, and how many elements of it are written.
 local reply, n = { now }, 1
 -- The element of ARGV that is read next. Those before it are now and the limiter's rule.
-local a = 2 + 4
+local a = 2 + 5
 -- What a segment asks: how many charges, and the cost and the longest wait of each.
 local repeats, cost, max_wait
 -- The rule, and what follows from it.
 -- [arguments]
--- One unit takes unit_numerator / unit_denominator microseconds.
-local horizon, unit_numerator, unit_denominator, burst
+-- One unit takes unit_numerator / unit_denominator microseconds; max_debt: how long a key may owe.
+local horizon, unit_numerator, unit_denominator, burst, max_debt
 local span, spare
 -- What follows from the rule and the cost.
-local time, rest, credit, credit_rest
+local time, rest
 
 -- The loop. Each key is read, its charges are decided, and it is written once if they changed it.
 
@@ -100,7 +101,7 @@ while last < #KEYS do
   for k = first, last do
     -- READ the state of a key. `full` is nil if there is none.
     local key = KEYS[k]
-    local full, part, denominator
+    local full, part, denominator, owes
     -- Whether the key is to be written, or emptied; why its charges fail; the number that it
     -- holds, if that is all; when its state is worth nothing; when its block ends; its birth,
     -- if it was reset.
@@ -110,15 +111,22 @@ while last < #KEYS do
     if text and text ~= 'none' then
       do
         -- [read]
-        -- A plain number, or one with a fraction. Any other text leaves `full` nil.
+        -- A plain number, or one with a fraction, perhaps after a sign. Any other text
+        -- leaves `full` nil.
         full = integer(text)
         if full then
           part, denominator, number = 0, 1, full
         else
-          local whole, over, under = string.match(text, '^(%d+)%+(%d+)/(%d+)$')
+          local sign, whole, rest = string.match(text, '^(%-?)(%d+)(.*)$')
           if whole then
-            whole, part, denominator = integer(whole), integer(over), integer(under)
-            full = whole and part and denominator and 0 < part and part < denominator and whole or nil
+            full, part, denominator, owes = integer(whole), 0, 1, sign == '-'
+            if rest ~= '' then
+              local over, under = string.match(rest, '^%+(%d+)/(%d+)$')
+              part, denominator = over and integer(over), under and integer(under)
+              if not (part and denominator and 0 < part and part < denominator) then
+                full = nil
+              end
+            end
           end
         end
       end
@@ -133,15 +141,22 @@ while last < #KEYS do
         if (blocked or not until_digits) and (birth or not birth_digits) and text then
           if text ~= '' then
             -- [read]
-            -- A plain number, or one with a fraction. Any other text leaves `full` nil.
+            -- A plain number, or one with a fraction, perhaps after a sign. Any other text
+            -- leaves `full` nil.
             full = integer(text)
             if full then
               part, denominator, number = 0, 1, full
             else
-              local whole, over, under = string.match(text, '^(%d+)%+(%d+)/(%d+)$')
+              local sign, whole, rest = string.match(text, '^(%-?)(%d+)(.*)$')
               if whole then
-                whole, part, denominator = integer(whole), integer(over), integer(under)
-                full = whole and part and denominator and 0 < part and part < denominator and whole or nil
+                full, part, denominator, owes = integer(whole), 0, 1, sign == '-'
+                if rest ~= '' then
+                  local over, under = string.match(rest, '^%+(%d+)/(%d+)$')
+                  part, denominator = over and integer(over), under and integer(under)
+                  if not (part and denominator and 0 < part and part < denominator) then
+                    full = nil
+                  end
+                end
               end
             end
             -- It is no plain number that could be changed in place.
@@ -169,23 +184,21 @@ while last < #KEYS do
         local from = 2
         if ARGV[a] == 'quota' then
           from = a + 1
-          a = from + 4
+          a = from + 5
         end
-        horizon, unit_numerator, unit_denominator, burst = ARGV[from + 0] + 0, ARGV[from + 1] + 0, ARGV[from + 2] + 0, ARGV[from + 3] + 0
+        horizon, unit_numerator, unit_denominator, burst, max_debt = ARGV[from + 0] + 0, ARGV[from + 1] + 0, ARGV[from + 2] + 0, ARGV[from + 3] + 0, ARGV[from + 4] + 0
         -- [rule]
         -- The time of a burst: whole microseconds, and the rest over the denominator.
         spare = burst * unit_numerator % unit_denominator
         span = (burst * unit_numerator - spare) / unit_denominator
         cost, max_wait, a = ARGV[a] + 0, math.min(ARGV[a + 1] + 0, horizon), a + 2
         -- [cost]
-        -- The time of the cost, and that of what the burst leaves of it.
+        -- The time of the cost, in the same way.
         rest = cost * unit_numerator % unit_denominator
         time = (cost * unit_numerator - rest) / unit_denominator
-        credit_rest = (burst - cost) * unit_numerator % unit_denominator
-        credit = ((burst - cost) * unit_numerator - credit_rest) / unit_denominator
       end
       -- As it was, if no charge of this segment is kept. What is kept is written at the end.
-      local full_before, part_before, denominator_before = full, part, denominator
+      local full_before, part_before, denominator_before, owes_before = full, part, denominator, owes
       local clamped, kept = false, false
       if full then
         -- A state of another rule is brought under this one. A state from the future is clamped:
@@ -199,9 +212,11 @@ while last < #KEYS do
           denominator = unit_denominator
         end
         -- [clamp]
-        -- No bucket is full again later than a burst after the longest wait.
-        if full >= now + horizon + span and (full > now + horizon + span or part > spare) then
-          full, part, clamped = now + horizon + span, spare, true
+        -- No bucket is full again later than a burst after the longest wait, or after the
+        -- longest debt if it owes.
+        local last = now + (owes and max_debt or horizon) + span
+        if full >= last and (full > last or part > spare) then
+          full, part, clamped = last, spare, true
         end
       end
       for _ = 1, repeats do
@@ -209,14 +224,14 @@ while last < #KEYS do
         local wait, instant = 0, nil
         -- A check. `instant` is the earliest at which the cost fits, or nil if it never does.
         -- [fit]
-        -- It fits as soon as `full` is no further ahead than the time of what the burst
-        -- leaves.
+        -- It fits as soon as `full` and the time of the cost are no further ahead than the
+        -- time of a burst.
         if cost <= burst then
           instant = now
           if full and full >= now then
-            instant = full - credit
-            if part > credit_rest then
-              instant = instant + 1
+            instant = full + time - span
+            if part + rest > spare then
+              instant = instant + (part + rest > spare + unit_denominator and 2 or 1)
             end
             if instant < now then
               instant = now
@@ -257,13 +272,16 @@ while last < #KEYS do
       if kept then
         changed = true
         if full then
+          -- [owes]
+          -- Later than after the longest wait only a debt is over.
+          owes = full >= now + horizon + span and (full > now + horizon + span or part > spare)
           -- From `expires_at` on, the state decides like no state.
           -- [expires]
           -- A full bucket is as good as a new one.
           expires_at = part > 0 and full + 1 or full
         end
       else
-        full, part, denominator = full_before, part_before, denominator_before
+        full, part, denominator, owes = full_before, part_before, denominator_before, owes_before
       end
     end
 
@@ -291,10 +309,13 @@ while last < #KEYS do
       local value, plain
       -- [write]
       -- The shortest text: mostly a plain number.
-      if part == 0 then
-        plain = full
+      local sign = owes and '-' or ''
+      if part > 0 then
+        value = format('%s%d+%d/%d', sign, full, part, denominator)
+      elseif owes then
+        value = format('-%d', full)
       else
-        value = format('%d+%d/%d', full, part, denominator)
+        plain = full
       end
       if birth then
         value = format('reset:%d:%s', birth, plain and format('%d', plain) or value or '')

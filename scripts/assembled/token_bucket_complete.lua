@@ -2,18 +2,19 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' token_bucket_complete.lua
--- EVALSHA calls that text by its SHA-1, bbc2a413e46b502be4241d236f09f71c218690c9.
+-- EVALSHA calls that text by its SHA-1, 5f2bdf6297c037b078e5d00710a9ee63978044d5.
 
 -- Token bucket (GCRA). The twin of src/algorithm/token_bucket.rs.
 --
--- Stored:  the instant at which the bucket is full again, as `full` or `full+part/denominator`
+-- Stored:  the instant at which the bucket is full again, as `full` or `full+part/denominator`,
+--          after a `-` if the debt lasts longer than the horizon
 -- Mark:    mark1, mark2: full and part after the charge. mark3, mark4: full + 1 and part before it,
 --          if it reserved a wait together with other quotas; else 0
 
 -- KEYS     the keys, each once
 -- ARGV     first now in microseconds since the Unix epoch, or empty: then TIME is read once.
---          Then 4 integers, the limiter's rule. Its horizon is the longest wait:
---   horizon, unit_numerator, unit_denominator, burst
+--          Then 5 integers, the limiter's rule. Its horizon is the longest wait:
+--   horizon, unit_numerator, unit_denominator, burst, max_debt
 --          The charges follow. Until all keys are named: how many of the next keys are asked
 --          alike, how many segments each of them has, and the segments. A segment is
 --            how many charges ask alike; `quota` and a rule, if they bring their own; and
@@ -34,7 +35,8 @@
 --          The first is how many microseconds to wait, and 0 also if it never fits; -1 less that,
 --          if the units were taken; or a text, if this charge failed: why. Of a key that was
 --          reset, it is `RESET`, that number if the units were taken, and each quota's birth.
---          Of a refund, it is the units that were given back.
+--          Of a refund, it is the units that were given back, and below 0 those that could not be
+--          taken. Of a penalty, it is the units that could not be taken.
 --          The others are the state that decided, 0 if there was none:
 --   (full or -1) + 1, part or 0
 
@@ -84,7 +86,7 @@ local now = clock(ARGV[1])
 -- The reply, and how many elements of it are written.
 local reply, n = { now }, 1
 -- The element of ARGV that is read next. Those before it are now and the limiter's rule.
-local a = 2 + 4
+local a = 2 + 5
 -- What a segment asks: how many charges, and the cost and the longest wait of each.
 local repeats, cost, max_wait
 -- Its operation, nil for a check; the units to give back, or the time of a block; the marks, and
@@ -93,11 +95,11 @@ local op, back, mark, born
 max_wait = 0
 -- The rule, and what follows from it.
 -- [arguments]
--- One unit takes unit_numerator / unit_denominator microseconds.
-local horizon, unit_numerator, unit_denominator, burst
+-- One unit takes unit_numerator / unit_denominator microseconds; max_debt: how long a key may owe.
+local horizon, unit_numerator, unit_denominator, burst, max_debt
 local span, spare
 -- What follows from the rule and the cost.
-local time, rest, credit, credit_rest
+local time, rest
 
 -- The loop. Each key is read, its charges are decided, and it is written once if they changed it.
 
@@ -115,7 +117,7 @@ while last < #KEYS do
   for k = first, last do
     -- READ the state of a key. `full` is nil if there is none.
     local key = KEYS[k]
-    local full, part, denominator
+    local full, part, denominator, owes
     -- Whether the key is to be written, or emptied; why its charges fail; the number that it
     -- holds, if that is all; when its state is worth nothing; when its block ends; its birth,
     -- if it was reset.
@@ -125,15 +127,22 @@ while last < #KEYS do
     if text and text ~= 'none' then
       do
         -- [read]
-        -- A plain number, or one with a fraction. Any other text leaves `full` nil.
+        -- A plain number, or one with a fraction, perhaps after a sign. Any other text
+        -- leaves `full` nil.
         full = integer(text)
         if full then
           part, denominator, number = 0, 1, full
         else
-          local whole, over, under = string.match(text, '^(%d+)%+(%d+)/(%d+)$')
+          local sign, whole, rest = string.match(text, '^(%-?)(%d+)(.*)$')
           if whole then
-            whole, part, denominator = integer(whole), integer(over), integer(under)
-            full = whole and part and denominator and 0 < part and part < denominator and whole or nil
+            full, part, denominator, owes = integer(whole), 0, 1, sign == '-'
+            if rest ~= '' then
+              local over, under = string.match(rest, '^%+(%d+)/(%d+)$')
+              part, denominator = over and integer(over), under and integer(under)
+              if not (part and denominator and 0 < part and part < denominator) then
+                full = nil
+              end
+            end
           end
         end
       end
@@ -148,15 +157,22 @@ while last < #KEYS do
         if (blocked or not until_digits) and (birth or not birth_digits) and text then
           if text ~= '' then
             -- [read]
-            -- A plain number, or one with a fraction. Any other text leaves `full` nil.
+            -- A plain number, or one with a fraction, perhaps after a sign. Any other text
+            -- leaves `full` nil.
             full = integer(text)
             if full then
               part, denominator, number = 0, 1, full
             else
-              local whole, over, under = string.match(text, '^(%d+)%+(%d+)/(%d+)$')
+              local sign, whole, rest = string.match(text, '^(%-?)(%d+)(.*)$')
               if whole then
-                whole, part, denominator = integer(whole), integer(over), integer(under)
-                full = whole and part and denominator and 0 < part and part < denominator and whole or nil
+                full, part, denominator, owes = integer(whole), 0, 1, sign == '-'
+                if rest ~= '' then
+                  local over, under = string.match(rest, '^%+(%d+)/(%d+)$')
+                  part, denominator = over and integer(over), under and integer(under)
+                  if not (part and denominator and 0 < part and part < denominator) then
+                    full = nil
+                  end
+                end
               end
             end
             -- It is no plain number that could be changed in place.
@@ -188,9 +204,9 @@ while last < #KEYS do
         local from = 2
         if ARGV[a] == 'quota' then
           from = a + 1
-          a = from + 4
+          a = from + 5
         end
-        horizon, unit_numerator, unit_denominator, burst = ARGV[from + 0] + 0, ARGV[from + 1] + 0, ARGV[from + 2] + 0, ARGV[from + 3] + 0
+        horizon, unit_numerator, unit_denominator, burst, max_debt = ARGV[from + 0] + 0, ARGV[from + 1] + 0, ARGV[from + 2] + 0, ARGV[from + 3] + 0, ARGV[from + 4] + 0
         -- [rule]
         -- The time of a burst: whole microseconds, and the rest over the denominator.
         spare = burst * unit_numerator % unit_denominator
@@ -235,14 +251,12 @@ while last < #KEYS do
         end
         max_wait = math.min(max_wait, horizon)
         -- [cost]
-        -- The time of the cost, and that of what the burst leaves of it.
+        -- The time of the cost, in the same way.
         rest = cost * unit_numerator % unit_denominator
         time = (cost * unit_numerator - rest) / unit_denominator
-        credit_rest = (burst - cost) * unit_numerator % unit_denominator
-        credit = ((burst - cost) * unit_numerator - credit_rest) / unit_denominator
       end
       -- As it was, if no charge of this segment is kept. What is kept is written at the end.
-      local full_before, part_before, denominator_before = full, part, denominator
+      local full_before, part_before, denominator_before, owes_before = full, part, denominator, owes
       local clamped, kept = false, false
       if full then
         -- A state of another rule is brought under this one. A state from the future is clamped:
@@ -256,9 +270,11 @@ while last < #KEYS do
           denominator = unit_denominator
         end
         -- [clamp]
-        -- No bucket is full again later than a burst after the longest wait.
-        if full >= now + horizon + span and (full > now + horizon + span or part > spare) then
-          full, part, clamped = now + horizon + span, spare, true
+        -- No bucket is full again later than a burst after the longest wait, or after the
+        -- longest debt if it owes.
+        local last = now + (owes and max_debt or horizon) + span
+        if full >= last and (full > last or part > spare) then
+          full, part, clamped = last, spare, true
         end
       end
       for _ = 1, repeats do
@@ -310,47 +326,53 @@ while last < #KEYS do
             end
           end
           kept = kept or refunded ~= nil
-          wait = refunded or 0
+          wait = refunded or math.min(0, back)
         elseif op == 'penalize' and born[1] and born[1] ~= (birth or 0) then
-          -- The rest of a charge of before a reset.
+          -- The rest of a charge of before a reset is not taken.
+          wait = cost
         elseif op == 'penalize' then
-          -- Takes the cost whether or not it fits, unless a peek would wait longer than the
-          -- horizon: so the debt has a bound. `most` is the largest cost that the sums can
-          -- hold.
+          -- Takes the cost whether or not it fits, but not more than `most`: a debt has a
+          -- bound. The answer is what could not be taken, and the state after it.
           local amount, most = cost, nil
-          -- [unchecked]
-          -- A product must stay below 2^53.
-          most = (INEXACT - 1 - (INEXACT - 1) % unit_numerator) / unit_numerator
           cost = 0
           -- [cost]
-          -- The time of the cost, and that of what the burst leaves of it.
+          -- The time of the cost, in the same way.
           rest = cost * unit_numerator % unit_denominator
           time = (cost * unit_numerator - rest) / unit_denominator
-          credit_rest = (burst - cost) * unit_numerator % unit_denominator
-          credit = ((burst - cost) * unit_numerator - credit_rest) / unit_denominator
           -- [fit]
-          -- It fits as soon as `full` is no further ahead than the time of what the burst
-          -- leaves.
+          -- It fits as soon as `full` and the time of the cost are no further ahead than the
+          -- time of a burst.
           if cost <= burst then
             instant = now
             if full and full >= now then
-              instant = full - credit
-              if part > credit_rest then
-                instant = instant + 1
+              instant = full + time - span
+              if part + rest > spare then
+                instant = instant + (part + rest > spare + unit_denominator and 2 or 1)
               end
               if instant < now then
                 instant = now
               end
             end
           end
-          if amount > 0 and instant - now <= horizon then
-            cost = math.min(amount, most)
+          -- [most]
+          -- What refills from the instant at which the bucket is full until the latest one.
+          -- A product must stay below 2^53.
+          local from, over = now, 0
+          if full and full >= now then
+            from, over = full, part
+          end
+          most = INEXACT - 1 - spare
+          most = (most - most % unit_denominator) / unit_denominator
+          most = math.max(-1, math.min(most, now + max_debt + span - from))
+          most = math.max(0, most * unit_denominator + spare - over)
+          most = (most - most % unit_numerator) / unit_numerator
+          cost = math.min(amount, most)
+          wait = amount - cost
+          if cost > 0 then
             -- [cost]
-            -- The time of the cost, and that of what the burst leaves of it.
+            -- The time of the cost, in the same way.
             rest = cost * unit_numerator % unit_denominator
             time = (cost * unit_numerator - rest) / unit_denominator
-            credit_rest = (burst - cost) * unit_numerator % unit_denominator
-            credit = ((burst - cost) * unit_numerator - credit_rest) / unit_denominator
             -- [consume]
             -- The bucket is full again later, by the time of the cost.
             if not full or full < instant then
@@ -360,28 +382,20 @@ while last < #KEYS do
             if part >= unit_denominator then
               full, part = full + 1, part - unit_denominator
             end
-            -- [clamp]
-            -- No bucket is full again later than a burst after the longest wait.
-            if full >= now + horizon + span and (full > now + horizon + span or part > spare) then
-              full, part, clamped = now + horizon + span, spare, true
-            end
             kept, cost, instant = true, 0, nil
-            -- The answer is that of a peek after it.
             -- [cost]
-            -- The time of the cost, and that of what the burst leaves of it.
+            -- The time of the cost, in the same way.
             rest = cost * unit_numerator % unit_denominator
             time = (cost * unit_numerator - rest) / unit_denominator
-            credit_rest = (burst - cost) * unit_numerator % unit_denominator
-            credit = ((burst - cost) * unit_numerator - credit_rest) / unit_denominator
             -- [fit]
-            -- It fits as soon as `full` is no further ahead than the time of what the burst
-            -- leaves.
+            -- It fits as soon as `full` and the time of the cost are no further ahead than the
+            -- time of a burst.
             if cost <= burst then
               instant = now
               if full and full >= now then
-                instant = full - credit
-                if part > credit_rest then
-                  instant = instant + 1
+                instant = full + time - span
+                if part + rest > spare then
+                  instant = instant + (part + rest > spare + unit_denominator and 2 or 1)
                 end
                 if instant < now then
                   instant = now
@@ -391,7 +405,7 @@ while last < #KEYS do
           end
           -- [reply]
           reply[n + 2], reply[n + 3] = (full or -1) + 1, part or 0
-          wait, cost = instant - now, amount
+          cost = amount
         elseif op == 'reset' then
           -- Whatever the key holds, it holds it no more. The charges before it failed.
           if why then
@@ -399,21 +413,21 @@ while last < #KEYS do
               reply[i] = why
             end
           end
-          full, part, denominator = nil
+          full, part, denominator, owes = nil
           -- Different from each birth of before, also within a microsecond.
           birth = math.max(now, (birth or 0) + 1)
           kept, wiped, why = true, true, nil
         elseif not blocked then
           -- A check. `instant` is the earliest at which the cost fits, or nil if it never does.
           -- [fit]
-          -- It fits as soon as `full` is no further ahead than the time of what the burst
-          -- leaves.
+          -- It fits as soon as `full` and the time of the cost are no further ahead than the
+          -- time of a burst.
           if cost <= burst then
             instant = now
             if full and full >= now then
-              instant = full - credit
-              if part > credit_rest then
-                instant = instant + 1
+              instant = full + time - span
+              if part + rest > spare then
+                instant = instant + (part + rest > spare + unit_denominator and 2 or 1)
               end
               if instant < now then
                 instant = now
@@ -452,7 +466,7 @@ while last < #KEYS do
           end
         end
         if blocked and op ~= 'refund' then
-          wait = format('BLOCKED %016d', blocked)
+          wait = format(op == 'penalize' and 'BLOCKED %016d %d' or 'BLOCKED %016d', blocked, wait)
         end
         reply[n + 1] = wait
         n = n + 3
@@ -460,13 +474,16 @@ while last < #KEYS do
       if kept then
         changed = true
         if full then
+          -- [owes]
+          -- Later than after the longest wait only a debt is over.
+          owes = full >= now + horizon + span and (full > now + horizon + span or part > spare)
           -- From `expires_at` on, the state decides like no state.
           -- [expires]
           -- A full bucket is as good as a new one.
           expires_at = part > 0 and full + 1 or full
         end
       else
-        full, part, denominator = full_before, part_before, denominator_before
+        full, part, denominator, owes = full_before, part_before, denominator_before, owes_before
       end
     end
 
@@ -501,10 +518,13 @@ while last < #KEYS do
       if full then
         -- [write]
         -- The shortest text: mostly a plain number.
-        if part == 0 then
-          plain = full
+        local sign = owes and '-' or ''
+        if part > 0 then
+          value = format('%s%d+%d/%d', sign, full, part, denominator)
+        elseif owes then
+          value = format('-%d', full)
         else
-          value = format('%d+%d/%d', full, part, denominator)
+          plain = full
         end
       end
       if birth then

@@ -204,8 +204,8 @@ impl Algorithm for AnyAlgorithm {
         with_own_state!(rule, state, |A, own| A::spend(rule, own, at, cost, now).into())
     }
 
-    fn max_unchecked_cost(rule: &AnyRule) -> i64 {
-        dispatch!(AnyRule, rule, |A, rule| A::max_unchecked_cost(rule))
+    fn penalty(rule: &AnyRule, state: Option<&AnyState>, now: i64, cost: i64) -> i64 {
+        with_own_state!(rule, state, |A, own| A::penalty(rule, own, now, cost))
     }
 
     fn report(rule: &AnyRule, state: Option<&AnyState>, now: i64) -> Report {

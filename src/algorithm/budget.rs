@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use super::in_lua::state_of;
 use super::{
-    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, Take,
-    clamped_horizon, exact, micros,
+    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, Take, YEAR,
+    at_most_a_year, exact, micros, units_between,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -89,7 +89,7 @@ const MIN_MAX_HOLD: Duration = Duration::from_micros(1);
 /// assert_eq!(tokens.peek("alice").await?.remaining(), Some(2_000));
 /// for reservation in held {
 ///     let settled = tokens.settle(reservation, 100).expect("its own");
-///     assert_eq!(settled.await?, 900);
+///     assert_eq!(settled.await?.given_back, 900);
 /// }
 /// assert_eq!(tokens.peek("alice").await?.remaining(), Some(9_200));
 /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
@@ -125,13 +125,15 @@ const MIN_MAX_HOLD: Duration = Duration::from_micros(1);
 pub struct Budget {
     quota: Quota,
     horizon: Duration,
+    max_debt: Duration,
     max_hold: Duration,
 }
 
 impl Budget {
     /// A budget of the quota's capacity that refills by its limit per period.
     pub const fn new(quota: Quota) -> Self {
-        Self { quota, horizon: DEFAULT_HORIZON, max_hold: DEFAULT_MAX_HOLD }
+        let (horizon, max_hold) = (DEFAULT_HORIZON, DEFAULT_MAX_HOLD);
+        Self { quota, horizon, max_debt: YEAR, max_hold }
     }
 
     /// Sets the shortest time for which a charge is held, 1 µs to 365 days. Default: 60 s.
@@ -147,7 +149,7 @@ impl Budget {
     /// to the units that are already held. A settlement of such a charge may then come too late.
     /// Its units then count as spent when their time is over.
     pub const fn max_hold(self, max_hold: Duration) -> Self {
-        let max_hold = clamped_horizon(max_hold);
+        let max_hold = at_most_a_year(max_hold);
         let is_short = max_hold.as_micros() < MIN_MAX_HOLD.as_micros();
         Self { max_hold: if is_short { MIN_MAX_HOLD } else { max_hold }, ..self }
     }
@@ -156,6 +158,8 @@ impl Budget {
         /// A charge with a longer `max_wait` waits at most this long, and never longer than
         /// [`max_hold`](Budget::max_hold).
     }
+
+    max_debt_setter!();
 }
 
 /// One unit takes `unit_numerator / unit_denominator` µs; an era takes `max_hold`.
@@ -165,6 +169,7 @@ pub struct Rule {
     unit_denominator: i64,
     burst: i64,
     horizon: i64,
+    max_debt: i64,
     max_hold: i64,
 }
 
@@ -174,6 +179,24 @@ impl Rule {
     fn time(&self, units: i64) -> (i64, i64) {
         let product = units * self.unit_numerator;
         (product / self.unit_denominator, product % self.unit_denominator)
+    }
+
+    /// The latest instant at which a budget is full again that owes for `time`.
+    fn latest(&self, now: i64, time: i64) -> (i64, i64) {
+        let (span, spare) = self.time(self.burst);
+        (now + time + span, spare)
+    }
+
+    /// The instant at which the budget is full again if all held units are spent.
+    fn full(&self, state: &State, now: i64) -> (i64, i64) {
+        let mut spent = *state;
+        spent.spend(self, state.held().min(self.burst), now);
+        (spent.full, spent.part)
+    }
+
+    /// The state with its mark of a debt.
+    fn marked(&self, state: State, now: i64) -> State {
+        State { owes: self.full(&state, now) > self.latest(now, self.horizon), ..state }
     }
 
     /// The begin of the era of an instant.
@@ -224,13 +247,15 @@ pub struct State {
     begin: i64,
     current: i64,
     former: i64,
+    /// True if the last change left a debt that lasts longer than the horizon.
+    owes: bool,
 }
 
 impl State {
     /// The state of a new key: nothing is spent, and nothing is held.
     fn new(rule: &Rule, now: i64) -> Self {
         let (denominator, begin) = (rule.unit_denominator, rule.era(now));
-        Self { full: 0, part: 0, denominator, begin, current: 0, former: 0 }
+        Self { full: 0, part: 0, denominator, begin, current: 0, former: 0, owes: false }
     }
 
     #[inline]
@@ -269,6 +294,7 @@ impl Algorithm for Budget {
             burst: exact(quota.burst_size()),
             // A charge that waits must not count as spent before its slot has come.
             horizon: micros(self.horizon).min(max_hold),
+            max_debt: micros(self.max_debt),
             max_hold,
         })
     }
@@ -295,13 +321,12 @@ impl Algorithm for Budget {
             next.spend(rule, next.held().min(rule.burst), now);
             (next.begin, next.current, next.former) = (rule.era(now), 0, 0);
         }
-        let (burst, burst_rest) = rule.time(rule.burst);
-        let last = (now + rule.horizon + burst, burst_rest);
+        let last = rule.latest(now, if next.owes { rule.max_debt } else { rule.horizon });
         let is_late = (next.full, next.part) > last;
         if is_late {
             (next.full, next.part) = last;
         }
-        (is_ahead || is_late).then_some(next)
+        (is_ahead || is_late).then(|| rule.marked(next, now))
     }
 
     fn earliest_fit(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> Option<i64> {
@@ -326,18 +351,21 @@ impl Algorithm for Budget {
     fn consume(rule: &Rule, state: Option<State>, take: Take) -> (State, Mark) {
         let Take { cost, now, .. } = take;
         let next = state.map_or_else(|| State::new(rule, now), |state| rule.rolled(&state, now));
-        (State { current: next.current + cost, ..next }, [next.begin, 0, 0, 0].into())
+        let held = State { current: next.current + cost, ..next };
+        (rule.marked(held, now), [next.begin, 0, 0, 0].into())
     }
 
     fn spend(rule: &Rule, state: Option<State>, _: i64, cost: i64, now: i64) -> State {
         let mut next =
             state.map_or_else(|| State::new(rule, now), |state| rule.rolled(&state, now));
         next.spend(rule, cost, now);
-        next
+        rule.marked(next, now)
     }
 
-    fn max_unchecked_cost(rule: &Rule) -> i64 {
-        (INEXACT - 1) / rule.unit_numerator
+    fn penalty(rule: &Rule, state: Option<&State>, now: i64, cost: i64) -> i64 {
+        let from = state.map_or((now, 0), |state| rule.full(&rule.rolled(state, now), now));
+        let unit = (rule.unit_numerator, rule.unit_denominator);
+        cost.min(units_between(from, rule.latest(now, rule.max_debt), unit))
     }
 
     fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {
@@ -373,11 +401,15 @@ impl Algorithm for Budget {
             return None;
         }
         *held -= refund.cost;
-        if refund.kept() > 0 {
-            next.spend(rule, refund.kept().min(Self::max_unchecked_cost(rule)), now);
+        // The held units fit, and what was used beyond them may be owed.
+        let held = refund.cost.min((INEXACT - 1) / rule.unit_numerator);
+        let kept = refund.kept();
+        let spent = Self::penalty(rule, Some(&next), now, kept).max(kept.min(held));
+        if spent > 0 {
+            next.spend(rule, spent, now);
         }
-        *state = Self::clamp(rule, &next, now).unwrap_or(next);
-        Some(refund.units.max(0))
+        *state = rule.marked(next, now);
+        Some(if refund.units < 0 { spent - kept } else { refund.units })
     }
 }
 
@@ -391,14 +423,16 @@ impl InLua for Budget {
     }
 
     fn arguments(rule: &Rule) -> Vec<i64> {
-        let Rule { horizon, unit_numerator, unit_denominator, burst, max_hold } = *rule;
-        vec![horizon, unit_numerator, unit_denominator, burst, max_hold]
+        let Rule { horizon, unit_numerator, unit_denominator, burst, max_debt, max_hold } = *rule;
+        vec![horizon, unit_numerator, unit_denominator, burst, max_debt, max_hold]
     }
 
-    fn state(rule: &Rule, _: i64, _: i64, elements: &[Element<'_>]) -> Option<Option<State>> {
+    /// A script has clamped the state. So if it owes for longer than the horizon, it has the mark.
+    fn state(rule: &Rule, now: i64, _: i64, elements: &[Element<'_>]) -> Option<Option<State>> {
         state_of(elements, |[full, part, begin, current, former]| {
             let denominator = rule.unit_denominator;
-            let state = State { full, part, denominator, begin, current, former };
+            let owes = (full, part) > rule.latest(now, rule.horizon);
+            let state = State { full, part, denominator, begin, current, former, owes };
             (part < denominator).then_some(state)
         })
     }
@@ -533,15 +567,47 @@ mod tests {
     }
 
     #[test]
-    fn more_than_was_held_is_owed_up_to_the_horizon() {
+    fn more_than_was_held_is_owed_and_what_may_not_be_owed_is_told() {
         let mut key = Key::of(Budget::new(FIVE));
         let mark = key.hold(0, 1);
         assert_eq!(key.settle(0, 1, 11, &mark), Some(0));
         assert_eq!(key.report(0), (0, 2_200_000));
         assert_eq!(key.check(0, 1, 0), Verdict::Deny(1_400_000));
         let mark = key.hold(2_200_000, 1);
-        assert_eq!(key.settle(2_200_000, 1, 1 << 53, &mark), Some(0));
-        assert_eq!(key.report(2_200_000), (0, 61 * SECOND));
+        let most = 5 * (365 * 86_400 + 1);
+        assert_eq!(key.settle(2_200_000, 1, 1 << 53, &mark), Some(most - (1 << 53)));
+        assert_eq!(key.report(2_200_000), (0, (365 * 86_400 + 1) * SECOND));
+    }
+
+    /// A settlement takes all that a charge held, whatever may be owed.
+    #[test]
+    fn what_may_be_owed_bounds_only_what_was_used_beyond_the_charge() {
+        let debt = Duration::from_millis(400);
+        let mut key = Key::of(Budget::new(FIVE).max_debt(debt));
+        let held = [3, 2].map(|cost| key.hold(0, cost));
+        // Of what is free in the end, 5 and 2 more, the other holds 2.
+        assert_eq!(key.settle(0, 3, 9, &held[0]), Some(-4));
+        assert_eq!(key.report(0), (0, 1_400_000));
+        assert_eq!(key.settle(0, 2, 2, &held[1]), Some(0));
+        assert_eq!(key.report(0), (0, 1_400_000));
+        let waited = Check { cost: 1, max_wait: 60 * SECOND };
+        let slot = Budget::step(&key.rule, &mut key.state, T0, waited);
+        assert_eq!(slot.verdict, Verdict::Wait(600_000));
+        // A wait may have left more than a debt may: it is settled all the same.
+        assert_eq!(key.settle(0, 1, 2, &slot.mark.unwrap()), Some(-1));
+        assert_eq!(key.report(0), (0, 1_600_000));
+    }
+
+    /// Units that nobody settles count as spent later, on top of a debt.
+    #[test]
+    fn what_others_hold_beside_a_debt_is_not_cut_when_their_time_is_over() {
+        let quota = Quota::per_day(10);
+        let day = 86_400 * SECOND;
+        let mut key = Key::of(Budget::new(quota));
+        let (mark, _) = (key.hold(0, 5), key.hold(0, 5));
+        assert_eq!(key.settle(0, 5, 10, &mark), Some(0));
+        assert_eq!(key.report(0), (0, day + day / 2));
+        assert_eq!(key.check(120 * SECOND, 1, 0), Verdict::Deny(day / 2 + day / 10 - 120 * SECOND));
     }
 
     /// What others hold for now makes nothing that was used cheaper.
@@ -559,10 +625,10 @@ mod tests {
         let mut key = Key::of(Budget::new(FIVE).max_hold(Duration::from_secs(1)));
         let mark = key.hold(0, 5);
         assert_eq!(key.settle(0, 5, 15, &mark), Some(0));
-        assert_eq!(key.report(0), (0, 2 * SECOND));
-        assert_eq!(key.check(0, 1, 60 * SECOND), Verdict::Deny(1_200_000));
-        assert_eq!(key.check(0, 0, 0), Verdict::Deny(SECOND));
-        assert_eq!(key.check(200_000, 1, 60 * SECOND), Verdict::Wait(SECOND));
+        assert_eq!(key.report(0), (0, 3 * SECOND));
+        assert_eq!(key.check(0, 1, 60 * SECOND), Verdict::Deny(2_200_000));
+        assert_eq!(key.check(0, 0, 0), Verdict::Deny(2 * SECOND));
+        assert_eq!(key.check(1_200_000, 1, 60 * SECOND), Verdict::Wait(SECOND));
     }
 
     // Case 63.

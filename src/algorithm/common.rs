@@ -7,15 +7,15 @@ use crate::quota::{Quota, QuotaError, Quotas};
 /// The default of the longest wait that an algorithm reserves.
 pub(crate) const DEFAULT_HORIZON: Duration = Duration::from_secs(60);
 
-/// The longest horizon that can be set.
-const MAX_HORIZON: Duration = Duration::from_secs(365 * 86_400);
+/// The longest horizon that can be set, and the default of the longest debt.
+pub(super) const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
 /// The limit of exact integers: a script computes exactly below it.
 pub(crate) const INEXACT: i64 = crate::quota::INEXACT as i64;
 
-/// Limits a horizon to 365 days.
-pub(super) const fn clamped_horizon(horizon: Duration) -> Duration {
-    if horizon.as_micros() > MAX_HORIZON.as_micros() { MAX_HORIZON } else { horizon }
+/// Limits a time to 365 days.
+pub(super) const fn at_most_a_year(time: Duration) -> Duration {
+    if time.as_micros() > YEAR.as_micros() { YEAR } else { time }
 }
 
 /// Returns the only quota of an algorithm without a burst, or `why` the algorithm cannot follow it.
@@ -48,9 +48,35 @@ macro_rules! horizon_setter {
         ///
         $(#[$doc])+
         pub const fn horizon(self, horizon: std::time::Duration) -> Self {
-            Self { horizon: crate::algorithm::clamped_horizon(horizon), ..self }
+            Self { horizon: crate::algorithm::common::at_most_a_year(horizon), ..self }
         }
     };
+}
+
+/// Implements the setter of the longest debt.
+macro_rules! max_debt_setter {
+    () => {
+        /// Sets the longest time for which a key may owe units, at most 365 days. Default: 365
+        /// days.
+        ///
+        /// A [settlement](crate::Limiter::settle) may take more units than were charged, and a
+        /// [penalty](crate::LimiterExt::penalize) more than fit. Then no charge fits until they
+        /// have refilled. Units that would be owed for longer than this time are not taken:
+        /// [`Settled`](crate::future::Settled) and
+        /// [`Decision::not_taken`](crate::Decision::not_taken) tell how many.
+        pub const fn max_debt(self, max_debt: std::time::Duration) -> Self {
+            Self { max_debt: crate::algorithm::common::at_most_a_year(max_debt), ..self }
+        }
+    };
+}
+
+/// Returns the units that refill between two instants, each in whole µs and a rest over the
+/// denominator of a unit's time. It is cut where a product would not be exact.
+#[inline]
+pub(super) fn units_between(from: (i64, i64), to: (i64, i64), unit: (i64, i64)) -> i64 {
+    let (numerator, denominator) = unit;
+    let whole = (to.0 - from.0).clamp(-1, (INEXACT - 1 - to.1) / denominator);
+    (whole * denominator + to.1 - from.1).max(0) / numerator
 }
 
 /// Converts a duration to µs: one of at most 365 days, or the period of a quota.

@@ -176,8 +176,10 @@ impl Algorithm for FixedWindow {
         (next, [next.begin, next.units, from.0, from.1].into())
     }
 
-    fn max_unchecked_cost(rule: &Rule) -> i64 {
-        rule.limit
+    /// Nothing if the window holds more than its limit already.
+    fn penalty(rule: &Rule, state: Option<&State>, now: i64, cost: i64) -> i64 {
+        let is_over = rule.alive(state, now).is_some_and(|state| state.units > rule.limit);
+        if is_over { 0 } else { cost.min(rule.limit) }
     }
 
     #[inline]

@@ -152,7 +152,7 @@ pub type LeakyBucket = TokenBucket;
 use std::fmt::Debug;
 
 pub(crate) use common::{DEFAULT_HORIZON, INEXACT, exact};
-use common::{clamped_horizon, micros, without_burst};
+use common::{YEAR, at_most_a_year, micros, units_between, without_burst};
 
 use crate::Quota;
 pub use crate::mark::Mark;
@@ -295,8 +295,9 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         Self::consume(rule, state, Take { at, cost, now, has_others: false }).0
     }
 
-    /// Returns the largest cost that `consume` takes without a check that it fits.
-    fn max_unchecked_cost(rule: &Self::Rule) -> i64;
+    /// Returns the units of a penalty that can be taken now: those that may be owed, and in a
+    /// window at most its limit. `spend` takes them exactly.
+    fn penalty(rule: &Self::Rule, state: Option<&Self::State>, now: i64, cost: i64) -> i64;
 
     /// Returns the units that remain, and the time until the state is equivalent to no state.
     fn report(rule: &Self::Rule, state: Option<&Self::State>, now: i64) -> Report;
@@ -310,7 +311,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     ///
     /// An algorithm that holds what a charge takes settles it here: it releases all units, and
     /// spends those that are kept. There, the units to give back are 0 if all units were used, and
-    /// below 0 if more were used.
+    /// below 0 if more were used. Then it returns the units that it could not take, below 0.
     fn apply_refund(
         rule: &Self::Rule,
         state: &mut Self::State,
@@ -362,25 +363,23 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
             (Verdict::Deny(until - now), Report { remaining: 0, reset_after: until - now });
         let mut members = Self::judge_each(rule, None, now, Check { cost: 0, max_wait: 0 });
         members.fill(QuotaAnswer { verdict, report });
-        Answer { verdict, report, members, mark: None }
+        Answer { verdict, report, members, mark: None, not_taken: 0 }
     }
 
-    /// Takes a cost without a check that it fits, unless the debt exceeds the horizon. Returns the
+    /// Takes a cost even if it does not fit, but for the units that may not be owed. Returns the
     /// answer of a peek after it: the twin of the operation `penalize`.
     fn penalize(rule: &Self::Rule, state: &mut Option<Self::State>, now: i64, cost: i64) -> Answer {
         let clamped = state.as_ref().and_then(|state| Self::clamp(rule, state, now));
-        let due = |state: Option<&_>| Self::earliest_fit(rule, state, now, 0).unwrap_or(now);
-        let instant = due(clamped.as_ref().or(state.as_ref()));
-        let changed = cost > 0 && instant - now <= Self::horizon(rule);
-        if changed {
+        let seen = clamped.as_ref().or(state.as_ref());
+        let taken = Self::penalty(rule, seen, now, cost);
+        if taken > 0 {
+            let at = Self::earliest_fit(rule, seen, now, 0).unwrap_or(now);
             let before = clamped.or_else(|| state.take());
-            let cost = cost.min(Self::max_unchecked_cost(rule));
-            let next = Self::spend(rule, before, instant, cost, now);
-            *state = Some(Self::clamp(rule, &next, now).unwrap_or(next));
+            *state = Some(Self::spend(rule, before, at, taken, now));
         }
-        let mark = changed.then(Mark::default);
-        let peek = Check { cost: 0, max_wait: 0 };
-        Answer { mark, ..Self::estimate(rule, state.as_ref(), now, peek) }
+        let (mark, peek) = ((taken > 0).then(Mark::default), Check { cost: 0, max_wait: 0 });
+        let answer = Self::estimate(rule, state.as_ref(), now, peek);
+        Answer { mark, not_taken: cost - taken, ..answer }
     }
 
     /// Gives back units of a reservation, and returns how many: the twin of the operation `refund`.
@@ -403,7 +402,8 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     }
 
     /// Settles a reservation: gives back the units of `refund`, or takes more if they are below 0.
-    /// Returns how many it gave back. `None`: the state is unchanged.
+    /// Returns how many it gave back; below 0, how many it could not take. `None`: the state is
+    /// unchanged.
     fn settle(
         rule: &Self::Rule,
         state: &mut Option<Self::State>,
@@ -412,7 +412,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     ) -> Option<i64> {
         match refund.units {
             ..0 if !Self::holds(rule) => {
-                Self::penalize(rule, state, now, -refund.units).mark.map(|_| 0)
+                Some(-Self::penalize(rule, state, now, -refund.units).not_taken)
             }
             _ => Self::refund(rule, state, now, refund),
         }
@@ -460,5 +460,5 @@ fn answer<A: Algorithm>(
         true => A::report(rule, state, now),
         false => several::joined(members.iter().map(|member| member.report)),
     };
-    Answer { verdict, report, members, mark: None }
+    Answer { verdict, report, members, mark: None, not_taken: 0 }
 }

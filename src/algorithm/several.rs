@@ -5,8 +5,8 @@
 //! The twin of `scripts/several.lua`.
 
 use super::{
-    Algorithm, AnyAlgorithm, Check, Element, InLua, Mark, QuotaAnswer, Refund, Report, ScriptPart,
-    Take, Verdict, judge, sealed::Sealed, sealed::Single,
+    Algorithm, Answer, AnyAlgorithm, Check, Element, InLua, Mark, QuotaAnswer, Refund, Report,
+    ScriptPart, Take, Verdict, judge, sealed::Sealed, sealed::Single,
 };
 use crate::quota::{CostAndWait, Quota, QuotaError, Quotas};
 
@@ -207,24 +207,22 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
         (states, marks.into())
     }
 
-    fn spend(
-        rule: &Self::Rule,
-        state: Option<Self::State>,
-        at: i64,
-        cost: i64,
-        now: i64,
-    ) -> Self::State {
-        let mut states = state.unwrap_or_else(|| Vec::with_capacity(rule.len()));
-        states.resize(rule.len(), None);
-        for (member, state) in rule.iter().zip(&mut states) {
-            let cost = member.cost(cost).min(A::max_unchecked_cost(&member.rule));
-            *state = Some(A::spend(&member.rule, state.take(), at, cost, now));
-        }
-        states
+    fn penalty(_: &Self::Rule, _: Option<&Self::State>, _: i64, cost: i64) -> i64 {
+        cost
     }
 
-    fn max_unchecked_cost(rule: &Self::Rule) -> i64 {
-        rule.iter().map(|member| A::max_unchecked_cost(&member.rule)).fold(0, i64::max)
+    /// Each member takes what it may owe itself, so that a debt to one delays no other.
+    fn penalize(rule: &Self::Rule, state: &mut Option<Self::State>, now: i64, cost: i64) -> Answer {
+        let mut states = state.take().unwrap_or_default();
+        states.resize(rule.len(), None);
+        let (mut not_taken, mut mark) = (0, None);
+        for (member, own) in rule.iter().zip(&mut states) {
+            let answer = A::penalize(&member.rule, own, now, member.cost(cost));
+            (not_taken, mark) = (answer.not_taken.max(not_taken), answer.mark.or(mark));
+        }
+        *state = states.iter().any(Option::is_some).then_some(states);
+        let peek = Check { cost: 0, max_wait: 0 };
+        Answer { mark, not_taken, ..Self::estimate(rule, state.as_ref(), now, peek) }
     }
 
     fn report(rule: &Self::Rule, state: Option<&Self::State>, now: i64) -> Report {
@@ -288,8 +286,9 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
         }
     }
 
-    /// Settles what each member took. Returns the most units that one of them gave back. A member
-    /// with a cost of its own gets all of it back, even if only a part of the charge is refunded.
+    /// Settles what each member took. Returns the most units that one of them gave back, or that it
+    /// could not take, below 0. A member with a cost of its own gets all of it back, even if only a
+    /// part of the charge is refunded.
     fn apply_refund(
         rule: &Self::Rule,
         state: &mut Self::State,
@@ -298,7 +297,7 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
     ) -> Option<i64> {
         state.resize(rule.len(), None);
         let members = rule.iter().zip(state).enumerate();
-        let given = members.map(|(index, (member, state))| {
+        let settled = members.map(|(index, (member, state))| {
             let mark = refund.mark.of(index);
             let refund = match member.stated {
                 Some(own) => Refund::of_all(own.cost, &mark),
@@ -306,7 +305,10 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
             };
             A::settle(&member.rule, state, now, &refund)
         });
-        given.fold(None, Option::max)
+        let settled: Vec<_> = settled.collect();
+        let units = settled.iter().map(|one| one.unwrap_or(refund.units.min(0)));
+        let most = if refund.units < 0 { units.min() } else { units.max() };
+        most.filter(|_| settled.iter().any(Option::is_some))
     }
 
     /// Settles each member on its own. A member that does not hold units takes more even if its key
@@ -321,7 +323,7 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
             return Self::refund(rule, state, now, refund);
         }
         if !Self::holds(rule) {
-            return Self::penalize(rule, state, now, -refund.units).mark.map(|_| 0);
+            return Some(-Self::penalize(rule, state, now, -refund.units).not_taken);
         }
         let is_new = state.is_none();
         state.get_or_insert_default();

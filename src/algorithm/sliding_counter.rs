@@ -211,8 +211,10 @@ impl Algorithm for SlidingCounter {
         (State { begin, current, previous, latest: at }, mark)
     }
 
-    fn max_unchecked_cost(rule: &Rule) -> i64 {
-        rule.limit
+    /// Nothing if more than the limit count already.
+    fn penalty(rule: &Rule, state: Option<&State>, now: i64, cost: i64) -> i64 {
+        let used = rule.rebase(state).map_or(0, |state| rule.used(&state, now.max(state.latest)));
+        if used > rule.limit { 0 } else { cost.min(rule.limit) }
     }
 
     fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {

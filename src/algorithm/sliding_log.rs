@@ -210,8 +210,11 @@ impl Algorithm for SlidingLog {
         (state, mark)
     }
 
-    fn max_unchecked_cost(rule: &Rule) -> i64 {
-        rule.limit
+    /// Nothing if more than the limit count already.
+    fn penalty(rule: &Rule, state: Option<&State>, now: i64, cost: i64) -> i64 {
+        let last = |state: &State| state.last().map_or(now, |last| last.at.max(now));
+        let used = state.map_or(0, |state| state.used(last(state) - rule.period));
+        if used > rule.limit { 0 } else { cost.min(rule.limit) }
     }
 
     fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {

@@ -235,8 +235,12 @@ impl Algorithm for SlidingWindow {
         (State { width: rule.width, newest, units }, mark)
     }
 
-    fn max_unchecked_cost(rule: &Rule) -> i64 {
-        rule.limit
+    /// Nothing if more than the limit count already.
+    fn penalty(rule: &Rule, state: Option<&State>, now: i64, cost: i64) -> i64 {
+        let cell = now.div_euclid(rule.width);
+        let used =
+            rule.rebase(state, now).map_or(0, |state| rule.sum(&state, cell.max(state.newest)));
+        if used > rule.limit { 0 } else { cost.min(rule.limit) }
     }
 
     fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use super::in_lua::state_of;
 use super::{
-    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, Take, exact, micros,
-    without_burst,
+    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, Take, YEAR, exact,
+    micros, without_burst,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -55,6 +55,7 @@ use crate::quota::{Quota, QuotaError, Quotas};
 pub struct SmoothBursty {
     quota: Quota,
     horizon: Duration,
+    max_debt: Duration,
     burst: Duration,
     own_cost: bool,
     full: bool,
@@ -66,8 +67,8 @@ impl SmoothBursty {
     /// [`max_burst`](SmoothBursty::max_burst) sets how many permits it stores. The quota's burst
     /// does not: a quota whose burst differs from its limit is an error when the limiter is built.
     pub const fn new(quota: Quota) -> Self {
-        let burst = Duration::from_secs(1);
-        Self { quota, horizon: DEFAULT_HORIZON, burst, own_cost: false, full: true }
+        let (horizon, burst) = (DEFAULT_HORIZON, Duration::from_secs(1));
+        Self { quota, horizon, max_debt: YEAR, burst, own_cost: false, full: true }
     }
 
     /// Sets for how long an idle limiter stores permits. Default: 1 s.
@@ -105,6 +106,8 @@ impl SmoothBursty {
     horizon_setter! {
         /// A charge with a longer `max_wait` waits at most this long.
     }
+
+    max_debt_setter!();
 }
 
 /// A permit takes `unit_numerator / unit_denominator` µs. The permits of `burst` µs are stored.
@@ -117,6 +120,7 @@ pub struct Rule {
     own_cost: bool,
     full: bool,
     horizon: i64,
+    max_debt: i64,
 }
 
 impl Rule {
@@ -199,6 +203,7 @@ impl Algorithm for SmoothBursty {
             own_cost: self.own_cost,
             full: self.full || self.own_cost,
             horizon: micros(self.horizon),
+            max_debt: micros(self.max_debt),
         })
     }
 
@@ -250,8 +255,13 @@ impl Algorithm for SmoothBursty {
         (state, [next, before + rule.unit_denominator, added, shift].into())
     }
 
-    fn max_unchecked_cost(rule: &Rule) -> i64 {
-        (INEXACT - 1) / rule.unit_numerator
+    fn penalty(rule: &Rule, state: Option<&State>, now: i64, cost: i64) -> i64 {
+        let (credit, next) = rule.resynced(state, now);
+        let (denominator, room) = (rule.unit_denominator, now + rule.max_debt - next);
+        let time = room.clamp(0, (INEXACT - 1) / denominator) * denominator;
+        let exact = INEXACT - 1 + credit.min(0);
+        let units = (time + denominator - 1 + credit).min(exact) / rule.unit_numerator;
+        if room < 0 { 0 } else { cost.min(units) }
     }
 
     fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {
@@ -275,7 +285,9 @@ impl Algorithm for SmoothBursty {
     fn apply_refund(rule: &Rule, state: &mut State, _now: i64, refund: &Refund<'_>) -> Option<i64> {
         let [next, before, added, shift] = refund.mark.first;
         let before = before - rule.unit_denominator;
-        let after = before + added * rule.unit_denominator - refund.cost * rule.unit_numerator;
+        // The added time may be less than that of the debt, so that it is exact.
+        let debt = rule.debt(before, refund.cost);
+        let after = before + debt * rule.unit_denominator - refund.cost * rule.unit_numerator;
         if !rule.has_rate_of(state) || (state.next, state.credit) != (next, after) {
             return None;
         }
@@ -284,7 +296,7 @@ impl Algorithm for SmoothBursty {
             // The slot is kept, so a charge that waited for its own cost gives no time back.
             let debt = rule.debt(before, refund.kept());
             credit += debt * rule.unit_denominator - refund.kept() * rule.unit_numerator;
-            next = if rule.own_cost { state.next } else { state.next - added + debt };
+            next = if rule.own_cost { state.next } else { state.next - added + debt.min(added) };
         }
         *state = State { credit, next, ..*state };
         Some(refund.units)
@@ -301,8 +313,9 @@ impl InLua for SmoothBursty {
     }
 
     fn arguments(rule: &Rule) -> Vec<i64> {
-        let Rule { unit_denominator, unit_numerator, burst, own_cost, full, horizon, .. } = *rule;
-        vec![horizon, unit_denominator, unit_numerator, burst, i64::from(own_cost), i64::from(full)]
+        let Rule { unit_denominator, unit_numerator, burst, horizon, max_debt, .. } = *rule;
+        let (own_cost, full) = (i64::from(rule.own_cost), i64::from(rule.full));
+        vec![horizon, unit_denominator, unit_numerator, burst, own_cost, full, max_debt]
     }
 
     fn state(_: &Rule, _: i64, _: i64, elements: &[Element<'_>]) -> Option<Option<State>> {
@@ -504,6 +517,23 @@ mod tests {
         assert_eq!(back(&first), Some(4));
         let state = state.unwrap();
         assert_eq!((state.credit, state.next), (rule.cap, T0));
+    }
+
+    /// The end of its debt is cut to what is exact, and all else is as without a cut.
+    #[test]
+    fn a_charge_whose_debt_is_cut_is_refunded_as_any_other() {
+        let quota = Quota::new(1, Duration::from_secs(365 * 86_400));
+        let rule = SmoothBursty::new(quota).rule(quota).unwrap();
+        let cost = (INEXACT - 1) / rule.unit_numerator;
+        for (units, left) in [(cost, T0), (cost - 1, T0 + rule.unit_numerator - 1_000_000)] {
+            let mut state = None;
+            let check = Check { cost, max_wait: 0 };
+            let mark = SmoothBursty::step(&rule, &mut state, T0, check).mark.unwrap();
+            assert_eq!(state.unwrap().next, INEXACT - 1);
+            let refund = Refund { units, cost, mark: &mark };
+            assert_eq!(SmoothBursty::refund(&rule, &mut state, T0, &refund), Some(units));
+            assert_eq!(state.unwrap().next, left);
+        }
     }
 
     #[test]

@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use super::in_lua::state_of;
 use super::{
-    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, Take, exact, micros,
-    without_burst,
+    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, Take, YEAR, exact,
+    micros, without_burst,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -62,6 +62,7 @@ pub struct SmoothWarmingUp {
     thousandths: u32,
     own_cost: bool,
     horizon: Duration,
+    max_debt: Duration,
 }
 
 impl SmoothWarmingUp {
@@ -70,7 +71,8 @@ impl SmoothWarmingUp {
     /// A quota whose burst differs from its limit, or a warm-up of 0, is an error when the limiter
     /// is built.
     pub const fn new(quota: Quota, warm_up: Duration) -> Self {
-        Self { quota, warm_up, thousandths: 3_000, own_cost: false, horizon: DEFAULT_HORIZON }
+        let (horizon, max_debt) = (DEFAULT_HORIZON, YEAR);
+        Self { quota, warm_up, thousandths: 3_000, own_cost: false, horizon, max_debt }
     }
 
     /// Sets how many times longer a permit takes after a long rest, in steps of a thousandth. Less
@@ -104,6 +106,8 @@ impl SmoothWarmingUp {
     horizon_setter! {
         /// A charge with a longer `max_wait` waits at most this long.
     }
+
+    max_debt_setter!();
 }
 
 /// A permit takes `unit_numerator / unit_denominator` µs. Up to `most` are stored, of which
@@ -116,6 +120,7 @@ pub struct Rule {
     factor: f64,
     own_cost: bool,
     horizon: i64,
+    max_debt: i64,
     stable: f64,
     threshold: f64,
     most: f64,
@@ -232,14 +237,15 @@ impl Algorithm for SmoothWarmingUp {
         let (stable, threshold, most) =
             Rule::pace(warm_up, factor, unit_denominator, unit_numerator);
         let slope = (stable * factor - stable) / (most - threshold);
-        let (own_cost, horizon) = (self.own_cost, micros(self.horizon));
+        let (horizon, max_debt) = (micros(self.horizon), micros(self.max_debt));
         Ok(Rule {
             unit_denominator,
             unit_numerator,
             warm_up,
             factor,
-            own_cost,
+            own_cost: self.own_cost,
             horizon,
+            max_debt,
             stable,
             threshold,
             most,
@@ -296,8 +302,20 @@ impl Algorithm for SmoothWarmingUp {
         (state, mark.into())
     }
 
-    fn max_unchecked_cost(rule: &Rule) -> i64 {
-        (INEXACT - 1) / rule.unit_numerator
+    /// Searches by halves, since the price of a unit depends on the permits that are stored.
+    fn penalty(rule: &Rule, state: Option<&State>, now: i64, cost: i64) -> i64 {
+        let (stored, next) = rule.resynced(state, now);
+        let fits = |cost| rule.price(stored, cost) <= now + rule.max_debt - next;
+        let most = cost.min((INEXACT - 1) / rule.unit_numerator);
+        if fits(most) {
+            return most;
+        }
+        let (mut low, mut high) = (0, most);
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if fits(middle) { low = middle } else { high = middle }
+        }
+        low
     }
 
     fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {
@@ -344,8 +362,9 @@ impl InLua for SmoothWarmingUp {
 
     fn arguments(rule: &Rule) -> Vec<i64> {
         let factor = (rule.factor * 1_000.0).round() as i64;
-        let Rule { unit_denominator, unit_numerator, warm_up, own_cost, horizon, .. } = *rule;
-        vec![horizon, unit_denominator, unit_numerator, warm_up as i64, factor, i64::from(own_cost)]
+        let Rule { unit_denominator, unit_numerator, warm_up, horizon, max_debt, .. } = *rule;
+        let (warm_up, own_cost) = (warm_up as i64, i64::from(rule.own_cost));
+        vec![horizon, unit_denominator, unit_numerator, warm_up, factor, own_cost, max_debt]
     }
 
     fn state(_: &Rule, _: i64, _: i64, elements: &[Element<'_>]) -> Option<Option<State>> {

@@ -9,8 +9,8 @@
 use std::time::Duration;
 
 use super::{
-    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, NO_STATE, Refund, Report, Take,
-    exact, in_lua::state_of, micros,
+    Algorithm, DEFAULT_HORIZON, Element, InLua, Mark, NO_STATE, Refund, Report, Take, YEAR, exact,
+    in_lua::state_of, micros, units_between,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -53,17 +53,20 @@ use crate::quota::{Quota, QuotaError, Quotas};
 pub struct TokenBucket {
     quota: Quota,
     horizon: Duration,
+    max_debt: Duration,
 }
 
 impl TokenBucket {
     /// A bucket of the quota's capacity that refills by its limit per period.
     pub const fn new(quota: Quota) -> Self {
-        Self { quota, horizon: DEFAULT_HORIZON }
+        Self { quota, horizon: DEFAULT_HORIZON, max_debt: YEAR }
     }
 
     horizon_setter! {
         /// A charge with a longer `max_wait` waits at most this long.
     }
+
+    max_debt_setter!();
 }
 
 /// One unit takes `unit_numerator / unit_denominator` µs; a burst takes
@@ -74,6 +77,7 @@ pub struct Rule {
     unit_denominator: i64,
     burst: i64,
     horizon: i64,
+    max_debt: i64,
     span: i64,
     spare: i64,
 }
@@ -85,6 +89,19 @@ impl Rule {
         let product = units * self.unit_numerator;
         (product / self.unit_denominator, product % self.unit_denominator)
     }
+
+    /// The latest instant at which a bucket is full again that owes for `time`.
+    #[inline]
+    fn latest(&self, now: i64, time: i64) -> (i64, i64) {
+        (now + time + self.span, self.spare)
+    }
+
+    /// The state of a bucket that is full again at an instant.
+    #[inline]
+    fn state(&self, full: (i64, i64), now: i64) -> State {
+        let owes = full > self.latest(now, self.horizon);
+        State { full: full.0, part: full.1, denominator: self.unit_denominator, owes }
+    }
 }
 
 /// The instant at which the bucket is full again: `full + part / denominator` µs.
@@ -93,6 +110,8 @@ pub struct State {
     full: i64,
     part: i64,
     denominator: i64,
+    /// True if the last change left a debt that lasts longer than the horizon.
+    owes: bool,
 }
 
 impl State {
@@ -121,8 +140,10 @@ impl Algorithm for TokenBucket {
         let (unit_numerator, unit_denominator) = quota.unit()?;
         let (unit_numerator, unit_denominator, burst) =
             (exact(unit_numerator), exact(unit_denominator), exact(quota.burst_size()));
-        let horizon = micros(self.horizon);
-        let mut rule = Rule { unit_numerator, unit_denominator, burst, horizon, span: 0, spare: 0 };
+        let (horizon, max_debt) = (micros(self.horizon), micros(self.max_debt));
+        let (span, spare) = (0, 0);
+        let mut rule =
+            Rule { unit_numerator, unit_denominator, burst, horizon, max_debt, span, spare };
         (rule.span, rule.spare) = rule.time(burst);
         Ok(rule)
     }
@@ -134,10 +155,8 @@ impl Algorithm for TokenBucket {
 
     #[inline]
     fn clamp(rule: &Rule, state: &State, now: i64) -> Option<State> {
-        let latest = (now + rule.horizon + rule.span, rule.spare);
-        let (full, part) = latest;
-        let denominator = rule.unit_denominator;
-        (state.rebase(rule) > latest).then_some(State { full, part, denominator })
+        let latest = rule.latest(now, if state.owes { rule.max_debt } else { rule.horizon });
+        (state.rebase(rule) > latest).then(|| rule.state(latest, now))
     }
 
     #[inline]
@@ -159,20 +178,18 @@ impl Algorithm for TokenBucket {
         let time = rule.time(cost);
         let part = start.1 + time.1;
         let carry = i64::from(part >= rule.unit_denominator);
-        let next = State {
-            full: start.0 + time.0 + carry,
-            part: part - carry * rule.unit_denominator,
-            denominator: rule.unit_denominator,
-        };
+        let full = (start.0 + time.0 + carry, part - carry * rule.unit_denominator);
         let from = match has_others && at > now {
             true => before.map_or((NO_STATE, 0), |(full, part)| (full + 1, part)),
             false => (0, 0),
         };
-        (next, [next.full, next.part, from.0, from.1].into())
+        (rule.state(full, now), [full.0, full.1, from.0, from.1].into())
     }
 
-    fn max_unchecked_cost(rule: &Rule) -> i64 {
-        (INEXACT - 1) / rule.unit_numerator
+    fn penalty(rule: &Rule, state: Option<&State>, now: i64, cost: i64) -> i64 {
+        let from = state.map_or((now, 0), |state| state.rebase(rule)).max((now, 0));
+        let unit = (rule.unit_numerator, rule.unit_denominator);
+        cost.min(units_between(from, rule.latest(now, rule.max_debt), unit))
     }
 
     #[inline]
@@ -195,8 +212,7 @@ impl Algorithm for TokenBucket {
             return None;
         }
         if from > 0 && refund.is_whole() {
-            let denominator = rule.unit_denominator;
-            *state = State { full: from - 1, part: from_part, denominator };
+            *state = rule.state((from - 1, from_part), now);
             return Some(refund.units);
         }
         if !refund.is_whole() {
@@ -210,11 +226,8 @@ impl Algorithm for TokenBucket {
         }
         let time = rule.time(refund.units);
         let borrow = i64::from(part < time.1);
-        *state = State {
-            full: full - time.0 - borrow,
-            part: part - time.1 + borrow * rule.unit_denominator,
-            denominator: rule.unit_denominator,
-        };
+        let full = (full - time.0 - borrow, part - time.1 + borrow * rule.unit_denominator);
+        *state = rule.state(full, now);
         Some(refund.units)
     }
 }
@@ -229,13 +242,14 @@ impl InLua for TokenBucket {
     }
 
     fn arguments(rule: &Rule) -> Vec<i64> {
-        vec![rule.horizon, rule.unit_numerator, rule.unit_denominator, rule.burst]
+        let Rule { horizon, unit_numerator, unit_denominator, burst, max_debt, .. } = *rule;
+        vec![horizon, unit_numerator, unit_denominator, burst, max_debt]
     }
 
-    fn state(rule: &Rule, _: i64, _: i64, elements: &[Element<'_>]) -> Option<Option<State>> {
+    /// A script has clamped the state. So if it owes for longer than the horizon, it has the mark.
+    fn state(rule: &Rule, now: i64, _: i64, elements: &[Element<'_>]) -> Option<Option<State>> {
         state_of(elements, |[full, part]| {
-            let denominator = rule.unit_denominator;
-            (part < denominator).then_some(State { full, part, denominator })
+            (part < rule.unit_denominator).then(|| rule.state((full, part), now))
         })
     }
 }
@@ -308,13 +322,44 @@ mod tests {
     fn clock_set_back_locks_for_capacity_and_horizon_at_most() {
         let quota = Quota::per_second(5);
         let rule = TokenBucket::new(quota).rule(quota).unwrap();
-        let far = State { full: T0 + 3_600_000_000, part: 0, denominator: 1 };
+        let far = State { full: T0 + 3_600_000_000, part: 0, denominator: 1, owes: false };
         let mut state = Some(far);
         let peek = TokenBucket::step(&rule, &mut state, T0, Check { cost: 0, max_wait: 0 });
         assert_eq!((&peek.mark, &state), (&None, &Some(far)));
         let step = TokenBucket::step(&rule, &mut state, T0, Check { cost: 1, max_wait: 0 });
         assert_eq!(step.verdict, Verdict::Deny(60_200_000));
         assert_eq!(state, Some(State { full: T0 + 61_000_000, ..far }));
+    }
+
+    #[test]
+    fn a_debt_lasts_longer_than_the_horizon_and_a_clock_set_back_forgives_none() {
+        let quota = Quota::per_hour(10);
+        let (rule, hour) = (TokenBucket::new(quota).rule(quota).unwrap(), 3_600_000_000);
+        let penalize = |state: &mut Option<State>, at: i64, cost| {
+            let answer = TokenBucket::penalize(&rule, state, T0 + at, cost);
+            (answer.not_taken, answer.report.reset_after, state.unwrap().owes)
+        };
+        let deny = |state: &mut Option<State>, at: i64| {
+            let check = Check { cost: 1, max_wait: i64::MAX };
+            TokenBucket::step(&rule, state, T0 + at, check).verdict
+        };
+        let mut state = None;
+        // Within the capacity and the horizon there is no mark.
+        assert_eq!(penalize(&mut state, 0, 10), (0, hour, false));
+        assert_eq!(penalize(&mut state, 0, 20), (0, 3 * hour, true));
+        assert_eq!(deny(&mut state, 0), Verdict::Deny(2 * hour + hour / 10));
+        // Set back by an hour, and by two years.
+        assert_eq!(deny(&mut state, -hour), Verdict::Deny(3 * hour + hour / 10));
+        let (year, mut far) = (365 * 24 * hour, state);
+        assert_eq!(deny(&mut far, -2 * year), Verdict::Deny(year + hour / 10));
+        assert_eq!(far.map(|state| (state.full, state.owes)), Some((T0 - year + hour, true)));
+        // The first write that leaves no debt drops the mark.
+        assert_eq!(penalize(&mut state, 3 * hour, 1), (0, hour / 10, false));
+        // What may not be owed is told, in whole units.
+        let most = 10 * (365 * 24 + 1) - 1;
+        assert_eq!(penalize(&mut state, 3 * hour, 1 << 53), ((1 << 53) - most, year + hour, true));
+        assert_eq!(penalize(&mut state, 3 * hour + hour / 10 - 1, 1).0, 1);
+        assert_eq!(penalize(&mut state, 3 * hour + hour / 10, 1).0, 0);
     }
 
     #[test]
@@ -327,7 +372,7 @@ mod tests {
             [0, 1].map(|_| TokenBucket::step(&rule, &mut state, T0, check).mark.unwrap());
         assert_eq!(TokenBucket::refund(&rule, &mut state, T0, &Refund::of_all(1, &first)), None);
         // The slot was rounded up from 333,333 1/3, and so is the state after its refund.
-        let unbooked = State { full: T0 + 333_334, part: 0, denominator: 3 };
+        let unbooked = State { full: T0 + 333_334, part: 0, denominator: 3, owes: false };
         assert_eq!(
             TokenBucket::refund(&rule, &mut state, T0, &Refund::of_all(1, &second)),
             Some(1)

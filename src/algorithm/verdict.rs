@@ -109,4 +109,6 @@ pub struct Answer {
     /// The mark of the state that the step wrote; `None` if it wrote none. Empty if nothing was
     /// reserved.
     pub mark: Option<Mark>,
+    /// The units of a penalty that could not be taken. With several quotas, the largest number.
+    pub not_taken: i64,
 }

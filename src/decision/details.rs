@@ -27,6 +27,8 @@ pub(crate) struct Details {
     /// All policies. `None`: there is one policy, as the fields above say.
     pub(crate) policies: Option<Arc<[Policy]>>,
     pub(crate) retried_for: Duration,
+    /// The units of a penalty that could not be taken.
+    pub(crate) not_taken: u64,
     pub(crate) reservation: Option<Reservation>,
     /// The handle that now holds the reservation.
     pub(crate) handed_out: Option<SettleHandle>,

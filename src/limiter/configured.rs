@@ -143,6 +143,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
             age: Duration::ZERO,
             batch_position: from.batch_position,
             retried_for: Duration::ZERO,
+            not_taken: answer.not_taken.unsigned_abs(),
             reservation: is_taken.then(|| {
                 let mark = answer.mark.unwrap_or_default();
                 let reserved = ReservedUnits { key, quota, mark };

@@ -333,9 +333,10 @@ pub trait LimiterExt: Limiter + Sized {
     /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
     /// ```
     ///
-    /// The answer is that of a peek afterwards. A penalty cannot be refunded. A bucket owes all of
-    /// it, up to its horizon. The smooth limiters owe all of it, and take no further penalty while
-    /// the debt exceeds their horizon. A window, a log or a counter takes at most its limit.
+    /// The answer is that of a peek afterwards. A penalty cannot be refunded. A bucket, a budget or a
+    /// smooth limiter owes all of it, for up to 365 days or its `max_debt`. A window, a log or a
+    /// counter takes at most its limit, and nothing while more than that counts.
+    /// [`Decision::not_taken`](crate::Decision::not_taken) has the units that were not taken.
     ///
     /// # Errors
     ///

@@ -26,7 +26,7 @@ use super::on_time::MAX_TIMEOUT;
 use crate::Decision;
 use crate::mark::Mark;
 use crate::quota::Quotas;
-use crate::settlement::Settlement;
+use crate::settlement::{Settled, Settlement};
 use crate::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::sync::{Mutex, lock};
 use crate::waiters::{Turn, Waiters};
@@ -492,8 +492,10 @@ impl Place {
         let mut reclaimed = self.store.reclaim(key, quota, *cost, slot.mark.clone());
         reclaimed.observe(move |result| {
             settler.end(match result {
-                Ok(0) if slot.due > Instant::now() => {
-                    place.keep(Slot { is_kept: true, ..slot }).map_or(Ok(0), |()| Ok(place.id.cost))
+                Ok(Settled { given_back: 0, .. }) if slot.due > Instant::now() => {
+                    let kept = place.keep(Slot { is_kept: true, ..slot });
+                    let given_back = kept.map_or(0, |()| place.id.cost);
+                    Ok(Settled { given_back, not_taken: 0 })
                 }
                 result => result.clone(),
             });

@@ -212,7 +212,7 @@ impl<A: Algorithm> Limiter for Memory<A> {
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         self.store.named.settle(reservation, actual, |payload, cost| {
             // It fails if the clock is out of range, or if the key is gone and the memory is full.
-            self.store.settle(payload, cost, actual).map(Settlement::gave_back)
+            self.store.settle(payload, cost, actual).map(|settled| Settlement::from(Ok(settled)))
         })
     }
 

@@ -233,8 +233,9 @@ pub trait Limiter {
     ///
     /// If `actual` is less than the reservation's [`cost`](Reservation::cost), the rest is
     /// refunded, as far as the algorithm can; 0 refunds all of it. If it is more, the difference is
-    /// taken, even if it does not fit. The call returns at once. The [`Settlement`] is a future of
-    /// the units given back, which need not be awaited. The units are lost if the store is then
+    /// taken, even if it does not fit: a bucket owes it. The call returns at once. The
+    /// [`Settlement`] is a future of the units given back and of those that could not be taken. It
+    /// need not be awaited. The units are lost if the store is then
     /// away. A [`Redis`] limiter and its clones send a refund before later charges.
     ///
     /// # Errors

@@ -8,6 +8,8 @@ use super::Limiter;
 use super::wrapped::{Around, Begin, Wrapped};
 use crate::digest::push_digest;
 use crate::observe::{Asked, Tracer};
+use crate::reservation::Reservation;
+use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error};
 
 /// Makes events of decisions: every [`Limiter`] has this method with the feature `tracing`.
@@ -61,6 +63,7 @@ impl<L: Limiter> TraceExt for L {}
 /// | `tower_sluice::decision` | `limiter`, `outcome`, `cost`, `seconds` |
 /// | the same, where known | `policy`, `remaining`, `wait_seconds`, `retry_after_seconds`, |
 /// | | `origin`, `shadow`, `kind`, `error`, `key` |
+/// | the same, if a limit could not take all that was used | `limiter`, `units` |
 /// | `tower_sluice::fault` | `limiter`, `kind`, `error` with its causes, `suppressed` |
 /// | the same, with an answer in its place | also `origin`, `admitted` |
 ///
@@ -73,7 +76,7 @@ impl<L: Limiter> TraceExt for L {}
 /// faults without an event since the last one. Refusals and errors of kind `Request` are at DEBUG
 /// too, so that callers cannot fill a log.
 ///
-/// Peeks, operations, settlements and dropped futures make no events.
+/// Peeks, operations, other settlements and dropped futures make no events.
 ///
 /// # Keys
 ///
@@ -171,6 +174,20 @@ impl Around for Events {
         let Trace { tracer, asked, key, begun, .. } = open;
         tracer.record(&asked, key.as_deref(), begun, answer.as_ref());
         answer
+    }
+
+    fn settle(
+        &self,
+        reservation: Reservation,
+        actual: u64,
+        settle: impl FnOnce(Reservation) -> Result<Settlement, Reservation>,
+    ) -> Result<Settlement, Reservation> {
+        let is_more = actual > reservation.cost();
+        let mut settlement = settle(reservation)?;
+        if is_more && self.tracer.shows_decisions() {
+            self.tracer.record_settlement(&mut settlement);
+        }
+        Ok(settlement)
     }
 
     fn keyless(&self, why: &Error, ask: impl FnOnce() -> Option<Decision>) -> Option<Decision> {

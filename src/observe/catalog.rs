@@ -64,7 +64,7 @@ catalog! {
     ABANDONED: Counter Count ["limiter"], "rate_limit_abandoned_total",
         "Charges whose caller left before the decision.";
     SETTLED_UNITS: Counter Count ["limiter", "units"], "rate_limit_settled_units_total",
-        "Units of settled charges: charged, given back, and lost since the limiter could not give them back.";
+        "Units of settled charges: charged, given back, lost since the limiter could not give them back, and used but not taken.";
     DECISION_SECONDS: Histogram Seconds ["limiter"], "rate_limit_decision_seconds",
         "Time until a decision, without reserved waits.";
     WAIT_SECONDS: Histogram Seconds ["limiter"], "rate_limit_wait_seconds",

@@ -121,6 +121,11 @@ pub(super) fn refused_undecided(why: &Error) {
     );
 }
 
+/// Emits that a request used more than its limit could take.
+pub(super) fn not_taken(limiter: &str, units: u64) {
+    debug!(target: DECISION, limiter, units, "a limit could not take all that was used");
+}
+
 pub(super) fn fallback_began(decision: &Decision, cause: &Error, suppressed: u64) {
     warn!(
         target: FALLBACK,

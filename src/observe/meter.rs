@@ -107,12 +107,13 @@ impl Meter {
         }
     }
 
-    /// Counts the units that a settlement gives back, when they are known: `cost` were charged,
-    /// `actual` is the final cost.
+    /// Counts the units that a settlement gives back, and those that it could not take, when they
+    /// are known: `cost` were charged, `actual` is the final cost.
     pub(crate) fn record_settlement(&self, cost: u64, actual: u64, settlement: &mut Settlement) {
         let (series, unused) = (Arc::clone(&self.series), cost.saturating_sub(actual));
-        settlement.observe(move |given_back| {
-            series.count_settled(cost, unused, *given_back.as_ref().unwrap_or(&0));
+        settlement.observe(move |settled| {
+            let settled = settled.as_ref().copied().unwrap_or_default();
+            series.count_settled(cost, unused, settled);
         });
     }
 

@@ -9,11 +9,12 @@ use super::catalog;
 use super::recorded_outcome::{Asked, Decided, KINDS, RecordedOutcome, error_of, kind_index};
 use super::recorder::{Handles, Value, counter, gauge, histogram};
 use crate::decision::{Origin, PolicyReport};
+use crate::settlement::Settled;
 use crate::waiters::Waiters;
 use crate::{Decision, Error};
 
 /// The results for the units of a settled charge.
-const SETTLED: [&str; 3] = ["charged", "given_back", "lost"];
+const SETTLED: [&str; 4] = ["charged", "given_back", "lost", "not_taken"];
 
 /// The series of one limiter, or of one policy.
 pub(super) struct Series {
@@ -62,12 +63,12 @@ impl Series {
     }
 
     /// Counts a settlement of `cost` units, of which `unused` had to be given back.
-    pub(super) fn count_settled(&self, cost: u64, unused: u64, given_back: u64) {
+    pub(super) fn count_settled(&self, cost: u64, unused: u64, settled: Settled) {
         if let Some(handles) = self.handles() {
             // A member with a cost of its own may have given back more than the whole charge.
-            let given_back = given_back.min(unused);
-            let lost = unused - given_back;
-            handles.count_settled(&self.limiter, [cost, given_back, lost]);
+            let given_back = settled.given_back.min(unused);
+            let units = [cost, given_back, unused - given_back, settled.not_taken];
+            handles.count_settled(&self.limiter, units);
         }
     }
 

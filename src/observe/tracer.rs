@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use super::events;
 use super::recorded_outcome::{Asked, KINDS, error_of, kind_index};
 use super::seldom::Seldom;
+use crate::settlement::{Settled, Settlement};
 use crate::{Decision, Error, ErrorKind};
 
 /// Makes events under the name of a limiter.
@@ -38,6 +39,16 @@ impl Tracer {
             let recorded = Asked::KEYLESS.recorded(result, None);
             events::decided(&self.limiter, &Asked::KEYLESS, None, 0.0, recorded, result);
         }
+    }
+
+    /// Emits the units that a settlement could not take, when they are known.
+    pub(crate) fn record_settlement(self: &Arc<Self>, settlement: &mut Settlement) {
+        let tracer = Arc::clone(self);
+        settlement.observe(move |settled| {
+            if let Ok(Settled { not_taken: units @ 1.., .. }) = settled {
+                events::not_taken(&tracer.limiter, *units);
+            }
+        });
     }
 
     /// Emits a result if a subscriber listened at `begun`, and emits its error.

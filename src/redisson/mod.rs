@@ -50,7 +50,7 @@ use crate::limiter::Operation;
 use crate::limiter::charge_numbers::system_time;
 use crate::limiter::redis::{DEFAULT_DECISION_TIMEOUT, MAX_TIMEOUT};
 use crate::reservation::{Owner, Reservation};
-use crate::settlement::Settlement;
+use crate::settlement::{Settled, Settlement};
 use crate::{Charge, Error, Limiter, Pool};
 
 /// The default name of the limiter in its decisions.
@@ -223,7 +223,8 @@ impl Limiter for Redisson {
         // Best effort: permits that are not refunded expire.
         let (settler, settlement) = Settlement::begin();
         runtime.spawn(async move {
-            settler.end(inner.refund(&reservation, cost - actual, cost).await);
+            let given_back = inner.refund(&reservation, cost - actual, cost).await;
+            settler.end(given_back.map(|units| Settled { given_back: units, not_taken: 0 }));
         });
         Ok(settlement)
     }

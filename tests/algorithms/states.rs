@@ -59,7 +59,11 @@ async fn only_the_form_that_is_written_is_read() {
         "0x10",
         " 5 ",
         "",
-        "-1",
+        "-",
+        "--1",
+        "-01",
+        "-1:1",
+        "-1+0/3",
         "9007199254740992",
         "9007199254740993",
         "9223372036854775808",
@@ -87,7 +91,7 @@ async fn only_the_form_that_is_written_is_read() {
             &text[..text.len().min(30)]
         );
     }
-    for text in ["0", "1", "9007199254740991", "1+1/3", "1767225600333333+2/3"] {
+    for text in ["0", "1", "-1", "9007199254740991", "1+1/3", "-1+1/3", "1767225600333333+2/3"] {
         cmd("SET").arg("k").arg(text).exec_async(&mut connection).await.unwrap();
         let (_, entries) = Call::bucket(None, &["k"]).check(0, 0).on(&mut connection).await;
         assert!(matches!(entries[0], Entry::Told { .. }), "{text}");

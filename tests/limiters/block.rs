@@ -81,7 +81,7 @@ async fn what_is_taken_under_a_block_is_settled_as_always() {
     let limiter = Memory::new("tokens", FixedWindow::new(Quota::per_day(100)).anchored());
     let reservation = ask(&limiter, 50).await.into_reservation().unwrap();
     limiter.block("mallory", HOUR).await.unwrap();
-    assert_eq!(limiter.settle(reservation, 20).unwrap().await.unwrap(), 30);
+    assert_eq!(limiter.settle(reservation, 20).unwrap().await.unwrap().given_back, 30);
     let penalized = limiter.penalize(Charge::new("mallory").cost(5)).await.unwrap();
     assert_eq!(penalized.outcome(), refused_for(HOUR));
     assert_eq!(limiter.unblock("mallory").await.unwrap().remaining(), Some(75));
@@ -359,7 +359,7 @@ mod over_redis {
                     let first = memory.settle(first, actual).unwrap().await.unwrap();
                     let second = redis.settle(second, actual).unwrap().await.unwrap();
                     assert_eq!(first, second, "{place}: settled to {actual}");
-                    seen[2] += u32::from(first > 0);
+                    seen[2] += u32::from(first.given_back > 0);
                     continue;
                 }
                 _ => [memory.check(&charge).await, redis.check(&charge).await],

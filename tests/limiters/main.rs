@@ -21,6 +21,7 @@ mod acquire;
 mod block;
 mod breaker;
 mod budget;
+mod debts;
 mod deny_cache;
 mod lease;
 mod memory;

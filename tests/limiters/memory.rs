@@ -125,7 +125,7 @@ async fn long_keys_are_told_apart_and_can_be_given_back() {
     assert_eq!((limiter.len(), reservations.len()), (3, 3));
     for (key, reservation) in keys.into_iter().zip(reservations) {
         assert_eq!(limiter.peek(Arc::clone(&key)).await.unwrap().remaining(), Some(0));
-        assert_eq!(limiter.settle(reservation, 0).expect("its own").await.unwrap(), 5);
+        assert_eq!(limiter.settle(reservation, 0).expect("its own").await.unwrap().given_back, 5);
         assert_eq!(limiter.peek(key).await.unwrap().remaining(), Some(5));
     }
 }
@@ -199,9 +199,9 @@ async fn memory_gives_back_what_nobody_relies_on() {
     let limiter = Memory::new("memory", TokenBucket::new(Quota::per_second(1).burst(3)));
     let reservation = async || limiter.check(&one()).await.unwrap().take_reservation().unwrap();
     let [first, second, third] = [reservation().await, reservation().await, reservation().await];
-    assert_eq!(limiter.settle(second, 0).expect("its own").await.unwrap(), 0);
-    assert_eq!(limiter.settle(third, 0).expect("its own").await.unwrap(), 1);
-    assert_eq!(limiter.settle(first, 0).expect("its own").await.unwrap(), 0);
+    assert_eq!(limiter.settle(second, 0).expect("its own").await.unwrap().given_back, 0);
+    assert_eq!(limiter.settle(third, 0).expect("its own").await.unwrap().given_back, 1);
+    assert_eq!(limiter.settle(first, 0).expect("its own").await.unwrap().given_back, 0);
     assert_eq!(limiter.check(&one().cost(0)).await.unwrap().remaining(), Some(1));
     let other = Memory::new("other", TokenBucket::new(Quota::per_second(1)));
     other.settle(reservation().await, 0).expect_err("another limiter's comes back");

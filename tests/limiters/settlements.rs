@@ -463,10 +463,10 @@ async fn given_back<L: Limiter>(limiter: L) -> [u64; 2] {
         decision.take_reservation().expect("taken")
     };
     let alone = taken("alone").await;
-    let alone = limiter.settle(alone, 4).expect("its own").await.expect("an answer");
+    let alone = limiter.settle(alone, 4).expect("its own").await.expect("an answer").given_back;
     let first = taken("two").await;
     drop(taken("two").await);
-    [alone, limiter.settle(first, 4).expect("its own").await.expect("an answer")]
+    [alone, limiter.settle(first, 4).expect("its own").await.expect("an answer").given_back]
 }
 
 #[tokio::test]

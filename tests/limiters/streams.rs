@@ -213,11 +213,11 @@ async fn handled(
                     let unsettled = handle.take().expect("it took units");
                     assert_eq!(unsettled.cost(), MOST);
                     assert!(handle.take().is_none());
-                    assert_eq!(unsettled.settle(120).await.unwrap(), MOST - 120);
+                    assert_eq!(unsettled.settle(120).await.unwrap().given_back, MOST - 120);
                 }
                 Handler::SettlesLater => {
                     let unsettled = handle.take().expect("it took units");
-                    let settles = async move { unsettled.settle(120).await.unwrap() };
+                    let settles = async move { unsettled.settle(120).await.unwrap().given_back };
                     tasks.send(tokio::spawn(settles)).expect("a test");
                 }
                 Handler::Drops => drop(handle.take()),

@@ -10,7 +10,7 @@ use metrics::{
 };
 use tokio::time::advance;
 use tokio_test::{assert_pending, task};
-use tower_sluice::algorithm::TokenBucket;
+use tower_sluice::algorithm::{FixedWindow, TokenBucket};
 use tower_sluice::limiter::{Breaker, Operation, TraceExt};
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
@@ -310,6 +310,21 @@ async fn refunds_operations_peeks_and_dropped_futures_are_no_events() {
     limiter.refund(reservation).unwrap();
     assert_eq!(scripted.settlements(), [(1, 0)]);
     assert_eq!(lines.take().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn units_that_could_not_be_taken_are_an_event() {
+    let (lines, _guard) = Lines::listen();
+    let limiter = Memory::new("api", FixedWindow::new(Quota::per_hour(10))).trace("api");
+    for used in [10, 15] {
+        let taken = limiter.check(&one()).await.unwrap().take_reservation().unwrap();
+        limiter.settle(taken, used).unwrap().await.unwrap();
+        limiter.reset(one()).await.unwrap();
+    }
+    let lines = lines.take();
+    assert_eq!(lines.len(), 3, "{lines:#?}");
+    assert!(lines[2].contains("a limit could not take all that was used"), "{lines:#?}");
+    assert!(lines[2].contains("units=4"), "{lines:#?}");
 }
 
 /// Callers may send as many as they like, so they fill no log.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ::metrics::Label;
 use metrics_util::debugging::DebugValue;
 use tokio_test::{assert_pending, task};
-use tower_sluice::algorithm::TokenBucket;
+use tower_sluice::algorithm::{FixedWindow, TokenBucket};
 use tower_sluice::limiter::{Breaker, MetricsExt, Operation, Origin, Switch, SwitchMode};
 use tower_sluice::observe::{METRICS, Meter, MetricKind};
 use tower_sluice::testing::Scripted;
@@ -239,6 +239,20 @@ async fn units_that_cannot_be_given_back_are_counted_as_lost() {
         recorder,
         "decisions_total{outcome=admitted}": 1,
         "settled_units_total{units=charged}": 1,
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn units_that_could_not_be_taken_are_counted() {
+    let recorder = Recorder::new();
+    let limiter = Memory::new("api", FixedWindow::new(Quota::per_hour(10))).metrics("api");
+    let taken = limiter.check(&one()).await.unwrap().take_reservation().unwrap();
+    limiter.settle(taken, 15).unwrap().await.unwrap();
+    assert_counts!(
+        recorder,
+        "decisions_total{outcome=admitted}": 1,
+        "settled_units_total{units=charged}": 1,
+        "settled_units_total{units=not_taken}": 4,
     );
 }
 

@@ -64,12 +64,8 @@ impl Queue {
         {
             let units = self.model.returnable(now, 1, mark);
             self.model.put_back(mark, units);
-            assert_eq!(
-                i128::from(
-                    self.limiter.settle(reservation, 0).expect("its own").await.expect("an answer")
-                ),
-                units
-            );
+            let settled = self.limiter.settle(reservation, 0).expect("its own").await;
+            assert_eq!(i128::from(settled.expect("an answer").given_back), units);
         }
     }
 
@@ -89,7 +85,8 @@ impl Queue {
             refunds.spawn(self.limiter.settle(reservation, 0).expect("its own"));
         }
         let answers = refunds.join_all().await;
-        let back = answers.into_iter().map(|units| i128::from(units.expect("an answer"))).sum();
+        let back =
+            answers.into_iter().map(|one| i128::from(one.expect("an answer").given_back)).sum();
         (most, back)
     }
 

@@ -548,9 +548,9 @@ async fn two_of_three_parts_are_settled_as_all_are() {
     all.settle(decision.take_reservation().unwrap(), 5).unwrap();
     becomes([9, 9]).await;
     let mut decision = all.check(&stated).await.unwrap();
-    let units =
+    let settled =
         all.settle(decision.take_reservation().unwrap(), 0).expect("its own").await.unwrap();
-    assert_eq!((units, taken().await), (4, [9, 9]));
+    assert_eq!((settled.given_back, taken().await), (4, [9, 9]));
     all.penalize(two()).await.unwrap();
     becomes([10, 10]).await;
     all.reset(two()).await.unwrap();

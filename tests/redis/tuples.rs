@@ -71,7 +71,7 @@ async fn after_fifty_hung_up<A: InLua>(
         waiters.push(decision.take_reservation().unwrap());
     }
     for waiter in waiters.into_iter().rev() {
-        assert_eq!(limiter.settle(waiter, 0).expect("its own").await.unwrap(), 1);
+        assert_eq!(limiter.settle(waiter, 0).expect("its own").await.unwrap().given_back, 1);
     }
     let mut admitted = [0; 3];
     for (admitted, step) in admitted.iter_mut().zip([0, 12, 48]) {
@@ -123,7 +123,12 @@ async fn several_quotas_take_one_call_and_all_or_nothing() {
     let mut reserved = limiter.check(&Charge::new("x").cost(2)).await.unwrap();
     assert_eq!(reserved.remaining(), Some(0));
     assert_eq!(
-        limiter.settle(reserved.take_reservation().unwrap(), 0).expect("its own").await.unwrap(),
+        limiter
+            .settle(reserved.take_reservation().unwrap(), 0)
+            .expect("its own")
+            .await
+            .unwrap()
+            .given_back,
         2
     );
     assert_eq!(limiter.peek("x").await.unwrap().remaining(), Some(2));
@@ -181,9 +186,17 @@ async fn assert_same<A: InLua, B: InLua>(
         if dice.below(4) == 0
             && let Some((a, b, c)) = waiting.pop()
         {
-            let units = one.settle(a, 0).expect("its own").await.unwrap();
-            assert_eq!(other.settle(b, 0).expect("its own").await.unwrap(), units, "step {step}");
-            assert_eq!(memory.settle(c, 0).expect("its own").await.unwrap(), units, "step {step}");
+            let units = one.settle(a, 0).expect("its own").await.unwrap().given_back;
+            assert_eq!(
+                other.settle(b, 0).expect("its own").await.unwrap().given_back,
+                units,
+                "step {step}"
+            );
+            assert_eq!(
+                memory.settle(c, 0).expect("its own").await.unwrap().given_back,
+                units,
+                "step {step}"
+            );
             continue;
         }
         let wait = dice.pick(&[0, 400_000, 60_000_000]);
@@ -295,7 +308,7 @@ async fn a_charge_of_the_largest_bursts_takes_and_gives_back_all() {
         assert_eq!((taken.is_admitted(), taken.remaining()), (true, Some(0)), "{limiter:?}");
         let reservation = taken.take_reservation().unwrap();
         let given = limiter.settle(reservation, 0).unwrap().await.unwrap();
-        assert_eq!(given, ALL, "{limiter:?}");
+        assert_eq!(given.given_back, ALL, "{limiter:?}");
     }
 }
 

@@ -512,12 +512,15 @@ impl Account {
             }
             Packed::Text(text) if text.starts_with("BLOCKED") => {
                 self.note_block(charge, works);
-                self.operate(charge, works);
-                let told = text.split(' ').next_back().and_then(|at| at.parse().ok());
+                let not_taken = self.operate(charge, works);
+                let told: Vec<_> =
+                    text.split(' ').skip(1).map(|number| number.parse().ok()).collect();
+                let is_penalty = matches!(op, Op::Penalize { .. });
                 let until = blocked_until(charge, works);
-                return match told == until {
+                let right = [until, is_penalty.then_some(not_taken)];
+                return match told == right[..1 + usize::from(is_penalty)] {
                     true => Ok(()),
-                    false => Err(format!("truth: {charge:?}: blocked until {until:?}")),
+                    false => Err(format!("truth: {charge:?}: blocked until {right:?}")),
                 };
             }
             // Why this charge failed, such as a lack of memory: one of its keys was not written.
@@ -586,7 +589,12 @@ impl Account {
                 let one = &mut self.bookings[index];
                 let refund = Refund { units: cost - used, cost: *cost, mark: &one.mark };
                 let mut state = state_born(charge, born, works);
-                let back = List::settle(rule, &mut state, now, &refund).unwrap_or(0);
+                let back = List::settle(rule, &mut state, now, &refund);
+                let back = match *born == births(charge, works) || used <= cost {
+                    true => back.unwrap_or((cost - used).min(0)),
+                    // What was used beyond a charge of before a reset is not taken.
+                    false => cost - used,
+                };
                 // Nothing is left of a value that has expired, nor needed.
                 if answer == 0 && charge.keys.iter().any(|key| works[key].has_expired) {
                     one.settlements += 1;
@@ -595,6 +603,7 @@ impl Account {
                 if answer != back {
                     return wrong(back);
                 }
+                let back = back.max(0);
                 one.settlements += 1;
                 if used > cost {
                     self.taken_more.push((charge.label(0).to_owned(), now));
@@ -618,7 +627,15 @@ impl Account {
                 keep_born(charge, state, Some(born), back > 0, works);
             }
             Op::Block { .. } => return wrong(0),
-            Op::Penalize { .. } | Op::Reset | Op::Unblock => self.operate(charge, works),
+            Op::Penalize { .. } => {
+                let not_taken = self.operate(charge, works);
+                if answer != not_taken {
+                    return wrong(not_taken);
+                }
+            }
+            Op::Reset | Op::Unblock => {
+                self.operate(charge, works);
+            }
         }
         Ok(())
     }
@@ -655,12 +672,16 @@ impl Account {
         keep(charge, state, false, works);
     }
 
-    /// Does what is no check, and what a block does not hinder.
-    fn operate(&mut self, charge: &Charge, works: &mut Works) {
+    /// Does what is no check, and what a block does not hinder. Returns the units of a penalty that
+    /// could not be taken.
+    fn operate(&mut self, charge: &Charge, works: &mut Works) -> i64 {
+        let mut not_taken = 0;
         match &charge.op {
             Op::Penalize { cost, born } => {
                 let mut state = state_of(charge, works);
-                List::penalize(&charge.rule, &mut state, charge.now, *cost);
+                let answer = List::penalize(&charge.rule, &mut state, charge.now, *cost);
+                let is_born = born.as_ref().is_none_or(|born| *born == births(charge, works));
+                not_taken = if is_born { answer.not_taken } else { *cost };
                 keep_born(charge, state, born.as_deref(), false, works);
                 self.taken_more.push((charge.label(0).to_owned(), charge.now));
                 self.count("penalize", charge);
@@ -684,6 +705,7 @@ impl Account {
             }
             _ => {}
         }
+        not_taken
     }
 
     /// Notes that units of a charge's keys are free again.

@@ -374,20 +374,29 @@ impl Follows for AnyAlgorithm {
     }
 }
 
+/// The longest debt of a limit. Callers of a world use a few times what they pay.
+fn debt(quota: Quota) -> Duration {
+    [Duration::ZERO, MILLISECOND * 700, Duration::MAX][quota.limit() as usize % 3]
+}
+
 /// An algorithm that can follow a quota.
 fn algorithm(quota: Quota, dice: &mut Rng) -> AnyAlgorithm {
+    let bucket = |quota: Quota| TokenBucket::new(quota).max_debt(debt(quota)).into();
     loop {
         let algorithm: AnyAlgorithm = match dice.u32(0..12) {
-            0..4 if quota.limit() > 30 => TokenBucket::new(quota.burst(dice.u64(20..200))).into(),
-            0..4 => TokenBucket::new(quota.burst(dice.u64(1..8))).into(),
-            4 => Budget::new(quota.burst(dice.u64(4..16))).into(),
+            0..4 if quota.limit() > 30 => bucket(quota.burst(dice.u64(20..200))),
+            0..4 => bucket(quota.burst(dice.u64(1..8))),
+            4 => Budget::new(quota.burst(dice.u64(4..16))).max_debt(debt(quota)).into(),
             5 => FixedWindow::new(quota).into(),
             6 => SlidingLog::new(quota).into(),
             7 => SlidingWindow::new(quota).into(),
             8 => SlidingCounter::new(quota).into(),
-            9 => SmoothBursty::new(quota).into(),
-            10 => SmoothWarmingUp::new(quota, MILLISECOND * dice.u32(10..2_000)).into(),
-            _ => TokenBucket::new(quota).into(),
+            9 => SmoothBursty::new(quota).max_debt(debt(quota)).into(),
+            10 => {
+                let pace = SmoothWarmingUp::new(quota, MILLISECOND * dice.u32(10..2_000));
+                pace.max_debt(debt(quota)).into()
+            }
+            _ => bucket(quota),
         };
         if algorithm.rule_of(tower_sluice::algorithm::Algorithm::quota(&algorithm).as_slice()[0]) {
             return algorithm;

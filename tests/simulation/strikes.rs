@@ -204,7 +204,7 @@ fn units_come_back_also_where_no_connection_is_left() {
         servers.strike(&strike).await;
         let [first, second] = taken.try_into().expect("two reservations");
         let settlement = limiter.settle(first, 0).expect("its own reservation");
-        assert_eq!(settlement.await.expect("a refund"), 1);
+        assert_eq!(settlement.await.expect("a refund").given_back, 1);
         servers.strike(&strike).await;
         drop(limiter.settle(second, 0).expect("its own reservation"));
         sleep(RECOVERY).await;

@@ -353,7 +353,7 @@ impl World {
                     record.settled_at = Some(self.elapsed());
                 }
                 let result = match timeout(MAX_SETTLEMENT, settlement).await {
-                    Ok(Ok(units)) => Settled::GaveBack(units),
+                    Ok(Ok(settled)) => Settled::GaveBack(settled.given_back),
                     Ok(Err(_)) => Settled::Failed,
                     Err(_) => Settled::Never,
                 };

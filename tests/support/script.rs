@@ -242,8 +242,8 @@ impl<A: InLua> Call<A> {
             other => panic!("{other:?}"),
         };
         let is_taken = matches!(first, Value::Int(..0));
-        if matches!(form.operation(), "refund" | "settle") {
-            let numbers = [5, wait, 0, 0];
+        if let ("refund" | "settle", Value::Int(units)) = (form.operation(), first) {
+            let numbers = [5, *units, 0, 0];
             return Entry::Told { numbers, members: Box::default(), mark: Mark::default() };
         }
         let element = |value| match value {
@@ -265,8 +265,12 @@ impl<A: InLua> Call<A> {
             _ => (3, 0),
         };
         let takes = outcome < 2 && check.cost > 0 && form.operation().is_empty();
-        assert_eq!((is_taken, wait), (takes, expected), "{form:?}");
-        let numbers = [outcome, wait, answer.report.remaining, answer.report.reset_after];
+        match form.operation() {
+            // What could not be taken.
+            "penalize" => assert!(!is_taken, "{form:?}"),
+            _ => assert_eq!((is_taken, wait), (takes, expected), "{form:?}"),
+        }
+        let numbers = [outcome, expected, answer.report.remaining, answer.report.reset_after];
         let mark = answer.mark.unwrap_or_default();
         Entry::Told { numbers, members: answer.members, mark }
     }

@@ -22,6 +22,7 @@ pub(crate) fn joined(mut decisions: Vec<PartsDecision>) -> Option<Decision> {
     policies.sort_by_key(|(place, _)| *place);
     let mut policies: Vec<_> = policies.into_iter().map(|(_, policy)| policy).collect();
     let waits = decisions.iter().filter(|one| !one.decision.waited().is_zero()).count();
+    let not_taken = decisions.iter().map(|one| one.decision.not_taken()).max()?;
     let decisions = decisions.into_iter().map(|one| one.decision);
     let mut decision = decisions.min_by(compare_tightness)?;
     if waits > 1 {
@@ -32,7 +33,7 @@ pub(crate) fn joined(mut decisions: Vec<PartsDecision>) -> Option<Decision> {
         make_distinct(&mut policies.iter_mut().map(|one| &mut one.name).collect::<Vec<_>>());
         decision.set_policies(policies.into());
     }
-    Some(decision)
+    Some(if not_taken > 0 { decision.with_not_taken(not_taken) } else { decision })
 }
 
 /// Compares tightness; `Less` is tighter. The order is: refuses longest, waits longest, was decided

@@ -19,7 +19,7 @@ use crate::limiter::charge_numbers::units;
 use crate::limiter::shards::Shards;
 use crate::limiter::{Limiter, Operation};
 use crate::reservation::Owner;
-use crate::settlement::Settlement;
+use crate::settlement::{Settled, Settlement};
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::{MutexGuard, lock};
 use crate::{Charge, Decision, Outcome, digest};
@@ -225,15 +225,24 @@ where
             }
             Ordering::Equal => {}
             Ordering::Greater if !self.inner.can_take_more() => return None,
-            Ordering::Greater if stock.order.name.is_reset.load(Relaxed) => {}
+            Ordering::Greater if stock.order.name.is_reset.load(Relaxed) => {
+                return Some(Settlement::from(Ok(Settled::not_taken(actual - cost))));
+            }
             Ordering::Greater if self.take_more(stock, actual - cost) => {}
             Ordering::Greater => {
                 // The inner limiter would reject a larger penalty, and take nothing.
                 let more = stock.order.charge.clone().without_deadline();
                 let more = more.cost(units(actual - cost).cast_unsigned());
                 match (Handle::try_current(), self.inner.operate(Operation::Penalize, &more)) {
-                    (Ok(runtime), Some(penalty)) => drop(runtime.spawn(penalty)),
-                    _ => return stock.settle_more(actual - cost).then(|| Settlement::gave_back(0)),
+                    (Ok(runtime), Some(penalty)) => {
+                        let (sender, settlement) = Settlement::begin();
+                        runtime.spawn(async move {
+                            let not_taken = |decision: Decision| decision.not_taken();
+                            sender.end(penalty.await.map(not_taken).map(Settled::not_taken));
+                        });
+                        return Some(settlement);
+                    }
+                    _ => return stock.settle_more(actual - cost),
                 }
             }
         }

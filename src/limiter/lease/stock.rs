@@ -9,9 +9,10 @@ use tokio::time::Instant;
 
 use crate::limiter::Limiter;
 use crate::reservation::{Owner, Reservation};
+use crate::settlement::{Settled, Settlement};
 use crate::sync::atomic::AtomicBool;
 use crate::sync::{Mutex, lock};
-use crate::{Charge, Decision, Outcome};
+use crate::{Charge, Decision, Error, Outcome};
 
 /// The name of a key, and its hash, which finds the shard and the key in it.
 #[derive(Clone, Debug)]
@@ -110,13 +111,20 @@ impl<L: Limiter> Stock<L> {
     }
 
     /// Takes more units with the reservation of the lease. Units that holders put back later are
-    /// then lost. Returns true if the inner limiter accepted it.
-    pub(super) fn settle_more(&self, more: u64) -> bool {
+    /// then lost. `None` if the inner limiter did not accept it.
+    pub(super) fn settle_more(&self, more: u64) -> Option<Settlement> {
         let mut open = lock(&self.open);
         let (reservation, unspent) = (open.reservation.take(), open.unspent);
         drop(open);
         let actual = self.units().saturating_sub(unspent).saturating_add(more);
-        reservation.is_some_and(|reservation| self.inner.settle(reservation, actual).is_ok())
+        let mut settled = self.inner.settle(reservation?, actual).ok()?;
+        let (sender, settlement) = Settlement::begin();
+        // Units that others put back are not given back to this caller.
+        settled.observe(move |result| {
+            let not_taken = |settled: &Settled| Settled::not_taken(settled.not_taken);
+            sender.end(result.as_ref().map(not_taken).map_err(Error::clone));
+        });
+        Some(settlement)
     }
 
     /// Ends the lease without a refund: the inner limiter forgets the units.

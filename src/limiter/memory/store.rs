@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::clock::Clock;
 use super::key_shard::{KeyState, Shard, hash};
-use crate::algorithm::{Algorithm, Check, Refund};
+use crate::algorithm::{Algorithm, Answer, Check, Refund};
 use crate::charge::Key;
 use crate::decision::Origin;
 use crate::limiter::Operation;
@@ -16,7 +16,7 @@ use crate::limiter::line::Reclaim;
 use crate::limiter::shards::Shards;
 use crate::mark::Mark;
 use crate::quota::{QuotaError, Quotas};
-use crate::settlement::Settlement;
+use crate::settlement::{Settled, Settlement};
 use crate::sync::{Mutex, MutexGuard, lock};
 use crate::{Charge, Decision, Error, digest};
 
@@ -124,10 +124,13 @@ impl<A: Algorithm> Store<A> {
                 Operation::Estimate => parsed.check,
                 _ => Check { cost: 0, max_wait: 0 },
             };
+            let mut not_taken = 0;
             let is_changed = match operation {
                 Operation::Estimate => false,
                 Operation::Penalize => {
-                    A::penalize(rule, &mut kept.state, now, parsed.check.cost).mark.is_some()
+                    let answer = A::penalize(rule, &mut kept.state, now, parsed.check.cost);
+                    not_taken = answer.not_taken;
+                    answer.mark.is_some()
                 }
                 Operation::Reset => {
                     kept.reset(now);
@@ -149,38 +152,37 @@ impl<A: Algorithm> Store<A> {
                 None => A::estimate(rule, state, now, check),
             };
             let expires_at = || state.map_or(now, |state| A::expires_at(rule, state));
-            ((answer, now), is_changed.then(expires_at))
+            ((Answer { not_taken, ..answer }, now), is_changed.then(expires_at))
         })?;
         let quota = charge.own_quota().cloned();
         Ok(self.named.decision(quota, 0, answer, local_provenance(now), Key::Constant("")))
     }
 
-    /// Refunds or takes the difference between a reservation's units and the final cost. Returns
-    /// the refunded units.
+    /// Refunds or takes the difference between a reservation's units and the final cost.
     pub(super) fn settle(
         &self,
         payload: &ReservationPayload,
         cost: u64,
         actual: u64,
-    ) -> Result<u64, Error> {
+    ) -> Result<Settled, Error> {
         let ReservationPayload { key, quota, mark } = payload;
         let rule = self.named.rule(quota)?;
         if actual == cost && !A::holds(&rule) {
-            return Ok(0);
+            return Ok(Settled::default());
         }
         let (cost, actual) = (units(cost), units(actual));
         let refund = Refund { units: cost - actual, cost, mark };
-        let refunded = self.update(key.as_str(), |now, kept| {
+        let nothing = Settled::of(refund.units.min(0));
+        self.update(key.as_str(), |now, kept| {
             if mark.birth(0) != kept.birth() {
-                return (0, None);
+                return (nothing, None);
             }
             // A block refuses checks, and nothing else.
             let state = &mut kept.state;
-            let refunded = A::settle(&rule, state, now, &refund);
-            let changed = state.as_ref().filter(|_| refunded.is_some());
-            (refunded.unwrap_or(0), changed.map(|state| A::expires_at(&rule, state)))
-        })?;
-        Ok(refunded.cast_unsigned())
+            let settled = A::settle(&rule, state, now, &refund);
+            let changed = state.as_ref().filter(|_| settled.is_some());
+            (settled.map_or(nothing, Settled::of), changed.map(|state| A::expires_at(&rule, state)))
+        })
     }
 
     /// Applies `change` to the key of a name at the current time, like [`Shard::update`].

@@ -47,8 +47,11 @@ fn read(batch: &BatchReply<'_>, position: usize, request: &Request, reader: &dyn
                 Verdict::Allow | Verdict::Never => {}
             }
         }
-        (Ok(ReplyEntry::Refunded { units }), Op::Refund { units: asked, .. }) => {
-            assert!((0..=(*asked).max(0)).contains(&units));
+        (Ok(ReplyEntry::Settled { units }), Op::Refund { units: asked, .. }) => {
+            assert!(((*asked).min(0)..=(*asked).max(0)).contains(&units));
+        }
+        (Ok(entry), Op::Penalize { cost, .. }) => {
+            assert!((-cost..=0).contains(&entry.settled()));
         }
         (Ok(_), _) => {}
         // The text of an error may come from the reply, and its code decides the kind.

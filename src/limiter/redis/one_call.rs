@@ -53,8 +53,7 @@ impl OneCall {
     }
 
     /// Makes it for the limiters of policies. Their reports keep their names even if a description
-    /// has others. If a request used more than it paid, each policy takes the rest separately. So a
-    /// policy in deep debt does not keep the others from taking it.
+    /// has others.
     pub(crate) fn of_policies(all: &[&Redis<AnyAlgorithm>]) -> Self {
         let places: Vec<_> = (0..all.len()).collect();
         let all: Vec<_> = all.iter().map(|one| (*one).clone()).collect();

@@ -72,8 +72,9 @@ impl Algorithm for PermitLog {
         (state, mark)
     }
 
-    fn max_unchecked_cost(rule: &Rule) -> i64 {
-        rule.rate.min(MAX_COST)
+    fn penalty(rule: &Rule, state: Option<&State>, now: i64, cost: i64) -> i64 {
+        let fits_now = Self::earliest_fit(rule, state, now, 0) == Some(now);
+        if fits_now { cost.min(rule.rate.min(MAX_COST)) } else { 0 }
     }
 
     fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {
@@ -102,7 +103,7 @@ impl Algorithm for PermitLog {
         let changed = next.fingerprint() != before;
         let mark = changed.then(|| mark(&next));
         *state = (next != State::default()).then_some(next);
-        Answer { verdict, report, members: Box::default(), mark }
+        Answer { verdict, report, members: Box::default(), mark, not_taken: 0 }
     }
 }
 

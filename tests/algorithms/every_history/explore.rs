@@ -214,10 +214,11 @@ impl<A: Algorithm> Node<A> {
                 let (cost, mark) = (booking.cost, booking.mark.take().expect("not settled yet"));
                 let refund = Refund { units: cost - used, cost, mark: &mark };
                 let given = A::settle(&kind.rule, &mut next.state, self.now, &refund);
-                if given.is_some_and(|given| !(0..=refund.units.max(0)).contains(&given)) {
+                let possible = refund.units.min(0)..=refund.units.max(0);
+                if given.is_some_and(|given| !possible.contains(&given)) {
                     return Err(format!("gave back {given:?}"));
                 }
-                // More than was taken is a penalty, which is not checked.
+                // More than was taken is a penalty, of which the bound is not checked.
                 booking.used = used.min(cost);
                 let hold = kind.bounds.iter().find_map(|bound| bound.max_hold);
                 let is_sure = kind.bounds.len() == 1

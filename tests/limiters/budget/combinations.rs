@@ -17,7 +17,7 @@ const HOUR: Quota = Quota::per_hour(100);
 async fn hold_and_settle<L: Limiter>(limiter: &L, charge: Charge, used: u64) -> u64 {
     let mut decision = limiter.check(&charge).await.expect("a decision");
     let reservation = decision.take_reservation().expect("taken");
-    limiter.settle(reservation, used).expect("its own").await.expect("settled")
+    limiter.settle(reservation, used).expect("its own").await.expect("settled").given_back
 }
 
 #[tokio::test]

@@ -87,7 +87,7 @@ async fn a_waiter_that_leaves_settles_nothing() {
     let tokens = budget();
     let mut spent = tokens.check(&Charge::new("alice").cost(5)).await.unwrap();
     let settled = tokens.settle(spent.take_reservation().unwrap(), 5).unwrap().await;
-    assert_eq!(settled.unwrap(), 0);
+    assert_eq!(settled.unwrap().given_back, 0);
     let layer = RateLimitLayer::new(tokens.clone(), five).respond(Raise).max_wait(SECOND);
     let waiting = layer.layer(Strict::default()).oneshot("hello");
     tokio::time::timeout(SECOND / 2, waiting).await.unwrap_err();
@@ -147,7 +147,7 @@ async fn a_handler_that_takes_the_reservation_settles_it_itself() {
     assert_eq!(left(&tokens, "alice").await, 0);
     let reservation = kept.0.lock().unwrap().pop().unwrap();
     assert!(reservation.is_held());
-    assert_eq!(tokens.settle(reservation, 1).unwrap().await.unwrap(), 4);
+    assert_eq!(tokens.settle(reservation, 1).unwrap().await.unwrap().given_back, 4);
     assert_eq!(left(&tokens, "alice").await, 4);
 }
 

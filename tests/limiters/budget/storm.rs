@@ -75,7 +75,7 @@ async fn task(limiter: Redis<Budget>, mut dice: fastrand::Rng, end: Instant) {
         let reservation = decision.take_reservation().expect("held");
         let (used, sent) = ([cost, 0, dice.u64(..=cost)][dice.usize(..3)], now());
         let settled = limiter.settle(reservation, used).expect("its own").await;
-        if settled.is_ok_and(|given_back| given_back == cost - used) {
+        if settled.is_ok_and(|settled| settled.given_back == cost - used) {
             println!("settled {used} {sent} {}", now());
             count += 1;
         } else {

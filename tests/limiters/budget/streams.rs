@@ -52,7 +52,7 @@ pub(crate) async fn stream(limiter: Redis<Budget>) {
     println!("holds");
     Process::told().await;
     let settled = limiter.settle(reservation, 100).expect("its own").await;
-    println!("settled {}", settled.expect("an answer"));
+    println!("settled {}", settled.expect("an answer").given_back);
 }
 
 #[tokio::test]

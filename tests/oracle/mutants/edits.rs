@@ -32,7 +32,7 @@ const JAVA: &str = "redisson";
 const BUDGET: &str = "budget";
 const WARM: &str = "smooth_warming_up";
 
-pub(crate) const MUTANTS: [Mutant; 53] = [
+pub(crate) const MUTANTS: [Mutant; 56] = [
     mutant("released_and_not_spent", BUDGET, Held, "if back < cost then", "if back > cost then"),
     mutant(
         "a_hold_lives_for_one_era",
@@ -75,6 +75,21 @@ pub(crate) const MUTANTS: [Mutant; 53] = [
         Held,
         "if wait <= max_wait and not unsettled then",
         "if wait <= max_wait then",
+    ),
+    mutant(
+        "a_debt_is_cut_at_the_horizon",
+        BUDGET,
+        Held,
+        "local last = now + (owes and max_debt or horizon) +",
+        "local last = now + horizon +",
+    ),
+    mutant("no_mark_of_a_debt", BUDGET, Held, "owes and '-' or ''", "''"),
+    mutant(
+        "what_others_hold_may_be_owed_too",
+        BUDGET,
+        Held,
+        "full, part, now, spent, unit_numerator, unit_denominator)",
+        "full, part, now, cost - back, unit_numerator, unit_denominator)",
     ),
     mutant(
         "state_through_tostring",
@@ -240,7 +255,7 @@ pub(crate) const MUTANTS: [Mutant; 53] = [
         "for i = cell - newest + 1, cells + 1 do",
         "for i = cell - newest + 2, cells + 1 do",
     ),
-    mutant("no_clamp", BUCKET, Clock, "if full >= now + horizon + span and", "if false and"),
+    mutant("no_clamp", BUCKET, Clock, "if full >= last and", "if false and"),
     mutant("no_clamp_of_the_log", LOG, Clock, "log.last.at > now + horizon", "false"),
     mutant("deny_everything", BUCKET, Use, "wait = instant - now", "wait = instant + 1 - now"),
     mutant(

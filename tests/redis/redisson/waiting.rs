@@ -130,7 +130,7 @@ async fn clients_wait_apart() {
     assert!(other.check(&patient).await.unwrap().is_admitted());
     let reservation = held.take_reservation().expect("taken");
     let reservation = other.refund(reservation).expect_err("another client's comes back");
-    assert_eq!(one.settle(reservation, 0).expect("its own").await.unwrap(), 1);
+    assert_eq!(one.settle(reservation, 0).expect("its own").await.unwrap().given_back, 1);
 }
 
 /// More permits than the rate never fit, even while others wait.

@@ -25,9 +25,8 @@ pub(super) const FAULTS: &[Fault] = &[
         "a_leased_charge_of_before_a_reset_takes_more",
         &[edit(
             "limiter/lease/leased_keys.rs",
-            "            Ordering::Greater if stock.order.name.is_reset.load(Relaxed) => {}
-",
-            "",
+            "            Ordering::Greater if stock.order.name.is_reset.load(Relaxed) => {",
+            "            Ordering::Greater if false && stock.order.name.is_reset.load(Relaxed) => {",
         )],
     )
     .found_by("limiters", "lease::ending::no_charge_of_before_a_reset_takes_more_after_it"),
@@ -41,6 +40,15 @@ pub(super) const FAULTS: &[Fault] = &[
         )],
     )
     .found_by("redis", "changed_quotas::a_shorter_period_clamps_no_good_state"),
+    planted(
+        "a_debt_is_cut_at_the_horizon",
+        &[edit(
+            "algorithm/token_bucket.rs",
+            "        let latest = rule.latest(now, if state.owes { rule.max_debt } else { rule.horizon });",
+            "        let latest = rule.latest(now, rule.horizon);",
+        )],
+    )
+    .found_by("limiters", "debts::ten_an_hour_charged_one_and_settled_at_fifteen"),
     planted(
         "lease_returned_twice",
         &[edit(
@@ -396,8 +404,8 @@ pub(super) const FAULTS: &[Fault] = &[
         "slot_that_the_store_could_not_take_lost",
         &[edit(
             "limiter/line.rs",
-            "                Ok(0) if slot.due > Instant::now() => {",
-            "                Ok(0) if slot.due > Instant::now() && place.id.cost == 0 => {",
+            "                Ok(Settled { given_back: 0, .. }) if slot.due > Instant::now() => {",
+            "                Ok(Settled { given_back: 0, .. }) if slot.due > Instant::now() && place.id.cost == 0 => {",
         )],
     )
     .found_by_unit("limiter::line::tests::a_kept_slot_that_is_given_back_is_kept_again"),

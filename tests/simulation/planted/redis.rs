@@ -361,8 +361,8 @@ pub(super) const FAULTS: &[Fault] = &[
         "settlement_says_nothing_was_given_back",
         &[edit(
             "limiter/redis/send/batch.rs",
-            "                sender.end(Ok(entry.refunded().cast_unsigned()));",
-            "                sender.end(Ok(entry.refunded().cast_unsigned() * 0));",
+            "                sender.end(Ok(Settled::of(entry.settled())));",
+            "                sender.end(Ok(Settled::of(0)));",
         )],
     ),
     planted(

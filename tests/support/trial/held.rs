@@ -2,7 +2,7 @@
 //! that of a model that keeps each hold by itself, and what is settled keeps to its bound.
 //!
 //! Some holders end without settling, some settle when it is too late, and some waiters leave. In
-//! every third history some use more than they hold: the excess is owed, and has no bound.
+//! every third history some use more than they hold: the excess is owed, up to the longest debt.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -26,14 +26,21 @@ struct Terms {
     burst: i128,
     hold: i128,
     horizon: i128,
+    debt: i128,
 }
 
-const TERMS: [Terms; 5] = [
-    Terms { limit: 5, period: 1_000_000, burst: 5, hold: 1_000_000, horizon: 1_000_000 },
-    Terms { limit: 3, period: 1_000_000, burst: 10, hold: 2_500_000, horizon: 60_000_000 },
-    Terms { limit: 7, period: 10, burst: 12, hold: 40, horizon: 30 },
-    Terms { limit: 1_000_003, period: 1_000_000, burst: 9, hold: 5, horizon: 5 },
-    Terms { limit: 1, period: 7, burst: 1, hold: 100, horizon: 100 },
+/// The longest debt of a budget unless another one is set.
+const YEAR: i128 = 365 * 86_400_000_000;
+
+#[rustfmt::skip]
+const TERMS: [Terms; 7] = [
+    Terms { limit: 5, period: 1_000_000, burst: 5, hold: 1_000_000, horizon: 1_000_000, debt: YEAR },
+    Terms { limit: 3, period: 1_000_000, burst: 10, hold: 2_500_000, horizon: 60_000_000, debt: 900_000 },
+    Terms { limit: 7, period: 10, burst: 12, hold: 40, horizon: 30, debt: YEAR },
+    Terms { limit: 1_000_003, period: 1_000_000, burst: 9, hold: 5, horizon: 5, debt: 7 },
+    Terms { limit: 1, period: 7, burst: 1, hold: 100, horizon: 100, debt: 0 },
+    Terms { limit: 3, period: 10_000_000, burst: 2, hold: 1_000_000, horizon: 500_000, debt: 60_000_000 },
+    Terms { limit: 7, period: 10, burst: 12, hold: 40, horizon: 0, debt: 11 },
 ];
 
 /// A charge that was admitted: its slot, and the era in which it came.
@@ -92,7 +99,7 @@ impl Model {
     /// Returns the instant at which a charge fits, and whether it may wait for that.
     fn fits(&self, now: i128, cost: i128) -> Option<(i128, bool)> {
         let Terms { limit, period, burst, .. } = self.terms;
-        let (full, room) = (self.clamped(now), burst - self.held() - cost);
+        let (full, room) = (self.full, burst - self.held() - cost);
         let up = |time: i128| -(-time).div_euclid(limit);
         if cost > burst {
             None
@@ -110,30 +117,29 @@ impl Model {
         self.is_over |= ahead + self.held() * period > burst * period;
     }
 
-    /// Settles a hold, and returns the units that are free again.
-    fn settle(&mut self, number: usize, now: i128, used: i128) -> i128 {
+    /// Settles a hold of `units`. Returns the units that are free again, and those that were not
+    /// taken.
+    fn settle(&mut self, (number, units): (usize, i128), now: i128, used: i128) -> (i128, i128) {
         let Some(place) = self.holds.iter().position(|hold| hold.number == number) else {
-            return 0;
+            return (0, (used - units).max(0));
         };
-        let units = self.holds.remove(place).units;
-        if used > 0 {
-            self.spend(used, now);
+        self.holds.remove(place);
+        // All that is held besides comes first, and what it held itself always fits.
+        let Terms { limit, period, burst, debt, .. } = self.terms;
+        let others = self.full.max(now * limit) + self.held() * period;
+        let free = ((now + debt) * limit + burst * period - others).max(0) / period;
+        let spent = used.min(free.max(units));
+        if spent > 0 {
+            self.spend(spent, now);
         }
-        self.full = self.clamped(now);
-        (units - used).max(0)
-    }
-
-    /// Returns what is spent: no more than refills within the longest wait and the time of a burst.
-    fn clamped(&self, now: i128) -> i128 {
-        let Terms { limit, period, burst, hold, horizon } = self.terms;
-        self.full.min((now + horizon.min(hold)) * limit + burst * period)
+        ((units - used).max(0), used - spent)
     }
 
     /// Returns the units that remain, and the time until the key is as good as new.
     fn report(&self, now: i128) -> (i128, i128) {
         let Terms { limit, period, burst, .. } = self.terms;
         let free = (burst - self.held()) * period;
-        let full = self.clamped(now);
+        let full = self.full;
         let ahead = (full - now * limit).max(0);
         let reset = full.max(now * limit) + self.held() * period;
         ((free - ahead).max(0) / period, -(-reset).div_euclid(limit) - now)
@@ -166,6 +172,7 @@ pub fn named(pool: Pool, history: u64) -> Redis<Budget> {
     let terms = TERMS[history as usize % TERMS.len()];
     let quota = Quota::new(terms.limit as u64, micros(terms.period)).burst(terms.burst as u64);
     let budget = Budget::new(quota).max_hold(micros(terms.hold)).horizon(micros(terms.horizon));
+    let budget = budget.max_debt(micros(terms.debt));
     Redis::new(format!("held-{history}"), budget, pool).decision_timeout(Duration::from_secs(30))
 }
 
@@ -218,10 +225,10 @@ async fn one(pool: Pool, terms: Terms, history: u64) -> Result<usize, String> {
             }
             settlements += 1;
             let settled = limiter.settle(reservation, used as u64).expect("its own").await;
-            let given_back = settled.map_err(|error| format!("{number}: {error:?}"))?;
-            let right = model.settle(hold.number, now, used);
-            if i128::from(given_back) != right {
-                return Err(format!("{number}: {given_back} given back, not {right}: {hold:?}"));
+            let settled = settled.map_err(|error| format!("{number}: {error:?}"))?;
+            let right = model.settle((hold.number, hold.units), now, used);
+            if (settled.given_back.into(), settled.not_taken.into()) != right {
+                return Err(format!("{number}: {settled:?}, not {right:?}: {hold:?}"));
             }
             let peek = limiter.peek(KEY).await.map_err(|error| format!("{number}: {error:?}"))?;
             if reported(&peek) != model.report(now) {
@@ -236,9 +243,6 @@ async fn one(pool: Pool, terms: Terms, history: u64) -> Result<usize, String> {
         let cost = [0, 1, 1, 2, terms.burst, terms.burst + 1][dice.usize(..6)];
         let patience = [0, 0, unit, terms.hold, 60_000_000][dice.usize(..5)];
         let charge = Charge::new(KEY).cost(cost as u64).max_wait(micros(patience));
-        if (1..=terms.burst).contains(&cost) {
-            model.full = model.clamped(now);
-        }
         let answer = limiter.check(&charge).await;
         let mut decision = answer.map_err(|error| format!("{number}: {error:?}"))?;
         let most = patience.min(terms.horizon).min(terms.hold);

@@ -83,9 +83,9 @@ impl Task {
         let answer = self.limiter.settle(held.reservation, 0).expect("its own").await;
         row.received = nanos();
         row.event = without_answer(&answer);
-        if let Ok(units) = told(&row, answer) {
+        if let Ok(settled) = told(&row, answer) {
             row.event = if row.sent < due { Event::Cancelled } else { Event::Refunded };
-            row.units = u32::try_from(units).expect("no more than was taken");
+            row.units = u32::try_from(settled.given_back).expect("no more than was taken");
         }
         self.rows.push(row);
     }

@@ -271,16 +271,18 @@ async fn compare<A: InLua>(
                 let rule = algorithm.rule(quota).expect("a rule");
                 let used = dice.pick(&[0, 0, 0, cost, cost, cost + 1, 3 * cost, 1 << 53]);
                 let settlement = Refund { units: cost - used, cost, mark: &mark };
-                let units = match reserved.resets == resets {
-                    true => A::settle(&rule, &mut state, instant, &settlement).unwrap_or(0),
-                    false => 0,
+                let settled = match reserved.resets == resets {
+                    true => A::settle(&rule, &mut state, instant, &settlement),
+                    false => None,
                 };
+                let units = settled.unwrap_or(settlement.units.min(0));
                 let from_lua = lua.settle(reservation, used as u64).expect("its own").await;
                 let Some(from_lua) = play.answer(from_lua, || format!("{place}: {used} used"))
                 else {
                     continue 'histories;
                 };
-                assert_eq!(from_lua as i64, units, "{place}: {used} of {cost} used");
+                let from_lua = from_lua.given_back as i64 - from_lua.not_taken as i64;
+                assert_eq!(from_lua, units, "{place}: {used} of {cost} used");
                 continue;
             }
 
@@ -298,6 +300,7 @@ async fn compare<A: InLua>(
                 let from_rust =
                     (answer.verdict, answer.report.remaining, answer.report.reset_after);
                 assert_eq!(verdict(&from_lua), from_rust, "{place}: penalty of {cost}");
+                assert_eq!(from_lua.not_taken() as i64, answer.not_taken, "{place}: {cost} taken");
                 continue;
             }
             if dice.below(20) == 0 {

@@ -24,7 +24,7 @@ const TEMPLATES: [(&str, &str); 11] = [
 ];
 
 /// The names that a template gives to each quota, besides those that its algorithm declares.
-const NAMES: [&str; 4] = ["instant", "unsettled", "clamped", "refunded"];
+const NAMES: [&str; 3] = ["instant", "clamped", "refunded"];
 
 /// The operations that a script supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,12 +118,9 @@ pub(super) fn commented(parts: &[ScriptPart], kind: Kind) -> String {
 /// 200.
 pub(crate) fn local_names(parts: &[ScriptPart]) -> usize {
     let lists = ["arguments", "rule", "cost", "state"];
-    // Each has more than it lists: `slot`, `clamped`, `kept` and `instant`, and some also
-    // `unsettled`.
-    let names = |member: QuotaPart| {
-        lists.map(|list| member.list(list).len()).iter().sum::<usize>()
-            + if member.holds() { 5 } else { 4 }
-    };
+    // Each has more than it lists: `slot`, `clamped`, `kept` and `instant`.
+    let names =
+        |member: QuotaPart| lists.map(|list| member.list(list).len()).iter().sum::<usize>() + 4;
     parts.iter().map(|part| names(QuotaPart::new(part))).sum()
 }
 

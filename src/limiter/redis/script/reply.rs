@@ -28,13 +28,19 @@ const RESET: &[u8] = b"RESET ";
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ReplyEntry {
     Decided(Answer),
-    Refunded { units: i64 },
+    /// The units given back; below 0, those that could not be taken.
+    Settled {
+        units: i64,
+    },
 }
 
 impl ReplyEntry {
-    /// Returns the units that were given back.
-    pub(crate) fn refunded(&self) -> i64 {
-        if let Self::Refunded { units } = self { *units } else { 0 }
+    /// Returns the units that were given back; below 0, those that could not be taken.
+    pub(crate) fn settled(&self) -> i64 {
+        match self {
+            Self::Settled { units } => *units,
+            Self::Decided(answer) => -answer.not_taken,
+        }
     }
 }
 
@@ -46,9 +52,9 @@ pub(crate) trait ReadEntry: Send + Sync {
     /// Returns the answer to a request that the script decided at the instant `now`.
     ///
     /// The script decides. `wait` is the wait until the charge fits; a negative value means that
-    /// the script took the units. For a refund, it is the number of units given back. The answer is
-    /// computed here, from the `state` on which the script decided. If both do not agree, the reply
-    /// is not from the script.
+    /// the script took the units. For a refund, it is the number of units given back; below 0, of
+    /// those that could not be taken, as for a penalty. The answer is computed here, from the
+    /// `state` on which the script decided. If both do not agree, the reply is not from the script.
     ///
     /// # Errors
     ///
@@ -62,12 +68,19 @@ pub(crate) trait ReadEntry: Send + Sync {
         state: &[Element<'_>],
     ) -> Result<ReplyEntry, Error>;
 
-    /// Returns the answer for a key that is blocked until an instant, which is later than `now`.
+    /// Returns the answer for a key that is blocked until an instant, which is later than `now`. A
+    /// penalty could not take `not_taken` units.
     ///
     /// # Errors
     ///
     /// If the algorithm cannot follow the quota of the request.
-    fn read_block(&self, now: i64, request: &Request, until: i64) -> Result<ReplyEntry, Error>;
+    fn read_block(
+        &self,
+        now: i64,
+        request: &Request,
+        until: i64,
+        not_taken: i64,
+    ) -> Result<ReplyEntry, Error>;
 }
 
 impl<A: InLua> ReadEntry for ConfiguredAlgorithm<A> {
@@ -82,13 +95,13 @@ impl<A: InLua> ReadEntry for ConfiguredAlgorithm<A> {
         wait: i64,
         state: &[Element<'_>],
     ) -> Result<ReplyEntry, Error> {
-        let (is_taken, wait) = if wait < 0 { (true, -1 - wait) } else { (false, wait) };
         let check = match request.op {
-            Op::Refund { .. } if is_taken => return Err(malformed_reply()),
-            Op::Refund { units, .. } if wait <= units.max(0) => {
-                return Ok(ReplyEntry::Refunded { units: wait });
+            Op::Refund { units, .. } => {
+                let is_possible = (units.min(0)..=units.max(0)).contains(&wait);
+                return is_possible
+                    .then_some(ReplyEntry::Settled { units: wait })
+                    .ok_or_else(malformed_reply);
             }
-            Op::Refund { .. } => return Err(malformed_reply()),
             Op::Check { cost, max_wait } | Op::Estimate { cost, max_wait } => {
                 Check { cost, max_wait }
             }
@@ -100,6 +113,13 @@ impl<A: InLua> ReadEntry for ConfiguredAlgorithm<A> {
         let rule = self.rule(request.quota.as_ref().unwrap_or(self.quota()))?;
         let state = A::state(&rule, now, check.cost, state);
         let mut state = state.ok_or_else(malformed_reply)?;
+        if let Op::Penalize { cost, .. } = request.op {
+            let not_taken = Some(wait).filter(|wait| (0..=cost).contains(wait));
+            let not_taken = not_taken.ok_or_else(malformed_reply)?;
+            let answer = A::estimate(&rule, state.as_ref(), now, check);
+            return Ok(ReplyEntry::Decided(Answer { not_taken, ..answer }));
+        }
+        let (is_taken, wait) = if wait < 0 { (true, -1 - wait) } else { (false, wait) };
         let answer = match request.op {
             Op::Estimate { .. } => A::estimate(&rule, state.as_ref(), now, check),
             _ => A::step(&rule, &mut state, now, check),
@@ -118,9 +138,15 @@ impl<A: InLua> ReadEntry for ConfiguredAlgorithm<A> {
         }
     }
 
-    fn read_block(&self, now: i64, request: &Request, until: i64) -> Result<ReplyEntry, Error> {
+    fn read_block(
+        &self,
+        now: i64,
+        request: &Request,
+        until: i64,
+        not_taken: i64,
+    ) -> Result<ReplyEntry, Error> {
         let rule = self.rule(request.quota.as_ref().unwrap_or(self.quota()))?;
-        Ok(ReplyEntry::Decided(A::blocked(&rule, now, until)))
+        Ok(ReplyEntry::Decided(Answer { not_taken, ..A::blocked(&rule, now, until) }))
     }
 }
 
@@ -188,11 +214,11 @@ impl<'a> BatchReply<'a> {
             Element::Number(wait) => reader.read(self.now, request, *wait, state),
             Element::Text(text) if text.starts_with(BLOCKED) => {
                 let is_later = |until: &i64| (self.now + 1..MAX_NUMBER).contains(until);
-                match block_end(text).filter(is_later) {
-                    Some(until) if !matches!(request.op, Op::Refund { .. }) => {
-                        reader.read_block(self.now, request, until)
+                match block_end(text, &request.op).filter(|(until, _)| is_later(until)) {
+                    Some((until, not_taken)) => {
+                        reader.read_block(self.now, request, until, not_taken)
                     }
-                    _ => Err(malformed_reply()),
+                    None => Err(malformed_reply()),
                 }
             }
             Element::Text(text) if text.starts_with(RESET) => {
@@ -221,11 +247,19 @@ impl<'a> BatchReply<'a> {
     }
 }
 
-/// Reads the instant at which a block ends.
-fn block_end(text: &[u8]) -> Option<i64> {
-    let digits = text.strip_prefix(BLOCKED)?;
-    let is_plain = digits.len() == 16 && digits.iter().all(u8::is_ascii_digit);
-    str::from_utf8(digits).ok().filter(|_| is_plain)?.parse().ok()
+/// Reads the instant at which a block ends, and the units that a penalty could not take.
+fn block_end(text: &[u8], op: &Op) -> Option<(i64, i64)> {
+    let text = str::from_utf8(text.strip_prefix(BLOCKED)?).ok()?;
+    let (until, not_taken) = match op {
+        Op::Refund { .. } => return None,
+        Op::Penalize { cost, .. } => {
+            let (until, units) = text.split_once(' ')?;
+            (until, units.parse().ok().filter(|units| (0..=*cost).contains(units))?)
+        }
+        _ => (text, 0),
+    };
+    let is_plain = until.len() == 16 && until.bytes().all(|byte| byte.is_ascii_digit());
+    Some((until.parse().ok().filter(|_| is_plain)?, not_taken))
 }
 
 /// Reads the numbers that follow in a text, with a space between them.
@@ -359,6 +393,7 @@ mod tests {
             report: Report { remaining: 0, reset_after: 600 },
             members: Box::default(),
             mark: Some([1_200, 0, 0, 0].into()),
+            not_taken: 0,
         });
         assert_eq!(read_first(&reply).unwrap(), decided);
         // The charge is admitted only if the script's wait and the state agree, and the units were
@@ -450,14 +485,17 @@ mod tests {
         let check = || Op::Check { cost: 1, max_wait: i64::MAX };
         let report = Report { remaining: 0, reset_after: 100 };
         let (verdict, members) = (Verdict::Deny(100), Box::default());
-        let blocked = ReplyEntry::Decided(Answer { verdict, report, members, mark: None });
-        for op in [
-            check(),
-            Op::Estimate { cost: 1, max_wait: 0 },
-            Op::Penalize { cost: 1, births: None },
-            Op::Reset,
-        ] {
+        let blocked =
+            ReplyEntry::Decided(Answer { verdict, report, members, mark: None, not_taken: 0 });
+        for op in [check(), Op::Estimate { cost: 1, max_wait: 0 }, Op::Reset] {
             assert_eq!(read(b"BLOCKED 0000000000000107", op).unwrap(), blocked);
+        }
+        let penalize = |text: &[u8]| {
+            read(text, Op::Penalize { cost: 3, births: None }).map(|entry| entry.settled())
+        };
+        assert_eq!(penalize(b"BLOCKED 0000000000000107 2").unwrap(), -2);
+        for text in ["BLOCKED 0000000000000107", "BLOCKED 0000000000000107 4"] {
+            assert!(penalize(text.as_bytes()).is_err(), "{text}");
         }
         for text in [
             "BLOCKED ",

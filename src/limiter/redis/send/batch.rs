@@ -20,7 +20,7 @@ use super::config::Config;
 use crate::Error;
 use crate::algorithm::Verdict;
 use crate::limiter::charge_numbers::instant;
-use crate::settlement::SettlementSender;
+use crate::settlement::{Settled, SettlementSender};
 
 /// A request that waits to be sent.
 pub(crate) struct QueuedRequest {
@@ -100,7 +100,7 @@ impl QueuedRequest {
         let caller = match mem::replace(&mut self.reply_to, ReplyTo::Nobody) {
             ReplyTo::Caller(caller) => caller,
             ReplyTo::Settlement(sender) => {
-                sender.end(Ok(entry.refunded().cast_unsigned()));
+                sender.end(Ok(Settled::of(entry.settled())));
                 return None;
             }
             ReplyTo::Nobody => return None,

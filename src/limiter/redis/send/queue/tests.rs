@@ -107,7 +107,7 @@ fn what_was_taken_for_a_caller_who_has_left_is_refunded() {
     let answer = |verdict| {
         let report = Report { remaining: 0, reset_after: 0 };
         let mark = Some([5, 0, 0, 0].into());
-        ReplyEntry::Decided(Answer { verdict, report, members: [].into(), mark })
+        ReplyEntry::Decided(Answer { verdict, report, members: [].into(), mark, not_taken: 0 })
     };
     let given_back = |cost, entry, is_awaited| {
         let (queued, receiver) = queued(0, check(cost));
@@ -123,7 +123,7 @@ fn what_was_taken_for_a_caller_who_has_left_is_refunded() {
     assert_eq!(given_back(3, allowed(), true), None);
     assert_eq!(given_back(0, allowed(), false), None);
     assert_eq!(given_back(3, answer(Verdict::Deny(1)), false), None);
-    assert_eq!(given_back(3, ReplyEntry::Refunded { units: 3 }, false), None);
+    assert_eq!(given_back(3, ReplyEntry::Settled { units: 3 }, false), None);
 }
 
 /// A cluster may redirect a refund, and a later call could be decided first.

@@ -1,0 +1,376 @@
+//! What is used beyond a charge is owed in full: a debt has a bound of its own, and the horizon
+//! bounds waits alone. In memory, and over Redis by a clock of the test.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use tower_sluice::algorithm::{
+    Algorithm, AnyAlgorithm, Budget, FixedWindow, InLua, IntoAlgorithm, SlidingCounter, SlidingLog,
+    SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
+};
+use tower_sluice::limiter::{AllAtOnce, AllInTurn, Boxed};
+use tower_sluice::{Charge, Limiter, LimiterExt, Memory, Outcome, Pool, Quota, Redis};
+
+use support::Server;
+
+const START: u64 = 1_767_225_600_000_000;
+const SECOND: u64 = 1_000_000;
+const HOUR: u64 = 3_600 * SECOND;
+
+/// A clock that a test sets, as `clock` takes it.
+#[derive(Clone, Default)]
+struct Stepped(Arc<AtomicU64>);
+
+impl Stepped {
+    fn set(&self, micros: u64) {
+        self.0.store(START + micros, Relaxed);
+    }
+
+    fn clock(&self) -> impl Fn() -> Duration + Send + Sync + 'static {
+        let now = Arc::clone(&self.0);
+        move || Duration::from_micros(now.load(Relaxed))
+    }
+}
+
+/// Every algorithm that can owe.
+fn debtors(quota: Quota) -> [AnyAlgorithm; 4] {
+    [
+        TokenBucket::new(quota).into(),
+        Budget::new(quota).into(),
+        SmoothBursty::new(quota).into(),
+        SmoothWarmingUp::new(quota, Duration::from_secs(1)).into(),
+    ]
+}
+
+/// Each algorithm alone, and in a tuple with a bucket that has room.
+fn limits(quota: Quota) -> Vec<Vec<AnyAlgorithm>> {
+    let wide = TokenBucket::new(Quota::per_second(1_000_000_000)).into();
+    debtors(quota).into_iter().flat_map(|one| [vec![one], vec![one, wide]]).collect()
+}
+
+fn in_memory<A: Algorithm>(
+    algorithm: impl IntoAlgorithm<Algorithm = A>,
+    clock: &Stepped,
+) -> Memory<A> {
+    Memory::new("debts", algorithm).clock(clock.clock())
+}
+
+fn over_redis<A: InLua>(
+    algorithm: impl IntoAlgorithm<Algorithm = A>,
+    pool: &Pool,
+    clock: &Stepped,
+) -> Redis<A> {
+    static NAMES: AtomicU64 = AtomicU64::new(0);
+    let name = format!("debts-{}", NAMES.fetch_add(1, Relaxed));
+    let redis = Redis::new(name, algorithm, pool.clone()).clock(clock.clock());
+    redis.decision_timeout(Duration::from_secs(60))
+}
+
+/// Asks for one unit each `every` for so long, and uses `cost` each time. Returns all units used.
+async fn used(limiter: &impl Limiter, clock: &Stepped, cost: u64, every: u64, long: u64) -> u64 {
+    let mut used = 0;
+    for at in (0..long).step_by(usize::try_from(every).unwrap()) {
+        clock.set(at);
+        let mut decision = limiter.check(&Charge::new("alice")).await.expect("a decision");
+        if let Some(reservation) = decision.take_reservation() {
+            let settled = limiter.settle(reservation, cost).expect("its own");
+            settled.await.expect("settled");
+            used += cost;
+        }
+    }
+    used
+}
+
+/// A request is admitted while one unit is free, so the last one may go over by what it owes.
+fn assert_within(name: &str, used: u64, right: u64, cost: u64) {
+    println!("{name}: {used} used, {right} right");
+    assert!((right - right / 10 - cost..right + cost).contains(&used), "{name}: {used}");
+}
+
+#[tokio::test]
+async fn ten_an_hour_charged_one_and_settled_at_fifteen() {
+    let quota = Quota::per_hour(10);
+    for limit in limits(quota) {
+        let clock = Stepped::default();
+        let name = format!("{limit:?}");
+        let used = used(&in_memory(limit, &clock), &clock, 15, 10 * SECOND, 10 * HOUR).await;
+        assert_within(&name, used, 110, 15);
+    }
+}
+
+#[tokio::test]
+async fn a_million_tokens_a_day_charged_one_and_settled_at_five_thousand() {
+    let quota = Quota::per_day(1_000_000);
+    for limit in limits(quota) {
+        let clock = Stepped::default();
+        let name = format!("{limit:?}");
+        let used = used(&in_memory(limit, &clock), &clock, 5_000, 10 * SECOND, 72 * HOUR).await;
+        let right = if name.contains("Smooth") { 3_000_000 } else { 4_000_000 };
+        assert_within(&name, used, right, 5_000);
+    }
+}
+
+#[tokio::test]
+async fn the_same_over_redis() {
+    let server = Server::start();
+    let pool = Pool::connect(&server.url()).expect("an address");
+    let clock = Stepped::default();
+    for limit in limits(Quota::per_hour(10)) {
+        let name = format!("{limit:?}");
+        let redis = over_redis(limit, &pool, &clock);
+        let used = used(&redis, &clock, 15, 60 * SECOND, 10 * HOUR).await;
+        assert_within(&name, used, 110, 15);
+    }
+    for limit in debtors(Quota::per_day(1_000_000)) {
+        let name = format!("{limit:?}");
+        let redis = over_redis(limit, &pool, &clock);
+        let used = used(&redis, &clock, 5_000, 120 * SECOND, 72 * HOUR).await;
+        let right = if name.contains("Smooth") { 3_000_000 } else { 4_000_000 };
+        assert_within(&name, used, right, 5_000);
+    }
+}
+
+/// The same limit in memory and over Redis, with its clock.
+fn both(
+    algorithm: impl IntoAlgorithm<Algorithm: InLua> + Clone,
+    pool: &Pool,
+) -> [(Boxed, Stepped); 2] {
+    let clocks = [(); 2].map(|()| Stepped::default());
+    clocks.iter().for_each(|clock| clock.set(0));
+    let limiters = [
+        in_memory(algorithm.clone(), &clocks[0]).boxed(),
+        over_redis(algorithm, pool, &clocks[1]).boxed(),
+    ];
+    let mut clocks = clocks.into_iter();
+    limiters.map(|limiter| (limiter, clocks.next().expect("one for each")))
+}
+
+fn pool(server: &Server) -> Pool {
+    Pool::connect(&server.url()).expect("an address")
+}
+
+/// Charges `cost` units of alice and settles them at `used`. Returns the units given back, and
+/// those that were not taken.
+async fn settled(limiter: &impl Limiter, cost: u64, used: u64) -> (u64, u64) {
+    let charge = Charge::new("alice").cost(cost);
+    let decision = limiter.check(&charge).await.expect("a decision");
+    let reservation = decision.into_reservation().expect("it fits");
+    let settled = limiter.settle(reservation, used).expect("its own").await.expect("settled");
+    (settled.given_back, settled.not_taken)
+}
+
+async fn retry_after(limiter: &impl Limiter, max_wait: Duration) -> Duration {
+    let charge = Charge::new("alice").max_wait(max_wait);
+    let decision = limiter.check(&charge).await.expect("a decision");
+    let Outcome::Deny { retry_after: Some(time) } = decision.outcome() else {
+        panic!("{decision:?}");
+    };
+    time
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// In seconds: 10 an hour come back one each 6 minutes.
+#[tokio::test]
+async fn a_refusal_tells_the_whole_debt_and_no_wait_is_reserved_behind_it() {
+    let server = Server::start();
+    let quota = Quota::per_hour(10);
+    for (limiter, clock) in both(TokenBucket::new(quota), &pool(&server)) {
+        assert_eq!(settled(&limiter, 1, 40).await, (0, 0));
+        // 30 units are owed, and one more is asked for.
+        assert_eq!(retry_after(&limiter, Duration::ZERO).await, 31 * 6 * MINUTE);
+        assert_eq!(retry_after(&limiter, Duration::MAX).await, 31 * 6 * MINUTE);
+        clock.set(31 * 360 * SECOND - SECOND);
+        let waits = limiter.check(&Charge::new("alice").max_wait(MINUTE)).await.unwrap();
+        assert_eq!(waits.outcome(), Outcome::Wait(Duration::from_secs(1)));
+    }
+}
+
+/// The clock of a promoted replica may be late.
+#[tokio::test]
+async fn a_clock_that_is_set_back_forgives_no_debt_and_locks_no_other_key_longer() {
+    let server = Server::start();
+    let quota = Quota::per_hour(10);
+    for (limiter, clock) in both(TokenBucket::new(quota), &pool(&server)) {
+        clock.set(100 * HOUR);
+        assert_eq!(settled(&limiter, 1, 40).await, (0, 0));
+        let bob = Charge::new("bob").cost(10);
+        assert!(limiter.check(&bob).await.unwrap().is_admitted());
+        clock.set(50 * HOUR);
+        let owed = 31 * 6 * MINUTE + Duration::from_secs(50 * 3_600);
+        assert_eq!(retry_after(&limiter, Duration::ZERO).await, owed);
+        let bob = limiter.check(&Charge::new("bob")).await.unwrap();
+        assert_eq!(bob.retry_after(), Some(MINUTE + 6 * MINUTE));
+    }
+}
+
+/// In every form in which a limit is asked.
+#[tokio::test]
+async fn what_may_not_be_owed_is_told() {
+    let server = Server::start();
+    let (pool, quota) = (pool(&server), Quota::per_hour(10));
+    let hour = Duration::from_secs(3_600);
+    let bucket = TokenBucket::new(quota).max_debt(hour);
+    let wide = TokenBucket::new(Quota::per_hour(1_000));
+    let mut limiters: Vec<Boxed> = Vec::new();
+    for [one, other] in [
+        both(bucket, &pool),
+        both(Budget::new(quota).max_debt(hour), &pool),
+        both((bucket, wide), &pool),
+        both((wide, bucket), &pool),
+        both((Budget::new(quota).max_debt(hour), wide), &pool),
+        both((wide, Budget::new(quota).max_debt(hour)), &pool),
+    ] {
+        limiters.extend([one.0, other.0]);
+    }
+    let clock = Stepped::default();
+    clock.set(0);
+    let two = |key: String| [Charge::new(key.clone()), Charge::new(key)];
+    let redis = |algorithm| over_redis::<TokenBucket>(algorithm, &pool, &clock);
+    let at_once = AllAtOnce::new((redis(bucket), redis(wide)), move |charge: &Charge| {
+        two(charge.key().to_owned())
+    });
+    limiters.push(at_once.boxed());
+    let members = [Memory::new("one", bucket).boxed(), Memory::new("two", wide).boxed()];
+    let in_turn = AllInTurn::new(members, move |charge: &Charge| two(charge.key().to_owned()));
+    limiters.push(in_turn.boxed());
+    for limiter in &limiters {
+        assert_eq!(settled(limiter, 3, 25).await, (0, 5), "{limiter:?}");
+        let penalty = limiter.penalize(Charge::new("alice").cost(7)).await.unwrap();
+        assert_eq!(penalty.not_taken(), 7, "{limiter:?}");
+        let penalty = limiter.penalize(Charge::new("bob").cost(7)).await.unwrap();
+        assert_eq!((penalty.not_taken(), penalty.remaining()), (0, Some(3)), "{limiter:?}");
+        // A block hides the state, and not what was taken.
+        limiter.block("bob", hour).await.unwrap();
+        let penalty = limiter.penalize(Charge::new("bob").cost(17)).await.unwrap();
+        assert_eq!((penalty.not_taken(), penalty.is_admitted()), (4, false), "{limiter:?}");
+    }
+}
+
+/// More than the limit counts in no window, and a window's end cancels it.
+#[tokio::test]
+async fn a_window_takes_its_limit_at_most_and_tells_the_rest() {
+    let server = Server::start();
+    let (pool, quota) = (pool(&server), Quota::per_hour(10));
+    let algorithms: [AnyAlgorithm; 5] = [
+        FixedWindow::new(quota).into(),
+        FixedWindow::new(quota).anchored().into(),
+        SlidingLog::new(quota).into(),
+        SlidingWindow::new(quota).into(),
+        SlidingCounter::new(quota).into(),
+    ];
+    for algorithm in algorithms {
+        for (limiter, clock) in both(algorithm, &pool) {
+            assert_eq!(settled(&limiter, 1, 15).await, (0, 4), "{algorithm:?}");
+            // Now more than the limit counts.
+            let penalty = limiter.penalize("alice").await.unwrap();
+            assert_eq!((penalty.not_taken(), penalty.remaining()), (1, Some(0)), "{algorithm:?}");
+            clock.set(2 * HOUR + HOUR / 10);
+            let left = limiter.peek("alice").await.unwrap().remaining();
+            assert_eq!(left, Some(10), "{algorithm:?}");
+        }
+    }
+}
+
+/// A value that somebody else wrote locks a key for no longer than the longest debt.
+#[tokio::test]
+async fn a_forged_mark_locks_a_key_for_the_longest_debt_at_most() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let (pool, quota) = (pool(&server), Quota::per_hour(10));
+    let day = Duration::from_secs(86_400);
+    let clock = Stepped::default();
+    clock.set(0);
+    let bucket = over_redis(TokenBucket::new(quota).max_debt(day), &pool, &clock);
+    let budget = over_redis(Budget::new(quota).max_debt(day), &pool, &clock);
+    for forged in ["-9007199254740991", "-9007199254740991+1/3", "-9007199254740991:0:0:0"] {
+        let keys: Vec<String> = async_keys(&mut connection, "*").await;
+        for key in keys {
+            redis::cmd("DEL").arg(key).exec_async(&mut connection).await.unwrap();
+        }
+        bucket.penalize("alice").await.unwrap();
+        budget.penalize("alice").await.unwrap();
+        let is_of_budget = forged.contains(':');
+        let tag = if is_of_budget { "*:bg1:*" } else { "*:tb1:*" };
+        for key in async_keys(&mut connection, tag).await {
+            redis::cmd("SET").arg(key).arg(forged).exec_async(&mut connection).await.unwrap();
+        }
+        for at in [0, 12 * HOUR] {
+            clock.set(at);
+            let limiter =
+                if is_of_budget { budget.clone().boxed() } else { bucket.clone().boxed() };
+            let refused = limiter.check(&Charge::new("alice")).await.unwrap();
+            let right = day + 6 * MINUTE - Duration::from_micros(at);
+            assert_eq!(refused.retry_after(), Some(right), "{forged} at {at}");
+        }
+        clock.set(0);
+    }
+    for odd in ["-", "--1", "-1+", "-1+1/1", "-01", "-1:0:0:0", "+1"] {
+        for key in async_keys(&mut connection, "*:tb1:*").await {
+            redis::cmd("SET").arg(key).arg(odd).exec_async(&mut connection).await.unwrap();
+        }
+        assert!(bucket.check(&Charge::new("alice")).await.is_err(), "{odd}");
+    }
+}
+
+async fn async_keys(
+    connection: &mut redis::aio::MultiplexedConnection,
+    pattern: &str,
+) -> Vec<String> {
+    redis::cmd("KEYS").arg(pattern).query_async(connection).await.unwrap()
+}
+
+/// What users of other limiters asked for, or met.
+mod of_others {
+    use super::*;
+
+    /// Bucket4j, discussion 383: a key over 100 an hour is blocked for two hours, which its author
+    /// says to emulate by consumption beyond the limit.
+    #[tokio::test]
+    async fn consumption_beyond_the_limit_blocks_for_two_hours() {
+        let server = Server::start();
+        for (limiter, clock) in both(TokenBucket::new(Quota::per_hour(100)), &pool(&server)) {
+            let all = Charge::new("alice").cost(100);
+            assert!(limiter.check(&all).await.unwrap().is_admitted());
+            assert!(!limiter.check(&Charge::new("alice")).await.unwrap().is_admitted());
+            limiter.penalize(Charge::new("alice").cost(200)).await.unwrap();
+            clock.set(2 * HOUR);
+            assert!(!limiter.check(&Charge::new("alice")).await.unwrap().is_admitted());
+            clock.set(2 * HOUR + 36 * SECOND);
+            assert!(limiter.check(&Charge::new("alice")).await.unwrap().is_admitted());
+        }
+    }
+
+    /// LiteLLM, issue 10555: 15 tokens a minute, counted after each answer of 7, and every request
+    /// passes.
+    #[tokio::test]
+    async fn tokens_that_are_counted_afterwards_are_enforced() {
+        let server = Server::start();
+        for algorithm in debtors(Quota::per_minute(15)) {
+            for (limiter, clock) in both(algorithm, &pool(&server)) {
+                let used = used(&limiter, &clock, 7, SECOND, HOUR).await;
+                assert_within(&format!("{algorithm:?}"), used, 60 * 15 + 15, 15);
+            }
+        }
+    }
+
+    /// APISIX, issue 13755: the request that crosses the quota still completes, and everything
+    /// after it is blocked, however far it went.
+    #[tokio::test]
+    async fn the_request_that_crosses_the_quota_completes_and_all_later_ones_are_refused() {
+        let server = Server::start();
+        let month = Quota::new(100_000, Duration::from_secs(30 * 86_400));
+        for (limiter, clock) in both(Budget::new(month), &pool(&server)) {
+            assert_eq!(settled(&limiter, 99_999, 99_999).await, (0, 0));
+            assert_eq!(settled(&limiter, 1, 250_000).await, (0, 0));
+            // 249,999 tokens take 75 days, at 3,333 a day.
+            for day in [1, 30, 60, 74] {
+                clock.set(day * 24 * HOUR);
+                assert!(!limiter.check(&Charge::new("alice")).await.unwrap().is_admitted());
+            }
+            clock.set(75 * 24 * HOUR);
+            assert!(limiter.check(&Charge::new("alice")).await.unwrap().is_admitted());
+        }
+    }
+}
