@@ -138,6 +138,20 @@ impl AnyAlgorithm {
     }
 }
 
+#[cfg(feature = "policies")]
+impl AnyAlgorithm {
+    /// The same algorithm with the longest debt. Windows, logs and counters have no debts.
+    pub(crate) fn with_max_debt(self, max_debt: std::time::Duration) -> Self {
+        match self {
+            Self::TokenBucket(one) => one.max_debt(max_debt).into(),
+            Self::Budget(one) => one.max_debt(max_debt).into(),
+            Self::SmoothBursty(one) => one.max_debt(max_debt).into(),
+            Self::SmoothWarmingUp(one) => one.max_debt(max_debt).into(),
+            others => others,
+        }
+    }
+}
+
 impl Sealed for AnyAlgorithm {}
 impl Single for AnyAlgorithm {}
 

@@ -46,12 +46,13 @@ impl Setting {
             ALGORITHMS.iter().flat_map(|(_, settings)| *settings).for_each(|one| fields.skip(one));
             return None;
         };
-        let max_wait = max_wait(stored);
+        let (max_wait, max_debt) = (max_wait(stored), fields.duration("max_debt"));
         let choice = match choice {
             Choice::Any(algorithm) => {
                 // By default, the horizon covers the `max_wait` of the row.
                 let horizon = horizon.unwrap_or(max_wait.max(DEFAULT_HORIZON));
                 let algorithm = algorithm.with_horizon(horizon);
+                let algorithm = max_debt.map_or(algorithm, |time| algorithm.with_max_debt(time));
                 fields.checked(store, algorithm.rule(quota))?;
                 Choice::Any(algorithm)
             }
@@ -150,14 +151,14 @@ fn share(stored: Duration, ratio: f64) -> Duration {
 
 /// The names of the algorithms, each with the settings that only some algorithms have.
 pub(super) const ALGORITHMS: [(&str, &[&str]); 9] = [
-    ("token_bucket", &["burst"]),
-    ("budget", &["burst", "max_hold"]),
+    ("token_bucket", &["burst", "max_debt"]),
+    ("budget", &["burst", "max_debt", "max_hold"]),
     ("fixed_window", &["anchored"]),
     ("sliding_log", &["max_limit"]),
     ("sliding_window", &["cells"]),
     ("sliding_counter", &[]),
-    ("smooth_bursty", &["burst", "max_burst", "start_empty", "wait_for_own_cost"]),
-    ("smooth_warming_up", &["burst", "warm_up", "cold_factor", "wait_for_own_cost"]),
+    ("smooth_bursty", &["burst", "max_debt", "max_burst", "start_empty", "wait_for_own_cost"]),
+    ("smooth_warming_up", &["burst", "max_debt", "warm_up", "cold_factor", "wait_for_own_cost"]),
     ("redisson", &["burst", "rate_type", "keep_alive"]),
 ];
 

@@ -60,8 +60,9 @@
 //!
 //! | algorithm | its own settings | default |
 //! |---|---|---|
-//! | `token_bucket` | | |
-//! | `budget` | `max_hold`: the longest time of a request and its wait | 60 s, or `max_wait` |
+//! | `token_bucket` | `max_debt`: the longest time for which a key may owe units | 365 days |
+//! | `budget` | `max_debt` | 365 days |
+//! | | `max_hold`: the longest time of a request and its wait | 60 s, or `max_wait` |
 //! | `fixed_window` | `anchored`: a window begins with its first request | `false` |
 //! | `sliding_log` | `max_limit`: the largest limit that it may have | 10,000 |
 //! | `sliding_window` | `cells`, 1 to 60 | 10 |
@@ -69,9 +70,11 @@
 //! | `smooth_bursty` | `burst`, or `max_burst` as the time in which that many come | the limit |
 //! | | `wait_for_own_cost`: a request waits for its own units, not for earlier ones | `false` |
 //! | | `start_empty`: a new key has nothing stored | `false` |
+//! | | `max_debt` | 365 days |
 //! | `smooth_warming_up` | `warm_up` | the period |
 //! | | `cold_factor`, 1 to 1,000 | 3 |
 //! | | `wait_for_own_cost` | `false` |
+//! | | `max_debt` | 365 days |
 //! | `redisson` | `rate_type`: `overall` or `per_client` | `overall` |
 //! | | `keep_alive`: deletes a limiter that was not used for this time. Set it if callers choose the key: else each of their limiters stays in Redis | never |
 //!

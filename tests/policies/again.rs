@@ -13,7 +13,7 @@ use super::{decide, request, rows};
 const SETTINGS: [&str; 17] = [
     "burst = 7\nmax_wait = '400ms'\nhorizon = '200ms'",
     "cache_ratio = 0.7\nshadow = true\nenabled = false",
-    "algorithm = 'budget'\nburst = 7\nmax_hold = '3s'\nmax_wait = '1s'",
+    "algorithm = 'budget'\nburst = 7\nmax_hold = '3s'\nmax_wait = '1s'\nmax_debt = '2h'",
     "algorithm = 'fixed_window'\nanchored = true\nmax_wait = '1s'",
     "algorithm = 'sliding_log'\nmax_limit = 3\nhorizon = '2s'",
     "algorithm = 'sliding_window'\ncells = 2\nmax_wait = '700ms'",

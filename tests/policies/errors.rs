@@ -102,6 +102,7 @@ fn every_error_names_its_row_and_its_field() {
         ("algorithm = 'budget'\nmax_wait = '2s'\nmax_hold = '1s'", "max_hold"),
         ("algorithm = 'budget'\nmax_hold = '0s'", "max_hold"),
         ("max_hold = '60s'", "max_hold"),
+        ("algorithm = 'fixed_window'\nmax_debt = '60s'", "max_debt"),
     ] {
         assert_eq!(wrong(&format!("{BASE}{fields}")).rows()[0].field(), Some(field), "{fields}");
     }

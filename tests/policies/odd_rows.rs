@@ -8,7 +8,7 @@ use tower_sluice::{ErrorKind, Limiter};
 use super::{burst, request};
 use support::dice::Dice;
 
-const FIELDS: [&str; 25] = [
+const FIELDS: [&str; 26] = [
     "name",
     "algorithm",
     "limit",
@@ -34,6 +34,7 @@ const FIELDS: [&str; 25] = [
     "rate_type",
     "keep_alive",
     "max_hold",
+    "max_debt",
 ];
 
 const ALGORITHMS: [&str; 9] = [
@@ -165,7 +166,7 @@ fn row(dice: &mut Dice, name: &str) -> Row {
             }
             (
                 "period" | "max_wait" | "horizon" | "warm_up" | "max_burst" | "keep_alive"
-                | "max_hold",
+                | "max_hold" | "max_debt",
                 _,
             ) => duration(dice),
             ("key" | "match" | "on_error", 1) => nested(dice),

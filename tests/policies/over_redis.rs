@@ -79,7 +79,7 @@ async fn every_algorithm_decides_alike_in_memory_and_in_redis() {
     let server = Server::start();
     for (algorithm, settings) in [
         ("token_bucket", "burst = 7\nmax_wait = '400ms'"),
-        ("budget", "burst = 7\nmax_hold = '2s'\nmax_wait = '400ms'"),
+        ("budget", "burst = 7\nmax_hold = '2s'\nmax_wait = '400ms'\nmax_debt = '1s'"),
         ("fixed_window", "max_wait = '1s'"),
         ("sliding_log", "max_wait = '400ms'"),
         ("sliding_window", "cells = 5\nmax_wait = '400ms'"),
