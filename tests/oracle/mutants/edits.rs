@@ -95,10 +95,16 @@ pub(crate) const MUTANTS: [Mutant; 56] = [
         "state_through_tostring",
         BUCKET,
         Mixed,
-        "value = format('%d+%d/%d', full, part, denominator)",
+        "value = format('%s%d+%d/%d', sign, full, part, denominator)",
         "value = tostring(full)",
     ),
-    mutant("capacity_plus_one", BUCKET, Saturating, "(burst - cost)", "(burst + 1 - cost)"),
+    mutant(
+        "capacity_plus_one",
+        BUCKET,
+        Saturating,
+        "instant = full + time - span",
+        "instant = full + time - span - math.floor(unit_numerator / unit_denominator)",
+    ),
     mutant(
         "less_for_less_or_equal",
         BUCKET,
@@ -198,7 +204,13 @@ pub(crate) const MUTANTS: [Mutant; 56] = [
         "last.lap, last.total, last.units))",
         "0, last.at % 1000000, last.units))",
     ),
-    mutant("cost_left_out", BUCKET, Mixed, "(burst - cost)", "(burst - 1)"),
+    mutant(
+        "cost_left_out",
+        BUCKET,
+        Mixed,
+        "instant = full + time - span",
+        "instant = full + math.floor(unit_numerator / unit_denominator) - span",
+    ),
     mutant(
         "charge_on_refusal",
         BUCKET,
