@@ -56,6 +56,8 @@ page!(redis_in_production, "redis-in-production.md");
 #[cfg(feature = "redis")]
 page!(redis_cluster, "redis-cluster.md");
 #[cfg(feature = "redis")]
+page!(behind_a_proxy, "behind-a-proxy.md");
+#[cfg(feature = "redis")]
 page!(when_redis_fails, "when-redis-fails.md");
 #[cfg(feature = "metrics")]
 page!(metrics_and_alerts, "metrics-and-alerts.md");

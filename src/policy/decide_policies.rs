@@ -119,7 +119,16 @@ async fn enforce(
         Part::new(place, limited.limiter.boxed.clone(), charge.clone())
     };
     let parts = asked.iter().enumerate().map(part).collect();
-    let (decisions, tentative) = match in_turn::decide(parts, &InForce { selection, asked }).await {
+    let rules = InForce { selection, asked };
+    let connected = match asked {
+        [first, _, ..] => first.limited.limiter.connected(&first.charge).await,
+        _ => Ok(()),
+    };
+    let decided = match connected {
+        Ok(()) => in_turn::decide(parts, &rules).await,
+        Err(error) => rules.stand_in(parts, error).await,
+    };
+    let (decisions, tentative) = match decided {
         Ok(decided) => decided,
         Err(error) => return (Some(Err(error)), Vec::new()),
     };

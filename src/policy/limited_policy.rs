@@ -23,7 +23,7 @@ use crate::redisson::{PermitLog, Redisson};
 use crate::reservation::Reservation;
 #[cfg(feature = "redisson")]
 use crate::settlement::Settlement;
-use crate::{Charge, Memory};
+use crate::{Charge, Error, Memory};
 #[cfg(feature = "redis")]
 use crate::{Pool, Redis};
 
@@ -150,6 +150,15 @@ enum Kind {
 }
 
 impl PolicyLimiter {
+    /// Waits for the first connection to the store: it shows if several keys share a server.
+    pub(super) async fn connected(&self, charge: &Charge) -> Result<(), Error> {
+        match &self.kind {
+            #[cfg(feature = "redis")]
+            Kind::Redis(limiter) => limiter.clone().connected(limiter.deadline(charge)).await,
+            _ => Ok(()),
+        }
+    }
+
     /// Makes a limiter of a policy, or returns the one `before` if its decisions are the same. A
     /// new limiter keeps the states of the one before if they are of the same kind.
     fn new(

@@ -36,6 +36,81 @@ async fn an_authority_of_ones_own_is_trusted() {
     assert_well(pool.build().unwrap()).await;
 }
 
+/// The nodes of a cluster announce IP addresses, and their certificate has one name.
+#[tokio::test]
+async fn every_node_is_verified_against_the_name_that_is_set() {
+    install_crypto_provider();
+    let authority = Authority::new();
+    let own = authority.identity(&["redis.internal"]);
+    let (server, node) = (TlsServer::start(&own), TlsServer::of_cluster(&own).await);
+    for url in [
+        format!("rediss://127.0.0.1:{}", server.port()),
+        format!("rediss-cluster://127.0.0.1:{}", node.port()),
+    ] {
+        let pool = Pool::builder(&url).unwrap().root_certificate(authority.pem());
+        assert_well(pool.clone().tls_server_name("redis.internal").build().unwrap()).await;
+        for (pool, says) in [
+            (pool.clone(), "not valid for name"),
+            (pool.clone().tls_server_name("other.internal"), "not valid for name"),
+            (
+                Pool::builder(&url)
+                    .unwrap()
+                    .root_certificate(Authority::new().pem())
+                    .tls_server_name("redis.internal"),
+                "UnknownIssuer",
+            ),
+        ] {
+            let error = refusal(pool.build().unwrap()).await;
+            assert!(error.contains(says), "{url}: {error}");
+        }
+    }
+}
+
+/// The text of the error of kind configuration, which a machine that is not too busy finds.
+async fn refusal(pool: Pool) -> String {
+    let begun = Instant::now();
+    loop {
+        let error = pool.ready().await.expect_err("no connection");
+        if error.kind() == ErrorKind::Configuration {
+            return chain(&error);
+        }
+        assert!(begun.elapsed() < LONG, "{}", chain(&error));
+    }
+}
+
+/// A server without HELLO, over TLS: RESP2, and a lost connection is still noticed.
+#[tokio::test]
+async fn a_server_without_hello_is_asked_by_resp2_over_tls() {
+    install_crypto_provider();
+    let authority = Authority::new();
+    let server = TlsServer::without_hello(&authority.identity(&["localhost"]));
+    let pool = Pool::builder(&server.url()).unwrap().root_certificate(authority.pem());
+    let limiter = over(pool.build().unwrap());
+    until_well(&limiter).await;
+    let mut connection =
+        redis::Client::open(format!("redis://127.0.0.1:{}?protocol=resp2", server.plain.port()))
+            .unwrap()
+            .get_multiplexed_async_connection()
+            .await
+            .unwrap();
+    for _ in 0..5 {
+        let before = others(&mut connection).await;
+        cut(&mut connection).await;
+        eventually("the connections are closed", async || {
+            others(&mut connection).await.iter().all(|id| !before.contains(id))
+        })
+        .await;
+        eventually("a decision", async || match limiter.check(&one()).await {
+            Ok(_) => true,
+            Err(error) => {
+                assert_ne!(error.kind(), ErrorKind::Infrastructure, "{}", chain(&error));
+                false
+            }
+        })
+        .await;
+    }
+}
+
 #[tokio::test]
 async fn a_client_shows_its_certificate() {
     install_crypto_provider();
@@ -246,6 +321,8 @@ fn what_cannot_be_used_is_an_error_when_the_pool_is_built() {
         (trusting.clone().client_certificate(&one.certificate, &other.key), "client certificate"),
         (plain.clone().root_certificate(authority.pem()), "write rediss"),
         (plain.clone().webpki_roots(), "write rediss"),
+        (plain.clone().tls_server_name("redis.internal"), "write rediss"),
+        (trusting.clone().tls_server_name("not a name"), "the TLS server name"),
         (plain.clone().client_certificate(&one.certificate, &one.key), "write rediss"),
     ];
     for (pool, says) in table {

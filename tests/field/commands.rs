@@ -28,7 +28,7 @@ pub struct Command {
     pub need: Need,
 }
 
-pub const COMMANDS: [Command; 12] = {
+pub const COMMANDS: [Command; 11] = {
     use Need::{Always, AnyAnswer, OrOtherwise};
     use Topology::{Cluster, Importing, Sentinel, Server};
     [
@@ -36,7 +36,6 @@ pub const COMMANDS: [Command; 12] = {
         command("HELLO", Cluster, OrOtherwise),
         command("HELLO", Sentinel, OrOtherwise),
         command("SELECT", Server, Always),
-        command("CLIENT", Server, AnyAnswer),
         command("CLUSTER", Cluster, Always),
         command("ASKING", Importing, Always),
         command("SENTINEL GET-MASTER-ADDR-BY-NAME", Sentinel, Always),

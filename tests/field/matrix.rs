@@ -68,7 +68,11 @@ fn faults_of_session(command: &Command, column: &Column, outcome: &Outcome) -> V
             vec![None, Some(ErrorKind::Configuration)]
         }
         Answer::WrongType => vec![None, Some(ErrorKind::State)],
-        Answer::Words(_) | Answer::Close if command.need == Need::OrOtherwise => {
+        // It answers a PING, so it is a proxy, which serves neither clusters nor sentinels.
+        Answer::Close if command.need == Need::OrOtherwise => {
+            vec![None, Some(ErrorKind::Configuration)]
+        }
+        Answer::Words(_) if command.need == Need::OrOtherwise => {
             vec![None, column.kind]
         }
         _ => vec![column.kind],

@@ -15,6 +15,7 @@ use tower_sluice::{Decision, HttpResponder, LimiterExt, Outcome, Pool, RateLimit
 use super::settling::{COSTS, each_policy_settles_its_own_units};
 use super::{HOUR, burst, decide, request, rows};
 use support::dice::Dice;
+use support::key_proxy::{KeyProxy, Kind};
 use support::stats::script_calls;
 use support::{Server, eventually};
 
@@ -264,6 +265,44 @@ async fn a_caller_whom_a_later_policy_refuses_leaves_a_shared_bucket_in_another_
     assert_eq!(asking.join_all().await, [false; 50]);
     let everybody = policies.get("everybody").unwrap().peek(&["global"]).await.unwrap();
     assert_eq!(everybody.remaining(), Some(99));
+}
+
+/// The keys of a request's policies are on several servers. The first requests come before any
+/// connection shows that.
+#[tokio::test(flavor = "multi_thread")]
+async fn policies_count_once_behind_a_proxy_with_several_servers() {
+    let table = rows(
+        "
+        [[policy]]
+        name = 'own'
+        limit = 100
+        period = '1000h'
+        key = 'header:x-user'
+
+        [[policy]]
+        name = 'address'
+        limit = 10
+        period = '1000h'
+        key = 'header:x-address'
+        ",
+    );
+    for kind in [Kind::Twemproxy, Kind::Envoy] {
+        let servers = [Server::with(&[]), Server::with(&[])];
+        let proxy = KeyProxy::before(kind, &servers.each_ref().map(Server::port)).await;
+        let pool = Pool::connect(&proxy.url()).unwrap();
+        let policies = Policies::builder().redis(pool).decision_timeout(PATIENT);
+        let policies = policies.build(&table).unwrap();
+        let mut asking = JoinSet::new();
+        for number in 0..200 {
+            let (policies, user) = (policies.clone(), format!("x-user: {}", number % 40));
+            let address = format!("x-address: {}", number % 4);
+            asking.spawn(async move {
+                decide(&policies, &request("GET", "/", &[&user, &address])).await.is_admitted()
+            });
+        }
+        let admitted = asking.join_all().await.into_iter().filter(|admitted| *admitted).count();
+        assert_eq!(admitted, 40, "{kind:?}");
+    }
 }
 
 #[tokio::test]

@@ -124,7 +124,7 @@ fn next(replies: &Mutex<VecDeque<Vec<u8>>>) -> Vec<u8> {
 }
 
 /// The words of one command.
-async fn command(stream: &mut BufStream<TcpStream>) -> Option<Vec<Vec<u8>>> {
+pub(super) async fn command(stream: &mut BufStream<TcpStream>) -> Option<Vec<Vec<u8>>> {
     let count = number(stream).await?;
     let mut words = Vec::new();
     for _ in 0..count {

@@ -17,6 +17,8 @@ pub mod forwarded;
 #[path = "../../src/guide.rs"]
 pub mod guide;
 pub mod http;
+#[cfg(feature = "redis")]
+pub mod key_proxy;
 pub mod process;
 #[cfg(feature = "redis")]
 pub mod proxy;

@@ -112,6 +112,22 @@ impl TlsServer {
         Self::with_options(own, Some(clients), &options)
     }
 
+    /// The only node of a cluster, which announces an IP address.
+    pub async fn of_cluster(own: &Identity) -> Self {
+        let options = ["--cluster-enabled", "yes", "--tls-cluster", "yes"].map(String::from);
+        let server = Self::with_options(own, None, &options);
+        let mut connection = server.plain.connection().await;
+        let mut assign = redis::cmd("CLUSTER");
+        assign.arg("ADDSLOTS").arg((0..16_384).collect::<Vec<u16>>());
+        assign.exec_async(&mut connection).await.expect("its slots");
+        server
+    }
+
+    /// A server without `HELLO`, so without RESP3.
+    pub fn without_hello(own: &Identity) -> Self {
+        Self::with_options(own, None, &["--rename-command", "HELLO", ""].map(String::from))
+    }
+
     fn with(own: &Identity, clients: Option<&Authority>) -> Self {
         Self::with_options(own, clients, &[])
     }

@@ -13,7 +13,6 @@ use super::one_call::{OneCall, join};
 use crate::Charge;
 use crate::algorithm::{AnyAlgorithm, InLua};
 use crate::limiter::all_in_turn::AllInTurn;
-use crate::limiter::charge_numbers::deadline;
 use crate::limiter::combination::at_once::{AtATime, AtOnce};
 use crate::limiter::combination::held_reservations::{By, Tentative, inherits};
 use crate::limiter::combination::in_turn::{Part, Rules};
@@ -47,7 +46,7 @@ use crate::settlement::Settlement;
 ///
 /// A member's charge without a cost has the cost of the whole charge. A peek takes nothing from any
 /// member. In a cluster, one call has only keys of one hash slot. If the slots differ, the members
-/// are asked in turn, like in [`AllInTurn`]. That takes more round trips, and reserves no waits.
+/// are asked in turn, like in [`AllInTurn`]. So they are behind a proxy with several servers. That takes more round trips, and reserves no waits.
 /// The same is true if some members take nothing while others take units. It is also true if the
 /// costs differ and one script is too small for the members, such as eight token buckets.
 ///
@@ -166,41 +165,64 @@ impl<const N: usize, F: MemberCharges<N>> AllAtOnce<N, F> {
         Self { sets: Arc::new(Sets::new(members.members())), in_turn }
     }
 
-    /// Asks in one call. If that is not possible, returns the members' charges, which are then
-    /// asked in turn.
+    /// Asks in one call. If that is not possible, the members are asked `in_turn`. Before the first
+    /// connection, that shows which of the two is right.
     fn ask(
         &self,
         operation: Option<Operation>,
         charge: &Charge,
-    ) -> Result<BoxedFuture, [Option<Charge>; N]> {
+        in_turn: impl FnOnce([Option<Charge>; N]) -> BoxedFuture,
+    ) -> BoxedFuture {
         let charges = match self.in_turn.member_charges(charge) {
             Ok(charges) => charges,
-            Err(error) => return Ok(Box::pin(ready(Err(error)))),
+            Err(error) => return Box::pin(ready(Err(error))),
         };
+        let first = &self.sets.members[0];
+        let at_once = self.ask_at_once(operation, charge, &charges);
+        let (at_once, connected) = match at_once {
+            Some(at_once) if first.knows_servers() => return at_once,
+            Some(at_once) => (at_once, first.clone().connected(first.deadline(charge))),
+            None => return in_turn(self.with_deadline(charge, charges)),
+        };
+        let (first, in_turn) = (first.clone(), in_turn(self.with_deadline(charge, charges)));
+        Box::pin(async move {
+            connected.await?;
+            if first.keys_apart() { in_turn.await } else { at_once.await }
+        })
+    }
+
+    fn ask_at_once(
+        &self,
+        operation: Option<Operation>,
+        charge: &Charge,
+        charges: &[Option<Charge>; N],
+    ) -> Option<BoxedFuture> {
         let (places, present): (Vec<usize>, Vec<&Charge>) = charges
             .iter()
             .enumerate()
             .filter_map(|(place, one)| Some((place, one.as_ref()?)))
             .unzip();
-        if present.len() > 1 {
-            let one_call = self.sets.of(&places);
-            if let Ok(decision) = one_call.ask(operation, &present) {
-                let inherits = inherits(present.iter().copied());
-                let by = By::AtOnce(Arc::clone(one_call) as Arc<dyn AtOnce>);
-                let (owner, cost) = (self.in_turn.owner(), charge.units());
-                return Ok(Box::pin(async move {
-                    let mut decision = decision.await?;
-                    let taken = Tentative::new(by, inherits, decision.take_reservation()).keep();
-                    Ok(match taken.into_reservation(owner, cost) {
-                        Some(reservation) => decision.with_reservation(reservation),
-                        None => decision,
-                    })
-                }));
-            }
+        if present.len() < 2 {
+            return None;
         }
-        let own = self.sets.members[0].inner.decision_timeout;
-        let deadline = deadline(charge, own).into_std();
-        Err(charges.map(|one| one.map(|one| one.with_deadline(deadline))))
+        let one_call = self.sets.of(&places);
+        let decision = one_call.ask(operation, &present).ok()?;
+        let inherits = inherits(present.iter().copied());
+        let by = By::AtOnce(Arc::clone(one_call) as Arc<dyn AtOnce>);
+        let (owner, cost) = (self.in_turn.owner(), charge.units());
+        Some(Box::pin(async move {
+            let mut decision = decision.await?;
+            let taken = Tentative::new(by, inherits, decision.take_reservation()).keep();
+            Ok(match taken.into_reservation(owner, cost) {
+                Some(reservation) => decision.with_reservation(reservation),
+                None => decision,
+            })
+        }))
+    }
+
+    fn with_deadline(&self, charge: &Charge, charges: [Option<Charge>; N]) -> [Option<Charge>; N] {
+        let deadline = self.sets.members[0].deadline(charge).into_std();
+        charges.map(|one| one.map(|one| one.with_deadline(deadline)))
     }
 }
 
@@ -212,13 +234,9 @@ impl<const N: usize, F: MemberCharges<N>> Limiter for AllAtOnce<N, F> {
     }
 
     fn check(&self, charge: &Charge) -> BoxedFuture {
-        match self.ask(None, charge) {
-            Ok(decision) => decision,
-            Err(charges) => {
-                let rules = Arc::clone(&self.sets);
-                self.in_turn.ask(charges, charge.units(), rules)
-            }
-        }
+        self.ask(None, charge, |charges| {
+            self.in_turn.ask(charges, charge.units(), Arc::clone(&self.sets))
+        })
     }
 
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
@@ -230,17 +248,17 @@ impl<const N: usize, F: MemberCharges<N>> Limiter for AllAtOnce<N, F> {
     }
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<BoxedFuture> {
-        let asked = match operation {
-            Operation::Estimate | Operation::Penalize => self.ask(Some(operation), charge),
+        let in_turn = |charges| {
+            let each = self.in_turn.operate_each(operation, charges);
+            each.expect("a limiter in Redis does every operation")
+        };
+        Some(match operation {
+            Operation::Estimate | Operation::Penalize => self.ask(Some(operation), charge, in_turn),
             // The others have no cost, so costs cannot differ.
             Operation::Reset | Operation::Block(_) | Operation::Unblock => {
-                self.ask(Some(operation), &charge.clone().peek())
+                self.ask(Some(operation), &charge.clone().peek(), in_turn)
             }
-        };
-        match asked {
-            Ok(decision) => Some(decision),
-            Err(charges) => self.in_turn.operate_each(operation, charges),
-        }
+        })
     }
 }
 

@@ -14,6 +14,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::client::Pool;
+use super::client::fault::Deadline;
 use super::client::times::{DEFAULT_DECISION_TIMEOUT, LATE_REPLY_TIMEOUT, MAX_TIMEOUT};
 use super::key_names::{Buckets, key_prefixes};
 use super::script::{Op, ReplyEntry, Request, malformed_reply};
@@ -180,6 +181,34 @@ impl<A: InLua> Redis<A> {
     pub fn queue_capacity(self, charges: usize) -> Self {
         let permits = Semaphore::new(charges.clamp(1, Semaphore::MAX_PERMITS));
         self.configure(|config| config.queue_permits = Arc::new(permits))
+    }
+
+    /// Returns true if it is known whether the keys of several limiters share a server.
+    pub(super) fn knows_servers(&self) -> bool {
+        self.inner.batcher.config().pool.keys_apart().is_some()
+    }
+
+    /// Returns true if each key needs its own call.
+    pub(super) fn keys_apart(&self) -> bool {
+        self.inner.batcher.config().pool.keys_apart() == Some(true)
+    }
+
+    /// Waits until that is known: for the first connection.
+    ///
+    /// # Errors
+    ///
+    /// The error of a charge that has no connection at its deadline.
+    pub(crate) async fn connected(self, deadline: Instant) -> Result<(), Error> {
+        if self.knows_servers() {
+            return Ok(());
+        }
+        let pool = &self.inner.batcher.config().pool;
+        pool.connection_by(Deadline::new(deadline, 0)).await.map(drop)
+    }
+
+    /// The instant by which a charge needs its answer.
+    pub(crate) fn deadline(&self, charge: &Charge) -> Instant {
+        charge_numbers::deadline(charge, self.inner.decision_timeout)
     }
 
     pub(super) fn configure(mut self, change: impl FnOnce(&mut Config)) -> Self {

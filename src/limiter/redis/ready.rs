@@ -36,6 +36,8 @@ impl Pool {
     /// - A server does not run the script: [`Configuration`](ErrorKind::Configuration), in the
     ///   server's words. If only its clock is refused, the error names
     ///   [`caller_clock`](Self::caller_clock).
+    /// - Several servers share the keys, and [`several_servers`](Self::several_servers) is not set.
+    ///   It notices that only with the right to run `INFO`.
     /// - It is called outside of a tokio runtime.
     pub async fn ready(&self) -> Result<(), Error> {
         crate::limiter::runtime::current()?;
@@ -58,7 +60,7 @@ impl Pool {
             }
             return Err(error);
         }
-        Ok(())
+        self.expect_one_server(end).await
     }
 
     /// Runs a script for the key that ends with `key`, until `end`. The first run sends the text,

@@ -226,8 +226,8 @@ pub(super) const FAULTS: &[Fault] = &[
             ),
             edit(
                 "limiter/redis/client/sentinel/watch.rs",
-                "                if concerns(&push, &service_name) {",
-                "                if concerns(&push, &service_name) && false {",
+                "            if concerns(&push, &service_name) {",
+                "            if concerns(&push, &service_name) && false {",
             ),
         ],
     ),

@@ -227,11 +227,6 @@ pub(super) const FAULTS: &[Fault] = &[
             ),
             edit(
                 "limiter/redis/client/server.rs",
-                "                retire_on_drop.0.retire(ConnectionState::Closed);",
-                "                let _ = &retire_on_drop;",
-            ),
-            edit(
-                "limiter/redis/client/server.rs",
                 "        self.0.retire(ConnectionState::Closed);
     }",
                 "        let _ = &self.0;
@@ -286,8 +281,8 @@ pub(super) const FAULTS: &[Fault] = &[
         "attempt_to_connect_without_an_end",
         &[edit(
             "limiter/redis/client/server.rs",
-            "            let in_time = timeout(self.connect_timeout, connected).await;",
-            "            let in_time = timeout(100 * self.connect_timeout, connected).await;",
+            "        let in_time = timeout_at(deadline, opened).await;",
+            "        let in_time = timeout_at(deadline + 100 * self.connect_timeout, opened).await;",
         )],
     )
     .found_by_unit(

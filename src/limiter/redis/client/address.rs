@@ -4,7 +4,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use redis::{ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo};
+use redis::{ConnectionAddr, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo};
 
 use crate::{Error, ErrorKind};
 
@@ -18,6 +18,10 @@ pub(crate) struct Address {
     pub(super) settings: RedisConnectionInfo,
     /// True if the clock of this process decides.
     pub(super) caller_clock: bool,
+    /// The protocol that `protocol=` asks for.
+    pub(super) protocol: Option<ProtocolVersion>,
+    /// The answer of `servers=`: true if several servers share the keys behind the address.
+    pub(super) several: Option<bool>,
 }
 
 /// The servers that decide, and how to find them.
@@ -106,10 +110,14 @@ impl Address {
         let (own_port, caller_clock) = (url.port(), query.caller_clock);
         let info = url.into_connection_info().map_err(|_| invalid(PARTS))?;
         let settings = info.redis_settings().clone();
+        let protocol = query.has_protocol.then(|| settings.protocol());
+        if protocol == Some(ProtocolVersion::RESP2) && form != Form::Server {
+            return Err(invalid("protocol=resp2 is for one server, or for a proxy"));
+        }
         let first = match info.addr() {
             ConnectionAddr::Unix(path) => {
-                let topology = Topology::Socket(path.clone());
-                return Ok(Self { topology, uses_tls, settings, caller_clock });
+                let (topology, several) = (Topology::Socket(path.clone()), query.several);
+                return Ok(Self { topology, uses_tls, settings, protocol, several, caller_clock });
             }
             addr => host(addr, own_port, form).ok_or_else(|| invalid(PARTS))?,
         };
@@ -127,7 +135,8 @@ impl Address {
                 settings: query.settings,
             },
         };
-        Ok(Self { topology, uses_tls, settings, caller_clock })
+        let several = query.several;
+        Ok(Self { topology, uses_tls, settings, protocol, several, caller_clock })
     }
 }
 
@@ -146,6 +155,8 @@ struct Query {
     /// The user and the password of the sentinels.
     settings: RedisConnectionInfo,
     caller_clock: bool,
+    has_protocol: bool,
+    several: Option<bool>,
 }
 
 impl Query {
@@ -159,6 +170,8 @@ impl Query {
             service_name: None,
             settings: RedisConnectionInfo::default(),
             caller_clock: false,
+            has_protocol: false,
+            several: None,
         };
         for (name, value) in pairs {
             let value = value.as_ref();
@@ -191,8 +204,15 @@ impl Query {
                 }
                 (_, "clock") if value == "caller" => query.caller_clock = true,
                 (_, "clock") => return Err(invalid("the only value of clock= is caller")),
+                (Form::Server, "servers") => {
+                    query.several = Some(match value {
+                        "one" => false,
+                        "several" => true,
+                        _ => return Err(invalid("servers= is neither one nor several")),
+                    });
+                }
                 // The client reads these parameters itself.
-                (_, "protocol") => {}
+                (_, "protocol") => query.has_protocol = true,
                 (_, "db" | "user" | "pass") if is_socket => {}
                 _ => return Err(invalid("a parameter after the ? is not valid for this scheme")),
             }

@@ -200,6 +200,17 @@ impl PoolBuilder {
         self
     }
 
+    /// Verifies the certificate of every server against `name`, and sends it as the server's name.
+    /// Default: the host in the address, or the one that a cluster or a sentinel announces.
+    ///
+    /// Clusters and sentinels often announce IP addresses that no certificate names. With this name
+    /// their servers are verified as strictly as by their own.
+    #[cfg(feature = "rustls")]
+    pub fn tls_server_name(mut self, name: &str) -> Self {
+        self.tls.set_server_name(name);
+        self
+    }
+
     /// Makes the pool, which connects on first use.
     ///
     /// # Errors
@@ -208,13 +219,15 @@ impl PoolBuilder {
     ///
     /// - The address asks for TLS, and the crate was built without the feature `rustls`.
     /// - The address asks for TLS, and the application has installed no crypto provider.
-    /// - The address asks for TLS, and a certificate or the private key cannot be used.
+    /// - The address asks for TLS, and a certificate, the private key or the name cannot
+    ///   be used.
     /// - The address asks for TLS, no authorities were set, and the system has none.
     /// - The address asks for TLS or names a Unix socket, and `dial` was set.
     /// - The address names a cluster, and a database other than 0 was set.
-    /// - The address does not ask for TLS, and a certificate or authorities were set.
+    /// - The address does not ask for TLS, and a certificate, authorities or a name were set.
     pub fn build(self) -> Result<Pool, Error> {
-        let Address { topology, uses_tls, settings, caller_clock } = self.address;
+        let Address { topology, uses_tls, settings, protocol, several, caller_clock } =
+            self.address;
         if self.dialer.is_some() && (uses_tls || matches!(topology, Topology::Socket(_))) {
             let message = "`dial` needs an address without TLS and without a Unix socket";
             return Err(Error::new(ErrorKind::Configuration, message));
@@ -227,6 +240,7 @@ impl PoolBuilder {
         let connector = Connector {
             tls: self.tls.params(uses_tls)?,
             login: login.clone(),
+            protocol,
             timeout: self.connect_timeout,
             resolver: self.resolver,
             dialer: self.dialer,
@@ -249,7 +263,11 @@ impl PoolBuilder {
             }
         };
         let pool = pool.with_logins(login, sentinel_login);
-        Ok(if caller_clock { pool.caller_clock() } else { pool })
+        let pool = if caller_clock { pool.caller_clock() } else { pool };
+        Ok(match several {
+            Some(several) => pool.several_servers(several),
+            None => pool,
+        })
     }
 }
 

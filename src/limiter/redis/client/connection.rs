@@ -16,16 +16,17 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ConnectionAddr, Pipeline, RedisError, RedisResult, Value};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::error;
 use super::fault::Facts;
+use super::socket::Socket;
 use super::times::{BUSY_FACTOR, MAX_SILENCE};
 use crate::Error;
 use crate::limiter::on_time::read_arrived;
+use crate::sync::Mutex;
 
 /// The future of a connection.
 pub(crate) type ConnectionFuture =
@@ -51,12 +52,17 @@ pub(crate) trait Connections: Send + Sync {
     fn facts(&self, _hash_slot: u16) -> Facts {
         Facts::given()
     }
+    /// Returns true if the keys of one call may be on several servers; `None` before the first
+    /// connection.
+    fn keys_apart(&self) -> Option<bool> {
+        Some(false)
+    }
 }
 
 /// One connection, shared by many calls.
 ///
 /// The defaults of the last three methods are for a connection that is never given up. A wrapper
-/// forwards these three.
+/// of one to a cluster forwards these three.
 pub(crate) trait SharedConnection: Send + Sync {
     /// Sends one command.
     fn send(&self, command: Cmd) -> ReplyFuture;
@@ -66,6 +72,10 @@ pub(crate) trait SharedConnection: Send + Sync {
     /// The address of the server, if it is known.
     fn address(&self) -> Option<&ConnectionAddr> {
         None
+    }
+    /// Returns true if the keys of one call may be on several servers behind it.
+    fn keys_apart(&self) -> bool {
+        false
     }
     /// Returns true if another call may use the connection without asking the pool first.
     fn is_alive(&self) -> bool {
@@ -80,11 +90,13 @@ pub(crate) trait SharedConnection: Send + Sync {
 
 /// A connection of the crate's pool. It closes when its last user drops it.
 pub(super) struct Connection {
-    pub(super) socket: MultiplexedConnection,
+    pub(super) socket: Socket,
     pub(super) health: Arc<Health>,
     pub(super) address: Arc<ConnectionAddr>,
     /// True if the server said that it is a primary.
     pub(super) is_primary: bool,
+    /// True if the keys of one call may be on several servers.
+    pub(super) keys_apart: bool,
     pub(super) made_at: Instant,
 }
 
@@ -115,17 +127,23 @@ impl Connection {
 impl SharedConnection for Connection {
     fn send(&self, command: Cmd) -> ReplyFuture {
         let mut socket = self.socket.clone();
-        self.recorded(async move { socket.send_packed_command(&command).await })
+        self.recorded(async move { socket.connection.send_packed_command(&command).await })
     }
 
     fn send_all(&self, commands: Pipeline) -> RepliesFuture {
         let mut socket = self.socket.clone();
-        let call = async move { socket.send_packed_commands(&commands, 0, commands.len()).await };
+        let call = async move {
+            socket.connection.send_packed_commands(&commands, 0, commands.len()).await
+        };
         self.recorded(call)
     }
 
     fn address(&self) -> Option<&ConnectionAddr> {
         Some(&self.address)
+    }
+
+    fn keys_apart(&self) -> bool {
+        self.keys_apart
     }
 
     fn is_alive(&self) -> bool {
@@ -201,6 +219,15 @@ pub(super) struct ServerHealth {
     is_left: AtomicBool,
     /// Notified when the pool leaves the server.
     left: Notify,
+    /// The last finding about a server that closed a connection at its begin.
+    pub(super) diagnosis: Mutex<Option<Diagnosis>>,
+}
+
+/// A finding of probes, with the sentence about a wrong setting; `None`: nobody answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Diagnosis {
+    pub(super) at: Instant,
+    pub(super) message: Option<&'static str>,
 }
 
 impl Default for ServerHealth {
@@ -214,6 +241,7 @@ impl Default for ServerHealth {
             generation_at: AtomicU64::new(0),
             is_left: AtomicBool::new(false),
             left: Notify::new(),
+            diagnosis: Mutex::default(),
         }
     }
 }

@@ -6,10 +6,8 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use redis::aio::MultiplexedConnection;
-use redis::io::AsyncDNSResolver;
-use redis::{AsyncConnectionConfig, ConnectionAddr, RedisConnectionInfo, RedisFuture, RedisResult};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::lookup_host;
 
 type Resolved = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
 
@@ -31,23 +29,24 @@ impl Resolver {
     }
 }
 
-impl AsyncDNSResolver for Resolver {
-    fn resolve<'a, 'b: 'a>(
-        &'a self,
-        host: &'b str,
-        port: u16,
-    ) -> RedisFuture<'a, Box<dyn Iterator<Item = SocketAddr> + Send + 'a>> {
-        let resolved = self.addresses(host.to_owned(), port);
-        Box::pin(async move { Ok(Box::new(resolved.await?.into_iter()) as Box<_>) })
+/// Returns the IP addresses of a host, by the application's function or the system.
+pub(super) async fn addresses(
+    host: &str,
+    port: u16,
+    resolver: Option<&Resolver>,
+) -> io::Result<Vec<SocketAddr>> {
+    match resolver {
+        Some(resolver) => resolver.addresses(host.to_owned(), port).await,
+        None => Ok(lookup_host((host, port)).await?.collect()),
     }
 }
 
-/// A socket of any type.
-trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
+/// The bytes of a connection: TCP, TLS, a Unix socket, or a socket that an application opened.
+pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Socket for S {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-type Dialed = Pin<Box<dyn Future<Output = io::Result<Box<dyn Socket>>> + Send>>;
+type Dialed = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>> + Send>>;
 
 /// Opens a socket to a host and port, again for each connection.
 #[derive(Clone)]
@@ -61,25 +60,12 @@ impl Dialer {
     {
         Self(Arc::new(move |host, port| {
             let dialed = dial(host, port);
-            Box::pin(async move { Ok(Box::new(dialed.await?) as Box<dyn Socket>) })
+            Box::pin(async move { Ok(Box::new(dialed.await?) as Box<dyn Stream>) })
         }))
     }
 
-    /// Connects over a new socket. The task that reads it ends with the connection. The caller
-    /// limits the time.
-    pub(super) async fn connect(
-        &self,
-        addr: &ConnectionAddr,
-        settings: &RedisConnectionInfo,
-        config: AsyncConnectionConfig,
-    ) -> RedisResult<MultiplexedConnection> {
-        let ConnectionAddr::Tcp(host, port) = addr else {
-            return Err(io::Error::from(io::ErrorKind::Unsupported).into());
-        };
-        let socket = (self.0)(host.clone(), *port).await?;
-        let (connection, reading) =
-            MultiplexedConnection::new_with_config(settings, socket, config).await?;
-        tokio::spawn(reading);
-        Ok(connection)
+    /// Opens a socket.
+    pub(super) fn dial(&self, host: String, port: u16) -> Dialed {
+        (self.0)(host, port)
     }
 }

@@ -41,7 +41,8 @@ impl Pool {
     /// - The connection has its own response timeout, half a second by default. If that ends a
     ///   call, the error is of kind saturation, since that timer does not show the state of Redis.
     ///   Keep it longer than the [`decision_timeout`](crate::Redis::decision_timeout).
-    /// - The kind of the server is not checked.
+    /// - The kind of the server is not checked. If several servers share the keys behind the
+    ///   connection, as behind a proxy, set [`several_servers`](Self::several_servers).
     ///
     /// The connection must give each reply to its own call, even after earlier callers were
     /// dropped. It must not send a command again, and must use one server: a cluster needs a

@@ -5,12 +5,15 @@
 use std::collections::HashMap;
 
 use redis::aio::ConnectionLike;
-use redis::{RedisResult, Value, cmd, from_redis_value};
+use redis::{ProtocolVersion, RedisResult, Value, cmd, from_redis_value};
 
 use crate::{Error, ErrorKind};
 
 /// The text in the error of a server without `HELLO`, or with `HELLO` renamed.
 const UNKNOWN: &str = "unknown command";
+
+/// The name of Envoy's proxy in its own answer to `HELLO`.
+const ENVOY: &str = "envoy-redis-proxy";
 
 /// The kind of server that an address asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,14 +26,24 @@ pub(super) enum ServerKind {
 }
 
 /// The parts of the answer to `HELLO` that the pool needs.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Greeting {
+    pub(super) protocol: ProtocolVersion,
+    /// The program, such as `redis`.
+    server: Option<String>,
     /// `standalone`, `cluster` or `sentinel`.
     mode: Option<String>,
     /// `master` or `replica`.
     role: Option<String>,
     /// True if the server refused to answer, for a temporary reason.
     was_refused: bool,
+}
+
+impl Default for Greeting {
+    fn default() -> Self {
+        let protocol = ProtocolVersion::RESP3;
+        Self { protocol, server: None, mode: None, role: None, was_refused: false }
+    }
 }
 
 impl Greeting {
@@ -50,13 +63,19 @@ impl Greeting {
     fn read(reply: Value) -> Self {
         let mut fields: HashMap<String, Value> = from_redis_value(reply).unwrap_or_default();
         let mut text = |name: &str| from_redis_value(fields.remove(name)?).ok();
-        Self { mode: text("mode"), role: text("role"), was_refused: false }
+        let (server, mode, role) = (text("server"), text("mode"), text("role"));
+        Self { server, mode, role, ..Self::default() }
     }
 
-    /// Fails if the server is not of the kind that its address asks for.
-    pub(super) fn expect_kind(&self, expected: ServerKind) -> Result<(), Error> {
+    /// Fails if the server is not of the kind that its address asks for, or cannot have the
+    /// database.
+    pub(super) fn expect_kind(&self, expected: ServerKind, database: i64) -> Result<(), Error> {
         let says_role = self.role.is_some() || self.was_refused;
         let message = match (self.mode.as_deref(), expected) {
+            _ if self.server.as_deref() == Some(ENVOY) && database != 0 => {
+                "Envoy shares its connections, so SELECT would change the database of all its \
+                 clients: write an address without a database"
+            }
             (_, ServerKind::Primary) if !says_role => {
                 "the server that the sentinels name does not say in its answer to HELLO whether it \
                  is a primary"
@@ -115,7 +134,7 @@ mod tests {
             ("cluster", ServerKind::Sentinel, Some("not a sentinel")),
         ];
         for (mode, expected, address) in table {
-            let outcome = greeting(&[("mode", mode)]).expect_kind(expected);
+            let outcome = greeting(&[("mode", mode)]).expect_kind(expected, 0);
             let Some(address) = address else {
                 assert!(outcome.is_ok(), "{mode} {expected:?}");
                 continue;
@@ -126,14 +145,14 @@ mod tests {
         }
         // A server without a role is rejected, since waiting does not help.
         for silent in [greeting(&[("mode", "standalone")]), Greeting::default()] {
-            let error = silent.expect_kind(ServerKind::Primary).unwrap_err();
+            let error = silent.expect_kind(ServerKind::Primary, 0).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Configuration);
         }
         let busy = Greeting { was_refused: true, ..Greeting::default() };
-        assert!(busy.expect_kind(ServerKind::Primary).is_ok());
+        assert!(busy.expect_kind(ServerKind::Primary, 0).is_ok());
         // A proxy in front of a server may answer less.
-        assert!(greeting(&[("proto", "3")]).expect_kind(ServerKind::Plain).is_ok());
-        assert!(Greeting::read(Value::Okay).expect_kind(ServerKind::ClusterNode).is_ok());
+        assert!(greeting(&[("proto", "3")]).expect_kind(ServerKind::Plain, 0).is_ok());
+        assert!(Greeting::read(Value::Okay).expect_kind(ServerKind::ClusterNode, 0).is_ok());
     }
 
     /// A connection that answers each command with the same reply.

@@ -3,12 +3,13 @@
 //!
 //! - `pool.rs`: the pool that limiters share. It hides which of the sources below implements the
 //!   traits in `connection.rs`. `builder.rs` makes it from the address that `address.rs` reads.
+//!   `one_server.rs` notices several servers behind one address.
 //! - `own_pool.rs`: the crate's own connections, to one `server.rs`, or to the primary that
 //!   `sentinel/` finds. `backoff.rs` computes the pauses between attempts to connect, and
 //!   `connection.rs` checks if a connection is usable.
-//! - `dialer.rs` holds functions of the application: they find the server's IP address, or open the
-//!   socket. `tls.rs` sets up TLS, and `probe.rs` checks if the server expects it. `greeting.rs`
-//!   asks a server for its kind and its role.
+//! - `socket.rs` opens a connection. `dialer.rs` holds functions of the application: they find the
+//!   server's IP address, or open the socket. `tls.rs` sets up TLS, and `probe.rs` checks if the
+//!   server expects it. `greeting.rs` asks a server for its kind and its role.
 //! - `cluster/`: one such pool for each server of a cluster, chosen by hash slots. Single commands
 //!   follow redirects over a connection of `redirected.rs`.
 //! - `bb8_pool.rs`: a pool that the application owns. `given_connection.rs`: one connection that
@@ -29,6 +30,7 @@ pub(crate) mod error;
 pub(crate) mod fault;
 mod given_connection;
 mod greeting;
+mod one_server;
 mod own_pool;
 mod pool;
 mod probe;
@@ -39,6 +41,7 @@ mod server;
 mod silent;
 #[cfg(test)]
 mod simulated;
+mod socket;
 pub(crate) mod times;
 #[cfg_attr(not(feature = "rustls"), path = "no_tls.rs")]
 mod tls;

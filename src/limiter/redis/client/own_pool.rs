@@ -7,6 +7,7 @@
 
 use std::mem;
 use std::pin::pin;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::{self, Duration, SystemTime};
 
@@ -42,6 +43,9 @@ pub(super) struct OwnPool {
     state: Mutex<PoolState>,
     /// Notified when an attempt to connect ends.
     changed: Notify,
+    /// By the last connection, 1: the keys of one call are on one server, 2: perhaps on several.
+    /// 0: there was none.
+    keys_apart: AtomicU8,
     /// Closed when the pool is dropped: that ends the attempts to connect.
     shutdown: watch::Sender<()>,
     /// Reports connections that were made, failed or lost.
@@ -108,8 +112,9 @@ impl OwnPool {
     /// Makes a pool of `size` connections to `target` for each runtime. It connects on first use.
     pub(super) fn new(target: impl Into<Target>, size: usize) -> Self {
         let (state, changed, shutdown) = (Mutex::default(), Notify::new(), watch::Sender::new(()));
-        let watch = ConnectionWatch::default();
-        Self { target: target.into(), size, state, changed, shutdown, watch }
+        let (watch, keys_apart, target) =
+            (ConnectionWatch::default(), AtomicU8::new(0), target.into());
+        Self { target, size, state, changed, keys_apart, shutdown, watch }
     }
 
     /// Returns the connection at this place if it is usable, or else the next usable one. The error
@@ -219,6 +224,10 @@ impl Connections for OwnPool {
     fn facts(&self, _: u16) -> Facts {
         OwnPool::facts(self)
     }
+
+    fn keys_apart(&self) -> Option<bool> {
+        self.keys_apart.load(Relaxed).checked_sub(1).map(|apart| apart == 1)
+    }
 }
 
 /// An attempt to connect. Its drop records its end in the entry, after any end.
@@ -254,6 +263,7 @@ impl Drop for ConnectAttempt {
             // Another attempt was faster, so this outcome is outdated.
             Some(_) if entry.connection.is_some() => {}
             Some(Ok(connection)) => {
+                pool.keys_apart.store(1 + u8::from(connection.keys_apart), Relaxed);
                 entry.connection = Some(Arc::new(connection));
                 backoff.record_success();
                 *last_error = None;

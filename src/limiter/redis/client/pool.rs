@@ -49,6 +49,8 @@ pub struct Pool {
     clustered: bool,
     /// True if limiters decide by the clock of this process.
     caller_clock: bool,
+    /// The setting of [`several_servers`](Self::several_servers).
+    several: Option<bool>,
     /// The logins for the servers that decide, and for the sentinels.
     logins: [Option<Login>; 2],
 }
@@ -92,8 +94,25 @@ impl Pool {
             prefix: "sluice".into(),
             clustered: false,
             caller_clock: false,
+            several: None,
             logins: [None, None],
         }
+    }
+
+    /// Sets if several servers share the keys behind this address, as behind twemproxy or Envoy.
+    /// Default: true over RESP2, else false.
+    ///
+    /// A proxy sends a script to the server of its first key, and says nothing if its other keys
+    /// are elsewhere: limits would count twice. With several servers, each key has a call of its
+    /// own, and many calls share a write. Then the members of an
+    /// [`AllAtOnce`](crate::limiter::AllAtOnce) and the policies of a request are asked in turn. If
+    /// one server is behind a proxy, `false` doubles the throughput.
+    ///
+    /// Set it before limiters are made. It has no effect for a cluster. The parameters
+    /// `servers=several` and `servers=one` of an address are the same setting.
+    pub fn several_servers(mut self, several: bool) -> Self {
+        self.several = Some(several);
+        self
     }
 
     /// Returns the pool with the logins that its connections use.
@@ -168,10 +187,25 @@ impl Pool {
         self
     }
 
-    /// Returns true if both pools share their connections, the first part of keys and the clock.
+    /// Returns true if both pools share their connections, the first part of keys and the settings.
     pub(crate) fn is_same_as(&self, other: &Pool) -> bool {
         Arc::ptr_eq(&self.connections, &other.connections)
-            && (&self.prefix, self.caller_clock) == (&other.prefix, other.caller_clock)
+            && (&self.prefix, self.caller_clock, self.several)
+                == (&other.prefix, other.caller_clock, other.several)
+    }
+
+    /// Returns true if each key needs its own call over this connection.
+    pub(crate) fn keys_apart_over(&self, connection: &dyn SharedConnection) -> bool {
+        !self.is_routed() && self.several.unwrap_or_else(|| connection.keys_apart())
+    }
+
+    /// Returns true if each key needs its own call; `None` before the first connection.
+    pub(crate) fn keys_apart(&self) -> Option<bool> {
+        if self.is_routed() {
+            Some(false)
+        } else {
+            self.several.or_else(|| self.connections.keys_apart())
+        }
     }
 
     pub(crate) fn is_clustered(&self) -> bool {

@@ -1,4 +1,4 @@
-//! Checks if a server expects TLS, when an attempt to connect does not show it.
+//! Checks why an attempt to connect failed: if a server expects TLS, or closes at `HELLO`.
 //!
 //! A server without TLS reads a handshake as a command, and waits for the rest. A server with TLS
 //! closes the connection after a plain command. Both look like a bad network. So a probe opens
@@ -8,10 +8,10 @@
 use std::io;
 
 use redis::ConnectionAddr;
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
-use super::dialer::Resolver;
+use super::dialer::{Resolver, addresses};
 use super::times::PROBE_TIMEOUT;
 
 /// The start of a TLS 1.2 handshake that offers one cipher. A server with TLS answers it, at least
@@ -26,6 +26,15 @@ pub(super) async fn answers_without_tls(
     deadline: Instant,
 ) -> bool {
     matches!(answer(addr, resolver, deadline, b"PING\r\n").await, Some([b'+' | b'-', _]))
+}
+
+/// Returns true if the server answers `HELLO`, in whatever words.
+pub(super) async fn answers_hello(
+    addr: &ConnectionAddr,
+    resolver: Option<&Resolver>,
+    deadline: Instant,
+) -> bool {
+    answer(addr, resolver, deadline, b"*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\n").await.is_some()
 }
 
 /// Returns true if the server answers the start of a TLS handshake.
@@ -51,11 +60,7 @@ async fn answer(
         return None;
     };
     let ask = async {
-        let addresses = match resolver {
-            Some(resolver) => resolver.addresses(host.clone(), *port).await?,
-            None => lookup_host((host.as_str(), *port)).await?.collect(),
-        };
-        let stream = TcpStream::connect(&addresses[..]).await?;
+        let stream = TcpStream::connect(&addresses(host, *port, resolver).await?[..]).await?;
         stream.writable().await?;
         // A new socket takes a few bytes in one write.
         stream.try_write(question)?;

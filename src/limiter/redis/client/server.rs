@@ -6,22 +6,22 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::{MultiplexedConnection, SendError};
-use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
+use redis::aio::SendError;
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
-    ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo, RedisError, RedisResult, cmd,
+    AsyncConnectionConfig, ConnectionAddr, ErrorKind as RedisErrorKind, IntoConnectionInfo,
+    ProtocolVersion, PushInfo, RedisConnectionInfo, RedisError, RedisResult, Value, cmd,
 };
 use tokio::select;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::address::Host;
-use super::connection::{Connection, ConnectionState, Health, ServerHealth};
+use super::connection::{Connection, ConnectionState, Diagnosis, Health, ServerHealth};
 use super::dialer::{Dialer, Resolver};
 use super::error;
 use super::greeting::{Greeting, ServerKind};
 use super::probe;
-use super::times::{KEEPALIVE, SLOW_HANDSHAKE};
+use super::socket::{self, Socket};
+use super::times::{MAX_CONNECTION_WAIT, SLOW_HANDSHAKE};
 use super::tls::TlsParams;
 use crate::sync::{Mutex, lock};
 use crate::{Error, ErrorKind};
@@ -29,8 +29,10 @@ use crate::{Error, ErrorKind};
 /// A server to connect to.
 #[derive(Clone)]
 pub(super) struct Server {
-    info: ConnectionInfo,
+    addr: ConnectionAddr,
+    tls: TlsParams,
     login: Login,
+    protocol: Option<ProtocolVersion>,
     pub(super) connect_timeout: Duration,
     resolver: Option<Resolver>,
     dialer: Option<Dialer>,
@@ -44,6 +46,8 @@ pub(super) struct Server {
 pub(super) struct Connector {
     pub(super) tls: TlsParams,
     pub(super) login: Login,
+    /// The protocol that the address asks for; `None`: RESP2 only if a server refuses RESP3.
+    pub(super) protocol: Option<ProtocolVersion>,
     /// The longest time of an attempt to connect.
     pub(super) timeout: Duration,
     pub(super) resolver: Option<Resolver>,
@@ -73,24 +77,18 @@ impl Connector {
     }
 
     fn server_at(&self, addr: ConnectionAddr) -> Result<Server, Error> {
-        let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
-        let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
-        let info = addr.into_connection_info().map_err(invalid_address)?;
-        let info = info.set_tcp_settings(tcp);
         // An address that cannot be used fails now, and not at each attempt to connect.
-        let with_login = info.clone().set_redis_settings(self.login.settings());
-        Client::open(with_login).map_err(invalid_address)?;
+        let info = addr.into_connection_info().map_err(invalid_address)?;
+        let (addr, tls, login) = (info.addr().clone(), self.tls.clone(), self.login.clone());
         let (resolver, dialer) = (self.resolver.clone(), self.dialer.clone());
-        let (connect_timeout, login) = (self.timeout, self.login.clone());
+        let (connect_timeout, protocol) = (self.timeout, self.protocol);
         let (health, kind) = (Arc::default(), ServerKind::Plain);
-        Ok(Server { info, login, connect_timeout, resolver, dialer, health, kind })
+        Ok(Server { addr, tls, login, protocol, connect_timeout, resolver, dialer, health, kind })
     }
 }
 
 impl Login {
     pub(super) fn new(settings: RedisConnectionInfo) -> Self {
-        // The client reports a lost connection only with RESP3.
-        let settings = settings.set_protocol(ProtocolVersion::RESP3);
         Self(Arc::new(Mutex::new(LoginState { settings, changes: 0 })))
     }
 
@@ -124,7 +122,7 @@ impl Server {
 
     /// Returns host and port, for errors.
     pub(super) fn address(&self) -> String {
-        format!("redis at {}", self.addr())
+        format!("redis at {}", self.addr)
     }
 
     /// Returns the number of changes of the user or the password.
@@ -143,79 +141,136 @@ impl Server {
     }
 
     pub(super) async fn connect(&self) -> Result<Connection, Error> {
-        let health = Arc::new(Health::new(&self.health));
-        let retire_on_drop = RetireOnDrop(Arc::clone(&health));
-        let opened = self.open(move |push| {
-            if push.kind == PushKind::Disconnection {
-                retire_on_drop.0.retire(ConnectionState::Closed);
-            }
-        });
-        let (socket, greeting) = opened.await?;
-        let (address, is_primary) = (Arc::new(self.addr().clone()), greeting.is_primary());
-        Ok(Connection { socket, health, address, is_primary, made_at: Instant::now() })
+        let mut health = Arc::new(Health::new(&self.health));
+        let guard = || {
+            health = Arc::new(Health::new(&self.health));
+            RetireOnDrop(Arc::clone(&health))
+        };
+        let (socket, greeting) = self.open(|_| {}, guard).await?;
+        let (address, is_primary) = (Arc::new(self.addr.clone()), greeting.is_primary());
+        let keys_apart = greeting.protocol == ProtocolVersion::RESP2;
+        Ok(Connection { socket, health, address, is_primary, keys_apart, made_at: Instant::now() })
     }
 
-    /// Opens a socket, and reads the greeting of the server. `on_push` gets all push messages, such
-    /// as the notice of a lost connection.
-    pub(super) async fn open(
+    /// Opens a socket, and reads the greeting of the server. `on_push` gets all push messages. Each
+    /// attempt has a guard of its own, which is dropped when its connection is lost.
+    ///
+    /// A server that refuses `HELLO` is asked by RESP2. A server that ends at this moment closes
+    /// the connection, too. So one that closes it is asked a second time, here or by a probe.
+    pub(super) async fn open<G: Send + 'static>(
         &self,
-        on_push: impl Fn(PushInfo) + Send + Sync + 'static,
-    ) -> Result<(MultiplexedConnection, Greeting), Error> {
+        on_push: impl Fn(PushInfo) + Clone + Send + Sync + 'static,
+        mut guard: impl FnMut() -> G + Send,
+    ) -> Result<(Socket, Greeting), Error> {
         let deadline = Instant::now() + self.connect_timeout;
+        let has_database = self.login.settings().db() != 0;
+        let mut way = match self.protocol {
+            Some(ProtocolVersion::RESP2) => Way::Resp2 { asks_hello: has_database },
+            _ => Way::Resp3,
+        };
+        let mut was_closed = self.can_be_probed();
+        loop {
+            let (error, refusal) = match self.open_by(way, deadline, on_push.clone(), guard()).await
+            {
+                Err(refused) => refused,
+                Ok(opened) => return Ok(opened),
+            };
+            let falls_back = self.protocol.is_none() && self.kind == ServerKind::Plain;
+            match (refusal, way) {
+                (Some(Refusal::Closed), Way::Resp3) if !was_closed => was_closed = true,
+                (Some(refusal), Way::Resp3) if falls_back => {
+                    way = Way::Resp2 { asks_hello: refusal == Refusal::InWords };
+                }
+                _ => return Err(error),
+            }
+        }
+    }
+
+    async fn open_by(
+        &self,
+        way: Way,
+        deadline: Instant,
+        on_push: impl Fn(PushInfo) + Send + Sync + 'static,
+        guard: impl Send + 'static,
+    ) -> Result<(Socket, Greeting), Refused> {
         let mut socket = select! {
             biased;
-            socket = self.open_socket(on_push) => match socket {
+            socket = self.open_socket(way, deadline, on_push, guard) => match socket {
                 Ok(socket) => socket,
-                Err(error) => return Err(self.connect_error(error, deadline).await),
+                Err(error) => return Err(self.refused(error, way, true, deadline).await),
             },
-            error = self.find_server_without_tls(deadline) => return Err(error),
+            error = self.find_server_without_tls(deadline) => return Err((error, None)),
         };
-        match timeout_at(deadline, self.greet(&mut socket)).await {
-            Ok(greeting) => Ok((socket, greeting?)),
+        match timeout_at(deadline, self.greet(way, &mut socket)).await {
+            Ok(Ok(greeting)) => Ok((socket, greeting.map_err(|error| (error, None))?)),
+            Ok(Err(error)) => Err(self.refused(error, way, false, deadline).await),
             Err(_) => {
                 let message = "redis did not send its greeting in time";
-                Err(Error::new(ErrorKind::Infrastructure, message))
+                Err((Error::new(ErrorKind::Infrastructure, message), None))
             }
         }
     }
 
-    /// Asks for the kind of the server, and chooses the database. The client would forget the code
-    /// of a refusal.
-    async fn greet(&self, socket: &mut MultiplexedConnection) -> Result<Greeting, Error> {
-        let greeting = Greeting::of(socket).await.map_err(|error| self.refusal(error))?;
-        greeting.expect_kind(self.kind)?;
-        let database = self.login.settings().db();
-        if database != 0 {
-            let selected = cmd("SELECT").arg(database).exec_async(socket).await;
-            selected.map_err(|error| self.refusal(error))?;
-        }
-        Ok(greeting)
-    }
-
+    /// Opens a socket. With RESP3, the client sends `HELLO` with user and password.
     async fn open_socket(
         &self,
+        way: Way,
+        deadline: Instant,
         on_push: impl Fn(PushInfo) + Send + Sync + 'static,
-    ) -> RedisResult<MultiplexedConnection> {
-        let mut config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.connect_timeout))
-            // Each call has its own deadline.
-            .set_response_timeout(None)
-            .set_push_sender(move |push: PushInfo| {
+        guard: impl Send + 'static,
+    ) -> RedisResult<Socket> {
+        // Each call has its own deadline.
+        let mut config = AsyncConnectionConfig::new().set_response_timeout(None);
+        let mut settings = RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP2);
+        if way == Way::Resp3 {
+            // The database is chosen when the server is known: see `greet`.
+            settings = self.login.settings().set_db(0).set_protocol(ProtocolVersion::RESP3);
+            config = config.set_push_sender(move |push: PushInfo| {
                 on_push(push);
                 Ok::<_, SendError>(())
             });
-        if let Some(resolver) = &self.resolver {
-            config = config.set_dns_resolver(resolver.clone());
         }
-        if let Some(dialer) = &self.dialer {
-            let settings = self.login.settings().set_db(0);
-            let connected = dialer.connect(self.addr(), &settings, config);
-            let in_time = timeout(self.connect_timeout, connected).await;
-            return in_time
-                .unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()));
+        let (resolver, dialer) = (self.resolver.as_ref(), self.dialer.as_ref());
+        let opened = async {
+            let stream = socket::stream(&self.addr, &self.tls, resolver, dialer).await?;
+            // With another command, a connection that is closed at HELLO could not be recognized.
+            let settings = settings.set_skip_set_lib_name();
+            Socket::new(stream, &settings, config, guard).await
+        };
+        let in_time = timeout_at(deadline, opened).await;
+        in_time.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()))
+    }
+
+    /// Logs in, if the client has not done that, asks for the kind of the server, and chooses the
+    /// database.
+    ///
+    /// Envoy forwards `SELECT` over connections that all its clients share. So nothing may send it
+    /// before the server is known, not even in one write with `HELLO`.
+    async fn greet(&self, way: Way, socket: &mut Socket) -> RedisResult<Result<Greeting, Error>> {
+        let settings = self.login.settings();
+        let mut greeting = Greeting::default();
+        if let (Way::Resp2 { .. }, Some(password)) = (way, settings.password()) {
+            let mut command = cmd("AUTH");
+            command.arg(user(&settings)).arg(password);
+            socket.connection.send_packed_command(&command).await?.extract_error()?;
         }
-        let info = self.info.clone().set_redis_settings(self.login.settings().set_db(0));
-        Client::open(info)?.get_multiplexed_async_connection_with_config(&config).await
+        if let Way::Resp3 | Way::Resp2 { asks_hello: true } = way {
+            greeting = Greeting::of(&mut socket.connection).await?;
+        }
+        if let Way::Resp2 { .. } = way {
+            greeting.protocol = ProtocolVersion::RESP2;
+            match socket.connection.send_packed_command(&cmd("PING")).await?.extract_error() {
+                Err(error) if error.code() != Some("NOPERM") => return Err(error),
+                _ => {}
+            }
+        }
+        let fits = greeting.expect_kind(self.kind, settings.db());
+        if fits.is_ok() && settings.db() != 0 {
+            let mut command = cmd("SELECT");
+            command.arg(settings.db());
+            socket.connection.send_packed_command(&command).await?.extract_error()?;
+        }
+        Ok(fits.map(|()| greeting))
     }
 
     /// Returns only if the TLS handshake takes long, and the server is found to have no TLS.
@@ -223,7 +278,7 @@ impl Server {
         if self.uses_tls() {
             sleep(SLOW_HANDSHAKE.min(self.connect_timeout / 3)).await;
             let resolver = self.resolver.as_ref();
-            if probe::answers_without_tls(self.addr(), resolver, deadline).await {
+            if probe::answers_without_tls(&self.addr, resolver, deadline).await {
                 let message = "this server answers without TLS: turn on its TLS, or write redis \
                     in place of rediss";
                 return Error::new(ErrorKind::Configuration, message);
@@ -232,42 +287,138 @@ impl Server {
         pending().await
     }
 
-    /// Returns the error of a failed attempt to connect. If needed, it probes the server for TLS,
-    /// at most until `deadline`.
-    async fn connect_error(&self, error: RedisError, deadline: Instant) -> Error {
-        if self.uses_tls() {
-            return match is_tls_failure(&error) {
-                true => {
-                    Error::new(ErrorKind::Configuration, "TLS with redis failed").with_source(error)
-                }
-                false => self.refusal(error),
-            };
+    /// Returns the error of a failed attempt to connect: of its first step, or of a later one. If
+    /// needed, it asks the server over another socket why, at most until `deadline`.
+    async fn refused(
+        &self,
+        error: RedisError,
+        way: Way,
+        is_first: bool,
+        deadline: Instant,
+    ) -> Refused {
+        let at_hello = is_first && way == Way::Resp3;
+        let wrong = |message, error: RedisError| {
+            Error::new(ErrorKind::Configuration, message).with_source(error)
+        };
+        let settings = self.login.settings();
+        // It shows no password.
+        let refusal = |error| error::from_redis_error(error, settings.password());
+        if self.uses_tls() && is_tls_failure(&error) {
+            return (wrong("TLS with redis failed", error), None);
+        }
+        if error.code().is_some() || error.kind() == RedisErrorKind::RESP3NotSupported {
+            let is_login = matches!(error.code(), Some("WRONGPASS" | "NOAUTH"));
+            let refusal = refusal(error);
+            let is_hello = at_hello && refusal.kind() == ErrorKind::Configuration && !is_login;
+            return (refusal, is_hello.then_some(Refusal::InWords));
         }
         // A server with TLS may also answer with bytes that are not a reply.
-        let is_odd = error.is_connection_dropped() || error.kind() == redis::ErrorKind::Parse;
-        if is_odd
-            && self.dialer.is_none()
-            && !error.is_connection_refusal()
-            && probe::answers_with_tls(self.addr(), self.resolver.as_ref(), deadline).await
-        {
-            let message = "this server wants TLS: write rediss in place of redis";
-            return Error::new(ErrorKind::Configuration, message).with_source(error);
+        let is_lost = error.is_connection_dropped() && !error.is_connection_refusal();
+        let is_odd = is_lost || error.kind() == RedisErrorKind::Parse;
+        let within_reply = |cause: &io::Error| cause.kind() == io::ErrorKind::UnexpectedEof;
+        let is_closed = is_lost && !error::has_cause(&error, within_reply);
+        if !is_odd {
+            return (refusal(error), None);
         }
-        self.refusal(error)
+        // Attempts follow each other. They need not all ask over more sockets.
+        let known =
+            lock(&self.health.diagnosis).filter(|one| one.at.elapsed() < MAX_CONNECTION_WAIT);
+        let message = match known {
+            Some(known) => known.message,
+            None => {
+                let has_more = user(&settings).is_some() || settings.db() != 0;
+                let at_login = way != Way::Resp3 && has_more;
+                let answer = match is_closed && (at_hello || at_login) {
+                    true => self.ping(deadline).await,
+                    false => None,
+                };
+                let (addr, resolver) = (&self.addr, self.resolver.as_ref());
+                // The client does not tell a reply that was cut from none.
+                if answer == Some(true)
+                    && at_hello
+                    && self.can_be_probed()
+                    && probe::answers_hello(addr, resolver, deadline).await
+                {
+                    return (refusal(error), None);
+                }
+                if answer == Some(true) {
+                    let message = if at_hello { CLOSES_AT_HELLO } else { CLOSES_AT_LOGIN };
+                    return (wrong(message, error), Some(Refusal::Closed));
+                }
+                let wants_tls = answer.is_none()
+                    && self.can_be_probed()
+                    && probe::answers_with_tls(addr, resolver, deadline).await;
+                let message = wants_tls.then_some(WANTS_TLS);
+                *lock(&self.health.diagnosis) = Some(Diagnosis { at: Instant::now(), message });
+                message
+            }
+        };
+        match message {
+            Some(message) => (wrong(message, error), None),
+            None => (refusal(error), None),
+        }
     }
 
-    /// Makes the error of a command of connecting. It shows no password.
-    fn refusal(&self, error: RedisError) -> Error {
-        error::from_redis_error(error, self.login.settings().password())
+    /// Asks for a `PONG` over another socket, without a password. Returns false for an outage that
+    /// the server reports, and true for any other reply.
+    async fn ping(&self, deadline: Instant) -> Option<bool> {
+        let way = Way::Resp2 { asks_hello: false };
+        let asked = async {
+            let mut socket = self.open_socket(way, deadline, |_| {}, ()).await?;
+            socket.connection.send_packed_command(&cmd("PING")).await
+        };
+        let reply = timeout_at(deadline, asked).await.ok()?.and_then(Value::extract_error);
+        match reply {
+            Err(error) if !error::is_reply::<()>(&Err(error.clone())) => None,
+            Err(error) => {
+                Some(error::from_redis_error(error, []).kind() == ErrorKind::Configuration)
+            }
+            Ok(_) => Some(true),
+        }
+    }
+
+    /// Returns true if probes reach it by TCP as it is.
+    fn can_be_probed(&self) -> bool {
+        self.dialer.is_none() && matches!(self.addr, ConnectionAddr::Tcp(..))
     }
 
     fn uses_tls(&self) -> bool {
-        matches!(self.addr(), ConnectionAddr::TcpTls { .. })
+        matches!(self.addr, ConnectionAddr::TcpTls { .. })
     }
+}
 
-    fn addr(&self) -> &ConnectionAddr {
-        self.info.addr()
-    }
+/// The way to greet a server.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// By `HELLO 3`.
+    Resp3,
+    /// By `PING`. A server that refused `HELLO 3` in words may be asked for its kind, too.
+    Resp2 { asks_hello: bool },
+}
+
+/// The error of an attempt to connect, and the refusal of `HELLO`, if that was why.
+type Refused = (Error, Option<Refusal>);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Refusal {
+    /// By an error that no login causes, and that is not over after a while.
+    InWords,
+    /// The server closed the connection, but answers a `PING`.
+    Closed,
+}
+
+const WANTS_TLS: &str = "this server wants TLS: write rediss in place of redis";
+
+const CLOSES_AT_HELLO: &str = "this server closes the connection at HELLO, as twemproxy does: a \
+    proxy needs an address of redis:// without protocol=resp3, and serves neither clusters nor \
+    sentinels";
+
+const CLOSES_AT_LOGIN: &str = "this server closes the connection when it gets a user or a \
+    database, as twemproxy does: write an address without a user and without a database";
+
+/// Returns the user, unless it is the one that a password alone means.
+fn user(settings: &RedisConnectionInfo) -> Option<&str> {
+    settings.username().filter(|user| *user != "default")
 }
 
 /// Makes the error of an address that cannot be used.

@@ -23,6 +23,7 @@ pub(super) fn connector(timeout: Duration, dialer: Dialer) -> Connector {
     Connector {
         tls: Tls::default().params(false).expect("no TLS"),
         login: Login::new(redis::RedisConnectionInfo::default()),
+        protocol: None,
         timeout,
         resolver: None,
         dialer: Some(dialer),
@@ -49,8 +50,7 @@ pub(super) async fn serve(
             return Ok(());
         }
         for line in String::from_utf8_lossy(&bytes[..length]).lines() {
-            let answer = if line == "SETINFO" { "+OK\r\n" } else { reply(line) };
-            socket.write_all(answer.as_bytes()).await?;
+            socket.write_all(reply(line).as_bytes()).await?;
         }
     }
 }

@@ -1,22 +1,34 @@
-//! TLS: the authorities that connections trust, and the certificate of this process.
+//! TLS: the authorities that connections trust, the certificate of this process, and the name of
+//! the servers.
 
+use std::io;
 use std::sync::Arc;
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
-use redis::{Client, ClientTlsConfig, ConnectionAddr, TlsCertificates};
+use redis::ConnectionAddr;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
 
 use super::address::Host;
+use super::dialer::Stream;
 use crate::{Error, ErrorKind};
 
 /// The settings of TLS.
 #[derive(Clone, Default)]
 pub(super) struct Tls {
     roots: Roots,
-    identity: Option<ClientTlsConfig>,
+    identity: Option<Identity>,
+    server_name: Option<String>,
+}
+
+/// The certificate of this process with its chain, and the private key, both in PEM.
+#[derive(Clone)]
+struct Identity {
+    certificate: Vec<u8>,
+    key: Vec<u8>,
 }
 
 /// The authorities whose certificates are trusted.
@@ -25,7 +37,7 @@ enum Roots {
     /// The authorities of the system.
     #[default]
     System,
-    /// The authorities that Mozilla trusts, as compiled into the client.
+    /// The authorities that Mozilla trusts, as compiled into this process.
     Webpki,
     /// Certificates from the application, in PEM.
     Own(Vec<u8>),
@@ -48,84 +60,103 @@ impl Tls {
     }
 
     pub(super) fn set_identity(&mut self, certificate: &[u8], key: &[u8]) {
-        let (client_cert, client_key) = (certificate.to_vec(), key.to_vec());
-        self.identity = Some(ClientTlsConfig { client_cert, client_key });
+        let (certificate, key) = (certificate.to_vec(), key.to_vec());
+        self.identity = Some(Identity { certificate, key });
     }
 
-    /// Returns the parameters of TLS for every connection. Fails if a certificate cannot be used,
-    /// if the process has no crypto provider, or if settings would have no effect.
+    /// Verifies the certificate of each server against this name.
+    pub(super) fn set_server_name(&mut self, name: &str) {
+        self.server_name = Some(name.to_owned());
+    }
+
+    /// Returns the parameters of TLS for every connection. Fails if a certificate or the name
+    /// cannot be used, if the process has no crypto provider, or if settings would have no effect.
     pub(super) fn params(&self, uses_tls: bool) -> Result<TlsParams, Error> {
-        let is_set = self.identity.is_some() || !matches!(self.roots, Roots::System);
+        let is_set = self.identity.is_some()
+            || self.server_name.is_some()
+            || !matches!(self.roots, Roots::System);
         match (uses_tls, is_set) {
-            (true, _) => Ok(TlsParams(Some(self.template()?))),
+            (true, _) => Ok(TlsParams(Some(self.encryption()?))),
             (false, false) => Ok(TlsParams(None)),
             (false, true) => {
-                let message = "certificates are set, but the address is without TLS: write rediss";
+                let message = "settings of TLS are made, but the address is without TLS: write \
+                    rediss";
                 Err(Error::new(ErrorKind::Configuration, message))
             }
         }
     }
 
-    fn template(&self) -> Result<ConnectionAddr, Error> {
-        // Each attempt to connect asks rustls for the provider of the process. Without one, rustls
-        // panics, unless its own features name exactly one. Here, only an installed provider is
-        // visible.
+    fn encryption(&self) -> Result<Encryption, Error> {
+        // Without an installed provider, rustls panics, unless its own features name exactly one.
         let provider = CryptoProvider::get_default().ok_or_else(no_provider)?;
-        // The roots must not depend on features of the client that another crate switches on.
-        let root_cert = match &self.roots {
-            Roots::System => Some(system_roots()?),
-            Roots::Webpki => None,
-            Roots::Own(pem) => Some(pem.clone()),
-        };
-        self.check(provider, root_cert.as_deref())?;
-        let certificates = TlsCertificates { client_tls: self.identity.clone(), root_cert };
-        let (host, port) = (String::new(), 0);
-        let addr = ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None };
-        let client = Client::build_with_tls(addr, certificates);
-        let client = client.map_err(|error| invalid("the certificates", error))?;
-        Ok(client.get_connection_info().addr().clone())
-    }
-
-    /// Fails if a certificate or the key cannot be used. The client would notice that only at each
-    /// attempt to connect.
-    fn check(&self, provider: &Arc<CryptoProvider>, root_cert: Option<&[u8]>) -> Result<(), Error> {
         let mut roots = RootCertStore::empty();
-        if let Some(pem) = root_cert {
-            for certificate in certificates("the root certificate", pem)? {
-                roots.add(certificate).map_err(|error| invalid("the root certificate", error))?;
+        match &self.roots {
+            Roots::System => roots = system_roots()?,
+            Roots::Webpki => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
+            Roots::Own(pem) => {
+                for certificate in certificates("the root certificate", pem)? {
+                    roots
+                        .add(certificate)
+                        .map_err(|error| invalid("the root certificate", error))?;
+                }
             }
         }
-        let Some(ClientTlsConfig { client_cert, client_key }) = &self.identity else {
-            return Ok(());
-        };
-        let chain = certificates("the client certificate", client_cert)?;
-        let key = PrivateKeyDer::from_pem_slice(client_key)
-            .map_err(|_| invalid("the key of the client certificate", "no private key in PEM"))?;
         let config = ClientConfig::builder_with_provider(Arc::clone(provider))
-            .with_safe_default_protocol_versions();
-        let config = config.and_then(|config| {
-            config.with_root_certificates(roots).with_client_auth_cert(chain, key)
-        });
-        config.map(drop).map_err(|error| invalid("the client certificate", error))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| invalid("the crypto provider", error))?
+            .with_root_certificates(roots);
+        let config = match &self.identity {
+            None => config.with_no_client_auth(),
+            Some(Identity { certificate, key }) => {
+                let chain = certificates("the client certificate", certificate)?;
+                let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| {
+                    invalid("the key of the client certificate", "no private key in PEM")
+                })?;
+                config
+                    .with_client_auth_cert(chain, key)
+                    .map_err(|error| invalid("the client certificate", error))?
+            }
+        };
+        let name = self.server_name.clone().map(ServerName::try_from).transpose();
+        let name = name.map_err(|error| invalid("the TLS server name", error))?;
+        Ok(Encryption { connector: Arc::new(config).into(), name })
     }
 }
 
-/// The parameters of TLS for connections; `None` without TLS. They are in an address, since the
-/// client does not export their type.
+/// The parameters of TLS for connections; `None` without TLS.
 #[derive(Clone)]
-pub(super) struct TlsParams(Option<ConnectionAddr>);
+pub(super) struct TlsParams(Option<Encryption>);
+
+#[derive(Clone)]
+struct Encryption {
+    connector: TlsConnector,
+    /// The name in the certificates of all servers; `None`: the host of each.
+    name: Option<ServerName<'static>>,
+}
 
 impl TlsParams {
     /// Returns the address of a host.
     pub(super) fn addr(&self, host: &Host) -> ConnectionAddr {
         let (host, port) = (host.name.clone(), host.port);
         match &self.0 {
-            Some(ConnectionAddr::TcpTls { tls_params, .. }) => {
-                let tls_params = tls_params.clone();
-                ConnectionAddr::TcpTls { host, port, insecure: false, tls_params }
-            }
-            _ => ConnectionAddr::Tcp(host, port),
+            Some(_) => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
+            None => ConnectionAddr::Tcp(host, port),
         }
+    }
+
+    /// Encrypts a stream to a host, if connections use TLS.
+    pub(super) async fn encrypt(
+        &self,
+        host: &str,
+        stream: TcpStream,
+    ) -> io::Result<Box<dyn Stream>> {
+        let Some(Encryption { connector, name }) = &self.0 else { return Ok(Box::new(stream)) };
+        let name = match name {
+            Some(name) => name.clone(),
+            None => ServerName::try_from(host.to_owned())
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?,
+        };
+        Ok(Box::new(connector.connect(name, stream).await?))
     }
 }
 
@@ -138,18 +169,11 @@ fn certificates(what: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, 
     }
 }
 
-/// Returns the authorities of the system in PEM, the only form that the client reads. Leaves out
-/// those that rustls cannot read.
-fn system_roots() -> Result<Vec<u8>, Error> {
+/// Returns the authorities of the system. Leaves out those that rustls cannot read.
+fn system_roots() -> Result<RootCertStore, Error> {
     let mut found = rustls_native_certs::load_native_certs();
-    let (mut readable, mut pem) = (RootCertStore::empty(), String::new());
-    for certificate in found.certs {
-        if readable.add(certificate.clone()).is_ok() {
-            pem.push_str("-----BEGIN CERTIFICATE-----\n");
-            STANDARD.encode_string(&certificate, &mut pem);
-            pem.push_str("\n-----END CERTIFICATE-----\n");
-        }
-    }
+    let mut readable = RootCertStore::empty();
+    readable.add_parsable_certificates(found.certs);
     if readable.is_empty() {
         let message = "this system has no certificate authorities: install them, or build the pool \
             with root_certificate or webpki_roots";
@@ -159,7 +183,7 @@ fn system_roots() -> Result<Vec<u8>, Error> {
             None => error,
         });
     }
-    Ok(pem.into_bytes())
+    Ok(readable)
 }
 
 fn no_provider() -> Error {

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::super::client::fault::{Progress, Stage};
 use super::super::client::{Host, Next, Partition, Pool, SharedConnection, error};
-use super::super::script::{Arguments, BatchReply, Op, ReplyEntry, Request, Script};
+use super::super::script::{Arguments, BatchReply, Op, ReplyEntry, Request, Script, key_suffixes};
 use super::config::Config;
 use crate::Error;
 use crate::algorithm::Verdict;
@@ -77,6 +77,11 @@ impl QueuedRequest {
     /// Returns true if it settles a reservation, so that no caller waits for it.
     pub(super) fn is_settlement(&self) -> bool {
         !matches!(self.reply_to, ReplyTo::Caller(_))
+    }
+
+    /// Returns true if it is about the keys of several limiters.
+    pub(super) fn has_several_keys(&self) -> bool {
+        key_suffixes(&self.request.key, 2).nth(1).is_some()
     }
 
     /// Answers with an error.

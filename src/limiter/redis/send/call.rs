@@ -33,7 +33,11 @@ pub(super) async fn send_call(
     } else {
         // All keys share one hash slot.
         let Some(batch) = call.batches.pop() else { return CallEnd::default() };
-        wait.run(Box::pin(send_batch(config, connection, batch)), Some(used)).await
+        let sending: Sending = match config.pool.keys_apart_over(&*connection) {
+            true => Box::pin(routed::send_each_key(config, connection, batch)),
+            false => Box::pin(send_batch(config, connection, batch)),
+        };
+        wait.run(sending, Some(used)).await
     }
 }
 

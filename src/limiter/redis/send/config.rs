@@ -86,8 +86,11 @@ impl Config {
     }
 
     /// Returns true if one call can decide about keys with these suffixes. In a cluster they must
-    /// be in one hash slot.
+    /// be in one hash slot. No proxy says which keys are on one server.
     pub(crate) fn share_a_call(&self, key_suffixes: &[String]) -> bool {
+        if self.pool.keys_apart() == Some(true) {
+            return false;
+        }
         let mut slots = key_suffixes.iter().map(|suffix| hash_slot(suffix));
         let first = slots.next();
         !self.pool.is_clustered() || slots.all(|slot| Some(slot) == first)

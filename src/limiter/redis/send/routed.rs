@@ -1,5 +1,5 @@
-//! Sends batches for several hash slots in one write, and redirects those that a server did not
-//! run.
+//! Sends batches for several hash slots, or one for each key, in one write. Redirects those that a
+//! server did not run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,9 +15,9 @@ use super::super::client::{
     Cluster, Host, Next, SharedConnection, ask, cannot_serve, next_reply, reply_after_asking,
 };
 use super::super::script::{Script, key_suffixes};
-use super::batch::{Batch, CallEnd, Detour, own_now};
+use super::batch::{Batch, CallEnd, Detour, QueuedRequest, Requests, own_now};
 use super::config::Config;
-use crate::Error;
+use crate::{Error, ErrorKind};
 
 /// The number of redirects in a row without a pause. Later redirects pause, since two servers may
 /// redirect to each other.
@@ -43,6 +43,30 @@ pub(super) async fn send_batches(
     batches.retain(|batch| !batch.requests.is_empty());
     if !batches.is_empty() {
         end.unfinished = exchange(&config, &*connection, batches, &mut end).await;
+    }
+    end
+}
+
+/// Sends a call for each key of a batch, in one write: each key may be on another server behind a
+/// proxy. The calls of servers that do not know the script are sent again.
+pub(super) async fn send_each_key(
+    config: Arc<Config>,
+    connection: Arc<dyn SharedConnection>,
+    mut batch: Batch,
+) -> CallEnd {
+    let mut end = CallEnd::default();
+    batch.prepare(&config);
+    let joins = |queued: &QueuedRequest| config.buckets.len() > 1 && queued.has_several_keys();
+    let (joined, own) = batch.requests.into_iter().partition(|queued| joins(queued));
+    let (hash_slot, joined): (_, Requests) = (batch.hash_slot, joined);
+    // They were put together before the first connection showed the proxy.
+    let message = "this charge of several keys came before a connection to this proxy: ask again";
+    let early = Error::new(ErrorKind::Saturation, message);
+    joined.into_iter().for_each(|queued| queued.fail(early.clone()));
+    let mut batches = Batch::new(hash_slot, own).split_by_key();
+    while !batches.is_empty() {
+        batches = exchange(&config, &*connection, batches, &mut end).await;
+        batches.retain(Batch::is_wanted);
     }
     end
 }
@@ -223,7 +247,8 @@ async fn exchange(
             None => next_reply(&mut replies),
         };
         let next = reply.as_ref().err().and_then(|error| Next::of(error, connection.address()));
-        match next {
+        let is_known = |next: &Next| config.pool.is_routed() || *next == Next::WithText;
+        match next.filter(is_known) {
             Some(next) if !(with_text && next == Next::WithText) => {
                 redirected.push(batch.redirected(next, with_text));
             }
@@ -280,7 +305,6 @@ async fn claim(config: &Config, hash_slot: u16, keys: &str) {
 #[cfg(test)]
 mod tests {
     use super::super::super::script::{Op, Request};
-    use super::super::batch::QueuedRequest;
     use super::*;
     use crate::algorithm::FixedWindow;
     use crate::limiter::configured::ConfiguredAlgorithm;

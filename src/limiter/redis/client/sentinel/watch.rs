@@ -16,6 +16,7 @@ use super::super::address::Host;
 use super::super::backoff::{Backoff, hangs_after};
 use super::super::error;
 use super::super::server::Server;
+use super::super::socket::Socket;
 use super::super::times::{ANSWER_TIMEOUT, ASK_AT_MOST_EVERY, ASK_EVERY, MAX_SILENCE};
 use super::Sentinels;
 use super::reports::Report;
@@ -26,7 +27,7 @@ use crate::{Error, ErrorKind};
 const CHANNELS: [&str; 3] = ["+promoted-slave", "+switch-master", "+config-update-from"];
 
 /// A connection to a sentinel, and the notice that it has published a change.
-type Connected = Result<(MultiplexedConnection, Arc<Notify>), Error>;
+type Connected = Result<(Socket, Arc<Notify>), Error>;
 
 /// The task that watches one sentinel.
 pub(super) struct Watch {
@@ -109,34 +110,28 @@ impl Watch {
     async fn connect_once(&self, end: Instant) -> Connected {
         let news = Arc::new(Notify::new());
         let (notice, service_name) = (Arc::clone(&news), Arc::clone(&self.service_name));
-        let (mut connection, _) = self
-            .server
-            .open(move |push| {
-                if concerns(&push, &service_name) {
-                    notice.notify_one();
-                }
-            })
-            .await?;
+        let on_push = move |push| {
+            if concerns(&push, &service_name) {
+                notice.notify_one();
+            }
+        };
+        let (mut socket, _) = self.server.open(on_push, || ()).await?;
         // A user without the permission to subscribe learns of a switch at the next question.
         let end = end.min(Instant::now() + ANSWER_TIMEOUT);
-        match timeout_at(end, connection.subscribe(&CHANNELS)).await {
+        match timeout_at(end, socket.connection.subscribe(&CHANNELS)).await {
             Ok(Err(refused)) if refused.code().is_none() => {
                 Err(error::from_redis_error(refused, []))
             }
-            _ => Ok((connection, news)),
+            _ => Ok((socket, news)),
         }
     }
 
     /// Asks until an answer is missing, and returns why. `None`: the pool is gone.
-    async fn ask_again_and_again(
-        &self,
-        mut connection: MultiplexedConnection,
-        news: &Notify,
-    ) -> Option<Error> {
+    async fn ask_again_and_again(&self, mut socket: Socket, news: &Notify) -> Option<Error> {
         loop {
             let end = Instant::now() + ANSWER_TIMEOUT;
             let asking = async {
-                let answer = timeout_at(end, self.ask(&mut connection)).await;
+                let answer = timeout_at(end, self.ask(&mut socket.connection)).await;
                 let answer = answer.map_err(|_| {
                     let message = "the sentinel did not answer in time";
                     Error::new(ErrorKind::Infrastructure, message)
