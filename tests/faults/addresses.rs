@@ -1,5 +1,8 @@
 //! The servers of an address: a pool never uses servers of another kind than its address says.
 
+use std::future::ready;
+use std::net::SocketAddr;
+
 use tower_sluice::{Charge, ErrorKind, Limiter, Pool};
 
 use support::faults::*;
@@ -30,4 +33,32 @@ fn a_look_up_without_files_blames_no_server() {
     let error = runtime.block_on(limiter.check(&Charge::new("key"))).unwrap_err();
     drop(files);
     assert_eq!(error.kind(), ErrorKind::Saturation, "{error:?}");
+}
+
+/// A pool for a name with the addresses of these servers, in this order.
+fn named(servers: &[&Server]) -> Pool {
+    let addresses: Vec<_> =
+        servers.iter().map(|server| SocketAddr::from(([127, 0, 0, 1], server.port()))).collect();
+    let builder = Pool::builder("redis://redis.example").unwrap();
+    builder.resolver(move |_, _| ready(Ok(addresses.clone()))).build().unwrap()
+}
+
+/// As the name of a service that leads to all its servers.
+// Case 17.
+#[tokio::test]
+async fn a_name_of_a_replica_and_its_primary_leads_to_the_primary() {
+    let primary = Server::start();
+    let replica = Server::with(&["--replicaof", "127.0.0.1", &primary.port().to_string()]);
+    for servers in [[&replica, &primary], [&primary, &replica]] {
+        let limiter = over(named(&servers)).decision_timeout(LONG);
+        for _ in 0..40 {
+            let decision = limiter.check(&one()).await;
+            assert!(decision.is_ok(), "{decision:?}");
+        }
+    }
+    let alone = named(&[&replica]);
+    let error = alone.ready().await.expect_err("no primary");
+    assert_eq!(error.kind(), ErrorKind::Infrastructure, "{error:?}");
+    assert!(chain(&error).contains("is a replica"), "{}", chain(&error));
+    assert_ne!(ask(&over(alone)).await.expect_err("no primary").kind(), ErrorKind::State);
 }

@@ -16,6 +16,7 @@ mod least_rights;
 mod ready;
 #[cfg(feature = "redisson")]
 mod replies;
+mod rest;
 mod rotation;
 mod runtimes;
 mod sentinel;

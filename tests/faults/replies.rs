@@ -1,7 +1,11 @@
 //! Redis answers, but does not decide: the kind of each error, and what happens to the charge.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep};
 use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::limiter::Origin;
@@ -330,4 +334,47 @@ async fn a_share_answers_for_a_store_that_is_full_or_whose_password_changed() {
     assert_eq!(decision.fallback_cause().unwrap().kind(), ErrorKind::Configuration);
     assert_eq!(decision.limiter(), Some("share"));
     assert_eq!(open.check(&one()).await.unwrap_err().kind(), ErrorKind::Configuration);
+}
+
+/// A reply without an end would fill the memory. The server is cut off, and nobody is admitted.
+#[tokio::test]
+async fn a_reply_without_an_end_is_cut_off() {
+    const MIB: u64 = 1 << 20;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    let most = Arc::new(AtomicU64::new(0));
+    let sent = Arc::clone(&most);
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let sent = Arc::clone(&sent);
+            tokio::spawn(async move {
+                let (mut bytes, zeros) = ([0; 4_096], [b'0'; 65_536]);
+                loop {
+                    let count = stream.read(&mut bytes).await?;
+                    let said = String::from_utf8_lossy(&bytes[..count]);
+                    if count == 0 {
+                        return Ok::<_, std::io::Error>(());
+                    }
+                    if said.contains("EVAL") {
+                        break;
+                    }
+                    let commands = said.lines().filter(|line| line.starts_with('*')).count();
+                    let reply =
+                        if said.contains("HELLO") { "%1\r\n+proto\r\n:3\r\n" } else { "+OK\r\n" };
+                    stream.write_all(reply.repeat(commands).as_bytes()).await?;
+                }
+                stream.write_all(b"$1000000000000\r\n").await?;
+                let mut own = 0;
+                loop {
+                    own += stream.write(&zeros).await? as u64;
+                    sent.fetch_max(own, Relaxed);
+                }
+            });
+        }
+    });
+    let limiter = over(Pool::connect(&url).unwrap()).decision_timeout(LONG);
+    let error = limiter.check(&one()).await.expect_err("no reply");
+    println!("fault endless reply sent_mib={} kind={:?}", most.load(Relaxed) / MIB, error.kind());
+    assert_eq!(error.kind(), ErrorKind::State, "{}", chain(&error));
+    assert!(most.load(Relaxed) < 32 * MIB, "{most:?}");
 }

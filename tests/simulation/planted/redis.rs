@@ -289,6 +289,36 @@ pub(super) const FAULTS: &[Fault] = &[
         "limiter::redis::client::own_pool::tests::an_attempt_without_an_answer_ends_in_time_and_no_pause_follows",
     ),
     planted(
+        "closed_connection_used_after_a_rest",
+        &[edit(
+            "limiter/redis/client/own_pool.rs",
+            "            } else if connection.socket.is_closed() {",
+            "            } else if connection.socket.is_closed() && is_long {",
+        )],
+    )
+    .found_by(
+        "faults",
+        "rest::a_connection_that_is_killed_while_its_thread_stands_still_is_replaced_before_it_is_used",
+    ),
+    planted(
+        "replies_without_a_bound",
+        &[edit(
+            "limiter/redis/client/wire.rs",
+            "        if self.unanswered.fetch_add(count, Relaxed) + count > MAX_REPLY {",
+            "        if self.unanswered.fetch_add(count, Relaxed) > MAX_REPLY << 6 {",
+        )],
+    )
+    .found_by("faults", "replies::a_reply_without_an_end_is_cut_off"),
+    planted(
+        "replica_used_although_a_primary_has_its_name",
+        &[edit(
+            "limiter/redis/client/server.rs",
+            "                    Some(peer) if seeks_primary && greeting.is_replica() => {",
+            "                    Some(peer) if !seeks_primary && greeting.is_replica() => {",
+        )],
+    )
+    .found_by("faults", "addresses::a_name_of_a_replica_and_its_primary_leads_to_the_primary"),
+    planted(
         "connection_kept_through_a_suspend",
         &[edit(
             "limiter/redis/client/own_pool.rs",

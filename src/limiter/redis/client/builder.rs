@@ -113,7 +113,8 @@ impl PoolBuilder {
     }
 
     /// Resolves host names with `resolve`, again for each connection: for example for service
-    /// discovery. Default: the system's resolver.
+    /// discovery. If the name has several addresses, replicas among them are left for the primary.
+    /// Default: the system's resolver.
     pub fn resolver<F>(mut self, resolve: impl Fn(String, u16) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'static,
@@ -124,6 +125,9 @@ impl PoolBuilder {
 
     /// Opens each socket with `dial`, which takes host and port. Use it for a proxy, a tunnel, or a
     /// server inside a test. Default: TCP.
+    ///
+    /// The pool does not bound the replies of such a socket. It cannot ask the system if the socket
+    /// was closed while this process stood still, so the first call after that may fail.
     ///
     /// It replaces the [`resolver`](Self::resolver). `dial` must then encrypt itself, if wanted:
     /// [`build`](Self::build) fails if the address asks for TLS, or names a Unix socket.

@@ -3,7 +3,8 @@
 //! bb8 sends a PING before each use. Here, other signs show that a connection is useless, without a
 //! round trip:
 //!
-//! - The task that reads its socket has ended.
+//! - The task that reads its socket has ended. After a rest, the pool also asks the system if the
+//!   socket is closed.
 //! - The server is read-only.
 //! - No reply has come for some time, although calls wait for one.
 //! - The pool now uses another server in its place.
@@ -127,15 +128,21 @@ impl Connection {
 impl SharedConnection for Connection {
     fn send(&self, command: Cmd) -> ReplyFuture {
         let mut socket = self.socket.clone();
-        self.recorded(async move { socket.connection.send_packed_command(&command).await })
+        self.recorded(async move {
+            let reply = socket.connection.send_packed_command(&command).await;
+            socket.record_reply();
+            reply
+        })
     }
 
     fn send_all(&self, commands: Pipeline) -> RepliesFuture {
         let mut socket = self.socket.clone();
-        let call = async move {
-            socket.connection.send_packed_commands(&commands, 0, commands.len()).await
-        };
-        self.recorded(call)
+        self.recorded(async move {
+            let count = commands.len();
+            let replies = socket.connection.send_packed_commands(&commands, 0, count).await;
+            socket.record_reply();
+            replies
+        })
     }
 
     fn address(&self) -> Option<&ConnectionAddr> {

@@ -250,6 +250,7 @@ pub(crate) fn from_redis_error<'a>(
         }
         // Callers that open many sockets must not make a fallback admit them.
         redis::ErrorKind::Io if is_out_of_files(&error) => ErrorKind::Saturation,
+        redis::ErrorKind::Io if is_too_large(&error) => ErrorKind::State,
         redis::ErrorKind::Io
         | redis::ErrorKind::NoValidReplicasFoundBySentinel
         | redis::ErrorKind::ClusterConnectionNotFound => ErrorKind::Infrastructure,
@@ -303,6 +304,12 @@ pub(crate) fn from_failed_call<'a>(
 /// Returns true if a timer of the client ended the call, and not the operating system.
 fn is_client_timeout(error: &RedisError) -> bool {
     error.is_timeout() && has_cause(error, |cause| cause.raw_os_error().is_none())
+}
+
+/// Returns true if a reply was larger than the bound in `wire.rs`.
+fn is_too_large(error: &RedisError) -> bool {
+    let is_too_large = |cause: &io::Error| cause.kind() == io::ErrorKind::FileTooLarge;
+    cause(error).and_then(|cause| cause.downcast_ref()).is_some_and(is_too_large)
 }
 
 /// Returns true if this process, or its system, may open no more files or sockets.

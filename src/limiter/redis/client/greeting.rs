@@ -99,6 +99,11 @@ impl Greeting {
         Err(Error::new(ErrorKind::Configuration, message))
     }
 
+    /// Returns true if the server says that it is a replica outside of a cluster.
+    pub(super) fn is_replica(&self) -> bool {
+        self.mode.as_deref() == Some("standalone") && self.role.as_deref() == Some("replica")
+    }
+
     /// Returns true if the server is a primary outside of a cluster.
     pub(super) fn is_primary(&self) -> bool {
         self.mode.as_deref() == Some("standalone") && self.role.as_deref() == Some("master")

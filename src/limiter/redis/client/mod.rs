@@ -7,7 +7,7 @@
 //! - `own_pool.rs`: the crate's own connections, to one `server.rs`, or to the primary that
 //!   `sentinel/` finds. `backoff.rs` computes the pauses between attempts to connect, and
 //!   `connection.rs` checks if a connection is usable.
-//! - `socket.rs` opens a connection. `dialer.rs` holds functions of the application: they find the
+//! - `socket.rs` opens a connection, over a socket of `wire.rs`. `dialer.rs` holds functions of the application: they find the
 //!   server's IP address, or open the socket. `tls.rs` sets up TLS, and `probe.rs` checks if the
 //!   server expects it. `greeting.rs` asks a server for its kind and its role.
 //! - `cluster/`: one such pool for each server of a cluster, chosen by hash slots. Single commands
@@ -45,6 +45,7 @@ mod socket;
 pub(crate) mod times;
 #[cfg_attr(not(feature = "rustls"), path = "no_tls.rs")]
 mod tls;
+mod wire;
 
 #[cfg(any(test, fuzzing))]
 pub(crate) use self::address::Address;

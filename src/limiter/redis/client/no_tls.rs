@@ -3,7 +3,6 @@
 use std::io;
 
 use redis::ConnectionAddr;
-use tokio::net::TcpStream;
 
 use super::address::Host;
 use super::dialer::Stream;
@@ -37,7 +36,11 @@ impl TlsParams {
     }
 
     /// Returns the stream as it is.
-    pub(super) async fn encrypt(&self, _: &str, stream: TcpStream) -> io::Result<Box<dyn Stream>> {
+    pub(super) async fn encrypt(
+        &self,
+        _: &str,
+        stream: impl Stream + 'static,
+    ) -> io::Result<Box<dyn Stream>> {
         Ok(Box::new(stream))
     }
 }

@@ -392,13 +392,21 @@ impl RuntimeConnections {
         &mut runtimes[at]
     }
 
-    /// Gives all connections up after a long rest: a network may have forgotten them without a sign.
+    /// Looks for connections that died, if nothing was sent for a moment: the thread may have stood
+    /// still, or the process, so that the runtime has had no turn to notice. After a long rest, all
+    /// are given up: a network may have forgotten them without a sign.
     fn end_rest(&mut self, now: Instant) {
         let rest = now.saturating_duration_since(mem::replace(&mut self.used, now));
-        if rest >= MIN_REST && (rest >= MAX_REST || self.clocks.unseen(Clocks::now()) >= MAX_UNSEEN)
-        {
-            let all = self.entries.iter().filter_map(|entry| entry.connection.as_ref());
-            all.for_each(|connection| connection.health.retire(ConnectionState::Rested));
+        if rest < MIN_REST {
+            return;
+        }
+        let is_long = rest >= MAX_REST || self.clocks.unseen(Clocks::now()) >= MAX_UNSEEN;
+        for connection in self.entries.iter().filter_map(|entry| entry.connection.as_ref()) {
+            if is_long {
+                connection.health.retire(ConnectionState::Rested);
+            } else if connection.socket.is_closed() {
+                connection.health.retire(ConnectionState::Closed);
+            }
         }
     }
 

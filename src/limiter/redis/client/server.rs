@@ -2,6 +2,7 @@
 
 use std::future::pending;
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -147,6 +148,10 @@ impl Server {
             RetireOnDrop(Arc::clone(&health))
         };
         let (socket, greeting) = self.open(|_| {}, guard).await?;
+        if self.kind == ServerKind::Plain && greeting.is_replica() {
+            let message = "this server is a replica, and its address leads to no primary";
+            return Err(Error::new(ErrorKind::Infrastructure, message));
+        }
         let (address, is_primary) = (Arc::new(self.addr.clone()), greeting.is_primary());
         let keys_apart = greeting.protocol == ProtocolVersion::RESP2;
         Ok(Connection { socket, health, address, is_primary, keys_apart, made_at: Instant::now() })
@@ -154,6 +159,8 @@ impl Server {
 
     /// Opens a socket, and reads the greeting of the server. `on_push` gets all push messages. Each
     /// attempt has a guard of its own, which is dropped when its connection is lost.
+    ///
+    /// If a name has several addresses, a replica among them is left for the next one.
     ///
     /// A server that refuses `HELLO` is asked by RESP2. A server that ends at this moment closes
     /// the connection, too. So one that closes it is asked a second time, here or by a probe.
@@ -168,12 +175,22 @@ impl Server {
             Some(ProtocolVersion::RESP2) => Way::Resp2 { asks_hello: has_database },
             _ => Way::Resp3,
         };
-        let mut was_closed = self.can_be_probed();
+        let seeks_primary = matches!(self.kind, ServerKind::Plain | ServerKind::Primary);
+        let (mut was_closed, mut left, mut replica) = (self.can_be_probed(), Vec::new(), None);
         loop {
-            let (error, refusal) = match self.open_by(way, deadline, on_push.clone(), guard()).await
-            {
-                Err(refused) => refused,
-                Ok(opened) => return Ok(opened),
+            let opened = self.open_by(way, deadline, &left, on_push.clone(), guard()).await;
+            let (error, refusal) = match (opened, replica.take()) {
+                (Ok((socket, greeting)), _) => match socket.peer {
+                    Some(peer) if seeks_primary && greeting.is_replica() => {
+                        left.push(peer);
+                        replica = Some((socket, greeting));
+                        continue;
+                    }
+                    _ => return Ok((socket, greeting)),
+                },
+                // No other address leads to a server.
+                (Err(_), Some(replica)) => return Ok(replica),
+                (Err(refused), None) => refused,
             };
             let falls_back = self.protocol.is_none() && self.kind == ServerKind::Plain;
             match (refusal, way) {
@@ -190,12 +207,13 @@ impl Server {
         &self,
         way: Way,
         deadline: Instant,
+        left: &[SocketAddr],
         on_push: impl Fn(PushInfo) + Send + Sync + 'static,
         guard: impl Send + 'static,
     ) -> Result<(Socket, Greeting), Refused> {
         let mut socket = select! {
             biased;
-            socket = self.open_socket(way, deadline, on_push, guard) => match socket {
+            socket = self.open_socket(way, deadline, left, on_push, guard) => match socket {
                 Ok(socket) => socket,
                 Err(error) => return Err(self.refused(error, way, true, deadline).await),
             },
@@ -216,6 +234,7 @@ impl Server {
         &self,
         way: Way,
         deadline: Instant,
+        left: &[SocketAddr],
         on_push: impl Fn(PushInfo) + Send + Sync + 'static,
         guard: impl Send + 'static,
     ) -> RedisResult<Socket> {
@@ -232,10 +251,10 @@ impl Server {
         }
         let (resolver, dialer) = (self.resolver.as_ref(), self.dialer.as_ref());
         let opened = async {
-            let stream = socket::stream(&self.addr, &self.tls, resolver, dialer).await?;
+            let opened = socket::open(&self.addr, &self.tls, resolver, dialer, left).await?;
             // With another command, a connection that is closed at HELLO could not be recognized.
             let settings = settings.set_skip_set_lib_name();
-            Socket::new(stream, &settings, config, guard).await
+            Socket::new(opened, &settings, config, guard).await
         };
         let in_time = timeout_at(deadline, opened).await;
         in_time.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()))
@@ -364,7 +383,7 @@ impl Server {
     async fn ping(&self, deadline: Instant) -> Option<bool> {
         let way = Way::Resp2 { asks_hello: false };
         let asked = async {
-            let mut socket = self.open_socket(way, deadline, |_| {}, ()).await?;
+            let mut socket = self.open_socket(way, deadline, &[], |_| {}, ()).await?;
             socket.connection.send_packed_command(&cmd("PING")).await
         };
         let reply = timeout_at(deadline, asked).await.ok()?.and_then(Value::extract_error);

@@ -5,24 +5,42 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 
 use futures_util::future::select_ok;
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
 use redis::{AsyncConnectionConfig, ConnectionAddr, RedisConnectionInfo, RedisResult};
 use tokio::net::TcpStream;
+#[cfg(unix)]
+use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
 
 use super::dialer::{Dialer, Resolver, Stream, addresses};
 use super::times::KEEPALIVE;
 use super::tls::TlsParams;
+use super::wire::{OwnedWire, Wire};
 
 /// A connection of the client. Clones share it, and it closes when the last of them is dropped.
 #[derive(Clone)]
 pub(super) struct Socket {
     pub(super) connection: MultiplexedConnection,
-    _reading: Arc<Reading>,
+    reading: Arc<Reading>,
+    wire: Option<Weak<Wire>>,
+    /// The bytes that came since the last reply.
+    unanswered: Arc<AtomicUsize>,
+    /// The IP address of the server, if its host was looked up.
+    pub(super) peer: Option<SocketAddr>,
+}
+
+/// An open stream to a server.
+pub(super) struct Opened {
+    stream: Box<dyn Stream>,
+    /// The socket below it. `None`: the application opened it.
+    wire: Option<Weak<Wire>>,
+    unanswered: Arc<AtomicUsize>,
+    peer: Option<SocketAddr>,
 }
 
 /// The task that reads the socket. Its drop ends the task, even while a silent server takes nothing.
@@ -38,52 +56,79 @@ impl Socket {
     /// Begins a connection over `stream`. `guard` is dropped when the connection is lost, and even
     /// when its runtime ends.
     pub(super) async fn new(
-        stream: Box<dyn Stream>,
+        opened: Opened,
         settings: &RedisConnectionInfo,
         config: AsyncConnectionConfig,
         guard: impl Send + 'static,
     ) -> RedisResult<Self> {
+        let Opened { stream, wire, unanswered, peer } = opened;
         let (connection, reading) =
             MultiplexedConnection::new_with_config(settings, stream, config).await?;
         let reading = tokio::spawn(async move {
             let _guard = guard;
             reading.await;
         });
-        Ok(Self { connection, _reading: Arc::new(Reading(reading)) })
+        let reading = Arc::new(Reading(reading));
+        Ok(Self { connection, reading, wire, unanswered, peer })
+    }
+
+    /// Records that a reply came, or the replies to all commands of one write.
+    pub(super) fn record_reply(&self) {
+        self.unanswered.store(0, Relaxed);
+    }
+
+    /// Asks the system if the server has closed the connection. False for a socket of the
+    /// application, which nobody can ask.
+    pub(super) fn is_closed(&self) -> bool {
+        // Each call holds a clone.
+        let waits_for_reply = Arc::strong_count(&self.reading) > 1;
+        let is_closed =
+            |wire: &Weak<Wire>| wire.upgrade().is_none_or(|wire| wire.is_closed(waits_for_reply));
+        self.wire.as_ref().is_some_and(is_closed)
     }
 }
 
-/// Opens a stream to a server: to the first of its IP addresses that answers.
-pub(super) async fn stream(
+/// Opens a stream to a server: to the first of its IP addresses that answers, but to none of `left`.
+pub(super) async fn open(
     addr: &ConnectionAddr,
     tls: &TlsParams,
     resolver: Option<&Resolver>,
     dialer: Option<&Dialer>,
-) -> RedisResult<Box<dyn Stream>> {
+    left: &[SocketAddr],
+) -> RedisResult<Opened> {
+    let unanswered = Arc::default();
     let (host, port) = match addr {
         ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
             (host, *port)
         }
         #[cfg(unix)]
         ConnectionAddr::Unix(path) => {
-            return Ok(Box::new(tokio::net::UnixStream::connect(path).await?));
+            let wire = Wire::Unix(UnixStream::connect(path).await?);
+            let (stream, wire) = OwnedWire::new(wire, &unanswered);
+            let (stream, wire) = (Box::new(stream), Some(wire));
+            return Ok(Opened { stream, wire, unanswered, peer: None });
         }
         _ => return Err(io::Error::from(io::ErrorKind::Unsupported).into()),
     };
     if let Some(dialer) = dialer {
-        return Ok(dialer.dial(host.clone(), port).await?);
+        let stream = dialer.dial(host.clone(), port).await?;
+        return Ok(Opened { stream, wire: None, unanswered, peer: None });
     }
     let each = addresses(host, port, resolver).await?.into_iter();
-    let each = each.map(|address| Box::pin(connect(address, host, tls)));
+    let each = each.filter(|address| !left.contains(address));
+    let each: Vec<_> = each.map(|address| Box::pin(connect(address, host, tls))).collect();
     match each.len() {
         0 => Err((redis::ErrorKind::InvalidClientConfig, "no address found for host").into()),
         _ => Ok(select_ok(each).await?.0),
     }
 }
 
-async fn connect(address: SocketAddr, host: &str, tls: &TlsParams) -> io::Result<Box<dyn Stream>> {
+async fn connect(address: SocketAddr, host: &str, tls: &TlsParams) -> io::Result<Opened> {
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))?;
-    tls.encrypt(host, stream).await
+    let unanswered = Arc::default();
+    let (stream, wire) = OwnedWire::new(Wire::Tcp(stream), &unanswered);
+    let stream = tls.encrypt(host, stream).await?;
+    Ok(Opened { stream, wire: Some(wire), unanswered, peer: Some(address) })
 }

@@ -9,7 +9,6 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::address::Host;
@@ -148,7 +147,7 @@ impl TlsParams {
     pub(super) async fn encrypt(
         &self,
         host: &str,
-        stream: TcpStream,
+        stream: impl Stream + 'static,
     ) -> io::Result<Box<dyn Stream>> {
         let Some(Encryption { connector, name }) = &self.0 else { return Ok(Box::new(stream)) };
         let name = match name {

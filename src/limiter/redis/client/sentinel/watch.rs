@@ -139,7 +139,10 @@ impl Watch {
                 answer?.map_err(|error| error::from_redis_error(error, []))
             };
             match unless_busy(end, asking).await {
-                Ok(report) => self.report(report)?,
+                Ok(report) => {
+                    socket.record_reply();
+                    self.report(report)?;
+                }
                 Err(error) => return Some(error),
             }
             sleep(ASK_AT_MOST_EVERY).await;
