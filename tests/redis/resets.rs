@@ -78,7 +78,7 @@ async fn take(limiter: &Boxed, key: &str, cost: u64) -> Reservation {
 }
 
 async fn settle(limiter: &Boxed, reservation: Reservation, used: u64) -> u64 {
-    limiter.settle(reservation, used).unwrap().await.unwrap()
+    limiter.settle(reservation, used).unwrap().await.unwrap().given_back
 }
 
 /// What a caller sees of a key.
