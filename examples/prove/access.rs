@@ -250,7 +250,7 @@ impl Connections {
             let role = ask::<Vec<Value>>(&mut connection, &["ROLE"]).await.unwrap_or_default();
             let role = role.into_iter().next().and_then(|role| read::<String>(role).ok());
             if role.is_some_and(|role| role == "slave") {
-                return Err("a read-only replica: give the address of its primary".to_owned());
+                return Err("this is a replica: give the address of its primary".to_owned());
             }
             let mut tags = (0..u32::MAX).map(|number| number.to_string());
             let tag = tags.find(|tag| slots.contains(&slot_of(tag))).unwrap_or_default();
