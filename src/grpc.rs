@@ -242,7 +242,8 @@ mod tests {
                 (
                     "grpc-status-details-bin",
                     "CAgSE3JhdGUgbGltaXQgZXhjZWVkZWQaMwoodHlwZS5nb29nbGVhcGlzLmNvbS9nb29nbGUucnBjLlJl\
-                     dHJ5SW5mbxIHCgUQgOWadw",
+                     dHJ5SW5mbxIHCgUQgOWadxpPCih0eXBlLmdvb2dsZWFwaXMuY29tL2dvb2dsZS5ycGMuRXJyb3JJbmZv\
+                     EiMKE1JBVEVfTElNSVRfRVhDRUVERUQSDHRvd2VyLXNsdWljZQ",
                 ),
                 ("grpc-retry-pushback-ms", "250"),
             ]
@@ -273,7 +274,10 @@ mod tests {
         };
         let never = written(&denied(None));
         assert_eq!(pushback(&never).as_deref(), Some("-1"));
-        assert!(!never.contains_key("grpc-status-details-bin"));
+        // What never fits has no delay, and says which limit refuses it.
+        let details = BASE64_STANDARD_NO_PAD.decode(&never["grpc-status-details-bin"]).unwrap();
+        let details = String::from_utf8_lossy(&details).into_owned();
+        assert!(details.contains("google.rpc.ErrorInfo") && !details.contains("RetryInfo"));
         assert_eq!(code(never), "8");
 
         let odd = written(&denied(Some(Duration::from_micros(1_000_001))));

@@ -196,7 +196,7 @@ async fn foreign_values(proof: Shared, pool: Pool) -> Done {
     let keys = ["junk", "other", "fine"];
     let bucket = limiter(&proof, TokenBucket::new(quota), &pool, &keys);
     let mut count = 0;
-    for text in ["nan", "-1", "1e400", "0x10", "", "hello", "9223372036854775808"] {
+    for text in ["nan", "--1", "1e400", "0x10", "", "hello", "9223372036854775808"] {
         let name = name_of(&proof, check, &bucket, "junk");
         put(&proof, &name, "junk", text).await?;
         for cost in [1, 0, 6] {

@@ -21,6 +21,7 @@ mod acquire;
 mod block;
 mod breaker;
 mod budget;
+#[cfg(feature = "redis")]
 mod debts;
 mod deny_cache;
 mod lease;
