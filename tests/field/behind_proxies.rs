@@ -115,6 +115,9 @@ async fn several_servers_are_noticed_or_set() {
         let all: usize = admitted(&hourly(name, 10, pool), 100, 20).await.values().sum();
         assert_eq!(all, 1_000, "{name}");
     }
+    // The prefix is in each key, and is not a hash tag.
+    let tagged = Pool::connect(&proxy.url()).unwrap().prefix("{prod}");
+    assert!(tagged.ready().await.is_err_and(|error| error.to_string().contains("count twice")));
     // One server needs no setting.
     let proxy = KeyProxy::before(Kind::Silent, &ports(&servers)[..1]).await;
     Pool::connect(&proxy.url()).unwrap().ready().await.expect("one server");
@@ -140,6 +143,24 @@ async fn a_server_that_refuses_hello_in_any_words_is_asked_by_resp2() {
         let pool = Pool::connect(&format!("{}?protocol=resp3", proxy.url())).unwrap();
         let error = pool.ready().await.expect_err("no RESP3");
         assert_ne!(error.kind(), ErrorKind::Infrastructure, "{text:?}: {}", chain(&error));
+    }
+}
+
+#[tokio::test]
+async fn a_proxy_with_a_password_is_asked_by_resp2() {
+    let server = Server::with(&[]);
+    let proxy = KeyProxy::before(Kind::Guarded("secret"), &[server.port()]).await;
+    let address = format!("127.0.0.1:{}", proxy.port());
+    for login in [":secret@", "default:secret@"] {
+        let pool = Pool::connect(&format!("redis://{login}{address}")).unwrap();
+        pool.ready().await.unwrap_or_else(|error| panic!("{login}: {}", chain(&error)));
+        until_well(&over(pool)).await;
+    }
+    for (login, code) in [("", "NOAUTH"), (":wrong@", "WRONGPASS")] {
+        let pool = Pool::connect(&format!("redis://{login}{address}")).unwrap();
+        let error = pool.ready().await.expect_err("no login");
+        assert_eq!(error.kind(), ErrorKind::Configuration, "{}", chain(&error));
+        assert!(chain(&error).contains(code), "{}", chain(&error));
     }
 }
 

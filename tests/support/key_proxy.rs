@@ -16,6 +16,8 @@ use super::fake::command;
 pub enum Kind {
     Twemproxy,
     Envoy,
+    /// Envoy with this password. Before `AUTH`, it refuses everything else.
+    Guarded(&'static str),
     /// A proxy with RESP3, which says nothing of itself.
     Silent,
     /// A server or proxy that refuses `HELLO` in this way, and is one of Redis in all else.
@@ -86,13 +88,32 @@ impl KeyProxy {
 
 impl Front {
     /// Serves a client until it leaves, or sends what the proxy closes on.
-    async fn serve(self, stream: TcpStream) {
+    async fn serve(mut self, stream: TcpStream) {
         let (mut stream, mut servers) = (BufStream::new(stream), vec![None; self.servers.len()]);
         while let Some(words) = command(&mut stream).await {
-            let Some(reply) = self.reply(&words, &mut servers).await else { return };
+            let reply = match self.login(&words) {
+                Some(reply) => Some(reply.into()),
+                None => self.reply(&words, &mut servers).await,
+            };
+            let Some(reply) = reply else { return };
             if stream.write_all(&reply).await.is_err() || stream.flush().await.is_err() {
                 return;
             }
+        }
+    }
+
+    /// The answer to the commands up to a login, if this proxy has a password.
+    fn login(&mut self, words: &[Vec<u8>]) -> Option<&'static str> {
+        let Kind::Guarded(password) = self.kind else { return None };
+        match words {
+            [auth, given] if auth == b"AUTH" && given == password.as_bytes() => {
+                self.kind = Kind::Envoy;
+                Some("+OK\r\n")
+            }
+            [auth, ..] if auth == b"AUTH" => {
+                Some("-WRONGPASS invalid username-password pair or user is disabled.\r\n")
+            }
+            _ => Some("-NOAUTH Authentication required.\r\n"),
         }
     }
 
@@ -135,7 +156,8 @@ impl Front {
         Some(text.into())
     }
 
-    /// Sends a command to the server of its first key.
+    /// Sends a command to the server of its first key. Proxies can be set to look at the hash tag
+    /// alone, if a key has one.
     async fn forward(
         &self,
         words: &[Vec<u8>],
@@ -145,7 +167,9 @@ impl Front {
         let key = if keys == 0 {
             0
         } else {
-            words[3]
+            let tagged = words[3].split(|byte| *byte == b'{').nth(1);
+            let tag = tagged.and_then(|tagged| tagged.split(|byte| *byte == b'}').next());
+            tag.unwrap_or(&words[3])
                 .iter()
                 .fold(7, |sum: usize, byte| (sum ^ usize::from(*byte)).wrapping_mul(16_777_619))
         };

@@ -46,7 +46,8 @@ use crate::settlement::Settlement;
 ///
 /// A member's charge without a cost has the cost of the whole charge. A peek takes nothing from any
 /// member. In a cluster, one call has only keys of one hash slot. If the slots differ, the members
-/// are asked in turn, like in [`AllInTurn`]. So they are behind a proxy with several servers. That takes more round trips, and reserves no waits.
+/// are asked in turn, like in [`AllInTurn`]. Behind a proxy with several servers they are always
+/// asked in turn. That takes more round trips, and reserves no waits.
 /// The same is true if some members take nothing while others take units. It is also true if the
 /// costs differ and one script is too small for the members, such as eight token buckets.
 ///

@@ -6,9 +6,9 @@
 //! different keys never share a name.
 //!
 //! A colon separates the parts, so a colon in the limiter's name is percent-encoded, as a space is:
-//! `eu:my api` becomes `eu%3Amy%20api`. Read backwards from the braces, the parts are unambiguous for every prefix. Braces
-//! and `%` in a prefix become `%7B`, `%7D` and `%25`, since a cluster uses the first braces of a
-//! name as its hash tag.
+//! `eu:my api` becomes `eu%3Amy%20api`. Read backwards from the braces, the parts are unambiguous
+//! for every prefix. Braces and `%` in a prefix become `%7B`, `%7D` and `%25`, since a cluster uses
+//! the first braces of a name as its hash tag.
 
 use std::fmt::Write as _;
 use std::sync::Arc;

@@ -60,7 +60,7 @@ impl Pool {
             }
             return Err(error);
         }
-        self.expect_one_server(end).await
+        self.expect_one_server(&safe_prefix(self.key_prefix()), end).await
     }
 
     /// Runs a script for the key that ends with `key`, until `end`. The first run sends the text,

@@ -26,7 +26,7 @@ const MAX_TEXT_LENGTH: usize = 256;
 ///
 /// A request must not choose the kind. So a reply of kind infrastructure has a code that only
 /// servers write, or its whole text is here, or it begins with several words.
-const KINDS: [(ErrorKind, &[&str]); 15] = {
+const KINDS: [(ErrorKind, &[&str]); 18] = {
     use ErrorKind::{Capacity, Infrastructure, State};
     [
         // Redis, Valkey, KeyDB, Dragonfly and kvrocks.
@@ -41,9 +41,13 @@ const KINDS: [(ErrorKind, &[&str]); 15] = {
         // Envoy: command_splitter_impl.h.
         (Infrastructure, &["ERR upstream failure", "ERR no upstream host"]),
         (Infrastructure, &["ERR upstream protocol error"]),
-        // twemproxy: nc_message.c writes strerror of its connection to the server.
+        // twemproxy: nc_message.c writes strerror of its connection to the server. The last two
+        // rows are of musl.
         (Infrastructure, &["ERR Connection refused", "ERR Connection reset by peer"]),
         (Infrastructure, &["ERR Connection timed out", "ERR No route to host", "ERR unknown"]),
+        (Infrastructure, &["ERR Broken pipe", "ERR Network is unreachable", "ERR Host is down"]),
+        (Infrastructure, &["ERR Operation timed out", "ERR Host is unreachable"]),
+        (Infrastructure, &["ERR Network unreachable"]),
         // predixy: Response.cpp, whose spelling this is.
         (Infrastructure, &["ERR no server avaliable", "ERR no server connection avaliable"]),
         (Infrastructure, &["ERR server connection close"]),
@@ -115,9 +119,9 @@ impl<'a> ErrorReply<'a> {
 /// Returns a text in one line, at most [`MAX_TEXT_LENGTH`] long. `…` replaces each word that may be
 /// a part of a secret, and each quotation other than a command.
 fn without_secrets(text: &str, secrets: &[String]) -> String {
-    let mut shown = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(begin) = rest.chars().next() {
+    let (mut shown, mut rest) = (String::new(), text);
+    // A server may send megabytes.
+    while let Some(begin) = rest.chars().next().filter(|_| shown.len() < MAX_TEXT_LENGTH) {
         let before = shown.chars().next_back().is_none_or(|last| !last.is_alphanumeric());
         let quoted = Some(begin).filter(|quote| before && matches!(quote, '\'' | '"' | '`'));
         let end = quoted.and_then(|quote| Some(1 + rest[1..].find(quote)?));

@@ -17,9 +17,10 @@ const KEYS: usize = 32;
 const TEXT: &str = "return redis.call('INFO', 'server')";
 
 impl Pool {
-    /// Fails if calls for several keys would count on several servers. This is no proof: where the
-    /// user has no right to run `INFO`, it says nothing.
-    pub(crate) async fn expect_one_server(&self, end: Instant) -> Result<(), Error> {
+    /// Fails if calls for several keys would count on several servers. `prefix` is without braces,
+    /// so that the keys have many hash tags. This is no proof: where the user has no right to run
+    /// `INFO`, it says nothing.
+    pub(crate) async fn expect_one_server(&self, prefix: &str, end: Instant) -> Result<(), Error> {
         if self.is_routed() {
             return Ok(());
         }
@@ -31,7 +32,7 @@ impl Pool {
             }
             let mut commands = Pipeline::with_capacity(KEYS);
             for _ in 0..KEYS {
-                let key = format!("{}:servers:{{{}}}", self.key_prefix(), fastrand::u64(..));
+                let key = format!("{prefix}:servers:{{{}}}", fastrand::u64(..));
                 commands.cmd("EVAL").arg(TEXT).arg(1).arg(key);
             }
             if let Ok(Ok(replies)) = timeout_at(end, connection.send_all(commands)).await {

@@ -326,7 +326,9 @@ impl Server {
             return (wrong("TLS with redis failed", error), None);
         }
         if error.code().is_some() || error.kind() == RedisErrorKind::RESP3NotSupported {
-            let is_login = matches!(error.code(), Some("WRONGPASS" | "NOAUTH"));
+            // A proxy that does not know AUTH within HELLO asks for a login, too.
+            let is_login = error.code() == Some("WRONGPASS")
+                || error.code() == Some("NOAUTH") && settings.password().is_none();
             let refusal = refusal(error);
             let is_hello = at_hello && refusal.kind() == ErrorKind::Configuration && !is_login;
             return (refusal, is_hello.then_some(Refusal::InWords));

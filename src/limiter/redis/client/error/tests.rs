@@ -22,6 +22,11 @@ fn every_known_reply_lands_in_its_kind() {
         ("upstream failure", Infrastructure),
         ("ERR no upstream host", Infrastructure),
         ("ERR Connection refused", Infrastructure),
+        ("ERR Broken pipe", Infrastructure),
+        ("ERR Network is unreachable", Infrastructure),
+        ("ERR Host is down", Infrastructure),
+        ("ERR Operation timed out", Infrastructure),
+        ("ERR Network unreachable", Infrastructure),
         ("ERR unknown", Infrastructure),
         ("ERR no server connection avaliable", Infrastructure),
         ("ERR max requests limit exceeded. Limit: 500000, Usage: 500000.", Capacity),
@@ -30,6 +35,7 @@ fn every_known_reply_lands_in_its_kind() {
         ("ERR value is not an integer or out of range", State),
         // A request must not choose the kind, as by a key that a server repeats first.
         ("ERR Connection refused by key", Configuration),
+        ("ERR Broken pipe by key", Configuration),
         ("ERR LOADING", Configuration),
         ("ERR unknown option", Configuration),
         ("LOADINGX", Configuration),
@@ -163,6 +169,11 @@ fn the_words_of_a_server_are_shown() {
 #[test]
 fn long_replies_are_cut() {
     let error = from_error_reply(&format!("OOM {}", "é".repeat(40_000)), []);
+    assert!(error.to_string().len() < 300);
+    // Megabytes of text and secrets are not compared with each other.
+    let secrets: Vec<_> = (0..10_000).map(|number| format!("secret-{number}")).collect();
+    let text = format!("OOM {}", "number-7 ".repeat(1 << 20));
+    let error = from_error_reply(&text, secrets.iter().map(String::as_str));
     assert!(error.to_string().len() < 300);
 }
 
