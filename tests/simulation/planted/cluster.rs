@@ -257,8 +257,8 @@ pub(super) const FAULTS: &[Fault] = &[
         "one_sentinel_moves_the_pool",
         &[edit(
             "limiter/redis/client/sentinel/reports.rs",
-            "one.votes > 1 || candidates.len() == 1;",
-            "one.votes > 0;",
+            "one.votes > 1 || is_alone(one);",
+            "one.votes > 0 || is_alone(one);",
         )],
     )
     .found_by("faults", "sentinel::watching::one_wrong_sentinel_of_three_moves_no_pool"),

@@ -72,7 +72,11 @@ impl Reports {
         let best = match &self.followed {
             None => candidates.iter().max_by_key(|one| (!is_refuted(one), one.votes, one.epoch)),
             Some((followed, epoch)) => {
-                let has_support = |one: &Candidate<'_>| one.votes > 1 || candidates.len() == 1;
+                // A server that said that it is not a primary has no say.
+                let is_alone = |one: &Candidate<'_>| {
+                    candidates.iter().all(|other| other.host == one.host || is_refuted(other))
+                };
+                let has_support = |one: &Candidate<'_>| one.votes > 1 || is_alone(one);
                 let is_newer = |one: &Candidate<'_>| {
                     one.epoch > *epoch && !is_refuted(one) && has_support(one)
                 };

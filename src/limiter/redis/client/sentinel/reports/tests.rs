@@ -112,6 +112,21 @@ fn a_server_that_is_no_primary_is_left_out() {
     assert_eq!(chosen(&reports).as_deref(), Some("replica"));
 }
 
+/// The one sentinel that names it has not learnt of the switch.
+#[test]
+fn a_server_that_is_no_primary_does_not_outvote_the_new_one() {
+    let mut reports = reports([says("one", 5), says("one", 5), says("one", 5)]);
+    reports.follow(&host("one"));
+    reports.record(0, says("two", 6));
+    reports.record(1, away());
+    assert_eq!(chosen(&reports).as_deref(), Some("one"));
+    reports.refute(&host("one"));
+    assert_eq!(chosen(&reports).as_deref(), Some("two"));
+    // A third opinion counts, as before.
+    reports.record(1, says("three", 4));
+    assert_eq!(chosen(&reports).as_deref(), Some("one"));
+}
+
 /// The server was read-only for some time, and no switch followed.
 #[test]
 fn a_server_that_is_no_primary_is_asked_again_if_no_other_is_named() {
