@@ -58,7 +58,30 @@ async fn a_name_of_a_replica_and_its_primary_leads_to_the_primary() {
     }
     let alone = named(&[&replica]);
     let error = alone.ready().await.expect_err("no primary");
-    assert_eq!(error.kind(), ErrorKind::Infrastructure, "{error:?}");
+    assert_eq!(error.kind(), ErrorKind::Configuration, "{error:?}");
     assert!(chain(&error).contains("is a replica"), "{}", chain(&error));
-    assert_ne!(ask(&over(alone)).await.expect_err("no primary").kind(), ErrorKind::State);
+    until(&over(alone), ErrorKind::Configuration).await;
+}
+
+/// A failover in which the name still leads to the old server alone.
+#[tokio::test]
+async fn a_primary_that_becomes_a_replica_is_an_outage() {
+    let server = Server::with(&[]);
+    let limiter = over(named(&[&server]));
+    until_well(&limiter).await;
+    let mut connection = server.connection().await;
+    let _: () =
+        redis::cmd("REPLICAOF").arg("127.0.0.1").arg(1).query_async(&mut connection).await.unwrap();
+    cut(&mut connection).await;
+    until(&limiter, ErrorKind::Infrastructure).await;
+}
+
+/// A fallback must not admit everything for ever because a replica needs no password.
+#[tokio::test]
+async fn a_primary_that_refuses_the_client_beside_a_replica_is_no_outage() {
+    let replica = Server::with(&["--replicaof", "127.0.0.1", "1"]);
+    let primary = Server::with(&["--requirepass", "secret"]);
+    let error = named(&[&replica, &primary]).ready().await.expect_err("no login");
+    assert_eq!(error.kind(), ErrorKind::Configuration, "{error:?}");
+    assert!(chain(&error).contains("NOAUTH"), "{}", chain(&error));
 }

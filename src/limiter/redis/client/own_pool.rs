@@ -43,8 +43,8 @@ pub(super) struct OwnPool {
     state: Mutex<PoolState>,
     /// Notified when an attempt to connect ends.
     changed: Notify,
-    /// By the last connection, 1: the keys of one call are on one server, 2: perhaps on several.
-    /// 0: there was none.
+    /// By any connection so far, 2: the keys of one call may be on several servers. 1: they are on
+    /// one. 0: there was no connection.
     keys_apart: AtomicU8,
     /// Closed when the pool is dropped: that ends the attempts to connect.
     shutdown: watch::Sender<()>,
@@ -263,7 +263,7 @@ impl Drop for ConnectAttempt {
             // Another attempt was faster, so this outcome is outdated.
             Some(_) if entry.connection.is_some() => {}
             Some(Ok(connection)) => {
-                pool.keys_apart.store(1 + u8::from(connection.keys_apart), Relaxed);
+                pool.keys_apart.fetch_max(1 + u8::from(connection.keys_apart), Relaxed);
                 entry.connection = Some(Arc::new(connection));
                 backoff.record_success();
                 *last_error = None;
@@ -400,7 +400,9 @@ impl RuntimeConnections {
         if rest < MIN_REST {
             return;
         }
-        let is_long = rest >= MAX_REST || self.clocks.unseen(Clocks::now()) >= MAX_UNSEEN;
+        // Asked in any case, so that the same time does not count twice.
+        let unseen = self.clocks.unseen(Clocks::now());
+        let is_long = rest >= MAX_REST || unseen >= MAX_UNSEEN;
         for connection in self.entries.iter().filter_map(|entry| entry.connection.as_ref()) {
             if is_long {
                 connection.health.retire(ConnectionState::Rested);

@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use redis::aio::SendError;
@@ -150,9 +151,15 @@ impl Server {
         let (socket, greeting) = self.open(|_| {}, guard).await?;
         if self.kind == ServerKind::Plain && greeting.is_replica() {
             let message = "this server is a replica, and its address leads to no primary";
-            return Err(Error::new(ErrorKind::Infrastructure, message));
+            // An address that never led to a primary is wrong. Otherwise, a failover goes on.
+            let kind = match self.health.was_primary.load(Relaxed) {
+                true => ErrorKind::Infrastructure,
+                false => ErrorKind::Configuration,
+            };
+            return Err(Error::new(kind, message));
         }
         let (address, is_primary) = (Arc::new(self.addr.clone()), greeting.is_primary());
+        self.health.was_primary.fetch_or(is_primary, Relaxed);
         let keys_apart = greeting.protocol == ProtocolVersion::RESP2;
         Ok(Connection { socket, health, address, is_primary, keys_apart, made_at: Instant::now() })
     }
@@ -188,7 +195,11 @@ impl Server {
                     }
                     _ => return Ok((socket, greeting)),
                 },
-                // No other address leads to a server.
+                // The primary may be there, and refuses this client.
+                (Err((error, _)), Some(_)) if error.kind() == ErrorKind::Configuration => {
+                    return Err(error);
+                }
+                // No other address leads to a primary.
                 (Err(_), Some(replica)) => return Ok(replica),
                 (Err(refused), None) => refused,
             };
@@ -254,7 +265,7 @@ impl Server {
             let opened = socket::open(&self.addr, &self.tls, resolver, dialer, left).await?;
             // With another command, a connection that is closed at HELLO could not be recognized.
             let settings = settings.set_skip_set_lib_name();
-            Socket::new(opened, &settings, config, guard).await
+            Socket::new(opened, self.uses_tls(), &settings, config, guard).await
         };
         let in_time = timeout_at(deadline, opened).await;
         in_time.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()))

@@ -28,6 +28,7 @@ pub(super) struct Socket {
     pub(super) connection: MultiplexedConnection,
     reading: Arc<Reading>,
     wire: Option<Weak<Wire>>,
+    uses_tls: bool,
     /// The bytes that came since the last reply.
     unanswered: Arc<AtomicUsize>,
     /// The IP address of the server, if its host was looked up.
@@ -57,6 +58,7 @@ impl Socket {
     /// when its runtime ends.
     pub(super) async fn new(
         opened: Opened,
+        uses_tls: bool,
         settings: &RedisConnectionInfo,
         config: AsyncConnectionConfig,
         guard: impl Send + 'static,
@@ -69,7 +71,7 @@ impl Socket {
             reading.await;
         });
         let reading = Arc::new(Reading(reading));
-        Ok(Self { connection, reading, wire, unanswered, peer })
+        Ok(Self { connection, reading, wire, uses_tls, unanswered, peer })
     }
 
     /// Records that a reply came, or the replies to all commands of one write.
@@ -80,10 +82,10 @@ impl Socket {
     /// Asks the system if the server has closed the connection. False for a socket of the
     /// application, which nobody can ask.
     pub(super) fn is_closed(&self) -> bool {
-        // Each call holds a clone.
-        let waits_for_reply = Arc::strong_count(&self.reading) > 1;
+        // With TLS, a server says goodbye. Each call that waits for a reply holds a clone.
+        let says_goodbye = self.uses_tls && Arc::strong_count(&self.reading) == 1;
         let is_closed =
-            |wire: &Weak<Wire>| wire.upgrade().is_none_or(|wire| wire.is_closed(waits_for_reply));
+            |wire: &Weak<Wire>| wire.upgrade().is_none_or(|wire| wire.is_closed(says_goodbye));
         self.wire.as_ref().is_some_and(is_closed)
     }
 }
@@ -118,7 +120,10 @@ pub(super) async fn open(
     let each = each.filter(|address| !left.contains(address));
     let each: Vec<_> = each.map(|address| Box::pin(connect(address, host, tls))).collect();
     match each.len() {
-        0 => Err((redis::ErrorKind::InvalidClientConfig, "no address found for host").into()),
+        0 if left.is_empty() => {
+            Err((redis::ErrorKind::InvalidClientConfig, "no address found for host").into())
+        }
+        0 => Err(io::Error::from(io::ErrorKind::AddrNotAvailable).into()),
         _ => Ok(select_ok(each).await?.0),
     }
 }

@@ -38,12 +38,11 @@ macro_rules! on {
 
 impl Wire {
     /// Returns true if the other side has closed the socket, whether or not the runtime has noticed.
-    /// Bytes that wait to be read are a reply if a call waits for one. If none does, the server says
-    /// goodbye, as with TLS.
-    pub(super) fn is_closed(&self, waits_for_reply: bool) -> bool {
+    /// `says_goodbye`: bytes that wait to be read are its goodbye, and no reply.
+    pub(super) fn is_closed(&self, says_goodbye: bool) -> bool {
         match on!(self, stream => SockRef::from(stream).peek(&mut [MaybeUninit::uninit()])) {
             Ok(0) => true,
-            Ok(_) => !waits_for_reply,
+            Ok(_) => says_goodbye,
             Err(error) => {
                 !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
             }

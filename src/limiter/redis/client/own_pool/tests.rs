@@ -2,7 +2,7 @@
 
 use std::future::{pending, poll_fn, ready};
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::task::Poll;
 
 use tokio::io::{DuplexStream, duplex};
@@ -302,6 +302,32 @@ async fn connected() -> Arc<OwnPool> {
     pool
 }
 
+/// Behind one address, a proxy of RESP2 may be beside a server of RESP3.
+#[tokio::test(start_paused = true)]
+async fn one_connection_of_resp2_keeps_keys_apart() {
+    fn old(word: &str) -> &'static str {
+        match word {
+            "HELLO" => "-ERR unknown command\r\n",
+            "PING" => "+PONG\r\n",
+            _ => "",
+        }
+    }
+    let dialed = AtomicUsize::new(0);
+    let (pool, _) = over(Dialer::new(move |_, _| {
+        // One attempt asks by RESP3, and then by RESP2.
+        let reply = if dialed.fetch_add(1, Relaxed) < 2 { old } else { greeting };
+        let (own, other) = duplex(4_096);
+        tokio::spawn(timeout(LIFE, simulated::serve(other, reply)));
+        ready(Ok(own))
+    }));
+    for is_resp2 in [true, false] {
+        let connection = Arc::clone(&pool).connection_at(None).await.expect("a connection");
+        assert_eq!(connection.keys_apart(), is_resp2);
+        assert_eq!(pool.keys_apart(), Some(true));
+        sleep(LIFE + SOON).await;
+    }
+}
+
 /// A network may have forgotten the old one without a sign.
 #[tokio::test(start_paused = true)]
 async fn after_minutes_without_a_call_a_new_connection_comes_first() {
@@ -325,6 +351,14 @@ async fn after_a_suspend_a_new_connection_comes_first() {
         advance(MIN_REST).await;
         assert_eq!(pool.next(None).is_ok(), stays, "{unseen:?}");
     }
+    // A new connection is not given up for the same suspend.
+    let pool = connected().await;
+    let Clocks(own, world) = Clocks::now();
+    lock(&pool.state).runtimes[0].clocks = Clocks(own, world - 2 * MAX_UNSEEN);
+    advance(MAX_REST).await;
+    assert!(pool.next(None).is_err());
+    sleep(SOON).await;
+    assert!(pool.next(None).is_ok());
     let before = Clocks::now();
     let [none, second, hour] = [0, 1, 3_600].map(Duration::from_secs);
     for (own, world, unseen) in [(second, second, none), (none, hour, hour), (hour, second, none)] {
