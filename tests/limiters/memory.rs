@@ -343,3 +343,15 @@ fn a_new_memory_panics_with_the_reason() {
 fn a_limiter_needs_a_name() {
     let _ = Memory::new("", TokenBucket::new(Quota::per_second(1)));
 }
+
+/// A reset is remembered for ten minutes, also of a key that was never charged.
+#[tokio::test(start_paused = true)]
+async fn resets_of_unknown_keys_leave_room_for_charges() {
+    let limiter = Memory::new("memory", TokenBucket::new(Quota::per_second(1))).max_keys(10);
+    for key in 0..100 {
+        limiter.reset(format!("unknown-{key}")).await.unwrap();
+    }
+    for key in 0..5 {
+        assert!(limiter.check(&Charge::new(format!("{key}"))).await.unwrap().is_admitted());
+    }
+}

@@ -148,11 +148,11 @@ impl<S> Shard<S> {
         }
         let is_reset = kept.state.is_none() && kept.birth() > 0;
         let expires_at = if is_reset { now + MEMORY_OF_A_RESET } else { expires_at };
+        // Nothing was to be forgotten. So resets of unknown keys leave room for charges.
+        if is_reset && self.entries.len() * 2 >= self.capacity {
+            return Ok(answer);
+        }
         if self.entries.len() >= self.capacity && !self.make_room(now) {
-            if is_reset {
-                // Nothing was to be forgotten.
-                return Ok(answer);
-            }
             return Err(Error::new(ErrorKind::Capacity, "the memory is full of live keys"));
         }
         let entry = Entry { name: name.into(), kept, expires_at };
