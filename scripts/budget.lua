@@ -157,7 +157,7 @@ denominator = unit_denominator
 -- spent.
 --@ owes
 owes = false
-if full > now + horizon then
+if full >= now + horizon then
   local last, rest = full_after(
     full, part, now, math.min(current + former, burst), unit_numerator, unit_denominator
   )

@@ -48,8 +48,9 @@ if op == 'refund' then
     --@ if any_holds
     --@ if holds
     --@ else
-    if is_same and back < 0 then
-      -- More was used than taken: what is missing is taken now, as a penalty.
+    if (is_same or not birth_at[slot_N]) and back < 0 then
+      -- More was used than taken: what is missing is taken now, as a penalty. Also of
+      -- a key that has expired since.
       local amount, taken, most, instant_N = -back, cost, nil, nil
       cost = 0
       --@ paste cost
@@ -94,8 +95,9 @@ elseif op == 'penalize' then
     --@ paste cost
     --@ paste fit
     --@ paste most
-    if (born[N] or birth_at[slot_N] or 0) ~= (birth_at[slot_N] or 0) then
-      -- The rest of a charge of before a reset is not taken.
+    if born[N] and birth_at[slot_N] and born[N] ~= birth_at[slot_N] then
+      -- The rest of a charge of before a reset is not taken. A key without a birth has
+      -- expired since, which ends no debt.
       most = 0
     end
     --@ if own_costs

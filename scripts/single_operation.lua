@@ -32,8 +32,9 @@ if op == 'refund' then
   end
   kept = kept or refunded ~= nil
   wait = refunded or math.min(0, back)
-elseif op == 'penalize' and born[1] and born[1] ~= (birth or 0) then
-  -- The rest of a charge of before a reset is not taken.
+elseif op == 'penalize' and born[1] and birth and born[1] ~= birth then
+  -- The rest of a charge of before a reset is not taken. A key without a birth has
+  -- expired since, which ends no debt.
   wait = cost
 elseif op == 'penalize' then
   -- Takes the cost whether or not it fits, but not more than `most`: a debt has a

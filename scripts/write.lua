@@ -1,12 +1,13 @@
 if changed and not why and (birth or not expires_at) then
-  -- What was blocked or reset lasts as long as it did, a year at most. What was reset also lasts
-  -- for ten minutes, so that requests that were under way settle nothing.
-  local YEAR, MEMORY = 31536000000000, 600000000
+  -- What was blocked or reset lasts as long as it did: a year if it had no end. 2^51 keeps the sum
+  -- exact. What was reset also lasts for ten minutes, so that requests that were under way settle
+  -- nothing.
+  local YEAR, MOST, MEMORY = 31536000000000, 2251799813685248, 600000000
   local lasts = pcall('PTTL', key)
   if type(lasts) == 'table' then
     why = lasts.err
   else
-    lasts = math.min(lasts == -1 and YEAR or lasts * 1000, YEAR)
+    lasts = math.min(lasts == -1 and YEAR or lasts * 1000, MOST)
     lasts = lasts - (own_clock and 3600000000 or SPARE)
     expires_at = math.max(expires_at or 0, now + lasts, birth and now + MEMORY or 0)
   end

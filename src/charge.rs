@@ -97,6 +97,8 @@ pub struct Charge {
     inherits_cost: bool,
     /// The time that the same request has already waited, in milliseconds.
     retried_for: u32,
+    /// The births of the keys of a lease, of which more units are taken. Empty if none was reset.
+    births: Option<Box<[i64]>>,
 }
 
 impl Charge {
@@ -274,6 +276,16 @@ impl Charge {
         self
     }
 
+    /// Lets a penalty take nothing of keys that were reset since they had these births.
+    pub(crate) fn with_births(mut self, births: Option<Box<[i64]>>) -> Self {
+        self.births = births;
+        self
+    }
+
+    pub(crate) fn births(&self) -> Option<&[i64]> {
+        self.births.as_deref()
+    }
+
     /// The charge of one member of a combination that decides about `charge`. It inherits the cost
     /// of `charge` unless it states one. It takes nothing if `charge` takes nothing. It has the
     /// same longest wait and the same deadline.
@@ -333,6 +345,7 @@ impl Charge {
             deadline: None,
             inherits_cost: false,
             retried_for: 0,
+            births: None,
         }
     }
 }

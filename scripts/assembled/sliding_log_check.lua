@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' sliding_log_check.lua
--- EVALSHA calls that text by its SHA-1, 332ff61a5d5550d37eefe374728c0f807e2f4618.
+-- EVALSHA calls that text by its SHA-1, 3f1cd9a1358886e0a99a42f2cd763db8c1f7a9e4.
 
 -- Sliding log. The twin of src/algorithm/sliding_log.rs.
 --
@@ -466,14 +466,15 @@ while last < #KEYS do
 
     -- WRITE the key.
     if changed and not why and (birth or not expires_at) then
-      -- What was blocked or reset lasts as long as it did, a year at most. What was reset also lasts
-      -- for ten minutes, so that requests that were under way settle nothing.
-      local YEAR, MEMORY = 31536000000000, 600000000
+      -- What was blocked or reset lasts as long as it did: a year if it had no end. 2^51 keeps the sum
+      -- exact. What was reset also lasts for ten minutes, so that requests that were under way settle
+      -- nothing.
+      local YEAR, MOST, MEMORY = 31536000000000, 2251799813685248, 600000000
       local lasts = pcall('PTTL', key)
       if type(lasts) == 'table' then
         why = lasts.err
       else
-        lasts = math.min(lasts == -1 and YEAR or lasts * 1000, YEAR)
+        lasts = math.min(lasts == -1 and YEAR or lasts * 1000, MOST)
         lasts = lasts - (own_clock and 3600000000 or SPARE)
         expires_at = math.max(expires_at or 0, now + lasts, birth and now + MEMORY or 0)
       end

@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' smooth_bursty_check.lua
--- EVALSHA calls that text by its SHA-1, 53826c322a2cda3d8463c6a9811c87da9d00c072.
+-- EVALSHA calls that text by its SHA-1, 9cc19b4e177925c08692f6b9dfa2a9c4c8f381a6.
 
 -- Smooth bursty: Guava's pacing with a store of unused permits. The twin of
 -- src/algorithm/smooth_bursty.rs.
@@ -315,14 +315,15 @@ while last < #KEYS do
 
     -- WRITE the key.
     if changed and not why and (birth or not expires_at) then
-      -- What was blocked or reset lasts as long as it did, a year at most. What was reset also lasts
-      -- for ten minutes, so that requests that were under way settle nothing.
-      local YEAR, MEMORY = 31536000000000, 600000000
+      -- What was blocked or reset lasts as long as it did: a year if it had no end. 2^51 keeps the sum
+      -- exact. What was reset also lasts for ten minutes, so that requests that were under way settle
+      -- nothing.
+      local YEAR, MOST, MEMORY = 31536000000000, 2251799813685248, 600000000
       local lasts = pcall('PTTL', key)
       if type(lasts) == 'table' then
         why = lasts.err
       else
-        lasts = math.min(lasts == -1 and YEAR or lasts * 1000, YEAR)
+        lasts = math.min(lasts == -1 and YEAR or lasts * 1000, MOST)
         lasts = lasts - (own_clock and 3600000000 or SPARE)
         expires_at = math.max(expires_at or 0, now + lasts, birth and now + MEMORY or 0)
       end

@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' smooth_bursty_complete.lua
--- EVALSHA calls that text by its SHA-1, 881a0da29a50f46de59752c11cfee65cbcebf223.
+-- EVALSHA calls that text by its SHA-1, e4e67340bc4d7242853ea9cd609c7b5a02dddb76.
 
 -- Smooth bursty: Guava's pacing with a store of unused permits. The twin of
 -- src/algorithm/smooth_bursty.rs.
@@ -335,8 +335,9 @@ while last < #KEYS do
           end
           kept = kept or refunded ~= nil
           wait = refunded or math.min(0, back)
-        elseif op == 'penalize' and born[1] and born[1] ~= (birth or 0) then
-          -- The rest of a charge of before a reset is not taken.
+        elseif op == 'penalize' and born[1] and birth and born[1] ~= birth then
+          -- The rest of a charge of before a reset is not taken. A key without a birth has
+          -- expired since, which ends no debt.
           wait = cost
         elseif op == 'penalize' then
           -- Takes the cost whether or not it fits, but not more than `most`: a debt has a
@@ -534,14 +535,15 @@ while last < #KEYS do
 
     -- WRITE the key.
     if changed and not why and (birth or not expires_at) then
-      -- What was blocked or reset lasts as long as it did, a year at most. What was reset also lasts
-      -- for ten minutes, so that requests that were under way settle nothing.
-      local YEAR, MEMORY = 31536000000000, 600000000
+      -- What was blocked or reset lasts as long as it did: a year if it had no end. 2^51 keeps the sum
+      -- exact. What was reset also lasts for ten minutes, so that requests that were under way settle
+      -- nothing.
+      local YEAR, MOST, MEMORY = 31536000000000, 2251799813685248, 600000000
       local lasts = pcall('PTTL', key)
       if type(lasts) == 'table' then
         why = lasts.err
       else
-        lasts = math.min(lasts == -1 and YEAR or lasts * 1000, YEAR)
+        lasts = math.min(lasts == -1 and YEAR or lasts * 1000, MOST)
         lasts = lasts - (own_clock and 3600000000 or SPARE)
         expires_at = math.max(expires_at or 0, now + lasts, birth and now + MEMORY or 0)
       end

@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' token_bucket_and_fixed_window_at_own_costs_check.lua
--- EVALSHA calls that text by its SHA-1, 8077b4bd435f760374cddda2d293e1c32e0acef0.
+-- EVALSHA calls that text by its SHA-1, b62404961f1bcb001353e6d282da6208f283acaf.
 
 -- Token bucket (GCRA). The twin of src/algorithm/token_bucket.rs.
 --
@@ -507,14 +507,15 @@ for k = 1, groups do
       local birth = birth_at[slot_1]
       local text = texts[slot_1]
       if changed and not why and (birth or not expires_at) then
-        -- What was blocked or reset lasts as long as it did, a year at most. What was reset also lasts
-        -- for ten minutes, so that requests that were under way settle nothing.
-        local YEAR, MEMORY = 31536000000000, 600000000
+        -- What was blocked or reset lasts as long as it did: a year if it had no end. 2^51 keeps the sum
+        -- exact. What was reset also lasts for ten minutes, so that requests that were under way settle
+        -- nothing.
+        local YEAR, MOST, MEMORY = 31536000000000, 2251799813685248, 600000000
         local lasts = pcall('PTTL', key)
         if type(lasts) == 'table' then
           why = lasts.err
         else
-          lasts = math.min(lasts == -1 and YEAR or lasts * 1000, YEAR)
+          lasts = math.min(lasts == -1 and YEAR or lasts * 1000, MOST)
           lasts = lasts - (own_clock and 3600000000 or SPARE)
           expires_at = math.max(expires_at or 0, now + lasts, birth and now + MEMORY or 0)
         end
@@ -586,14 +587,15 @@ for k = 1, groups do
       local birth = birth_at[slot_2]
       local text = texts[slot_2]
       if changed and not why and (birth or not expires_at) then
-        -- What was blocked or reset lasts as long as it did, a year at most. What was reset also lasts
-        -- for ten minutes, so that requests that were under way settle nothing.
-        local YEAR, MEMORY = 31536000000000, 600000000
+        -- What was blocked or reset lasts as long as it did: a year if it had no end. 2^51 keeps the sum
+        -- exact. What was reset also lasts for ten minutes, so that requests that were under way settle
+        -- nothing.
+        local YEAR, MOST, MEMORY = 31536000000000, 2251799813685248, 600000000
         local lasts = pcall('PTTL', key)
         if type(lasts) == 'table' then
           why = lasts.err
         else
-          lasts = math.min(lasts == -1 and YEAR or lasts * 1000, YEAR)
+          lasts = math.min(lasts == -1 and YEAR or lasts * 1000, MOST)
           lasts = lasts - (own_clock and 3600000000 or SPARE)
           expires_at = math.max(expires_at or 0, now + lasts, birth and now + MEMORY or 0)
         end

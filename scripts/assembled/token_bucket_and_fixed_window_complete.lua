@@ -2,7 +2,7 @@
 --
 -- Redis gets this file without its comments and blank lines, and nothing else:
 --   grep -vE '^ *(--|$)' token_bucket_and_fixed_window_complete.lua
--- EVALSHA calls that text by its SHA-1, 6945b586993299d84370b832d57b33d69d7923ac.
+-- EVALSHA calls that text by its SHA-1, 589c3d1c06538aa5cb196406cf8470cd906d6373.
 
 -- Token bucket (GCRA). The twin of src/algorithm/token_bucket.rs.
 --
@@ -533,8 +533,9 @@ while last < groups do
             most = math.max(-1, math.min(most, now + max_debt_1 + span_1 - from))
             most = math.max(0, most * unit_denominator_1 + spare_1 - over)
             most = (most - most % unit_numerator_1) / unit_numerator_1
-            if (born[1] or birth_at[slot_1] or 0) ~= (birth_at[slot_1] or 0) then
-              -- The rest of a charge of before a reset is not taken.
+            if born[1] and birth_at[slot_1] and born[1] ~= birth_at[slot_1] then
+              -- The rest of a charge of before a reset is not taken. A key without a birth has
+              -- expired since, which ends no debt.
               most = 0
             end
             cost = math.min(amount, most)
@@ -602,8 +603,9 @@ while last < groups do
             -- [most]
             -- The limit at a time, and nothing if more than that counts already.
             most = instant_2 > math.max(now, begin_2 or 0) and 0 or limit_2
-            if (born[2] or birth_at[slot_2] or 0) ~= (birth_at[slot_2] or 0) then
-              -- The rest of a charge of before a reset is not taken.
+            if born[2] and birth_at[slot_2] and born[2] ~= birth_at[slot_2] then
+              -- The rest of a charge of before a reset is not taken. A key without a birth has
+              -- expired since, which ends no debt.
               most = 0
             end
             cost = math.min(amount, most)
@@ -849,14 +851,15 @@ for k = 1, groups do
       blocked = blocked_at[slot_1]
       local text = texts[slot_1]
       if changed and not why and (birth or not expires_at) then
-        -- What was blocked or reset lasts as long as it did, a year at most. What was reset also lasts
-        -- for ten minutes, so that requests that were under way settle nothing.
-        local YEAR, MEMORY = 31536000000000, 600000000
+        -- What was blocked or reset lasts as long as it did: a year if it had no end. 2^51 keeps the sum
+        -- exact. What was reset also lasts for ten minutes, so that requests that were under way settle
+        -- nothing.
+        local YEAR, MOST, MEMORY = 31536000000000, 2251799813685248, 600000000
         local lasts = pcall('PTTL', key)
         if type(lasts) == 'table' then
           why = lasts.err
         else
-          lasts = math.min(lasts == -1 and YEAR or lasts * 1000, YEAR)
+          lasts = math.min(lasts == -1 and YEAR or lasts * 1000, MOST)
           lasts = lasts - (own_clock and 3600000000 or SPARE)
           expires_at = math.max(expires_at or 0, now + lasts, birth and now + MEMORY or 0)
         end
@@ -941,14 +944,15 @@ for k = 1, groups do
       blocked = blocked_at[slot_2]
       local text = texts[slot_2]
       if changed and not why and (birth or not expires_at) then
-        -- What was blocked or reset lasts as long as it did, a year at most. What was reset also lasts
-        -- for ten minutes, so that requests that were under way settle nothing.
-        local YEAR, MEMORY = 31536000000000, 600000000
+        -- What was blocked or reset lasts as long as it did: a year if it had no end. 2^51 keeps the sum
+        -- exact. What was reset also lasts for ten minutes, so that requests that were under way settle
+        -- nothing.
+        local YEAR, MOST, MEMORY = 31536000000000, 2251799813685248, 600000000
         local lasts = pcall('PTTL', key)
         if type(lasts) == 'table' then
           why = lasts.err
         else
-          lasts = math.min(lasts == -1 and YEAR or lasts * 1000, YEAR)
+          lasts = math.min(lasts == -1 and YEAR or lasts * 1000, MOST)
           lasts = lasts - (own_clock and 3600000000 or SPARE)
           expires_at = math.max(expires_at or 0, now + lasts, birth and now + MEMORY or 0)
         end

@@ -374,3 +374,19 @@ mod of_others {
         }
     }
 }
+
+/// A third of a µs beyond the horizon, behind which a burst is held.
+#[tokio::test]
+async fn a_debt_that_is_held_at_the_edge_of_the_horizon_has_its_mark() {
+    let server = Server::start();
+    let budget = Budget::new(Quota::per_second(3)).horizon(Duration::from_micros(1_333_333));
+    for (limiter, clock) in both(budget, &pool(&server)) {
+        clock.set(10 * SECOND);
+        let three = Charge::new("alice").cost(3);
+        let held = limiter.check(&three).await.unwrap().into_reservation().expect("it fits");
+        limiter.penalize(Charge::new("alice").cost(4)).await.unwrap();
+        clock.set(8 * SECOND);
+        limiter.settle(held, 0).expect("its own").await.unwrap();
+        assert_eq!(retry_after(&limiter, Duration::ZERO).await, Duration::from_micros(2_666_667));
+    }
+}

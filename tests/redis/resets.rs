@@ -156,18 +156,76 @@ async fn the_reset_of_a_key_that_has_expired_counts_too() {
     }
 }
 
-/// Without a reset, what was used beyond the charge is taken, also of a key that has expired.
+/// What was used beyond the charge is taken, also of a key that has expired, and also if it was
+/// reset before the charge.
 #[tokio::test]
 async fn an_expired_key_is_not_a_reset_one() {
     let server = Server::start();
     let pool = Pool::connect(&server.url()).unwrap();
     let mut connection = server.connection().await;
-    let bucket = Redis::new("bucket", TokenBucket::new(Quota::per_hour(10)), pool);
-    let bucket = bucket.decision_timeout(Duration::from_secs(30)).boxed();
-    let old = take(&bucket, "key", 1).await;
-    redis::cmd("FLUSHALL").exec_async(&mut connection).await.unwrap();
-    settle(&bucket, old, 5).await;
-    assert_eq!(bucket.peek("key").await.unwrap().remaining(), Some(6));
+    let (ten, more) = (TokenBucket::new(Quota::per_hour(10)), Quota::per_hour(20));
+    let patient = Duration::from_secs(30);
+    let limiters = [
+        Redis::new("bucket", ten, pool.clone()).decision_timeout(patient).boxed(),
+        Redis::new("two", (ten, TokenBucket::new(more)), pool.clone())
+            .decision_timeout(patient)
+            .boxed(),
+        Redis::new("held", (ten, Budget::new(more)), pool).decision_timeout(patient).boxed(),
+    ];
+    for (number, bucket) in limiters.iter().enumerate() {
+        for was_reset in [false, true] {
+            if was_reset {
+                bucket.reset("key").await.unwrap();
+            }
+            let old = take(bucket, "key", 1).await;
+            redis::cmd("FLUSHALL").exec_async(&mut connection).await.unwrap();
+            settle(bucket, old, 5).await;
+            let left = bucket.peek("key").await.unwrap().remaining();
+            assert_eq!(left, Some(6), "{number}, {was_reset}");
+            redis::cmd("FLUSHALL").exec_async(&mut connection).await.unwrap();
+        }
+    }
+}
+
+/// The same in memory, where the reset is forgotten after ten minutes.
+#[tokio::test(start_paused = true)]
+async fn an_expired_key_in_memory_is_not_a_reset_one() {
+    let (ten, more) = (TokenBucket::new(Quota::per_hour(10)), Quota::per_hour(20));
+    let limiters = [
+        Memory::new("bucket", ten).boxed(),
+        Memory::new("two", (ten, TokenBucket::new(more))).boxed(),
+        Memory::new("held", (ten, Budget::new(more))).boxed(),
+    ];
+    for (number, bucket) in limiters.iter().enumerate() {
+        bucket.reset("key").await.unwrap();
+        let old = take(bucket, "key", 1).await;
+        tokio::time::sleep(24 * 60 * MINUTE).await;
+        settle(bucket, old, 5).await;
+        assert_eq!(bucket.peek("key").await.unwrap().remaining(), Some(6), "{number}");
+    }
+}
+
+/// A debt may last for a year beyond the period, and a block does not make it shorter.
+#[tokio::test]
+async fn a_block_or_a_reset_cuts_the_life_of_no_state() {
+    let server = Server::start();
+    let pool = Pool::connect(&server.url()).unwrap();
+    let mut connection = server.connection().await;
+    let year = Duration::from_secs(365 * 86_400);
+    let bucket = Redis::new("debt", TokenBucket::new(Quota::new(10, year)), pool);
+    let bucket = bucket.decision_timeout(Duration::from_secs(30));
+    bucket.penalize(Charge::new("key").cost(20)).await.unwrap();
+    let key: Vec<String> =
+        redis::cmd("KEYS").arg("*key*").query_async(&mut connection).await.unwrap();
+    let mut lasts = async || -> i64 {
+        redis::cmd("PTTL").arg(&key[0]).query_async(&mut connection).await.unwrap()
+    };
+    let before = lasts().await;
+    assert!(before > 366 * 86_400_000, "{before}");
+    bucket.block("key", MINUTE).await.unwrap();
+    assert!(lasts().await > before - 60_000, "{before}");
+    bucket.reset("key").await.unwrap();
+    assert!(lasts().await > before - 60_000, "{before}");
 }
 
 /// The whole minute in which the charges before the reset were counted, and the wait for the next.

@@ -105,11 +105,22 @@ fn births(charge: &Charge, works: &Works) -> Vec<i64> {
     charge.keys.iter().map(|key| works[key].standing.birth).collect()
 }
 
+/// True if a key of this birth is not the one that was charged. A key without a birth may have
+/// expired since, which ends no debt: what was used beyond the charge is taken.
+fn is_other(birth: i64, born: i64, is_more: bool) -> bool {
+    birth != born && (birth > 0 || !is_more)
+}
+
+/// The same of any of a charge's keys.
+fn is_any_other(charge: &Charge, born: &[i64], is_more: bool, works: &Works) -> bool {
+    births(charge, works).iter().zip(born).any(|(birth, born)| is_other(*birth, *born, is_more))
+}
+
 /// Keeps the states of those keys that were not reset since they were charged.
 fn keep_born(
     charge: &Charge,
     state: Option<State>,
-    born: Option<&[i64]>,
+    (born, is_more): (Option<&[i64]>, bool),
     is_changed: bool,
     works: &mut Works,
 ) {
@@ -117,7 +128,10 @@ fn keep_born(
     state.resize(charge.keys.len(), None);
     let before = before.unwrap_or_default().into_iter();
     let same = births(charge, works);
-    let same = (0..same.len()).map(|place| born.is_none_or(|born| born[place] == same[place]));
+    let is_same = |(place, birth): (usize, &i64)| {
+        born.is_none_or(|born| !is_other(*birth, born[place], is_more))
+    };
+    let same = same.iter().enumerate().map(is_same);
     for ((state, before), is_same) in state.iter_mut().zip(before).zip(same) {
         if !is_same {
             *state = before;
@@ -127,10 +141,10 @@ fn keep_born(
 }
 
 /// The states of a charge's keys; of those that were reset since they were charged, none.
-fn state_born(charge: &Charge, born: &[i64], works: &Works) -> Option<State> {
+fn state_born(charge: &Charge, born: &[i64], is_more: bool, works: &Works) -> Option<State> {
     let mut state = state_of(charge, works)?;
     for ((state, own), birth) in state.iter_mut().zip(births(charge, works)).zip(born) {
-        if own != *birth {
+        if is_other(own, *birth, is_more) {
             *state = None;
         }
     }
@@ -588,9 +602,9 @@ impl Account {
                 };
                 let one = &mut self.bookings[index];
                 let refund = Refund { units: cost - used, cost: *cost, mark: &one.mark };
-                let mut state = state_born(charge, born, works);
+                let mut state = state_born(charge, born, used > cost, works);
                 let back = List::settle(rule, &mut state, now, &refund);
-                let back = match *born == births(charge, works) || used <= cost {
+                let back = match used <= cost || !is_any_other(charge, born, true, works) {
                     true => back.unwrap_or((cost - used).min(0)),
                     // What was used beyond a charge of before a reset is not taken.
                     false => cost - used,
@@ -624,7 +638,7 @@ impl Account {
                     self.give_for_lost(index, back, charge, works);
                     self.free(charge);
                 }
-                keep_born(charge, state, Some(born), back > 0, works);
+                keep_born(charge, state, (Some(born), used > cost), back > 0, works);
             }
             Op::Block { .. } => return wrong(0),
             Op::Penalize { .. } => {
@@ -653,7 +667,7 @@ impl Account {
             }
             Op::Penalize { cost, born } => {
                 List::penalize(rule, &mut state, now, *cost);
-                return keep_born(charge, state, born.as_deref(), false, works);
+                return keep_born(charge, state, (born.as_deref(), true), false, works);
             }
             Op::Settle { used, cost, mark, born } => {
                 let booking = self.booking_of(charge, works, *cost, (mark, born));
@@ -661,9 +675,9 @@ impl Account {
                 let one = &mut self.bookings[index];
                 one.was_settled_in_part = true;
                 let refund = Refund { units: cost - used, cost: *cost, mark: &one.mark };
-                state = state_born(charge, born, works);
+                state = state_born(charge, born, used > cost, works);
                 List::settle(rule, &mut state, now, &refund);
-                return keep_born(charge, state, Some(born), false, works);
+                return keep_born(charge, state, (Some(born), used > cost), false, works);
             }
             Op::Block { .. } => return block(charge, works),
             Op::Unblock => return unblock(charge, works),
@@ -680,9 +694,10 @@ impl Account {
             Op::Penalize { cost, born } => {
                 let mut state = state_of(charge, works);
                 let answer = List::penalize(&charge.rule, &mut state, charge.now, *cost);
-                let is_born = born.as_ref().is_none_or(|born| *born == births(charge, works));
+                let is_born =
+                    born.as_ref().is_none_or(|born| !is_any_other(charge, born, true, works));
                 not_taken = if is_born { answer.not_taken } else { *cost };
-                keep_born(charge, state, born.as_deref(), false, works);
+                keep_born(charge, state, (born.as_deref(), true), false, works);
                 self.taken_more.push((charge.label(0).to_owned(), charge.now));
                 self.count("penalize", charge);
                 let limit = self.limit_of(&charge.keys[0]).expect("known").0;

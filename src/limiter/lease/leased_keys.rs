@@ -109,7 +109,7 @@ impl<L: Limiter> Leases<L> {
         let Order { name: Name { text, hash, .. }, generation, .. } = &stock.order;
         let grant = self.with_key(*hash, text, |key, ended| {
             let now = Instant::now();
-            if key.generation != *generation {
+            if key.generation != *generation || key.stocks.have_other_births(stock) {
                 return None;
             }
             key.stocks.end_expired(now, ended);
@@ -219,13 +219,14 @@ where
         cost: u64,
         actual: u64,
     ) -> Option<Settlement> {
+        let name = &stock.order.name;
         match actual.cmp(&cost) {
             Ordering::Less => {
                 return Some(Settlement::gave_back(self.put_back(stock, cost - actual)));
             }
             Ordering::Equal => {}
             Ordering::Greater if !self.inner.can_take_more() => return None,
-            Ordering::Greater if stock.order.name.is_reset.load(Relaxed) => {
+            Ordering::Greater if stock.births.is_none() && name.is_reset.load(Relaxed) => {
                 return Some(Settlement::from(Ok(Settled::not_taken(actual - cost))));
             }
             Ordering::Greater if self.take_more(stock, actual - cost) => {}
@@ -233,6 +234,8 @@ where
                 // The inner limiter would reject a larger penalty, and take nothing.
                 let more = stock.order.charge.clone().without_deadline();
                 let more = more.cost(units(actual - cost).cast_unsigned());
+                // The store knows whether the key was reset since.
+                let more = more.with_births(stock.births.clone());
                 match (Handle::try_current(), self.inner.operate(Operation::Penalize, &more)) {
                     (Ok(runtime), Some(penalty)) => {
                         let (sender, settlement) = Settlement::begin();

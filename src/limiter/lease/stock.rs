@@ -19,7 +19,8 @@ use crate::{Charge, Decision, Error, Outcome};
 pub(super) struct Name {
     pub(super) text: Arc<str>,
     pub(super) hash: u64,
-    /// True once the key is reset. Then charges from before take nothing more.
+    /// True once a reset of the key begins in this process. Where no births are known, charges
+    /// from before then take nothing more.
     pub(super) is_reset: Arc<AtomicBool>,
 }
 
@@ -57,6 +58,9 @@ pub(super) struct Stock<L: Limiter> {
     answer: Decision,
     /// True if the inner limiter made a reservation, and so can settle these units.
     can_settle: bool,
+    /// The births of the keys when the units were taken. `None` if only the inner limiter knows
+    /// them, as a combination does.
+    pub(super) births: Option<Box<[i64]>>,
     open: Mutex<Open>,
 }
 
@@ -77,6 +81,8 @@ impl<L: Limiter> Stock<L> {
         mut answer: Decision,
     ) -> Self {
         let reservation = answer.take_reservation();
+        let reserved = reservation.as_ref().and_then(Reservation::reserved);
+        let births = reserved.map(|reserved| reserved.mark.births().into());
         Self {
             inner,
             order,
@@ -84,6 +90,7 @@ impl<L: Limiter> Stock<L> {
             valid_until,
             answer,
             can_settle: reservation.is_some(),
+            births,
             open: Mutex::new(Open { reservation, unspent: 0 }),
         }
     }
@@ -204,6 +211,12 @@ impl<L: Limiter> Stocks<L> {
     /// Returns the instant at which the next stock ends.
     pub(super) fn next_end(&self) -> Option<Instant> {
         Some(self.0.front()?.stock.valid_until)
+    }
+
+    /// Returns true if one of the stocks has other births than this one: the key was reset, perhaps
+    /// by another process.
+    pub(super) fn have_other_births(&self, stock: &Stock<L>) -> bool {
+        self.0.iter().any(|one| one.stock.births != stock.births)
     }
 
     /// Takes units of the stock that ends first, among those with enough units.

@@ -85,6 +85,12 @@ impl<S> KeyState<S> {
         self.over.as_ref().map_or(0, |over| over.birth)
     }
 
+    /// True if the key was reset since it had these births. A key without a birth contradicts none.
+    pub(super) fn contradicts(&self, births: Option<&[i64]>) -> bool {
+        let birth = births.map(|births| births.first().copied().unwrap_or(0));
+        self.birth() > 0 && birth.is_some_and(|birth| birth != self.birth())
+    }
+
     /// Begins a new life.
     pub(super) fn reset(&mut self, now: i64) {
         self.state = None;

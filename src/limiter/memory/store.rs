@@ -127,6 +127,11 @@ impl<A: Algorithm> Store<A> {
             let mut not_taken = 0;
             let is_changed = match operation {
                 Operation::Estimate => false,
+                // Of a lease, for a charge of before a reset.
+                Operation::Penalize if kept.contradicts(charge.births()) => {
+                    not_taken = parsed.check.cost;
+                    false
+                }
                 Operation::Penalize => {
                     let answer = A::penalize(rule, &mut kept.state, now, parsed.check.cost);
                     not_taken = answer.not_taken;
@@ -174,7 +179,12 @@ impl<A: Algorithm> Store<A> {
         let refund = Refund { units: cost - actual, cost, mark };
         let nothing = Settled::of(refund.units.min(0));
         self.update(key.as_str(), |now, kept| {
-            if mark.birth(0) != kept.birth() {
+            let is_other = match refund.units {
+                0.. => mark.birth(0) != kept.birth(),
+                // A key without a birth has expired since, which ends no debt.
+                _ => kept.contradicts(Some(mark.births())),
+            };
+            if is_other {
                 return (nothing, None);
             }
             // A block refuses checks, and nothing else.

@@ -266,17 +266,28 @@ pub(super) struct Inner<A: InLua> {
 }
 
 impl Op {
-    /// Returns a check, or another operation, for a charge with these numbers.
-    fn of(operation: Option<Operation>, Check { cost, max_wait }: Check) -> Self {
+    /// Returns a check, or another operation, for a charge with these numbers. `births` are those
+    /// of a charge of which a penalty is the rest.
+    fn of(
+        operation: Option<Operation>,
+        Check { cost, max_wait }: Check,
+        births: Option<Box<[i64]>>,
+    ) -> Self {
         match operation {
             None => Self::Check { cost, max_wait },
             Some(Operation::Estimate) => Self::Estimate { cost, max_wait },
-            Some(Operation::Penalize) => Self::Penalize { cost, births: None },
+            Some(Operation::Penalize) => Self::Penalize { cost, births },
             Some(Operation::Reset) => Self::Reset,
             Some(Operation::Block(time)) => Self::Block { time: block_time(time) },
             Some(Operation::Unblock) => Self::Unblock,
         }
     }
+}
+
+/// Returns the birth of each quota's key. 0 where it was not reset.
+fn of_each_quota(births: &[i64], quotas: &Quotas) -> Box<[i64]> {
+    let birth = |index| births.get(index).copied().unwrap_or(0);
+    (0..quotas.as_slice().len()).map(birth).collect()
 }
 
 impl<A: InLua> Inner<A> {
@@ -309,13 +320,15 @@ impl<A: InLua> Inner<A> {
         charge: &Charge,
     ) -> Asked {
         let parsed = self.named.read(charge)?;
+        let quotas = charge.own_quota().unwrap_or(self.named.quota());
+        let births = charge.births().map(|births| of_each_quota(births, quotas));
         let request = Request {
             key,
             quota: charge.own_quota().cloned(),
             rule: charge.own_quota().map(|_| A::arguments(&parsed.rule)),
-            op: Op::of(operation, parsed.check),
+            op: Op::of(operation, parsed.check, births),
         };
-        Ok((request, charge.own_quota().unwrap_or(self.named.quota()).clone()))
+        Ok((request, quotas.clone()))
     }
 
     /// Sends a request. `deadline` is the charge's own.
@@ -343,8 +356,8 @@ impl<A: InLua> Inner<A> {
         let op = match actual.cmp(&cost) {
             Ordering::Equal if !A::holds(&rule) => return Ok(Settlement::gave_back(0)),
             Ordering::Greater if !A::holds(&rule) => {
-                let births = (0..quota.as_slice().len()).map(|index| mark.birth(index));
-                Op::Penalize { cost: actual - cost, births: Some(births.collect()) }
+                let births = Some(of_each_quota(mark.births(), quota));
+                Op::Penalize { cost: actual - cost, births }
             }
             _ => Op::Refund { units: cost - actual, cost, mark: mark.clone() },
         };

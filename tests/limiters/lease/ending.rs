@@ -179,6 +179,80 @@ async fn no_charge_of_before_a_reset_takes_more_after_it() {
     }
 }
 
+/// The lease does not know of the reset: its key was idle, or blocked, or another process reset it.
+#[tokio::test(start_paused = true)]
+async fn the_store_knows_of_every_reset() {
+    for way in ["idle", "blocked", "another process"] {
+        let (limiter, inner, memory) = leased(LIMIT);
+        warm_up(&limiter, &inner, "hot").await;
+        let mut old = Vec::new();
+        for _ in 0..7 {
+            old.extend(check(&limiter, "hot").await.take_reservation());
+        }
+        match way {
+            "idle" => sleep(SECOND).await,
+            "blocked" => {
+                limiter.block("hot", SECOND).await.unwrap();
+                limiter.unblock("hot").await.unwrap();
+            }
+            _ => {
+                limiter.end_leases();
+                memory.reset("hot").await.unwrap();
+            }
+        }
+        if way != "another process" {
+            limiter.reset("hot").await.unwrap();
+        }
+        for reservation in old {
+            let settled = limiter.settle(reservation, 9).expect("its own").await.unwrap();
+            assert_eq!(settled.not_taken, 8, "{way}");
+        }
+        sleep(SECOND).await;
+        assert_eq!(taken(&memory, LIMIT, "hot").await, 0, "{way}");
+    }
+}
+
+/// The units of a new life do not pay for a charge of an old one.
+#[tokio::test(start_paused = true)]
+async fn a_lease_of_after_a_reset_pays_for_nothing_before_it() {
+    let (limiter, inner, memory) = leased(LIMIT);
+    warm_up(&limiter, &inner, "hot").await;
+    let mut old = Vec::new();
+    for _ in 0..100 {
+        old.extend(check(&limiter, "hot").await.take_reservation());
+    }
+    memory.reset("hot").await.unwrap();
+    for _ in 0..300 {
+        check(&limiter, "hot").await;
+        yield_now().await;
+    }
+    for reservation in old {
+        assert!(limiter.settle(reservation, 9).is_ok());
+    }
+    sleep(SECOND).await;
+    limiter.end_leases();
+    assert!((1..=300).contains(&taken(&memory, LIMIT, "hot").await));
+}
+
+/// A quota that the store cannot read.
+#[tokio::test(start_paused = true)]
+async fn a_reset_that_fails_forgives_nothing() {
+    with_a_lease!(1 => |limiter, inner, memory, before| {
+        let mut old = Vec::new();
+        for _ in 0..7 {
+            old.extend(check(&limiter, "hot").await.take_reservation());
+        }
+        let quota = Quota::per_hour(LIMIT);
+        limiter.reset(Charge::new("hot").quota((quota, quota))).await.unwrap_err();
+        for reservation in old {
+            limiter.settle(reservation, 9).expect("its own").await.unwrap();
+        }
+        sleep(SECOND).await;
+        assert_eq!(inner.settled(), []);
+        assert_eq!(taken(&memory, LIMIT, "hot").await, before + 100 + 7 * 8);
+    });
+}
+
 /// Units that requests hold while their key is reset, and that they give back after it.
 #[tokio::test(start_paused = true)]
 async fn units_of_before_a_reset_are_not_spent_after_it() {

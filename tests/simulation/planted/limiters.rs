@@ -25,8 +25,8 @@ pub(super) const FAULTS: &[Fault] = &[
         "a_leased_charge_of_before_a_reset_takes_more",
         &[edit(
             "limiter/lease/leased_keys.rs",
-            "            Ordering::Greater if stock.order.name.is_reset.load(Relaxed) => {",
-            "            Ordering::Greater if false && stock.order.name.is_reset.load(Relaxed) => {",
+            "                let more = more.with_births(stock.births.clone());",
+            "                let more = more.with_births(stock.births.clone().filter(|_| false));",
         )],
     )
     .found_by("limiters", "lease::ending::no_charge_of_before_a_reset_takes_more_after_it"),

@@ -410,8 +410,8 @@ pub(super) const FAULTS: &[Fault] = &[
         "penalty_lost",
         &[edit(
             "limiter/redis/limiter.rs",
-            "            Some(Operation::Penalize) => Self::Penalize { cost, births: None },",
-            "            Some(Operation::Penalize) => Self::Penalize { cost: cost.min(0), births: None },",
+            "            Some(Operation::Penalize) => Self::Penalize { cost, births },",
+            "            Some(Operation::Penalize) => Self::Penalize { cost: cost.min(0), births },",
         )],
     ),
     planted(
