@@ -64,6 +64,9 @@ macro_rules! max_debt_setter {
         /// have refilled. Units that would be owed for longer than this time are not taken:
         /// [`Settled`](crate::future::Settled) and
         /// [`Decision::not_taken`](crate::Decision::not_taken) tell how many.
+        ///
+        /// Let all processes have the same horizon. A debt within the horizon of the process that
+        /// left it has no mark. Then a process with a shorter horizon cuts it as a wait.
         pub const fn max_debt(self, max_debt: std::time::Duration) -> Self {
             Self { max_debt: crate::algorithm::common::at_most_a_year(max_debt), ..self }
         }

@@ -440,7 +440,8 @@ pub trait LimiterExt: Limiter + Sized {
     /// Requests that already wait keep their slots and run at that time; the key no longer counts
     /// them. A settlement or a refund of a charge from before the reset does nothing. The store
     /// remembers the reset for ten minutes after the last charge of the key, and for as long as
-    /// units from before could count.
+    /// units from before could count. So a key that was reset takes more memory, and more time of a
+    /// server, for ten minutes after its last write.
     ///
     /// When a plan changes, change your table first and reset afterwards: charges between the
     /// two are forgotten.
