@@ -317,6 +317,8 @@ impl<'a, L: Limiter> AcquireFuture<'a, L> {
     /// Sets how many callers may wait for the limiter at once, this one included. One more gives
     /// its slot back, and is refused. It may still be admitted at once. Limiters of your own are
     /// not counted, nor is Redisson. Default: 1,024.
+    ///
+    /// Metrics and events count such a caller as delayed; its units are given back.
     pub fn max_waiters(mut self, callers: usize) -> Self {
         if let Some(attempts) = &mut self.admission.attempts {
             attempts.max_waiters = callers;

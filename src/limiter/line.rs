@@ -10,9 +10,11 @@
 //! The store decides which slots exist. A line decides which waiter uses each slot. No waiter goes
 //! before a slot of the store, none goes later than its own slot, and none overtakes another.
 //!
-//! A step costs O(log n) for n waiters of a key, since no step computes `k`. Each waiter is woken
-//! when it becomes the first one, and only the first one goes before its own slot. A waiter that
-//! goes takes a slot that is due: if its own slot is due, so are all slots before it.
+//! A step costs O(log n) for n waiters of a key, since no step computes `k`. A waiter that joins
+//! also costs as many steps as there are waiters with later slots: none, but after a reset or a
+//! step back of the clock. Each waiter is woken when it becomes the first one, and only the first
+//! one goes before its own slot. A waiter that goes takes a slot that is due: if its own slot is
+//! due, so are all slots before it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::mem;
@@ -297,11 +299,9 @@ impl Lines {
         let (waiters, spares) = (line.slots.len(), line.spares.len());
         line.drop_useless_spares(self.known());
         let changed = change(line);
-        // Under the lock, so that no sum falls below 0.
-        self.spares.fetch_add(line.spares.len(), Relaxed);
-        self.spares.fetch_sub(spares, Relaxed);
-        self.waiters.fetch_add(line.slots.len(), Relaxed);
-        self.waiters.fetch_sub(waiters, Relaxed);
+        // In one step, since callers read the sums without the lock. A lower number wraps around.
+        self.spares.fetch_add(line.spares.len().wrapping_sub(spares), Relaxed);
+        self.waiters.fetch_add(line.slots.len().wrapping_sub(waiters), Relaxed);
         let last = line.spares.last_key_value().map(|(_, slot)| slot.due);
         by_key.spares_until = by_key.spares_until.max(last);
         if line.slots.len() + line.spares.len() == 0 {
@@ -519,18 +519,20 @@ impl Waiters for Place {
     /// Joins the line, behind all waiters whose slots are not later.
     fn add(&self) -> usize {
         let own = lock(&self.slot).take();
-        let has_earlier = own.is_some_and(|slot| {
+        let joined = own.map(|slot| {
             self.change(|line| {
                 let slot = slot.back_in_line(self.lines.known());
                 self.index.store(line.add_waiter(self.told, slot.at), Relaxed);
-                line.add_slot(slot)
+                // Under the lock: a waiter does not count those that join after it.
+                (line.add_slot(slot), self.lines.waiters.load(Relaxed) + 1)
             })
         });
+        let (has_earlier, waiters) = joined.unwrap_or_default();
         if has_earlier {
             // A spare slot replaces its own one.
             let _ = self.give_back_newest();
         }
-        self.lines.waiters.load(Relaxed)
+        waiters
     }
 
     fn remove(&self) -> Option<Duration> {
@@ -639,12 +641,17 @@ mod interleavings {
         LineId { key: "key".into(), quota: Quota::per_hour(1).into(), cost: 1 }
     }
 
-    /// Makes a request that waits for a slot in an hour.
-    fn waiting(lines: &Arc<Lines>, number: i64) -> Arc<Place> {
+    /// Makes the place of a wait for a slot in an hour.
+    fn place(lines: &Arc<Lines>, number: i64) -> Arc<Place> {
         let wait = Duration::from_secs(3_600);
         let decision = Decision::new(Outcome::Wait(wait));
         let slot = Slot::new(&decision, wait, Mark::from([number, 0, 0, 0]), lines.known());
-        let place = Place::new(lines, id(), slot, Arc::new(Full));
+        Place::new(lines, id(), slot, Arc::new(Full))
+    }
+
+    /// Makes a request that waits for a slot in an hour.
+    fn waiting(lines: &Arc<Lines>, number: i64) -> Arc<Place> {
+        let place = place(lines, number);
         place.add();
         place
     }
@@ -672,6 +679,23 @@ mod interleavings {
             assert_eq!(taken + take(&lines) + take(&lines), 2);
             assert_eq!(take(&lines), 0);
             drop(other);
+            lines.assert_nobody_waits();
+        });
+    }
+
+    /// If two requests begin to wait at once, one counts 1 and the other one 2. So of two that
+    /// come to the last free place, one may wait.
+    #[test]
+    fn waiters_that_join_at_once_are_counted_in_their_order() {
+        each("line_join", || {
+            let lines = Arc::new(Lines::default());
+            let (one, other) = (place(&lines, 1), place(&lines, 2));
+            let joiner = thread::spawn(move || (one.add(), one));
+            let number = other.add();
+            let (number_of_one, one) = joiner.join().unwrap();
+            assert_eq!(number.min(number_of_one), 1);
+            assert_eq!(number.max(number_of_one), 2);
+            drop((one, other));
             lines.assert_nobody_waits();
         });
     }
