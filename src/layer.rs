@@ -291,6 +291,10 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     /// bodies are dropped. Bodies of HTTP/2, and of a caller with `Expect: 100-continue`, are not
     /// read: these callers see the answer anyway.
     ///
+    /// Put the layer outside of a decompression of bodies, so that refused bodies are not
+    /// decompressed. The runtime needs timers. Without them, the task that reads panics, and the
+    /// body is dropped.
+    ///
     /// The service must take an `http::Request` with a body that has a `Default`, as those of axum
     /// and tonic do. hyper's `Incoming` has none: wrap it in another body outside of the layer.
     ///

@@ -9,9 +9,10 @@ use std::time::Duration;
 use bytes::Buf;
 use http::header::EXPECT;
 use http::{Request, Version};
-use http_body::Body;
+use http_body::{Body, Frame};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
+use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use crate::settle::ActualCost;
@@ -64,11 +65,17 @@ where
 /// Reads a body to its end, or to the bound.
 async fn drain<B: Body>(body: B) {
     let (mut body, mut bytes) = (pin!(body), 0);
-    while let Some(Ok(frame)) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
-        bytes += frame.data_ref().map_or(0, Buf::remaining);
+    // The length alone, since a frame or an error may not be `Send`.
+    let length = |frame: Option<Result<Frame<B::Data>, B::Error>>| {
+        Some(frame?.ok()?.data_ref().map_or(0, Buf::remaining))
+    };
+    while let Some(more) = poll_fn(|cx| body.as_mut().poll_frame(cx).map(length)).await {
+        bytes += more;
         if bytes > MAX_BYTES {
             return;
         }
+        // A body that is always ready must leave room for others, and for the timeout.
+        yield_now().await;
     }
 }
 

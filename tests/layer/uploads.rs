@@ -95,6 +95,37 @@ async fn a_silent_body_is_read_for_two_seconds() {
     assert!((2_000..2_010).contains(&begun.elapsed().as_millis()), "{:?}", begun.elapsed());
 }
 
+/// A body whose next frame is always ready and empty. It ends only after a million frames.
+#[derive(Default)]
+struct Empty(Arc<AtomicUsize>);
+
+impl Body for Empty {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let is_over = self.0.fetch_add(1, SeqCst) == 1_000_000;
+        Poll::Ready((!is_over).then(|| Ok(Frame::data(Bytes::new()))))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_is_always_ready_is_read_for_two_seconds() {
+    let inner = tower::service_fn(async |_: Request<Empty>| {
+        Ok::<_, Infallible>(Response::new(String::new()))
+    });
+    let frames = Arc::new(AtomicUsize::new(0));
+    let request = Request::new(Empty(Arc::clone(&frames)));
+    layer(Scripted::new().never()).layer(inner).oneshot(request).await.unwrap();
+    tokio::task::yield_now().await;
+    assert_eq!(Arc::strong_count(&frames), 2, "the body is read on");
+    tokio::time::advance(Duration::from_secs(2)).await;
+    assert!(dropped(frames).await < 1_000_000);
+}
+
 #[tokio::test(start_paused = true)]
 async fn so_many_bodies_are_read_at_once_and_no_more() {
     let limiter = (0..258).fold(Scripted::new(), |limiter, _| limiter.never());
