@@ -28,7 +28,7 @@ pub(super) fn original_uri(_: &Extensions) -> Option<&Uri> {
 /// use tower_sluice::{Charge, LimiterExt, Memory, Refusal};
 ///
 /// async fn report(State(limiter): State<Memory<TokenBucket>>) -> Result<String, Refusal> {
-///     limiter.acquire(Charge::new("reports").cost(10)).await?;
+///     limiter.try_acquire(Charge::new("reports").cost(10)).await?;
 ///     Ok(String::from("a report"))
 /// }
 /// # let _: axum::Router<Memory<TokenBucket>> =
@@ -53,7 +53,7 @@ impl axum::response::IntoResponse for crate::Refusal {
 ///     limiter: &Memory<TokenBucket>,
 ///     _: Request<()>,
 /// ) -> Result<Response<String>, Status> {
-///     limiter.acquire(Charge::new("reports").cost(10)).await?;
+///     limiter.try_acquire(Charge::new("reports").cost(10)).await?;
 ///     Ok(Response::new(String::from("a report")))
 /// }
 /// ```

@@ -405,21 +405,17 @@ impl<F, E> HttpResponder<F, E> {
     /// [`edit_headers`](HttpResponder::edit_headers).
     ///
     /// A handler calls a limiter itself if the key is in the body, such as the user of a login.
-    /// [`acquire`](crate::LimiterExt::acquire) with a `max_wait` of 0 decides at once, and its
-    /// error is the [`Refusal`]. With axum, a handler may also return it as its error. Of the
-    /// request, only the head is used, since `HEAD` and gRPC get other responses. Here an empty
-    /// request is enough.
+    /// [`try_acquire`](crate::LimiterExt::try_acquire) decides at once, and its error is the
+    /// [`Refusal`]. With axum, a handler may also return it as its error. Of the request, only the
+    /// head is used, since `HEAD` and gRPC get other responses. Here an empty request is enough.
     ///
     /// ```
-    /// use std::time::Duration;
-    ///
     /// use http::{Request, Response};
     /// use tower_sluice::algorithm::FixedWindow;
-    /// use tower_sluice::{Charge, HttpResponder, LimiterExt, Memory, Quota};
+    /// use tower_sluice::{HttpResponder, LimiterExt, Memory, Quota};
     ///
     /// async fn login(logins: &Memory<FixedWindow>, user: &str) -> Response<String> {
-    ///     let charge = Charge::new(user).max_wait(Duration::ZERO);
-    ///     match logins.acquire(charge).await {
+    ///     match logins.try_acquire(user).await {
     ///         Ok(_) => Response::new(String::from("the password is checked")),
     ///         Err(refusal) => {
     ///             HttpResponder::new().text().refuse_in_handler(Request::new(()), refusal)
