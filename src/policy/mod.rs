@@ -126,8 +126,10 @@
 //!
 //! **Inside of a router.** axum's `nest` strips a prefix of the path. With the feature `axum`, a
 //! policy also takes a request if the path that the caller sent is a path of the policy, and `key =
-//! "path"` is the path that the caller sent. Other routers leave no trace of that path: put the
-//! layer outside of the routing and inside of rewrites.
+//! "path"` is the path that the caller sent. If the prefix has a parameter, as `/{tenant}`, the
+//! caller chooses that part, and has a new limit for each value. The same is true if a layer inside
+//! of an axum router rewrites paths. Take another key there, such as `client_ip`. Other routers
+//! leave no trace of that path: put the layer outside of the routing and inside of rewrites.
 //!
 //! **Pairs.** Two rows may have paths that differ only by the slash at the end, or by parameters.
 //! Then each takes its own spelling: the row `/login` does not take `/login/` if there is a row
