@@ -2,6 +2,9 @@
 //!
 //! A connection may have an eighth as many calls as are still free, and as many bytes. So callers
 //! that want all leave room for a new one, until they have dozens of connections.
+//!
+//! Streams stay open as long as their callers want. They have bounds of their own, so that they
+//! keep no call out.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -19,20 +22,36 @@ use serving::port::{Caller, Sent};
 use tonic::Status;
 use tower::Service;
 
-/// The most calls at once.
+use crate::grpc;
+
+/// The most calls at once, and the most streams beside them.
 const MOST_CALLS: usize = 1_024;
+const MOST_STREAMS: usize = 128;
 /// A connection may have as many as are free, divided by this.
 const SHARE: usize = 8;
-/// The most bytes of the messages of all of them, but for the begin of each.
+/// The most bytes of the messages of all calls, but for the begin of each, and those of streams.
 const MOST_BYTES: usize = 16 << 20;
+const MOST_BYTES_OF_STREAMS: usize = 1 << 20;
 /// The bytes of each message that do not count, which are all of most messages.
 const BEGIN: usize = 16 << 10;
 
 /// The numbers of all callers, or those of one connection.
 #[derive(Debug, Default)]
 struct Held {
+    calls: Counts,
+    streams: Counts,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
     calls: AtomicUsize,
     bytes: AtomicUsize,
+}
+
+impl Held {
+    fn of(&self, is_stream: bool) -> &Counts {
+        if is_stream { &self.streams } else { &self.calls }
+    }
 }
 
 /// Adds to both counts, unless more than `most` would be held, or the connection holds more than is
@@ -40,7 +59,7 @@ struct Held {
 fn take(all: &AtomicUsize, own: &AtomicUsize, most: usize, share: usize, count: usize) -> bool {
     let (before, held) = (all.fetch_add(count, Relaxed), own.fetch_add(count, Relaxed));
     let free = most.saturating_sub(before);
-    let fits = count <= free && held <= free / share;
+    let fits = count == 0 || count <= free && held <= free / share;
     if !fits {
         give_back(all, own, count);
     }
@@ -68,9 +87,9 @@ impl Calls {
         Self { held: Arc::default(), routes, time, refuse }
     }
 
-    /// Other routes, which share the bounds.
+    /// Other routes, with bounds of their own.
     pub(crate) fn beside(&self, routes: Router, refuse: fn(&Status) -> Response) -> Self {
-        Self { routes, refuse, ..self.clone() }
+        Self { held: Arc::default(), routes, refuse, ..self.clone() }
     }
 }
 
@@ -86,13 +105,15 @@ impl Service<Request<Sent>> for Calls {
     fn call(&mut self, request: Request<Sent>) -> Self::Future {
         let (refuse, time) = (self.refuse, self.time);
         let exchange = request.body().exchange();
-        let Some(call) = Call::begin(&self.held, Arc::clone(&exchange.caller)) else {
+        let is_stream = grpc::is_stream(request.uri().path());
+        let Some(call) = Call::begin(&self.held, Arc::clone(&exchange.caller), is_stream) else {
             // Nothing of it is kept until its message ends.
             exchange.cut();
             return Box::pin(async move { Ok(refuse(&full())) });
         };
         let of_request = Arc::clone(&call);
-        let request = request.map(|body| Body::new(Message { body, call: of_request }));
+        let mut request = request.map(|body| Body::new(Message { body, call: of_request }));
+        request.extensions_mut().insert(Arc::clone(&call));
         let answering = self.routes.call(request);
         Box::pin(async move {
             match tokio::time::timeout(time, answering).await {
@@ -105,14 +126,15 @@ impl Service<Request<Sent>> for Calls {
     }
 }
 
-fn full() -> Status {
+pub(crate) fn full() -> Status {
     Status::resource_exhausted("too many calls at once")
 }
 
-/// A call, until its message and its answer are gone.
-struct Call {
+/// A call, until its message and its answer are gone. The request has it among its extensions.
+pub(crate) struct Call {
     all: Arc<Held>,
     caller: Arc<Caller>,
+    is_stream: bool,
     /// The bytes of the message so far.
     seen: AtomicUsize,
     /// Those of them that count.
@@ -120,21 +142,26 @@ struct Call {
 }
 
 impl Call {
-    fn begin(all: &Arc<Held>, caller: Arc<Caller>) -> Option<Arc<Self>> {
-        let is_taken = take(&all.calls, &caller.own::<Held>().calls, MOST_CALLS, SHARE, 1);
-        let call = || {
-            let (seen, bytes) = Default::default();
-            Arc::new(Self { all: Arc::clone(all), caller, seen, bytes })
-        };
-        is_taken.then(call)
+    fn begin(all: &Arc<Held>, caller: Arc<Caller>, is_stream: bool) -> Option<Arc<Self>> {
+        let (seen, bytes) = Default::default();
+        let most = if is_stream { MOST_STREAMS } else { MOST_CALLS };
+        let own = caller.own::<Held>().of(is_stream);
+        let is_taken = take(&all.of(is_stream).calls, &own.calls, most, SHARE, 1);
+        is_taken.then(|| Arc::new(Self { all: Arc::clone(all), caller, is_stream, seen, bytes }))
     }
 
-    /// Counts bytes of the message.
-    fn has_room(&self, bytes: usize) -> bool {
-        let own = self.caller.own::<Held>();
+    /// All of its kind, and those of its connection.
+    fn counts(&self) -> (&Counts, &Counts) {
+        (self.all.of(self.is_stream), self.caller.own::<Held>().of(self.is_stream))
+    }
+
+    /// Counts bytes of the message, or of what is made of it.
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+        let (all, own) = self.counts();
+        let most = if self.is_stream { MOST_BYTES_OF_STREAMS } else { MOST_BYTES };
         let before = self.seen.fetch_add(bytes, Relaxed);
         let bytes = bytes.saturating_sub(BEGIN.saturating_sub(before));
-        let is_taken = take(&self.all.bytes, &own.bytes, MOST_BYTES, 1, bytes);
+        let is_taken = take(&all.bytes, &own.bytes, most, 1, bytes);
         if is_taken {
             self.bytes.fetch_add(bytes, Relaxed);
         }
@@ -144,9 +171,9 @@ impl Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        let own = self.caller.own::<Held>();
-        give_back(&self.all.calls, &own.calls, 1);
-        give_back(&self.all.bytes, &own.bytes, self.bytes.load(Relaxed));
+        let (all, own) = self.counts();
+        give_back(&all.calls, &own.calls, 1);
+        give_back(&all.bytes, &own.bytes, self.bytes.load(Relaxed));
     }
 }
 
@@ -224,6 +251,7 @@ mod tests {
         assert_eq!(held(&third), 11);
         assert!(!take(&all, &third, 90, 1, 11));
         assert!(!take(&all, &third, 90, 8, 1));
+        assert!(take(&all, &first, 90, 8, 0), "what does not count needs no room");
         assert_eq!(all.load(Relaxed), 80);
     }
 }

@@ -2,9 +2,12 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::Router;
+use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
+use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
 use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 use prost::Message;
 use prost::bytes::Buf;
@@ -19,12 +22,16 @@ use tonic_health::server::HealthReporter;
 use tonic_prost::ProstEncoder;
 use tower::{Service, service_fn};
 
+use crate::calls::{Call, full};
 use crate::decide::{Decider, MOST_DESCRIPTORS, too_many};
 use crate::descriptors::ENCODED;
 
 /// The name by which clients ask for the health of the service.
 const HEALTH: &str = "ratelimit";
 const METHOD: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+/// The methods of `grpc.health.v1` and of reflection that answer as long as the caller listens.
+const WATCH: &str = "/grpc.health.v1.Health/Watch";
+const REFLECTION: &str = "/grpc.reflection.";
 /// The most bytes of a message.
 pub(crate) const MOST_BYTES: usize = 4 << 20;
 /// The bytes for which a call has room at first. Most messages are shorter.
@@ -49,6 +56,11 @@ pub(crate) async fn services(
         .add_service(reflection().build_v1()?)
         .add_service(reflection().build_v1alpha()?);
     Ok((routes.prepare().into_axum_router(), reporter))
+}
+
+/// Returns true for a call that may never end.
+pub(crate) fn is_stream(path: &str) -> bool {
+    path == WATCH || path.starts_with(REFLECTION)
 }
 
 /// Sends clients that watch the health elsewhere.
@@ -87,16 +99,18 @@ impl Service<http::Request<Body>> for RateLimit {
                     Ok(Response::new(answer.response))
                 }
             });
-            let mut grpc = Grpc::new(Bounded).max_decoding_message_size(MOST_BYTES);
+            let call = request.extensions().get::<Arc<Call>>().expect("each call is counted");
+            let mut grpc =
+                Grpc::new(Bounded(Arc::clone(call))).max_decoding_message_size(MOST_BYTES);
             Ok(grpc.unary(decide, request).await)
         })
     }
 }
 
 /// Reads requests that have not too many parts. A part of two bytes takes 72 in memory, so parts are
-/// counted before they are made.
-#[derive(Clone, Copy)]
-struct Bounded;
+/// counted before they are made, and their memory is among the bytes of the call.
+#[derive(Clone)]
+struct Bounded(Arc<Call>);
 
 impl Codec for Bounded {
     type Encode = RateLimitResponse;
@@ -109,7 +123,7 @@ impl Codec for Bounded {
     }
 
     fn decoder(&mut self) -> Self {
-        *self
+        self.clone()
     }
 }
 
@@ -123,6 +137,9 @@ impl Decoder for Bounded {
         if descriptors > MOST_DESCRIPTORS || entries > MOST_ENTRIES {
             return Err(too_many());
         }
+        if !self.0.has_room(descriptors * DESCRIPTOR + entries * ENTRY) {
+            return Err(full());
+        }
         let request = RateLimitRequest::decode(message);
         request.map(Some).map_err(|error| Status::internal(error.to_string()))
     }
@@ -134,6 +151,9 @@ impl Decoder for Bounded {
 
 /// The most entries of all descriptors together.
 const MOST_ENTRIES: usize = 16 * MOST_DESCRIPTORS;
+/// The memory of a descriptor, and of an entry with two short texts, each in a block of its own.
+const DESCRIPTOR: usize = size_of::<RateLimitDescriptor>();
+pub(crate) const ENTRY: usize = size_of::<Entry>() + 2 * 32;
 /// The numbers of `descriptors` in a request, and of `entries` in a descriptor.
 const DESCRIPTORS: u32 = 2;
 const ENTRIES: u32 = 1;

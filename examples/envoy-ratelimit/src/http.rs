@@ -1,11 +1,13 @@
 //! The HTTP port: `/json`, `/healthcheck`, `/metrics` and `/rlconfig`.
 
-use axum::Router;
+use std::sync::Arc;
+
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use axum::{Extension, Router};
 use prost::Message;
 use prost_reflect::DynamicMessage;
 use serde_json::json;
@@ -13,9 +15,10 @@ use serving::metrics::Metrics;
 use serving::reload::Reload;
 use tonic::{Code, Status};
 
+use crate::calls::{Call, full};
 use crate::decide::{Answer, Decider, MOST_DESCRIPTORS, too_many};
 use crate::descriptors::{REQUEST, RESPONSE, message};
-use crate::grpc::MOST_BYTES;
+use crate::grpc::{ENTRY, MOST_BYTES};
 
 /// The most braces of a request, each of which begins a part. All are made before they are counted.
 const MOST_BRACES: usize = 20 * MOST_DESCRIPTORS;
@@ -40,9 +43,17 @@ impl Http {
 }
 
 /// Decides about a request in protobuf's JSON: 200 if it passes, 429 if not.
-async fn json(State(http): State<Http>, body: Bytes) -> Response {
-    if body.iter().filter(|byte| **byte == b'{').count() > MOST_BRACES {
+async fn json(
+    State(http): State<Http>,
+    Extension(call): Extension<Arc<Call>>,
+    body: Bytes,
+) -> Response {
+    let braces = body.iter().filter(|byte| **byte == b'{').count();
+    if braces > MOST_BRACES {
         return problem(&too_many());
+    }
+    if !call.has_room(braces * ENTRY) {
+        return problem(&full());
     }
     let request = match read(&body) {
         Ok(request) => request,

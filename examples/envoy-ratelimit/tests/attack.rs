@@ -3,6 +3,7 @@
 mod common;
 
 use std::io::{ErrorKind, Read, Write};
+use std::iter;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -16,6 +17,7 @@ use prost::Message;
 use support::files::Files;
 use support::process::{peak_memory, processor_time};
 use support::{PATIENCE, until};
+use tokio::runtime::{Handle, Runtime};
 use tonic::Code;
 
 const RULES: &str = "domain: x\ndescriptors:\n- key: a\n  rate_limit: {unit: year, requests_per_unit: 4000000000}\n";
@@ -53,9 +55,13 @@ const METHOD: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLim
 
 /// The head of a call, without an end of its stream.
 fn head(stream: u32, more: &[u8]) -> Vec<u8> {
+    head_of(METHOD, stream, more)
+}
+
+fn head_of(path: &str, stream: u32, more: &[u8]) -> Vec<u8> {
     let fields = [
         &b"\x83\x86"[..],
-        &field(":path", METHOD),
+        &field(":path", path),
         &field(":authority", "a"),
         &field("content-type", "application/grpc"),
         &field("te", "trailers"),
@@ -210,56 +216,109 @@ fn calls_of_many_connections_are_bounded() {
     });
 }
 
+/// A caller may listen as long as it wants, and says nothing more.
+#[test]
+fn streams_keep_no_call_out() {
+    under("streams", |service| {
+        let listen = |number| {
+            let watch = head_of("/grpc.health.v1.Health/Watch", number, b"");
+            [watch, frame(DATA, END_STREAM, number, &[0; 5])].concat()
+        };
+        let streams: Vec<_> = (0..64).map(|_| connect(service.grpc, true)).collect();
+        for stream in &streams {
+            assert_eq!(flood(stream, 128, listen), 128);
+        }
+        streams
+    });
+}
+
+/// Who asks about the health, and what the counts are, is answered while no call is free.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_other_port_is_served_while_no_call_is_free() {
+    let service = Service::start(RULES, &[("BODY_TIMEOUT", "600")]);
+    let client = client(service.grpc);
+    let mut streams = Vec::new();
+    until("no call is free", || {
+        let stream = connect(service.grpc, true);
+        flood(&stream, 128, |number| head(number, b""));
+        streams.push(stream);
+        let answer = ask(&client, about("x", &["a=1"], 0));
+        let answer = tokio::task::block_in_place(|| Handle::current().block_on(answer));
+        answer.is_err_and(|status| status.code() == Code::ResourceExhausted)
+    });
+    println!("{} connections", streams.len());
+    for path in ["/healthcheck", "/metrics", "/rlconfig"] {
+        assert_eq!(service.get(path).0, 200, "{path}");
+    }
+}
+
+/// Sends these parts in a hundred calls of each connection, and ends none of them.
+fn send_without_end<P>(service: &Service, connections: usize, parts: P) -> Runtime
+where
+    P: Iterator<Item = Vec<u8>> + Clone + Send + 'static,
+{
+    let runtime = Runtime::new().expect("a runtime");
+    let sent = Arc::<AtomicUsize>::default();
+    for _ in 0..connections {
+        let (address, sent, parts) = (service.grpc, Arc::clone(&sent), parts.clone());
+        runtime.spawn(async move {
+            let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+            let (mut client, connection) = h2::client::handshake(stream).await.unwrap();
+            tokio::spawn(connection);
+            let mut calls = Vec::new();
+            for _ in 0..100 {
+                client = client.ready().await.unwrap();
+                let request = http::Request::post(format!("http://a{METHOD}"));
+                let request = request.header("content-type", "application/grpc");
+                let (_, mut body) = client.send_request(request.body(()).unwrap(), false).unwrap();
+                let (sent, parts) = (Arc::clone(&sent), parts.clone());
+                calls.push(tokio::spawn(async move {
+                    for part in parts {
+                        body.reserve_capacity(part.len());
+                        match std::future::poll_fn(|cx| body.poll_capacity(cx)).await {
+                            Some(Ok(_)) => {}
+                            _ => return,
+                        }
+                        sent.fetch_add(part.len(), Relaxed);
+                        if body.send_data(part.into(), false).is_err() {
+                            return;
+                        }
+                    }
+                    std::future::pending::<()>().await;
+                }));
+            }
+            for call in calls {
+                let _ = call.await;
+            }
+        });
+    }
+    // Until nothing moves any more.
+    let mut before = 0;
+    until("it takes no more", || {
+        thread::sleep(Duration::from_millis(300));
+        let sent = sent.load(Relaxed);
+        sent > 0 && std::mem::replace(&mut before, sent) == sent
+    });
+    println!("{} MiB sent", before >> 20);
+    runtime
+}
+
 /// Each states a message of 4 MiB, and sends all of it but the last part.
 #[test]
 fn messages_that_never_end_are_bounded() {
     under("messages", |service| {
-        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-        let sent = Arc::<AtomicUsize>::default();
-        for _ in 0..8 {
-            let (address, sent) = (service.grpc, Arc::clone(&sent));
-            runtime.spawn(async move {
-                let stream = tokio::net::TcpStream::connect(address).await.unwrap();
-                let (mut client, connection) = h2::client::handshake(stream).await.unwrap();
-                tokio::spawn(connection);
-                let mut calls = Vec::new();
-                for _ in 0..100 {
-                    client = client.ready().await.unwrap();
-                    let request = http::Request::post(format!("http://a{METHOD}"));
-                    let request = request.header("content-type", "application/grpc");
-                    let (_, mut body) =
-                        client.send_request(request.body(()).unwrap(), false).unwrap();
-                    let sent = Arc::clone(&sent);
-                    calls.push(tokio::spawn(async move {
-                        let mut part = vec![0, 0, 0x40, 0, 0];
-                        for _ in 0..255 {
-                            body.reserve_capacity(part.len());
-                            match std::future::poll_fn(|cx| body.poll_capacity(cx)).await {
-                                Some(Ok(_)) => {}
-                                _ => return,
-                            }
-                            sent.fetch_add(part.len(), Relaxed);
-                            if body.send_data(part.into(), false).is_err() {
-                                return;
-                            }
-                            part = vec![0; 16 << 10];
-                        }
-                        std::future::pending::<()>().await;
-                    }));
-                }
-                for call in calls {
-                    let _ = call.await;
-                }
-            });
-        }
-        // Until nothing moves any more.
-        let mut before = usize::MAX;
-        until("it takes no more", || {
-            thread::sleep(Duration::from_millis(300));
-            std::mem::replace(&mut before, sent.load(Relaxed)) == before
-        });
-        println!("{} MiB sent", before >> 20);
-        runtime.shutdown_background();
+        let parts = iter::repeat_n(vec![0; 16 << 10], 254);
+        send_without_end(service, 8, iter::once(vec![0, 0, 0x40, 0, 0]).chain(parts))
+    });
+}
+
+/// Each is a whole message of 32 KB, which is 768 KB in memory, in a call that does not end.
+#[test]
+fn entries_in_memory_are_bounded() {
+    under("entries", |service| {
+        let head = [0, 0, 0, 0x7d, 4, 0x12, 0x80, 0xfa, 1];
+        let message = [&head[..], &[10, 0].repeat(16_000)].concat();
+        send_without_end(service, 10, iter::once(message))
     });
 }
 
@@ -282,7 +341,7 @@ fn silent_sockets_are_closed_and_keep_nobody_out() {
     let (before, begun) = (processor_time(service.process.id()), Instant::now());
     let silent: Vec<_> =
         (0..100).flat_map(|_| [connect(service.grpc), connect(service.http)]).collect();
-    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let runtime = Runtime::new().expect("a runtime");
     for _ in 0..10 {
         let answer = runtime.block_on(async { x(&client(service.grpc), &["a=1"]).await });
         assert!(answer.starts_with("OK"), "{answer}");
