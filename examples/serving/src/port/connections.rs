@@ -22,7 +22,8 @@ use std::collections::hash_map::Entry;
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, fence};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Poll, Waker, ready};
 use std::time::Duration;
@@ -326,11 +327,17 @@ impl Caller {
     /// The task of the connection, which ends where its place is needed.
     pub(crate) fn set_task(&self, task: AbortHandle) {
         let _ = self.task.set(task);
+        // Its place may have been needed before: one of both sees what the other one set.
+        fence(SeqCst);
+        if self.is_ended.load(Relaxed) {
+            self.end_for_another();
+        }
     }
 
     /// Ends the connection, whose place another one needs.
     fn end_for_another(&self) {
         self.is_ended.store(true, Relaxed);
+        fence(SeqCst);
         if let Some(task) = self.task.get() {
             task.abort();
         }
@@ -501,6 +508,16 @@ mod tests {
 
     use super::*;
     use crate::port::lingering::Lingering;
+
+    #[tokio::test]
+    async fn a_connection_that_ended_before_it_ran_does_not_run() {
+        let peer = "127.0.0.1:1".parse().unwrap();
+        let caller = Caller::new(peer, Running::default(), Timeouts::default());
+        caller.end_for_another();
+        let task = tokio::spawn(std::future::pending::<()>());
+        caller.set_task(task.abort_handle());
+        assert!(task.await.unwrap_err().is_cancelled());
+    }
 
     /// The last bytes of an answer, whose request has ended.
     #[tokio::test]
