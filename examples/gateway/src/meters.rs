@@ -18,8 +18,6 @@ pub(crate) const REQUESTS: &str = "all requests";
 pub(crate) const OUTCOMES: [&str; 8] =
     ["allowed", "delayed", "limited", "errors", "shadow", "failed_open", "off", "no_policy"];
 
-const FREE: &str = "gateway_requests_without_policy_total";
-
 /// The number of times that each of [`OUTCOMES`] came.
 pub(crate) type Counts = [u64; OUTCOMES.len()];
 
@@ -49,7 +47,6 @@ struct Tally {
 
 impl Meters {
     pub(crate) fn new(metrics: &Metrics) -> Self {
-        ::metrics::describe_counter!(FREE, "Requests that no policy takes.");
         let requests = Arc::new(Tally::new(metrics, REQUESTS));
         Self { metrics: metrics.clone(), requests, by_policy: Arc::default() }
     }
@@ -116,10 +113,8 @@ impl Tally {
             of("rate_limit_shadow_refusals_total"),
             of("rate_limit_fail_open_total"),
             of("rate_limit_switched_off_total"),
-            match limiter {
-                REQUESTS => metrics.count(FREE, &[]),
-                _ => Arc::default(),
-            },
+            // The crate shows it as `rate_limit_unmatched_total`.
+            Arc::default(),
         ];
         Self { counters, last: Default::default() }
     }

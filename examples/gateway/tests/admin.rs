@@ -358,7 +358,7 @@ fn a_request_is_counted_once_whatever_policies_take_it() {
     assert_eq!(shown(&gateway, Some("everybody"), "allowed"), 5);
     let requests = ["limiter=\"all requests\"", "outcome="];
     assert_eq!(gateway.counter("rate_limit_decisions_total", &requests), 7);
-    assert_eq!(gateway.counter("gateway_requests_without_policy_total", &[]), 3);
+    assert_eq!(gateway.counter("rate_limit_unmatched_total", &[]), 3);
 }
 
 #[test]
