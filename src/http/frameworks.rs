@@ -1,6 +1,5 @@
-//! Types of axum and tonic: the URI from before a router rewrote it, and answers of handlers.
+//! Answers of handlers of axum and methods of tonic: what a refusal becomes after `?`.
 
-use http::{Extensions, Uri};
 #[cfg(feature = "tonic")]
 use http::{HeaderMap, StatusCode};
 
@@ -8,17 +7,6 @@ use http::{HeaderMap, StatusCode};
 use super::http_refusal::HttpRefusal;
 #[cfg(feature = "axum")]
 use super::http_responder::HttpResponder;
-
-/// Returns the URI from before axum's `nest` stripped a prefix.
-#[cfg(feature = "axum")]
-pub(super) fn original_uri(extensions: &Extensions) -> Option<&Uri> {
-    extensions.get::<axum::extract::OriginalUri>().map(|original| &original.0)
-}
-
-#[cfg(not(feature = "axum"))]
-pub(super) fn original_uri(_: &Extensions) -> Option<&Uri> {
-    None
-}
 
 /// Answers as a layer with [`HttpResponder::new`] does, so that `?` works in a handler:
 ///

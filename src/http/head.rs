@@ -2,7 +2,7 @@
 
 use http::{Extensions, HeaderMap, Method, Request, Uri};
 
-use super::frameworks;
+use super::original_uri::original_uri;
 use crate::key_extractor::{IntoCharge, KeyExtractor, Keyed};
 
 /// The head of a request: all but its body. Its `Debug` output shows no URI and no header, because
@@ -36,7 +36,7 @@ impl<'a> Head<'a> {
     /// So that two nested routers do not share keys, make keys of this one.
     #[must_use]
     pub fn original_uri(&self) -> &'a Uri {
-        frameworks::original_uri(self.extensions).unwrap_or(self.uri)
+        original_uri(self.extensions).unwrap_or(self.uri)
     }
 
     /// The headers.

@@ -116,7 +116,7 @@ const MODULES: &[Module] = &[
         modules: &["settle"],
     },
     Module {
-        files: &["http/frameworks"],
+        files: &["http/frameworks", "http/original_uri"],
         crates: &["http", "axum", "tonic"],
         modules: &["http", "grpc"],
     },
