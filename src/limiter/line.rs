@@ -641,17 +641,12 @@ mod interleavings {
         LineId { key: "key".into(), quota: Quota::per_hour(1).into(), cost: 1 }
     }
 
-    /// Makes the place of a wait for a slot in an hour.
-    fn place(lines: &Arc<Lines>, number: i64) -> Arc<Place> {
+    /// Makes a request that waits for a slot in an hour.
+    fn waiting(lines: &Arc<Lines>, number: i64) -> Arc<Place> {
         let wait = Duration::from_secs(3_600);
         let decision = Decision::new(Outcome::Wait(wait));
         let slot = Slot::new(&decision, wait, Mark::from([number, 0, 0, 0]), lines.known());
-        Place::new(lines, id(), slot, Arc::new(Full))
-    }
-
-    /// Makes a request that waits for a slot in an hour.
-    fn waiting(lines: &Arc<Lines>, number: i64) -> Arc<Place> {
-        let place = place(lines, number);
+        let place = Place::new(lines, id(), slot, Arc::new(Full));
         place.add();
         place
     }
@@ -679,23 +674,6 @@ mod interleavings {
             assert_eq!(taken + take(&lines) + take(&lines), 2);
             assert_eq!(take(&lines), 0);
             drop(other);
-            lines.assert_nobody_waits();
-        });
-    }
-
-    /// If two requests begin to wait at once, one counts 1 and the other one 2. So of two that
-    /// come to the last free place, one may wait.
-    #[test]
-    fn waiters_that_join_at_once_are_counted_in_their_order() {
-        each("line_join", || {
-            let lines = Arc::new(Lines::default());
-            let (one, other) = (place(&lines, 1), place(&lines, 2));
-            let joiner = thread::spawn(move || (one.add(), one));
-            let number = other.add();
-            let (number_of_one, one) = joiner.join().unwrap();
-            assert_eq!(number.min(number_of_one), 1);
-            assert_eq!(number.max(number_of_one), 2);
-            drop((one, other));
             lines.assert_nobody_waits();
         });
     }

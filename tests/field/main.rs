@@ -3,8 +3,8 @@
 //!
 //! `answers.rs` has the answers, and `commands.rs` the commands. `sessions.rs` plays the servers in
 //! memory, and `scripts.rs` refuses commands inside the scripts of a real server. `matrix.rs` holds
-//! each pair against the rules, and writes `docs/refusals.md`. `behind_proxies.rs` has proxies before
-//! real servers.
+//! each pair against the rules, and writes `docs/refusals.md`. `behind_proxies.rs` has proxies
+//! before real servers.
 //!
 //! ```sh
 //! UPDATE=1 cargo test -p tests --all-features --test field

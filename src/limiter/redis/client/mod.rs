@@ -7,9 +7,10 @@
 //! - `own_pool.rs`: the crate's own connections, to one `server.rs`, or to the primary that
 //!   `sentinel/` finds. `backoff.rs` computes the pauses between attempts to connect, and
 //!   `connection.rs` checks if a connection is usable.
-//! - `socket.rs` opens a connection, over a socket of `wire.rs`. `dialer.rs` holds functions of the application: they find the
-//!   server's IP address, or open the socket. `tls.rs` sets up TLS, and `probe.rs` checks if the
-//!   server expects it. `greeting.rs` asks a server for its kind and its role.
+//! - `socket.rs` opens a connection, over a socket of `wire.rs`. `dialer.rs` holds functions of the
+//!   application: they find the server's IP address, or open the socket. `tls.rs` sets up TLS, and
+//!   `probe.rs` checks if the server expects it. `greeting.rs` asks a server for its kind and its
+//!   role.
 //! - `cluster/`: one such pool for each server of a cluster, chosen by hash slots. Single commands
 //!   follow redirects over a connection of `redirected.rs`.
 //! - `bb8_pool.rs`: a pool that the application owns. `given_connection.rs`: one connection that
