@@ -2,6 +2,7 @@
 
 mod decided_policies;
 mod details;
+mod done;
 mod outcome;
 mod policy_report;
 mod report;
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 pub(crate) use self::details::Details;
 use self::details::Held;
+pub use self::done::Done;
 pub use self::outcome::{Origin, Outcome};
 pub(crate) use self::policy_report::{
     Figures, KEEPS_NAME, MAX_POLICY_NAME, Policy, distinct_names, is_policy_name,
@@ -46,6 +48,7 @@ use crate::{Error, Quota};
 /// assert_eq!(tokens.peek("alice").await?.remaining(), Some(9_880));
 /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
 /// ```
+#[must_use = "a decision may be a refusal: look at `is_admitted()` or `outcome()`"]
 pub struct Decision {
     outcome: Outcome,
     origin: Origin,
@@ -57,7 +60,6 @@ pub struct Decision {
 
 impl Decision {
     /// A decision of this process with an outcome and without a report, for limiters of your own.
-    #[must_use]
     #[inline]
     pub fn new(outcome: Outcome) -> Self {
         Self { outcome, origin: Origin::Local, was_retry: false, details: None }
@@ -75,14 +77,12 @@ impl Decision {
     /// let denied = Decision::denied(Duration::from_secs(3));
     /// assert_eq!(denied.retry_after(), Some(Duration::from_secs(3)));
     /// ```
-    #[must_use]
     pub fn admitted() -> Self {
         Self::new(Outcome::Allow)
     }
 
     /// Denies a charge that would be admitted at once after `retry_after`. `None`: the charge can
     /// never fit.
-    #[must_use]
     pub fn denied(retry_after: impl Into<Option<Duration>>) -> Self {
         Self::new(Outcome::Deny { retry_after: retry_after.into() })
     }
@@ -148,7 +148,6 @@ impl Decision {
     }
 
     /// States the units of a penalty that could not be taken. Default: 0.
-    #[must_use]
     pub fn with_not_taken(mut self, units: u64) -> Self {
         self.details_mut().not_taken = units;
         self
@@ -287,14 +286,12 @@ impl Decision {
     }
 
     /// Sets the source of the decision. Default: [`Origin::Local`].
-    #[must_use]
     pub fn with_origin(mut self, origin: Origin) -> Self {
         self.origin = origin;
         self
     }
 
     /// Sets the name and the quota of the limiter that decided.
-    #[must_use]
     pub fn with_limiter(mut self, name: Arc<str>, quota: Quota) -> Self {
         let details = self.details_mut();
         (details.limiter, details.quota) = (Some(name), Some(quota));
@@ -302,7 +299,6 @@ impl Decision {
     }
 
     /// Sets the units that are left of the quota. Default: unknown.
-    #[must_use]
     pub fn with_remaining(mut self, remaining: u64) -> Self {
         self.details_mut().remaining = Some(remaining);
         self
@@ -310,7 +306,6 @@ impl Decision {
 
     /// Sets the units that are left of the quota, and the time until the whole quota is available
     /// again.
-    #[must_use]
     pub fn with_report(self, remaining: u64, reset_after: Duration) -> Self {
         let mut decision = self.with_remaining(remaining);
         decision.details_mut().reset_after = Some(reset_after);
@@ -318,7 +313,6 @@ impl Decision {
     }
 
     /// Sets the time of the decision, and its position in its batch: 0 for a single decision.
-    #[must_use]
     pub fn with_instant(mut self, decided_at: Duration, batch_position: u16) -> Self {
         let details = self.details_mut();
         (details.decided_at, details.batch_position) = (Some(decided_at), batch_position);
@@ -327,14 +321,12 @@ impl Decision {
 
     /// Adds the reservation of the units taken. Default: none, which is right for a refusal and for
     /// a peek.
-    #[must_use]
     pub fn with_reservation(mut self, reservation: Reservation) -> Self {
         self.details_mut().reservation = Some(reservation);
         self
     }
 
     /// States that a fallback decided, because of `error`. Default: no fallback decided.
-    #[must_use]
     pub fn with_fallback_cause(mut self, error: Error) -> Self {
         self.details_mut().fallback_cause = Some(Box::new(error));
         self

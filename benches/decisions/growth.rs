@@ -217,7 +217,7 @@ impl Process {
 pub(crate) fn worker(url: &str) {
     let (runtime, keys) = (site::runtime(), site::keys(KEYS));
     let limiter = site::limiter(&Pool::connect(url).expect("an address"), bucket());
-    runtime.block_on(limiter.check(&Charge::new("first"))).expect("a decision");
+    let _ = runtime.block_on(limiter.check(&Charge::new("first"))).expect("a decision");
     println!("ready");
     std::io::stdin().read_line(&mut String::new()).expect("the end of the input");
     let (begun, spent) = (Instant::now(), processor(std::process::id()));

@@ -155,7 +155,7 @@ async fn operate<A: InLua>(limiter: &Redis<A>) -> Result<usize, Stop> {
     let back = back.await?.given_back;
     promise(back == 1, || format!("{back} units come back, not 1"))?;
     is("a refund", &limiter.peek("key").await?, 5)?;
-    is("a penalty", &limiter.penalize(Charge::new("key").cost(3)).await?, 2)?;
+    is("a penalty", &limiter.penalize(Charge::new("key").cost(3)).await?.0, 2)?;
     let estimate = limiter.estimate(Charge::new("key").cost(3)).await?;
     promise(!estimate.is_admitted(), || format!("3 of 2 fit: {estimate:?}"))?;
     is("an estimate", &estimate, 2)?;
@@ -166,8 +166,8 @@ async fn operate<A: InLua>(limiter: &Redis<A>) -> Result<usize, Stop> {
     promise(!blocked.is_admitted(), || format!("a block admits: {blocked:?}"))?;
     let denied = limiter.check(&Charge::new("key")).await?;
     promise(!denied.is_admitted(), || format!("a blocked key is admitted: {denied:?}"))?;
-    is("the end of a block", &limiter.unblock("key").await?, 2)?;
-    is("a reset", &limiter.reset("key").await?, 5)?;
+    is("the end of a block", &limiter.unblock("key").await?.0, 2)?;
+    is("a reset", &limiter.reset("key").await?.0, 5)?;
     Ok(count + 3)
 }
 
@@ -203,7 +203,7 @@ async fn foreign_values(proof: Shared, pool: Pool) -> Done {
             let (junk, fine) = (Charge::new("junk").cost(cost), Charge::new("fine").cost(0));
             // In one call, if the server decides both.
             let (junk, fine) = tokio::join!(bucket.check(&junk), bucket.check(&fine));
-            fine?;
+            let _ = fine?;
             let is_error = junk.as_ref().is_err_and(|error| error.kind() == ErrorKind::State);
             promise(is_error, || format!("{text:?} is decided on: {junk:?}"))?;
             count += 1;
@@ -290,7 +290,7 @@ async fn deleted_keys(proof: Shared, pool: Pool) -> Done {
 
 async fn leaving_callers(proof: Shared, pool: Pool) -> Done {
     let limiter = counting(&proof, &pool);
-    limiter.peek("key").await?;
+    let _ = limiter.peek("key").await?;
     let (mut decided, mut left) = (0, 0);
     let longest = (2 * proof.met.round_trip).as_micros() as u64 + 200;
     for _ in 0..20 {
@@ -325,7 +325,7 @@ async fn leaving_waiters(proof: Shared, pool: Pool) -> Done {
     // One unit in ten seconds, so that a slot is far away.
     let bucket = TokenBucket::new(Quota::new(1, Duration::from_secs(10)));
     let limiter = limiter(&proof, bucket, &pool, &["key"]);
-    limiter.check(&Charge::new("key")).await?;
+    let _ = limiter.check(&Charge::new("key")).await?;
     let mut waiters = JoinSet::new();
     let decided = Arc::new(AtomicUsize::new(0));
     for _ in 0..5 {
@@ -359,7 +359,7 @@ async fn leaving_waiters(proof: Shared, pool: Pool) -> Done {
 
 async fn passing_deadlines(proof: Shared, pool: Pool) -> Done {
     let patient = counting(&proof, &pool);
-    patient.peek("key").await?;
+    let _ = patient.peek("key").await?;
     let hasty = patient.clone().decision_timeout(Duration::from_micros(1));
     let (mut admitted, mut errors) = (0, 0);
     let mut longest = Duration::ZERO;

@@ -172,7 +172,7 @@ async fn delays(proof: Shared, pool: Pool) -> Done {
     way.proxies.set(Fault::Delay(Duration::from_millis(20))).await;
     let patient = way.through.clone().decision_timeout(LONG);
     for _ in 0..10 {
-        patient.check(&Charge::new("key")).await?;
+        let _ = patient.check(&Charge::new("key")).await?;
     }
     let before = taken(&way.past).await?;
     way.proxies.set(Fault::Delay(2 * way.deadline)).await;

@@ -224,8 +224,8 @@ impl<G: Gate> Replay<G> {
         let charge = charge(&key, quota).cost(line.cost.unwrap_or(1)).max_wait(wait);
         let answer = match line.op {
             Op::Peek | Op::Available => self.gate.peek(charge).await,
-            Op::Penalize => self.gate.penalize(charge).await,
-            Op::Reset => self.gate.reset(charge).await,
+            Op::Penalize => self.gate.penalize(charge).await.map(|done| done.0),
+            Op::Reset => self.gate.reset(charge).await.map(|done| done.0),
             _ => self.gate.check(&charge).await,
         };
         let (told, reservation) = match answer {

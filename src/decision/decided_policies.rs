@@ -33,7 +33,6 @@ impl Decision {
     /// [`remaining`](Decision::remaining), [`reset_after`](Decision::reset_after), and the name of
     /// the [`limiter`](Decision::limiter) if it has no name. Default: one policy, which
     /// [`with_limiter`](Decision::with_limiter) names.
-    #[must_use]
     pub fn with_policies<'a>(
         mut self,
         policies: impl IntoIterator<Item = PolicyReport<'a>>,

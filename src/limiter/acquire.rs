@@ -13,6 +13,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::on_time::MAX_TIMEOUT;
 use super::{Limiter, runtime};
+use crate::decision::Done;
 use crate::reservation::Reservation;
 use crate::waiters::Waiter;
 use crate::{Charge, Decision, Error, ErrorKind, Outcome, Refusal};
@@ -328,12 +329,12 @@ impl<'a, L: Limiter> AcquireFuture<'a, L> {
 }
 
 impl<L: Limiter> Future for AcquireFuture<'_, L> {
-    type Output = Result<Decision, Refusal>;
+    type Output = Result<Done, Refusal>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         ready!(this.admission.poll(*this.limiter, this.decision, cx))?;
-        Poll::Ready(Ok(this.decision.take().expect("admitted by a decision")))
+        Poll::Ready(Ok(Done(this.decision.take().expect("admitted by a decision"))))
     }
 }
 

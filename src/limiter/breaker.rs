@@ -52,7 +52,7 @@ use crate::{Charge, Decision, Error};
 ///
 /// let store = store.allow();
 /// tokio::time::sleep(Duration::from_millis(200)).await;
-/// limiter.check(&"alice".into()).await?;
+/// assert!(limiter.check(&"alice".into()).await?.is_admitted());
 /// assert_eq!(breaker.state(), BreakerState::Closed);
 /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
 /// ```

@@ -10,6 +10,7 @@ use super::{
     Limiter, Operation, OrElse, Shadow, Switch, SwitchMode, Timeout, WithBreaker, WithSwitch,
     Wrapped,
 };
+use crate::decision::Done;
 use crate::reservation::Reservation;
 use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error};
@@ -305,8 +306,8 @@ pub trait LimiterExt: Limiter + Sized {
     /// The errors of a check. Also one of kind [`Configuration`](crate::ErrorKind::Configuration)
     /// if the limiter cannot estimate: closures and [`Redisson`](crate::redisson::Redisson) cannot.
     #[doc(alias = "dry_run")]
-    fn estimate(&self, charge: impl Into<Charge>) -> OperationFuture<Self::Future> {
-        OperationFuture::new(self.operate(Operation::Estimate, &charge.into()))
+    fn estimate(&self, charge: impl Into<Charge>) -> OperationFuture<Self::Future, Decision> {
+        OperationFuture::new(self.operate(Operation::Estimate, &charge.into()), |estimate| estimate)
     }
 
     /// Refunds all that an admission took: [`settle`](Limiter::settle) with 0.
@@ -344,7 +345,7 @@ pub trait LimiterExt: Limiter + Sized {
     /// limiter cannot.
     #[doc(alias = "debit")]
     fn penalize(&self, charge: impl Into<Charge>) -> OperationFuture<Self::Future> {
-        OperationFuture::new(self.operate(Operation::Penalize, &charge.into()))
+        OperationFuture::new(self.operate(Operation::Penalize, &charge.into()), Done)
     }
 
     /// Refuses all charges of a key for this time, at least 1 µs: against abuse. `Duration::MAX`
@@ -418,7 +419,7 @@ pub trait LimiterExt: Limiter + Sized {
     /// limiter cannot: closures and [`Redisson`](crate::redisson::Redisson) cannot.
     #[doc(alias("ban", "lockout"))]
     fn block(&self, charge: impl Into<Charge>, time: Duration) -> OperationFuture<Self::Future> {
-        OperationFuture::new(self.operate(Operation::Block(time), &charge.into()))
+        OperationFuture::new(self.operate(Operation::Block(time), &charge.into()), Done)
     }
 
     /// Ends a [`block`](LimiterExt::block) of a key. Units that were taken before still count.
@@ -430,7 +431,7 @@ pub trait LimiterExt: Limiter + Sized {
     /// As [`block`](LimiterExt::block).
     #[doc(alias("unban", "unlock"))]
     fn unblock(&self, charge: impl Into<Charge>) -> OperationFuture<Self::Future> {
-        OperationFuture::new(self.operate(Operation::Unblock, &charge.into()))
+        OperationFuture::new(self.operate(Operation::Unblock, &charge.into()), Done)
     }
 
     /// Resets a key: forgets the taken and the reserved units. It does so for every quota: a quota
@@ -452,7 +453,7 @@ pub trait LimiterExt: Limiter + Sized {
     /// limiter cannot.
     #[doc(alias("clear", "delete"))]
     fn reset(&self, charge: impl Into<Charge>) -> OperationFuture<Self::Future> {
-        OperationFuture::new(self.operate(Operation::Reset, &charge.into()))
+        OperationFuture::new(self.operate(Operation::Reset, &charge.into()), Done)
     }
 }
 

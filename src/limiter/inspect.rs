@@ -27,7 +27,7 @@ use crate::{Charge, Decision, Error};
 ///     }
 /// });
 /// for _ in 0..5 {
-///     limiter.check(&Charge::new("alice")).await?;
+///     let _ = limiter.check(&Charge::new("alice")).await?;
 /// }
 /// assert_eq!(refused_units.load(Relaxed), 3);
 /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();

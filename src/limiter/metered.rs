@@ -106,7 +106,7 @@ impl<L> Metered<L> {
     /// let burst = TokenBucket::new(Quota::per_second(10));
     /// let daily = FixedWindow::new(Quota::per_day(1_000));
     /// let limiter = Memory::new("api", (burst, daily)).metrics("api").per_policy();
-    /// limiter.check(&"alice".into()).await?;
+    /// assert!(limiter.check(&"alice".into()).await?.is_admitted());
     /// // rate_limit_decisions_total{limiter="api-1",outcome="admitted"} 1
     /// // rate_limit_decisions_total{limiter="api-2",outcome="admitted"} 1
     /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();

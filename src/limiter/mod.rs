@@ -108,7 +108,7 @@ pub(crate) mod futures {
     pub use super::wrapped::WrappedFuture;
 }
 
-pub use crate::decision::{Origin, PolicyReport, QuotaUnit};
+pub use crate::decision::{Done, Origin, PolicyReport, QuotaUnit};
 pub use crate::reservation::{Owner, Reservation};
 
 use std::future::Future;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use pin_project_lite::pin_project;
 
+use crate::decision::Done;
 use crate::{Decision, Error, ErrorKind};
 
 /// An operation on a key other than a check: see [`LimiterExt::estimate`],
@@ -35,27 +36,29 @@ pin_project! {
     /// The future of an [`Operation`].
     #[derive(Debug)]
     #[must_use = "nothing is done until it is awaited"]
-    pub struct OperationFuture<F> {
+    pub struct OperationFuture<F, D = Done> {
         #[pin]
         answer: Option<F>,
+        of: fn(Decision) -> D,
     }
 }
 
-impl<F> OperationFuture<F> {
-    pub(super) fn new(answer: Option<F>) -> Self {
-        Self { answer }
+impl<F, D> OperationFuture<F, D> {
+    pub(super) fn new(answer: Option<F>, of: fn(Decision) -> D) -> Self {
+        Self { answer, of }
     }
 }
 
-impl<F> Future for OperationFuture<F>
+impl<F, D> Future for OperationFuture<F, D>
 where
     F: Future<Output = Result<Decision, Error>>,
 {
-    type Output = F::Output;
+    type Output = Result<D, Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project().answer.as_pin_mut() {
-            Some(answer) => answer.poll(cx),
+        let this = self.project();
+        match this.answer.as_pin_mut() {
+            Some(answer) => answer.poll(cx).map_ok(*this.of),
             None => {
                 let error =
                     Error::new(ErrorKind::Configuration, "the limiter has no such operation");

@@ -41,12 +41,12 @@ impl<L: Limiter> TraceExt for L {}
 /// let limiter = Memory::new("api", TokenBucket::new(Quota::per_hour(2)))
 ///     .or_else(FailOpen)
 ///     .trace("api");
-/// limiter.check(&Charge::new("alice")).await?;
+/// assert!(limiter.check(&Charge::new("alice")).await?.is_admitted());
 /// // DEBUG tower_sluice::decision: decided limiter="api" outcome="admitted" cost=1 remaining=1 ..
 ///
 /// // With a digest of the key, as the names of long keys in Redis hold one:
 /// let limiter = limiter.key_digests();
-/// # limiter.check(&Charge::new("alice")).await?;
+/// # assert!(limiter.check(&Charge::new("alice")).await?.is_admitted());
 /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
 /// ```
 ///

@@ -31,7 +31,7 @@ use crate::{Charge, Decision, Error};
 ///     let meter = if charge.key().starts_with("gold:") { &gold } else { &others };
 ///     meter.record(charge, result);
 /// });
-/// limiter.check(&"gold:alice".into()).await?;
+/// assert!(limiter.check(&"gold:alice".into()).await?.is_admitted());
 /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
 /// ```
 ///

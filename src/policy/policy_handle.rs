@@ -7,7 +7,7 @@ use super::checked_policy::Policy;
 use super::limited_policy::LimitedPolicy;
 use super::policies::Policies;
 use crate::future::{BoxedFuture, OperationFuture};
-use crate::limiter::{Boxed, Switch, SwitchMode};
+use crate::limiter::{Boxed, Done, Switch, SwitchMode};
 use crate::{Charge, Decision, Error, ErrorKind, LimiterExt};
 
 /// A policy in force: its row, its switch, and its keys. Cheap to clone.
@@ -105,7 +105,7 @@ impl PolicyHandle {
     /// # Errors
     ///
     /// As [`peek`](Self::peek).
-    pub async fn reset<T: AsRef<str>>(&self, parts: &[T]) -> Result<Decision, Error> {
+    pub async fn reset<T: AsRef<str>>(&self, parts: &[T]) -> Result<Done, Error> {
         self.with_share(parts, Boxed::reset).await
     }
 
@@ -115,11 +115,7 @@ impl PolicyHandle {
     /// # Errors
     ///
     /// As [`peek`](Self::peek).
-    pub async fn block<T: AsRef<str>>(
-        &self,
-        parts: &[T],
-        time: Duration,
-    ) -> Result<Decision, Error> {
+    pub async fn block<T: AsRef<str>>(&self, parts: &[T], time: Duration) -> Result<Done, Error> {
         self.with_share(parts, |limiter, charge| limiter.block(charge, time)).await
     }
 
@@ -128,7 +124,7 @@ impl PolicyHandle {
     /// # Errors
     ///
     /// As [`peek`](Self::peek).
-    pub async fn unblock<T: AsRef<str>>(&self, parts: &[T]) -> Result<Decision, Error> {
+    pub async fn unblock<T: AsRef<str>>(&self, parts: &[T]) -> Result<Done, Error> {
         self.with_share(parts, Boxed::unblock).await
     }
 
@@ -137,11 +133,7 @@ impl PolicyHandle {
     /// # Errors
     ///
     /// As [`peek`](Self::peek).
-    pub async fn penalize<T: AsRef<str>>(
-        &self,
-        parts: &[T],
-        units: u64,
-    ) -> Result<Decision, Error> {
+    pub async fn penalize<T: AsRef<str>>(&self, parts: &[T], units: u64) -> Result<Done, Error> {
         let (limited, charge) = self.charge(parts)?;
         limited.limiter.boxed.penalize(charge.cost(units)).await
     }
@@ -152,7 +144,7 @@ impl PolicyHandle {
         &self,
         parts: &[T],
         operate: impl Fn(&Boxed, Charge) -> OperationFuture<BoxedFuture>,
-    ) -> Result<Decision, Error> {
+    ) -> Result<Done, Error> {
         let (limited, charge) = self.charge(parts)?;
         let in_share = match &limited.share {
             Some(share) => operate(&share.boxed, charge.clone()).await.map(drop),

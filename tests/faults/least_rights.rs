@@ -122,13 +122,13 @@ async fn the_rights_that_are_documented_suffice() {
         for time in [20_000, 20_000, 21_800, 23_600, 50_000, 10_000] {
             now.store(time, Relaxed);
             let mut taken = limiter.check(&one()).await.unwrap();
-            limiter.check(&one().cost(2)).await.unwrap();
+            let _ = limiter.check(&one().cost(2)).await.unwrap();
             if let Some(reservation) = taken.take_reservation() {
                 limiter.settle(reservation, 0).expect("its own").await.unwrap();
             }
-            limiter.check(&one()).await.unwrap();
-            limiter.check(&one()).await.unwrap();
-            limiter.check(&one()).await.unwrap();
+            let _ = limiter.check(&one()).await.unwrap();
+            let _ = limiter.check(&one()).await.unwrap();
+            let _ = limiter.check(&one()).await.unwrap();
         }
         limiter.penalize("key").await.unwrap();
         limiter.reset("key").await.unwrap();
@@ -143,7 +143,7 @@ async fn without_the_right_to_load_scripts_they_are_sent_once() {
     let limiter = yearly(&server.url()).decision_timeout(LONG);
     for number in 0..100 {
         let hostile = format!("']] return redis.call('FLUSHALL') --[[ {number}");
-        limiter.check(&Charge::new(hostile)).await.expect("a decision");
+        let _ = limiter.check(&Charge::new(hostile)).await.expect("a decision");
     }
     let mut connection = server.connection().await;
     let [whole, digests] =

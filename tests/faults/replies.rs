@@ -24,7 +24,7 @@ use support::{NOWHERE, Server};
 async fn a_script_that_the_server_forgot_is_sent_again() {
     let server = Server::start();
     let limiter = yearly(&server.url()).decision_timeout(LONG);
-    limiter.check(&one()).await.unwrap();
+    let _ = limiter.check(&one()).await.unwrap();
     let mut connection = server.connection().await;
     for number in 0..600 {
         let text = format!("return {number}");
@@ -38,7 +38,7 @@ async fn a_script_that_the_server_forgot_is_sent_again() {
         run(&mut connection, &["SCRIPT", "FLUSH"]).await;
     }
     let before = calls(&mut connection, "eval").await;
-    limiter.check(&one()).await.unwrap();
+    let _ = limiter.check(&one()).await.unwrap();
     assert_eq!(calls(&mut connection, "eval").await, before + 1, "the script was there");
     assert_eq!(taken(&server).await, 2);
 }
@@ -96,7 +96,7 @@ async fn a_busy_server_is_infrastructure_and_its_script_is_not_killed() {
 async fn a_server_that_may_not_write_is_infrastructure() {
     let server = Server::start();
     let limiter = yearly(&server.url()).decision_timeout(LONG);
-    limiter.check(&one()).await.unwrap();
+    let _ = limiter.check(&one()).await.unwrap();
     let mut connection = server.connection().await;
 
     run(&mut connection, &["CONFIG", "SET", "min-replicas-to-write", "1"]).await;
@@ -116,7 +116,7 @@ async fn a_full_server_is_capacity_and_grows_no_more() {
     let server = Server::start();
     let limiter = yearly(&server.url()).decision_timeout(LONG);
     let mut connection = server.connection().await;
-    limiter.check(&one()).await.unwrap();
+    let _ = limiter.check(&one()).await.unwrap();
     run(&mut connection, &["CONFIG", "SET", "maxmemory", "1"]).await;
     for number in 0..100 {
         let error = limiter.check(&Charge::new(format!("new {number}"))).await.unwrap_err();
@@ -125,7 +125,7 @@ async fn a_full_server_is_capacity_and_grows_no_more() {
     let keys: u64 = redis::cmd("DBSIZE").query_async(&mut connection).await.unwrap();
     assert_eq!(keys, 1);
     run(&mut connection, &["CONFIG", "SET", "maxmemory", "0"]).await;
-    limiter.check(&one()).await.unwrap();
+    let _ = limiter.check(&one()).await.unwrap();
 }
 
 // Cases 30 and 126.
@@ -149,7 +149,7 @@ async fn a_wrong_password_is_configuration_and_told_without_it() {
     let pool = Pool::builder(&format!("redis://127.0.0.1:{}", server.port())).unwrap();
     let limiter =
         over(pool.credentials("default", "right").database(3).build().unwrap().prefix("mine"));
-    limiter.clone().decision_timeout(LONG).check(&one()).await.unwrap();
+    let _ = limiter.clone().decision_timeout(LONG).check(&one()).await.unwrap();
 }
 
 /// The time from the begin of the hang to the first error that says so, but for the time that this
@@ -253,7 +253,7 @@ async fn a_missing_right_is_configuration() {
     let rules = rules("");
     run(&mut connection, &rules.iter().map(String::as_str).collect::<Vec<_>>()).await;
     until_decided(&limiter, ErrorKind::Configuration).await;
-    limiter.check(&one().cost(0)).await.unwrap();
+    let _ = limiter.check(&one().cost(0)).await.unwrap();
 }
 
 #[tokio::test]
@@ -281,7 +281,7 @@ async fn without_patience_the_true_wait_is_told_and_nothing_taken() {
     let pool = Pool::connect(&server.url()).unwrap();
     let bucket = tower_sluice::algorithm::TokenBucket::new(quota);
     let limiter = Redis::new("faults", bucket, pool).decision_timeout(LONG);
-    limiter.check(&one()).await.unwrap();
+    let _ = limiter.check(&one()).await.unwrap();
     let denied = limiter.check(&one()).await.unwrap();
     assert!(matches!(denied.outcome(), Outcome::Deny { retry_after: Some(_) }));
     let again = limiter.check(&one()).await.unwrap();

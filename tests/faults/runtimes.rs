@@ -202,7 +202,7 @@ async fn a_charge_whose_carrier_ended_with_its_runtime_is_carried_by_another() {
     let server = Server::start();
     let proxy = Proxy::before(server.port()).await;
     let limiter = patient(&proxy.url()).max_batch_size(1).max_in_flight(1);
-    limiter.check(&"warm".into()).await.unwrap();
+    let _ = limiter.check(&"warm".into()).await.unwrap();
     proxy.set(Fault::Delay(Duration::from_millis(100)));
     let doomed = threads(1);
     let begun = limiter.clone();
@@ -230,7 +230,7 @@ fn a_runtime_that_nobody_polls_delays_no_other() {
     let limiter = patient(&server.url());
     let parked = runtime();
     parked.block_on(async {
-        limiter.check(&"warm".into()).await.unwrap();
+        let _ = limiter.check(&"warm".into()).await.unwrap();
         for _ in 0..100 {
             tokio::spawn(limiter.check(&one()));
         }

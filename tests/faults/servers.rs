@@ -84,7 +84,7 @@ async fn a_crash_ends_every_call_and_a_server_that_is_back_decides() {
 async fn decides(limiter: &Yearly) {
     let patient = limiter.clone().decision_timeout(LONG);
     for _ in 0..100 {
-        patient.check(&one()).await.unwrap();
+        let _ = patient.check(&one()).await.unwrap();
     }
 }
 
@@ -129,7 +129,7 @@ async fn a_bad_network_is_infrastructure_and_never_a_wrong_answer() {
     let proxy = Proxy::before(server.port()).await;
     proxy.set(Fault::Delay(Duration::from_millis(5)));
     let limiter = yearly(&proxy.url()).decision_timeout(LONG);
-    limiter.check(&one()).await.unwrap();
+    let _ = limiter.check(&one()).await.unwrap();
 }
 
 /// Charges whose answers tell whose they are: key `k` has a quota of its own, so `remaining` is
@@ -155,7 +155,7 @@ async fn cancelled_calls_never_steal_an_answer_nor_keep_a_unit() {
     let mut kept = vec![0; TOKENS as usize];
     let mut cancelled = vec![0; TOKENS as usize];
     let points = size("CANCEL_POINTS", 4_000);
-    limiter.check(&one()).await.unwrap();
+    let _ = limiter.check(&one()).await.unwrap();
     let before = (descriptors(), Handle::current().metrics().num_alive_tasks());
     for round in 0..points {
         let k = round % TOKENS;
@@ -264,7 +264,7 @@ async fn killed_idle_connections_are_not_used_again() {
     let mut connection = server.connection().await;
     let (begun, mut errors) = (Instant::now(), 0);
     for _ in 0..30 {
-        limiter.check(&one()).await.unwrap();
+        let _ = limiter.check(&one()).await.unwrap();
         cut(&mut connection).await;
         // The server says that they are gone.
         while !others(&mut connection).await.is_empty() {
@@ -282,13 +282,14 @@ async fn connections_that_the_server_closes_as_idle_cost_no_error() {
     let server = Server::with(&["--timeout", "1"]);
     let limiter = yearly(&server.url()).decision_timeout(LONG);
     for cycle in 0..size("IDLE_CYCLES", 2) {
-        limiter.check(&one()).await.unwrap_or_else(|error| panic!("cycle {cycle}: {error:?}"));
+        let _ =
+            limiter.check(&one()).await.unwrap_or_else(|error| panic!("cycle {cycle}: {error:?}"));
         // This connection is not idle, since it asks.
         let mut connection = server.connection().await;
         eventually("idle connections end", async || others(&mut connection).await.is_empty()).await;
         notice().await;
     }
-    limiter.check(&one()).await.unwrap();
+    let _ = limiter.check(&one()).await.unwrap();
 }
 
 /// Lets this process see what its sockets have to say: a closed connection is known by then.
@@ -334,7 +335,7 @@ fn nothing_outlives_the_runtime_or_the_limiter() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let limiter = yearly(&url).decision_timeout(LONG);
-            limiter.check(&one()).await.unwrap();
+            let _ = limiter.check(&one()).await.unwrap();
             let waiter = tokio_test::task::spawn(limiter.acquire("other")).poll().is_pending();
             assert!(waiter);
             drop(limiter);

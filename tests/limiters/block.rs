@@ -40,7 +40,7 @@ async fn a_block_keeps_the_state_of_another_quota() {
 #[tokio::test(start_paused = true)]
 async fn a_block_refuses_until_it_ends_and_takes_nothing() {
     let limiter = Memory::new("logins", FixedWindow::new(Quota::per_day(5)).anchored());
-    ask(&limiter, 2).await;
+    let _ = ask(&limiter, 2).await;
     let blocked = limiter.block("mallory", HOUR).await.unwrap();
     assert_eq!(blocked.outcome(), refused_for(HOUR));
     tokio::time::advance(HOUR / 2).await;
@@ -53,7 +53,7 @@ async fn a_block_refuses_until_it_ends_and_takes_nothing() {
         limiter.peek("mallory").await.unwrap(),
         limiter.estimate(patient.clone()).await.unwrap(),
         // A shorter block ends no longer one.
-        limiter.block("mallory", SECOND).await.unwrap(),
+        limiter.block("mallory", SECOND).await.unwrap().0,
     ] {
         let report = (decision.remaining(), decision.reset_after());
         assert_eq!((decision.outcome(), report), (refused_for(left), (Some(0), Some(left))));
@@ -97,7 +97,7 @@ async fn what_is_taken_under_a_block_is_settled_as_always() {
 #[tokio::test(start_paused = true)]
 async fn a_waiting_request_keeps_its_slot() {
     let limiter = Memory::new("jobs", TokenBucket::new(Quota::per_second(1).burst(1)));
-    ask(&limiter, 1).await;
+    let _ = ask(&limiter, 1).await;
     let waiting = tokio::spawn({
         let limiter = limiter.clone();
         async move { limiter.acquire("mallory").await.map(|decision| decision.waited()) }
@@ -239,7 +239,7 @@ async fn a_block_gives_back_what_a_lease_asked_for() {
 async fn a_deny_cache_forgets_what_a_block_changes() {
     let limiter = Memory::new("api", FixedWindow::new(Quota::new(1, 60 * SECOND)).anchored());
     let limiter = limiter.deny_cache().max_age(Duration::MAX);
-    ask(&limiter, 1).await;
+    let _ = ask(&limiter, 1).await;
     let cached = async |origin, wait| {
         let decision = ask(&limiter, 1).await;
         assert_eq!((decision.origin(), decision.outcome()), (origin, refused_for(wait)));
@@ -339,15 +339,21 @@ mod over_redis {
             let time = Duration::from_micros(dice.pick(&[0, 1, 200_000, 1_000_000, 3_000_000]));
             let which = dice.below(16);
             let place = format!("{memory:?}, {seed}, {step}: {which}");
+            let without_done =
+                |answer: Result<tower_sluice::limiter::Done, _>| answer.map(|done| done.0);
             let answers = match which {
                 0 => [
                     memory.block(charge.clone(), time).await,
                     redis.block(charge.clone(), time).await,
-                ],
-                1 => [memory.unblock(charge.clone()).await, redis.unblock(charge.clone()).await],
-                2 => [memory.penalize(charge.clone()).await, redis.penalize(charge.clone()).await],
+                ]
+                .map(without_done),
+                1 => [memory.unblock(charge.clone()).await, redis.unblock(charge.clone()).await]
+                    .map(without_done),
+                2 => [memory.penalize(charge.clone()).await, redis.penalize(charge.clone()).await]
+                    .map(without_done),
                 3 if dice.below(3) == 0 => {
                     [memory.reset(charge.clone()).await, redis.reset(charge.clone()).await]
+                        .map(without_done)
                 }
                 4 => [memory.estimate(charge.clone()).await, redis.estimate(charge.clone()).await],
                 5..=7 if !reservations.is_empty() => {
@@ -434,7 +440,7 @@ mod over_redis {
         let server = Server::start();
         let quota = Quota::per_day(1_000);
         let [mine, other] = [(); 2].map(|()| limiter(&server, "api", TokenBucket::new(quota)));
-        ask(&mine, 10).await;
+        let _ = ask(&mine, 10).await;
         mine.block("mallory", HOUR).await.unwrap();
         let keys = ["alice", "mallory", "bob"];
         let checks = (0..90).map(|place| {
@@ -480,7 +486,7 @@ mod over_redis {
         let both =
             limiter(&server, "both", (FixedWindow::new(quota), SlidingLog::new(quota))).boxed();
         for limiter in [bucket, log, both] {
-            ask(&limiter, 4).await;
+            let _ = ask(&limiter, 4).await;
             let until = limiter.block("mallory", Duration::from_millis(30)).await.unwrap();
             tokio::time::sleep(until.retry_after().unwrap()).await;
             while !ask(&limiter, 0).await.is_admitted() {

@@ -77,11 +77,11 @@ async fn the_earliest_deadline_travels_with_the_charge() {
     let scripted = Scripted::new().allow().allow().allow();
     let deadline = Instant::now() + SECOND;
     let limiter = Arc::new(scripted.clone()).timeout(SECOND).timeout(2 * SECOND);
-    limiter.check(&one()).await.unwrap();
+    let _ = limiter.check(&one()).await.unwrap();
     let limiter = scripted.clone().timeout(2 * SECOND).timeout(SECOND);
-    limiter.check(&one()).await.unwrap();
+    let _ = limiter.check(&one()).await.unwrap();
     let limiter = scripted.clone().timeout(SECOND).timeout(Duration::MAX);
-    limiter.check(&one()).await.unwrap();
+    let _ = limiter.check(&one()).await.unwrap();
     let earliest = Some(deadline.into_std());
     assert!(scripted.charges().iter().all(|charge| charge.deadline() == earliest));
 }
@@ -545,7 +545,7 @@ async fn debug_output_of_no_public_type_shows_a_key() {
     hides(&all);
     hides(&all.check(&Charge::new(SECRET)).await);
     let cached = Arc::clone(&memory).deny_cache();
-    cached.check(&charge).await.unwrap();
+    let _ = cached.check(&charge).await.unwrap();
     hides(&cached);
     hides(&cached.check(&charge));
     let leased = Arc::clone(&memory).lease(100);

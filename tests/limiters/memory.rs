@@ -152,12 +152,12 @@ async fn memory_follows_tokios_clock() {
 async fn memory_drops_idle_keys() {
     let limiter = Memory::new("memory", TokenBucket::new(Quota::per_second(1)));
     for number in 0..1_000 {
-        limiter.check(&Charge::new(format!("idle {number}"))).await.unwrap();
+        let _ = limiter.check(&Charge::new(format!("idle {number}"))).await.unwrap();
     }
     assert_eq!(limiter.len(), 1_000);
     advance(2 * SECOND).await;
     for number in 0..1_000 {
-        limiter.check(&Charge::new(format!("busy {number}"))).await.unwrap();
+        let _ = limiter.check(&Charge::new(format!("busy {number}"))).await.unwrap();
     }
     assert!(limiter.len() < 1_100, "{}", limiter.len());
 }
@@ -167,7 +167,7 @@ async fn memory_drops_idle_keys() {
 async fn a_full_memory_forgets_nobody() {
     let limiter = Memory::new("memory", TokenBucket::new(Quota::per_second(1))).max_keys(10);
     for number in 0..10 {
-        limiter.check(&Charge::new(format!("live {number}"))).await.unwrap();
+        let _ = limiter.check(&Charge::new(format!("live {number}"))).await.unwrap();
     }
     let error = limiter.check(&Charge::new("one more")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Capacity);
@@ -184,11 +184,11 @@ async fn a_full_memory_forgets_nobody() {
 async fn a_key_that_is_kept_busy_stays() {
     let limiter =
         Memory::new("memory", TokenBucket::new(Quota::per_second(1).burst(2))).max_keys(2);
-    limiter.check(&one()).await.unwrap();
+    let _ = limiter.check(&one()).await.unwrap();
     for number in 0..10 {
         advance(SECOND).await;
-        limiter.check(&Charge::new(format!("other {number}"))).await.unwrap();
-        limiter.check(&one()).await.unwrap();
+        let _ = limiter.check(&Charge::new(format!("other {number}"))).await.unwrap();
+        let _ = limiter.check(&one()).await.unwrap();
         let peek = limiter.check(&one().cost(0)).await.unwrap();
         assert_eq!(peek.remaining(), Some(1), "{number}");
     }
@@ -252,11 +252,11 @@ async fn a_clock_of_the_callers_own_decides() {
 async fn memory_remembers_what_was_taken_since() {
     let limiter =
         Memory::new("memory", TokenBucket::new(Quota::per_second(1).burst(5))).max_keys(9);
-    limiter.check(&one()).await.unwrap();
-    limiter.check(&one().cost(4)).await.unwrap();
+    let _ = limiter.check(&one()).await.unwrap();
+    let _ = limiter.check(&one().cost(4)).await.unwrap();
     tokio::time::advance(2 * SECOND).await;
     for _ in 0..5 {
-        limiter.check(&Charge::new("another")).await.unwrap();
+        let _ = limiter.check(&Charge::new("another")).await.unwrap();
     }
     assert_eq!(limiter.peek(one()).await.unwrap().remaining(), Some(2));
 }
@@ -271,7 +271,7 @@ async fn a_clock_that_steps_back_finds_every_key_again() {
     assert!(limiter.check(&one()).await.unwrap().is_admitted());
     now.fetch_add(7_200, Relaxed);
     for key in 0..100 {
-        limiter.check(&Charge::new(key.to_string())).await.unwrap();
+        let _ = limiter.check(&Charge::new(key.to_string())).await.unwrap();
     }
     now.fetch_sub(7_200, Relaxed);
     assert!(!limiter.check(&one()).await.unwrap().is_admitted());

@@ -57,7 +57,7 @@ async fn each_quota_of_a_tuple_reports_its_own() {
 
     // The part left decides, and not the number: 2 of 20 are less than 5 of 10.
     advance(SECOND).await;
-    limiter.check(&one().cost(5)).await.unwrap();
+    let _ = limiter.check(&one().cost(5)).await.unwrap();
     let decision = limiter.check(&one().cost(5)).await.unwrap();
     assert_eq!(decision.tightest().map(|policy| policy.name()), Some("api-1"));
     advance(SECOND / 2).await;
@@ -93,7 +93,7 @@ async fn a_refusal_is_of_the_policy_that_refuses_longest() {
 #[tokio::test(start_paused = true)]
 async fn a_wait_is_of_the_policies_that_delay() {
     let limiter = Memory::new("api", (TokenBucket::new(TEN), TokenBucket::new(DAILY)));
-    limiter.check(&one().cost(10)).await.unwrap();
+    let _ = limiter.check(&one().cost(10)).await.unwrap();
     let decision = limiter.check(&one().cost(2).max_wait(SECOND)).await.unwrap();
     let wait = Outcome::Wait(SECOND / 5);
     assert_eq!(decision.outcome(), wait);
@@ -154,7 +154,7 @@ async fn limiters_around_a_limiter_keep_its_policies() {
     assert_eq!(each(&around.check(&one()).await.unwrap()), each(&expected));
 
     let cached = plain().deny_cache();
-    cached.check(&one().cost(10)).await.unwrap();
+    let _ = cached.check(&one().cost(10)).await.unwrap();
     let refused = cached.check(&one().cost(5)).await.unwrap();
     advance(SECOND / 10).await;
     let repeated = cached.check(&one().cost(5)).await.unwrap();
@@ -167,7 +167,7 @@ async fn limiters_around_a_limiter_keep_its_policies() {
     assert_eq!(waits(&repeated), [Some(SECOND * 4 / 10), None]);
 
     let shadow = plain().shadow();
-    shadow.check(&one().cost(10)).await.unwrap();
+    let _ = shadow.check(&one().cost(10)).await.unwrap();
     let admitted = shadow.check(&one().cost(5)).await.unwrap();
     assert!(admitted.is_admitted() && admitted.policies().all(|policy| policy.is_shadow()));
     assert_eq!(admitted.tightest().unwrap().retry_after(), Some(SECOND / 2));
@@ -175,7 +175,7 @@ async fn limiters_around_a_limiter_keep_its_policies() {
     let counts = Memory::new("old", TokenBucket::new(TEN));
     let both = |charge: &Charge| [charge.clone(), charge.clone()];
     let all = AllInTurn::new([counts.boxed(), watched.boxed()], both);
-    all.check(&one()).await.unwrap();
+    let _ = all.check(&one()).await.unwrap();
     let admitted = all.check(&one()).await.unwrap();
     let shadows: Vec<_> = admitted.policies().map(|policy| policy.is_shadow()).collect();
     assert_eq!((shadows, admitted.limiter()), (vec![false, true], Some("new")));

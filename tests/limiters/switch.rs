@@ -54,7 +54,7 @@ async fn in_shadow_a_peek_is_not_counted() {
     switch.set(SwitchMode::Shadow);
     assert!(limiter.peek("key").await.unwrap().shadowed().is_some());
     assert_eq!(switch.shadow_counts().admitted, 0);
-    limiter.check(&one()).await.unwrap();
+    let _ = limiter.check(&one()).await.unwrap();
     assert_eq!(switch.shadow_counts().admitted, 1);
 }
 
@@ -139,7 +139,7 @@ async fn under_load_it_holds_at_once() {
     let server = Server::start();
     let switch = Switch::new();
     let limiter = yearly(&server.url()).decision_timeout(LONG).switch(&switch);
-    limiter.check(&one()).await.expect("a connection");
+    let _ = limiter.check(&one()).await.expect("a connection");
     let stop = Arc::new(AtomicBool::new(false));
     let all_met = Arc::new([const { AtomicBool::new(false) }; 3]);
     // When each mode was set, from before to after.

@@ -272,7 +272,7 @@ mod over_redis {
         meanwhile().await;
         drop(waiter);
         // Whose answer follows that of the refund.
-        limiter.peek("supplier").await.unwrap();
+        let _ = limiter.peek("supplier").await.unwrap();
         wait
     }
 
@@ -382,7 +382,7 @@ mod over_redis {
             let (first, second) = (both(&one, &other), both(&third, &fourth));
             first.acquire("supplier").await.unwrap();
             leave(&first, charge("supplier", 600_000), async || {
-                second.check(&charge("supplier", 600_000)).await.unwrap();
+                let _ = second.check(&charge("supplier", 600_000)).await.unwrap();
             })
             .await;
             if is_reset {

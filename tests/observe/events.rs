@@ -70,8 +70,8 @@ async fn each_decision_is_one_event_in_the_span_of_its_caller() {
     let store = Memory::new("bucket", TokenBucket::new(Quota::per_hour(1)));
     let limiter = store.trace("api");
     let _span = info_span!("request").entered();
-    limiter.check(&one()).await.unwrap();
-    limiter.check(&one()).await.unwrap();
+    let _ = limiter.check(&one()).await.unwrap();
+    let _ = limiter.check(&one()).await.unwrap();
     let lines = lines.take();
     assert_eq!(lines.len(), 2, "{lines:#?}");
     let begin = "DEBUG tower_sluice::decision request ";
@@ -169,7 +169,7 @@ async fn faults_are_warned_of_once_a_second_for_each_kind() {
     let (open, undecided, full) =
         (away.or_else(FailOpen).trace("open"), away.trace("bare"), full.trace("bare"));
     for _ in 0..25 {
-        open.check(&one()).await.unwrap();
+        let _ = open.check(&one()).await.unwrap();
         undecided.check(&one()).await.unwrap_err();
         full.check(&one()).await.unwrap_err();
         tokio::time::advance(SECOND / 10).await;
@@ -195,8 +195,9 @@ async fn what_hides_an_error_still_shows_it() {
     let (lines, _guard) = Lines::listen();
     let share = Memory::new("share", TokenBucket::new(Quota::per_hour(1)));
     let store = Scripted::new().fail(ErrorKind::Saturation);
-    store.or_else(share).trace("api").check(&one()).await.unwrap();
-    Scripted::new().fail(ErrorKind::State).shadow().trace("api").check(&one()).await.unwrap();
+    let _ = store.or_else(share).trace("api").check(&one()).await.unwrap();
+    let _ =
+        Scripted::new().fail(ErrorKind::State).shadow().trace("api").check(&one()).await.unwrap();
     let faults = lines.of("fault");
     assert_eq!(faults.len(), 2, "{faults:#?}");
     assert!(faults[0].contains("kind=\"saturation\"") && faults[0].contains("origin=\"local\""));
@@ -207,7 +208,7 @@ async fn what_hides_an_error_still_shows_it() {
     }
     // The fallback answers, and the shadow had nothing to hide.
     let store = Scripted::new().fail(ErrorKind::Infrastructure);
-    store.or_else(FailOpen).shadow().trace("api").check(&one()).await.unwrap();
+    let _ = store.or_else(FailOpen).shadow().trace("api").check(&one()).await.unwrap();
     assert!(lines.of("fault")[0].contains("and its fallback answers"));
 }
 
@@ -220,7 +221,7 @@ async fn a_breaker_says_when_it_opens_and_closes() {
         limiter.check(&one()).await.unwrap_err();
     }
     tokio::time::sleep(SECOND).await;
-    limiter.check(&one()).await.unwrap();
+    let _ = limiter.check(&one()).await.unwrap();
     let lines = lines.of("breaker");
     assert_eq!(lines.len(), 2, "{lines:#?}");
     assert!(
@@ -293,8 +294,8 @@ async fn refunds_operations_peeks_and_dropped_futures_are_no_events() {
     let (lines, _guard) = Lines::listen();
     let scripted = Scripted::new().allow().allow();
     let limiter = scripted.clone().trace("api");
-    limiter.peek("key").await.unwrap();
-    limiter.estimate("key").await.unwrap();
+    let _ = limiter.peek("key").await.unwrap();
+    let _ = limiter.estimate("key").await.unwrap();
     limiter.penalize("key").await.unwrap();
     limiter.reset("key").await.unwrap();
     let operations: Vec<_> = scripted.operations().into_iter().map(|(what, _)| what).collect();
@@ -334,7 +335,7 @@ async fn what_a_request_holds_is_warned_of_by_no_limiter() {
     let (limiter, shadow) =
         (Scripted::new().fail(ErrorKind::Request), Scripted::new().fail(ErrorKind::Request));
     limiter.trace("api").check(&one()).await.unwrap_err();
-    shadow.shadow().trace("api").check(&one()).await.unwrap();
+    let _ = shadow.shadow().trace("api").check(&one()).await.unwrap();
     let lines = lines.take();
     assert_eq!(lines.len(), 2, "{lines:#?}");
     for line in lines {
@@ -346,7 +347,7 @@ async fn what_a_request_holds_is_warned_of_by_no_limiter() {
 #[tokio::test(start_paused = true)]
 async fn two_of_them_make_two_events() {
     let (lines, _guard) = Lines::listen();
-    Scripted::new().allow().trace("inner").trace("outer").check(&one()).await.unwrap();
+    let _ = Scripted::new().allow().trace("inner").trace("outer").check(&one()).await.unwrap();
     let lines = lines.of("decision");
     assert!(lines.len() == 2 && lines[0].contains("\"inner\"") && lines[1].contains("\"outer\""));
 }
@@ -358,7 +359,7 @@ async fn who_listens_to_warnings_alone_gets_no_decisions() {
     let filter = tracing_subscriber::filter::LevelFilter::from_level(Level::WARN);
     let _guard = set_default(Registry::default().with(lines.clone()).with(filter));
     let limiter = Scripted::new().allow().fail(ErrorKind::State).trace("api").raw_keys();
-    limiter.check(&one()).await.unwrap();
+    let _ = limiter.check(&one()).await.unwrap();
     limiter.check(&one()).await.unwrap_err();
     let lines = lines.take();
     assert!(lines.len() == 1 && lines[0].starts_with("WARN tower_sluice::fault"), "{lines:#?}");
@@ -378,7 +379,7 @@ async fn a_fallback_says_when_it_begins_to_answer_and_when_it_ends() {
         (4, Some("INFO tower_sluice::fallback  message=the limiter decides again")),
         (5, None),
     ] {
-        limiter.check(&one()).await.unwrap();
+        let _ = limiter.check(&one()).await.unwrap();
         let lines = lines.of("fallback");
         assert_eq!(lines.len(), usize::from(said.is_some()), "{asked}: {lines:?}");
         if let Some(said) = said {
@@ -390,7 +391,7 @@ async fn a_fallback_says_when_it_begins_to_answer_and_when_it_ends() {
             }
         }
     }
-    away(Scripted::new()).or_else(FailOpen).check(&one()).await.unwrap();
+    let _ = away(Scripted::new()).or_else(FailOpen).check(&one()).await.unwrap();
     assert!(lines.of("fallback")[0].contains("origin=\"fail_open\""));
 }
 

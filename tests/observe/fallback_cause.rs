@@ -81,8 +81,8 @@ async fn it_passes_every_limiter_around_the_fallback() {
 #[tokio::test(start_paused = true)]
 async fn a_refusal_of_a_fallback_is_repeated_with_its_cause() {
     let limiter = away().or_else(share(1)).deny_cache();
-    limiter.check(&one()).await.unwrap();
-    limiter.check(&one()).await.unwrap();
+    let _ = limiter.check(&one()).await.unwrap();
+    let _ = limiter.check(&one()).await.unwrap();
     let repeated = limiter.check(&one()).await.unwrap();
     assert_eq!(repeated.origin(), Origin::Cache);
     assert_eq!(repeated.fallback_cause().unwrap().to_string(), "no connection");

@@ -84,7 +84,7 @@ async fn refunds_and_operations_pass_unseen() {
     assert!(limiter.can_take_more());
 
     seen.take();
-    limiter.estimate("key").await.unwrap();
+    let _ = limiter.estimate("key").await.unwrap();
     limiter.penalize("key").await.unwrap();
     limiter.reset("key").await.unwrap();
     let operations: Vec<_> = scripted.operations().into_iter().map(|(what, _)| what).collect();
@@ -124,7 +124,7 @@ async fn two_of_them_see_the_same_and_each_side_of_a_fallback_its_own() {
     let store = Scripted::new().allow().fail(ErrorKind::Infrastructure);
     let limiter = store.inspect(inside.writer()).or_else(FailOpen).inspect(outside.writer());
     let limiter = limiter.clone().boxed();
-    limiter.check(&one()).await.unwrap();
+    let _ = limiter.check(&one()).await.unwrap();
     assert_eq!(limiter.check(&one()).await.unwrap().origin(), Origin::FailOpen);
     assert_eq!(inside.results(), [Ok(Outcome::Allow), Err(ErrorKind::Infrastructure)]);
     assert_eq!(outside.results(), [Ok(Outcome::Allow), Ok(Outcome::Allow)]);
@@ -136,7 +136,7 @@ async fn a_member_of_a_combination_sees_its_peeks() {
         (Seen::default(), || Memory::new("quota", TokenBucket::new(Quota::per_hour(2))));
     let members = [quota().boxed(), quota().inspect(seen.writer()).boxed()];
     let limiter = AllInTurn::new(members, |charge| [charge.clone(), charge.clone()]);
-    limiter.check(&one()).await.unwrap();
+    let _ = limiter.check(&one()).await.unwrap();
     let costs: Vec<_> = seen.take().into_iter().map(|(_, cost, _)| cost).collect();
     assert_eq!(costs, [0, 1]);
 }

@@ -20,7 +20,7 @@ async fn members_of_a_combination_count_under_their_own_names() {
     let members = [member("user", 2), member("all", 100)];
     let limiter = AllInTurn::new(members, |charge| [charge.clone(), Charge::new("all")]);
     for _ in 0..3 {
-        limiter.check(&one()).await.unwrap();
+        let _ = limiter.check(&one()).await.unwrap();
     }
     let counts = recorder.counts();
     let counts: Vec<_> = counts.iter().map(|(name, count)| (&**name, *count)).collect();
@@ -42,7 +42,7 @@ async fn policies_of_a_combination_count_under_their_own_names() {
     let limiter = AllInTurn::new(members, |charge| [(); 3].map(|()| charge.clone()));
     let limiter = limiter.metrics("gate").per_policy();
     for _ in 0..3 {
-        limiter.check(&one()).await.unwrap();
+        let _ = limiter.check(&one()).await.unwrap();
     }
     let decisions = recorder.counts();
     let counts: Vec<_> = decisions.iter().map(|(name, count)| (&**name, *count)).collect();
@@ -126,7 +126,7 @@ async fn a_thousand_policies_have_names_of_their_own() {
     };
     let limiter = careless.metrics("api").per_policy();
     for key in 0..3_000 {
-        limiter.check(&Charge::new(format!("key-{key}"))).await.unwrap();
+        let _ = limiter.check(&Charge::new(format!("key-{key}"))).await.unwrap();
     }
     let series = recorder.take();
     assert_eq!(series.len(), 1_002 * 18);

@@ -83,11 +83,11 @@ async fn what_nobody_decided_is_counted_apart() {
     let store = Scripted::new().allow().fail(ErrorKind::Infrastructure).fail(ErrorKind::Saturation);
     let switch = Switch::new();
     let limiter = store.or_else(FailOpen).switch(&switch).metrics("api");
-    limiter.check(&one()).await.unwrap();
+    let _ = limiter.check(&one()).await.unwrap();
     assert_eq!(limiter.check(&one()).await.unwrap().origin(), Origin::FailOpen);
     limiter.check(&one()).await.unwrap_err();
     switch.set(SwitchMode::Off);
-    limiter.check(&one()).await.unwrap();
+    let _ = limiter.check(&one()).await.unwrap();
     assert_counts!(
         recorder,
         "decisions_total{outcome=admitted}": 1,
@@ -105,8 +105,8 @@ async fn a_fallback_decides_and_its_cause_is_an_error() {
     let share = Memory::new("share", TokenBucket::new(Quota::per_hour(1)));
     let store = Scripted::new().fail(ErrorKind::Saturation).fail(ErrorKind::Infrastructure);
     let limiter = store.or_else(share).metrics("api");
-    limiter.check(&one()).await.unwrap();
-    limiter.check(&one()).await.unwrap();
+    let _ = limiter.check(&one()).await.unwrap();
+    let _ = limiter.check(&one()).await.unwrap();
     assert_counts!(
         recorder,
         "decisions_total{outcome=admitted}": 1,
@@ -141,7 +141,7 @@ async fn a_shadow_counts_what_would_have_been() {
 async fn what_the_shadow_of_a_gate_that_failed_open_admits_is_open() {
     let recorder = Recorder::new();
     let store = Scripted::new().fail(ErrorKind::Infrastructure);
-    store.or_else(FailOpen).shadow().metrics("api").check(&one()).await.unwrap();
+    let _ = store.or_else(FailOpen).shadow().metrics("api").check(&one()).await.unwrap();
     assert_counts!(recorder, "errors_total{kind=infrastructure}": 1, "fail_open_total": 1);
 }
 
@@ -165,7 +165,7 @@ async fn two_limiters_of_one_name_count_together() {
     let (first, second) =
         (Scripted::new().allow().never().metrics("api"), Scripted::new().allow().metrics("api"));
     for limiter in [&first, &first, &second] {
-        limiter.check(&one()).await.unwrap();
+        let _ = limiter.check(&one()).await.unwrap();
     }
     assert_counts!(recorder,
         "decisions_total{outcome=admitted}": 2,
@@ -183,7 +183,7 @@ async fn times_begin_with_the_first_poll() {
     let limiter = slow.metrics("api");
     let check = limiter.check(&one());
     tokio::time::advance(SECOND).await;
-    check.await.unwrap();
+    let _ = check.await.unwrap();
     let times = recorder.histogram("rate_limit_decision_seconds{limiter=api}");
     assert!(times.len() == 1 && (0.02..0.03).contains(&times[0]), "{times:?}");
 }
@@ -193,8 +193,8 @@ async fn peeks_and_operations_pass_uncounted() {
     let recorder = Recorder::new();
     let scripted = Scripted::new().allow().allow();
     let limiter = scripted.clone().metrics("api");
-    limiter.peek("key").await.unwrap();
-    limiter.estimate("key").await.unwrap();
+    let _ = limiter.peek("key").await.unwrap();
+    let _ = limiter.estimate("key").await.unwrap();
     limiter.penalize("key").await.unwrap();
     limiter.reset("key").await.unwrap();
     assert_counts!(recorder,);
@@ -266,7 +266,7 @@ async fn a_meter_of_ones_own_counts_in_a_closure() {
         clone.record(charge, result);
     });
     for cost in [1, 2, 0] {
-        limiter.check(&one().cost(cost)).await.unwrap();
+        let _ = limiter.check(&one().cost(cost)).await.unwrap();
     }
     assert_counts!(
         recorder,
@@ -297,11 +297,11 @@ async fn a_breaker_shows_its_state_and_what_it_refuses() {
     assert_eq!(state(), Some(1.0));
     drop(probe);
     let _store = store.allow();
-    limiter.check(&one()).await.unwrap();
+    let _ = limiter.check(&one()).await.unwrap();
     assert_eq!(state(), Some(0.0));
     // Without a name there is no metric.
     let before = page.len();
-    Scripted::new().allow().breaker(Breaker::new()).check(&one()).await.unwrap();
+    let _ = Scripted::new().allow().breaker(Breaker::new()).check(&one()).await.unwrap();
     assert_eq!(page.len(), before);
 }
 
@@ -324,14 +324,14 @@ async fn the_number_of_series_does_not_depend_on_the_number_of_keys() {
     let bucket = TokenBucket::new(Quota::per_hour(1));
     let store = Memory::new("api", bucket).max_keys(200_000);
     let limiter = store.or_else(FailOpen).shadow().metrics("api");
-    limiter.check(&one()).await.unwrap();
+    let _ = limiter.check(&one()).await.unwrap();
     let before = recorder.take().len();
     // A name has 15 counters, a gauge and two histograms.
     assert_eq!(before, 18);
     for key in 0..100_000 {
         let charge = Charge::new(format!("key-{key}"));
-        limiter.check(&charge).await.unwrap();
-        limiter.check(&charge).await.unwrap();
+        let _ = limiter.check(&charge).await.unwrap();
+        let _ = limiter.check(&charge).await.unwrap();
     }
     let after = recorder.take();
     assert_eq!(after.len(), before);
@@ -343,9 +343,9 @@ async fn the_number_of_series_does_not_depend_on_the_number_of_keys() {
 #[tokio::test(start_paused = true)]
 async fn a_recorder_that_is_installed_later_counts_from_then_on() {
     let limiter = Scripted::new().allow().allow().metrics("api");
-    limiter.check(&one()).await.unwrap();
+    let _ = limiter.check(&one()).await.unwrap();
     let recorder = Recorder::new();
-    limiter.check(&one()).await.unwrap();
+    let _ = limiter.check(&one()).await.unwrap();
     assert_counts!(recorder, "decisions_total{outcome=admitted}": 1);
 }
 

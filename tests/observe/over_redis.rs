@@ -55,7 +55,7 @@ async fn a_server_that_is_silent_leaves_calls_unanswered() {
     let server = Server::start();
     let pool = Pool::connect(&server.url()).expect("an address");
     let limiter = limiter(pool);
-    limiter.check(&one()).await.unwrap();
+    let _ = limiter.check(&one()).await.unwrap();
     let unanswered = || page.value("rate_limit_unanswered_calls_total{limiter=\"api\"}").unwrap();
     assert_eq!(unanswered(), 0.0);
     server.signal("STOP");
@@ -97,7 +97,7 @@ async fn a_connection_that_comes_back_is_said() {
     let (lines, _guard) = Lines::listen();
     let mut server = Server::start();
     let limiter = limiter(Pool::connect(&server.url()).expect("an address"));
-    limiter.check(&one()).await.unwrap();
+    let _ = limiter.check(&one()).await.unwrap();
     server.kill();
     trouble(&limiter, &one()).await;
     server.restart();
@@ -165,7 +165,7 @@ async fn slots_of_a_cluster_that_have_moved_are_said() {
     let pool = Pool::connect(&cluster.url()).expect("an address");
     let limiter = limiter(pool);
     let charge = Charge::new(keys_in(7..=7).next().expect("a key"));
-    limiter.check(&charge).await.unwrap();
+    let _ = limiter.check(&charge).await.unwrap();
     let said = || {
         let lines = lines.of("connection").into_iter();
         lines.filter(|line| line.contains("have moved")).collect::<Vec<_>>()
@@ -174,7 +174,7 @@ async fn slots_of_a_cluster_that_have_moved_are_said() {
     assert_eq!(said(), [] as [&str; 0]);
     // One that moves alone is said, whether or not the map is read soon after.
     cluster.move_slot(7, 1).await;
-    limiter.check(&charge).await.unwrap();
+    let _ = limiter.check(&charge).await.unwrap();
     assert_eq!(
         said(),
         ["INFO tower_sluice::connection  message=slots of the cluster have moved slots=1"]
@@ -191,7 +191,7 @@ async fn slots_of_a_cluster_that_have_moved_are_said() {
         cluster.move_slot(7, to).await;
         cluster.until_agreed().await;
         redirected += 1;
-        limiter.check(&charge).await.unwrap();
+        let _ = limiter.check(&charge).await.unwrap();
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         let slots = |line: String| line.rsplit('=').next()?.parse::<u32>().ok();
         moved += said().into_iter().filter_map(slots).sum::<u32>();

@@ -79,7 +79,7 @@ async fn only_the_key_of_all_requests_is_javas_limiter_of_the_policys_name() {
         key = 'host'";
     let policies = Policies::builder().redis(pool).decision_timeout(PATIENT);
     let policies = policies.build(&rows(table)).unwrap();
-    decide(&policies, &request("GET", "/", &["host: global"])).await;
+    let _ = decide(&policies, &request("GET", "/", &["host: global"])).await;
     let mut connection = server.connection().await;
     let exists = async |key: &str, connection: &mut _| -> bool {
         redis::cmd("EXISTS").arg(key).query_async(connection).await.unwrap()

@@ -186,7 +186,7 @@ async fn several_policies_take_one_call_whatever_their_costs_and_waits() {
         .unwrap();
     let call = request("POST", "/x", &["x-user: alice", "content-length: 2048"]);
     // The script travels with the first.
-    decide(&policies, &call).await;
+    let _ = decide(&policies, &call).await;
     let before = script_calls(&mut connection).await;
     assert_eq!(burst(&policies, &call, 3).await, (2, vec![], 1));
     assert_eq!(script_calls(&mut connection).await, before + 3);
@@ -218,7 +218,7 @@ async fn many_policies_of_one_request_take_few_calls() {
     let policies = over(&server).build(&rows(&(0..20).map(row).collect::<String>())).unwrap();
     let mut connection = server.connection().await;
     let call = request("GET", "/", &[]);
-    decide(&policies, &call).await;
+    let _ = decide(&policies, &call).await;
     let before = script_calls(&mut connection).await;
     assert_eq!(burst(&policies, &call, 9).await, (9, vec![], 0));
     // Four charges, and a peek before each.

@@ -168,7 +168,7 @@ async fn a_request_ends_under_the_table_that_charged_it() {
     let slow = "[[policy]]\nname = 'a'\nlimit = 1\nperiod = '1s'\nmax_wait = '1s'";
     let policies = policies(slow);
     let call = request("GET", "/", &[]);
-    decide(&policies, &call).await;
+    let _ = decide(&policies, &call).await;
     let mut waiting = decide(&policies, &call).await;
     assert!(matches!(waiting.outcome(), Outcome::Wait(_)));
     policies.load(&rows(&slow.replace("limit = 1", "limit = 2"))).unwrap();

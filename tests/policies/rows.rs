@@ -182,7 +182,7 @@ async fn a_key_is_what_its_parts_say() {
     let left = async |key: &str, one: &[&str], other: &[&str], path: [&str; 2]| {
         let policies =
             policies(&format!("[[policy]]\nname = 'a'\nlimit = 9\nperiod = '1h'\nkey = {key}"));
-        decide(&policies, &request("GET", path[0], one)).await;
+        let _ = decide(&policies, &request("GET", path[0], one)).await;
         decide(&policies, &request("GET", path[1], other)).await.remaining()
     };
     let (same, different) = (Some(7), Some(8));
@@ -248,7 +248,7 @@ async fn a_key_is_found_by_what_a_client_sends() {
         "[[policy]]\nname = 'a'\nlimit = 9\nperiod = '1h'\nkey = ['header:x-a', 'path', 'host']",
     );
     let call = request("GET", "/x//y", &["x-a: s3cret", "host: Example.org:80"]);
-    decide(&policies, &call).await;
+    let _ = decide(&policies, &call).await;
     let policy = policies.get("a").unwrap();
     assert_eq!(policy.key_parts(), 3);
     let key = ["s3cret", "/x/y", "example.ORG"];

@@ -69,7 +69,7 @@ pub(super) async fn each_policy_settles_its_own_units(policies: &Policies) {
     settles(policies, 1, [992, 976, 984]).await;
     settles(policies, 0, [992, 976, 984]).await;
     let call = request("POST", "/", &["x-user: alice", "content-length: 2048"]);
-    decide(policies, &call).await;
+    let _ = decide(policies, &call).await;
     settles(policies, 2, [989, 967, 978]).await;
 }
 

@@ -56,6 +56,6 @@ async fn switches_count_what_would_have_been() {
     assert_eq!(counts(), ([0, 0, 4, 0], [0, 1, 3, 0], [4, 0, 2, 0]));
     policies.switch().set(SwitchMode::On);
     policies.get("a").unwrap().switch().set(SwitchMode::On);
-    policies.get("b").unwrap().peek(&["global"]).await.unwrap();
+    let _ = policies.get("b").unwrap().peek(&["global"]).await.unwrap();
     assert_eq!(counts(), ([0, 0, 4, 0], [0, 1, 3, 0], [4, 0, 2, 0]));
 }

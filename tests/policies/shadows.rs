@@ -24,7 +24,7 @@ async fn policies_in_a_shadow_are_asked_at_once() {
     let policies = Policies::builder().redis(pool).decision_timeout(hour).build(&table).unwrap();
     let call = request("GET", "/", &[]);
     // The script travels with the first.
-    decide(&policies, &call).await;
+    let _ = decide(&policies, &call).await;
     let mut connection = server.connection().await;
     let before = script_calls(&mut connection).await;
     proxy.set(Fault::Hold);

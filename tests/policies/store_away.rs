@@ -70,7 +70,7 @@ async fn while_the_store_is_away_each_row_says_what_happens() {
         |pool| Policies::builder().redis(pool).max_keys(1).decision_timeout(PATIENT),
     ] {
         let small = settings(Pool::connect(&url).unwrap()).build(&rows(ON_ERROR)).unwrap();
-        decide(&small, &call("/local", "a")).await;
+        let _ = decide(&small, &call("/local", "a")).await;
         let error = check(&small, &call("/local", "b")).await.unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Capacity);
     }

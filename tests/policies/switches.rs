@@ -218,7 +218,7 @@ async fn an_observer_sees_what_each_policy_decided() {
     let policies = policies.build(&rows(TWO)).unwrap();
     let call = request("GET", "/", &[]);
     let told = async || {
-        decide(&policies, &call).await;
+        let _ = decide(&policies, &call).await;
         std::mem::take(&mut *seen.lock().unwrap())
     };
     assert_eq!(told().await, ["a admitted", "b admitted"]);

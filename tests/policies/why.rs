@@ -74,7 +74,7 @@ async fn an_event_says_why_something_else_decided() {
     let policies = policies.build(&rows(GO_ON)).unwrap();
     let why = Some(ErrorKind::Infrastructure);
     let told = async |path| {
-        decide(&policies, &request("GET", path, &[])).await;
+        let _ = decide(&policies, &request("GET", path, &[])).await;
         std::mem::take(&mut *seen.lock().unwrap())
     };
     let open = || ("open".to_owned(), true, Some(Origin::FailOpen), why);

@@ -71,7 +71,7 @@ async fn any_number_of_calls_may_be_under_way() {
 async fn what_waits_at_one_moment_leaves_in_one_call() {
     let server = Server::start();
     let limiter = yearly(&server.url(), 500).max_batch_size(100);
-    limiter.check(&"warm".into()).await.unwrap();
+    let _ = limiter.check(&"warm".into()).await.unwrap();
     let mut connection = server.connection().await;
     let before = calls(&mut connection, "evalsha").await;
     let answers = together(&limiter, (0..1_000).map(|_| "k")).await;
@@ -87,7 +87,7 @@ async fn what_waits_at_one_moment_leaves_in_one_call() {
 async fn one_alone_is_one_call_and_a_batch_of_one_is_a_setting() {
     let server = Server::start();
     let limiter = yearly(&server.url(), 100).max_batch_size(1);
-    limiter.check(&"warm".into()).await.unwrap();
+    let _ = limiter.check(&"warm".into()).await.unwrap();
     let mut connection = server.connection().await;
     let before = calls(&mut connection, "evalsha").await;
     together(&limiter, (0..20).map(|_| "k")).await;
@@ -98,7 +98,7 @@ async fn one_alone_is_one_call_and_a_batch_of_one_is_a_setting() {
 async fn a_broken_key_fails_its_own_charges_and_no_others() {
     let server = Server::start();
     let limiter = yearly(&server.url(), 1_000);
-    limiter.check(&"warm".into()).await.unwrap();
+    let _ = limiter.check(&"warm".into()).await.unwrap();
     let mut connection = server.connection().await;
     run(&mut connection, &["RPUSH", "sluice:test:fw1:{list}", "x"]).await;
     run(&mut connection, &["SET", "sluice:test:fw1:{corrupt}", "nan"]).await;
@@ -140,7 +140,7 @@ async fn a_broken_key_fails_its_own_charges_and_no_others() {
 async fn who_leaves_before_departure_is_not_charged() {
     let server = Server::start();
     let limiter = yearly(&server.url(), 1_000);
-    limiter.check(&"warm".into()).await.unwrap();
+    let _ = limiter.check(&"warm".into()).await.unwrap();
     let mut askers: Vec<_> = (0..10).map(|_| begin(&limiter)).collect();
     // None of them is sent before this task yields, but for the first.
     assert!(askers.iter_mut().all(|asker| asker.poll().is_pending()));
@@ -159,7 +159,7 @@ async fn who_leaves_before_departure_is_not_charged() {
 async fn who_leaves_on_the_way_gets_the_units_back() {
     let server = Server::start();
     let limiter = yearly(&server.url(), 1_000);
-    limiter.check(&"warm".into()).await.unwrap();
+    let _ = limiter.check(&"warm".into()).await.unwrap();
     let mut connection = server.connection().await;
     for _ in 0..50 {
         let mut lone = begin(&limiter);
@@ -188,7 +188,7 @@ async fn a_full_queue_is_saturation_and_never_fails_open() {
     let server = Server::start();
     let proxy = Proxy::before(server.port()).await;
     let limiter = yearly(&proxy.url(), 1_000_000).queue_capacity(10);
-    limiter.check(&"warm".into()).await.unwrap();
+    let _ = limiter.check(&"warm".into()).await.unwrap();
     // No answer comes until all have asked.
     let release = async || {
         for _ in 0..100 {
@@ -223,7 +223,7 @@ async fn one_bound_holds_for_all_that_waits_of_a_combination() {
     let member = member.max_batch_size(1).max_in_flight(1);
     let limiter = AllAtOnce::of_parts((member.clone(), member.clone(), member));
     let keys = |of: [Option<&str>; 3]| Charge::several(of.map(|key| key.map(Charge::new)));
-    limiter.check(&keys([Some("a"), Some("b"), Some("c")])).await.unwrap();
+    let _ = limiter.check(&keys([Some("a"), Some("b"), Some("c")])).await.unwrap();
     proxy.set(Fault::Hold);
     // Each pair of members is asked in calls of its own.
     let pairs =
@@ -247,7 +247,7 @@ async fn who_waits_too_long_while_others_are_answered_meets_saturation() {
     let server = Server::start();
     let proxy = Proxy::before(server.port()).await;
     let limiter = yearly(&proxy.url(), 1_000_000).max_batch_size(1).max_in_flight(1);
-    limiter.check(&"warm".into()).await.unwrap();
+    let _ = limiter.check(&"warm".into()).await.unwrap();
     proxy.set(Fault::Delay(Duration::from_millis(50)));
     let hurried = limiter.clone().decision_timeout(Duration::from_millis(500));
     let answers = together(&hurried, (0..200).map(|_| "k")).await;
@@ -262,7 +262,7 @@ async fn a_lost_connection_ends_its_batch_and_nothing_is_sent_twice() {
     let server = Server::start();
     let proxy = Proxy::before(server.port()).await;
     let limiter = yearly(&proxy.url(), 1_000_000);
-    limiter.check(&"warm".into()).await.unwrap();
+    let _ = limiter.check(&"warm".into()).await.unwrap();
     let mut connection = server.connection().await;
     let mut lost = 0;
     // The answer to the first call comes too late in any case, and the others by chance.
@@ -301,7 +301,7 @@ async fn in_a_cluster_a_batch_holds_keys_of_one_slot() {
     let pool = Pool::connect(&cluster.url()).unwrap();
     let quota = Quota::new(1_000, YEAR);
     let limiter = Redis::new("test", TokenBucket::new(quota), pool).decision_timeout(PATIENT);
-    limiter.check(&"warm".into()).await.unwrap();
+    let _ = limiter.check(&"warm".into()).await.unwrap();
     let mut connection = cluster.connection(0).await;
     let before = calls(&mut connection, "evalsha").await;
     // Twenty keys of as many slots, five times each: none shares a call with another.
@@ -322,7 +322,7 @@ async fn nobody_starves() {
         let limiter = limiter.clone();
         tasks.spawn(async move {
             for _ in 0..50 {
-                limiter.check(&format!("key {task}").into()).await.unwrap();
+                let _ = limiter.check(&format!("key {task}").into()).await.unwrap();
             }
         });
     }
@@ -371,7 +371,7 @@ async fn the_largest_batch_of_many_quotas_is_answered() {
     let limiter = Redis::new("test", (a, b, c, d, e, f, g, h), pool)
         .decision_timeout(PATIENT)
         .max_batch_size(1_000);
-    limiter.check(&"warm".into()).await.unwrap();
+    let _ = limiter.check(&"warm".into()).await.unwrap();
     let answers = together(&limiter, (0..3_000).map(|number| format!("key {number}"))).await;
     assert_eq!(answers.iter().find(|answer| **answer != Ok(Outcome::Allow)), None);
 }
@@ -404,7 +404,7 @@ async fn a_script_whose_callers_have_left_is_not_sent_again() {
     let server = Server::start();
     let proxy = Proxy::before(server.port()).await;
     let limiter = yearly(&proxy.url(), 1_000_000);
-    limiter.check(&"warm".into()).await.unwrap();
+    let _ = limiter.check(&"warm".into()).await.unwrap();
     let mut connection = server.connection().await;
     for batch in [1, 10] {
         run(&mut connection, &["SCRIPT", "FLUSH"]).await;
@@ -422,7 +422,7 @@ async fn a_script_whose_callers_have_left_is_not_sent_again() {
         drop(askers);
         proxy.set(Fault::None);
         // A later charge sends the script; no earlier one did.
-        limiter.check(&"k".into()).await.unwrap();
+        let _ = limiter.check(&"k".into()).await.unwrap();
         assert_eq!(calls(&mut connection, "eval").await - before, 1, "a batch of {batch}");
     }
 }

@@ -77,7 +77,7 @@ async fn a_flush_storm_costs_no_error_and_no_unit() {
 async fn a_restart_is_survived() {
     let mut server = Server::start();
     let limiter = daily(&server, 100);
-    limiter.check(&Charge::new("key")).await.unwrap();
+    let _ = limiter.check(&Charge::new("key")).await.unwrap();
     server.kill();
     let hasty = limiter.clone().decision_timeout(Duration::from_millis(500));
     assert_eq!(trouble(&hasty, &Charge::new("key")).await.kind(), ErrorKind::Infrastructure);
@@ -152,7 +152,7 @@ async fn a_thousand_waiters_ask_once_each() {
     let server = Server::start();
     let quota = Quota::per_second(1_000).burst(1);
     let limiter = Arc::new(bucket(&server, quota));
-    limiter.check(&Charge::new("other")).await.unwrap();
+    let _ = limiter.check(&Charge::new("other")).await.unwrap();
     let mut connection = server.connection().await;
     let before = script_calls(&mut connection).await;
     let mut tasks = JoinSet::new();
@@ -183,7 +183,7 @@ async fn a_thousand_waiters_ask_once_each() {
 async fn a_dropped_waiter_gives_its_slot_back_in_redis() {
     let server = Server::start();
     let limiter = bucket(&server, Quota::new(1, Duration::from_secs(50)));
-    limiter.check(&Charge::new("key")).await.unwrap();
+    let _ = limiter.check(&Charge::new("key")).await.unwrap();
     let reset = async || {
         let peek = limiter.check(&Charge::new("key").cost(0)).await.unwrap();
         peek.reset_after().expect("told")

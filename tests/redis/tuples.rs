@@ -93,7 +93,7 @@ async fn several_quotas_take_one_call_and_all_or_nothing() {
     let limiter = Redis::new("test", all, pool(&server)).decision_timeout(PATIENT);
 
     // The script travels with the first.
-    limiter.peek("x").await.unwrap();
+    let _ = limiter.peek("x").await.unwrap();
     let before = script_calls(&mut connection).await;
     let first = limiter.check(&Charge::new("x").cost(3)).await.unwrap();
     assert_eq!((first.remaining(), first.quota()), (Some(2), Some(hour)));

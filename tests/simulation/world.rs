@@ -17,7 +17,7 @@ use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{Instant, advance, sleep, sleep_until, timeout, timeout_at};
 use tower_sluice::algorithm::Quotas;
 use tower_sluice::key::{Head, Keyed};
-use tower_sluice::limiter::{Origin, Reservation, ShadowCounts, SwitchMode};
+use tower_sluice::limiter::{Done, Origin, Reservation, ShadowCounts, SwitchMode};
 use tower_sluice::{
     Charge, Decision, Error, ErrorKind, FailOpen, Limiter, LimiterExt, Outcome, Refusal,
 };
@@ -568,8 +568,8 @@ impl From<Fate> for Answer {
     }
 }
 
-impl From<Result<Decision, Refusal>> for Answer {
-    fn from(answer: Result<Decision, Refusal>) -> Self {
+impl From<Result<Done, Refusal>> for Answer {
+    fn from(answer: Result<Done, Refusal>) -> Self {
         match answer {
             Err(Refusal::Undecided(error)) => Fate::Failed(Some(error.kind())).into(),
             Err(Refusal::Denied(decision)) => {
@@ -585,6 +585,12 @@ impl From<Result<Decision, Refusal>> for Answer {
                 Self { reservation, ..answer }
             }
         }
+    }
+}
+
+impl From<Result<Done, Error>> for Answer {
+    fn from(answer: Result<Done, Error>) -> Self {
+        answer.map(|done| done.0).into()
     }
 }
 

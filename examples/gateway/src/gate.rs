@@ -204,8 +204,8 @@ impl Gate {
         let policy = self.get(policy)?;
         let answer = match action {
             KeyAction::Show => policy.peek(parts).await,
-            KeyAction::Reset => policy.reset(parts).await,
-            KeyAction::Penalize(units) => policy.penalize(parts, units).await,
+            KeyAction::Reset => policy.reset(parts).await.map(|done| done.0),
+            KeyAction::Penalize(units) => policy.penalize(parts, units).await.map(|done| done.0),
         };
         match answer {
             Ok(decision) => Ok(stands(&decision)),

@@ -404,9 +404,9 @@ mod tests {
         let inner = |_: &Charge| ready(Ok::<_, Error>(Decision::new(Outcome::Allow)));
         let limiter = inner.lease(10);
         let long = |length| Charge::new("x".repeat(length));
-        limiter.check(&long(64 * 1024 + 1)).await.expect("asked alone");
+        let _ = limiter.check(&long(64 * 1024 + 1)).await.expect("asked alone");
         assert!(limiter.leases.is_empty());
-        limiter.check(&long(64 * 1024)).await.expect("asked alone, and watched");
+        let _ = limiter.check(&long(64 * 1024)).await.expect("asked alone, and watched");
         assert!(!limiter.leases.is_empty());
     }
 

@@ -156,7 +156,7 @@ async fn who_waited_at_a_block_leaves_no_slot_at_hand() {
     let limiter = one_a_second().await;
     let mut waiter = Box::pin(limiter.acquire(patient()));
     assert!(timeout(Duration::ZERO, &mut waiter).await.is_err());
-    limiter.in_another_process().check(&patient()).await.unwrap();
+    let _ = limiter.in_another_process().check(&patient()).await.unwrap();
     limiter.block("key", SECOND / 2).await.unwrap();
     drop(waiter);
     let refused = limiter.check(&patient()).await.unwrap();
@@ -178,10 +178,10 @@ async fn a_slot_of_several_keys_is_forgotten_with_each_of_them() {
         let both = OneLock::new(&[one, other]);
         let charges = ["key", "other"].map(|key| Charge::new(key).max_wait(10 * SECOND));
         let charges = charges.each_ref();
-        both.decide(&charges).unwrap();
+        let _ = both.decide(&charges).unwrap();
         let mut waiting = both.decide(&charges).unwrap();
         let waiters = crate::waiters::Waiter::new(waiting.take_waiters().unwrap()).0;
-        OneLock::new(&[one, other]).decide(&charges).unwrap();
+        let _ = OneLock::new(&[one, other]).decide(&charges).unwrap();
         let reservation = waiting.take_reservation().unwrap();
         both.settle(reservation, &|_, _| 0).unwrap().await.unwrap();
         drop(waiters);

@@ -19,7 +19,7 @@ async fn a_master_that_dies_harms_its_own_slots_until_its_replica_is_promoted() 
     let (others, charge) = (limiter.clone(), Charge::new(alive));
     let untouched = tokio::spawn(async move {
         loop {
-            others.check(&charge).await.expect("an untouched slot");
+            let _ = others.check(&charge).await.expect("an untouched slot");
             sleep(Duration::from_millis(1)).await;
         }
     });
@@ -46,7 +46,7 @@ async fn what_a_replaced_master_still_admits_reaches_nobody() {
     let (limiter, others) = (new("left", UNITS), new("others", MILLION));
     let others = others.decision_timeout(Duration::from_millis(100));
     let key = keys_in(cluster.share(0)).next().unwrap();
-    limiter.peek(key.as_str()).await.expect("a decision");
+    let _ = limiter.peek(key.as_str()).await.expect("a decision");
 
     cluster.nodes[0].signal("STOP");
     let ask = || {
@@ -102,7 +102,7 @@ async fn a_master_that_one_runtime_cannot_connect_to_is_not_away() {
         let (limiter, charge) = (limiter.clone(), Charge::new(key.as_str()));
         other.spawn(async move { limiter.check(&charge).await })
     };
-    ask_elsewhere().await.unwrap().expect("a decision");
+    let _ = ask_elsewhere().await.unwrap().expect("a decision");
     let mut master = cluster.connection(1).await;
     run(&mut master, &["CONFIG", "SET", "maxclients", "1"]).await;
     run(&mut master, &["CLIENT", "PAUSE", "120000", "WRITE"]).await;
@@ -123,7 +123,7 @@ async fn a_master_that_one_runtime_cannot_connect_to_is_not_away() {
     .await;
     // Redis 6.2 has ended the pause with the failover.
     run(&mut master, &["CLIENT", "UNPAUSE"]).await;
-    paused.await.unwrap().expect("a decision");
+    let _ = paused.await.unwrap().expect("a decision");
     other.shutdown_background();
 }
 

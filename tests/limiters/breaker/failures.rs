@@ -66,14 +66,14 @@ async fn fast_calls_and_those_of_a_busy_process_are_not_slow() {
     let breaker = Breaker::new().slow_after(SECOND);
     let limiter = Store::default().limiter().breaker(breaker.clone());
     for _ in 0..20 {
-        ask(&limiter, "takes ms 990").await.unwrap();
+        let _ = ask(&limiter, "takes ms 990").await.unwrap();
     }
     for _ in 0..20 {
         // The timer fires late.
         let mut call = task::spawn(limiter.check(&Charge::new("takes ms 2500")));
         assert_pending!(call.poll());
         advance(2 * SECOND).await;
-        call.await.unwrap();
+        let _ = call.await.unwrap();
     }
     assert_eq!(breaker.state(), BreakerState::Closed);
 }
@@ -122,7 +122,7 @@ async fn a_third_of_the_calls_does_not_open_it() {
 async fn a_store_that_answers_some_calls_is_not_away() {
     let breaker = Breaker::new();
     let limiter = Store::default().limiter().breaker(breaker.clone());
-    ask(&limiter, "well").await.unwrap();
+    let _ = ask(&limiter, "well").await.unwrap();
     let mut refused = 0;
     for _ in 0..2_000 {
         for _ in 0..20 {
@@ -143,7 +143,7 @@ async fn a_store_that_answers_some_calls_is_not_away() {
 async fn after_an_answer_it_takes_a_window_of_silence() {
     let (_, limiter, breaker) = opened(Breaker::new()).await;
     advance(PAUSE).await;
-    ask(&limiter, "well").await.unwrap();
+    let _ = ask(&limiter, "well").await.unwrap();
     for _ in 0..100 {
         ask(&limiter, "away").await.unwrap_err();
     }
@@ -160,7 +160,7 @@ async fn good_calls_count_for_a_window() {
     let breaker = Breaker::new();
     let limiter = Store::default().limiter().breaker(breaker.clone());
     for _ in 0..10_000 {
-        ask(&limiter, "well").await.unwrap();
+        let _ = ask(&limiter, "well").await.unwrap();
     }
     let begun = Instant::now();
     while breaker.state() == BreakerState::Closed {
@@ -177,7 +177,7 @@ async fn a_call_that_says_nothing_does_not_open_it() {
     let breaker = Breaker::new();
     let limiter = Store::default().limiter().breaker(breaker.clone());
     for _ in 0..6 {
-        ask(&limiter, "well").await.unwrap();
+        let _ = ask(&limiter, "well").await.unwrap();
     }
     advance(SECOND * 9 / 10).await;
     for _ in 0..5 {
@@ -219,7 +219,7 @@ async fn answers_that_asked_nobody_say_nothing() {
         let limiter = answer.breaker(breaker.clone());
         for _ in 0..5 {
             for _ in 0..100 {
-                ask(&limiter, "refused").await.unwrap();
+                let _ = ask(&limiter, "refused").await.unwrap();
             }
             ask(&limiter, "away").await.unwrap_err();
         }
@@ -237,7 +237,7 @@ async fn settings_take_every_value() {
     ];
     for breaker in extremes {
         let limiter = Store::default().limiter().breaker(breaker.clone());
-        ask(&limiter, "well").await.unwrap();
+        let _ = ask(&limiter, "well").await.unwrap();
         ask(&limiter, "away").await.unwrap_err();
         for _ in 0..3 {
             advance(HOUR).await;

@@ -15,11 +15,11 @@ async fn after_a_pause_one_good_probe_closes_it() {
     ask(&limiter, "well").await.unwrap_err();
     advance(PAUSE / 2 + Duration::from_millis(2)).await;
     assert_eq!(breaker.state(), BreakerState::HalfOpen);
-    ask(&limiter, "well").await.unwrap();
+    let _ = ask(&limiter, "well").await.unwrap();
     assert_eq!((store.calls(), breaker.state()), (6, BreakerState::Closed));
     assert_eq!((breaker.counts().probes, breaker.counts().opened), (1, 1));
     for _ in 0..10 {
-        ask(&limiter, "well").await.unwrap();
+        let _ = ask(&limiter, "well").await.unwrap();
     }
 }
 
@@ -70,7 +70,7 @@ async fn a_probe_whose_caller_leaves_makes_room_for_the_next() {
     }
     // One that is never polled takes no place.
     let unpolled = limiter.check(&one());
-    ask(&limiter, "well").await.unwrap();
+    let _ = ask(&limiter, "well").await.unwrap();
     drop(unpolled);
     assert_eq!((store.calls(), breaker.state()), (106, BreakerState::Closed));
 }
@@ -86,7 +86,7 @@ async fn probes_that_say_nothing_do_not_keep_it_open() {
             assert_eq!(breaker.state(), BreakerState::HalfOpen);
         }
     }
-    ask(&limiter, "well").await.unwrap();
+    let _ = ask(&limiter, "well").await.unwrap();
     assert_eq!(breaker.state(), BreakerState::Closed);
 }
 
@@ -95,7 +95,7 @@ async fn probes_that_say_nothing_do_not_keep_it_open() {
 async fn after_a_saturated_probe_fail_open_does_not_admit() {
     let (_, limiter, breaker) = opened(Breaker::new()).await;
     let gate = limiter.clone().or_else(FailOpen);
-    ask(&gate, "well").await.unwrap();
+    let _ = ask(&gate, "well").await.unwrap();
     advance(PAUSE).await;
     ask(&gate, "busy").await.unwrap_err();
     for _ in 0..100 {
@@ -118,7 +118,7 @@ async fn after_a_saturated_probe_fail_open_does_not_admit() {
         ask(&limiter, "away").await.unwrap_err();
     }
     assert_eq!(breaker.state(), BreakerState::Open);
-    ask(&gate, "well").await.unwrap();
+    let _ = ask(&gate, "well").await.unwrap();
 }
 
 /// Load can make every probe take longer than a probe may.
@@ -159,7 +159,7 @@ async fn a_probe_that_never_returns_is_given_up() {
     advance(SECOND / 2 - Duration::from_millis(1)).await;
     ask(&limiter, "well").await.unwrap_err();
     advance(Duration::from_millis(2)).await;
-    ask(&limiter, "well").await.unwrap();
+    let _ = ask(&limiter, "well").await.unwrap();
     assert_eq!((store.calls(), breaker.state()), (7, BreakerState::Closed));
     drop(hanging);
     assert_eq!(breaker.state(), BreakerState::Closed);
@@ -176,7 +176,7 @@ async fn an_answer_to_a_probe_that_was_given_up_closes_it() {
     let mut later = task::spawn(limiter.check(&Charge::new("hangs")));
     assert_pending!(later.poll());
     advance(SECOND * 3 / 10).await;
-    late.await.unwrap();
+    let _ = late.await.unwrap();
     assert_eq!(breaker.state(), BreakerState::Closed);
 }
 
@@ -191,7 +191,7 @@ async fn calls_that_began_before_it_opened_change_nothing() {
         ask(&limiter, "away").await.unwrap_err();
     }
     advance(Duration::from_millis(60)).await;
-    before.await.unwrap();
+    let _ = before.await.unwrap();
     assert_eq!(breaker.state(), BreakerState::Open);
 }
 
@@ -204,7 +204,7 @@ async fn the_error_follows_the_probes() {
     };
     kind(ErrorKind::Infrastructure).await;
     advance(PAUSE).await;
-    ask(&limiter, "takes ms 300").await.unwrap();
+    let _ = ask(&limiter, "takes ms 300").await.unwrap();
     // Load, from the first slow probe on.
     kind(ErrorKind::Saturation).await;
     for _ in 0..5 {

@@ -26,7 +26,7 @@ async fn the_cache_is_bounded_in_keys() {
         let limiter = refuses.deny_cache().max_keys(keys);
         for key in 0..10 * keys {
             let charge = Charge::new(key.to_string());
-            limiter.check(&charge).await.unwrap();
+            let _ = limiter.check(&charge).await.unwrap();
             // The newest is always there.
             assert_eq!(limiter.check(&charge).await.unwrap().origin(), Origin::Cache);
         }
@@ -39,10 +39,10 @@ async fn a_refusal_that_is_over_makes_room_before_others() {
     let scripted = Scripted::new().deny(HOUR).deny(SECOND).deny(HOUR).deny(HOUR);
     let limiter = scripted.clone().deny_cache().max_age(HOUR).max_keys(3);
     for key in ["a", "b", "c"] {
-        limiter.check(&Charge::new(key)).await.unwrap();
+        let _ = limiter.check(&Charge::new(key)).await.unwrap();
     }
     advance(SECOND).await;
-    limiter.check(&Charge::new("d")).await.unwrap();
+    let _ = limiter.check(&Charge::new("d")).await.unwrap();
     for key in ["a", "c", "d"] {
         assert!(refused_from_cache(&limiter, key).await);
     }
@@ -95,7 +95,7 @@ async fn a_worker_sleeps_its_reserved_wait_through_the_cache() {
     let begun = Instant::now();
     limiter.acquire("key").await.unwrap();
     // A refused key is reserved for those who wait long enough.
-    limiter.check(&one()).await.unwrap();
+    let _ = limiter.check(&one()).await.unwrap();
     for _ in 0..4 {
         limiter.acquire("key").await.unwrap();
     }

@@ -45,7 +45,7 @@ async fn a_settlement_is_seen_at_once_and_of_its_key_only() {
 async fn a_reset_and_a_penalty_are_seen_at_once() {
     let limiter = slow().deny_cache().max_age(Duration::MAX);
     for _ in 0..2 {
-        limiter.check(&one()).await.unwrap();
+        let _ = limiter.check(&one()).await.unwrap();
     }
     limiter.penalize(one().cost(5)).await.unwrap();
     let refused = limiter.check(&one()).await.unwrap();
@@ -61,7 +61,7 @@ async fn a_reset_and_a_penalty_are_seen_at_once() {
 #[tokio::test(start_paused = true)]
 async fn an_admission_of_a_smaller_charge_is_seen() {
     let limiter = Memory::new("three", TokenBucket::new(Quota::per_minute(3))).deny_cache();
-    limiter.check(&one()).await.unwrap();
+    let _ = limiter.check(&one()).await.unwrap();
     for wait in [20, 40] {
         let refused = limiter.check(&one().cost(3)).await.unwrap();
         assert_eq!((refused.retry_after(), refused.origin()), (Some(wait * SECOND), Origin::Local));
@@ -72,7 +72,7 @@ async fn an_admission_of_a_smaller_charge_is_seen() {
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_leaves_opens_its_key() {
     let limiter = slow().deny_cache();
-    limiter.check(&one()).await.unwrap();
+    let _ = limiter.check(&one()).await.unwrap();
     let mut waiter = task::spawn(limiter.acquire("key"));
     assert_pending!(waiter.poll());
     let refused = limiter.check(&one()).await.unwrap();
@@ -98,7 +98,7 @@ async fn a_settlement_from_elsewhere_forgets_all_keys() {
     let inner = slow();
     let limiter = inner.clone().deny_cache();
     let mut admitted = inner.check(&one()).await.unwrap();
-    limiter.check(&one()).await.unwrap();
+    let _ = limiter.check(&one()).await.unwrap();
     assert!(refused_from_cache(&limiter, "key").await);
     // That of another limiter changes nothing.
     let other = Reservation::new(Owner::new(), 1, ());
@@ -120,7 +120,7 @@ async fn a_settlement_that_failed_before_forgets_its_key_only() {
     for limiter in [memory.boxed(), in_turn.boxed()] {
         let limiter = limiter.deny_cache();
         let mut admitted = limiter.check(&one()).await.unwrap();
-        limiter.check(&Charge::new("bob")).await.unwrap();
+        let _ = limiter.check(&Charge::new("bob")).await.unwrap();
         for key in ["key", "bob"] {
             assert!(!refused_from_cache(&limiter, key).await);
         }
@@ -221,7 +221,7 @@ async fn a_reset_forgets_when_it_is_answered() {
     for is_awaited in [true, false] {
         let inner = Late::new();
         let limiter = inner.clone().deny_cache().max_age(Duration::MAX);
-        limiter.check(&one()).await.unwrap();
+        let _ = limiter.check(&one()).await.unwrap();
         inner.hold(true);
         let mut refused = task::spawn(limiter.check(&one()));
         assert_pending!(refused.poll());
@@ -275,7 +275,7 @@ async fn what_is_refused_beside_a_check_that_is_dropped_is_kept_for_100_ms() {
 async fn an_older_refusal_outlives_a_check_without_an_answer() {
     let scripted = Scripted::new().deny(HOUR).fail(ErrorKind::Infrastructure);
     let limiter = scripted.deny_cache().max_age(HOUR);
-    limiter.check(&one().cost(2)).await.unwrap();
+    let _ = limiter.check(&one().cost(2)).await.unwrap();
     advance(MILLI).await;
     assert!(limiter.check(&one()).await.is_err());
     advance(SECOND).await;

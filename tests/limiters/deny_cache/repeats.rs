@@ -40,9 +40,9 @@ async fn the_inner_limiter_is_asked_again_after_max_age() {
     let scripted = Scripted::new().deny(HOUR).deny(HOUR).allow();
     let limiter = scripted.clone().deny_cache();
     for calls in [1, 2] {
-        limiter.check(&one()).await.unwrap();
+        let _ = limiter.check(&one()).await.unwrap();
         advance(SECOND - Duration::from_micros(1)).await;
-        limiter.check(&one()).await.unwrap();
+        let _ = limiter.check(&one()).await.unwrap();
         assert_eq!(asked(&scripted), calls);
         advance(Duration::from_micros(1)).await;
     }
@@ -55,12 +55,12 @@ async fn what_a_cache_repeats_is_not_kept_by_another() {
     let scripted = Scripted::new().deny(HOUR).deny(HOUR);
     let inner = scripted.clone().deny_cache();
     let outer = inner.clone().timeout(HOUR).deny_cache();
-    inner.check(&one()).await.unwrap();
+    let _ = inner.check(&one()).await.unwrap();
     advance(SECOND / 2).await;
     assert!(!outer.check(&one()).await.unwrap().is_admitted());
     assert_eq!((asked(&scripted), outer.len()), (1, 0));
     advance(SECOND / 2).await;
-    outer.check(&one()).await.unwrap();
+    let _ = outer.check(&one()).await.unwrap();
     assert_eq!((asked(&scripted), outer.len()), (2, 1));
 }
 
@@ -69,7 +69,7 @@ async fn with_a_max_age_of_0_nothing_is_repeated() {
     let scripted = Scripted::new().deny(HOUR).deny(HOUR);
     let limiter = scripted.clone().deny_cache().max_age(Duration::ZERO);
     for _ in 0..2 {
-        limiter.check(&one()).await.unwrap();
+        let _ = limiter.check(&one()).await.unwrap();
     }
     assert_eq!((asked(&scripted), limiter.is_empty()), (2, true));
 }
@@ -102,7 +102,7 @@ async fn what_might_fit_is_asked_of_the_inner_limiter() {
     for charge in fits {
         let scripted = Scripted::new().deny(HOUR).allow();
         let limiter = scripted.clone().deny_cache();
-        limiter.check(&refused()).await.unwrap();
+        let _ = limiter.check(&refused()).await.unwrap();
         assert!(limiter.check(&charge).await.unwrap().is_admitted(), "{charge:?}");
     }
     let same = Quota::per_second(9);
@@ -114,14 +114,14 @@ async fn what_might_fit_is_asked_of_the_inner_limiter() {
     ] {
         let scripted = Scripted::new().deny(HOUR);
         let limiter = scripted.clone().deny_cache();
-        limiter.check(&refused).await.unwrap();
+        let _ = limiter.check(&refused).await.unwrap();
         assert!(!limiter.check(&charge).await.unwrap().is_admitted(), "{charge:?}");
         assert_eq!(asked(&scripted), 1);
     }
     // Other keys have refusals of their own.
     let scripted = Scripted::new().deny(HOUR).allow().deny(HOUR);
     let limiter = scripted.clone().deny_cache();
-    limiter.check(&Charge::new("mallory")).await.unwrap();
+    let _ = limiter.check(&Charge::new("mallory")).await.unwrap();
     assert!(limiter.check(&Charge::new("alice")).await.unwrap().is_admitted());
     assert!(!limiter.check(&Charge::new("bob")).await.unwrap().is_admitted());
     assert_eq!((asked(&scripted), limiter.len()), (3, 2));
@@ -132,7 +132,7 @@ async fn a_wait_that_can_be_reserved_is_reserved() {
     let half = Duration::from_millis(500);
     let limiter = slow().deny_cache();
     let patient = one().max_wait(half);
-    limiter.check(&one()).await.unwrap();
+    let _ = limiter.check(&one()).await.unwrap();
     let (first, millis) = (limiter.check(&patient).await.unwrap(), Duration::from_millis);
     assert_eq!((first.origin(), first.retry_after()), (Origin::Local, Some(SECOND)));
     advance(millis(499)).await;
@@ -186,7 +186,7 @@ async fn a_peek_and_an_estimate_neither_ask_the_cache_nor_fill_it() {
     assert!(!limiter.peek(one()).await.unwrap().is_admitted());
     assert!(!limiter.estimate(one()).await.unwrap().is_admitted());
     assert!(limiter.is_empty());
-    limiter.check(&one()).await.unwrap();
+    let _ = limiter.check(&one()).await.unwrap();
     assert_eq!(limiter.peek(one()).await.unwrap().origin(), Origin::Local);
     assert_eq!(limiter.estimate(one()).await.unwrap().origin(), Origin::Local);
     assert_eq!(limiter.check(&one()).await.unwrap().origin(), Origin::Cache);
@@ -197,7 +197,7 @@ async fn a_peek_and_an_estimate_neither_ask_the_cache_nor_fill_it() {
 async fn an_invalid_charge_of_a_refused_key_is_an_error() {
     let limiter = slow().deny_cache();
     for _ in 0..2 {
-        limiter.check(&one()).await.unwrap();
+        let _ = limiter.check(&one()).await.unwrap();
     }
     for invalid in [one().cost(u64::MAX), Charge::new(""), Charge::new("x".repeat(1 << 17))] {
         assert_eq!(limiter.check(&invalid).await.unwrap_err().kind(), ErrorKind::Request);

@@ -46,7 +46,7 @@ async fn lease_has_half_of_what_its_key_used_lately() {
     let (limiter, inner, memory) = leased(1_000_000);
     // 40 charges in 100 ms.
     for _ in 0..400 {
-        check(&limiter, "warm").await;
+        let _ = check(&limiter, "warm").await;
         advance(Duration::from_micros(2_500)).await;
     }
     assert!(inner.costs().iter().all(|cost| *cost <= 21), "{:?}", inner.costs());
@@ -55,7 +55,7 @@ async fn lease_has_half_of_what_its_key_used_lately() {
     sleep(SECOND).await;
     inner.clear();
     for _ in 0..20 {
-        check(&limiter, "warm").await;
+        let _ = check(&limiter, "warm").await;
         advance(Duration::from_millis(60)).await;
     }
     assert_eq!((inner.costs(), inner.settled()), (vec![1; 20], vec![]));
@@ -111,7 +111,7 @@ async fn charges_of_many_units_are_served_or_ask_alone() {
     assert!(inner.costs().len() < 400, "{} calls", inner.costs().len());
     inner.clear();
     for cost in [0, 100, 5_000] {
-        limiter.check(&Charge::new("hot").cost(cost)).await.expect("a decision");
+        let _ = limiter.check(&Charge::new("hot").cost(cost)).await.expect("a decision");
     }
     assert_eq!(inner.costs(), [0, 100, 5_000]);
     sleep(SECOND).await;
@@ -127,7 +127,7 @@ async fn keys_beyond_the_most_ask_alone_until_others_are_idle() {
     let calls = async |key: &str| {
         let before = inner.costs().len();
         for _ in 0..1_000 {
-            check(&limiter, key).await;
+            let _ = check(&limiter, key).await;
         }
         inner.costs().len() - before
     };

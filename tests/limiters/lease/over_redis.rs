@@ -72,7 +72,7 @@ async fn idle_units_come_back() {
     let inner = limiter(&server).await;
     let limiter = inner.clone().lease(100);
     for _ in 0..1_030 {
-        check(&limiter, "hot").await;
+        let _ = check(&limiter, "hot").await;
     }
     let left = async || inner.peek("hot").await.unwrap().remaining();
     eventually("idle units", async || left().await == Some(LIMIT - 1_030)).await;

@@ -28,7 +28,7 @@ async fn units_put_back_are_spent_by_the_next_caller() {
     assert!(limiter.settle(reservation, 4).is_ok());
     // 96 are left, and 100 more with the next refill, which begins before.
     for _ in 0..96 {
-        check(&limiter, "hot").await;
+        let _ = check(&limiter, "hot").await;
     }
     assert_eq!(inner.costs()[0], 100);
     assert!(inner.costs().len() <= 2);

@@ -109,7 +109,7 @@ async fn expiry(algorithm: &Algorithm, server: &Server, url: &str) -> Option<Str
     let limiter = limiter(algorithm, url, None);
     let mut connection = server.connection().await;
     // The first call sends the text of the true script. It only peeks, so a mutant writes the key.
-    limiter.check(&Charge::new("key").cost(0)).await.expect("a peek");
+    let _ = limiter.check(&Charge::new("key").cost(0)).await.expect("a peek");
     for step in 0..700 {
         let charge = Charge::new("key").max_wait(Duration::from_secs(60));
         let decision = limiter.check(&charge).await.expect("a decision");
@@ -138,7 +138,7 @@ async fn names_are_gone(connection: &mut redis::aio::MultiplexedConnection) -> b
 async fn corrupt(algorithm: &Algorithm, server: &Server, url: &str) -> Option<String> {
     let limiter = limiter(algorithm, url, None);
     let mut connection = server.connection().await;
-    limiter.check(&Charge::new("key")).await.expect("a decision");
+    let _ = limiter.check(&Charge::new("key")).await.expect("a decision");
     let names: Vec<String> =
         redis::cmd("KEYS").arg("*").query_async(&mut connection).await.expect("keys");
     for text in ["nan", "-nan", "inf", "-inf", "1e400", "0x10", " 5 ", "05", "-1", "1e3", ""] {
@@ -156,7 +156,7 @@ async fn clock(algorithm: &Algorithm, url: &str) -> Option<String> {
     const START: u64 = 1_767_225_600_000_000;
     let now = Arc::new(AtomicU64::new(START));
     let limiter = limiter(algorithm, url, Some(Arc::clone(&now)));
-    limiter.check(&Charge::new("key")).await.expect("a decision");
+    let _ = limiter.check(&Charge::new("key")).await.expect("a decision");
     now.fetch_sub(86_400_000_000, Relaxed);
     let decision = limiter.check(&Charge::new("key")).await.expect("a decision");
     let locked = decision.retry_after().unwrap_or_default();

@@ -244,7 +244,7 @@ async fn limiters_may_come_with_a_default_rate() {
 async fn the_call_after_a_default_rate_is_another_grant() {
     let mut bench = Bench::new().await;
     let redisson = bench.redisson.clone().default_rate(rate(3, 1_000));
-    redisson.peek("warm").await.unwrap();
+    let _ = redisson.peek("warm").await.unwrap();
     let _: () = bench.ask(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]).await;
     assert_eq!(bench.check(&redisson, 1).await.0, Granted(2));
     let log: Vec<Vec<redis::Value>> = bench.ask(&["SLOWLOG", "GET", "100"]).await;
