@@ -17,7 +17,7 @@ use super::{
 use crate::quota::{Quota, QuotaError, Quotas};
 
 /// Paces like Guava's `RateLimiter`: permits come one by one, and some are stored. A charge may
-/// take more permits than are stored. The next caller then waits until that debt is paid.
+/// take more permits than are stored. No later charge fits until that debt is paid.
 ///
 /// **Bound.** Within any stretch of time `d`, at most the stored permits and those of that time:
 /// `(max_burst + d) * limit / period`, and one charge more. With `wait_for_own_cost` the last

@@ -355,7 +355,7 @@ mod tests {
         assert_eq!(far.map(|state| (state.full, state.owes)), Some((T0 - year + hour, true)));
         // The first write that leaves no debt drops the mark.
         assert_eq!(penalize(&mut state, 3 * hour, 1), (0, hour / 10, false));
-        // What may not be owed is told, in whole units.
+        // The answer counts the whole units that may not be owed.
         let most = 10 * (365 * 24 + 1) - 1;
         assert_eq!(penalize(&mut state, 3 * hour, 1 << 53), ((1 << 53) - most, year + hour, true));
         assert_eq!(penalize(&mut state, 3 * hour + hour / 10 - 1, 1).0, 1);

@@ -47,9 +47,9 @@ use crate::settlement::Settlement;
 /// A member's charge without a cost has the cost of the whole charge. A peek takes nothing from any
 /// member. In a cluster, one call has only keys of one hash slot. If the slots differ, the members
 /// are asked in turn, like in [`AllInTurn`]. Behind a proxy with several servers they are always
-/// asked in turn. That takes more round trips, and reserves no waits.
-/// The same is true if some members take nothing while others take units. It is also true if the
-/// costs differ and one script is too small for the members, such as eight token buckets.
+/// asked in turn. So are they if some members take nothing while others take units, and if the
+/// costs differ and one script is too small for the members, such as eight token buckets. That
+/// takes more round trips, and reserves no waits.
 ///
 /// A quota belongs to one member: the closure sets it on that member's charge, for example on a
 /// clone of the whole charge. If the whole charge states a quota that no member gets, the error is
