@@ -104,8 +104,8 @@ pub trait Respond<Req, Res, E> {
     }
 
     /// Adds information for the caller to the response of an admitted request, such as how long it
-    /// [`waited`](Decision::waited). Default: nothing. The guide's [recipes](crate::guide::recipes)
-    /// have an example.
+    /// [`waited`](Decision::waited). Default: nothing. The guide's page [what callers
+    /// see](crate::guide::what_callers_see) has an example.
     ///
     /// It is called before [`actual_cost`](Respond::actual_cost). A responder that takes the
     /// decision's [`reservation`](Decision::take_reservation) settles it itself. For streams, use

@@ -27,7 +27,7 @@
 //!
 //! The page of each type states its bound, its cost, and when to choose it. For the meaning of a
 //! bound, and what can exceed it, see
-//! [`guide::what_the_bound_means`](crate::guide::what_the_bound_means).
+//! [what the bound means](crate::guide::choosing_an_algorithm#what-the-bound-means).
 //!
 //! # Several quotas
 //!

@@ -192,8 +192,8 @@ use crate::{Charge, Decision, Error};
 /// then, return an error of kind [`Infrastructure`](crate::ErrorKind::Infrastructure). The error of
 /// a [`Timeout`] around it is of kind [`Saturation`](crate::ErrorKind::Saturation), for which
 /// [`FailOpen`] does not admit. A limiter that refunds makes a [`Reservation`] of the taken units,
-/// and implements [`settle`](Limiter::settle). [A store of your
-/// own](crate::guide::a_store_of_your_own) has a limiter over a table in 40 lines.
+/// and implements [`settle`](Limiter::settle). [Limiters of your
+/// own](crate::guide::limiters_of_your_own) has a limiter over a table in 40 lines.
 ///
 /// Do not reserve a longer wait than the charge's [`max_wait`](Charge::max_wait), where `None`
 /// means 0. A longer wait is refunded, and the request is refused as undecided, with an error of

@@ -114,7 +114,7 @@ fn envoy(port: u16, servers: &[Server]) -> String {
 
 /// The settings of the guide, for the servers of a test.
 fn haproxy(port: u16, servers: &[Server]) -> String {
-    let page = include_str!("../../../docs/guide/behind-a-proxy.md");
+    let page = include_str!("../../../docs/guide/clusters-and-proxies.md");
     let (_, text) = page.split_once("```text\n").expect("the settings");
     let (text, _) = text.split_once("    server one").expect("its servers");
     let each = servers.iter().enumerate().map(|(number, server)| {
