@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::root;
 
-const MAX_PAGE_LINES: usize = 400;
+const MAX_PAGE_LINES: usize = 300;
 const MAX_README_LINES: usize = 150;
 
 fn read(path: impl AsRef<Path>) -> String {
