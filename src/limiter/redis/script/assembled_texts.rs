@@ -1,14 +1,14 @@
-//! The folder `scripts/assembled`: scripts as Redis gets them, with comments. After a change of a
-//! script, this writes the folder again:
+//! The scripts as Redis runs them, with comments, and their digests in `scripts/digests.txt`:
 //!
 //! ```sh
-//! UPDATE=1 cargo test --lib assembled_scripts
+//! SCRIPTS=/tmp/scripts cargo test --lib assembled_scripts # writes the scripts into a folder
+//! UPDATE=1 cargo test --lib assembled_scripts # writes the digests, after a change of a script
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::env;
 use std::fs;
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::assembly::commented;
@@ -21,7 +21,7 @@ use crate::algorithm::{
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts");
 
-/// The parts of the scripts that are shown.
+/// Each algorithm, and a pair: of equal costs, and of own costs.
 fn shown() -> [Vec<ScriptPart>; 10] {
     let quota = Quota::per_second(5);
     let (bucket, window) = (TokenBucket::new(quota), FixedWindow::new(quota));
@@ -41,16 +41,6 @@ fn shown() -> [Vec<ScriptPart>; 10] {
     ]
 }
 
-/// The names and texts of the files in a folder.
-fn files(folder: &Path) -> BTreeMap<String, String> {
-    let paths = fs::read_dir(folder).into_iter().flatten().map(|entry| entry.expect("read").path());
-    let name = |path: &Path| path.file_name().expect("a name").to_string_lossy().into_owned();
-    paths
-        .filter(|path| path.is_file())
-        .map(|path| (name(&path), fs::read_to_string(&path).expect("a text")))
-        .collect()
-}
-
 /// Removes comments and blank lines, like `grep -vE '^ *(--|$)'`. Redis gets the rest.
 fn without_comments(text: &str) -> String {
     let is_comment = |line: &&str| {
@@ -60,46 +50,54 @@ fn without_comments(text: &str) -> String {
     text.split_inclusive('\n').filter(|line| !is_comment(&line.trim_end_matches('\n'))).collect()
 }
 
-#[test]
-fn assembled_scripts_are_what_redis_gets() {
+/// The scripts by the names of their files: the text with comments, and the digest of what is sent.
+fn scripts() -> BTreeMap<String, (String, String)> {
     let mut made = BTreeMap::new();
     for parts in shown() {
+        let names: Vec<_> = parts.iter().map(|part| part.name).collect();
+        let costs = if parts[0].own_costs { "_at_own_costs" } else { "" };
         let sent = Source::shared(&parts);
-        for (kind, source) in [Kind::Checks, Kind::Complete].into_iter().zip(sent) {
-            let names: Vec<_> = parts.iter().map(|part| part.name).collect();
-            let costs = if parts[0].own_costs { "_at_own_costs" } else { "" };
-            let end = if kind == Kind::Checks { "check" } else { "complete" };
+        let kinds = [(Kind::Checks, "check"), (Kind::Complete, "complete")];
+        for ((kind, end), source) in kinds.into_iter().zip(sent) {
             let name = format!("{}{costs}_{end}.lua", names.join("_and_"));
             let text = format!(
-                "-- Put together from scripts/*.lua, and not to be edited: scripts/README.md.\n\
-                 --\n\
-                 -- Redis gets this file without its comments and blank lines, and nothing else:\n\
-                 --   grep -vE '^ *(--|$)' {name}\n\
-                 -- EVALSHA calls that text by its SHA-1, {}.\n\n{}",
+                "-- Redis gets this file without its comments and blank lines. EVALSHA calls that\n\
+                 -- text by its SHA-1, {}:\n\
+                 --   grep -vE '^ *(--|$)' {name} | sha1sum\n\n{}",
                 source.digest,
                 commented(&parts, kind),
             );
             assert_eq!(without_comments(&text), source.text, "{name}");
-            made.insert(name, text);
+            made.insert(name, (text, source.digest.clone()));
         }
     }
-    for (name, text) in files(Path::new(FOLDER)) {
-        let check = name.replace(".lua", "_check.lua");
-        assert!(!text.contains("\n--@ state ") || made.contains_key(&check), "{check} is missing");
+    made
+}
+
+#[test]
+fn assembled_scripts_are_what_redis_gets() {
+    let made = scripts();
+    for entry in fs::read_dir(FOLDER).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_some_and(|end| end == "lua") {
+            let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+            let is_algorithm = fs::read_to_string(&path).expect("a text").contains("\n--@ state ");
+            let is_shown = made.contains_key(&format!("{name}_check.lua"));
+            assert!(!is_algorithm || is_shown, "{name} is not shown");
+        }
     }
-    let folder = Path::new(FOLDER).join("assembled");
-    if env::var_os("UPDATE").is_some() {
-        _ = fs::remove_dir_all(&folder);
+    if let Some(folder) = env::var_os("SCRIPTS").map(PathBuf::from) {
         fs::create_dir_all(&folder).expect("a folder");
-        for (name, text) in &made {
+        for (name, (text, _)) in &made {
             fs::write(folder.join(name), text).expect("written");
         }
     }
-    let written = files(&folder);
-    let mut stale: BTreeSet<_> = made.keys().chain(written.keys()).collect();
-    stale.retain(|name| made.get(*name) != written.get(*name));
-    assert!(
-        stale.is_empty(),
-        "scripts/assembled is stale: UPDATE=1 cargo test --lib assembled_scripts\n{stale:?}"
-    );
+    let lines: String =
+        made.iter().map(|(name, (_, digest))| format!("{digest}  {name}\n")).collect();
+    let path = format!("{FOLDER}/digests.txt");
+    if env::var_os("UPDATE").is_some() {
+        fs::write(&path, &lines).expect("written");
+    }
+    let kept = fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(kept, lines, "scripts/digests.txt is stale: see {}", file!());
 }
