@@ -15,7 +15,7 @@
 --@ state full, part, denominator, begin, current, former, owes
 
 --@ helpers
--- When a bucket is full again after units are spent at an instant.
+-- Returns when a bucket is full again after units are spent at an instant.
 local function full_after(full, part, at, units, unit_numerator, unit_denominator)
   if full < at then
     full, part = at, 0
@@ -28,8 +28,8 @@ local function full_after(full, part, at, units, unit_numerator, unit_denominato
   return full, part
 end
 
--- The units that refill from such an instant until a budget is full again that owes for `time`
--- from now on. A product must stay below 2^53.
+-- Returns the units that refill between such an instant and the one of a budget that owes for
+-- `time` from now on. A product must stay below 2^53.
 local function units_until(full, part, now, time, burst, unit_numerator, unit_denominator)
   local spare = burst * unit_numerator % unit_denominator
   local last = now + time + (burst * unit_numerator - spare) / unit_denominator
@@ -40,8 +40,8 @@ local function units_until(full, part, now, time, burst, unit_numerator, unit_de
   return (most - most % unit_numerator) / unit_numerator
 end
 
--- A number, perhaps with a fraction, and three more. Any other text leaves `full`
--- nil.
+-- Reads a number with or without a fraction, and three more. Any other text leaves
+-- `full` nil.
 --@ read
 local sign, digits1, over, digits2, digits3, digits4 =
   string.match(text, '^(%-?)(%d+)([^:]*):(%d+):(%d+):(%d+)$')
@@ -60,8 +60,8 @@ if sign then
   end
 end
 
--- A fraction over another denominator is rounded up. Then to the era of now: what
--- was held for more than an era counts as spent when that time was over.
+-- Rounds a fraction over another denominator up. Then moves to the era of now: units
+-- that were held for more than an era count as spent when that time was over.
 --@ rebase
 if denominator ~= unit_denominator then
   if part > 0 then
@@ -85,9 +85,9 @@ while begin + max_hold <= now do
   end
 end
 
--- A step back of the clock by less than an era changes no era: by more, what is
--- held counts as spent now. No budget is full again later than a burst after the
--- longest wait, or after the longest debt if it owes.
+-- If the clock steps back by more than an era, held units count as spent now. A
+-- budget is full again at most a burst after the longest wait, or after the longest
+-- debt if it owes.
 --@ clamp
 if begin > now + max_hold then
   full, part = full_after(
@@ -104,9 +104,8 @@ end
 
 --@ reply full, part, begin, current, former
 
--- What is free is the burst without what is held and what is spent. Spent units
--- come back in time; held ones only if they are settled, which nobody can foresee:
--- `unsettled`.
+-- The burst minus held and spent units is free. Spent units come back in time; held
+-- ones only if they are settled, which cannot be foreseen: `unsettled`.
 --@ fit
 if cost <= burst then
   instant, unsettled = now, false
@@ -120,7 +119,7 @@ if cost <= burst then
     local rest = time % unit_denominator
     time = (time - rest) / unit_denominator
     if room < 0 then
-      -- As if all that is held were spent now. Only a settlement makes room.
+      -- As if all held units were spent now. Only a settlement makes room.
       unsettled, over = true, over + rest
       instant = from + time
       if over > 0 then
@@ -138,14 +137,14 @@ if cost <= burst then
   end
 end
 
--- A charge is held, and spends nothing yet.
+-- Holds the cost, and spends nothing yet.
 --@ consume
 if not full then
   full, part, begin, current, former = 0, 0, now - now % max_hold, 0, 0
 end
 current, denominator = current + cost, unit_denominator
 
--- A penalty is spent at once: the bucket is full again later.
+-- Spends a penalty at once: the bucket becomes full later.
 --@ spend
 if not full then
   full, part, begin, current, former = 0, 0, now - now % max_hold, 0, 0
@@ -153,8 +152,8 @@ end
 full, part = full_after(full, part, now, cost, unit_numerator, unit_denominator)
 denominator = unit_denominator
 
--- Later than after the longest wait only a debt is over, even if all that is held is
--- spent.
+-- Only a debt lasts longer than the longest wait and a burst, even if all held units
+-- are spent.
 --@ owes
 owes = false
 if full >= now + horizon then
@@ -167,7 +166,7 @@ if full >= now + horizon then
   owes = last > latest or last == latest and rest > most_rest
 end
 
--- As if all that is held were spent at the end of its time.
+-- As if all held units were spent at the end of their time.
 --@ expires
 local last, rest = full, part
 if former > 0 then
@@ -182,7 +181,7 @@ if current > 0 then
 end
 expires_at = rest > 0 and last + 1 or last
 
--- The fraction is left out if there is none.
+-- Omits the fraction if there is none.
 --@ write
 local sign = owes and '-' or ''
 if part == 0 then
@@ -192,7 +191,7 @@ else
   value = format(layout, sign, full, part, denominator, begin, current, former)
 end
 
--- The debt may last so long, even if all that is held is spent.
+-- The debt may last for `max_debt`, even if all held units are spent.
 --@ most
 local from, over = now, 0
 if full then
@@ -202,8 +201,7 @@ if full then
 end
 most = units_until(from, over, now, max_debt, burst, unit_numerator, unit_denominator)
 
--- A settlement: what the charge held is free again, and spent but for the units
--- given back.
+-- Settles: frees the held units of the charge, and spends all but those given back.
 --@ refund
 local since = mark1 - mark1 % max_hold
 local held = -1
@@ -212,7 +210,7 @@ if since == begin then
 elseif since + max_hold == begin then
   held = former
 end
--- What is no longer held counts as spent, or was forgotten.
+-- Units that are no longer held count as spent, or were forgotten.
 if held >= cost then
   if since == begin then
     current = current - cost
@@ -221,7 +219,7 @@ if held >= cost then
   end
   refunded = back
   if back < cost then
-    -- The held units fit, and what was used beyond them may be owed.
+    -- The held units fit. Units used beyond them may become a debt.
     local from, over = full_after(
       full, part, now, math.min(current + former, burst), unit_numerator, unit_denominator
     )
@@ -230,7 +228,7 @@ if held >= cost then
     local spent = math.min(cost - back, math.max(most, math.min(cost, exact)))
     full, part = full_after(full, part, now, spent, unit_numerator, unit_denominator)
     if back < 0 then
-      -- What could not be taken.
+      -- The units that could not be taken, below 0.
       refunded = spent - (cost - back)
     end
   end

@@ -1,51 +1,51 @@
 --@ if several
--- KEYS     for each charge its QUOTAS keys, one of each quota. A charge is taken from all or none.
---          A name that ends with a number belongs to that quota: comments leave the number out
+-- KEYS     QUOTAS keys for each charge, one for each quota. All quotas take a charge, or none.
+--          A name that ends with a number belongs to that quota. Comments omit the number
 --@ else
--- KEYS     the keys, each once
+-- KEYS     the keys, each named once
 --@ end
--- ARGV     first now in microseconds since the Unix epoch, or empty: then TIME is read once.
+-- ARGV     now in microseconds since the Unix epoch, or empty: then the script reads TIME once.
 --          Then ARGUMENTS integers, the limiter's rule. Its horizon is the longest wait:
 --@ each
 --   $arguments
 --@ end
---          The charges follow. Until all keys are named: how many of the next keys are asked
---          alike, how many segments each of them has, and the segments. A segment is
---            how many charges ask alike; `quota` and a rule, if they bring their own; and
+--          Then the charges, for each run of keys with equal charges: the number of keys, the
+--          number of segments for each key, and the segments. A segment is the number of equal
+--          charges; `quota` and a rule, if they bring their own; and
 --@ if own_costs
---            cost, max_wait               takes of each quota the `cost` of its rule, if all are
---                                         free within that time, and within the `own_max_wait`
+--            cost, max_wait               takes from each quota the `cost` of its rule, if all
+--                                         fit within that time, and within the `own_max_wait`
 --                                         of the quota that needs the longest wait;
 --@ else
---            cost, max_wait               takes the units if they are free within that time;
+--            cost, max_wait               takes the units if they fit within that time;
 --@ end
---                                         a cost of 0 takes nothing, and is called a peek
+--                                         a cost of 0 takes nothing: it is a peek
 --@ if complete
---            `estimate`, cost, max_wait   answers as if it took the units
---            `penalize`, cost             takes the units whether or not they are free
---            `born`, births               before a refund, a settlement or a penalty: only of
---                                         keys that were last reset then
---            `refund`, cost, marks        gives back what a charge took. Its marks are four
---                                         words of each quota: above they stand as `Mark`
---            `settle`, used, cost, marks  gives back what was not used
---            `reset`                      forgets the key
---            `block`, time                refuses the key for so many microseconds
---            `unblock`                    ends that
+--            `estimate`, cost, max_wait   answers like a check, and takes nothing
+--            `penalize`, cost             takes the units even if they do not fit
+--            `born`, births               before a refund, settlement or penalty: limits it to
+--                                         keys whose last reset was at these instants
+--            `refund`, cost, marks        gives back the units of a charge. The marks are four
+--                                         words for each quota: see `Mark` above
+--            `settle`, used, cost, marks  gives back the unused units
+--            `reset`                      forgets the units of the key
+--            `block`, time                refuses checks of the key for this time
+--            `unblock`                    ends the block
 --@ end
 --@ if several
---          So `9 1 1 1 0` asks for one unit of each of the next 9 * QUOTAS keys.
+--          `9 1 1 1 0` takes one unit from each of the next 9 * QUOTAS keys.
 --@ else
---          So `9 1 1 1 0` asks for one unit of each of 9 keys, and `1 1 9 1 0` of one key 9 times.
+--          `9 1 1 1 0` takes one unit from each of 9 keys, `1 1 9 1 0` nine from one key.
 --@ end
 -- Reply    one string, a list packed by cmsgpack: now, and for each charge WIDTH elements.
---          The first is how many microseconds to wait, and 0 also if it never fits; -1 less that,
---          if the units were taken; or a text, if this charge failed: why. Of a key that was
---          reset, it is `RESET`, that number if the units were taken, and each quota's birth.
+--          The first is the wait in microseconds, 0 also if the charge never fits; -1 - wait if
+--          the units were taken; or a text that says why the charge failed. If units of a key
+--          that was reset were taken, it is `RESET`, that number, and each quota's birth.
 --@ if complete
---          Of a refund, it is the units that were given back, and below 0 those that could not be
---          taken. Of a penalty, it is the units that could not be taken.
+--          For a refund: the units that were given back, or, below 0, those that could not be
+--          taken. For a penalty: the units that could not be taken.
 --@ end
---          The others are the state that decided, 0 if there was none:
+--          The others are the state on which the charge was decided, 0 if there was none:
 --@ each
 --   $values
 --@ end

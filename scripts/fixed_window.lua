@@ -10,7 +10,7 @@
 
 --@ state begin, units
 
--- Two numbers. Any other text leaves `begin` nil.
+-- Reads two numbers. Any other text leaves `begin` nil.
 --@ read
 local first_digits, second_digits = string.match(text, '^(%d+):(%d+)$')
 if first_digits then
@@ -20,7 +20,7 @@ if first_digits then
   end
 end
 
--- A window that begins later than any reserved wait can: a full one of now instead.
+-- A window that begins later than any reserved wait becomes a full window of now.
 --@ clamp
 if begin > now then
   if anchored == 1 then
@@ -37,8 +37,8 @@ end
 
 --@ reply begin, units
 
--- In the latest window, or at its end if it has no room. An empty one that is over
--- counts as none.
+-- The cost fits in the latest window, or at its end if it has no room. An empty
+-- window that has begun counts as none.
 --@ fit
 if cost <= limit then
   instant = now
@@ -57,7 +57,7 @@ if cost <= limit then
   end
 end
 
--- Into the latest window, or into a new one if that is over at this instant.
+-- Adds to the latest window, or to a new one if that is over at this instant.
 --@ consume
 local ends = begin and (anchored == 1 and begin or begin - begin % period) + period
 if ends and ends > instant and (units > 0 or begin > instant) then
@@ -66,24 +66,24 @@ else
   begin, units = anchored == 1 and instant or instant - instant % period, cost
 end
 
--- The window's end.
+-- At the end of the window.
 --@ expires
 expires_at = (anchored == 1 and begin or begin - begin % period) + period
 
 --@ write
 value = format('%d:%d', begin, units)
 
--- The limit at a time, and nothing if more than that counts already.
+-- The limit at a time, and nothing if more than the limit counts already.
 --@ most
 most = instant > math.max(now, begin or 0) and 0 or limit
 
--- While the window lasts that the mark says.
+-- Only while the window of the mark lasts.
 --@ refund
 local ends = (anchored == 1 and begin or begin - begin % period) + period
 local is_over = ends <= now or (units == 0 and begin <= now)
 if begin == mark1 and not is_over then
   if mark3 > 0 and back == cost and units == mark2 then
-    -- The state is exactly what the charge left: nothing else stands in the window.
+    -- The state is exactly what the charge left: no other charge is in the window.
     begin, units, refunded = mark3 - 1, mark4, back
   else
     refunded = math.min(back, units)

@@ -1,13 +1,13 @@
--- What every script starts with: strict numbers, the clock, and what failed.
+-- Every script starts with these: strict numbers, the clock, and errors.
 
 local INEXACT = 9007199254740992
 local CORRUPT = 'CORRUPT the stored value is not one that this limiter writes'
 
--- Numbers are written with `%d`, which is faster than what the server does with a number.
+-- Writes numbers with `%d`: faster than the conversion by the server.
 local format = string.format
 
--- The number that `text` is, if it is one that a script writes: digits, exact,
--- without leading zeros.
+-- Parses a number as the scripts write it: exact digits without leading zeros.
+-- Returns nil for any other text.
 local function integer(text)
   local number = tonumber(text)
   if number and number >= 0 and number < INEXACT and format('%d', number) == text then
@@ -15,7 +15,7 @@ local function integer(text)
   end
 end
 
--- Now, in microseconds: the caller's if one is given, else the server's, read once.
+-- Returns now in microseconds: the caller's time if given, else the server's.
 local function clock(given)
   if given ~= '' then
     return tonumber(given)
@@ -24,7 +24,7 @@ local function clock(given)
   return tonumber(time[1]) * 1000000 + tonumber(time[2])
 end
 
--- Why a command failed, if it did.
+-- Runs a command. Returns its error, or nil.
 local function failure(...)
   local reply = redis.pcall(...)
   return type(reply) == 'table' and reply.err or nil

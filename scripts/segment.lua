@@ -1,7 +1,7 @@
--- Reads a segment: how many charges, under which rule, and what they ask.
+-- Reads a segment: the number of its charges, their rule, and their operation.
 repeats = ARGV[a] + 0
 a = a + 1
--- Where the rule stands: at ARGV[2], unless the charges bring one.
+-- The rule begins at ARGV[2], unless the charges bring their own.
 local from = 2
 if ARGV[a] == 'quota' then
   from = a + 1
@@ -12,8 +12,7 @@ $arguments = $numbers
 --@ paste rule
 --@ end
 --@ if complete
--- Of a charge that is settled: the birth of each quota's key at that time, 0 where it was not reset
--- before.
+-- For settlements: the birth of each quota's key when it was charged, 0 if it was not reset before.
 born = {}
 if ARGV[a] == 'born' then
   for i = 1, QUOTAS do
@@ -25,7 +24,7 @@ op = ARGV[a]
 if op == 'refund' or op == 'settle' then
   back = ARGV[a + 1] + 0
   if op == 'settle' then
-    -- What was not used is given back: below 0, if more was used than taken.
+    -- The units to give back are the unused ones: below 0 if more was used than taken.
     a, back = a + 1, ARGV[a + 2] - back
   end
   a = a + 1
@@ -44,7 +43,7 @@ elseif op == 'estimate' then
 elseif op == 'reset' or op == 'unblock' then
   cost, a = 0, a + 1
 elseif op == 'block' then
-  -- How long it lasts.
+  -- The time of the block.
   cost, back, a = 0, ARGV[a + 1] + 0, a + 2
 else
   -- A check: its first word is the cost.

@@ -1,29 +1,29 @@
--- The loop. Every charge has a key of each quota, and is taken from all of them or from none. A key
--- may come again beside other keys, so all charges are decided before anything is written.
+-- The loop. Every charge has a key for each quota, and all of them take it, or none. A key may
+-- occur again beside other keys, so the script decides all charges before it writes.
 
 --@ if any_text
--- What each key holds: false if it is absent, or of another type.
+-- The text of each key: false if it is absent, or of another type.
 local texts = redis.call('MGET', unpack(KEYS))
 --@ end
 -- A group is the keys of one charge, QUOTAS of them. `last` is the last group that is done.
 local last, groups = 0, #KEYS / QUOTAS
--- By a key's name, the place of its first mention in KEYS: its slot. By the slot, what is known of
--- the key; of its state, 8 elements from 8 * slot on.
+-- `known` maps a key's name to its slot: the place of its first mention in KEYS. All other tables
+-- are by slot. `saved` has the state, 8 elements from 8 * slot on.
 local known, saved = {}, {}
--- Whether it is to be written, or emptied; why its charges fail; the number that it holds, if that
--- is all; when its state is worth nothing.
+-- Write it? Empty it first? The error of its charges; its text, if that is a plain number; when its
+-- state is equivalent to no state.
 local changed_at, wiped_at, why_at, number_at, expires = {}, {}, {}, {}, {}
--- Its birth, if it was reset.
+-- Its birth: the instant of its last reset.
 local birth_at = {}
 --@ if complete
--- When its block ends.
+-- The end of its block.
 local blocked_at = {}
 --@ end
--- Where the answers of a group begin in the reply.
+-- The place in the reply before the answers of a group.
 local starts = {}
 
 while last < groups do
-  -- The next groups that are asked alike, from `first` to `last`, and how many segments each has.
+  -- The next run: groups `first` to `last` have equal charges, in this many segments.
   local first, segments = last + 1, ARGV[a + 1] + 0
   last = last + ARGV[a]
   a = a + 2
@@ -40,7 +40,7 @@ while last < groups do
       local key, why, number, blocked, birth = KEYS[slot_N], nil, nil, nil, nil
       known[key] = slot_N
       --@ if text
-      -- `none` is no state: a key that was made so that a cluster can move its slot.
+      -- `none` stands for no state: the client writes it while a cluster moves the slot.
       local text = texts[slot_N]
       if text and text ~= 'none' then
         do
@@ -55,7 +55,7 @@ while last < groups do
       --@ end
       --@ if complete
       if blocked then
-        -- A block fails checks alone, and those are answered below.
+        -- A block refuses only checks, which are answered below.
         blocked_at[slot_N], why = blocked, nil
       end
       --@ end
@@ -64,7 +64,7 @@ while last < groups do
     end
     --@ end
 
-    -- DECIDE the charges of the group. Groups that are asked alike read the same segments.
+    -- DECIDE the charges of the group. All groups of a run read the same segments.
     starts[k] = n
     if segments > 1 then
       a = segment_at
@@ -73,8 +73,8 @@ while last < groups do
       if segments > 1 or k == first then
         --@ include segment
       end
-      -- A state of another rule is brought under this one. A state from the future is clamped: a
-      -- clock was set back, or a quota was lowered.
+      -- Converts a state of another rule. Clamps a state from the future: a clock was set back,
+      -- or a quota was lowered.
       --@ if any_holds
       local unsettled
       --@ end
@@ -86,7 +86,7 @@ while last < groups do
       end
       --@ end
       for _ = 1, repeats do
-        -- One charge. `instant_1` and on are when it fits each quota.
+        -- One charge. It fits quota 1 at `instant_1`, and so on.
         local wait = 0
         --@ if complete
         --@ include several_operation
@@ -97,7 +97,7 @@ while last < groups do
         n = n + WIDTH
       end
 
-      -- KEEP the states that the segment left. If one key failed, it changed no other.
+      -- KEEP the states after the segment. If one key failed, the others stay as they were.
       local broken
       --@ each
       do
@@ -112,7 +112,7 @@ while last < groups do
         changed_at[slot_N] = true
         if $exists then
           --@ paste owes
-          -- From `expires_at` on, the state decides like no state.
+          -- From `expires_at` on, the state is equivalent to no state.
           local expires_at
           --@ paste expires
           expires[slot_N] = expires_at
@@ -151,10 +151,10 @@ for k = 1, groups do
   --@ end
 end
 
--- REPORT a key that failed to all its charges, whatever was decided.
+-- REPORT the error of a key to all its charges.
 if next(why_at) then
   for k = 1, groups do
-    -- The longest of several blocks, unless a key failed otherwise: texts compare so.
+    -- Of several blocks the longest, unless a key failed otherwise: the largest text.
     local why
     --@ each
     do

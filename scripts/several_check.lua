@@ -1,18 +1,17 @@
--- A check. It fits at `fits_at`, when it fits all quotas: what fits at an instant
--- fits later too.
+-- A check. At `fits_at` it fits all quotas: what fits at an instant also fits later.
 local fits_at, fits = now, true
 --@ if any_holds
--- While a charge has to be settled first, no wait is reserved.
+-- No wait is reserved while other charges have to be settled first.
 local most_wait = max_wait
 --@ end
 --@ if own_costs
--- The own longest wait of the quota that needs the longest one.
+-- The `own_max_wait` of the quota that needs the longest wait.
 local longest_wait = 0
 --@ end
 --@ each
 local instant_N
 do
-  -- The earliest instant at which the cost fits quota N, nil if it never does.
+  -- The earliest instant at which the cost fits quota N, nil if it never fits.
   --@ paste fit
   --@ paste reply
   $reply = $values
@@ -69,8 +68,8 @@ if fits then
         --@ end
       end
     else
-      -- The only write of a refusal: or a clamped state would move along with the
-      -- clock.
+      -- A refusal writes nothing but a clamped state, which otherwise would move along
+      -- with the clock.
       --@ each
       kept_N = kept_N or clamped_N
       --@ end

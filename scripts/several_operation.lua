@@ -1,21 +1,21 @@
--- At 0 stands the longest block of this charge, and whether one of its keys is broken.
+-- Element 0 has the longest block of this charge, and the error of a broken key.
 blocked_at[0], why_at[0] = 0, nil
 --@ each
 why_at[0] = why_at[0] or why_at[slot_N]
 --@ end
 --@ each
--- The reply shows no state of quota N, unless a check or a penalty below does.
+-- The reply reports a state of quota N only for a check or a penalty, below.
 $reply = $zeros
 if why_at[0] then
-  -- Neither blocked nor unblocked.
+  -- A broken key is neither blocked nor unblocked.
 elseif op == 'block' or op == 'unblock' and blocked_at[slot_N] then
   if op == 'block' then
-    -- Until the later end of two blocks.
+    -- The later end of two blocks counts.
     blocked_at[slot_N] = math.max(blocked_at[slot_N] or 0, now + back)
   else
     blocked_at[slot_N] = nil
     --@ if text
-    -- An absent text may be a key of another type, which stays.
+    -- An absent text may mean a key of another type, which stays.
     wiped_at[slot_N] = wiped_at[slot_N] or texts[slot_N] and not ($exists or birth_at[slot_N])
     --@ else
     wiped_at[slot_N] = wiped_at[slot_N] or not ($exists or birth_at[slot_N])
@@ -27,8 +27,8 @@ end
 blocked_at[0] = math.max(blocked_at[0], blocked_at[slot_N] or 0)
 --@ end
 if op == 'refund' then
-  -- Gives back `back` of the cost to each quota whose state shows that the charge
-  -- stands in it, and whose key was not reset since.
+  -- Gives back `back` units of the cost to each quota whose state still contains the
+  -- charge, and whose key was not reset since.
   local any
   --@ each
   local refunded_N
@@ -49,8 +49,8 @@ if op == 'refund' then
     --@ if holds
     --@ else
     if (is_same or not birth_at[slot_N]) and back < 0 then
-      -- More was used than taken: what is missing is taken now, as a penalty. Also of
-      -- a key that has expired since.
+      -- More was used than taken: takes the rest now, as a penalty, even from a key that
+      -- has expired since.
       local amount, taken, most, instant_N = -back, cost, nil, nil
       cost = 0
       --@ paste cost
@@ -79,8 +79,8 @@ if op == 'refund' then
   kept_N = kept_N or refunded_N ~= nil or any and clamped_N
   --@ end
 elseif op == 'penalize' then
-  -- Each quota takes the cost whether or not it fits, but not more than `most`: a
-  -- debt has a bound. The answer is the most that one could not take, and the states
+  -- Each quota takes the cost even if it does not fit, but not more than `most`: a debt
+  -- has a bound. The reply has the most units that one could not take, and the states
   -- after it.
   local amount_of_all = cost
   --@ each
@@ -96,7 +96,7 @@ elseif op == 'penalize' then
     --@ paste fit
     --@ paste most
     if born[N] and birth_at[slot_N] and born[N] ~= birth_at[slot_N] then
-      -- The rest of a charge of before a reset is not taken. A key without a birth has
+      -- A charge from before a reset takes nothing more. A key without a birth has
       -- expired since, which ends no debt.
       most = 0
     end
@@ -125,7 +125,7 @@ elseif op == 'penalize' then
   --@ end
   cost = amount_of_all
 elseif op == 'reset' then
-  -- Whatever the keys hold, they hold it no more. The charges before it failed.
+  -- Empties the keys, whatever they hold. Of a broken key, the charges before this fail.
   --@ each
   do
     local why
@@ -140,7 +140,7 @@ elseif op == 'reset' then
     end
   end
   $state = nil
-  -- Different from each birth of before, also within a microsecond.
+  -- Differs from every earlier birth, even within a microsecond.
   birth_at[slot_N] = math.max(now, (birth_at[slot_N] or 0) + 1)
   kept_N, wiped_at[slot_N], why_at[slot_N] = true, true, nil
   --@ end

@@ -1,14 +1,14 @@
--- The loop. Each key is read, its charges are decided, and it is written once if they changed it.
+-- The loop: reads each key, decides its charges, and writes it once if they changed it.
 
 --@ if text
--- What each key holds: false if it is absent, or of another type.
+-- The text of each key: false if it is absent, or of another type.
 local texts = redis.call('MGET', unpack(KEYS))
 --@ end
--- The last of the keys that are done.
+-- The place of the last key that is done.
 local last = 0
 
 while last < #KEYS do
-  -- The next keys that are asked alike, from `first` to `last`, and how many segments each has.
+  -- The next run: keys `first` to `last` have equal charges, in this many segments.
   local first, segments = last + 1, ARGV[a + 1] + 0
   last = last + ARGV[a]
   a = a + 2
@@ -17,12 +17,12 @@ while last < #KEYS do
     -- READ the state of a key. `$exists` is nil if there is none.
     local key = KEYS[k]
     local $state
-    -- Whether the key is to be written, or emptied; why its charges fail; the number that it
-    -- holds, if that is all; when its state is worth nothing; when its block ends; its birth,
-    -- if it was reset.
+    -- Write it? Empty it first? The error of its charges; its text, if that is a plain number;
+    -- when its state is equivalent to no state; the end of its block; its birth: the instant of
+    -- its last reset.
     local changed, wiped, why, number, expires_at, blocked, birth
     --@ if text
-    -- `none` is no state: a key that was made so that a cluster can move its slot.
+    -- `none` stands for no state: the client writes it while a cluster moves the slot.
     local text = texts[k]
     if text and text ~= 'none' then
       do
@@ -37,12 +37,12 @@ while last < #KEYS do
     --@ end
     --@ if complete
     if blocked then
-      -- A block fails checks alone, and those are answered below.
+      -- A block refuses only checks, which are answered below.
       why = nil
     end
     --@ end
 
-    -- DECIDE the charges of the key. Keys that are asked alike read the same segments.
+    -- DECIDE the charges of the key. All keys of a run read the same segments.
     local start = n
     if segments > 1 then
       a = segment_at
@@ -51,20 +51,20 @@ while last < #KEYS do
       if segments > 1 or k == first then
         --@ include segment
       end
-      -- As it was, if no charge of this segment is kept. What is kept is written at the end.
+      -- A copy, to restore if no charge of this segment changes the state.
       local $before = $state
       local clamped, kept = false, false
       --@ if holds
       local unsettled
       --@ end
       if $exists then
-        -- A state of another rule is brought under this one. A state from the future is clamped:
-        -- a clock was set back, or a quota was lowered.
+        -- Converts a state of another rule. Clamps a state from the future: a clock was set back,
+        -- or a quota was lowered.
         --@ paste rebase
         --@ paste clamp
       end
       for _ = 1, repeats do
-        -- One charge. `instant` is when it fits.
+        -- One charge. `instant` is the instant at which it fits.
         local wait, instant = 0, nil
         --@ if complete
         --@ include single_operation
@@ -78,7 +78,7 @@ while last < #KEYS do
         changed = true
         if $exists then
           --@ paste owes
-          -- From `expires_at` on, the state decides like no state.
+          -- From `expires_at` on, the state is equivalent to no state.
           --@ paste expires
         end
       else
@@ -90,7 +90,7 @@ while last < #KEYS do
     -- WRITE the key.
     --@ include write
     if why then
-      -- All charges of this key failed, whatever was decided.
+      -- The key failed, and so do all its charges.
       for i = start + 1, n, WIDTH do
         reply[i] = why
       end

@@ -1,6 +1,6 @@
--- A check. `instant` is the earliest at which the cost fits, or nil if it never does.
+-- A check. `instant` is the earliest instant at which the cost fits, or nil if it never fits.
 --@ paste fit
--- The reply says the state that this was decided on.
+-- The reply reports the state on which the charge is decided.
 --@ paste reply
 $reply = $values
 if instant then
@@ -24,8 +24,8 @@ if instant then
         wait = format('RESET %d %d', wait, birth)
       end
     elseif clamped then
-      -- The only write of a refusal: or the clamped state would move along with the
-      -- clock.
+      -- A refusal writes nothing but a clamped state, which otherwise would move along
+      -- with the clock.
       kept = true
     end
   end

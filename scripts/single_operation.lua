@@ -1,15 +1,15 @@
--- The reply shows no state, unless a check or a penalty below does.
+-- The reply reports a state only for a check or a penalty, below.
 $reply = $zeros
 if why then
-  -- Neither blocked nor unblocked.
+  -- A broken key is neither blocked nor unblocked.
 elseif op == 'block' or op == 'unblock' and blocked then
   if op == 'block' then
-    -- Until the later end of two blocks.
+    -- The later end of two blocks counts.
     blocked = math.max(blocked or 0, now + back)
   else
     blocked = nil
     --@ if text
-    -- An absent text may be a key of another type, which stays.
+    -- An absent text may mean a key of another type, which stays.
     wiped = wiped or text and not ($exists or birth)
     --@ else
     wiped = wiped or not ($exists or birth)
@@ -19,8 +19,8 @@ elseif op == 'block' or op == 'unblock' and blocked then
   changed = true
 end
 if op == 'refund' then
-  -- Gives back `back` of the cost, if the state shows that the charge of these
-  -- marks stands in it, and the key was not reset since.
+  -- Gives back `back` units of the cost, if the state still contains the charge of
+  -- these marks, and the key was not reset since.
   local refunded
   --@ if holds
   if $exists and back <= cost and (birth or 0) == born[1] then
@@ -33,12 +33,12 @@ if op == 'refund' then
   kept = kept or refunded ~= nil
   wait = refunded or math.min(0, back)
 elseif op == 'penalize' and born[1] and birth and born[1] ~= birth then
-  -- The rest of a charge of before a reset is not taken. A key without a birth has
-  -- expired since, which ends no debt.
+  -- A charge from before a reset takes nothing more. A key without a birth has expired
+  -- since, which ends no debt.
   wait = cost
 elseif op == 'penalize' then
-  -- Takes the cost whether or not it fits, but not more than `most`: a debt has a
-  -- bound. The answer is what could not be taken, and the state after it.
+  -- Takes the cost even if it does not fit, but not more than `most`: a debt has a
+  -- bound. The reply has the units that could not be taken, and the state after it.
   local amount, most = cost, nil
   cost = 0
   --@ paste cost
@@ -61,7 +61,7 @@ elseif op == 'penalize' then
   $reply = $values
   cost = amount
 elseif op == 'reset' then
-  -- Whatever the key holds, it holds it no more. The charges before it failed.
+  -- Empties the key, whatever it holds. If it is broken, the charges before this fail.
   --@ paste flaw
   if why then
     for i = start + 1, n, WIDTH do
@@ -69,7 +69,7 @@ elseif op == 'reset' then
     end
   end
   $state = nil
-  -- Different from each birth of before, also within a microsecond.
+  -- Differs from every earlier birth, even within a microsecond.
   birth = math.max(now, (birth or 0) + 1)
   kept, wiped, why = true, true, nil
 elseif not blocked then

@@ -13,7 +13,7 @@ most_units = (INEXACT - INEXACT % period) / period
 
 --@ state begin, current, previous, latest
 
--- Four numbers. Any other text leaves `begin` nil.
+-- Reads four numbers. Any other text leaves `begin` nil.
 --@ read
 local digits1, digits2, digits3, digits4 = string.match(text, '^(%d+):(%d+):(%d+):(%d+)$')
 if digits1 then
@@ -24,7 +24,7 @@ if digits1 then
   end
 end
 
--- Into this rule's windows, as another period cuts the time elsewhere.
+-- Moves the units into this rule's windows: those of another period begin elsewhere.
 --@ rebase
 local window = latest - latest % period
 if begin ~= window then
@@ -44,8 +44,8 @@ if previous > most_units then
   previous = most_units
 end
 
--- A latest admission that is later than any reserved wait can be: a full window of
--- now instead.
+-- A latest admission that is later than any reserved wait becomes a full window of
+-- now.
 --@ clamp
 if latest > now + horizon then
   begin, current, previous, latest, clamped = now - now % period, limit, 0, now, true
@@ -53,9 +53,8 @@ end
 
 --@ reply begin, current, previous, latest
 
--- The first instant from the latest one on at which the units of its window, and
--- those of the one before by the share that the sliding window still covers, leave
--- room for the cost.
+-- The first instant, not before the latest admission, with room for the cost: its window
+-- counts fully, the window before by the share that the sliding window still covers.
 --@ fit
 if cost <= limit then
   instant = now
@@ -74,8 +73,8 @@ if cost <= limit then
       end
       local room = limit - cost - here
       if room >= 0 then
-        -- The longest that may be left of the window for the one before it to weigh
-        -- no more than the room.
+        -- The longest rest of the window for which the one before it weighs no more
+        -- than the room.
         local left = period
         if before > room then
           left = (room * period - room * period % before) / before
@@ -89,7 +88,7 @@ if cost <= limit then
   end
 end
 
--- Into the window of that instant.
+-- Adds to the window of that instant.
 --@ consume
 local window = instant - instant % period
 if not begin or window > begin + period then
@@ -99,7 +98,7 @@ elseif window == begin + period then
 end
 begin, current, latest = window, math.min(current + cost, most_units), instant
 
--- When no unit weighs anything.
+-- When no unit has a weight.
 --@ expires
 if current > 0 then
   expires_at = begin + 2 * period
@@ -112,12 +111,12 @@ end
 --@ write
 value = format('%d:%d:%d:%d', begin, current, previous, latest)
 
--- The limit at a time, and nothing if more than that counts already.
+-- The limit at a time, and nothing if more than the limit counts already.
 --@ most
 most = instant > math.max(now, latest or 0) and 0 or limit
 
--- While its window, or the next one, is the latest. A reserved wait is undone
--- completely if the state is still what it left.
+-- Only while the window of the mark, or the next one, is the latest. Undoes a
+-- reserved wait completely if the state is still what it left.
 --@ refund
 local marked = mark1 - mark1 % period
 if marked + 2 * period > now then
@@ -140,8 +139,8 @@ if marked + 2 * period > now then
     local most_back = math.min(back, is_current and current or previous)
     local moved = latest
     if mark2 > 0 and most_back > 0 and latest > now then
-      -- What is reserved into the room that this leaves, at the same latest
-      -- instant, must not pass for what was there.
+      -- A charge that is reserved into this room at the same latest instant must
+      -- not be taken for the one that was there.
       moved = latest + 1
     end
     if moved == latest or moved <= now + horizon and moved - moved % period == begin then

@@ -1,36 +1,35 @@
 -- Sliding log. The twin of src/algorithm/sliding_log.rs.
 --
 -- Stored:  a sorted set with one member for each charge. The score is the instant of admission, the
---          member `total:units`: the units so far, these included, in twenty digits, and those of
---          this charge. The units between two members are a difference of totals, so no decision
---          walks the log. After these, of the infinite score, are `blocked:instant` while it is
---          blocked, and `reset:birth` if it was reset.
+--          member `total:units`: the units of all charges up to this one, in twenty digits, and its
+--          own. The units between two members are a difference of totals, so no decision walks the
+--          log. With the score `inf` follow `blocked:instant` while the key is blocked, and
+--          `reset:birth` if it was reset.
 -- Mark:    mark1: the score of the charge's member. mark2, mark3: its total, by LAP and the rest
 
 --@ arguments horizon, limit, period
 
--- What one decision left; described below.
+-- log: the state after a decision; described below.
 --@ state log
 
 --@ helpers
--- A total is kept in two exact numbers: how often it passed this many units, and the rest.
+-- A total is two exact numbers: the laps of this many units, and the rest.
 local LAP = 1000000000000000
 
 -- The most expired members that one call removes.
 local PRUNED = 256
 
--- A state is what one decision left:
+-- The fields of a state:
 --   last     the newest member, or nil if there is none
---   before   if this call added that member: the state that it was added to, or nil if there was
---            none
---   added    whether this call added that member
---   period   the longest period of the charges that it added
---   stored   what is stored, read piece by piece as it is asked for; nil if nothing stored counts
---   dropped  how many stored members were given back, from the newest on
---   wiped    whether whatever is stored is to go
--- and what has been found out about it.
+--   added    true if this call added that member
+--   before   then the state before it, or nil if there was none
+--   period   the longest period of the charges that this call added
+--   stored   the stored log, read piece by piece when needed; nil if nothing stored counts
+--   dropped  the number of stored members that were given back, from the newest on
+--   wiped    true if the stored log must be deleted
+-- and results that are kept: oldest, cutoff, out, used, leavers.
 
--- The member in a reply, or nil if there is none.
+-- Returns the member in a reply, or nil if there is none.
 local function member(log, reply)
   if not reply[1] then
     return nil
@@ -46,13 +45,13 @@ local function member(log, reply)
   return { at = at, lap = lap, total = total, units = units }
 end
 
--- The number of a member of this form and of the infinite score, nil if the reply is another one.
+-- Returns the number in a member of this form with the score `inf`, or nil for any other member.
 local function over(form, reply)
   local digits = reply[2] == 'inf' and string.match(reply[1], form)
   return digits and integer(digits) or nil
 end
 
--- The member at a rank, from the oldest on, or from the newest if it is negative.
+-- Returns the member at a rank, from the oldest on, or from the newest if the rank is negative.
 local function ranked(log, rank)
   return member(log, redis.call('ZRANGE', log.key, rank, rank, 'WITHSCORES'))
 end
@@ -62,7 +61,7 @@ local function oldest(log)
   return log.oldest
 end
 
--- The newest member that is out of a window that begins after `cutoff`, or nil if all are in it.
+-- Returns the newest member that is not after `cutoff`, or nil if all are.
 local function newest_out(log, cutoff)
   if log.cutoff ~= cutoff then
     log.cutoff = cutoff
@@ -73,13 +72,13 @@ local function newest_out(log, cutoff)
   return log.out
 end
 
--- The units after `member`, up to `last`.
+-- Returns the units after `member`, up to `last`.
 local function after(member, last)
   local units = last.total - member.total
   return units < 0 and units + LAP or units
 end
 
--- The units admitted after `cutoff`.
+-- Returns the units admitted after `cutoff`.
 local function count(state, cutoff)
   local last, first = state.last, nil
   while state and state.last do
@@ -100,8 +99,8 @@ local function count(state, cutoff)
   return after(first, last) + first.units
 end
 
--- The same, counted once for a state: most charges of a busy key are refused, and
--- leave it as it is.
+-- The same, counted once for a state: most charges of a busy key are refused, and do
+-- not change it.
 local function used(state, cutoff)
   if state.cutoff ~= cutoff then
     state.cutoff, state.used = cutoff, count(state, cutoff)
@@ -109,8 +108,8 @@ local function used(state, cutoff)
   return state.used
 end
 
--- The oldest member with no more than `room` units after it: as many fit as soon as it is
--- out of the window.
+-- Returns the oldest member with at most `room` units after it: a charge fits when that
+-- member leaves the window.
 local function find_leaver(state, room)
   local last, found = state.last, state.last
   while state.added do
@@ -125,7 +124,7 @@ local function find_leaver(state, room)
   if after(low, last) <= room then
     return low
   end
-  -- Interpolates, which is fast for equal costs; every third try halves the range.
+  -- Interpolates: fast for equal costs. Every third try halves the range.
   local bottom, top = 0, redis.call('ZCARD', log.key) - 1 - state.dropped
   local tries = 0
   while top - bottom > 1 do
@@ -156,7 +155,7 @@ local function leaver(state, room)
   return state.leavers[room]
 end
 
--- The log after a charge.
+-- Returns the log after a charge.
 local function added_to(state, instant, cost, now, period)
   local last = state and state.last
   local added = { at = instant, lap = 0, total = cost, units = cost }
@@ -173,13 +172,13 @@ local function added_to(state, instant, cost, now, period)
   local log = { last = added, before = state, added = true, stored = state and state.stored }
   log.period = math.max(period, state and state.period or 0)
   if state and state.used then
-    -- It is in the same window, so a batch counts its charges once.
+    -- The window is the same, so a batch counts its charges once.
     log.cutoff, log.used = state.cutoff, state.used + cost
   end
   return log
 end
 
--- The log without so many units of its newest member.
+-- Returns the log without `back` units of its newest member.
 local function taken_back(state, back, period)
   local last, before, stored = state.last, state.before, state.stored
   period = math.max(period, state.period or 0)
@@ -201,7 +200,7 @@ local function taken_back(state, back, period)
   return log
 end
 
--- Writes what has changed. Returns why it could not.
+-- Writes the changes. Returns an error, or nil.
 local function store_log(key, state, now)
   local members, root, period = {}, nil, state.period
   while state and state.added do
@@ -213,8 +212,8 @@ local function store_log(key, state, now)
   root = state or root
   local why
   if root.wiped or (root.dropped or 0) > 0 then
-    -- This adds nothing, and fails if the server is full. What removes members does not fail, and
-    -- after it nothing fails in this call.
+    -- Adds nothing, but fails if the server is full. Commands that remove members do not fail, and
+    -- after one of them nothing in this call fails.
     why = failure('ZADD', key, 'XX', 0, 'none')
   end
   if why then
@@ -235,22 +234,21 @@ local function store_log(key, state, now)
   if why then
     return why
   end
-  -- After what may fail for want of memory, since nothing does once a script has written.
+  -- Last, because only the first write of a script can fail for want of memory.
   local old = period and redis.call('ZCOUNT', key, '-inf', now - period) or 0
   if old > 0 then
-    -- Twice as many as were added, if these are many.
+    -- At least twice as many as were added: `members` has two elements for each.
     redis.call('ZREMRANGEBYRANK', key, 0, math.min(old, math.max(PRUNED, #members)) - 1)
   end
 end
 
--- Of the sorted set only the newest member is read now, and the others as they are
--- asked for.
+-- Reads only the newest member of the sorted set. Others are read when needed.
 --@ load
 local newest = redis.pcall('ZRANGE', key, -1, -1, 'WITHSCORES')
 if newest.err then
   why = newest.err
 else
-  -- A birth and a block count as members that were given back: the next write removes them.
+  -- A birth and a block count as dropped members: the next write removes them.
   local stored, dropped = { key = key }, 0
   birth = over('^reset:(%d+)$', newest)
   if birth then
@@ -266,7 +264,7 @@ else
   elseif newest_member and newest_member.at + newest_member.lap + newest_member.total > 0 then
     log = { last = newest_member, stored = stored, dropped = dropped }
   elseif newest_member or dropped > 0 then
-    -- A total that no charge leaves stands for no state, and so do a block and a birth alone.
+    -- A member that no charge makes stands for no state, and so do a block and a birth alone.
     log = { wiped = true }
   end
   if lasts_until and lasts_until > now and not why then
@@ -274,15 +272,14 @@ else
   end
 end
 
--- A newest member that is later than any reserved wait can be: a full charge of now
--- instead.
+-- A newest member that is later than any reserved wait becomes a full charge of now.
 --@ clamp
 if log.last and log.last.at > now + horizon then
   local full = { at = now, lap = 0, total = limit, units = limit }
   log, clamped = { last = full, added = true, wiped = true }, true
 end
 
--- Now, or at the newest member's instant; or when enough members have left the window.
+-- Not before now and the newest member, and when enough members have left the window.
 --@ fit
 if cost <= limit then
   instant = now
@@ -295,10 +292,9 @@ if cost <= limit then
   end
 end
 
--- What a decision needs of the log: its newest member, the units that count now or
--- when that is admitted, and the instant of the member that the charge waits for.
--- If the units leave room for the charge, it waits for none, and that number says
--- nothing.
+-- The newest member; the units that count now, or at that member's instant if it is
+-- later; and the instant of the member for which the charge waits. If the charge has
+-- room, it waits for none, and the last number means nothing.
 --@ reply at, lap, total, counted, leaver_at
 local at, lap, total, counted, leaver_at
 local newest = log and log.last
@@ -308,11 +304,11 @@ if newest then
   leaver_at = instant and instant > from and instant - period
 end
 
--- One more member.
+-- Adds a member.
 --@ consume
 log = added_to(log, instant, cost, now, period)
 
--- A member that a decision read was corrupt.
+-- Fails if a member that was read is corrupt.
 --@ flaw
 why = why or log and log.stored and log.stored.flaw
 
@@ -320,8 +316,7 @@ why = why or log and log.stored and log.stored.flaw
 --@ expires
 expires_at = log.last and log.last.at + period or 0
 
--- Removes what was given back, adds what was taken, and removes some of what has
--- expired.
+-- Removes dropped members, adds new ones, and removes some that have expired.
 --@ store
 why = log and store_log(key, log, now) or nil
 if blocked and not why then
@@ -331,11 +326,11 @@ if birth and not why then
   why = failure('ZADD', key, 'inf', format('reset:%d', birth))
 end
 
--- The limit at a time, and nothing if more than that counts already.
+-- The limit at a time, and nothing if more than the limit counts already.
 --@ most
 most = instant > math.max(now, log and log.last and log.last.at or 0) and 0 or limit
 
--- Only the newest member's: the totals after an older one would be wrong.
+-- Only of the newest member: the totals after an older one would become wrong.
 --@ refund
 local last = log.last
 local is_marked = last and last.at == mark1 and last.lap == mark2 and last.total == mark3

@@ -6,15 +6,15 @@
 --          the units of the cells that it pushed out and that still count, if it reserved a wait
 --          together with other quotas; else 0
 
--- The period is cut into so many cells of `width` microseconds.
+-- The period has `cells` cells of `width` microseconds.
 --@ arguments horizon, limit, width, cells
 
--- counts: the units of the cells up to the newest; list: the same as `,units,..,units`, or nil. A
--- list of counts is never changed in place, but by `consume`.
+-- counts: the units of the cells up to the newest; list: the same as `,units,..,units`, or nil.
+-- Only `consume` changes a table of counts in place.
 --@ state newest, cell_width, counts, list
 
 --@ helpers
--- The counts of a text, or nil if it is not one that is written.
+-- Returns the counts of a text, or nil for a text that no script writes.
 local function counts_of(list)
   local counts = {}
   for digits in string.gmatch(list, ',(%d*)') do
@@ -31,8 +31,8 @@ local function listed(counts, first, last)
   return format(string.rep(',%d', last - first + 1), unpack(counts, first, last))
 end
 
--- The counts in other cells: units move to the cell of the last instant at which they can have been
--- admitted. In a cell that has not begun, that is its begin.
+-- Returns the counts in other cells: units move to the cell of the last instant at which they can
+-- have been admitted. In a cell that has not begun, that is its begin.
 local function moved(newest, cell_width, counts, width, cells, now)
   local function cell_of(cell)
     local begin = cell * cell_width
@@ -52,8 +52,8 @@ local function moved(newest, cell_width, counts, width, cells, now)
   return last, units
 end
 
--- The counts before the charge that made its newest cell the newest where `from` was it. `pushed`
--- lists those of cells that it pushed out.
+-- Returns the counts from before a charge that moved the newest cell on from `from`. `pushed` lists
+-- the counts of cells that it pushed out.
 local function restored(newest, counts, cells, from, pushed)
   local old, last = {}, math.min(newest - cells - 1, from)
   for digits in string.gmatch(pushed, '%d+') do
@@ -67,7 +67,7 @@ local function restored(newest, counts, cells, from, pushed)
   return units
 end
 
--- Two numbers and a list of 2 to 61 units. Any other text leaves `newest` nil.
+-- Reads two numbers and a list of 2 to 61 units. Any other text leaves `newest` nil.
 --@ read
 local width_digits, newest_digits, rest = string.match(text, '^(%d+):(%d+)(,[%d,]+)$')
 if width_digits and #rest <= 1037 then
@@ -79,8 +79,8 @@ if width_digits and #rest <= 1037 then
   end
 end
 
--- A newest cell that is later than any reserved wait can be: one full cell of now
--- instead. It is compared as it was stored: in other cells it begins at another time.
+-- A newest cell that is later than any reserved wait becomes one full cell of now. It
+-- is compared as stored: in other cells it would begin at another time.
 --@ clamp
 if newest * cell_width > now + horizon then
   newest, counts, list, clamped = math.floor(now / width), {}, nil, true
@@ -89,19 +89,19 @@ if newest * cell_width > now + horizon then
   end
   counts[cells + 1], cell_width = limit, width
 elseif cell_width ~= width or #counts ~= cells + 1 then
-  -- Into this rule's cells, as another rule cut the time otherwise.
+  -- Moves the units into this rule's cells: another rule has others.
   newest, counts = moved(newest, cell_width, counts, width, cells, now)
   cell_width, list = width, nil
 end
 
--- The list is as it is stored, unless it was changed.
+-- Lists the counts anew if they were changed.
 --@ reply newest, list
 if newest and not list then
   list = listed(counts, 1, cells + 1)
 end
 
--- The first cell, not before the newest one or now, whose period has room.
--- One turn for each cell at most, and there are 60.
+-- The first cell, not before the newest one or now, whose period has room. The loop
+-- takes one turn for each cell at most: 60.
 --@ fit
 if cost <= limit then
   instant = now
@@ -119,7 +119,7 @@ if cost <= limit then
   end
 end
 
--- Into the cell of that instant, which becomes the newest. The cells move by as
+-- Adds to the cell of that instant, which becomes the newest: the cells move by as
 -- many places.
 --@ consume
 local cell = math.floor(instant / width)
@@ -131,7 +131,7 @@ end
 units[cells + 1] = units[cells + 1] + cost
 newest, cell_width, counts, list = cell, width, units, nil
 
--- When the last cell with units leaves the period.
+-- When the newest cell with units leaves the period.
 --@ expires
 expires_at = newest * width
 for i = cells + 1, 1, -1 do
@@ -145,19 +145,19 @@ end
 list = list or listed(counts, 1, #counts)
 value = format('%d:%d', cell_width, newest) .. list
 
--- The limit at a time, and nothing if more than that counts already.
+-- The limit at a time, and nothing if more than the limit counts already.
 --@ most
 most = instant > math.max(now, newest and newest * width or 0) and 0 or limit
 
--- While the cell of the mark counts. A reserved wait is undone completely if
--- nothing else stands in the cells that it reached.
+-- Only while the cell of the mark counts. Undoes a reserved wait completely if no
+-- other charge is in the cells that it reached.
 --@ refund
 local passed = newest - mark1
 if width == mark2 and passed >= 0 and passed <= cells and (mark1 + cells + 1) * width > now then
   local alone = mark3 > 0 and back == cost and passed == 0
   if alone then
-    -- The cells are exactly what the charge left if nothing else stands in those
-    -- that it reached by waiting.
+    -- The cells are exactly what the charge left if those that it reached by waiting
+    -- have no other units.
     local total = 0
     for i = math.max(1, mark3 - newest + cells + 1), cells + 1 do
       total = total + counts[i]

@@ -22,7 +22,7 @@ local function quotient(dividend, divisor)
   return (dividend - dividend % divisor) / divisor
 end
 
--- The credit and the instant under a rule's rate, with what the time until `now` has stored.
+-- Returns the credit and `next_free` under a rule's rate, with the credit of the time until `now`.
 local function credit_until(
   now, next_free, credit, of_denominator, of_numerator,
   unit_denominator, unit_numerator, burst, cap
@@ -45,7 +45,7 @@ local function credit_until(
   return math.min(credit, cap), next_free
 end
 
--- A sign and five numbers. Any other text leaves `next_free` nil.
+-- Reads a sign and five numbers. Any other text leaves `next_free` nil.
 --@ read
 local sign, digits1, digits2, digits3, digits4, digits5 =
   string.match(text, '^(%-?)(%d+):(%d+):(%d+)/(%d+):(%d+)$')
@@ -63,17 +63,17 @@ if sign then
   end
 end
 
--- The clock was set back: what was to come is as far ahead as it was.
+-- The clock was set back: keeps the distance from now to `next_free`.
 --@ clamp
 if now < last_now then
   next_free, last_now, clamped = math.max(0, next_free - (last_now - now)), now, true
 end
 
--- A credit may be a little below nothing.
+-- A credit may be a little below 0, so the reply adds a denominator.
 --@ reply next_free, credit_sent, of_denominator, of_numerator, last_now
 local credit_sent = next_free and credit + of_denominator
 
--- At the instant from which on nobody waits; with `own_cost`, later by the price of
+-- At `next_free`, from which on nobody waits; with `own_cost`, later by the price of
 -- this charge.
 --@ fit
 if cost * unit_numerator < INEXACT then
@@ -90,7 +90,7 @@ if cost * unit_numerator < INEXACT then
   end
   instant = math.max(free, now)
   if own_cost == 1 then
-    -- One that may not wait for what a full store lacks never fits.
+    -- A charge that may not wait for what a full store lacks never fits.
     if quotient(math.max(0, cost * unit_numerator - cap), unit_denominator) > max_wait then
       instant = nil
     end
@@ -98,7 +98,7 @@ if cost * unit_numerator < INEXACT then
 end
 
 -- Takes what is stored, and moves `next_free` by the price of the rest: the next
--- one waits for it.
+-- caller waits for it.
 --@ consume
 local has, free = full == 1 and cap or 0, now
 if next_free then
@@ -108,14 +108,14 @@ if next_free then
   )
 end
 local debt = quotient(math.max(0, cost * unit_numerator - has), unit_denominator)
--- A charge that also waits for another quota starts later, and nothing is stored
+-- A charge that also waits for another quota starts later. Nothing is stored
 -- meanwhile.
 local shift = math.max(0, instant - free - (own_cost == 1 and debt or 0))
 next_free = free + shift + math.min(debt, INEXACT - 1 - free - shift)
 credit = has + debt * unit_denominator - cost * unit_numerator
 of_denominator, of_numerator, last_now = unit_denominator, unit_numerator, now
 
--- When as much is stored as can be.
+-- When the store is full.
 --@ expires
 local has, free = credit_until(
   next_free, next_free, credit, of_denominator, of_numerator,
@@ -127,7 +127,7 @@ expires_at = free + ceil((cap - has) / unit_denominator)
 local layout = '%d:%d:%d/%d:%d'
 value = format(layout, credit, next_free, of_denominator, of_numerator, last_now)
 
--- The debt may last so long. A product must stay below 2^53.
+-- The debt may last for `max_debt`. A product must stay below 2^53.
 --@ most
 local has, free = full == 1 and cap or 0, now
 if next_free then
@@ -144,11 +144,11 @@ if room < 0 then
   most = 0
 end
 
--- Only if nothing was taken since: the state is still the one that the mark says.
+-- Only if nothing was taken since: the state is still that of the mark.
 --@ refund
 local before = mark2 - unit_denominator
 local is_same_rate = of_denominator == unit_denominator and of_numerator == unit_numerator
--- The added time may be less than that of the debt, so that it is exact.
+-- The added time may be less than that of the debt, to stay exact.
 local whole = quotient(math.max(0, cost * unit_numerator - before), unit_denominator)
 local after = before + whole * unit_denominator - cost * unit_numerator
 if is_same_rate and next_free == mark1 and credit == after then
@@ -159,7 +159,7 @@ if is_same_rate and next_free == mark1 and credit == after then
     local kept_cost = (cost - back) * unit_numerator
     local debt = quotient(math.max(0, kept_cost - before), unit_denominator)
     credit = before + debt * unit_denominator - kept_cost
-    -- The slot is kept, so a charge that waited for its own cost gives no time back.
+    -- The slot stays, so a charge that waited for its own cost gives no time back.
     if own_cost == 0 then
       next_free = next_free - mark3 + math.min(debt, mark3)
     end

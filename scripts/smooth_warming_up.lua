@@ -1,6 +1,6 @@
 -- Smooth warming up: Guava's pacing, slow after a rest. The twin of
--- src/algorithm/smooth_warming_up.rs. The one algorithm that computes with fractions, as its model
--- does, in the order in which that does.
+-- src/algorithm/smooth_warming_up.rs. The one algorithm with fractions: like its model, in the same
+-- order of operations.
 --
 -- Stored:  the stored permits, the instant from which on nobody waits, the rate, and the last now,
 --          as `stored:next:unit_denominator/unit_numerator:last`
@@ -18,15 +18,15 @@ most_stored = pace_of(unit_denominator, unit_numerator, warm_up, factor)
 --@ state next_free, stored, of_denominator, of_numerator, last_now
 
 --@ helpers
--- The permits that are stored when cold, and the stable interval in microseconds.
+-- Returns the permits that are stored when cold, and the stable interval in microseconds.
 local function pace_of(unit_denominator, unit_numerator, warm_up, factor)
   local stable = 1000000 / (unit_denominator * 1000000 / unit_numerator)
   local threshold = 0.5 * warm_up / stable
   return threshold + 2 * warm_up / (stable + stable * (factor / 1000)), stable
 end
 
--- The stored permits and the instant under a rule's rate, with what the time until `now` has
--- stored.
+-- Returns the stored permits and `next_free` under a rule's rate, with the permits of the time
+-- until `now`.
 local function permits_until(
   now, next_free, stored, of_denominator, of_numerator,
   unit_denominator, unit_numerator, warm_up, factor, most_stored
@@ -42,14 +42,14 @@ local function permits_until(
     next_free = now
   end
   if not has_rate then
-    -- It may round to a bit above the most. Guava keeps that bit too.
+    -- May round to a bit above the most. Guava keeps that bit too.
     stored = stored * most_stored / most
   end
   return stored, next_free
 end
 
--- The time that a cost takes, in whole microseconds: what is stored above the threshold is dear,
--- all else is not.
+-- Returns the time that a cost takes, in whole microseconds: permits that are stored above the
+-- threshold cost more than others.
 local function price_of(stored, cost, unit_denominator, unit_numerator, warm_up, factor)
   local most_stored, stable = pace_of(unit_denominator, unit_numerator, warm_up, factor)
   local take = math.min(cost, stored)
@@ -67,7 +67,7 @@ local function price_of(stored, cost, unit_denominator, unit_numerator, warm_up,
   return time + math.floor(stable * take) + math.floor(fresh * stable)
 end
 
--- A fraction and four numbers. Any other text leaves `next_free` nil.
+-- Reads a fraction and four numbers. Any other text leaves `next_free` nil.
 --@ read
 local digits, digits2, digits3, digits4, digits5 =
   string.match(text, '^([%d.e+-]+):(%d+):(%d+)/(%d+):(%d+)$')
@@ -82,7 +82,7 @@ if digits and #digits <= 24 then
   end
 end
 
--- The clock was set back: what was to come is as far ahead as it was.
+-- The clock was set back: keeps the distance from now to `next_free`.
 --@ clamp
 if now < last_now then
   next_free, last_now, clamped = math.max(0, next_free - (last_now - now)), now, true
@@ -92,7 +92,7 @@ end
 --@ reply next_free, of_denominator, of_numerator, last_now, stored_bytes
 local stored_bytes = next_free and struct.pack('>d', stored)
 
--- At the instant from which on nobody waits; with `own_cost`, later by the price of
+-- At `next_free`, from which on nobody waits; with `own_cost`, later by the price of
 -- this charge.
 --@ fit
 if cost * unit_numerator < INEXACT then
@@ -108,8 +108,8 @@ if cost * unit_numerator < INEXACT then
     free = math.min(free + price, INEXACT - 1)
   end
   instant = math.max(free, now)
-  -- No permit costs less than at the stable pace, and a price is cut to whole
-  -- microseconds three times. One that may not wait so long never fits.
+  -- A permit costs at least its stable interval, and a price is rounded down to whole
+  -- microseconds three times. A charge that may not wait so long never fits.
   local _, stable = pace_of(unit_denominator, unit_numerator, warm_up, factor)
   if own_cost == 1 and math.floor(stable * cost) - 3 > max_wait then
     instant = nil
@@ -117,7 +117,7 @@ if cost * unit_numerator < INEXACT then
 end
 
 -- Takes what is stored, and moves `next_free` by the price of the rest: the next
--- one waits for it.
+-- caller waits for it.
 --@ consume
 local has, free = most_stored, now
 if next_free then
@@ -127,14 +127,14 @@ if next_free then
   )
 end
 local price = price_of(has, cost, unit_denominator, unit_numerator, warm_up, factor)
--- A charge that also waits for another quota starts later, and nothing is stored
+-- A charge that also waits for another quota starts later. Nothing is stored
 -- meanwhile.
 local due = free + (own_cost == 1 and price or 0)
 next_free = free + math.min(math.max(0, instant - due) + price, INEXACT - 1 - free)
 stored = has - math.min(cost, has)
 of_denominator, of_numerator, last_now = unit_denominator, unit_numerator, now
 
--- When as much is stored as can be.
+-- When the store is full.
 --@ expires
 local has, free = permits_until(
   next_free, next_free, stored, of_denominator, of_numerator,
@@ -146,8 +146,8 @@ expires_at = free + ceil((most_stored - has) * (warm_up / most_stored)) + 1
 local layout = '%.17g:%d:%d/%d:%d'
 value = format(layout, stored, next_free, of_denominator, of_numerator, last_now)
 
--- The debt may last so long, and a product must stay below 2^53. Searches by
--- halves, since the price of a unit depends on the permits that are stored.
+-- The debt may last for `max_debt`, and a product must stay below 2^53. Searches by
+-- halves, because the price of a unit depends on the permits that are stored.
 --@ most
 local has, free = most_stored, now
 if next_free then
@@ -172,7 +172,7 @@ if price_of(has, most, unit_denominator, unit_numerator, warm_up, factor) > room
   most = low
 end
 
--- Only if nothing was taken since: the state is still the one that the mark says.
+-- Only if nothing was taken since: the state is still that of the mark.
 --@ refund
 local before = struct.unpack('>d', struct.pack('>I4I4', mark2, mark3))
 local is_same_rate = of_denominator == unit_denominator and of_numerator == unit_numerator
@@ -186,8 +186,7 @@ if is_same_rate and next_free == mark1 and stored == before - math.min(cost, bef
       local kept_price = price_of(before, kept_cost, unit_denominator, unit_numerator, warm_up, factor)
       local less = math.max(0, whole - kept_price)
       stored, refunded = before - math.min(kept_cost, before), back
-      -- The slot is kept, so a charge that waited for its own cost gives no time
-      -- back.
+      -- The slot stays, so a charge that waited for its own cost gives no time back.
       if own_cost == 0 then
         next_free = next_free - less
       end

@@ -8,7 +8,7 @@
 -- One unit takes unit_numerator / unit_denominator microseconds; max_debt: how long a key may owe.
 --@ arguments horizon, unit_numerator, unit_denominator, burst, max_debt
 
--- The time of a burst: whole microseconds, and the rest over the denominator.
+-- The time of a burst: whole microseconds, and a rest over the denominator.
 --@ rule span, spare
 spare = burst * unit_numerator % unit_denominator
 span = (burst * unit_numerator - spare) / unit_denominator
@@ -21,8 +21,8 @@ time = (cost * unit_numerator - rest) / unit_denominator
 -- owes: true if the last write left a debt that lasts longer than the horizon.
 --@ state full, part, denominator, owes
 
--- A plain number, or one with a fraction, perhaps after a sign. Any other text
--- leaves `full` nil.
+-- Reads a number with or without a fraction and a sign. Any other text leaves
+-- `full` nil.
 --@ read
 full = integer(text)
 if full then
@@ -41,7 +41,7 @@ else
   end
 end
 
--- A fraction over another denominator is rounded up.
+-- Rounds a fraction over another denominator up.
 --@ rebase
 if denominator ~= unit_denominator then
   if part > 0 then
@@ -50,7 +50,7 @@ if denominator ~= unit_denominator then
   denominator = unit_denominator
 end
 
--- No bucket is full again later than a burst after the longest wait, or after the
+-- A bucket is full again at most a burst after the longest wait, or after the
 -- longest debt if it owes.
 --@ clamp
 local last = now + (owes and max_debt or horizon) + span
@@ -60,8 +60,7 @@ end
 
 --@ reply full, part
 
--- It fits as soon as `full` and the time of the cost are no further ahead than the
--- time of a burst.
+-- The cost fits when `full` plus its time is at most the time of a burst ahead.
 --@ fit
 if cost <= burst then
   instant = now
@@ -76,7 +75,7 @@ if cost <= burst then
   end
 end
 
--- The bucket is full again later, by the time of the cost.
+-- The bucket becomes full later, by the time of the cost.
 --@ consume
 if not full or full < instant then
   full, part = instant, 0
@@ -86,15 +85,15 @@ if part >= unit_denominator then
   full, part = full + 1, part - unit_denominator
 end
 
--- Later than after the longest wait only a debt is over.
+-- Only a debt lasts longer than the longest wait and a burst.
 --@ owes
 owes = full >= now + horizon + span and (full > now + horizon + span or part > spare)
 
--- A full bucket is as good as a new one.
+-- A full bucket is equivalent to a new one.
 --@ expires
 expires_at = part > 0 and full + 1 or full
 
--- The shortest text: mostly a plain number.
+-- Writes the shortest text, mostly a plain number.
 --@ write
 local sign = owes and '-' or ''
 if part > 0 then
@@ -105,8 +104,8 @@ else
   plain = full
 end
 
--- What refills from the instant at which the bucket is full until the latest one.
--- A product must stay below 2^53.
+-- The units that refill between the instant at which the bucket is full and the
+-- latest possible one. A product must stay below 2^53.
 --@ most
 local from, over = now, 0
 if full and full >= now then
@@ -118,14 +117,13 @@ most = math.max(-1, math.min(most, now + max_debt + span - from))
 most = math.max(0, most * unit_denominator + spare - over)
 most = (most - most % unit_numerator) / unit_numerator
 
--- Only if nothing was taken since: the state is still the one that the mark says.
+-- Only if nothing was taken since: the state is still that of the mark.
 --@ refund
 if full == mark1 and part == mark2 then
   if mark3 > 0 and back == cost then
     full, part, refunded = mark3 - 1, mark4, back
   else
-    -- While its slot is ahead no part is given back, or a later charge could come
-    -- before it.
+    -- Gives no part back while the slot is ahead: a later charge could come before it.
     local ahead, ahead_rest = span, spare
     if mark3 > 0 then
       ahead, ahead_rest = time, rest

@@ -1,7 +1,7 @@
 if changed and not why and (birth or not expires_at) then
-  -- What was blocked or reset lasts as long as it did: a year if it had no end. 2^51 keeps the sum
-  -- exact. What was reset also lasts for ten minutes, so that requests that were under way settle
-  -- nothing.
+  -- A key that was blocked or reset keeps its time to live: a year if it had none. 2^51 keeps the
+  -- sum exact. A key that was reset lives for at least ten minutes, so that requests from before
+  -- settle nothing.
   local YEAR, MOST, MEMORY = 31536000000000, 2251799813685248, 600000000
   local lasts = pcall('PTTL', key)
   if type(lasts) == 'table' then
@@ -22,7 +22,7 @@ if wiped and not why then
 end
 --@ end
 if why then
-  -- Nothing is to be stored.
+  -- An error: stores nothing.
   --@ if complete
 elseif changed and ($exists or blocked or birth) then
   expires_at = math.max(expires_at or 0, blocked or 0)
@@ -33,7 +33,7 @@ elseif changed and $exists then
     expires_at = now
   end
   --@ if text
-  -- The text to store, or the number if that is all.
+  -- The text to store, or the number if it is a plain one.
   local value, plain
   --@ if complete
   if $exists then
@@ -53,11 +53,11 @@ elseif changed and $exists then
   end
   --@ end
   if number and plain and not own_clock and plain - plain % SPARE == number - number % SPARE then
-    -- A number in the same stretch: its expiry still comes late enough.
+    -- A number in the same stretch: its expiry is late enough.
     local answer = pcall('INCRBY', key, format('%d', plain - number))
     why = type(answer) == 'table' and answer.err or nil
   else
-    -- Expiry only collects garbage: it never comes before the state is old.
+    -- Expiry only collects garbage: it comes after the state is equivalent to no state.
     local unit, expiry = 'PXAT', ceil((expires_at + SPARE) / 1000)
     if own_clock then
       -- An hour more, in milliseconds, since the clocks differ.
@@ -82,9 +82,9 @@ elseif changed and $exists then
   end
   --@ else
   --@ paste store
-  -- Expiry only collects garbage: it never comes before the state is old.
+  -- Expiry only collects garbage: it comes after the state is equivalent to no state.
   if why then
-    -- It could not be written.
+    -- The write failed.
   elseif own_clock then
     -- An hour more, in milliseconds, since the clocks differ.
     redis.call('PEXPIRE', key, ceil((expires_at - now) / 1000) + 3600000)
@@ -94,7 +94,7 @@ elseif changed and $exists then
   --@ end
 --@ if text
 elseif not text and not wiped then
-  -- Nothing is written, so GET says whether an absent key is one of another type.
+  -- Nothing is written, so GET finds out if the absent key has another type.
   why = failure('GET', key)
 --@ end
 end
