@@ -57,8 +57,6 @@ page!(metrics_and_alerts, "metrics-and-alerts.md");
 #[cfg(feature = "redis")]
 page!(tuning, "tuning.md", "../docs/growth.url");
 page!(coming_from, "coming-from.md", "../docs/peers.url");
-#[cfg(feature = "redisson")]
-page!(redisson, "redisson.md");
 
 // Not part of the guide, but linked from it.
 page!(security, "../../SECURITY.md");

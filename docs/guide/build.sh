@@ -3,6 +3,6 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 mdbook build
-# The pictures of the pages: they lie beside the guide, and not in it.
-cp ../compare.svg ../growth.svg ../peers.svg ../../target/guide/
+# Pages link to these: they lie beside the guide, and not in it.
+cp ../compare.svg ../growth.svg ../peers.svg ../redisson.md ../../target/guide/
 echo "built target/guide/book"

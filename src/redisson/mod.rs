@@ -8,7 +8,7 @@
 //! the format has no room for reservations. The layer and [`acquire`](crate::LimiterExt::acquire)
 //! then ask again. Without Java services, choose the algorithms of this crate.
 //!
-#![doc = include_str!("../../docs/guide/redisson.md")]
+#![doc = include_str!("../../docs/redisson.md")]
 
 // The steps of a charge: `keys.rs` names the keys. `charge_permits.rs` waits for a turn in
 // `queues.rs`, takes the random bytes of a grant from `grant.rs`, and takes permits with

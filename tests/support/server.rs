@@ -82,9 +82,9 @@ impl Server {
         Self::with_rights(free_port, "~sluice:*", &rights, &[])
     }
 
-    /// The same for Java's keys, with what `docs/guide/redisson.md` lists.
+    /// The same for Java's keys, with what `docs/redisson.md` lists.
     pub fn for_redisson() -> Self {
-        let page = include_str!("../../docs/guide/redisson.md");
+        let page = include_str!("../../docs/redisson.md");
         Self::with_rights(free_port, "~*", &documented_rights(page), &[])
     }
 

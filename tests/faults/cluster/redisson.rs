@@ -8,7 +8,7 @@ use support::documented_rights;
 #[tokio::test]
 async fn redissons_keys_are_decided_by_the_master_of_their_name() {
     let cluster = Cluster::start().await;
-    let rights = documented_rights(include_str!("../../../docs/guide/redisson.md"));
+    let rights = documented_rights(include_str!("../../../docs/redisson.md"));
     for node in 0..3 {
         let mut limit = cmd("ACL");
         limit.arg("SETUSER").arg("default").arg("-@all").arg("~*").arg(&rights);

@@ -307,7 +307,7 @@ async fn a_script_that_was_flushed_is_sent_again_with_its_text() {
 // Case 31.
 #[tokio::test]
 async fn the_rights_that_are_documented_suffice() {
-    let page = include_str!("../../../docs/guide/redisson.md");
+    let page = include_str!("../../../docs/redisson.md");
     let server = Server::start();
     let mut connection = server.connection().await;
     let rights = page.split('`').filter(|text| text.starts_with('+'));
