@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::client::Pool;
 use super::client::fault::Deadline;
-use super::client::times::{DEFAULT_DECISION_TIMEOUT, LATE_REPLY_TIMEOUT, MAX_TIMEOUT};
+use super::decision_times::{DEFAULT_DECISION_TIMEOUT, LATE_REPLY_TIMEOUT, MAX_TIMEOUT};
 use super::key_names::{Buckets, key_prefixes};
 use super::script::{Op, ReplyEntry, Request, malformed_reply};
 use super::send::{Batcher, CompletedRequest, Config, Pending, QueuedRequest};

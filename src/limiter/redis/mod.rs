@@ -11,6 +11,7 @@
 
 mod all_at_once;
 mod client;
+pub(crate) mod decision_times;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz_replies;
 mod key_names;
@@ -21,7 +22,6 @@ mod script;
 mod send;
 
 pub use all_at_once::{AllAtOnce, Members};
-pub(crate) use client::times::DEFAULT_DECISION_TIMEOUT;
 pub use client::{Pool, PoolBuilder};
 pub(crate) use key_names::push_verbatim_or_digest;
 pub use limiter::{Redis, RedisFuture};
@@ -34,7 +34,7 @@ pub(crate) use client::error::{from_failed_call, is_reply, met_read_only};
 pub(crate) use client::fault::{Deadline, Stage};
 #[cfg(all(test, feature = "redisson"))]
 pub(crate) use client::hash_slot;
-pub(crate) use client::times::{LATE_REPLY_TIMEOUT, MAX_TIMEOUT};
+pub(crate) use decision_times::{DEFAULT_DECISION_TIMEOUT, LATE_REPLY_TIMEOUT, MAX_TIMEOUT};
 #[cfg(all(test, feature = "redisson"))]
 pub(crate) use client::{ConnectionFuture, Connections, RepliesFuture, ReplyFuture};
 pub(crate) use script::{Script, malformed_reply};

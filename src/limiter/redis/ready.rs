@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::client::Pool;
 use super::client::error::{from_failed_call, is_reply};
 use super::client::fault::{Deadline, Stage};
-use super::client::times::READY_WITHIN;
+use super::decision_times::READY_WITHIN;
 use super::key_names::{hash_tagged, safe_prefix};
 use super::script::Script;
 use super::send::eval;

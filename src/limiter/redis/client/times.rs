@@ -1,41 +1,9 @@
-//! Every duration of connections and calls, each with its reason.
-//!
-//! `limiter/on_time.rs` has its own durations, for delays of this process, and
-//! `limiter/timeout.rs` one. The scripts say how long keys live: `call.lua` and `write.lua`.
+//! Every duration of connections, each with its reason. `on_time.rs` has its own durations, for
+//! delays of this process.
 
 use std::time::Duration;
 
 pub(crate) use crate::limiter::on_time::MAX_TIMEOUT;
-
-// ---- A decision ----
-
-/// The default of the longest time for a decision. It is documented.
-pub(crate) const DEFAULT_DECISION_TIMEOUT: Duration = Duration::from_millis(100);
-
-/// The longest time for which charges are held back. It is longer than a call to a near server.
-pub(crate) const MAX_HOLD: Duration = Duration::from_millis(5);
-
-/// The longest time for which one call blocks others, which may have little time. After it, a call
-/// without a reply no longer counts as in flight, and a refund that a cluster still redirects is
-/// dropped. Another server is then also asked for the slot map.
-pub(crate) const PATIENCE: Duration = Duration::from_millis(100);
-
-/// The time for which a late reply is awaited after its deadline, so that the units of the call can
-/// be refunded.
-pub(crate) const LATE_REPLY_TIMEOUT: Duration = Duration::from_millis(500);
-
-/// The interval at which a late call checks that its connection is still used.
-pub(crate) const ALIVE_CHECK: Duration = Duration::from_millis(20);
-
-/// The first pause before a call is sent again to a cluster that has rejected it.
-pub(crate) const FIRST_RESEND_PAUSE: Duration = Duration::from_millis(1);
-
-/// The longest such pause: a key moves within a few ms.
-pub(crate) const MAX_RESEND_PAUSE: Duration = Duration::from_millis(8);
-
-/// The lifetime of a key without state, which a charge with several keys creates while its slot
-/// moves. It is longer than a decision.
-pub(crate) const PLACEHOLDER_LIFETIME: Duration = Duration::from_secs(1);
 
 // ---- A connection ----
 
@@ -113,6 +81,10 @@ pub(crate) const SLOW_HANDSHAKE: Duration = Duration::from_millis(250);
 pub(crate) const PROBE_TIMEOUT: Duration = Duration::from_millis(250);
 
 // ---- A cluster ----
+
+/// The time after which another server is also asked for the slot map. After it, a question without
+/// a reply shows a silent connection, like a call.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(100);
 
 /// The longest pause after the slot map was read. Half of it is random.
 pub(crate) const MAX_MAP_PAUSE: Duration = Duration::from_millis(400);

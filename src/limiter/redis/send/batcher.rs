@@ -23,7 +23,7 @@ use tokio::time::Instant;
 
 use super::super::client::SharedConnection;
 use super::super::client::fault::{Progress, Stage};
-use super::super::client::times::LATE_REPLY_TIMEOUT;
+use super::super::decision_times::LATE_REPLY_TIMEOUT;
 use super::super::script::Request;
 use super::batch::{Batch, Call, CompletedRequest, QueuedRequest, ReplyTo};
 use super::call::{follow, send_call};

@@ -11,8 +11,9 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::super::client::error::is_reply;
 use super::super::client::fault::Deadline;
-use super::super::client::times::{ALIVE_CHECK, LATE_REPLY_TIMEOUT, MAX_SILENCE, PATIENCE};
+use super::super::client::times::MAX_SILENCE;
 use super::super::client::{Partition, SharedConnection};
+use super::super::decision_times::{ALIVE_CHECK, LATE_REPLY_TIMEOUT, PATIENCE};
 use super::super::script::Script;
 use super::batch::{Batch, Call, CallEnd, LateReply, own_now};
 use super::config::Config;

@@ -19,8 +19,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
-use super::super::client::times::{LATE_REPLY_TIMEOUT, MAX_HOLD};
 use super::super::client::{Partition, SharedConnection};
+use super::super::decision_times::{LATE_REPLY_TIMEOUT, MAX_HOLD};
 use super::batch::{Call, CallEnd, QueuedRequest};
 use super::call::{follow, send_call};
 use super::config::Config;

@@ -13,7 +13,7 @@ use super::super::fault::{Deadline, Stage};
 use super::super::pool::Pool;
 use super::super::server::Login;
 use super::super::simulated;
-use super::super::times::{HANGS_AFTER, READY_WITHIN};
+use super::super::times::HANGS_AFTER;
 use super::*;
 
 const CONNECT_TIMEOUT: Duration = MAX_CONNECTION_WAIT.saturating_mul(4);
@@ -214,7 +214,7 @@ async fn a_process_that_stood_still_while_it_connected_blames_no_server() {
 #[tokio::test(start_paused = true)]
 async fn a_process_that_stands_still_while_it_gets_ready_blames_no_server() {
     for (stands_still, kind) in
-        [(Duration::ZERO, ErrorKind::Infrastructure), (2 * READY_WITHIN, ErrorKind::Saturation)]
+        [(Duration::ZERO, ErrorKind::Infrastructure), (4 * MAX_CONNECTION_WAIT, ErrorKind::Saturation)]
     {
         let pool = Pool::new(silent().0, None);
         let mut ready = Box::pin(pool.ready());
