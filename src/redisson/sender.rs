@@ -17,7 +17,8 @@ use super::messages::Request;
 use super::messages::ScriptReply;
 use crate::limiter::charge_numbers::{Clock, instant, system_time};
 use crate::limiter::redis::{
-    Deadline, Script, SharedConnection, Stage, eval, from_failed_call, is_reply, met_read_only,
+    Deadline, Script, SharedConnection, Stage, eval, from_failed_call, from_sources, is_reply,
+    met_read_only,
 };
 use crate::limiter::runtime;
 use crate::{Error, ErrorKind, Pool};
@@ -40,7 +41,7 @@ pub(super) struct Sender {
     pub(super) pool: Pool,
     /// The caller's clock; `None`: the server's.
     pub(super) clock: Option<Clock>,
-    script: Arc<Script>,
+    script: Script,
     in_flight: Arc<Semaphore>,
 }
 
@@ -61,7 +62,7 @@ impl Sender {
     pub(super) fn new(pool: Pool) -> Self {
         let in_flight = Arc::new(Semaphore::new(MAX_IN_FLIGHT));
         let clock = pool.has_caller_clock().then(|| Arc::new(system_time) as Clock);
-        Self { pool, clock, script: Arc::new(Script::from_sources(&SCRIPT)), in_flight }
+        Self { pool, clock, script: from_sources(&SCRIPT), in_flight }
     }
 
     /// Sends a request and awaits its reply.
@@ -150,7 +151,7 @@ impl Sender {
         deadline: Deadline,
     ) -> Result<Result<Value, Failure>, Error> {
         let now = self.clock.as_ref().map(|clock| instant(clock())).transpose()?;
-        let (shared, script) = (Arc::clone(connection), Arc::clone(&self.script));
+        let (shared, script) = (Arc::clone(connection), self.script.clone());
         let request = request.clone();
         let pending = Box::pin(async move {
             let arguments = |command: &mut Cmd| {

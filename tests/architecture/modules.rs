@@ -178,6 +178,7 @@ const ROOMS: &[Room] = &[
         folder: "limiter/redis/script",
         paths: &[
             "crate::limiter::redis::script",
+            "crate::limiter::redis::client::Script",
             "crate::limiter::configured",
             "crate::algorithm",
             "crate::quota",
@@ -192,6 +193,7 @@ const ROOMS: &[Room] = &[
             "crate::limiter::redis::send",
             "crate::limiter::redis::client",
             "crate::limiter::redis::script",
+            "crate::limiter::redis::decision_times",
             "crate::limiter::redis::key_names",
             "crate::limiter::on_time",
             "crate::limiter::charge_numbers",

@@ -34,8 +34,8 @@ pub(crate) use client::error::{from_failed_call, is_reply, met_read_only};
 pub(crate) use client::fault::{Deadline, Stage};
 #[cfg(all(test, feature = "redisson"))]
 pub(crate) use client::hash_slot;
-pub(crate) use decision_times::{DEFAULT_DECISION_TIMEOUT, LATE_REPLY_TIMEOUT, MAX_TIMEOUT};
 #[cfg(all(test, feature = "redisson"))]
 pub(crate) use client::{ConnectionFuture, Connections, RepliesFuture, ReplyFuture};
-pub(crate) use script::{Script, malformed_reply};
-pub(crate) use send::eval;
+pub(crate) use client::{Script, eval};
+pub(crate) use decision_times::{DEFAULT_DECISION_TIMEOUT, LATE_REPLY_TIMEOUT, MAX_TIMEOUT};
+pub(crate) use script::{from_sources, malformed_reply};

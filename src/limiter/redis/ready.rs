@@ -5,13 +5,11 @@ use std::pin::pin;
 use redis::Value;
 use tokio::time::Instant;
 
-use super::client::Pool;
 use super::client::error::{from_failed_call, is_reply};
 use super::client::fault::{Deadline, Stage};
+use super::client::{Pool, Script, eval};
 use super::decision_times::READY_WITHIN;
 use super::key_names::{hash_tagged, safe_prefix};
-use super::script::Script;
-use super::send::eval;
 use crate::{Error, ErrorKind};
 
 /// Reads the clock, as each decision does that has no clock of its own.
@@ -66,7 +64,7 @@ impl Pool {
     /// Runs a script for the key that ends with `key`, until `end`. The first run sends the text,
     /// and the second one the digest.
     async fn try_script(&self, text: &str, key: &str, end: Instant) -> Result<(), Error> {
-        let (script, deadline) = (Script::from_text(text), Deadline::new(end, self.hash_slot(key)));
+        let (script, deadline) = (Script::new(text), Deadline::new(end, self.hash_slot(key)));
         let key = format!("{}:ready:{key}", safe_prefix(self.key_prefix()));
         for _ in 0..2 {
             let connection = self.connection_by(deadline).await?;

@@ -145,16 +145,16 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "unknown_script_is_an_error",
         &[edit(
-            "limiter/redis/send/call.rs",
+            "limiter/redis/client/script.rs",
             "        if !matches!(&reply, Err(error) if error.kind() == no_script) {",
-            "        let is_reply = super::super::client::error::is_reply(&reply);
+            "        let is_reply = super::error::is_reply(&reply);
         if is_reply || !matches!(&reply, Err(error) if error.kind() == no_script) {",
         )],
     ),
     planted(
         "script_forgotten_for_good_once_it_was_known",
         &[edit(
-            "limiter/redis/send/call.rs",
+            "limiter/redis/client/script.rs",
             "    if reply.is_ok() {
         script.record_run();
     }",

@@ -1006,9 +1006,9 @@ impl Drop",
         "refund_waits_for_the_text_of_its_script",
         "5d4f553 redis: a refund comes before its caller's next request",
         &[edit(
-            "limiter/redis/script/mod.rs",
-            "        Self { source, is_known: Arc::default() }",
-            "        Self { source, is_known: Arc::new(AtomicBool::new(true)) }",
+            "limiter/redis/client/script.rs",
+            "        Self { source: Arc::clone(&self.source), is_known: Arc::default() }",
+            "        Self { source: Arc::clone(&self.source), is_known: Arc::new(AtomicBool::new(true)) }",
         )],
     )
     .found_by("faults", "least_rights::without_the_right_to_load_scripts_they_are_sent_once"),

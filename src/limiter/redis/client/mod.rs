@@ -1,5 +1,5 @@
-//! Connections to Redis, and the errors of its servers. The code here builds no charges and no
-//! scripts: its callers send commands, and read the replies.
+//! Connections to Redis, and the errors of its servers. The code here builds no charges: its
+//! callers send commands and scripts, and read the replies.
 //!
 //! - `pool.rs`: the pool that limiters share. It hides which of the sources below implements the
 //!   traits in `connection.rs`. `builder.rs` makes it from the address that `address.rs` reads.
@@ -15,6 +15,7 @@
 //!   follow redirects over a connection of `redirected.rs`.
 //! - `bb8_pool.rs`: a pool that the application owns. `given_connection.rs`: one connection that
 //!   the application made.
+//! - `script.rs` has a script's text and digest, and runs it by one of them.
 //! - `times.rs`: every duration, with its reason.
 //! - `error.rs` finds the kind of an error. `fault.rs` decides if the server or this process caused
 //!   a missing answer.
@@ -36,6 +37,7 @@ mod own_pool;
 mod pool;
 mod probe;
 mod redirected;
+mod script;
 mod sentinel;
 mod server;
 #[cfg(test)]
@@ -59,5 +61,6 @@ pub(crate) use self::connection::SharedConnection;
 #[cfg(test)]
 pub(crate) use self::connection::{ConnectionFuture, Connections, RepliesFuture, ReplyFuture};
 pub use self::pool::Pool;
+pub(crate) use self::script::{Script, eval};
 #[cfg(test)]
 pub(crate) use self::silent::Silent;

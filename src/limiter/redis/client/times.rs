@@ -10,9 +10,6 @@ pub(crate) use crate::limiter::on_time::MAX_TIMEOUT;
 /// The default of the longest time of an attempt to connect. It is documented.
 pub(crate) const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The time that `Pool::ready` waits for a connection. It is documented.
-pub(crate) const READY_WITHIN: Duration = Duration::from_secs(1);
-
 /// The longest time that a call waits for a connection. It is documented. It is also the age from
 /// which an attempt is overdue, and the idle time of a bb8 pool's connection.
 pub(crate) const MAX_CONNECTION_WAIT: Duration = Duration::from_millis(500);

@@ -56,19 +56,19 @@ fn scripts() -> BTreeMap<String, (String, String)> {
     for parts in shown() {
         let names: Vec<_> = parts.iter().map(|part| part.name).collect();
         let costs = if parts[0].own_costs { "_at_own_costs" } else { "" };
-        let sent = Source::shared(&parts);
-        let kinds = [(Kind::Checks, "check"), (Kind::Complete, "complete")];
-        for ((kind, end), source) in kinds.into_iter().zip(sent) {
+        let Scripts { checks, complete } = Scripts::of(&parts);
+        let kinds = [(Kind::Checks, "check", checks), (Kind::Complete, "complete", complete)];
+        for (kind, end, script) in kinds {
             let name = format!("{}{costs}_{end}.lua", names.join("_and_"));
             let text = format!(
                 "-- Redis gets this file without its comments and blank lines. EVALSHA calls that\n\
                  -- text by its SHA-1, {}:\n\
                  --   grep -vE '^ *(--|$)' {name} | sha1sum\n\n{}",
-                source.digest,
+                script.digest(),
                 commented(&parts, kind),
             );
-            assert_eq!(without_comments(&text), source.text, "{name}");
-            made.insert(name, (text, source.digest.clone()));
+            assert_eq!(without_comments(&text), script.text(), "{name}");
+            made.insert(name, (text, script.digest().to_owned()));
         }
     }
     made

@@ -12,95 +12,18 @@ mod reply;
 pub(crate) use self::assembly::{keep_text, local_names};
 pub(crate) use self::reply::{BatchReply, ReadEntry, ReplyEntry, malformed_reply};
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Mutex, PoisonError};
 
-use redis::{Cmd, cmd};
-use sha1_smol::Sha1;
+use redis::Cmd;
 
 use self::assembly::{HEAD, Kind, assemble};
+use super::client::Script;
 use crate::algorithm::{InLua, Mark, ScriptPart};
 use crate::quota::Quotas;
 
-/// A script of one limiter.
-#[derive(Clone, Debug)]
-pub(crate) struct Script {
-    source: Arc<Source>,
-    /// True if a server has run it, so that a call may start with the digest.
-    is_known: Arc<AtomicBool>,
-}
-
-/// The text that Redis runs, and its digest for EVALSHA.
-#[derive(Debug)]
-struct Source {
-    text: String,
-    digest: String,
-}
-
-impl Source {
-    fn new(text: String) -> Arc<Self> {
-        let digest = Sha1::from(&text).digest().to_string();
-        Arc::new(Self { text, digest })
-    }
-
-    /// Returns the sources for all limiters with these algorithms, one for each [`Kind`]. They are
-    /// shared, since a table may have 10,000 limiters of few algorithms.
-    fn shared(parts: &[ScriptPart]) -> [Arc<Self>; 2] {
-        type KnownScripts = Vec<(Vec<ScriptPart>, [Weak<Source>; 2])>;
-        static KNOWN: Mutex<KnownScripts> = Mutex::new(Vec::new());
-        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = known.iter().find(|(own, _)| own == parts);
-        let found = found
-            .and_then(|(_, [checks, complete])| Some([checks.upgrade()?, complete.upgrade()?]));
-        found.unwrap_or_else(|| {
-            let made = [Kind::Checks, Kind::Complete].map(|kind| Self::new(assemble(parts, kind)));
-            known.retain(|(_, [checks, _])| checks.strong_count() > 0);
-            known.push((parts.to_vec(), made.each_ref().map(Arc::downgrade)));
-            made
-        })
-    }
-}
-
-impl Script {
-    /// Makes a script from the head and these sources, which decide and write themselves.
-    pub(crate) fn from_sources(sources: &[&str]) -> Self {
-        Self::from_text([&[HEAD], sources].concat().join("\n"))
-    }
-
-    pub(crate) fn from_text(text: impl Into<String>) -> Self {
-        Self::new(Source::new(text.into()))
-    }
-
-    /// Makes a script whose first calls send the text. A call with an unknown digest takes two
-    /// round trips, and a later call could be decided in between.
-    fn new(source: Arc<Source>) -> Self {
-        Self { source, is_known: Arc::default() }
-    }
-
-    /// Returns true if a call may start with the digest.
-    pub(super) fn is_known(&self) -> bool {
-        self.is_known.load(Relaxed)
-    }
-
-    /// Records that the server has run the script.
-    pub(super) fn record_run(&self) {
-        if !self.is_known() {
-            self.is_known.store(true, Relaxed);
-        }
-    }
-
-    /// Makes the command EVALSHA, without keys and arguments.
-    pub(super) fn evalsha(&self) -> Cmd {
-        // A call of one charge fits, so that the command does not grow while it is built.
-        let mut command = Cmd::with_capacity(24, 256);
-        command.arg("EVALSHA").arg(&self.source.digest);
-        command
-    }
-
-    /// Makes the command EVAL, without keys and arguments.
-    pub(super) fn eval(&self) -> Cmd {
-        cmd("EVAL").arg(&self.source.text).take()
-    }
+/// Makes a script from the head and these sources, which decide and write themselves.
+pub(crate) fn from_sources(sources: &[&str]) -> Script {
+    Script::new([&[HEAD], sources].concat().join("\n"))
 }
 
 /// The scripts of a limiter.
@@ -117,9 +40,19 @@ pub fn texts<A: InLua>(algorithm: &A) -> [String; 2] {
 }
 
 impl Scripts {
+    /// Returns the scripts of a limiter with these algorithms. All such limiters share the texts,
+    /// since a table may have 10,000 limiters of few algorithms.
     pub(super) fn of(parts: &[ScriptPart]) -> Self {
-        let [checks, complete] = Source::shared(parts).map(Script::new);
-        Self { checks, complete }
+        static KNOWN: Mutex<Vec<(Vec<ScriptPart>, Scripts)>> = Mutex::new(Vec::new());
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = known.iter().position(|(own, _)| own == parts).unwrap_or_else(|| {
+            let script = |kind| Script::new(assemble(parts, kind));
+            let scripts = Self { checks: script(Kind::Checks), complete: script(Kind::Complete) };
+            known.push((parts.to_vec(), scripts));
+            known.len() - 1
+        });
+        let Self { checks, complete } = &known[place].1;
+        Self { checks: checks.anew(), complete: complete.anew() }
     }
 
     /// Returns the script for a call: almost all calls have only checks.

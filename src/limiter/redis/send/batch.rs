@@ -14,8 +14,8 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
 use super::super::client::fault::{Progress, Stage};
-use super::super::client::{Host, Next, Partition, Pool, SharedConnection, error};
-use super::super::script::{Arguments, BatchReply, Op, ReplyEntry, Request, Script, key_suffixes};
+use super::super::client::{Host, Next, Partition, Pool, Script, SharedConnection, error};
+use super::super::script::{Arguments, BatchReply, Op, ReplyEntry, Request, key_suffixes};
 use super::config::Config;
 use crate::Error;
 use crate::algorithm::Verdict;

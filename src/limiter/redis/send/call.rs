@@ -5,16 +5,15 @@ use std::pin::Pin;
 use std::slice;
 use std::sync::Arc;
 
-use redis::{Cmd, RedisResult, ServerErrorKind, Value};
+use redis::Cmd;
 use tokio::select;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::super::client::error::is_reply;
 use super::super::client::fault::Deadline;
 use super::super::client::times::MAX_SILENCE;
-use super::super::client::{Partition, SharedConnection};
+use super::super::client::{Partition, SharedConnection, eval};
 use super::super::decision_times::{ALIVE_CHECK, LATE_REPLY_TIMEOUT, PATIENCE};
-use super::super::script::Script;
 use super::batch::{Batch, Call, CallEnd, LateReply, own_now};
 use super::config::Config;
 use super::routed;
@@ -79,39 +78,6 @@ async fn send_batch(
     let was_answered = is_reply(&reply);
     let refunds = batch.complete(&config, &*connection, reply);
     CallEnd { refunds, was_answered, ..CallEnd::default() }
-}
-
-/// Runs a script on a server: with EVAL until a server has run it, then with EVALSHA. If the server
-/// does not know the script, EVAL follows. A call that the server may have run is never sent again:
-/// only NOSCRIPT proves that it did not run.
-///
-/// `arguments` appends keys and arguments to each of the two commands. If it returns `false`, the
-/// answer is no longer wanted: nothing is sent, and the result is `None`.
-pub(crate) async fn eval(
-    connection: Arc<dyn SharedConnection>,
-    script: &Script,
-    mut arguments: impl FnMut(&mut Cmd) -> bool,
-) -> Option<RedisResult<Value>> {
-    if script.is_known() {
-        let mut by_digest = script.evalsha();
-        if !arguments(&mut by_digest) {
-            return None;
-        }
-        let reply = connection.send(by_digest).await.and_then(Value::extract_error);
-        let no_script = redis::ErrorKind::Server(ServerErrorKind::NoScript);
-        if !matches!(&reply, Err(error) if error.kind() == no_script) {
-            return Some(reply);
-        }
-    }
-    let mut by_text = script.eval();
-    if !arguments(&mut by_text) {
-        return None;
-    }
-    let reply = connection.send(by_text).await.and_then(Value::extract_error);
-    if reply.is_ok() {
-        script.record_run();
-    }
-    Some(reply)
 }
 
 /// A wait for a call: its deadlines, and the parts of the queue that become free at its end.

@@ -22,6 +22,5 @@ mod worker;
 
 pub(crate) use self::batch::{CompletedRequest, QueuedRequest};
 pub(crate) use self::batcher::Batcher;
-pub(crate) use self::call::eval;
 pub(crate) use self::config::Config;
 pub(crate) use self::pending::Pending;

@@ -9,12 +9,13 @@ use tokio::time::{Instant, sleep};
 
 use super::super::client::fault::Stage;
 use super::super::client::{
-    Cluster, Host, Next, SharedConnection, ask, cannot_serve, next_reply, reply_after_asking,
+    Cluster, Host, Next, Script, SharedConnection, ask, cannot_serve, next_reply,
+    reply_after_asking,
 };
 use super::super::decision_times::{
     FIRST_RESEND_PAUSE, MAX_RESEND_PAUSE, PATIENCE, PLACEHOLDER_LIFETIME,
 };
-use super::super::script::{Script, key_suffixes};
+use super::super::script::key_suffixes;
 use super::batch::{Batch, CallEnd, Detour, QueuedRequest, Requests, own_now};
 use super::config::Config;
 use crate::{Error, ErrorKind};

@@ -213,9 +213,10 @@ async fn a_process_that_stood_still_while_it_connected_blames_no_server() {
 /// The server may have been reachable all the time.
 #[tokio::test(start_paused = true)]
 async fn a_process_that_stands_still_while_it_gets_ready_blames_no_server() {
-    for (stands_still, kind) in
-        [(Duration::ZERO, ErrorKind::Infrastructure), (4 * MAX_CONNECTION_WAIT, ErrorKind::Saturation)]
-    {
+    for (stands_still, kind) in [
+        (Duration::ZERO, ErrorKind::Infrastructure),
+        (4 * MAX_CONNECTION_WAIT, ErrorKind::Saturation),
+    ] {
         let pool = Pool::new(silent().0, None);
         let mut ready = Box::pin(pool.ready());
         assert!(poll_fn(|cx| Poll::Ready(ready.as_mut().poll(cx).is_pending())).await);

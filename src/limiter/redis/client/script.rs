@@ -1,0 +1,107 @@
+//! Scripts in Lua, and the two commands that run one: EVALSHA by its digest, EVAL by its text.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use redis::{Cmd, RedisResult, ServerErrorKind, Value, cmd};
+use sha1_smol::Sha1;
+
+use super::connection::SharedConnection;
+
+/// A script in Lua: its text, and the digest by which servers know it. Clones share both, and the
+/// knowledge that a server has run it.
+#[derive(Clone, Debug)]
+pub(crate) struct Script {
+    source: Arc<Source>,
+    /// True if a server has run it, so that a call may start with the digest.
+    is_known: Arc<AtomicBool>,
+}
+
+#[derive(Debug)]
+struct Source {
+    text: String,
+    digest: String,
+}
+
+impl Script {
+    /// Makes a script, whose first calls send the text. A call with an unknown digest takes two
+    /// round trips, and a later call could run in between.
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        let text = text.into();
+        let digest = Sha1::from(&text).digest().to_string();
+        Self { source: Arc::new(Source { text, digest }), is_known: Arc::default() }
+    }
+
+    /// Returns a script with the same text, whose first calls send the text.
+    pub(crate) fn anew(&self) -> Self {
+        Self { source: Arc::clone(&self.source), is_known: Arc::default() }
+    }
+
+    /// Returns the text.
+    pub(crate) fn text(&self) -> &str {
+        &self.source.text
+    }
+
+    /// Returns the SHA-1 of the text, in hexadecimal digits.
+    pub(crate) fn digest(&self) -> &str {
+        &self.source.digest
+    }
+
+    /// Returns true if a call may start with the digest.
+    pub(crate) fn is_known(&self) -> bool {
+        self.is_known.load(Relaxed)
+    }
+
+    /// Records that a server has run the script.
+    pub(crate) fn record_run(&self) {
+        if !self.is_known() {
+            self.is_known.store(true, Relaxed);
+        }
+    }
+
+    /// Makes the command EVALSHA, without keys and arguments.
+    pub(crate) fn evalsha(&self) -> Cmd {
+        // A call with one key fits, so that the command does not grow while it is built.
+        let mut command = Cmd::with_capacity(24, 256);
+        command.arg("EVALSHA").arg(self.digest());
+        command
+    }
+
+    /// Makes the command EVAL, without keys and arguments.
+    pub(crate) fn eval(&self) -> Cmd {
+        cmd("EVAL").arg(self.text()).take()
+    }
+}
+
+/// Runs a script on a server: with EVAL until a server has run it, then with EVALSHA. If the server
+/// does not know the script, EVAL follows. A call that the server may have run is never sent again:
+/// only NOSCRIPT proves that it did not run.
+///
+/// `arguments` appends keys and arguments to each of the two commands. If it returns `false`, the
+/// answer is no longer wanted: nothing is sent, and the result is `None`.
+pub(crate) async fn eval(
+    connection: Arc<dyn SharedConnection>,
+    script: &Script,
+    mut arguments: impl FnMut(&mut Cmd) -> bool,
+) -> Option<RedisResult<Value>> {
+    if script.is_known() {
+        let mut by_digest = script.evalsha();
+        if !arguments(&mut by_digest) {
+            return None;
+        }
+        let reply = connection.send(by_digest).await.and_then(Value::extract_error);
+        let no_script = redis::ErrorKind::Server(ServerErrorKind::NoScript);
+        if !matches!(&reply, Err(error) if error.kind() == no_script) {
+            return Some(reply);
+        }
+    }
+    let mut by_text = script.eval();
+    if !arguments(&mut by_text) {
+        return None;
+    }
+    let reply = connection.send(by_text).await.and_then(Value::extract_error);
+    if reply.is_ok() {
+        script.record_run();
+    }
+    Some(reply)
+}
