@@ -374,7 +374,7 @@ fn a_planted_violation_is_found_with_its_line() {
         ("limiter/redis/client/cluster/mod.rs", "use super::super::script::Script;"),
         ("limiter/redis/client/cluster/mod.rs", "fn cost(charge: &crate::Charge) {}"),
         ("limiter/redis/client/mod.rs", "mod tests { use super::super::*; }"),
-        ("limiter/redis/script/reply.rs", "use super::super::client::error;"),
+        ("limiter/redis/script/reply.rs", "use super::super::client::error_reply;"),
         ("limiter/redis/script/mod.rs", "use super::send::Config;"),
         ("limiter/redis/send/worker.rs", "use super::super::future::RedisFuture;"),
     ];

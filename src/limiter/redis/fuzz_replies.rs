@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::client::error::{from_error_reply, is_read_only};
+use super::client::error_reply::{from_error_reply, is_read_only};
 use super::client::{Address, hash_slot};
 use super::key_names::{hash_tagged, key_prefixes};
 use super::script::{BatchReply, Op, ReadEntry, ReplyEntry, Request};

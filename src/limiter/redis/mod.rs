@@ -30,7 +30,7 @@ pub use script::texts as script_texts;
 
 // The items that send one call, for the limiter of Redisson's keys.
 pub(crate) use client::SharedConnection;
-pub(crate) use client::error::{from_failed_call, is_reply, met_read_only};
+pub(crate) use client::error_reply::{from_failed_call, is_reply, met_read_only};
 pub(crate) use client::fault::{Deadline, Stage};
 #[cfg(all(test, feature = "redisson"))]
 pub(crate) use client::hash_slot;

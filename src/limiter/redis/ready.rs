@@ -5,7 +5,7 @@ use std::pin::pin;
 use redis::Value;
 use tokio::time::Instant;
 
-use super::client::error::{from_failed_call, is_reply};
+use super::client::error_reply::{from_failed_call, is_reply};
 use super::client::fault::{Deadline, Stage};
 use super::client::{Pool, Script, eval};
 use super::decision_times::READY_WITHIN;

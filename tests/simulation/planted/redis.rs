@@ -147,7 +147,7 @@ pub(super) const FAULTS: &[Fault] = &[
         &[edit(
             "limiter/redis/client/script.rs",
             "        if !matches!(&reply, Err(error) if error.kind() == no_script) {",
-            "        let is_reply = super::error::is_reply(&reply);
+            "        let is_reply = super::error_reply::is_reply(&reply);
         if is_reply || !matches!(&reply, Err(error) if error.kind() == no_script) {",
         )],
     ),
@@ -256,12 +256,12 @@ pub(super) const FAULTS: &[Fault] = &[
         &[
             edit(
                 "limiter/redis/send/batch.rs",
-                "        if reply.as_ref().is_err_and(error::met_read_only) {",
+                "        if reply.as_ref().is_err_and(error_reply::met_read_only) {",
                 "        if false {",
             ),
             edit(
                 "limiter/redis/send/batch.rs",
-                "    if reply.texts().any(|text| error::is_read_only(&text)) {",
+                "    if reply.texts().any(|text| error_reply::is_read_only(&text)) {",
                 "    if false {",
             ),
         ],
@@ -479,21 +479,21 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "refusal_taken_for_foreign_data",
         &[edit(
-            "limiter/redis/client/error.rs",
+            "limiter/redis/client/error_reply.rs",
             "        row.map_or(ErrorKind::Configuration, |(kind, _)| *kind)",
             "        row.map_or(ErrorKind::State, |(kind, _)| *kind)",
         )],
     )
-    .found_by_unit("limiter::redis::client::error::tests::every_known_reply_lands_in_its_kind"),
+    .found_by_unit("limiter::redis::client::error_reply::tests::every_known_reply_lands_in_its_kind"),
     planted(
         "key_in_the_words_of_a_server",
         &[edit(
-            "limiter/redis/client/error.rs",
+            "limiter/redis/client/error_reply.rs",
             "                shown.push_str(if is_secret(bare, secrets) { \"…\" } else { bare });",
             "                shown.push_str(bare);",
         )],
     )
-    .found_by_unit("limiter::redis::client::error::tests::no_argument_of_a_call_is_printed"),
+    .found_by_unit("limiter::redis::client::error_reply::tests::no_argument_of_a_call_is_printed"),
     planted(
         "one_master_is_asked_if_it_can_decide",
         &[edit(

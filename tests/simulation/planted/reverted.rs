@@ -225,7 +225,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "end_within_a_reply_taken_for_an_odd_reply",
         "aa136d3 Mend what users, operators and attackers met in the crate",
         &[edit(
-            "limiter/redis/client/error.rs",
+            "limiter/redis/client/error_reply.rs",
             "        redis::ErrorKind::Parse if ends_within_reply(&error) => {",
             "        redis::ErrorKind::Parse if ends_within_reply(&error) && error.is_timeout() => {",
         )],

@@ -22,7 +22,7 @@ use super::backoff::Backoff;
 use super::connection::{
     ConnectionFuture, Connections, RepliesFuture, ReplyFuture, SharedConnection,
 };
-use super::error;
+use super::error_reply;
 use super::fault::{Facts, LastTime, Link};
 use super::pool::Pool;
 use super::times::MAX_CONNECTION_WAIT;
@@ -89,7 +89,7 @@ where
         let connection = loop {
             match self.pool.get().await {
                 Ok(connection) => break connection.clone(),
-                Err(RunError::User(error)) => return Err(error::from_redis_error(error, [])),
+                Err(RunError::User(error)) => return Err(error_reply::from_redis_error(error, [])),
                 Err(RunError::TimedOut) => {}
             }
         };

@@ -21,7 +21,7 @@ use redis::{Cmd, ConnectionAddr, Pipeline, RedisError, RedisResult, Value};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::error;
+use super::error_reply;
 use super::fault::Facts;
 use super::socket::Socket;
 use super::times::{BUSY_FACTOR, MAX_SILENCE};
@@ -327,7 +327,7 @@ impl Health {
     pub(super) fn record<T>(&self, outcome: &RedisResult<T>) {
         match outcome {
             Err(error) if error.is_unrecoverable_error() => self.retire(ConnectionState::Closed),
-            outcome if error::is_reply(outcome) => {
+            outcome if error_reply::is_reply(outcome) => {
                 let now = self.server.clock(Instant::now());
                 self.silence.end(now);
                 self.server.silence.end(now);

@@ -17,8 +17,8 @@
 //!   the application made.
 //! - `script.rs` has a script's text and digest, and runs it by one of them.
 //! - `times.rs`: every duration, with its reason.
-//! - `error.rs` finds the kind of an error. `fault.rs` decides if the server or this process caused
-//!   a missing answer.
+//! - `error_reply.rs` finds the kind of an error reply. `fault.rs` decides if the server or this
+//!   process caused a missing answer.
 
 mod address;
 mod backoff;
@@ -28,7 +28,7 @@ mod builder;
 mod cluster;
 mod connection;
 mod dialer;
-pub(crate) mod error;
+pub(crate) mod error_reply;
 pub(crate) mod fault;
 mod given_connection;
 mod greeting;

@@ -20,7 +20,7 @@ use super::backoff::{Backoff, any_hangs};
 use super::connection::{
     Connection, ConnectionFuture, ConnectionState, Connections, SharedConnection,
 };
-use super::error::before_asking;
+use super::error_reply::before_asking;
 use super::fault::{Facts, Failed, Link};
 use super::sentinel::Sentinels;
 use super::server::{Failure, Server};

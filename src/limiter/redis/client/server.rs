@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::address::Host;
 use super::connection::{Connection, ConnectionState, Diagnosis, Health, ServerHealth};
 use super::dialer::{Dialer, Resolver};
-use super::error;
+use super::error_reply;
 use super::greeting::{Greeting, ServerKind};
 use super::probe;
 use super::socket::{self, Socket};
@@ -332,7 +332,7 @@ impl Server {
         };
         let settings = self.login.settings();
         // It shows no password.
-        let refusal = |error| error::from_redis_error(error, settings.password());
+        let refusal = |error| error_reply::from_redis_error(error, settings.password());
         if self.uses_tls() && is_tls_failure(&error) {
             return (wrong("TLS with redis failed", error), None);
         }
@@ -348,7 +348,7 @@ impl Server {
         let is_lost = error.is_connection_dropped() && !error.is_connection_refusal();
         let is_odd = is_lost || error.kind() == RedisErrorKind::Parse;
         let within_reply = |cause: &io::Error| cause.kind() == io::ErrorKind::UnexpectedEof;
-        let is_closed = is_lost && !error::has_cause(&error, within_reply);
+        let is_closed = is_lost && !error_reply::has_cause(&error, within_reply);
         if !is_odd {
             return (refusal(error), None);
         }
@@ -401,9 +401,9 @@ impl Server {
         };
         let reply = timeout_at(deadline, asked).await.ok()?.and_then(Value::extract_error);
         match reply {
-            Err(error) if !error::is_reply::<()>(&Err(error.clone())) => None,
+            Err(error) if !error_reply::is_reply::<()>(&Err(error.clone())) => None,
             Err(error) => {
-                Some(error::from_redis_error(error, []).kind() == ErrorKind::Configuration)
+                Some(error_reply::from_redis_error(error, []).kind() == ErrorKind::Configuration)
             }
             Ok(_) => Some(true),
         }
@@ -462,7 +462,7 @@ fn invalid_address(error: RedisError) -> Error {
 /// failure of the network does not count.
 fn is_tls_failure(error: &RedisError) -> bool {
     error.kind() == redis::ErrorKind::Io
-        && error::has_cause(error, |cause| cause.kind() == io::ErrorKind::InvalidData)
+        && error_reply::has_cause(error, |cause| cause.kind() == io::ErrorKind::InvalidData)
 }
 
 /// Marks the connection as closed when it is dropped. The task that reads the socket drops it, even

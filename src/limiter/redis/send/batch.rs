@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
 use super::super::client::fault::{Progress, Stage};
-use super::super::client::{Host, Next, Partition, Pool, Script, SharedConnection, error};
+use super::super::client::{Host, Next, Partition, Pool, Script, SharedConnection, error_reply};
 use super::super::script::{Arguments, BatchReply, Op, ReplyEntry, Request, key_suffixes};
 use super::config::Config;
 use crate::Error;
@@ -246,10 +246,10 @@ impl Batch {
         // A client library has its own timeout, which a busy process fires before it reads the
         // reply. So a caller whose deadline has passed chooses its error itself.
         let has_timed_out = reply.as_ref().is_err_and(RedisError::is_timeout);
-        if reply.as_ref().is_err_and(error::met_read_only) {
+        if reply.as_ref().is_err_and(error_reply::met_read_only) {
             connection.mark_read_only();
         }
-        let reply = reply.map_err(|error| error::from_failed_call(error, self.keys()));
+        let reply = reply.map_err(|error| error_reply::from_failed_call(error, self.keys()));
         let reply = reply.as_ref().map_err(Clone::clone);
         let elements = config.reader.state_elements();
         match reply.and_then(|reply| BatchReply::read(reply, self.requests.len(), elements)) {
@@ -344,14 +344,14 @@ fn distribute(
     requests: Requests,
     reply: &BatchReply<'_>,
 ) -> Vec<Request> {
-    if reply.texts().any(|text| error::is_read_only(&text)) {
+    if reply.texts().any(|text| error_reply::is_read_only(&text)) {
         connection.mark_read_only();
     }
     let complete = |(position, queued): (usize, Box<QueuedRequest>)| match reply.entry(
         position,
         &queued.request,
         &*config.reader,
-        |text| error::from_error_reply(text, [&*queued.request.key]),
+        |text| error_reply::from_error_reply(text, [&*queued.request.key]),
     ) {
         Ok(entry) => queued.complete(entry, reply.now, position),
         Err(error) => {

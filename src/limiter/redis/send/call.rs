@@ -9,7 +9,7 @@ use redis::Cmd;
 use tokio::select;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::super::client::error::is_reply;
+use super::super::client::error_reply::is_reply;
 use super::super::client::fault::Deadline;
 use super::super::client::times::MAX_SILENCE;
 use super::super::client::{Partition, SharedConnection, eval};

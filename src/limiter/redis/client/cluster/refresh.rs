@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::super::address::Host;
 use super::super::backoff::{Backoff, any_hangs};
 use super::super::connection::SharedConnection;
-use super::super::error::{from_redis_error, weight};
+use super::super::error_reply::{from_redis_error, weight};
 use super::super::server::Server;
 use super::super::times::{
     INTERRUPTED_PAUSE, MAX_CONNECTION_WAIT, MAX_MAP_PAUSE, PATIENCE, REFRESH_CHECK,

@@ -8,7 +8,7 @@
 //! after they were set up again. So one wrong sentinel moves nothing while two others answer.
 
 use super::super::address::Host;
-use super::super::error::{before_asking, weight};
+use super::super::error_reply::{before_asking, weight};
 use crate::{Error, ErrorKind};
 
 /// The last report of one sentinel.

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::super::address::Host;
 use super::super::backoff::{Backoff, hangs_after};
-use super::super::error;
+use super::super::error_reply;
 use super::super::server::Server;
 use super::super::socket::Socket;
 use super::super::times::{ANSWER_TIMEOUT, ASK_AT_MOST_EVERY, ASK_EVERY, MAX_SILENCE};
@@ -120,7 +120,7 @@ impl Watch {
         let end = end.min(Instant::now() + ANSWER_TIMEOUT);
         match timeout_at(end, socket.connection.subscribe(&CHANNELS)).await {
             Ok(Err(refused)) if refused.code().is_none() => {
-                Err(error::from_redis_error(refused, []))
+                Err(error_reply::from_redis_error(refused, []))
             }
             _ => Ok((socket, news)),
         }
@@ -136,7 +136,7 @@ impl Watch {
                     let message = "the sentinel did not answer in time";
                     Error::new(ErrorKind::Infrastructure, message)
                 });
-                answer?.map_err(|error| error::from_redis_error(error, []))
+                answer?.map_err(|error| error_reply::from_redis_error(error, []))
             };
             match unless_busy(end, asking).await {
                 Ok(report) => {
