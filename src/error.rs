@@ -89,9 +89,13 @@ impl Error {
         self
     }
 
-    /// The same error, with the same cause and another message.
-    pub(crate) fn with_message(self, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { message: message.into(), ..self }
+    /// Makes an error of the parts of another one.
+    pub(crate) fn of_parts(
+        kind: ErrorKind,
+        message: Cow<'static, str>,
+        source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self { kind, message, source }
     }
 
     /// The kind, which determines if a fallback may answer.

@@ -13,7 +13,7 @@ use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep};
 
 use super::charge_numbers::deadline;
-use super::on_time::GracePeriod;
+use super::grace_period::GracePeriod;
 use super::{Limiter, Operation, runtime};
 use crate::{Charge, Decision, Error, ErrorKind};
 

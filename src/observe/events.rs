@@ -228,6 +228,6 @@ pub(crate) fn primary_changed(service: &str, address: &str) {
     info!(target: CONNECTION, service, address, "the sentinels name another primary");
 }
 
-pub(super) fn slots_moved(slots: usize) {
+pub(crate) fn slots_moved(slots: usize) {
     info!(target: CONNECTION, slots, "slots of the cluster have moved");
 }

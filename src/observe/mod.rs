@@ -36,7 +36,7 @@ pub use ::metrics::Unit;
 #[cfg(feature = "metrics")]
 pub use self::catalog::{BATCH_BUCKETS, METRICS, Metric, MetricKind, SECONDS_BUCKETS};
 
-pub(crate) use self::events::{primary_changed, table_in_force};
+pub(crate) use self::events::{primary_changed, slots_moved, table_in_force};
 #[cfg(feature = "metrics")]
 pub use self::meter::Meter;
 #[cfg(feature = "metrics")]
@@ -45,6 +45,6 @@ pub(crate) use self::recorded_outcome::{Asked, RecordedOutcome};
 #[cfg(feature = "tracing")]
 pub(crate) use self::tracer::Tracer;
 pub(crate) use self::watches::{
-    BreakerWatch, CallWatch, ConnectionWatch, FallbackWatch, RefusalWatch, SlotWatch,
-    State as WatchedState, TableWatch,
+    BreakerWatch, CallWatch, ConnectionWatch, FallbackWatch, RefusalWatch, State as WatchedState,
+    TableWatch,
 };

@@ -185,36 +185,37 @@ impl CallWatch {
 }
 
 /// Reports the connections of one pool. `address` is the server's address, without a password.
+/// `suppressed` is `None` for an event that logs need not repeat.
 #[derive(Default)]
 pub(crate) struct ConnectionWatch {
     #[cfg(feature = "metrics")]
     handles: Handles<[Counter; 2]>,
-    has_failed: AtomicBool,
-    failed: Seldom,
-    lost: Seldom,
-    again: Seldom,
 }
 
+#[cfg_attr(not(feature = "metrics"), allow(clippy::unused_self, reason = "it counts nothing"))]
 impl ConnectionWatch {
-    pub(crate) fn made(&self, address: impl FnOnce() -> String) {
+    pub(crate) fn made(&self, address: &str, again: bool, suppressed: Option<u64>) {
         #[cfg(feature = "metrics")]
         self.count(0);
-        match self.has_failed.swap(false, Relaxed) {
-            true => self.again.emit(|suppressed| events::connected_again(&address(), suppressed)),
-            false => events::connected(&address()),
+        match suppressed {
+            Some(suppressed) if again => events::connected_again(address, suppressed),
+            Some(_) => events::connected(address),
+            None => {}
         }
     }
 
-    pub(crate) fn failed(&self, address: impl FnOnce() -> String, error: &Error) {
+    pub(crate) fn failed(&self, address: &str, error: &Error, suppressed: Option<u64>) {
         #[cfg(feature = "metrics")]
         self.count(1);
-        self.has_failed.store(true, Relaxed);
-        self.failed.emit(|suppressed| events::connect_failed(&address(), error, suppressed));
+        if let Some(suppressed) = suppressed {
+            events::connect_failed(address, error, suppressed);
+        }
     }
 
-    pub(crate) fn lost(&self, address: impl FnOnce() -> String, reason: &str) {
-        self.has_failed.store(true, Relaxed);
-        self.lost.emit(|suppressed| events::connection_lost(&address(), reason, suppressed));
+    pub(crate) fn lost(&self, address: &str, reason: &str, suppressed: Option<u64>) {
+        if let Some(suppressed) = suppressed {
+            events::connection_lost(address, reason, suppressed);
+        }
     }
 
     #[cfg(feature = "metrics")]
@@ -224,31 +225,6 @@ impl ConnectionWatch {
         });
         if let Some(handles) = handles {
             handles[result].increment(1);
-        }
-    }
-}
-
-/// Reports the hash slots of a cluster that have moved.
-#[derive(Default)]
-pub(crate) struct SlotWatch {
-    /// The number of moved slots that are not reported yet.
-    unsaid: AtomicUsize,
-    redirected: Seldom,
-}
-
-impl SlotWatch {
-    /// Reports one moved slot, from a redirect. The redirects of a second are one event; the map
-    /// reports all other moved slots.
-    pub(crate) fn redirected(&self) {
-        self.unsaid.fetch_add(1, Relaxed);
-        self.redirected.emit(|_| self.mapped(0));
-    }
-
-    /// Reports the number of moved slots from the map, without those of redirects.
-    pub(crate) fn mapped(&self, slots: usize) {
-        match self.unsaid.swap(0, Relaxed) + slots {
-            0 => {}
-            slots => events::slots_moved(slots),
         }
     }
 }

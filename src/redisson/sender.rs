@@ -16,10 +16,10 @@ use super::keys::Keys;
 use super::messages::Request;
 use super::messages::ScriptReply;
 use crate::limiter::charge_numbers::{Clock, instant, system_time};
-use crate::limiter::redis::{
-    Deadline, Script, SharedConnection, Stage, eval, from_failed_call, from_sources, is_reply,
-    met_read_only,
+use crate::limiter::redis::calls::{
+    Deadline, SharedConnection, Stage, eval, from_failed_call, is_reply, met_read_only,
 };
+use crate::limiter::redis::{Script, from_sources};
 use crate::limiter::runtime;
 use crate::{Error, ErrorKind, Pool};
 
@@ -77,7 +77,7 @@ impl Sender {
 
     /// Makes a deadline for the server that holds a limiter's keys.
     pub(super) fn deadline(&self, keys: &Keys, at: Instant) -> Deadline {
-        Deadline::new(self.pool.reply_deadline(at), self.pool.hash_slot(keys.name()))
+        Deadline::new(self.pool.client.reply_deadline(at), self.pool.client.hash_slot(keys.name()))
     }
 
     /// Works like [`call`](Self::call), for a request that already counts as in flight.
@@ -114,15 +114,16 @@ impl Sender {
         deadline: Deadline,
     ) -> Result<Arc<dyn SharedConnection>, Error> {
         runtime::current()?;
-        let connection = self.pool.connection_by(deadline).await?;
-        Ok(self.pool.redirecting(connection, deadline.hash_slot))
+        let connection = self.pool.client.connection_by(deadline).await?;
+        Ok(self.pool.client.redirecting(connection, deadline.hash_slot))
     }
 
     /// Returns true if a cluster is moving the keys to another server, and ran nothing. A redirect
     /// is an error if its server cannot be reached, or redirects back.
     pub(super) fn is_moving_keys(&self, error: &RedisError) -> bool {
         use ServerErrorKind::{Ask, Moved, TryAgain};
-        let moving = if self.pool.is_routed() { &[TryAgain, Moved, Ask][..] } else { &[TryAgain] };
+        let moving =
+            if self.pool.client.is_routed() { &[TryAgain, Moved, Ask][..] } else { &[TryAgain] };
         moving.iter().any(|kind| error.kind() == redis::ErrorKind::Server(*kind))
     }
 
@@ -138,8 +139,8 @@ impl Sender {
             sleep(RETRY_PAUSE).await;
             return Ok(());
         }
-        deadline.wait_for(self.pool.signs(), pin!(pending::<()>())).await;
-        Err(self.pool.missed_error(&deadline, &Stage::TurnedAway { since }))
+        deadline.wait_for(self.pool.client.signs(), pin!(pending::<()>())).await;
+        Err(self.pool.client.missed_error(&deadline, &Stage::TurnedAway { since }).into())
     }
 
     /// Sends a request. A reply that misses the deadline stays in `reply`, for the refund.
@@ -183,8 +184,9 @@ impl Sender {
     ) -> Result<Value, Failure> {
         let was_answered = |reply: &Option<_>| reply.as_ref().is_some_and(is_reply);
         let reply = Pin::new(reply);
-        let answer = self.pool.reply_by(&deadline, Some(connection), reply, was_answered).await;
-        let missed = || self.pool.missed_error(&deadline, &Stage::Sent);
+        let answer =
+            self.pool.client.reply_by(&deadline, Some(connection), reply, was_answered).await;
+        let missed = || self.pool.client.missed_error(&deadline, &Stage::Sent).into();
         let answer = answer.ok_or_else(|| Failure::TimedOut(missed()))?;
         let answer = answer.ok_or_else(|| Failure::Unsent(missed()))?;
         let answer = answer.and_then(Value::extract_error).map_err(Failure::Failed);
@@ -202,7 +204,9 @@ impl Failure {
     pub(super) fn into_error(self, keys: &Keys) -> Error {
         match self {
             Self::TimedOut(error) | Self::Unsent(error) => error,
-            Self::Failed(error) => from_failed_call(error, keys.all().iter().map(String::as_str)),
+            Self::Failed(error) => {
+                from_failed_call(error, keys.all().iter().map(String::as_str)).into()
+            }
         }
     }
 }

@@ -15,7 +15,8 @@ use super::keys::Keys;
 use super::messages::{DONE, Request, ScriptReply};
 use super::sender::{Failure, PendingReply, Sender};
 use crate::Error;
-use crate::limiter::redis::{LATE_REPLY_TIMEOUT, SharedConnection, malformed_reply};
+use crate::limiter::redis::calls::SharedConnection;
+use crate::limiter::redis::{LATE_REPLY_TIMEOUT, malformed_reply};
 
 impl Sender {
     /// Takes permits for a grant. When the caller leaves, they are refunded.
@@ -142,7 +143,7 @@ mod tests {
     use super::super::messages::REFUSED;
     use super::*;
     use crate::Pool;
-    use crate::limiter::redis::{ConnectionFuture, Connections, RepliesFuture, ReplyFuture};
+    use crate::limiter::redis::calls::{ConnectionFuture, Connections, RepliesFuture, ReplyFuture};
 
     const TIMEOUT: Duration = Duration::from_millis(20);
 
@@ -199,7 +200,7 @@ mod tests {
     /// Returns the requests that are sent for a caller whose deadline passes.
     async fn sent(late: Option<i64>) -> Vec<(usize, &'static str)> {
         let fake = Arc::new(Fake { late, ..Fake::default() });
-        let sender = Sender::new(Pool::new(Arc::clone(&fake), None));
+        let sender = Sender::new(Pool::new(Arc::clone(&fake)));
         let keys = Keys::new("orders", "id").expect("a name");
         let deadline = Instant::now() + TIMEOUT;
         sender.acquire(&keys, 1, GrantId::default(), deadline).await.expect_err("too late");

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::circuit::{Outcome, Permit};
 use super::shared_circuit::Shared;
 use crate::decision::Origin;
-use crate::limiter::on_time::GracePeriod;
+use crate::limiter::grace_period::GracePeriod;
 use crate::limiter::runtime::sleep_until;
 use crate::{Decision, Error, ErrorKind};
 

@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::client::error_reply::{from_error_reply, is_read_only};
-use super::client::{Address, hash_slot};
+use super::Pool;
+use super::client::ErrorKind as ClientErrorKind;
+use super::client::calls::{from_error_reply, hash_slot, is_read_only};
 use super::key_names::{hash_tagged, key_prefixes};
 use super::script::{BatchReply, Op, ReadEntry, ReplyEntry, Request};
+use crate::Quota;
 use crate::algorithm::*;
 use crate::limiter::configured::ConfiguredAlgorithm;
-use crate::{ErrorKind, Quota};
 
 const MAX_WAIT: i64 = 500_000;
 
@@ -39,7 +40,10 @@ pub fn reply(bytes: &[u8]) {
 
 /// Reads an entry. No wait is longer than requested, and no error fails open.
 fn read(batch: &BatchReply<'_>, position: usize, request: &Request, reader: &dyn ReadEntry) {
-    match (batch.entry(position, request, reader, |text| from_error_reply(text, [])), &request.op) {
+    match (
+        batch.entry(position, request, reader, |text| from_error_reply(text, []).into()),
+        &request.op,
+    ) {
         (Ok(ReplyEntry::Decided(answer)), Op::Check { .. } | Op::Estimate { .. }) => {
             match answer.verdict {
                 Verdict::Wait(wait) => assert!((0..=MAX_WAIT).contains(&wait), "{answer:?}"),
@@ -74,7 +78,7 @@ pub fn error(bytes: &[u8]) {
         assert_ne!(code.to_lowercase(), word);
     }
     assert!(shown.len() <= 512 && !shown.contains(['\r', '\n']), "{shown:?}");
-    assert!(error.kind() != ErrorKind::Request && error.kind() != ErrorKind::Saturation);
+    assert!(error.kind() != ClientErrorKind::Saturation);
 }
 
 /// Reads the bytes as elements of states, for each algorithm: numbers of 8 bytes, and texts.
@@ -132,7 +136,7 @@ pub fn address(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let secret = "hidden4711";
     for address in [text.clone().into_owned(), format!("redis://:{secret}@{text}")] {
-        match Address::parse(&address) {
+        match Pool::builder(&address) {
             Ok(_) => {}
             Err(error) => assert!(!format!("{error:?} {error}").contains(secret), "{error:?}"),
         }

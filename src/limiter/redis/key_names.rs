@@ -13,7 +13,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use super::client::{HASH_SLOTS, hash_slot};
+use super::client::calls::{HASH_SLOTS, hash_slot};
 use crate::algorithm::ScriptPart;
 use crate::digest::{DIGEST_PREFIX, MAX_VERBATIM_LENGTH, push_digest};
 

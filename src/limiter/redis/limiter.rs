@@ -13,8 +13,8 @@ use pin_project_lite::pin_project;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::client::Pool;
-use super::client::fault::Deadline;
+use super::Pool;
+use super::client::calls::Deadline;
 use super::decision_times::{DEFAULT_DECISION_TIMEOUT, LATE_REPLY_TIMEOUT, MAX_TIMEOUT};
 use super::key_names::{Buckets, key_prefixes};
 use super::script::{Op, ReplyEntry, Request, malformed_reply};
@@ -185,12 +185,12 @@ impl<A: InLua> Redis<A> {
 
     /// Returns true if it is known whether the keys of several limiters share a server.
     pub(super) fn knows_servers(&self) -> bool {
-        self.inner.batcher.config().pool.keys_apart().is_some()
+        self.inner.batcher.config().pool.client.keys_apart().is_some()
     }
 
     /// Returns true if each key needs its own call.
     pub(super) fn keys_apart(&self) -> bool {
-        self.inner.batcher.config().pool.keys_apart() == Some(true)
+        self.inner.batcher.config().pool.client.keys_apart() == Some(true)
     }
 
     /// Waits until that is known: for the first connection.
@@ -203,7 +203,8 @@ impl<A: InLua> Redis<A> {
             return Ok(());
         }
         let pool = &self.inner.batcher.config().pool;
-        pool.connection_by(Deadline::new(deadline, 0)).await.map(drop)
+        pool.client.connection_by(Deadline::new(deadline, 0)).await?;
+        Ok(())
     }
 
     /// The instant by which a charge needs its answer.
@@ -334,7 +335,8 @@ impl<A: InLua> Inner<A> {
     /// Sends a request. `deadline` is the charge's own.
     fn send(&self, request: Request, deadline: Instant) -> Result<Pending, Error> {
         let pool = &self.batcher.config().pool;
-        let deadline = pool.reply_deadline(deadline.min(Instant::now() + self.decision_timeout));
+        let deadline =
+            pool.client.reply_deadline(deadline.min(Instant::now() + self.decision_timeout));
         let queued = QueuedRequest::without_receiver(pool, request, deadline);
         Pending::submit(&self.batcher, queued)
     }

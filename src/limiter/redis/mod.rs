@@ -11,31 +11,29 @@
 
 mod all_at_once;
 mod client;
-pub(crate) mod decision_times;
+mod client_error;
+mod decision_times;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz_replies;
 mod key_names;
 mod limiter;
 mod one_call;
+mod one_server;
+mod pool;
+mod pool_builder;
 mod ready;
 mod script;
 mod send;
 
 pub use all_at_once::{AllAtOnce, Members};
-pub use client::{Pool, PoolBuilder};
 pub(crate) use key_names::push_verbatim_or_digest;
 pub use limiter::{Redis, RedisFuture};
 pub(crate) use one_call::OneCall;
+pub use pool::Pool;
+pub use pool_builder::PoolBuilder;
 pub use script::texts as script_texts;
 
 // The items that send one call, for the limiter of Redisson's keys.
-pub(crate) use client::SharedConnection;
-pub(crate) use client::error_reply::{from_failed_call, is_reply, met_read_only};
-pub(crate) use client::fault::{Deadline, Stage};
-#[cfg(all(test, feature = "redisson"))]
-pub(crate) use client::hash_slot;
-#[cfg(all(test, feature = "redisson"))]
-pub(crate) use client::{ConnectionFuture, Connections, RepliesFuture, ReplyFuture};
-pub(crate) use client::{Script, eval};
+pub(crate) use client::{Script, calls};
 pub(crate) use decision_times::{DEFAULT_DECISION_TIMEOUT, LATE_REPLY_TIMEOUT, MAX_TIMEOUT};
 pub(crate) use script::{from_sources, malformed_reply};

@@ -5,9 +5,9 @@ use std::pin::pin;
 use redis::Value;
 use tokio::time::Instant;
 
-use super::client::error_reply::{from_failed_call, is_reply};
-use super::client::fault::{Deadline, Stage};
-use super::client::{Pool, Script, eval};
+use super::Pool;
+use super::client::Script;
+use super::client::calls::{Deadline, Stage, eval, from_failed_call, is_reply};
 use super::decision_times::READY_WITHIN;
 use super::key_names::{hash_tagged, safe_prefix};
 use crate::{Error, ErrorKind};
@@ -41,8 +41,8 @@ impl Pool {
         crate::limiter::runtime::current()?;
         let end = Instant::now() + READY_WITHIN;
         // In a cluster any slot works: this waits for the slot map first.
-        self.connection_by(Deadline::new(end, 0)).await?;
-        let tags = self.cluster().map_or_else(|| vec![0], |cluster| cluster.first_tags());
+        self.client.connection_by(Deadline::new(end, 0)).await?;
+        let tags = self.client.cluster().map_or_else(|| vec![0], |cluster| cluster.first_tags());
         for tag in tags {
             let key = hash_tagged(&tag.to_string());
             let reads_clock = !self.has_caller_clock();
@@ -64,18 +64,20 @@ impl Pool {
     /// Runs a script for the key that ends with `key`, until `end`. The first run sends the text,
     /// and the second one the digest.
     async fn try_script(&self, text: &str, key: &str, end: Instant) -> Result<(), Error> {
-        let (script, deadline) = (Script::new(text), Deadline::new(end, self.hash_slot(key)));
+        let (script, deadline) =
+            (Script::new(text), Deadline::new(end, self.client.hash_slot(key)));
         let key = format!("{}:ready:{key}", safe_prefix(self.key_prefix()));
         for _ in 0..2 {
-            let connection = self.connection_by(deadline).await?;
-            let connection = self.redirecting(connection, deadline.hash_slot);
+            let connection = self.client.connection_by(deadline).await?;
+            let connection = self.client.redirecting(connection, deadline.hash_slot);
             let sending = pin!(eval(connection.clone(), &script, |command| {
                 command.arg(1).arg(&key);
                 true
             }));
             let was_answered = |reply: &Option<_>| reply.as_ref().is_some_and(is_reply::<Value>);
-            let reply = self.reply_by(&deadline, Some(&*connection), sending, was_answered).await;
-            let missed = || self.missed_error(&deadline, &Stage::Sent);
+            let reply =
+                self.client.reply_by(&deadline, Some(&*connection), sending, was_answered).await;
+            let missed = || self.client.missed_error(&deadline, &Stage::Sent);
             reply.flatten().ok_or_else(missed)?.map_err(|error| from_failed_call(error, []))?;
         }
         Ok(())

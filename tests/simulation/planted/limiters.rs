@@ -361,7 +361,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "late_timer_not_seen",
         &[edit(
-            "limiter/on_time.rs",
+            "limiter/redis/client/on_time.rs",
             "        self.begin.elapsed() > SLACK",
             "        self.begin.elapsed() > 10_000 * SLACK",
         )],
@@ -372,7 +372,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "arrived_answers_not_read_at_the_deadline",
         &[edit(
-            "limiter/on_time.rs",
+            "limiter/redis/client/on_time.rs",
             "        let before = WorkerThreads::now();
         for round",
             "        if self.is_late() {
@@ -382,7 +382,7 @@ pub(super) const FAULTS: &[Fault] = &[
         for round",
         )],
     )
-    .found_by_unit("limiter::on_time::tests::a_busy_process_reads_what_has_arrived"),
+    .found_by_unit("limiter::redis::client::on_time::tests::a_busy_process_reads_what_has_arrived"),
     planted(
         "units_of_before_a_reset_go_into_the_new_lease",
         &[edit(

@@ -15,7 +15,7 @@ pub(super) const FAULTS: &[Fault] = &[
         return CallEnd::default();
     };
     if !is_reply(&reply)
-        && let Ok(other) = config.pool.connection(0).await
+        && let Ok(other) = config.pool.client.connection(0).await
         && let Some(again) = eval(other, script, arguments).await
     {
         reply = again;
@@ -28,7 +28,7 @@ pub(super) const FAULTS: &[Fault] = &[
         &[edit(
             "limiter/redis/send/batcher.rs",
             "        match self.worker()?.push(queued) {",
-            "        if self.config.pool.ready_connection(queued.hash_slot).is_none() {
+            "        if self.config.pool.client.ready_connection(queued.hash_slot).is_none() {
             return Ok(());
         }
         match self.worker()?.push(queued) {",
@@ -256,12 +256,12 @@ pub(super) const FAULTS: &[Fault] = &[
         &[
             edit(
                 "limiter/redis/send/batch.rs",
-                "        if reply.as_ref().is_err_and(error_reply::met_read_only) {",
+                "        if reply.as_ref().is_err_and(met_read_only) {",
                 "        if false {",
             ),
             edit(
                 "limiter/redis/send/batch.rs",
-                "    if reply.texts().any(|text| error_reply::is_read_only(&text)) {",
+                "    if reply.texts().any(|text| is_read_only(&text)) {",
                 "    if false {",
             ),
         ],

@@ -9,8 +9,8 @@ pub(super) const FAULTS: &[Fault] = &[
         &[
             edit(
                 "limiter/redis/send/batcher.rs",
-                "            if let Some(connection) = self.config.pool.ready_connection(queued.hash_slot) {",
-                "            let connection = self.config.pool.ready_connection(queued.hash_slot);
+                "            if let Some(connection) = self.config.pool.client.ready_connection(queued.hash_slot) {",
+                "            let connection = self.config.pool.client.ready_connection(queued.hash_slot);
             {",
             ),
             edit(
@@ -27,9 +27,12 @@ pub(super) const FAULTS: &[Fault] = &[
                 "        let mut ended = send_call(config, connection, call).await;",
                 "        let connection = match connection {
             Some(connection) => connection,
-            None => match config.pool.connection(hash_slot).await {
+            None => match config.pool.client.connection(hash_slot).await {
                 Ok(connection) => connection,
-                Err(error) => return call.batches.into_iter().for_each(|one| one.fail(&error)),
+                Err(error) => {
+                    let error = crate::Error::from(error);
+                    return call.batches.into_iter().for_each(|one| one.fail(&error));
+                }
             },
         };
         let mut ended = send_call(config, connection, call).await;",
@@ -234,12 +237,12 @@ pub(super) const FAULTS: &[Fault] = &[
         "ticks_of_timers_count_as_load",
         "07a63ab grace_period: count no tick of a timer as load",
         &[edit(
-            "limiter/on_time.rs",
+            "limiter/redis/client/on_time.rs",
             "        self.late += self.next.elapsed().saturating_sub(2 * TICK);",
             "        self.late += self.next.elapsed();",
         )],
     )
-    .found_by_unit("limiter::on_time::tests::a_short_time_to_connect_is_no_load"),
+    .found_by_unit("limiter::redis::client::on_time::tests::a_short_time_to_connect_is_no_load"),
     reverted(
         "sentinel_that_refused_and_is_silent_since",
         "2708dde sentinel: see one that refused and is silent since",
@@ -378,8 +381,8 @@ pub(super) const FAULTS: &[Fault] = &[
         "07f4155 cluster: give up a silent refund's slot early",
         &[edit(
             "limiter/redis/send/call.rs",
-            "        if self.config.pool.is_routed() && !self.refund_slots.is_empty() {",
-            "        if self.config.pool.is_routed() && self.refund_slots.len() > 20_000 {",
+            "        if self.config.pool.client.is_routed() && !self.refund_slots.is_empty() {",
+            "        if self.config.pool.client.is_routed() && self.refund_slots.len() > 20_000 {",
         )],
     )
     .found_by_unit(
@@ -785,7 +788,7 @@ impl Drop",
         "5d4f553 redis: a refund comes before its caller's next request",
         &[edit(
             "limiter/redis/send/worker.rs",
-            "        if call.has_refunds() && !self.config.pool.is_routed() {",
+            "        if call.has_refunds() && !self.config.pool.client.is_routed() {",
             "        if call.has_refunds() && call.requests == usize::MAX {",
         )],
     )
@@ -1092,18 +1095,18 @@ impl Drop",
         "redis: judge this process by ten timers of a decision's time",
         &[
             edit(
-                "limiter/on_time.rs",
+                "limiter/redis/client/on_time.rs",
                 "(end.saturating_duration_since(begun) / WATCHED_TIMERS).max(TICK)",
                 "end.saturating_duration_since(begun).max(TICK)",
             ),
             edit(
-                "limiter/on_time.rs",
+                "limiter/redis/client/on_time.rs",
                 "4 * self.late > self.interval * WATCHED_TIMERS",
                 "4 * self.late > self.interval",
             ),
         ],
     )
-    .found_by_unit("limiter::on_time::tests::a_process_that_runs_now_and_then_is_too_busy"),
+    .found_by_unit("limiter::redis::client::on_time::tests::a_process_that_runs_now_and_then_is_too_busy"),
     reverted(
         "server_refuted_late_is_left_out_after_a_switch",
         "sentinel: follow a switch back to a server that was refuted late",

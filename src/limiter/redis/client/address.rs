@@ -6,18 +6,16 @@ use std::path::PathBuf;
 
 use redis::{ConnectionAddr, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo};
 
-use crate::{Error, ErrorKind};
+use super::error::{Error, ErrorKind};
 
 /// An address in parts.
 #[derive(Clone)]
-pub(crate) struct Address {
+pub(super) struct Address {
     pub(super) topology: Topology,
     /// True if every connection uses TLS, including those to sentinels.
     pub(super) uses_tls: bool,
     /// The user, the password and the database of the servers that decide.
     pub(super) settings: RedisConnectionInfo,
-    /// True if the clock of this process decides.
-    pub(super) caller_clock: bool,
     /// The protocol that `protocol=` asks for.
     pub(super) protocol: Option<ProtocolVersion>,
     /// The answer of `servers=`: true if several servers share the keys behind the address.
@@ -44,7 +42,7 @@ pub(super) enum Topology {
 
 /// The name or the IP address of a host, and a port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Host {
+pub struct Host {
     pub(super) name: String,
     pub(super) port: u16,
 }
@@ -84,7 +82,7 @@ impl Form {
 
 impl Address {
     /// Reads an address. Errors do not show any part of it, since any part may be a password.
-    pub(crate) fn parse(url: &str) -> Result<Self, Error> {
+    pub(super) fn parse(url: &str) -> Result<Self, Error> {
         let (scheme, rest) = url.split_once("://").ok_or_else(|| invalid("it has no scheme"))?;
         let scheme = scheme.to_ascii_lowercase();
         let (scheme, form) =
@@ -107,7 +105,7 @@ impl Address {
             return Err(invalid("nothing may follow a #, and certificates are always checked"));
         }
         let query = Query::read(url.query_pairs(), form, scheme == "unix")?;
-        let (own_port, caller_clock) = (url.port(), query.caller_clock);
+        let own_port = url.port();
         let info = url.into_connection_info().map_err(|_| invalid(PARTS))?;
         let settings = info.redis_settings().clone();
         let protocol = query.has_protocol.then(|| settings.protocol());
@@ -117,7 +115,7 @@ impl Address {
         let first = match info.addr() {
             ConnectionAddr::Unix(path) => {
                 let (topology, several) = (Topology::Socket(path.clone()), query.several);
-                return Ok(Self { topology, uses_tls, settings, protocol, several, caller_clock });
+                return Ok(Self { topology, uses_tls, settings, protocol, several });
             }
             addr => host(addr, own_port, form).ok_or_else(|| invalid(PARTS))?,
         };
@@ -136,7 +134,7 @@ impl Address {
             },
         };
         let several = query.several;
-        Ok(Self { topology, uses_tls, settings, protocol, several, caller_clock })
+        Ok(Self { topology, uses_tls, settings, protocol, several })
     }
 }
 
@@ -154,7 +152,6 @@ struct Query {
     service_name: Option<String>,
     /// The user and the password of the sentinels.
     settings: RedisConnectionInfo,
-    caller_clock: bool,
     has_protocol: bool,
     several: Option<bool>,
 }
@@ -169,7 +166,6 @@ impl Query {
             nodes: Vec::new(),
             service_name: None,
             settings: RedisConnectionInfo::default(),
-            caller_clock: false,
             has_protocol: false,
             several: None,
         };
@@ -202,8 +198,6 @@ impl Query {
                          redis-sentinel://",
                     ));
                 }
-                (_, "clock") if value == "caller" => query.caller_clock = true,
-                (_, "clock") => return Err(invalid("the only value of clock= is caller")),
                 (Form::Server, "servers") => {
                     query.several = Some(match value {
                         "one" => false,

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::error::{Error, ErrorKind};
 use super::times::{FORGET_AFTER, HANGS_AFTER, MAX_FIRST_PAUSE, MAX_PAUSE};
-use crate::{Error, ErrorKind};
 
 /// The pauses between attempts to connect.
 ///

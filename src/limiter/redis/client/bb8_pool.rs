@@ -9,7 +9,7 @@
 //! inside the pool. It checks out one after another, and replaces it with a new one.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use bb8_redis::bb8::{self, ManageConnection, RunError};
 use redis::aio::ConnectionLike;
@@ -22,12 +22,12 @@ use super::backoff::Backoff;
 use super::connection::{
     ConnectionFuture, Connections, RepliesFuture, ReplyFuture, SharedConnection,
 };
+use super::error::Error;
 use super::error_reply;
 use super::fault::{Facts, LastTime, Link};
+use super::lock::lock;
 use super::pool::Pool;
 use super::times::MAX_CONNECTION_WAIT;
-use crate::Error;
-use crate::sync::{Mutex, lock};
 
 impl Pool {
     /// Uses the connections of a bb8 pool: to a server, or to a sentinel's primary. A cluster needs

@@ -1,5 +1,6 @@
 //! The settings of a pool.
 
+use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -11,13 +12,14 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::address::{Address, Topology};
 use super::cluster::{Cluster, NodeSettings};
 use super::dialer::{Dialer, Resolver};
+use super::error::{Error, ErrorKind};
+use super::event::{Event, Listener};
 use super::own_pool::{OwnPool, Target};
 use super::pool::Pool;
 use super::sentinel::Sentinels;
 use super::server::{Connector, Login};
 use super::times::{DEFAULT_CONNECT_TIMEOUT, MAX_TIMEOUT};
 use super::tls::Tls;
-use crate::{Error, ErrorKind};
 
 impl Pool {
     /// Makes a pool for the server, the cluster or the sentinels in `url`. It connects on first
@@ -35,9 +37,6 @@ impl Pool {
     /// database are those of the servers that decide. Sentinels may have others:
     /// `sentinelUsername=` and `sentinelPassword=`. Percent-encode characters such as `@`, `&` or
     /// `+` in any part.
-    ///
-    /// With the parameter `clock=caller`, limiters decide by the clock of this process: see
-    /// [`caller_clock`](Self::caller_clock).
     ///
     /// The address must name the right kind of server. A plain address of a sentinel or of a node
     /// of a cluster gets no connection. The error says which address to write.
@@ -78,6 +77,7 @@ pub struct PoolBuilder {
     response_timeout: Option<Duration>,
     resolver: Option<Resolver>,
     dialer: Option<Dialer>,
+    listener: Listener,
     tls: Tls,
 }
 
@@ -90,6 +90,7 @@ impl PoolBuilder {
             response_timeout: None,
             resolver: None,
             dialer: None,
+            listener: Listener::default(),
             tls: Tls::default(),
         }
     }
@@ -148,6 +149,14 @@ impl PoolBuilder {
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         self.dialer = Some(Dialer::new(dial));
+        self
+    }
+
+    /// Calls `on_event` for each change of connections, for logs and counters. Default: nothing.
+    ///
+    /// It runs in the tasks that connect, without a lock. It should not block.
+    pub fn on_event(mut self, on_event: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
+        self.listener = Listener::new(on_event);
         self
     }
 
@@ -230,8 +239,7 @@ impl PoolBuilder {
     /// - The address names a cluster, and a database other than 0 was set.
     /// - The address does not ask for TLS, and a certificate, authorities or a name were set.
     pub fn build(self) -> Result<Pool, Error> {
-        let Address { topology, uses_tls, settings, protocol, several, caller_clock } =
-            self.address;
+        let Address { topology, uses_tls, settings, protocol, several } = self.address;
         if self.dialer.is_some() && (uses_tls || matches!(topology, Topology::Socket(_))) {
             let message = "`dial` needs an address without TLS and without a Unix socket";
             return Err(Error::new(ErrorKind::Configuration, message));
@@ -248,9 +256,12 @@ impl PoolBuilder {
             timeout: self.connect_timeout,
             resolver: self.resolver,
             dialer: self.dialer,
+            listener: self.listener.clone(),
         };
         let (size, response_timeout) = (self.size as usize, self.response_timeout);
-        let pool = |target| Pool::new(Arc::new(OwnPool::new(target, size)), response_timeout);
+        let pool = |target| {
+            Pool::new(Arc::new(OwnPool::new(target, size, self.listener)), response_timeout)
+        };
         let mut sentinel_login = None;
         let pool = match topology {
             Topology::Server(host) => pool(Target::from(connector.server(&host)?)),
@@ -267,7 +278,6 @@ impl PoolBuilder {
             }
         };
         let pool = pool.with_logins(login, sentinel_login);
-        let pool = if caller_clock { pool.caller_clock() } else { pool };
         Ok(match several {
             Some(several) => pool.several_servers(several),
             None => pool,
@@ -275,11 +285,15 @@ impl PoolBuilder {
     }
 }
 
-debug_by_name!([] PoolBuilder: size);
+impl fmt::Debug for PoolBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PoolBuilder").field("size", &self.size).finish_non_exhaustive()
+    }
+}
 
 #[cfg(test)]
 mod tests {
-    use crate::ErrorKind;
+    use super::super::error::ErrorKind;
 
     use super::*;
 

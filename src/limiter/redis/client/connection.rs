@@ -12,35 +12,34 @@
 use std::future::Future;
 use std::io;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redis::{Cmd, ConnectionAddr, Pipeline, RedisError, RedisResult, Value};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::error::Error;
 use super::error_reply;
 use super::fault::Facts;
+use super::on_time::read_arrived;
 use super::socket::Socket;
 use super::times::{BUSY_FACTOR, MAX_SILENCE};
-use crate::Error;
-use crate::limiter::on_time::read_arrived;
-use crate::sync::Mutex;
 
 /// The future of a connection.
-pub(crate) type ConnectionFuture =
+pub type ConnectionFuture =
     Pin<Box<dyn Future<Output = Result<Arc<dyn SharedConnection>, Error>> + Send>>;
 
 /// The future of a reply.
-pub(crate) type ReplyFuture = Pin<Box<dyn Future<Output = RedisResult<Value>> + Send>>;
+pub type ReplyFuture = Pin<Box<dyn Future<Output = RedisResult<Value>> + Send>>;
 
 /// The future of the replies to several commands, in their order.
-pub(crate) type RepliesFuture = Pin<Box<dyn Future<Output = RedisResult<Vec<Value>>> + Send>>;
+pub type RepliesFuture = Pin<Box<dyn Future<Output = RedisResult<Vec<Value>>> + Send>>;
 
 /// A source of connections, such as a pool. In a cluster, the hash slot selects the server.
-pub(crate) trait Connections: Send + Sync {
+pub trait Connections: Send + Sync {
     /// Returns a connection that is ready, if there is one.
     fn ready_connection(self: Arc<Self>, hash_slot: u16) -> Option<Arc<dyn SharedConnection>>;
     /// Waits for a connection. The error says why there is none.
@@ -64,7 +63,7 @@ pub(crate) trait Connections: Send + Sync {
 ///
 /// The defaults of the last three methods are for a connection that is never given up. A wrapper
 /// of one to a cluster forwards these three.
-pub(crate) trait SharedConnection: Send + Sync {
+pub trait SharedConnection: Send + Sync {
     /// Sends one command.
     fn send(&self, command: Cmd) -> ReplyFuture;
     /// Sends commands in one write. An error reply is one of the values; the other values still

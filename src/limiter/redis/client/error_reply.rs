@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use redis::{RedisError, RedisResult};
 
-use crate::{Error, ErrorKind};
+use super::error::{Error, ErrorKind};
 
 /// The longest text of a reply in an error, in bytes.
 const MAX_TEXT_LENGTH: usize = 256;
@@ -62,9 +62,6 @@ const KINDS: [(ErrorKind, &[&str]); 18] = {
 /// The words before the arguments in some texts. An error shows such a text up to these words.
 const ARGUMENT_MARKERS: [&str; 2] = [", with args", " access the '"];
 
-/// The text of ElastiCache Serverless for `TIME`, and of other servers for other commands.
-const NOT_IN_SCRIPTS: &str = "This Redis command is not allowed from script";
-
 /// The characters of a key that may also end a part of a sentence.
 const STOPS: [char; 3] = ['.', ':', '-'];
 
@@ -108,11 +105,7 @@ impl<'a> ErrorReply<'a> {
         let secrets: Vec<_> = secrets.into_iter().flat_map(words).map(comparable).collect();
         let code = if secrets.contains(&comparable(code)) { "…" } else { code };
         let shown = format!("{code} {}", without_secrets(text, &secrets));
-        let mut message = format!("redis answered: {}", shown.trim_end());
-        if text.starts_with(NOT_IN_SCRIPTS) {
-            message.push_str(" (if it is TIME, set `Pool::caller_clock`)");
-        }
-        Error::new(self.kind(), message)
+        Error::new(self.kind(), format!("redis answered: {}", shown.trim_end()))
     }
 }
 
@@ -196,10 +189,7 @@ fn is_code(word: &str) -> bool {
 }
 
 /// Makes the error for an error reply to a call with these secret arguments.
-pub(crate) fn from_error_reply<'a>(
-    text: &str,
-    secrets: impl IntoIterator<Item = &'a str>,
-) -> Error {
+pub fn from_error_reply<'a>(text: &str, secrets: impl IntoIterator<Item = &'a str>) -> Error {
     ErrorReply::read(text).into_error(secrets)
 }
 
@@ -214,7 +204,7 @@ pub(super) fn weight(error: &Error) -> u8 {
 }
 
 /// Returns true if the server replied, even with an error. A broken connection is not a reply.
-pub(crate) fn is_reply<T>(outcome: &RedisResult<T>) -> bool {
+pub fn is_reply<T>(outcome: &RedisResult<T>) -> bool {
     match outcome {
         Ok(_) => true,
         Err(error) => {
@@ -224,7 +214,7 @@ pub(crate) fn is_reply<T>(outcome: &RedisResult<T>) -> bool {
 }
 
 /// Returns true if an error reply says that the server is read-only.
-pub(crate) fn is_read_only(text: &str) -> bool {
+pub fn is_read_only(text: &str) -> bool {
     ErrorReply::read(text).code == "READONLY"
 }
 
@@ -234,13 +224,13 @@ fn error_reply(error: &RedisError) -> Option<String> {
 }
 
 /// Returns true if a call failed because the server is read-only.
-pub(crate) fn met_read_only(error: &RedisError) -> bool {
+pub fn met_read_only(error: &RedisError) -> bool {
     error_reply(error).is_some_and(|text| is_read_only(&text))
 }
 
 /// Makes the error for a failed call with these secret arguments. If the server sent an error
 /// reply, the error has no source, since the reply may contain arguments of the call.
-pub(crate) fn from_redis_error<'a>(
+pub fn from_redis_error<'a>(
     error: RedisError,
     secrets: impl IntoIterator<Item = &'a str>,
 ) -> Error {
@@ -294,7 +284,7 @@ fn ends_within_reply(error: &RedisError) -> bool {
 
 /// Makes the error for a failed script call. A client of the application has its own timer. A busy
 /// process may fire it before it reads the reply, so it does not show the state of the server.
-pub(crate) fn from_failed_call<'a>(
+pub fn from_failed_call<'a>(
     error: RedisError,
     secrets: impl IntoIterator<Item = &'a str>,
 ) -> Error {

@@ -12,6 +12,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -19,14 +20,14 @@ use tokio::select;
 use tokio::time::{Instant, timeout_at};
 
 use super::address::Host;
+use super::error::{Error, ErrorKind};
+use super::lock::lock;
+use super::on_time::{GracePeriod, Timers};
 use super::times::{MAX_CONNECTION_WAIT, MAX_ERROR_AGE, MAX_SILENCE};
-use crate::limiter::on_time::{GracePeriod, Timers};
-use crate::sync::{Mutex, lock};
-use crate::{Error, ErrorKind};
 
 /// The last instant of an event.
 #[derive(Debug)]
-pub(crate) struct LastTime {
+pub(super) struct LastTime {
     start: Instant,
     /// The instant in ns since `start`, at least 1. 0: never.
     last: AtomicU64,
@@ -34,7 +35,7 @@ pub(crate) struct LastTime {
 
 impl LastTime {
     /// Records the event now.
-    pub(crate) fn record(&self) {
+    pub(super) fn record(&self) {
         self.last.fetch_max(self.start.elapsed().as_nanos() as u64 + 1, Relaxed);
     }
 
@@ -52,7 +53,7 @@ impl Default for LastTime {
 
 /// The signs of load in this process, and of answers. The clones of a pool share them.
 #[derive(Debug)]
-pub(crate) struct Signs {
+pub struct Signs {
     /// The last time that a timer fired late.
     late: LastTime,
     /// The time for which a late timer counts. In a cluster it is longer, since replies are too
@@ -60,7 +61,7 @@ pub(crate) struct Signs {
     late_counts_for: Duration,
     /// The last time that a server replied in time. A late reply is not a sign of load: the network
     /// may be slower than all timeouts.
-    pub(crate) reply: LastTime,
+    pub(super) reply: LastTime,
 }
 
 impl Signs {
@@ -78,7 +79,7 @@ impl Signs {
 /// The facts of a source of connections about the server of a hash slot. They are collected only
 /// when an answer is missing, not for each charge.
 #[derive(Debug)]
-pub(crate) struct Facts {
+pub struct Facts {
     /// The server, or the cluster, for messages.
     pub(super) server: String,
     pub(super) link: Link,
@@ -115,7 +116,7 @@ pub(super) enum Link {
 
 impl Facts {
     /// The facts about connections that the application made: only that they exist.
-    pub(crate) fn given() -> Self {
+    pub fn given() -> Self {
         let (server, link) = (String::from("redis"), Link::Given);
         Self { server, link, failure: None, attempt_hangs: false, is_silent: false }
     }
@@ -194,7 +195,7 @@ fn judge(facts: &Facts, seen: &Seen, now: Instant) -> Error {
 
 /// The stage of a charge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub enum Stage {
     /// It waits for a connection: to the server of its slot, or to the one that a redirect names
     /// for this charge alone. Replies do not count for that.
     Connecting { to: Option<Host> },
@@ -209,42 +210,42 @@ pub(crate) enum Stage {
 
 /// The stage of a charge, set by the task that sends it, and read by its caller.
 #[derive(Debug, Default)]
-pub(crate) struct Progress(Mutex<Stage>);
+pub struct Progress(Mutex<Stage>);
 
 impl Progress {
-    pub(crate) fn set(&self, stage: &Stage) {
+    pub fn set(&self, stage: &Stage) {
         lock(&self.0).clone_from(stage);
     }
 
-    pub(crate) fn stage(&self) -> Stage {
+    pub fn stage(&self) -> Stage {
         lock(&self.0).clone()
     }
 }
 
 /// The instant by which an answer is needed, and the start of the wait for it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Deadline {
-    pub(crate) at: Instant,
+pub struct Deadline {
+    pub at: Instant,
     start: Instant,
     grace_period: GracePeriod,
-    pub(crate) hash_slot: u16,
+    pub hash_slot: u16,
 }
 
 impl Deadline {
     /// Makes a deadline for a call to the server that holds `hash_slot`.
-    pub(crate) fn new(at: Instant, hash_slot: u16) -> Self {
+    pub fn new(at: Instant, hash_slot: u16) -> Self {
         let start = Instant::now();
         let grace_period = GracePeriod::before(at, start);
         Self { at, start, grace_period, hash_slot }
     }
 
     /// Returns true if no time was left when the wait began.
-    pub(crate) fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         self.at <= self.start
     }
 
     /// Returns true if the process has been too busy since the wait began.
-    pub(crate) fn is_busy(&self, signs: &Signs) -> bool {
+    pub fn is_busy(&self, signs: &Signs) -> bool {
         if self.grace_period.is_late() {
             signs.late.record();
         }
@@ -257,14 +258,14 @@ impl Deadline {
     }
 
     /// Returns the timers of the wait. The last one fires early enough to catch up.
-    pub(crate) fn timers(&self) -> Timers {
+    pub fn timers(&self) -> Timers {
         Timers::until(self.grace_period.begin())
     }
 
     /// Records that one of the timers has fired, and that the process is busy if the timers show
     /// it. A process that stands still for much of a charge's time may be on time again at its end,
     /// so each timer counts. Returns true for the last timer.
-    pub(crate) fn record_timer(&self, timers: &mut Timers, signs: &Signs) -> bool {
+    pub fn record_timer(&self, timers: &mut Timers, signs: &Signs) -> bool {
         let was_last = timers.record();
         if timers.show_load() {
             signs.late.record();
@@ -294,7 +295,7 @@ impl Deadline {
 
     /// Waits for an answer until the deadline, and slightly longer if the process is busy. Returns
     /// `None` if no answer came.
-    pub(crate) async fn wait_for<F: Future + ?Sized>(
+    pub async fn wait_for<F: Future + ?Sized>(
         &self,
         signs: &Signs,
         mut future: Pin<&mut F>,
@@ -318,7 +319,7 @@ impl Deadline {
     }
 
     /// Lets the runtime read the replies that have arrived.
-    pub(crate) async fn catch_up(self) {
+    pub async fn catch_up(self) {
         self.grace_period.catch_up().await;
     }
 }

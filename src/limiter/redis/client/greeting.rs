@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use redis::aio::ConnectionLike;
 use redis::{ProtocolVersion, RedisResult, Value, cmd, from_redis_value};
 
-use crate::{Error, ErrorKind};
+use super::error::{Error, ErrorKind};
 
 /// The text in the error of a server without `HELLO`, or with `HELLO` renamed.
 const UNKNOWN: &str = "unknown command";

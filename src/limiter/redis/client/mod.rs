@@ -3,7 +3,6 @@
 //!
 //! - `pool.rs`: the pool that limiters share. It hides which of the sources below implements the
 //!   traits in `connection.rs`. `builder.rs` makes it from the address that `address.rs` reads.
-//!   `one_server.rs` notices several servers behind one address.
 //! - `own_pool.rs`: the crate's own connections, to one `server.rs`, or to the primary that
 //!   `sentinel/` finds. `backoff.rs` computes the pauses between attempts to connect, and
 //!   `connection.rs` checks if a connection is usable.
@@ -11,6 +10,7 @@
 //!   application: they find the server's IP address, or open the socket. `tls.rs` sets up TLS, and
 //!   `probe.rs` checks if the server expects it. `greeting.rs` asks a server for its kind and its
 //!   role.
+//! - `event.rs` tells the application of connections that were made, failed or lost.
 //! - `cluster/`: one such pool for each server of a cluster, chosen by hash slots. Single commands
 //!   follow redirects over a connection of `redirected.rs`.
 //! - `bb8_pool.rs`: a pool that the application owns. `given_connection.rs`: one connection that
@@ -20,6 +20,8 @@
 //! - `error_reply.rs` finds the kind of an error reply. `fault.rs` decides if the server or this
 //!   process caused a missing answer.
 
+#![allow(unreachable_pub, reason = "it is to become a crate")]
+
 mod address;
 mod backoff;
 #[cfg(feature = "bb8")]
@@ -28,11 +30,14 @@ mod builder;
 mod cluster;
 mod connection;
 mod dialer;
-pub(crate) mod error_reply;
-pub(crate) mod fault;
+mod error;
+mod error_reply;
+mod event;
+mod fault;
 mod given_connection;
 mod greeting;
-mod one_server;
+mod lock;
+mod on_time;
 mod own_pool;
 mod pool;
 mod probe;
@@ -45,22 +50,35 @@ mod silent;
 #[cfg(test)]
 mod simulated;
 mod socket;
-pub(crate) mod times;
+mod times;
 #[cfg_attr(not(feature = "rustls"), path = "no_tls.rs")]
 mod tls;
 mod wire;
 
-#[cfg(any(test, fuzzing))]
-pub(crate) use self::address::Address;
-pub(crate) use self::address::Host;
 pub use self::builder::PoolBuilder;
-pub(crate) use self::cluster::Cluster;
-pub(crate) use self::cluster::redirect::{Next, ask, cannot_serve, next_reply, reply_after_asking};
-pub(crate) use self::cluster::slot_map::{HASH_SLOTS, Partition, hash_slot};
-pub(crate) use self::connection::SharedConnection;
-#[cfg(test)]
-pub(crate) use self::connection::{ConnectionFuture, Connections, RepliesFuture, ReplyFuture};
+pub use self::error::{Error, ErrorKind};
+pub use self::event::Event;
 pub use self::pool::Pool;
-pub(crate) use self::script::{Script, eval};
-#[cfg(test)]
-pub(crate) use self::silent::Silent;
+pub use self::script::Script;
+
+/// The parts of a call, for an application that sends many commands in one write, and decides
+/// itself what follows a redirect.
+pub mod calls {
+    pub use super::address::Host;
+    pub use super::cluster::Cluster;
+    pub use super::cluster::redirect::{Next, ask, cannot_serve, next_reply, reply_after_asking};
+    pub use super::cluster::slot_map::{HASH_SLOTS, Partition, hash_slot};
+    pub use super::connection::{
+        ConnectionFuture, Connections, RepliesFuture, ReplyFuture, SharedConnection,
+    };
+    pub use super::error_reply::{
+        from_error_reply, from_failed_call, is_read_only, is_reply, met_read_only,
+    };
+    #[allow(unused_imports, reason = "others name them when it is a crate")]
+    pub use super::fault::{Deadline, Facts, Progress, Signs, Stage};
+    pub use super::on_time::Timers;
+    pub use super::script::eval;
+    #[cfg(test)]
+    pub use super::silent::Silent;
+    pub use super::times::MAX_SILENCE;
+}

@@ -6,7 +6,7 @@ use redis::ConnectionAddr;
 
 use super::address::Host;
 use super::dialer::Stream;
-use crate::{Error, ErrorKind};
+use super::error::{Error, ErrorKind};
 
 /// The settings of TLS: empty without the feature.
 #[derive(Clone, Default)]

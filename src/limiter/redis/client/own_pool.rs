@@ -8,7 +8,7 @@
 use std::mem;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{self, Duration, SystemTime};
 
 use tokio::runtime::{self, Handle};
@@ -20,17 +20,17 @@ use super::backoff::{Backoff, any_hangs};
 use super::connection::{
     Connection, ConnectionFuture, ConnectionState, Connections, SharedConnection,
 };
+use super::error::{Error, ErrorKind};
 use super::error_reply::before_asking;
+use super::event::{ConnectionWatch, Listener};
 use super::fault::{Facts, Failed, Link};
+use super::lock::lock;
+use super::on_time::unless_busy;
 use super::sentinel::Sentinels;
 use super::server::{Failure, Server};
 use super::times::{
     INTERRUPTED_PAUSE, MAX_CONNECTION_WAIT, MAX_REST, MAX_SILENCE, MAX_UNSEEN, MIN_REST,
 };
-use crate::limiter::on_time::unless_busy;
-use crate::observe::ConnectionWatch;
-use crate::sync::{Mutex, lock};
-use crate::{Error, ErrorKind};
 
 /// The most attempts of one entry at a time.
 const MAX_ATTEMPTS: usize = 4;
@@ -48,7 +48,7 @@ pub(super) struct OwnPool {
     keys_apart: AtomicU8,
     /// Closed when the pool is dropped: that ends the attempts to connect.
     shutdown: watch::Sender<()>,
-    /// Reports connections that were made, failed or lost.
+    /// Tells of connections that were made, failed or lost.
     watch: ConnectionWatch,
 }
 
@@ -110,10 +110,10 @@ struct Lost {
 
 impl OwnPool {
     /// Makes a pool of `size` connections to `target` for each runtime. It connects on first use.
-    pub(super) fn new(target: impl Into<Target>, size: usize) -> Self {
+    pub(super) fn new(target: impl Into<Target>, size: usize, listener: Listener) -> Self {
         let (state, changed, shutdown) = (Mutex::default(), Notify::new(), watch::Sender::new(()));
         let (watch, keys_apart, target) =
-            (ConnectionWatch::default(), AtomicU8::new(0), target.into());
+            (ConnectionWatch::new(listener), AtomicU8::new(0), target.into());
         Self { target, size, state, changed, keys_apart, shutdown, watch }
     }
 
@@ -164,7 +164,7 @@ impl OwnPool {
         let seen = look(&mut state);
         drop(state);
         if let Some(Lost { address, reason, .. }) = lost {
-            self.watch.lost(|| address, reason);
+            self.watch.lost(&address, reason);
         }
         seen
     }
@@ -294,8 +294,8 @@ impl Drop for ConnectAttempt {
         drop(state);
         pool.changed.notify_waiters();
         match ended {
-            Some(Ok(())) => pool.watch.made(|| pool.target.address()),
-            Some(Err(Failure { address, cause })) => pool.watch.failed(|| address, &cause),
+            Some(Ok(())) => pool.watch.made(&pool.target.address()),
+            Some(Err(Failure { address, cause })) => pool.watch.failed(&address, &cause),
             None => {}
         }
     }

@@ -4,6 +4,7 @@
 //! calls. The pool connects on first use. So if a server is away, decisions fail, but not the start
 //! of an application.
 
+use std::fmt;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -16,10 +17,10 @@ use super::address::Host;
 use super::cluster::Cluster;
 use super::cluster::slot_map::{self, Partition};
 use super::connection::{ConnectionFuture, Connections, SharedConnection};
+use super::error::{Error, ErrorKind};
 use super::fault::{Deadline, Facts, Signs, Stage};
 use super::server::Login;
-use super::times::MAX_CONNECTION_WAIT;
-use crate::{Error, ErrorKind};
+use super::times::{MAX_CONNECTION_WAIT, READY_WITHIN};
 
 /// Connections to Redis, shared by every clone and by many limiters.
 ///
@@ -45,10 +46,6 @@ pub struct Pool {
     cluster: Option<Arc<Cluster>>,
     response_timeout: Option<Duration>,
     signs: Arc<Signs>,
-    prefix: Arc<str>,
-    clustered: bool,
-    /// True if limiters decide by the clock of this process.
-    caller_clock: bool,
     /// The setting of [`several_servers`](Self::several_servers).
     several: Option<bool>,
     /// The logins for the servers that decide, and for the sentinels.
@@ -56,33 +53,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Sets the first part of the keys of limiters over this pool. Default: `sluice`.
-    ///
-    /// It may contain colons. Braces and percent signs become `%7B`, `%7D` and `%25`, so that only
-    /// the charge's key determines the hash slot. A colon in the name of a limiter becomes `%3A`.
-    pub fn prefix(mut self, prefix: impl Into<Arc<str>>) -> Self {
-        self.prefix = prefix.into();
-        self
-    }
-
-    /// Lets all limiters over this pool decide by the clock of this process, for servers whose
-    /// scripts may not call `TIME`, such as ElastiCache Serverless. Default: the server's clock.
-    ///
-    /// In an address, write `?clock=caller`. [`Redis::clock`](crate::Redis::clock) sets the clock
-    /// of one limiter.
-    ///
-    /// The clocks of all processes must agree, and all must set it. A process whose clock is ahead
-    /// by a second admits what is due a second later, and others then wait for it. Each key also
-    /// stays an hour longer in Redis, since the server's clock may differ.
-    pub fn caller_clock(self) -> Self {
-        Self { caller_clock: true, ..self }
-    }
-
-    pub(crate) fn has_caller_clock(&self) -> bool {
-        self.caller_clock
-    }
-
-    pub(crate) fn new(
+    pub fn new(
         connections: Arc<impl Connections + 'static>,
         response_timeout: Option<Duration>,
     ) -> Self {
@@ -91,9 +62,6 @@ impl Pool {
             cluster: None,
             response_timeout,
             signs: Arc::new(Signs::new(false)),
-            prefix: "sluice".into(),
-            clustered: false,
-            caller_clock: false,
             several: None,
             logins: [None, None],
         }
@@ -115,20 +83,37 @@ impl Pool {
         self
     }
 
+    /// Waits until there is a connection to each server, at most for a second: the server of the
+    /// address, each master of a cluster, or the primary that sentinels name. Call it if the
+    /// application must not start without Redis, or if its first command should find a connection.
+    ///
+    /// # Errors
+    ///
+    /// If a server has no connection within a second. The error names the server, and its source
+    /// has the reason, if known.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub async fn ready(&self) -> Result<(), Error> {
+        let end = Instant::now() + READY_WITHIN;
+        // In a cluster any slot works: this waits for the slot map first.
+        self.connection_by(Deadline::new(end, 0)).await?;
+        for tag in self.cluster.as_ref().map_or_else(Vec::new, |cluster| cluster.first_tags()) {
+            self.connection_by(Deadline::new(end, self.hash_slot(&tag.to_string()))).await?;
+        }
+        Ok(())
+    }
+
     /// Returns the pool with the logins that its connections use.
     pub(super) fn with_logins(self, servers: Login, sentinels: Option<Login>) -> Self {
         Self { logins: [Some(servers), sentinels], ..self }
     }
 
     pub(super) fn of_cluster(cluster: Cluster, response_timeout: Option<Duration>) -> Self {
-        let cluster = Arc::new(cluster);
-        let pool = Self::new(Arc::clone(&cluster), response_timeout).by_hash_slot();
-        Self { cluster: Some(cluster), ..pool }
-    }
-
-    /// Returns the first part of all keys.
-    pub(crate) fn key_prefix(&self) -> &str {
-        &self.prefix
+        let (cluster, signs) = (Arc::new(cluster), Arc::new(Signs::new(true)));
+        let pool = Self::new(Arc::clone(&cluster), response_timeout);
+        Self { cluster: Some(cluster), signs, ..pool }
     }
 
     /// Changes the user and the password while the pool is used, for example after a rotation. If a
@@ -179,28 +164,24 @@ impl Pool {
         Ok(())
     }
 
-    /// Lets one call decide about several keys of a charge only if they are in one hash slot, as in
-    /// a cluster. It is for tests of this crate, where one server then replaces a cluster.
-    #[doc(hidden)]
-    pub fn by_hash_slot(mut self) -> Self {
-        (self.clustered, self.signs) = (true, Arc::new(Signs::new(true)));
-        self
+    /// Returns the pool with the signs of one for a cluster.
+    #[cfg(test)]
+    pub(super) fn with_signs_of_a_cluster(self) -> Self {
+        Self { signs: Arc::new(Signs::new(true)), ..self }
     }
 
-    /// Returns true if both pools share their connections, the first part of keys and the settings.
-    pub(crate) fn is_same_as(&self, other: &Pool) -> bool {
-        Arc::ptr_eq(&self.connections, &other.connections)
-            && (&self.prefix, self.caller_clock, self.several)
-                == (&other.prefix, other.caller_clock, other.several)
+    /// Returns true if both pools share their connections, and have the same settings.
+    pub fn is_same_as(&self, other: &Pool) -> bool {
+        Arc::ptr_eq(&self.connections, &other.connections) && self.several == other.several
     }
 
     /// Returns true if each key needs its own call over this connection.
-    pub(crate) fn keys_apart_over(&self, connection: &dyn SharedConnection) -> bool {
+    pub fn keys_apart_over(&self, connection: &dyn SharedConnection) -> bool {
         !self.is_routed() && self.several.unwrap_or_else(|| connection.keys_apart())
     }
 
     /// Returns true if each key needs its own call; `None` before the first connection.
-    pub(crate) fn keys_apart(&self) -> Option<bool> {
+    pub fn keys_apart(&self) -> Option<bool> {
         if self.is_routed() {
             Some(false)
         } else {
@@ -208,34 +189,30 @@ impl Pool {
         }
     }
 
-    pub(crate) fn is_clustered(&self) -> bool {
-        self.clustered
-    }
-
     /// Returns the cluster, if the address names one.
-    pub(crate) fn cluster(&self) -> Option<&Arc<Cluster>> {
+    pub fn cluster(&self) -> Option<&Arc<Cluster>> {
         self.cluster.as_ref()
     }
 
     /// Returns true if the crate itself sends each call to the server that holds its hash slot.
-    pub(crate) fn is_routed(&self) -> bool {
+    pub fn is_routed(&self) -> bool {
         self.cluster.is_some()
     }
 
     /// Returns the partition that holds a hash slot; 0 on a plain server.
-    pub(crate) fn partition(&self, hash_slot: u16) -> Partition {
+    pub fn partition(&self, hash_slot: u16) -> Partition {
         self.cluster.as_ref().map_or(0, |cluster| cluster.partition(hash_slot))
     }
 
     /// Waits for a connection to the server that holds a hash slot. The error says why there is
     /// none.
-    pub(crate) fn connection(&self, hash_slot: u16) -> ConnectionFuture {
+    pub fn connection(&self, hash_slot: u16) -> ConnectionFuture {
         self.connection_to(None, hash_slot)
     }
 
     /// Waits until a partition has a connection, or until the slot has left the partition. Then the
     /// other slots need not wait for this slot's new server.
-    pub(crate) async fn connect_partition(
+    pub async fn connect_partition(
         self,
         partition: Partition,
         hash_slot: u16,
@@ -251,7 +228,7 @@ impl Pool {
 
     /// Waits for a connection to the server that a cluster names for a slot that moves, or to the
     /// one that holds the slot.
-    pub(crate) fn connection_to(&self, asked: Option<&Host>, hash_slot: u16) -> ConnectionFuture {
+    pub fn connection_to(&self, asked: Option<&Host>, hash_slot: u16) -> ConnectionFuture {
         let (pool, asked) = (self.clone(), asked.cloned());
         Box::pin(async move {
             let mut connecting = match (&asked, &pool.cluster) {
@@ -273,7 +250,7 @@ impl Pool {
     }
 
     /// Waits for a connection to the server that holds a hash slot, until the deadline.
-    pub(crate) async fn connection_by(
+    pub async fn connection_by(
         &self,
         deadline: Deadline,
     ) -> Result<Arc<dyn SharedConnection>, Error> {
@@ -288,7 +265,7 @@ impl Pool {
     ///
     /// For a call that a cluster redirects, `connection` is `None`. It has only the rest of its
     /// time, so a missed deadline does not show the state of its last server.
-    pub(crate) async fn reply_by<F: Future + ?Sized>(
+    pub async fn reply_by<F: Future + ?Sized>(
         &self,
         deadline: &Deadline,
         connection: Option<&dyn SharedConnection>,
@@ -308,26 +285,32 @@ impl Pool {
     }
 
     /// Returns the number of connections that the calls of one partition share, at least 1.
-    pub(crate) fn size(&self) -> usize {
+    pub fn size(&self) -> usize {
         self.connections.size()
     }
 
     /// Returns the instant at which a reply is given up, for the caller's deadline.
-    pub(crate) fn reply_deadline(&self, deadline: Instant) -> Instant {
+    pub fn reply_deadline(&self, deadline: Instant) -> Instant {
         self.response_timeout.map_or(deadline, |own| deadline.min(Instant::now() + own))
     }
 
     /// Returns the hash slot of a key; 0 on a plain server, where all keys share calls.
-    pub(crate) fn hash_slot(&self, key: &str) -> u16 {
+    pub fn hash_slot(&self, key: &str) -> u16 {
         if self.is_routed() { slot_map::hash_slot(key) } else { 0 }
     }
 
-    pub(crate) fn signs(&self) -> &Signs {
+    /// Returns the signs of load in this process.
+    pub fn signs(&self) -> &Signs {
         &self.signs
     }
 
+    /// Records that a server replied in time.
+    pub fn record_reply(&self) {
+        self.signs.reply.record();
+    }
+
     /// Returns a connection that is ready, if there is one.
-    pub(crate) fn ready_connection(&self, hash_slot: u16) -> Option<Arc<dyn SharedConnection>> {
+    pub fn ready_connection(&self, hash_slot: u16) -> Option<Arc<dyn SharedConnection>> {
         Arc::clone(&self.connections).ready_connection(hash_slot)
     }
 
@@ -337,7 +320,7 @@ impl Pool {
     }
 
     /// Returns the error of a charge that has no answer at its deadline.
-    pub(crate) fn missed_error(&self, deadline: &Deadline, stage: &Stage) -> Error {
+    pub fn missed_error(&self, deadline: &Deadline, stage: &Stage) -> Error {
         let facts = match (stage, &self.cluster) {
             (Stage::Connecting { to: Some(host) }, Some(cluster)) => cluster.facts_at(host),
             _ => Ok(self.facts(deadline.hash_slot)),
@@ -346,4 +329,8 @@ impl Pool {
     }
 }
 
-debug_by_name!([] Pool: prefix);
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").field("size", &self.size()).finish_non_exhaustive()
+    }
+}

@@ -1,6 +1,6 @@
 //! A connection for single commands, which follows redirects.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use redis::{Cmd, Pipeline};
 use tokio::time::Instant;
@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use super::cluster::Cluster;
 use super::cluster::redirect::{Next, ask, cannot_serve};
 use super::connection::{RepliesFuture, ReplyFuture, SharedConnection};
+use super::lock::lock;
 use super::pool::Pool;
-use crate::sync::{Mutex, lock};
 
 /// The most redirects of one command.
 const MAX_REDIRECTS: usize = 8;
@@ -176,7 +176,7 @@ mod tests {
         };
         let (connected, ()) = tokio::join!(pool.connection_to(Some(&two), 0), busy);
         let error = connected.err().expect("no connection");
-        assert_eq!(error.kind(), crate::ErrorKind::Infrastructure, "{error}");
+        assert_eq!(error.kind(), super::super::error::ErrorKind::Infrastructure, "{error}");
         assert!(error.to_string().contains("127.0.0.1:2"), "{error}");
     }
 }

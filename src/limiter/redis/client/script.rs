@@ -11,7 +11,7 @@ use super::connection::SharedConnection;
 /// A script in Lua: its text, and the digest by which servers know it. Clones share both, and the
 /// knowledge that a server has run it.
 #[derive(Clone, Debug)]
-pub(crate) struct Script {
+pub struct Script {
     source: Arc<Source>,
     /// True if a server has run it, so that a call may start with the digest.
     is_known: Arc<AtomicBool>,
@@ -26,41 +26,41 @@ struct Source {
 impl Script {
     /// Makes a script, whose first calls send the text. A call with an unknown digest takes two
     /// round trips, and a later call could run in between.
-    pub(crate) fn new(text: impl Into<String>) -> Self {
+    pub fn new(text: impl Into<String>) -> Self {
         let text = text.into();
         let digest = Sha1::from(&text).digest().to_string();
         Self { source: Arc::new(Source { text, digest }), is_known: Arc::default() }
     }
 
     /// Returns a script with the same text, whose first calls send the text.
-    pub(crate) fn anew(&self) -> Self {
+    pub fn anew(&self) -> Self {
         Self { source: Arc::clone(&self.source), is_known: Arc::default() }
     }
 
     /// Returns the text.
-    pub(crate) fn text(&self) -> &str {
+    pub fn text(&self) -> &str {
         &self.source.text
     }
 
     /// Returns the SHA-1 of the text, in hexadecimal digits.
-    pub(crate) fn digest(&self) -> &str {
+    pub fn digest(&self) -> &str {
         &self.source.digest
     }
 
     /// Returns true if a call may start with the digest.
-    pub(crate) fn is_known(&self) -> bool {
+    pub fn is_known(&self) -> bool {
         self.is_known.load(Relaxed)
     }
 
     /// Records that a server has run the script.
-    pub(crate) fn record_run(&self) {
+    pub fn record_run(&self) {
         if !self.is_known() {
             self.is_known.store(true, Relaxed);
         }
     }
 
     /// Makes the command EVALSHA, without keys and arguments.
-    pub(crate) fn evalsha(&self) -> Cmd {
+    pub fn evalsha(&self) -> Cmd {
         // A call with one key fits, so that the command does not grow while it is built.
         let mut command = Cmd::with_capacity(24, 256);
         command.arg("EVALSHA").arg(self.digest());
@@ -68,7 +68,7 @@ impl Script {
     }
 
     /// Makes the command EVAL, without keys and arguments.
-    pub(crate) fn eval(&self) -> Cmd {
+    pub fn eval(&self) -> Cmd {
         cmd("EVAL").arg(self.text()).take()
     }
 }
@@ -79,7 +79,7 @@ impl Script {
 ///
 /// `arguments` appends keys and arguments to each of the two commands. If it returns `false`, the
 /// answer is no longer wanted: nothing is sent, and the result is `None`.
-pub(crate) async fn eval(
+pub async fn eval(
     connection: Arc<dyn SharedConnection>,
     script: &Script,
     mut arguments: impl FnMut(&mut Cmd) -> bool,

@@ -4,8 +4,8 @@ use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redis::aio::SendError;
@@ -19,14 +19,15 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::address::Host;
 use super::connection::{Connection, ConnectionState, Diagnosis, Health, ServerHealth};
 use super::dialer::{Dialer, Resolver};
+use super::error::{Error, ErrorKind};
 use super::error_reply;
+use super::event::Listener;
 use super::greeting::{Greeting, ServerKind};
+use super::lock::lock;
 use super::probe;
 use super::socket::{self, Socket};
 use super::times::{MAX_CONNECTION_WAIT, SLOW_HANDSHAKE};
 use super::tls::TlsParams;
-use crate::sync::{Mutex, lock};
-use crate::{Error, ErrorKind};
 
 /// A server to connect to.
 #[derive(Clone)]
@@ -54,6 +55,7 @@ pub(super) struct Connector {
     pub(super) timeout: Duration,
     pub(super) resolver: Option<Resolver>,
     pub(super) dialer: Option<Dialer>,
+    pub(super) listener: Listener,
 }
 
 /// User, password and database of connections, which may change while a pool is used. Clones share

@@ -13,19 +13,19 @@ use super::fault::Facts;
 
 /// The server, and the connection to it.
 #[derive(Default)]
-pub(crate) struct Silent {
+pub struct Silent {
     is_dead: AtomicBool,
     /// True if the pool knows that it is silent.
-    pub(crate) is_known: AtomicBool,
+    pub is_known: AtomicBool,
     /// How many calls were recorded as without a reply.
-    pub(crate) timeouts: AtomicUsize,
+    pub timeouts: AtomicUsize,
     /// True if a busy process missed a reply.
-    pub(crate) met_load: AtomicBool,
+    pub met_load: AtomicBool,
 }
 
 impl Silent {
     /// Cuts the connection.
-    pub(crate) fn die(&self) {
+    pub fn die(&self) {
         self.is_dead.store(true, Relaxed);
     }
 }

@@ -7,6 +7,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 
 use super::address::Host;
 use super::dialer::Dialer;
+use super::event::Listener;
 use super::server::{Connector, Login};
 use super::tls::Tls;
 
@@ -27,6 +28,7 @@ pub(super) fn connector(timeout: Duration, dialer: Dialer) -> Connector {
         timeout,
         resolver: None,
         dialer: Some(dialer),
+        listener: Listener::default(),
     }
 }
 

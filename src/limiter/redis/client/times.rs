@@ -3,16 +3,19 @@
 
 use std::time::Duration;
 
-pub(crate) use crate::limiter::on_time::MAX_TIMEOUT;
+pub(super) use super::on_time::MAX_TIMEOUT;
 
 // ---- A connection ----
 
 /// The default of the longest time of an attempt to connect. It is documented.
-pub(crate) const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+pub(super) const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The time that `Pool::ready` waits for connections. It is documented.
+pub(super) const READY_WITHIN: Duration = Duration::from_secs(1);
 
 /// The longest time that a call waits for a connection. It is documented. It is also the age from
 /// which an attempt is overdue, and the idle time of a bb8 pool's connection.
-pub(crate) const MAX_CONNECTION_WAIT: Duration = Duration::from_millis(500);
+pub(super) const MAX_CONNECTION_WAIT: Duration = Duration::from_millis(500);
 
 /// The longest silence of a server, or twice the wait of a call if that is longer. It is longer
 /// than the pauses of a healthy server, such as a fork or a slow command. It is short enough to
@@ -28,87 +31,87 @@ pub(crate) const MAX_CONNECTION_WAIT: Duration = Duration::from_millis(500);
 /// - In a cluster, a refund without a reply no longer blocks its hash slot.
 /// - In a cluster, a late timer of this process counts for this time. A reply could show sooner
 ///   that the process is busy, but a server may be silent until then.
-pub(crate) const MAX_SILENCE: Duration = Duration::from_millis(300);
+pub const MAX_SILENCE: Duration = Duration::from_millis(300);
 
 /// The factor of [`MAX_SILENCE`] in a process that is too busy to read replies at once.
-pub(crate) const BUSY_FACTOR: u32 = 10;
+pub(super) const BUSY_FACTOR: u32 = 10;
 
 /// The idle time after which the system probes a connection, so that firewalls do not forget it.
-pub(crate) const KEEPALIVE: Duration = Duration::from_secs(30);
+pub(super) const KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// The time without a call after which the pool looks for what happened meanwhile. A busier runtime
 /// reads its sockets all the time.
-pub(crate) const MIN_REST: Duration = Duration::from_millis(1);
+pub(super) const MIN_REST: Duration = Duration::from_millis(1);
 
 /// The time without a call after which a new connection comes first. A firewall may have forgotten
 /// the old one, in spite of [`KEEPALIVE`].
-pub(crate) const MAX_REST: Duration = Duration::from_secs(120);
+pub(super) const MAX_REST: Duration = Duration::from_secs(120);
 
 /// The time that passed for the world alone, as while a machine is suspended, after which a new
 /// connection comes first. It is longer than a correction of the clock.
-pub(crate) const MAX_UNSEEN: Duration = Duration::from_secs(10);
+pub(super) const MAX_UNSEEN: Duration = Duration::from_secs(10);
 
 // ---- Attempts to connect ----
 
 /// The longest pause after the first failure. The second failure doubles it. Together with the
 /// longest silence of a connection, it is below half a second.
-pub(crate) const MAX_FIRST_PAUSE: Duration = Duration::from_millis(150);
+pub(super) const MAX_FIRST_PAUSE: Duration = Duration::from_millis(150);
 
 /// The longest pause, so that the pool sees the new state of a server within half a second.
-pub(crate) const MAX_PAUSE: Duration = Duration::from_millis(300);
+pub(super) const MAX_PAUSE: Duration = Duration::from_millis(300);
 
 /// The pause after an attempt to connect that ended with its runtime, or that load ended.
-pub(crate) const INTERRUPTED_PAUSE: Duration = Duration::from_millis(10);
+pub(super) const INTERRUPTED_PAUSE: Duration = Duration::from_millis(10);
 
 /// The time after which an attempt to connect may hang.
-pub(crate) const HANGS_AFTER: Duration = Duration::from_millis(150);
+pub(super) const HANGS_AFTER: Duration = Duration::from_millis(150);
 
 /// The time after which a failure no longer makes pauses longer.
-pub(crate) const FORGET_AFTER: Duration = Duration::from_secs(2);
+pub(super) const FORGET_AFTER: Duration = Duration::from_secs(2);
 
 /// The age up to which a failed attempt to connect still counts in a busy process. The pauses
 /// between attempts are shorter.
-pub(crate) const MAX_ERROR_AGE: Duration = Duration::from_secs(1);
+pub(super) const MAX_ERROR_AGE: Duration = Duration::from_secs(1);
 
 /// The time after which a TLS handshake is slow: a probe then checks if the server has TLS. It is
 /// at most a third of the connect timeout, so that the rest suffices for the probe.
-pub(crate) const SLOW_HANDSHAKE: Duration = Duration::from_millis(250);
+pub(super) const SLOW_HANDSHAKE: Duration = Duration::from_millis(250);
 
 /// The longest time for a probe, since a server that answered the first attempt answers soon.
-pub(crate) const PROBE_TIMEOUT: Duration = Duration::from_millis(250);
+pub(super) const PROBE_TIMEOUT: Duration = Duration::from_millis(250);
 
 // ---- A cluster ----
 
 /// The time after which another server is also asked for the slot map. After it, a question without
 /// a reply shows a silent connection, like a call.
-pub(crate) const PATIENCE: Duration = Duration::from_millis(100);
+pub(super) const PATIENCE: Duration = Duration::from_millis(100);
 
 /// The longest pause after the slot map was read. Half of it is random.
-pub(crate) const MAX_MAP_PAUSE: Duration = Duration::from_millis(400);
+pub(super) const MAX_MAP_PAUSE: Duration = Duration::from_millis(400);
 
 /// The interval at which a waiting call checks if its server is away. If so, it reads the slot map
 /// again. It is also the longest pause before the map is read for a slot whose new server has no
 /// known address.
-pub(crate) const REFRESH_CHECK: Duration = Duration::from_millis(50);
+pub(super) const REFRESH_CHECK: Duration = Duration::from_millis(50);
 
 /// The time for which a server without slots stays after a redirect to it, since slots move to it.
-pub(crate) const KEEP_AFTER_REDIRECT: Duration = Duration::from_secs(60);
+pub(super) const KEEP_AFTER_REDIRECT: Duration = Duration::from_secs(60);
 
 // ---- Sentinels ----
 
 /// The average pause between two questions to a sentinel that publishes no change. The longest
 /// pause is a quarter longer, so the pool follows a wrong answer for less than a second.
-pub(crate) const ASK_EVERY: Duration = Duration::from_millis(700);
+pub(super) const ASK_EVERY: Duration = Duration::from_millis(700);
 
 /// The shortest pause between two questions: a failover has several steps.
-pub(crate) const ASK_AT_MOST_EVERY: Duration = Duration::from_millis(20);
+pub(super) const ASK_AT_MOST_EVERY: Duration = Duration::from_millis(20);
 
 /// The time that a sentinel has for an answer.
-pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The interval of signs that the task that watches the sentinels runs.
-pub(crate) const HEARTBEAT: Duration = Duration::from_millis(500);
+pub(super) const HEARTBEAT: Duration = Duration::from_millis(500);
 
 /// The time without such a sign after which another task replaces it. Its runtime has ended, or
 /// does not poll it.
-pub(crate) const WATCHER_IS_GONE: Duration = HEARTBEAT.saturating_mul(6);
+pub(super) const WATCHER_IS_GONE: Duration = HEARTBEAT.saturating_mul(6);

@@ -13,7 +13,7 @@ use tokio_rustls::TlsConnector;
 
 use super::address::Host;
 use super::dialer::Stream;
-use crate::{Error, ErrorKind};
+use super::error::{Error, ErrorKind};
 
 /// The settings of TLS.
 #[derive(Clone, Default)]

@@ -13,8 +13,12 @@ use redis::{Cmd, RedisError, RedisResult, Value};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
-use super::super::client::fault::{Progress, Stage};
-use super::super::client::{Host, Next, Partition, Pool, Script, SharedConnection, error_reply};
+use super::super::Pool;
+use super::super::client::Script;
+use super::super::client::calls::{
+    Host, Next, Partition, Progress, SharedConnection, Stage, from_error_reply, from_failed_call,
+    is_read_only, met_read_only,
+};
 use super::super::script::{Arguments, BatchReply, Op, ReplyEntry, Request, key_suffixes};
 use super::config::Config;
 use crate::Error;
@@ -47,7 +51,7 @@ pub(super) enum ReplyTo {
 impl QueuedRequest {
     /// A request without a receiver for its answer.
     pub(crate) fn without_receiver(pool: &Pool, request: Request, deadline: Instant) -> Box<Self> {
-        let hash_slot = pool.hash_slot(&request.key);
+        let hash_slot = pool.client.hash_slot(&request.key);
         Box::new(Self {
             request,
             hash_slot,
@@ -246,10 +250,10 @@ impl Batch {
         // A client library has its own timeout, which a busy process fires before it reads the
         // reply. So a caller whose deadline has passed chooses its error itself.
         let has_timed_out = reply.as_ref().is_err_and(RedisError::is_timeout);
-        if reply.as_ref().is_err_and(error_reply::met_read_only) {
+        if reply.as_ref().is_err_and(met_read_only) {
             connection.mark_read_only();
         }
-        let reply = reply.map_err(|error| error_reply::from_failed_call(error, self.keys()));
+        let reply = reply.map_err(|error| Error::from(from_failed_call(error, self.keys())));
         let reply = reply.as_ref().map_err(Clone::clone);
         let elements = config.reader.state_elements();
         match reply.and_then(|reply| BatchReply::read(reply, self.requests.len(), elements)) {
@@ -344,14 +348,14 @@ fn distribute(
     requests: Requests,
     reply: &BatchReply<'_>,
 ) -> Vec<Request> {
-    if reply.texts().any(|text| error_reply::is_read_only(&text)) {
+    if reply.texts().any(|text| is_read_only(&text)) {
         connection.mark_read_only();
     }
     let complete = |(position, queued): (usize, Box<QueuedRequest>)| match reply.entry(
         position,
         &queued.request,
         &*config.reader,
-        |text| error_reply::from_error_reply(text, [&*queued.request.key]),
+        |text| from_error_reply(text, [&*queued.request.key]).into(),
     ) {
         Ok(entry) => queued.complete(entry, reply.now, position),
         Err(error) => {

@@ -21,8 +21,7 @@ use tokio::runtime;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
-use super::super::client::SharedConnection;
-use super::super::client::fault::{Progress, Stage};
+use super::super::client::calls::{Progress, SharedConnection, Stage};
 use super::super::decision_times::LATE_REPLY_TIMEOUT;
 use super::super::script::Request;
 use super::batch::{Batch, Call, CompletedRequest, QueuedRequest, ReplyTo};
@@ -87,7 +86,7 @@ impl Batcher {
         if let Some(permit) = worker.inline_permit() {
             // It counts as sent even if it waits for a connection, since no other charge delays it.
             queued.record(&Stage::Sent);
-            if let Some(connection) = self.config.pool.ready_connection(queued.hash_slot) {
+            if let Some(connection) = self.config.pool.client.ready_connection(queued.hash_slot) {
                 let future = send_inline(Arc::clone(self), queued, connection, permit);
                 let inline = InlineSend { runtime: worker.runtime, future };
                 return Ok(Submitted { receiver, inline: Some(inline), progress });
@@ -166,7 +165,7 @@ fn send_inline(
 ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     let (config, hash_slot) = (Arc::clone(&batcher.config), queued.hash_slot);
     let batches = vec![Batch::new(hash_slot, vec![queued])];
-    let call = Call { partition: config.pool.partition(hash_slot), requests: 1, batches };
+    let call = Call { partition: config.pool.client.partition(hash_slot), requests: 1, batches };
     Box::pin(async move {
         let mut ended = send_call(config, connection, call).await;
         let mut permit = Some(permit);

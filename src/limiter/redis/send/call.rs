@@ -9,10 +9,9 @@ use redis::Cmd;
 use tokio::select;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::super::client::error_reply::is_reply;
-use super::super::client::fault::Deadline;
-use super::super::client::times::MAX_SILENCE;
-use super::super::client::{Partition, SharedConnection, eval};
+use super::super::client::calls::{
+    Deadline, MAX_SILENCE, Partition, SharedConnection, eval, is_reply,
+};
 use super::super::decision_times::{ALIVE_CHECK, LATE_REPLY_TIMEOUT, PATIENCE};
 use super::batch::{Batch, Call, CallEnd, LateReply, own_now};
 use super::config::Config;
@@ -27,13 +26,13 @@ pub(super) async fn send_call(
     call.batches.iter().for_each(|batch| config.calls.sent(batch.requests.len()));
     let wait = Wait::new(&config, &call.batches, Some((call.partition, call.requests)));
     let used = Arc::clone(&connection);
-    if config.pool.is_routed() {
+    if config.pool.client.is_routed() {
         let sending = Box::pin(routed::send_batches(config, connection, call.batches));
         wait.run(sending, Some(used)).await
     } else {
         // All keys share one hash slot.
         let Some(batch) = call.batches.pop() else { return CallEnd::default() };
-        let sending: Sending = match config.pool.keys_apart_over(&*connection) {
+        let sending: Sending = match config.pool.client.keys_apart_over(&*connection) {
             true => Box::pin(routed::send_each_key(config, connection, batch)),
             false => Box::pin(send_batch(config, connection, batch)),
         };
@@ -120,7 +119,7 @@ impl Wait {
         async move {
             let (partition, sent) = (self.partition, Instant::now());
             let was_answered = |end: &CallEnd| end.was_answered;
-            let (pool, over) = (&self.config.pool, connection.as_deref());
+            let (pool, over) = (&self.config.pool.client, connection.as_deref());
             let end = pool.reply_by(&self.earliest, over, sending.as_mut(), was_answered).await;
             if let Some(end) = end {
                 return CallEnd { partition, ..self.ended(end, sent) };
@@ -140,7 +139,7 @@ impl Wait {
         connection: Option<Arc<dyn SharedConnection>>,
     ) -> CallEnd {
         let until = self.latest + LATE_REPLY_TIMEOUT;
-        if self.config.pool.is_routed() && !self.refund_slots.is_empty() {
+        if self.config.pool.client.is_routed() && !self.refund_slots.is_empty() {
             let end = select! {
                 biased;
                 end = &mut sending => Some(end),
@@ -165,7 +164,7 @@ impl Wait {
 
     fn ended_late(self, end: CallEnd, sent: Instant) -> CallEnd {
         if end.was_answered && Instant::now() <= self.latest {
-            self.config.pool.signs().reply.record();
+            self.config.pool.client.record_reply();
         }
         self.ended(end, sent)
     }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
-use super::super::client::{Pool, hash_slot};
+use super::super::Pool;
+use super::super::client::calls::hash_slot;
 use super::super::script::{ReadEntry, Scripts, keep_text};
 use crate::algorithm::InLua;
 use crate::limiter::charge_numbers::{Clock, system_time};
@@ -88,7 +89,7 @@ impl Config {
     /// Returns true if one call can decide about keys with these suffixes. In a cluster they must
     /// be in one hash slot. No proxy says which keys are on one server.
     pub(crate) fn share_a_call(&self, key_suffixes: &[String]) -> bool {
-        if self.pool.keys_apart() == Some(true) {
+        if self.pool.client.keys_apart() == Some(true) {
             return false;
         }
         let mut slots = key_suffixes.iter().map(|suffix| hash_slot(suffix));

@@ -11,10 +11,9 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot::error::TryRecvError;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::super::client::fault::{Deadline, Progress, Stage};
+use super::super::client::calls::{Deadline, Progress, Stage, Timers};
 use super::batch::{CompletedRequest, QueuedRequest};
 use super::batcher::{Batcher, InlineSend, Receiver, Submitted};
-use crate::limiter::on_time::Timers;
 use crate::{Error, ErrorKind};
 
 pin_project! {
@@ -128,7 +127,7 @@ impl Future for Pending {
                 break grace_period;
             }
             ready!(timer.as_mut().poll(cx));
-            if this.deadline.record_timer(this.timers, pool.signs()) {
+            if this.deadline.record_timer(this.timers, pool.client.signs()) {
                 *this.grace_period = Some(Box::pin(this.deadline.catch_up()));
             } else {
                 timer.as_mut().reset(this.timers.next());
@@ -136,7 +135,7 @@ impl Future for Pending {
         };
         ready!(grace_period.as_mut().poll(cx));
         let stage = this.progress.as_ref().map_or(Stage::Sent, |progress| progress.stage());
-        let error = pool.missed_error(this.deadline, &stage);
+        let error = pool.client.missed_error(this.deadline, &stage).into();
         self.cancel();
         Poll::Ready(Err(error))
     }

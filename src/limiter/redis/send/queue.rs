@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use tokio::time::Instant;
 
-use super::super::client::fault::Stage;
-use super::super::client::{Partition, Pool};
+use super::super::Pool;
+use super::super::client::calls::{Partition, Stage};
 use super::super::script::Op;
 use super::batch::{Batch, Call, QueuedRequest, Requests};
 use super::partitions::Partitions;
@@ -85,7 +85,7 @@ impl Queue {
     pub(super) fn next_partition(&mut self, only_whole: bool) -> Option<(Partition, u16)> {
         loop {
             let (partition, hash_slot) = self.partitions.next(only_whole)?;
-            if self.pool.partition(hash_slot) == partition {
+            if self.pool.client.partition(hash_slot) == partition {
                 return Some((partition, hash_slot));
             }
             // The cluster has moved the slot to another server.
@@ -102,7 +102,7 @@ impl Queue {
         while room > 0
             && let Some(hash_slot) = self.pop(partition)
         {
-            if self.pool.partition(hash_slot) == partition
+            if self.pool.client.partition(hash_slot) == partition
                 && let Some(slot_queue) = self.slots.get_mut(&hash_slot)
             {
                 let batch = Batch::new(hash_slot, slot_queue.take(room));
@@ -146,7 +146,7 @@ impl Queue {
             let Some(slot_queue) = self.slots.get_mut(&hash_slot) else { continue };
             slot_queue.partition = None;
             if let Some(error) = error
-                && self.pool.partition(hash_slot) == partition
+                && self.pool.client.partition(hash_slot) == partition
             {
                 let waiting = slot_queue.take(usize::MAX);
                 waiting.into_iter().for_each(|queued| queued.fail(error.clone()));
@@ -169,11 +169,11 @@ impl Queue {
     /// slot starts to wait. Forgets an idle slot.
     fn update(&mut self, hash_slot: u16) -> Option<Partition> {
         let slot_queue = self.slots.get_mut(&hash_slot)?;
-        let waits_for_refunds = slot_queue.refund_calls > 0 && self.pool.is_routed();
+        let waits_for_refunds = slot_queue.refund_calls > 0 && self.pool.client.is_routed();
         if slot_queue.is_idle() {
             self.slots.remove(&hash_slot);
         } else if slot_queue.has_work() && slot_queue.partition.is_none() && !waits_for_refunds {
-            let partition = self.pool.partition(hash_slot);
+            let partition = self.pool.client.partition(hash_slot);
             slot_queue.partition = Some(partition);
             self.partitions.push(partition, hash_slot, slot_queue.len());
             return Some(partition);

@@ -7,10 +7,9 @@ use std::time::Duration;
 use redis::{Cmd, Pipeline, cmd};
 use tokio::time::{Instant, sleep};
 
-use super::super::client::fault::Stage;
-use super::super::client::{
-    Cluster, Host, Next, Script, SharedConnection, ask, cannot_serve, next_reply,
-    reply_after_asking,
+use super::super::client::Script;
+use super::super::client::calls::{
+    Cluster, Host, Next, SharedConnection, Stage, ask, cannot_serve, next_reply, reply_after_asking,
 };
 use super::super::decision_times::{
     FIRST_RESEND_PAUSE, MAX_RESEND_PAUSE, PATIENCE, PLACEHOLDER_LIFETIME,
@@ -75,7 +74,7 @@ pub(super) async fn send_each_key(
 /// Sends a batch to the server that the cluster names, until a server runs it or its time is over.
 pub(super) async fn follow(config: Arc<Config>, batch: Batch) -> CallEnd {
     let mut end = CallEnd::default();
-    let Some(cluster) = config.pool.cluster() else { return end };
+    let Some(cluster) = config.pool.client.cluster() else { return end };
     let (hash_slot, begun) = (batch.hash_slot, Instant::now());
     let (mut redirected, mut waiting) = (vec![batch], Vec::new());
     for round in 0.. {
@@ -104,12 +103,13 @@ pub(super) async fn follow(config: Arc<Config>, batch: Batch) -> CallEnd {
         waiting = later;
         let stage = Stage::Connecting { to: asked.clone() };
         together.iter().for_each(|batch: &Batch| batch.record(&stage));
-        redirected = match config.pool.connection_to(asked.as_ref(), hash_slot).await {
+        redirected = match config.pool.client.connection_to(asked.as_ref(), hash_slot).await {
             Ok(connection) => {
                 together.iter().for_each(|batch| batch.record(&Stage::Sent));
                 exchange(&config, &*connection, together, &mut end).await
             }
             Err(error) => {
+                let error = Error::from(error);
                 together.into_iter().for_each(|batch| batch.fail(&error));
                 Vec::new()
             }
@@ -164,7 +164,7 @@ impl Batch {
             Next::WithText => Ok(vec![self]),
             Next::Moved(host) => match cluster.moved(hash_slot, host.as_ref()) {
                 Ok(()) => Ok(vec![self]),
-                Err(error) => Err((self, error)),
+                Err(error) => Err((self, error.into())),
             },
             // Redis 6.2 answers ASK as soon as one key is missing. So each of several keys gets its
             // own call, since the others may still be at the source.
@@ -248,13 +248,13 @@ async fn exchange(
             None => next_reply(&mut replies),
         };
         let next = reply.as_ref().err().and_then(|error| Next::of(error, connection.address()));
-        let is_known = |next: &Next| config.pool.is_routed() || *next == Next::WithText;
+        let is_known = |next: &Next| config.pool.client.is_routed() || *next == Next::WithText;
         match next.filter(is_known) {
             Some(next) if !(with_text && next == Next::WithText) => {
                 redirected.push(batch.redirected(next, with_text));
             }
             _ => {
-                if let (Err(error), Some(cluster)) = (&reply, config.pool.cluster())
+                if let (Err(error), Some(cluster)) = (&reply, config.pool.client.cluster())
                     && cannot_serve(error)
                 {
                     cluster.doubt(connection.address());
@@ -282,7 +282,7 @@ async fn claim(config: &Config, hash_slot: u16, keys: &str) {
     if quotas == 1 {
         return;
     }
-    let Ok(connection) = config.pool.connection(hash_slot).await else { return };
+    let Ok(connection) = config.pool.client.connection(hash_slot).await else { return };
     let suffixes = key_suffixes(keys, quotas).collect::<Vec<_>>();
     let commands = config.key_prefixes.iter().zip(&config.keeps_text).enumerate();
     let commands = commands.map(|(index, (prefix, keeps_text))| {
@@ -296,7 +296,7 @@ async fn claim(config: &Config, hash_slot: u16, keys: &str) {
         let redirect = reply.extract_error().err();
         let next = redirect.and_then(|error| Next::of(&error, connection.address()));
         if let Some(Next::Ask(host)) = next
-            && let Ok(target) = config.pool.connection_to(Some(&host), hash_slot).await
+            && let Ok(target) = config.pool.client.connection_to(Some(&host), hash_slot).await
         {
             let _ = ask(&*target, command).await;
         }
@@ -318,7 +318,7 @@ mod tests {
         let window = FixedWindow::new(Quota::per_second(1));
         let named = ConfiguredAlgorithm::new("api".into(), window).expect("an algorithm");
         let config = Config::new(pool.clone(), vec!["api".into()], &named);
-        let cluster = pool.cluster().expect("a cluster");
+        let cluster = pool.client.cluster().expect("a cluster");
         let reply = redis::parse_redis_value(b"-ASK 7 127.0.0.1:2\r\n");
         let error = reply.and_then(redis::Value::extract_error).expect_err("it moves");
         let Some(Next::Ask(target)) = Next::of(&error, None) else { panic!("it is asked for") };
@@ -331,7 +331,7 @@ mod tests {
                 QueuedRequest::without_receiver(&pool, request, Instant::now())
             };
             let requests = keys.iter().map(queued).collect();
-            let batch = Batch::new(pool.hash_slot("{k}"), requests);
+            let batch = Batch::new(pool.client.hash_slot("{k}"), requests);
             let batch = batch.redirected(Next::Ask(target.clone()), false);
             let followed = batch.follow(&config, cluster).await;
             let Ok(batches) = followed else { panic!("it is sent on") };

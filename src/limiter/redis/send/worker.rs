@@ -19,7 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
-use super::super::client::{Partition, SharedConnection};
+use super::super::client::calls::{Partition, SharedConnection};
 use super::super::decision_times::{LATE_REPLY_TIMEOUT, MAX_HOLD};
 use super::batch::{Call, CallEnd, QueuedRequest};
 use super::call::{follow, send_call};
@@ -208,7 +208,7 @@ impl Worker {
     fn update(&mut self) {
         let Self { config, queue, refunding, .. } = self;
         refunding.take_if(|_| !queue.has_refunds_in_flight(0));
-        queue.set_max_in_flight(config.max_in_flight.saturating_mul(config.pool.size()));
+        queue.set_max_in_flight(config.max_in_flight.saturating_mul(config.pool.client.size()));
     }
 
     /// Allows the next calls if answers came, which this process must read. Also allows them if no
@@ -239,9 +239,9 @@ impl Worker {
     fn send(&mut self, only_whole: bool) {
         while let Some((partition, hash_slot)) = self.queue.next_partition(only_whole) {
             let pool = &self.config.pool;
-            let Some(connection) = pool.ready_connection(hash_slot) else {
-                let connected = pool.clone().connect_partition(partition, hash_slot);
-                let connecting = async move { (partition, connected.await) };
+            let Some(connection) = pool.client.ready_connection(hash_slot) else {
+                let connected = pool.client.clone().connect_partition(partition, hash_slot);
+                let connecting = async move { (partition, connected.await.map_err(Error::from)) };
                 self.connecting.push(connecting.boxed());
                 self.queue.set_connecting(partition, true);
                 continue;
@@ -262,7 +262,7 @@ impl Worker {
     fn send_call(&mut self, connection: Arc<dyn SharedConnection>, call: Call) {
         let same = self.refunding.as_ref().filter(|same| same.is_alive());
         let connection = same.map_or(connection, Arc::clone);
-        if call.has_refunds() && !self.config.pool.is_routed() {
+        if call.has_refunds() && !self.config.pool.client.is_routed() {
             self.refunding = Some(Arc::clone(&connection));
         }
         let mut call = send_call(Arc::clone(&self.config), connection, call).boxed();

@@ -26,12 +26,12 @@ use self::refresh::Refreshes;
 use self::slot_map::Partition;
 use super::address::Host;
 use super::connection::{ConnectionFuture, Connections, SharedConnection};
+use super::error::{Error, ErrorKind};
 use super::fault::{Facts, Failed, Link};
 use super::times::REFRESH_CHECK;
-use crate::{Error, ErrorKind};
 
 /// Connections to the servers of a cluster.
-pub(crate) struct Cluster {
+pub struct Cluster {
     settings: NodeSettings,
     /// The addresses with which the pool was built.
     seeds: Vec<Host>,
@@ -52,7 +52,8 @@ impl Cluster {
         }
         // An address that cannot be used fails now, and not at each attempt to connect.
         seeds.iter().try_for_each(|seed| settings.server(seed).map(drop))?;
-        let (nodes, refreshes) = (Nodes::default(), Refreshes::default());
+        let nodes = Nodes::new(settings.connector.listener.clone());
+        let refreshes = Refreshes::default();
         let (changed, shutdown) = (Notify::new(), watch::Sender::new(()));
         Ok(Self { settings, seeds, nodes, refreshes, changed, shutdown })
     }
@@ -102,11 +103,7 @@ impl Cluster {
 
     /// Records the server of a slot, from a redirect. `None`: its address is not known, so the
     /// charges of the slot wait for the map, which is read soon.
-    pub(crate) fn moved(
-        self: &Arc<Self>,
-        hash_slot: u16,
-        host: Option<&Host>,
-    ) -> Result<(), Error> {
+    pub fn moved(self: &Arc<Self>, hash_slot: u16, host: Option<&Host>) -> Result<(), Error> {
         match host {
             Some(host) => {
                 let (number, _) = self.nodes.redirected_to(host, &self.settings)?;
@@ -124,7 +121,7 @@ impl Cluster {
     }
 
     /// Returns a hash tag for each master, whose slot it holds.
-    pub(crate) fn first_tags(&self) -> Vec<u32> {
+    pub fn first_tags(&self) -> Vec<u32> {
         self.nodes.first_tags()
     }
 

@@ -7,13 +7,13 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::time::Instant;
 
 use super::super::address::Host;
+use super::super::error::{Error, ErrorKind};
+use super::super::event::{Listener, SlotWatch};
 use super::super::greeting::ServerKind;
 use super::super::own_pool::OwnPool;
 use super::super::server::{Connector, Server};
 use super::super::times::KEEP_AFTER_REDIRECT;
 use super::slot_map::{HASH_SLOTS, SlotMap, hash_slot};
-use crate::observe::SlotWatch;
-use crate::{Error, ErrorKind};
 
 /// The most servers that are known at a time. Redis recommends at most 1,000 nodes.
 const MAX_NODES: usize = 4_096;
@@ -46,7 +46,11 @@ pub(super) struct Node {
 impl Node {
     fn new(host: &Host, settings: &NodeSettings) -> Result<Self, Error> {
         let server = settings.server(host)?;
-        let pool = Arc::new(OwnPool::new(server.clone(), settings.size));
+        let pool = Arc::new(OwnPool::new(
+            server.clone(),
+            settings.size,
+            settings.connector.listener.clone(),
+        ));
         Ok(Self { host: host.clone(), server, pool })
     }
 }
@@ -64,14 +68,12 @@ struct Known {
     redirected_to: Option<Instant>,
 }
 
-impl Default for Nodes {
-    fn default() -> Self {
-        let slots = (0..HASH_SLOTS).map(|_| AtomicU16::new(UNKNOWN)).collect();
-        Self { slots, known: RwLock::default(), watch: SlotWatch::default() }
-    }
-}
-
 impl Nodes {
+    pub(super) fn new(listener: Listener) -> Self {
+        let slots = (0..HASH_SLOTS).map(|_| AtomicU16::new(UNKNOWN)).collect();
+        Self { slots, known: RwLock::default(), watch: SlotWatch::new(listener) }
+    }
+
     /// Returns the number of the server that holds a slot, if it is known.
     pub(super) fn number_of(&self, hash_slot: u16) -> Option<u16> {
         let number = self.slots[usize::from(hash_slot)].load(Relaxed);

@@ -3,7 +3,7 @@
 //! Each runtime makes one attempt at a time, with pauses between attempts. So a process asks only a
 //! few times a second, even if many slots move or many calls fail.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use redis::{ConnectionAddr, cmd};
@@ -16,16 +16,16 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::super::address::Host;
 use super::super::backoff::{Backoff, any_hangs};
 use super::super::connection::SharedConnection;
+use super::super::error::{Error, ErrorKind};
 use super::super::error_reply::{from_redis_error, weight};
+use super::super::lock::lock;
+use super::super::on_time::unless_busy;
 use super::super::server::Server;
 use super::super::times::{
     INTERRUPTED_PAUSE, MAX_CONNECTION_WAIT, MAX_MAP_PAUSE, PATIENCE, REFRESH_CHECK,
 };
 use super::Cluster;
 use super::slot_map::SlotMap;
-use crate::limiter::on_time::unless_busy;
-use crate::sync::{Mutex, MutexGuard, lock};
-use crate::{Error, ErrorKind};
 
 /// The attempts to read the slot map.
 #[derive(Default)]
@@ -115,7 +115,7 @@ impl Refreshes {
 impl Cluster {
     /// Reads the slot map, since the server at `address` cannot serve its slots. Asks that server
     /// after the other known servers: if it is cut off from them, it still claims its slots.
-    pub(crate) fn doubt(self: &Arc<Self>, address: Option<&ConnectionAddr>) {
+    pub fn doubt(self: &Arc<Self>, address: Option<&ConnectionAddr>) {
         self.refreshes.state().doubted = address.and_then(Host::of);
         self.refresh();
     }

@@ -7,20 +7,20 @@ use std::ops::Range;
 use redis::{Value, from_redis_value_ref};
 
 use super::super::address::Host;
-use crate::{Error, ErrorKind};
+use super::super::error::{Error, ErrorKind};
 
 /// The host of a server that has no name, although the cluster prefers names.
 pub(super) const UNKNOWN: &str = "?";
 
 /// The number of hash slots.
-pub(crate) const HASH_SLOTS: u16 = 16_384;
+pub const HASH_SLOTS: u16 = 16_384;
 
 /// The number of a partition: the slots whose calls share a connection to a cluster.
-pub(crate) type Partition = usize;
+pub type Partition = usize;
 
 /// Returns the hash slot of the key `name`. If it has braces, only the text in the first braces
 /// counts.
-pub(crate) fn hash_slot(name: &str) -> u16 {
+pub fn hash_slot(name: &str) -> u16 {
     let tag = name.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
     let hashed = tag.map(|(tag, _)| tag).filter(|tag| !tag.is_empty()).unwrap_or(name);
     let sum = hashed

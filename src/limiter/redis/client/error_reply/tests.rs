@@ -141,13 +141,7 @@ fn no_argument_of_a_call_is_printed() {
 #[test]
 fn the_words_of_a_server_are_shown() {
     let table = [
-        (
-            "ERR This Redis command is not allowed from script",
-            Some(
-                "ERR This Redis command is not allowed from script (if it is TIME, set \
-                 `Pool::caller_clock`)",
-            ),
-        ),
+        ("ERR This Redis command is not allowed from script", None),
         ("ERR command eval not support for your account", None),
         ("ERR bad lua script for redis cluster, all the keys should be passed", None),
         ("ERR max requests limit exceeded. Limit: 500000, Usage: 500000.", None),

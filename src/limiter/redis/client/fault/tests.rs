@@ -141,7 +141,7 @@ async fn a_reply_meanwhile_is_load() {
 /// charge again late.
 #[tokio::test(start_paused = true)]
 async fn a_cluster_that_turns_a_charge_away_for_most_of_its_time_is_at_fault() {
-    let pool = pool().by_hash_slot();
+    let pool = pool().with_signs_of_a_cluster();
     let kind = async |refused_after: Duration, is_late: bool| {
         let deadline = deadline();
         advance(refused_after).await;

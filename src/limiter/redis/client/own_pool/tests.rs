@@ -13,7 +13,7 @@ use super::super::fault::{Deadline, Stage};
 use super::super::pool::Pool;
 use super::super::server::Login;
 use super::super::simulated;
-use super::super::times::HANGS_AFTER;
+use super::super::times::{HANGS_AFTER, READY_WITHIN};
 use super::*;
 
 const CONNECT_TIMEOUT: Duration = MAX_CONNECTION_WAIT.saturating_mul(4);
@@ -27,7 +27,7 @@ const LIFE: Duration = Duration::from_secs(1);
 fn over(dialer: Dialer) -> (Arc<OwnPool>, Login) {
     let connector = simulated::connector(CONNECT_TIMEOUT, dialer);
     let server = connector.server(&simulated::host(1)).expect("an address");
-    (Arc::new(OwnPool::new(server, 1)), connector.login)
+    (Arc::new(OwnPool::new(server, 1, Listener::default())), connector.login)
 }
 
 /// A pool for a server that never answers.
@@ -213,10 +213,9 @@ async fn a_process_that_stood_still_while_it_connected_blames_no_server() {
 /// The server may have been reachable all the time.
 #[tokio::test(start_paused = true)]
 async fn a_process_that_stands_still_while_it_gets_ready_blames_no_server() {
-    for (stands_still, kind) in [
-        (Duration::ZERO, ErrorKind::Infrastructure),
-        (4 * MAX_CONNECTION_WAIT, ErrorKind::Saturation),
-    ] {
+    for (stands_still, kind) in
+        [(Duration::ZERO, ErrorKind::Infrastructure), (2 * READY_WITHIN, ErrorKind::Saturation)]
+    {
         let pool = Pool::new(silent().0, None);
         let mut ready = Box::pin(pool.ready());
         assert!(poll_fn(|cx| Poll::Ready(ready.as_mut().poll(cx).is_pending())).await);

@@ -8,7 +8,7 @@ mod reports;
 mod watch;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use tokio::runtime::Handle;
 use tokio::select;
@@ -20,13 +20,13 @@ use self::reports::{Report, Reports};
 use self::watch::Watch;
 use super::address::Host;
 use super::connection::Connection;
+use super::error::{Error, ErrorKind};
+use super::event::Event;
 use super::greeting::ServerKind;
+use super::lock::lock;
+use super::on_time::unless_busy;
 use super::server::{Connector, Failure, Login, Server};
 use super::times::{HEARTBEAT, MAX_SILENCE, WATCHER_IS_GONE};
-use crate::limiter::on_time::unless_busy;
-use crate::observe::primary_changed;
-use crate::sync::{Mutex, lock};
-use crate::{Error, ErrorKind};
 
 /// Sentinels, and the primary that they name.
 pub(super) struct Sentinels {
@@ -210,7 +210,8 @@ impl Sentinels {
     /// so no lock is held.
     fn show(&self, choice: Option<(String, bool)>) {
         if let Some((address, true)) = choice {
-            primary_changed(&self.service_name, &address);
+            let service = &self.service_name;
+            self.connector.listener.tell(&Event::PrimaryChanged { service, address: &address });
         }
     }
 

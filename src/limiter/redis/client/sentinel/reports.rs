@@ -8,8 +8,8 @@
 //! after they were set up again. So one wrong sentinel moves nothing while two others answer.
 
 use super::super::address::Host;
+use super::super::error::{Error, ErrorKind};
 use super::super::error_reply::{before_asking, weight};
-use crate::{Error, ErrorKind};
 
 /// The last report of one sentinel.
 #[derive(Clone, Debug)]

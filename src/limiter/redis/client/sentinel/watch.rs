@@ -14,14 +14,14 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::super::address::Host;
 use super::super::backoff::{Backoff, hangs_after};
+use super::super::error::{Error, ErrorKind};
 use super::super::error_reply;
+use super::super::on_time::unless_busy;
 use super::super::server::Server;
 use super::super::socket::Socket;
 use super::super::times::{ANSWER_TIMEOUT, ASK_AT_MOST_EVERY, ASK_EVERY, MAX_SILENCE};
 use super::Sentinels;
 use super::reports::Report;
-use crate::limiter::on_time::unless_busy;
-use crate::{Error, ErrorKind};
 
 /// The channels on which a sentinel publishes another primary, in the order of a failover.
 const CHANNELS: [&str; 3] = ["+promoted-slave", "+switch-master", "+config-update-from"];
@@ -216,9 +216,9 @@ mod tests {
     use tokio::time::advance;
 
     use super::super::super::dialer::Dialer;
+    use super::super::super::lock::lock;
     use super::super::super::simulated;
     use super::*;
-    use crate::sync::lock;
 
     /// Greets a client, and then answers no questions.
     fn reply(word: &str) -> &'static str {

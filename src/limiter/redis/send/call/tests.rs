@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::advance;
 
-use super::super::super::client::Silent;
+use super::super::super::client::calls::Silent;
 use super::super::super::script::{Op, Request};
 use super::super::batch::QueuedRequest;
 use super::*;

@@ -8,7 +8,8 @@ use tokio::runtime::Builder;
 use tokio::select;
 use tokio::time::{advance, sleep};
 
-use super::super::super::client::{Pool, Silent};
+use super::super::super::Pool;
+use super::super::super::client::calls::Silent;
 use super::*;
 use crate::algorithm::FixedWindow;
 use crate::{Charge, Limiter, Quota, Redis};
@@ -30,7 +31,7 @@ async fn a_call_that_is_given_up_at_the_deadline_missed_it() {
 fn a_call_whose_caller_leaves_stays_in_its_runtime() {
     let [own, other] = [(); 2].map(|()| Builder::new_current_thread().enable_time().build());
     let [own, other] = [own.expect("a runtime"), other.expect("a runtime")];
-    let pool = Pool::new(Arc::<Silent>::default(), None);
+    let pool = Pool::new(Arc::<Silent>::default());
     let limiter = Redis::new("api", FixedWindow::new(Quota::per_second(9)), pool);
     for (place, tasks) in [(&own, 1), (&other, 0)] {
         let mut asked = Box::pin(limiter.check(&Charge::new("a")));
@@ -47,8 +48,7 @@ fn a_call_whose_caller_leaves_stays_in_its_runtime() {
 #[tokio::test(start_paused = true)]
 async fn a_process_that_is_on_time_gives_up_at_the_deadline() {
     for millis in [5, 50, 80] {
-        let (pool, timeout) =
-            (Pool::new(Arc::<Silent>::default(), None), Duration::from_millis(millis));
+        let (pool, timeout) = (Pool::new(Arc::<Silent>::default()), Duration::from_millis(millis));
         let limiter = Redis::new("api", FixedWindow::new(Quota::per_second(9)), pool);
         let begun = Instant::now();
         limiter.decision_timeout(timeout).check(&Charge::new("a")).await.expect_err("no answer");
@@ -60,7 +60,7 @@ async fn a_process_that_is_on_time_gives_up_at_the_deadline() {
 /// The process runs again in time for the deadline, but has done nothing for the charge.
 #[tokio::test(start_paused = true)]
 async fn a_process_that_stands_still_until_the_deadline_is_busy() {
-    let pool = Pool::new(Arc::<Silent>::default(), None);
+    let pool = Pool::new(Arc::<Silent>::default());
     let limiter = Redis::new("api", FixedWindow::new(Quota::per_second(9)), pool);
     let limiter = limiter.decision_timeout(5 * STEP);
     for (stands_still, kind) in
@@ -76,7 +76,7 @@ async fn a_process_that_stands_still_until_the_deadline_is_busy() {
 /// The process stands still again and again, each time too short to delay one timer by much.
 #[tokio::test(start_paused = true)]
 async fn a_process_that_has_next_to_no_time_is_busy() {
-    let pool = Pool::new(Arc::<Silent>::default(), None);
+    let pool = Pool::new(Arc::<Silent>::default());
     let limiter = Redis::new("api", FixedWindow::new(Quota::per_second(9)), pool);
     let limiter = limiter.decision_timeout(5 * STEP);
     for (stands_still, kind) in
@@ -100,7 +100,7 @@ async fn a_process_that_has_next_to_no_time_is_busy() {
 /// A caller that asks in turn polls the second decision only when the first has come.
 #[tokio::test(start_paused = true)]
 async fn the_time_of_a_decision_begins_with_its_first_poll() {
-    let pool = Pool::new(Arc::<Silent>::default(), None);
+    let pool = Pool::new(Arc::<Silent>::default());
     let limiter = Redis::new("api", FixedWindow::new(Quota::per_second(9)), pool);
     let asked = limiter.decision_timeout(D).check(&Charge::new("a"));
     advance(D).await;
@@ -111,7 +111,7 @@ async fn the_time_of_a_decision_begins_with_its_first_poll() {
 
 #[tokio::test(start_paused = true)]
 async fn a_charge_whose_time_ends_before_it_is_sent_blames_no_server() {
-    let pool = Pool::new(Arc::<Silent>::default(), None);
+    let pool = Pool::new(Arc::<Silent>::default());
     let limiter = Redis::new("api", FixedWindow::new(Quota::per_second(9)), pool);
     let charge = Charge::new("a").with_deadline((Instant::now() + D).into_std());
     let asked = limiter.check(&charge);
@@ -126,7 +126,7 @@ async fn a_charge_whose_time_ends_before_it_is_sent_blames_no_server() {
 async fn only_charges_that_were_sent_blame_a_silent_server() {
     let silent = Arc::<Silent>::default();
     silent.is_known.store(true, Relaxed);
-    let pool = Pool::new(silent, None).by_hash_slot();
+    let pool = Pool::new(silent).by_hash_slot();
     let limiter = Redis::new("api", FixedWindow::new(Quota::per_second(9)), pool.clone());
     let limiter = limiter.max_in_flight(1);
     // One charge is sent by its own task, and one by the worker, which has no other call to send.
@@ -138,7 +138,7 @@ async fn only_charges_that_were_sent_blame_a_silent_server() {
     }
     // Another server replies.
     advance(Duration::from_millis(1)).await;
-    pool.signs().reply.record();
+    pool.client.record_reply();
     let mut kinds = Vec::new();
     for decision in asked {
         kinds.push(decision.await.expect("no panic").expect_err("no answer").kind());

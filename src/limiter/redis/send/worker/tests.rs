@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::task::{self, JoinSet};
 use tokio::time::sleep;
 
-use super::super::super::client::{
-    ConnectionFuture, Connections, RepliesFuture, ReplyFuture, SharedConnection,
+use super::super::super::client::calls::{
+    ConnectionFuture, Connections, RepliesFuture, ReplyFuture,
 };
 use super::super::super::script::{Op, Request};
 use crate::algorithm::FixedWindow;
@@ -94,14 +94,14 @@ async fn answered(pool: Pool, keys: usize) -> usize {
 async fn charges_are_not_held_back_behind_a_dead_connection() {
     // One connection takes the charge that found the limiter idle, and one takes half of the
     // others.
-    let answered = answered(Pool::new(Fake::new(2, None), None), 65).await;
+    let answered = answered(Pool::new(Fake::new(2, None)), 65).await;
     assert_eq!(answered, 32);
 }
 
 #[tokio::test(start_paused = true)]
 async fn all_charges_wait_for_the_same_attempt_to_connect() {
     let fake = Fake::new(0, Some(Duration::from_millis(20)));
-    let pool = Pool::new(Arc::clone(&fake), None);
+    let pool = Pool::new(Arc::clone(&fake));
     assert_eq!(answered(pool, 2_000).await, 2_000);
     assert_eq!(fake.attempts.load(Relaxed), 1);
 }
@@ -111,7 +111,7 @@ async fn all_charges_wait_for_the_same_attempt_to_connect() {
 #[tokio::test(start_paused = true)]
 async fn a_lone_caller_sends_its_charges_itself_after_the_first() {
     let fake = Fake::new(0, Some(Duration::from_millis(20)));
-    let pool = Pool::new(Arc::clone(&fake), None);
+    let pool = Pool::new(Arc::clone(&fake));
     let limiter = Redis::new("api", FixedWindow::new(Quota::per_second(1)), pool);
     let caller = tokio::spawn(async move {
         for key in 0..10 {
@@ -174,7 +174,7 @@ impl SharedConnection for Recorded {
 /// Sends a charge, a refund and a charge, each in its own call, and runs none of their tasks.
 async fn send_three() -> (Worker, Sent) {
     let recorder = Arc::<Recorder>::default();
-    let pool = Pool::new(Arc::clone(&recorder), None);
+    let pool = Pool::new(Arc::clone(&recorder));
     let window = FixedWindow::new(Quota::per_second(1));
     let named = ConfiguredAlgorithm::new("api".into(), window).expect("an algorithm");
     let mut worker = Worker::new(Arc::new(Config::new(pool.clone(), vec!["api:".into()], &named)));

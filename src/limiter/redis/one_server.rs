@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use redis::{Pipeline, Value, from_redis_value};
 use tokio::time::{Instant, timeout_at};
 
-use super::fault::Deadline;
-use super::pool::Pool;
+use super::Pool;
+use super::client::calls::Deadline;
 use crate::{Error, ErrorKind};
 
 /// The number of keys for which each connection asks. Two equal servers have all of them with a
@@ -20,14 +20,14 @@ impl Pool {
     /// Fails if calls for several keys would count on several servers. `prefix` is without braces,
     /// so that the keys have many hash tags. This is no proof: where the user has no right to run
     /// `INFO`, it says nothing.
-    pub(crate) async fn expect_one_server(&self, prefix: &str, end: Instant) -> Result<(), Error> {
-        if self.is_routed() {
+    pub(super) async fn expect_one_server(&self, prefix: &str, end: Instant) -> Result<(), Error> {
+        if self.client.is_routed() {
             return Ok(());
         }
         let mut run_ids = BTreeSet::new();
-        for _ in 0..self.size() {
-            let connection = self.connection_by(Deadline::new(end, 0)).await?;
-            if self.keys_apart_over(&*connection) {
+        for _ in 0..self.client.size() {
+            let connection = self.client.connection_by(Deadline::new(end, 0)).await?;
+            if self.client.keys_apart_over(&*connection) {
                 return Ok(());
             }
             let mut commands = Pipeline::with_capacity(KEYS);

@@ -16,10 +16,10 @@ use tokio::runtime::{Handle, RuntimeMetrics};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
-use crate::{Error, ErrorKind};
+use super::error::{Error, ErrorKind};
 
 /// The longest timeout. Longer ones are shortened to it, because instants have a limited range.
-pub(crate) const MAX_TIMEOUT: Duration = Duration::from_secs(86_400 * 365);
+pub(super) const MAX_TIMEOUT: Duration = Duration::from_secs(86_400 * 365);
 
 /// The number of times that the runtime runs everything that is ready.
 const MAX_ROUNDS: usize = 6;
@@ -46,7 +46,7 @@ const WATCHED_TIMERS: u32 = 10;
 
 /// The timers that fire one after another during a wait. A single timer may fire in time by chance.
 #[derive(Debug)]
-pub(crate) struct Timers {
+pub struct Timers {
     interval: Duration,
     /// The instant at which the next timer should fire.
     next: Instant,
@@ -63,7 +63,7 @@ impl Timers {
     }
 
     /// Returns the instant at which the next timer should fire; the last one fires at the end.
-    pub(super) fn next(&self) -> Instant {
+    pub fn next(&self) -> Instant {
         self.next
     }
 
@@ -126,11 +126,6 @@ pub(super) struct GracePeriod {
 }
 
 impl GracePeriod {
-    /// A grace period that begins at the deadline.
-    pub(super) fn new(deadline: Instant) -> Self {
-        Self { begin: deadline, deadline }
-    }
-
     /// A grace period that ends at the deadline if the process is on time. It begins after `start`.
     pub(super) fn before(deadline: Instant, start: Instant) -> Self {
         let begin = deadline.checked_sub(LEAD).map_or(start, |begin| begin.max(start));
@@ -140,11 +135,6 @@ impl GracePeriod {
     /// Returns the instant at which the caller's timer should fire.
     pub(super) fn begin(&self) -> Instant {
         self.begin
-    }
-
-    /// The deadline itself.
-    pub(super) fn deadline(&self) -> Instant {
-        self.deadline
     }
 
     /// Returns true if it began so long ago that the process must be busy.
@@ -245,7 +235,7 @@ impl Turns {
     }
 }
 
-#[cfg(all(test, feature = "redis"))]
+#[cfg(test)]
 mod tests {
     use std::future::poll_fn;
     use std::task::Poll;
@@ -321,7 +311,8 @@ mod tests {
     /// The process is late, and the replies that have arrived wait to be read.
     #[tokio::test(start_paused = true)]
     async fn a_busy_process_reads_what_has_arrived() {
-        let grace_period = GracePeriod::new(Instant::now());
+        let now = Instant::now();
+        let grace_period = GracePeriod::before(now, now);
         advance(2 * SLACK).await;
         assert!(grace_period.is_late());
         let arrived = tokio::spawn(yield_now());
@@ -344,7 +335,7 @@ mod tests {
             let is_pending =
                 poll_fn(|cx| Poll::Ready(catching_up.as_mut().poll(cx).is_pending())).await;
             assert!(is_pending);
-            let release = grace_period.deadline() - TICK / 2;
+            let release = grace_period.deadline - TICK / 2;
             let releasing = std::thread::spawn(move || {
                 while Instant::now() < release {}
                 go_on.send(()).expect("it waits");
