@@ -5,7 +5,8 @@
 # and what only a version that is about to be published must have: a heading in the changelog, and
 # no change that is not committed.
 #
-# The crate is checked as its users get it: unpacked from its package, without the workspace.
+# The crates are checked as their users get them: unpacked from their packages, without the
+# workspace.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -39,54 +40,62 @@ fi
 say "licences, advisories and sources of dependencies"
 cargo deny --all-features --workspace check
 
-say "the package"
+say "the packages"
 target=$PWD/target/release-check
 rm -rf "$target/package"
 mkdir -p "$target"
-CARGO_TARGET_DIR=$target cargo package -p tower-sluice $allow_dirty 2>&1 | tee "$target/log"
+CARGO_TARGET_DIR=$target cargo package -p redis-once -p tower-sluice $allow_dirty 2>&1 | tee "$target/log"
 if grep -q '^warning' "$target/log"; then fail "cargo package warns"; fi
-kib=$(($(stat -c %s "$target/package/tower-sluice-$version.crate") / 1024))
-echo "package: $kib KiB compressed"
-[ "$kib" -le "$MAX_KIB" ] || fail "the package has $kib KiB, more than $MAX_KIB"
+for package in redis-once tower-sluice; do
+  kib=$(($(stat -c %s "$target/package/$package-$version.crate") / 1024))
+  echo "$package: $kib KiB compressed"
+  [ "$kib" -le "$MAX_KIB" ] || fail "$package has $kib KiB, more than $MAX_KIB"
+done
 
-cd "$target/package/tower-sluice-$version"
-printf '\n[workspace]\n' >>Cargo.toml # it lies in the folder of another one
+# They lie in the folder of another workspace.
+printf '\n[workspace]\n' >>"$target/package/redis-once-$version/Cargo.toml"
+printf '\n[workspace]\n\n[patch.crates-io]\nredis-once = { path = "../redis-once-%s" }\n' "$version" \
+  >>"$target/package/tower-sluice-$version/Cargo.toml"
 export CARGO_TARGET_DIR=$target CARGO_PROFILE_DEV_DEBUG=0 RUSTFLAGS="-D warnings"
 
-say "its documentation runs"
-cargo test --quiet --all-features --doc
+for package in redis-once tower-sluice; do
+  cd "$target/package/$package-$version"
 
-say "each feature alone, and all pairs"
-features=$(cargo metadata --no-deps --format-version 1 \
-  | sed 's/.*"features":{\([^}]*\)}.*/\1/' | grep -o '"[a-z0-9]*":\[' | tr -d '":[' | grep -v default)
-cargo check --quiet --no-default-features
-for one in $features; do
-  for other in $features; do
-    if [[ ! $one > $other ]]; then
-      cargo check --quiet --no-default-features --features "$one,$other" || fail "features $one,$other"
-    fi
+  say "$package: its documentation runs"
+  cargo test --quiet --all-features --doc
+
+  say "$package: each feature alone, and all pairs"
+  features=$(cargo metadata --no-deps --format-version 1 \
+    | sed 's/.*"features":{\([^}]*\)}.*/\1/' | grep -o '"[a-z0-9]*":\[' | tr -d '":[' | grep -v default)
+  cargo check --quiet --no-default-features
+  for one in $features; do
+    for other in $features; do
+      if [[ ! $one > $other ]]; then
+        cargo check --quiet --no-default-features --features "$one,$other" || fail "features $one,$other"
+      fi
+    done
   done
+  echo "features: $(wc -w <<<"$features")"
+
+  say "$package: Rust $lowest"
+  cargo "+$lowest" check --quiet --all-features
+
+  say "$package: the lowest versions that Cargo.toml allows"
+  cp Cargo.lock Cargo.lock.newest
+  cargo +nightly update --quiet -Z direct-minimal-versions
+  cargo check --quiet --all-features
+  mv Cargo.lock.newest Cargo.lock
+
+  say "$package: documentation as docs.rs builds it"
+  RUSTDOCFLAGS="--cfg docsrs -D warnings" cargo +nightly doc --quiet --all-features --no-deps
+  RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-default-features --no-deps
+
+  say "$package: the public interface since the last version"
+  if cargo info "$package" --registry crates-io >/dev/null 2>&1; then
+    cargo semver-checks --all-features
+  else
+    echo "$package is not published yet: nothing to compare with"
+  fi
 done
-echo "features: $(wc -w <<<"$features")"
 
-say "Rust $lowest"
-cargo "+$lowest" check --quiet --all-features
-
-say "the lowest versions that Cargo.toml allows"
-cp Cargo.lock Cargo.lock.newest
-cargo +nightly update --quiet -Z direct-minimal-versions
-cargo check --quiet --all-features
-mv Cargo.lock.newest Cargo.lock
-
-say "documentation as docs.rs builds it"
-RUSTDOCFLAGS="--cfg docsrs -D warnings" cargo +nightly doc --quiet --all-features --no-deps
-RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-default-features --no-deps
-
-say "the public interface since the last version"
-if cargo info tower-sluice --registry crates-io >/dev/null 2>&1; then
-  cargo semver-checks --all-features
-else
-  echo "tower-sluice is not published yet: nothing to compare with"
-fi
-
-say "all is well: cargo publish -p tower-sluice"
+say "all is well: cargo publish -p redis-once -p tower-sluice"

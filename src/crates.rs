@@ -3,6 +3,7 @@
 //! | crate | used by |
 //! |---|---|
 //! | `redis` | `Pool::from_connection` |
+//! | `redis_once` | `Pool::from` |
 //! | `bb8`, `bb8_redis` | `Pool::from_bb8` |
 //! | `http_body` | [`RateLimitLayer::count_body`](crate::RateLimitLayer::count_body) |
 //! | `ipnet` | [`ClientIp::trusted_networks`](crate::key::ClientIp::trusted_networks) |
@@ -17,11 +18,11 @@
 //! # let _ = by_ip;
 //! ```
 
+#[cfg(feature = "redis")]
+pub use ::{redis, redis_once};
 #[cfg(feature = "bb8")]
 pub use ::bb8_redis::{self, bb8};
 pub use ::http_body;
 pub use ::ipnet;
-#[cfg(feature = "redis")]
-pub use ::redis;
 #[cfg(feature = "policies")]
 pub use ::serde_json;

@@ -46,7 +46,7 @@ impl Keys {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limiter::redis::calls::hash_slot;
+    use redis_once::calls::hash_slot;
 
     #[test]
     fn keys_are_those_of_redisson() {

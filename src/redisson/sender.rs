@@ -9,6 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{Cmd, RedisError, RedisResult, ServerErrorKind, Value};
+use redis_once::Script;
+use redis_once::calls::{
+    Deadline, SharedConnection, Stage, eval, from_failed_call, is_reply, met_read_only,
+};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep};
 
@@ -16,10 +20,7 @@ use super::keys::Keys;
 use super::messages::Request;
 use super::messages::ScriptReply;
 use crate::limiter::charge_numbers::{Clock, instant, system_time};
-use crate::limiter::redis::calls::{
-    Deadline, SharedConnection, Stage, eval, from_failed_call, is_reply, met_read_only,
-};
-use crate::limiter::redis::{Script, from_sources};
+use crate::limiter::redis::from_sources;
 use crate::limiter::runtime;
 use crate::{Error, ErrorKind, Pool};
 

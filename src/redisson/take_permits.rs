@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use redis_once::calls::SharedConnection;
 use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout};
@@ -15,7 +16,6 @@ use super::keys::Keys;
 use super::messages::{DONE, Request, ScriptReply};
 use super::sender::{Failure, PendingReply, Sender};
 use crate::Error;
-use crate::limiter::redis::calls::SharedConnection;
 use crate::limiter::redis::{LATE_REPLY_TIMEOUT, malformed_reply};
 
 impl Sender {
@@ -143,7 +143,7 @@ mod tests {
     use super::super::messages::REFUSED;
     use super::*;
     use crate::Pool;
-    use crate::limiter::redis::calls::{ConnectionFuture, Connections, RepliesFuture, ReplyFuture};
+    use redis_once::calls::{ConnectionFuture, Connections, RepliesFuture, ReplyFuture};
 
     const TIMEOUT: Duration = Duration::from_millis(20);
 

@@ -47,12 +47,8 @@ const MODULES: &[Module] = &[
             "fastrand",
             "futures_util",
             "redis",
+            "redis_once",
             "bb8_redis",
-            "rustls",
-            "rustls_native_certs",
-            "tokio_rustls",
-            "webpki_roots",
-            "sha1_smol",
         ],
         modules: &["algorithm", "digest", "limiter", "observe"],
     },
@@ -78,7 +74,7 @@ const MODULES: &[Module] = &[
     },
     Module {
         files: &["redisson"],
-        crates: &["redis", "tokio", "uuid"],
+        crates: &["redis", "redis_once", "tokio", "uuid"],
         modules: &["algorithm", "limiter", "future", "redisson"],
     },
     Module {
@@ -145,7 +141,7 @@ const MODULES: &[Module] = &[
     // What users find by its use. Nothing inside names these.
     Module {
         files: &["crates"],
-        crates: &["bb8_redis", "http_body", "ipnet", "redis", "serde_json"],
+        crates: &["bb8_redis", "http_body", "ipnet", "redis", "redis_once", "serde_json"],
         modules: &[],
     },
     Module { files: &["key", "respond"], crates: &[], modules: &["http", "responder", "settle"] },
@@ -158,16 +154,12 @@ struct Room {
     paths: &'static [&'static str],
 }
 
-/// The limiter in Redis asks `send`, and `send` asks the two others, which know neither it nor each
-/// other.
+/// The limiter in Redis asks `send`, and `send` asks `script`, which knows neither.
 const ROOMS: &[Room] = &[
-    // Another crate could use it: it names no charge, and nothing that carries one.
-    Room { folder: "limiter/redis/client", paths: &["crate::limiter::redis::client"] },
     Room {
         folder: "limiter/redis/script",
         paths: &[
             "crate::limiter::redis::script",
-            "crate::limiter::redis::client::Script",
             "crate::limiter::configured",
             "crate::algorithm",
             "crate::quota",
@@ -180,7 +172,6 @@ const ROOMS: &[Room] = &[
         folder: "limiter/redis/send",
         paths: &[
             "crate::limiter::redis::send",
-            "crate::limiter::redis::client",
             "crate::limiter::redis::script",
             "crate::limiter::redis::decision_times",
             "crate::limiter::redis::key_names",
@@ -358,12 +349,9 @@ fn a_planted_violation_is_found_with_its_line() {
         ("respond.rs", "use tower::ServiceExt;"),
         ("error.rs", "use tower;"),
         ("http/head.rs", "let quote = '\"'; use redis::Value; let other = '\"';"),
-        ("limiter/redis/client/pool.rs", "use super::super::send::Config;"),
-        ("limiter/redis/client/pool.rs", "use super::super::{Redis, client::own_pool::OwnPool};"),
-        ("limiter/redis/client/cluster/mod.rs", "use super::super::script::Script;"),
-        ("limiter/redis/client/cluster/mod.rs", "fn cost(charge: &crate::Charge) {}"),
-        ("limiter/redis/client/mod.rs", "mod tests { use super::super::*; }"),
-        ("limiter/redis/script/reply.rs", "use super::super::client::error_reply;"),
+        ("limiter/redis/script/reply.rs", "use super::super::send::Config;"),
+        ("limiter/redis/script/mod.rs", "fn cost(charge: &crate::Charge) {}"),
+        ("limiter/memory.rs", "use redis_once::Pool;"),
         ("limiter/redis/script/mod.rs", "use super::send::Config;"),
         ("limiter/redis/send/worker.rs", "use super::super::future::RedisFuture;"),
     ];
@@ -386,11 +374,9 @@ fn allowed_imports_and_mere_texts_pass() {
         ("error.rs", "/* use redis::Value;\n*/ let text = \"redis::\\\"Value\";"),
         ("error.rs", "let text = r#\"a \" redis::Value\"#;"),
         ("error.rs", "fn f<'a>(a: &'a str) -> impl Sized + use<'a> { a }"),
-        ("limiter/redis/client/pool.rs", "let value = redis::Value::Nil;"),
-        ("limiter/redis/client/pool.rs", "use super::own_pool; use super::error::Error;"),
         ("limiter/redis/script/mod.rs", "mod tests { use super::*; use crate::algorithm::Check; }"),
-        ("limiter/redis/send/call.rs", "use super::super::client::Pool; use super::batch::Call;"),
-        ("limiter/redis/limiter.rs", "use super::send::Config; use super::client::Pool;"),
+        ("limiter/redis/send/call.rs", "use super::super::Pool; use super::batch::Call;"),
+        ("limiter/redis/limiter.rs", "use super::send::Config; let value = redis::Value::Nil;"),
         ("limiter/mod.rs", "pub use self::redis::{Pool, Redis};"),
         (
             "limiter/redis/key_names.rs",
@@ -405,26 +391,30 @@ fn allowed_imports_and_mere_texts_pass() {
     }
 }
 
-/// Names that files of `redis/client` and `redis/send` still share with others.
-const SHARED_NAMES: &[&str] = &["error", "pool", "tests"];
+/// The name of files with tests.
+const SHARED_NAMES: &[&str] = &["tests"];
 
 #[test]
 fn a_name_of_a_file_says_which() {
-    let mut of_name: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
-    for path in files(&root().join("src")) {
-        let name = path.file_stem().expect("a name").to_str().expect("UTF-8").to_owned();
-        of_name.entry(name).or_default().push(path);
+    for folder in ["src", "crates/redis-once/src"] {
+        let mut of_name: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+        for path in files(&root().join(folder)) {
+            let name = path.file_stem().expect("a name").to_str().expect("UTF-8").to_owned();
+            of_name.entry(name).or_default().push(path);
+        }
+        of_name.retain(|name, files| files.len() > 1 && name != "mod");
+        of_name.retain(|name, _| !SHARED_NAMES.contains(&&**name));
+        assert!(of_name.is_empty(), "several files have one name: {of_name:#?}");
     }
-    of_name.retain(|name, files| files.len() > 1 && name != "mod");
-    of_name.retain(|name, _| !SHARED_NAMES.contains(&&**name));
-    assert!(of_name.is_empty(), "several files have one name: {of_name:#?}");
 }
 
 #[test]
 fn every_dependency_says_why() {
-    let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("a manifest");
-    for line in dependencies(&manifest) {
-        assert!(line.contains(" # "), "no reason beside: {line}");
+    for file in ["Cargo.toml", "crates/redis-once/Cargo.toml"] {
+        let manifest = fs::read_to_string(root().join(file)).expect("a manifest");
+        for line in dependencies(&manifest) {
+            assert!(line.contains(" # "), "no reason beside, in {file}: {line}");
+        }
     }
 }
 

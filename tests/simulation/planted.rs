@@ -36,8 +36,11 @@ const DEFAULT_SEEDS: u64 = 200;
 /// The test that holds the worlds.
 const WORLDS_OF: &str = "simulation";
 
-/// Chooses the unit tests.
+/// Chooses the unit tests of the crate.
 const LIB: &str = "--lib";
+
+/// Chooses the unit tests of the client.
+const CLIENT: &str = "redis-once";
 
 /// So many worlds run in one process.
 const WORLDS: u64 = 50;
@@ -52,12 +55,13 @@ const MAX_TIME: Duration = Duration::from_secs(120);
 const MAX_TIME_OF_ONE: Duration = Duration::from_secs(20);
 
 /// The files that a workspace needs beside the sources, so that it can be built.
-const COPIED: [&str; 10] = [
+const COPIED: [&str; 11] = [
     "Cargo.toml",
     "Cargo.lock",
     "README.md",
     "SECURITY.md",
     "benches",
+    "crates",
     "docs",
     "examples",
     "interop",
@@ -77,7 +81,7 @@ struct Fault {
 /// A test of the crate that is no world.
 #[derive(Clone, Copy)]
 struct OtherTest {
-    /// The name of its binary, or `--lib`.
+    /// The name of its binary, or [`LIB`] or [`CLIENT`].
     target: &'static str,
     name: &'static str,
 }
@@ -91,7 +95,7 @@ enum Kind {
     Reverted(&'static str),
 }
 
-/// The edit of a file in `src`.
+/// The edit of a file in `src`, or in the sources of the client: see [`source`].
 struct Edit {
     file: &'static str,
     /// It stands in the file once.
@@ -111,11 +115,20 @@ const fn edit(file: &'static str, from: &'static str, to: &'static str) -> Edit 
     Edit { file, from, to }
 }
 
+/// Returns the path of a file with edits. `redis-once/pool.rs` is a file of the client.
+fn source(file: &str) -> PathBuf {
+    match file.strip_prefix("redis-once/") {
+        Some(file) => Path::new("crates/redis-once/src").join(file),
+        None => Path::new("src").join(file),
+    }
+}
+
 impl OtherTest {
     /// Returns whether the file of its module has a function of its name.
     fn exists(&self) -> bool {
         let mut path = match self.target {
             LIB => repository().join("src"),
+            CLIENT => repository().join("crates/redis-once/src"),
             target => repository().join("tests").join(target),
         };
         let (modules, name) = self.name.rsplit_once("::").unwrap_or(("", self.name));
@@ -137,11 +150,16 @@ impl Fault {
         self.found_by(LIB, name)
     }
 
+    /// No world can hold it, and this unit test of the client finds it.
+    const fn found_by_unit_of_client(self, name: &'static str) -> Self {
+        self.found_by(CLIENT, name)
+    }
+
     /// The files that it changes, and their new texts. The error says what does not fit.
     fn apply(&self) -> Result<BTreeMap<PathBuf, String>, String> {
         let mut texts = BTreeMap::new();
         for Edit { file, from, to } in self.edits {
-            let path = Path::new("src").join(file);
+            let path = source(file);
             let text = texts.entry(path.clone()).or_insert_with(|| {
                 fs::read_to_string(repository().join(&path)).unwrap_or_default()
             });
@@ -296,10 +314,10 @@ impl Copy {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let built = Command::new(cargo)
             .args(["test", "--all-features", "--no-run"])
-            .args(if target == LIB {
-                vec!["-p", "tower-sluice", LIB]
-            } else {
-                vec!["-p", "tests", "--test", target]
+            .args(match target {
+                LIB => vec!["-p", "tower-sluice", LIB],
+                CLIENT => vec!["-p", CLIENT, "--lib"],
+                target => vec!["-p", "tests", "--test", target],
             })
             .arg("--message-format=json")
             .args(["--config", &format!("profile.dev.opt-level={speed}")])

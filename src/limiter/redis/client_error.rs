@@ -1,7 +1,7 @@
 //! Converts the errors of the client to those of limiters.
 
-use super::client::{Error as ClientError, ErrorKind as ClientErrorKind};
 use crate::{Error, ErrorKind};
+use redis_once::{Error as ClientError, ErrorKind as ClientErrorKind};
 
 /// The words of ElastiCache Serverless about `TIME`, and of other servers about other commands.
 const NOT_IN_SCRIPTS: &str = "redis answered: ERR This Redis command is not allowed from script";
@@ -14,7 +14,8 @@ impl From<ClientError> for Error {
             ClientErrorKind::Saturation => ErrorKind::Saturation,
             ClientErrorKind::Capacity => ErrorKind::Capacity,
             ClientErrorKind::Configuration => ErrorKind::Configuration,
-            ClientErrorKind::State => ErrorKind::State,
+            // Also a kind of a later version: no fallback may admit because of it.
+            _ => ErrorKind::State,
         };
         let message = match message.starts_with(NOT_IN_SCRIPTS) {
             true => format!("{message} (if it is TIME, set `Pool::caller_clock`)").into(),
@@ -26,8 +27,8 @@ impl From<ClientError> for Error {
 
 #[cfg(test)]
 mod tests {
-    use super::super::client::calls::from_error_reply;
     use super::*;
+    use redis_once::calls::from_error_reply;
 
     #[test]
     fn a_clock_that_scripts_may_not_read_has_a_remedy() {

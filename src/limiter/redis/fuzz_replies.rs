@@ -8,10 +8,10 @@
 use std::time::Duration;
 
 use redis::Value;
+use redis_once::ErrorKind as ClientErrorKind;
+use redis_once::calls::{from_error_reply, hash_slot, is_read_only};
 
 use super::Pool;
-use super::client::ErrorKind as ClientErrorKind;
-use super::client::calls::{from_error_reply, hash_slot, is_read_only};
 use super::key_names::{hash_tagged, key_prefixes};
 use super::script::{BatchReply, Op, ReadEntry, ReplyEntry, Request};
 use crate::Quota;

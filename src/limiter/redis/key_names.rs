@@ -13,7 +13,8 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use super::client::calls::{HASH_SLOTS, hash_slot};
+use redis_once::calls::{HASH_SLOTS, hash_slot};
+
 use crate::algorithm::ScriptPart;
 use crate::digest::{DIGEST_PREFIX, MAX_VERBATIM_LENGTH, push_digest};
 

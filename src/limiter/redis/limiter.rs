@@ -10,11 +10,11 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use pin_project_lite::pin_project;
+use redis_once::calls::Deadline;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::Pool;
-use super::client::calls::Deadline;
 use super::decision_times::{DEFAULT_DECISION_TIMEOUT, LATE_REPLY_TIMEOUT, MAX_TIMEOUT};
 use super::key_names::{Buckets, key_prefixes};
 use super::script::{Op, ReplyEntry, Request, malformed_reply};

@@ -2,15 +2,17 @@
 //!
 //! - `limiter.rs`: the limiter, its settings, and the future of a decision. It converts a charge to
 //!   a request about a key, which `key_names.rs` names. `all_at_once.rs` lets several limiters
-//!   decide in `one_call.rs`. `ready.rs` checks the servers when an application starts.
-//! - `send/`: puts charges into calls, sends the calls, and awaits their answers. It uses `script/`
-//!   and `client/`, which do not use it.
+//!   decide in `one_call.rs`.
+//! - `pool.rs`: the settings that limiters share, over connections of the crate `redis-once`, which
+//!   knows no limit. `pool_builder.rs` makes it, and `client_error.rs` converts the client's errors.
+//!   `ready.rs` checks the servers when an application starts, and `one_server.rs` notices several
+//!   servers behind one address. `decision_times.rs` has all durations.
+//! - `send/`: puts charges into calls, sends the calls, and awaits their answers. It uses `script/`,
+//!   which does not use it.
 //! - `script/`: the scripts that the server runs, and the reader of their replies. It uses no
 //!   connection.
-//! - `client/`: connections, and the answers of servers. It uses no charge and no script.
 
 mod all_at_once;
-mod client;
 mod client_error;
 mod decision_times;
 #[cfg(any(test, fuzzing))]
@@ -33,7 +35,6 @@ pub use pool::Pool;
 pub use pool_builder::PoolBuilder;
 pub use script::texts as script_texts;
 
-// The items that send one call, for the limiter of Redisson's keys.
-pub(crate) use client::{Script, calls};
+// For the limiter of Redisson's keys.
 pub(crate) use decision_times::{DEFAULT_DECISION_TIMEOUT, LATE_REPLY_TIMEOUT, MAX_TIMEOUT};
 pub(crate) use script::{from_sources, malformed_reply};

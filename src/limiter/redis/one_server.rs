@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use redis::{Pipeline, Value, from_redis_value};
+use redis_once::calls::Deadline;
 use tokio::time::{Instant, timeout_at};
 
 use super::Pool;
-use super::client::calls::Deadline;
 use crate::{Error, ErrorKind};
 
 /// The number of keys for which each connection asks. Two equal servers have all of them with a

@@ -7,7 +7,6 @@ use redis::aio::ConnectionLike;
 #[cfg(feature = "bb8")]
 use bb8_redis::bb8::{self, ManageConnection};
 
-use super::client;
 use super::pool_builder::PoolBuilder;
 use crate::Error;
 
@@ -30,7 +29,7 @@ use crate::Error;
 #[derive(Clone)]
 #[must_use]
 pub struct Pool {
-    pub(crate) client: client::Pool,
+    pub(crate) client: redis_once::Pool,
     prefix: Arc<str>,
     /// True if limiters decide by the clock of this process.
     caller_clock: bool,
@@ -125,7 +124,7 @@ impl Pool {
     where
         C: ConnectionLike + Clone + Send + Sync + 'static,
     {
-        client::Pool::from_connection(connection).into()
+        redis_once::Pool::from_connection(connection).into()
     }
 
     /// Uses the connections of a bb8 pool: to a server, or to a sentinel's primary. A cluster needs
@@ -152,7 +151,7 @@ impl Pool {
         M: ManageConnection<Error = redis::RedisError>,
         M::Connection: ConnectionLike + Clone + Sync,
     {
-        client::Pool::from_bb8(pool).into()
+        redis_once::Pool::from_bb8(pool).into()
     }
 
     /// Sets the first part of the keys of limiters over this pool. Default: `sluice`.
@@ -237,8 +236,8 @@ impl Pool {
     }
 
     #[cfg(test)]
-    pub(crate) fn new(connections: Arc<impl client::calls::Connections + 'static>) -> Self {
-        client::Pool::new(connections, None).into()
+    pub(crate) fn new(source: Arc<impl redis_once::calls::Connections + 'static>) -> Self {
+        redis_once::Pool::from_source(source).into()
     }
 
     pub(crate) fn has_caller_clock(&self) -> bool {
@@ -263,8 +262,8 @@ impl Pool {
 }
 
 /// The pool sends over the connections of the client, with the default settings for keys.
-impl From<client::Pool> for Pool {
-    fn from(client: client::Pool) -> Self {
+impl From<redis_once::Pool> for Pool {
+    fn from(client: redis_once::Pool) -> Self {
         Self { client, prefix: "sluice".into(), caller_clock: false, by_hash_slot: false }
     }
 }

@@ -6,9 +6,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use redis_once::Event;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::client::{self, Event};
 use super::pool::Pool;
 use crate::observe::{ConnectionWatch, primary_changed, slots_moved};
 use crate::{Error, ErrorKind};
@@ -17,7 +17,7 @@ use crate::{Error, ErrorKind};
 #[derive(Clone)]
 #[must_use]
 pub struct PoolBuilder {
-    client: client::PoolBuilder,
+    client: redis_once::PoolBuilder,
     caller_clock: bool,
 }
 
@@ -26,11 +26,11 @@ impl PoolBuilder {
     pub(super) fn parse(url: &str) -> Result<Self, Error> {
         let (url, caller_clock) = without_clock(url)?;
         let watch = ConnectionWatch::default();
-        let client = client::Pool::builder(&url)?.on_event(move |event| report(&watch, event));
+        let client = redis_once::Pool::builder(&url)?.on_event(move |event| report(&watch, event));
         Ok(Self { client, caller_clock })
     }
 
-    fn with(self, set: impl FnOnce(client::PoolBuilder) -> client::PoolBuilder) -> Self {
+    fn with(self, set: impl FnOnce(redis_once::PoolBuilder) -> redis_once::PoolBuilder) -> Self {
         Self { client: set(self.client), ..self }
     }
 
@@ -118,7 +118,7 @@ impl PoolBuilder {
     /// containers without system authorities. Default: the authorities of the system.
     #[cfg(feature = "rustls")]
     pub fn webpki_roots(self) -> Self {
-        self.with(client::PoolBuilder::webpki_roots)
+        self.with(redis_once::PoolBuilder::webpki_roots)
     }
 
     /// Sets the client certificate with its chain, and the private key, both in PEM. Default: none.
@@ -183,6 +183,8 @@ fn report(watch: &ConnectionWatch, event: &Event<'_>) {
         Event::Lost { address, reason, suppressed } => watch.lost(address, reason, suppressed),
         Event::PrimaryChanged { service, address } => primary_changed(service, address),
         Event::SlotsMoved { slots } => slots_moved(slots),
+        // An event of a later version.
+        _ => {}
     }
 }
 

@@ -3,11 +3,11 @@
 use std::pin::pin;
 
 use redis::Value;
+use redis_once::Script;
+use redis_once::calls::{Deadline, Stage, eval, from_failed_call, is_reply};
 use tokio::time::Instant;
 
 use super::Pool;
-use super::client::Script;
-use super::client::calls::{Deadline, Stage, eval, from_failed_call, is_reply};
 use super::decision_times::READY_WITHIN;
 use super::key_names::{hash_tagged, safe_prefix};
 use crate::{Error, ErrorKind};

@@ -93,7 +93,8 @@ fn marks(text: &str) -> Vec<(usize, String, bool)> {
 
 /// The Rust files whose tests and measures have marks.
 fn all_sources() -> impl Iterator<Item = PathBuf> {
-    ["src", "tests", "examples", "benches"].iter().flat_map(|folder| sources(&root().join(folder)))
+    let folders = ["src", "crates", "tests", "examples", "benches"];
+    folders.into_iter().flat_map(|folder| sources(&root().join(folder)))
 }
 
 /// The tests of each case, and the cases with a test that runs with all others.

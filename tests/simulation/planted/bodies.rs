@@ -5,19 +5,19 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fs;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr as _;
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 use support::repository;
 
-use super::{Edit, Fault};
+use super::{Edit, Fault, source};
 
 /// The variable of the environment with the number of the chosen fault. 0: none.
 pub(super) const CHOICE: &str = "PLANTED_FAULT";
 
-/// Says whether a fault was chosen. It stands at the end of `lib.rs`.
+/// Says whether a fault was chosen. It stands at the end of each `lib.rs`.
 const CHOOSE: &str = "
 pub(crate) fn is_planted(number: usize) -> bool {
     static CHOICE: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
@@ -61,15 +61,14 @@ impl Bodies {
 
     /// The texts of the files with all faults.
     pub(super) fn texts(&self) -> BTreeMap<PathBuf, String> {
-        let path = |file: &str| Path::new("src").join(file);
-        let planted = self.files.iter().map(|(file, one)| (path(file), one.planted()));
+        let planted = self.files.iter().map(|(file, one)| (source(file), one.planted()));
         let mut texts: BTreeMap<_, _> = planted.collect();
-        let root = texts.entry(path("lib.rs")).or_insert_with(|| File::read("lib.rs").text);
         let named = self.names.iter().zip(1..);
-        root.push_str(
-            &named.map(|(name, number)| format!("// {number} {name}\n")).collect::<String>(),
-        );
-        root.push_str(CHOOSE);
+        let names: String = named.map(|(name, number)| format!("// {number} {name}\n")).collect();
+        for root in ["lib.rs", "redis-once/lib.rs"] {
+            let text = texts.entry(source(root)).or_insert_with(|| File::read(root).text);
+            text.extend([names.as_str(), CHOOSE]);
+        }
         texts
     }
 
@@ -99,7 +98,7 @@ impl Bodies {
 
 impl File {
     fn read(name: &str) -> Self {
-        let text = fs::read_to_string(repository().join("src").join(name)).unwrap_or_default();
+        let text = fs::read_to_string(repository().join(source(name))).unwrap_or_default();
         let mut places = Vec::new();
         find_bodies(TokenStream::from_str(&text).expect("Rust"), &mut places);
         Self { text, places, edited: BTreeMap::new() }

@@ -22,17 +22,17 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "replaced_master_that_a_redirect_named_is_kept",
         &[edit(
-            "limiter/redis/client/cluster/nodes.rs",
+            "redis-once/cluster/nodes.rs",
             "            let is_away = away.iter().any(|node| Arc::ptr_eq(node, &one.node));",
             "            let is_away = one.redirected_to.is_none()
                 && away.iter().any(|node| Arc::ptr_eq(node, &one.node));",
         )],
     )
-    .found_by_unit("limiter::redis::client::cluster::nodes::tests::a_replaced_master_is_left_even_if_a_redirect_named_it"),
+    .found_by_unit_of_client("cluster::nodes::tests::a_replaced_master_is_left_even_if_a_redirect_named_it"),
     planted(
         "moved_slot_not_remembered",
         &[edit(
-            "limiter/redis/client/cluster/mod.rs",
+            "redis-once/cluster/mod.rs",
             "                self.nodes.assign(hash_slot, number);",
             "                let _ = number;",
         )],
@@ -40,7 +40,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "moved_without_a_look_at_the_map",
         &[edit(
-            "limiter/redis/client/cluster/mod.rs",
+            "redis-once/cluster/mod.rs",
             "        // Other slots have probably moved too.
         self.refresh();",
             "",
@@ -50,7 +50,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "first_charges_wait_for_a_dead_master",
         &[edit(
-            "limiter/redis/client/pool.rs",
+            "redis-once/pool.rs",
             "            () = cluster.left(partition, hash_slot) => Ok(()),",
             "            () = std::future::pending() => Ok(()),",
         )],
@@ -59,16 +59,16 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "silent_reading_of_the_map_is_forgotten",
         &[edit(
-            "limiter/redis/client/cluster/refresh.rs",
+            "redis-once/cluster/refresh.rs",
             "                connection.record_timeout(sent, error.kind() == ErrorKind::Saturation);",
             "                let _ = error;",
         )],
     )
-    .found_by_unit("limiter::redis::client::cluster::refresh::tests::a_reading_without_a_reply_is_recorded"),
+    .found_by_unit_of_client("cluster::refresh::tests::a_reading_without_a_reply_is_recorded"),
     planted(
         "sentinel_gets_one_attempt_at_a_time",
         &[edit(
-            "limiter/redis/client/sentinel/watch.rs",
+            "redis-once/sentinel/watch.rs",
             "            () = sleep(MAX_SILENCE) => {}
         }",
             "            () = sleep(100 * MAX_SILENCE) => {}
@@ -95,7 +95,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "asked_slot_taken_for_moved",
         &[edit(
-            "limiter/redis/client/cluster/redirect.rs",
+            "redis-once/cluster/redirect.rs",
             "                redirect().map(|host| host.map_or(Self::Again, Self::Ask))",
             "                redirect().map(Self::Moved)",
         )],
@@ -103,7 +103,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "try_again_is_an_error",
         &[edit(
-            "limiter/redis/client/cluster/redirect.rs",
+            "redis-once/cluster/redirect.rs",
             "            redis::ErrorKind::Server(ServerErrorKind::TryAgain) => Some(Self::Again),",
             "            redis::ErrorKind::Server(ServerErrorKind::TryAgain) => None,",
         )],
@@ -128,7 +128,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "cluster_leaves_the_server_that_lives",
         &[edit(
-            "limiter/redis/client/cluster/nodes.rs",
+            "redis-once/cluster/nodes.rs",
             "            if is_away {
                 one.node.server.leave();",
             "            if !is_away {
@@ -139,7 +139,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "map_read_once_and_never_again",
         &[edit(
-            "limiter/redis/client/cluster/refresh.rs",
+            "redis-once/cluster/refresh.rs",
             "                state.backoff.hold_until(now + pause);",
             "                state.backoff.hold_until(now + 10_000 * pause);",
         )],
@@ -151,7 +151,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "attempt_to_read_the_map_never_over",
         &[edit(
-            "limiter/redis/client/cluster/refresh.rs",
+            "redis-once/cluster/refresh.rs",
             "        state.running.retain(|(running, _)| *running != runtime);
         match result {",
             "        if matches!(result, Some(Ok(()))) {
@@ -160,9 +160,7 @@ pub(super) const FAULTS: &[Fault] = &[
         match result {",
         )],
     )
-    .found_by_unit(
-        "limiter::redis::client::cluster::refresh::tests::the_next_attempt_may_begin_whatever_ended_the_last_one",
-    ),
+    .found_by_unit_of_client("cluster::refresh::tests::the_next_attempt_may_begin_whatever_ended_the_last_one"),
     planted(
         "slot_waits_for_ever_for_its_refunds",
         &[edit(
@@ -174,7 +172,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "sentinels_switch_ignored",
         &[edit(
-            "limiter/redis/client/sentinel/mod.rs",
+            "redis-once/sentinel/mod.rs",
             "        let host = reports.choose()?;",
             "        let host = reports.choose()?;
         if self.primary.borrow().is_some() {
@@ -185,7 +183,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "old_primary_not_left",
         &[edit(
-            "limiter/redis/client/sentinel/mod.rs",
+            "redis-once/sentinel/mod.rs",
             "            old.server.leave();",
             "            let _ = &old.server;",
         )],
@@ -195,12 +193,12 @@ pub(super) const FAULTS: &[Fault] = &[
         "demoted_primary_taken_again",
         &[
             edit(
-                "limiter/redis/client/sentinel/mod.rs",
+                "redis-once/sentinel/mod.rs",
                 "                Ok(connection) if connection.is_primary => {",
                 "                Ok(connection) => {",
             ),
             edit(
-                "limiter/redis/client/sentinel/mod.rs",
+                "redis-once/sentinel/mod.rs",
                 "                Ok(_) => {
                     let mut reports = lock(&self.reports);
                     reports.refute(&primary.host);
@@ -220,12 +218,12 @@ pub(super) const FAULTS: &[Fault] = &[
         "sentinel_asked_once_and_never_again",
         &[
             edit(
-                "limiter/redis/client/sentinel/watch.rs",
+                "redis-once/sentinel/watch.rs",
                 "                () = sleep(ASK_EVERY.mul_f64(0.75 + fastrand::f64() / 2.0)) => {}",
                 "                () = sleep(ASK_EVERY.mul_f64(1e6)) => {}",
             ),
             edit(
-                "limiter/redis/client/sentinel/watch.rs",
+                "redis-once/sentinel/watch.rs",
                 "            if concerns(&push, &service_name) {",
                 "            if concerns(&push, &service_name) && false {",
             ),
@@ -234,7 +232,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "sentinel_that_was_away_not_asked_again",
         &[edit(
-            "limiter/redis/client/sentinel/watch.rs",
+            "redis-once/sentinel/watch.rs",
             "            backoff.record_failure(failed);
             self.report(Report::Unreachable(error))?;",
             "            backoff.record_failure(failed);
@@ -245,18 +243,16 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "oldest_epoch_followed",
         &[edit(
-            "limiter/redis/client/sentinel/reports.rs",
+            "redis-once/sentinel/reports.rs",
             "                    one.epoch > *epoch && !is_refuted(one) && has_support(one)",
             "                    one.epoch < *epoch && !is_refuted(one) && has_support(one)",
         )],
     )
-    .found_by_unit(
-        "limiter::redis::client::sentinel::reports::tests::a_switch_is_followed_once_two_report_it_and_never_back",
-    ),
+    .found_by_unit_of_client("sentinel::reports::tests::a_switch_is_followed_once_two_report_it_and_never_back"),
     planted(
         "one_sentinel_moves_the_pool",
         &[edit(
-            "limiter/redis/client/sentinel/reports.rs",
+            "redis-once/sentinel/reports.rs",
             "one.votes > 1 || is_alone(one);",
             "one.votes > 0 || is_alone(one);",
         )],
@@ -265,7 +261,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "server_without_a_name_taken_for_the_asked_one",
         &[edit(
-            "limiter/redis/client/cluster/slot_map.rs",
+            "redis-once/cluster/slot_map.rs",
             "        Some(unknown) if unknown == UNKNOWN => more.get(1).and_then(ip),",
             "        Some(unknown) if unknown == UNKNOWN => Some(asked.name.clone()),",
         )],

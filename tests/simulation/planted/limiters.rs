@@ -361,18 +361,16 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "late_timer_not_seen",
         &[edit(
-            "limiter/redis/client/on_time.rs",
+            "redis-once/on_time.rs",
             "        self.begin.elapsed() > SLACK",
             "        self.begin.elapsed() > 10_000 * SLACK",
         )],
     )
-    .found_by_unit(
-        "limiter::redis::client::fault::tests::a_late_timer_is_load_for_every_charge_of_the_moment",
-    ),
+    .found_by_unit_of_client("fault::tests::a_late_timer_is_load_for_every_charge_of_the_moment"),
     planted(
         "arrived_answers_not_read_at_the_deadline",
         &[edit(
-            "limiter/redis/client/on_time.rs",
+            "redis-once/on_time.rs",
             "        let before = WorkerThreads::now();
         for round",
             "        if self.is_late() {
@@ -382,7 +380,7 @@ pub(super) const FAULTS: &[Fault] = &[
         for round",
         )],
     )
-    .found_by_unit("limiter::redis::client::on_time::tests::a_busy_process_reads_what_has_arrived"),
+    .found_by_unit_of_client("on_time::tests::a_busy_process_reads_what_has_arrived"),
     planted(
         "units_of_before_a_reset_go_into_the_new_lease",
         &[edit(

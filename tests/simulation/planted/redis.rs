@@ -145,7 +145,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "unknown_script_is_an_error",
         &[edit(
-            "limiter/redis/client/script.rs",
+            "redis-once/script.rs",
             "        if !matches!(&reply, Err(error) if error.kind() == no_script) {",
             "        let is_reply = super::error_reply::is_reply(&reply);
         if is_reply || !matches!(&reply, Err(error) if error.kind() == no_script) {",
@@ -154,7 +154,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "script_forgotten_for_good_once_it_was_known",
         &[edit(
-            "limiter/redis/client/script.rs",
+            "redis-once/script.rs",
             "    if reply.is_ok() {
         script.record_run();
     }",
@@ -175,7 +175,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "missing_answer_is_always_the_servers",
         &[edit(
-            "limiter/redis/client/fault.rs",
+            "redis-once/fault.rs",
             "    if was_late || seen.others_answer {",
             "    if (was_late || seen.others_answer) && false {",
         )],
@@ -183,7 +183,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "missing_answer_is_always_load",
         &[edit(
-            "limiter/redis/client/fault.rs",
+            "redis-once/fault.rs",
             "    if was_late || seen.others_answer {",
             "    if was_late || seen.others_answer || true {",
         )],
@@ -191,7 +191,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "deadline_counted_twice",
         &[edit(
-            "limiter/redis/client/fault.rs",
+            "redis-once/fault.rs",
             "        Timers::until(self.grace_period.begin())",
             "        Timers::until(self.at + self.at.saturating_duration_since(self.start))",
         )],
@@ -221,12 +221,12 @@ pub(super) const FAULTS: &[Fault] = &[
         "closed_connection_kept",
         &[
             edit(
-                "limiter/redis/client/connection.rs",
+                "redis-once/connection.rs",
                 "            Err(error) if error.is_unrecoverable_error() => self.retire(ConnectionState::Closed),",
                 "            Err(error) if error.is_unrecoverable_error() => {}",
             ),
             edit(
-                "limiter/redis/client/server.rs",
+                "redis-once/server.rs",
                 "        self.0.retire(ConnectionState::Closed);
     }",
                 "        let _ = &self.0;
@@ -237,7 +237,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "silent_connection_kept",
         &[edit(
-            "limiter/redis/client/connection.rs",
+            "redis-once/connection.rs",
             "        let limit = (2 * now.saturating_sub(sent)).max(max_silence.as_micros() as u64);",
             "        let limit = u64::MAX / 4 + max_silence.as_micros() as u64;",
         )],
@@ -245,12 +245,12 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "silent_server_taken_for_a_silent_connection",
         &[edit(
-            "limiter/redis/client/connection.rs",
+            "redis-once/connection.rs",
             "            self.server.generation.store(next, Release);",
             "            let _ = next;",
         )],
     )
-    .found_by_unit("limiter::redis::client::connection::tests::a_useless_connection_says_since_when"),
+    .found_by_unit_of_client("connection::tests::a_useless_connection_says_since_when"),
     planted(
         "read_only_connection_kept",
         &[
@@ -270,7 +270,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "connection_leaked",
         &[edit(
-            "limiter/redis/client/own_pool.rs",
+            "redis-once/own_pool.rs",
             "                entry.connection = Some(Arc::new(connection));",
             "                let connection = Arc::new(connection);
                 std::mem::forget(Arc::clone(&connection));
@@ -280,18 +280,16 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "attempt_to_connect_without_an_end",
         &[edit(
-            "limiter/redis/client/server.rs",
+            "redis-once/server.rs",
             "        let in_time = timeout_at(deadline, opened).await;",
             "        let in_time = timeout_at(deadline + 100 * self.connect_timeout, opened).await;",
         )],
     )
-    .found_by_unit(
-        "limiter::redis::client::own_pool::tests::an_attempt_without_an_answer_ends_in_time_and_no_pause_follows",
-    ),
+    .found_by_unit_of_client("own_pool::tests::an_attempt_without_an_answer_ends_in_time_and_no_pause_follows"),
     planted(
         "closed_connection_used_after_a_rest",
         &[edit(
-            "limiter/redis/client/own_pool.rs",
+            "redis-once/own_pool.rs",
             "            } else if connection.socket.is_closed() {",
             "            } else if connection.socket.is_closed() && is_long {",
         )],
@@ -303,7 +301,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "replies_without_a_bound",
         &[edit(
-            "limiter/redis/client/wire.rs",
+            "redis-once/wire.rs",
             "        if self.unanswered.fetch_add(count, Relaxed) + count > MAX_REPLY {",
             "        if self.unanswered.fetch_add(count, Relaxed) > MAX_REPLY << 6 {",
         )],
@@ -312,7 +310,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "replica_used_although_a_primary_has_its_name",
         &[edit(
-            "limiter/redis/client/server.rs",
+            "redis-once/server.rs",
             "                    Some(peer) if seeks_primary && greeting.is_replica() => {",
             "                    Some(peer) if !seeks_primary && greeting.is_replica() => {",
         )],
@@ -321,18 +319,16 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "connection_kept_through_a_suspend",
         &[edit(
-            "limiter/redis/client/own_pool.rs",
+            "redis-once/own_pool.rs",
             "        of_world.saturating_sub(now.0.saturating_duration_since(before))",
             "        of_world.min(now.0.saturating_duration_since(before))",
         )],
     )
-    .found_by_unit(
-        "limiter::redis::client::own_pool::tests::after_a_suspend_a_new_connection_comes_first",
-    ),
+    .found_by_unit_of_client("own_pool::tests::after_a_suspend_a_new_connection_comes_first"),
     planted(
         "attempt_that_failed_keeps_its_place",
         &[edit(
-            "limiter/redis/client/own_pool.rs",
+            "redis-once/own_pool.rs",
             "                ended = Some(Err(failure));",
             "                entry.attempts.push(Instant::now());
                 ended = Some(Err(failure));",
@@ -345,7 +341,7 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "pause_between_attempts_never_ends",
         &[edit(
-            "limiter/redis/client/backoff.rs",
+            "redis-once/backoff.rs",
             "        self.next = self.next.max(Some(begun + self.pause()));",
             "        self.next = self.next.max(Some(begun + 100 * self.pause()));",
         )],
@@ -353,19 +349,17 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "old_fault_remembered_after_a_success",
         &[edit(
-            "limiter/redis/client/own_pool.rs",
+            "redis-once/own_pool.rs",
             "                backoff.record_success();
                 *last_error = None;",
             "                backoff.record_success();",
         )],
     )
-    .found_by_unit(
-        "limiter::redis::client::own_pool::tests::a_failure_before_the_last_connection_counts_no_more",
-    ),
+    .found_by_unit_of_client("own_pool::tests::a_failure_before_the_last_connection_counts_no_more"),
     planted(
         "waiter_for_a_connection_not_woken",
         &[edit(
-            "limiter/redis/client/own_pool.rs",
+            "redis-once/own_pool.rs",
             "        pool.changed.notify_waiters();",
             "        let _ = &pool.changed;",
         )],
@@ -479,21 +473,21 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "refusal_taken_for_foreign_data",
         &[edit(
-            "limiter/redis/client/error_reply.rs",
+            "redis-once/error_reply.rs",
             "        row.map_or(ErrorKind::Configuration, |(kind, _)| *kind)",
             "        row.map_or(ErrorKind::State, |(kind, _)| *kind)",
         )],
     )
-    .found_by_unit("limiter::redis::client::error_reply::tests::every_known_reply_lands_in_its_kind"),
+    .found_by_unit_of_client("error_reply::tests::every_known_reply_lands_in_its_kind"),
     planted(
         "key_in_the_words_of_a_server",
         &[edit(
-            "limiter/redis/client/error_reply.rs",
+            "redis-once/error_reply.rs",
             "                shown.push_str(if is_secret(bare, secrets) { \"…\" } else { bare });",
             "                shown.push_str(bare);",
         )],
     )
-    .found_by_unit("limiter::redis::client::error_reply::tests::no_argument_of_a_call_is_printed"),
+    .found_by_unit_of_client("error_reply::tests::no_argument_of_a_call_is_printed"),
     planted(
         "one_master_is_asked_if_it_can_decide",
         &[edit(

@@ -126,63 +126,55 @@ pub(super) const FAULTS: &[Fault] = &[
         "refused_greeting_taken_for_a_silent_one",
         "d380ecf greeting: see that a HELLO was refused",
         &[edit(
-            "limiter/redis/client/greeting.rs",
+            "redis-once/greeting.rs",
             "        match reply.and_then(Value::extract_error) {",
             "        match reply {",
         )],
     )
-    .found_by_unit(
-        "limiter::redis::client::greeting::tests::a_refusal_that_may_pass_is_no_answer_without_a_role",
-    ),
+    .found_by_unit_of_client("greeting::tests::a_refusal_that_may_pass_is_no_answer_without_a_role"),
     reverted(
         "wait_for_a_connection_judged_by_its_last_timer",
         "b2dc58e redis: judge a wait for a connection by all its timers",
         &[edit(
-            "limiter/redis/client/pool.rs",
+            "redis-once/pool.rs",
             "                if let Some(connected) = end.wait_for(&pool.signs, connecting.as_mut()).await {",
             "                let in_time = tokio::time::timeout_at(end.at, connecting.as_mut()).await;
                 if let Ok(connected) = in_time {",
         )],
     )
-    .found_by_unit(
-        "limiter::redis::client::own_pool::tests::a_wait_for_a_connection_whose_timers_fire_late_is_load",
-    ),
+    .found_by_unit_of_client("own_pool::tests::a_wait_for_a_connection_whose_timers_fire_late_is_load"),
     reverted(
         "slow_attempt_after_load_taken_for_a_hang",
         "63303cb cluster, sentinel: take no slow attempt after load for a hang",
         &[
             edit(
-                "limiter/redis/client/backoff.rs",
+                "redis-once/backoff.rs",
                 "    let stays = [ErrorKind::Infrastructure, ErrorKind::Saturation];",
                 "    let stays = [ErrorKind::Infrastructure];",
             ),
             edit(
-                "limiter/redis/client/sentinel/watch.rs",
+                "redis-once/sentinel/watch.rs",
                 "            last_took = Some(took).filter(|_| error.kind() != ErrorKind::Saturation);",
                 "            last_took = Some(took);",
             ),
         ],
     )
-    .found_by_unit(
-        "limiter::redis::client::own_pool::tests::an_attempt_that_hangs_hides_neither_a_fault_of_the_server_nor_load",
-    ),
+    .found_by_unit_of_client("own_pool::tests::an_attempt_that_hangs_hides_neither_a_fault_of_the_server_nor_load"),
     reverted(
         "hang_hides_that_the_server_was_away",
         "348fb04 redis: let load end a fault, and hide none",
         &[edit(
-            "limiter/redis/client/backoff.rs",
+            "redis-once/backoff.rs",
             "    let stays = [ErrorKind::Infrastructure, ErrorKind::Saturation];",
             "    let stays = [ErrorKind::Saturation];",
         )],
     )
-    .found_by_unit(
-        "limiter::redis::client::own_pool::tests::an_attempt_that_hangs_hides_neither_a_fault_of_the_server_nor_load",
-    ),
+    .found_by_unit_of_client("own_pool::tests::an_attempt_that_hangs_hides_neither_a_fault_of_the_server_nor_load"),
     reverted(
         "fault_stays_while_load_ends_all_attempts",
         "348fb04 redis: let load end a fault, and hide none",
         &[edit(
-            "limiter/redis/client/own_pool.rs",
+            "redis-once/own_pool.rs",
             "                last_error.take_if(|error| error.kind() == ErrorKind::Infrastructure);
 ",
             "",
@@ -193,27 +185,25 @@ pub(super) const FAULTS: &[Fault] = &[
         "arrived_answers_lost_at_a_switch",
         "eb1faa6 redis: read what has arrived when a server is left",
         &[edit(
-            "limiter/redis/client/connection.rs",
+            "redis-once/connection.rs",
             "            () = left => {}
             outcome",
             "            () = left => return None,
             outcome",
         )],
     )
-    .found_by_unit(
-        "limiter::redis::client::connection::tests::a_call_to_a_server_that_is_left_ends_with_what_has_arrived",
-    ),
+    .found_by_unit_of_client("connection::tests::a_call_to_a_server_that_is_left_ends_with_what_has_arrived"),
     reverted(
         "calls_to_a_server_that_was_left_go_on",
         "aa136d3 Mend what users, operators and attackers met in the crate",
         &[
             edit(
-                "limiter/redis/client/connection.rs",
+                "redis-once/connection.rs",
                 "        self.left.notify_waiters();",
                 "        let _ = &self.left;",
             ),
             edit(
-                "limiter/redis/client/connection.rs",
+                "redis-once/connection.rs",
                 "        if self.server.is_left.load(Relaxed) {
             return None;
         }",
@@ -221,14 +211,12 @@ pub(super) const FAULTS: &[Fault] = &[
             ),
         ],
     )
-    .found_by_unit(
-        "limiter::redis::client::connection::tests::a_call_to_a_server_that_is_left_ends_with_what_has_arrived",
-    ),
+    .found_by_unit_of_client("connection::tests::a_call_to_a_server_that_is_left_ends_with_what_has_arrived"),
     reverted(
         "end_within_a_reply_taken_for_an_odd_reply",
         "aa136d3 Mend what users, operators and attackers met in the crate",
         &[edit(
-            "limiter/redis/client/error_reply.rs",
+            "redis-once/error_reply.rs",
             "        redis::ErrorKind::Parse if ends_within_reply(&error) => {",
             "        redis::ErrorKind::Parse if ends_within_reply(&error) && error.is_timeout() => {",
         )],
@@ -237,17 +225,17 @@ pub(super) const FAULTS: &[Fault] = &[
         "ticks_of_timers_count_as_load",
         "07a63ab grace_period: count no tick of a timer as load",
         &[edit(
-            "limiter/redis/client/on_time.rs",
+            "redis-once/on_time.rs",
             "        self.late += self.next.elapsed().saturating_sub(2 * TICK);",
             "        self.late += self.next.elapsed();",
         )],
     )
-    .found_by_unit("limiter::redis::client::on_time::tests::a_short_time_to_connect_is_no_load"),
+    .found_by_unit_of_client("on_time::tests::a_short_time_to_connect_is_no_load"),
     reverted(
         "sentinel_that_refused_and_is_silent_since",
         "2708dde sentinel: see one that refused and is silent since",
         &[edit(
-            "limiter/redis/client/sentinel/watch.rs",
+            "redis-once/sentinel/watch.rs",
             "                Some(took) => self.connect_or_report(end, took).await?,",
             "                Some(took) if Duration::is_zero(&took) => self.connect_or_report(end, took).await?,
                 Some(_) => unless_busy(end, self.connect(end)).await,",
@@ -261,17 +249,17 @@ pub(super) const FAULTS: &[Fault] = &[
         "dead_sentinel_hides_load",
         "12360f3 sentinel: let load weigh more than a dead sentinel",
         &[edit(
-            "limiter/redis/client/sentinel/reports.rs",
+            "redis-once/sentinel/reports.rs",
             "        match errors.max_by_key(|error| weight(error)) {",
             "        match { errors }.find(|error| weight(error) <= 2) {",
         )],
     )
-    .found_by_unit("limiter::redis::client::sentinel::reports::tests::errors_say_what_is_wrong"),
+    .found_by_unit_of_client("sentinel::reports::tests::errors_say_what_is_wrong"),
     reverted(
         "map_that_is_read_late_is_the_servers_fault",
         "29c2f61 redis: a slot map that is read late opens no gate",
         &[edit(
-            "limiter/redis/client/cluster/refresh.rs",
+            "redis-once/cluster/refresh.rs",
             "        unless_busy(end, self.read_map(end)).await",
             "        match end.elapsed().is_zero() {
             true => self.read_map(end).await,
@@ -284,19 +272,17 @@ pub(super) const FAULTS: &[Fault] = &[
         "sentinel_that_is_read_late_is_at_fault",
         "29c2f61 redis: a slot map that is read late opens no gate",
         &[edit(
-            "limiter/redis/client/sentinel/watch.rs",
+            "redis-once/sentinel/watch.rs",
             "            match unless_busy(end, asking).await {",
             "            match asking.await {",
         )],
     )
-    .found_by_unit(
-        "limiter::redis::client::sentinel::watch::tests::a_sentinel_that_a_busy_process_reads_late_is_not_at_fault",
-    ),
+    .found_by_unit_of_client("sentinel::watch::tests::a_sentinel_that_a_busy_process_reads_late_is_not_at_fault"),
     reverted(
         "panic_while_the_map_is_read_is_the_servers_fault",
         "1141e6b redis: a panic before a cluster or sentinels opens no gate",
         &[edit(
-            "limiter/redis/client/cluster/refresh.rs",
+            "redis-once/cluster/refresh.rs",
             "            Some(Err(ended)) if ended.is_panic() => {",
             "            Some(Err(ended)) if ended.is_cancelled() => {",
         )],
@@ -309,7 +295,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "panic_before_sentinels_is_their_fault",
         "1141e6b redis: a panic before a cluster or sentinels opens no gate",
         &[edit(
-            "limiter/redis/client/sentinel/watch.rs",
+            "redis-once/sentinel/watch.rs",
             "        if std::thread::panicking() {",
             "        if std::thread::panicking() && self.number == usize::MAX {",
         )],
@@ -393,15 +379,13 @@ pub(super) const FAULTS: &[Fault] = &[
         "9acb4cd cluster: know a slot that nobody serves",
         &[
             edit(
-                "limiter/redis/client/cluster/mod.rs",
+                "redis-once/cluster/mod.rs",
                 "            None => refreshes.was_read.then(|| failed(None, None)),",
                 "            None => None,",
             ),
         ],
     )
-    .found_by_unit(
-        "limiter::redis::client::cluster::refresh::tests::a_slot_that_nobody_serves_is_known_once_the_map_is_read",
-    ),
+    .found_by_unit_of_client("cluster::refresh::tests::a_slot_that_nobody_serves_is_known_once_the_map_is_read"),
     reverted(
         "each_key_asked_for_where_one_has_moved",
         "63e7c20 cluster: ask the source about each key on Redis 6.2",
@@ -474,7 +458,7 @@ pub(super) const FAULTS: &[Fault] = &[
         "wrong_sentinel_believed_when_it_comes_back",
         "f9cf4d0 sentinel: no news when a wrong one comes back",
         &[edit(
-            "limiter/redis/client/sentinel/reports.rs",
+            "redis-once/sentinel/reports.rs",
             "        self.all[sentinel] = report;",
             "        if let (Report::Unreachable(_), Some(known)) = (&report, &mut self.followed) {
             known.1 = 0;
@@ -482,7 +466,7 @@ pub(super) const FAULTS: &[Fault] = &[
         self.all[sentinel] = report;",
         )],
     )
-    .found_by_unit("limiter::redis::client::sentinel::reports::tests::at_the_start_most_votes_win"),
+    .found_by_unit_of_client("sentinel::reports::tests::at_the_start_most_votes_win"),
     reverted(
         "map_not_read_when_a_server_cannot_serve",
         "d5a3da4 cluster: read the slot map when a server cannot serve",
@@ -538,24 +522,24 @@ pub(super) const FAULTS: &[Fault] = &[
         "666abb7 redis: a silence begins after the last reply",
         &[
             edit(
-                "limiter/redis/client/connection.rs",
+                "redis-once/connection.rs",
                 "        let sent = sent.max(self.last_end.load(Relaxed));
 ",
                 "",
             ),
             edit(
-                "limiter/redis/client/connection.rs",
+                "redis-once/connection.rs",
                 "        begun.max(self.last_end.load(Relaxed))",
                 "        begun",
             ),
         ],
     )
-    .found_by_unit("limiter::redis::client::connection::tests::a_silence_begins_after_the_last_reply"),
+    .found_by_unit_of_client("connection::tests::a_silence_begins_after_the_last_reply"),
     reverted(
         "silence_during_late_timers_is_short",
         "1845070 redis: a client library's timeout in a busy process is load",
         &[edit(
-            "limiter/redis/client/pool.rs",
+            "redis-once/pool.rs",
             "                connection.record_timeout(sent, deadline.is_busy(&self.signs));",
             "                connection.record_timeout(sent, false);",
         )],
@@ -567,26 +551,24 @@ pub(super) const FAULTS: &[Fault] = &[
         "silence_of_a_busy_process_is_short",
         "0568e51 redis: judge silence by evidence that load cannot make",
         &[edit(
-            "limiter/redis/client/connection.rs",
+            "redis-once/connection.rs",
             "        let max_silence = MAX_SILENCE * if is_busy { BUSY_FACTOR } else { 1 };",
             "        let max_silence = MAX_SILENCE * if is_busy { BUSY_FACTOR / BUSY_FACTOR } else { 1 };",
         )],
     )
-    .found_by_unit("limiter::redis::client::connection::tests::a_busy_process_waits_longer"),
+    .found_by_unit_of_client("connection::tests::a_busy_process_waits_longer"),
     reverted(
         "slow_attempt_to_connect_is_the_servers_fault",
         "0568e51 redis: judge silence by evidence that load cannot make",
         &[edit(
-            "limiter/redis/client/fault.rs",
+            "redis-once/fault.rs",
             "        let message = format!(\"the connection to {server} is not ready yet\");
         return Error::new(ErrorKind::Saturation, message);",
             "        let message = format!(\"the connection to {server} is not ready yet\");
         return Error::new(ErrorKind::Infrastructure, message);",
         )],
     )
-    .found_by_unit(
-        "limiter::redis::client::own_pool::tests::an_attempt_that_has_just_begun_is_no_fault_of_the_server",
-    ),
+    .found_by_unit_of_client("own_pool::tests::an_attempt_that_has_just_begun_is_no_fault_of_the_server"),
     reverted(
         "deadline_before_the_sending_is_the_servers_fault",
         "0568e51 redis: judge silence by evidence that load cannot make",
@@ -603,16 +585,14 @@ pub(super) const FAULTS: &[Fault] = &[
         "pauses_of_an_outage_go_on_after_it",
         "0568e51 redis: judge silence by evidence that load cannot make",
         &[edit(
-            "limiter/redis/client/backoff.rs",
+            "redis-once/backoff.rs",
             "        if !self.was_unusable {
             *self = Self::default();
         }",
             "",
         )],
     )
-    .found_by_unit(
-        "limiter::redis::client::backoff::tests::a_success_ends_the_pauses_unless_connections_are_unusable",
-    ),
+    .found_by_unit_of_client("backoff::tests::a_success_ends_the_pauses_unless_connections_are_unusable"),
     reverted(
         "refunds_of_a_late_call_lose_their_turn",
         "0568e51 redis: judge silence by evidence that load cannot make",
@@ -656,31 +636,27 @@ pub(super) const FAULTS: &[Fault] = &[
         "first_missed_deadline_dated_by_the_start",
         "27c545d pool: date the first missed deadline of a slot by now",
         &[edit(
-            "limiter/redis/client/fault.rs",
+            "redis-once/fault.rs",
             "                && !(*stage != Stage::Queued && facts.is_silent),",
             "                && *stage == Stage::Queued,",
         )],
     )
-    .found_by_unit(
-        "limiter::redis::client::fault::tests::a_reply_meanwhile_is_load",
-    ),
+    .found_by_unit_of_client("fault::tests::a_reply_meanwhile_is_load"),
     reverted(
         "paused_process_gives_up_its_connection",
         "3bd3ff8 redis: a paused process waits on for its connection",
         &[edit(
-            "limiter/redis/client/pool.rs",
+            "redis-once/pool.rs",
             "                if error.kind() != ErrorKind::Saturation || !end.is_late() {",
             "                if error.kind() != ErrorKind::Saturation || !end.is_late() || hash_slot < u16::MAX {",
         )],
     )
-    .found_by_unit(
-        "limiter::redis::client::own_pool::tests::a_process_that_was_paused_waits_on_for_its_connection",
-    ),
+    .found_by_unit_of_client("own_pool::tests::a_process_that_was_paused_waits_on_for_its_connection"),
     reverted(
         "attempts_to_connect_outlive_the_pool",
         "1a9d162 redis: end attempts to connect with the pool",
         &[edit(
-            "limiter/redis/client/own_pool.rs",
+            "redis-once/own_pool.rs",
             "            _ = pool.changed() => {}
         }
     }
@@ -698,12 +674,12 @@ impl Drop",
 impl Drop",
         )],
     )
-    .found_by_unit("limiter::redis::client::own_pool::tests::attempts_end_with_the_pool"),
+    .found_by_unit_of_client("own_pool::tests::attempts_end_with_the_pool"),
     reverted(
         "late_timer_counts_for_its_own_charge_alone",
         "bfa293f redis: count a late timer of any charge as load",
         &[edit(
-            "limiter/redis/client/fault.rs",
+            "redis-once/fault.rs",
             "            signs.late.record();
         }
         signs.late_until() >= Some(self.start)",
@@ -712,14 +688,12 @@ impl Drop",
         signs.late_until() >= Some(self.start)",
         )],
     )
-    .found_by_unit(
-        "limiter::redis::client::fault::tests::a_late_timer_is_load_for_every_charge_of_the_moment",
-    ),
+    .found_by_unit_of_client("fault::tests::a_late_timer_is_load_for_every_charge_of_the_moment"),
     reverted(
         "attempt_that_panicked_keeps_its_place",
         "741f6b3 redis: keep connections in a pool of the crate's own",
         &[edit(
-            "limiter/redis/client/own_pool.rs",
+            "redis-once/own_pool.rs",
             "        let Some(pool) = self.pool.upgrade() else { return };
         let (mut state, now)",
             "        let Some(pool) = self.pool.upgrade().filter(|_| self.result.is_some()) else { return };
@@ -730,7 +704,7 @@ impl Drop",
         "demoted_server_connected_to_without_pauses",
         "741f6b3 redis: keep connections in a pool of the crate's own",
         &[edit(
-            "limiter/redis/client/own_pool.rs",
+            "redis-once/own_pool.rs",
             "            self.backoff.record_unusable(*since);",
             "            let _ = since;",
         )],
@@ -765,12 +739,12 @@ impl Drop",
         "connection_left_at_its_first_missed_deadlines",
         "c930ae4 redis: give up a connection after a silence, not three calls",
         &[edit(
-            "limiter/redis/client/connection.rs",
+            "redis-once/connection.rs",
             "        if self.silence.begin_or_continue(sent) + limit <= now {",
             "        if self.silence.begin_or_continue(sent) <= now {",
         )],
     )
-    .found_by_unit("limiter::redis::client::connection::tests::a_busy_process_waits_longer"),
+    .found_by_unit_of_client("connection::tests::a_busy_process_waits_longer"),
     reverted(
         "oldest_refund_first",
         "c4b52fa redis: unwind bookings last first, whatever their number",
@@ -814,7 +788,7 @@ impl Drop",
         "two_servers_that_are_no_primary_asked_without_a_pause",
         "5e555b0 sentinel: pause between servers that both are no primary",
         &[edit(
-            "limiter/redis/client/sentinel/mod.rs",
+            "redis-once/sentinel/mod.rs",
             "        Some((address, current.is_some()))",
             "        self.switches.fetch_add(1, Relaxed);
         Some((address, current.is_some()))",
@@ -828,7 +802,7 @@ impl Drop",
         "sentinels_not_watched_after_a_panic",
         "2c57efa sentinel: watch on soon after a panic",
         &[edit(
-            "limiter/redis/client/sentinel/mod.rs",
+            "redis-once/sentinel/mod.rs",
             "                _ = tasks.join_next() => has_panicked = true,",
             "                _ = tasks.join_next() => return None,",
         )],
@@ -884,26 +858,24 @@ impl Drop",
         "silence_counts_for_one_connection_alone",
         "8919b71 pool: a builder, and answers that come too late are undone",
         &[edit(
-            "limiter/redis/client/connection.rs",
+            "redis-once/connection.rs",
             "        if self.generation == self.server.generation.load(Relaxed)
             && self",
             "        if self.generation == self.server.generation.load(Relaxed).wrapping_add(1)
             && self",
         )],
     )
-    .found_by_unit("limiter::redis::client::connection::tests::a_useless_connection_says_since_when"),
+    .found_by_unit_of_client("connection::tests::a_useless_connection_says_since_when"),
     reverted(
         "login_that_changed_waits_for_the_pause",
         "aa136d3 Mend what users, operators and attackers met in the crate",
         &[edit(
-            "limiter/redis/client/own_pool.rs",
+            "redis-once/own_pool.rs",
             "            if *switches != now_switches {",
             "            if *switches != now_switches && *switches > now_switches {",
         )],
     )
-    .found_by_unit(
-        "limiter::redis::client::own_pool::tests::a_login_that_changed_is_tried_without_a_pause",
-    ),
+    .found_by_unit_of_client("own_pool::tests::a_login_that_changed_is_tried_without_a_pause"),
     reverted(
         "short_caller_of_a_lease_waits_for_a_long_refill",
         "aa136d3 Mend what users, operators and attackers met in the crate",
@@ -919,14 +891,12 @@ impl Drop",
         "turned_away_by_a_cluster_in_a_busy_process_fails_open",
         "aa136d3 Mend what users, operators and attackers met in the crate",
         &[edit(
-            "limiter/redis/client/fault.rs",
+            "redis-once/fault.rs",
             "    if !was_late && seen.was_turned_away {",
             "    if seen.was_turned_away {",
         )],
     )
-    .found_by_unit(
-        "limiter::redis::client::fault::tests::a_cluster_that_turns_a_charge_away_for_most_of_its_time_is_at_fault",
-    ),
+    .found_by_unit_of_client("fault::tests::a_cluster_that_turns_a_charge_away_for_most_of_its_time_is_at_fault"),
     reverted(
         "word_to_a_waiter_of_redisson_who_is_gone_lost",
         "66fa24d redisson: what two reviews found",
@@ -1009,7 +979,7 @@ impl Drop",
         "refund_waits_for_the_text_of_its_script",
         "5d4f553 redis: a refund comes before its caller's next request",
         &[edit(
-            "limiter/redis/client/script.rs",
+            "redis-once/script.rs",
             "        Self { source: Arc::clone(&self.source), is_known: Arc::default() }",
             "        Self { source: Arc::clone(&self.source), is_known: Arc::new(AtomicBool::new(true)) }",
         )],
@@ -1019,26 +989,22 @@ impl Drop",
         "an_attempt_that_hangs_keeps_others_waiting",
         "redis: connect again beside an attempt that hangs",
         &[edit(
-            "limiter/redis/client/own_pool.rs",
+            "redis-once/own_pool.rs",
             "        self.attempts.last().map(|begun| *begun + MAX_SILENCE).filter(|next| *next > now)",
             "        self.attempts.last().map(|begun| *begun + 5 * MAX_SILENCE).filter(|next| *next > now)",
         )],
     )
-    .found_by_unit(
-        "limiter::redis::client::own_pool::tests::an_attempt_that_hangs_gets_another_beside_it",
-    ),
+    .found_by_unit_of_client("own_pool::tests::an_attempt_that_hangs_gets_another_beside_it"),
     reverted(
         "time_of_a_process_that_stood_still_is_silence",
         "redis: count no time in which the process stood still",
         &[edit(
-            "limiter/redis/client/connection.rs",
+            "redis-once/connection.rs",
             "        let sent = if is_busy { now } else { self.server.clock(sent) };",
             "        let sent = if is_busy && now == 0 { now } else { self.server.clock(sent) };",
         )],
     )
-    .found_by_unit(
-        "limiter::redis::client::connection::tests::a_process_that_stood_still_gives_up_no_connection",
-    ),
+    .found_by_unit_of_client("connection::tests::a_process_that_stood_still_gives_up_no_connection"),
     reverted(
         "slot_of_before_a_reset_looks_like_one_of_after_it",
         "6179490 line: leave no slot of before a reset",
@@ -1056,7 +1022,7 @@ impl Drop",
         "pause_since_a_connection_was_looked_at",
         "c56b30d redis: pause since a connection became useless",
         &[edit(
-            "limiter/redis/client/own_pool.rs",
+            "redis-once/own_pool.rs",
             "            let since = connection.health.useless_since().min(now);",
             "            let since = connection.health.useless_since().max(now);",
         )],
@@ -1066,21 +1032,19 @@ impl Drop",
         "pause_since_the_end_of_a_slow_attempt",
         "redis: pause since an attempt began, not since it failed",
         &[edit(
-            "limiter/redis/client/own_pool.rs",
+            "redis-once/own_pool.rs",
             "            Some(Err(failure)) => {
                 backoff.record_failure(self.begun);",
             "            Some(Err(failure)) => {
                 backoff.record_failure(now);",
         )],
     )
-    .found_by_unit(
-        "limiter::redis::client::own_pool::tests::an_attempt_without_an_answer_ends_in_time_and_no_pause_follows",
-    ),
+    .found_by_unit_of_client("own_pool::tests::an_attempt_without_an_answer_ends_in_time_and_no_pause_follows"),
     reverted(
         "process_that_stands_still_until_the_deadline_blames_the_server",
         "redis: see a process that stands still until a deadline",
         &[edit(
-            "limiter/redis/client/fault.rs",
+            "redis-once/fault.rs",
             "        if timers.show_load() {
             signs.late",
             "        if was_last && self.grace_period.is_late() {
@@ -1095,56 +1059,50 @@ impl Drop",
         "redis: judge this process by ten timers of a decision's time",
         &[
             edit(
-                "limiter/redis/client/on_time.rs",
+                "redis-once/on_time.rs",
                 "(end.saturating_duration_since(begun) / WATCHED_TIMERS).max(TICK)",
                 "end.saturating_duration_since(begun).max(TICK)",
             ),
             edit(
-                "limiter/redis/client/on_time.rs",
+                "redis-once/on_time.rs",
                 "4 * self.late > self.interval * WATCHED_TIMERS",
                 "4 * self.late > self.interval",
             ),
         ],
     )
-    .found_by_unit("limiter::redis::client::on_time::tests::a_process_that_runs_now_and_then_is_too_busy"),
+    .found_by_unit_of_client("on_time::tests::a_process_that_runs_now_and_then_is_too_busy"),
     reverted(
         "server_refuted_late_is_left_out_after_a_switch",
         "sentinel: follow a switch back to a server that was refuted late",
         &[edit(
-            "limiter/redis/client/sentinel/reports.rs",
+            "redis-once/sentinel/reports.rs",
             ".unwrap_or_else(|| self.newest_epoch());
         self.refuted",
             ".unwrap_or(u64::MAX);
         self.refuted",
         )],
     )
-    .found_by_unit(
-        "limiter::redis::client::sentinel::reports::tests::a_server_that_was_left_out_late_becomes_the_primary_again",
-    ),
+    .found_by_unit_of_client("sentinel::reports::tests::a_server_that_was_left_out_late_becomes_the_primary_again"),
     reverted(
         "server_that_was_read_only_is_left_out_though_no_other_is_named",
         "sentinel: ask a server again that was no primary if no other is named",
         &[edit(
-            "limiter/redis/client/sentinel/reports.rs",
+            "redis-once/sentinel/reports.rs",
             "                candidates.iter().filter(may_follow).max_by_key(|one| {",
             "                candidates.iter().filter(|one| !is_refuted(one)).max_by_key(|one| {",
         )],
     )
-    .found_by_unit(
-        "limiter::redis::client::sentinel::reports::tests::a_server_that_is_no_primary_is_asked_again_if_no_other_is_named",
-    ),
+    .found_by_unit_of_client("sentinel::reports::tests::a_server_that_is_no_primary_is_asked_again_if_no_other_is_named"),
     reverted(
         "old_failure_to_connect_blames_the_server",
         "redis: an old failure to connect says nothing of a busy process's attempt",
         &[edit(
-            "limiter/redis/client/fault.rs",
+            "redis-once/fault.rs",
             "        let failure = self.failure.as_ref().filter(|failure| failure.at >= since);",
             "        let failure = self.failure.as_ref().filter(|failure| failure.at >= since.and(None));",
         )],
     )
-    .found_by_unit(
-        "limiter::redis::client::own_pool::tests::an_attempt_without_an_answer_ends_in_time_and_no_pause_follows",
-    ),
+    .found_by_unit_of_client("own_pool::tests::an_attempt_without_an_answer_ends_in_time_and_no_pause_follows"),
     reverted(
         "last_operation_in_turn_blames_the_server",
         "all_in_turn: take no lack of time for a fault of the store",
@@ -1185,19 +1143,17 @@ impl Drop",
         "server_that_was_no_primary_is_left_out_after_a_switch",
         "sentinel: follow a later switch to a server that was no primary",
         &[edit(
-            "limiter/redis/client/sentinel/reports.rs",
+            "redis-once/sentinel/reports.rs",
             "self.epoch_of(host).is_none_or(|now| now <= *epoch)",
             "self.epoch_of(host).is_none_or(|_| *epoch > 0)",
         )],
     )
-    .found_by_unit(
-        "limiter::redis::client::sentinel::reports::tests::a_server_that_is_no_primary_is_left_out",
-    ),
+    .found_by_unit_of_client("sentinel::reports::tests::a_server_that_is_no_primary_is_left_out"),
     reverted(
         "rare_calls_keep_a_dead_connection",
         "a02b7a1 health: rare callers leave a dead connection",
         &[edit(
-            "limiter/redis/client/connection.rs",
+            "redis-once/connection.rs",
             "            Err(begun) => begun,",
             "            Err(begun) if begun + 2_000_000 < sent => {
                 self.begun.store(sent, Relaxed);

@@ -17,9 +17,9 @@ use std::sync::{Mutex, PoisonError};
 use redis::Cmd;
 
 use self::assembly::{HEAD, Kind, assemble};
-use super::client::Script;
 use crate::algorithm::{InLua, Mark, ScriptPart};
 use crate::quota::Quotas;
+use redis_once::Script;
 
 /// Makes a script from the head and these sources, which decide and write themselves.
 pub(crate) fn from_sources(sources: &[&str]) -> Script {

@@ -10,15 +10,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use redis::{Cmd, RedisError, RedisResult, Value};
+use redis_once::Script;
+use redis_once::calls::{
+    Host, Next, Partition, Progress, SharedConnection, Stage, from_error_reply, from_failed_call,
+    is_read_only, met_read_only,
+};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
 use super::super::Pool;
-use super::super::client::Script;
-use super::super::client::calls::{
-    Host, Next, Partition, Progress, SharedConnection, Stage, from_error_reply, from_failed_call,
-    is_read_only, met_read_only,
-};
 use super::super::script::{Arguments, BatchReply, Op, ReplyEntry, Request, key_suffixes};
 use super::config::Config;
 use crate::Error;

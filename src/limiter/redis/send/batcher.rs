@@ -17,11 +17,11 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use redis_once::calls::{Progress, SharedConnection, Stage};
 use tokio::runtime;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
-use super::super::client::calls::{Progress, SharedConnection, Stage};
 use super::super::decision_times::LATE_REPLY_TIMEOUT;
 use super::super::script::Request;
 use super::batch::{Batch, Call, CompletedRequest, QueuedRequest, ReplyTo};

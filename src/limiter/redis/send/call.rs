@@ -6,12 +6,10 @@ use std::slice;
 use std::sync::Arc;
 
 use redis::Cmd;
+use redis_once::calls::{Deadline, MAX_SILENCE, Partition, SharedConnection, eval, is_reply};
 use tokio::select;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::super::client::calls::{
-    Deadline, MAX_SILENCE, Partition, SharedConnection, eval, is_reply,
-};
 use super::super::decision_times::{ALIVE_CHECK, LATE_REPLY_TIMEOUT, PATIENCE};
 use super::batch::{Batch, Call, CallEnd, LateReply, own_now};
 use super::config::Config;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use redis_once::calls::hash_slot;
 use tokio::sync::Semaphore;
 
 use super::super::Pool;
-use super::super::client::calls::hash_slot;
 use super::super::script::{ReadEntry, Scripts, keep_text};
 use crate::algorithm::InLua;
 use crate::limiter::charge_numbers::{Clock, system_time};

@@ -13,7 +13,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::super::client::calls::Partition;
+use redis_once::calls::Partition;
 
 /// The fewest charges without an answer that are split between two calls. Fewer share one call,
 /// since a call costs as much as several charges.

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
+use redis_once::calls::{Deadline, Progress, Stage, Timers};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot::error::TryRecvError;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::super::client::calls::{Deadline, Progress, Stage, Timers};
 use super::batch::{CompletedRequest, QueuedRequest};
 use super::batcher::{Batcher, InlineSend, Receiver, Submitted};
 use crate::{Error, ErrorKind};

@@ -12,10 +12,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use redis_once::calls::{Partition, Stage};
 use tokio::time::Instant;
 
 use super::super::Pool;
-use super::super::client::calls::{Partition, Stage};
 use super::super::script::Op;
 use super::batch::{Batch, Call, QueuedRequest, Requests};
 use super::partitions::Partitions;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{Cmd, Pipeline, cmd};
-use tokio::time::{Instant, sleep};
-
-use super::super::client::Script;
-use super::super::client::calls::{
+use redis_once::Script;
+use redis_once::calls::{
     Cluster, Host, Next, SharedConnection, Stage, ask, cannot_serve, next_reply, reply_after_asking,
 };
+use tokio::time::{Instant, sleep};
+
 use super::super::decision_times::{
     FIRST_RESEND_PAUSE, MAX_RESEND_PAUSE, PATIENCE, PLACEHOLDER_LIFETIME,
 };

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use redis_once::calls::{Partition, SharedConnection};
 use tokio::runtime::{self, Handle};
 use tokio::select;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -19,7 +20,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
-use super::super::client::calls::{Partition, SharedConnection};
 use super::super::decision_times::{LATE_REPLY_TIMEOUT, MAX_HOLD};
 use super::batch::{Call, CallEnd, QueuedRequest};
 use super::call::{follow, send_call};

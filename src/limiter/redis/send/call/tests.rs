@@ -3,9 +3,9 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use redis_once::testing::Silent;
 use tokio::time::advance;
 
-use super::super::super::client::calls::Silent;
 use super::super::super::script::{Op, Request};
 use super::super::batch::QueuedRequest;
 use super::*;

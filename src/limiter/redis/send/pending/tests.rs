@@ -4,12 +4,12 @@ use std::future::poll_fn;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use redis_once::testing::Silent;
 use tokio::runtime::Builder;
 use tokio::select;
 use tokio::time::{advance, sleep};
 
 use super::super::super::Pool;
-use super::super::super::client::calls::Silent;
 use super::*;
 use crate::algorithm::FixedWindow;
 use crate::{Charge, Limiter, Quota, Redis};

@@ -5,12 +5,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
+use redis_once::calls::{ConnectionFuture, Connections, RepliesFuture, ReplyFuture};
 use tokio::task::{self, JoinSet};
 use tokio::time::sleep;
 
-use super::super::super::client::calls::{
-    ConnectionFuture, Connections, RepliesFuture, ReplyFuture,
-};
 use super::super::super::script::{Op, Request};
 use crate::algorithm::FixedWindow;
 use crate::limiter::configured::ConfiguredAlgorithm;

@@ -32,21 +32,18 @@ use super::times::MAX_CONNECTION_WAIT;
 impl Pool {
     /// Uses the connections of a bb8 pool: to a server, or to a sentinel's primary. A cluster needs
     /// a `redis-cluster://` address. Clones of a connection must be cheap, and share one socket.
-    /// The crate re-exports the matching versions:
-    /// [`tower_sluice::crates::bb8`](crate::crates::bb8) and
-    /// [`tower_sluice::crates::bb8_redis`](crate::crates::bb8_redis).
+    /// [`bb8_redis`](crate::bb8_redis) has the matching versions.
     ///
     /// Leave `test_on_check_out` on: it is the only way in which the managers of the crate `redis`
-    /// notice a dead connection. Use the pool only for limiters: a blocking command would block all
-    /// of them.
+    /// notice a dead connection. A blocking command would block all others.
     ///
     /// If a server is found to be read-only, as after a failover, the crate replaces every
     /// connection of the pool. It makes at most ten new connections a second. There are three
     /// differences from [`connect`](Self::connect). A silent connection stays until bb8's own test
-    /// fails. An error does not say why connecting failed. Once a connection was lost, a charge
+    /// fails. An error does not say why connecting failed. Once a connection was lost, a call
     /// that misses the next one blames the server, however long bb8 pauses between its attempts.
     ///
-    /// Keep the client's own response timeout longer than the time for a decision, as with
+    /// Keep the client's own response timeout longer than the time for a command, as with
     /// [`from_connection`](Self::from_connection).
     pub fn from_bb8<M>(pool: bb8::Pool<M>) -> Self
     where

@@ -230,7 +230,7 @@ pub fn met_read_only(error: &RedisError) -> bool {
 
 /// Makes the error for a failed call with these secret arguments. If the server sent an error
 /// reply, the error has no source, since the reply may contain arguments of the call.
-pub fn from_redis_error<'a>(
+pub(super) fn from_redis_error<'a>(
     error: RedisError,
     secrets: impl IntoIterator<Item = &'a str>,
 ) -> Error {

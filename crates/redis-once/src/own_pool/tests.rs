@@ -192,7 +192,7 @@ async fn a_process_without_files_blames_no_server() {
     }
 }
 
-/// Even a later charge with enough time does not blame the server.
+/// Even a later call with enough time does not blame the server.
 #[tokio::test(start_paused = true)]
 async fn a_process_that_stood_still_while_it_connected_blames_no_server() {
     for (stands_still, kind) in

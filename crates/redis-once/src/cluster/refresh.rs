@@ -66,7 +66,7 @@ impl Refreshes {
         lock(&self.0)
     }
 
-    /// Shortens the pause after a success: charges wait for the next map.
+    /// Shortens the pause after a success: calls wait for the next map.
     pub(super) fn hurry(&self) {
         let mut state = self.state();
         if state.last_error.is_none() {
@@ -220,7 +220,7 @@ impl Candidate {
         let reply = match unless_busy(patience, early).await {
             Ok(reply) => reply,
             Err(error) => {
-                // This call shows a silent connection, like a charge without a reply.
+                // This call shows a silent connection, like a call without a reply.
                 connection.record_timeout(sent, error.kind() == ErrorKind::Saturation);
                 timeout_at(end, reply).await.map_err(no_answer)?
             }
@@ -312,7 +312,7 @@ mod tests {
         assert_eq!(kind(), ErrorKind::Infrastructure);
     }
 
-    /// No charge may use the connection, so that nothing else shows its silence.
+    /// No call may use the connection, so that nothing else shows its silence.
     #[tokio::test(start_paused = true)]
     async fn a_reading_without_a_reply_is_recorded() {
         let pool = Pool::connect("redis-cluster://127.0.0.1:1").expect("an address");

@@ -1,6 +1,6 @@
 //! One connection that the application made.
 //!
-//! The crate only sends over it. The application must reconnect.
+//! The pool only sends over it. The application must reconnect.
 
 use std::sync::Arc;
 
@@ -15,39 +15,25 @@ use super::pool::Pool;
 impl Pool {
     /// Uses one connection of the application: any [`ConnectionLike`] whose clones share one
     /// connection. Examples are a `MultiplexedConnection` or a `ConnectionManager` of
-    /// [`tower_sluice::crates::redis`](crate::crates::redis), and mocks.
+    /// [`redis`](crate::redis), and mocks.
     ///
-    /// ```no_run
-    /// use tower_sluice::algorithm::TokenBucket;
-    /// use tower_sluice::crates::redis;
-    /// use tower_sluice::{Pool, Quota, Redis};
+    /// Commands are sent once, with deadlines and kinds of errors as usual. But the pool only sends
+    /// over the connection. It cannot do these things that a pool of [`connect`](Self::connect)
+    /// does:
     ///
-    /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
-    /// let client = redis::Client::open("redis://127.0.0.1:6379")?;
-    /// let connection = client.get_multiplexed_async_connection().await?;
-    /// let pool = Pool::from_connection(connection.clone());
-    /// let api = Redis::new("api", TokenBucket::new(Quota::per_second(50)), pool);
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// The crate sends every charge once. Batches, deadlines and the kinds of errors are as usual.
-    /// But the crate only sends over the connection. It cannot do these things that a pool of
-    /// [`connect`](Self::connect) does:
-    ///
-    /// - It does not replace a lost connection. With a `MultiplexedConnection`, every later
-    ///   decision is an error of kind infrastructure. A `ConnectionManager` reconnects by itself.
+    /// - It does not replace a lost connection. With a `MultiplexedConnection`, every later command
+    ///   is an error of kind infrastructure. A `ConnectionManager` reconnects by itself.
     /// - It keeps using a connection that is silent, or whose primary was demoted.
     /// - The connection belongs to the runtime that made it, and is lost when that ends.
     /// - The connection has its own response timeout, half a second by default. If that ends a
     ///   call, the error is of kind saturation, since that timer does not show the state of Redis.
-    ///   Keep it longer than the [`decision_timeout`](crate::Redis::decision_timeout).
     /// - The kind of the server is not checked. If several servers share the keys behind the
     ///   connection, as behind a proxy, set [`several_servers`](Self::several_servers).
     ///
     /// The connection must give each reply to its own call, even after earlier callers were
     /// dropped. It must not send a command again, and must use one server: a cluster needs a
     /// `redis-cluster://` address. A blocking command or a transaction over the same connection
-    /// delays every charge.
+    /// delays all others.
     pub fn from_connection<C>(connection: C) -> Self
     where
         C: ConnectionLike + Clone + Send + Sync + 'static,

@@ -3,12 +3,12 @@
 //!
 //! [`judge`] applies the rules in order: the first rule that fits decides. The evidence has three
 //! parts. [`Facts`] is what a source of connections knows about a server. [`Signs`] are events in
-//! this process, which the pool records. [`Seen`] are events during the wait of a charge.
+//! this process, which the pool records. [`Seen`] are events during the wait of a call.
 //!
-//! A timer that fires late, or a reply to another charge that came in the meantime, counts as load
-//! of this process. `FailOpen` does not admit because of load. The timers of all charges count: a
+//! A timer that fires late, or a reply to another call that came in the meantime, counts as load
+//! of this process. Callers must not take load for an outage. The timers of all calls count: a
 //! busy process delays some of them, and reads all replies late. A cluster is at fault if it
-//! rejects a charge for most of its time while this process is on time.
+//! rejects a call for most of its time while this process is on time.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -77,7 +77,7 @@ impl Signs {
 }
 
 /// The facts of a source of connections about the server of a hash slot. They are collected only
-/// when an answer is missing, not for each charge.
+/// when an answer is missing, not for each call.
 #[derive(Debug)]
 pub struct Facts {
     /// The server, or the cluster, for messages.
@@ -127,7 +127,7 @@ impl Facts {
         failure.map(|failure| &failure.error)
     }
 
-    /// Returns the error of a charge that got no answer from `start` until now, in a process that
+    /// Returns the error of a call that got no answer from `start` until now, in a process that
     /// was on time.
     #[cfg(test)]
     pub(super) fn judge_unheard(&self, start: Instant) -> Error {
@@ -143,19 +143,19 @@ struct Seen {
     start: Instant,
     /// The instant until which the last late timer of this process counts.
     late_until: Option<Instant>,
-    /// True if a server of the cluster rejected the charge in the first half of the wait. If it was
+    /// True if a server of the cluster rejected the call in the first half of the wait. If it was
     /// first rejected in the second half, this process may have sent it late.
     was_turned_away: bool,
-    /// True if another call was answered in time. If the charge was sent, and its server is known
+    /// True if another call was answered in time. If the call was sent, and its server is known
     /// to be silent, answers of other servers do not count.
     others_answer: bool,
 }
 
-/// Returns the error of a charge without an answer: the first rule that fits decides.
+/// Returns the error of a call without an answer: the first rule that fits decides.
 fn judge(facts: &Facts, seen: &Seen, now: Instant) -> Error {
     let was_late = seen.late_until >= Some(seen.start);
     // A busy process may have had no time for another attempt: then only a fresh failure counts. In
-    // one that is on time it counts until the next attempt ends, since rare charges may never see
+    // one that is on time it counts until the next attempt ends, since rare calls may never see
     // an attempt that lasts as long as a silent server takes.
     let since = seen.start.checked_sub(MAX_ERROR_AGE).filter(|_| was_late);
     if let Some(error) = facts.failure_since(since) {
@@ -193,30 +193,38 @@ fn judge(facts: &Facts, seen: &Seen, now: Instant) -> Error {
     Error::new(ErrorKind::Infrastructure, message)
 }
 
-/// The stage of a charge.
+/// The stage of a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Stage {
     /// It waits for a connection: to the server of its slot, or to the one that a redirect names
-    /// for this charge alone. Replies do not count for that.
-    Connecting { to: Option<Host> },
+    /// for this call alone. Replies do not count for that.
+    Connecting {
+        /// The server that a redirect names; `None`: the one of the slot.
+        to: Option<Host>,
+    },
     /// It waits to be sent.
     #[default]
     Queued,
     /// It was sent, and a reply is awaited.
     Sent,
-    /// Servers of a cluster have rejected it since the instant `since`. It waits to be sent again.
-    TurnedAway { since: Instant },
+    /// Servers of a cluster have rejected it. It waits to be sent again.
+    TurnedAway {
+        /// The instant at which a server first rejected it.
+        since: Instant,
+    },
 }
 
-/// The stage of a charge, set by the task that sends it, and read by its caller.
+/// The stage of a call, set by the task that sends it, and read by its caller.
 #[derive(Debug, Default)]
 pub struct Progress(Mutex<Stage>);
 
 impl Progress {
+    /// Sets the stage.
     pub fn set(&self, stage: &Stage) {
         lock(&self.0).clone_from(stage);
     }
 
+    /// Returns the stage.
     pub fn stage(&self) -> Stage {
         lock(&self.0).clone()
     }
@@ -225,9 +233,11 @@ impl Progress {
 /// The instant by which an answer is needed, and the start of the wait for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline {
+    /// The instant by which an answer is needed.
     pub at: Instant,
     start: Instant,
     grace_period: GracePeriod,
+    /// The hash slot whose server is asked.
     pub hash_slot: u16,
 }
 
@@ -263,7 +273,7 @@ impl Deadline {
     }
 
     /// Records that one of the timers has fired, and that the process is busy if the timers show
-    /// it. A process that stands still for much of a charge's time may be on time again at its end,
+    /// it. A process that stands still for much of a call's time may be on time again at its end,
     /// so each timer counts. Returns true for the last timer.
     pub fn record_timer(&self, timers: &mut Timers, signs: &Signs) -> bool {
         let was_last = timers.record();
@@ -273,7 +283,7 @@ impl Deadline {
         was_last
     }
 
-    /// Returns the error of a charge that has no answer now. For a charge that was not sent, the
+    /// Returns the error of a call that has no answer now. For a call that was not sent, the
     /// replies of all servers count.
     pub(super) fn missed_error(&self, signs: &Signs, facts: &Facts, stage: &Stage) -> Error {
         self.is_busy(signs);

@@ -14,6 +14,7 @@ pub(super) mod slot_map;
 
 pub(super) use self::nodes::NodeSettings;
 
+use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -102,7 +103,7 @@ impl Cluster {
     }
 
     /// Records the server of a slot, from a redirect. `None`: its address is not known, so the
-    /// charges of the slot wait for the map, which is read soon.
+    /// calls of the slot wait for the map, which is read soon.
     pub fn moved(self: &Arc<Self>, hash_slot: u16, host: Option<&Host>) -> Result<(), Error> {
         match host {
             Some(host) => {
@@ -160,6 +161,12 @@ impl Cluster {
             Some(cause) => error.with_source(cause.clone()),
             None => error,
         }
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster").field("seeds", &self.seeds).finish_non_exhaustive()
     }
 }
 

@@ -115,7 +115,7 @@ async fn the_first_rule_that_fits_names_the_fault() {
     }
 }
 
-/// A charge that a cluster rejects is sent again and again within one deadline.
+/// A call that a cluster rejects is sent again and again within one deadline.
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_begins_late_is_no_load() {
     let pool = pool();
@@ -137,8 +137,8 @@ async fn a_reply_meanwhile_is_load() {
     assert_eq!(pool.missed_error(&answered, &Stage::Sent).kind(), ErrorKind::Saturation);
 }
 
-/// The cluster is at fault even if its servers answer other charges. A busy process sends the
-/// charge again late.
+/// The cluster is at fault even if its servers answer other calls. A busy process sends the
+/// call again late.
 #[tokio::test(start_paused = true)]
 async fn a_cluster_that_turns_a_charge_away_for_most_of_its_time_is_at_fault() {
     let pool = pool().with_signs_of_a_cluster();

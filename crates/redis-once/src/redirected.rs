@@ -27,7 +27,7 @@ struct Redirected {
 impl Pool {
     /// Returns a connection that follows redirects in a cluster, over a connection to the server
     /// that holds the hash slot.
-    pub(crate) fn redirecting(
+    pub fn redirecting(
         &self,
         connection: Arc<dyn SharedConnection>,
         hash_slot: u16,

@@ -1,4 +1,4 @@
-//! Connections to Redis, and the errors of its servers. The code here builds no charges: its
+//! Connections to Redis, and the errors of its servers. The code here builds no calls: its
 //! callers send commands and scripts, and read the replies.
 //!
 //! - `pool.rs`: the pool that limiters share. It hides which of the sources below implements the
@@ -20,7 +20,8 @@
 //! - `error_reply.rs` finds the kind of an error reply. `fault.rs` decides if the server or this
 //!   process caused a missing answer.
 
-#![allow(unreachable_pub, reason = "it is to become a crate")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod address;
 mod backoff;
@@ -45,7 +46,7 @@ mod redirected;
 mod script;
 mod sentinel;
 mod server;
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 mod silent;
 #[cfg(test)]
 mod simulated;
@@ -56,7 +57,7 @@ mod tls;
 mod wire;
 
 pub use self::builder::PoolBuilder;
-pub use self::error::{Error, ErrorKind};
+pub use self::error::{Cause, Error, ErrorKind};
 pub use self::event::Event;
 pub use self::pool::Pool;
 pub use self::script::Script;
@@ -74,11 +75,14 @@ pub mod calls {
     pub use super::error_reply::{
         from_error_reply, from_failed_call, is_read_only, is_reply, met_read_only,
     };
-    #[allow(unused_imports, reason = "others name them when it is a crate")]
     pub use super::fault::{Deadline, Facts, Progress, Signs, Stage};
     pub use super::on_time::Timers;
     pub use super::script::eval;
-    #[cfg(test)]
-    pub use super::silent::Silent;
     pub use super::times::MAX_SILENCE;
+}
+
+/// A server for tests.
+#[cfg(any(test, feature = "testing"))]
+pub mod testing {
+    pub use super::silent::Silent;
 }

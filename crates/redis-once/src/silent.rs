@@ -12,7 +12,7 @@ use super::connection::{
 use super::fault::Facts;
 
 /// The server, and the connection to it.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Silent {
     is_dead: AtomicBool,
     /// True if the pool knows that it is silent.

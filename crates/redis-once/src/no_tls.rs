@@ -17,7 +17,7 @@ impl Tls {
     pub(super) fn params(&self, uses_tls: bool) -> Result<TlsParams, Error> {
         match uses_tls {
             true => {
-                let message = "rediss:// needs the feature rustls of tower-sluice";
+                let message = "rediss:// needs the feature rustls";
                 Err(Error::new(ErrorKind::Configuration, message))
             }
             false => Ok(TlsParams),

@@ -1,7 +1,7 @@
-//! One pool of connections for many limiters.
+//! The pool: connections that calls share, and waits for connections and replies.
 //!
 //! Connections are shared, not checked out: each call uses a clone, so one socket carries many
-//! calls. The pool connects on first use. So if a server is away, decisions fail, but not the start
+//! calls. The pool connects on first use. So if a server is away, commands fail, but not the start
 //! of an application.
 
 use std::fmt;
@@ -22,22 +22,23 @@ use super::fault::{Deadline, Facts, Signs, Stage};
 use super::server::Login;
 use super::times::{MAX_CONNECTION_WAIT, READY_WITHIN};
 
-/// Connections to Redis, shared by every clone and by many limiters.
+/// Connections to Redis, shared by every clone.
 ///
-/// It connects on first use. So if a server is away, decisions fail, but not the start of an
+/// It connects on first use. So if a server is away, commands fail, but not the start of an
 /// application. [`ready`](Pool::ready) waits for a connection. Connections are shared, not checked
-/// out: one socket carries many calls at a time.
+/// out: one socket carries many calls at a time. So a blocking command, a transaction or a
+/// subscription has no place here.
 ///
 /// # A cluster
 ///
-/// With a `redis-cluster://` address, each charge goes to the master of its hash slot. The pool has
-/// its own connections to each master, and follows slots that move. While a master is away, only
-/// the charges of its slots fail. For that, set `cluster-require-full-coverage no`: otherwise the
-/// servers then refuse all charges. The pool finds a promoted replica within half a second. It
-/// never asks replicas.
+/// With a `redis-cluster://` address, each command goes to the master of its key's hash slot. The
+/// pool has its own connections to each master, and follows slots that move. While a master is
+/// away, only the commands of its slots fail. For that, set `cluster-require-full-coverage no`:
+/// otherwise the servers then refuse all commands. The pool finds a promoted replica within half a
+/// second. It never asks replicas.
 ///
-/// The crate sends a charge again only if a server says that it did not run the charge. It does not
-/// send it again after a lost connection or a timeout.
+/// A command is sent again only if a server says that it did not run the command. It is not sent
+/// again after a lost connection or a timeout.
 #[derive(Clone)]
 #[must_use]
 pub struct Pool {
@@ -53,7 +54,12 @@ pub struct Pool {
 }
 
 impl Pool {
-    pub fn new(
+    /// Makes a pool over another source of connections, such as a fake in a test.
+    pub fn from_source(source: Arc<impl Connections + 'static>) -> Self {
+        Self::new(source, None)
+    }
+
+    pub(super) fn new(
         connections: Arc<impl Connections + 'static>,
         response_timeout: Option<Duration>,
     ) -> Self {
@@ -71,13 +77,11 @@ impl Pool {
     /// Default: true over RESP2, else false.
     ///
     /// A proxy sends a script to the server of its first key, and says nothing if its other keys
-    /// are elsewhere: limits would count twice. With several servers, each key has a call of its
-    /// own, and many calls share a write. Then the members of an
-    /// [`AllAtOnce`](crate::limiter::AllAtOnce) and the policies of a request are asked in turn. If
-    /// one server is behind a proxy, `false` doubles the throughput.
+    /// are elsewhere. Only [`keys_apart`](Self::keys_apart) depends on it: the caller must then
+    /// send one call for each key.
     ///
-    /// Set it before limiters are made. It has no effect for a cluster. The parameters
-    /// `servers=several` and `servers=one` of an address are the same setting.
+    /// It has no effect for a cluster. The parameters `servers=several` and `servers=one` of an
+    /// address are the same setting.
     pub fn several_servers(mut self, several: bool) -> Self {
         self.several = Some(several);
         self
@@ -125,12 +129,12 @@ impl Pool {
     /// wait for the end of a pause, at most 0.4 s.
     ///
     /// ```
-    /// use tower_sluice::Pool;
+    /// use redis_once::Pool;
     ///
     /// let pool = Pool::connect("redis://app:old@127.0.0.1:6379")?;
     /// // Later, when the password has changed:
     /// pool.set_credentials("app", "new")?;
-    /// # Ok::<(), tower_sluice::Error>(())
+    /// # Ok::<(), redis_once::Error>(())
     /// ```
     ///
     /// # Errors
@@ -319,7 +323,7 @@ impl Pool {
         self.connections.facts(hash_slot)
     }
 
-    /// Returns the error of a charge that has no answer at its deadline.
+    /// Returns the error of a call that has no answer at its deadline.
     pub fn missed_error(&self, deadline: &Deadline, stage: &Stage) -> Error {
         let facts = match (stage, &self.cluster) {
             (Stage::Connecting { to: Some(host) }, Some(cluster)) => cluster.facts_at(host),

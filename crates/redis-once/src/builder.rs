@@ -43,9 +43,7 @@ impl Pool {
     ///
     /// Name all sentinels, each additional one as `node=`. The pool asks each of them at least once
     /// a second, and they publish a new primary at once. From then on, no call goes to the old
-    /// primary. [Redis in production][sentinels] explains the cost of a failover.
-    ///
-    /// [sentinels]: crate::guide::redis_in_production
+    /// primary.
     ///
     /// # Errors
     ///
@@ -107,7 +105,7 @@ impl PoolBuilder {
         self
     }
 
-    /// Sets the longest wait for a reply. Default: until the deadline of the decision.
+    /// Sets the longest wait for a reply. Default: until the deadline of the command.
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.response_timeout = Some(timeout.min(MAX_TIMEOUT));
         self
@@ -134,9 +132,9 @@ impl PoolBuilder {
     /// [`build`](Self::build) fails if the address asks for TLS, or names a Unix socket.
     ///
     /// ```
-    /// use tower_sluice::Pool;
+    /// use redis_once::Pool;
     ///
-    /// # fn main() -> Result<(), tower_sluice::Error> {
+    /// # fn main() -> Result<(), redis_once::Error> {
     /// let through_tunnel = Pool::builder("redis://cache.internal")?
     ///     .dial(|_host, _port| tokio::net::TcpStream::connect("127.0.0.1:16379"))
     ///     .build()?;
