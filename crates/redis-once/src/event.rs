@@ -63,7 +63,9 @@ pub enum Event<'a> {
 
 /// The application's function for events. Default: none.
 #[derive(Clone, Default)]
-pub(super) struct Listener(Option<Arc<dyn Fn(&Event<'_>) + Send + Sync>>);
+pub(super) struct Listener(Option<Arc<OnEvent>>);
+
+type OnEvent = dyn Fn(&Event<'_>) + Send + Sync;
 
 impl Listener {
     pub(super) fn new(on_event: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {

@@ -1,25 +1,21 @@
-//! Connections to Redis, and the errors of its servers. The code here builds no calls: its
-//! callers send commands and scripts, and read the replies.
-//!
-//! - `pool.rs`: the pool that limiters share. It hides which of the sources below implements the
-//!   traits in `connection.rs`. `builder.rs` makes it from the address that `address.rs` reads.
-//! - `own_pool.rs`: the crate's own connections, to one `server.rs`, or to the primary that
-//!   `sentinel/` finds. `backoff.rs` computes the pauses between attempts to connect, and
-//!   `connection.rs` checks if a connection is usable.
-//! - `socket.rs` opens a connection, over a socket of `wire.rs`. `dialer.rs` holds functions of the
-//!   application: they find the server's IP address, or open the socket. `tls.rs` sets up TLS, and
-//!   `probe.rs` checks if the server expects it. `greeting.rs` asks a server for its kind and its
-//!   role.
-//! - `event.rs` tells the application of connections that were made, failed or lost.
-//! - `cluster/`: one such pool for each server of a cluster, chosen by hash slots. Single commands
-//!   follow redirects over a connection of `redirected.rs`.
-//! - `bb8_pool.rs`: a pool that the application owns. `given_connection.rs`: one connection that
-//!   the application made.
-//! - `script.rs` has a script's text and digest, and runs it by one of them.
-//! - `times.rs`: every duration, with its reason.
-//! - `error_reply.rs` finds the kind of an error reply. `fault.rs` decides if the server or this
-//!   process caused a missing answer.
-
+#![doc = include_str!("../README.md")]
+// - `pool.rs`: the pool that calls share. It hides which of the sources below implements the traits
+//   in `connection.rs`. `builder.rs` makes it from the address that `address.rs` reads. `send.rs`
+//   sends single commands, and scripts of `script.rs`.
+// - `own_pool.rs`: the crate's own connections, to one `server.rs`, or to the primary that
+//   `sentinel/` finds. `backoff.rs` computes the pauses between attempts to connect, and
+//   `connection.rs` checks if a connection is usable.
+// - `socket.rs` opens a connection, over a socket of `wire.rs`. `dialer.rs` holds functions of the
+//   application: they find the server's IP address, or open the socket. `tls.rs` sets up TLS, and
+//   `probe.rs` checks if the server expects it. `greeting.rs` asks a server for its kind and its
+//   role. `event.rs` tells the application of connections that were made, failed or lost.
+// - `cluster/`: one such pool for each server of a cluster, chosen by hash slots. Single commands
+//   follow redirects over a connection of `redirected.rs`.
+// - `bb8_pool.rs`: a pool that the application owns. `given_connection.rs`: one connection that the
+//   application made.
+// - `error.rs`: the error type. `error_reply.rs` finds the kind of an error reply. `fault.rs`
+//   decides if the server or this process caused a missing answer; `on_time.rs` checks if this
+//   process is on time. `times.rs` has every duration, with its reason.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
@@ -44,6 +40,7 @@ mod pool;
 mod probe;
 mod redirected;
 mod script;
+mod send;
 mod sentinel;
 mod server;
 #[cfg(any(test, feature = "testing"))]
@@ -61,6 +58,11 @@ pub use self::error::{Cause, Error, ErrorKind};
 pub use self::event::Event;
 pub use self::pool::Pool;
 pub use self::script::Script;
+pub use self::send::Failure;
+
+#[cfg(feature = "bb8")]
+pub use ::bb8_redis;
+pub use ::redis;
 
 /// The parts of a call, for an application that sends many commands in one write, and decides
 /// itself what follows a redirect.

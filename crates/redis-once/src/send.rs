@@ -1,0 +1,258 @@
+//! Sends single commands and scripts, each at most once.
+
+use std::fmt;
+use std::pin::pin;
+use std::sync::Arc;
+
+use redis::{Arg, Cmd, RedisResult, ToRedisArgs, Value};
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+use super::connection::SharedConnection;
+use super::error::{Error, ErrorKind};
+use super::error_reply::{from_failed_call, is_reply, met_read_only};
+use super::fault::{Deadline, Stage};
+use super::pool::Pool;
+use super::script::{Script, eval};
+
+/// The failure of a command, by what is known: did it run?
+///
+/// The [`error`](Failure::error) says who is at fault.
+#[derive(Clone, Debug)]
+pub enum Failure {
+    /// It was not sent, so it did not run.
+    NotSent(Error),
+    /// It was sent, and no answer came by the deadline, or the connection was lost. It may have
+    /// run, or may still run.
+    Unanswered(Error),
+    /// The server answered with an error. A command did not run then. A script may have stopped
+    /// after some of its writes.
+    Answered(Error),
+}
+
+impl Failure {
+    /// Returns true if the command may have run, or may still run.
+    #[must_use]
+    pub fn may_have_run(&self) -> bool {
+        matches!(self, Self::Unanswered(_))
+    }
+
+    /// Returns the error, which says who is at fault.
+    #[must_use]
+    pub fn error(&self) -> &Error {
+        let (Self::NotSent(error) | Self::Unanswered(error) | Self::Answered(error)) = self;
+        error
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self.error(), f)
+    }
+}
+
+impl std::error::Error for Failure {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.error().source()
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        let (Failure::NotSent(error) | Failure::Unanswered(error) | Failure::Answered(error)) =
+            failure;
+        error
+    }
+}
+
+impl Pool {
+    /// Sends a command, and waits for its answer until `deadline`.
+    ///
+    /// It is sent to the server that holds `key`, and follows the redirects of a cluster: with them
+    /// a server says that it did not run the command. Otherwise it is sent once. Write `""` for a
+    /// command without a key.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    ///
+    /// use redis_once::redis::cmd;
+    /// use redis_once::{Failure, Pool};
+    /// use tokio::time::Instant;
+    ///
+    /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+    /// let pool = Pool::connect("redis://127.0.0.1")?;
+    /// let deadline = Instant::now() + Duration::from_millis(100);
+    /// match pool.send(cmd("INCR").arg("orders").take(), "orders", deadline).await {
+    ///     Ok(count) => println!("counted: {count:?}"),
+    ///     Err(failure) if failure.may_have_run() => println!("nobody knows: {failure}"),
+    ///     Err(failure) => println!("not counted: {failure}"),
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// A [`Failure`] says whether the command may have run.
+    pub async fn send(&self, command: Cmd, key: &str, deadline: Instant) -> Result<Value, Failure> {
+        let (deadline, connection) = self.connected(key, deadline).await?;
+        let sending = connection.send(command.clone());
+        let secrets = || command.args_iter().skip(1).map(text_of).collect();
+        self.answer(&deadline, &*connection, async { Some(sending.await) }, secrets).await
+    }
+
+    /// Runs a script, and waits for its answer until `deadline`. The first key determines the
+    /// server, which must have them all.
+    ///
+    /// The text is sent only to a server that does not know the script. Otherwise it is sent once,
+    /// as by [`send`](Self::send).
+    ///
+    /// # Errors
+    ///
+    /// A [`Failure`] says whether the script may have run.
+    pub async fn run(
+        &self,
+        script: &Script,
+        keys: &[&str],
+        arguments: impl ToRedisArgs + Send + Sync,
+        deadline: Instant,
+    ) -> Result<Value, Failure> {
+        let key = keys.first().copied().unwrap_or_default();
+        let (deadline, connection) = self.connected(key, deadline).await?;
+        let append = |command: &mut Cmd| {
+            command.arg(keys.len()).arg(keys).arg(&arguments);
+            Instant::now() <= deadline.at
+        };
+        let sending = eval(connection.clone(), script, append);
+        let secrets = || {
+            let arguments = arguments.to_redis_args();
+            let arguments = arguments.iter().map(|bytes| text_of(Arg::Simple(bytes)));
+            keys.iter().map(|key| (*key).to_owned()).chain(arguments).collect()
+        };
+        self.answer(&deadline, &*connection, sending, secrets).await
+    }
+
+    /// Waits for a connection that follows redirects.
+    async fn connected(
+        &self,
+        key: &str,
+        deadline: Instant,
+    ) -> Result<(Deadline, Arc<dyn SharedConnection>), Failure> {
+        let not_sent = |kind, message| Failure::NotSent(Error::new(kind, message));
+        if Handle::try_current().is_err() {
+            return Err(not_sent(ErrorKind::Configuration, "a command needs a tokio runtime"));
+        }
+        let deadline = Deadline::new(self.reply_deadline(deadline), self.hash_slot(key));
+        if deadline.is_over() {
+            let message = "the time ended before the command was sent";
+            return Err(not_sent(ErrorKind::Saturation, message));
+        }
+        let connection = self.connection_by(deadline).await.map_err(Failure::NotSent)?;
+        Ok((deadline, self.redirecting(connection, deadline.hash_slot)))
+    }
+
+    /// Waits for an answer. `None`: nothing was sent, since the time was over.
+    async fn answer(
+        &self,
+        deadline: &Deadline,
+        connection: &dyn SharedConnection,
+        sending: impl Future<Output = Option<RedisResult<Value>>>,
+        secrets: impl FnOnce() -> Vec<String>,
+    ) -> Result<Value, Failure> {
+        let was_answered = |reply: &Option<_>| reply.as_ref().is_some_and(is_reply::<Value>);
+        let answer = self.reply_by(deadline, Some(connection), pin!(sending), was_answered).await;
+        let missed = || self.missed_error(deadline, &Stage::Sent);
+        let answer = answer.ok_or_else(|| Failure::Unanswered(missed()))?;
+        let answer = answer.ok_or_else(|| Failure::NotSent(missed()))?;
+        let error = match answer.and_then(Value::extract_error) {
+            Ok(value) => return Ok(value),
+            Err(error) => error,
+        };
+        if met_read_only(&error) {
+            connection.mark_read_only();
+        }
+        let was_answered = is_reply::<Value>(&Err(error.clone()));
+        let secrets = secrets();
+        let error = from_failed_call(error, secrets.iter().map(String::as_str));
+        Err(if was_answered { Failure::Answered(error) } else { Failure::Unanswered(error) })
+    }
+}
+
+/// Returns an argument as text, which no error may show.
+fn text_of(argument: Arg<&[u8]>) -> String {
+    match argument {
+        Arg::Simple(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use redis::cmd;
+
+    use super::super::dialer::Dialer;
+    use super::super::own_pool::OwnPool;
+    use super::super::silent::Silent;
+    use super::super::{event::Listener, simulated};
+    use super::*;
+
+    const SOON: Duration = Duration::from_millis(100);
+
+    /// A pool of one server, which answers a word of a command by `reply`.
+    fn pool(reply: fn(&str) -> &'static str) -> Pool {
+        let dialer = Dialer::new(move |_, _| async move { Ok(simulated::served(reply)) });
+        let server = simulated::connector(SOON, dialer).server(&simulated::host(1));
+        let pool = OwnPool::new(server.expect("an address"), 1, Listener::default());
+        Pool::new(Arc::new(pool), None)
+    }
+
+    async fn get(pool: &Pool) -> Result<Value, Failure> {
+        pool.send(cmd("GET").arg("user:4711").take(), "user:4711", Instant::now() + SOON).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_is_a_value_or_an_error_without_arguments() {
+        let greets = |word: &str| match word {
+            "HELLO" => "%1\r\n+role\r\n+master\r\n",
+            "GET" => "-WRONGTYPE user:4711 is a list\r\n",
+            _ => "",
+        };
+        let Err(Failure::Answered(error)) = get(&pool(greets)).await else { panic!("answered") };
+        assert_eq!(error.kind(), ErrorKind::State);
+        assert!(!error.to_string().contains("4711"), "{error}");
+        let answers = |word: &str| match word {
+            "HELLO" => "%1\r\n+role\r\n+master\r\n",
+            "GET" => "+7\r\n",
+            _ => "",
+        };
+        assert_eq!(get(&pool(answers)).await.expect("a value"), Value::SimpleString("7".into()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_command_without_an_answer_may_have_run_if_it_was_sent() {
+        let sent = get(&Pool::new(Arc::<Silent>::default(), None)).await.expect_err("silent");
+        assert!(sent.may_have_run(), "{sent:?}");
+        let unconnected = get(&pool(|_| "")).await.expect_err("no greeting");
+        assert!(matches!(unconnected, Failure::NotSent(_)), "{unconnected:?}");
+        let silent = Pool::new(Arc::<Silent>::default(), None);
+        let late = silent.send(cmd("GET"), "a", Instant::now()).await.expect_err("no time");
+        assert!(matches!(late, Failure::NotSent(_)), "{late:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_script_is_sent_as_text_until_a_server_has_run_it() {
+        let knows = |word: &str| match word {
+            "HELLO" => "%1\r\n+role\r\n+master\r\n",
+            "EVAL" => "+by text\r\n",
+            "EVALSHA" => "+by digest\r\n",
+            _ => "",
+        };
+        let (pool, script) = (pool(knows), Script::new("return 1"));
+        for expected in ["by text", "by digest"] {
+            let run = pool.run(&script, &["a"], &[1, 2], Instant::now() + SOON).await;
+            assert_eq!(run.expect("a value"), Value::SimpleString(expected.into()));
+        }
+    }
+}
