@@ -111,18 +111,15 @@
 //! `{*rest}` is never empty: `/api/{*rest}` does not take `/api` and `/api/`. To take all of them,
 //! write `path = ["/api", "/api/{*rest}"]`. To take every path, leave `path` out.
 //!
-//! **Spellings.** Different servers read some paths in different ways. A policy takes a request if
-//! any of these readings of its path is a path of the policy:
+//! # Paths
 //!
-//! - percent-encoded once or twice, also as `%u0061`;
-//! - with `%2F` or a backslash in place of a slash;
-//! - with empty segments, with `.` and `..`, with a slash at its end or without;
-//! - with parameters as in `/api;a=b`, with `%3F` or a blank after it;
-//! - behind a host, as in `//x/api`.
+//! A policy with a `path`, in its `match` or its `key`, refuses a path that servers read in several
+//! ways with 400, unless the table allows it: `allow_in_paths = ["%2F", ";"]` at its top. Such parts
+//! of a path are `//`, `..`, `%2F`, `%5C`, `;`, `%3F`, `%23`, `%25` before hex digits, `%20` at the
+//! end, `%00` for control characters, and `%FF` for bytes that are not UTF-8. An allowed part stays
+//! in the path as it was sent. The guide says how servers read each of them.
 //!
-//! [`PoliciesBuilder::refuse_ambiguous_paths`] refuses such a request instead. A path with more
-//! than 64 readings, or a long path with several readings, gets 400 if a policy that is on has a
-//! `path`; where ambiguous paths are refused, also if its key has the path.
+//! All other spellings of a path are one path with one key: `/login`, `/login/`, `/%6cogin`.
 //!
 //! **Inside of a router.** axum's `nest` strips a prefix of the path. With the feature `axum`, a
 //! policy also takes a request if the path that the caller sent is a path of the policy, and `key =
@@ -130,11 +127,6 @@
 //! caller chooses that part, and has a new limit for each value. The same is true if a layer inside
 //! of an axum router rewrites paths. Take another key there, such as `client_ip`. Other routers
 //! leave no trace of that path: put the layer outside of the routing and inside of rewrites.
-//!
-//! **Pairs.** Two rows may have paths that differ only by the slash at the end, or by parameters.
-//! Then each takes its own spelling: the row `/login` does not take `/login/` if there is a row
-//! `/login/`. This is also true if that row has `enabled = false`: its spelling then has no limit.
-//! A row with `ignore_case` still takes the spellings of a row without it.
 //!
 //! **Exempt paths.** A disabled row does not exempt its path from other rows. For example,
 //! `/api/{*rest}` still limits `/api/health` if a row `/api/health` has `enabled = false`. To
@@ -168,17 +160,10 @@
 //! of each policy. A policy of Redisson takes at most what was charged, since its format has no
 //! debts.
 //!
-//! **Keys.** The values of headers are hashed before they become keys. All spellings of a path have
-//! one key: `/a`, `/a/`, `/a;v=1`, `/a%3Fx`. The key of a host is in lower case, without the port.
+//! **Keys.** The values of headers are hashed before they become keys. The key of a host is in
+//! lower case, without the port.
 //! A request that names several hosts, in its target and its `Host` fields, has no key. A row that
 //! matches the header `host` takes requests of which one of these names is equal, at any port.
-//!
-//! In some paths, servers read different resources: `//host/a` is `/a` for Node's `new URL` and
-//! Python's `urlsplit`, and `/host/a` for others. With `key = "path"`, all such paths have one key,
-//! and so one limit. Otherwise a caller could invent hosts, and had a new limit for each of them.
-//! In [`PolicyHandle::peek`] this key is written `?`. Few honest callers have such paths: those
-//! that join addresses badly. So that one caller cannot use up this key for all, take
-//! `key = ["client_ip", "path"]`. [`PoliciesBuilder::refuse_ambiguous_paths`] refuses such paths.
 //!
 //! # Interfaces of suppliers
 //!

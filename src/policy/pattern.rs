@@ -1,7 +1,6 @@
 //! The requests that a policy takes.
 
-use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
 
 use http::header::HOST;
@@ -10,7 +9,7 @@ use matchit::Router;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::path::{Readings, literal, without_parameters};
+use super::path::{Allowed, Reading, spelled};
 use super::policy_key::{host_name, hosts};
 use super::row_fields::OneOrMany;
 use crate::http::Head;
@@ -117,29 +116,24 @@ impl TryFrom<Written> for Pattern {
 }
 
 impl Pattern {
-    /// Makes the matcher. The error says what is wrong with the pattern.
-    pub(super) fn matcher(&self) -> Result<Matcher, String> {
+    /// Makes the matcher, for paths with the allowed parts. The error says what is wrong with the
+    /// pattern.
+    pub(super) fn matcher(&self, allowed: &Allowed) -> Result<Matcher, String> {
         if self.ignore_case && self.path.is_empty() {
             return Err(String::from(
                 "ignore_case needs a path: write one, or leave ignore_case out",
             ));
         }
-        let mut paths = Vec::new();
-        for path in &self.path {
-            let wrong = |why: &dyn fmt::Display| format!("the path {path:?}: {why}");
+        let path = |path: &String| {
+            let path = path.as_str();
             if !path.starts_with('/') {
                 return Err(format!("the path {path:?} does not begin with a slash"));
             }
+            let wrong = |why: &dyn fmt::Display| format!("the path {path:?}: {why}");
             let route = route(path).map_err(|why| wrong(&why))?;
-            let mut before_last = route.split('/').skip(1).peekable();
-            while let Some(segment) = before_last.next() {
-                let is_last = before_last.peek().is_none();
-                if [".", ".."].contains(&segment) || segment.is_empty() && !is_last {
-                    return Err(wrong(&"no path has an empty segment, `.` or `..`"));
-                }
-            }
-            paths.push(PathTest::new(route, self.ignore_case).map_err(|error| wrong(&error))?);
-        }
+            allowed.read(&route).map_err(|part| wrong(&in_several_ways(part)))?;
+            PathTest::new(&route, self.ignore_case).map_err(|error| wrong(&error))
+        };
         let method = |name: &String| {
             let known = METHODS.split(' ').find(|known| known.eq_ignore_ascii_case(name));
             known.and_then(|known| Method::from_bytes(known.as_bytes()).ok()).ok_or_else(|| {
@@ -161,13 +155,9 @@ impl Pattern {
             };
             Ok((found, value))
         };
-        let mut methods: Vec<_> = self.method.iter().map(method).collect::<Result<_, _>>()?;
-        // Lists are compared.
-        methods.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
-        methods.dedup();
         Ok(Matcher {
-            paths,
-            methods,
+            paths: self.path.iter().map(path).collect::<Result<_, _>>()?,
+            methods: self.method.iter().map(method).collect::<Result<_, _>>()?,
             headers: self.header.iter().map(header).collect::<Result<_, String>>()?,
             name: self.name.clone(),
             ignore_case: self.ignore_case,
@@ -211,12 +201,17 @@ fn route(pattern: &str) -> Result<String, String> {
             rest = &rest[next.len_utf8()..];
         } else {
             check_placeholder(placeholder)?;
-            route += &literal(&std::mem::take(&mut text));
+            route += &spelled(&std::mem::take(&mut text));
             route += placeholder;
             rest = &rest[placeholder.len()..];
         }
     }
-    Ok(route + &literal(&text))
+    Ok(route + &spelled(&text))
+}
+
+/// Says that a path, or a pattern of paths, has a part that servers read in several ways.
+pub(super) fn in_several_ways(part: &str) -> String {
+    format!("servers read `{part}` in a path in several ways; a table may `allow_in_paths`")
 }
 
 /// Returns true if a character may occur in the name of a placeholder.
@@ -245,7 +240,7 @@ fn check_text(pattern: &str, at: usize) -> Result<(), String> {
             let name = if name.is_empty() { "name" } else { &name };
             format!("a segment that begins with `{character}` is plain text; write `{{{name}}}`")
         }
-        b'?' | b'#' => format!("a path ends before the `{character}`"),
+        b'?' | b'#' => return Err(format!("a path ends before the `{character}`")),
         _ => return Ok(()),
     };
     Err(format!("{why}; `%{byte:02X}` is the character itself"))
@@ -275,110 +270,45 @@ pub(super) struct Matcher {
     pub(super) ignore_case: bool,
 }
 
-/// The readings of a path that a policy takes. Of two paths of one request, the greater counts.
-#[derive(Clone, Copy, PartialEq, PartialOrd, Eq, Ord)]
-pub(super) enum Takes {
-    None,
-    /// The path has too many readings to check.
-    Unknown,
-    Some,
-    All,
-}
-
 /// One pattern of a path. Routes of one router may not overlap, so each has its own.
 #[derive(Clone)]
 struct PathTest {
     route: String,
-    /// The route, with and without a slash at its end: many servers treat both as one.
     router: Router<()>,
-    /// Routes of other policies that differ only by that slash or by parameters. This policy does
-    /// not take their paths.
-    left: Vec<Router<()>>,
 }
 
 impl PathTest {
-    fn new(mut route: String, ignore_case: bool) -> Result<Self, matchit::InsertError> {
+    fn new(route: &str, ignore_case: bool) -> Result<Self, matchit::InsertError> {
+        // As paths are read: a slash at the end makes no difference.
+        let shorter = route.strip_suffix('/').filter(|shorter| !shorter.is_empty());
+        let mut route = shorter.unwrap_or(route).to_owned();
         if ignore_case {
             route.make_ascii_lowercase();
         }
         let mut router = Router::new();
         router.insert(&route, ())?;
-        match route.strip_suffix('/') {
-            Some("") => {}
-            Some(shorter) => router.insert(shorter, ())?,
-            None if route.contains("{*") => {}
-            None => router.insert(format!("{route}/"), ())?,
-        }
-        Ok(Self { route, router, left: Vec::new() })
-    }
-
-    fn takes(&self, reading: &str, as_written: Option<&str>) -> bool {
-        let is_left = |path| self.left.iter().any(|route| is_as_written(route, path));
-        self.router.at(reading).is_ok() && !as_written.is_some_and(is_left)
-    }
-
-    /// Returns the route without the names of its placeholders.
-    fn shape(&self) -> String {
-        let mut pieces = self.route.split('{');
-        let mut shape = pieces.next().unwrap_or_default().to_owned();
-        for piece in pieces {
-            let (name, rest) = piece.split_once('}').unwrap_or((piece, ""));
-            shape.extend([if name.starts_with('*') { "{*}" } else { "{}" }, rest]);
-        }
-        shape
+        Ok(Self { route, router })
     }
 
     /// Returns the beginning of the paths that it takes: the whole segments before the first
     /// placeholder.
     fn beginning(&self) -> &str {
-        let literal = match self.route.find('{') {
+        match self.route.find('{') {
             Some(end) => &self.route[..self.route[..end].rfind('/').unwrap_or(0)],
             None => &self.route,
-        };
-        literal.strip_suffix('/').filter(|shorter| !shorter.is_empty()).unwrap_or(literal)
-    }
-}
-
-/// Returns true if a route takes a path that has exactly the parameters of the route.
-fn is_as_written(route: &Router<()>, path: &str) -> bool {
-    route.at(path).is_ok_and(|found| found.params.iter().all(|(_, value)| !value.contains(';')))
-}
-
-/// Gives each policy the spelling of its row: if one row has `/login/` and another `/login`, each
-/// takes its own. The same is true for `/a;v=1` and `/a`.
-pub(super) fn tell_apart<'a>(matchers: impl Iterator<Item = &'a mut Matcher>) {
-    let mut matchers: Vec<_> = matchers.collect();
-    // Grouped by the text of routes without parameters and slashes at the end, then by their
-    // shapes.
-    let mut alike: HashMap<String, HashMap<String, Vec<(usize, usize)>>> = HashMap::new();
-    for (place, matcher) in matchers.iter().enumerate() {
-        for (index, path) in matcher.paths.iter().enumerate() {
-            let shape = path.shape();
-            let common = without_parameters(&shape).unwrap_or_else(|| shape.clone());
-            let common = common.strip_suffix('/').unwrap_or(&common).to_owned();
-            alike.entry(common).or_default().entry(shape).or_default().push((place, index));
-        }
-    }
-    for shapes in alike.values() {
-        for (shape, own) in shapes {
-            for (_, others) in shapes.iter().filter(|(other, _)| *other != shape) {
-                for (place, index) in own {
-                    let takes =
-                        |(other, _): &&(usize, _)| matchers[*other].takes_all_of(matchers[*place]);
-                    let Some((other, at)) = others.iter().find(takes) else { continue };
-                    let mut left = Router::new();
-                    let inserted = left.insert(&matchers[*other].paths[*at].route, ());
-                    inserted.expect("a route of a router");
-                    matchers[*place].paths[*index].left.push(left);
-                }
-            }
         }
     }
 }
 
 impl Matcher {
-    /// Returns which readings of a request's path it takes. The request may have a name.
-    pub(super) fn takes(&self, head: &Head<'_>, path: &Readings<'_>, name: Option<&str>) -> Takes {
+    /// Returns true if it takes a request with any of these paths. The request may have a name.
+    /// `Err`: the part of a path that servers read in several ways.
+    pub(super) fn takes(
+        &self,
+        head: &Head<'_>,
+        paths: &[Reading<'_>],
+        name: Option<&str>,
+    ) -> Result<bool, &'static str> {
         let has_header = |(name, value): &(HeaderName, Option<String>)| {
             if name == HOST {
                 // HTTP/2 has no such field, and a target with a host outweighs it.
@@ -398,66 +328,25 @@ impl Matcher {
         let is_rest_right = self.name.as_deref() == name
             && (self.methods.is_empty() || self.methods.iter().any(is_method))
             && self.headers.iter().all(has_header);
-        match is_rest_right {
-            false => Takes::None,
-            true if self.paths.is_empty() => Takes::All,
-            true => self.takes_path(path),
+        if !is_rest_right || self.paths.is_empty() {
+            return Ok(is_rest_right);
         }
-    }
-
-    fn takes_path(&self, path: &Readings<'_>) -> Takes {
-        let Some(readings) = path.each() else { return Takes::Unknown };
-        let in_case = |reading| match self.ignore_case {
-            true => Cow::Owned(str::to_ascii_lowercase(reading)),
-            false => Cow::Borrowed(reading),
-        };
-        let as_written = path.as_written().map(in_case);
-        let takes = |reading: &str| {
-            self.paths.iter().any(|path| path.takes(reading, as_written.as_deref()))
-        };
-        let (mut some, mut all) = (false, true);
-        for reading in readings.map(in_case) {
-            let is_taken = takes(&reading);
-            (some, all) = (some || is_taken, all && is_taken);
-        }
-        match (some, all) {
-            (false, _) => Takes::None,
-            (true, false) => Takes::Some,
-            (true, true) => Takes::All,
-        }
-    }
-
-    /// Returns true if it takes every request that `other` takes, without regard to paths. Returns
-    /// false for two different lists of methods or headers, even if one contains the other.
-    fn takes_all_of(&self, other: &Self) -> bool {
-        (self.ignore_case || !other.ignore_case)
-            && (self.methods.is_empty() || self.methods == other.methods)
-            && (self.headers.is_empty() || self.headers == other.headers)
-            && self.name == other.name
+        let takes = |path: &str| self.paths.iter().any(|own| own.router.at(path).is_ok());
+        paths.iter().try_fold(false, |is_taken, path| {
+            let path = path.as_deref().map_err(|part| *part)?;
+            Ok(is_taken
+                || match self.ignore_case {
+                    true => takes(&path.to_ascii_lowercase()),
+                    false => takes(path),
+                })
+        })
     }
 
     /// Returns the beginning of each path that it takes: the whole segments before the first
-    /// placeholder, in lower case if it ignores case. `None` if it may take every path.
+    /// placeholder. `None` if it may take every path.
     pub(super) fn beginnings(&self) -> Option<impl Iterator<Item = &str>> {
         (!self.paths.is_empty()).then(|| self.paths.iter().map(PathTest::beginning))
     }
 }
 
 debug_by_name!([] Matcher: methods);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_path_is_left_once_however_many_rows_write_it() {
-        let paths = ["/login", "/login/", "/login", "/login/", "/login;v=1"];
-        let matcher = |path: &&str| {
-            let path = vec![(*path).to_owned()];
-            Pattern { path, ..Pattern::default() }.matcher().expect("a path")
-        };
-        let mut matchers: Vec<_> = paths.iter().map(matcher).collect();
-        tell_apart(matchers.iter_mut());
-        assert!(matchers.iter().all(|matcher| matcher.paths[0].left.len() == 2));
-    }
-}

@@ -13,6 +13,7 @@ use tower::BoxError;
 use super::checked_policy::Policy;
 use super::decide_policies::decide;
 use super::limited_policy::{LimitedPolicy, Place, Store};
+use super::path::Allowed;
 use super::policy_event::{Event, Observer};
 use super::policy_key::FindAddress;
 use super::read_rows;
@@ -116,7 +117,7 @@ impl Policies {
     ///
     /// If a row is wrong, or if there is no row. The table in force then stays.
     pub fn load(&self, rows: &Rows) -> Result<(), TableError> {
-        let policies = read_rows::policies(rows)?;
+        let (policies, allowed) = read_rows::policies(rows)?;
         // Held until the table is replaced, so that loads run one after another.
         let mut switches = lock(&self.shared.switches);
         let before = self.table();
@@ -126,7 +127,7 @@ impl Policies {
             Arc::new(LimitedPolicy::new(policy, &self.shared.settings.store, switch, before))
         };
         let policies = policies.into_iter().map(limited).collect();
-        let table = Arc::new(Table::new(policies, Some(&before)));
+        let table = Arc::new(Table::new(policies, allowed, Some(&before)));
         let of_rows = Arc::clone(&table);
         *self.shared.table.write().unwrap_or_else(PoisonError::into_inner) = table;
         // A switch that is off or in a shadow is kept, in case its row comes back.
@@ -195,10 +196,7 @@ impl Policies {
 
     /// Returns the charge of a request that may have a name.
     fn charge_of(&self, head: &Head<'_>, name: Option<&str>) -> Keyed {
-        let (shared, addresses) = (&*self.shared, self.addresses());
-        let refuses_ambiguous = shared.settings.refuses_ambiguous;
-        let selected =
-            self.table().select(head, name, &shared.global, addresses, refuses_ambiguous);
+        let selected = self.table().select(head, name, &self.shared.global, self.addresses());
         let selection = match selected {
             Ok(selection) => selection,
             Err(no_key) => return Keyed::Missing(no_key.into()),
@@ -309,7 +307,6 @@ pub struct PoliciesBuilder {
     store: Store,
     addresses: Arc<dyn FindAddress>,
     observer: Option<Observer>,
-    refuses_ambiguous: bool,
 }
 
 impl PoliciesBuilder {
@@ -323,7 +320,7 @@ impl PoliciesBuilder {
             own_clock: MemoryClock::tokio(),
         };
         let addresses = Arc::new(ClientIp::new());
-        Self { store, addresses, observer: None, refuses_ambiguous: false }
+        Self { store, addresses, observer: None }
     }
 
     /// Counts the taken units in the Redis of `pool`, which other processes share. Up to eight
@@ -352,17 +349,6 @@ impl PoliciesBuilder {
         P: FindPeer + Send + Sync + 'static,
     {
         self.addresses = Arc::new(client_ip);
-        self
-    }
-
-    /// Refuses some paths that servers read in several ways. A path is refused if a policy takes
-    /// only some of its readings, or if the readings have different keys. The request gets 400,
-    /// like a request without a key. Default: the policy takes it.
-    ///
-    /// If only `/login` is limited, `/login/x/..` and `//login` are such paths. `/login/..` is not:
-    /// it leads to `/`. If the key is `path`, `//x/a` is such a path too: it may be `/x/a` or `/a`.
-    pub fn refuse_ambiguous_paths(mut self) -> Self {
-        self.refuses_ambiguous = true;
         self
     }
 
@@ -400,7 +386,7 @@ impl PoliciesBuilder {
         let policies = Policies {
             shared: Arc::new(Shared {
                 settings: self,
-                table: RwLock::new(Arc::new(Table::new(Vec::new(), None))),
+                table: RwLock::new(Arc::new(Table::new(Vec::new(), Allowed::default(), None))),
                 switches: Mutex::default(),
                 global: Switch::new(),
                 owner: Owner::new(),

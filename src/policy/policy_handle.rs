@@ -79,7 +79,9 @@ impl PolicyHandle {
     #[must_use]
     pub fn mode(&self) -> SwitchMode {
         let global = Policies::switch(&self.policies).mode();
-        self.in_force().map_or(SwitchMode::Off, |limited| limited.mode(global))
+        let table = self.policies.table();
+        let limited = table.get(self.limited.policy.name());
+        limited.map_or(SwitchMode::Off, |limited| limited.mode(global))
     }
 
     /// Returns the number of parts of each key.
@@ -154,15 +156,11 @@ impl PolicyHandle {
         in_share.map(|()| decision)
     }
 
-    /// Returns the policy of this name in the table in use.
-    fn in_force(&self) -> Option<Arc<LimitedPolicy>> {
-        self.policies.table().get(self.limited.policy.name()).cloned()
-    }
-
     fn charge<T: AsRef<str>>(&self, parts: &[T]) -> Result<(Arc<LimitedPolicy>, Charge), Error> {
         let gone = || Error::new(ErrorKind::Configuration, "no policy of this name is in force");
-        let limited = self.in_force().ok_or_else(gone)?;
-        let key = limited.policy.key.of_texts(parts, self.policies.addresses());
+        let table = self.policies.table();
+        let limited = table.get(self.limited.policy.name()).cloned().ok_or_else(gone)?;
+        let key = limited.policy.key.of_texts(parts, &table.allowed, self.policies.addresses());
         let none = || Error::new(ErrorKind::Request, "the parts are not a key of this policy");
         let charge = limited.charge(key.ok_or_else(none)?);
         Ok((limited, charge))

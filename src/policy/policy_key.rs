@@ -7,7 +7,8 @@ use http::header::HOST;
 use http::{HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::path::Readings;
+use super::path::{Allowed, Reading};
+use super::pattern::in_several_ways;
 use super::row_fields::OneOrMany;
 use crate::http::client_ip::no_peer;
 use crate::http::{ClientIp, FindPeer, Head};
@@ -55,42 +56,46 @@ impl Part {
     fn of_request(
         &self,
         head: &Head<'_>,
-        path: &Readings<'_>,
+        path: &Reading<'_>,
         addresses: &dyn FindAddress,
     ) -> Result<String, Error> {
         match self {
             Self::ClientIp => addresses.of_request(head).ok_or_else(no_peer),
             // A header may be a secret, which must not be readable in a store.
             Self::Header(name) => by_api_key(name.clone()).find(*head),
-            Self::Path { ignore_case } => Ok(path_key(path, *ignore_case)),
+            Self::Path { ignore_case } => match path {
+                Ok(path) => Ok(path_key(path, *ignore_case)),
+                Err(part) => Err(Error::new(ErrorKind::Request, in_several_ways(part))),
+            },
             Self::Host => host_of(head),
             Self::Global => Ok(String::from("global")),
         }
     }
 
     /// Converts the text that a client sends to this part.
-    fn of_text(&self, text: &str, addresses: &dyn FindAddress) -> Option<String> {
+    fn of_text(
+        &self,
+        text: &str,
+        allowed: &Allowed,
+        addresses: &dyn FindAddress,
+    ) -> Option<String> {
         match self {
             Self::ClientIp => addresses.of_text(text),
             Self::Header(name) => {
                 let text = text.trim_ascii();
                 (!text.is_empty()).then(|| by_api_key(name.clone()).key_for(text))
             }
-            Self::Path { ignore_case } => Some(path_key(&Readings::of(text), *ignore_case)),
+            Self::Path { ignore_case } => {
+                allowed.read(text).ok().map(|path| path_key(&path, *ignore_case))
+            }
             Self::Host => host_name(text).map(str::to_ascii_lowercase),
             Self::Global => (text == "global").then(|| text.to_owned()),
         }
     }
 }
 
-/// Returns one key for all spellings of a path, and one for all paths in which servers may read
-/// several resources. Otherwise a caller could invent paths, and had a new limit for each of them.
-fn path_key(path: &Readings<'_>, ignore_case: bool) -> String {
-    let mut key = path.resource().unwrap_or("?").to_owned();
-    if ignore_case {
-        key.make_ascii_lowercase();
-    }
-    key
+fn path_key(path: &str, ignore_case: bool) -> String {
+    if ignore_case { path.to_ascii_lowercase() } else { path.to_owned() }
 }
 
 /// Returns the name of the host that a request is for.
@@ -147,12 +152,6 @@ impl Key {
         self.0 == [Part::Global]
     }
 
-    /// Returns true if the readings of a path would have different keys.
-    pub(super) fn tells_apart(&self, path: &Readings<'_>) -> bool {
-        let has_path = self.0.iter().any(|part| matches!(part, Part::Path { .. }));
-        has_path && path.resource().is_none()
-    }
-
     /// Returns the number of parts.
     pub(super) fn len(&self) -> usize {
         self.0.len()
@@ -166,7 +165,7 @@ impl Key {
     pub(super) fn of_request(
         &self,
         head: &Head<'_>,
-        path: &Readings<'_>,
+        path: &Reading<'_>,
         addresses: &dyn FindAddress,
     ) -> Result<String, Error> {
         joined(self.0.iter().map(|part| part.of_request(head, path, addresses)))
@@ -177,10 +176,11 @@ impl Key {
     pub(super) fn of_texts<T: AsRef<str>>(
         &self,
         texts: &[T],
+        allowed: &Allowed,
         addresses: &dyn FindAddress,
     ) -> Option<String> {
-        let pairs = self.0.iter().zip(texts);
-        let parts = pairs.map(|(part, text)| part.of_text(text.as_ref(), addresses).ok_or(()));
+        let of_text = |(part, text): (&Part, &T)| part.of_text(text.as_ref(), allowed, addresses);
+        let parts = self.0.iter().zip(texts).map(|pair| of_text(pair).ok_or(()));
         joined(parts).ok().filter(|_| texts.len() == self.0.len())
     }
 }

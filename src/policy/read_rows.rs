@@ -6,21 +6,27 @@ use std::time::Duration;
 use super::checked_policy::{self, Cost, OnError, Policy};
 use super::chosen_algorithm::Setting;
 use super::limited_policy::shared_limiters;
-use super::pattern::{Pattern, Written, tell_apart};
+use super::path::Allowed;
+use super::pattern::{Pattern, Written};
 use super::policy_key::Key;
 use super::row::{Row, Rows};
 use super::row_fields::{Fields, RowError, TableError};
 use crate::Quota;
 use crate::decision::is_policy_name;
 
-/// Checks the rows of a table.
-pub(super) fn policies(rows: &Rows) -> Result<Vec<Policy>, TableError> {
+/// Checks the rows of a table, and the parts that it allows in paths.
+pub(super) fn policies(rows: &Rows) -> Result<(Vec<Policy>, Allowed), TableError> {
     let (mut policies, mut errors, mut names) = (Vec::new(), Vec::new(), HashSet::new());
+    let allowed = Allowed::new(&rows.allow_in_paths).unwrap_or_else(|unknown| {
+        let error = |(text, why)| RowError::new("allow_in_paths", Some(text), 0).about(None, why);
+        errors.extend(unknown.into_iter().map(error));
+        Allowed::default()
+    });
     let tables = [("policy", &rows.policy), ("interface", &rows.interface)];
     for (table, rows) in tables {
         for (index, row) in rows.iter().enumerate() {
             let read = if table == "policy" { policy } else { interface };
-            match read(row, index) {
+            match read(row, index, &allowed) {
                 Ok(policy) => policies.push(policy),
                 Err(wrong) => errors.extend(wrong),
             }
@@ -35,18 +41,14 @@ pub(super) fn policies(rows: &Rows) -> Result<Vec<Policy>, TableError> {
     for (policy, why) in shared_limiters(&policies) {
         errors.push(RowError::new("policy", Some(policy.name()), 0).with("name", why));
     }
-    if !errors.is_empty() {
+    if !errors.is_empty() || policies.is_empty() && !rows.allow_empty {
         return Err(TableError(errors));
     }
-    if policies.is_empty() && !rows.allow_empty {
-        return Err(TableError(errors));
-    }
-    tell_apart(policies.iter_mut().map(|policy| &mut policy.matcher));
-    Ok(policies)
+    Ok((policies, allowed))
 }
 
 /// Reads the row of a policy.
-fn policy(row: &Row, index: usize) -> Result<Policy, Vec<RowError>> {
+fn policy(row: &Row, index: usize, allowed: &Allowed) -> Result<Policy, Vec<RowError>> {
     let mut fields = Fields::new("policy", row, index);
     let name = name(&mut fields);
     let setting = Setting::read(&mut fields);
@@ -75,7 +77,7 @@ fn policy(row: &Row, index: usize) -> Result<Policy, Vec<RowError>> {
     let enabled = fields.flag("enabled");
     let shadow = fields.flag("shadow");
     let pattern = pattern.unwrap_or_default();
-    let matcher = fields.checked("match", pattern.matcher());
+    let matcher = fields.checked("match", pattern.matcher(allowed));
     let errors = fields.end();
     let (Some(name), Some(setting), Some(matcher), []) = (name, setting, matcher, &errors[..])
     else {
@@ -102,7 +104,7 @@ fn policy(row: &Row, index: usize) -> Result<Policy, Vec<RowError>> {
 }
 
 /// Reads the row of a supplier's interface: a policy that takes every path under its name.
-fn interface(row: &Row, index: usize) -> Result<Policy, Vec<RowError>> {
+fn interface(row: &Row, index: usize, allowed: &Allowed) -> Result<Policy, Vec<RowError>> {
     let mut fields = Fields::new("interface", row, index);
     let name = name(&mut fields);
     let rate: Option<u64> = fields.required("rate");
@@ -123,7 +125,7 @@ fn interface(row: &Row, index: usize) -> Result<Policy, Vec<RowError>> {
         (error.table, error.field) = ("interface", Some("rate".into()));
         error
     };
-    policy(&row.with("match", paths.to_vec()), index)
+    policy(&row.with("match", paths.to_vec()), index, allowed)
         .map_err(|errors| errors.into_iter().map(of_rate).collect())
 }
 

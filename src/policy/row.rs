@@ -54,6 +54,10 @@ pub struct Rows {
     pub interface: Vec<Row>,
     /// True if the table may have no policy, so that nothing is limited. Default: `false`.
     pub allow_empty: bool,
+    /// The parts of paths that servers read in several ways, but that are ordinary characters for
+    /// the server of this table: see [paths](super#paths). Default: empty. A request with another
+    /// such part is refused.
+    pub allow_in_paths: Vec<String>,
 }
 
 impl Rows {
@@ -169,10 +173,15 @@ impl<'de> Deserialize<'de> for Rows {
             policy: Option<Vec<Row>>,
             interface: Option<Vec<Row>>,
             allow_empty: Option<bool>,
+            allow_in_paths: Option<Vec<String>>,
         }
         let tables: Tables = Option::deserialize(deserializer)?.unwrap_or_default();
-        let [policy, interface] = [tables.policy, tables.interface].map(Option::unwrap_or_default);
-        Ok(Self { policy, interface, allow_empty: tables.allow_empty.unwrap_or_default() })
+        Ok(Self {
+            policy: tables.policy.unwrap_or_default(),
+            interface: tables.interface.unwrap_or_default(),
+            allow_empty: tables.allow_empty.unwrap_or_default(),
+            allow_in_paths: tables.allow_in_paths.unwrap_or_default(),
+        })
     }
 }
 

@@ -243,10 +243,15 @@ impl RowError {
 
     /// The error of the same row, with a message about one of its fields.
     pub(super) fn with(&self, field: &str, message: impl fmt::Display) -> Self {
-        Self { field: Some(shown(field)), message: shown(&message.to_string()), ..self.clone() }
+        self.about(Some(field), message)
     }
 
-    /// The table of the row: `policy` or `interface`.
+    /// The error of the same row, with a message about a field or about all of it.
+    pub(super) fn about(&self, field: Option<&str>, message: impl fmt::Display) -> Self {
+        Self { field: field.map(shown), message: shown(&message.to_string()), ..self.clone() }
+    }
+
+    /// The table of the row: `policy` or `interface`. Or `allow_in_paths`, whose rows are texts.
     #[must_use]
     pub fn table(&self) -> &str {
         self.table

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::combinations::Combinations;
 use super::limited_policy::{Asked, LimitedPolicy, PolicyLimiter};
-use super::path::Readings;
-use super::pattern::{Matcher, Takes};
+use super::path::{Allowed, Reading};
+use super::pattern::{Matcher, in_several_ways};
 use super::policy_key::FindAddress;
 use crate::http::Head;
 use crate::limiter::combination::at_once::AtOnce;
@@ -25,6 +25,7 @@ pub(super) struct Table {
     /// The place of each policy by its name.
     places: HashMap<String, usize>,
     routes: Routes,
+    pub(super) allowed: Allowed,
     combinations: Combinations,
     /// Tables of the same patterns share it.
     watch: Arc<TableWatch>,
@@ -68,7 +69,11 @@ impl From<NoKey> for Error {
 
 impl Table {
     /// Makes the table that follows the table `before`.
-    pub(super) fn new(mut policies: Vec<Arc<LimitedPolicy>>, before: Option<&Table>) -> Self {
+    pub(super) fn new(
+        mut policies: Vec<Arc<LimitedPolicy>>,
+        allowed: Allowed,
+        before: Option<&Table>,
+    ) -> Self {
         // It was collected in place, in the memory of policies, which are many times larger.
         policies.shrink_to_fit();
         let names = policies.iter().map(|one| one.policy.name().to_owned());
@@ -81,7 +86,7 @@ impl Table {
         };
         let watch = before.filter(is_like).map(|before| Arc::clone(&before.watch));
         let (combinations, watch) = (combinations.unwrap_or_default(), watch.unwrap_or_default());
-        Self { policies, places, routes, combinations, watch }
+        Self { policies, places, routes, allowed, combinations, watch }
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&Arc<LimitedPolicy>> {
@@ -95,44 +100,29 @@ impl Table {
         name: Option<&str>,
         global: &Switch,
         addresses: &dyn FindAddress,
-        refuses_ambiguous: bool,
     ) -> Result<Selection, NoKey> {
         let all = global.mode();
-        let unreadable = |why: &'static str| Error::new(ErrorKind::Request, why);
         let (mut in_force, mut in_shadow, mut keyless) = (Vec::new(), Vec::new(), Vec::new());
         let mut off = Vec::new();
         let [path, inner] = [head.original_uri(), head.uri()].map(http::Uri::path);
         // Inside of a router, a row may write the caller's path, or the rest of it.
-        let inner = (inner != path).then(|| Readings::of(inner));
-        let path = Readings::of(path);
-        let mut places = self.routes.places(&path);
-        if let Some(inner) = &inner {
-            places.extend(self.routes.places(inner));
-            places.sort_unstable();
-            places.dedup();
-        }
-        for place in places {
+        let inner = Some(inner).filter(|inner| *inner != path);
+        let paths: Vec<_> =
+            [path].into_iter().chain(inner).map(|one| self.allowed.read(one)).collect();
+        for place in self.routes.places(&paths) {
             let limited = &self.policies[place];
             let policy = &limited.policy;
             let mode = limited.mode(all);
-            let takes = |path| policy.matcher.takes(head, path, name);
-            let key = match takes(&path).max(inner.as_ref().map_or(Takes::None, takes)) {
-                Takes::None => continue,
+            let key = match policy.matcher.takes(head, &paths, name) {
+                Ok(false) => continue,
                 // It is unknown if the policy would have taken it.
-                Takes::Unknown if mode == SwitchMode::Off => continue,
-                _ if mode == SwitchMode::Off => {
+                Err(_) if mode == SwitchMode::Off => continue,
+                Ok(true) if mode == SwitchMode::Off => {
                     off.push(Arc::clone(limited));
                     continue;
                 }
-                Takes::Unknown => Err(unreadable("the path can be read in too many ways")),
-                takes
-                    if refuses_ambiguous
-                        && mode == SwitchMode::On
-                        && (takes == Takes::Some || policy.key.tells_apart(&path)) =>
-                {
-                    Err(unreadable("the path can be read in several ways"))
-                }
-                Takes::Some | Takes::All => policy.key.of_request(head, &path, addresses),
+                Err(part) => Err(Error::new(ErrorKind::Request, in_several_ways(part))),
+                Ok(true) => policy.key.of_request(head, &paths[0], addresses),
             };
             let key = match key {
                 Ok(key) => key,
@@ -229,12 +219,11 @@ impl fmt::Debug for Table {
 
 /// The places of policies, by the beginnings of their paths.
 #[derive(Default)]
-pub(super) struct Routes {
+struct Routes {
     /// The places of policies that take every path.
     everywhere: Vec<usize>,
+    /// The places of the others. The beginnings are in lower case: some policies ignore case.
     by_beginning: HashMap<Box<str>, Vec<usize>>,
-    /// The places of policies that ignore case, by beginnings in lower case.
-    ignoring_case: HashMap<Box<str>, Vec<usize>>,
     /// The length of the longest beginning, in bytes.
     longest: usize,
     /// The number of policies.
@@ -242,7 +231,7 @@ pub(super) struct Routes {
 }
 
 impl Routes {
-    pub(super) fn new<'a>(matchers: impl Iterator<Item = &'a Matcher>) -> Self {
+    fn new<'a>(matchers: impl Iterator<Item = &'a Matcher>) -> Self {
         let mut routes = Self::default();
         for (place, matcher) in matchers.enumerate() {
             routes.policies = place + 1;
@@ -250,29 +239,25 @@ impl Routes {
                 routes.everywhere.push(place);
                 continue;
             };
-            let index = match matcher.ignore_case {
-                true => &mut routes.ignoring_case,
-                false => &mut routes.by_beginning,
-            };
             for beginning in beginnings {
                 routes.longest = routes.longest.max(beginning.len());
-                index.entry(beginning.into()).or_default().push(place);
+                let places = routes.by_beginning.entry(beginning.to_ascii_lowercase().into());
+                places.or_default().push(place);
             }
         }
         routes
     }
 
-    /// The places of the policies that may take a path, in order.
-    pub(super) fn places(&self, path: &Readings<'_>) -> Vec<usize> {
-        let Some(readings) = path.each() else { return (0..self.policies).collect() };
+    /// The places of the policies that may take one of these paths, in order: all of them, if a
+    /// path has several readings.
+    fn places(&self, paths: &[Reading<'_>]) -> Vec<usize> {
         let mut places = self.everywhere.clone();
-        for reading in readings {
-            let lower = (!self.ignoring_case.is_empty()).then(|| reading.to_ascii_lowercase());
-            let slashes = reading.match_indices('/').map(|(end, _)| end);
-            for end in slashes.take_while(|end| *end <= self.longest).chain([reading.len()]) {
-                places.extend(self.by_beginning.get(&reading[..end]).into_iter().flatten());
-                let alike = lower.as_ref().and_then(|lower| self.ignoring_case.get(&lower[..end]));
-                places.extend(alike.into_iter().flatten());
+        for path in paths {
+            let Ok(path) = path else { return (0..self.policies).collect() };
+            let path = path.to_ascii_lowercase();
+            let slashes = path.match_indices('/').map(|(end, _)| end);
+            for end in slashes.take_while(|end| *end <= self.longest).chain([path.len()]) {
+                places.extend(self.by_beginning.get(&path[..end]).into_iter().flatten());
             }
         }
         places.sort_unstable();
@@ -288,9 +273,11 @@ mod tests {
 
     #[test]
     fn rows_that_ignore_case_are_found_by_their_beginnings() {
+        let allowed = Allowed::default();
         let matcher = |(path, ignore_case)| {
             let table = serde_json::json!({ "path": path, "ignore_case": ignore_case });
-            serde_json::from_value::<Pattern>(table).expect("a pattern").matcher().expect("a path")
+            let pattern: Pattern = serde_json::from_value(table).expect("a pattern");
+            pattern.matcher(&allowed).expect("a path")
         };
         let rows =
             [("/Users/{id}", true), ("/users/{id}", false), ("/caf\u{e9}", true), ("/x", true)];
@@ -298,12 +285,12 @@ mod tests {
         let routes = Routes::new(matchers.iter());
         for (path, places) in [
             ("/users/7", &[0, 1][..]),
-            ("/USERS/7", &[0]),
-            ("/x/..;/useRS/7", &[0, 3]),
+            ("/USERS/7", &[0, 1]),
+            ("/x/../useRS/7", &[0, 1, 2, 3]),
             ("/CAF%c3%A9/", &[2]),
             ("/y", &[]),
         ] {
-            assert_eq!(routes.places(&Readings::of(path)), places, "{path}");
+            assert_eq!(routes.places(&[allowed.read(path)]), places, "{path}");
         }
     }
 }

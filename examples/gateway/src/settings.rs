@@ -33,9 +33,6 @@ pub(crate) struct Settings {
     pub(crate) trusted: Vec<IpNet>,
     /// `FORWARDED`: the one header that `TRUSTED` unlocks. Default: `x-forwarded-for`.
     pub(crate) forwarded: HeaderName,
-    /// `AMBIGUOUS_PATHS`: whether a path that servers read in several ways is refused. Default:
-    /// policies take it.
-    pub(crate) refuses_ambiguous: bool,
     /// `ADMIN_TOKEN`. Default: none, and nothing can be changed.
     pub(crate) token: Option<String>,
     /// The bounds of callers, and of connections of HTTP/1.1 to the upstream.
@@ -77,13 +74,6 @@ impl Settings {
                 return Err(format!("FORWARDED is {other:?}, and must be {known}"));
             }
         };
-        let refuses_ambiguous = match get("AMBIGUOUS_PATHS").as_deref() {
-            None | Some("take") => false,
-            Some("refuse") => true,
-            Some(other) => {
-                return Err(format!("AMBIGUOUS_PATHS is {other:?}, and must be take or refuse"));
-            }
-        };
         let upstream = get("UPSTREAM").map(|url| Upstream::parse(&url)).transpose()?;
         // One by HTTP/1.1 and one by HTTP/2.
         let at_upstream = |upstream: &Upstream| if upstream.by_http2 { 1 } else { 2 };
@@ -101,7 +91,6 @@ impl Settings {
             headers,
             trusted,
             forwarded,
-            refuses_ambiguous,
             token: get("ADMIN_TOKEN"),
             bounds,
             upstream_timeout: seconds(get, "UPSTREAM_TIMEOUT", Duration::from_secs(60))?,
@@ -180,7 +169,6 @@ mod tests {
         assert_eq!(settings.headers, HeaderStyle::Draft11);
         assert_eq!(settings.forwarded, "x-forwarded-for");
         assert_eq!(settings.trusted, []);
-        assert!(!settings.refuses_ambiguous);
         assert_eq!(settings.bounds.timeouts, Timeouts::default());
         assert!(settings.bounds.connections > 0);
     }
@@ -210,7 +198,6 @@ mod tests {
         let table = [
             ("HEADERS", "draft-99"),
             ("FORWARDED", "x-real-ip"),
-            ("AMBIGUOUS_PATHS", "yes"),
             ("TRUSTED", "10.0.0.0/8,proxy"),
             ("TRUSTED", "10.0.0.0/33"),
             ("TRUSTED", "::ffff:10.0.0.0/8"),
