@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::{Parser, ValueEnum};
 use tower_sluice::Quota;
 use tower_sluice::algorithm::{Budget, FixedWindow, SlidingWindow, SmoothBursty, SmoothWarmingUp};
+use tower_sluice::policy::parse_duration;
 
 use crate::Stop;
 
@@ -18,13 +19,13 @@ pub(crate) struct Options {
     #[arg(long)]
     pub(crate) limit: u64,
     /// The period, such as 250us, 500ms, 1s or 7d.
-    #[arg(long, value_parser = duration)]
+    #[arg(long, value_parser = parse_duration)]
     pub(crate) period: Duration,
     /// The most units that may go at once [default: the limit].
     #[arg(long)]
     pub(crate) burst: Option<u64>,
     /// The longest delay of a charge [default: none].
-    #[arg(long, value_parser = duration)]
+    #[arg(long, value_parser = parse_duration)]
     max_wait: Option<Duration>,
     /// The longest wait that the algorithm reserves.
     #[arg(long, value_parser = horizon, default_value = "60s")]
@@ -39,13 +40,13 @@ pub(crate) struct Options {
     #[arg(long)]
     anchored: bool,
     /// smooth_warming_up: the time to warm up.
-    #[arg(long, value_parser = duration)]
+    #[arg(long, value_parser = parse_duration)]
     warm_up: Option<Duration>,
     /// smooth_warming_up: how many times as long a permit takes after a long rest [default: 3].
     #[arg(long, value_parser = cold_factor)]
     cold_factor: Option<f64>,
     /// smooth_bursty: how long an idle limiter stores permits [default: 1s].
-    #[arg(long, value_parser = duration)]
+    #[arg(long, value_parser = parse_duration)]
     max_burst: Option<Duration>,
     /// smooth_bursty, smooth_warming_up: each caller waits for its own permits.
     #[arg(long)]
@@ -173,16 +174,8 @@ fn number_within(text: &str, least: f64, most: f64) -> Result<f64, String> {
     }
 }
 
-/// A duration as in a row of policies: `M` would be a month.
-fn duration(text: &str) -> Result<Duration, String> {
-    if text.contains('M') {
-        return Err("M is a month: write 1min or 30days".to_owned());
-    }
-    humantime::parse_duration(text).map_err(|error| error.to_string())
-}
-
 fn horizon(text: &str) -> Result<Duration, String> {
-    let horizon = duration(text)?;
+    let horizon = parse_duration(text)?;
     let year = Duration::from_secs(365 * 86_400);
     if horizon > year { Err(String::from("more than 365 days")) } else { Ok(horizon) }
 }

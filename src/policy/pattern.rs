@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::path::{Allowed, Reading, spelled};
 use super::policy_key::{host_name, hosts};
-use super::row_fields::OneOrMany;
+use super::values::OneOrMany;
 use crate::http::Head;
 
 /// The methods that IANA lists, and `PURGE` of caches. Any other method is probably a typing error,
@@ -59,7 +59,7 @@ fn is_false(value: &bool) -> bool {
     untagged,
     expecting = "a path, a list of paths, or a table of path, method, header, name and ignore_case"
 )]
-pub(super) enum Written {
+enum Written {
     Paths(OneOrMany),
     Table(serde_json::Map<String, serde_json::Value>),
 }
@@ -101,17 +101,14 @@ fn headers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<HeaderTests, D:
     if headers.is_empty() { Err(D::Error::custom(NOTHING)) } else { Ok(headers) }
 }
 
-impl TryFrom<Written> for Pattern {
-    type Error = serde_json::Error;
-
-    fn try_from(written: Written) -> Result<Self, serde_json::Error> {
-        match written {
-            Written::Table(table) => serde_json::from_value(table.into()),
-            Written::Paths(paths) => match Vec::from(paths) {
-                path if path.is_empty() => Err(serde_json::Error::custom(NOTHING)),
-                path => Ok(Self { path, ..Self::default() }),
-            },
-        }
+/// Reads the field `match`.
+pub(super) fn written<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Pattern, D::Error> {
+    match Written::deserialize(deserializer)? {
+        Written::Table(table) => serde_json::from_value(table.into()).map_err(D::Error::custom),
+        Written::Paths(paths) => match Vec::from(paths) {
+            path if path.is_empty() => Err(D::Error::custom(NOTHING)),
+            path => Ok(Pattern { path, ..Pattern::default() }),
+        },
     }
 }
 

@@ -18,8 +18,8 @@ use super::policy_event::{Event, Observer};
 use super::policy_key::FindAddress;
 use super::read_rows;
 use super::row::Rows;
-use super::row_fields::TableError;
 use super::table::{NoKey, Selection, Table};
+use super::table_error::TableError;
 #[cfg(feature = "redis")]
 use crate::Pool;
 use crate::future::BoxedFuture;

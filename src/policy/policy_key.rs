@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::path::{Allowed, Reading};
 use super::pattern::in_several_ways;
-use super::row_fields::OneOrMany;
+use super::values::OneOrMany;
 use crate::http::client_ip::no_peer;
 use crate::http::{ClientIp, FindPeer, Head};
 use crate::{Error, ErrorKind, by_api_key};

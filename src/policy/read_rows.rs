@@ -1,16 +1,22 @@
 //! Reads the rows of a table into policies, and checks them.
 
 use std::collections::HashSet;
+use std::num::NonZeroU64;
 use std::time::Duration;
 
+use serde::Deserialize;
+use serde_json::Map;
+
 use super::checked_policy::{self, Cost, OnError, Policy};
-use super::chosen_algorithm::Setting;
+use super::chosen_algorithm::{ALGORITHMS, Name, RateType, Setting};
+use super::fields::Fields;
 use super::limited_policy::shared_limiters;
 use super::path::Allowed;
-use super::pattern::{Pattern, Written};
+use super::pattern::{self, Pattern};
 use super::policy_key::Key;
 use super::row::{Row, Rows};
-use super::row_fields::{Fields, RowError, TableError};
+use super::table_error::{RowError, TableError};
+use super::values::{Flag, Span};
 use crate::Quota;
 use crate::decision::is_policy_name;
 
@@ -18,7 +24,7 @@ use crate::decision::is_policy_name;
 pub(super) fn policies(rows: &Rows) -> Result<(Vec<Policy>, Allowed), TableError> {
     let (mut policies, mut errors, mut names) = (Vec::new(), Vec::new(), HashSet::new());
     let allowed = Allowed::new(&rows.allow_in_paths).unwrap_or_else(|unknown| {
-        let error = |(text, why)| RowError::new("allow_in_paths", Some(text), 0).about(None, why);
+        let error = |(text, why)| RowError::new("allow_in_paths", Some(text), 0).with(None, why);
         errors.extend(unknown.into_iter().map(error));
         Allowed::default()
     });
@@ -34,12 +40,12 @@ pub(super) fn policies(rows: &Rows) -> Result<(Vec<Policy>, Allowed), TableError
                 && !names.insert(name)
             {
                 let error = RowError::new(table, Some(name), index);
-                errors.push(error.with("name", "another row has this name"));
+                errors.push(error.with(Some("name"), "another row has this name"));
             }
         }
     }
     for (policy, why) in shared_limiters(&policies) {
-        errors.push(RowError::new("policy", Some(policy.name()), 0).with("name", why));
+        errors.push(RowError::new("policy", Some(policy.name()), 0).with(Some("name"), why));
     }
     if !errors.is_empty() || policies.is_empty() && !rows.allow_empty {
         return Err(TableError(errors));
@@ -47,55 +53,85 @@ pub(super) fn policies(rows: &Rows) -> Result<(Vec<Policy>, Allowed), TableError
     Ok((policies, allowed))
 }
 
+/// The row of a policy. The module's documentation describes its fields.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Written {
+    name: Option<String>,
+    pub(super) algorithm: Name,
+    pub(super) limit: Option<u64>,
+    pub(super) period: Option<Span>,
+    pub(super) max_wait: Option<Span>,
+    pub(super) cache_ratio: Option<f64>,
+    pub(super) horizon: Option<Span>,
+    key: Option<Key>,
+    #[serde(rename = "match", deserialize_with = "pattern::written")]
+    pattern: Pattern,
+    cost: Option<Cost>,
+    on_error: OnError,
+    enabled: Option<Flag>,
+    shadow: Option<Flag>,
+    // Settings that only some algorithms have.
+    pub(super) burst: Option<NonZeroU64>,
+    pub(super) max_debt: Option<Span>,
+    pub(super) max_hold: Option<Span>,
+    pub(super) anchored: bool,
+    pub(super) max_limit: Option<NonZeroU64>,
+    pub(super) cells: Option<u8>,
+    pub(super) max_burst: Option<Span>,
+    pub(super) start_empty: bool,
+    pub(super) wait_for_own_cost: bool,
+    pub(super) warm_up: Option<Span>,
+    pub(super) cold_factor: Option<f64>,
+    pub(super) rate_type: RateType,
+    pub(super) keep_alive: Option<Span>,
+}
+
 /// Reads the row of a policy.
 fn policy(row: &Row, index: usize, allowed: &Allowed) -> Result<Policy, Vec<RowError>> {
     let mut fields = Fields::new("policy", row, index);
-    let name = name(&mut fields);
-    let setting = Setting::read(&mut fields);
-    let key = fields.optional("key");
-    let written: Option<Written> = fields.optional("match");
-    let pattern = written.and_then(|written| fields.checked("match", Pattern::try_from(written)));
-    let cost = fields.optional("cost");
-    if let (Some(Cost::Units(units)), Some(setting)) = (cost, setting)
-        && let Err(why) = setting.check_cost(units)
-    {
-        fields.wrong::<()>("cost", why);
+    let mut row: Written = fields.read();
+    let name = name(row.name.take(), &mut fields);
+    let setting = if fields.is_wrong("algorithm") { None } else { Setting::of(&row, &mut fields) };
+    let Written { cost, on_error, .. } = row;
+    if let (Some(Cost::Units(units)), Some(setting)) = (cost, setting) {
+        fields.checked("cost", setting.check_cost(units));
     }
-    let on_error: Option<OnError> = fields.optional("on_error");
-    let share = match (on_error, &setting) {
-        (Some(OnError::Local(0)), _) => {
-            fields.wrong("on_error", "a local share must be at least 1")
-        }
-        (Some(OnError::Local(units)), _) if matches!(cost, Some(Cost::Units(own)) if own > units) => {
+    let share = match on_error {
+        OnError::Local(0) => fields.wrong("on_error", "a local share must be at least 1"),
+        OnError::Local(units) if matches!(cost, Some(Cost::Units(own)) if own > units) => {
             fields.wrong("on_error", "a request costs more than the local share")
         }
-        (Some(OnError::Local(units)), Some(setting)) => {
+        OnError::Local(units) => setting.and_then(|setting| {
             fields.checked("on_error", checked_policy::share(units, setting.quota.period()))
-        }
-        _ => None,
+        }),
+        OnError::Deny | OnError::Allow => None,
     };
-    let enabled = fields.flag("enabled");
-    let shadow = fields.flag("shadow");
-    let pattern = pattern.unwrap_or_default();
-    let matcher = fields.checked("match", pattern.matcher(allowed));
-    let errors = fields.end();
+    let matcher = fields.checked("match", row.pattern.matcher(allowed));
+    let Fields { valid, errors, .. } = fields;
     let (Some(name), Some(setting), Some(matcher), []) = (name, setting, matcher, &errors[..])
     else {
         return Err(errors);
     };
+    let (algorithm, own) = ALGORITHMS[row.algorithm as usize];
+    let is_own = |field: &String| field == "horizon" || own.contains(&&**field);
+    let mut settings: Map<_, _> = valid.into_iter().filter(|(field, _)| is_own(field)).collect();
+    if matches!(row.algorithm, Name::TokenBucket | Name::Budget) {
+        settings.insert("burst".into(), setting.quota.burst_size().into());
+    }
     Ok(Policy {
         name,
-        algorithm: setting.name,
+        algorithm,
         limit: setting.quota.limit(),
         period: setting.quota.period(),
-        settings: setting.stated(row),
+        settings,
         max_wait: setting.max_wait,
-        key: key.unwrap_or_else(Key::global).ignoring_case(pattern.ignore_case),
-        pattern,
+        key: row.key.unwrap_or_else(Key::global).ignoring_case(row.pattern.ignore_case),
+        pattern: row.pattern,
         cost: cost.unwrap_or(Cost::Units(1)),
-        on_error: on_error.unwrap_or_default(),
-        enabled: enabled.unwrap_or(true),
-        shadow: shadow.unwrap_or(false),
+        on_error,
+        enabled: row.enabled.is_none_or(|Flag(on)| on),
+        shadow: row.shadow.is_some_and(|Flag(on)| on),
         choice: setting.choice,
         share,
         quota: setting.quota,
@@ -103,35 +139,45 @@ fn policy(row: &Row, index: usize, allowed: &Allowed) -> Result<Policy, Vec<RowE
     })
 }
 
+/// The fields of a supplier's interface.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Interface {
+    name: Option<String>,
+    rate: Option<u64>,
+    cache: Option<f64>,
+    status: Option<Flag>,
+}
+
 /// Reads the row of a supplier's interface: a policy that takes every path under its name.
 fn interface(row: &Row, index: usize, allowed: &Allowed) -> Result<Policy, Vec<RowError>> {
     let mut fields = Fields::new("interface", row, index);
-    let name = name(&mut fields);
-    let rate: Option<u64> = fields.required("rate");
-    let ratio = fields.ratio("cache").unwrap_or(0.5);
-    if let Some(rate) = rate {
-        fields.checked("rate", Quota::try_new(rate, Duration::from_secs(1)));
-    }
-    let status = fields.flag("status").unwrap_or(true);
-    let errors = fields.end();
+    let row: Interface = fields.read();
+    let name = name(row.name, &mut fields);
+    let rate = fields.required("rate", row.rate);
+    let ratio = fields.within("cache", row.cache, [0, 1_000]).unwrap_or(0.5);
+    let second = Duration::from_secs(1);
+    let rate = rate.filter(|rate| fields.checked("rate", Quota::try_new(*rate, second)).is_some());
+    let errors = fields.errors;
     let (Some(name), Some(rate), []) = (name, rate, &errors[..]) else { return Err(errors) };
     // In other routers, a segment that begins with a colon is a placeholder.
     let segment = name.strip_prefix(':').map_or(name.clone(), |rest| format!("%3A{rest}"));
-    let paths = ["", "/", "/{*rest}"].map(|end| format!("/{segment}{end}"));
-    let row = Row::new().with("name", name).with("algorithm", "smooth_bursty");
-    let row = row.with("limit", rate).with("period", "1s").with("cache_ratio", ratio);
-    let row = row.with("wait_for_own_cost", true).with("enabled", status);
+    let paths = ["", "/{*rest}"].map(|end| format!("/{segment}{end}"));
+    let policy_row = Row::new().with("name", name).with("algorithm", "smooth_bursty");
+    let policy_row = policy_row.with("limit", rate).with("period", "1s").with("cache_ratio", ratio);
+    let policy_row = policy_row.with("wait_for_own_cost", true);
+    let is_on = row.status.is_none_or(|Flag(on)| on);
+    let policy_row = policy_row.with("enabled", is_on).with("match", paths.to_vec());
     let of_rate = |mut error: RowError| {
         (error.table, error.field) = ("interface", Some("rate".into()));
         error
     };
-    policy(&row.with("match", paths.to_vec()), index, allowed)
-        .map_err(|errors| errors.into_iter().map(of_rate).collect())
+    policy(&policy_row, index, allowed).map_err(|errors| errors.into_iter().map(of_rate).collect())
 }
 
-/// Reads a name, which response headers and labels contain unchanged.
-fn name(fields: &mut Fields) -> Option<String> {
-    let name: String = fields.required("name")?;
+/// Checks a name, which response headers and labels contain unchanged.
+fn name(name: Option<String>, fields: &mut Fields) -> Option<String> {
+    let name = fields.required("name", name)?;
     if matches!(name.as_str(), "." | "..") {
         return fields.wrong("name", "a name is used in paths, where . and .. are not names");
     }

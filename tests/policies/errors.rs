@@ -370,13 +370,13 @@ fn all_errors_of_a_table_are_told() {
     assert_eq!(
         told,
         [
-            ("a", "limit"),
             ("a", "cost"),
             ("a", "kee"),
-            ("b", "cache"),
-            ("b", "rate"),
+            ("a", "limit"),
+            ("b", "limit"),
             ("b", "status"),
-            ("b", "limit")
+            ("b", "cache"),
+            ("b", "rate")
         ]
     );
 }

@@ -1,0 +1,76 @@
+//! The values that several fields of rows have.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+/// A duration, such as `500ms`.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(try_from = "Value")]
+pub(super) struct Span(pub(super) Duration);
+
+impl TryFrom<Value> for Span {
+    type Error = String;
+
+    fn try_from(value: Value) -> Result<Self, String> {
+        let wrong = |why: &str| format!("{value} is not a duration such as 500ms, 1s or 1h{why}");
+        let text = value.as_str().ok_or_else(|| wrong(""))?;
+        parse_duration(text).map(Self).map_err(|why| wrong(&format!(": {why}")))
+    }
+}
+
+/// Reads a duration as rows write it: `500ms`, `1h`, `1h 30min`.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_sluice::policy::parse_duration;
+///
+/// assert_eq!(parse_duration("1min"), Ok(Duration::from_secs(60)));
+/// assert!(parse_duration("1M").is_err());
+/// ```
+///
+/// # Errors
+///
+/// A text that says what is wrong. Also for the letter `M`, which would be a month, and a limit that
+/// is 43,830 times stricter than that of a minute.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    if text.contains('M') {
+        return Err("M is a month: write 1min or 30days".to_owned());
+    }
+    humantime::parse_duration(text).map_err(|error| error.to_string())
+}
+
+/// True or false. Tables of numbers have 1 or 0.
+#[derive(Deserialize)]
+#[serde(try_from = "Value")]
+pub(super) struct Flag(pub(super) bool);
+
+impl TryFrom<Value> for Flag {
+    type Error = String;
+
+    fn try_from(value: Value) -> Result<Self, String> {
+        match (value.as_bool(), value.as_u64()) {
+            (Some(on), _) => Ok(Self(on)),
+            (_, Some(number @ 0..=1)) => Ok(Self(number == 1)),
+            _ => Err(format!("{value} is not true or false, or 1 or 0")),
+        }
+    }
+}
+
+/// One text, or a list of them.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a text, or a list of texts")]
+pub(super) enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl From<OneOrMany> for Vec<String> {
+    fn from(values: OneOrMany) -> Self {
+        match values {
+            OneOrMany::One(value) => vec![value],
+            OneOrMany::Many(values) => values,
+        }
+    }
+}
