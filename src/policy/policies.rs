@@ -36,7 +36,7 @@ use crate::{Charge, Decision, Error, ErrorKind, Limiter};
 /// Policies from a table: the key extractor and the limiter of a layer. Cheap to clone: clones
 /// share one table.
 ///
-/// The [module](super) lists the fields of a row.
+/// The [guide](crate::guide::policies) lists the fields of a row.
 ///
 /// You can wrap it in limiters such as [`inspect`](crate::LimiterExt::inspect),
 /// [`timeout`](crate::LimiterExt::timeout) and [`deny_cache`](crate::LimiterExt::deny_cache). You

@@ -53,7 +53,7 @@ pub(super) fn policies(rows: &Rows) -> Result<(Vec<Policy>, Allowed), TableError
     Ok((policies, allowed))
 }
 
-/// The row of a policy. The module's documentation describes its fields.
+/// The row of a policy. The guide describes its fields.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Written {

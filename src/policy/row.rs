@@ -48,14 +48,14 @@ use serde_json::{Map, Number, Value};
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Rows {
-    /// Policies: the [module](super) lists their fields.
+    /// Policies: the [guide](crate::guide::policies) lists their fields.
     pub policy: Vec<Row>,
     /// Interfaces of suppliers, whose calls are limited: `name`, `rate`, `cache` and `status`.
     pub interface: Vec<Row>,
     /// True if the table may have no policy, so that nothing is limited. Default: `false`.
     pub allow_empty: bool,
     /// The parts of paths that servers read in several ways, but that are ordinary characters for
-    /// the server of this table: see [paths](super#paths). Default: empty. A request with another
+    /// the server of this table: see the [guide](crate::guide::policies#paths-that-servers-read-in-several-ways). Default: empty. A request with another
     /// such part is refused.
     pub allow_in_paths: Vec<String>,
 }
