@@ -7,11 +7,11 @@ use http::header::HOST;
 use http::{HeaderName, Method};
 use matchit::Router;
 use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::path::{Allowed, Reading, spelled};
 use super::policy_key::{host_name, hosts};
-use super::values::OneOrMany;
+use super::values::Texts;
 use crate::http::Head;
 
 /// The methods that IANA lists, and `PURGE` of caches. Any other method is probably a typing error,
@@ -27,30 +27,35 @@ const METHODS: &str = "\
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Pattern {
-    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "listed")]
-    path: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "listed")]
-    method: Vec<String>,
-    /// The value that each header must have, by its name. `None`: the header must only be present.
-    #[serde(
-        skip_serializing_if = "BTreeMap::is_empty",
-        serialize_with = "as_written",
-        deserialize_with = "headers"
-    )]
-    header: HeaderTests,
+    #[serde(skip_serializing_if = "Texts::is_empty")]
+    path: Texts,
+    #[serde(skip_serializing_if = "Texts::is_empty")]
+    method: Texts,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    header: Option<Headers>,
     /// The name that the program gives to the requests of this row.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     /// True if `/API` equals `/api`.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) ignore_case: bool,
 }
 
-/// The message about an empty list.
-const NOTHING: &str = "an empty list would take no request";
+/// The headers that a request must have, each with its value or with any value.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged, expecting = "the name of a header, or a table of names and values")]
+enum Headers {
+    Present(Texts),
+    Holding(BTreeMap<String, String>),
+}
 
-fn is_false(value: &bool) -> bool {
-    !value
+impl Headers {
+    fn each(&self) -> Vec<(&str, Option<&str>)> {
+        match self {
+            Self::Present(names) => names.0.iter().map(|name| (&**name, None)).collect(),
+            Self::Holding(all) => all.iter().map(|(name, own)| (&**name, Some(&**own))).collect(),
+        }
+    }
 }
 
 /// The field `match`: a table, or only paths.
@@ -60,55 +65,15 @@ fn is_false(value: &bool) -> bool {
     expecting = "a path, a list of paths, or a table of path, method, header, name and ignore_case"
 )]
 enum Written {
-    Paths(OneOrMany),
+    Paths(Texts),
     Table(serde_json::Map<String, serde_json::Value>),
-}
-
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "the name of a header, or a table of names and values")]
-enum Headers {
-    Present(OneOrMany),
-    Holding(BTreeMap<String, String>),
-}
-
-/// Writes headers that must only be present as a list, and others with their values.
-fn as_written<S: Serializer>(headers: &HeaderTests, serializer: S) -> Result<S::Ok, S::Error> {
-    match headers.values().any(Option::is_some) {
-        true => headers.serialize(serializer),
-        false => serializer.collect_seq(headers.keys()),
-    }
-}
-
-fn listed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    match Option::<OneOrMany>::deserialize(deserializer)?.map(Vec::from) {
-        Some(values) if values.is_empty() => Err(D::Error::custom(NOTHING)),
-        values => Ok(values.unwrap_or_default()),
-    }
-}
-
-type HeaderTests = BTreeMap<String, Option<String>>;
-
-fn headers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<HeaderTests, D::Error> {
-    let headers: HeaderTests = match Option::deserialize(deserializer)? {
-        None => return Ok(BTreeMap::new()),
-        Some(Headers::Present(names)) => {
-            Vec::from(names).into_iter().map(|name| (name, None)).collect()
-        }
-        Some(Headers::Holding(values)) => {
-            values.into_iter().map(|(name, value)| (name, Some(value))).collect()
-        }
-    };
-    if headers.is_empty() { Err(D::Error::custom(NOTHING)) } else { Ok(headers) }
 }
 
 /// Reads the field `match`.
 pub(super) fn written<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Pattern, D::Error> {
     match Written::deserialize(deserializer)? {
         Written::Table(table) => serde_json::from_value(table.into()).map_err(D::Error::custom),
-        Written::Paths(paths) => match Vec::from(paths) {
-            path if path.is_empty() => Err(D::Error::custom(NOTHING)),
-            path => Ok(Pattern { path, ..Pattern::default() }),
-        },
+        Written::Paths(path) => Ok(Pattern { path, ..Pattern::default() }),
     }
 }
 
@@ -139,11 +104,15 @@ impl Pattern {
                 )
             })
         };
-        let header = |(name, value): (&String, &Option<String>)| {
+        let headers = self.header.as_ref().map(Headers::each);
+        if headers.as_ref().is_some_and(Vec::is_empty) {
+            return Err(String::from("a table of headers is empty"));
+        }
+        let header = |(name, value): (&str, Option<&str>)| {
             let found =
                 HeaderName::try_from(name).map_err(|_| format!("{name:?} is not a header name"))?;
             // Requests are compared without the blanks that HTTP/2 keeps around a value.
-            let value = match value.as_deref().map(str::trim_ascii) {
+            let value = match value.map(str::trim_ascii) {
                 Some(host) if found == HOST => {
                     let name = host_name(host).ok_or_else(|| format!("{host:?} is not a host"))?;
                     Some(name.to_ascii_lowercase())
@@ -153,9 +122,9 @@ impl Pattern {
             Ok((found, value))
         };
         Ok(Matcher {
-            paths: self.path.iter().map(path).collect::<Result<_, _>>()?,
-            methods: self.method.iter().map(method).collect::<Result<_, _>>()?,
-            headers: self.header.iter().map(header).collect::<Result<_, String>>()?,
+            paths: self.path.0.iter().map(path).collect::<Result<_, _>>()?,
+            methods: self.method.0.iter().map(method).collect::<Result<_, _>>()?,
+            headers: headers.into_iter().flatten().map(header).collect::<Result<_, String>>()?,
             name: self.name.clone(),
             ignore_case: self.ignore_case,
         })
@@ -165,10 +134,13 @@ impl Pattern {
 /// Omits the values of headers, since logs have many readers.
 impl fmt::Debug for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = |headers: &Headers| {
+            headers.each().iter().map(|(name, _)| (*name).to_owned()).collect::<Vec<_>>()
+        };
         f.debug_struct("Pattern")
             .field("path", &self.path)
             .field("method", &self.method)
-            .field("header", &self.header.keys())
+            .field("header", &self.header.as_ref().map(names))
             .field("name", &self.name)
             .field("ignore_case", &self.ignore_case)
             .finish()

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::path::{Allowed, Reading};
 use super::pattern::in_several_ways;
-use super::values::OneOrMany;
+use super::values::Texts;
 use crate::http::client_ip::no_peer;
 use crate::http::{ClientIp, FindPeer, Head};
 use crate::{Error, ErrorKind, by_api_key};
@@ -25,7 +25,8 @@ pub(super) enum Part {
 }
 
 /// The parts of a key, in order.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Texts")]
 pub(super) struct Key(Vec<Part>);
 
 /// Finds the caller's address in a request, and converts a written address to the same form.
@@ -200,15 +201,11 @@ fn joined<E>(parts: impl ExactSizeIterator<Item = Result<String, E>>) -> Result<
     Ok(all)
 }
 
-impl<'de> Deserialize<'de> for Key {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        use serde::de::Error;
-        let texts: Vec<String> = OneOrMany::deserialize(deserializer)?.into();
-        if texts.is_empty() {
-            return Err(D::Error::custom("a key has at least one part"));
-        }
-        let parts: Result<_, _> = texts.iter().map(|text| Part::parse(text)).collect();
-        parts.map(Self).map_err(D::Error::custom)
+impl TryFrom<Texts> for Key {
+    type Error = String;
+
+    fn try_from(Texts(texts): Texts) -> Result<Self, String> {
+        texts.iter().map(|text| Part::parse(text)).collect::<Result<_, _>>().map(Self)
     }
 }
 

@@ -305,7 +305,8 @@ fn too_large(number: impl fmt::Display) -> String {
     format!("{number} is too large")
 }
 
-/// Turns whole numbers into integers: some formats and sources write 5 as 5.0.
+/// Turns whole numbers into integers: some formats and sources write 5 as 5.0. A field of an
+/// object that is null is absent.
 pub(super) fn with_whole_numbers(value: Value) -> Value {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     match value {
@@ -317,7 +318,8 @@ pub(super) fn with_whole_numbers(value: Value) -> Value {
         },
         Value::Array(values) => values.into_iter().map(with_whole_numbers).collect(),
         Value::Object(fields) => {
-            let each = fields.into_iter().map(|(name, value)| (name, with_whole_numbers(value)));
+            let each = fields.into_iter().filter(|(_, value)| !value.is_null());
+            let each = each.map(|(name, value)| (name, with_whole_numbers(value)));
             Value::Object(each.collect())
         }
         value => value,

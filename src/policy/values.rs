@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// A duration, such as `500ms`.
@@ -58,19 +58,32 @@ impl TryFrom<Value> for Flag {
     }
 }
 
-/// One text, or a list of them.
+/// One text, or a list of at least one.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(try_from = "OneOrMany")]
+pub(super) struct Texts(pub(super) Vec<String>);
+
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "a text, or a list of texts")]
-pub(super) enum OneOrMany {
+enum OneOrMany {
     One(String),
     Many(Vec<String>),
 }
 
-impl From<OneOrMany> for Vec<String> {
-    fn from(values: OneOrMany) -> Self {
-        match values {
-            OneOrMany::One(value) => vec![value],
-            OneOrMany::Many(values) => values,
+impl TryFrom<OneOrMany> for Texts {
+    type Error = &'static str;
+
+    fn try_from(written: OneOrMany) -> Result<Self, &'static str> {
+        match written {
+            OneOrMany::One(text) => Ok(Self(vec![text])),
+            OneOrMany::Many(texts) if texts.is_empty() => Err("the list is empty"),
+            OneOrMany::Many(texts) => Ok(Self(texts)),
         }
+    }
+}
+
+impl Texts {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
