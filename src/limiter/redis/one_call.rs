@@ -36,7 +36,8 @@ pub(crate) struct OneCall {
     places: Box<[usize]>,
     is_of_policies: bool,
     alike: OnceLock<Redis<Vec<AnyAlgorithm>>>,
-    /// The limiter for different costs. `None` if one script is too small for the members.
+    /// The limiter for different costs. `None` if one script is too small for the members. Without
+    /// it, a request of 20 policies takes 40 calls in place of 8, and no request of policies waits.
     each: OnceLock<Option<Redis<Vec<AnyAlgorithm>>>>,
 }
 

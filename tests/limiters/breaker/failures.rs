@@ -61,6 +61,32 @@ async fn slow_calls_open_it_and_fail_open_does_not_admit() {
     assert!(ask(&limiter.or_else(Store::default().limiter()), "well").await.is_ok());
 }
 
+/// The figure at the head of `breaker_call.rs`.
+#[tokio::test(start_paused = true)]
+async fn slow_calls_delay_few_callers() {
+    for (breaker, delayed) in [
+        (Breaker::new(), 1_000..1_001),
+        (Breaker::new().slow_after(Duration::from_millis(50)), 5..100),
+    ] {
+        let share = |_: &Charge| std::future::ready(Ok::<_, Error>(Decision::new(Outcome::Allow)));
+        let limiter = Store::default().limiter().breaker(breaker).or_else(share);
+        let mut callers = tokio::task::JoinSet::new();
+        for _ in 0..1_000 {
+            let limiter = limiter.clone();
+            callers.spawn(async move {
+                let begun = Instant::now();
+                let call = limiter.check(&Charge::new("takes ms 80"));
+                call.await.map(|_| begun.elapsed())
+            });
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let waits = callers.join_all().await;
+        let slow = waits.into_iter().filter(|wait| *wait.as_ref().unwrap() > Duration::ZERO);
+        let slow = slow.count();
+        assert!(delayed.contains(&slow), "{slow}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn fast_calls_and_those_of_a_busy_process_are_not_slow() {
     let breaker = Breaker::new().slow_after(SECOND);
