@@ -223,6 +223,8 @@ pub(super) struct ServerHealth {
     generation_at: AtomicU64,
     /// True if the address has led to a primary.
     pub(super) was_primary: AtomicBool,
+    /// True if the server has answered `HELLO`.
+    pub(super) knows_hello: AtomicBool,
     /// True if the pool now uses another server in its place.
     is_left: AtomicBool,
     /// Notified when the pool leaves the server.
@@ -248,6 +250,7 @@ impl Default for ServerHealth {
             given_up_as: AtomicU8::new(ConnectionState::Usable as u8),
             generation_at: AtomicU64::new(0),
             was_primary: AtomicBool::new(false),
+            knows_hello: AtomicBool::new(false),
             is_left: AtomicBool::new(false),
             left: Notify::new(),
             diagnosis: Mutex::default(),

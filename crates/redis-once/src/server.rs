@@ -233,7 +233,10 @@ impl Server {
             error = self.find_server_without_tls(deadline) => return Err((error, None)),
         };
         match timeout_at(deadline, self.greet(way, &mut socket)).await {
-            Ok(Ok(greeting)) => Ok((socket, greeting.map_err(|error| (error, None))?)),
+            Ok(Ok(greeting)) => {
+                self.health.knows_hello.fetch_or(way == Way::Resp3, Relaxed);
+                Ok((socket, greeting.map_err(|error| (error, None))?))
+            }
             Ok(Err(error)) => Err(self.refused(error, way, false, deadline).await),
             Err(_) => {
                 let message = "redis did not send its greeting in time";
@@ -362,7 +365,9 @@ impl Server {
             None => {
                 let has_more = user(&settings).is_some() || settings.db() != 0;
                 let at_login = way != Way::Resp3 && has_more;
-                let answer = match is_closed && (at_hello || at_login) {
+                // Once it has answered `HELLO`, the network closed the connection, and no proxy.
+                let may_refuse = at_hello && !self.health.knows_hello.load(Relaxed);
+                let answer = match is_closed && (may_refuse || at_login) {
                     true => self.ping(deadline).await,
                     false => None,
                 };

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::task::Poll;
 
-use tokio::io::{DuplexStream, duplex};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 use tokio::time::{advance, sleep, timeout};
 
 use super::super::dialer::Dialer;
@@ -326,6 +326,37 @@ async fn one_connection_of_resp2_keeps_keys_apart() {
         assert_eq!(pool.keys_apart(), Some(true));
         sleep(LIFE + SOON).await;
     }
+}
+
+/// The network cuts two greetings of a server that has greeted before, and no other answer.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_has_greeted_is_taken_for_no_proxy() {
+    let greeted = Arc::new(AtomicUsize::new(0));
+    let (pool, _) = over(Dialer::new(move |_, _| {
+        let (own, mut other) = duplex(4_096);
+        let greeted = Arc::clone(&greeted);
+        tokio::spawn(timeout(LIFE, async move {
+            let (mut request, mut is_first) = ([0; 4_096], true);
+            while let Ok(length @ 1..) = other.read(&mut request).await {
+                let is_hello = request[..length].windows(5).any(|word| word == b"HELLO");
+                let begins = is_hello && std::mem::take(&mut is_first);
+                if begins && [1, 2].contains(&greeted.fetch_add(1, Relaxed)) {
+                    return;
+                }
+                let reply = if is_hello { greeting("HELLO") } else { "+PONG\r\n" };
+                let _ = other.write_all(reply.as_bytes()).await;
+            }
+        }));
+        ready(Ok(own))
+    }));
+    for _ in 0..2 {
+        let connection = Arc::clone(&pool).connection_at(None).await;
+        assert!(!connection.is_ok_and(|one| one.keys_apart()));
+        sleep(LIFE + SOON).await;
+    }
+    let connection = Arc::clone(&pool).connection_at(None).await.expect("a connection");
+    assert!(!connection.keys_apart());
+    assert_eq!(pool.keys_apart(), Some(false));
 }
 
 /// A network may have forgotten the old one without a sign.
