@@ -8,9 +8,9 @@ fn says(name: &str, epoch: u64) -> Report {
     Report::Primary { host: host(name), epoch }
 }
 
-/// The reports of three sentinels.
-fn reports(said: [Report; 3]) -> Reports {
-    let mut reports = Reports::new(3);
+/// The reports of some sentinels.
+fn reports<const N: usize>(said: [Report; N]) -> Reports {
+    let mut reports = Reports::new(N);
     for (sentinel, report) in said.into_iter().enumerate() {
         reports.record(sentinel, report);
     }
@@ -66,6 +66,18 @@ fn a_switch_is_followed_once_two_report_it_and_never_back() {
     // A sentinel that was away comes back with its old report.
     reports.record(1, says("one", 5));
     assert_eq!(chosen(&reports).as_deref(), Some("two"));
+}
+
+#[test]
+fn of_five_two_are_followed_to_a_newer_epoch_alone() {
+    for (epoch, is_followed) in [(6, true), (4, false)] {
+        let mut reports = reports([(); 5].map(|()| says("one", 5)));
+        reports.follow(&host("one"));
+        reports.record(0, says("two", epoch));
+        reports.record(1, says("two", epoch));
+        let expected = if is_followed { "two" } else { "one" };
+        assert_eq!(chosen(&reports).as_deref(), Some(expected));
+    }
 }
 
 #[test]
