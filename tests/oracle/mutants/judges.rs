@@ -141,7 +141,7 @@ async fn corrupt(algorithm: &Algorithm, server: &Server, url: &str) -> Option<St
     let _ = limiter.check(&Charge::new("key")).await.expect("a decision");
     let names: Vec<String> =
         redis::cmd("KEYS").arg("*").query_async(&mut connection).await.expect("keys");
-    for text in ["nan", "-nan", "inf", "-inf", "1e400", "0x10", " 5 ", "05", "-1", "1e3", ""] {
+    for text in ["nan", "-nan", "inf", "-inf", "1e400", "0x10", " 5 ", "05", "--1", "1e3", ""] {
         let mut set = redis::cmd("SET");
         set.arg(&names[0]).arg(text).exec_async(&mut connection).await.expect("set");
         let kind = limiter.check(&Charge::new("key")).await.err().map(|error| error.kind());
