@@ -59,6 +59,8 @@ pub struct Book {
     /// The instant of the world at which a client has read the answer to what came over a
     /// connection at an instant of the server's clock.
     read: HashMap<(u64, i64), i64>,
+    /// True if a client asked for a `PONG` by RESP2: its greeting was cut, as a proxy cuts it.
+    pub(super) was_asked_by_resp2: bool,
 }
 
 thread_local! {

@@ -21,7 +21,7 @@ pub use self::timeline::timeline;
 use super::account::{Account, Booking, Limit, Refusal};
 use super::clients::EVERYBODY;
 use super::clock::START;
-use super::network::Disturbance;
+use super::network::{Disturbance, Fault};
 use super::plan::{Ask, Asking, At, Plan, SECOND, Then, Way};
 use super::policies::{Table, taken_by_no_table};
 use super::servers::{StrikeKind, Topology};
@@ -38,6 +38,12 @@ const MIN_TIMEOUT: Duration = Duration::from_millis(60);
 
 /// The longest time that a settlement takes to reach a server that is well.
 const SETTLING: Duration = Duration::from_millis(500);
+
+/// True if the network cut a connection.
+fn is_cut(fault: Fault) -> bool {
+    use Fault::{CutAfter, CutAnswer, CutBefore, CutWithin};
+    matches!(fault, CutAfter | CutAnswer | CutBefore | CutWithin)
+}
 
 /// All that was seen of a world.
 pub struct Seen<'a> {
@@ -168,8 +174,9 @@ impl Seen<'_> {
     fn asks_in_turn(&self) -> bool {
         let is_cluster = matches!(self.plan.topology, Topology::Cluster { .. });
         match self.plan.asking {
-            Asking::Alone | Asking::Policies => false,
-            Asking::AllAtOnce => is_cluster,
+            Asking::Alone => false,
+            Asking::Policies => self.account.may_be_apart,
+            Asking::AllAtOnce => is_cluster || self.account.may_be_apart,
             Asking::AllInTurn => true,
         }
     }
@@ -374,11 +381,38 @@ impl Seen<'_> {
         if self.strikes.iter().any(|(_, _, kind)| is_odd(*kind)) {
             return None;
         }
-        let is_wrong = |record: &&Record| {
-            let well = [ErrorKind::Infrastructure, ErrorKind::Saturation];
-            matches!(record.fate, Fate::Failed(Some(kind)) if !well.contains(&kind))
+        // An address may be wrong that has led to no primary yet, or that only a proxy would have:
+        // its greeting is cut twice, and no other answer.
+        let may_be_wrong = |record: &Record| {
+            let is_felt = |from, until| self.is_felt(from, until, record.asked, record.ended);
+            let cuts = self.disturbances.iter().filter(|one| is_cut(one.fault));
+            let cuts = cuts.filter(|one| is_felt(one.from, one.until)).count();
+            let is_one = self.plan.topology == Topology::One;
+            let leads_nowhere = self.strikes.iter().any(|(begin, end, kind)| {
+                is_one && *kind == StrikeKind::ReadOnly && is_felt(*begin, *end)
+            });
+            let is_known = is_one && self.is_connected(record, record.ended);
+            !is_known && (leads_nowhere || cuts > 1)
+        };
+        let is_wrong = |record: &&Record| match record.fate {
+            Fate::Failed(Some(ErrorKind::Configuration)) => !may_be_wrong(record),
+            Fate::Failed(Some(kind)) => {
+                ![ErrorKind::Infrastructure, ErrorKind::Saturation].contains(&kind)
+            }
+            _ => false,
         };
         self.records.iter().find(is_wrong).map(|record| self.shown(record))
+    }
+
+    /// True if a caller's process had an answer of the store by then.
+    fn is_connected(&self, record: &Record, by: Duration) -> bool {
+        let process = self.ask(record).process;
+        self.records.iter().any(|one| {
+            let is_admitted = matches!(one.fate, Fate::Admitted { .. });
+            // A switch that is off does nothing, and says so.
+            let is_done = one.fate == Fate::Done && self.plan.stack.switches.is_empty();
+            (is_admitted || is_done) && self.ask(one).process == process && one.ended < by
+        })
     }
 
     /// A settlement ends, and says how many units the store gave back.

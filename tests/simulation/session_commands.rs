@@ -13,7 +13,8 @@ fn text(word: &[u8]) -> String {
     String::from_utf8_lossy(word).into_owned()
 }
 
-pub fn ping(_: &mut Server, _: &mut Session, words: &[Word]) -> Answer {
+pub fn ping(server: &mut Server, session: &mut Session, words: &[Word]) -> Answer {
+    server.data.book.was_asked_by_resp2 |= session.version == Version::Two;
     Ok(words.first().map_or_else(|| Reply::Status("PONG".into()), Reply::text))
 }
 

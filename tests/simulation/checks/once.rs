@@ -25,6 +25,8 @@ impl Seen<'_> {
     pub(super) fn once(&self) -> Option<String> {
         if !self.is_exact() {
             return match self.plan.stack.lease {
+                // Rows come and go, and each row of a charge may have a call of its own.
+                None if self.plan.asking == Asking::Policies => None,
                 None => self.once_in_turn(),
                 Some(_) => self.leased(),
             };

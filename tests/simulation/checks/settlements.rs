@@ -4,8 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::has_budget;
-use super::{SETTLING, Seen, since_begin};
+use super::{SETTLING, Seen, has_budget, is_cut, since_begin};
 use crate::account::Booking;
 use crate::network::Fault;
 use crate::world::{Fate, Record, Settled};
@@ -58,10 +57,6 @@ impl Seen<'_> {
     fn may_fail(&self, record: &Record) -> bool {
         let Some(from) = record.settled_at else { return true };
         let until = from + SETTLING;
-        let is_cut = |fault: Fault| {
-            use Fault::{CutAfter, CutAnswer, CutBefore, CutWithin};
-            matches!(fault, CutAfter | CutAnswer | CutBefore | CutWithin)
-        };
         let is_over = |fault: Fault, end: Duration| {
             let is_before = |at: Duration| at < end && end <= at + TROUBLE;
             let mut all = self.disturbances.iter();

@@ -33,13 +33,6 @@ impl Seen<'_> {
             return None;
         }
         // A process that has no connection yet takes a dial that nobody answers for a slow one.
-        let is_connected = |record: &Record, by: Duration| {
-            let process = self.ask(record).process;
-            self.records.iter().any(|one| {
-                let is_decided = matches!(one.fate, Fate::Admitted { .. } | Fate::Done);
-                is_decided && self.ask(one).process == process && one.ended < by
-            })
-        };
         let is_silent = |record: &&Record| {
             self.strikes.iter().any(|(begin, end, kind)| {
                 let says_nothing = matches!(kind, StrikeKind::Stand | StrikeKind::Silence);
@@ -51,7 +44,7 @@ impl Seen<'_> {
                 });
                 let is_cut = self.disturbances.iter().any(|one| one.from < *begin);
                 let is_alone = others.count() == 0 && !is_cut;
-                says_nothing && is_within && is_alone && is_connected(record, *begin)
+                says_nothing && is_within && is_alone && self.is_connected(record, *begin)
             })
         };
         let is_wrong = |record: &&Record| {
