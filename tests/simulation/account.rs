@@ -183,9 +183,6 @@ pub struct Account {
     /// True if a client may have taken a server for a proxy, since the network cut its greetings.
     /// Then a call has one key.
     pub may_be_apart: bool,
-    /// True if a client may have taken a server for a proxy, since the network cut its greetings.
-    /// Then a call has one key.
-    pub may_be_apart: bool,
     nodes: HashMap<u64, Node>,
     limits: Vec<Limit>,
     /// The number of keys of a charge, by the script's digest.
