@@ -18,8 +18,8 @@
 //!
 //! The first runs many worlds, from `SEED` on, on all processors; with `STOP=1` until the first
 //! violation. The second shrinks the plan of a violation, and prints a timeline of what is left.
-//! `planted.rs` says whether the worlds find faults that are planted. `runtimes.rs`, `redisson.rs`,
-//! `own_costs.rs` and `endurance.rs` are smaller worlds of their own.
+//! `tests/planted.sh` says whether the worlds find faults that are planted. `runtimes.rs`,
+//! `redisson.rs`, `own_costs.rs` and `endurance.rs` are smaller worlds of their own.
 
 #![cfg(all(feature = "redis", feature = "policies"))]
 #![allow(unreachable_pub, reason = "the modules are private to this test")]
@@ -40,7 +40,6 @@ mod network;
 mod own_costs;
 mod packing;
 mod plan;
-mod planted;
 mod policies;
 mod promises;
 #[cfg(feature = "redisson")]
