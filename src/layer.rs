@@ -160,10 +160,7 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     /// response that returns units, or `None` to keep what was charged. Default: what was charged
     /// stays.
     ///
-    /// Closures and Redisson's limiter cannot take more. With such a limiter the layer refuses
-    /// every request as undecided, with an error of kind
-    /// [`Configuration`](crate::ErrorKind::Configuration). Use
-    /// [`refund_unused`](RateLimitLayer::refund_unused) there.
+    /// Redisson's limiter takes no more than was charged.
     pub fn actual_cost<F>(self, cost: F) -> RateLimitLayer<L, K, WithActualCost<R, F>> {
         self.with_actual_cost(cost)
     }
@@ -173,8 +170,7 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     ///
     /// The units are taken even if they do not fit. A bucket then owes them, and the key is refused
     /// until they have refilled; a window takes at most its limit. If the cost depends on the
-    /// response, use [`actual_cost`](RateLimitLayer::actual_cost). As there, every request is
-    /// refused if the limiter cannot take more.
+    /// response, use [`actual_cost`](RateLimitLayer::actual_cost).
     ///
     /// ```
     /// use http::{Request, Response};
@@ -380,8 +376,6 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     /// With `count_body`, the other setters apply only if the inner service returns an error, and
     /// [`reset_if`](RateLimitLayer::reset_if) resets nothing. If a handler takes its
     /// [`SettleHandle`](crate::respond::SettleHandle), the handler settles and the body does not.
-    /// Every request is refused if the limiter cannot take more, as for
-    /// [`actual_cost`](RateLimitLayer::actual_cost).
     ///
     /// ```
     /// use std::convert::Infallible;

@@ -59,9 +59,6 @@ pub trait Respond<Req, Res, E> {
 
     /// Returns true if [`actual_cost`](Respond::actual_cost) may return more than was charged.
     /// Default: `false`.
-    ///
-    /// If so, and the limiter cannot take more, a layer refuses each request as undecided, with an
-    /// error of kind [`Configuration`](crate::ErrorKind::Configuration).
     fn takes_more(&self) -> bool {
         false
     }

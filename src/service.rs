@@ -13,7 +13,7 @@ use crate::key_extractor::{KeyExtractor, Keyed};
 use crate::limiter::{Admission, Limiter};
 use crate::responder::Respond;
 use crate::shared::Shared;
-use crate::{Charge, Decision, Error, ErrorKind, Outcome, Refusal};
+use crate::{Charge, Decision, Outcome, Refusal};
 
 /// A limited service. Made by [`RateLimitLayer`](crate::RateLimitLayer).
 ///
@@ -73,14 +73,6 @@ where
         match shared.key.extract(&request) {
             Keyed::Charge(mut charge) => {
                 charge.at_least_one_unit();
-                // A peek takes no units that could be settled.
-                let is_unable = shared.respond.takes_more() && !shared.limiter.can_take_more();
-                if is_unable && charge.units() > 0 {
-                    let message =
-                        "the responder may take more than was charged, but the limiter cannot";
-                    let refusal = Refusal::Undecided(Error::new(ErrorKind::Configuration, message));
-                    return ResponseFuture::refused(request, inner, shared, refusal);
-                }
                 let own = charge.longest_wait().unwrap_or(shared.max_wait);
                 // A caller can shorten a wait, but not lengthen it.
                 let callers = if own.is_zero() { None } else { shared.respond.max_wait(&request) };

@@ -183,10 +183,6 @@ impl Limiter for Scripted {
         }))
     }
 
-    fn can_take_more(&self) -> bool {
-        true
-    }
-
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
         self.play().operations.push((operation, charge.clone()));
         Some(ready(Ok(Decision::new(Outcome::Allow))))

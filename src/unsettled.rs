@@ -99,8 +99,8 @@ impl Unsettled {
     /// # Errors
     ///
     /// The settlement returns an error of kind [`Configuration`](ErrorKind::Configuration) if the
-    /// limiter cannot settle the charge. Either `actual` is more and the limiter cannot take more,
-    /// or its store needs a tokio runtime and there is none.
+    /// limiter cannot settle the charge, as a closure. Or its store needs a tokio runtime, and there
+    /// is none.
     pub fn settle(self, actual: u64) -> Settlement {
         (self.settle_by)(self.reservation, actual).unwrap_or_else(|_| {
             let message = "the limiter cannot settle what the request took";

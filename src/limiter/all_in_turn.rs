@@ -248,17 +248,12 @@ impl<const N: usize, F: MemberCharges<N>> Limiter for AllInTurn<N, F> {
     }
 
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
-        let is_more = actual > reservation.cost();
-        if reservation.owner() != self.owner || is_more && !self.can_take_more() {
+        if reservation.owner() != self.owner {
             return Err(reservation);
         }
         let (cost, charged) = (reservation.cost(), reservation.charged());
         let settled = HeldReservations::of(reservation)?.settle_stated(self.owner, cost, actual);
         settled.map_err(|unsettled| unsettled.with_charged(charged))
-    }
-
-    fn can_take_more(&self) -> bool {
-        self.limiters.iter().all(Limiter::can_take_more)
     }
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<BoxedFuture> {

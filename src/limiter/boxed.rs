@@ -33,7 +33,7 @@ impl Boxed {
 impl Limiter for Boxed {
     type Future = BoxedFuture;
 
-    pass_on!(check, check_keyless, settle, can_take_more, keys, operate);
+    pass_on!(check, check_keyless, settle, keys, operate);
 }
 
 impl fmt::Debug for Boxed {
@@ -58,7 +58,7 @@ where
         Box::pin(self.inner.check(charge))
     }
 
-    pass_on!(check_keyless, settle, can_take_more, keys);
+    pass_on!(check_keyless, settle, keys);
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<BoxedFuture> {
         Some(Box::pin(self.inner.operate(operation, charge)?))

@@ -194,7 +194,7 @@ where
         LeaseFuture::starting(leases, charge.clone())
     }
 
-    pass_on!(self.leases.inner, of self: check_keyless, can_take_more, keys);
+    pass_on!(self.leases.inner, of self: check_keyless, keys);
 
     /// Puts unused units back into the lease, or refunds them with the rest of the lease. Takes
     /// missing units from a lease, or from the inner limiter.

@@ -216,10 +216,6 @@ impl<A: Algorithm> Limiter for Memory<A> {
         })
     }
 
-    fn can_take_more(&self) -> bool {
-        true
-    }
-
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<MemoryFuture<A>> {
         Some(self.ask(Some(operation), charge))
     }

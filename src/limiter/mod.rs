@@ -233,28 +233,20 @@ pub trait Limiter {
     ///
     /// If `actual` is less than the reservation's [`cost`](Reservation::cost), the rest is
     /// refunded, as far as the algorithm can; 0 refunds all of it. If it is more, the difference is
-    /// taken, even if it does not fit: a bucket owes it. The call returns at once. The
-    /// [`Settlement`] is a future of the units given back and of those that could not be taken. It
-    /// need not be awaited. The units are lost if the store is then
+    /// taken, even if it does not fit: a bucket owes it. A limiter that cannot take more keeps the
+    /// charge, and reports the difference as [`not_taken`](crate::future::Settled::not_taken). The
+    /// call returns at once. The [`Settlement`] is a future of the units given back and of those
+    /// that could not be taken. It need not be awaited. The units are lost if the store is then
     /// away. A [`Redis`] limiter and its clones send a refund before later charges.
     ///
     /// # Errors
     ///
-    /// The reservation itself, if this limiter cannot settle it. It may belong to another limiter,
-    /// or `actual` is more and [`can_take_more`](Limiter::can_take_more) is false. Or nothing can
-    /// be sent: a store needs a tokio runtime, and a full [`Memory`] has no room for a new debt.
-    /// Default: always an error, so a closure around a limiter settles nothing.
+    /// The reservation itself, if this limiter cannot settle it. It may belong to another limiter.
+    /// Or nothing can be sent: a store needs a tokio runtime, and a full [`Memory`] has no room for
+    /// a new debt. Default: always an error, so a closure around a limiter settles nothing.
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         let _ = actual;
         Err(reservation)
-    }
-
-    /// Returns true if [`settle`](Limiter::settle) can take more than was reserved. Default:
-    /// `false`.
-    ///
-    /// A layer whose responder may take more calls this before a request passes.
-    fn can_take_more(&self) -> bool {
-        false
     }
 
     /// The number of keys that each charge must have. `None`: it depends, or is not known.
@@ -291,5 +283,5 @@ where
 impl<L: Limiter + ?Sized> Limiter for Arc<L> {
     type Future = L::Future;
 
-    pass_on!((**self), of self: check, check_keyless, settle, can_take_more, keys, operate);
+    pass_on!((**self), of self: check, check_keyless, settle, keys, operate);
 }

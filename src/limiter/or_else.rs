@@ -82,10 +82,6 @@ impl Limiter for Admits {
     fn check(&self, _: &Charge) -> Self::Future {
         ready(Ok(Decision::new(Outcome::Allow).with_origin(Origin::FailOpen)))
     }
-
-    fn can_take_more(&self) -> bool {
-        true
-    }
 }
 
 impl<L: Limiter> sealed::Sealed for L {}
@@ -194,10 +190,6 @@ where
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         let settled = self.inner.settle(reservation, actual);
         settled.or_else(|reservation| self.standby.fallback.limiter().settle(reservation, actual))
-    }
-
-    fn can_take_more(&self) -> bool {
-        self.inner.can_take_more() && self.standby.fallback.limiter().can_take_more()
     }
 
     /// Operates on the inner limiter: the fallback has separate counts.

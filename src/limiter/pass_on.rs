@@ -1,7 +1,7 @@
 //! Forwards the methods that a wrapper does not change.
 
 /// Implements these methods of `Limiter` by the same method of `self.inner`:
-/// `pass_on!(check_keyless, settle, can_take_more);` inside of the `impl`. If the inner limiter is
+/// `pass_on!(check_keyless, settle);` inside of the `impl`. If the inner limiter is
 /// in another field: `pass_on!(self.0, of self: check, operate);`.
 ///
 /// Defaults of the trait cannot do this, since the trait has no inner limiter.
@@ -23,11 +23,6 @@ macro_rules! pass_on {
             actual: u64,
         ) -> Result<crate::settlement::Settlement, crate::reservation::Reservation> {
             $inner.settle(reservation, actual)
-        }
-    };
-    (@can_take_more $self:ident $inner:expr) => {
-        fn can_take_more(&$self) -> bool {
-            $inner.can_take_more()
         }
     };
     (@keys $self:ident $inner:expr) => {

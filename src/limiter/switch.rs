@@ -174,12 +174,6 @@ impl Around for Switch {
             SwitchMode::Off => Some(off()),
         }
     }
-
-    /// Returns true unless the switch is on, since a layer refuses requests otherwise. If the inner
-    /// limiter cannot take more, no more is taken.
-    fn can_take_more(&self, ask: impl FnOnce() -> bool) -> bool {
-        self.mode() != SwitchMode::On || ask()
-    }
 }
 
 /// Makes the decision of a switch that is off.

@@ -67,11 +67,6 @@ pub trait Around {
         let _ = actual;
         settle(reservation)
     }
-
-    /// Returns true if a settlement can take more. `ask` asks the limiter.
-    fn can_take_more(&self, ask: impl FnOnce() -> bool) -> bool {
-        ask()
-    }
 }
 
 /// The way in which a charge begins.
@@ -122,10 +117,6 @@ impl<L: Limiter, A: Around> Limiter for Wrapped<L, A> {
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         let settle = |reservation| self.inner.settle(reservation, actual);
         self.around.settle(reservation, actual, settle)
-    }
-
-    fn can_take_more(&self) -> bool {
-        self.around.can_take_more(|| self.inner.can_take_more())
     }
 
     pass_on!(keys);

@@ -22,7 +22,7 @@ use crate::redisson::{PermitLog, Redisson};
 #[cfg(feature = "redisson")]
 use crate::reservation::Reservation;
 #[cfg(feature = "redisson")]
-use crate::settlement::Settlement;
+use crate::settlement::{Settled, Settlement};
 use crate::{Charge, Error, Memory};
 #[cfg(feature = "redis")]
 use crate::{Pool, Redis};
@@ -267,9 +267,11 @@ impl Limiter for WithoutDebts {
     pass_on!(self.0, of self: check, operate);
 
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
-        match actual > reservation.cost() {
-            true => Err(reservation),
-            false => self.0.settle(reservation, actual),
-        }
+        let more = actual.saturating_sub(reservation.cost());
+        let settlement = self.0.settle(reservation, actual - more)?;
+        Ok(match more {
+            0 => settlement,
+            _ => Settlement::from(Ok(Settled::not_taken(more))),
+        })
     }
 }

@@ -277,12 +277,6 @@ impl Limiter for Policies {
         }
         None
     }
-
-    /// Returns true for every table, since otherwise a layer refuses requests. A policy of Redisson
-    /// does not take the additional units.
-    fn can_take_more(&self) -> bool {
-        true
-    }
 }
 
 impl fmt::Debug for Policies {

@@ -84,8 +84,8 @@ const NAME: &str = "redisson";
 /// it, a request could name any key.
 ///
 /// It supports refunds, resets and [`penalize`](crate::LimiterExt::penalize). A penalty is a grant
-/// now, even if it does not fit, so Java services wait for it too. It cannot settle more than was
-/// reserved.
+/// now, even if it does not fit, so Java services wait for it too. A settlement takes no more than
+/// was charged.
 #[derive(Clone)]
 #[must_use]
 pub struct Redisson {
@@ -208,15 +208,14 @@ impl Limiter for Redisson {
         }))
     }
 
-    /// Refunds unused permits. Returns the reservation if more were used: the format has no room
-    /// for a debt.
+    /// Refunds unused permits. Takes no more than was charged: the format has no room for a debt.
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         let cost = reservation.cost();
-        if reservation.owner() != self.inner.owner || actual > cost {
+        if reservation.owner() != self.inner.owner {
             return Err(reservation);
         }
-        if actual == cost {
-            return Ok(Settlement::gave_back(0));
+        if actual >= cost {
+            return Ok(Settlement::from(Ok(Settled::not_taken(actual - cost))));
         }
         let Ok(runtime) = Handle::try_current() else { return Err(reservation) };
         let inner = Arc::clone(&self.inner);

@@ -73,10 +73,6 @@ impl Limiter for Table {
         self.rows.lock().unwrap().insert((key, number), actual);
         Ok(Settlement::gave_back(cost.saturating_sub(actual)))
     }
-
-    fn can_take_more(&self) -> bool {
-        true
-    }
 }
 
 #[tokio::test]

@@ -27,7 +27,6 @@ async fn off_admits_takes_nothing_and_says_so() {
         assert_eq!((decision.outcome(), decision.origin()), (Outcome::Allow, Origin::Off));
         assert!(decision.reservation().is_none() && decision.shadowed().is_none());
     }
-    assert!(limiter.can_take_more());
     assert_eq!(store.charges().len(), 1);
     switch.set(SwitchMode::On);
     assert!(!limiter.check(&one()).await.unwrap().is_admitted());

@@ -225,7 +225,6 @@ where
                 return Some(Settlement::gave_back(self.put_back(stock, cost - actual)));
             }
             Ordering::Equal => {}
-            Ordering::Greater if !self.inner.can_take_more() => return None,
             Ordering::Greater if stock.births.is_none() && name.is_reset.load(Relaxed) => {
                 return Some(Settlement::from(Ok(Settled::not_taken(actual - cost))));
             }

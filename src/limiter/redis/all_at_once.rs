@@ -244,10 +244,6 @@ impl<const N: usize, F: MemberCharges<N>> Limiter for AllAtOnce<N, F> {
         self.in_turn.settle(reservation, actual)
     }
 
-    fn can_take_more(&self) -> bool {
-        true
-    }
-
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<BoxedFuture> {
         let in_turn = |charges| {
             let each = self.in_turn.operate_each(operation, charges);

@@ -237,10 +237,6 @@ impl<A: InLua> Limiter for Redis<A> {
         self.inner.named.settle(reservation, actual, settle)
     }
 
-    fn can_take_more(&self) -> bool {
-        true
-    }
-
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<RedisFuture<A>> {
         Some(self.inner.ask(Some(operation), charge))
     }

@@ -8,7 +8,7 @@ use tokio::time::{advance, sleep};
 use tokio_test::task::Spawn;
 use tokio_test::{assert_pending, task};
 use tower_sluice::limiter::{Lease, Operation};
-use tower_sluice::{Charge, Error, ErrorKind, Limiter, LimiterExt, Memory, Quota};
+use tower_sluice::{Charge, Error, ErrorKind, Limiter, LimiterExt, Quota};
 
 use super::{Inner, Leased, SECOND, VALIDITY, check, leased, taken, warm_up};
 
@@ -393,8 +393,4 @@ async fn operations_that_the_inner_limiter_lacks_are_lacking() {
     let closure = |_: &Charge| std::future::ready(Err(Error::new(ErrorKind::State, "none")));
     let limiter = closure.lease(100);
     assert!(limiter.operate(Operation::Reset, &Charge::new("hot")).is_none());
-    assert!(!limiter.can_take_more());
-    let memory =
-        Memory::new("api", tower_sluice::algorithm::TokenBucket::new(Quota::per_second(5)));
-    assert!(memory.lease(100).can_take_more());
 }

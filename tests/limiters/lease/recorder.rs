@@ -110,10 +110,6 @@ where
         self.inner.settle(reservation, actual)
     }
 
-    fn can_take_more(&self) -> bool {
-        self.inner.can_take_more()
-    }
-
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
         let (this, answer) = (self.clone(), self.inner.operate(operation, charge)?);
         let deadline = charge.deadline();

@@ -157,6 +157,12 @@ async fn reservations_are_given_back_once_and_to_their_own_limiter() {
         4
     );
     assert!(bench.members().await.is_empty());
+
+    // The format has no room for a debt.
+    let (_, reservation) = bench.check(&bench.redisson, 4).await;
+    let settled = bench.redisson.settle(reservation.unwrap(), 7).expect("its own").await.unwrap();
+    assert_eq!((settled.given_back, settled.not_taken), (0, 3));
+    assert_eq!(bench.value().await, Some(6));
 }
 
 #[tokio::test]
