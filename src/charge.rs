@@ -147,7 +147,7 @@ impl Charge {
     /// The request then passes even if the key has nothing left, unless the key owes units. A peek
     /// yields no [`Reservation`](crate::limiter::Reservation), so nothing is settled after the
     /// response. If the cost is known only after the response, charge an estimate and
-    /// [settle](crate::respond::WithActualCost) it.
+    /// [settle](crate::Settle) it.
     pub fn peek(mut self) -> Self {
         self.cost = Cost::Peek;
         self

@@ -5,7 +5,7 @@
 //! | `redis` | `Pool::from_connection` |
 //! | `redis_once` | `Pool::from` |
 //! | `bb8`, `bb8_redis` | `Pool::from_bb8` |
-//! | `http_body` | [`RateLimitLayer::count_body`](crate::RateLimitLayer::count_body) |
+//! | `http_body` | [`RateLimitLayer::settle_later`](crate::RateLimitLayer::settle_later) |
 //! | `ipnet` | [`ClientIp::trusted_networks`](crate::key::ClientIp::trusted_networks) |
 //! | `serde_json` | `policy::Row::with` |
 //!

@@ -22,7 +22,6 @@ pub(crate) use self::policy_report::{
 pub use self::policy_report::{PolicyReport, QuotaUnit};
 pub use self::report::DecisionReport;
 use crate::reservation::Reservation;
-use crate::unsettled::{SettleBy, SettleHandle};
 use crate::waiters::{Turn, Waiters};
 use crate::{Error, Quota};
 
@@ -262,26 +261,10 @@ impl Decision {
         self.details.as_mut()?.unshared()?.reservation.take()
     }
 
-    /// Moves the reservation into a handle, so that a handler or a body may settle it in place of
-    /// the layer. The handle is empty if nothing was taken.
-    pub(crate) fn hand_out(&mut self, settle_by: &SettleBy) -> SettleHandle {
-        let Some(reservation) = self.take_reservation() else {
-            let details = self.details.as_ref().map(Held::get);
-            return details.and_then(|details| details.handed_out.clone()).unwrap_or_default();
-        };
-        let handle = SettleHandle::new(reservation, Arc::clone(settle_by));
+    /// Puts back the reservation that was taken out.
+    pub(crate) fn put_back(&mut self, reservation: Reservation) {
         if let Some(own) = self.details.as_mut().and_then(Held::unshared) {
-            own.handed_out = Some(handle.clone());
-        }
-        handle
-    }
-
-    /// Takes the reservation back from the handle, if it is still there.
-    #[inline]
-    pub(crate) fn take_back(&mut self) {
-        let Some(own) = self.details.as_mut().and_then(Held::unshared) else { return };
-        if let Some(handle) = own.handed_out.take() {
-            own.reservation = handle.take_back();
+            own.reservation = Some(reservation);
         }
     }
 

@@ -15,9 +15,10 @@ pub use crate::limiter::futures::*;
 pub use crate::settlement::{Settled, Settlement};
 
 use crate::limiter::{Admission, Limiter, Operation};
-use crate::responder::Respond;
-use crate::shared::Shared;
-use crate::{Charge, Decision, Refusal};
+use crate::responder::{Drain, Respond};
+use crate::settle::{Answer, SettleAnswered, SettleHandle, SettleLater};
+use crate::shared::{Hooks, Shared};
+use crate::{Charge, Decision, Refusal, Settle};
 
 pin_project! {
     /// The future of [`RateLimit`](crate::RateLimit).
@@ -25,18 +26,22 @@ pin_project! {
     /// If it is dropped before the inner service is called, the units taken are refunded. For
     /// Redis, only inside a tokio runtime, which sends the refund. A reserved wait that is over
     /// counts as used.
-    pub struct ResponseFuture<S: Service<Req>, L: Limiter, K, R, Req> {
+    pub struct ResponseFuture<S: Service<Req>, L: Limiter, K, R, H, Req> {
         inner: S,
         request: Option<Req>,
         decision: Option<Decision>,
         // Kept only if the key may be reset.
         charge: Option<Box<Charge>>,
-        shared: Arc<Shared<L, K, R>>,
+        // Holds the reservation while the handler may take it.
+        handle: Option<SettleHandle>,
+        shared: Arc<Shared<L, K, R, H>>,
         #[pin]
         state: State<Admission<L::Future>, S::Future, L::Future, ServiceResult<S, Req>>,
     }
 
-    impl<S: Service<Req>, L: Limiter, K, R, Req> PinnedDrop for ResponseFuture<S, L, K, R, Req> {
+    impl<S: Service<Req>, L: Limiter, K, R, H, Req> PinnedDrop
+        for ResponseFuture<S, L, K, R, H, Req>
+    {
         fn drop(this: Pin<&mut Self>) {
             let this = this.project();
             match this.state.project() {
@@ -45,7 +50,7 @@ pin_project! {
                 }
                 // Without its request, a panic of the inner service ended the call.
                 StateProj::Readying if this.request.is_some() => {
-                    refund(this.shared, this.decision);
+                    this.shared.settle(this.decision, 0);
                 }
                 _ => {}
             }
@@ -69,56 +74,66 @@ pin_project! {
     }
 }
 
-impl<S: Service<Req>, L: Limiter, K, R, Req> ResponseFuture<S, L, K, R, Req> {
+impl<S: Service<Req>, L: Limiter, K, R, H, Req> ResponseFuture<S, L, K, R, H, Req> {
     pub(crate) fn admitting(
         request: Req,
         inner: S,
-        shared: Arc<Shared<L, K, R>>,
+        shared: Arc<Shared<L, K, R, H>>,
         admission: Admission<L::Future>,
         charge: Option<Box<Charge>>,
     ) -> Self {
         let state = State::Admitting { admission };
-        Self { inner, request: Some(request), decision: None, charge, shared, state }
+        let request = Some(request);
+        Self { inner, request, decision: None, charge, handle: None, shared, state }
     }
 
     /// Admits a request without a charge.
     pub(crate) fn admitted(
         request: Req,
         inner: S,
-        shared: Arc<Shared<L, K, R>>,
+        shared: Arc<Shared<L, K, R, H>>,
         decision: Decision,
     ) -> Self {
-        let (request, decision) = (Some(request), Some(decision));
-        Self { inner, request, decision, charge: None, shared, state: State::Readying }
+        let (request, decision, state) = (Some(request), Some(decision), State::Readying);
+        Self { inner, request, decision, charge: None, handle: None, shared, state }
     }
 
     /// Refuses a request without asking the limiter.
     pub(crate) fn refused(
         request: Req,
         inner: S,
-        shared: Arc<Shared<L, K, R>>,
+        shared: Arc<Shared<L, K, R, H>>,
         refusal: Refusal,
     ) -> Self {
-        let state = State::Refusing { refusal: Some(refusal) };
-        Self { inner, request: Some(request), decision: None, charge: None, shared, state }
+        let (request, state) = (Some(request), State::Refusing { refusal: Some(refusal) });
+        Self { inner, request, decision: None, charge: None, handle: None, shared, state }
     }
 }
 
-impl<S, L, K, R, Req> Future for ResponseFuture<S, L, K, R, Req>
+impl<S, L, K, R, F, W, D, Req> Future for ResponseFuture<S, L, K, R, Hooks<F, W, D>, Req>
 where
     S: Service<Req>,
     L: Limiter,
     R: Respond<Req, S::Response, S::Error>,
+    F: SettleAnswered<S::Response, S::Error>,
+    W: SettleLater<Req, S::Response>,
+    D: Drain<Req>,
 {
-    type Output = Result<S::Response, R::Error>;
+    type Output = Result<W::Response, R::Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         loop {
             let next = match this.state.as_mut().project() {
-                StateProj::Admitting { admission } => {
-                    match ready!(admission.poll(&this.shared.limiter, this.decision, cx)) {
-                        Ok(()) => State::Readying,
+                StateProj::Admitting { mut admission } => {
+                    let limiter = &this.shared.limiter;
+                    match ready!(admission.as_mut().poll(limiter, this.decision, cx)) {
+                        Ok(()) => {
+                            if F::MAY_RESET && this.charge.is_none() {
+                                *this.charge = admission.take_charge().map(Box::new);
+                            }
+                            State::Readying
+                        }
                         Err(refusal) => {
                             return Poll::Ready(reject(this.shared, this.request, refusal));
                         }
@@ -126,43 +141,57 @@ where
                 }
                 StateProj::Readying => {
                     if let Err(error) = ready!(this.inner.poll_ready(cx)) {
-                        refund(this.shared, this.decision);
+                        this.shared.settle(this.decision, 0);
                         return Poll::Ready(Err(error.into()));
                     }
                     if let (Some(decision), Some(request)) =
                         (this.decision.as_mut(), this.request.as_mut())
                     {
                         this.shared.respond.admit(decision, request);
+                        *this.handle = this.shared.hooks.later.hand_out(decision, request);
                     }
                     let request = this.request.take().expect("called once");
                     State::Calling { reply: this.inner.call(request) }
                 }
                 StateProj::Calling { reply } => {
                     let mut result = ready!(reply.poll(cx));
-                    if let Some(decision) = this.decision {
-                        decision.take_back();
-                        if let Ok(response) = &mut result {
-                            this.shared.respond.annotate(decision, response);
+                    let settle = match this.decision {
+                        Some(decision) => {
+                            let handle = this.handle.take();
+                            if let Some(unsettled) = handle.and_then(|handle| handle.take()) {
+                                decision.put_back(unsettled.into_reservation());
+                            }
+                            if let Ok(response) = &mut result {
+                                this.shared.respond.annotate(decision, response);
+                            }
+                            match decision.reservation() {
+                                Some(_) => {
+                                    this.shared.hooks.settle.settle(Answer::new(decision, &result))
+                                }
+                                None => Settle::Keep,
+                            }
                         }
-                    }
-                    match reset(this.shared, this.charge, this.decision, result.as_ref()) {
+                        None => Settle::Keep,
+                    };
+                    let reset = this.charge.take().filter(|_| settle == Settle::Reset);
+                    let reset = reset
+                        .and_then(|charge| this.shared.limiter.operate(Operation::Reset, &charge));
+                    match reset {
                         Some(reset) => State::Resetting { reset, answer: Some(Box::new(result)) },
                         None => {
-                            if let Some(decision) = this.decision {
-                                settle(this.shared, decision, result.as_ref());
-                            }
-                            return Poll::Ready(result.map_err(R::Error::from));
+                            let answer = answer(this.shared, this.decision, settle, result);
+                            return Poll::Ready(answer);
                         }
                     }
                 }
-                StateProj::Resetting { reset, answer } => {
-                    let reset = ready!(reset.poll(cx));
-                    let answer = answer.take().expect("answered once");
-                    // If the reset fails, the charge stays, and is settled as without a reset.
-                    if let (Err(_), Some(decision)) = (reset, this.decision) {
-                        settle(this.shared, decision, (*answer).as_ref());
+                StateProj::Resetting { reset, answer: result } => {
+                    // If the reset fails, the charge stays.
+                    if ready!(reset.poll(cx)).is_ok() {
+                        *this.decision = None;
                     }
-                    return Poll::Ready(answer.map_err(R::Error::from));
+                    let result = *result.take().expect("answered once");
+                    let answer = answer(this.shared, this.decision, Settle::Keep, result);
+                    return Poll::Ready(answer);
                 }
                 StateProj::Refusing { refusal } => {
                     let refusal = refusal.take().expect("rejected once");
@@ -175,70 +204,57 @@ where
 }
 
 /// Answers a request that does not reach the inner service.
-fn reject<L, K, R, Req, Res, E>(
-    shared: &Shared<L, K, R>,
+fn reject<L, K, R, F, W, D, Req, Res, E>(
+    shared: &Shared<L, K, R, Hooks<F, W, D>>,
     request: &mut Option<Req>,
     refusal: Refusal,
-) -> Result<Res, R::Error>
+) -> Result<W::Response, R::Error>
 where
     R: Respond<Req, Res, E>,
+    W: SettleLater<Req, Res>,
+    D: Drain<Req>,
 {
     if let Refusal::Undecided(why) = &refusal {
         shared.watch.undecided(why);
     }
-    shared.respond.reject(request.take().expect("rejected once"), refusal)
+    let mut request = request.take().expect("rejected once");
+    shared.hooks.drain.drain(&mut request);
+    let response = shared.respond.reject(request, refusal)?;
+    Ok(shared.hooks.later.respond(response, None))
 }
 
-/// Refunds a request that does not reach the inner service.
-fn refund<L: Limiter, K, R>(shared: &Shared<L, K, R>, decision: &mut Option<Decision>) {
-    if let Some(reservation) = decision.as_mut().and_then(Decision::take_reservation) {
-        let _ = shared.limiter.settle(reservation, 0);
-    }
-}
-
-/// Resets the key of an answered request if the responder says so. If the limiter cannot reset, it
-/// refunds the request.
-fn reset<L, K, R, Req, Res, E>(
-    shared: &Shared<L, K, R>,
-    charge: &mut Option<Box<Charge>>,
+/// Answers a request that reached the inner service, and settles it. The answer does not wait for
+/// the settlement.
+fn answer<L, K, R, F, W, D, Req, Res, E>(
+    shared: &Shared<L, K, R, Hooks<F, W, D>>,
     decision: &mut Option<Decision>,
-    result: Result<&Res, &E>,
-) -> Option<L::Future>
+    settle: Settle,
+    result: Result<Res, E>,
+) -> Result<W::Response, R::Error>
 where
     L: Limiter,
     R: Respond<Req, Res, E>,
+    W: SettleLater<Req, Res>,
 {
-    let charge = charge.take()?;
-    let answered = decision.as_ref().filter(|decision| decision.reservation().is_some())?;
-    if !shared.respond.resets(answered, result) {
-        return None;
+    let result = result.map(|response| {
+        let later = decision.as_mut().filter(|_| settle == Settle::Later);
+        shared.hooks.later.respond(response, later)
+    });
+    if let Some(reservation) = decision.as_ref().and_then(Decision::reservation) {
+        let cost = reservation.cost();
+        let actual = match settle {
+            // Held units must be settled even if the request cost what was charged.
+            Settle::Keep | Settle::Later => Some(cost).filter(|_| reservation.is_held()),
+            Settle::Cost(units) => Some(units),
+            Settle::Add(units) => Some(cost.saturating_add(units)),
+            // A limiter that cannot reset refunds.
+            Settle::Refund | Settle::Reset => Some(0),
+        };
+        if let Some(actual) = actual {
+            shared.settle(decision, actual);
+        }
     }
-    let reset = shared.limiter.operate(Operation::Reset, &charge);
-    if reset.is_none() {
-        refund(shared, decision);
-    }
-    reset
+    Ok(result?)
 }
 
-/// Refunds or takes the difference between the charge and the final cost. The response does not
-/// wait for it.
-fn settle<L, K, R, Req, Res, E>(
-    shared: &Shared<L, K, R>,
-    decision: &mut Decision,
-    result: Result<&Res, &E>,
-) where
-    L: Limiter,
-    R: Respond<Req, Res, E>,
-{
-    let Some(reservation) = decision.reservation() else { return };
-    // Held units must be settled even if the request cost what was charged.
-    let held = Some(reservation.cost()).filter(|_| reservation.is_held());
-    if let Some(actual) = shared.respond.actual_cost(decision, result).or(held)
-        && let Some(reservation) = decision.take_reservation()
-    {
-        let most = if shared.respond.takes_more() { u64::MAX } else { reservation.cost() };
-        let _ = shared.limiter.settle(reservation, actual.min(most));
-    }
-}
-
-debug_by_name!([S: Service<Req>, L: Limiter, K, R, Req] ResponseFuture<S, L, K, R, Req>);
+debug_by_name!([S: Service<Req>, L: Limiter, K, R, H, Req] ResponseFuture<S, L, K, R, H, Req>);

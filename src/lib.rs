@@ -74,7 +74,6 @@ mod key_extractor;
 mod quota;
 mod refusal;
 mod reservation;
-mod unsettled;
 mod waiters;
 // Metrics and events.
 #[cfg(not(any(feature = "metrics", feature = "tracing")))]
@@ -130,3 +129,4 @@ pub use self::limiter::{Pool, Redis};
 pub use self::quota::Quota;
 pub use self::refusal::Refusal;
 pub use self::service::RateLimit;
+pub use self::settle::Settle;

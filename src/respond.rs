@@ -9,8 +9,8 @@
 //! | a body: a text, a problem document, or from a closure | [`HttpResponder::text`], [`problem_json`](HttpResponder::problem_json), [`body`](HttpResponder::body) |
 //! | header fields that show the limit | [`HttpResponder::headers`] with a [`HeaderStyle`] |
 //! | the decision in a handler | [`HttpResponder::report_in_request`] |
-//! | a cost that is known after the response | [`RateLimitLayer::actual_cost`](crate::RateLimitLayer::actual_cost) and similar setters |
-//! | a cost that is counted while a body streams | [`RateLimitLayer::count_body`](crate::RateLimitLayer::count_body), or a [`SettleHandle`] |
+//! | a cost that is known after the response | [`RateLimitLayer::settle`](crate::RateLimitLayer::settle) with a [`Settle`](crate::Settle) |
+//! | a cost that the handler knows, or that is counted while a body streams | [`RateLimitLayer::settle_later`](crate::RateLimitLayer::settle_later) |
 //!
 //! ```
 //! use http::{Request, Response, StatusCode};
@@ -36,12 +36,9 @@
 
 pub use crate::decision::DecisionReport;
 pub use crate::http::{
-    CountBody, CountBodyFuture, CountBodyLayer, CountBytes, CountFrame, CountedBody, DrainRefused,
-    HandOut, HeaderStyle, HttpRefusal, HttpResponder, OnAdmitted, PlainText, ProblemJson,
-    RateLimitHeaders,
+    CountedBody, DrainRefused, HeaderStyle, HttpRefusal, HttpResponder, InHandler, OnAdmitted,
+    PlainText, ProblemJson, RateLimitHeaders, count_bytes,
 };
-pub use crate::responder::{Raise, Respond};
-pub use crate::settle::{
-    PenalizeIf, RefundIf, RefundOnError, RefundUnused, ResetIf, WithActualCost,
-};
-pub use crate::unsettled::{SettleHandle, Unsettled};
+pub use crate::responder::{Drain, Raise, Respond};
+pub use crate::settle::{Answer, Later, SettleAnswered, SettleHandle, SettleLater, Unsettled};
+pub use crate::shared::Hooks;

@@ -57,41 +57,6 @@ pub trait Respond<Req, Res, E> {
         None
     }
 
-    /// Returns true if [`actual_cost`](Respond::actual_cost) may return more than was charged.
-    /// Default: `false`.
-    fn takes_more(&self) -> bool {
-        false
-    }
-
-    /// Returns the units that an admitted request cost in the end, after the inner service has
-    /// answered or failed. Default: `None`, which keeps what was charged. Held units of a
-    /// [`Budget`](crate::algorithm::Budget) are then settled with the full cost.
-    ///
-    /// It is called once, and only if something was charged. The decision's
-    /// [`reservation`](Decision::reservation) has the charged units. A larger number counts as
-    /// these units, unless [`takes_more`](Respond::takes_more) returns true.
-    fn actual_cost(&self, decision: &Decision, result: Result<&Res, &E>) -> Option<u64> {
-        let _ = (decision, result);
-        None
-    }
-
-    /// Returns true if [`resets`](Respond::resets) may return `true`. A layer then keeps the charge
-    /// of each request until the response. Default: `false`.
-    fn may_reset(&self) -> bool {
-        false
-    }
-
-    /// Returns true to reset the key of an admitted request, after the inner service has answered
-    /// or failed: see [`LimiterExt::reset`](crate::LimiterExt::reset). Default: `false`.
-    ///
-    /// It is called only if something was charged, and before
-    /// [`actual_cost`](Respond::actual_cost), which is not called after a reset. The response waits
-    /// for the reset.
-    fn resets(&self, decision: &Decision, result: Result<&Res, &E>) -> bool {
-        let _ = (decision, result);
-        false
-    }
-
     /// Adds information about the decision to an admitted request, for the inner service. It is
     /// called once, just before the inner service. Default: nothing.
     /// [`HttpResponder`](crate::HttpResponder) adds a
@@ -104,9 +69,9 @@ pub trait Respond<Req, Res, E> {
     /// [`waited`](Decision::waited). Default: nothing. The guide's page [what callers
     /// see](crate::guide::what_callers_see) has an example.
     ///
-    /// It is called before [`actual_cost`](Respond::actual_cost). A responder that takes the
-    /// decision's [`reservation`](Decision::take_reservation) settles it itself. For streams, use
-    /// [`RateLimitLayer::count_body`](crate::RateLimitLayer::count_body).
+    /// It is called before the layer [settles](crate::Settle). A responder that takes the decision's
+    /// [`reservation`](Decision::take_reservation) settles it itself. For streams, use
+    /// [`RateLimitLayer::settle_later`](crate::RateLimitLayer::settle_later).
     fn annotate(&self, decision: &mut Decision, response: &mut Res) {
         let _ = (decision, response);
     }
@@ -124,14 +89,19 @@ where
     }
 }
 
-/// A responder that gives its place to another one: see
-/// [`RateLimitLayer::respond`](crate::RateLimitLayer::respond).
-pub trait GivePlace<T> {
-    /// The other responder, with the setters of this one.
-    type Changed;
+/// Reads on the body of a refused request. `()` drops it. See
+/// [`RateLimitLayer::drain_refused`](crate::RateLimitLayer::drain_refused).
+#[diagnostic::on_unimplemented(
+    message = "the body of a refused `{Req}` cannot be read on",
+    note = "`drain_refused` needs an `http::Request` whose body has a `Default`"
+)]
+pub trait Drain<Req> {
+    /// Takes the body out of a refused request, before the responder sees the request.
+    fn drain(&self, request: &mut Req);
+}
 
-    /// Puts `respond` in its place.
-    fn give_place(&self, respond: T) -> Self::Changed;
+impl<Req> Drain<Req> for () {
+    fn drain(&self, _: &mut Req) {}
 }
 
 /// Returns the [`Refusal`] as an error: for servers and clients that do not speak HTTP.
@@ -171,13 +141,5 @@ where
 
     fn reject(&self, _request: Req, refusal: Refusal) -> Result<Res, BoxError> {
         Err(refusal.into())
-    }
-}
-
-impl<T> GivePlace<T> for Raise {
-    type Changed = T;
-
-    fn give_place(&self, respond: T) -> T {
-        respond
     }
 }

@@ -11,8 +11,9 @@ use crate::decision::Origin;
 use crate::future::ResponseFuture;
 use crate::key_extractor::{KeyExtractor, Keyed};
 use crate::limiter::{Admission, Limiter};
-use crate::responder::Respond;
-use crate::shared::Shared;
+use crate::responder::{Drain, Respond};
+use crate::settle::{SettleAnswered, SettleLater};
+use crate::shared::{Hooks, Shared};
 use crate::{Charge, Decision, Outcome, Refusal};
 
 /// A limited service. Made by [`RateLimitLayer`](crate::RateLimitLayer).
@@ -24,20 +25,19 @@ use crate::{Charge, Decision, Outcome, Refusal};
 ///
 /// An admitted request is refunded if it does not reach the inner service. Its caller may leave
 /// while the inner service is not ready, or the inner service may fail to become ready. Once the
-/// inner service is called, the charge stays, unless the response
-/// [settles](crate::respond::WithActualCost) it.
+/// inner service is called, the charge stays, unless the layer [settles](crate::Settle) it.
 ///
 /// If the compiler finds no method `call`, `ready` or `oneshot` on it, one of these bounds is not
 /// met: the inner service is [`Clone`], the key extractor accepts its requests, and the responder
 /// makes its responses. A service that does not speak HTTP needs `.respond(Raise)`, and cannot use
-/// `settle_in_handler` or `count_body`.
-pub struct RateLimit<S, L, K, R> {
+/// `settle_later`.
+pub struct RateLimit<S, L, K, R, H = Hooks> {
     inner: S,
-    shared: Arc<Shared<L, K, R>>,
+    shared: Arc<Shared<L, K, R, H>>,
 }
 
-impl<S, L, K, R> RateLimit<S, L, K, R> {
-    pub(crate) fn new(inner: S, shared: Arc<Shared<L, K, R>>) -> Self {
+impl<S, L, K, R, H> RateLimit<S, L, K, R, H> {
+    pub(crate) fn new(inner: S, shared: Arc<Shared<L, K, R, H>>) -> Self {
         Self { inner, shared }
     }
 
@@ -52,16 +52,19 @@ impl<S, L, K, R> RateLimit<S, L, K, R> {
     }
 }
 
-impl<Req, S, L, K, R> Service<Req> for RateLimit<S, L, K, R>
+impl<Req, S, L, K, R, F, W, D> Service<Req> for RateLimit<S, L, K, R, Hooks<F, W, D>>
 where
     S: Service<Req> + Clone,
     L: Limiter,
     K: KeyExtractor<Req>,
     R: Respond<Req, S::Response, S::Error>,
+    F: SettleAnswered<S::Response, S::Error>,
+    W: SettleLater<Req, S::Response>,
+    D: Drain<Req>,
 {
-    type Response = S::Response;
+    type Response = W::Response;
     type Error = R::Error;
-    type Future = ResponseFuture<S, L, K, R, Req>;
+    type Future = ResponseFuture<S, L, K, R, Hooks<F, W, D>, Req>;
 
     fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         Poll::Ready(Ok(()))
@@ -77,8 +80,7 @@ where
                 // A caller can shorten a wait, but not lengthen it.
                 let callers = if own.is_zero() { None } else { shared.respond.max_wait(&request) };
                 charge.set_max_wait(callers.map_or(own, |callers| callers.min(own)));
-                let kept = shared.respond.may_reset().then(|| Box::new(charge.clone()));
-                let admission = admission(&shared, charge);
+                let (admission, kept) = admission(&shared, charge, F::MAY_RESET);
                 ResponseFuture::admitting(request, inner, shared, admission, kept)
             }
             Keyed::Exempt => {
@@ -100,25 +102,27 @@ where
 }
 
 /// Asks with the `max_wait` of the charge. If too many requests already wait, this one is admitted
-/// now or refused.
+/// now or refused. Returns the charge too, if it is to be kept and the admission does not have it.
 #[inline]
-fn admission<L: Limiter, K, R>(
-    shared: &Shared<L, K, R>,
+fn admission<L: Limiter, K, R, H>(
+    shared: &Shared<L, K, R, H>,
     mut charge: Charge,
-) -> Admission<L::Future> {
+    keeps_charge: bool,
+) -> (Admission<L::Future>, Option<Box<Charge>>) {
     if charge.longest_wait().is_some_and(|wait| !wait.is_zero()) {
         if let Some(permit) = shared.waiter_permit() {
-            return Admission::waiting(charge, Some(permit));
+            return (Admission::waiting(charge, Some(permit)), None);
         }
         charge.set_max_wait(Duration::ZERO);
     }
-    Admission::at_once(&*shared.limiter, &charge)
+    let admission = Admission::at_once(&*shared.limiter, &charge);
+    (admission, keeps_charge.then(|| Box::new(charge)))
 }
 
-impl<S: Clone, L, K, R> Clone for RateLimit<S, L, K, R> {
+impl<S: Clone, L, K, R, H> Clone for RateLimit<S, L, K, R, H> {
     fn clone(&self) -> Self {
         Self { inner: self.inner.clone(), shared: Arc::clone(&self.shared) }
     }
 }
 
-debug_by_name!([S: fmt::Debug, L: fmt::Debug, K, R: fmt::Debug] RateLimit<S, L, K, R>: inner, shared);
+debug_by_name!([S: fmt::Debug, L: fmt::Debug, K, R: fmt::Debug, H] RateLimit<S, L, K, R, H>: inner, shared);

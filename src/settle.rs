@@ -1,80 +1,65 @@
-//! The final cost of a request, which is known after its response.
+//! The settlement of a request: what becomes of the units that it took, once it is answered.
 
-use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::reservation::Reservation;
-use crate::responder::{GivePlace, Respond};
-use crate::{Decision, Refusal};
+use crate::settlement::Settlement;
+use crate::sync::{Mutex, lock};
+use crate::{Decision, Error, ErrorKind};
 
-/// A responder with a source of the requests' final costs.
+/// What a layer does with the units that a request took. The closure of
+/// [`RateLimitLayer::settle`](crate::RateLimitLayer::settle) returns it.
 ///
 /// Some costs are known only afterwards: a 304 that should not count, a login that counts only if
-/// it failed, the bytes of a body, the tokens of a language model. These setters of a layer wrap
-/// its responder in this type:
-///
-/// | setter | after the response |
-/// |---|---|
-/// | [`refund_if`](crate::RateLimitLayer::refund_if) | refunds all or nothing |
-/// | [`refund_unused`](crate::RateLimitLayer::refund_unused) | refunds the unused units |
-/// | [`actual_cost`](crate::RateLimitLayer::actual_cost) | refunds, or takes more |
-/// | [`penalize_if`](crate::RateLimitLayer::penalize_if) | takes a number of units more |
-/// | [`reset_if`](crate::RateLimitLayer::reset_if) | resets the key |
-/// | [`refund_on_error`](crate::RateLimitLayer::refund_on_error) | refunds all on an inner error |
-///
-/// With several setters, the last one applies first. The one before it applies only if the last one
-/// keeps what was charged. A reset comes before all of them.
+/// it failed, the rows of a query, the tokens of a language model.
 ///
 /// ```
-/// use http::{Response, StatusCode};
+/// use axum::Router;
 /// use tower_sluice::algorithm::{Budget, FixedWindow, TokenBucket};
-/// use tower_sluice::{Charge, Decision, Memory, Quota, RateLimitLayer, by_head};
+/// use tower_sluice::{Charge, Memory, Quota, RateLimitLayer, Settle, by_head};
 ///
 /// // Five failed logins an hour.
 /// let logins = Memory::new("logins", FixedWindow::new(Quota::per_hour(5)));
-/// let succeeded = |_: &Decision, response: &Response<String>| {
-///     response.status() != StatusCode::UNAUTHORIZED
-/// };
-/// let layer = RateLimitLayer::new(logins, by_head(|head| head.header("x-user")))
-///     .refund_if(succeeded);
+/// let logins = RateLimitLayer::new(logins, by_head(|head| head.header("x-user")))
+///     .settle(|answer| match answer.status() {
+///         Some(401) => Settle::Keep,
+///         _ => Settle::Refund,
+///     });
 ///
-/// // 100,000 tokens an hour. A request is charged the most that it may use, and refunded the rest.
-/// let tokens = Memory::new("tokens", Budget::new(Quota::per_hour(100_000)));
-/// let most = by_head(|head| Some(Charge::new(head.header("x-user")?).cost(4_000)));
-/// let used = |_: &Decision, response: &Response<String>| response.body().len() as u64 / 4;
-/// let layer = RateLimitLayer::new(tokens, most).refund_unused(used);
+/// // A million bytes a minute. A request is charged the most, and refunded the rest.
+/// let bytes = Memory::new("bytes", Budget::new(Quota::per_minute(1_000_000)));
+/// let most = by_head(|head| Some(Charge::new(head.header("x-user")?).cost(50_000)));
+/// let bytes = RateLimitLayer::new(bytes, most).settle(|answer| {
+///     let length = answer.response().and_then(|response| response.headers().get("content-length"));
+///     match length.and_then(|length| length.to_str().ok()?.parse().ok()) {
+///         Some(length) => Settle::Cost(length),
+///         None => Settle::Keep,
+///     }
+/// });
 ///
-/// // A million bytes a minute. A request is charged one, and the rest once the response is there.
-/// let bytes = Memory::new("bytes", TokenBucket::new(Quota::per_minute(1_000_000)));
-/// let sent = |_: &Decision, response: &Response<String>| response.body().len() as u64;
-/// let layer = RateLimitLayer::new(bytes, by_head(|head| head.header("x-user"))).actual_cost(sent);
-/// # let _ = layer;
+/// // A response that shows abuse takes nine units more.
+/// let files = Memory::new("files", TokenBucket::new(Quota::per_minute(100)));
+/// let files = RateLimitLayer::new(files, by_head(|head| head.header("x-user")))
+///     .settle(|answer| match answer.status() {
+///         Some(404) => Settle::Add(9),
+///         _ => Settle::Keep,
+///     });
+/// let app: Router = Router::new().layer((logins, bytes, files));
 /// ```
 ///
-/// Inside axum's `.layer(..)` the body's type is inferred:
-/// `|_: &Decision, response: &Response<_>|`.
-///
-/// The response is not delayed. With Redis, the refund is sent at the time of the response, before
-/// later charges of this process. A charge of another process may still come first. For the same
-/// key, a bucket or a log then refunds nothing, and that charge is refused if no unit was left.
+/// The response is not delayed, except by a reset. With Redis, the refund is sent at the time of
+/// the response, before later charges of this process. A charge of another process may still come
+/// first. For the same key, a bucket or a log then refunds nothing, and that charge is refused if
+/// no unit was left.
 ///
 /// The limiter that decided settles, even if it is the fallback of an `or_else`. A peek and
-/// [`FailOpen`](crate::FailOpen) take nothing, so nothing is settled.
-///
-/// These setters read the head of a response. The cost of a stream is known at its end.
-/// [`count_body`](crate::RateLimitLayer::count_body) counts its frames.
-/// [`settle_in_handler`](crate::RateLimitLayer::settle_in_handler) lets the handler state the cost,
-/// even from another task.
+/// [`FailOpen`](crate::FailOpen) take nothing, so nothing is settled. A closure around a limiter
+/// settles nothing: see [`Limiter::settle`](crate::Limiter::settle).
 ///
 /// **If the caller leaves before the response, nothing is settled: what was charged stays.** A
 /// caller that is charged 1 and hangs up just before a response of 5,000 units pays 1. If that
-/// matters, charge the most that a request may use, and refund the rest with `refund_unused`, as
-/// above. A handler that has taken the units out of its handle settles them, even if its caller
-/// left.
-///
-/// If the inner service returns an error, the charge stays too, unless `refund_on_error` refunds
-/// it.
+/// matters, charge the most that a request may use, and refund the rest, as above. A handler that
+/// has taken the units out of its [`SettleHandle`] settles them, even if its caller left.
 ///
 /// # What an algorithm can refund, and take
 ///
@@ -86,12 +71,14 @@ use crate::{Decision, Refusal};
 /// | token bucket | only if no other was decided since | all of it, owed for up to `max_debt` |
 /// | smooth limiters | only if no other was decided since | all of it, owed for up to `max_debt` |
 /// | tuples | each member as above | each member as above |
+/// | Redisson | all, until they expire | nothing |
 ///
 /// A key that owes is refused until its debt has refilled, or waits for that if its `max_wait` is as
 /// long. The longest debt, [`max_debt`](crate::algorithm::TokenBucket::max_debt), is 365 days unless
-/// set. Units beyond it are not taken: [`Settled`](crate::future::Settled) tells them. The end of a
-/// window cancels a debt. A tuple refunds a wait completely if no other charge was
-/// decided since.
+/// set. Units that a limit cannot take are reported by [`Settled`](crate::future::Settled), by
+/// [metrics](crate::limiter::MetricsExt::metrics) and [events](crate::limiter::TraceExt::trace). The
+/// end of a window cancels a debt. A tuple refunds a wait completely if no other charge was decided
+/// since.
 ///
 /// A part can be refunded when the whole charge could be; a reserved slot itself does not move. A
 /// larger refund would break the bound. If most of a charge is usually refunded, take a
@@ -100,195 +87,294 @@ use crate::{Decision, Refusal};
 /// remembers debt.
 ///
 /// A budget holds the charged units until they are settled. So a layer settles each request that
-/// was answered, even if the inner service failed. It uses the full cost if no setter states
-/// another one. A charge that is never settled counts as spent when its time is over.
-pub struct WithActualCost<R, F> {
-    respond: Arc<R>,
-    cost: Arc<F>,
+/// was answered, even if the inner service failed. `Keep` uses the full cost. A charge that is
+/// never settled counts as spent when its time is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settle {
+    /// Keeps what was charged.
+    Keep,
+    /// Refunds all that was charged.
+    Refund,
+    /// Sets the final cost in units. If that is less than the charge, the rest is refunded; if it
+    /// is more, the difference is taken, even if it does not fit.
+    Cost(u64),
+    /// Takes this number of units more than was charged, even if they do not fit.
+    Add(u64),
+    /// Resets the key, as [`LimiterExt::reset`](crate::LimiterExt::reset) does with the charge of
+    /// the request. For example, a login that succeeds clears the failures before it.
+    ///
+    /// The request's own units are forgotten too. A charge of several keys resets all of them. So
+    /// limit an address and a user by separate layers: otherwise a caller with an account clears
+    /// the address.
+    ///
+    /// The response waits for the reset, so that the next request finds the key cleared. If the
+    /// store fails, the response still passes, and the units stay taken. A limiter without resets
+    /// refunds the request instead. Policies refund it too: your handler resets the right one with
+    /// [`PolicyHandle::reset`](crate::policy::PolicyHandle::reset).
+    Reset,
+    /// Leaves it to the response's body, if
+    /// [`settle_later`](crate::RateLimitLayer::settle_later) counts bodies. Otherwise, and if the
+    /// inner service failed, it is the same as `Keep`.
+    Later,
 }
 
-impl<R, F> WithActualCost<R, F> {
-    /// Answers as `respond` does. `cost` is the layer's closure, in a type that says how to use it.
-    pub(crate) fn new(respond: Arc<R>, cost: F) -> Self {
-        Self { respond, cost: Arc::new(cost) }
+/// The answer of the inner service to a request, and the decision about the request.
+///
+/// Of a service that answers with an [`http::Response`], it has a
+/// [`status`](Answer::status) and a [`response`](Answer::response). These need no types in the
+/// closure. A closure that reads another [`result`](Answer::result) states its type:
+/// `|answer: Answer<u64, io::Error>| ..`.
+pub struct Answer<'a, Res, E> {
+    decision: &'a Decision,
+    result: &'a Result<Res, E>,
+}
+
+impl<'a, Res, E> Answer<'a, Res, E> {
+    pub(crate) fn new(decision: &'a Decision, result: &'a Result<Res, E>) -> Self {
+        Self { decision, result }
+    }
+
+    /// The decision about the request, whose [`reservation`](Decision::reservation) has the units
+    /// charged.
+    pub fn decision(&self) -> &'a Decision {
+        self.decision
+    }
+
+    /// The response, or the error of the inner service.
+    pub fn result(&self) -> Result<&'a Res, &'a E> {
+        self.result.as_ref()
     }
 }
 
-impl<R: GivePlace<T>, F, T> GivePlace<T> for WithActualCost<R, F> {
-    type Changed = WithActualCost<R::Changed, F>;
+debug_by_name!(['a, Res, E] Answer<'a, Res, E>: decision);
 
-    fn give_place(&self, respond: T) -> Self::Changed {
-        let respond = Arc::new(self.respond.give_place(respond));
-        WithActualCost { respond, cost: Arc::clone(&self.cost) }
+/// Says how an answered request is settled: a closure over its [`Answer`]. `()` leaves it to the
+/// body.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not settle requests that end in a `Result<{Res}, {E}>`",
+    note = "the closure of `settle` takes an `Answer`, and returns a `Settle`"
+)]
+pub trait SettleAnswered<Res, E> {
+    /// True if it may return [`Settle::Reset`], which needs the charge.
+    const MAY_RESET: bool;
+
+    /// Called once, if the request took units.
+    fn settle(&self, answer: Answer<'_, Res, E>) -> Settle;
+}
+
+impl<Res, E> SettleAnswered<Res, E> for () {
+    const MAY_RESET: bool = false;
+
+    #[inline]
+    fn settle(&self, _: Answer<'_, Res, E>) -> Settle {
+        Settle::Later
     }
 }
 
-/// Refunds all on a condition: see [`RateLimitLayer::refund_if`](crate::RateLimitLayer::refund_if).
-#[derive(Clone, Copy, Debug)]
-pub struct RefundIf<F>(pub(crate) F);
+#[diagnostic::do_not_recommend]
+impl<F, Res, E> SettleAnswered<Res, E> for F
+where
+    F: Fn(Answer<'_, Res, E>) -> Settle,
+{
+    const MAY_RESET: bool = true;
 
-/// Refunds what a request did not use, and never takes more: see
-/// [`RateLimitLayer::refund_unused`](crate::RateLimitLayer::refund_unused).
-#[derive(Clone, Copy, Debug)]
-pub struct RefundUnused<F>(pub(crate) F);
-
-/// Takes more on a condition: see
-/// [`RateLimitLayer::penalize_if`](crate::RateLimitLayer::penalize_if).
-#[derive(Clone, Copy, Debug)]
-pub struct PenalizeIf<F> {
-    pub(crate) units: u64,
-    pub(crate) condition: F,
+    #[inline]
+    fn settle(&self, answer: Answer<'_, Res, E>) -> Settle {
+        self(answer)
+    }
 }
 
-/// Resets the key on a condition: see
-/// [`RateLimitLayer::reset_if`](crate::RateLimitLayer::reset_if).
-#[derive(Clone, Copy, Debug)]
-pub struct ResetIf<F>(pub(crate) F);
+/// Lets another part of the application settle a request: its handler, or the body of its response.
+/// `()`: nobody.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot settle a `{Req}` that is answered by a `{Res}`",
+    note = "a handler and a body settle only an `http::Request` that is answered by an `http::Response`",
+    note = "a closure states the type of its frames: `|frame: &Frame<Bytes>| ..`, and returns a `u64`"
+)]
+pub trait SettleLater<Req, Res> {
+    /// The response of the limited service.
+    type Response;
 
-/// Refunds all if the inner service failed: see
-/// [`RateLimitLayer::refund_on_error`](crate::RateLimitLayer::refund_on_error).
-#[derive(Clone, Copy, Debug)]
-pub struct RefundOnError<F>(pub(crate) F);
+    /// Gives the request a handle on the units that it took.
+    fn hand_out(&self, decision: &mut Decision, request: &mut Req) -> Option<SettleHandle>;
 
-/// The source of the cost in a [`WithActualCost`]: a closure that returns `u64` or `Option<u64>`,
-/// or one of the types above.
-pub trait ActualCost<Req, Res, E> {
-    /// Returns true if it may take more than was charged.
-    fn takes_more(&self) -> bool {
-        false
-    }
+    /// Makes the response. The decision has the units that the body may settle, if there are any.
+    fn respond(&self, response: Res, decision: Option<&mut Decision>) -> Self::Response;
+}
 
-    fn may_reset(&self) -> bool {
-        false
-    }
+impl<Req, Res> SettleLater<Req, Res> for () {
+    type Response = Res;
 
-    fn resets(&self, decision: &Decision, result: Result<&Res, &E>) -> bool {
-        let _ = (decision, result);
-        false
-    }
-
-    fn actual_cost(&self, decision: &Decision, result: Result<&Res, &E>) -> Option<u64> {
-        let _ = (decision, result);
+    #[inline]
+    fn hand_out(&self, _: &mut Decision, _: &mut Req) -> Option<SettleHandle> {
         None
     }
 
-    /// Sees a refused request before the responder.
-    fn refuse(&self, request: &mut Req) {
-        let _ = request;
-    }
-
-    /// Sees an admitted request after the responder.
-    fn admit(&self, decision: &mut Decision, request: &mut Req) {
-        let _ = (decision, request);
-    }
-
-    /// Sees a response after the responder.
-    fn annotate(&self, decision: &mut Decision, response: &mut Res) {
-        let _ = (decision, response);
+    #[inline]
+    fn respond(&self, response: Res, _: Option<&mut Decision>) -> Res {
+        response
     }
 }
 
-impl<F, Req, Res, E, C> ActualCost<Req, Res, E> for F
-where
-    F: Fn(&Decision, &Res) -> C,
-    C: Into<Option<u64>>,
-{
-    fn takes_more(&self) -> bool {
-        true
-    }
+/// A function that settles a reservation like [`Limiter::settle`](crate::Limiter::settle), for a
+/// limiter of any type.
+pub(crate) type SettleBy =
+    Arc<dyn Fn(Reservation, u64) -> Result<Settlement, Reservation> + Send + Sync>;
 
-    fn actual_cost(&self, decision: &Decision, result: Result<&Res, &E>) -> Option<u64> {
-        result.ok().and_then(|response| self(decision, response).into())
+/// A handler or a body that settles requests, with the limiter that they settle with. Made by
+/// [`RateLimitLayer::settle_later`](crate::RateLimitLayer::settle_later).
+pub struct Later<W> {
+    pub(crate) by: Arc<W>,
+    pub(crate) settle_by: SettleBy,
+}
+
+impl<W> Later<W> {
+    /// Takes the units of a request out of its decision.
+    pub(crate) fn take(&self, decision: &mut Decision) -> Option<Unsettled> {
+        let reservation = decision.take_reservation()?;
+        Some(Unsettled { reservation, settle_by: Arc::clone(&self.settle_by) })
     }
 }
 
-impl<F: Fn(&Decision, &Res) -> bool, Req, Res, E> ActualCost<Req, Res, E> for RefundIf<F> {
-    fn actual_cost(&self, decision: &Decision, result: Result<&Res, &E>) -> Option<u64> {
-        result.ok().filter(|response| (self.0)(decision, response)).map(|_| 0)
+impl<W> Clone for Later<W> {
+    fn clone(&self) -> Self {
+        Self { by: Arc::clone(&self.by), settle_by: Arc::clone(&self.settle_by) }
     }
 }
 
-impl<F, Req, Res, E, C> ActualCost<Req, Res, E> for RefundUnused<F>
-where
-    F: Fn(&Decision, &Res) -> C,
-    C: Into<Option<u64>>,
-{
-    fn actual_cost(&self, decision: &Decision, result: Result<&Res, &E>) -> Option<u64> {
-        let used = result.ok().and_then(|response| (self.0)(decision, response).into())?;
-        Some(used.min(decision.reservation().map_or(0, Reservation::cost)))
+debug_by_name!([W] Later<W>);
+
+/// The units that a request took, with the limiter that settles them. It is for a cost that is
+/// known only after the response has begun, such as the tokens of a stream.
+///
+/// It comes from a [`SettleHandle`], and can be moved into another task. If it is dropped, it
+/// settles nothing. The charge stays, and a [`Budget`](crate::algorithm::Budget) holds it until its
+/// [`max_hold`](crate::algorithm::Budget::max_hold) is over.
+///
+/// If a caller hangs up, its handler is dropped at the current `await`, or the returned stream is
+/// dropped. So if one of these owns it, settle it in a `Drop`:
+///
+/// ```
+/// use std::convert::Infallible;
+/// use std::time::Duration;
+///
+/// use http::{Request, Response};
+/// use tower::{Layer, ServiceExt, service_fn};
+/// use tower_sluice::algorithm::Budget;
+/// use tower_sluice::respond::{InHandler, SettleHandle, Unsettled};
+/// use tower_sluice::{Charge, LimiterExt, Memory, Quota, RateLimitLayer, by_head};
+///
+/// struct Bill {
+///     used: u64,
+///     unsettled: Option<Unsettled>,
+/// }
+///
+/// impl Bill {
+///     // A method, because a `move` closure with `bill.used += 1` takes a copy of that field only.
+///     fn add(&mut self, units: u64) {
+///         self.used += units;
+///     }
+/// }
+///
+/// impl Drop for Bill {
+///     fn drop(&mut self) {
+///         if let Some(unsettled) = self.unsettled.take() {
+///             unsettled.settle(self.used);
+///         }
+///     }
+/// }
+///
+/// # let mut builder = tokio::runtime::Builder::new_current_thread();
+/// # builder.enable_time().start_paused(true).build().unwrap().block_on(async {
+/// let tokens = Memory::new("tokens", Budget::new(Quota::per_day(10_000)));
+/// let most = by_head(|head| Some(Charge::new(head.header("x-user")?).cost(1_000)));
+/// let layer = RateLimitLayer::new(tokens.clone(), most).settle_later(InHandler);
+/// let service = layer.layer(service_fn(|request: Request<()>| async move {
+///     // First of all, before anything is awaited.
+///     let handle = request.extensions().get::<SettleHandle>().expect("the layer adds it");
+///     let mut bill = Bill { used: 20, unsettled: handle.take() };
+///     // The model thinks.
+///     tokio::time::sleep(Duration::from_secs(5)).await;
+///     bill.add(80);
+///     Ok::<_, Infallible>(Response::new(()))
+/// }));
+///
+/// // One caller waits for its answer, and one hangs up.
+/// let ask = || Request::builder().header("x-user", "alice").body(()).unwrap();
+/// service.clone().oneshot(ask()).await.unwrap();
+/// assert_eq!(tokens.peek("alice").await?.remaining(), Some(9_900));
+/// let patience = Duration::from_secs(1);
+/// assert!(tokio::time::timeout(patience, service.oneshot(ask())).await.is_err());
+/// assert_eq!(tokens.peek("alice").await?.remaining(), Some(9_880));
+/// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
+/// ```
+///
+/// A spawned task is not dropped, so it needs no such type. Move the `Unsettled` into the task, and
+/// settle it at the end.
+pub struct Unsettled {
+    reservation: Reservation,
+    settle_by: SettleBy,
+}
+
+impl Unsettled {
+    pub(crate) fn into_reservation(self) -> Reservation {
+        self.reservation
+    }
+
+    /// The units that were charged.
+    #[must_use]
+    pub fn cost(&self) -> u64 {
+        self.reservation.cost()
+    }
+
+    /// Settles the charge. `actual` is the final cost of the request in units. If it is less than
+    /// the [`cost`](Unsettled::cost), the rest is refunded; if it is more, the difference is taken.
+    ///
+    /// It returns at once, and the [`Settlement`] need not be awaited.
+    ///
+    /// # Errors
+    ///
+    /// The settlement returns an error of kind [`Configuration`](ErrorKind::Configuration) if the
+    /// limiter cannot settle the charge, as a closure. Or its store needs a tokio runtime, and there
+    /// is none.
+    pub fn settle(self, actual: u64) -> Settlement {
+        (self.settle_by)(self.reservation, actual).unwrap_or_else(|_| {
+            let message = "the limiter cannot settle what the request took";
+            Settlement::from(Err(Error::new(ErrorKind::Configuration, message)))
+        })
     }
 }
 
-impl<F: Fn(&Decision, &Res) -> bool, Req, Res, E> ActualCost<Req, Res, E> for PenalizeIf<F> {
-    fn takes_more(&self) -> bool {
-        true
+debug_by_name!([] Unsettled: reservation);
+
+/// A handle on the units that a request took, in the extensions of the request. Its content can be
+/// taken once.
+///
+/// [`RateLimitLayer::settle_later`](crate::RateLimitLayer::settle_later) adds it to each request that
+/// passes. With axum it is `Extension<SettleHandle>`; with tonic
+/// `request.extensions().get::<SettleHandle>()`. With two layers on one request, it is the handle
+/// of the inner layer, unless the request is not limited there: it is exempt, or the limit is off.
+///
+/// If a handler takes the content, the handler settles it and the layer does not. Take it before
+/// the handler awaits anything: if a caller leaves before the response, the layer settles nothing.
+/// When the response is returned, the layer takes back what is left in the handle, and settles it
+/// as it would without a handle. [`Unsettled`] has an example.
+///
+/// The default is empty, for tests of handlers.
+#[derive(Clone, Default)]
+pub struct SettleHandle(Arc<Mutex<Option<Unsettled>>>);
+
+impl SettleHandle {
+    /// Takes out the units of the request. `None` if they were already taken out. Also `None` if
+    /// the request took nothing, because it is exempt or the limiter failed open.
+    #[must_use = "what is dropped stays charged"]
+    pub fn take(&self) -> Option<Unsettled> {
+        lock(&self.0).take()
     }
 
-    fn actual_cost(&self, decision: &Decision, result: Result<&Res, &E>) -> Option<u64> {
-        let charged = decision.reservation().map_or(0, Reservation::cost);
-        let penalized = result.ok().filter(|response| (self.condition)(decision, response));
-        penalized.map(|_| charged.saturating_add(self.units))
-    }
-}
-
-impl<F: Fn(&Decision, &Res) -> bool, Req, Res, E> ActualCost<Req, Res, E> for ResetIf<F> {
-    fn may_reset(&self) -> bool {
-        true
-    }
-
-    fn resets(&self, decision: &Decision, result: Result<&Res, &E>) -> bool {
-        result.is_ok_and(|response| (self.0)(decision, response))
-    }
-}
-
-impl<F: Fn(&E) -> bool, Req, Res, E> ActualCost<Req, Res, E> for RefundOnError<F> {
-    fn actual_cost(&self, _: &Decision, result: Result<&Res, &E>) -> Option<u64> {
-        result.err().filter(|error| (self.0)(error)).map(|_| 0)
-    }
-}
-
-impl<R, F, Req, Res, E> Respond<Req, Res, E> for WithActualCost<R, F>
-where
-    R: Respond<Req, Res, E>,
-    F: ActualCost<Req, Res, E>,
-{
-    type Error = R::Error;
-
-    fn reject(&self, mut request: Req, refusal: Refusal) -> Result<Res, R::Error> {
-        self.cost.refuse(&mut request);
-        self.respond.reject(request, refusal)
-    }
-
-    fn max_wait(&self, request: &Req) -> Option<Duration> {
-        self.respond.max_wait(request)
-    }
-
-    fn takes_more(&self) -> bool {
-        self.cost.takes_more() || self.respond.takes_more()
-    }
-
-    fn may_reset(&self) -> bool {
-        self.cost.may_reset() || self.respond.may_reset()
-    }
-
-    fn resets(&self, decision: &Decision, result: Result<&Res, &E>) -> bool {
-        self.cost.resets(decision, result) || self.respond.resets(decision, result)
-    }
-
-    fn actual_cost(&self, decision: &Decision, result: Result<&Res, &E>) -> Option<u64> {
-        let actual = self.cost.actual_cost(decision, result);
-        actual.or_else(|| self.respond.actual_cost(decision, result))
-    }
-
-    fn admit(&self, decision: &mut Decision, request: &mut Req) {
-        self.respond.admit(decision, request);
-        self.cost.admit(decision, request);
-    }
-
-    fn annotate(&self, decision: &mut Decision, response: &mut Res) {
-        self.respond.annotate(decision, response);
-        self.cost.annotate(decision, response);
+    pub(crate) fn new(unsettled: Unsettled) -> Self {
+        Self(Arc::new(Mutex::new(Some(unsettled))))
     }
 }
 
-debug_by_name!([R: fmt::Debug, F] WithActualCost<R, F>: respond);
+debug_by_name!([] SettleHandle);

@@ -6,7 +6,8 @@ use std::convert::Infallible;
 use http::{Request, Response};
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_sluice::algorithm::TokenBucket;
-use tower_sluice::{Decision, LimiterExt, Quota, RateLimitLayer, by_head};
+use tower_sluice::respond::Answer;
+use tower_sluice::{LimiterExt, Quota, RateLimitLayer, Settle, by_head};
 
 use crate::measure::{Cost, median_of};
 use crate::site::Site;
@@ -22,10 +23,13 @@ pub(crate) fn run() {
     let slow = Quota::new(1, std::time::Duration::from_secs(1_000)).burst(1_000_000);
     let metered = site.limiter(TokenBucket::new(slow));
     let layer = || RateLimitLayer::new(limiter.clone(), by_head(|_| Some("plain")));
-    let bytes = |_: &Decision, response: &Response<String>| response.body().len() as u64;
+    let bytes = |answer: Answer<Response<String>, Infallible>| match answer.response() {
+        Some(response) => Settle::Cost(response.body().len() as u64),
+        None => Settle::Keep,
+    };
     let meter = by_head(|_| Some("metered"));
     let settling =
-        RateLimitLayer::new(metered.clone(), meter).actual_cost(bytes).layer(service_fn(answer));
+        RateLimitLayer::new(metered.clone(), meter).settle(bytes).layer(service_fn(answer));
     let plain = layer().layer(service_fn(answer));
 
     let (mut without, mut with) = (Vec::new(), Vec::new());

@@ -56,11 +56,8 @@ const MIN_MAX_HOLD: Duration = Duration::from_micros(1);
 /// # Settle every charge
 ///
 /// A [layer](crate::RateLimitLayer) settles each request that the inner service has answered. The
-/// cost comes from [`actual_cost`](crate::RateLimitLayer::actual_cost),
-/// [`refund_unused`](crate::RateLimitLayer::refund_unused),
-/// [`refund_if`](crate::RateLimitLayer::refund_if) or
-/// [`refund_on_error`](crate::RateLimitLayer::refund_on_error); without these, the full cost is
-/// settled. A handler that takes the reservation settles it itself.
+/// closure of [`settle`](crate::RateLimitLayer::settle) returns the cost; without it, the full cost
+/// is settled. A handler that takes the reservation settles it itself.
 ///
 /// [`acquire`](crate::LimiterExt::acquire) and [`check`](crate::Limiter::check) return the decision
 /// to their caller, who must settle it, even if all units were used.

@@ -23,7 +23,7 @@
 //! | a limiter shared with Java's Redisson | [`Redisson`](crate::redisson::Redisson) |
 //! | tests of code for Redisson | [`PermitLog`](crate::redisson::PermitLog) |
 //! | charges that are refunded | see [below](#what-an-algorithm-refunds) |
-//! | costs that are known afterwards | [`WithActualCost`](crate::respond::WithActualCost), and [below](#what-an-algorithm-refunds) |
+//! | costs that are known afterwards | [`Settle`](crate::Settle), and [below](#what-an-algorithm-refunds) |
 //!
 //! The page of each type states its bound, its cost, and when to choose it. For the meaning of a
 //! bound, and what can exceed it, see

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::policy_report::Policy;
 use crate::reservation::Reservation;
-use crate::unsettled::SettleHandle;
 use crate::waiters::Waiters;
 use crate::{Error, Outcome, Quota};
 
@@ -30,8 +29,6 @@ pub(crate) struct Details {
     /// The units of a penalty that could not be taken.
     pub(crate) not_taken: u64,
     pub(crate) reservation: Option<Reservation>,
-    /// The handle that now holds the reservation.
-    pub(crate) handed_out: Option<SettleHandle>,
     /// The result that would have counted without a shadow. Boxed, since few decisions have it.
     pub(crate) shadowed: Option<Box<Result<Outcome, Error>>>,
     /// The error of the limiter that could not decide, if a fallback decided. Boxed for the same
@@ -57,7 +54,6 @@ impl Details {
             limiter: self.limiter.clone(),
             policies: self.policies.clone(),
             reservation: None,
-            handed_out: None,
             shadowed: self.shadowed.clone(),
             fallback_cause: self.fallback_cause.clone(),
             waiters: None,

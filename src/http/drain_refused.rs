@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
-use crate::settle::ActualCost;
+use crate::responder::Drain;
 
 /// The most bytes that are read of one body.
 const MAX_BYTES: usize = 64 << 20;
@@ -28,6 +28,7 @@ const MAX_BODIES: usize = 256;
 
 /// Reads on the bodies of refused requests: see
 /// [`RateLimitLayer::drain_refused`](crate::RateLimitLayer::drain_refused).
+#[derive(Clone)]
 pub struct DrainRefused {
     places: Arc<Semaphore>,
 }
@@ -38,11 +39,8 @@ impl DrainRefused {
     }
 }
 
-impl<B, Res, E> ActualCost<Request<B>, Res, E> for DrainRefused
-where
-    B: Body + Default + Send + 'static,
-{
-    fn refuse(&self, request: &mut Request<B>) {
+impl<B: Body + Default + Send + 'static> Drain<Request<B>> for DrainRefused {
+    fn drain(&self, request: &mut Request<B>) {
         // HTTP/2 ends a stream without a loss. A caller that expects 100 has not begun to send, and
         // reading would ask it to.
         if request.version() >= Version::HTTP_2

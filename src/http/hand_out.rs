@@ -1,51 +1,65 @@
-//! What lets a handler or a body settle a request.
+//! Hands the units that a request took to its handler, or to the body of its response.
 
 use http::{Request, Response};
+use http_body::{Body, Frame};
 
+use super::count_body::CountedBody;
 use crate::Decision;
 use crate::decision::Origin;
-use crate::settle::ActualCost;
-use crate::unsettled::{SettleBy, SettleHandle};
+use crate::settle::{Later, SettleHandle, SettleLater};
 
-/// Gives each request's [`SettleHandle`] to the handler or to the body. Made by
-/// [`RateLimitLayer::settle_in_handler`](crate::RateLimitLayer::settle_in_handler) and
-/// [`RateLimitLayer::count_body`](crate::RateLimitLayer::count_body).
-pub struct HandOut {
-    pub(crate) settle_by: SettleBy,
-    pub(crate) to: Recipient,
-}
+/// Lets the handler settle: see
+/// [`RateLimitLayer::settle_later`](crate::RateLimitLayer::settle_later).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct InHandler;
 
-/// The receiver of the units that a request took.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Recipient {
-    /// The handler, in the extensions of the request.
-    Handler,
-    /// The body, in the extensions of the response.
-    Body,
-}
+impl<B, C> SettleLater<Request<B>, Response<C>> for Later<InHandler> {
+    type Response = Response<C>;
 
-impl<B, C, E> ActualCost<Request<B>, Response<C>, E> for HandOut {
-    /// Returns true for a body, which may be of any size.
-    fn takes_more(&self) -> bool {
-        self.to == Recipient::Body
+    fn hand_out(&self, decision: &mut Decision, request: &mut Request<B>) -> Option<SettleHandle> {
+        hand_out(self, decision, request)
     }
 
-    fn admit(&self, decision: &mut Decision, request: &mut Request<B>) {
-        // A layer that limits the request has the only handle, which is empty where it failed open:
-        // the handler must not settle its cost with an outer limiter.
-        let is_limited = decision.reservation().is_some()
-            || !matches!(decision.origin(), Origin::Exempt | Origin::Off);
-        let is_first = request.extensions().get::<SettleHandle>().is_none();
-        if self.to == Recipient::Handler && (is_limited || is_first) {
-            request.extensions_mut().insert(decision.hand_out(&self.settle_by));
-        }
-    }
-
-    fn annotate(&self, decision: &mut Decision, response: &mut Response<C>) {
-        if self.to == Recipient::Body {
-            response.extensions_mut().insert(decision.hand_out(&self.settle_by));
-        }
+    fn respond(&self, response: Response<C>, _: Option<&mut Decision>) -> Response<C> {
+        response
     }
 }
 
-debug_by_name!([] HandOut: to);
+impl<B, C, F> SettleLater<Request<B>, Response<C>> for Later<F>
+where
+    C: Body,
+    F: Fn(&Frame<C::Data>) -> u64,
+{
+    type Response = Response<CountedBody<C, F>>;
+
+    fn hand_out(&self, decision: &mut Decision, request: &mut Request<B>) -> Option<SettleHandle> {
+        hand_out(self, decision, request)
+    }
+
+    fn respond(
+        &self,
+        response: Response<C>,
+        decision: Option<&mut Decision>,
+    ) -> Response<CountedBody<C, F>> {
+        let unsettled = decision.and_then(|decision| self.take(decision));
+        response.map(|body| CountedBody::shared(body, self.by.clone(), unsettled))
+    }
+}
+
+/// Moves the units into a handle, in the extensions of the request.
+fn hand_out<W, B>(
+    later: &Later<W>,
+    decision: &mut Decision,
+    request: &mut Request<B>,
+) -> Option<SettleHandle> {
+    // A layer that limits the request has the only handle, which is empty where it failed open: the
+    // handler must not settle its cost with an outer limiter.
+    let is_limited = decision.reservation().is_some()
+        || !matches!(decision.origin(), Origin::Exempt | Origin::Off);
+    if !is_limited && request.extensions().get::<SettleHandle>().is_some() {
+        return None;
+    }
+    let handle = later.take(decision).map(SettleHandle::new).unwrap_or_default();
+    request.extensions_mut().insert(handle.clone());
+    Some(handle)
+}

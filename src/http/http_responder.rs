@@ -13,7 +13,7 @@ use super::http_refusal::HttpRefusal;
 use super::problem::ProblemJson;
 use super::standing::whole_seconds;
 use crate::decision::DecisionReport;
-use crate::responder::{GivePlace, Respond};
+use crate::responder::Respond;
 use crate::{Decision, Refusal, grpc};
 
 /// Answers refusals with a status, the time to come back, and by default no body.
@@ -534,13 +534,5 @@ where
         if self.settings.report_in_response {
             response.extensions_mut().insert(DecisionReport::of(decision));
         }
-    }
-}
-
-impl<F, E, T> GivePlace<T> for HttpResponder<F, E> {
-    type Changed = T;
-
-    fn give_place(&self, respond: T) -> T {
-        respond
     }
 }

@@ -1,5 +1,6 @@
 //! HTTP: responses to callers, and keys from the head of a request.
 
+mod answer;
 mod api_key;
 mod body;
 pub(crate) mod client_ip;
@@ -23,12 +24,9 @@ pub use body::PlainText;
 #[cfg(any(feature = "axum", feature = "tonic"))]
 pub use client_ip::by_client_ip;
 pub use client_ip::{ClientAddr, ClientIp, FindPeer, KnownPeers, PeerAddr};
-pub use count_body::{
-    CountBody, CountBodyFuture, CountBodyLayer, CountBytes, CountFrame, CountedBody,
-};
+pub use count_body::{CountedBody, count_bytes};
 pub use drain_refused::DrainRefused;
-pub use hand_out::HandOut;
-pub(crate) use hand_out::Recipient;
+pub use hand_out::InHandler;
 pub use head::{ByHead, Head, by_head};
 pub use headers::{HeaderStyle, OnAdmitted, RateLimitHeaders};
 pub use http_refusal::HttpRefusal;

@@ -88,6 +88,11 @@ impl<C> Admission<C> {
         Self { attempts: Some(attempts.into()), state: State::Starting }
     }
 
+    /// Takes out the charge, if it might have waited.
+    pub(crate) fn take_charge(self: Pin<&mut Self>) -> Option<Charge> {
+        self.project().attempts.take().map(|attempts| attempts.charge)
+    }
+
     /// Refunds a reserved wait that is not over yet, and held units.
     pub(crate) fn abandon<L: Limiter>(
         self: Pin<&mut Self>,

@@ -149,7 +149,6 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
                 let reserved = ReservedUnits { key, quota, mark };
                 self.reservation(cost.cast_unsigned(), reserved)
             }),
-            handed_out: None,
             shadowed: None,
             fallback_cause: None,
             waiters: None,

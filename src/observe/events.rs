@@ -121,6 +121,15 @@ pub(super) fn refused_undecided(why: &Error) {
     );
 }
 
+/// Emits the first request of a layer whose limiter did not settle what the request took.
+pub(super) fn unsettled() {
+    warn!(
+        target: FAULT,
+        "a limiter did not settle what a request took, as a closure around a limiter; its layer \
+         warns once"
+    );
+}
+
 /// Emits that a request used more than its limit could take.
 pub(super) fn not_taken(limiter: &str, units: u64) {
     debug!(target: DECISION, limiter, units, "a limit could not take all that was used");

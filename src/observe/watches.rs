@@ -262,6 +262,7 @@ pub(crate) struct RefusalWatch {
     has_warned_of_key: AtomicBool,
     /// For each kind of error.
     has_warned_of: [AtomicBool; KINDS.len()],
+    has_warned_of_units: AtomicBool,
 }
 
 impl RefusalWatch {
@@ -276,6 +277,13 @@ impl RefusalWatch {
     pub(crate) fn undecided(&self, why: &Error) {
         if !self.has_warned_of[kind_index(why)].swap(true, Relaxed) {
             events::refused_undecided(why);
+        }
+    }
+
+    /// Reports units that the limiter did not settle.
+    pub(crate) fn unsettled(&self) {
+        if !self.has_warned_of_units.swap(true, Relaxed) {
+            events::unsettled();
         }
     }
 }

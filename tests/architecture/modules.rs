@@ -27,7 +27,6 @@ const VALUES: &[&str] = &[
     "refusal",
     "settlement",
     "sync",
-    "unsettled",
     "waiters",
 ];
 
@@ -67,11 +66,8 @@ const MODULES: &[Module] = &[
         crates: &["tokio", "pin_project_lite", "fastrand", "hashbrown"],
         modules: &["algorithm", "digest", "limiter", "observe"],
     },
-    Module {
-        files: &["responder", "settle"],
-        crates: &["tower::BoxError"],
-        modules: &["responder", "settle"],
-    },
+    Module { files: &["responder"], crates: &["tower::BoxError"], modules: &["responder"] },
+    Module { files: &["settle"], crates: &[], modules: &["settle"] },
     Module {
         files: &["redisson"],
         crates: &["redis", "redis_once", "tokio", "uuid"],
@@ -94,7 +90,7 @@ const MODULES: &[Module] = &[
     Module {
         files: &["service", "future", "shared"],
         crates: &["tokio", "tower_service", "pin_project_lite"],
-        modules: &["limiter", "observe", "responder", "service", "future", "shared"],
+        modules: &["limiter", "observe", "responder", "service", "settle", "future", "shared"],
     },
     Module {
         files: &["http/client_ip"],
@@ -103,13 +99,18 @@ const MODULES: &[Module] = &[
     },
     Module {
         files: &["http/count_body"],
-        crates: &["http", "http_body", "bytes", "pin_project_lite", "tower_layer", "tower_service"],
-        modules: &["http"],
+        crates: &["http", "http_body", "bytes", "pin_project_lite"],
+        modules: &["http", "settle"],
     },
     Module {
         files: &["http/drain_refused"],
         crates: &["http", "http_body", "bytes", "tokio"],
-        modules: &["settle"],
+        modules: &["responder"],
+    },
+    Module {
+        files: &["http/answer", "http/hand_out"],
+        crates: &["http", "http_body"],
+        modules: &["http", "settle"],
     },
     Module {
         files: &["http/frameworks", "http/original_uri"],
@@ -120,7 +121,7 @@ const MODULES: &[Module] = &[
     Module {
         files: &["http"],
         crates: &["http", "fastrand", "itoa", "sfv"],
-        modules: &["responder", "settle", "http", "grpc"],
+        modules: &["responder", "http", "grpc"],
     },
     Module { files: &["grpc"], crates: &["http", "base64"], modules: &["grpc"] },
     Module { files: &["policy/path"], crates: &["fastrand"], modules: &["policy"] },
@@ -144,7 +145,11 @@ const MODULES: &[Module] = &[
         crates: &["bb8_redis", "http_body", "ipnet", "redis", "redis_once", "serde_json"],
         modules: &[],
     },
-    Module { files: &["key", "respond"], crates: &[], modules: &["http", "responder", "settle"] },
+    Module {
+        files: &["key", "respond"],
+        crates: &[],
+        modules: &["http", "responder", "settle", "shared"],
+    },
     Module { files: &["testing"], crates: &[], modules: &["limiter"] },
 ];
 

@@ -13,10 +13,10 @@ use tower::ServiceBuilder;
 use tower_sluice::algorithm::{FixedWindow, TokenBucket};
 use tower_sluice::key::IntoCharge;
 use tower_sluice::limiter::{Switch, SwitchMode};
-use tower_sluice::respond::DecisionReport;
+use tower_sluice::respond::{Answer, DecisionReport};
 use tower_sluice::{
-    Charge, Decision, Exempt, HttpResponder, LimiterExt, Memory, Pool, Quota, RateLimitLayer,
-    Redis, Refusal, by_head,
+    Charge, Exempt, HttpResponder, LimiterExt, Memory, Pool, Quota, RateLimitLayer, Redis, Refusal,
+    Settle, by_head,
 };
 
 use support::Server;
@@ -163,12 +163,13 @@ async fn a_route_is_metered_in_bytes_to_the_last_one() {
     let quota = Quota::new(1, Duration::from_secs(3_600)).burst(10_000);
     let limiter = Redis::new("bytes", TokenBucket::new(quota), pool)
         .decision_timeout(Duration::from_secs(20));
-    let bytes = |_: &Decision, response: &Response<Body>| {
-        http_body::Body::size_hint(response.body()).exact()
+    let bytes = |answer: Answer<Response<Body>, _>| {
+        let body = answer.response().expect("axum does not fail").body();
+        Settle::Cost(http_body::Body::size_hint(body).exact().expect("known"))
     };
     let app = Router::new().route("/", get(async || "7 bytes")).layer(
         // One byte is charged at first, the others once the response is there.
-        RateLimitLayer::new(limiter.clone(), by_head(|_| Some("all"))).actual_cost(bytes),
+        RateLimitLayer::new(limiter.clone(), by_head(|_| Some("all"))).settle(bytes),
     );
     let address = serve(app).await;
     let mut asking = tokio::task::JoinSet::new();
@@ -192,29 +193,27 @@ async fn a_route_is_metered_in_bytes_to_the_last_one() {
 
 #[tokio::test]
 async fn only_failed_logins_count() {
-    let limiter = || Memory::new("logins", FixedWindow::new(Quota::per_hour(2)).anchored());
-    let failed = |_: &Decision, response: &Response<_>| match response.status() {
-        StatusCode::UNAUTHORIZED => None,
-        _ => Some(0),
-    };
-    let right = |_: &Decision, response: &Response<_>| response.status().is_success();
-    let app = || {
-        let app = Router::new().route("/right", get(async || "welcome"));
-        app.route("/wrong", get(async || StatusCode::UNAUTHORIZED))
-    };
-    let layer = || RateLimitLayer::new(Arc::new(limiter()), by_head(|_| Some("alice")));
-    for app in [app().layer(layer().actual_cost(failed)), app().layer(layer().refund_if(right))] {
-        let address = serve(app).await;
-        for (path, status) in [
-            ("/right", 200),
-            ("/right", 200),
-            ("/right", 200),
-            ("/wrong", 401),
-            ("/right", 200),
-            ("/wrong", 401),
-            ("/right", 429),
-        ] {
-            assert_eq!(ask(address, path, &[]).await.status, status, "{path}");
-        }
+    let limiter = Memory::new("logins", FixedWindow::new(Quota::per_hour(2)).anchored());
+    let app = Router::new().route("/right", get(async || "welcome"));
+    let app = app.route("/wrong", get(async || StatusCode::UNAUTHORIZED));
+    // The closure needs no types.
+    let app =
+        app.layer(RateLimitLayer::new(limiter, by_head(|_| Some("alice"))).settle(|answer| {
+            match answer.status() {
+                Some(401) => Settle::Keep,
+                _ => Settle::Refund,
+            }
+        }));
+    let address = serve(app).await;
+    for (path, status) in [
+        ("/right", 200),
+        ("/right", 200),
+        ("/right", 200),
+        ("/wrong", 401),
+        ("/right", 200),
+        ("/wrong", 401),
+        ("/right", 429),
+    ] {
+        assert_eq!(ask(address, path, &[]).await.status, status, "{path}");
     }
 }

@@ -8,7 +8,9 @@ use tower::{Layer, ServiceExt};
 use tower_sluice::key::{Global, Keyed};
 use tower_sluice::respond::HttpRefusal;
 use tower_sluice::testing::Scripted;
-use tower_sluice::{Decision, Error, ErrorKind, HttpResponder, Outcome, RateLimitLayer, Refusal};
+use tower_sluice::{
+    Decision, Error, ErrorKind, HttpResponder, Outcome, RateLimitLayer, Refusal, Settle,
+};
 
 use super::grpc_call;
 
@@ -278,7 +280,6 @@ async fn a_block_without_an_end_names_no_time() {
 /// In whatever order a layer is set up.
 #[tokio::test(start_paused = true)]
 async fn a_responder_keeps_the_setters_before_it() {
-    let succeeds = |_: &Decision, response: &Response<String>| response.status() == 200;
     let teapot = |_: Request<()>, _: Refusal| {
         let mut response = Response::new(String::from("teapot"));
         *response.status_mut() = StatusCode::IM_A_TEAPOT;
@@ -290,8 +291,7 @@ async fn a_responder_keeps_the_setters_before_it() {
     let limiter = Scripted::new().allow().never();
     let layer = RateLimitLayer::new(limiter.clone(), Global)
         .respond(HttpResponder::new().text())
-        .refund_if(succeeds)
-        .penalize_if(7, |_: &Decision, response: &Response<String>| response.status() == 500)
+        .settle(|_| Settle::Refund)
         .respond(teapot);
     let service = layer.layer(inner);
     assert_eq!(service.clone().oneshot(Request::new(())).await.unwrap().status(), 200);

@@ -50,16 +50,18 @@ fn request(is_silent: bool) -> (Request<Watched>, Arc<AtomicUsize>) {
     (Request::new(body), read)
 }
 
-type Draining = tower_sluice::respond::WithActualCost<
+type Draining = RateLimitLayer<
+    Scripted,
+    Global,
     tower_sluice::HttpResponder,
-    tower_sluice::respond::DrainRefused,
+    tower_sluice::respond::Hooks<(), (), tower_sluice::respond::DrainRefused>,
 >;
 
-fn layer(limiter: Scripted) -> RateLimitLayer<Scripted, Global, Draining> {
+fn layer(limiter: Scripted) -> Draining {
     RateLimitLayer::new(limiter, Global).drain_refused()
 }
 
-async fn ask(layer: &RateLimitLayer<Scripted, Global, Draining>, request: Request<Watched>) -> u16 {
+async fn ask(layer: &Draining, request: Request<Watched>) -> u16 {
     let inner = tower::service_fn(async |request: Request<Watched>| {
         assert!(request.into_body().read.is_some(), "an admitted body is the caller's");
         Ok::<_, Infallible>(Response::new(String::new()))

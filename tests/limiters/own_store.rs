@@ -12,9 +12,9 @@ use tower::{Layer, ServiceExt, service_fn};
 use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::future::Settlement;
 use tower_sluice::limiter::{Owner, Reservation};
-use tower_sluice::respond::Raise;
+use tower_sluice::respond::{Answer, Raise};
 use tower_sluice::{
-    Charge, Decision, Error, FailOpen, Limiter, LimiterExt, Memory, Quota, RateLimitLayer,
+    Charge, Decision, Error, FailOpen, Limiter, LimiterExt, Memory, Quota, RateLimitLayer, Settle,
 };
 
 const LIMIT: u64 = 10;
@@ -98,10 +98,13 @@ async fn the_layer_and_every_wrapper_settle_with_a_store_of_ones_own() {
     let table = Table::new();
     let share = Memory::new("share", TokenBucket::new(Quota::per_hour(10)));
     let limiter = table.clone().timeout(Duration::from_millis(20)).or_else(share).or_else(FailOpen);
-    let sent = |_: &Decision, response: &String| response.len() as u64;
+    let sent = |answer: Answer<String, Error>| match answer.result() {
+        Ok(response) => Settle::Cost(response.len() as u64),
+        Err(_) => Settle::Keep,
+    };
     let layer = RateLimitLayer::new(limiter.boxed(), |_: &&'static str| "alice")
         .respond(Raise)
-        .actual_cost(sent);
+        .settle(sent);
     let echo = service_fn(async |request: &'static str| Ok::<_, Error>(request.to_owned()));
     for request in ["", "seven b", "ten bytes!"] {
         layer.layer(echo).oneshot(request).await.unwrap();

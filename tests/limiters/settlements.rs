@@ -10,11 +10,11 @@ use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
 use tower_sluice::future::Settlement;
 use tower_sluice::key::Global;
 use tower_sluice::limiter::{AllInTurn, Breaker, Operation, Owner, Reservation, Switch};
-use tower_sluice::respond::{Raise, Respond};
+use tower_sluice::respond::{Answer, Raise, Respond};
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
     Charge, Decision, Error, ErrorKind, FailOpen, Limiter, LimiterExt, Memory, Outcome, Quota,
-    RateLimitLayer, Refusal,
+    RateLimitLayer, Refusal, Settle,
 };
 
 #[cfg(feature = "redis")]
@@ -27,6 +27,13 @@ use support::strict::Strict;
 const SECOND: Duration = Duration::from_secs(1);
 
 const HOUR: Duration = Duration::from_secs(3_600);
+
+/// The answer of the inner service.
+type Text<'a> = Answer<'a, &'static str, BoxError>;
+
+fn reset_if_right(answer: Text) -> Settle {
+    if matches!(answer.result(), Ok(&"right")) { Settle::Reset } else { Settle::Keep }
+}
 
 /// A cost that is computed from a request, such as its `Content-Length`, may come to 0.
 // Case 150.
@@ -56,18 +63,20 @@ async fn a_request_whose_cost_is_0_pays_1() {
 async fn an_answered_request_is_settled() {
     let limiter = (0..6).fold(Scripted::new(), |limiter, _| limiter.allow());
     let limiter = limiter.deny(SECOND).wait(SECOND);
-    let settle = |decision: &Decision, response: &&'static str| {
+    let settle = |answer: Text| {
+        let decision = answer.decision();
         assert!(decision.is_admitted());
-        match *response {
-            "free" => Some(0),
-            "cheap" => Some(1),
-            "dear" => Some(43),
-            "as charged" => Some(2),
-            _ => None,
+        assert_eq!(decision.reservation().map(Reservation::cost), Some(2));
+        match answer.result() {
+            Ok(&"free") => Settle::Refund,
+            Ok(&"cheap") => Settle::Cost(1),
+            Ok(&"dear") => Settle::Add(41),
+            Ok(&"as charged") => Settle::Cost(2),
+            _ => Settle::Keep,
         }
     };
     let key = |_: &&'static str| Charge::new("alice").cost(2);
-    let layer = RateLimitLayer::new(limiter.clone(), key).respond(Raise).actual_cost(settle);
+    let layer = RateLimitLayer::new(limiter.clone(), key).respond(Raise).settle(settle);
     let mut gate = layer.max_wait(SECOND).layer(Strict::default());
     for request in ["free", "dear", "as charged", "usual", "cheap", "fail", "refused", "dear"] {
         let answer = gate.call(request).await;
@@ -81,15 +90,15 @@ async fn an_answered_request_is_settled() {
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_settled_refuses_nobody() {
     let admits = |_: &Charge| ready(Ok::<_, Error>(Decision::new(Outcome::Allow)));
-    let take = |_: &Decision, _: &&'static str| 41;
+    let take = |_: Text| Settle::Cost(41);
     let inner = Strict::default();
-    let layer = RateLimitLayer::new(admits, Global).respond(Raise).actual_cost(take);
+    let layer = RateLimitLayer::new(admits, Global).respond(Raise).settle(take);
     layer.layer(inner.clone()).oneshot("hello").await.unwrap();
 
     // A closure around a limiter hands no settlement on.
     let wrapped = Scripted::new().allow();
     let wrapper = |charge: &Charge| wrapped.check(charge);
-    let layer = RateLimitLayer::new(wrapper, Global).respond(Raise).actual_cost(take);
+    let layer = RateLimitLayer::new(wrapper, Global).respond(Raise).settle(take);
     layer.layer(inner.clone()).oneshot("hello").await.unwrap();
     assert_eq!((inner.called(), wrapped.settlements()), (2, vec![]));
 }
@@ -119,34 +128,9 @@ async fn settling_leaves_the_rest_to_the_responder() {
     let layer = RateLimitLayer::new(limiter.clone(), Global)
         .max_wait(SECOND)
         .respond(Hurried)
-        .refund_if(|_: &Decision, _: &&'static str| false);
+        .settle(|_| Settle::Keep);
     assert_eq!(layer.layer(Strict::default()).oneshot("hello").await.unwrap(), "annotated");
     assert_eq!(limiter.charges()[0].longest_wait(), Some(Duration::from_millis(5)));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_refund_needs_no_more_than_a_condition() {
-    let limiter = Scripted::new().allow().allow();
-    let free = |_: &Decision, response: &&'static str| *response == "free";
-    let layer = RateLimitLayer::new(limiter.clone(), Global).respond(Raise).refund_if(free);
-    for request in ["dear", "free"] {
-        layer.layer(Strict::default()).oneshot(request).await.unwrap();
-    }
-    assert_eq!((limiter.refunds(), limiter.settlements().len()), (vec![1], 1));
-}
-
-/// A response that shows abuse costs more than it was charged, and no other does.
-#[tokio::test(start_paused = true)]
-async fn a_penalty_is_taken_on_a_condition() {
-    let limiter = (0..3).fold(Scripted::new(), |limiter, _| limiter.allow());
-    let abuse = |_: &Decision, response: &&'static str| *response == "not found";
-    let key = |_: &&'static str| Charge::new("alice").cost(2);
-    let layer = RateLimitLayer::new(limiter.clone(), key).respond(Raise).penalize_if(9, abuse);
-    let gate = layer.layer(Strict::default());
-    for request in ["found", "not found", "fail"] {
-        let _ = gate.clone().oneshot(request).await;
-    }
-    assert_eq!(limiter.settlements(), [(1, 11)]);
 }
 
 /// A login that succeeds clears the failures before it, for its own key and through every wrapper.
@@ -157,9 +141,8 @@ async fn a_reset_clears_the_key_before_the_response_is_there() {
     for limiter in
         [window().boxed(), wrapped.boxed(), window().lease(2).switch(&Switch::new()).boxed()]
     {
-        let success = |_: &Decision, response: &&'static str| *response == "right";
         let key = |_: &&'static str| Charge::new("alice");
-        let layer = RateLimitLayer::new(limiter.clone(), key).respond(Raise).reset_if(success);
+        let layer = RateLimitLayer::new(limiter.clone(), key).respond(Raise).settle(reset_if_right);
         let mut gate = layer.layer(Strict::default());
         limiter.acquire("bob").await.unwrap();
         for _ in 0..2 {
@@ -175,34 +158,34 @@ async fn a_reset_clears_the_key_before_the_response_is_there() {
     }
 }
 
-/// A reset is asked with the charge of the request, and settles it: no other hook is asked.
+/// A reset is asked with the charge of the request, and settles it, even if it might have waited.
 #[tokio::test(start_paused = true)]
-async fn a_reset_comes_before_all_that_settles() {
-    let limiter = (0..4).fold(Scripted::new(), |limiter, _| limiter.allow());
-    let success = |_: &Decision, response: &&'static str| *response == "right";
-    let cost = |_: &Decision, _: &&'static str| 7;
-    let key = |_: &&'static str| Charge::new("alice").cost(2);
-    let layer = RateLimitLayer::new(limiter.clone(), key).respond(Raise);
-    let gate = layer.reset_if(success).actual_cost(cost).layer(Strict::default());
-    for request in ["wrong", "right", "fail"] {
-        let _ = gate.clone().oneshot(request).await;
+async fn a_reset_settles_the_request() {
+    for max_wait in [Duration::ZERO, SECOND] {
+        let limiter = (0..4).fold(Scripted::new(), |limiter, _| limiter.allow());
+        let key = |_: &&'static str| Charge::new("alice").cost(2);
+        let layer = |limiter| RateLimitLayer::new(limiter, key).respond(Raise).max_wait(max_wait);
+        let gate = layer(limiter.clone()).settle(reset_if_right).layer(Strict::default());
+        for request in ["wrong", "right", "fail"] {
+            let _ = gate.clone().oneshot(request).await;
+        }
+        let operations = limiter.operations();
+        assert_eq!(operations.len(), 1);
+        assert_eq!((operations[0].0, operations[0].1.key()), (Operation::Reset, "alice"));
+        assert_eq!(limiter.settlements(), []);
     }
-    let operations = limiter.operations();
-    assert_eq!(operations.len(), 1);
-    assert_eq!((operations[0].0, operations[0].1.key()), (Operation::Reset, "alice"));
-    assert_eq!(limiter.settlements(), [(0, 7)]);
 
     // One that cannot reset refunds.
-    let inner = limiter.clone();
-    let unable = NoResets(inner);
-    let layer = RateLimitLayer::new(unable, key).respond(Raise).reset_if(success);
-    assert_eq!(layer.layer(Strict::default()).oneshot("right").await.unwrap(), "right");
-    assert_eq!(limiter.settlements(), [(0, 7), (3, 0)]);
+    let limiter = Scripted::new().allow();
+    let layer = RateLimitLayer::new(NoResets(limiter.clone()), Global).respond(Raise);
+    let gate = layer.settle(reset_if_right).layer(Strict::default());
+    assert_eq!(gate.oneshot("right").await.unwrap(), "right");
+    assert_eq!(limiter.settlements(), [(0, 0)]);
 
     // What took nothing resets nothing.
     let away = Scripted::new().fail(ErrorKind::Infrastructure);
-    let layer = RateLimitLayer::new(away.clone().or_else(FailOpen), key).respond(Raise);
-    layer.reset_if(success).layer(Strict::default()).oneshot("right").await.unwrap();
+    let layer = RateLimitLayer::new(away.clone().or_else(FailOpen), Global).respond(Raise);
+    layer.settle(reset_if_right).layer(Strict::default()).oneshot("right").await.unwrap();
     assert!(away.operations().is_empty());
 }
 
@@ -232,8 +215,7 @@ async fn a_reset_is_seen_by_every_process() {
             .decision_timeout(20 * SECOND)
     };
     let (mine, other) = (limiter(), limiter());
-    let success = |_: &Decision, response: &&'static str| *response == "right";
-    let layer = RateLimitLayer::new(mine, Global).respond(Raise).reset_if(success);
+    let layer = RateLimitLayer::new(mine, Global).respond(Raise).settle(reset_if_right);
     let gate = layer.layer(Strict::default());
     for (request, left) in [("wrong", 4), ("wrong", 3), ("right", 5), ("wrong", 4)] {
         gate.clone().oneshot(request).await.unwrap();
@@ -241,64 +223,28 @@ async fn a_reset_is_seen_by_every_process() {
     }
 }
 
-/// Before a limiter that cannot take more, such as Redisson's, a part is refunded all the same.
-#[tokio::test(start_paused = true)]
-async fn what_a_request_did_not_use_is_refunded_and_no_more_is_taken() {
-    let limiter = (0..4).fold(Scripted::new(), |limiter, _| limiter.allow());
-    let used = |decision: &Decision, response: &&'static str| {
-        assert_eq!(decision.reservation().map(Reservation::cost), Some(5));
-        (*response != "unknown").then_some(response.len() as u64)
-    };
-    let key = |_: &&'static str| Charge::new("alice").cost(5);
-    let layer = RateLimitLayer::new(limiter.clone(), key).respond(Raise).refund_unused(used);
-    for request in ["", "two", "much too long", "unknown"] {
-        layer.layer(Strict::default()).oneshot(request).await.unwrap();
-    }
-    assert_eq!(limiter.settlements(), [(0, 0), (1, 3), (2, 5)]);
-
-    let admits = |_: &Charge| ready(Ok::<_, Error>(Decision::new(Outcome::Allow)));
-    let used = |_: &Decision, _: &&'static str| 41;
-    let layer = RateLimitLayer::new(admits, Global).respond(Raise).refund_unused(used);
-    layer.layer(Strict::default()).oneshot("hello").await.unwrap();
-}
-
 /// A client whose connection was refused has cost its supplier nothing.
 #[tokio::test(start_paused = true)]
 async fn a_failed_call_is_refunded_on_demand() {
-    for (condition, refunds) in [(true, vec![0]), (false, vec![])] {
-        let limiter = Scripted::new().allow().allow();
-        let failed = move |error: &BoxError| {
+    let limiter = Scripted::new().allow().allow();
+    let layer = RateLimitLayer::new(limiter.clone(), Global).respond(Raise);
+    let gate = layer.settle(|answer: Text| match answer.result() {
+        Ok(_) => Settle::Keep,
+        Err(error) => {
             assert_eq!(error.to_string(), "the inner service failed");
-            condition
-        };
-        let layer = RateLimitLayer::new(limiter.clone(), Global).respond(Raise);
-        let gate = layer.refund_on_error(failed).layer(Strict::default());
-        gate.clone().oneshot("fail").await.unwrap_err();
-        gate.oneshot("hello").await.unwrap();
-        assert_eq!(limiter.refunds(), refunds);
-    }
-}
-
-/// Each setter adds to those before it. The later one is asked first.
-#[tokio::test(start_paused = true)]
-async fn settings_of_what_a_request_cost_add_up() {
-    let limiter = (0..5).fold(Scripted::new(), |limiter, _| limiter.allow());
-    let dear = |_: &Decision, response: &&'static str| (*response == "dear").then_some(9);
-    let free = |_: &Decision, response: &&'static str| *response == "free";
-    let used = |_: &Decision, response: &&'static str| (*response == "used").then_some(9);
-    let layer = RateLimitLayer::new(limiter.clone(), Global).respond(Raise).actual_cost(dear);
-    let layer = layer.refund_if(free).refund_on_error(|_: &BoxError| true).refund_unused(used);
-    let gate = layer.layer(Strict::default());
-    for request in ["dear", "free", "usual", "fail", "used"] {
-        let _ = gate.clone().oneshot(request).await;
-    }
-    assert_eq!(limiter.settlements(), [(0, 9), (1, 0), (3, 0), (4, 1)]);
+            Settle::Refund
+        }
+    });
+    let gate = gate.layer(Strict::default());
+    gate.clone().oneshot("fail").await.unwrap_err();
+    gate.oneshot("hello").await.unwrap();
+    assert_eq!(limiter.refunds(), [0]);
 }
 
 /// Units that a fallback admitted are not charged to the limiter that was away.
 #[tokio::test(start_paused = true)]
 async fn a_settlement_takes_from_the_limiter_that_decided() {
-    let settle = |_: &Decision, _: &&'static str| 41;
+    let settle = |_: Text| Settle::Cost(41);
     let keys = |charge: &Charge| [charge.clone(), Charge::new("all")];
     // `AllInTurn` asks each member twice for a decision: a peek, and a charge.
     for (asks, in_turn) in [(1, false), (2, true)] {
@@ -314,7 +260,7 @@ async fn a_settlement_takes_from_the_limiter_that_decided() {
             false => chain.boxed(),
         };
         let layer = RateLimitLayer::new(limiter.clone(), Global);
-        let gate = layer.respond(Raise).actual_cost(settle).layer(Strict::default());
+        let gate = layer.respond(Raise).settle(settle).layer(Strict::default());
         let taken = || [&first, &second, &third].map(|limiter| limiter.settlements().len());
         for expected in [[0, 0, 1], [0, 1, 1], [1, 1, 1]] {
             gate.clone().oneshot("hello").await.unwrap();

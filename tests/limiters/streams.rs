@@ -14,7 +14,7 @@ use axum::routing::{get, post};
 use axum::{Router, middleware};
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode};
-use http_body::Frame;
+use http_body::{Body as _, Frame};
 use http_body_util::{BodyExt, Empty, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
@@ -32,11 +32,11 @@ use tower::{BoxError, Layer, ServiceExt, service_fn};
 use tower_sluice::algorithm::{FixedWindow, TokenBucket};
 use tower_sluice::key::{ByHead, Head};
 use tower_sluice::limiter::{Switch, SwitchMode};
-use tower_sluice::respond::{CountBytes, CountedBody, SettleHandle, Unsettled};
+use tower_sluice::respond::{Answer, CountedBody, InHandler, SettleHandle, Unsettled, count_bytes};
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    Charge, Decision, ErrorKind, Exempt, FailOpen, HttpResponder, Limiter, LimiterExt, Memory,
-    Quota, RateLimitLayer, by_head,
+    Charge, ErrorKind, Exempt, FailOpen, HttpResponder, Limiter, LimiterExt, Memory, Quota,
+    RateLimitLayer, Settle, by_head,
 };
 
 /// The most that a request may use, of 10,000 an hour.
@@ -102,7 +102,7 @@ async fn settled(frames: fn() -> Vec<Option<Frame<Bytes>>>, read: usize) -> Vec<
     let inner = service_fn(move |_: Request<()>| async move {
         Ok::<_, Infallible>(Response::new(Frames(frames())))
     });
-    let service = layer(limiter.clone()).count_body(units).layer(inner);
+    let service = layer(limiter.clone()).settle_later(units).layer(inner);
     let mut body = service.oneshot(Request::new(())).await.unwrap().into_body();
     for _ in 0..read {
         if !matches!(body.frame().await, Some(Ok(_))) {
@@ -136,7 +136,7 @@ async fn a_whole_body_is_settled_with_its_last_frame() {
     let inner = service_fn(async |_: Request<()>| {
         Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("hello")))
     });
-    let service = layer(limiter.clone()).count_body(CountBytes).layer(inner);
+    let service = layer(limiter.clone()).settle_later(count_bytes).layer(inner);
     let response = service.oneshot(Request::new(())).await.unwrap();
     assert_eq!(http_body::Body::size_hint(response.body()).exact(), Some(5));
     let mut body = response.into_body();
@@ -154,11 +154,11 @@ async fn a_body_of_a_request_that_took_nothing_passes_as_it_is() {
             Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("hello")))
         })
     };
-    let service = layer(away.clone().or_else(FailOpen)).count_body(never).layer(inner());
+    let service = layer(away.clone().or_else(FailOpen)).settle_later(never).layer(inner());
     let response = service.oneshot(Request::new(())).await.unwrap();
     assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "hello");
 
-    let service = layer(Scripted::new().never()).count_body(never).layer(inner());
+    let service = layer(Scripted::new().never()).settle_later(never).layer(inner());
     let response = service.oneshot(Request::new(())).await.unwrap();
     assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
     assert!(response.into_body().collect().await.unwrap().to_bytes().is_empty());
@@ -172,7 +172,7 @@ async fn more_than_was_charged_is_taken() {
         Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("hello, you")))
     });
     let layer = RateLimitLayer::new(limiter.clone(), by_head(|_| Some("alice")));
-    let service = layer.count_body(CountBytes).layer(inner);
+    let service = layer.settle_later(count_bytes).layer(inner);
     let response = service.clone().oneshot(Request::new(())).await.unwrap();
     response.into_body().collect().await.unwrap();
     assert_eq!(limiter.peek("alice").await.unwrap().remaining(), Some(0));
@@ -220,14 +220,13 @@ async fn handled(
         }
     });
     let layer = layer(limiter.clone());
-    let five = |_: &Decision, _: &Response<Full<Bytes>>| 5;
     match counts {
         false => {
-            let service = layer.actual_cost(five).settle_in_handler().layer(inner);
+            let service = layer.settle(|_| Settle::Cost(5)).settle_later(InHandler).layer(inner);
             service.oneshot(Request::new(())).await.unwrap();
         }
         true => {
-            let service = layer.settle_in_handler().count_body(CountBytes).layer(inner);
+            let service = layer.settle_later(count_bytes).layer(inner);
             let response = service.oneshot(Request::new(())).await.unwrap();
             response.into_body().collect().await.unwrap();
         }
@@ -262,7 +261,9 @@ async fn a_handle_is_empty_once_the_layer_has_settled() {
         }
     });
     let limiter = limiter();
-    let layer = layer(limiter.clone()).refund_on_error(|_: &BoxError| true).settle_in_handler();
+    let layer = layer(limiter.clone())
+        .settle_later(InHandler)
+        .settle(|answer| if answer.result().is_ok() { Settle::Keep } else { Settle::Refund });
     for (path, left) in [("/", MOST), ("/fails", MOST)] {
         let request = Request::builder().uri(path).body(()).unwrap();
         let _ = layer.layer(inner.clone()).oneshot(request).await;
@@ -282,7 +283,7 @@ async fn a_handle_is_empty_once_the_layer_has_settled() {
         assert_eq!(error.kind(), ErrorKind::Configuration);
         Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
     });
-    let layer = RateLimitLayer::new(closure, by_head(|_| Some("alice"))).settle_in_handler();
+    let layer = RateLimitLayer::new(closure, by_head(|_| Some("alice"))).settle_later(InHandler);
     layer.layer(settles).oneshot(Request::new(())).await.unwrap();
     assert_eq!(limiter.peek("alice").await.unwrap().remaining(), Some(9));
 }
@@ -299,11 +300,11 @@ async fn settles_five(request: Request<()>) -> Result<Response<Full<Bytes>>, Inf
 async fn a_layer_inside_that_does_not_limit_hides_no_handle() {
     let outer = || {
         let limiter = limiter();
-        (layer(limiter.clone()).settle_in_handler(), limiter)
+        (layer(limiter.clone()).settle_later(InHandler), limiter)
     };
     let (layer_outside, limiter) = outer();
     let exempt = RateLimitLayer::new(Scripted::new(), |_: &Request<()>| Exempt);
-    let service = exempt.settle_in_handler().layer(service_fn(settles_five));
+    let service = exempt.settle_later(InHandler).layer(service_fn(settles_five));
     layer_outside.layer(service).oneshot(Request::new(())).await.unwrap();
     assert_eq!(used(&limiter).await, 5, "exempt");
 
@@ -311,17 +312,39 @@ async fn a_layer_inside_that_does_not_limit_hides_no_handle() {
     let switch = Switch::new();
     switch.set(SwitchMode::Off);
     let off = layer(Scripted::new().switch(&switch));
-    let service = off.settle_in_handler().layer(service_fn(settles_five));
+    let service = off.settle_later(InHandler).layer(service_fn(settles_five));
     layer_outside.layer(service).oneshot(Request::new(())).await.unwrap();
     assert_eq!(used(&limiter).await, 5, "off");
 }
 
+/// The closure chooses which bodies are counted, in whatever order a layer is set up.
 #[tokio::test]
-async fn asked_for_twice_it_is_the_same_handle() {
-    let limiter = limiter();
-    let layer = layer(limiter.clone()).settle_in_handler().settle_in_handler();
-    layer.layer(service_fn(settles_five)).oneshot(Request::new(())).await.unwrap();
-    assert_eq!(used(&limiter).await, 5);
+async fn a_body_is_counted_if_the_closure_says_later() {
+    let inner = || {
+        service_fn(async |request: Request<()>| match request.uri().path() {
+            "/fails" => Err(BoxError::from("failed")),
+            path => Ok(Response::new(Full::<Bytes>::from(path.to_owned()))),
+        })
+    };
+    let choose = |answer: Answer<Response<Full<Bytes>>, BoxError>| match answer.response() {
+        Some(response) if response.body().size_hint().exact() != Some(5) => Settle::Refund,
+        _ => Settle::Later,
+    };
+    for closure_first in [true, false] {
+        for (path, expected) in [("/five", 5), ("/other", 0), ("/fails", MOST)] {
+            let limiter = limiter();
+            let layer = layer(limiter.clone());
+            let layer = match closure_first {
+                true => layer.settle(choose).settle_later(count_bytes),
+                false => layer.settle_later(count_bytes).settle(choose),
+            };
+            let request = Request::builder().uri(path).body(()).unwrap();
+            if let Ok(response) = layer.layer(inner()).oneshot(request).await {
+                assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), path);
+            }
+            assert_eq!(used(&limiter).await, expected, "{path}");
+        }
+    }
 }
 
 /// The cost of one limit is never settled with another: a layer inside that failed open has a
@@ -335,8 +358,8 @@ async fn a_layer_inside_that_failed_open_hides_the_outer_handle() {
         Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
     });
     let away = Scripted::new().fail(ErrorKind::Infrastructure).or_else(FailOpen);
-    let service = layer(away).settle_in_handler().layer(settles);
-    let service = layer(limiter.clone()).settle_in_handler().layer(service);
+    let service = layer(away).settle_later(InHandler).layer(settles);
+    let service = layer(limiter.clone()).settle_later(InHandler).layer(service);
     service.oneshot(Request::new(())).await.unwrap();
     assert_eq!(used(&limiter).await, MOST);
 }
@@ -366,7 +389,7 @@ fn events_app() -> (Router, mpsc::UnboundedReceiver<mpsc::Sender<&'static str>>)
 async fn server_sent_events_over_http_1() {
     let limiter = limiter();
     let (app, mut senders) = events_app();
-    let address = serve(app.layer(layer(limiter.clone()).count_body(events))).await;
+    let address = serve(app.layer(layer(limiter.clone()).settle_later(events))).await;
 
     let mut client = TcpStream::connect(address).await.unwrap();
     client.write_all(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n").await.unwrap();
@@ -399,7 +422,7 @@ async fn server_sent_events_over_http_1() {
 async fn server_sent_events_over_http_2() {
     let limiter = limiter();
     let (app, mut senders) = events_app();
-    let address = serve(app.layer(layer(limiter.clone()).count_body(events))).await;
+    let address = serve(app.layer(layer(limiter.clone()).settle_later(events))).await;
     let client: Client<_, Empty<Bytes>> =
         Client::builder(TokioExecutor::new()).http2_only(true).build_http();
     let uri: http::Uri = format!("http://{address}/").parse().unwrap();
@@ -449,7 +472,7 @@ async fn a_stream_of_grpc_is_counted_to_its_trailers() {
         }
         None => 1,
     };
-    let limit = layer(limiter.clone()).count_body(units);
+    let limit = layer(limiter.clone()).settle_later(units);
     let server = tonic::transport::Server::builder().layer(limit).add_service(health);
     let incoming = tonic::transport::server::TcpIncoming::from(listener);
     tokio::spawn(server.serve_with_incoming(incoming));
@@ -481,14 +504,14 @@ async fn an_upload_is_counted_as_it_is_read() {
     let limiter = limiter();
     let count = |request: Request<Body>, next: middleware::Next| async move {
         let unsettled = request.extensions().get::<SettleHandle>().and_then(SettleHandle::take);
-        let counted = |body| Body::new(CountedBody::new(body, CountBytes, unsettled));
+        let counted = |body| Body::new(CountedBody::new(body, count_bytes, unsettled));
         next.run(request.map(counted)).await
     };
     let read = async |body: Bytes| body.len().to_string();
     let app = Router::new()
         .route("/", post(read))
         .layer(middleware::from_fn(count))
-        .layer(layer(limiter.clone()).settle_in_handler());
+        .layer(layer(limiter.clone()).settle_later(InHandler));
     let address = serve(app).await;
     let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
     let request = Request::post(format!("http://{address}/")).body(Full::from(vec![7; 3_000]));
@@ -511,7 +534,7 @@ async fn a_handler_of_axum_settles_from_a_task() {
         "hello"
     };
     let app = Router::new().route("/", get(handler));
-    let address = serve(app.layer(layer(limiter.clone()).settle_in_handler())).await;
+    let address = serve(app.layer(layer(limiter.clone()).settle_later(InHandler))).await;
     let client: Client<_, Empty<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
     let response = client.get(format!("http://{address}/").parse().unwrap()).await.unwrap();
     assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "hello");
@@ -531,7 +554,7 @@ async fn a_stream_is_settled_in_redis() {
     };
     let (mine, other) = (limiter(), limiter());
     let (app, mut senders) = events_app();
-    let address = serve(app.layer(layer(mine).count_body(events))).await;
+    let address = serve(app.layer(layer(mine).settle_later(events))).await;
     let mut client = TcpStream::connect(address).await.unwrap();
     client.write_all(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n").await.unwrap();
     let sender = senders.recv().await.unwrap();

@@ -13,7 +13,7 @@ use tower_sluice::respond::Raise;
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
     Charge, Decision, Error, ErrorKind, FailOpen, Limiter, LimiterExt, Memory, Outcome, Quota,
-    RateLimitLayer,
+    RateLimitLayer, Settle,
 };
 
 use super::{SECOND, one};
@@ -143,9 +143,12 @@ async fn a_member_of_a_combination_sees_its_peeks() {
 async fn behind_a_layer_a_request_is_seen_once_and_refunded() {
     let (seen, scripted) = (Seen::default(), Scripted::new().allow().deny(SECOND));
     let limiter = scripted.clone().inspect(seen.writer());
-    let layer = RateLimitLayer::new(limiter, Global)
-        .respond(Raise)
-        .refund_if(|_: &Decision, response: &u16| *response == 304);
+    let layer = RateLimitLayer::new(limiter, Global).respond(Raise).settle(|answer| {
+        match answer.result() {
+            Ok(304) => Settle::Refund,
+            _ => Settle::Keep,
+        }
+    });
     let service = layer.layer(service_fn(async |_: ()| Ok::<_, Infallible>(304)));
     assert_eq!(service.clone().oneshot(()).await.unwrap(), 304);
     service.oneshot(()).await.unwrap_err();

@@ -2,16 +2,18 @@
 
 use std::convert::Infallible;
 use std::fmt::Debug;
+use std::future::{Ready, ready};
 
 use http::{Request, Response};
-use tower::{Layer, ServiceExt};
+use tower::util::ServiceFn;
+use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_sluice::algorithm::TokenBucket;
-use tower_sluice::key::{ClientIp, Global, KeyExtractor, by_bearer_token};
+use tower_sluice::key::{ClientIp, Global, by_bearer_token};
 use tower_sluice::limiter::{MetricsExt, Switch, SwitchMode, TraceExt};
-use tower_sluice::respond::{PlainText, Respond};
+use tower_sluice::respond::PlainText;
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    Charge, Decision, ErrorKind, HttpResponder, Limiter, LimiterExt, Memory, Quota, RateLimitLayer,
+    Charge, ErrorKind, HttpResponder, Limiter, LimiterExt, Memory, Quota, RateLimitLayer, Settle,
     by_api_key, by_head,
 };
 
@@ -27,17 +29,21 @@ fn layer<L: Limiter, K>(limiter: L, key: K) -> RateLimitLayer<L, K, HttpResponde
     RateLimitLayer::new(limiter, key).respond(HttpResponder::new().text())
 }
 
+type Answer = Ready<Result<Response<String>, Infallible>>;
+
+fn inner(_: Request<()>) -> Answer {
+    ready(Ok(Response::new(String::from("inner"))))
+}
+
 /// Asks `times` without any header, and returns the last status and body.
-async fn ask<L, K, R>(limit: &RateLimitLayer<L, K, R>, times: u32) -> (u16, String)
+async fn ask<T>(limit: &T, times: u32) -> (u16, String)
 where
-    L: Limiter,
-    K: KeyExtractor<Request<()>>,
-    R: Respond<Request<()>, Response<String>, Infallible, Error: Debug>,
+    T: Layer<ServiceFn<fn(Request<()>) -> Answer>>,
+    T::Service: Service<Request<()>, Response = Response<String>, Error: Debug>,
 {
-    let inner = async |_: Request<()>| Ok::<_, Infallible>(Response::new(String::from("inner")));
     let mut seen = (0, String::new());
     for _ in 0..times {
-        let response = limit.layer(tower::service_fn(inner)).oneshot(Request::new(())).await;
+        let response = limit.layer(service_fn(inner as fn(_) -> _)).oneshot(Request::new(())).await;
         let response = response.unwrap();
         seen = (response.status().as_u16(), response.into_body());
     }
@@ -148,12 +154,12 @@ async fn a_layer_warns_once_of_each_kind_that_it_refuses_undecided() {
     assert!(warnings[0].contains("kind=\"configuration\""), "{warnings:#?}");
     assert!(warnings[1].contains("kind=\"state\""), "{warnings:#?}");
 
-    // This limiter is not asked, so nobody else could warn.
-    let closure = |_: &Charge| std::future::ready(Ok(Decision::new(tower_sluice::Outcome::Allow)));
-    let limit = RateLimitLayer::new(closure, Global);
-    let limit = limit.actual_cost(|_: &Decision, _: &Response<String>| Some(2));
-    assert_eq!(ask(&limit, 2).await.0, 503);
+    // A closure around a limiter passes no settlement on.
+    let scripted = Scripted::new().allow().allow();
+    let limit = RateLimitLayer::new(move |charge: &Charge| scripted.check(charge), Global);
+    let limit = limit.settle(|_| Settle::Cost(2));
+    assert_eq!(ask(&limit, 2).await.0, 200);
     let warnings = lines.of("fault");
     assert_eq!(warnings.len(), 1, "{warnings:#?}");
-    assert!(warnings[0].contains("may take more than was charged"), "{warnings:#?}");
+    assert!(warnings[0].contains("did not settle"), "{warnings:#?}");
 }

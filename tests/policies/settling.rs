@@ -5,7 +5,8 @@ use std::time::Duration;
 use http::{Request, Response};
 use tower::{BoxError, Layer, ServiceExt, service_fn};
 use tower_sluice::policy::Policies;
-use tower_sluice::{Decision, RateLimitLayer};
+use tower_sluice::respond::Answer;
+use tower_sluice::{RateLimitLayer, Settle};
 
 use super::{decide, policies, request};
 
@@ -45,8 +46,8 @@ async fn left(policies: &Policies, names: [&str; 3]) -> [u64; 3] {
 /// Sends one request through a layer that says what it cost, and waits until so much is left.
 async fn settles(policies: &Policies, actual: u64, expected: [u64; 3]) {
     let inner = service_fn(|_: Request<()>| async { Ok::<_, BoxError>(Response::new("")) });
-    let cost = move |_: &Decision, _: &Response<&'static str>| actual;
-    let layer = RateLimitLayer::new(policies.clone(), policies.clone()).actual_cost(cost);
+    let cost = move |_: Answer<Response<&str>, BoxError>| Settle::Cost(actual);
+    let layer = RateLimitLayer::new(policies.clone(), policies.clone()).settle(cost);
     let call = request("POST", "/", &["x-user: alice", "content-length: 2048"]);
     let response = layer.layer(inner).oneshot(call).await.expect("a response");
     assert_eq!(response.status(), 200);
@@ -84,7 +85,8 @@ async fn one_policy_alone_settles_as_a_limiter_does() {
     let inner = service_fn(|_: Request<()>| async { Ok::<_, BoxError>(Response::new("")) });
     let layer = RateLimitLayer::new(policies.clone(), policies.clone());
     for (actual, left) in [(25, 75), (4, 71), (0, 71), (10, 61), (500, 0)] {
-        let layer = layer.clone().actual_cost(move |_: &Decision, _: &Response<&str>| actual);
+        let cost = move |_: Answer<Response<&str>, BoxError>| Settle::Cost(actual);
+        let layer = layer.clone().settle(cost);
         let response = layer.layer(inner).oneshot(request("GET", "/", &[])).await.unwrap();
         assert_eq!(response.status(), 200);
         let decision = policies.get("a").unwrap().peek(&["global"]).await.unwrap();
@@ -114,7 +116,7 @@ async fn a_part_of_a_large_cost_is_given_back_under_every_policy() {
     );
     let inner = service_fn(|_: Request<()>| async { Ok::<_, BoxError>(Response::new("")) });
     let layer = RateLimitLayer::new(policies.clone(), policies.clone());
-    let layer = layer.refund_unused(|_: &Decision, _: &Response<&str>| 1_000_u64);
+    let layer = layer.settle(|_| Settle::Cost(1_000));
     layer.layer(inner).oneshot(request("GET", "/", &[])).await.unwrap();
     let left = async |name: &str| {
         policies.get(name).unwrap().peek(&["global"]).await.unwrap().remaining().unwrap()
@@ -155,7 +157,8 @@ async fn javas_limiter_gives_back_and_takes_no_more_than_was_charged() {
         policies.get(name).unwrap().peek(&["global"]).await.unwrap().remaining().unwrap()
     };
     for (actual, java, mine) in [(9, 96, 91), (1, 95, 90), (0, 95, 90)] {
-        let layer = layer.clone().actual_cost(move |_: &Decision, _: &Response<&str>| actual);
+        let cost = move |_: Answer<Response<&str>, BoxError>| Settle::Cost(actual);
+        let layer = layer.clone().settle(cost);
         let response = layer.layer(inner).oneshot(request("GET", "/", &[])).await.unwrap();
         assert_eq!(response.status(), 200);
         assert_eq!((left("java").await, left("mine").await), (java, mine), "{actual}");

@@ -13,7 +13,7 @@ use tower_sluice::limiter::{AllAtOnce, AllInTurn, Boxed, Breaker, Shadow, Shadow
 use tower_sluice::policy::Policies;
 use tower_sluice::respond::DecisionReport;
 use tower_sluice::{
-    Charge, Decision, HttpResponder, LimiterExt, Memory, Pool, RateLimitLayer, Redis,
+    Charge, HttpResponder, LimiterExt, Memory, Pool, RateLimitLayer, Redis, Settle,
 };
 
 use super::clock::micros;
@@ -97,7 +97,7 @@ impl Process {
         let inner = service_fn(|_: Request<()>| ready(Ok::<_, Infallible>(Response::new(()))));
         let respond = HttpResponder::new().report_in_response();
         let layer = RateLimitLayer::new(limiter.clone(), key).respond(respond);
-        let refunding = layer.clone().refund_if(|_: &Decision, _: &Response<()>| true).layer(inner);
+        let refunding = layer.clone().settle(|_| Settle::Refund).layer(inner);
         Self {
             limiter,
             service: BoxCloneService::new(

@@ -5,14 +5,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::advance;
-use tower::{BoxError, Layer, ServiceExt, service_fn};
+use tower::{BoxError, Layer, Service, ServiceExt, service_fn};
 use tower_sluice::algorithm::{Budget, FixedWindow};
 use tower_sluice::future::{BoxedFuture, Settlement};
 use tower_sluice::limiter::{AllInTurn, Operation, Reservation};
-use tower_sluice::respond::{Raise, Respond};
+use tower_sluice::respond::{Answer, Raise, Respond};
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    Charge, Decision, Error, ErrorKind, Limiter, LimiterExt, Memory, Quota, RateLimitLayer, Refusal,
+    Charge, Decision, Error, ErrorKind, Limiter, LimiterExt, Memory, Quota, RateLimitLayer,
+    Refusal, Settle,
 };
 
 use super::left;
@@ -31,14 +32,9 @@ fn five(_: &&'static str) -> Charge {
 
 /// Sends a request, and returns what is left at once and a second later. What is spent refills by
 /// then, and what is held does not.
-async fn after<L, R>(
-    layer: RateLimitLayer<L, fn(&&'static str) -> Charge, R>,
-    limiter: &Memory<Budget>,
-    request: &'static str,
-) -> [u64; 2]
+async fn after<T>(layer: T, limiter: &Memory<Budget>, request: &'static str) -> [u64; 2]
 where
-    L: Limiter + Send + Sync + 'static,
-    R: Respond<&'static str, &'static str, BoxError, Error = BoxError> + Send + Sync + 'static,
+    T: Layer<Strict, Service: Service<&'static str>>,
 {
     let _ = layer.layer(Strict::default()).oneshot(request).await;
     let at_once = left(limiter, "alice").await;
@@ -49,36 +45,33 @@ where
 #[tokio::test(start_paused = true)]
 async fn a_request_is_settled_with_what_it_cost() {
     let layer = |limiter: &Memory<Budget>| {
-        RateLimitLayer::new(limiter.clone(), five as fn(&&'static str) -> Charge).respond(Raise)
+        RateLimitLayer::new(limiter.clone(), five).respond(Raise).settle(
+            |answer: Answer<&'static str, BoxError>| match answer.result() {
+                Ok(&"keep") => Settle::Keep,
+                Ok(&"later") => Settle::Later,
+                Ok(&"one more") => Settle::Add(1),
+                Ok(answer) => Settle::Cost(answer.len() as u64),
+                Err(_) => Settle::Refund,
+            },
+        )
     };
-    let length = |_: &Decision, answer: &&'static str| answer.len() as u64;
-    let is_free = |_: &Decision, answer: &&'static str| *answer == "free";
-    let unknown = |_: &Decision, _: &&'static str| None::<u64>;
-    let any = |_: &BoxError| true;
-
-    let tokens = budget();
-    assert_eq!(after(layer(&tokens).actual_cost(length), &tokens, "abc").await, [2, 5]);
-    let tokens = budget();
-    assert_eq!(after(layer(&tokens).actual_cost(length), &tokens, "ten bytes!").await, [0, 0]);
-    let tokens = budget();
-    assert_eq!(after(layer(&tokens).refund_unused(length), &tokens, "abcd").await, [1, 5]);
-    let tokens = budget();
-    assert_eq!(after(layer(&tokens).refund_unused(length), &tokens, "ten bytes!").await, [0, 5]);
-    let tokens = budget();
-    assert_eq!(after(layer(&tokens).refund_if(is_free), &tokens, "free").await, [5, 5]);
-    let tokens = budget();
-    assert_eq!(after(layer(&tokens).refund_on_error(any), &tokens, "fail").await, [5, 5]);
-    // Nothing says what it cost: what was charged.
-    let tokens = budget();
-    assert_eq!(after(layer(&tokens), &tokens, "abc").await, [0, 5]);
-    let tokens = budget();
-    assert_eq!(after(layer(&tokens), &tokens, "fail").await, [0, 5]);
-    let tokens = budget();
-    assert_eq!(after(layer(&tokens).actual_cost(unknown), &tokens, "abc").await, [0, 5]);
-    let tokens = budget();
-    assert_eq!(after(layer(&tokens).refund_if(is_free), &tokens, "abc").await, [0, 5]);
-    let tokens = budget();
-    assert_eq!(after(layer(&tokens).refund_on_error(any), &tokens, "abc").await, [0, 5]);
+    for (request, left) in [
+        ("abc", [2, 5]),
+        ("ten bytes!", [0, 0]),
+        ("one more", [0, 4]),
+        ("fail", [5, 5]),
+        // What was charged.
+        ("keep", [0, 5]),
+        ("later", [0, 5]),
+    ] {
+        let tokens = budget();
+        assert_eq!(after(layer(&tokens), &tokens, request).await, left, "{request}");
+    }
+    for request in ["abc", "fail"] {
+        let tokens = budget();
+        let layer = RateLimitLayer::new(tokens.clone(), five).respond(Raise);
+        assert_eq!(after(layer, &tokens, request).await, [0, 5], "{request}");
+    }
 }
 
 /// A request that never reached the inner service gives back what it held.
@@ -174,8 +167,8 @@ impl Limiter for NeverResets {
 async fn what_a_failed_reset_leaves_is_settled() {
     let tokens = budget();
     let limiter = NeverResets(tokens.clone());
-    let layer = RateLimitLayer::new(limiter, five as fn(&&'static str) -> Charge).respond(Raise);
-    let layer = layer.reset_if(|_: &Decision, _: &&'static str| true);
+    let layer = RateLimitLayer::new(limiter, five).respond(Raise);
+    let layer = layer.settle(|_| Settle::Reset);
     assert_eq!(after(layer, &tokens, "hello").await, [0, 5]);
 }
 
@@ -207,8 +200,8 @@ async fn a_tuple_settles_each_part_by_its_own() {
     let quotas = (Quota::per_second(5), Quota::per_hour(100));
     for (used, remaining) in [(0, [5, 5]), (2, [3, 5]), (5, [0, 5]), (8, [0, 2])] {
         let both = Memory::new("both", (Budget::new(quotas.0), FixedWindow::new(quotas.1)));
-        let cost = move |_: &Decision, _: &&'static str| used;
-        let layer = RateLimitLayer::new(both.clone(), five).respond(Raise).actual_cost(cost);
+        let layer = RateLimitLayer::new(both.clone(), five).respond(Raise);
+        let layer = layer.settle(move |_| Settle::Cost(used));
         layer.layer(Strict::default()).oneshot("hello").await.unwrap();
         let budget = left(&both, "alice").await;
         advance(SECOND).await;
@@ -232,8 +225,7 @@ async fn members_in_turn_are_settled_each_by_its_own() {
     advance(SECOND).await;
     assert_eq!([left(&tokens, "alice").await, left(&requests, "all").await], [5, 2]);
 
-    let cost = |_: &Decision, _: &&'static str| 1;
-    let gate = layer.actual_cost(cost).layer(Strict::default());
+    let gate = layer.settle(|_| Settle::Cost(1)).layer(Strict::default());
     gate.oneshot("hello").await.unwrap();
     assert_eq!([left(&tokens, "alice").await, left(&requests, "all").await], [4, 0]);
     advance(SECOND).await;

@@ -9,7 +9,7 @@ use tower_sluice::algorithm::{FixedWindow, TokenBucket};
 use tower_sluice::limiter::{AllInTurn, Origin};
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    Charge, ErrorKind, Limiter, LimiterExt, Memory, Quota, RateLimitLayer, by_head,
+    Charge, ErrorKind, Limiter, LimiterExt, Memory, Quota, RateLimitLayer, Settle, by_head,
 };
 
 use super::{HOUR, SECOND, one, refused_from_cache, slow};
@@ -117,8 +117,9 @@ async fn a_layer_refuses_from_the_cache_and_sees_its_own_refunds() {
     });
     let limiter = counted.clone().deny_cache().max_age(HOUR);
     let service = RateLimitLayer::new(limiter, by_head(|head| head.header("x-user")))
-        .refund_if(|_: &tower_sluice::Decision, reply: &http::Response<String>| {
-            reply.status() == 304
+        .settle(|answer| match answer.status() {
+            Some(304) => Settle::Refund,
+            _ => Settle::Keep,
         })
         .layer(inner);
     let ask = async |path: &'static str| {
