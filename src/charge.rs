@@ -3,9 +3,10 @@
 
 mod parts;
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use std::{fmt, mem};
+use std::{fmt, iter, mem};
 
 use crate::quota::Quotas;
 
@@ -20,14 +21,6 @@ pub(crate) enum Key {
     Shared(Arc<str>),
     /// The parts of a charge of several keys.
     Several(Arc<[Option<Charge>]>),
-    /// A text, with a value that a limiter's own extractor attached for that limiter.
-    Attached(Arc<Attached>),
-}
-
-/// A text that serves as the key, and a value that only one limiter reads.
-pub(crate) struct Attached {
-    text: String,
-    value: Box<dyn std::any::Any + Send + Sync>,
 }
 
 impl Key {
@@ -37,7 +30,6 @@ impl Key {
             Key::Owned(key) => key,
             Key::Shared(key) => key,
             Key::Several(_) => "",
-            Key::Attached(attached) => &attached.text,
         }
     }
 }
@@ -97,9 +89,16 @@ pub struct Charge {
     inherits_cost: bool,
     /// The time that the same request has already waited, in milliseconds.
     retried_for: u32,
-    /// The births of the keys of a lease, of which more units are taken. Empty if none was reset.
-    births: Option<Box<[i64]>>,
+    extensions: Option<Arc<Extension>>,
 }
+
+/// A value that travels with a charge, before those that were added earlier.
+struct Extension<T: ?Sized = dyn Any + Send + Sync> {
+    rest: Option<Arc<Extension>>,
+    value: T,
+}
+
+debug_by_name!([] Extension);
 
 impl Charge {
     /// A charge of one unit of `key`: a `&str`, which is copied, a `String` or an `Arc<str>`.
@@ -110,20 +109,6 @@ impl Charge {
     /// A charge of one unit of a constant key, which is not copied.
     pub fn from_static(key: &'static str) -> Self {
         Self::of(Key::Constant(key))
-    }
-
-    /// A charge that a limiter makes for itself: a text that serves as the key, and a value that
-    /// the limiter reads.
-    pub(crate) fn attached(text: String, value: impl std::any::Any + Send + Sync) -> Self {
-        Self::of(Key::Attached(Arc::new(Attached { text, value: Box::new(value) })))
-    }
-
-    /// Returns the value that is attached to it, if that is a `T`.
-    pub(crate) fn attachment<T: std::any::Any>(&self) -> Option<&T> {
-        match &self.key {
-            Key::Attached(attached) => attached.value.downcast_ref(),
-            _ => None,
-        }
     }
 
     /// Sets the units asked for. Default: 1, and for a member of [`AllInTurn`] or [`AllAtOnce`] the
@@ -276,14 +261,34 @@ impl Charge {
         self
     }
 
-    /// Lets a penalty take nothing of keys that were reset since they had these births.
-    pub(crate) fn with_births(mut self, births: Option<Box<[i64]>>) -> Self {
-        self.births = births;
+    /// Adds a value that travels with the charge: for a limiter of your own whose key extractor
+    /// knows more of a request than its key. Clones share it. Of two values of one type, the later
+    /// one counts.
+    ///
+    /// Wrappers such as a deny cache or a lease know a charge by its key, cost and quota. So charges
+    /// that need different decisions need different keys too.
+    ///
+    /// ```
+    /// use tower_sluice::Charge;
+    ///
+    /// struct Plan(&'static str);
+    ///
+    /// let charge = Charge::new("alice").with_extension(Plan("gold"));
+    /// assert!(charge.clone().extension::<Plan>().is_some_and(|plan| plan.0 == "gold"));
+    /// assert!(charge.extension::<u64>().is_none());
+    /// ```
+    pub fn with_extension(mut self, value: impl Any + Send + Sync) -> Self {
+        let rest = self.extensions.take();
+        self.extensions = Some(Arc::new(Extension { rest, value }));
         self
     }
 
-    pub(crate) fn births(&self) -> Option<&[i64]> {
-        self.births.as_deref()
+    /// Returns the value of this type that travels with the charge.
+    #[must_use]
+    pub fn extension<T: Any>(&self) -> Option<&T> {
+        let mut extensions =
+            iter::successors(self.extensions.as_deref(), |one| one.rest.as_deref());
+        extensions.find_map(|one| one.value.downcast_ref())
     }
 
     /// The charge of one member of a combination that decides about `charge`. It inherits the cost
@@ -345,7 +350,7 @@ impl Charge {
             deadline: None,
             inherits_cost: false,
             retried_for: 0,
-            births: None,
+            extensions: None,
         }
     }
 }

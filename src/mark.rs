@@ -23,6 +23,10 @@ struct Rest {
     births: Box<[i64]>,
 }
 
+/// The births of the keys of a lease, of which more units are taken. It travels with a penalty,
+/// which takes nothing of keys that were reset since.
+pub(crate) struct Births(pub(crate) Box<[i64]>);
+
 impl Mark {
     /// The mark of one quota.
     pub(crate) fn of(&self, index: usize) -> Self {

@@ -120,7 +120,7 @@ mod tests {
             request.headers_mut().insert(name, http::HeaderValue::from_static("1"));
         }
         let Keyed::Charge(charge) = policies.charge(Head::from(&request)) else { panic!() };
-        let selection = charge.attachment::<Arc<crate::policy::table::Selection>>().unwrap();
+        let selection = charge.extension::<Arc<crate::policy::table::Selection>>().unwrap();
         let limiters: Vec<_> = selection.in_force.iter().map(|one| &one.limited.limiter).collect();
         selection.table.together(&limiters).expect("a memory")
     }

@@ -205,7 +205,7 @@ impl Policies {
             return Keyed::Exempt;
         }
         let (text, cost, max_wait) = (selection.text(), selection.cost(), selection.max_wait());
-        let charge = Charge::attached(text, Arc::new(selection));
+        let charge = Charge::new(Arc::<str>::from(text)).with_extension(Arc::new(selection));
         Keyed::Charge(charge.cost(cost).max_wait(max_wait))
     }
 }
@@ -234,7 +234,7 @@ impl Limiter for Policies {
 
     /// Decides about a charge that these policies made from a request.
     fn check(&self, charge: &Charge) -> BoxedFuture {
-        let asked = match charge.attachment::<Arc<Selection>>() {
+        let asked = match charge.extension::<Arc<Selection>>() {
             None => Err("policies decide only about charges that they made from a request"),
             // A lease, for example, asks for more units than one request.
             Some(selection) if ![0, selection.cost()].contains(&charge.units()) => {

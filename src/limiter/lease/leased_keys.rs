@@ -18,6 +18,7 @@ use super::stock::{Ended, Name, Order, Stock, end};
 use crate::limiter::charge_numbers::units;
 use crate::limiter::shards::Shards;
 use crate::limiter::{Limiter, Operation};
+use crate::mark::Births;
 use crate::reservation::Owner;
 use crate::settlement::{Settled, Settlement};
 use crate::sync::atomic::Ordering::Relaxed;
@@ -234,7 +235,10 @@ where
                 let more = stock.order.charge.clone().without_deadline();
                 let more = more.cost(units(actual - cost).cast_unsigned());
                 // The store knows whether the key was reset since.
-                let more = more.with_births(stock.births.clone());
+                let more = match &stock.births {
+                    Some(births) => more.with_extension(Births(births.clone())),
+                    None => more,
+                };
                 match (Handle::try_current(), self.inner.operate(Operation::Penalize, &more)) {
                     (Ok(runtime), Some(penalty)) => {
                         let (sender, settlement) = Settlement::begin();

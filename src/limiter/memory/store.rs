@@ -14,7 +14,7 @@ use crate::limiter::charge_numbers::{block_time, units};
 use crate::limiter::configured::{ConfiguredAlgorithm, Provenance, ReservationPayload};
 use crate::limiter::line::Reclaim;
 use crate::limiter::shards::Shards;
-use crate::mark::Mark;
+use crate::mark::{Births, Mark};
 use crate::quota::{QuotaError, Quotas};
 use crate::settlement::{Settled, Settlement};
 use crate::sync::{Mutex, MutexGuard, lock};
@@ -128,7 +128,9 @@ impl<A: Algorithm> Store<A> {
             let is_changed = match operation {
                 Operation::Estimate => false,
                 // Of a lease, for a charge of before a reset.
-                Operation::Penalize if kept.contradicts(charge.births()) => {
+                Operation::Penalize
+                    if kept.contradicts(charge.extension().map(|Births(births)| &**births)) =>
+                {
                     not_taken = parsed.check.cost;
                     false
                 }

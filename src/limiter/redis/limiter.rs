@@ -28,7 +28,7 @@ use crate::limiter::configured::{
 };
 use crate::limiter::line::{Reclaim, ResetsSeen};
 use crate::limiter::{Limiter, Operation, charge_numbers};
-use crate::mark::Mark;
+use crate::mark::{Births, Mark};
 use crate::quota::{QuotaError, Quotas};
 use crate::reservation::Reservation;
 use crate::settlement::Settlement;
@@ -318,7 +318,7 @@ impl<A: InLua> Inner<A> {
     ) -> Asked {
         let parsed = self.named.read(charge)?;
         let quotas = charge.own_quota().unwrap_or(self.named.quota());
-        let births = charge.births().map(|births| of_each_quota(births, quotas));
+        let births = charge.extension().map(|Births(births)| of_each_quota(births, quotas));
         let request = Request {
             key,
             quota: charge.own_quota().cloned(),
