@@ -15,7 +15,7 @@ pub use crate::limiter::futures::*;
 pub use crate::settlement::{Settled, Settlement};
 
 use crate::limiter::{Admission, Limiter, Operation};
-use crate::responder::{Drain, Respond};
+use crate::reject::{Drain, Respond};
 use crate::settle::{Answer, SettleAnswered, SettleHandle, SettleLater};
 use crate::shared::{Hooks, Shared};
 use crate::{Charge, Decision, Refusal, Settle};

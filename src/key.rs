@@ -34,10 +34,10 @@
 //! fields only if the proxy is in [`trusted_networks`](ClientIp::trusted_networks). [`ApiKey`]
 //! limits keys before anybody has checked them.
 
+pub use crate::extractor::{Exempt, Global, IntoCharge, KeyExtractor, Keyed};
 #[cfg(any(feature = "axum", feature = "tonic"))]
 pub use crate::http::by_client_ip;
 pub use crate::http::{
     ApiKey, ByHead, ClientAddr, ClientIp, FindPeer, Head, KnownPeers, PeerAddr, by_api_key,
     by_bearer_token, by_head,
 };
-pub use crate::key_extractor::{Exempt, Global, IntoCharge, KeyExtractor, Keyed};

@@ -70,7 +70,7 @@ mod charge;
 mod decision;
 mod digest;
 mod error;
-mod key_extractor;
+mod extractor;
 mod quota;
 mod refusal;
 mod reservation;
@@ -89,7 +89,7 @@ mod mark;
 // tower.
 pub mod future;
 mod layer;
-mod responder;
+mod reject;
 mod service;
 mod settle;
 mod settlement;
@@ -118,10 +118,10 @@ pub mod testing;
 pub use self::charge::Charge;
 pub use self::decision::{Decision, Outcome};
 pub use self::error::{Error, ErrorKind};
+pub use self::extractor::Exempt;
 #[cfg(any(feature = "axum", feature = "tonic"))]
 pub use self::http::by_client_ip;
 pub use self::http::{HttpResponder, by_api_key, by_head};
-pub use self::key_extractor::Exempt;
 pub use self::layer::RateLimitLayer;
 pub use self::limiter::{FailOpen, Limiter, LimiterExt, Memory};
 #[cfg(feature = "redis")]

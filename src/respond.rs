@@ -39,6 +39,6 @@ pub use crate::http::{
     CountedBody, DrainRefused, HeaderStyle, HttpRefusal, HttpResponder, InHandler, OnAdmitted,
     PlainText, ProblemJson, RateLimitHeaders, count_bytes,
 };
-pub use crate::responder::{Drain, Raise, Respond};
+pub use crate::reject::{Drain, Raise, Respond};
 pub use crate::settle::{Answer, Later, SettleAnswered, SettleHandle, SettleLater, Unsettled};
 pub use crate::shared::Hooks;

@@ -8,10 +8,10 @@ use std::time::Duration;
 use tower_service::Service;
 
 use crate::decision::Origin;
+use crate::extractor::{KeyExtractor, Keyed};
 use crate::future::ResponseFuture;
-use crate::key_extractor::{KeyExtractor, Keyed};
 use crate::limiter::{Admission, Limiter};
-use crate::responder::{Drain, Respond};
+use crate::reject::{Drain, Respond};
 use crate::settle::{SettleAnswered, SettleLater};
 use crate::shared::{Hooks, Shared};
 use crate::{Charge, Decision, Outcome, Refusal};

@@ -7,7 +7,7 @@ use http::{HeaderName, Request};
 
 use super::head::Head;
 use crate::digest::SecretDigest;
-use crate::key_extractor::{KeyExtractor, Keyed};
+use crate::extractor::{KeyExtractor, Keyed};
 use crate::{Error, ErrorKind};
 
 /// Charges each request to the API key in the header called `name`, hashed.

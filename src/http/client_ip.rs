@@ -22,7 +22,7 @@ use ipnet::IpNet;
 
 use self::header::ForwardedHeader;
 use super::head::Head;
-use crate::key_extractor::{KeyExtractor, Keyed};
+use crate::extractor::{KeyExtractor, Keyed};
 use crate::{Error, ErrorKind};
 
 /// Charges each request to the IP address of its client, which axum or tonic provides.

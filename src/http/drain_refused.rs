@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
-use crate::responder::Drain;
+use crate::reject::Drain;
 
 /// The most bytes that are read of one body.
 const MAX_BYTES: usize = 64 << 20;

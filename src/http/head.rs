@@ -3,7 +3,7 @@
 use http::{Extensions, HeaderMap, Method, Request, Uri};
 
 use super::original_uri::original_uri;
-use crate::key_extractor::{IntoCharge, KeyExtractor, Keyed};
+use crate::extractor::{IntoCharge, KeyExtractor, Keyed};
 
 /// The head of a request: all but its body. Its `Debug` output shows no URI and no header, because
 /// these contain keys.

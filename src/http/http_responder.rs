@@ -13,7 +13,7 @@ use super::http_refusal::HttpRefusal;
 use super::problem::ProblemJson;
 use super::standing::whole_seconds;
 use crate::decision::DecisionReport;
-use crate::responder::Respond;
+use crate::reject::Respond;
 use crate::{Decision, Refusal, grpc};
 
 /// Answers refusals with a status, the time to come back, and by default no body.

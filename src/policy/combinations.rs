@@ -96,8 +96,8 @@ mod tests {
     use http::Request;
 
     use super::*;
+    use crate::extractor::Keyed;
     use crate::http::Head;
-    use crate::key_extractor::Keyed;
     use crate::policy::{Policies, Row, Rows};
 
     /// Makes rows of policies. Each takes requests with a header of its name.

@@ -22,9 +22,9 @@ use super::table::{NoKey, Selection, Table};
 use super::table_error::TableError;
 #[cfg(feature = "redis")]
 use crate::Pool;
+use crate::extractor::{KeyExtractor, Keyed};
 use crate::future::BoxedFuture;
 use crate::http::{ClientIp, FindPeer, Head};
-use crate::key_extractor::{KeyExtractor, Keyed};
 use crate::limiter::combination::held_reservations::HeldReservations;
 use crate::limiter::memory::{Clock as MemoryClock, DEFAULT_MAX_KEYS};
 use crate::limiter::{Switch, SwitchMode};

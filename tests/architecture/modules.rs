@@ -21,7 +21,7 @@ const VALUES: &[&str] = &[
     "charge",
     "decision",
     "error",
-    "key_extractor",
+    "extractor",
     "mark",
     "quota",
     "refusal",
@@ -66,7 +66,7 @@ const MODULES: &[Module] = &[
         crates: &["tokio", "pin_project_lite", "fastrand", "hashbrown"],
         modules: &["algorithm", "digest", "limiter", "observe"],
     },
-    Module { files: &["responder"], crates: &["tower::BoxError"], modules: &["responder"] },
+    Module { files: &["reject"], crates: &["tower::BoxError"], modules: &["reject"] },
     Module { files: &["settle"], crates: &[], modules: &["settle"] },
     Module {
         files: &["redisson"],
@@ -76,21 +76,12 @@ const MODULES: &[Module] = &[
     Module {
         files: &["layer"],
         crates: &["tokio", "tower_layer"],
-        modules: &[
-            "limiter",
-            "http",
-            "layer",
-            "observe",
-            "responder",
-            "service",
-            "settle",
-            "shared",
-        ],
+        modules: &["limiter", "http", "layer", "observe", "reject", "service", "settle", "shared"],
     },
     Module {
         files: &["service", "future", "shared"],
         crates: &["tokio", "tower_service", "pin_project_lite"],
-        modules: &["limiter", "observe", "responder", "service", "settle", "future", "shared"],
+        modules: &["limiter", "observe", "reject", "service", "settle", "future", "shared"],
     },
     Module {
         files: &["http/client_ip"],
@@ -105,7 +96,7 @@ const MODULES: &[Module] = &[
     Module {
         files: &["http/drain_refused"],
         crates: &["http", "http_body", "bytes", "tokio"],
-        modules: &["responder"],
+        modules: &["reject"],
     },
     Module {
         files: &["http/answer", "http/hand_out"],
@@ -121,7 +112,7 @@ const MODULES: &[Module] = &[
     Module {
         files: &["http"],
         crates: &["http", "fastrand", "itoa", "sfv"],
-        modules: &["responder", "http", "grpc"],
+        modules: &["reject", "http", "grpc"],
     },
     Module { files: &["grpc"], crates: &["http", "base64"], modules: &["grpc"] },
     Module { files: &["policy/path"], crates: &["fastrand"], modules: &["policy"] },
@@ -148,7 +139,7 @@ const MODULES: &[Module] = &[
     Module {
         files: &["key", "respond"],
         crates: &[],
-        modules: &["http", "responder", "settle", "shared"],
+        modules: &["http", "reject", "settle", "shared"],
     },
     Module { files: &["testing"], crates: &[], modules: &["limiter"] },
 ];

@@ -1,4 +1,4 @@
-//! Responders, which answer the requests that do not pass.
+//! The rejection of requests that do not pass: responders, and those that return errors.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The key that a request is charged to.
+//! Key extractors, which find the key that a request is charged to.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
