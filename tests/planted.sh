@@ -28,7 +28,7 @@ violation() {
   local output status=0
   output=$(SEED=$SEED SEEDS=$SEEDS STOP=1 timeout "${SECONDS_EACH:-600}" \
     "$1" worlds_keep_every_promise --exact --nocapture 2>/dev/null) || status=$?
-  grep -o '^violation seed=[0-9]* [a-z]*' <<<"$output" | sort | head -1 && return
+  grep -o '^violation seed=[0-9]* [a-z]*' <<<"$output" | sort -n -t = -k 2 | head -1 && return
   case $status in 0) ;; 124) echo hang ;; *) echo abort ;; esac
 }
 
