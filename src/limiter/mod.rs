@@ -234,7 +234,7 @@ pub trait Limiter {
     /// If `actual` is less than the reservation's [`cost`](Reservation::cost), the rest is
     /// refunded, as far as the algorithm can; 0 refunds all of it. If it is more, the difference is
     /// taken, even if it does not fit: a bucket owes it. A limiter that cannot take more keeps the
-    /// charge, and reports the difference as `not_taken` of [`Settled`](crate::future::Settled). The
+    /// charge, and reports the rest as `not_taken` of [`Settled`](crate::future::Settled). The
     /// call returns at once. The [`Settlement`] is a future of the units given back and of those
     /// that could not be taken. It need not be awaited. The units are lost if the store is then
     /// away. A [`Redis`] limiter and its clones send a refund before later charges.
