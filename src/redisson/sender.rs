@@ -1,20 +1,19 @@
 //! Sends requests to the script.
 //!
-//! A request is sent again only if the server says that it did not run it. `take_permits.rs` sends
-//! the requests that may be sent twice.
+//! The client sends a request again only if a server says that it did not run it.
+//! `take_permits.rs` sends the requests that may be sent twice.
 
-use std::future::{Future, pending};
-use std::pin::{Pin, pin};
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
-use redis::{Cmd, RedisError, RedisResult, ServerErrorKind, Value};
+use redis::{Cmd, RedisError, RedisResult, Value};
 use redis_once::Script;
 use redis_once::calls::{
     Deadline, SharedConnection, Stage, eval, from_failed_call, is_reply, met_read_only,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use super::keys::Keys;
 use super::messages::Request;
@@ -23,9 +22,6 @@ use crate::limiter::charge_numbers::{Clock, instant, system_time};
 use crate::limiter::redis::from_sources;
 use crate::limiter::runtime;
 use crate::{Error, ErrorKind, Pool};
-
-/// The pause before a request is sent again to a cluster that is moving its keys.
-const RETRY_PAUSE: Duration = Duration::from_millis(5);
 
 /// The most requests in flight, including those whose replies are late.
 const MAX_IN_FLIGHT: usize = 16_384;
@@ -53,7 +49,7 @@ pub(super) type PendingReply = Pin<Box<dyn Future<Output = Option<RedisResult<Va
 pub(super) enum Failure {
     /// The deadline passed after the request was sent.
     TimedOut(Error),
-    /// The deadline passed before anything was sent.
+    /// The deadline passed before anything was sent, or while servers refused to run it.
     Unsent(Error),
     /// The server replied with an error, or the connection broke.
     Failed(RedisError),
@@ -88,17 +84,10 @@ impl Sender {
         deadline: Instant,
     ) -> Result<ScriptReply, Error> {
         let deadline = self.deadline(&request.keys, deadline);
-        let mut turned_away = None;
-        loop {
-            let connection = self.connection(deadline).await?;
-            let mut reply = None;
-            match self.send(&connection, request, &mut reply, deadline).await? {
-                Ok(reply) => return ScriptReply::read(reply),
-                Err(Failure::Failed(error)) if self.is_moving_keys(&error) => {
-                    self.pause(deadline, &mut turned_away).await?;
-                }
-                Err(failure) => return Err(failure.into_error(&request.keys)),
-            }
+        let connection = self.connection(deadline).await?;
+        match self.send(&connection, request, &mut None, deadline).await? {
+            Ok(reply) => ScriptReply::read(reply),
+            Err(failure) => Err(failure.into_error(&request.keys)),
         }
     }
 
@@ -117,31 +106,6 @@ impl Sender {
         runtime::current()?;
         let connection = self.pool.client.connection_by(deadline).await?;
         Ok(self.pool.client.redirecting(connection, deadline.hash_slot))
-    }
-
-    /// Returns true if a cluster is moving the keys to another server, and ran nothing. A redirect
-    /// is an error if its server cannot be reached, or redirects back.
-    pub(super) fn is_moving_keys(&self, error: &RedisError) -> bool {
-        use ServerErrorKind::{Ask, Moved, TryAgain};
-        let moving =
-            if self.pool.client.is_routed() { &[TryAgain, Moved, Ask][..] } else { &[TryAgain] };
-        moving.iter().any(|kind| error.kind() == redis::ErrorKind::Server(*kind))
-    }
-
-    /// Pauses before a request is sent again to a cluster that rejected it. Fails at the deadline
-    /// if that comes first.
-    pub(super) async fn pause(
-        &self,
-        deadline: Deadline,
-        turned_away: &mut Option<Instant>,
-    ) -> Result<(), Error> {
-        let since = *turned_away.get_or_insert_with(Instant::now);
-        if Instant::now() + RETRY_PAUSE < deadline.at {
-            sleep(RETRY_PAUSE).await;
-            return Ok(());
-        }
-        deadline.wait_for(self.pool.client.signs(), pin!(pending::<()>())).await;
-        Err(self.pool.client.missed_error(&deadline, &Stage::TurnedAway { since }).into())
     }
 
     /// Sends a request. A reply that misses the deadline stays in `reply`, for the refund.
@@ -187,8 +151,12 @@ impl Sender {
         let reply = Pin::new(reply);
         let answer =
             self.pool.client.reply_by(&deadline, Some(connection), reply, was_answered).await;
-        let missed = || self.pool.client.missed_error(&deadline, &Stage::Sent).into();
-        let answer = answer.ok_or_else(|| Failure::TimedOut(missed()))?;
+        let stage = connection.stage();
+        let missed = || self.pool.client.missed_error(&deadline, &stage).into();
+        let answer = answer.ok_or_else(|| match stage {
+            Stage::TurnedAway { .. } => Failure::Unsent(missed()),
+            _ => Failure::TimedOut(missed()),
+        })?;
         let answer = answer.ok_or_else(|| Failure::Unsent(missed()))?;
         let answer = answer.and_then(Value::extract_error).map_err(Failure::Failed);
         if let Err(Failure::Failed(error)) = &answer

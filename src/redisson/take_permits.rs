@@ -39,7 +39,7 @@ impl Sender {
             reply: None,
             is_needed: false,
         };
-        let (mut sent_again, mut turned_away) = (false, None);
+        let mut sent_again = false;
         loop {
             let connection = self.connection(deadline).await?;
             (refund.connection, refund.is_needed) = (Some(Arc::clone(&connection)), true);
@@ -53,10 +53,6 @@ impl Sender {
                         _ => sent_again,
                     };
                     return Ok(reply);
-                }
-                Err(Failure::Failed(error)) if self.is_moving_keys(&error) => {
-                    refund.is_needed = sent_again;
-                    self.pause(deadline, &mut turned_away).await?;
                 }
                 Err(Failure::Failed(error)) if error.is_io_error() && !sent_again => {
                     sent_again = true;

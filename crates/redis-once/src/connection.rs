@@ -23,7 +23,7 @@ use tokio::time::Instant;
 
 use super::error::Error;
 use super::error_reply;
-use super::fault::Facts;
+use super::fault::{Facts, Stage};
 use super::on_time::read_arrived;
 use super::socket::Socket;
 use super::times::{BUSY_FACTOR, MAX_SILENCE};
@@ -76,6 +76,11 @@ pub trait SharedConnection: Send + Sync {
     /// Returns true if the keys of one call may be on several servers behind it.
     fn keys_apart(&self) -> bool {
         false
+    }
+    /// The stage of the last command. A connection that follows redirects knows more than that it
+    /// was sent.
+    fn stage(&self) -> Stage {
+        Stage::Sent
     }
     /// Returns true if another call may use the connection without asking the pool first.
     fn is_alive(&self) -> bool {

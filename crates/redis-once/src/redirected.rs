@@ -1,88 +1,146 @@
-//! A connection for single commands, which follows redirects.
+//! A connection for single commands, which sends a command again while servers say that they did
+//! not run it.
 
 use std::sync::{Arc, Mutex};
 
-use redis::{Cmd, Pipeline};
-use tokio::time::Instant;
+use redis::{Cmd, Pipeline, RedisError, RedisResult, ServerErrorKind, Value};
+use tokio::time::{Instant, sleep};
 
-use super::cluster::Cluster;
 use super::cluster::redirect::{Next, ask, cannot_serve};
 use super::connection::{RepliesFuture, ReplyFuture, SharedConnection};
+use super::fault::Stage;
 use super::lock::lock;
 use super::pool::Pool;
+use super::times::RETRY_PAUSE;
 
-/// The most redirects of one command.
+/// The most redirects of one command without a pause.
 const MAX_REDIRECTS: usize = 8;
 
-/// A connection to the server that holds a hash slot, even after the slot moves.
+/// A connection to the server that holds a hash slot, even after the slot moves. A command over it
+/// has no end of its own: the caller gives up at its deadline.
+#[derive(Clone)]
 struct Redirected {
     pool: Pool,
-    cluster: Arc<Cluster>,
     hash_slot: u16,
     connection: Arc<dyn SharedConnection>,
-    /// The connection over which the last command was sent: its server owes the answer.
-    last: Arc<Mutex<Arc<dyn SharedConnection>>>,
+    last: Arc<Mutex<Last>>,
+}
+
+/// The last step of a command.
+struct Last {
+    /// The connection over which it was sent: its server owes the answer.
+    connection: Arc<dyn SharedConnection>,
+    stage: Stage,
 }
 
 impl Pool {
-    /// Returns a connection that follows redirects in a cluster, over a connection to the server
-    /// that holds the hash slot.
+    /// Returns a connection that sends a command again while servers say that they did not run it,
+    /// over a connection to the server that holds the hash slot.
     pub fn redirecting(
         &self,
         connection: Arc<dyn SharedConnection>,
         hash_slot: u16,
     ) -> Arc<dyn SharedConnection> {
-        let Some(cluster) = self.cluster().cloned() else { return connection };
-        let (pool, last) = (self.clone(), Arc::new(Mutex::new(Arc::clone(&connection))));
-        Arc::new(Redirected { pool, cluster, hash_slot, connection, last })
+        let last = Last { connection: Arc::clone(&connection), stage: Stage::Sent };
+        let last = Arc::new(Mutex::new(last));
+        Arc::new(Redirected { pool: self.clone(), hash_slot, connection, last })
     }
 }
 
 impl Redirected {
     fn last(&self) -> Arc<dyn SharedConnection> {
-        Arc::clone(&lock(&self.last))
+        Arc::clone(&lock(&self.last).connection)
+    }
+
+    fn record(&self, connection: &Arc<dyn SharedConnection>, stage: Stage) {
+        *lock(&self.last) = Last { connection: Arc::clone(connection), stage };
+    }
+
+    /// Sends a command until a server runs it.
+    async fn send_until_run(mut self, command: Cmd) -> RedisResult<Value> {
+        let mut turned_away = None;
+        loop {
+            let reply = self.follow(&command, &mut turned_away).await;
+            if !reply.as_ref().is_err_and(|error| self.is_moving(error)) {
+                return reply;
+            }
+            self.turned_away(&mut turned_away);
+            sleep(RETRY_PAUSE).await;
+            while let Err(_away) = self.connect().await {
+                sleep(RETRY_PAUSE).await;
+            }
+        }
+    }
+
+    /// Sends a command, and follows redirects. A redirect is the error if its server cannot be
+    /// reached, or redirects back.
+    async fn follow(
+        &mut self,
+        command: &Cmd,
+        turned_away: &mut Option<Instant>,
+    ) -> RedisResult<Value> {
+        let mut reply = self.send_once(command).await;
+        for _ in 0..MAX_REDIRECTS {
+            let (Err(error), Some(cluster)) = (&reply, self.pool.cluster().cloned()) else { break };
+            match Next::of(error, self.connection.address()) {
+                Some(Next::Moved(host)) => {
+                    self.turned_away(turned_away);
+                    let Ok(()) = cluster.moved(self.hash_slot, host.as_ref()) else { break };
+                    let Ok(()) = self.connect().await else { break };
+                    reply = self.send_once(command).await;
+                }
+                Some(Next::Ask(host)) => {
+                    self.turned_away(turned_away);
+                    let connecting = self.pool.connection_to(Some(&host), self.hash_slot);
+                    let Ok(target) = connecting.await else { break };
+                    self.record(&target, Stage::Sent);
+                    return ask(&*target, command.clone()).await;
+                }
+                None if cannot_serve(error) => {
+                    cluster.doubt(self.connection.address());
+                    break;
+                }
+                Some(Next::Again | Next::WithText) | None => break,
+            }
+        }
+        reply
+    }
+
+    async fn send_once(&self, command: &Cmd) -> RedisResult<Value> {
+        self.record(&self.connection, Stage::Sent);
+        self.connection.send(command.clone()).await.and_then(Value::extract_error)
+    }
+
+    async fn connect(&mut self) -> Result<(), super::error::Error> {
+        self.connection = self.pool.connection(self.hash_slot).await?;
+        Ok(())
+    }
+
+    /// Records that a server did not run the command.
+    fn turned_away(&self, first: &mut Option<Instant>) {
+        let since = *first.get_or_insert_with(Instant::now);
+        lock(&self.last).stage = Stage::TurnedAway { since };
+    }
+
+    /// Returns true if servers are moving the keys, and ran nothing.
+    fn is_moving(&self, error: &RedisError) -> bool {
+        use ServerErrorKind::{Ask, Moved, TryAgain};
+        let moving = if self.pool.is_routed() { &[TryAgain, Moved, Ask][..] } else { &[TryAgain] };
+        moving.iter().any(|kind| error.kind() == redis::ErrorKind::Server(*kind))
     }
 }
 
 impl SharedConnection for Redirected {
     fn send(&self, command: Cmd) -> ReplyFuture {
-        let (pool, hash_slot) = (self.pool.clone(), self.hash_slot);
-        let cluster = Arc::clone(&self.cluster);
-        let (mut connection, last) = (Arc::clone(&self.connection), Arc::clone(&self.last));
-        Box::pin(async move {
-            *lock(&last) = Arc::clone(&connection);
-            let mut reply = connection.send(command.clone()).await?.extract_error();
-            for _ in 0..MAX_REDIRECTS {
-                let Err(error) = &reply else { break };
-                match Next::of(error, connection.address()) {
-                    Some(Next::Moved(host)) => {
-                        // If the new server cannot be reached, the redirect is the outcome.
-                        let Ok(()) = cluster.moved(hash_slot, host.as_ref()) else { break };
-                        let Ok(moved) = pool.connection(hash_slot).await else { break };
-                        connection = moved;
-                        *lock(&last) = Arc::clone(&connection);
-                        reply = connection.send(command.clone()).await?.extract_error();
-                    }
-                    Some(Next::Ask(host)) => {
-                        let connecting = pool.connection_to(Some(&host), hash_slot);
-                        let Ok(target) = connecting.await else { break };
-                        *lock(&last) = Arc::clone(&target);
-                        reply = ask(&*target, command.clone()).await;
-                        break;
-                    }
-                    None if cannot_serve(error) => {
-                        cluster.doubt(connection.address());
-                        break;
-                    }
-                    Some(Next::Again | Next::WithText) | None => break,
-                }
-            }
-            reply
-        })
+        Box::pin(self.clone().send_until_run(command))
     }
 
     fn send_all(&self, commands: Pipeline) -> RepliesFuture {
         self.connection.send_all(commands)
+    }
+
+    fn stage(&self) -> Stage {
+        lock(&self.last).stage.clone()
     }
 
     fn is_alive(&self) -> bool {
@@ -110,7 +168,7 @@ mod tests {
     use tokio::time::{advance, sleep};
 
     use super::super::address::Host;
-    use super::super::cluster::NodeSettings;
+    use super::super::cluster::{Cluster, NodeSettings};
     use super::super::dialer::Dialer;
     use super::super::simulated;
     use super::super::times::{MAX_CONNECTION_WAIT, MAX_SILENCE};

@@ -20,8 +20,8 @@ use super::script::{Script, eval};
 /// The [`error`](Failure::error) says who is at fault.
 #[derive(Clone, Debug)]
 pub enum Failure {
-    /// It was not sent, so it did not run.
-    NotSent(Error),
+    /// It did not run: it was not sent, or each server that got it said that it did not run it.
+    NotRun(Error),
     /// It was sent, and no answer came by the deadline, or the connection was lost. It may have
     /// run, or may still run.
     Unanswered(Error),
@@ -40,7 +40,7 @@ impl Failure {
     /// Returns the error, which says who is at fault.
     #[must_use]
     pub fn error(&self) -> &Error {
-        let (Self::NotSent(error) | Self::Unanswered(error) | Self::Answered(error)) = self;
+        let (Self::NotRun(error) | Self::Unanswered(error) | Self::Answered(error)) = self;
         error
     }
 }
@@ -59,7 +59,7 @@ impl std::error::Error for Failure {
 
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Self {
-        let (Failure::NotSent(error) | Failure::Unanswered(error) | Failure::Answered(error)) =
+        let (Failure::NotRun(error) | Failure::Unanswered(error) | Failure::Answered(error)) =
             failure;
         error
     }
@@ -137,16 +137,16 @@ impl Pool {
         key: &str,
         deadline: Instant,
     ) -> Result<(Deadline, Arc<dyn SharedConnection>), Failure> {
-        let not_sent = |kind, message| Failure::NotSent(Error::new(kind, message));
+        let not_run = |kind, message| Failure::NotRun(Error::new(kind, message));
         if Handle::try_current().is_err() {
-            return Err(not_sent(ErrorKind::Configuration, "a command needs a tokio runtime"));
+            return Err(not_run(ErrorKind::Configuration, "a command needs a tokio runtime"));
         }
         let deadline = Deadline::new(self.reply_deadline(deadline), self.hash_slot(key));
         if deadline.is_over() {
             let message = "the time ended before the command was sent";
-            return Err(not_sent(ErrorKind::Saturation, message));
+            return Err(not_run(ErrorKind::Saturation, message));
         }
-        let connection = self.connection_by(deadline).await.map_err(Failure::NotSent)?;
+        let connection = self.connection_by(deadline).await.map_err(Failure::NotRun)?;
         Ok((deadline, self.redirecting(connection, deadline.hash_slot)))
     }
 
@@ -160,9 +160,15 @@ impl Pool {
     ) -> Result<Value, Failure> {
         let was_answered = |reply: &Option<_>| reply.as_ref().is_some_and(is_reply::<Value>);
         let answer = self.reply_by(deadline, Some(connection), pin!(sending), was_answered).await;
-        let missed = || self.missed_error(deadline, &Stage::Sent);
-        let answer = answer.ok_or_else(|| Failure::Unanswered(missed()))?;
-        let answer = answer.ok_or_else(|| Failure::NotSent(missed()))?;
+        let missed = || {
+            let stage = connection.stage();
+            (self.missed_error(deadline, &stage), matches!(stage, Stage::TurnedAway { .. }))
+        };
+        let answer = answer.ok_or_else(|| match missed() {
+            (error, true) => Failure::NotRun(error),
+            (error, false) => Failure::Unanswered(error),
+        })?;
+        let answer = answer.ok_or_else(|| Failure::NotRun(missed().0))?;
         let error = match answer.and_then(Value::extract_error) {
             Ok(value) => return Ok(value),
             Err(error) => error,
@@ -187,7 +193,7 @@ fn text_of(argument: Arg<&[u8]>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
     use std::time::Duration;
 
     use redis::cmd;
@@ -201,8 +207,11 @@ mod tests {
     const SOON: Duration = Duration::from_millis(100);
 
     /// A pool of one server, which answers a word of a command by `reply`.
-    fn pool(reply: fn(&str) -> &'static str) -> Pool {
-        let dialer = Dialer::new(move |_, _| async move { Ok(simulated::served(reply)) });
+    fn pool(reply: impl Fn(&str) -> &'static str + Clone + Send + Sync + 'static) -> Pool {
+        let dialer = Dialer::new(move |_, _| {
+            let socket = simulated::served(reply.clone());
+            async move { Ok(socket) }
+        });
         let server = simulated::connector(SOON, dialer).server(&simulated::host(1));
         let pool = OwnPool::new(server.expect("an address"), 1, Listener::default());
         Pool::new(Arc::new(pool), None)
@@ -235,10 +244,33 @@ mod tests {
         let sent = get(&Pool::new(Arc::<Silent>::default(), None)).await.expect_err("silent");
         assert!(sent.may_have_run(), "{sent:?}");
         let unconnected = get(&pool(|_| "")).await.expect_err("no greeting");
-        assert!(matches!(unconnected, Failure::NotSent(_)), "{unconnected:?}");
+        assert!(matches!(unconnected, Failure::NotRun(_)), "{unconnected:?}");
         let silent = Pool::new(Arc::<Silent>::default(), None);
         let late = silent.send(cmd("GET"), "a", Instant::now()).await.expect_err("no time");
-        assert!(matches!(late, Failure::NotSent(_)), "{late:?}");
+        assert!(matches!(late, Failure::NotRun(_)), "{late:?}");
+    }
+
+    /// A server that moves keys says that it did not run the command.
+    #[tokio::test(start_paused = true)]
+    async fn a_command_is_sent_again_until_a_server_runs_it() {
+        for (refusals, runs) in [(3, true), (usize::MAX, false)] {
+            let asked = Arc::new(AtomicUsize::new(0));
+            let count = Arc::clone(&asked);
+            let pool = pool(move |word| match word {
+                "HELLO" => "%1\r\n+role\r\n+master\r\n",
+                "GET" if count.fetch_add(1, Relaxed) < refusals => "-TRYAGAIN later\r\n",
+                "GET" => "+7\r\n",
+                _ => "",
+            });
+            match get(&pool).await {
+                Ok(value) => assert!(runs && value == Value::SimpleString("7".into())),
+                Err(Failure::NotRun(error)) if !runs => {
+                    assert_eq!(error.kind(), ErrorKind::Infrastructure, "{error}");
+                }
+                other => panic!("{other:?}"),
+            }
+            assert!(asked.load(Relaxed) > 3);
+        }
     }
 
     #[tokio::test(start_paused = true)]

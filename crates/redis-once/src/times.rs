@@ -82,6 +82,9 @@ pub(super) const PROBE_TIMEOUT: Duration = Duration::from_millis(250);
 
 // ---- A cluster ----
 
+/// The pause before a command is sent again to servers that move its keys.
+pub(super) const RETRY_PAUSE: Duration = Duration::from_millis(5);
+
 /// The time after which another server is also asked for the slot map. After it, a question without
 /// a reply shows a silent connection, like a call.
 pub(super) const PATIENCE: Duration = Duration::from_millis(100);
