@@ -84,8 +84,8 @@ pub const COLUMNS: [Column; 14] = [
     Column {
         name: "closed",
         answer: Answer::Close,
-        source: "twemproxy, to each command that it does not know; a server that dies",
-        kind: Some(Infrastructure),
+        source: "twemproxy, to each command that it does not know; firewalls",
+        kind: Some(Configuration),
     },
     Column {
         name: "wrong type",
@@ -119,7 +119,7 @@ impl Column {
                 shows(&[words.split(", with args").next().expect("a text")])
             }
             Answer::Silence => shows(&["in time", "timed out", "stopped answering"]),
-            Answer::Close => shows(&["broken pipe", "closed", "ended", "end of file"]),
+            Answer::Close => shows(&["broken pipe", "closes the connection at"]),
             Answer::WrongType => true,
         }
     }

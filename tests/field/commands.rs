@@ -1,9 +1,13 @@
 //! The commands that the crate sends, and the sessions and scripts in which it sends them.
 
+use tower_sluice::ErrorKind;
+
 /// How the crate meets the server of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topology {
     Server,
+    /// A server, or a proxy, whose address asks for RESP2.
+    Resp2,
     Cluster,
     /// The second server of a cluster, to which a slot is moving.
     Importing,
@@ -28,9 +32,9 @@ pub struct Command {
     pub need: Need,
 }
 
-pub const COMMANDS: [Command; 11] = {
+pub const COMMANDS: [Command; 14] = {
     use Need::{Always, AnyAnswer, OrOtherwise};
-    use Topology::{Cluster, Importing, Sentinel, Server};
+    use Topology::{Cluster, Importing, Resp2, Sentinel, Server};
     [
         command("HELLO", Server, OrOtherwise),
         command("HELLO", Cluster, OrOtherwise),
@@ -43,6 +47,9 @@ pub const COMMANDS: [Command; 11] = {
         command("SUBSCRIBE", Sentinel, AnyAnswer),
         command("EVAL", Server, Always),
         command("EVALSHA", Server, Always),
+        command("AUTH", Resp2, Always),
+        command("PING", Resp2, OrOtherwise),
+        command("EVALSHA", Resp2, Always),
     ]
 };
 
@@ -52,7 +59,17 @@ impl Command {
         match (self.name, self.topology) {
             ("HELLO", Topology::Cluster) => "`HELLO` in a cluster".into(),
             ("HELLO", Topology::Sentinel) => "`HELLO` with sentinels".into(),
+            (name, Topology::Resp2) => format!("`{name}` by RESP2"),
             (name, _) => format!("`{name}`"),
+        }
+    }
+
+    /// The kind of the error if the connection is closed in place of each answer.
+    pub fn kind_if_closed(&self) -> ErrorKind {
+        match (self.topology, self.name) {
+            // By RESP2 it is the greeting.
+            (Topology::Resp2, "PING") => ErrorKind::Infrastructure,
+            _ => ErrorKind::Configuration,
         }
     }
 }

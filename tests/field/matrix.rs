@@ -43,6 +43,15 @@ and `Pool::ready` finds it.
 | state | state: the reply is not from Redis | does not admit |
 | works | no error: the crate does not need the command, or its answer | |
 
+A server that closes a connection may be ending, so that `FailOpen` admits. It is an error of
+configuration if a server greets three connections in a row, and closes them at the same command,
+for at least three seconds. That holds until the command is answered, or until the server does not
+greet: then it is away.
+
+A proxy that has lost its server is away, too. twemproxy, Envoy, Codis and predixy say so in words, and
+haproxy closes before the greeting. By RESP2 the greeting is the answer to `PING`. So a server that
+closes at `PING` is away as far as anybody can see.
+
 ";
 
 /// The short name of an outcome.
@@ -70,8 +79,9 @@ fn faults_of_session(command: &Command, column: &Column, outcome: &Outcome) -> V
         Answer::WrongType => vec![None, Some(ErrorKind::State)],
         // It answers a PING, so it is a proxy, which serves neither clusters nor sentinels.
         Answer::Close if command.need == Need::OrOtherwise => {
-            vec![None, Some(ErrorKind::Configuration)]
+            vec![None, Some(command.kind_if_closed())]
         }
+        Answer::Close => vec![Some(command.kind_if_closed())],
         Answer::Words(_) if command.need == Need::OrOtherwise => {
             vec![None, column.kind]
         }
@@ -92,8 +102,9 @@ fn faults_of_session(command: &Command, column: &Column, outcome: &Outcome) -> V
         faults.push(format!("hides the cause: {error:#}"));
     }
     let ready = outcome.ready.as_ref().map(Error::kind);
-    // Only decisions read the reply. After a second of silence, an attempt may still be made.
-    let may_differ = ready.is_some() && column.answer == Answer::Silence;
+    // Only decisions read the reply. After a second of silence, an attempt may still be made, and
+    // it takes seconds to see that a server closes each connection.
+    let may_differ = ready.is_some() && matches!(column.answer, Answer::Silence | Answer::Close);
     if ready != kind && !may_differ && column.answer != Answer::WrongType {
         faults.push(format!("`ready` says {:?}", outcome.ready));
     }

@@ -39,7 +39,7 @@ pub async fn outcome(topology: Topology, refused: &'static str, answer: Answer) 
     let is_load = |error: &Error| error.kind() == ErrorKind::Saturation;
     for asked in 0..100 {
         // A connection that is not ready yet is no outcome.
-        if asked > 20 && !last.as_ref().is_err_and(is_load) {
+        if asked > 40 && !last.as_ref().is_err_and(is_load) {
             break;
         }
         sleep(Duration::from_millis(100)).await;
@@ -60,6 +60,7 @@ pub async fn outcome(topology: Topology, refused: &'static str, answer: Answer) 
 fn pool(topology: Topology, refused: &'static str, answer: Answer) -> Pool {
     let url = match topology {
         Topology::Server => "redis://app:secret@h:1/2",
+        Topology::Resp2 => "redis://app:secret@h:1?protocol=resp2",
         Topology::Cluster | Topology::Importing => "redis-cluster://app:secret@h:1",
         Topology::Sentinel => "redis-sentinel://app:secret@s:9?sentinelServiceName=main",
     };
@@ -109,7 +110,7 @@ fn said(line: &str, port: u16, topology: Topology, is_asked: bool) -> Vec<u8> {
     let mode = match topology {
         Topology::Cluster | Topology::Importing => "cluster",
         Topology::Sentinel if is_sentinel => "sentinel",
-        Topology::Server | Topology::Sentinel => "standalone",
+        Topology::Server | Topology::Resp2 | Topology::Sentinel => "standalone",
     };
     let name = line.split(' ').next().expect("a word");
     let text = match name {

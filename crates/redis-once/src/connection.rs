@@ -21,6 +21,7 @@ use redis::{Cmd, ConnectionAddr, Pipeline, RedisError, RedisResult, Value};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::closings::{Closings, name};
 use super::error::Error;
 use super::error_reply;
 use super::fault::{Facts, Stage};
@@ -114,6 +115,7 @@ impl Connection {
     /// Returns a call that records its outcome, and ends when the pool leaves the server.
     fn recorded<T: Send>(
         &self,
+        command: &'static str,
         call: impl Future<Output = RedisResult<T>> + Send + 'static,
     ) -> Pin<Box<dyn Future<Output = RedisResult<T>> + Send>> {
         let (health, address) = (Arc::clone(&self.health), Arc::clone(&self.address));
@@ -121,10 +123,12 @@ impl Connection {
         // a copy.
         let call = Box::pin(call);
         Box::pin(async move {
-            let outcome = health.unless_left(call).await;
-            let outcome = outcome.unwrap_or_else(|| Err(was_left(&address)));
+            let Some(outcome) = health.unless_left(call).await else {
+                health.retire(ConnectionState::Closed);
+                return Err(was_left(&address));
+            };
             health.record(&outcome);
-            outcome
+            health.server.closings.record(command, health.closings, outcome)
         })
     }
 }
@@ -132,7 +136,7 @@ impl Connection {
 impl SharedConnection for Connection {
     fn send(&self, command: Cmd) -> ReplyFuture {
         let mut socket = self.socket.clone();
-        self.recorded(async move {
+        self.recorded(name(Some(&command)), async move {
             let reply = socket.connection.send_packed_command(&command).await;
             socket.record_reply();
             reply
@@ -140,8 +144,8 @@ impl SharedConnection for Connection {
     }
 
     fn send_all(&self, commands: Pipeline) -> RepliesFuture {
-        let mut socket = self.socket.clone();
-        self.recorded(async move {
+        let (mut socket, first) = (self.socket.clone(), name(commands.cmd_iter().next()));
+        self.recorded(first, async move {
             let count = commands.len();
             let replies = socket.connection.send_packed_commands(&commands, 0, count).await;
             socket.record_reply();
@@ -209,6 +213,8 @@ pub(super) struct Health {
     silence: Silence,
     server: Arc<ServerHealth>,
     generation: u32,
+    /// The count of [`Closings`] when the connection was begun.
+    closings: u32,
 }
 
 /// The health of all connections to one server. If all of them are silent, they are given up
@@ -234,6 +240,7 @@ pub(super) struct ServerHealth {
     is_left: AtomicBool,
     /// Notified when the pool leaves the server.
     left: Notify,
+    pub(super) closings: Closings,
     /// The last finding about a server that closed a connection at its begin.
     pub(super) diagnosis: Mutex<Option<Diagnosis>>,
 }
@@ -258,6 +265,7 @@ impl Default for ServerHealth {
             knows_hello: AtomicBool::new(false),
             is_left: AtomicBool::new(false),
             left: Notify::new(),
+            closings: Closings::default(),
             diagnosis: Mutex::default(),
         }
     }
@@ -272,6 +280,7 @@ impl Health {
             silence: Silence::default(),
             server: Arc::clone(server),
             generation: server.generation.load(Relaxed),
+            closings: server.closings.count(),
         }
     }
 

@@ -244,6 +244,7 @@ pub(super) fn from_redis_error<'a>(
         }
         // Callers that open many sockets must not make a fallback admit them.
         redis::ErrorKind::Io if is_out_of_files(&error) => ErrorKind::Saturation,
+        redis::ErrorKind::Io if is_denied(&error) => ErrorKind::Configuration,
         redis::ErrorKind::Io if is_too_large(&error) => ErrorKind::State,
         redis::ErrorKind::Io
         | redis::ErrorKind::NoValidReplicasFoundBySentinel
@@ -302,8 +303,20 @@ fn is_client_timeout(error: &RedisError) -> bool {
 
 /// Returns true if a reply was larger than the bound in `wire.rs`.
 fn is_too_large(error: &RedisError) -> bool {
-    let is_too_large = |cause: &io::Error| cause.kind() == io::ErrorKind::FileTooLarge;
-    cause(error).and_then(|cause| cause.downcast_ref()).is_some_and(is_too_large)
+    has_io_kind(error, io::ErrorKind::FileTooLarge)
+}
+
+fn has_io_kind(error: &RedisError, kind: io::ErrorKind) -> bool {
+    let error = cause(error).and_then(|cause| cause.downcast_ref());
+    error.is_some_and(|error: &io::Error| error.kind() == kind)
+}
+
+/// Returns true if this process has no right to the socket, or if [`Closings`] found that the
+/// server refuses a command.
+///
+/// [`Closings`]: super::closings::Closings
+fn is_denied(error: &RedisError) -> bool {
+    has_io_kind(error, io::ErrorKind::PermissionDenied)
 }
 
 /// Returns true if this process, or its system, may open no more files or sockets.

@@ -15,7 +15,8 @@
 //   application made.
 // - `error.rs`: the error type. `error_reply.rs` finds the kind of an error reply. `fault.rs`
 //   decides if the server or this process caused a missing answer; `on_time.rs` checks if this
-//   process is on time. `times.rs` has every duration, with its reason.
+//   process is on time. `closings.rs` recognizes a server that closes in place of an answer.
+//   `times.rs` has every duration, with its reason.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
@@ -24,6 +25,7 @@ mod backoff;
 #[cfg(feature = "bb8")]
 mod bb8_pool;
 mod builder;
+mod closings;
 mod cluster;
 mod connection;
 mod dialer;

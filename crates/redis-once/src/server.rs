@@ -139,6 +139,21 @@ impl Server {
         self.health.is_silent()
     }
 
+    /// Returns the count of connections that the server closed: see [`Self::record`].
+    pub(super) fn closings(&self) -> u32 {
+        self.health.closings.count()
+    }
+
+    /// Records the outcome of a command over a connection that was begun at a count of closings.
+    pub(super) fn record<T>(
+        &self,
+        command: &'static str,
+        count: u32,
+        outcome: RedisResult<T>,
+    ) -> RedisResult<T> {
+        self.health.closings.record(command, count, outcome)
+    }
+
     /// Leaves the server: no call uses a connection to it any more.
     pub(super) fn leave(&self) {
         self.health.leave();
@@ -228,7 +243,13 @@ impl Server {
             biased;
             socket = self.open_socket(way, deadline, left, on_push, guard) => match socket {
                 Ok(socket) => socket,
-                Err(error) => return Err(self.refused(error, way, true, deadline).await),
+                Err(error) => {
+                    let refused = self.refused(error, way, true, deadline).await;
+                    if refused.0.kind() == ErrorKind::Infrastructure {
+                        self.health.closings.end();
+                    }
+                    return Err(refused);
+                }
             },
             error = self.find_server_without_tls(deadline) => return Err((error, None)),
         };
@@ -282,6 +303,7 @@ impl Server {
     /// Envoy forwards `SELECT` over connections that all its clients share. So nothing may send it
     /// before the server is known, not even in one write with `HELLO`.
     async fn greet(&self, way: Way, socket: &mut Socket) -> RedisResult<Result<Greeting, Error>> {
+        let closings = self.closings();
         let settings = self.login.settings();
         let mut greeting = Greeting::default();
         if let (Way::Resp2 { .. }, Some(password)) = (way, settings.password()) {
@@ -303,7 +325,8 @@ impl Server {
         if fits.is_ok() && settings.db() != 0 {
             let mut command = cmd("SELECT");
             command.arg(settings.db());
-            socket.connection.send_packed_command(&command).await?.extract_error()?;
+            let reply = socket.connection.send_packed_command(&command).await;
+            self.record("SELECT", closings, reply)?.extract_error()?;
         }
         Ok(fits.map(|()| greeting))
     }

@@ -80,6 +80,10 @@ pub(super) const SLOW_HANDSHAKE: Duration = Duration::from_millis(250);
 /// The longest time for a probe, since a server that answered the first attempt answers soon.
 pub(super) const PROBE_TIMEOUT: Duration = Duration::from_millis(250);
 
+/// The shortest time for which a server closes each connection at the same command, before that is
+/// a refusal. A network that cuts connections at random lets one answer pass meanwhile.
+pub(crate) const MIN_REFUSAL: Duration = Duration::from_secs(3);
+
 // ---- A cluster ----
 
 /// The pause before a command is sent again to servers that move its keys.

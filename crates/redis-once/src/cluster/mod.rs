@@ -29,13 +29,14 @@ use super::address::Host;
 use super::connection::{ConnectionFuture, Connections, SharedConnection};
 use super::error::{Error, ErrorKind};
 use super::fault::{Facts, Failed, Link};
+use super::server::Server;
 use super::times::REFRESH_CHECK;
 
 /// Connections to the servers of a cluster.
 pub struct Cluster {
     settings: NodeSettings,
-    /// The addresses with which the pool was built.
-    seeds: Vec<Host>,
+    /// The addresses with which the pool was built, and their servers.
+    seeds: Vec<(Host, Server)>,
     nodes: Nodes,
     refreshes: Refreshes,
     /// Notified when the slot map changes, and when an attempt to read it ends.
@@ -51,8 +52,8 @@ impl Cluster {
             let message = "a cluster needs the address of a server";
             return Err(Error::new(ErrorKind::Configuration, message));
         }
-        // An address that cannot be used fails now, and not at each attempt to connect.
-        seeds.iter().try_for_each(|seed| settings.server(seed).map(drop))?;
+        let with_server = |host: Host| settings.server(&host).map(|server| (host, server));
+        let seeds = seeds.into_iter().map(with_server).collect::<Result<_, _>>()?;
         let nodes = Nodes::new(settings.connector.listener.clone());
         let refreshes = Refreshes::default();
         let (changed, shutdown) = (Notify::new(), watch::Sender::new(()));
@@ -155,7 +156,7 @@ impl Cluster {
     /// Makes the error for a slot without a known server.
     fn no_node_error(&self, cause: Option<&Error>) -> Error {
         let kind = cause.map_or(ErrorKind::Infrastructure, Error::kind);
-        let message = format!("no server of the cluster at {} holds the key", self.seeds[0]);
+        let message = format!("no server of the cluster at {} holds the key", self.seeds[0].0);
         let error = Error::new(kind, message);
         match cause {
             Some(cause) => error.with_source(cause.clone()),
@@ -166,7 +167,8 @@ impl Cluster {
 
 impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cluster").field("seeds", &self.seeds).finish_non_exhaustive()
+        let seeds: Vec<_> = self.seeds.iter().map(|(host, _)| host).collect();
+        f.debug_struct("Cluster").field("seeds", &seeds).finish_non_exhaustive()
     }
 }
 
@@ -205,7 +207,7 @@ impl Connections for Cluster {
             None => refreshes.was_read.then(|| failed(None, None)),
         };
         Facts {
-            server: format!("the cluster at {}", self.seeds[0]),
+            server: format!("the cluster at {}", self.seeds[0].0),
             link: Link::Missing,
             failure,
             attempt_hangs: refreshes.attempt_hangs(),

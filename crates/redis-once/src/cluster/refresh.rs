@@ -152,11 +152,9 @@ impl Cluster {
         candidates.sort_by_key(|candidate| Some(&candidate.host) == doubted.as_ref());
         let mut seeds: Vec<_> = self.seeds.iter().collect();
         fastrand::shuffle(&mut seeds);
-        for seed in seeds {
-            if !candidates.iter().any(|candidate| candidate.host == *seed)
-                && let Ok(server) = self.settings.server(seed)
-            {
-                candidates.push(Candidate { host: seed.clone(), server, connection: None });
+        for (host, server) in seeds.into_iter().cloned() {
+            if !candidates.iter().any(|candidate| candidate.host == host) {
+                candidates.push(Candidate { host, server, connection: None });
             }
         }
         candidates
@@ -300,7 +298,7 @@ mod tests {
         let master = Value::Array(vec![Value::BulkString(b"127.0.0.1".into()), Value::Int(1)]);
         let range = [Value::Int(0), Value::Int(i64::from(unserved) - 1), master];
         let reply = Value::Array(vec![Value::Array(range.into())]);
-        let map = SlotMap::read(&reply, &cluster.seeds[0]).expect("a map");
+        let map = SlotMap::read(&reply, &cluster.seeds[0].0).expect("a map");
         end(Some(Ok(map)));
         assert!(cluster.facts(served).failure.is_none());
         let facts = cluster.facts(unserved);
@@ -317,7 +315,7 @@ mod tests {
     async fn a_reading_without_a_reply_is_recorded() {
         let pool = Pool::connect("redis-cluster://127.0.0.1:1").expect("an address");
         let cluster = pool.cluster().expect("a cluster");
-        let host = cluster.seeds[0].clone();
+        let host = cluster.seeds[0].0.clone();
         let server = cluster.settings.server(&host).expect("an address");
         let silent = Arc::new(Silent::default());
         let connection: Arc<dyn SharedConnection> = silent.clone();
