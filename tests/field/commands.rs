@@ -79,7 +79,7 @@ const fn command(name: &'static str, topology: Topology, need: Need) -> Command 
 }
 
 /// The commands inside the scripts.
-pub const IN_SCRIPTS: [&str; 14] = [
+pub const IN_SCRIPTS: [&str; 22] = [
     "TIME",
     "MGET",
     "GET",
@@ -94,4 +94,13 @@ pub const IN_SCRIPTS: [&str; 14] = [
     "ZREMRANGEBYRANK",
     "PEXPIRE",
     "PEXPIREAT",
+    // Redisson's limiter alone.
+    "HMGET",
+    "HSET",
+    "DEL",
+    "EXISTS",
+    "PERSIST",
+    "ZREM",
+    "ZSCORE",
+    "ZRANGEBYSCORE",
 ];

@@ -10,7 +10,7 @@
 //! UPDATE=1 cargo test -p tests --all-features --test field
 //! ```
 
-#![cfg(feature = "redis")]
+#![cfg(feature = "redisson")]
 
 mod answers;
 mod behind_proxies;

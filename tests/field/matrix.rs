@@ -181,7 +181,7 @@ fn every_refusal_has_its_kind_and_its_words() {
     let names: Vec<_> = inside.iter().map(|column| column.name).collect();
     row(&mut page, "command", &names);
     row(&mut page, "---", &names.iter().map(|_| "---").collect::<Vec<_>>());
-    let server = Server::start();
+    let server = Server::with(&[]);
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     for command in IN_SCRIPTS {

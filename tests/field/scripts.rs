@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::io::{AsyncWriteExt, BufReader, DuplexStream, duplex};
 use tokio::net::TcpStream;
 use tower_sluice::algorithm::{SlidingLog, TokenBucket};
+use tower_sluice::redisson::{Rate, Redisson};
 use tower_sluice::{Charge, Error, Limiter, LimiterExt, Pool, Quota, Redis};
 
 use super::answers::{Answer, worded};
@@ -44,7 +45,7 @@ pub async fn errors(port: u16, refused: &str, answer: Answer) -> Vec<Error> {
     let own_clock = move || Duration::from_secs(2_000 * calls.fetch_add(1, Relaxed));
     let logs = [
         Redis::new(name("log"), log(3), pool.clone()).decision_timeout(PATIENT),
-        Redis::new(name("own"), log(3), pool).decision_timeout(PATIENT).clock(own_clock),
+        Redis::new(name("own"), log(3), pool.clone()).decision_timeout(PATIENT).clock(own_clock),
     ];
     let mut outcomes = vec![
         bucket.peek("absent").await.map(drop),
@@ -61,7 +62,37 @@ pub async fn errors(port: u16, refused: &str, answer: Answer) -> Vec<Error> {
         }
         outcomes.push(log.reset("key").await.map(drop));
     }
+    let redisson = Redisson::new(pool).decision_timeout(PATIENT);
+    outcomes.extend(outcomes_of_redisson(port, &redisson, &name("redisson")).await);
     outcomes.into_iter().filter_map(Result::err).collect()
+}
+
+/// Returns the outcomes of calls of Redisson's limiter. It is configured without the script, which
+/// the server must not know by its digest.
+async fn outcomes_of_redisson(
+    port: u16,
+    redisson: &Redisson,
+    name: &str,
+) -> Vec<Result<(), Error>> {
+    let client = redis::Client::open(("127.0.0.1", port)).expect("an address");
+    let mut server = client.get_multiplexed_async_connection().await.expect("a connection");
+    let mut configure = redis::cmd("HSET");
+    configure.arg(name).arg(&["rate", "3", "interval", "1000000", "type", "0"]);
+    configure.exec_async(&mut server).await.expect("configured");
+    let rate = Rate::overall(3, Duration::from_secs(1_000));
+    let limiter = redisson.rate_limiter(name).expect("a name");
+    let new = redisson.rate_limiter(&format!("{name}-new")).expect("a name");
+    vec![
+        limiter.try_acquire(2).await.map(drop),
+        limiter.try_acquire(2).await.map(drop),
+        limiter.release(1).await.map(drop),
+        limiter.expire(PATIENT).await.map(drop),
+        limiter.remain_time_to_live().await.map(drop),
+        limiter.set_rate_keeping_state(rate).await.map(drop),
+        limiter.update_rate(rate).await.map(drop),
+        redisson.reset(name).await.map(drop),
+        new.try_set_rate(rate).await.map(drop),
+    ]
 }
 
 /// Returns the beginning of a script in which a command is refused.
