@@ -22,8 +22,8 @@ pub enum ErrorKind {
     /// The store is away: refused, reset, silent, loading, read-only. The content of a request
     /// cannot cause it. Load can, if it makes the store silent.
     Infrastructure,
-    /// This process sends more than its connections carry, or its own timer ended the wait, or its
-    /// first connection is not ready yet. Load can cause it.
+    /// No answer came in time, and no connection is known to be bad: this process sends more than
+    /// its connections carry, or the first connection is not ready yet. Load can cause it.
     Saturation,
     /// The store, or the memory of this process, is full.
     Capacity,

@@ -11,7 +11,7 @@ use pin_project_lite::pin_project;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep, sleep};
 
-use super::grace_period::MAX_TIMEOUT;
+use super::on_time::MAX_TIMEOUT;
 use super::{Limiter, runtime};
 use crate::decision::Done;
 use crate::reservation::Reservation;

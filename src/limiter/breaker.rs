@@ -170,7 +170,7 @@ impl Breaker {
     /// starts a new state, which earlier clones do not share. Default: never, since a
     /// [`timeout`](crate::LimiterExt::timeout) turns calls that take too long into errors.
     ///
-    /// If this process is slow, its calls do not count as slow: a timer fired late, or an answer
+    /// If this process is slow, its calls do not count as slow: the timer fired late, or an answer
     /// had arrived but was not yet read. While slow calls keep the breaker open,
     /// [`FailOpen`](crate::FailOpen) does not admit.
     pub fn slow_after(self, time: Duration) -> Self {

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
-use super::grace_period::MAX_TIMEOUT;
+use super::on_time::MAX_TIMEOUT;
 use crate::algorithm::LATEST;
 use crate::quota::INEXACT;
 use crate::{Charge, Error, ErrorKind};

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::grace_period::MAX_TIMEOUT;
+use super::on_time::MAX_TIMEOUT;
 use crate::Decision;
 use crate::mark::Mark;
 use crate::quota::Quotas;

@@ -47,13 +47,13 @@ pub(crate) mod configured;
 mod deny_cache;
 mod describe;
 mod ext;
-mod grace_period;
 mod inspect;
 mod lease;
 mod line;
 pub(crate) mod memory;
 #[cfg(feature = "metrics")]
 mod metered;
+mod on_time;
 mod operate;
 mod or_else;
 #[cfg(feature = "redis")]

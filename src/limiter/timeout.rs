@@ -13,7 +13,7 @@ use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep};
 
 use super::charge_numbers::deadline;
-use super::grace_period::GracePeriod;
+use super::on_time::read_arrived;
 use super::{Limiter, Operation, runtime};
 use crate::{Charge, Decision, Error, ErrorKind};
 
@@ -74,7 +74,7 @@ pin_project! {
         // Made when the limiter has no answer yet.
         #[pin]
         backstop: Option<Sleep>,
-        grace_period: GracePeriod,
+        due: Instant,
         // Runs after the backstop has fired.
         catching_up: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     }
@@ -82,8 +82,7 @@ pin_project! {
 
 impl<F> TimeoutFuture<F> {
     fn new(check: F, backstop: Instant) -> Self {
-        let grace_period = GracePeriod::new(backstop);
-        Self { check, backstop: None, grace_period, catching_up: None }
+        Self { check, backstop: None, due: backstop, catching_up: None }
     }
 }
 
@@ -99,13 +98,13 @@ where
             return Poll::Ready(answer);
         }
         if this.backstop.is_none() {
-            this.backstop.set(Some(runtime::sleep_until(this.grace_period.deadline())?));
+            this.backstop.set(Some(runtime::sleep_until(*this.due)?));
         }
         if this.catching_up.is_none() {
             ready!(this.backstop.as_pin_mut().expect("it was made").poll(cx));
         }
-        let grace_period = *this.grace_period;
-        let catching_up = this.catching_up.get_or_insert_with(|| Box::pin(grace_period.catch_up()));
+        let due = *this.due;
+        let catching_up = this.catching_up.get_or_insert_with(|| Box::pin(read_arrived(due)));
         ready!(catching_up.as_mut().poll(cx));
         Poll::Ready(Err(Error::new(ErrorKind::Saturation, "the limiter did not decide in time")))
     }

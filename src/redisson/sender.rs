@@ -9,9 +9,7 @@ use std::sync::Arc;
 
 use redis::{Cmd, RedisError, RedisResult, Value};
 use redis_once::Script;
-use redis_once::calls::{
-    Deadline, SharedConnection, Stage, eval, from_failed_call, is_reply, met_read_only,
-};
+use redis_once::calls::{Deadline, SharedConnection, Stage, eval, from_failed_call, met_read_only};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
@@ -147,14 +145,12 @@ impl Sender {
         reply: &mut PendingReply,
         deadline: Deadline,
     ) -> Result<Value, Failure> {
-        let was_answered = |reply: &Option<_>| reply.as_ref().is_some_and(is_reply);
         let reply = Pin::new(reply);
-        let answer =
-            self.pool.client.reply_by(&deadline, Some(connection), reply, was_answered).await;
+        let answer = self.pool.client.reply_by(&deadline, Some(connection), reply).await;
         let stage = connection.stage();
         let missed = || self.pool.client.missed_error(&deadline, &stage).into();
         let answer = answer.ok_or_else(|| match stage {
-            Stage::TurnedAway { .. } => Failure::Unsent(missed()),
+            Stage::TurnedAway(_) => Failure::Unsent(missed()),
             _ => Failure::TimedOut(missed()),
         })?;
         let answer = answer.ok_or_else(|| Failure::Unsent(missed()))?;

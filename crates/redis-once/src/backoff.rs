@@ -1,11 +1,13 @@
 //! Pauses between attempts to connect after failures, and the longest time of an attempt.
 
+use std::future::Future;
+use std::pin::pin;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::error::{Error, ErrorKind};
-use super::times::{FORGET_AFTER, HANGS_AFTER, MAX_FIRST_PAUSE, MAX_PAUSE};
+use super::times::{FORGET_AFTER, HANGS_AFTER, MAX_FIRST_PAUSE, MAX_PAUSE, OVERDUE_AFTER};
 
 /// The pauses between attempts to connect.
 ///
@@ -74,26 +76,32 @@ impl Backoff {
     }
 }
 
-/// Returns true if an attempt hangs, so that the last error no longer counts. `attempts` are the
-/// start instants of the running attempts. An attempt hangs if it takes clearly longer than the
-/// last one.
-///
-/// Two kinds of errors always count. A server that was at fault and hangs is still at fault. After
-/// load, a slow attempt may be load again: its own error shows that when it ends.
-pub(super) fn any_hangs(
-    mut attempts: impl Iterator<Item = Instant>,
-    last_error: Option<&Error>,
-    last_took: Duration,
-) -> bool {
-    let stays = [ErrorKind::Infrastructure, ErrorKind::Saturation];
-    let end = hangs_after(last_took);
-    last_error.is_some_and(|error| !stays.contains(&error.kind()))
-        && attempts.any(|begun| begun + end <= Instant::now())
+/// Returns the time after which an attempt blames its server, although it goes on. It is short
+/// after a refusal, which is not the reason of a server that is silent now. But an attempt to a far
+/// server may take as long as the last one.
+pub(super) fn patience(last_error: Option<&Error>, last_took: Duration) -> Duration {
+    match last_error.map(Error::kind) {
+        None | Some(ErrorKind::Infrastructure | ErrorKind::Saturation) => OVERDUE_AFTER,
+        Some(_) => HANGS_AFTER.max(2 * last_took),
+    }
 }
 
-/// Returns how long an attempt may take after one that took `last_took` and failed.
-pub(super) fn hangs_after(last_took: Duration) -> Duration {
-    HANGS_AFTER.max(2 * last_took)
+/// Runs an attempt, and calls `overdue` once if it takes longer than `patience`. A process that
+/// stands still meanwhile waits longer: it had no turn to notice an answer.
+pub(super) async fn with_patience<T>(
+    attempt: impl Future<Output = T>,
+    patience: Duration,
+    overdue: impl FnOnce(),
+) -> T {
+    const TURNS: u32 = 10;
+    let mut attempt = pin!(attempt);
+    for _ in 0..TURNS {
+        if let Ok(result) = timeout(patience / TURNS, &mut attempt).await {
+            return result;
+        }
+    }
+    overdue();
+    attempt.await
 }
 
 #[cfg(test)]

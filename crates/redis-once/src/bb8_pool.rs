@@ -9,7 +9,8 @@
 //! inside the pool. It checks out one after another, and replaces it with a new one.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
 use bb8_redis::bb8::{self, ManageConnection, RunError};
 use redis::aio::ConnectionLike;
@@ -24,10 +25,11 @@ use super::connection::{
 };
 use super::error::Error;
 use super::error_reply;
-use super::fault::{Facts, LastTime, Link};
+use super::fault::Facts;
 use super::lock::lock;
 use super::pool::Pool;
 use super::times::MAX_CONNECTION_WAIT;
+use super::wire::Traffic;
 
 impl Pool {
     /// Uses the connections of a bb8 pool: to a server, or to a sentinel's primary. A cluster needs
@@ -58,8 +60,8 @@ impl Pool {
 pub(super) struct Bb8Pool<M: ManageConnection> {
     pool: bb8::Pool<M>,
     backoff: Mutex<Backoff>,
-    /// The instant at which a connection was first wanted.
-    first_wanted: OnceLock<Instant>,
+    /// The instant since which a connection is wanted, and none came.
+    wanted: Mutex<Option<Instant>>,
     /// The task that replaces the connections, or the last such task.
     replacing: Mutex<Option<JoinHandle<()>>>,
     /// The connection that was checked out last, unless it was lost.
@@ -72,9 +74,9 @@ where
     M::Connection: Sync,
 {
     pub(super) fn new(pool: bb8::Pool<M>) -> Self {
-        let (backoff, first_wanted) = (Mutex::default(), OnceLock::new());
+        let (backoff, wanted) = (Mutex::default(), Mutex::default());
         let (replacing, last_checked_out) = (Mutex::default(), Mutex::default());
-        Self { pool, backoff, first_wanted, replacing, last_checked_out }
+        Self { pool, backoff, wanted, replacing, last_checked_out }
     }
 
     /// Asks the pool for a connection until it returns one. Calls then share a clone of it.
@@ -82,7 +84,7 @@ where
     where
         M::Connection: Clone,
     {
-        self.first_wanted.get_or_init(Instant::now);
+        lock(&self.wanted).get_or_insert_with(Instant::now);
         let connection = loop {
             match self.pool.get().await {
                 Ok(connection) => break connection.clone(),
@@ -91,9 +93,10 @@ where
             }
         };
         let (pool, has_failed) = (Arc::downgrade(self), AtomicBool::new(false));
-        let last_use = LastTime::default();
-        last_use.record();
-        let checked_out = Arc::new(Bb8Connection { connection, pool, last_use, has_failed });
+        let (last_use, traffic) = (Mutex::new(Instant::now()), Arc::default());
+        let checked_out = Bb8Connection { connection, pool, last_use, traffic, has_failed };
+        let checked_out = Arc::new(checked_out);
+        *lock(&self.wanted) = None;
         *lock(&self.last_checked_out) = Some(Arc::clone(&checked_out));
         Ok(checked_out)
     }
@@ -147,11 +150,10 @@ where
     fn ready_connection(self: Arc<Self>, _: u16) -> Option<Arc<dyn SharedConnection>> {
         // The server may have closed an idle connection, so the pool must test it.
         let is_ready = |last: &Arc<Bb8Connection<M>>| {
-            let last_use = last.last_use.get().map(|used| used.elapsed());
-            last.is_alive() && last_use.is_some_and(|idle| idle < MAX_CONNECTION_WAIT)
+            last.is_alive() && lock(&last.last_use).elapsed() < MAX_CONNECTION_WAIT
         };
         let connection = lock(&self.last_checked_out).clone().filter(is_ready)?;
-        connection.last_use.record();
+        *lock(&connection.last_use) = Instant::now();
         Some(connection as Arc<dyn SharedConnection>)
     }
 
@@ -164,13 +166,11 @@ where
     }
 
     fn facts(&self, _: u16) -> Facts {
-        if lock(&self.last_checked_out).as_ref().is_some_and(|last| last.is_alive()) {
-            return Facts::given();
-        }
-        // It is unknown when the pool began to make the next one. The first one gets as long as
-        // that of any pool, so that a slow start blames no server.
-        let link = self.first_wanted.get().map_or(Link::Missing, |since| Link::Attempted(*since));
-        Facts { link, ..Facts::given() }
+        let waited = lock(&self.wanted).map_or(Duration::ZERO, |since| since.elapsed());
+        let last = lock(&self.last_checked_out);
+        let silent_for = last.as_ref().map_or(Duration::ZERO, |last| last.traffic.silent_for());
+        let is_silent = waited >= MAX_CONNECTION_WAIT;
+        Facts { is_silent, silent_for, ..Facts::default() }
     }
 }
 
@@ -178,7 +178,8 @@ where
 struct Bb8Connection<M: ManageConnection> {
     connection: M::Connection,
     pool: Weak<Bb8Pool<M>>,
-    last_use: LastTime,
+    last_use: Mutex<Instant>,
+    traffic: Arc<Traffic>,
     /// True after a call got no reply in time, or the server was found to be read-only.
     has_failed: AtomicBool,
 }
@@ -190,8 +191,11 @@ where
 {
     fn send(&self, command: Cmd) -> ReplyFuture {
         let (mut connection, pool) = (self.connection.clone(), self.pool.upgrade());
+        let traffic = Arc::clone(&self.traffic);
         Box::pin(async move {
+            traffic.record_write();
             let outcome = connection.req_packed_command(&command).await;
+            traffic.record_reply(&outcome);
             if let Some(pool) = pool {
                 pool.record(&outcome);
             }
@@ -201,8 +205,12 @@ where
 
     fn send_all(&self, commands: Pipeline) -> RepliesFuture {
         let (mut connection, pool) = (self.connection.clone(), self.pool.upgrade());
+        let traffic = Arc::clone(&self.traffic);
         Box::pin(async move {
-            let outcome = connection.req_packed_commands(&commands, 0, commands.len()).await;
+            traffic.record_write();
+            let count = commands.len();
+            let outcome = connection.req_packed_commands(&commands, 0, count).await;
+            traffic.record_reply(&outcome);
             if let Some(pool) = pool {
                 pool.record(&outcome);
             }
@@ -215,7 +223,7 @@ where
     }
 
     /// Asks the pool again even in a busy process: this costs at most a PING.
-    fn record_timeout(&self, _sent: Instant, _is_busy: bool) {
+    fn record_timeout(&self) {
         self.has_failed.store(true, Relaxed);
     }
 

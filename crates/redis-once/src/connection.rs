@@ -12,8 +12,8 @@
 use std::future::Future;
 use std::io;
 use std::pin::{Pin, pin};
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ use super::error_reply;
 use super::fault::{Facts, Stage};
 use super::on_time::read_arrived;
 use super::socket::Socket;
-use super::times::{BUSY_FACTOR, MAX_SILENCE};
+use super::times::MAX_SILENCE;
 
 /// The future of a connection.
 pub type ConnectionFuture =
@@ -51,7 +51,7 @@ pub trait Connections: Send + Sync {
     }
     /// Returns the known facts about the server of a hash slot.
     fn facts(&self, _hash_slot: u16) -> Facts {
-        Facts::given()
+        Facts::default()
     }
     /// Returns true if the keys of one call may be on several servers; `None` before the first
     /// connection.
@@ -81,15 +81,14 @@ pub trait SharedConnection: Send + Sync {
     /// The stage of the last command. A connection that follows redirects knows more than that it
     /// was sent.
     fn stage(&self) -> Stage {
-        Stage::Sent
+        Stage::Waiting
     }
     /// Returns true if another call may use the connection without asking the pool first.
     fn is_alive(&self) -> bool {
         true
     }
-    /// Records that a call sent at `sent` has no reply at its deadline, which is now. A busy
-    /// process may not have read the reply yet.
-    fn record_timeout(&self, _sent: Instant, _is_busy: bool) {}
+    /// Records that a call has no reply at its deadline, which is now.
+    fn record_timeout(&self) {}
     /// Records that the server is read-only.
     fn mark_read_only(&self) {}
 }
@@ -103,7 +102,6 @@ pub(super) struct Connection {
     pub(super) is_primary: bool,
     /// True if the keys of one call may be on several servers.
     pub(super) keys_apart: bool,
-    pub(super) made_at: Instant,
 }
 
 impl Connection {
@@ -165,8 +163,11 @@ impl SharedConnection for Connection {
         self.health.is_usable()
     }
 
-    fn record_timeout(&self, sent: Instant, is_busy: bool) {
-        self.health.record_timeout(sent, is_busy);
+    /// Gives the connection up if it is silent. One pause of the server is not a reason to reconnect.
+    fn record_timeout(&self) {
+        if self.socket.silent_for() >= MAX_SILENCE {
+            self.health.give_up();
+        }
     }
 
     fn mark_read_only(&self) {
@@ -193,13 +194,11 @@ pub(super) enum ConnectionState {
     ReadOnly,
     /// Calls over it get no replies.
     Silent,
-    /// The same, in a process that was too busy to read replies. It says nothing about the server.
-    Unread,
 }
 
 impl ConnectionState {
     fn of(byte: u8) -> Self {
-        let each = [Self::Closed, Self::Rested, Self::ReadOnly, Self::Silent, Self::Unread];
+        let each = [Self::Closed, Self::Rested, Self::ReadOnly, Self::Silent];
         each.into_iter().find(|state| *state as u8 == byte).unwrap_or(Self::Usable)
     }
 }
@@ -210,28 +209,18 @@ pub(super) struct Health {
     state: AtomicU8,
     /// The time at which it was retired, in µs since [`ServerHealth::start`]. 0: never.
     retired_at: AtomicU64,
-    silence: Silence,
     server: Arc<ServerHealth>,
-    generation: u32,
     /// The count of [`Closings`] when the connection was begun.
     closings: u32,
 }
 
-/// The health of all connections to one server. If all of them are silent, they are given up
-/// together.
+/// The health of all connections to one server.
 #[derive(Debug)]
 pub(super) struct ServerHealth {
     /// The start of all times in this type.
     start: Instant,
-    silence: Silence,
-    /// True if connections were given up as silent, and no reply has come since.
+    /// True if a connection was given up as silent, and no reply has come since.
     is_silent: AtomicBool,
-    /// The current generation. Connections of an earlier generation were given up.
-    generation: AtomicU32,
-    /// The state of the connections of the last generation, if all of them were given up.
-    given_up_as: AtomicU8,
-    /// The time at which the generation began.
-    generation_at: AtomicU64,
     /// True if the address has led to a primary.
     pub(super) was_primary: AtomicBool,
     /// True if the server has answered `HELLO`.
@@ -256,11 +245,7 @@ impl Default for ServerHealth {
     fn default() -> Self {
         Self {
             start: Instant::now(),
-            silence: Silence::default(),
             is_silent: AtomicBool::new(false),
-            generation: AtomicU32::new(0),
-            given_up_as: AtomicU8::new(ConnectionState::Usable as u8),
-            generation_at: AtomicU64::new(0),
             was_primary: AtomicBool::new(false),
             knows_hello: AtomicBool::new(false),
             is_left: AtomicBool::new(false),
@@ -277,9 +262,7 @@ impl Health {
         Self {
             state: AtomicU8::new(ConnectionState::Usable as u8),
             retired_at: AtomicU64::new(0),
-            silence: Silence::default(),
             server: Arc::clone(server),
-            generation: server.generation.load(Relaxed),
             closings: server.closings.count(),
         }
     }
@@ -287,9 +270,6 @@ impl Health {
     pub(super) fn state(&self) -> ConnectionState {
         match ConnectionState::of(self.state.load(Relaxed)) {
             ConnectionState::Usable if self.server.is_left.load(Relaxed) => ConnectionState::Closed,
-            ConnectionState::Usable if self.generation != self.server.generation.load(Acquire) => {
-                ConnectionState::of(self.server.given_up_as.load(Relaxed))
-            }
             state => state,
         }
     }
@@ -302,18 +282,14 @@ impl Health {
     pub(super) fn retire(&self, reason: ConnectionState) {
         let usable = ConnectionState::Usable as u8;
         if self.state.compare_exchange(usable, reason as u8, Relaxed, Relaxed).is_ok() {
-            self.retired_at.store(self.server.clock(Instant::now()), Relaxed);
+            self.retired_at.store(self.server.start.elapsed().as_micros() as u64, Relaxed);
         }
     }
 
     /// Returns the instant at which the connection became useless. An idle process may notice that
     /// much later: then it does not show the current state of the server.
     pub(super) fn useless_since(&self) -> Instant {
-        let retired_at = match self.retired_at.load(Relaxed) {
-            0 => self.server.generation_at.load(Relaxed),
-            retired_at => retired_at,
-        };
-        self.server.start + Duration::from_micros(retired_at)
+        self.server.start + Duration::from_micros(self.retired_at.load(Relaxed))
     }
 
     /// Returns the outcome of a call, or `None` after the pool has left the server. Later answers
@@ -335,7 +311,7 @@ impl Health {
         tokio::select! {
             biased;
             outcome = call => Some(outcome),
-            () = read_arrived() => None,
+            () = read_arrived(Instant::now()) => None,
         }
     }
 
@@ -344,9 +320,6 @@ impl Health {
         match outcome {
             Err(error) if error.is_unrecoverable_error() => self.retire(ConnectionState::Closed),
             outcome if error_reply::is_reply(outcome) => {
-                let now = self.server.clock(Instant::now());
-                self.silence.end(now);
-                self.server.silence.end(now);
                 self.server.is_silent.store(false, Relaxed);
             }
             // For example, the system has lost the route: nothing came from the server.
@@ -354,32 +327,10 @@ impl Health {
         }
     }
 
-    /// Records that a call sent at `sent` has no reply at its deadline, which is now.
-    ///
-    /// The calls of one moment time out together, and one pause of the server is not a reason to
-    /// reconnect. So a silence counts only if it is long, and clearly longer than this call has
-    /// waited. A process that was too busy to read replies does not know the length of the silence.
-    /// So if its call begins a silence, that counts from now, not from the sending. If it gives the
-    /// connection up, that says nothing about the server.
-    pub(super) fn record_timeout(&self, sent: Instant, is_busy: bool) {
-        let now = self.server.clock(Instant::now());
-        let sent = if is_busy { now } else { self.server.clock(sent) };
-        let max_silence = MAX_SILENCE * if is_busy { BUSY_FACTOR } else { 1 };
-        let limit = (2 * now.saturating_sub(sent)).max(max_silence.as_micros() as u64);
-        let reason = if is_busy { ConnectionState::Unread } else { ConnectionState::Silent };
-        if self.silence.begin_or_continue(sent) + limit <= now {
-            self.retire(reason);
-        }
-        if self.generation == self.server.generation.load(Relaxed)
-            && self.server.silence.begin_or_continue(sent) + limit <= now
-        {
-            self.server.silence.end(now);
-            self.server.is_silent.fetch_or(!is_busy, Relaxed);
-            let next = self.generation.wrapping_add(1);
-            self.server.generation_at.store(now, Relaxed);
-            self.server.given_up_as.store(reason as u8, Relaxed);
-            self.server.generation.store(next, Release);
-        }
+    /// Gives the connection up, since it is silent.
+    fn give_up(&self) {
+        self.retire(ConnectionState::Silent);
+        self.server.is_silent.store(true, Relaxed);
     }
 }
 
@@ -393,41 +344,6 @@ impl ServerHealth {
     pub(super) fn leave(&self) {
         self.is_left.store(true, Relaxed);
         self.left.notify_waiters();
-    }
-
-    /// Returns the microseconds since the start, at least 1.
-    fn clock(&self, at: Instant) -> u64 {
-        at.saturating_duration_since(self.start).as_micros() as u64 + 1
-    }
-}
-
-/// A time without any reply, although calls were sent.
-#[derive(Debug, Default)]
-struct Silence {
-    /// The time at which the silence began. 0: there is no silence.
-    begun: AtomicU64,
-    /// The time at which a silence last ended, mostly with a reply.
-    last_end: AtomicU64,
-}
-
-impl Silence {
-    /// Records that a call sent at `sent` times out. Returns the start of its silence. The silence
-    /// also includes times without calls, since a late reply would have ended it.
-    ///
-    /// A call that was sent before the last reply does not count for the time before that reply.
-    fn begin_or_continue(&self, sent: u64) -> u64 {
-        let sent = sent.max(self.last_end.load(Relaxed));
-        let begun = match self.begun.compare_exchange(0, sent, Relaxed, Relaxed) {
-            Ok(_) => sent,
-            Err(begun) => begun,
-        };
-        // A reply may have come in between.
-        begun.max(self.last_end.load(Relaxed))
-    }
-
-    fn end(&self, now: u64) {
-        self.last_end.store(now, Relaxed);
-        self.begun.store(0, Relaxed);
     }
 }
 

@@ -11,8 +11,8 @@ pub enum ErrorKind {
     /// The server is away: refused, reset, silent, loading, read-only. The content of a command
     /// cannot cause it. Load can, if it makes the server silent.
     Infrastructure,
-    /// This process sends more than its connections carry, or its own timer ended the wait, or its
-    /// first connection is not ready yet. Load can cause it.
+    /// No answer came in time, and no connection is known to be bad: this process sends more than
+    /// its connections carry, or the first connection is not ready yet. Load can cause it.
     Saturation,
     /// The server is full.
     Capacity,

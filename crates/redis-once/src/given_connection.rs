@@ -10,7 +10,9 @@ use redis::{Cmd, Pipeline};
 use super::connection::{
     ConnectionFuture, Connections, RepliesFuture, ReplyFuture, SharedConnection,
 };
+use super::fault::Facts;
 use super::pool::Pool;
+use super::wire::Traffic;
 
 impl Pool {
     /// Uses one connection of the application: any [`ConnectionLike`] whose clones share one
@@ -38,13 +40,16 @@ impl Pool {
     where
         C: ConnectionLike + Clone + Send + Sync + 'static,
     {
-        Self::new(Arc::new(GivenConnection(connection)), None)
+        Self::new(Arc::new(GivenConnection { connection, traffic: Arc::default() }), None)
     }
 }
 
 /// The application's connection, whose clones share one connection to the server. It is always
 /// alive: there is no other connection.
-struct GivenConnection<C>(C);
+struct GivenConnection<C> {
+    connection: C,
+    traffic: Arc<Traffic>,
+}
 
 impl<C: ConnectionLike + Clone + Send + Sync + 'static> Connections for GivenConnection<C> {
     fn ready_connection(self: Arc<Self>, _hash_slot: u16) -> Option<Arc<dyn SharedConnection>> {
@@ -54,16 +59,31 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Connections for GivenCon
     fn connection(self: Arc<Self>, _hash_slot: u16) -> ConnectionFuture {
         Box::pin(async move { Ok(self as Arc<dyn SharedConnection>) })
     }
+
+    fn facts(&self, _hash_slot: u16) -> Facts {
+        Facts { silent_for: self.traffic.silent_for(), ..Facts::default() }
+    }
 }
 
 impl<C: ConnectionLike + Clone + Send + Sync + 'static> SharedConnection for GivenConnection<C> {
     fn send(&self, command: Cmd) -> ReplyFuture {
-        let mut connection = self.0.clone();
-        Box::pin(async move { connection.req_packed_command(&command).await })
+        let (mut connection, traffic) = (self.connection.clone(), Arc::clone(&self.traffic));
+        Box::pin(async move {
+            traffic.record_write();
+            let reply = connection.req_packed_command(&command).await;
+            traffic.record_reply(&reply);
+            reply
+        })
     }
 
     fn send_all(&self, commands: Pipeline) -> RepliesFuture {
-        let mut connection = self.0.clone();
-        Box::pin(async move { connection.req_packed_commands(&commands, 0, commands.len()).await })
+        let (mut connection, traffic) = (self.connection.clone(), Arc::clone(&self.traffic));
+        Box::pin(async move {
+            traffic.record_write();
+            let count = commands.len();
+            let replies = connection.req_packed_commands(&commands, 0, count).await;
+            traffic.record_reply(&replies);
+            replies
+        })
     }
 }

@@ -79,8 +79,7 @@ pub mod calls {
     pub use super::error_reply::{
         from_error_reply, from_failed_call, is_read_only, is_reply, met_read_only,
     };
-    pub use super::fault::{Deadline, Facts, Progress, Signs, Stage};
-    pub use super::on_time::Timers;
+    pub use super::fault::{Deadline, Facts, Progress, Stage};
     pub use super::script::eval;
     pub use super::times::MAX_SILENCE;
 }

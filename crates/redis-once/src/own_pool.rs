@@ -16,14 +16,14 @@ use tokio::select;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
-use super::backoff::{Backoff, any_hangs};
+use super::backoff::{Backoff, patience, with_patience};
 use super::connection::{
     Connection, ConnectionFuture, ConnectionState, Connections, SharedConnection,
 };
 use super::error::{Error, ErrorKind};
 use super::error_reply::before_asking;
 use super::event::{ConnectionWatch, Listener};
-use super::fault::{Facts, Failed, Link};
+use super::fault::{Facts, Failed};
 use super::lock::lock;
 use super::on_time::unless_busy;
 use super::sentinel::Sentinels;
@@ -124,8 +124,8 @@ impl OwnPool {
         self.target.keep_watching(&runtime);
         // An attempt that cannot be spawned is dropped at once, and its drop takes the lock.
         let user = Some(runtime.id());
-        let (connection, started, retry_at) = self.with_state(now, user, |state| {
-            let PoolState { runtimes, backoff, last_error, switches, .. } = state;
+        let (connection, started, patience, retry_at) = self.with_state(now, user, |state| {
+            let PoolState { runtimes, backoff, last_error, last_took, switches, .. } = state;
             let connections = RuntimeConnections::of(runtimes, runtime.id(), self.size);
             let (mut started, mut retry_at) = (Vec::new(), now + MAX_CONNECTION_WAIT);
             if connections.entries.iter().any(PoolEntry::may_attempt) {
@@ -136,14 +136,16 @@ impl OwnPool {
                 }
                 (started, retry_at) = connections.begin_attempts(now, backoff);
             }
-            (connections.pick(place), started, retry_at)
+            let connection = connections.pick(place);
+            let patience = patience(last_error.as_ref(), *last_took);
+            (connection, started, patience, retry_at)
         });
         for entry in started {
             let pool = Arc::downgrade(self);
             let runtime_id = runtime.id();
             let attempt =
                 ConnectAttempt { pool, runtime: runtime_id, entry, begun: now, result: None };
-            runtime.spawn(attempt.run(self.target.clone(), self.shutdown.subscribe()));
+            runtime.spawn(attempt.run(self.target.clone(), patience, self.shutdown.subscribe()));
         }
         connection.ok_or(retry_at)
     }
@@ -169,6 +171,16 @@ impl OwnPool {
         seen
     }
 
+    /// Records that an attempt to connect gets no answer, although this process waits for it.
+    fn record_overdue(&self) {
+        let mut state = lock(&self.state);
+        if !state.is_connected() {
+            let cause = Error::new(ErrorKind::Infrastructure, "redis did not answer in time");
+            let error = no_connection(&self.target.address(), cause);
+            (state.last_error, state.failed) = (Some(error), Some(Instant::now()));
+        }
+    }
+
     /// Returns true if the last attempt to connect has failed, and no runtime has a connection.
     pub(super) fn is_away(&self) -> bool {
         let is_away = |state: &mut PoolState| state.last_error.is_some() && !state.is_connected();
@@ -177,10 +189,10 @@ impl OwnPool {
 
     /// Returns the known facts about the target.
     pub(super) fn facts(&self) -> Facts {
-        let server = self.target.address();
-        let mut facts = self.with_state(Instant::now(), None, |state| state.facts(server));
+        let mut facts = self.with_state(Instant::now(), None, |state| state.facts());
+        facts.is_silent = self.target.is_silent();
         if let (Some(failed), Some(cause)) = (&mut facts.failure, self.target.unnamed()) {
-            failed.error = no_connection(&facts.server, cause);
+            failed.error = no_connection(&self.target.address(), cause);
         }
         facts
     }
@@ -241,10 +253,18 @@ struct ConnectAttempt {
 }
 
 impl ConnectAttempt {
-    async fn run(mut self, target: Target, mut pool: watch::Receiver<()>) {
+    async fn run(mut self, target: Target, patience: Duration, mut pool: watch::Receiver<()>) {
+        let waiting = self.pool.clone();
+        let record_overdue = || {
+            if let Some(pool) = waiting.upgrade() {
+                pool.record_overdue();
+            }
+        };
         select! {
             biased;
-            result = target.connect() => self.result = Some(result),
+            result = with_patience(target.connect(), patience, record_overdue) => {
+                self.result = Some(result);
+            }
             _ = pool.changed() => {}
         }
     }
@@ -309,38 +329,19 @@ impl PoolState {
         current.flat_map(|connections| &connections.entries)
     }
 
-    /// The start of the oldest attempt of each entry of the current runtime.
-    fn oldest_attempts(&self) -> impl Iterator<Item = Instant> {
-        self.entries().filter_map(|entry| entry.attempts.first().copied())
-    }
-
-    /// Returns the facts of the current runtime about `server`.
-    fn facts(&self, server: String) -> Facts {
-        let made = |entry: &PoolEntry| entry.connection.as_ref().map(|one| one.made_at);
-        let oldest_connection = self.entries().filter_map(made).min();
-        let oldest_attempt = self.oldest_attempts().min();
-        let link = match (oldest_connection, oldest_attempt) {
-            (Some(made_at), _) => Link::Made(made_at),
-            (None, Some(begun)) => Link::Attempted(begun),
-            (None, None) => Link::Missing,
-        };
-        let attempt_hangs = self.attempt_hangs();
-        let last_error = self.last_error.clone();
-        let last_error = last_error.filter(|_| oldest_connection.is_none() && !attempt_hangs);
+    /// Returns the facts of the current runtime.
+    fn facts(&self) -> Facts {
+        let connections = || self.entries().filter_map(|entry| entry.connection.as_ref());
+        let last_error = self.last_error.clone().filter(|_| connections().next().is_none());
         let failure = last_error.map(|error| Failed { error, at: self.failed });
-        Facts { server, link, failure, attempt_hangs, is_silent: false }
+        let silent_for = connections().map(|one| one.socket.silent_for()).max();
+        Facts { failure, is_silent: false, silent_for: silent_for.unwrap_or_default() }
     }
 
     /// Returns true if any runtime has a connection.
     fn is_connected(&self) -> bool {
         let mut entries = self.runtimes.iter().flat_map(|runtime| &runtime.entries);
         entries.any(|entry| entry.connection.is_some())
-    }
-
-    /// Returns true if an attempt hangs, so that the last error no longer counts: see
-    /// [`any_hangs`].
-    fn attempt_hangs(&self) -> bool {
-        any_hangs(self.oldest_attempts(), self.last_error.as_ref(), self.last_took)
     }
 
     /// Drops useless connections, and runtimes without connections or attempts. Returns a lost
@@ -356,9 +357,6 @@ impl PoolState {
                 ConnectionState::Usable => continue,
                 ConnectionState::Closed => closed = lost("it was closed"),
                 ConnectionState::Rested => closed = lost("it was not used for long"),
-                ConnectionState::Unread => {
-                    closed = lost("this process was too busy to read replies")
-                }
                 ConnectionState::ReadOnly => unusable = lost("redis is read-only"),
                 ConnectionState::Silent => unusable = lost("redis stopped answering"),
             }
@@ -510,6 +508,14 @@ impl Target {
         match self {
             Self::Server(_) => None,
             Self::Primary(sentinels) => sentinels.unnamed(),
+        }
+    }
+
+    /// Returns true if a connection was given up as silent, and no reply has come since.
+    fn is_silent(&self) -> bool {
+        match self {
+            Self::Server(server) => server.is_silent(),
+            Self::Primary(sentinels) => sentinels.is_silent(),
         }
     }
 

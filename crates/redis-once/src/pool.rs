@@ -18,7 +18,7 @@ use super::cluster::Cluster;
 use super::cluster::slot_map::{self, Partition};
 use super::connection::{ConnectionFuture, Connections, SharedConnection};
 use super::error::{Error, ErrorKind};
-use super::fault::{Deadline, Facts, Signs, Stage};
+use super::fault::{Deadline, Facts, Stage};
 use super::server::Login;
 use super::times::{MAX_CONNECTION_WAIT, READY_WITHIN};
 
@@ -46,7 +46,6 @@ pub struct Pool {
     /// The same connections, if the address names a cluster.
     cluster: Option<Arc<Cluster>>,
     response_timeout: Option<Duration>,
-    signs: Arc<Signs>,
     /// The setting of [`several_servers`](Self::several_servers).
     several: Option<bool>,
     /// The logins for the servers that decide, and for the sentinels.
@@ -63,14 +62,7 @@ impl Pool {
         connections: Arc<impl Connections + 'static>,
         response_timeout: Option<Duration>,
     ) -> Self {
-        Self {
-            connections,
-            cluster: None,
-            response_timeout,
-            signs: Arc::new(Signs::new(false)),
-            several: None,
-            logins: [None, None],
-        }
+        Self { connections, cluster: None, response_timeout, several: None, logins: [None, None] }
     }
 
     /// Sets if several servers share the keys behind this address, as behind twemproxy or Envoy.
@@ -115,9 +107,9 @@ impl Pool {
     }
 
     pub(super) fn of_cluster(cluster: Cluster, response_timeout: Option<Duration>) -> Self {
-        let (cluster, signs) = (Arc::new(cluster), Arc::new(Signs::new(true)));
+        let cluster = Arc::new(cluster);
         let pool = Self::new(Arc::clone(&cluster), response_timeout);
-        Self { cluster: Some(cluster), signs, ..pool }
+        Self { cluster: Some(cluster), ..pool }
     }
 
     /// Changes the user and the password while the pool is used, for example after a rotation. If a
@@ -166,12 +158,6 @@ impl Pool {
         })?;
         login.set(user, password);
         Ok(())
-    }
-
-    /// Returns the pool with the signs of one for a cluster.
-    #[cfg(test)]
-    pub(super) fn with_signs_of_a_cluster(self) -> Self {
-        Self { signs: Arc::new(Signs::new(true)), ..self }
     }
 
     /// Returns true if both pools share their connections, and have the same settings.
@@ -241,10 +227,11 @@ impl Pool {
             };
             loop {
                 let end = Deadline::new(Instant::now() + MAX_CONNECTION_WAIT, hash_slot);
-                if let Some(connected) = end.wait_for(&pool.signs, connecting.as_mut()).await {
+                if let Some(connected) = end.wait_for(connecting.as_mut()).await {
                     return connected;
                 }
-                let error = pool.missed_error(&end, &Stage::Connecting { to: asked.clone() });
+                let stage = asked.clone().map_or(Stage::Waiting, Stage::Redirected);
+                let error = pool.missed_error(&end, &stage);
                 if error.kind() != ErrorKind::Saturation || !end.is_late() {
                     return Err(error);
                 }
@@ -259,13 +246,11 @@ impl Pool {
         deadline: Deadline,
     ) -> Result<Arc<dyn SharedConnection>, Error> {
         let connecting = pin!(self.connection(deadline.hash_slot));
-        let connected = deadline.wait_for(&self.signs, connecting).await;
-        let stage = Stage::Connecting { to: None };
-        connected.unwrap_or_else(|| Err(self.missed_error(&deadline, &stage)))
+        let connected = deadline.wait_for(connecting).await;
+        connected.unwrap_or_else(|| Err(self.missed_error(&deadline, &Stage::Waiting)))
     }
 
-    /// Waits for a reply until the deadline. Records that the server replied, or that no reply came
-    /// over `connection`.
+    /// Waits for a reply until the deadline. Records that none came over `connection`.
     ///
     /// For a call that a cluster redirects, `connection` is `None`. It has only the rest of its
     /// time, so a missed deadline does not show the state of its last server.
@@ -274,16 +259,10 @@ impl Pool {
         deadline: &Deadline,
         connection: Option<&dyn SharedConnection>,
         reply: Pin<&mut F>,
-        was_answered: impl FnOnce(&F::Output) -> bool,
     ) -> Option<F::Output> {
-        let sent = Instant::now();
-        let reply = deadline.wait_for(&self.signs, reply).await;
-        match (&reply, connection) {
-            (Some(reply), _) if was_answered(reply) => self.signs.reply.record(),
-            (None, Some(connection)) => {
-                connection.record_timeout(sent, deadline.is_busy(&self.signs));
-            }
-            _ => {}
+        let reply = deadline.wait_for(reply).await;
+        if let (None, Some(connection)) = (&reply, connection) {
+            connection.record_timeout();
         }
         reply
     }
@@ -303,16 +282,6 @@ impl Pool {
         if self.is_routed() { slot_map::hash_slot(key) } else { 0 }
     }
 
-    /// Returns the signs of load in this process.
-    pub fn signs(&self) -> &Signs {
-        &self.signs
-    }
-
-    /// Records that a server replied in time.
-    pub fn record_reply(&self) {
-        self.signs.reply.record();
-    }
-
     /// Returns a connection that is ready, if there is one.
     pub fn ready_connection(&self, hash_slot: u16) -> Option<Arc<dyn SharedConnection>> {
         Arc::clone(&self.connections).ready_connection(hash_slot)
@@ -326,10 +295,10 @@ impl Pool {
     /// Returns the error of a call that has no answer at its deadline.
     pub fn missed_error(&self, deadline: &Deadline, stage: &Stage) -> Error {
         let facts = match (stage, &self.cluster) {
-            (Stage::Connecting { to: Some(host) }, Some(cluster)) => cluster.facts_at(host),
+            (Stage::Redirected(host), Some(cluster)) => cluster.facts_at(host),
             _ => Ok(self.facts(deadline.hash_slot)),
         };
-        facts.map_or_else(|error| error, |facts| deadline.missed_error(&self.signs, &facts, stage))
+        facts.map_or_else(|error| error, |facts| deadline.missed_error(&facts, stage))
     }
 }
 

@@ -158,11 +158,10 @@ impl Pool {
         sending: impl Future<Output = Option<RedisResult<Value>>>,
         secrets: impl FnOnce() -> Vec<String>,
     ) -> Result<Value, Failure> {
-        let was_answered = |reply: &Option<_>| reply.as_ref().is_some_and(is_reply::<Value>);
-        let answer = self.reply_by(deadline, Some(connection), pin!(sending), was_answered).await;
+        let answer = self.reply_by(deadline, Some(connection), pin!(sending)).await;
         let missed = || {
             let stage = connection.stage();
-            (self.missed_error(deadline, &stage), matches!(stage, Stage::TurnedAway { .. }))
+            (self.missed_error(deadline, &stage), matches!(stage, Stage::TurnedAway(_)))
         };
         let answer = answer.ok_or_else(|| match missed() {
             (error, true) => Failure::NotRun(error),

@@ -178,7 +178,7 @@ impl Server {
         let (address, is_primary) = (Arc::new(self.addr.clone()), greeting.is_primary());
         self.health.was_primary.fetch_or(is_primary, Relaxed);
         let keys_apart = greeting.protocol == ProtocolVersion::RESP2;
-        Ok(Connection { socket, health, address, is_primary, keys_apart, made_at: Instant::now() })
+        Ok(Connection { socket, health, address, is_primary, keys_apart })
     }
 
     /// Opens a socket, and reads the greeting of the server. `on_push` gets all push messages. Each

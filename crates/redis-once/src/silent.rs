@@ -4,8 +4,6 @@ use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-use tokio::time::Instant;
-
 use super::connection::{
     ConnectionFuture, Connections, RepliesFuture, ReplyFuture, SharedConnection,
 };
@@ -15,12 +13,8 @@ use super::fault::Facts;
 #[derive(Debug, Default)]
 pub struct Silent {
     is_dead: AtomicBool,
-    /// True if the pool knows that it is silent.
-    pub is_known: AtomicBool,
     /// How many calls were recorded as without a reply.
     pub timeouts: AtomicUsize,
-    /// True if a busy process missed a reply.
-    pub met_load: AtomicBool,
 }
 
 impl Silent {
@@ -40,7 +34,7 @@ impl Connections for Silent {
     }
 
     fn facts(&self, _: u16) -> Facts {
-        Facts { is_silent: self.is_known.load(Relaxed), ..Facts::given() }
+        Facts { is_silent: true, ..Facts::default() }
     }
 }
 
@@ -57,8 +51,7 @@ impl SharedConnection for Silent {
         !self.is_dead.load(Relaxed)
     }
 
-    fn record_timeout(&self, _: Instant, is_busy: bool) {
+    fn record_timeout(&self) {
         self.timeouts.fetch_add(1, Relaxed);
-        self.met_load.fetch_or(is_busy, Relaxed);
     }
 }

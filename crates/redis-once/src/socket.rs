@@ -5,8 +5,8 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::select_ok;
 use redis::aio::MultiplexedConnection;
@@ -20,17 +20,16 @@ use tokio::task::JoinHandle;
 use super::dialer::{Dialer, Resolver, Stream, addresses};
 use super::times::KEEPALIVE;
 use super::tls::TlsParams;
-use super::wire::{OwnedWire, Wire};
+use super::wire::{Dialed, Look, OwnedWire, Traffic, Wire};
 
 /// A connection of the client. Clones share it, and it closes when the last of them is dropped.
 #[derive(Clone)]
 pub(super) struct Socket {
     pub(super) connection: MultiplexedConnection,
     reading: Arc<Reading>,
-    wire: Option<Weak<Wire>>,
+    look: Look,
     uses_tls: bool,
-    /// The bytes that came since the last reply.
-    unanswered: Arc<AtomicUsize>,
+    traffic: Arc<Traffic>,
     /// The IP address of the server, if its host was looked up.
     pub(super) peer: Option<SocketAddr>,
 }
@@ -38,9 +37,9 @@ pub(super) struct Socket {
 /// An open stream to a server.
 pub(super) struct Opened {
     stream: Box<dyn Stream>,
-    /// The socket below it. `None`: the application opened it.
-    wire: Option<Weak<Wire>>,
-    unanswered: Arc<AtomicUsize>,
+    /// The socket below it.
+    look: Look,
+    traffic: Arc<Traffic>,
     peer: Option<SocketAddr>,
 }
 
@@ -63,7 +62,7 @@ impl Socket {
         config: AsyncConnectionConfig,
         guard: impl Send + 'static,
     ) -> RedisResult<Self> {
-        let Opened { stream, wire, unanswered, peer } = opened;
+        let Opened { stream, look, traffic, peer } = opened;
         let (connection, reading) =
             MultiplexedConnection::new_with_config(settings, stream, config).await?;
         let reading = tokio::spawn(async move {
@@ -71,12 +70,17 @@ impl Socket {
             reading.await;
         });
         let reading = Arc::new(Reading(reading));
-        Ok(Self { connection, reading, wire, uses_tls, unanswered, peer })
+        Ok(Self { connection, reading, look, uses_tls, traffic, peer })
     }
 
     /// Records that a reply came, or the replies to all commands of one write.
     pub(super) fn record_reply(&self) {
-        self.unanswered.store(0, Relaxed);
+        self.traffic.end_reply();
+    }
+
+    /// The time for which the server has sent nothing, though it was asked.
+    pub(super) fn silent_for(&self) -> Duration {
+        self.look.silent_for(&self.traffic)
     }
 
     /// Asks the system if the server has closed the connection. False for a socket of the
@@ -84,9 +88,10 @@ impl Socket {
     pub(super) fn is_closed(&self) -> bool {
         // With TLS, a server says goodbye. Each call that waits for a reply holds a clone.
         let says_goodbye = self.uses_tls && Arc::strong_count(&self.reading) == 1;
-        let is_closed =
-            |wire: &Weak<Wire>| wire.upgrade().is_none_or(|wire| wire.is_closed(says_goodbye));
-        self.wire.as_ref().is_some_and(is_closed)
+        match &self.look {
+            Look::Wire(wire) => wire.upgrade().is_none_or(|wire| wire.is_closed(says_goodbye)),
+            Look::Dialed(_) => false,
+        }
     }
 }
 
@@ -98,7 +103,7 @@ pub(super) async fn open(
     dialer: Option<&Dialer>,
     left: &[SocketAddr],
 ) -> RedisResult<Opened> {
-    let unanswered = Arc::default();
+    let traffic = Arc::default();
     let (host, port) = match addr {
         ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
             (host, *port)
@@ -106,15 +111,16 @@ pub(super) async fn open(
         #[cfg(unix)]
         ConnectionAddr::Unix(path) => {
             let wire = Wire::Unix(UnixStream::connect(path).await?);
-            let (stream, wire) = OwnedWire::new(wire, &unanswered);
-            let (stream, wire) = (Box::new(stream), Some(wire));
-            return Ok(Opened { stream, wire, unanswered, peer: None });
+            let (stream, wire) = OwnedWire::new(wire, &traffic);
+            let (stream, look) = (Box::new(stream), Look::Wire(wire));
+            return Ok(Opened { stream, look, traffic, peer: None });
         }
         _ => return Err(io::Error::from(io::ErrorKind::Unsupported).into()),
     };
     if let Some(dialer) = dialer {
         let stream = dialer.dial(host.clone(), port).await?;
-        return Ok(Opened { stream, wire: None, unanswered, peer: None });
+        let (stream, look) = Dialed::new(stream, &traffic);
+        return Ok(Opened { stream: Box::new(stream), look, traffic, peer: None });
     }
     let each = addresses(host, port, resolver).await?.into_iter();
     let each = each.filter(|address| !left.contains(address));
@@ -132,8 +138,8 @@ async fn connect(address: SocketAddr, host: &str, tls: &TlsParams) -> io::Result
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))?;
-    let unanswered = Arc::default();
-    let (stream, wire) = OwnedWire::new(Wire::Tcp(stream), &unanswered);
+    let traffic = Arc::default();
+    let (stream, wire) = OwnedWire::new(Wire::Tcp(stream), &traffic);
     let stream = tls.encrypt(host, stream).await?;
-    Ok(Opened { stream, wire: Some(wire), unanswered, peer: Some(address) })
+    Ok(Opened { stream, look: Look::Wire(wire), traffic, peer: Some(address) })
 }

@@ -13,28 +13,21 @@ pub(super) const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// The time that `Pool::ready` waits for connections. It is documented.
 pub(super) const READY_WITHIN: Duration = Duration::from_secs(1);
 
-/// The longest time that a call waits for a connection. It is documented. It is also the age from
-/// which an attempt is overdue, and the idle time of a bb8 pool's connection.
+/// The longest time that a call waits for a connection. It is documented. It is also the idle time
+/// of a bb8 pool's connection.
 pub(super) const MAX_CONNECTION_WAIT: Duration = Duration::from_millis(500);
 
-/// The longest silence of a server, or twice the wait of a call if that is longer. It is longer
-/// than the pauses of a healthy server, such as a fork or a slow command. It is short enough to
+/// The longest silence of a connection. It is longer than the pauses of a healthy server, such as a fork or a slow command. It is short enough to
 /// leave an address that never answers.
 ///
-/// It has the same meaning in five places: after it, nothing waits for the silent server any more.
-/// A busy process waits several times as long before it gives a connection up.
+/// It has the same meaning in four places: after it, nothing waits for the silent server any more.
 ///
 /// - A silent connection is given up.
 /// - A second attempt to connect starts beside the first: a network that lost the first may deliver
 ///   the second, long before the first times out.
 /// - The first choice of a primary no longer waits for silent sentinels.
 /// - In a cluster, a refund without a reply no longer blocks its hash slot.
-/// - In a cluster, a late timer of this process counts for this time. A reply could show sooner
-///   that the process is busy, but a server may be silent until then.
 pub const MAX_SILENCE: Duration = Duration::from_millis(300);
-
-/// The factor of [`MAX_SILENCE`] in a process that is too busy to read replies at once.
-pub(super) const BUSY_FACTOR: u32 = 10;
 
 /// The idle time after which the system probes a connection, so that firewalls do not forget it.
 pub(super) const KEEPALIVE: Duration = Duration::from_secs(30);
@@ -53,6 +46,12 @@ pub(super) const MAX_UNSEEN: Duration = Duration::from_secs(10);
 
 // ---- Attempts to connect ----
 
+/// The age from which an attempt blames its server: a call that waits for it learns that in time.
+pub(crate) const OVERDUE_AFTER: Duration = Duration::from_millis(400);
+
+/// The same after a refusal by the server, at least.
+pub(crate) const HANGS_AFTER: Duration = Duration::from_millis(150);
+
 /// The longest pause after the first failure. The second failure doubles it. Together with the
 /// longest silence of a connection, it is below half a second.
 pub(super) const MAX_FIRST_PAUSE: Duration = Duration::from_millis(150);
@@ -62,9 +61,6 @@ pub(super) const MAX_PAUSE: Duration = Duration::from_millis(300);
 
 /// The pause after an attempt to connect that ended with its runtime, or that load ended.
 pub(super) const INTERRUPTED_PAUSE: Duration = Duration::from_millis(10);
-
-/// The time after which an attempt to connect may hang.
-pub(super) const HANGS_AFTER: Duration = Duration::from_millis(150);
 
 /// The time after which a failure no longer makes pauses longer.
 pub(super) const FORGET_AFTER: Duration = Duration::from_secs(2);

@@ -4,19 +4,187 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Weak};
-use std::task::{Context, Poll, ready};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, Weak};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
+use redis::RedisResult;
 use redis::io::tcp::socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
+use tokio::time::Instant;
+
+use super::dialer::Stream;
+use super::error_reply::is_reply;
+use super::lock::lock;
+use super::times::MAX_SILENCE;
 
 /// The most bytes of the replies to one call. The map of a cluster whose slots alternate between
 /// masters with many replicas has half as many.
 const MAX_REPLY: usize = 16 << 20;
+
+/// The traffic over a connection.
+#[derive(Debug)]
+pub(super) struct Traffic {
+    start: Instant,
+    /// The bytes that came since the last reply.
+    unanswered: AtomicUsize,
+    /// When bytes were first written since bytes were last read, in us. 0: never.
+    asked: AtomicU64,
+}
+
+impl Default for Traffic {
+    fn default() -> Self {
+        Self { start: Instant::now(), unanswered: AtomicUsize::new(0), asked: AtomicU64::new(0) }
+    }
+}
+
+impl Traffic {
+    fn read(&self, count: usize) -> io::Result<()> {
+        if count > 0 {
+            self.asked.store(0, Relaxed);
+        }
+        if self.unanswered.fetch_add(count, Relaxed) + count > MAX_REPLY {
+            let message = "redis sent a reply of more than 16 MiB";
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+        }
+        Ok(())
+    }
+
+    /// Records that bytes were written.
+    pub(super) fn record_write(&self) {
+        let now = self.start.elapsed().as_micros() as u64 + 1;
+        let _ = self.asked.compare_exchange(0, now, Relaxed, Relaxed);
+    }
+
+    /// Records that a whole reply came.
+    pub(super) fn end_reply(&self) {
+        self.unanswered.store(0, Relaxed);
+    }
+
+    /// Records the outcome of a call over a connection of the application, whose bytes nobody sees.
+    pub(super) fn record_reply<T>(&self, outcome: &RedisResult<T>) {
+        if is_reply(outcome) {
+            self.asked.store(0, Relaxed);
+        }
+    }
+
+    /// Returns the time since bytes were written, if none were read since.
+    fn waited(&self) -> Duration {
+        match self.asked.load(Relaxed) {
+            0 => Duration::ZERO,
+            asked => self.start.elapsed().saturating_sub(Duration::from_micros(asked - 1)),
+        }
+    }
+
+    /// Returns the time for which a connection of the application is silent. Nobody can look into
+    /// its socket, so a short silence does not count: this process may not have read the reply yet.
+    pub(super) fn silent_for(&self) -> Duration {
+        Some(self.waited()).filter(|waited| *waited >= MAX_SILENCE).unwrap_or_default()
+    }
+}
+
+/// A stream of the application, which others may read ahead.
+pub(super) struct Dialed(Arc<Mutex<Ahead>>, Arc<Traffic>);
+
+pub(super) struct Ahead {
+    stream: Box<dyn Stream>,
+    waker: Option<Waker>,
+    bytes: Vec<u8>,
+}
+
+/// Looks at a connection.
+#[derive(Clone)]
+pub(super) enum Look {
+    Wire(Weak<Wire>),
+    Dialed(Weak<Mutex<Ahead>>),
+}
+
+impl Look {
+    /// The time for which the other side has sent nothing, though it was asked.
+    pub(super) fn silent_for(&self, traffic: &Traffic) -> Duration {
+        let waited = traffic.waited();
+        if waited.is_zero() {
+            return waited;
+        }
+        let has_unread = match self {
+            Self::Wire(wire) => wire.upgrade().is_none_or(|wire| wire.has_unread()),
+            Self::Dialed(ahead) => ahead.upgrade().is_none_or(|ahead| lock(&ahead).has_unread()),
+        };
+        if has_unread { Duration::ZERO } else { waited }
+    }
+}
+
+impl Ahead {
+    fn has_unread(&mut self) -> bool {
+        if !self.bytes.is_empty() {
+            return true;
+        }
+        let Some(waker) = self.waker.clone() else { return true };
+        let mut bytes = [0; 4_096];
+        let mut buf = ReadBuf::new(&mut bytes);
+        let mut cx = Context::from_waker(&waker);
+        match Pin::new(&mut *self.stream).poll_read(&mut cx, &mut buf) {
+            Poll::Pending => false,
+            Poll::Ready(_) => {
+                self.bytes.extend_from_slice(buf.filled());
+                waker.wake();
+                true
+            }
+        }
+    }
+}
+
+impl Dialed {
+    pub(super) fn new(stream: Box<dyn Stream>, traffic: &Arc<Traffic>) -> (Self, Look) {
+        let ahead = Arc::new(Mutex::new(Ahead { stream, waker: None, bytes: Vec::new() }));
+        let below = Look::Dialed(Arc::downgrade(&ahead));
+        (Self(ahead, Arc::clone(traffic)), below)
+    }
+}
+
+impl AsyncRead for Dialed {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut ahead = lock(&self.0);
+        let before = buf.filled().len();
+        if ahead.bytes.is_empty() {
+            ahead.waker = Some(cx.waker().clone());
+            ready!(Pin::new(&mut *ahead.stream).poll_read(cx, buf))?;
+        } else {
+            let count = ahead.bytes.len().min(buf.remaining());
+            buf.put_slice(&ahead.bytes[..count]);
+            ahead.bytes.drain(..count);
+        }
+        Poll::Ready(self.1.read(buf.filled().len() - before))
+    }
+}
+
+impl AsyncWrite for Dialed {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let count = ready!(Pin::new(&mut *lock(&self.0).stream).poll_write(cx, bytes))?;
+        self.1.record_write();
+        Poll::Ready(Ok(count))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *lock(&self.0).stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *lock(&self.0).stream).poll_shutdown(cx)
+    }
+}
 
 /// A socket of the system.
 pub(super) enum Wire {
@@ -49,6 +217,12 @@ impl Wire {
         }
     }
 
+    /// Returns true if bytes wait to be read, or the end.
+    fn has_unread(&self) -> bool {
+        on!(self, stream => SockRef::from(stream).peek(&mut [MaybeUninit::uninit()]))
+            .is_ok_and(|_| true)
+    }
+
     /// Reads without waiting. A read that leaves room has emptied the socket: as tokio does, this
     /// saves the next read, which would find nothing.
     fn try_read(&self, buf: &mut ReadBuf<'_>) -> io::Result<()> {
@@ -70,16 +244,15 @@ impl Wire {
 /// fill the memory.
 pub(super) struct OwnedWire {
     wire: Arc<Wire>,
-    /// The bytes that came since the last reply.
-    unanswered: Arc<AtomicUsize>,
+    traffic: Arc<Traffic>,
 }
 
 impl OwnedWire {
     /// Returns the socket for the task, and for those who look at it. It closes with the task.
-    pub(super) fn new(wire: Wire, unanswered: &Arc<AtomicUsize>) -> (Self, Weak<Wire>) {
+    pub(super) fn new(wire: Wire, traffic: &Arc<Traffic>) -> (Self, Weak<Wire>) {
         let wire = Arc::new(wire);
         let below = Arc::downgrade(&wire);
-        (Self { wire, unanswered: Arc::clone(unanswered) }, below)
+        (Self { wire, traffic: Arc::clone(traffic) }, below)
     }
 }
 
@@ -96,12 +269,7 @@ impl AsyncRead for OwnedWire {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
                 outcome => outcome?,
             }
-            let count = buf.filled().len() - before;
-            if self.unanswered.fetch_add(count, Relaxed) + count > MAX_REPLY {
-                let message = "redis sent a reply of more than 16 MiB";
-                return Poll::Ready(Err(io::Error::new(io::ErrorKind::FileTooLarge, message)));
-            }
-            return Poll::Ready(Ok(()));
+            return Poll::Ready(self.traffic.read(buf.filled().len() - before));
         }
     }
 }
@@ -116,7 +284,10 @@ impl AsyncWrite for OwnedWire {
             ready!(on!(&*self.wire, stream => stream.poll_write_ready(cx)))?;
             match on!(&*self.wire, stream => stream.try_write(bytes)) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                outcome => return Poll::Ready(outcome),
+                outcome => {
+                    self.traffic.record_write();
+                    return Poll::Ready(outcome);
+                }
             }
         }
     }
@@ -128,5 +299,65 @@ impl AsyncWrite for OwnedWire {
     /// The task drops the socket next, which closes it.
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::io::Write as _;
+    use std::net::TcpListener;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+    use tokio::time::advance;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_is_silent_until_bytes_arrive_even_if_nobody_reads_them() {
+        let (traffic, (own, mut other)) = (Arc::default(), duplex(64));
+        let (mut stream, look) = Dialed::new(Box::new(own), &traffic);
+        let silent_for = || look.silent_for(&traffic);
+        // As the task does that reads the replies.
+        let mut byte = [0];
+        let mut reading = tokio::spawn(async move {
+            stream.write_all(b"a").await.expect("room");
+            stream.read_exact(&mut byte).await.expect("bytes");
+            stream.read_exact(&mut byte).await.expect("bytes");
+        });
+        let pending = poll_fn(|cx| Poll::Ready(Pin::new(&mut reading).poll(cx).is_pending()));
+        assert!(pending.await);
+        tokio::task::yield_now().await;
+        advance(MAX_SILENCE).await;
+        assert_eq!(silent_for(), MAX_SILENCE);
+        other.write_all(b"b").await.expect("room");
+        assert_eq!(silent_for(), Duration::ZERO);
+        tokio::task::yield_now().await;
+        advance(MAX_SILENCE).await;
+        assert_eq!(silent_for(), Duration::ZERO, "nothing was asked since");
+        other.write_all(b"c").await.expect("room");
+        reading.await.expect("no byte is lost");
+    }
+
+    #[tokio::test]
+    async fn a_socket_is_silent_until_bytes_arrive_even_if_nobody_reads_them() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let stream = TcpStream::connect(address).await.expect("a connection");
+        let (mut other, _) = listener.accept().expect("a connection");
+        let traffic = Arc::default();
+        let (mut stream, wire) = OwnedWire::new(Wire::Tcp(stream), &traffic);
+        let look = Look::Wire(wire);
+        assert_eq!(look.silent_for(&traffic), Duration::ZERO);
+        stream.write_all(b"a").await.expect("room");
+        while look.silent_for(&traffic) == Duration::ZERO {
+            std::thread::yield_now();
+        }
+        other.write_all(b"b").expect("room");
+        // The runtime has no turn in between.
+        while look.silent_for(&traffic) > Duration::ZERO {
+            std::thread::yield_now();
+        }
+        stream.read_exact(&mut [0]).await.expect("bytes");
     }
 }

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::circuit::{Outcome, Permit};
 use super::shared_circuit::Shared;
 use crate::decision::Origin;
-use crate::limiter::grace_period::GracePeriod;
+use crate::limiter::on_time::{is_late, read_arrived};
 use crate::limiter::runtime::sleep_until;
 use crate::{Decision, Error, ErrorKind};
 
@@ -122,11 +122,10 @@ fn is_slow_after(slow_after: Duration) -> impl Future<Output = Result<bool, Erro
         let Some(deadline) = begun.checked_add(slow_after) else {
             return std::future::pending().await;
         };
-        let grace_period = GracePeriod::new(deadline);
         sleep_until(deadline)?.await;
         // In a busy process, timers fire late, or before the answer is read.
-        grace_period.catch_up().await;
-        Ok(!grace_period.is_late())
+        read_arrived(deadline).await;
+        Ok(!is_late(deadline))
     }
 }
 

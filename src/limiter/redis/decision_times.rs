@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-pub(crate) use crate::limiter::grace_period::MAX_TIMEOUT;
+pub(crate) use crate::limiter::on_time::MAX_TIMEOUT;
 
 /// The default of the longest time for a decision. It is documented.
 pub(crate) const DEFAULT_DECISION_TIMEOUT: Duration = Duration::from_millis(100);

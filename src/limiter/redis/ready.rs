@@ -2,9 +2,8 @@
 
 use std::pin::pin;
 
-use redis::Value;
 use redis_once::Script;
-use redis_once::calls::{Deadline, Stage, eval, from_failed_call, is_reply};
+use redis_once::calls::{Deadline, Stage, eval, from_failed_call};
 use tokio::time::Instant;
 
 use super::Pool;
@@ -74,10 +73,8 @@ impl Pool {
                 command.arg(1).arg(&key);
                 true
             }));
-            let was_answered = |reply: &Option<_>| reply.as_ref().is_some_and(is_reply::<Value>);
-            let reply =
-                self.client.reply_by(&deadline, Some(&*connection), sending, was_answered).await;
-            let missed = || self.client.missed_error(&deadline, &Stage::Sent);
+            let reply = self.client.reply_by(&deadline, Some(&*connection), sending).await;
+            let missed = || self.client.missed_error(&deadline, &Stage::Waiting);
             reply.flatten().ok_or_else(missed)?.map_err(|error| from_failed_call(error, []))?;
         }
         Ok(())

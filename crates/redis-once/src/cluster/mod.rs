@@ -28,7 +28,7 @@ use self::slot_map::Partition;
 use super::address::Host;
 use super::connection::{ConnectionFuture, Connections, SharedConnection};
 use super::error::{Error, ErrorKind};
-use super::fault::{Facts, Failed, Link};
+use super::fault::{Facts, Failed};
 use super::server::Server;
 use super::times::REFRESH_CHECK;
 
@@ -196,22 +196,16 @@ impl Connections for Cluster {
 
     fn facts(&self, hash_slot: u16) -> Facts {
         if let Some((_, node)) = self.nodes.of(hash_slot) {
-            return Facts { is_silent: node.server.is_silent(), ..node.pool.facts() };
+            return node.pool.facts();
         }
         let refreshes = self.refreshes.state();
         let failed = |cause: Option<&Error>, at| Failed { error: self.no_node_error(cause), at };
-        let failure = match refreshes.last_error() {
+        let failure = match &refreshes.last_error {
             Some(error) => Some(failed(Some(error), refreshes.failed)),
             // While masters change, a server may know no master of a slot for a moment. A busy
             // process reads the next map late, so this counts only in one that is on time.
             None => refreshes.was_read.then(|| failed(None, None)),
         };
-        Facts {
-            server: format!("the cluster at {}", self.seeds[0].0),
-            link: Link::Missing,
-            failure,
-            attempt_hangs: refreshes.attempt_hangs(),
-            is_silent: false,
-        }
+        Facts { failure, ..Facts::default() }
     }
 }

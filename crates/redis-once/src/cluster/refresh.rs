@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::super::address::Host;
-use super::super::backoff::{Backoff, any_hangs};
+use super::super::backoff::{Backoff, patience, with_patience};
 use super::super::connection::SharedConnection;
 use super::super::error::{Error, ErrorKind};
 use super::super::error_reply::{from_redis_error, weight};
@@ -22,7 +22,7 @@ use super::super::lock::lock;
 use super::super::on_time::unless_busy;
 use super::super::server::Server;
 use super::super::times::{
-    INTERRUPTED_PAUSE, MAX_CONNECTION_WAIT, MAX_MAP_PAUSE, PATIENCE, REFRESH_CHECK,
+    INTERRUPTED_PAUSE, MAX_CONNECTION_WAIT, MAX_MAP_PAUSE, MAX_SILENCE, PATIENCE, REFRESH_CHECK,
 };
 use super::Cluster;
 use super::slot_map::SlotMap;
@@ -37,28 +37,15 @@ pub(super) struct State {
     running: Vec<(runtime::Id, Instant)>,
     backoff: Backoff,
     /// The error of the last attempt. `None` after a success.
-    last_error: Option<Error>,
-    /// The end of the last failed attempt.
-    pub(super) failed: Option<Instant>,
+    pub(super) last_error: Option<Error>,
     /// The time that the last failed attempt took.
     last_took: Duration,
+    /// The end of the last failed attempt.
+    pub(super) failed: Option<Instant>,
     /// True after the map was read. Then a slot without a server is not just a sign of load.
     pub(super) was_read: bool,
     /// The server that last said that it cannot serve its slots.
     doubted: Option<Host>,
-}
-
-impl State {
-    /// Returns true if an attempt hangs, so that the last error no longer counts.
-    pub(super) fn attempt_hangs(&self) -> bool {
-        let attempts = self.running.iter().map(|(_, begun)| *begun);
-        any_hangs(attempts, self.last_error.as_ref(), self.last_took)
-    }
-
-    /// Returns the error of the last attempt, unless an attempt hangs now.
-    pub(super) fn last_error(&self) -> Option<&Error> {
-        self.last_error.as_ref().filter(|_| !self.attempt_hangs())
-    }
 }
 
 impl Refreshes {
@@ -74,8 +61,9 @@ impl Refreshes {
         }
     }
 
-    /// Begins an attempt. The error is the instant at which the next attempt may begin.
-    fn begin(&self, runtime: runtime::Id) -> Result<(), Instant> {
+    /// Begins an attempt. Returns the time after which it blames the cluster. The error is the
+    /// instant at which the next attempt may begin.
+    fn begin(&self, runtime: runtime::Id) -> Result<Duration, Instant> {
         let (mut state, now) = (self.state(), Instant::now());
         if state.running.iter().any(|(running, _)| *running == runtime) {
             return Err(now + MAX_CONNECTION_WAIT);
@@ -85,7 +73,14 @@ impl Refreshes {
             None => state.backoff.record_attempt(now),
         }
         state.running.push((runtime, now));
-        Ok(())
+        Ok(patience(state.last_error.as_ref(), state.last_took))
+    }
+
+    /// Records that an attempt gets no answer, although this process waits for it.
+    fn record_overdue(&self) {
+        let error = Error::new(ErrorKind::Infrastructure, "no server sent its slots in time");
+        let mut state = self.state();
+        (state.last_error, state.failed) = (Some(error), Some(Instant::now()));
     }
 
     /// Records the end of the attempt on `runtime`. `None`: it did not finish.
@@ -124,12 +119,13 @@ impl Cluster {
     /// instant to try again.
     pub(super) fn refresh(self: &Arc<Self>) -> Instant {
         let runtime = Handle::current();
-        if let Err(later) = self.refreshes.begin(runtime.id()) {
-            return later;
-        }
+        let patience = match self.refreshes.begin(runtime.id()) {
+            Ok(patience) => patience,
+            Err(later) => return later,
+        };
         let candidates = self.candidates();
-        let attempt =
-            Attempt { cluster: Arc::downgrade(self), runtime: runtime.id(), result: None };
+        let (cluster, id) = (Arc::downgrade(self), runtime.id());
+        let attempt = Attempt { cluster, runtime: id, patience, result: None };
         runtime.spawn(attempt.run(candidates, self.shutdown.subscribe()));
         Instant::now() + MAX_CONNECTION_WAIT
     }
@@ -165,15 +161,25 @@ impl Cluster {
 struct Attempt {
     cluster: Weak<Cluster>,
     runtime: runtime::Id,
+    patience: Duration,
     /// The outcome; `None` until the attempt has finished.
     result: Option<Result<SlotMap, Error>>,
 }
 
 impl Attempt {
     async fn run(mut self, candidates: Vec<Candidate>, mut cluster: watch::Receiver<()>) {
+        let waiting = self.cluster.clone();
+        let record_overdue = || {
+            if let Some(cluster) = waiting.upgrade() {
+                cluster.refreshes.record_overdue();
+            }
+        };
+        let patience = self.patience;
         select! {
             biased;
-            result = first_map(candidates) => self.result = Some(result),
+            result = with_patience(first_map(candidates), patience, record_overdue) => {
+                self.result = Some(result);
+            }
             _ = cluster.changed() => {}
         }
     }
@@ -207,19 +213,16 @@ impl Candidate {
             Some(connection) => connection,
             None => Arc::new(self.server.connect().await?),
         };
-        let (sent, mut reply) =
-            (Instant::now(), connection.send(cmd("CLUSTER").arg("SLOTS").take()));
+        let mut reply = connection.send(cmd("CLUSTER").arg("SLOTS").take());
         let no_answer = |_| {
             let message = format!("{} did not answer in time", self.server.address());
             Error::new(ErrorKind::Infrastructure, message)
         };
-        let patience = end.min(sent + PATIENCE);
-        let early = async { timeout_at(patience, &mut reply).await.map_err(no_answer) };
-        let reply = match unless_busy(patience, early).await {
+        let reply = match timeout_at(end.min(Instant::now() + MAX_SILENCE), &mut reply).await {
             Ok(reply) => reply,
-            Err(error) => {
+            Err(_) => {
                 // This call shows a silent connection, like a call without a reply.
-                connection.record_timeout(sent, error.kind() == ErrorKind::Saturation);
+                connection.record_timeout();
                 timeout_at(end, reply).await.map_err(no_answer)?
             }
         };
@@ -270,6 +273,7 @@ mod tests {
     use tokio::time::advance;
 
     use super::super::super::connection::Connections as _;
+    use super::super::super::fault::{Deadline, Failed, Stage};
     use super::super::super::pool::Pool;
     use super::super::super::silent::Silent;
     use super::super::slot_map::HASH_SLOTS;
@@ -284,16 +288,19 @@ mod tests {
         let (served, unserved) = (0, HASH_SLOTS - 1);
         assert!(cluster.facts(unserved).failure.is_none());
         let begun = Instant::now();
-        let kind = || cluster.facts(unserved).judge_unheard(begun).kind();
+        let missed = Deadline::new(begun, 0);
+        let kind = || missed.missed_error(&cluster.facts(unserved), &Stage::Waiting).kind();
         assert_eq!(kind(), ErrorKind::Saturation);
 
         // In a busy process, a failure counts if it is fresh.
         let runtime = Handle::current().id();
-        let end = |result| drop(Attempt { cluster: Arc::downgrade(cluster), runtime, result });
+        let end = |result| {
+            let (cluster, patience) = (Arc::downgrade(cluster), Duration::ZERO);
+            drop(Attempt { cluster, runtime, patience, result });
+        };
         end(Some(Err(Error::new(ErrorKind::Infrastructure, "away"))));
-        let facts = cluster.facts(unserved);
-        assert!(facts.failure_since(Some(begun)).is_some());
-        assert!(facts.failure_since(Some(Instant::now() + SECOND)).is_none());
+        let failed = cluster.facts(unserved).failure.expect("it has failed").at;
+        assert!((Some(begun)..=Some(Instant::now())).contains(&failed));
 
         let master = Value::Array(vec![Value::BulkString(b"127.0.0.1".into()), Value::Int(1)]);
         let range = [Value::Int(0), Value::Int(i64::from(unserved) - 1), master];
@@ -303,8 +310,8 @@ mod tests {
         assert!(cluster.facts(served).failure.is_none());
         let facts = cluster.facts(unserved);
         // A busy process would have read a later map.
-        assert!(facts.failure_since(Some(begun)).is_none());
-        let error = facts.failure.expect("known to the map").error;
+        let Failed { error, at } = facts.failure.expect("known to the map");
+        assert_eq!(at, None);
         assert_eq!(error.kind(), ErrorKind::Infrastructure);
         assert!(error.to_string().ends_with("holds the key"), "{error}");
         assert_eq!(kind(), ErrorKind::Infrastructure);

@@ -13,7 +13,7 @@ use super::super::fault::{Deadline, Stage};
 use super::super::pool::Pool;
 use super::super::server::Login;
 use super::super::simulated;
-use super::super::times::{HANGS_AFTER, READY_WITHIN};
+use super::super::times::{OVERDUE_AFTER, READY_WITHIN};
 use super::*;
 
 const CONNECT_TIMEOUT: Duration = MAX_CONNECTION_WAIT.saturating_mul(4);
@@ -46,25 +46,23 @@ async fn an_attempt_without_an_answer_ends_in_time_and_no_pause_follows() {
     assert!(pool.next(None).is_err());
     sleep(CONNECT_TIMEOUT + SOON).await;
     let facts = pool.facts();
-    let error = facts.failure_since(None).expect("it has failed");
+    let Failed { error, at } = facts.failure.expect("it has failed");
     assert_eq!(error.kind(), ErrorKind::Infrastructure);
     // The attempt began long ago, and does not show the current state of the server.
     assert_eq!(lock(&pool.state).backoff.retry_at(Instant::now()), None);
-    let failed = Instant::now() - SOON;
-    assert!(facts.failure_since(Some(failed)).is_some());
-    assert!(facts.failure_since(Some(failed + 2 * SOON)).is_none());
+    assert!(at.is_some_and(|at| at.elapsed() <= SOON));
 }
 
-/// The server is at fault when the attempt takes as long as a call waits for a connection.
+/// The server is at fault when the attempt is overdue: before a call stops waiting for it.
 #[tokio::test(start_paused = true)]
 async fn an_attempt_that_has_just_begun_is_no_fault_of_the_server() {
     let (pool, _) = silent();
     assert!(pool.next(None).is_err());
-    let begun = Instant::now();
-    let kind = || pool.facts().judge_unheard(begun).kind();
-    assert_eq!(kind(), ErrorKind::Saturation);
-    sleep(MAX_CONNECTION_WAIT).await;
-    assert_eq!(kind(), ErrorKind::Infrastructure);
+    sleep(OVERDUE_AFTER / 2).await;
+    assert!(pool.facts().failure.is_none());
+    sleep(MAX_CONNECTION_WAIT - OVERDUE_AFTER / 2).await;
+    let kind = pool.facts().failure.map(|failed| failed.error.kind());
+    assert_eq!(kind, Some(ErrorKind::Infrastructure));
 }
 
 #[tokio::test(start_paused = true)]
@@ -78,7 +76,7 @@ async fn a_login_that_changed_is_tried_without_a_pause() {
     }
     for is_tried in [false, true] {
         assert!(pool.next(None).is_err());
-        assert_eq!(lock(&pool.state).oldest_attempts().next().is_some(), is_tried);
+        assert_eq!(lock(&pool.state).entries().any(|entry| !entry.is_empty()), is_tried);
         assert_eq!(pool.facts().failure.is_none(), is_tried);
         login.set("app", "two");
     }
@@ -168,7 +166,7 @@ async fn an_answer_counts_although_no_connection_can_be_made() {
         }
         7
     };
-    assert_eq!(deadline.wait_for(pool.signs(), pin!(answer)).await, Some(7));
+    assert_eq!(deadline.wait_for(pin!(answer)).await, Some(7));
 }
 
 /// Clients that open sockets until no file is left to the process get nothing admitted.
@@ -184,11 +182,7 @@ async fn a_process_without_files_blames_no_server() {
         let deadline = Deadline::new(Instant::now() + 2 * MAX_CONNECTION_WAIT, 0);
         let connected = pool.connection(0).await;
         assert_eq!(connected.err().expect("no connection").kind(), kind, "{code}");
-        assert_eq!(
-            pool.missed_error(&deadline, &Stage::Connecting { to: None }).kind(),
-            kind,
-            "{code}"
-        );
+        assert_eq!(pool.missed_error(&deadline, &Stage::Waiting).kind(), kind, "{code}");
     }
 }
 
@@ -205,8 +199,8 @@ async fn a_process_that_stood_still_while_it_connected_blames_no_server() {
         sleep(MAX_CONNECTION_WAIT - stands_still).await;
         let deadline = Deadline::new(Instant::now() + SOON, 0);
         let pending = pin!(pending::<()>());
-        assert!(deadline.wait_for(pool.signs(), pending).await.is_none());
-        assert_eq!(pool.missed_error(&deadline, &Stage::Sent).kind(), kind, "{stands_still:?}");
+        assert!(deadline.wait_for(pending).await.is_none());
+        assert_eq!(pool.missed_error(&deadline, &Stage::Waiting).kind(), kind, "{stands_still:?}");
     }
 }
 
@@ -221,27 +215,6 @@ async fn a_process_that_stands_still_while_it_gets_ready_blames_no_server() {
         assert!(poll_fn(|cx| Poll::Ready(ready.as_mut().poll(cx).is_pending())).await);
         advance(stands_still).await;
         assert_eq!(ready.await.expect_err("no connection").kind(), kind, "{stands_still:?}");
-    }
-}
-
-/// A hang hides a configuration error: that error is not the reason why the server is silent now.
-#[tokio::test(start_paused = true)]
-async fn an_attempt_that_hangs_hides_neither_a_fault_of_the_server_nor_load() {
-    let entry = PoolEntry { attempts: vec![Instant::now()], ..PoolEntry::default() };
-    let mut runtimes = Vec::new();
-    RuntimeConnections::of(&mut runtimes, Handle::current().id(), 1).entries[0] = entry;
-    let mut state = PoolState { runtimes, ..PoolState::default() };
-    for (kind, hangs) in [
-        (ErrorKind::Configuration, true),
-        (ErrorKind::Infrastructure, false),
-        (ErrorKind::Saturation, false),
-    ] {
-        state.last_error = Some(Error::new(kind, "why"));
-        assert!(!state.attempt_hangs());
-        advance(HANGS_AFTER).await;
-        assert_eq!(state.attempt_hangs(), hangs, "{kind:?}");
-        let entry = &mut state.runtimes[0].entries[0];
-        entry.attempts = vec![Instant::now()];
     }
 }
 
@@ -279,17 +252,27 @@ async fn few_attempts_are_under_way_at_once() {
     assert_eq!(all.begin_attempts(later, &mut backoff).0, [0]);
 }
 
+/// A busy process has not read it.
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_a_busy_process_gives_up_blames_no_server() {
-    for (is_busy, kind) in [(true, None), (false, Some(ErrorKind::Infrastructure))] {
-        let (pool, _) = over(Dialer::new(|_, _| async { Ok(simulated::served(greeting)) }));
+async fn a_connection_with_a_reply_that_has_arrived_is_not_given_up() {
+    for (answers, stays) in [(true, true), (false, false)] {
+        let (pool, _) = over(Dialer::new(move |_, _| async move {
+            let reply = move |word: &str| match word {
+                "GET" if answers => "$-1\r\n",
+                word => greeting(word),
+            };
+            Ok(simulated::served(reply))
+        }));
         let connection = Arc::clone(&pool).connection_at(None).await.expect("a connection");
-        while connection.is_alive() {
-            let sent = Instant::now();
-            advance(SOON).await;
-            connection.record_timeout(sent, is_busy);
-        }
-        assert_eq!(pool.facts().failure.map(|failed| failed.error.kind()), kind);
+        let mut reply = connection.send(redis::cmd("GET").arg("a").take());
+        assert!(poll_fn(|cx| Poll::Ready(reply.as_mut().poll(cx).is_pending())).await);
+        // The request leaves.
+        sleep(Duration::from_millis(1)).await;
+        advance(2 * MAX_SILENCE).await;
+        connection.record_timeout();
+        assert_eq!(connection.is_alive(), stays);
+        let kind = pool.facts().failure.map(|failed| failed.error.kind());
+        assert_eq!(kind, (!stays).then_some(ErrorKind::Infrastructure));
     }
 }
 

@@ -98,6 +98,12 @@ impl Sentinels {
         is_unnamed.then(|| lock(&self.reports).error(&self.service_name))
     }
 
+    /// Returns true if a connection to the primary was given up as silent, and no reply has come
+    /// since.
+    pub(super) fn is_silent(&self) -> bool {
+        self.primary.borrow().as_ref().is_some_and(|primary| primary.server.is_silent())
+    }
+
     /// Returns the number of times that a sentinel named another primary, or that the user changed.
     /// Changes that this process found itself do not count. Otherwise it would connect alternately
     /// to two servers that are not primaries, without a pause.

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::super::address::Host;
-use super::super::backoff::{Backoff, hangs_after};
+use super::super::backoff::{Backoff, patience, with_patience};
 use super::super::error::{Error, ErrorKind};
 use super::super::error_reply;
 use super::super::on_time::unless_busy;
@@ -42,7 +42,8 @@ pub(super) struct Watch {
 impl Watch {
     /// Reports the answers of the sentinel until the pool is gone.
     pub(super) async fn run(self) -> Option<()> {
-        let (mut backoff, mut last_took) = (Backoff::default(), None);
+        let (mut backoff, mut last_error, mut last_took) =
+            (Backoff::default(), None, Duration::ZERO);
         loop {
             if let Some(later) = backoff.retry_at(Instant::now()) {
                 sleep_until(later).await;
@@ -50,10 +51,14 @@ impl Watch {
             backoff.record_attempt(Instant::now());
             let begun = Instant::now();
             let end = begun + self.server.connect_timeout;
-            let connected = match last_took {
-                Some(took) => self.connect_or_report(end, took).await?,
-                None => unless_busy(end, self.connect(end)).await,
+            let patience = patience(last_error.as_ref(), last_took);
+            let overdue = || {
+                let message = "the sentinel did not answer in time";
+                let error = Error::new(ErrorKind::Infrastructure, message);
+                self.report(Report::Unreachable(error));
             };
+            let connecting = with_patience(self.connect(end), patience, overdue);
+            let connected = unless_busy(end, connecting).await;
             let took = begun.elapsed();
             let (error, failed) = match connected {
                 Ok((connection, news)) => {
@@ -63,30 +68,9 @@ impl Watch {
                 }
                 Err(error) => (error, begun),
             };
-            // After load, a slow attempt may be load again, and not a hang.
-            last_took = Some(took).filter(|_| error.kind() != ErrorKind::Saturation);
             backoff.record_failure(failed);
+            (last_error, last_took) = (Some(error.clone()), took);
             self.report(Report::Unreachable(error))?;
-        }
-    }
-
-    /// Connects after an attempt that took `last_took`. If the new attempt hangs, it reports that,
-    /// since earlier errors do not count for a sentinel that hangs now. `None`: the pool is gone.
-    async fn connect_or_report(&self, end: Instant, last_took: Duration) -> Option<Connected> {
-        let hangs_at = Instant::now() + hangs_after(last_took);
-        let mut connecting = pin!(unless_busy(end, self.connect(end)));
-        let in_time = async {
-            let connected = timeout_at(hangs_at, &mut connecting).await;
-            let message = "the sentinel does not answer";
-            connected.map_err(|_| Error::new(ErrorKind::Infrastructure, message))
-        };
-        let in_time = unless_busy(hangs_at, in_time).await;
-        match in_time {
-            Ok(connected) => Some(connected),
-            Err(error) => {
-                self.report(Report::Unreachable(error))?;
-                Some(connecting.await)
-            }
         }
     }
 
@@ -216,6 +200,8 @@ fn epoch(fields: Value) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tokio::runtime::Handle;
     use tokio::time::advance;
 

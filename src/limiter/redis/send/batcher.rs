@@ -17,7 +17,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use redis_once::calls::{Progress, SharedConnection, Stage};
+use redis_once::calls::{Progress, SharedConnection};
 use tokio::runtime;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
@@ -85,7 +85,6 @@ impl Batcher {
         let progress = queued.progress.clone();
         if let Some(permit) = worker.inline_permit() {
             // It counts as sent even if it waits for a connection, since no other charge delays it.
-            queued.record(&Stage::Sent);
             if let Some(connection) = self.config.pool.client.ready_connection(queued.hash_slot) {
                 let future = send_inline(Arc::clone(self), queued, connection, permit);
                 let inline = InlineSend { runtime: worker.runtime, future };

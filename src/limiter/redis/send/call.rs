@@ -116,9 +116,8 @@ impl Wait {
     ) -> impl Future<Output = CallEnd> + Send {
         async move {
             let (partition, sent) = (self.partition, Instant::now());
-            let was_answered = |end: &CallEnd| end.was_answered;
             let (pool, over) = (&self.config.pool.client, connection.as_deref());
-            let end = pool.reply_by(&self.earliest, over, sending.as_mut(), was_answered).await;
+            let end = pool.reply_by(&self.earliest, over, sending.as_mut()).await;
             if let Some(end) = end {
                 return CallEnd { partition, ..self.ended(end, sent) };
             }
@@ -144,12 +143,12 @@ impl Wait {
                 () = is_silent(sent, connection) => None,
             };
             if let Some(end) = end {
-                return self.ended_late(end, sent);
+                return self.ended(end, sent);
             }
             let refunds_done = std::mem::take(&mut self.refund_slots);
             let late_reply = async move {
                 let end = timeout_at(until, sending).await.unwrap_or_default();
-                let mut end = self.ended_late(end, sent);
+                let mut end = self.ended(end, sent);
                 let detours = end.unfinished.iter_mut().filter_map(|batch| batch.detour.as_mut());
                 detours.for_each(|detour| detour.frees_slot = true);
                 end
@@ -157,14 +156,7 @@ impl Wait {
             let late_reply: Option<LateReply> = Some(Box::pin(late_reply));
             return CallEnd { refunds_done, late_reply, ..CallEnd::default() };
         }
-        self.ended_late(timeout_at(until, sending).await.unwrap_or_default(), sent)
-    }
-
-    fn ended_late(self, end: CallEnd, sent: Instant) -> CallEnd {
-        if end.was_answered && Instant::now() <= self.latest {
-            self.config.pool.client.record_reply();
-        }
-        self.ended(end, sent)
+        self.ended(timeout_at(until, sending).await.unwrap_or_default(), sent)
     }
 
     fn ended(self, mut end: CallEnd, sent: Instant) -> CallEnd {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
-use redis_once::calls::{Deadline, Progress, Stage, Timers};
+use redis_once::calls::{Deadline, Progress, Stage};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot::error::TryRecvError;
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -27,9 +27,8 @@ pin_project! {
         deadline: Deadline,
         #[pin]
         timer: Sleep,
-        timers: Timers,
-        // Runs after the last of the timers has fired.
-        grace_period: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+        // Runs after the timer has fired.
+        reading: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     }
 
     impl PinnedDrop for Pending {
@@ -55,16 +54,14 @@ impl Pending {
             return Err(Error::new(ErrorKind::Saturation, message));
         }
         let Submitted { receiver, inline, progress } = batcher.submit(queued)?;
-        let timers = deadline.timers();
         Ok(Self {
             batcher: Arc::clone(batcher),
             receiver: Some(receiver),
             inline,
             progress,
             deadline,
-            timer: sleep_until(timers.next()),
-            timers,
-            grace_period: None,
+            timer: sleep_until(deadline.at),
+            reading: None,
         })
     }
 
@@ -121,21 +118,15 @@ impl Future for Pending {
                 return Poll::Ready(answer);
             }
         }
-        let (pool, mut timer) = (&this.batcher.config().pool, this.timer);
-        let grace_period = loop {
-            if let Some(grace_period) = this.grace_period {
-                break grace_period;
-            }
-            ready!(timer.as_mut().poll(cx));
-            if this.deadline.record_timer(this.timers, pool.client.signs()) {
-                *this.grace_period = Some(Box::pin(this.deadline.catch_up()));
-            } else {
-                timer.as_mut().reset(this.timers.next());
-            }
-        };
-        ready!(grace_period.as_mut().poll(cx));
-        let stage = this.progress.as_ref().map_or(Stage::Sent, |progress| progress.stage());
-        let error = pool.client.missed_error(this.deadline, &stage).into();
+        if this.reading.is_none() {
+            ready!(this.timer.poll(cx));
+        }
+        let deadline = *this.deadline;
+        let reading = this.reading.get_or_insert_with(|| Box::pin(deadline.catch_up()));
+        ready!(reading.as_mut().poll(cx));
+        let stage = this.progress.as_ref().map_or(Stage::Waiting, |progress| progress.stage());
+        let pool = &this.batcher.config().pool.client;
+        let error = pool.missed_error(&deadline, &stage).into();
         self.cancel();
         Poll::Ready(Err(error))
     }

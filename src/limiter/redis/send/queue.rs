@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use redis_once::calls::{Partition, Stage};
+use redis_once::calls::Partition;
 use tokio::time::Instant;
 
 use super::super::Pool;
@@ -213,7 +213,6 @@ impl SlotQueue {
             && let Some(mut queued) = self.pop()
         {
             queued.queue_permit = None;
-            queued.record(&Stage::Sent);
             if queued.is_wanted(now) {
                 requests.push(queued);
             }

@@ -94,20 +94,17 @@ pub(super) async fn follow(config: Arc<Config>, batch: Batch) -> CallEnd {
             sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
             // A caller whose time ends in the meantime chooses its error itself.
             waiting.retain_mut(|batch| batch.is_in_time(begun));
-            waiting.iter().for_each(|batch| batch.record(&Stage::Sent));
+            waiting.iter().for_each(|batch| batch.record(&Stage::Waiting));
         }
         let Some(first) = waiting.first() else { break };
         let asked = first.asked().cloned();
         let (together, later): (Vec<_>, _) =
             waiting.into_iter().partition(|batch| batch.asked() == asked.as_ref());
         waiting = later;
-        let stage = Stage::Connecting { to: asked.clone() };
+        let stage = asked.clone().map_or(Stage::Waiting, Stage::Redirected);
         together.iter().for_each(|batch: &Batch| batch.record(&stage));
         redirected = match config.pool.client.connection_to(asked.as_ref(), hash_slot).await {
-            Ok(connection) => {
-                together.iter().for_each(|batch| batch.record(&Stage::Sent));
-                exchange(&config, &*connection, together, &mut end).await
-            }
+            Ok(connection) => exchange(&config, &*connection, together, &mut end).await,
             Err(error) => {
                 let error = Error::from(error);
                 together.into_iter().for_each(|batch| batch.fail(&error));
@@ -198,7 +195,7 @@ impl Batch {
     /// Records that it waits before it is sent again.
     fn record_pause(&self) {
         if let Some(since) = self.detour.as_ref().and_then(|detour| detour.turned_away) {
-            self.record(&Stage::TurnedAway { since });
+            self.record(&Stage::TurnedAway(since));
         }
     }
 }

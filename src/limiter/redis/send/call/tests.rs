@@ -1,10 +1,8 @@
 //! Tests of the time for which a call without an answer blocks a hash slot.
 
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use redis_once::testing::Silent;
-use tokio::time::advance;
 
 use super::super::super::script::{Op, Request};
 use super::super::batch::QueuedRequest;
@@ -48,18 +46,5 @@ async fn a_refund_without_an_answer_keeps_its_slot_for_a_short_time() {
         let ended = ended.late_reply.expect("it waits on").await;
         assert!(ended.refunds_done.is_empty() && ended.late_reply.is_none());
         assert!(begun.elapsed() >= 2 * LATE_REPLY_TIMEOUT, "{:?}", begun.elapsed());
-    }
-}
-
-/// Its connection may seem silent since this process does not read the replies.
-#[tokio::test(start_paused = true)]
-async fn a_call_without_an_answer_in_a_busy_process_says_so() {
-    for stands_still in [Duration::ZERO, 2 * PATIENCE] {
-        let connection = Arc::new(Silent::default());
-        let sending = tokio::spawn(refund(&connection));
-        sleep(Duration::from_millis(1)).await;
-        advance(stands_still).await;
-        sending.await.expect("no panic");
-        assert_eq!(connection.met_load.load(Relaxed), !stands_still.is_zero());
     }
 }

@@ -1,13 +1,11 @@
 //! The errors of callers whose answer never comes, in paused time.
 
 use std::future::poll_fn;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use redis_once::testing::Silent;
 use tokio::runtime::Builder;
-use tokio::select;
-use tokio::time::{advance, sleep};
+use tokio::time::advance;
 
 use super::super::super::Pool;
 use super::*;
@@ -15,7 +13,6 @@ use crate::algorithm::FixedWindow;
 use crate::{Charge, Limiter, Quota, Redis};
 
 const D: Duration = Duration::from_millis(80);
-const STEP: Duration = Duration::from_millis(20);
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_given_up_at_the_deadline_missed_it() {
@@ -57,46 +54,6 @@ async fn a_process_that_is_on_time_gives_up_at_the_deadline() {
     }
 }
 
-/// The process runs again in time for the deadline, but has done nothing for the charge.
-#[tokio::test(start_paused = true)]
-async fn a_process_that_stands_still_until_the_deadline_is_busy() {
-    let pool = Pool::new(Arc::<Silent>::default());
-    let limiter = Redis::new("api", FixedWindow::new(Quota::per_second(9)), pool);
-    let limiter = limiter.decision_timeout(5 * STEP);
-    for (stands_still, kind) in
-        [(STEP / 4, ErrorKind::Infrastructure), (5 * STEP, ErrorKind::Saturation)]
-    {
-        let mut asked = Box::pin(limiter.check(&Charge::new("a")));
-        assert!(poll_fn(|cx| Poll::Ready(asked.as_mut().poll(cx).is_pending())).await);
-        advance(stands_still).await;
-        assert_eq!(asked.await.expect_err("no answer").kind(), kind, "{stands_still:?}");
-    }
-}
-
-/// The process stands still again and again, each time too short to delay one timer by much.
-#[tokio::test(start_paused = true)]
-async fn a_process_that_has_next_to_no_time_is_busy() {
-    let pool = Pool::new(Arc::<Silent>::default());
-    let limiter = Redis::new("api", FixedWindow::new(Quota::per_second(9)), pool);
-    let limiter = limiter.decision_timeout(5 * STEP);
-    for (stands_still, kind) in
-        [(STEP / 20, ErrorKind::Infrastructure), (2 * STEP, ErrorKind::Saturation)]
-    {
-        let standing = async {
-            loop {
-                sleep(STEP / 10).await;
-                advance(stands_still).await;
-            }
-        };
-        let asked = limiter.check(&Charge::new("a"));
-        let answer = select! {
-            answer = asked => answer,
-            () = standing => unreachable!("it stands still for ever"),
-        };
-        assert_eq!(answer.expect_err("no answer").kind(), kind, "{stands_still:?}");
-    }
-}
-
 /// A caller that asks in turn polls the second decision only when the first has come.
 #[tokio::test(start_paused = true)]
 async fn the_time_of_a_decision_begins_with_its_first_poll() {
@@ -117,32 +74,4 @@ async fn a_charge_whose_time_ends_before_it_is_sent_blames_no_server() {
     let asked = limiter.check(&charge);
     advance(D).await;
     assert_eq!(asked.await.expect_err("no time").kind(), ErrorKind::Saturation);
-}
-
-/// One server of a cluster is silent, and the others answer. A charge that was sent to it has no
-/// answer because of that server. A charge that was never sent has no answer because the process
-/// sends too much.
-#[tokio::test(start_paused = true)]
-async fn only_charges_that_were_sent_blame_a_silent_server() {
-    let silent = Arc::<Silent>::default();
-    silent.is_known.store(true, Relaxed);
-    let pool = Pool::new(silent).by_hash_slot();
-    let limiter = Redis::new("api", FixedWindow::new(Quota::per_second(9)), pool.clone());
-    let limiter = limiter.max_in_flight(1);
-    // One charge is sent by its own task, and one by the worker, which has no other call to send.
-    let mut asked = Vec::new();
-    for timeout in [D, D, D / 2] {
-        let limiter = limiter.clone().decision_timeout(timeout);
-        asked.push(tokio::spawn(limiter.check(&Charge::new("a"))));
-        advance(Duration::from_millis(1)).await;
-    }
-    // Another server replies.
-    advance(Duration::from_millis(1)).await;
-    pool.client.record_reply();
-    let mut kinds = Vec::new();
-    for decision in asked {
-        kinds.push(decision.await.expect("no panic").expect_err("no answer").kind());
-    }
-    let sent = ErrorKind::Infrastructure;
-    assert_eq!(kinds, [sent, sent, ErrorKind::Saturation]);
 }
