@@ -10,8 +10,8 @@ use super::read_rows::Written;
 use super::values::Span;
 use crate::Quota;
 use crate::algorithm::{
-    Algorithm, AnyAlgorithm, Budget, DEFAULT_HORIZON, FixedWindow, INEXACT, SlidingCounter,
-    SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
+    Algorithm, AnyAlgorithm, Budget, DEFAULT_HORIZON, FixedWindow, SlidingCounter, SlidingLog,
+    SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
 };
 #[cfg(feature = "redisson")]
 use crate::redisson::{PermitLog, Rate, millis, permits};
@@ -51,6 +51,7 @@ pub(super) const ALGORITHMS: [(&str, &[&str]); 9] = [
 ];
 
 /// The kind of Java's limiter.
+#[cfg(feature = "redisson")]
 #[derive(Clone, Copy, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum RateType {
@@ -142,9 +143,8 @@ impl Setting {
             }
         };
         let rule = algorithm.rule(self.quota).map_err(|error| error.to_string())?;
-        let units = i64::try_from(units).ok().filter(|units| *units <= INEXACT);
         let fits = |units: &i64| AnyAlgorithm::earliest_fit(&rule, None, 0, *units).is_some();
-        let units = units.filter(fits).ok_or(NEVER)?;
+        let units = i64::try_from(units).ok().filter(fits).ok_or(NEVER)?;
         let micros = |time: i64| Duration::from_micros(time.max(0).cast_unsigned());
         let wait = micros(AnyAlgorithm::least_wait(&rule, units));
         let horizon = micros(AnyAlgorithm::horizon(&rule));

@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-#[cfg(feature = "redis")]
 use std::time::Duration;
 
 use super::checked_policy::Policy;
@@ -12,7 +11,6 @@ use super::chosen_algorithm::Choice;
 use crate::algorithm::{Algorithm, AnyAlgorithm};
 #[cfg(feature = "redisson")]
 use crate::limiter::Limiter;
-use crate::limiter::charge_numbers::Clock;
 #[cfg(feature = "redisson")]
 use crate::limiter::futures::MemoryFuture;
 use crate::limiter::memory::Clock as MemoryClock;
@@ -104,7 +102,7 @@ pub(super) struct Store {
     pub(super) max_keys: usize,
     #[cfg(feature = "redis")]
     pub(super) decision_timeout: Duration,
-    pub(super) clock: Option<Clock>,
+    pub(super) clock: Option<Arc<dyn Fn() -> Duration + Send + Sync>>,
     /// The clock of this process. All policies use it, since they decide together.
     pub(super) own_clock: MemoryClock,
 }

@@ -8,7 +8,9 @@ use serde::Deserialize;
 use serde_json::Map;
 
 use super::checked_policy::{self, Cost, OnError, Policy};
-use super::chosen_algorithm::{ALGORITHMS, Name, RateType, Setting};
+#[cfg(feature = "redisson")]
+use super::chosen_algorithm::RateType;
+use super::chosen_algorithm::{ALGORITHMS, Name, Setting};
 use super::fields::Fields;
 use super::limited_policy::shared_limiters;
 use super::path::Allowed;
@@ -83,7 +85,9 @@ pub(super) struct Written {
     pub(super) wait_for_own_cost: bool,
     pub(super) warm_up: Option<Span>,
     pub(super) cold_factor: Option<f64>,
+    #[cfg(feature = "redisson")]
     pub(super) rate_type: RateType,
+    #[cfg(feature = "redisson")]
     pub(super) keep_alive: Option<Span>,
 }
 
