@@ -19,9 +19,9 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::get;
 use tower::BoxError;
+use tower_sluice::Pool;
 use tower_sluice::crates::redis;
 use tower_sluice::policy::{Policies, Row, Rows, Source};
-use tower_sluice::{Pool, RateLimitLayer};
 
 /// The pause between two reads of the hash.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -71,7 +71,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         }
     });
 
-    let limit = RateLimitLayer::new(policies.clone(), policies);
+    let limit = policies.layer();
     let app = Router::new().route("/", get(async || "hello\n")).layer(limit);
     let listener = tokio::net::TcpListener::bind(listen).await?;
     println!("listening on http://{}", listener.local_addr()?);

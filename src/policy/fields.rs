@@ -29,7 +29,7 @@ impl Fields {
         fields
     }
 
-    /// Reads the fields. An invalid field counts as absent.
+    /// Reads the fields, each of which has a default in `T`. An invalid field counts as absent.
     pub(super) fn read<T: DeserializeOwned>(&mut self) -> T {
         let at = Cell::default();
         loop {

@@ -1,7 +1,7 @@
 //! Limits as rows of a table, from a file, a database or any other source. The table can be
 //! replaced while requests run.
 //!
-//! [`Policies`] is the key extractor and the limiter of a layer. Each row of its table is a policy:
+//! [`Policies::layer`] limits the requests of a service. Each row of the table is a policy:
 //!
 //! ```toml
 //! [[policy]]

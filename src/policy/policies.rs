@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use http::Request;
@@ -24,13 +24,13 @@ use super::table_error::TableError;
 use crate::Pool;
 use crate::extractor::{KeyExtractor, Keyed};
 use crate::future::BoxedFuture;
-use crate::http::{ClientIp, FindPeer, Head};
+use crate::http::{ClientIp, FindPeer, Head, HttpResponder};
+use crate::layer::RateLimitLayer;
 use crate::limiter::combination::held_reservations::HeldReservations;
 use crate::limiter::memory::{Clock as MemoryClock, DEFAULT_MAX_KEYS};
 use crate::limiter::{Switch, SwitchMode};
 use crate::reservation::{Owner, Reservation};
 use crate::settlement::Settlement;
-use crate::sync::{Mutex, lock};
 use crate::{Charge, Decision, Error, ErrorKind, Limiter};
 
 /// Policies from a table: the key extractor and the limiter of a layer. Cheap to clone: clones
@@ -47,7 +47,6 @@ use crate::{Charge, Decision, Error, ErrorKind, Limiter};
 /// ```
 /// use http::{Request, Response};
 /// use tower::{BoxError, Layer, ServiceExt, service_fn};
-/// use tower_sluice::RateLimitLayer;
 /// use tower_sluice::policy::{Policies, Rows};
 ///
 /// let rows: Rows = toml::from_str(
@@ -62,7 +61,7 @@ use crate::{Charge, Decision, Error, ErrorKind, Limiter};
 ///     "#,
 /// )?;
 /// let policies = Policies::builder().build(&rows)?;
-/// let limit = RateLimitLayer::new(policies.clone(), policies.clone());
+/// let limit = policies.layer();
 ///
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
 /// # runtime.block_on(async {
@@ -104,6 +103,14 @@ impl Policies {
         PoliciesBuilder::new()
     }
 
+    /// Returns a layer that limits requests by these policies.
+    ///
+    /// With a wrapper around the policies, write the layer in two parts:
+    /// `RateLimitLayer::new(policies.clone().timeout(..), policies)`.
+    pub fn layer(&self) -> RateLimitLayer<Self, Self, HttpResponder> {
+        RateLimitLayer::new(self.clone(), self.clone())
+    }
+
     /// Puts another table in force, from the next request on. Requests that were charged under the
     /// old table are settled under the old table.
     ///
@@ -119,7 +126,8 @@ impl Policies {
     pub fn load(&self, rows: &Rows) -> Result<(), TableError> {
         let (policies, allowed) = read_rows::policies(rows)?;
         // Held until the table is replaced, so that loads run one after another.
-        let mut switches = lock(&self.shared.switches);
+        let switches = self.shared.switches.lock();
+        let mut switches = switches.unwrap_or_else(PoisonError::into_inner);
         let before = self.table();
         let limited = |policy: Policy| {
             let switch = switches.entry(policy.name().to_owned()).or_default().clone();
@@ -164,7 +172,6 @@ impl Policies {
     /// name take them.
     ///
     /// ```
-    /// use tower_sluice::RateLimitLayer;
     /// use tower_sluice::policy::{Policies, Row, Rows};
     ///
     /// let row = Row::from_texts([
@@ -176,7 +183,7 @@ impl Policies {
     /// let rows = Rows::from_iter([row]);
     /// let policies = Policies::builder().build(&rows)?;
     /// // Around the routes that take uploads:
-    /// let layer = RateLimitLayer::new(policies.clone(), policies.named("upload"));
+    /// let layer = policies.named("upload").layer();
     /// # let _ = layer;
     /// # Ok::<(), tower_sluice::policy::TableError>(())
     /// ```
@@ -221,6 +228,13 @@ impl<B> KeyExtractor<Request<B>> for Policies {
 pub struct Named {
     policies: Policies,
     name: Arc<str>,
+}
+
+impl Named {
+    /// Returns a layer that limits requests with this name: see [`Policies::layer`].
+    pub fn layer(&self) -> RateLimitLayer<Policies, Self, HttpResponder> {
+        RateLimitLayer::new(self.policies.clone(), self.clone())
+    }
 }
 
 impl<B> KeyExtractor<Request<B>> for Named {

@@ -115,7 +115,6 @@ const MODULES: &[Module] = &[
         modules: &["reject", "http", "grpc"],
     },
     Module { files: &["grpc"], crates: &["http", "base64"], modules: &["grpc"] },
-    Module { files: &["policy/path"], crates: &["fastrand"], modules: &["policy"] },
     Module {
         files: &["policy"],
         crates: &[
@@ -127,7 +126,16 @@ const MODULES: &[Module] = &[
             "tokio",
             "tower::BoxError",
         ],
-        modules: &["algorithm", "limiter", "redisson", "future", "http", "observe", "policy"],
+        modules: &[
+            "algorithm",
+            "limiter",
+            "redisson",
+            "future",
+            "http",
+            "layer",
+            "observe",
+            "policy",
+        ],
     },
     Module { files: &["guide"], crates: &[], modules: &[] },
     // What users find by its use. Nothing inside names these.

@@ -20,7 +20,7 @@ fn policies(rows: &[[&str; 3]]) -> Policies {
 }
 
 fn layer(policies: &Policies) -> RateLimitLayer<Policies, Policies, tower_sluice::HttpResponder> {
-    RateLimitLayer::new(policies.clone(), policies.clone())
+    policies.layer()
 }
 
 async fn ask(app: &Router, method: &str, path: &str) -> StatusCode {

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use tower::{BoxError, Layer, ServiceExt, service_fn};
+use tower_sluice::Settle;
 use tower_sluice::policy::Policies;
 use tower_sluice::respond::Answer;
-use tower_sluice::{RateLimitLayer, Settle};
 
 use super::{decide, policies, request};
 
@@ -47,7 +47,7 @@ async fn left(policies: &Policies, names: [&str; 3]) -> [u64; 3] {
 async fn settles(policies: &Policies, actual: u64, expected: [u64; 3]) {
     let inner = service_fn(|_: Request<()>| async { Ok::<_, BoxError>(Response::new("")) });
     let cost = move |_: Answer<Response<&str>, BoxError>| Settle::Cost(actual);
-    let layer = RateLimitLayer::new(policies.clone(), policies.clone()).settle(cost);
+    let layer = policies.layer().settle(cost);
     let call = request("POST", "/", &["x-user: alice", "content-length: 2048"]);
     let response = layer.layer(inner).oneshot(call).await.expect("a response");
     assert_eq!(response.status(), 200);
@@ -83,7 +83,7 @@ async fn a_request_that_cost_more_or_less_does_so_under_every_policy() {
 async fn one_policy_alone_settles_as_a_limiter_does() {
     let policies = policies("[[policy]]\nname = 'a'\nlimit = 100\nperiod = '1h'\ncost = 10");
     let inner = service_fn(|_: Request<()>| async { Ok::<_, BoxError>(Response::new("")) });
-    let layer = RateLimitLayer::new(policies.clone(), policies.clone());
+    let layer = policies.layer();
     for (actual, left) in [(25, 75), (4, 71), (0, 71), (10, 61), (500, 0)] {
         let cost = move |_: Answer<Response<&str>, BoxError>| Settle::Cost(actual);
         let layer = layer.clone().settle(cost);
@@ -115,7 +115,7 @@ async fn a_part_of_a_large_cost_is_given_back_under_every_policy() {
         ",
     );
     let inner = service_fn(|_: Request<()>| async { Ok::<_, BoxError>(Response::new("")) });
-    let layer = RateLimitLayer::new(policies.clone(), policies.clone());
+    let layer = policies.layer();
     let layer = layer.settle(|_| Settle::Cost(1_000));
     layer.layer(inner).oneshot(request("GET", "/", &[])).await.unwrap();
     let left = async |name: &str| {
@@ -152,7 +152,7 @@ async fn javas_limiter_gives_back_and_takes_no_more_than_was_charged() {
         ",
     );
     let inner = service_fn(|_: Request<()>| async { Ok::<_, BoxError>(Response::new("")) });
-    let layer = RateLimitLayer::new(policies.clone(), policies.clone());
+    let layer = policies.layer();
     let left = async |name: &str| {
         policies.get(name).unwrap().peek(&["global"]).await.unwrap().remaining().unwrap()
     };
@@ -175,7 +175,7 @@ async fn what_a_policy_holds_is_settled_when_it_was_answered() {
         for table in [table.clone(), table.replace("cost = 5\n", "cost = 5\nshadow = true\n")] {
             let policies = policies(&table);
             let inner = service_fn(|_: Request<()>| async { Ok::<_, BoxError>(Response::new("")) });
-            let layer = RateLimitLayer::new(policies.clone(), policies.clone());
+            let layer = policies.layer();
             layer.layer(inner).oneshot(request("GET", "/", &[])).await.unwrap();
             let left =
                 async || policies.get("a").unwrap().peek(&["global"]).await.unwrap().remaining();

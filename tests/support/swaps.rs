@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tower::{BoxError, Layer, ServiceExt, service_fn};
 use tower_sluice::key::{Head, Keyed};
 use tower_sluice::policy::{Policies, Rows};
-use tower_sluice::{Decision, Limiter, RateLimitLayer};
+use tower_sluice::{Decision, Limiter};
 
 /// A million in each second.
 pub const HOURLY: u64 = 3_600_000_000;
@@ -57,7 +57,7 @@ pub async fn swap_under_load(
 ) -> (u64, Duration) {
     let (ended, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let inner = service_fn(|_: Request<()>| async { Ok::<_, BoxError>(Response::new("")) });
-    let layer = RateLimitLayer::new(policies.clone(), policies.clone());
+    let layer = policies.layer();
     let slowest = Arc::new(AtomicU64::new(0));
     let mut running = JoinSet::new();
     for task in 0..tasks {
