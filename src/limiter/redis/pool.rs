@@ -7,7 +7,6 @@ use redis::aio::ConnectionLike;
 #[cfg(feature = "bb8")]
 use bb8_redis::bb8::{self, ManageConnection};
 
-use super::pool_builder::PoolBuilder;
 use crate::Error;
 
 /// Connections to Redis, shared by every clone and by many limiters.
@@ -38,53 +37,6 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Makes a pool for the server, the cluster or the sentinels in `url`. It connects on first
-    /// use.
-    ///
-    /// | address | server |
-    /// |---|---|
-    /// | `redis://user:password@host:6379/0` | one server; `/0` is the number of the database |
-    /// | `redis-cluster://host:6379?node=host2:6379` | a cluster: one node that answers is enough |
-    /// | `redis-sentinel://host?node=host2&sentinelServiceName=main` | the primary called `main` |
-    /// | `redis+unix:///run/redis.sock?db=0` | one server over a Unix socket |
-    ///
-    /// With TLS, an address begins with `rediss://`, `rediss-cluster://` or `rediss-sentinel://`.
-    /// You may write `valkey` and `valkeys` instead of `redis` and `rediss`. User, password and
-    /// database are those of the servers that decide. Sentinels may have others:
-    /// `sentinelUsername=` and `sentinelPassword=`. Percent-encode characters such as `@`, `&` or
-    /// `+` in any part.
-    ///
-    /// With the parameter `clock=caller`, limiters decide by the clock of this process: see
-    /// [`caller_clock`](Self::caller_clock).
-    ///
-    /// The address must name the right kind of server. A plain address of a sentinel or of a node
-    /// of a cluster gets no connection. The error says which address to write.
-    ///
-    /// Name all sentinels, each additional one as `node=`. The pool asks each of them at least once
-    /// a second, and they publish a new primary at once. From then on, no call goes to the old
-    /// primary. [Redis in production][sentinels] explains the cost of a failover.
-    ///
-    /// [sentinels]: crate::guide::redis_in_production
-    ///
-    /// # Errors
-    ///
-    /// An error of kind [`Configuration`](crate::ErrorKind::Configuration), if the address is not
-    /// one of these, or if [`build`](PoolBuilder::build) fails. Errors do not show passwords.
-    pub fn connect(url: &str) -> Result<Self, Error> {
-        Self::builder(url)?.build()
-    }
-
-    /// Returns a builder for further settings. `url` is an address as in
-    /// [`connect`](Self::connect).
-    ///
-    /// # Errors
-    ///
-    /// An error of kind [`Configuration`](crate::ErrorKind::Configuration), if the address is not
-    /// one of those in [`connect`](Self::connect). Errors do not show passwords.
-    pub fn builder(url: &str) -> Result<PoolBuilder, Error> {
-        PoolBuilder::parse(url)
-    }
-
     /// Uses one connection of the application: any [`ConnectionLike`] whose clones share one
     /// connection. Examples are a `MultiplexedConnection` or a `ConnectionManager` of
     /// [`tower_sluice::crates::redis`](crate::crates::redis), and mocks.
