@@ -42,9 +42,11 @@ mod policy_handle;
 mod policy_key;
 mod read_rows;
 mod row;
+mod setting;
 mod table;
 mod table_error;
 mod values;
+mod written;
 
 pub use checked_policy::{OnError, Policy};
 pub use policies::{Named, Policies, PoliciesBuilder, Source};

@@ -63,6 +63,11 @@ impl Allowed {
     }
 }
 
+/// Says that a path, or a pattern of paths, has a part that servers read in several ways.
+pub(super) fn in_several_ways(part: &str) -> String {
+    format!("servers read `{part}` in a path in several ways; a table may `allow_in_paths`")
+}
+
 /// Returns true for the bytes that a path may have unencoded.
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_graphic() && !b"%?#{}\\".contains(&byte)

@@ -9,7 +9,7 @@ use matchit::Router;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::path::{Allowed, Reading, spelled};
+use super::path::{Allowed, Reading, in_several_ways, spelled};
 use super::policy_key::{host_name, hosts};
 use super::values::Texts;
 use crate::http::Head;
@@ -176,11 +176,6 @@ fn route(pattern: &str) -> Result<String, String> {
         }
     }
     Ok(route + &spelled(&text))
-}
-
-/// Says that a path, or a pattern of paths, has a part that servers read in several ways.
-pub(super) fn in_several_ways(part: &str) -> String {
-    format!("servers read `{part}` in a path in several ways; a table may `allow_in_paths`")
 }
 
 /// Returns true if a character may occur in the name of a placeholder.

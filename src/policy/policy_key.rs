@@ -7,8 +7,8 @@ use http::header::HOST;
 use http::{HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::path::in_several_ways;
 use super::path::{Allowed, Reading};
-use super::pattern::in_several_ways;
 use super::values::Texts;
 use crate::http::client_ip::no_peer;
 use crate::http::{ClientIp, FindPeer, Head};

@@ -1,24 +1,22 @@
 //! Reads the rows of a table into policies, and checks them.
 
 use std::collections::HashSet;
-use std::num::NonZeroU64;
 use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Map;
 
 use super::checked_policy::{self, Cost, OnError, Policy};
-#[cfg(feature = "redisson")]
-use super::chosen_algorithm::RateType;
-use super::chosen_algorithm::{ALGORITHMS, Name, Setting};
+use super::chosen_algorithm::{ALGORITHMS, Name};
 use super::fields::Fields;
 use super::limited_policy::shared_limiters;
 use super::path::Allowed;
-use super::pattern::{self, Pattern};
 use super::policy_key::Key;
 use super::row::{Row, Rows};
+use super::setting::Setting;
 use super::table_error::{RowError, TableError};
-use super::values::{Flag, Span};
+use super::values::Flag;
+use super::written::Written;
 use crate::Quota;
 use crate::decision::is_policy_name;
 
@@ -53,42 +51,6 @@ pub(super) fn policies(rows: &Rows) -> Result<(Vec<Policy>, Allowed), TableError
         return Err(TableError(errors));
     }
     Ok((policies, allowed))
-}
-
-/// The row of a policy. The guide describes its fields.
-#[derive(Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct Written {
-    name: Option<String>,
-    pub(super) algorithm: Name,
-    pub(super) limit: Option<u64>,
-    pub(super) period: Option<Span>,
-    pub(super) max_wait: Option<Span>,
-    pub(super) cache_ratio: Option<f64>,
-    pub(super) horizon: Option<Span>,
-    key: Option<Key>,
-    #[serde(rename = "match", deserialize_with = "pattern::written")]
-    pattern: Pattern,
-    cost: Option<Cost>,
-    on_error: OnError,
-    enabled: Option<Flag>,
-    shadow: Option<Flag>,
-    // Settings that only some algorithms have.
-    pub(super) burst: Option<NonZeroU64>,
-    pub(super) max_debt: Option<Span>,
-    pub(super) max_hold: Option<Span>,
-    pub(super) anchored: bool,
-    pub(super) max_limit: Option<NonZeroU64>,
-    pub(super) cells: Option<u8>,
-    pub(super) max_burst: Option<Span>,
-    pub(super) start_empty: bool,
-    pub(super) wait_for_own_cost: bool,
-    pub(super) warm_up: Option<Span>,
-    pub(super) cold_factor: Option<f64>,
-    #[cfg(feature = "redisson")]
-    pub(super) rate_type: RateType,
-    #[cfg(feature = "redisson")]
-    pub(super) keep_alive: Option<Span>,
 }
 
 /// Reads the row of a policy.

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::combinations::Combinations;
 use super::limited_policy::{Asked, LimitedPolicy, PolicyLimiter};
-use super::path::{Allowed, Reading};
-use super::pattern::{Matcher, in_several_ways};
+use super::path::{Allowed, Reading, in_several_ways};
+use super::pattern::Matcher;
 use super::policy_key::FindAddress;
 use crate::http::Head;
 use crate::limiter::combination::at_once::AtOnce;

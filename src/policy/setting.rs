@@ -1,0 +1,210 @@
+//! The algorithm of a row with its settings, its quota, and its longest wait.
+
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+#[cfg(feature = "redisson")]
+use super::chosen_algorithm::RateType;
+use super::chosen_algorithm::{ALGORITHMS, Choice, Name};
+use super::fields::Fields;
+use super::values::Span;
+use super::written::Written;
+use crate::Quota;
+use crate::algorithm::{
+    Algorithm, AnyAlgorithm, Budget, DEFAULT_HORIZON, FixedWindow, SlidingCounter, SlidingLog,
+    SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
+};
+#[cfg(feature = "redisson")]
+use crate::redisson::{PermitLog, Rate, millis, permits};
+
+/// The message about a cost that can never fit.
+const NEVER: &str =
+    "no request of this cost is ever admitted: write a smaller cost, or a larger limit or burst";
+
+/// An algorithm that follows its quota.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Setting {
+    pub(super) quota: Quota,
+    pub(super) choice: Choice,
+    pub(super) max_wait: Duration,
+}
+
+/// The time in which an empty store fills, and the field that sets it.
+type Store = (Duration, &'static str);
+
+impl Setting {
+    /// Makes the algorithm of a row. `None` if a field is wrong.
+    pub(super) fn of(row: &Written, fields: &mut Fields) -> Option<Self> {
+        let (name, own) = ALGORITHMS[row.algorithm as usize];
+        for setting in ALGORITHMS.iter().flat_map(|(_, all)| *all) {
+            if !own.contains(setting) && fields.valid.remove(*setting).is_some() {
+                fields.wrong::<()>(setting, format!("a {name} has no such setting"));
+            }
+        }
+        let quota = quota(row, fields);
+        let ratio = fields.within("cache_ratio", row.cache_ratio, [0, 1_000]);
+        if row.max_wait.is_some() && ratio.is_some() {
+            fields.wrong::<()>("cache_ratio", "a row has max_wait or cache_ratio, not both");
+        }
+        let max_wait = |stored: Duration| {
+            let share = stored.as_secs_f64() * ratio.unwrap_or_default();
+            let share = Duration::try_from_secs_f64(share).unwrap_or(Duration::MAX);
+            row.max_wait.map_or(share, |Span(wait)| wait)
+        };
+        let (quota, algorithm, (stored, store)) = algorithm(row, quota?, max_wait, fields)?;
+        let max_wait = max_wait(stored);
+        let choice = match algorithm {
+            Choice::Any(algorithm) => {
+                // By default, the horizon covers the `max_wait` of the row.
+                let longest = max_wait.max(DEFAULT_HORIZON);
+                let algorithm = algorithm.with_horizon(row.horizon.map_or(longest, |own| own.0));
+                let debt = row.max_debt.map(|Span(time)| algorithm.with_max_debt(time));
+                let algorithm = debt.unwrap_or(algorithm);
+                fields.checked(store, algorithm.rule(quota))?;
+                Choice::Any(algorithm)
+            }
+            #[cfg(feature = "redisson")]
+            javas => {
+                fields.checked("period", PermitLog::new(quota).rule(quota))?;
+                javas
+            }
+        };
+        Some(Self { quota, choice, max_wait })
+    }
+
+    /// Checks that a request of `units` units can ever be admitted. The error says why not.
+    pub(super) fn check_cost(&self, units: u64) -> Result<(), String> {
+        let algorithm = match self.choice {
+            Choice::Any(algorithm) => algorithm,
+            #[cfg(feature = "redisson")]
+            Choice::Redisson(_) if units > self.quota.limit() => return Err(NEVER.to_owned()),
+            #[cfg(feature = "redisson")]
+            Choice::Redisson(_) => {
+                return permits(units).map(drop).map_err(|error| error.to_string());
+            }
+        };
+        let rule = algorithm.rule(self.quota).map_err(|error| error.to_string())?;
+        let fits = |units: &i64| AnyAlgorithm::earliest_fit(&rule, None, 0, *units).is_some();
+        let units = i64::try_from(units).ok().filter(fits).ok_or(NEVER)?;
+        let micros = |time: i64| Duration::from_micros(time.max(0).cast_unsigned());
+        let wait = micros(AnyAlgorithm::least_wait(&rule, units));
+        let horizon = micros(AnyAlgorithm::horizon(&rule));
+        if wait > self.max_wait.min(horizon) {
+            let short = if wait > self.max_wait { "max_wait" } else { "horizon" };
+            let wait = humantime::format_duration(wait);
+            return Err(format!(
+                "a request of this cost waits at least {wait}: write a smaller cost, or a longer {short}"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Makes the quota: `limit` units per `period`.
+fn quota(row: &Written, fields: &mut Fields) -> Option<Quota> {
+    let (limit, period) =
+        (fields.required("limit", row.limit), fields.required("period", row.period));
+    let (limit, Span(period)) = limit.zip(period)?;
+    // If the period is wrong, every limit is rejected, so the period is named.
+    let blamed = if Quota::try_new(1, period).is_err() { "period" } else { "limit" };
+    fields.checked(blamed, Quota::try_new(limit, period))
+}
+
+/// Makes the algorithm of a row, whose requests wait at most `max_wait` for its store. Its horizon
+/// and its debts are not set yet. `None` if a setting is wrong.
+fn algorithm(
+    row: &Written,
+    mut quota: Quota,
+    max_wait: impl Fn(Duration) -> Duration,
+    fields: &mut Fields,
+) -> Option<(Quota, Choice, Store)> {
+    let period = quota.period();
+    let burst = row.burst.map(NonZeroU64::get);
+    let mut store: Store = (period, "limit");
+    let algorithm: AnyAlgorithm = match row.algorithm {
+        Name::TokenBucket | Name::Budget => {
+            if let Some(burst) = burst {
+                quota = fields.checked("burst", quota.try_burst(burst))?;
+                store = (time_of(quota, burst), "burst");
+            }
+            if row.algorithm == Name::TokenBucket {
+                TokenBucket::new(quota).into()
+            } else {
+                let longest = max_wait(store.0);
+                let hold = row.max_hold.map_or(longest.max(DEFAULT_HORIZON), |Span(time)| time);
+                if hold.is_zero() || hold < longest {
+                    let why = "it must be above 0, and not shorter than max_wait";
+                    return fields.wrong("max_hold", why);
+                }
+                Budget::new(quota).max_hold(hold).into()
+            }
+        }
+        Name::FixedWindow => {
+            let window = FixedWindow::new(quota);
+            if row.anchored { window.anchored() } else { window }.into()
+        }
+        Name::SlidingLog => {
+            let log = SlidingLog::new(quota);
+            row.max_limit.map_or(log, |units| log.max_limit(units.get())).into()
+        }
+        Name::SlidingWindow => {
+            let window = SlidingWindow::new(quota);
+            if row.cells.is_some_and(|cells| !(1..=60).contains(&cells)) {
+                return fields.wrong("cells", "it must be from 1 to 60");
+            }
+            row.cells.map_or(window, |cells| window.cells(cells)).into()
+        }
+        Name::SlidingCounter => SlidingCounter::new(quota).into(),
+        Name::SmoothBursty => {
+            store = match (row.max_burst, burst) {
+                (Some(_), Some(_)) => {
+                    return fields.wrong("max_burst", "a row has burst or max_burst, not both");
+                }
+                (Some(Span(time)), _) => (time, "max_burst"),
+                (_, Some(units)) => (time_of(quota, units), "burst"),
+                _ => store,
+            };
+            let pace = SmoothBursty::new(quota).max_burst(store.0);
+            let pace = if row.start_empty { pace.start_empty() } else { pace };
+            if row.wait_for_own_cost { pace.wait_for_own_cost() } else { pace }.into()
+        }
+        // A burst that equals the limit changes nothing.
+        Name::SmoothWarmingUp | Name::Redisson if burst.is_some_and(|own| own != quota.limit()) => {
+            return fields.wrong("burst", "this algorithm has no burst but the limit");
+        }
+        Name::SmoothWarmingUp => {
+            let warm_up = row.warm_up.map_or(period, |Span(time)| time);
+            let factor = fields.within("cold_factor", row.cold_factor, [1, 1_000]);
+            let pace = SmoothWarmingUp::new(quota, warm_up);
+            let pace = factor.map_or(pace, |factor| pace.cold_factor(factor));
+            store = (pace.cache(1.0), row.warm_up.map_or("limit", |_| "warm_up"));
+            if row.wait_for_own_cost { pace.wait_for_own_cost() } else { pace }.into()
+        }
+        #[cfg(feature = "redisson")]
+        Name::Redisson => {
+            let rate = match row.rate_type {
+                RateType::Overall => Rate::overall(quota.limit(), period),
+                RateType::PerClient => Rate::per_client(quota.limit(), period),
+            };
+            let Span(keep_alive) = row.keep_alive.unwrap_or(Span(Duration::ZERO));
+            if row.keep_alive.is_some() && keep_alive < period {
+                return fields.wrong("keep_alive", "it must not be shorter than the period");
+            }
+            if millis(keep_alive).is_none() {
+                return fields.wrong("keep_alive", "it must be whole milliseconds, up to 2^52");
+            }
+            return Some((quota, Choice::Redisson(rate.keep_alive(keep_alive)), store));
+        }
+        #[cfg(not(feature = "redisson"))]
+        Name::Redisson => return fields.wrong("algorithm", "built without the feature redisson"),
+    };
+    Some((quota, Choice::Any(algorithm), store))
+}
+
+/// Returns the time in which the quota refills `units` units, rounded up, since a smaller store
+/// would not hold them.
+fn time_of(quota: Quota, units: u64) -> Duration {
+    let micros = quota.period().as_micros() * u128::from(units);
+    let micros = micros.div_ceil(u128::from(quota.limit()));
+    Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
+}
