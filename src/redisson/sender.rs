@@ -103,7 +103,7 @@ impl Sender {
     ) -> Result<Arc<dyn SharedConnection>, Error> {
         runtime::current()?;
         let connection = self.pool.client.connection_by(deadline).await?;
-        Ok(self.pool.client.redirecting(connection, deadline.hash_slot))
+        Ok(self.pool.client.redirecting(connection, deadline))
     }
 
     /// Sends a request. A reply that misses the deadline stays in `reply`, for the refund.

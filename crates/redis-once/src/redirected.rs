@@ -1,6 +1,7 @@
 //! A connection for single commands, which sends a command again while servers say that they did
 //! not run it.
 
+use std::future::pending;
 use std::sync::{Arc, Mutex};
 
 use redis::{Cmd, Pipeline, RedisError, RedisResult, ServerErrorKind, Value};
@@ -8,7 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use super::cluster::redirect::{Next, ask, cannot_serve};
 use super::connection::{RepliesFuture, ReplyFuture, SharedConnection};
-use super::fault::Stage;
+use super::fault::{Deadline, Stage};
 use super::lock::lock;
 use super::pool::Pool;
 use super::times::RETRY_PAUSE;
@@ -16,12 +17,13 @@ use super::times::RETRY_PAUSE;
 /// The most redirects of one command without a pause.
 const MAX_REDIRECTS: usize = 8;
 
-/// A connection to the server that holds a hash slot, even after the slot moves. A command over it
-/// has no end of its own: the caller gives up at its deadline.
+/// A connection to the server that holds a hash slot, even after the slot moves.
 #[derive(Clone)]
 struct Redirected {
     pool: Pool,
     hash_slot: u16,
+    /// Later, a command is not sent again: its caller has given up.
+    until: Instant,
     connection: Arc<dyn SharedConnection>,
     last: Arc<Mutex<Last>>,
 }
@@ -35,15 +37,16 @@ struct Last {
 
 impl Pool {
     /// Returns a connection that sends a command again while servers say that they did not run it,
-    /// over a connection to the server that holds the hash slot.
+    /// until the deadline, over a connection to the server that holds the hash slot.
     pub fn redirecting(
         &self,
         connection: Arc<dyn SharedConnection>,
-        hash_slot: u16,
+        deadline: Deadline,
     ) -> Arc<dyn SharedConnection> {
         let last = Last { connection: Arc::clone(&connection), stage: Stage::Waiting };
         let last = Arc::new(Mutex::new(last));
-        Arc::new(Redirected { pool: self.clone(), hash_slot, connection, last })
+        let Deadline { at, hash_slot, .. } = deadline;
+        Arc::new(Redirected { pool: self.clone(), hash_slot, until: at, connection, last })
     }
 }
 
@@ -65,9 +68,15 @@ impl Redirected {
                 return reply;
             }
             self.turned_away(&mut turned_away);
-            sleep(RETRY_PAUSE).await;
-            while let Err(_away) = self.connect().await {
+            loop {
                 sleep(RETRY_PAUSE).await;
+                if Instant::now() >= self.until {
+                    // The caller has given up, or does so now.
+                    return pending().await;
+                }
+                if let Ok(()) = self.connect().await {
+                    break;
+                }
             }
         }
     }
@@ -174,6 +183,8 @@ mod tests {
     use super::super::times::{MAX_CONNECTION_WAIT, MAX_SILENCE};
     use super::*;
 
+    const LONG: Duration = Duration::from_secs(10);
+
     /// Greets a client. The server at port 1 redirects to the server at port 2, which does not
     /// answer.
     fn reply(port: u16, word: &str) -> &'static str {
@@ -202,7 +213,8 @@ mod tests {
         let first = pool.connection_to(Some(&one), 0).await.expect("a connection");
         let second = pool.connection_to(Some(&two), 0).await.expect("a connection");
 
-        let redirected = pool.redirecting(Arc::clone(&first), 0);
+        let redirected =
+            pool.redirecting(Arc::clone(&first), Deadline::new(Instant::now() + LONG, 0));
         let mut reply = redirected.send(cmd("GET").arg("a").take());
         for _ in 0..5 {
             let polled = poll_fn(|cx| Poll::Ready(reply.as_mut().poll(cx))).await;

@@ -147,7 +147,7 @@ impl Pool {
             return Err(not_run(ErrorKind::Saturation, message));
         }
         let connection = self.connection_by(deadline).await.map_err(Failure::NotRun)?;
-        Ok((deadline, self.redirecting(connection, deadline.hash_slot)))
+        Ok((deadline, self.redirecting(connection, deadline)))
     }
 
     /// Waits for an answer. `None`: nothing was sent, since the time was over.

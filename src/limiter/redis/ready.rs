@@ -68,7 +68,7 @@ impl Pool {
         let key = format!("{}:ready:{key}", safe_prefix(self.key_prefix()));
         for _ in 0..2 {
             let connection = self.client.connection_by(deadline).await?;
-            let connection = self.client.redirecting(connection, deadline.hash_slot);
+            let connection = self.client.redirecting(connection, deadline);
             let sending = pin!(eval(connection.clone(), &script, |command| {
                 command.arg(1).arg(&key);
                 true
