@@ -4,9 +4,10 @@ use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 
 use super::error::{Error, ErrorKind};
+use super::on_time::is_late;
 use super::times::{FORGET_AFTER, HANGS_AFTER, MAX_FIRST_PAUSE, MAX_PAUSE, OVERDUE_AFTER};
 
 /// The pauses between attempts to connect.
@@ -95,9 +96,12 @@ pub(super) async fn with_patience<T>(
 ) -> T {
     const TURNS: u32 = 10;
     let mut attempt = pin!(attempt);
-    for _ in 0..TURNS {
-        if let Ok(result) = timeout(patience / TURNS, &mut attempt).await {
-            return result;
+    let mut turns = 0;
+    while turns < TURNS {
+        let due = Instant::now() + patience / TURNS;
+        match timeout_at(due, &mut attempt).await {
+            Ok(result) => return result,
+            Err(_) => turns += u32::from(!is_late(due)),
         }
     }
     overdue();

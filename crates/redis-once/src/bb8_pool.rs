@@ -10,7 +10,6 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
-use std::time::Duration;
 
 use bb8_redis::bb8::{self, ManageConnection, RunError};
 use redis::aio::ConnectionLike;
@@ -19,7 +18,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::backoff::Backoff;
+use super::backoff::{Backoff, with_patience};
 use super::connection::{
     ConnectionFuture, Connections, RepliesFuture, ReplyFuture, SharedConnection,
 };
@@ -28,7 +27,7 @@ use super::error_reply;
 use super::fault::Facts;
 use super::lock::lock;
 use super::pool::Pool;
-use super::times::MAX_CONNECTION_WAIT;
+use super::times::{MAX_CONNECTION_WAIT, OVERDUE_AFTER};
 use super::wire::Traffic;
 
 impl Pool {
@@ -42,8 +41,8 @@ impl Pool {
     /// If a server is found to be read-only, as after a failover, the crate replaces every
     /// connection of the pool. It makes at most ten new connections a second. There are three
     /// differences from [`connect`](Self::connect). A silent connection stays until bb8's own test
-    /// fails. An error does not say why connecting failed. Once a connection was lost, a call
-    /// that misses the next one blames the server, however long bb8 pauses between its attempts.
+    /// fails. An error does not say why connecting failed. If the pool gives no
+    /// connection for 0.4 s, the server is blamed, even if the application uses them all.
     ///
     /// Keep the client's own response timeout longer than the time for a command, as with
     /// [`from_connection`](Self::from_connection).
@@ -60,8 +59,10 @@ impl Pool {
 pub(super) struct Bb8Pool<M: ManageConnection> {
     pool: bb8::Pool<M>,
     backoff: Mutex<Backoff>,
-    /// The instant since which a connection is wanted, and none came.
-    wanted: Mutex<Option<Instant>>,
+    /// True if the pool gave no connection for long, and none since.
+    is_away: AtomicBool,
+    /// The calls and replies over all its connections.
+    traffic: Arc<Traffic>,
     /// The task that replaces the connections, or the last such task.
     replacing: Mutex<Option<JoinHandle<()>>>,
     /// The connection that was checked out last, unless it was lost.
@@ -74,9 +75,10 @@ where
     M::Connection: Sync,
 {
     pub(super) fn new(pool: bb8::Pool<M>) -> Self {
-        let (backoff, wanted) = (Mutex::default(), Mutex::default());
+        let (backoff, is_away, traffic) =
+            (Mutex::default(), AtomicBool::new(false), Arc::default());
         let (replacing, last_checked_out) = (Mutex::default(), Mutex::default());
-        Self { pool, backoff, wanted, replacing, last_checked_out }
+        Self { pool, backoff, is_away, traffic, replacing, last_checked_out }
     }
 
     /// Asks the pool for a connection until it returns one. Calls then share a clone of it.
@@ -84,19 +86,24 @@ where
     where
         M::Connection: Clone,
     {
-        lock(&self.wanted).get_or_insert_with(Instant::now);
-        let connection = loop {
-            match self.pool.get().await {
-                Ok(connection) => break connection.clone(),
-                Err(RunError::User(error)) => return Err(error_reply::from_redis_error(error, [])),
-                Err(RunError::TimedOut) => {}
+        let asking = async {
+            loop {
+                match self.pool.get().await {
+                    Ok(connection) => return Ok(connection.clone()),
+                    Err(RunError::User(error)) => {
+                        return Err(error_reply::from_redis_error(error, []));
+                    }
+                    Err(RunError::TimedOut) => {}
+                }
             }
         };
+        let overdue = || self.is_away.store(true, Relaxed);
+        let connection = with_patience(asking, OVERDUE_AFTER, overdue).await?;
         let (pool, has_failed) = (Arc::downgrade(self), AtomicBool::new(false));
-        let (last_use, traffic) = (Mutex::new(Instant::now()), Arc::default());
+        let (last_use, traffic) = (Mutex::new(Instant::now()), Arc::clone(&self.traffic));
         let checked_out = Bb8Connection { connection, pool, last_use, traffic, has_failed };
         let checked_out = Arc::new(checked_out);
-        *lock(&self.wanted) = None;
+        self.is_away.store(false, Relaxed);
         *lock(&self.last_checked_out) = Some(Arc::clone(&checked_out));
         Ok(checked_out)
     }
@@ -166,10 +173,7 @@ where
     }
 
     fn facts(&self, _: u16) -> Facts {
-        let waited = lock(&self.wanted).map_or(Duration::ZERO, |since| since.elapsed());
-        let last = lock(&self.last_checked_out);
-        let silent_for = last.as_ref().map_or(Duration::ZERO, |last| last.traffic.silent_for());
-        let is_silent = waited >= MAX_CONNECTION_WAIT;
+        let (is_silent, silent_for) = (self.is_away.load(Relaxed), self.traffic.silent_for());
         Facts { is_silent, silent_for, ..Facts::default() }
     }
 }

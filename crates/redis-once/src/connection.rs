@@ -6,7 +6,7 @@
 //! - The task that reads its socket has ended. After a rest, the pool also asks the system if the
 //!   socket is closed.
 //! - The server is read-only.
-//! - No reply has come for some time, although calls wait for one.
+//! - It is silent: bytes were written, none came since, and none wait to be read.
 //! - The pool now uses another server in its place.
 
 use std::future::Future;

@@ -18,7 +18,7 @@ use super::address::Host;
 use super::error::{Error, ErrorKind};
 use super::lock::lock;
 use super::on_time::{is_late, read_arrived};
-use super::times::MAX_ERROR_AGE;
+use super::times::{MAX_ERROR_AGE, MAX_SILENCE};
 
 /// The facts of a source of connections about the server of a hash slot. They are collected only
 /// when an answer is missing, not for each call.
@@ -105,7 +105,10 @@ impl Deadline {
             let message = "the cluster is moving the key to another server";
             return Error::new(ErrorKind::Infrastructure, message);
         }
-        if facts.is_silent || !wait.is_zero() && facts.silent_for >= wait / 2 {
+        // The whole machine may have stood still, or this process wrote late: then a short silence
+        // does not count.
+        let enough = if is_late { MAX_SILENCE.max(wait / 2) } else { wait / 2 };
+        if facts.is_silent || !wait.is_zero() && facts.silent_for >= enough {
             return Error::new(ErrorKind::Infrastructure, "redis did not answer in time");
         }
         let message = "the time ended before redis answered, and no connection to it is known to \

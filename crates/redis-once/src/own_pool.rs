@@ -172,9 +172,10 @@ impl OwnPool {
     }
 
     /// Records that an attempt to connect gets no answer, although this process waits for it.
-    fn record_overdue(&self) {
+    fn record_overdue(&self, runtime: runtime::Id) {
         let mut state = lock(&self.state);
-        if !state.is_connected() {
+        let own = state.runtimes.iter().find(|one| one.runtime == runtime);
+        if own.is_some_and(|own| own.entries.iter().all(|entry| entry.connection.is_none())) {
             let cause = Error::new(ErrorKind::Infrastructure, "redis did not answer in time");
             let error = no_connection(&self.target.address(), cause);
             (state.last_error, state.failed) = (Some(error), Some(Instant::now()));
@@ -254,10 +255,10 @@ struct ConnectAttempt {
 
 impl ConnectAttempt {
     async fn run(mut self, target: Target, patience: Duration, mut pool: watch::Receiver<()>) {
-        let waiting = self.pool.clone();
+        let (waiting, runtime) = (self.pool.clone(), self.runtime);
         let record_overdue = || {
             if let Some(pool) = waiting.upgrade() {
-                pool.record_overdue();
+                pool.record_overdue(runtime);
             }
         };
         select! {

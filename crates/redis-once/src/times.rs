@@ -17,8 +17,8 @@ pub(super) const READY_WITHIN: Duration = Duration::from_secs(1);
 /// of a bb8 pool's connection.
 pub(super) const MAX_CONNECTION_WAIT: Duration = Duration::from_millis(500);
 
-/// The longest silence of a connection. It is longer than the pauses of a healthy server, such as a fork or a slow command. It is short enough to
-/// leave an address that never answers.
+/// The longest silence of a connection. It is longer than the pauses of a healthy server, such as a
+/// fork or a slow command. It is short enough to leave an address that never answers.
 ///
 /// It has the same meaning in four places: after it, nothing waits for the silent server any more.
 ///
@@ -85,8 +85,7 @@ pub(crate) const MIN_REFUSAL: Duration = Duration::from_secs(3);
 /// The pause before a command is sent again to servers that move its keys.
 pub(super) const RETRY_PAUSE: Duration = Duration::from_millis(5);
 
-/// The time after which another server is also asked for the slot map. After it, a question without
-/// a reply shows a silent connection, like a call.
+/// The time after which another server is also asked for the slot map.
 pub(super) const PATIENCE: Duration = Duration::from_millis(100);
 
 /// The longest pause after the slot map was read. Half of it is random.

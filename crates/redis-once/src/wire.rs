@@ -1,9 +1,10 @@
 //! The sockets of connections: TCP and Unix sockets that the pool can look at, and a bound on the
 //! bytes of a reply.
 
+use std::future::{Future, poll_fn};
 use std::io;
 use std::mem::MaybeUninit;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, Waker, ready};
@@ -15,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
+use tokio::task::unconstrained;
 use tokio::time::Instant;
 
 use super::dialer::Stream;
@@ -32,7 +34,8 @@ pub(super) struct Traffic {
     start: Instant,
     /// The bytes that came since the last reply.
     unanswered: AtomicUsize,
-    /// When bytes were first written since bytes were last read, in us. 0: never.
+    /// When bytes were first written since bytes were last read, in µs since `start`, at least 1.
+    /// 0: nothing was asked since. If a server dies between two replies, the next write counts.
     asked: AtomicU64,
 }
 
@@ -92,8 +95,10 @@ pub(super) struct Dialed(Arc<Mutex<Ahead>>, Arc<Traffic>);
 
 pub(super) struct Ahead {
     stream: Box<dyn Stream>,
+    /// Wakes the task that reads the replies.
     waker: Option<Waker>,
     bytes: Vec<u8>,
+    error: Option<io::Error>,
 }
 
 /// Looks at a connection.
@@ -110,11 +115,14 @@ impl Look {
         if waited.is_zero() {
             return waited;
         }
+        let asked = traffic.asked.load(Relaxed);
         let has_unread = match self {
             Self::Wire(wire) => wire.upgrade().is_none_or(|wire| wire.has_unread()),
             Self::Dialed(ahead) => ahead.upgrade().is_none_or(|ahead| lock(&ahead).has_unread()),
         };
-        if has_unread { Duration::ZERO } else { waited }
+        // Another thread may have read them meanwhile.
+        let was_read = traffic.asked.load(Relaxed) != asked;
+        if has_unread || was_read { Duration::ZERO } else { waited }
     }
 }
 
@@ -126,21 +134,23 @@ impl Ahead {
         let Some(waker) = self.waker.clone() else { return true };
         let mut bytes = [0; 4_096];
         let mut buf = ReadBuf::new(&mut bytes);
-        let mut cx = Context::from_waker(&waker);
-        match Pin::new(&mut *self.stream).poll_read(&mut cx, &mut buf) {
-            Poll::Pending => false,
-            Poll::Ready(_) => {
-                self.bytes.extend_from_slice(buf.filled());
-                waker.wake();
-                true
-            }
-        }
+        // The budget of this task says nothing about the stream.
+        let reading = poll_fn(|cx| Pin::new(&mut *self.stream).poll_read(cx, &mut buf));
+        let mut reading = pin!(unconstrained(reading));
+        let Poll::Ready(outcome) = reading.as_mut().poll(&mut Context::from_waker(&waker)) else {
+            return false;
+        };
+        self.error = outcome.err();
+        self.bytes.extend_from_slice(buf.filled());
+        waker.wake();
+        true
     }
 }
 
 impl Dialed {
     pub(super) fn new(stream: Box<dyn Stream>, traffic: &Arc<Traffic>) -> (Self, Look) {
-        let ahead = Arc::new(Mutex::new(Ahead { stream, waker: None, bytes: Vec::new() }));
+        let ahead =
+            Arc::new(Mutex::new(Ahead { stream, waker: None, bytes: Vec::new(), error: None }));
         let below = Look::Dialed(Arc::downgrade(&ahead));
         (Self(ahead, Arc::clone(traffic)), below)
     }
@@ -153,6 +163,9 @@ impl AsyncRead for Dialed {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let mut ahead = lock(&self.0);
+        if let Some(error) = ahead.error.take() {
+            return Poll::Ready(Err(error));
+        }
         let before = buf.filled().len();
         if ahead.bytes.is_empty() {
             ahead.waker = Some(cx.waker().clone());
@@ -219,8 +232,7 @@ impl Wire {
 
     /// Returns true if bytes wait to be read, or the end.
     fn has_unread(&self) -> bool {
-        on!(self, stream => SockRef::from(stream).peek(&mut [MaybeUninit::uninit()]))
-            .is_ok_and(|_| true)
+        on!(self, stream => SockRef::from(stream).peek(&mut [MaybeUninit::uninit()])).is_ok()
     }
 
     /// Reads without waiting. A read that leaves room has emptied the socket: as tokio does, this

@@ -218,14 +218,17 @@ impl Candidate {
             let message = format!("{} did not answer in time", self.server.address());
             Error::new(ErrorKind::Infrastructure, message)
         };
-        let reply = match timeout_at(end.min(Instant::now() + MAX_SILENCE), &mut reply).await {
-            Ok(reply) => reply,
-            Err(_) => {
-                // This call shows a silent connection, like a call without a reply.
-                connection.record_timeout();
-                timeout_at(end, reply).await.map_err(no_answer)?
-            }
-        };
+        let reply =
+            match timeout_at(end.min(Instant::now() + MAX_SILENCE + REFRESH_CHECK), &mut reply)
+                .await
+            {
+                Ok(reply) => reply,
+                Err(_) => {
+                    // This call shows a silent connection, like a call without a reply.
+                    connection.record_timeout();
+                    timeout_at(end, reply).await.map_err(no_answer)?
+                }
+            };
         let reply = reply
             .and_then(redis::Value::extract_error)
             .map_err(|error| from_redis_error(error, []))?;
