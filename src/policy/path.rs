@@ -36,7 +36,11 @@ impl Allowed {
     pub(super) fn read<'a>(&self, path: &'a str) -> Reading<'a> {
         let shorter = path.strip_suffix('/').filter(|shorter| !shorter.is_empty());
         let shorter = shorter.unwrap_or(path);
-        if !path.starts_with('/') || is_plainly_spelled(path) {
+        if !path.starts_with('/') {
+            // Such as that of `OPTIONS *`. HTTP/2 may carry others: a server may put a slash before.
+            return if matches!(path, "" | "*") { Ok(path.into()) } else { Err("//") };
+        }
+        if is_plainly_spelled(path) {
             return Ok(shorter.into());
         }
         let (spelled, decoded) = spell(shorter);
