@@ -59,6 +59,7 @@ The module `guide` has a page for each subject."
 )]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
+#![doc(test(attr(deny(unused_imports))))]
 
 // Macros for the modules below.
 #[macro_use]

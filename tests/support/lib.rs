@@ -1,6 +1,8 @@
 //! What the tests share, and the benches with them: real servers of their own on free loopback
 //! ports, faults, scripts, services, and the trial of an algorithm.
 
+#![doc(test(attr(deny(unused_imports))))]
+
 pub mod algorithms;
 #[cfg(feature = "redis")]
 pub mod cluster;
