@@ -30,7 +30,7 @@ pin_project! {
         inner: S,
         request: Option<Req>,
         decision: Option<Decision>,
-        // Kept only if the key may be reset.
+        // Kept for a reset, if a closure settles.
         charge: Option<Box<Charge>>,
         // Holds the reservation while the handler may take it.
         handle: Option<SettleHandle>,

@@ -130,7 +130,7 @@ impl<L, K, R, F, W: Clone, D: Clone> RateLimitLayer<L, K, R, Hooks<F, W, D>> {
     /// Settles each request that took units, once it is answered: `settle` is a closure over the
     /// [`Answer`](crate::respond::Answer) of the inner service. It returns a [`Settle`], which has
     /// examples, and lists what each algorithm can refund. Default: what was charged stays, unless
-    /// [`settle_later`](RateLimitLayer::settle_later) is set.
+    /// [`settle_later`](RateLimitLayer::settle_later) is set. A second call replaces the first.
     ///
     /// The inner service may fail: around a client, a refused connection may cost nothing.
     ///
@@ -199,7 +199,8 @@ impl<L, K, R, F, W: Clone, D: Clone> RateLimitLayer<L, K, R, Hooks<F, W, D>> {
     }
 
     /// Lets the handler of a request settle it, or the body of its response: for costs that are
-    /// known only after the response has begun. Default: nobody.
+    /// known only after the response has begun. Default: the layer settles. A second call replaces
+    /// the first.
     ///
     /// | `by` | the request costs |
     /// |---|---|
@@ -225,7 +226,7 @@ impl<L, K, R, F, W: Clone, D: Clone> RateLimitLayer<L, K, R, Hooks<F, W, D>> {
     /// `settle` reads the cost from what the service returns.
     ///
     /// **A caller that leaves before the response** drops no body. So nothing is settled, and the
-    /// whole charge stays. A [`Budget`](crate::algorithm::Budget) holds it at least for its
+    /// whole charge stays. One that leaves after the head, before the first frame, pays nothing. A [`Budget`](crate::algorithm::Budget) holds it at least for its
     /// `max_hold`. A language model may take seconds before its first token: in such a case let the
     /// handler settle.
     ///

@@ -75,7 +75,7 @@ impl Reservation {
     /// Marks the units as held: the store waits for their settlement, even if all were used.
     /// Default: they are spent.
     ///
-    /// A layer settles such a charge with its full cost if no setter states another cost.
+    /// A layer settles such a charge with its full cost unless `settle` returns another cost.
     ///
     /// ```
     /// use tower_sluice::limiter::{Owner, Reservation};

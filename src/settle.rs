@@ -7,7 +7,7 @@ use crate::settlement::Settlement;
 use crate::sync::{Mutex, lock};
 use crate::{Decision, Error, ErrorKind};
 
-/// What a layer does with the units that a request took. The closure of
+/// The settlement of the units that a request took. The closure of
 /// [`RateLimitLayer::settle`](crate::RateLimitLayer::settle) returns it.
 ///
 /// Some costs are known only afterwards: a 304 that should not count, a login that counts only if
@@ -52,7 +52,8 @@ use crate::{Decision, Error, ErrorKind};
 /// first. For the same key, a bucket or a log then refunds nothing, and that charge is refused if
 /// no unit was left.
 ///
-/// The limiter that decided settles, even if it is the fallback of an `or_else`. A peek and
+/// The limiter that decided settles, even if it is the fallback of an `or_else`. Only a
+/// [`Reset`](Settle::Reset) goes to the inner limiter of an `or_else`. A peek and
 /// [`FailOpen`](crate::FailOpen) take nothing, so nothing is settled. A closure around a limiter
 /// settles nothing: see [`Limiter::settle`](crate::Limiter::settle).
 ///

@@ -12,6 +12,10 @@ impl<'a, B, E> Answer<'a, Response<B>, E> {
     }
 
     /// The status of the response. `None` if the inner service failed.
+    ///
+    /// An error of gRPC has the status 200, and `grpc-status` in the headers or the trailers: read
+    /// the headers of [`response`](Self::response), or the trailers with
+    /// [`settle_later`](crate::RateLimitLayer::settle_later).
     #[must_use]
     pub fn status(&self) -> Option<u16> {
         self.response().map(|response| response.status().as_u16())
