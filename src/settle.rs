@@ -351,8 +351,8 @@ debug_by_name!([] Unsettled: reservation);
 /// A handle on the units that a request took, in the extensions of the request. Its content can be
 /// taken once.
 ///
-/// [`RateLimitLayer::settle_later`](crate::RateLimitLayer::settle_later) adds it to each request that
-/// passes. With axum it is `Extension<SettleHandle>`; with tonic
+/// [`RateLimitLayer::settle_later`](crate::RateLimitLayer::settle_later) adds it to each request
+/// that passes. With axum it is `Extension<SettleHandle>`; with tonic
 /// `request.extensions().get::<SettleHandle>()`. With two layers on one request, it is the handle
 /// of the inner layer, unless the request is not limited there: it is exempt, or the limit is off.
 ///

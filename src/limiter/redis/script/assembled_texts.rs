@@ -1,7 +1,7 @@
 //! The scripts as Redis runs them, with comments, and their digests in `scripts/digests.txt`:
 //!
 //! ```sh
-//! SCRIPTS=/tmp/scripts cargo test --lib assembled_scripts # writes the scripts into a folder
+//! SCRIPTS=target/scripts cargo test --lib assembled_scripts # writes the scripts into a folder
 //! UPDATE=1 cargo test --lib assembled_scripts # writes the digests, after a change of a script
 //! ```
 
