@@ -107,7 +107,7 @@ impl Keyed {
     /// `head.headers().contains_key("x-user")` is false.
     ///
     /// ```
-    /// use tower_sluice::key::{IntoCharge, Keyed};
+    /// use tower_sluice::key::IntoCharge;
     /// use tower_sluice::by_head;
     ///
     /// // The IP address always counts, and the user where there is one.

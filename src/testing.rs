@@ -2,7 +2,7 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use tower_sluice::{Charge, Limiter, Outcome, testing::Scripted};
+//! use tower_sluice::{Charge, Limiter, testing::Scripted};
 //!
 //! # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
 //! # runtime.block_on(async {

@@ -372,7 +372,7 @@ impl<F, E> HttpResponder<F, E> {
     /// Sets how an empty body is made, for bodies without `Default`. Default: `Default::default`.
     ///
     /// ```
-    /// use http::{HeaderMap, Request, Response};
+    /// use http::{Request, Response};
     /// use tower_sluice::{Error, ErrorKind, HttpResponder, Refusal};
     ///
     /// struct Page(&'static str);
