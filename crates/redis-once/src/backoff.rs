@@ -1,4 +1,5 @@
-//! Pauses between attempts to connect after failures, and the longest time of an attempt.
+//! The attempts to reach a server: their pauses after failures, their last error, and the time after
+//! which one blames the server.
 
 use std::future::Future;
 use std::pin::pin;
@@ -7,10 +8,13 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 use super::error::{Error, ErrorKind};
+use super::fault::Failed;
 use super::on_time::is_late;
-use super::times::{FORGET_AFTER, HANGS_AFTER, MAX_FIRST_PAUSE, MAX_PAUSE, OVERDUE_AFTER};
+use super::times::{
+    FORGET_AFTER, HANGS_AFTER, INTERRUPTED_PAUSE, MAX_FIRST_PAUSE, MAX_PAUSE, OVERDUE_AFTER,
+};
 
-/// The pauses between attempts to connect.
+/// The attempts to reach a server: the pauses between them, and the last error.
 ///
 /// Without failures, an attempt may begin at once. After one, there are at most ten attempts a
 /// second for all connections together. A third of each pause is random, so that many processes do
@@ -22,6 +26,12 @@ pub(super) struct Backoff {
     was_unusable: bool,
     failed: Option<Instant>,
     next: Option<Instant>,
+    /// The error of the last attempt, or of the last connection that became unusable. `None` after a
+    /// success. An attempt that this process was too busy for removes a fault of the server, and
+    /// sets none.
+    pub(super) last_error: Option<Failed>,
+    /// The time that the last attempt took.
+    last_took: Duration,
 }
 
 impl Backoff {
@@ -35,22 +45,46 @@ impl Backoff {
         self.next = self.in_trouble(now).then(|| now + self.pause());
     }
 
-    /// Records that an attempt succeeded.
-    pub(super) fn record_success(&mut self) {
-        if !self.was_unusable {
-            *self = Self::default();
+    /// Records the end of an attempt that began at `begun`. `None`: its runtime ended.
+    pub(super) fn record_end(&mut self, begun: Instant, outcome: Option<Result<(), Error>>) {
+        let now = Instant::now();
+        match outcome {
+            Some(Ok(())) => {
+                self.last_error = None;
+                if !self.was_unusable {
+                    *self = Self::default();
+                }
+            }
+            // This process was too busy. The server may work again now, so its earlier error no
+            // longer counts.
+            Some(Err(error)) if error.kind() == ErrorKind::Saturation => {
+                self.last_error.take_if(|last| last.error.kind() == ErrorKind::Infrastructure);
+                self.hold_until(now + INTERRUPTED_PAUSE);
+            }
+            Some(Err(error)) => {
+                self.last_error = Some(Failed { error, at: Some(now) });
+                self.record_failure(begun);
+            }
+            None => self.hold_until(now + INTERRUPTED_PAUSE),
         }
+        self.last_took = now.saturating_duration_since(begun);
+    }
+
+    /// Records that an attempt gets no answer, although this process waits for it.
+    pub(super) fn record_overdue(&mut self, error: Error) {
+        self.last_error = Some(Failed { error, at: Some(Instant::now()) });
     }
 
     /// Records that a connection became unusable, at an instant that may be long ago.
-    pub(super) fn record_unusable(&mut self, at: Instant) {
+    pub(super) fn record_unusable(&mut self, at: Instant, error: Error) {
+        self.last_error = Some(Failed { error, at: Some(at) });
         self.record_failure(at);
         self.was_unusable = true;
     }
 
     /// Records the failure of an attempt that began at `begun`. The pause counts from there, since
     /// an attempt that waited long for an answer does not show the current state of the server.
-    pub(super) fn record_failure(&mut self, begun: Instant) {
+    fn record_failure(&mut self, begun: Instant) {
         self.was_unusable &= self.in_trouble(begun);
         self.failures = if self.in_trouble(begun) { self.failures.saturating_add(1) } else { 0 };
         self.failed = self.failed.max(Some(begun));
@@ -75,15 +109,15 @@ impl Backoff {
         let max_pause = if self.failures == 0 { MAX_FIRST_PAUSE } else { MAX_PAUSE };
         max_pause * 2 / 3 + max_pause.mul_f64(fastrand::f64() / 3.0)
     }
-}
 
-/// Returns the time after which an attempt blames its server, although it goes on. It is short
-/// after a refusal, which is not the reason of a server that is silent now. But an attempt to a far
-/// server may take as long as the last one.
-pub(super) fn patience(last_error: Option<&Error>, last_took: Duration) -> Duration {
-    match last_error.map(Error::kind) {
-        None | Some(ErrorKind::Infrastructure | ErrorKind::Saturation) => OVERDUE_AFTER,
-        Some(_) => HANGS_AFTER.max(2 * last_took),
+    /// Returns the time after which an attempt blames its server, although it goes on. It is short
+    /// after a refusal, which is not the reason of a server that is silent now. But an attempt to a
+    /// far server may take as long as the last one.
+    pub(super) fn patience(&self) -> Duration {
+        match self.last_error.as_ref().map(|last| last.error.kind()) {
+            None | Some(ErrorKind::Infrastructure | ErrorKind::Saturation) => OVERDUE_AFTER,
+            Some(_) => HANGS_AFTER.max(2 * self.last_took),
+        }
     }
 }
 
@@ -112,6 +146,10 @@ pub(super) async fn with_patience<T>(
 mod tests {
     use super::*;
 
+    fn away() -> Error {
+        Error::new(ErrorKind::Infrastructure, "away")
+    }
+
     #[tokio::test(start_paused = true)]
     async fn in_trouble_there_are_at_most_ten_attempts_a_second() {
         let (mut backoff, begun) = (Backoff::default(), Instant::now());
@@ -135,12 +173,12 @@ mod tests {
     async fn a_connection_that_became_unusable_long_ago_is_no_reason_to_pause() {
         let (mut backoff, now) = (Backoff::default(), Instant::now());
         let later = now + MAX_PAUSE;
-        backoff.record_unusable(now);
+        backoff.record_unusable(now, away());
         assert_eq!(backoff.retry_at(later), None);
         // An older failure does not shorten a pause.
         backoff.record_failure(later);
         let pause = backoff.retry_at(later);
-        backoff.record_unusable(now);
+        backoff.record_unusable(now, away());
         assert_eq!(backoff.retry_at(later), pause);
     }
 
@@ -159,10 +197,10 @@ mod tests {
     async fn a_success_ends_the_pauses_unless_connections_are_unusable() {
         let (mut backoff, now) = (Backoff::default(), Instant::now());
         backoff.record_failure(now);
-        backoff.record_success();
+        backoff.record_end(now, Some(Ok(())));
         assert_eq!(backoff.retry_at(now), None);
-        backoff.record_unusable(now);
-        backoff.record_success();
+        backoff.record_unusable(now, away());
+        backoff.record_end(now, Some(Ok(())));
         assert!(backoff.retry_at(now).is_some());
     }
 

@@ -22,7 +22,7 @@ use super::backoff::{Backoff, with_patience};
 use super::connection::{
     ConnectionFuture, Connections, RepliesFuture, ReplyFuture, SharedConnection,
 };
-use super::error::Error;
+use super::error::{Error, ErrorKind};
 use super::error_reply;
 use super::fault::Facts;
 use super::lock::lock;
@@ -115,7 +115,8 @@ where
         if replacing.as_ref().is_some_and(|task| !task.is_finished()) {
             return;
         }
-        lock(&self.backoff).record_unusable(Instant::now());
+        let error = Error::new(ErrorKind::Infrastructure, "a connection of the bb8 pool failed");
+        lock(&self.backoff).record_unusable(Instant::now(), error);
         let pool = Arc::clone(self);
         *replacing = Some(runtime.spawn(async move {
             for _ in 0..pool.pool.state().connections {

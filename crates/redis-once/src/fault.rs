@@ -34,7 +34,7 @@ pub struct Facts {
 }
 
 /// A failure to connect, and its instant, if known.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Failed {
     pub(super) error: Error,
     pub(super) at: Option<Instant>,

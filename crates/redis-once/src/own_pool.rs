@@ -16,21 +16,19 @@ use tokio::select;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
-use super::backoff::{Backoff, patience, with_patience};
+use super::backoff::{Backoff, with_patience};
 use super::connection::{
     Connection, ConnectionFuture, ConnectionState, Connections, SharedConnection,
 };
 use super::error::{Error, ErrorKind};
 use super::error_reply::before_asking;
 use super::event::{ConnectionWatch, Listener};
-use super::fault::{Facts, Failed};
+use super::fault::Facts;
 use super::lock::lock;
 use super::on_time::unless_busy;
 use super::sentinel::Sentinels;
 use super::server::{Failure, Server};
-use super::times::{
-    INTERRUPTED_PAUSE, MAX_CONNECTION_WAIT, MAX_REST, MAX_SILENCE, MAX_UNSEEN, MIN_REST,
-};
+use super::times::{MAX_CONNECTION_WAIT, MAX_REST, MAX_SILENCE, MAX_UNSEEN, MIN_REST};
 
 /// The most attempts of one entry at a time.
 const MAX_ATTEMPTS: usize = 4;
@@ -64,14 +62,6 @@ pub(super) enum Target {
 struct PoolState {
     runtimes: Vec<RuntimeConnections>,
     backoff: Backoff,
-    /// The error of the last attempt to connect, or of the last connection that became unusable.
-    /// `None` after a success. An attempt that this process was too busy for removes a fault of the
-    /// server, and sets none.
-    last_error: Option<Error>,
-    /// The instant of the last such error.
-    failed: Option<Instant>,
-    /// The time that the last failed attempt took.
-    last_took: Duration,
     /// The number of changes of the server or the user when this state began.
     switches: u64,
 }
@@ -125,20 +115,19 @@ impl OwnPool {
         // An attempt that cannot be spawned is dropped at once, and its drop takes the lock.
         let user = Some(runtime.id());
         let (connection, started, patience, retry_at) = self.with_state(now, user, |state| {
-            let PoolState { runtimes, backoff, last_error, last_took, switches, .. } = state;
+            let PoolState { runtimes, backoff, switches } = state;
             let connections = RuntimeConnections::of(runtimes, runtime.id(), self.size);
             let (mut started, mut retry_at) = (Vec::new(), now + MAX_CONNECTION_WAIT);
             if connections.entries.iter().any(PoolEntry::may_attempt) {
                 let now_switches = self.target.switches();
                 if *switches != now_switches {
                     // Earlier failures do not count for the new server or user.
-                    (*switches, *backoff, *last_error) = (now_switches, Backoff::default(), None);
+                    (*switches, *backoff) = (now_switches, Backoff::default());
                 }
                 (started, retry_at) = connections.begin_attempts(now, backoff);
             }
             let connection = connections.pick(place);
-            let patience = patience(last_error.as_ref(), *last_took);
-            (connection, started, patience, retry_at)
+            (connection, started, backoff.patience(), retry_at)
         });
         for entry in started {
             let pool = Arc::downgrade(self);
@@ -177,14 +166,14 @@ impl OwnPool {
         let own = state.runtimes.iter().find(|one| one.runtime == runtime);
         if own.is_some_and(|own| own.entries.iter().all(|entry| entry.connection.is_none())) {
             let cause = Error::new(ErrorKind::Infrastructure, "redis did not answer in time");
-            let error = no_connection(&self.target.address(), cause);
-            (state.last_error, state.failed) = (Some(error), Some(Instant::now()));
+            state.backoff.record_overdue(no_connection(&self.target.address(), cause));
         }
     }
 
     /// Returns true if the last attempt to connect has failed, and no runtime has a connection.
     pub(super) fn is_away(&self) -> bool {
-        let is_away = |state: &mut PoolState| state.last_error.is_some() && !state.is_connected();
+        let is_away =
+            |state: &mut PoolState| state.backoff.last_error.is_some() && !state.is_connected();
         self.with_state(Instant::now(), None, is_away)
     }
 
@@ -274,48 +263,40 @@ impl ConnectAttempt {
 impl Drop for ConnectAttempt {
     fn drop(&mut self) {
         let Some(pool) = self.pool.upgrade() else { return };
-        let (mut state, now) = (lock(&pool.state), Instant::now());
-        let PoolState { runtimes, backoff, last_error, failed, last_took, .. } = &mut *state;
+        let mut state = lock(&pool.state);
+        let PoolState { runtimes, backoff, .. } = &mut *state;
         let connections = runtimes.iter_mut().find(|one| one.runtime == self.runtime);
         let Some(entry) = connections.map(|one| &mut one.entries[self.entry]) else { return };
         entry.end_attempt(self.begun);
+        let panicked = || {
+            std::thread::panicking().then(|| {
+                let message = "a panic ended the attempt to connect to redis";
+                let cause = Error::new(ErrorKind::Configuration, message);
+                Err(Failure { address: pool.target.address(), cause })
+            })
+        };
         let mut ended = None;
-        match self.result.take() {
+        match self.result.take().or_else(panicked) {
             // Another attempt was faster, so this outcome is outdated.
             Some(_) if entry.connection.is_some() => {}
             Some(Ok(connection)) => {
                 pool.keys_apart.fetch_max(1 + u8::from(connection.keys_apart), Relaxed);
                 entry.connection = Some(Arc::new(connection));
-                backoff.record_success();
-                *last_error = None;
+                backoff.record_end(self.begun, Some(Ok(())));
                 ended = Some(Ok(()));
             }
-            // This process was too busy. The server may work again now, so its earlier error no
-            // longer counts.
-            Some(Err(failure)) if failure.cause.kind() == ErrorKind::Saturation => {
-                last_error.take_if(|error| error.kind() == ErrorKind::Infrastructure);
-                backoff.hold_until(now + INTERRUPTED_PAUSE);
-            }
             Some(Err(failure)) => {
-                backoff.record_failure(self.begun);
-                *last_error = Some(no_connection(&failure.address, failure.cause.clone()));
-                (*failed, *last_took) = (Some(now), self.begun.elapsed());
+                let error = no_connection(&failure.address, failure.cause.clone());
+                backoff.record_end(self.begun, Some(Err(error)));
                 ended = Some(Err(failure));
             }
-            None if std::thread::panicking() => {
-                backoff.record_failure(self.begun);
-                let message = "a panic ended the attempt to connect to redis";
-                let cause = Error::new(ErrorKind::Configuration, message);
-                (*last_error, *failed) =
-                    (Some(no_connection(&pool.target.address(), cause)), Some(now));
-            }
-            // Its runtime ended.
-            None => backoff.hold_until(now + INTERRUPTED_PAUSE),
+            None => backoff.record_end(self.begun, None),
         }
         drop(state);
         pool.changed.notify_waiters();
         match ended {
             Some(Ok(())) => pool.watch.made(&pool.target.address()),
+            Some(Err(Failure { cause, .. })) if cause.kind() == ErrorKind::Saturation => {}
             Some(Err(Failure { address, cause })) => pool.watch.failed(&address, &cause),
             None => {}
         }
@@ -333,8 +314,7 @@ impl PoolState {
     /// Returns the facts of the current runtime.
     fn facts(&self) -> Facts {
         let connections = || self.entries().filter_map(|entry| entry.connection.as_ref());
-        let last_error = self.last_error.clone().filter(|_| connections().next().is_none());
-        let failure = last_error.map(|error| Failed { error, at: self.failed });
+        let failure = self.backoff.last_error.clone().filter(|_| connections().next().is_none());
         let silent_for = connections().map(|one| one.socket.silent_for()).max();
         Facts { failure, is_silent: false, silent_for: silent_for.unwrap_or_default() }
     }
@@ -366,9 +346,8 @@ impl PoolState {
         self.runtimes.retain(|runtime| !runtime.entries.iter().all(PoolEntry::is_empty));
         if let Some(Lost { address, reason, since }) = &unusable {
             // A pause comes first, since connecting at once may reach the same server.
-            self.backoff.record_unusable(*since);
             let cause = Error::new(ErrorKind::Infrastructure, *reason);
-            (self.last_error, self.failed) = (Some(no_connection(address, cause)), Some(*since));
+            self.backoff.record_unusable(*since, no_connection(address, cause));
         }
         unusable.or(closed)
     }

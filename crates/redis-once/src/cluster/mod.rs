@@ -200,8 +200,8 @@ impl Connections for Cluster {
         }
         let refreshes = self.refreshes.state();
         let failed = |cause: Option<&Error>, at| Failed { error: self.no_node_error(cause), at };
-        let failure = match &refreshes.last_error {
-            Some(error) => Some(failed(Some(error), refreshes.failed)),
+        let failure = match &refreshes.backoff.last_error {
+            Some(last) => Some(failed(Some(&last.error), last.at)),
             // While masters change, a server may know no master of a slot for a moment. A busy
             // process reads the next map late, so this counts only in one that is on time.
             None => refreshes.was_read.then(|| failed(None, None)),

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::super::address::Host;
-use super::super::backoff::{Backoff, patience, with_patience};
+use super::super::backoff::{Backoff, with_patience};
 use super::super::connection::SharedConnection;
 use super::super::error::{Error, ErrorKind};
 use super::super::error_reply::{from_redis_error, weight};
@@ -22,7 +22,7 @@ use super::super::lock::lock;
 use super::super::on_time::unless_busy;
 use super::super::server::Server;
 use super::super::times::{
-    INTERRUPTED_PAUSE, MAX_CONNECTION_WAIT, MAX_MAP_PAUSE, MAX_SILENCE, PATIENCE, REFRESH_CHECK,
+    MAX_CONNECTION_WAIT, MAX_MAP_PAUSE, MAX_SILENCE, PATIENCE, REFRESH_CHECK,
 };
 use super::Cluster;
 use super::slot_map::SlotMap;
@@ -35,13 +35,7 @@ pub(super) struct Refreshes(Mutex<State>);
 pub(super) struct State {
     /// The runtimes with a running attempt, and the start of each attempt.
     running: Vec<(runtime::Id, Instant)>,
-    backoff: Backoff,
-    /// The error of the last attempt. `None` after a success.
-    pub(super) last_error: Option<Error>,
-    /// The time that the last failed attempt took.
-    last_took: Duration,
-    /// The end of the last failed attempt.
-    pub(super) failed: Option<Instant>,
+    pub(super) backoff: Backoff,
     /// True after the map was read. Then a slot without a server is not just a sign of load.
     pub(super) was_read: bool,
     /// The server that last said that it cannot serve its slots.
@@ -56,7 +50,7 @@ impl Refreshes {
     /// Shortens the pause after a success: calls wait for the next map.
     pub(super) fn hurry(&self) {
         let mut state = self.state();
-        if state.last_error.is_none() {
+        if state.backoff.last_error.is_none() {
             state.backoff.wait_at_most_until(Instant::now() + REFRESH_CHECK);
         }
     }
@@ -73,14 +67,13 @@ impl Refreshes {
             None => state.backoff.record_attempt(now),
         }
         state.running.push((runtime, now));
-        Ok(patience(state.last_error.as_ref(), state.last_took))
+        Ok(state.backoff.patience())
     }
 
     /// Records that an attempt gets no answer, although this process waits for it.
     fn record_overdue(&self) {
         let error = Error::new(ErrorKind::Infrastructure, "no server sent its slots in time");
-        let mut state = self.state();
-        (state.last_error, state.failed) = (Some(error), Some(Instant::now()));
+        self.state().backoff.record_overdue(error);
     }
 
     /// Records the end of the attempt on `runtime`. `None`: it did not finish.
@@ -89,20 +82,12 @@ impl Refreshes {
         let attempt = state.running.iter().find(|(running, _)| *running == runtime);
         let begun = attempt.map_or(now, |(_, begun)| *begun);
         state.running.retain(|(running, _)| *running != runtime);
-        match result {
-            Some(Ok(())) => {
-                (state.last_error, state.was_read) = (None, true);
-                state.backoff.record_success();
-                let pause = MAX_MAP_PAUSE / 2 + MAX_MAP_PAUSE.mul_f64(fastrand::f64() / 2.0);
-                state.backoff.hold_until(now + pause);
-            }
-            Some(Err(error)) => {
-                (state.last_error, state.failed) = (Some(error), Some(now));
-                state.last_took = now - begun;
-                state.backoff.record_failure(begun);
-            }
-            // Its runtime shuts down.
-            None => state.backoff.hold_until(now + INTERRUPTED_PAUSE),
+        let was_read = matches!(result, Some(Ok(())));
+        state.backoff.record_end(begun, result);
+        if was_read {
+            state.was_read = true;
+            let pause = MAX_MAP_PAUSE / 2 + MAX_MAP_PAUSE.mul_f64(fastrand::f64() / 2.0);
+            state.backoff.hold_until(now + pause);
         }
     }
 }

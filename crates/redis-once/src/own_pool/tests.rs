@@ -46,7 +46,7 @@ async fn an_attempt_without_an_answer_ends_in_time_and_no_pause_follows() {
     assert!(pool.next(None).is_err());
     sleep(CONNECT_TIMEOUT + SOON).await;
     let facts = pool.facts();
-    let Failed { error, at } = facts.failure.expect("it has failed");
+    let super::super::fault::Failed { error, at } = facts.failure.expect("it has failed");
     assert_eq!(error.kind(), ErrorKind::Infrastructure);
     // The attempt began long ago, and does not show the current state of the server.
     assert_eq!(lock(&pool.state).backoff.retry_at(Instant::now()), None);
@@ -70,9 +70,7 @@ async fn a_login_that_changed_is_tried_without_a_pause() {
     let (pool, login) = silent();
     let refused = Error::new(ErrorKind::Configuration, "the password is wrong");
     {
-        let mut state = lock(&pool.state);
-        state.backoff.record_failure(Instant::now());
-        state.last_error = Some(refused);
+        lock(&pool.state).backoff.record_end(Instant::now(), Some(Err(refused)));
     }
     for is_tried in [false, true] {
         assert!(pool.next(None).is_err());

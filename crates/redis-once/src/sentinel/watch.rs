@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{PushInfo, PushKind, RedisResult, Value, cmd, from_redis_value};
@@ -13,7 +12,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::super::address::Host;
-use super::super::backoff::{Backoff, patience, with_patience};
+use super::super::backoff::{Backoff, with_patience};
 use super::super::error::{Error, ErrorKind};
 use super::super::error_reply;
 use super::super::on_time::unless_busy;
@@ -42,8 +41,7 @@ pub(super) struct Watch {
 impl Watch {
     /// Reports the answers of the sentinel until the pool is gone.
     pub(super) async fn run(self) -> Option<()> {
-        let (mut backoff, mut last_error, mut last_took) =
-            (Backoff::default(), None, Duration::ZERO);
+        let mut backoff = Backoff::default();
         loop {
             if let Some(later) = backoff.retry_at(Instant::now()) {
                 sleep_until(later).await;
@@ -51,25 +49,25 @@ impl Watch {
             backoff.record_attempt(Instant::now());
             let begun = Instant::now();
             let end = begun + self.server.connect_timeout;
-            let patience = patience(last_error.as_ref(), last_took);
             let overdue = || {
                 let message = "the sentinel did not answer in time";
                 let error = Error::new(ErrorKind::Infrastructure, message);
                 self.report(Report::Unreachable(error));
             };
-            let connecting = with_patience(self.connect(end), patience, overdue);
+            let connecting = with_patience(self.connect(end), backoff.patience(), overdue);
             let connected = unless_busy(end, connecting).await;
-            let took = begun.elapsed();
-            let (error, failed) = match connected {
+            let error = match connected {
                 Ok((connection, news)) => {
-                    backoff.record_success();
+                    backoff.record_end(begun, Some(Ok(())));
                     let error = self.ask_again_and_again(connection, &news).await?;
-                    (error, Instant::now())
+                    backoff.record_unusable(Instant::now(), error.clone());
+                    error
                 }
-                Err(error) => (error, begun),
+                Err(error) => {
+                    backoff.record_end(begun, Some(Err(error.clone())));
+                    error
+                }
             };
-            backoff.record_failure(failed);
-            (last_error, last_took) = (Some(error.clone()), took);
             self.report(Report::Unreachable(error))?;
         }
     }
