@@ -8,6 +8,8 @@
 //! `redis` never do. So if a server is found to be read-only, a task replaces the connections
 //! inside the pool. It checks out one after another, and replaces it with a new one.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 
@@ -25,6 +27,7 @@ use super::connection::{
 use super::error::{Error, ErrorKind};
 use super::error_reply;
 use super::fault::Facts;
+use super::given_connection::observed;
 use super::lock::lock;
 use super::pool::Pool;
 use super::times::{MAX_CONNECTION_WAIT, OVERDUE_AFTER};
@@ -59,8 +62,6 @@ impl Pool {
 pub(super) struct Bb8Pool<M: ManageConnection> {
     pool: bb8::Pool<M>,
     backoff: Mutex<Backoff>,
-    /// True if the pool gave no connection for long, and none since.
-    is_away: AtomicBool,
     /// The calls and replies over all its connections.
     traffic: Arc<Traffic>,
     /// The task that replaces the connections, or the last such task.
@@ -75,10 +76,9 @@ where
     M::Connection: Sync,
 {
     pub(super) fn new(pool: bb8::Pool<M>) -> Self {
-        let (backoff, is_away, traffic) =
-            (Mutex::default(), AtomicBool::new(false), Arc::default());
+        let (backoff, traffic) = (Mutex::default(), Arc::default());
         let (replacing, last_checked_out) = (Mutex::default(), Mutex::default());
-        Self { pool, backoff, is_away, traffic, replacing, last_checked_out }
+        Self { pool, backoff, traffic, replacing, last_checked_out }
     }
 
     /// Asks the pool for a connection until it returns one. Calls then share a clone of it.
@@ -97,13 +97,17 @@ where
                 }
             }
         };
-        let overdue = || self.is_away.store(true, Relaxed);
+        let overdue = || {
+            let message = "the bb8 pool gave no connection in time";
+            let error = Error::new(ErrorKind::Infrastructure, message);
+            lock(&self.backoff).record_overdue(error);
+        };
         let connection = with_patience(asking, OVERDUE_AFTER, overdue).await?;
         let (pool, has_failed) = (Arc::downgrade(self), AtomicBool::new(false));
         let (last_use, traffic) = (Mutex::new(Instant::now()), Arc::clone(&self.traffic));
         let checked_out = Bb8Connection { connection, pool, last_use, traffic, has_failed };
         let checked_out = Arc::new(checked_out);
-        self.is_away.store(false, Relaxed);
+        lock(&self.backoff).last_error = None;
         *lock(&self.last_checked_out) = Some(Arc::clone(&checked_out));
         Ok(checked_out)
     }
@@ -174,8 +178,8 @@ where
     }
 
     fn facts(&self, _: u16) -> Facts {
-        let (is_silent, silent_for) = (self.is_away.load(Relaxed), self.traffic.silent_for());
-        Facts { is_silent, silent_for, ..Facts::default() }
+        let failure = lock(&self.backoff).last_error.clone();
+        Facts { failure, silent_for: self.traffic.silent_for() }
     }
 }
 
@@ -189,38 +193,42 @@ struct Bb8Connection<M: ManageConnection> {
     has_failed: AtomicBool,
 }
 
-impl<M> SharedConnection for Bb8Connection<M>
+impl<M> Bb8Connection<M>
 where
     M: ManageConnection<Error = RedisError>,
-    M::Connection: ConnectionLike + Clone + Sync,
+    M::Connection: Sync,
 {
-    fn send(&self, command: Cmd) -> ReplyFuture {
-        let (mut connection, pool) = (self.connection.clone(), self.pool.upgrade());
-        let traffic = Arc::clone(&self.traffic);
-        Box::pin(async move {
-            traffic.record_write();
-            let outcome = connection.req_packed_command(&command).await;
-            traffic.record_reply(&outcome);
+    /// Returns a call that records its outcome.
+    fn recorded<T: Send + 'static>(
+        &self,
+        call: impl Future<Output = RedisResult<T>> + Send + 'static,
+    ) -> Pin<Box<dyn Future<Output = RedisResult<T>> + Send>> {
+        let pool = self.pool.upgrade();
+        observed(&self.traffic, async move {
+            let outcome = call.await;
             if let Some(pool) = pool {
                 pool.record(&outcome);
             }
             outcome
         })
     }
+}
+
+impl<M> SharedConnection for Bb8Connection<M>
+where
+    M: ManageConnection<Error = RedisError>,
+    M::Connection: ConnectionLike + Clone + Sync,
+{
+    fn send(&self, command: Cmd) -> ReplyFuture {
+        let mut connection = self.connection.clone();
+        self.recorded(async move { connection.req_packed_command(&command).await })
+    }
 
     fn send_all(&self, commands: Pipeline) -> RepliesFuture {
-        let (mut connection, pool) = (self.connection.clone(), self.pool.upgrade());
-        let traffic = Arc::clone(&self.traffic);
-        Box::pin(async move {
-            traffic.record_write();
-            let count = commands.len();
-            let outcome = connection.req_packed_commands(&commands, 0, count).await;
-            traffic.record_reply(&outcome);
-            if let Some(pool) = pool {
-                pool.record(&outcome);
-            }
-            outcome
-        })
+        let mut connection = self.connection.clone();
+        self.recorded(
+            async move { connection.req_packed_commands(&commands, 0, commands.len()).await },
+        )
     }
 
     fn is_alive(&self) -> bool {

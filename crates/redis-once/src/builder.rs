@@ -14,6 +14,7 @@ use super::cluster::{Cluster, NodeSettings};
 use super::dialer::{Dialer, Resolver};
 use super::error::{Error, ErrorKind};
 use super::event::{Event, Listener};
+use super::greeting::ServerKind;
 use super::own_pool::{OwnPool, Target};
 use super::pool::Pool;
 use super::sentinel::Sentinels;
@@ -262,7 +263,9 @@ impl PoolBuilder {
         };
         let mut sentinel_login = None;
         let pool = match topology {
-            Topology::Server(host) => pool(Target::from(connector.server(&host)?)),
+            Topology::Server(host) => {
+                pool(Target::from(connector.server(&host, ServerKind::Plain)?))
+            }
             Topology::Socket(path) => pool(Target::from(connector.socket(path)?)),
             Topology::Cluster { nodes } => {
                 let cluster = Cluster::new(NodeSettings { connector, size }, nodes)?;

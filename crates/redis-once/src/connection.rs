@@ -12,10 +12,8 @@
 use std::future::Future;
 use std::io;
 use std::pin::{Pin, pin};
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use redis::{Cmd, ConnectionAddr, Pipeline, RedisError, RedisResult, Value};
 use tokio::sync::Notify;
@@ -23,7 +21,6 @@ use tokio::time::Instant;
 
 use super::closings::{Closings, name};
 use super::error::Error;
-use super::error_reply;
 use super::fault::{Facts, Stage};
 use super::on_time::read_arrived;
 use super::socket::Socket;
@@ -122,10 +119,12 @@ impl Connection {
         let call = Box::pin(call);
         Box::pin(async move {
             let Some(outcome) = health.unless_left(call).await else {
-                health.retire(ConnectionState::Closed);
+                health.retire(Useless::Closed);
                 return Err(was_left(&address));
             };
-            health.record(&outcome);
+            if outcome.as_ref().is_err_and(RedisError::is_unrecoverable_error) {
+                health.retire(Useless::Closed);
+            }
             health.server.closings.record(command, health.closings, outcome)
         })
     }
@@ -160,18 +159,18 @@ impl SharedConnection for Connection {
     }
 
     fn is_alive(&self) -> bool {
-        self.health.is_usable()
+        self.health.useless().is_none()
     }
 
     /// Gives the connection up if it is silent. One pause of the server is not a reason to reconnect.
     fn record_timeout(&self) {
         if self.socket.silent_for() >= MAX_SILENCE {
-            self.health.give_up();
+            self.health.retire(Useless::Silent);
         }
     }
 
     fn mark_read_only(&self) {
-        self.health.retire(ConnectionState::ReadOnly);
+        self.health.retire(Useless::ReadOnly);
     }
 }
 
@@ -181,11 +180,9 @@ fn was_left(address: &ConnectionAddr) -> RedisError {
     io::Error::new(io::ErrorKind::ConnectionAborted, message).into()
 }
 
-/// The state of a connection: usable, or the reason why it is not.
+/// The reason why a connection is of no more use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(super) enum ConnectionState {
-    Usable,
+pub(super) enum Useless {
     /// Its socket is closed, or the pool has left its server.
     Closed,
     /// It was not used for long.
@@ -196,31 +193,19 @@ pub(super) enum ConnectionState {
     Silent,
 }
 
-impl ConnectionState {
-    fn of(byte: u8) -> Self {
-        let each = [Self::Closed, Self::Rested, Self::ReadOnly, Self::Silent];
-        each.into_iter().find(|state| *state as u8 == byte).unwrap_or(Self::Usable)
-    }
-}
-
 /// The health of one connection, shared by all its users.
 #[derive(Debug)]
 pub(super) struct Health {
-    state: AtomicU8,
-    /// The time at which it was retired, in µs since [`ServerHealth::start`]. 0: never.
-    retired_at: AtomicU64,
+    /// Why and since when it is useless.
+    useless: OnceLock<(Useless, Instant)>,
     server: Arc<ServerHealth>,
     /// The count of [`Closings`] when the connection was begun.
     closings: u32,
 }
 
 /// The health of all connections to one server.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct ServerHealth {
-    /// The start of all times in this type.
-    start: Instant,
-    /// True if a connection was given up as silent, and no reply has come since.
-    is_silent: AtomicBool,
     /// True if the address has led to a primary.
     pub(super) was_primary: AtomicBool,
     /// True if the server has answered `HELLO`.
@@ -241,55 +226,23 @@ pub(super) struct Diagnosis {
     pub(super) message: Option<&'static str>,
 }
 
-impl Default for ServerHealth {
-    fn default() -> Self {
-        Self {
-            start: Instant::now(),
-            is_silent: AtomicBool::new(false),
-            was_primary: AtomicBool::new(false),
-            knows_hello: AtomicBool::new(false),
-            is_left: AtomicBool::new(false),
-            left: Notify::new(),
-            closings: Closings::default(),
-            diagnosis: Mutex::default(),
-        }
-    }
-}
-
 impl Health {
     /// Makes the health of a new connection.
     pub(super) fn new(server: &Arc<ServerHealth>) -> Self {
-        Self {
-            state: AtomicU8::new(ConnectionState::Usable as u8),
-            retired_at: AtomicU64::new(0),
-            server: Arc::clone(server),
-            closings: server.closings.count(),
-        }
+        let (server, closings) = (Arc::clone(server), server.closings.count());
+        Self { useless: OnceLock::new(), server, closings }
     }
 
-    pub(super) fn state(&self) -> ConnectionState {
-        match ConnectionState::of(self.state.load(Relaxed)) {
-            ConnectionState::Usable if self.server.is_left.load(Relaxed) => ConnectionState::Closed,
-            state => state,
-        }
+    /// Returns why the connection is useless, and since when. An idle process may notice that much
+    /// later: then it does not show the current state of the server.
+    pub(super) fn useless(&self) -> Option<(Useless, Instant)> {
+        let left = || self.server.is_left.load(Relaxed).then(|| (Useless::Closed, Instant::now()));
+        self.useless.get().copied().or_else(left)
     }
 
-    pub(super) fn is_usable(&self) -> bool {
-        self.state() == ConnectionState::Usable
-    }
-
-    /// Records the reason why the connection is useless from now on. The first reason stays.
-    pub(super) fn retire(&self, reason: ConnectionState) {
-        let usable = ConnectionState::Usable as u8;
-        if self.state.compare_exchange(usable, reason as u8, Relaxed, Relaxed).is_ok() {
-            self.retired_at.store(self.server.start.elapsed().as_micros() as u64, Relaxed);
-        }
-    }
-
-    /// Returns the instant at which the connection became useless. An idle process may notice that
-    /// much later: then it does not show the current state of the server.
-    pub(super) fn useless_since(&self) -> Instant {
-        self.server.start + Duration::from_micros(self.retired_at.load(Relaxed))
+    /// Records that the connection is useless from now on. The first reason stays.
+    pub(super) fn retire(&self, reason: Useless) {
+        let _ = self.useless.set((reason, Instant::now()));
     }
 
     /// Returns the outcome of a call, or `None` after the pool has left the server. Later answers
@@ -314,32 +267,9 @@ impl Health {
             () = read_arrived(Instant::now()) => None,
         }
     }
-
-    /// Records the outcome of a call.
-    pub(super) fn record<T>(&self, outcome: &RedisResult<T>) {
-        match outcome {
-            Err(error) if error.is_unrecoverable_error() => self.retire(ConnectionState::Closed),
-            outcome if error_reply::is_reply(outcome) => {
-                self.server.is_silent.store(false, Relaxed);
-            }
-            // For example, the system has lost the route: nothing came from the server.
-            _ => {}
-        }
-    }
-
-    /// Gives the connection up, since it is silent.
-    fn give_up(&self) {
-        self.retire(ConnectionState::Silent);
-        self.server.is_silent.store(true, Relaxed);
-    }
 }
 
 impl ServerHealth {
-    /// Returns true if connections were given up as silent, and no reply has come since.
-    pub(super) fn is_silent(&self) -> bool {
-        self.is_silent.load(Relaxed)
-    }
-
     /// Leaves the server: no call uses a connection to it any more, and running calls end.
     pub(super) fn leave(&self) {
         self.is_left.store(true, Relaxed);

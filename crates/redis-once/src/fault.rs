@@ -27,8 +27,6 @@ pub struct Facts {
     /// The last failure to connect, or the loss of a silent or read-only connection, if there was
     /// no connection since.
     pub(super) failure: Option<Failed>,
-    /// True if a connection to this server was given up as silent, and it has not replied since.
-    pub(super) is_silent: bool,
     /// The longest time for which one of its connections of this runtime is silent.
     pub(super) silent_for: Duration,
 }
@@ -108,7 +106,7 @@ impl Deadline {
         // The whole machine may have stood still, or this process wrote late: then a short silence
         // does not count.
         let enough = if is_late { MAX_SILENCE.max(wait / 2) } else { wait / 2 };
-        if facts.is_silent || !wait.is_zero() && facts.silent_for >= enough {
+        if !wait.is_zero() && facts.silent_for >= enough {
             return Error::new(ErrorKind::Infrastructure, "redis did not answer in time");
         }
         let message = "the time ended before redis answered, and no connection to it is known to \

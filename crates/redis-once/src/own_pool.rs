@@ -17,9 +17,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
 use super::backoff::{Backoff, with_patience};
-use super::connection::{
-    Connection, ConnectionFuture, ConnectionState, Connections, SharedConnection,
-};
+use super::connection::{Connection, ConnectionFuture, Connections, SharedConnection, Useless};
 use super::error::{Error, ErrorKind};
 use super::error_reply::before_asking;
 use super::event::{ConnectionWatch, Listener};
@@ -179,12 +177,19 @@ impl OwnPool {
 
     /// Returns the known facts about the target.
     pub(super) fn facts(&self) -> Facts {
-        let mut facts = self.with_state(Instant::now(), None, |state| state.facts());
-        facts.is_silent = self.target.is_silent();
-        if let (Some(failed), Some(cause)) = (&mut facts.failure, self.target.unnamed()) {
+        let (connections, mut failure) = self.with_state(Instant::now(), None, |state| {
+            let own = state.entries().filter_map(|entry| entry.connection.clone());
+            (own.collect::<Vec<_>>(), state.backoff.last_error.clone())
+        });
+        failure.take_if(|_| !connections.is_empty());
+        if let (Some(failed), Some(cause)) = (&mut failure, self.target.unnamed()) {
             failed.error = no_connection(&self.target.address(), cause);
         }
-        facts
+        // Without the lock, since this polls the streams of the application.
+        let silent_for = connections.iter().map(|one| one.socket.silent_for()).max();
+        // No other call may wait for a reply over it, and so give it up.
+        connections.iter().for_each(|one| one.record_timeout());
+        Facts { failure, silent_for: silent_for.unwrap_or_default() }
     }
 
     /// Returns a connection that is ready: the one at this place, if that is usable.
@@ -311,14 +316,6 @@ impl PoolState {
         current.flat_map(|connections| &connections.entries)
     }
 
-    /// Returns the facts of the current runtime.
-    fn facts(&self) -> Facts {
-        let connections = || self.entries().filter_map(|entry| entry.connection.as_ref());
-        let failure = self.backoff.last_error.clone().filter(|_| connections().next().is_none());
-        let silent_for = connections().map(|one| one.socket.silent_for()).max();
-        Facts { failure, is_silent: false, silent_for: silent_for.unwrap_or_default() }
-    }
-
     /// Returns true if any runtime has a connection.
     fn is_connected(&self) -> bool {
         let mut entries = self.runtimes.iter().flat_map(|runtime| &runtime.entries);
@@ -332,14 +329,14 @@ impl PoolState {
         let (mut unusable, mut closed) = (None, None);
         for entry in self.runtimes.iter_mut().flat_map(|runtime| &mut runtime.entries) {
             let Some(connection) = &entry.connection else { continue };
-            let since = connection.health.useless_since().min(now);
+            let Some((reason, since)) = connection.health.useless() else { continue };
+            let since = since.min(now);
             let lost = |reason| Some(Lost { address: connection.server(), reason, since });
-            match connection.health.state() {
-                ConnectionState::Usable => continue,
-                ConnectionState::Closed => closed = lost("it was closed"),
-                ConnectionState::Rested => closed = lost("it was not used for long"),
-                ConnectionState::ReadOnly => unusable = lost("redis is read-only"),
-                ConnectionState::Silent => unusable = lost("redis stopped answering"),
+            match reason {
+                Useless::Closed => closed = lost("it was closed"),
+                Useless::Rested => closed = lost("it was not used for long"),
+                Useless::ReadOnly => unusable = lost("redis is read-only"),
+                Useless::Silent => unusable = lost("redis stopped answering"),
             }
             entry.connection = None;
         }
@@ -383,9 +380,9 @@ impl RuntimeConnections {
         let is_long = rest >= MAX_REST || unseen >= MAX_UNSEEN;
         for connection in self.entries.iter().filter_map(|entry| entry.connection.as_ref()) {
             if is_long {
-                connection.health.retire(ConnectionState::Rested);
+                connection.health.retire(Useless::Rested);
             } else if connection.socket.is_closed() {
-                connection.health.retire(ConnectionState::Closed);
+                connection.health.retire(Useless::Closed);
             }
         }
     }
@@ -467,7 +464,7 @@ impl Target {
     pub(super) async fn connect(&self) -> Result<Connection, Failure> {
         match self {
             Self::Server(server) => {
-                let end = Instant::now() + server.connect_timeout;
+                let end = Instant::now() + server.connector.timeout;
                 let connected = unless_busy(end, server.connect()).await;
                 connected.map_err(|cause| Failure { address: server.address(), cause })
             }
@@ -491,14 +488,6 @@ impl Target {
         }
     }
 
-    /// Returns true if a connection was given up as silent, and no reply has come since.
-    fn is_silent(&self) -> bool {
-        match self {
-            Self::Server(server) => server.is_silent(),
-            Self::Primary(sentinels) => sentinels.is_silent(),
-        }
-    }
-
     /// Watches sentinels for a new primary, by a task on `runtime`.
     pub(super) fn keep_watching(&self, runtime: &Handle) {
         if let Self::Primary(sentinels) = self {
@@ -509,7 +498,7 @@ impl Target {
     /// Returns the number of changes of the server, or of the user.
     pub(super) fn switches(&self) -> u64 {
         match self {
-            Self::Server(server) => server.login_changes(),
+            Self::Server(server) => server.connector.login.changes(),
             Self::Primary(sentinels) => sentinels.switches(),
         }
     }

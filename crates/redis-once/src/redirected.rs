@@ -221,7 +221,7 @@ mod tests {
             assert!(polled.is_pending(), "{polled:?}");
             sleep(Duration::from_millis(1)).await;
         }
-        assert!(!pool.facts(0).is_silent);
+        assert!(pool.facts(0).failure.is_none());
         redirected.record_timeout();
         assert!(redirected.is_alive());
         advance(MAX_SILENCE).await;
@@ -229,7 +229,7 @@ mod tests {
         assert_eq!((first.is_alive(), second.is_alive()), (true, false));
         assert!(!redirected.is_alive());
         // Charges of the slot, which the server now holds, know it too.
-        assert!(pool.facts(0).is_silent);
+        assert!(pool.facts(0).failure.is_some());
     }
 
     /// This is known even in a busy process.

@@ -198,6 +198,7 @@ mod tests {
     use redis::cmd;
 
     use super::super::dialer::Dialer;
+    use super::super::greeting::ServerKind;
     use super::super::own_pool::OwnPool;
     use super::super::silent::Silent;
     use super::super::{event::Listener, simulated};
@@ -211,7 +212,8 @@ mod tests {
             let socket = simulated::served(reply.clone());
             async move { Ok(socket) }
         });
-        let server = simulated::connector(SOON, dialer).server(&simulated::host(1));
+        let server =
+            simulated::connector(SOON, dialer).server(&simulated::host(1), ServerKind::Plain);
         let pool = OwnPool::new(server.expect("an address"), 1, Listener::default());
         Pool::new(Arc::new(pool), None)
     }

@@ -17,7 +17,7 @@ use tokio::select;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::address::Host;
-use super::connection::{Connection, ConnectionState, Diagnosis, Health, ServerHealth};
+use super::connection::{Connection, Diagnosis, Health, ServerHealth, Useless};
 use super::dialer::{Dialer, Resolver};
 use super::error::{Error, ErrorKind};
 use super::error_reply;
@@ -33,13 +33,8 @@ use super::tls::TlsParams;
 #[derive(Clone)]
 pub(super) struct Server {
     addr: ConnectionAddr,
-    tls: TlsParams,
-    login: Login,
-    protocol: Option<ProtocolVersion>,
-    pub(super) connect_timeout: Duration,
-    resolver: Option<Resolver>,
-    dialer: Option<Dialer>,
-    health: Arc<ServerHealth>,
+    pub(super) connector: Connector,
+    pub(super) health: Arc<ServerHealth>,
     /// The kind that the server must be of.
     kind: ServerKind,
 }
@@ -71,23 +66,23 @@ struct LoginState {
 
 impl Connector {
     /// Returns the server at `host`. Connects to nothing yet.
-    pub(super) fn server(&self, host: &Host) -> Result<Server, Error> {
-        self.server_at(self.tls.addr(host))
+    pub(super) fn server(&self, host: &Host, kind: ServerKind) -> Result<Server, Error> {
+        self.server_at(self.tls.addr(host), kind)
     }
 
     /// Returns the server behind a Unix socket. Connects to nothing yet.
     pub(super) fn socket(&self, path: PathBuf) -> Result<Server, Error> {
-        self.server_at(ConnectionAddr::Unix(path))
+        self.server_at(ConnectionAddr::Unix(path), ServerKind::Plain)
     }
 
-    fn server_at(&self, addr: ConnectionAddr) -> Result<Server, Error> {
+    fn server_at(&self, addr: ConnectionAddr, kind: ServerKind) -> Result<Server, Error> {
         // An address that cannot be used fails now, and not at each attempt to connect.
-        let info = addr.into_connection_info().map_err(invalid_address)?;
-        let (addr, tls, login) = (info.addr().clone(), self.tls.clone(), self.login.clone());
-        let (resolver, dialer) = (self.resolver.clone(), self.dialer.clone());
-        let (connect_timeout, protocol) = (self.timeout, self.protocol);
-        let (health, kind) = (Arc::default(), ServerKind::Plain);
-        Ok(Server { addr, tls, login, protocol, connect_timeout, resolver, dialer, health, kind })
+        let info = addr.into_connection_info().map_err(|error| {
+            let message = "the address of redis cannot be used";
+            Error::new(ErrorKind::Configuration, message).with_source(error)
+        })?;
+        let (addr, connector) = (info.addr().clone(), self.clone());
+        Ok(Server { addr, connector, health: Arc::default(), kind })
     }
 }
 
@@ -119,44 +114,9 @@ pub(super) struct Failure {
 }
 
 impl Server {
-    /// Returns the same server with another kind.
-    pub(super) fn of_kind(self, kind: ServerKind) -> Self {
-        Self { kind, ..self }
-    }
-
     /// Returns host and port, for errors.
     pub(super) fn address(&self) -> String {
         format!("redis at {}", self.addr)
-    }
-
-    /// Returns the number of changes of the user or the password.
-    pub(super) fn login_changes(&self) -> u64 {
-        self.login.changes()
-    }
-
-    /// Returns true if connections were given up as silent, and no reply has come since.
-    pub(super) fn is_silent(&self) -> bool {
-        self.health.is_silent()
-    }
-
-    /// Returns the count of connections that the server closed: see [`Self::record`].
-    pub(super) fn closings(&self) -> u32 {
-        self.health.closings.count()
-    }
-
-    /// Records the outcome of a command over a connection that was begun at a count of closings.
-    pub(super) fn record<T>(
-        &self,
-        command: &'static str,
-        count: u32,
-        outcome: RedisResult<T>,
-    ) -> RedisResult<T> {
-        self.health.closings.record(command, count, outcome)
-    }
-
-    /// Leaves the server: no call uses a connection to it any more.
-    pub(super) fn leave(&self) {
-        self.health.leave();
     }
 
     pub(super) async fn connect(&self) -> Result<Connection, Error> {
@@ -193,9 +153,9 @@ impl Server {
         on_push: impl Fn(PushInfo) + Clone + Send + Sync + 'static,
         mut guard: impl FnMut() -> G + Send,
     ) -> Result<(Socket, Greeting), Error> {
-        let deadline = Instant::now() + self.connect_timeout;
-        let has_database = self.login.settings().db() != 0;
-        let mut way = match self.protocol {
+        let deadline = Instant::now() + self.connector.timeout;
+        let has_database = self.connector.login.settings().db() != 0;
+        let mut way = match self.connector.protocol {
             Some(ProtocolVersion::RESP2) => Way::Resp2 { asks_hello: has_database },
             _ => Way::Resp3,
         };
@@ -220,7 +180,7 @@ impl Server {
                 (Err(_), Some(replica)) => return Ok(replica),
                 (Err(refused), None) => refused,
             };
-            let falls_back = self.protocol.is_none() && self.kind == ServerKind::Plain;
+            let falls_back = self.connector.protocol.is_none() && self.kind == ServerKind::Plain;
             match (refusal, way) {
                 (Some(Refusal::Closed), Way::Resp3) if !was_closed => was_closed = true,
                 (Some(refusal), Way::Resp3) if falls_back => {
@@ -280,15 +240,17 @@ impl Server {
         let mut settings = RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP2);
         if way == Way::Resp3 {
             // The database is chosen when the server is known: see `greet`.
-            settings = self.login.settings().set_db(0).set_protocol(ProtocolVersion::RESP3);
+            settings =
+                self.connector.login.settings().set_db(0).set_protocol(ProtocolVersion::RESP3);
             config = config.set_push_sender(move |push: PushInfo| {
                 on_push(push);
                 Ok::<_, SendError>(())
             });
         }
-        let (resolver, dialer) = (self.resolver.as_ref(), self.dialer.as_ref());
+        let (resolver, dialer) = (self.connector.resolver.as_ref(), self.connector.dialer.as_ref());
         let opened = async {
-            let opened = socket::open(&self.addr, &self.tls, resolver, dialer, left).await?;
+            let opened =
+                socket::open(&self.addr, &self.connector.tls, resolver, dialer, left).await?;
             // With another command, a connection that is closed at HELLO could not be recognized.
             let settings = settings.set_skip_set_lib_name();
             Socket::new(opened, self.uses_tls(), &settings, config, guard).await
@@ -303,8 +265,8 @@ impl Server {
     /// Envoy forwards `SELECT` over connections that all its clients share. So nothing may send it
     /// before the server is known, not even in one write with `HELLO`.
     async fn greet(&self, way: Way, socket: &mut Socket) -> RedisResult<Result<Greeting, Error>> {
-        let closings = self.closings();
-        let settings = self.login.settings();
+        let closings = self.health.closings.count();
+        let settings = self.connector.login.settings();
         let mut greeting = Greeting::default();
         if let (Way::Resp2 { .. }, Some(password)) = (way, settings.password()) {
             let mut command = cmd("AUTH");
@@ -326,7 +288,7 @@ impl Server {
             let mut command = cmd("SELECT");
             command.arg(settings.db());
             let reply = socket.connection.send_packed_command(&command).await;
-            self.record("SELECT", closings, reply)?.extract_error()?;
+            self.health.closings.record("SELECT", closings, reply)?.extract_error()?;
         }
         Ok(fits.map(|()| greeting))
     }
@@ -334,8 +296,8 @@ impl Server {
     /// Returns only if the TLS handshake takes long, and the server is found to have no TLS.
     async fn find_server_without_tls(&self, deadline: Instant) -> Error {
         if self.uses_tls() {
-            sleep(SLOW_HANDSHAKE.min(self.connect_timeout / 3)).await;
-            let resolver = self.resolver.as_ref();
+            sleep(SLOW_HANDSHAKE.min(self.connector.timeout / 3)).await;
+            let resolver = self.connector.resolver.as_ref();
             if probe::answers_without_tls(&self.addr, resolver, deadline).await {
                 let message = "this server answers without TLS: turn on its TLS, or write redis \
                     in place of rediss";
@@ -358,7 +320,7 @@ impl Server {
         let wrong = |message, error: RedisError| {
             Error::new(ErrorKind::Configuration, message).with_source(error)
         };
-        let settings = self.login.settings();
+        let settings = self.connector.login.settings();
         // It shows no password.
         let refusal = |error| error_reply::from_redis_error(error, settings.password());
         if self.uses_tls() && is_tls_failure(&error) {
@@ -394,7 +356,7 @@ impl Server {
                     true => self.ping(deadline).await,
                     false => None,
                 };
-                let (addr, resolver) = (&self.addr, self.resolver.as_ref());
+                let (addr, resolver) = (&self.addr, self.connector.resolver.as_ref());
                 // The client does not tell a reply that was cut from none.
                 if answer == Some(true)
                     && at_hello
@@ -441,7 +403,7 @@ impl Server {
 
     /// Returns true if probes reach it by TCP as it is.
     fn can_be_probed(&self) -> bool {
-        self.dialer.is_none() && matches!(self.addr, ConnectionAddr::Tcp(..))
+        self.connector.dialer.is_none() && matches!(self.addr, ConnectionAddr::Tcp(..))
     }
 
     fn uses_tls(&self) -> bool {
@@ -483,11 +445,6 @@ fn user(settings: &RedisConnectionInfo) -> Option<&str> {
     settings.username().filter(|user| *user != "default")
 }
 
-/// Makes the error of an address that cannot be used.
-fn invalid_address(error: RedisError) -> Error {
-    Error::new(ErrorKind::Configuration, "the address of redis cannot be used").with_source(error)
-}
-
 /// Returns true if TLS failed: the certificate is not trusted, or the server does not use TLS. A
 /// failure of the network does not count.
 fn is_tls_failure(error: &RedisError) -> bool {
@@ -501,7 +458,7 @@ struct RetireOnDrop(Arc<Health>);
 
 impl Drop for RetireOnDrop {
     fn drop(&mut self) {
-        self.0.retire(ConnectionState::Closed);
+        self.0.retire(Useless::Closed);
     }
 }
 

@@ -3,6 +3,7 @@
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 use super::connection::{
     ConnectionFuture, Connections, RepliesFuture, ReplyFuture, SharedConnection,
@@ -34,7 +35,7 @@ impl Connections for Silent {
     }
 
     fn facts(&self, _: u16) -> Facts {
-        Facts { is_silent: true, ..Facts::default() }
+        Facts { silent_for: Duration::MAX, ..Facts::default() }
     }
 }
 

@@ -32,7 +32,7 @@ pub(in super::super) struct NodeSettings {
 impl NodeSettings {
     /// Returns the server at an address. Fails if the address cannot be used.
     pub(super) fn server(&self, host: &Host) -> Result<Server, Error> {
-        Ok(self.connector.server(host)?.of_kind(ServerKind::ClusterNode))
+        self.connector.server(host, ServerKind::ClusterNode)
     }
 }
 
@@ -153,7 +153,7 @@ impl Nodes {
             // useless. A live server that lost its slots still answers earlier calls.
             let is_away = away.iter().any(|node| Arc::ptr_eq(node, &one.node));
             if is_away {
-                one.node.server.leave();
+                one.node.server.health.leave();
             }
             if is_away || one.redirected_to.is_none_or(|at| now >= at + KEEP_AFTER_REDIRECT) {
                 *entry = None;

@@ -189,7 +189,7 @@ struct Candidate {
 
 impl Candidate {
     async fn ask(self) -> Result<SlotMap, Error> {
-        let end = Instant::now() + self.server.connect_timeout;
+        let end = Instant::now() + self.server.connector.timeout;
         unless_busy(end, self.read_map(end)).await
     }
 

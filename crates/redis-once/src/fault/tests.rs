@@ -36,7 +36,6 @@ async fn the_first_rule_that_fits_names_the_fault() {
         Facts { failure: Some(Failed { error, at: Some(start - age) }), ..Facts::default() }
     };
     let (fresh, old) = (MAX_ERROR_AGE, MAX_ERROR_AGE + D);
-    let known = || Facts { is_silent: true, ..Facts::default() };
     let silent = |silent_for| Facts { silent_for, ..Facts::default() };
     let [early, too_late] = turned_away;
     let waiting = Stage::Waiting;
@@ -54,8 +53,6 @@ async fn the_first_rule_that_fits_names_the_fault() {
         (none(), in_time, &too_late, nobody),
         (none(), late, &early, nobody),
         // A silent connection is at fault, even if this process is late.
-        (known(), in_time, &waiting, server),
-        (known(), late, &waiting, server),
         (silent(D / 2), in_time, &waiting, server),
         (silent(D / 2), late, &waiting, nobody),
         (silent(MAX_SILENCE), late, &waiting, server),

@@ -2,14 +2,18 @@
 
 use std::future::{pending, poll_fn, ready};
 use std::io;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::task::Poll;
+use std::task::{Context, Poll};
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+use tokio::io::{
+    AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadBuf, duplex,
+};
 use tokio::time::{advance, sleep, timeout};
 
 use super::super::dialer::Dialer;
-use super::super::fault::{Deadline, Stage};
+use super::super::fault::{Deadline, Failed, Stage};
+use super::super::greeting::ServerKind;
 use super::super::pool::Pool;
 use super::super::server::Login;
 use super::super::simulated;
@@ -26,7 +30,7 @@ const LIFE: Duration = Duration::from_secs(1);
 /// A pool whose sockets `dialer` opens, and its login.
 fn over(dialer: Dialer) -> (Arc<OwnPool>, Login) {
     let connector = simulated::connector(CONNECT_TIMEOUT, dialer);
-    let server = connector.server(&simulated::host(1)).expect("an address");
+    let server = connector.server(&simulated::host(1), ServerKind::Plain).expect("an address");
     (Arc::new(OwnPool::new(server, 1, Listener::default())), connector.login)
 }
 
@@ -46,7 +50,7 @@ async fn an_attempt_without_an_answer_ends_in_time_and_no_pause_follows() {
     assert!(pool.next(None).is_err());
     sleep(CONNECT_TIMEOUT + SOON).await;
     let facts = pool.facts();
-    let super::super::fault::Failed { error, at } = facts.failure.expect("it has failed");
+    let Failed { error, at } = facts.failure.expect("it has failed");
     assert_eq!(error.kind(), ErrorKind::Infrastructure);
     // The attempt began long ago, and does not show the current state of the server.
     assert_eq!(lock(&pool.state).backoff.retry_at(Instant::now()), None);
@@ -377,4 +381,106 @@ async fn after_a_suspend_a_new_connection_comes_first() {
         assert_eq!({ before }.unseen(Clocks(before.0 + own, before.1 + world)), unseen);
     }
     assert_eq!({ before }.unseen(Clocks(before.0 + second, before.1 - hour)), none, "set back");
+}
+
+/// A pool of two connections to a server that greets, and answers no call.
+async fn greeted() -> (Arc<OwnPool>, [Arc<dyn SharedConnection>; 2]) {
+    let dialer = Dialer::new(|_, _| ready(Ok(simulated::served(greeting))));
+    let connector = simulated::connector(CONNECT_TIMEOUT, dialer);
+    let server = connector.server(&simulated::host(1), ServerKind::Plain).expect("an address");
+    let pool = Arc::new(OwnPool::new(server, 2, Listener::default()));
+    let _ = Arc::clone(&pool).connection_at(Some(0)).await;
+    sleep(SOON).await;
+    let each = [0, 1].map(|place| pool.ready_at(Some(place)).expect("a connection"));
+    (pool, each)
+}
+
+/// Sends a command, and drops the call.
+async fn send_and_leave(connection: &dyn SharedConnection) {
+    let mut reply = connection.send(redis::cmd("GET").arg("a").take());
+    assert!(poll_fn(|cx| Poll::Ready(reply.as_mut().poll(cx).is_pending())).await);
+    sleep(Duration::from_millis(1)).await;
+}
+
+/// Returns the kind of the error of a late call that misses its deadline now.
+fn missed(pool: &OwnPool) -> ErrorKind {
+    let deadline = Deadline::new(Instant::now() - SOON, 0);
+    deadline.missed_error(&pool.facts(), &Stage::Waiting).kind()
+}
+
+/// Later calls use the other connection.
+#[tokio::test(start_paused = true)]
+async fn a_silent_connection_without_a_call_is_given_up_once_it_is_seen() {
+    let (pool, [first, second]) = greeted().await;
+    send_and_leave(&*first).await;
+    advance(2 * MAX_SILENCE).await;
+    pool.facts();
+    assert_eq!((first.is_alive(), second.is_alive()), (false, true));
+    assert_eq!(pool.facts().silent_for, Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_greets_again_is_no_longer_silent() {
+    let (pool, connections) = greeted().await;
+    for connection in &connections {
+        send_and_leave(&**connection).await;
+    }
+    advance(2 * MAX_SILENCE).await;
+    for connection in connections {
+        connection.record_timeout();
+    }
+    assert_eq!(missed(&pool), ErrorKind::Infrastructure);
+    let _ = Arc::clone(&pool).connection_at(None).await;
+    assert_eq!(missed(&pool), ErrorKind::Saturation);
+}
+
+/// A stream that notes if its pool is locked while it is polled.
+struct Noting(DuplexStream, Arc<std::sync::OnceLock<Weak<OwnPool>>>, Arc<AtomicBool>);
+
+impl AsyncRead for Noting {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let pool = self.1.get().and_then(Weak::upgrade);
+        let is_locked = pool.is_some_and(|pool| pool.state.try_lock().is_err());
+        self.2.fetch_or(is_locked, Relaxed);
+        Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Noting {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+/// The stream is the application's, and may take its time, or ask for a connection.
+#[tokio::test(start_paused = true)]
+async fn no_stream_is_polled_under_the_lock_of_the_pool() {
+    let (known, was_locked) = (Arc::default(), Arc::<AtomicBool>::default());
+    let (its_pool, noted) = (Arc::clone(&known), Arc::clone(&was_locked));
+    let (pool, _) = over(Dialer::new(move |_, _| {
+        let stream = simulated::served(greeting);
+        ready(Ok(Noting(stream, Arc::clone(&its_pool), Arc::clone(&noted))))
+    }));
+    known.set(Arc::downgrade(&pool)).expect("it is set once");
+    let connection = Arc::clone(&pool).connection_at(None).await.expect("a connection");
+    send_and_leave(&*connection).await;
+    advance(MAX_SILENCE / 2).await;
+    assert_eq!(pool.facts().silent_for.as_millis(), MAX_SILENCE.as_millis() / 2 + 1);
+    assert!(!was_locked.load(Relaxed));
 }

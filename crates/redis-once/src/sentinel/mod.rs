@@ -66,8 +66,8 @@ impl Sentinels {
     ) -> Result<Self, Error> {
         let start = Instant::now();
         let asking = Connector { login, ..connector.clone() };
-        let server = |host| Ok(asking.server(host)?.of_kind(ServerKind::Sentinel));
-        let servers: Vec<_> = sentinels.iter().map(server).collect::<Result<_, Error>>()?;
+        let servers = sentinels.iter().map(|host| asking.server(host, ServerKind::Sentinel));
+        let servers: Vec<_> = servers.collect::<Result<_, _>>()?;
         Ok(Self {
             connector,
             reports: Mutex::new(Reports::new(servers.len())),
@@ -96,12 +96,6 @@ impl Sentinels {
     pub(super) fn unnamed(&self) -> Option<Error> {
         let is_unnamed = self.name_none.load(Relaxed) && self.primary.borrow().is_none();
         is_unnamed.then(|| lock(&self.reports).error(&self.service_name))
-    }
-
-    /// Returns true if a connection to the primary was given up as silent, and no reply has come
-    /// since.
-    pub(super) fn is_silent(&self) -> bool {
-        self.primary.borrow().as_ref().is_some_and(|primary| primary.server.is_silent())
     }
 
     /// Returns the number of times that a sentinel named another primary, or that the user changed.
@@ -229,11 +223,11 @@ impl Sentinels {
         if current.as_ref().is_some_and(|current| current.host == host) {
             return None;
         }
-        let server = self.connector.server(&host).ok()?.of_kind(ServerKind::Primary);
+        let server = self.connector.server(&host, ServerKind::Primary).ok()?;
         let address = server.address();
         self.primary.send_replace(Some(Primary { host, server }));
         if let Some(old) = &current {
-            old.server.leave();
+            old.server.health.leave();
         }
         Some((address, current.is_some()))
     }
@@ -298,7 +292,8 @@ mod tests {
             let connecting = Arc::clone(&sentinels);
             let attempt = tokio::spawn(async move { connecting.connect().await.err() });
             sleep(CONNECT_TIMEOUT * 9 / 10).await;
-            let server = sentinels.connector.server(&host).expect("an address");
+            let server =
+                sentinels.connector.server(&host, ServerKind::Primary).expect("an address");
             sentinels.primary.send_replace(Some(Primary { host: host.clone(), server }));
             let named = Instant::now();
             while named.elapsed() < CONNECT_TIMEOUT {

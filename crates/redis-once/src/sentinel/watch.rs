@@ -48,7 +48,7 @@ impl Watch {
             }
             backoff.record_attempt(Instant::now());
             let begun = Instant::now();
-            let end = begun + self.server.connect_timeout;
+            let end = begun + self.server.connector.timeout;
             let overdue = || {
                 let message = "the sentinel did not answer in time";
                 let error = Error::new(ErrorKind::Infrastructure, message);
@@ -97,12 +97,14 @@ impl Watch {
                 notice.notify_one();
             }
         };
-        let closings = self.server.closings();
+        let closings = self.server.health.closings.count();
         let (mut socket, _) = self.server.open(on_push, || ()).await?;
         // A user without the permission to subscribe learns of a switch at the next question.
         let end = end.min(Instant::now() + ANSWER_TIMEOUT);
         let subscribed = timeout_at(end, socket.connection.subscribe(&CHANNELS)).await;
-        match subscribed.map(|outcome| self.server.record("SUBSCRIBE", closings, outcome)) {
+        match subscribed
+            .map(|outcome| self.server.health.closings.record("SUBSCRIBE", closings, outcome))
+        {
             Ok(Err(refused)) if refused.code().is_none() => {
                 Err(error_reply::from_redis_error(refused, []))
             }
@@ -112,12 +114,13 @@ impl Watch {
 
     /// Asks until an answer is missing, and returns why. `None`: the pool is gone.
     async fn ask_again_and_again(&self, mut socket: Socket, news: &Notify) -> Option<Error> {
-        let closings = self.server.closings();
+        let closings = self.server.health.closings.count();
         loop {
             let end = Instant::now() + ANSWER_TIMEOUT;
             let asking = async {
                 let answer = timeout_at(end, self.ask(&mut socket.connection)).await;
-                let answer = answer.map(|answer| self.server.record("SENTINEL", closings, answer));
+                let answer = answer
+                    .map(|answer| self.server.health.closings.record("SENTINEL", closings, answer));
                 let answer = answer.map_err(|_| {
                     let message = "the sentinel did not answer in time";
                     Error::new(ErrorKind::Infrastructure, message)
