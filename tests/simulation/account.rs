@@ -178,7 +178,8 @@ pub struct Account {
     pub taken_more: Vec<(String, i64)>,
     /// The units of all penalties, by the limiter and the label.
     pub penalties: BTreeMap<(&'static str, String), i64>,
-    /// Units that were given back, and keys that were reset: a key's label, and when.
+    /// Units that were given back or cut, such as by a smaller quota, and keys that were reset: a
+    /// key's label, and when.
     pub freed: Vec<(String, i64)>,
     /// True if a client may have taken a server for a proxy, since the network cut its greetings.
     /// Then a call has one key.
@@ -409,6 +410,10 @@ impl Account {
                 let check = Check { cost: *cost, max_wait: *max_wait };
                 let is_estimate = matches!(op, Op::Estimate { .. });
                 let mut state = state_of(charge, works);
+                let is_cut = |state| List::clamp(rule, state, now).is_some();
+                if !is_estimate && state.as_ref().is_some_and(is_cut) {
+                    self.free(charge);
+                }
                 let said = match is_estimate {
                     true => List::estimate(rule, state.as_ref(), now, check),
                     false => List::step(rule, &mut state, now, check),
