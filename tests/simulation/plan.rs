@@ -30,6 +30,8 @@ pub struct Plan {
     /// The seed of the network and of the servers.
     pub seed: u64,
     pub topology: Topology,
+    /// The pools use RESP2, as for a proxy: a call has one key.
+    pub is_resp2: bool,
     pub limits: Vec<Limit>,
     pub asking: Asking,
     /// Tables of policies, by the instants at which they come into force.
@@ -154,6 +156,7 @@ impl Plan {
             seed: dice.u64(..),
             tables: Vec::new(),
             topology,
+            is_resp2: false,
             limits,
             asking,
             stack,
@@ -176,7 +179,10 @@ impl Plan {
         };
         let mut dice = Rng::with_seed(seed.rotate_left(32));
         let plan = plan.varied(last_fault, &mut dice);
-        plan.with_settings(&mut Rng::with_seed(seed.rotate_left(16)))
+        let mut plan = plan.with_settings(&mut Rng::with_seed(seed.rotate_left(16)));
+        let mut dice = Rng::with_seed(seed.rotate_left(48));
+        plan.is_resp2 = plan.topology == Topology::One && dice.u32(0..8) == 0;
+        plan
     }
 
     /// The same world, with settings of its algorithms that come into play within it: a default

@@ -110,9 +110,15 @@ impl Servers {
     /// A pool of connections to them, as a client makes it. It has the builder's defaults, but for
     /// sentinels one connection: two that wait for a primary wake in an order that tokio draws.
     pub fn pool(&self, dialer: &Dialer) -> PoolBuilder {
+        self.pool_by(dialer, false)
+    }
+
+    /// The same, by RESP2 if a world says so: only a lone server may be a proxy.
+    pub fn pool_by(&self, dialer: &Dialer, is_resp2: bool) -> PoolBuilder {
+        let protocol = if is_resp2 { "?protocol=resp2" } else { "" };
         let login = self.password.map_or_else(String::new, |password| format!(":{password}@"));
         let url = match &self.order {
-            Order::One => format!("redis://{login}redis"),
+            Order::One => format!("redis://{login}redis{protocol}"),
             Order::Sentinels(sentinels) => {
                 let others = 2..=sentinels.hosts.len();
                 let nodes: String =

@@ -189,7 +189,10 @@ impl World {
         let servers = Servers::start(&plan.topology, &network, dice.u64(..));
         let dialer = network.dialer();
         let processes = (0..plan.processes)
-            .map(|_| Process::new(&plan, &servers.pool(&dialer).build().expect("a pool")))
+            .map(|_| {
+                let pool = servers.pool_by(&dialer, plan.is_resp2);
+                Process::new(&plan, &pool.build().expect("a pool"))
+            })
             .collect();
         drop(dialer);
         let world = Rc::new(World {
