@@ -215,15 +215,14 @@ impl Store {
     /// Java's limiters. A key without a limiter gets one, and a caller that waits asks again.
     #[cfg(feature = "redisson")]
     fn redisson(&self, quota: Quota) -> Result<Boxed, String> {
-        use tower_sluice::algorithm::Algorithm as _;
-        let algorithm = PermitLog::new(quota);
-        algorithm.rule(quota).map_err(|error| invalid("LIMIT, PERIOD_MS, BURST", &error))?;
+        let rate = Rate::overall(quota.limit(), quota.period());
+        let log = PermitLog::new(rate).map_err(|error| invalid("LIMIT, PERIOD_MS", &error))?;
         Ok(match &self.pool {
             Some(pool) => Redisson::new(pool.clone())
-                .default_rate(Rate::overall(quota.limit(), quota.period()))
+                .default_rate(rate)
                 .decision_timeout(self.deadline)
                 .boxed(),
-            None => Memory::new("quickstart", algorithm).boxed(),
+            None => log.name("quickstart").boxed(),
         })
     }
 

@@ -1,6 +1,5 @@
--- Redisson's RRateLimiter on Redisson's own keys: its permits. The twin of
--- src/redisson/permit_log.rs. After head.lua and before redisson_settings.lua it is a
--- script of its own.
+-- Redisson's RRateLimiter on Redisson's own keys: its permits. After head.lua and before
+-- redisson_settings.lua it is a script of its own.
 --
 -- KEYS    the limiter's name; the value and the permits of everybody; the value and the permits of
 --         one client

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use tower_sluice::algorithm::Algorithm;
 use tower_sluice::future::Settlement;
 use tower_sluice::limiter::{Operation, Reservation};
 use tower_sluice::redisson::{PermitLog, Rate, Redisson};
-use tower_sluice::{Charge, Error, Limiter, Memory};
+use tower_sluice::{Charge, Error, Limiter};
 
 use crate::Stop;
 use crate::options::Options;
@@ -18,28 +17,33 @@ use crate::replay::{Gate, KEYS, Replay, pool, unique};
 /// Replays under a rate of the options' limit and period.
 pub(crate) async fn run(options: &Options) -> Result<(), Stop> {
     let quota = options.quota()?;
-    let algorithm = PermitLog::new(quota);
-    algorithm.rule(quota).map_err(|error| Stop::Asked(format!("this quota: {error}")))?;
+    if quota.burst_size() != quota.limit() {
+        return Err(Stop::Asked(String::from(
+            "this quota: a rate limiter of Redisson has no burst",
+        )));
+    }
+    let rate = Rate::overall(quota.limit(), quota.period());
+    let log = PermitLog::new(rate).map_err(|error| Stop::Asked(format!("this quota: {error}")))?;
     let now = Arc::new(AtomicU64::new(0));
     let clock = {
         let now = Arc::clone(&now);
         move || Duration::from_millis(now.load(Relaxed) / 1_000)
     };
     let Some(url) = &options.redis else {
-        let memory = Memory::new("replay", algorithm).max_keys(KEYS).clock(clock);
-        return Replay::new(memory, now, quota, Duration::ZERO).run(options).await;
+        let log = log.name("replay").max_keys(KEYS).clock(clock);
+        return Replay::new(log, now, quota, Duration::ZERO).run(options).await;
     };
     let redisson = Redisson::new(pool(url).await?)
-        .default_rate(Rate::overall(quota.limit(), quota.period()))
+        .default_rate(rate)
         .decision_timeout(Duration::from_secs(5))
         .clock(clock);
     let named = Named { redisson, prefix: unique() };
     Replay::new(named, now, quota, Duration::ZERO).run(options).await
 }
 
-impl Gate for Memory<PermitLog> {
+impl Gate for PermitLog {
     async fn release(&self, key: &str, permits: u64) -> Result<u64, Error> {
-        Memory::release(self, key, permits)
+        Ok(PermitLog::release(self, key, permits))
     }
 }
 

@@ -21,7 +21,6 @@
 //! | a rate *and* a number per day | a tuple of two |
 //! | an algorithm that a file or a table names | [`AnyAlgorithm`] |
 //! | a limiter shared with Java's Redisson | [`Redisson`](crate::redisson::Redisson) |
-//! | tests of code for Redisson | [`PermitLog`](crate::redisson::PermitLog) |
 //! | charges that are refunded | see [below](#what-an-algorithm-refunds) |
 //! | costs that are known afterwards | [`Settle`](crate::Settle), and [below](#what-an-algorithm-refunds) |
 //!
@@ -179,9 +178,6 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     type Rule: Clone + Debug + Send + Sync + 'static;
     /// The state that is stored for a key.
     type State: Clone + Debug + PartialEq + Send + 'static;
-
-    /// True if a later instant can be reserved. Otherwise a refused caller asks again.
-    const RESERVES: bool = true;
 
     /// Returns true if the units of the quota at `index` come back one by one, as in a bucket.
     /// Returns false if they come back when a window ends.

@@ -124,7 +124,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         from: Provenance,
         key: Key,
     ) -> Decision {
-        let outcome = outcome::<A>(answer.verdict);
+        let outcome = outcome(answer.verdict);
         let quotas = quota.as_ref().unwrap_or(&self.quota).as_slice();
         let policies = (!answer.members.is_empty()).then(|| self.policies(quotas, &answer.members));
         let tightest = policies.as_deref().map_or(0, tightest);
@@ -168,7 +168,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         let each = quotas.iter().zip(members).zip(&self.policies).enumerate();
         each.map(|(index, ((quota, member), (place, name)))| {
             let figures = Figures {
-                outcome: outcome::<A>(member.verdict),
+                outcome: outcome(member.verdict),
                 remaining: Some(member.report.remaining.cast_unsigned()),
                 reset_after: Some(duration(member.report.reset_after)),
                 refills: self.algorithm.refills(index),
@@ -388,11 +388,10 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
 
 /// Converts a verdict to an outcome.
 #[inline]
-fn outcome<A: Algorithm>(verdict: Verdict) -> Outcome {
+fn outcome(verdict: Verdict) -> Outcome {
     match verdict {
         Verdict::Allow => Outcome::Allow,
         Verdict::Wait(wait) => Outcome::Wait(duration(wait)),
-        Verdict::Deny(wait) if !A::RESERVES => Outcome::Retry(duration(wait)),
         Verdict::Deny(wait) => Outcome::Deny { retry_after: Some(duration(wait)) },
         Verdict::Never => Outcome::Deny { retry_after: None },
     }

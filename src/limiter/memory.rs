@@ -179,18 +179,6 @@ impl<A: Algorithm> Memory<A> {
         self.store.named.assert_nobody_waits();
     }
 
-    /// Changes the state of a key under the limiter's own rule. If the state is kept, `change`
-    /// returns when it expires.
-    pub(crate) fn update_state<T>(
-        &self,
-        key: &str,
-        change: impl FnOnce(&A::Rule, i64, &mut Option<A::State>) -> (T, Option<i64>),
-    ) -> Result<T, Error> {
-        let rule = self.store.named.own_rule();
-        self.store
-            .update(&crate::digest::short(key), |now, kept| change(rule, now, &mut kept.state))
-    }
-
     #[inline]
     fn ask(&self, operation: Option<Operation>, charge: &Charge) -> MemoryFuture<A> {
         MemoryFuture::new(Arc::clone(&self.store), operation, charge.clone())

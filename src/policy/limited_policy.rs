@@ -9,18 +9,10 @@ use std::time::Duration;
 use super::checked_policy::Policy;
 use super::chosen_algorithm::Choice;
 use crate::algorithm::{Algorithm, AnyAlgorithm};
-#[cfg(feature = "redisson")]
-use crate::limiter::Limiter;
-#[cfg(feature = "redisson")]
-use crate::limiter::futures::MemoryFuture;
 use crate::limiter::memory::Clock as MemoryClock;
 use crate::limiter::{Boxed, LimiterExt, Switch, SwitchMode};
 #[cfg(feature = "redisson")]
 use crate::redisson::{PermitLog, Redisson};
-#[cfg(feature = "redisson")]
-use crate::reservation::Reservation;
-#[cfg(feature = "redisson")]
-use crate::settlement::{Settled, Settlement};
 use crate::{Charge, Error, Memory};
 #[cfg(feature = "redis")]
 use crate::{Pool, Redis};
@@ -123,6 +115,16 @@ impl Store {
             None => memory.on_clock(self.own_clock.clone()),
         }
     }
+
+    /// Names a limiter of Java's arithmetic in this process, and sets its clock.
+    #[cfg(feature = "redisson")]
+    fn permit_log(&self, name: &str, log: PermitLog) -> PermitLog {
+        let log = log.name(name).max_keys(self.max_keys);
+        match self.clock.clone() {
+            Some(clock) => log.clock(move || clock()),
+            None => log,
+        }
+    }
 }
 
 /// A limiter of one policy: for its store, or for its local share.
@@ -142,7 +144,7 @@ enum Kind {
     Redis(Redis<AnyAlgorithm>),
     /// Java's arithmetic in this process.
     #[cfg(feature = "redisson")]
-    PermitLog(Memory<PermitLog>),
+    PermitLog(PermitLog),
     #[cfg(feature = "redisson")]
     Redisson,
 }
@@ -191,14 +193,13 @@ impl PolicyLimiter {
                 (Kind::Redis(limiter.clone()), limiter.boxed())
             }
             #[cfg(feature = "redisson")]
-            (Choice::Redisson(_), Place::Memory) => {
-                let algorithm = PermitLog::new(policy.quota());
-                let kept = match before {
-                    Some(Kind::PermitLog(memory)) => memory.with_algorithm(algorithm).ok(),
-                    _ => None,
+            (Choice::Redisson(rate), Place::Memory) => {
+                let log = match before {
+                    Some(Kind::PermitLog(log)) => log.with_rate(rate),
+                    _ => PermitLog::new(rate).map(|log| store.permit_log(policy.name(), log)),
                 };
-                let memory = kept.unwrap_or_else(|| store.memory(policy.name(), algorithm));
-                (Kind::PermitLog(memory.clone()), WithoutDebts(memory).boxed())
+                let log = log.expect("a policy's rate is in range");
+                (Kind::PermitLog(log.clone()), log.boxed())
             }
             #[cfg(feature = "redisson")]
             (Choice::Redisson(rate), Place::Redis(pool)) => {
@@ -252,24 +253,4 @@ pub(super) fn shared_limiters(policies: &[Policy]) -> Vec<(&Policy, String)> {
         }
     }
     shared
-}
-
-/// A limiter that cannot take more than was charged, like Java's, whose format has no debts.
-#[cfg(feature = "redisson")]
-struct WithoutDebts(Memory<PermitLog>);
-
-#[cfg(feature = "redisson")]
-impl Limiter for WithoutDebts {
-    type Future = MemoryFuture<PermitLog>;
-
-    pass_on!(self.0, of self: check, operate);
-
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
-        let more = actual.saturating_sub(reservation.cost());
-        let settlement = self.0.settle(reservation, actual - more)?;
-        Ok(match more {
-            0 => settlement,
-            _ => Settlement::from(Ok(Settled::not_taken(more))),
-        })
-    }
 }

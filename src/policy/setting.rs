@@ -15,7 +15,7 @@ use crate::algorithm::{
     SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
 };
 #[cfg(feature = "redisson")]
-use crate::redisson::{PermitLog, Rate, millis, permits};
+use crate::redisson::{PermitLog, Rate};
 
 /// The message about a cost that can never fit.
 const NEVER: &str =
@@ -64,10 +64,7 @@ impl Setting {
                 Choice::Any(algorithm)
             }
             #[cfg(feature = "redisson")]
-            javas => {
-                fields.checked("period", PermitLog::new(quota).rule(quota))?;
-                javas
-            }
+            javas => javas,
         };
         Some(Self { quota, choice, max_wait })
     }
@@ -79,9 +76,11 @@ impl Setting {
             #[cfg(feature = "redisson")]
             Choice::Redisson(_) if units > self.quota.limit() => return Err(NEVER.to_owned()),
             #[cfg(feature = "redisson")]
-            Choice::Redisson(_) => {
-                return permits(units).map(drop).map_err(|error| error.to_string());
+            Choice::Redisson(_) if units > u64::from(u32::MAX) => {
+                return Err(String::from("a request has at most 4,294,967,295 permits"));
             }
+            #[cfg(feature = "redisson")]
+            Choice::Redisson(_) => return Ok(()),
         };
         let rule = algorithm.rule(self.quota).map_err(|error| error.to_string())?;
         let fits = |units: &i64| AnyAlgorithm::earliest_fit(&rule, None, 0, *units).is_some();
@@ -190,10 +189,10 @@ fn algorithm(
             if row.keep_alive.is_some() && keep_alive < period {
                 return fields.wrong("keep_alive", "it must not be shorter than the period");
             }
-            if millis(keep_alive).is_none() {
-                return fields.wrong("keep_alive", "it must be whole milliseconds, up to 2^52");
-            }
-            return Some((quota, Choice::Redisson(rate.keep_alive(keep_alive)), store));
+            fields.checked("period", PermitLog::new(rate).map(drop))?;
+            let rate = rate.keep_alive(keep_alive);
+            fields.checked("keep_alive", PermitLog::new(rate).map(drop))?;
+            return Some((quota, Choice::Redisson(rate), store));
         }
         #[cfg(not(feature = "redisson"))]
         Name::Redisson => return fields.wrong("algorithm", "built without the feature redisson"),

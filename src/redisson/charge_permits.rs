@@ -49,12 +49,8 @@ impl Inner {
     }
 
     pub(super) fn read(&self, charge: &Charge) -> Result<ParsedCharge, Error> {
-        let keys = Keys::new(one_key(charge)?, &self.client)?;
-        if charge.own_quota().is_some() {
-            let message = "a redisson limiter has its rate in redis: a charge cannot have a quota";
-            return Err(Error::new(ErrorKind::Configuration, message));
-        }
-        let permits = permits(charge.units())?;
+        let (name, permits) = key_and_permits(charge)?;
+        let keys = Keys::new(name, &self.client)?;
         let deadline = charge_numbers::deadline(charge, self.decision_timeout);
         let max_wait = charge.longest_wait().unwrap_or_default();
         Ok(ParsedCharge { keys, permits, max_wait, deadline })
@@ -186,12 +182,21 @@ impl Inner {
     }
 }
 
+/// Returns the only key of a charge, and its permits.
+pub(super) fn key_and_permits(charge: &Charge) -> Result<(&str, u32), Error> {
+    if charge.own_quota().is_some() {
+        let message = "a redisson limiter has a rate of its own: a charge cannot have a quota";
+        return Err(Error::new(ErrorKind::Configuration, message));
+    }
+    Ok((one_key(charge)?, permits(charge.units())?))
+}
+
 /// Converts a number of units to permits.
 ///
 /// # Errors
 ///
 /// If they are more than a grant can have.
-pub(crate) fn permits(units: u64) -> Result<u32, Error> {
+fn permits(units: u64) -> Result<u32, Error> {
     let too_many = |_| Error::new(ErrorKind::Request, "more than 4,294,967,295 permits at once");
     u32::try_from(units).map_err(too_many)
 }

@@ -27,10 +27,8 @@ mod rate_limiter;
 mod sender;
 mod take_permits;
 
-pub(crate) use charge_permits::permits;
 pub use permit_log::PermitLog;
 pub use permits::Permits;
-pub(crate) use rate::millis;
 pub use rate::{Rate, RateType};
 pub use rate_limiter::RRateLimiter;
 

@@ -1,167 +1,334 @@
-//! Redisson's `RRateLimiter`: a log of grants in milliseconds, and a count of free permits.
-//!
-//! The count decides, and the log says when permits become free. Redisson stores them under two
-//! keys. So the count can be wrong after an eviction, a manual change, or a command that was sent
-//! twice. Unlike Redisson, this arithmetic then reads the log, and never admits more than the log
-//! allows.
-//!
-//! The twin of `scripts/redisson.lua`. Members are stored as on the server.
+//! Redisson's decisions in this process: a log of grants in milliseconds for each key.
 
-mod algorithm;
-mod state;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::collections::hash_map::{HashMap, RandomState};
+use std::fmt;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
-use state::{CHUNK, MAX_MEMBERS, Rule, State, member_of, permits_of, until};
+use tokio::time::Instant;
 
-use crate::Quota;
-use crate::algorithm::{Report, Verdict};
+use super::charge_permits::key_and_permits;
+use super::rate::Rate;
+use crate::future::BoxedFuture;
+use crate::limiter::Operation;
+use crate::limiter::charge_numbers::{Clock, system_time};
+use crate::reservation::{Owner, Reservation};
+use crate::settlement::{Settled, Settlement};
+use crate::sync::{Mutex, lock};
+use crate::{Charge, Decision, Error, ErrorKind, Limiter, Outcome};
 
-/// Redisson's arithmetic as an algorithm for [`Memory`](crate::Memory): replaces
-/// [`Redisson`](super::Redisson) in tests.
+/// The least time in ms between two searches of a full memory for expired keys.
+const SWEEP_PAUSE: u64 = 1_000;
+
+/// Decides like [`Redisson`](super::Redisson), but in this process: for tests, and for a process
+/// without Redis. It is cheap to clone: clones share their keys.
 ///
-/// **Bound.** At most `limit` permits in any stretch of a period, in whole milliseconds.
+/// All keys have the same rate: at most that number of permits in any stretch of an interval, in
+/// whole milliseconds. A refused caller asks again, since the format has no room for reserved waits.
 ///
-/// **Cost.** A key takes at most 700 bytes, and at most 100 more for each grant of the last period.
-/// The format has no room for reserved waits: a refused caller asks again.
-///
-/// **Choose it** to test code that shares its limiter with Java. Otherwise choose
-/// [`SlidingLog`](crate::algorithm::SlidingLog).
-///
-/// **Timeline.** Ten a second: three at the start, seven 100 ms later. The next charge then waits
-/// until the oldest permits expire.
+/// It uses tokio's clock, so a test with paused time controls it. A grant takes at most 100 bytes
+/// until it expires.
 ///
 /// ```
-/// # use tower_sluice::algorithm::{Algorithm, Check, Verdict::*};
-/// # use tower_sluice::redisson::PermitLog;
-/// # use tower_sluice::Quota;
-/// let limit = PermitLog::new(Quota::per_second(10));
-/// let rule = limit.rule(limit.quota())?;
-/// let mut state = None;
-/// let mut check = |millis: i64, cost| {
-///     let now = 1_767_225_600_000_000 + millis * 1_000;
-///     PermitLog::step(&rule, &mut state, now, Check { cost, max_wait: 0 }).verdict
-/// };
-/// assert_eq!(check(0, 3), Allow);
-/// assert_eq!(check(100, 8), Deny(900_000));
-/// assert_eq!(check(100, 7), Allow);
-/// assert_eq!(check(999, 1), Deny(1_000));
-/// assert_eq!(check(1_000, 3), Allow);
-/// # Ok::<(), tower_sluice::algorithm::QuotaError>(())
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+/// use std::time::Duration;
+/// use tower_sluice::redisson::{PermitLog, Rate};
+/// use tower_sluice::{Charge, Limiter, Outcome};
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+/// # runtime.block_on(async {
+/// // Ten a second: three at the start, seven 100 ms later.
+/// let (millis, now) = (Duration::from_millis, Arc::new(AtomicU64::new(0)));
+/// let clock = { let now = Arc::clone(&now); move || millis(now.load(Relaxed)) };
+/// let orders = PermitLog::new(Rate::overall(10, millis(1_000)))?.clock(clock);
+/// for (at, permits, outcome) in [
+///     (0, 3, Outcome::Allow),
+///     (100, 8, Outcome::Retry(millis(900))),
+///     (100, 7, Outcome::Allow),
+///     (999, 1, Outcome::Retry(millis(1))),
+///     (1_000, 3, Outcome::Allow),
+/// ] {
+///     now.store(at, Relaxed);
+///     assert_eq!(orders.check(&Charge::new("orders").cost(permits)).await?.outcome(), outcome);
+/// }
+/// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
+#[must_use]
 pub struct PermitLog {
-    quota: Quota,
+    rate: Rate,
+    name: Arc<str>,
+    max_keys: usize,
+    clock: Clock,
+    owner: Owner,
+    logs: Arc<Logs>,
 }
 
+/// The logs of all keys.
+#[derive(Default)]
+struct Logs {
+    state: Mutex<State>,
+    /// The number of grants so far.
+    grants: AtomicU64,
+    /// Each makes a half of a key's hash. A collision of both is out of reach.
+    hashers: [RandomState; 2],
+}
+
+#[derive(Default)]
+struct State {
+    by_key: HashMap<[u64; 2], Log>,
+    /// The time of the last search for expired keys, in ms.
+    swept_at: u64,
+}
+
+/// The grants of one key.
+#[derive(Clone, Default)]
+struct Log {
+    /// The permits of each grant, by its time in ms and its number.
+    grants: BTreeMap<(u64, u64), u32>,
+    /// The sum of all permits.
+    taken: u64,
+}
+
+/// The payload of a reservation: the hash of the key, the time and the number of the grant.
+type Granted = ([u64; 2], (u64, u64));
+
 impl PermitLog {
-    /// Takes the quota's limit as the rate and its period as the interval.
+    /// A limiter whose keys all have this rate, called `redisson`, for up to 100,000 keys. The type
+    /// of the rate has no effect: one process is one client.
     ///
-    /// The period must be whole milliseconds, and the quota must have no burst. With another quota,
-    /// building the limiter returns an error.
-    #[must_use]
-    pub const fn new(quota: Quota) -> Self {
-        Self { quota }
+    /// # Errors
+    ///
+    /// If the rate is out of range: see [`Rate::overall`].
+    pub fn new(rate: Rate) -> Result<Self, Error> {
+        rate.arguments()?;
+        let (since, epoch) = (Instant::now(), system_time());
+        Ok(Self {
+            rate,
+            name: super::NAME.into(),
+            max_keys: 100_000,
+            clock: Arc::new(move || epoch + since.elapsed()),
+            owner: Owner::new(),
+            logs: Arc::default(),
+        })
     }
 
-    /// Takes permits for the grant with these random bytes. A grant is taken only once, and the
-    /// report about one that was taken counts from its instant. Instants are in µs.
-    pub fn acquire(
-        rule: &Rule,
-        state: &mut State,
-        now: i64,
-        permits: i64,
-        grant: &[u8],
-    ) -> (Verdict, Report) {
-        let member = member_of(grant, permits);
-        if let Some(granted) = state.granted_at(&member) {
-            let Report { reset_after, .. } = state.report(rule, granted * 1_000);
-            let report = Report { reset_after, ..state.report_unchanged(rule, now) };
-            return (Verdict::Allow, report);
-        }
-        state.add(rule, now, permits, member)
+    /// Sets the name of the limiter in its decisions. Default: `redisson`.
+    pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.name = name.into();
+        self
     }
 
-    /// Takes permits even if they do not fit. The count may fall below 0.
-    pub fn penalize(
-        rule: &Rule,
-        state: &mut State,
-        now: i64,
-        permits: i64,
-        grant: &[u8],
-    ) -> Report {
-        let settled = state.remove_expired(rule, now / 1_000);
-        state.value = Some(state.repair(rule, settled) - permits);
-        state.members.insert((now / 1_000, member_of(grant, permits)));
-        state.report(rule, now)
+    /// Sets the most keys with live grants. A further key is an error of kind
+    /// [`Capacity`](ErrorKind::Capacity). Default: 100,000.
+    pub fn max_keys(mut self, keys: usize) -> Self {
+        self.max_keys = keys;
+        self
     }
 
-    /// The wait until a permit is free, in µs.
-    pub fn next_permit(rule: &Rule, state: &State, now: i64) -> i64 {
-        match state.value {
-            Some(1..) => 0,
-            _ => until(now, state.wait_for(rule, now / 1_000, 1)),
-        }
+    /// Decides by `clock`, the time since the Unix epoch. Default: tokio's clock.
+    pub fn clock(mut self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+        self.clock = Arc::new(clock);
+        self
     }
 
-    /// Reports the number of free permits. A missing count stays missing.
-    pub fn available(rule: &Rule, state: &mut State, now: i64) -> (Verdict, Report) {
-        let settled = state.remove_expired(rule, now / 1_000);
-        state.value = state.value.map(|_| settled);
-        let value = state.repair(rule, settled);
-        let verdict = match value {
-            0.. => Verdict::Allow,
-            _ => Verdict::Deny(until(now, state.wait_for(rule, now / 1_000, -value))),
+    /// Makes a limiter of the same keys with another rate: taken permits stay taken.
+    ///
+    /// # Errors
+    ///
+    /// If the rate is out of range.
+    pub fn with_rate(&self, rate: Rate) -> Result<Self, Error> {
+        rate.arguments()?;
+        Ok(Self { rate, ..self.clone() })
+    }
+
+    /// Releases permits of the oldest grants of `key`, and returns their number, like
+    /// [`RRateLimiter::release`](super::RRateLimiter::release).
+    pub fn release(&self, key: &str, permits: u64) -> u64 {
+        let release = |log: &mut Log, now| {
+            let live = millis(now).saturating_add(1).saturating_sub(self.interval());
+            let mut freed = 0;
+            while freed < permits
+                && let Some((&oldest, _)) = log.grants.range((live, 0)..).next()
+            {
+                freed += log.give_back(oldest, permits - freed);
+            }
+            freed
         };
-        (verdict, Report { remaining: value.clamp(0, rule.rate), ..state.report(rule, now) })
+        self.update(self.hash(key), release).unwrap_or_default()
     }
 
-    /// Releases permits of the oldest grants that have not expired. Returns their number, and true
-    /// if there may be more.
-    pub fn release(rule: &Rule, state: &mut State, now: i64, permits: i64) -> (i64, bool) {
-        let live = now / 1_000 - rule.interval;
-        let (mut freed, mut seen) = (0, 0);
-        loop {
-            let newer = state.members.range((live + 1, Vec::new())..);
-            let chunk: Vec<_> = newer.take(CHUNK).cloned().collect();
-            let mut whole = 0;
-            for (score, stored) in chunk {
-                let held = permits_of(&stored);
-                if freed + held > permits {
-                    if freed < permits {
-                        freed += state.remove_permits(score, stored, permits - freed);
-                    }
-                    break;
-                }
-                freed += state.remove_permits(score, stored, held);
-                whole += 1;
-            }
-            seen += whole;
-            if freed == permits || whole < CHUNK || seen >= MAX_MEMBERS {
-                break;
-            }
+    fn hash(&self, key: &str) -> [u64; 2] {
+        self.logs.hashers.each_ref().map(|hasher| hasher.hash_one(key))
+    }
+
+    fn interval(&self) -> u64 {
+        millis(self.rate.interval())
+    }
+
+    /// Applies `change` to the grants of a key.
+    fn update<T>(
+        &self,
+        key: [u64; 2],
+        change: impl FnOnce(&mut Log, Duration) -> T,
+    ) -> Result<T, Error> {
+        let mut state = lock(&self.logs.state);
+        // Read under the lock: otherwise a decision that overtakes this one would be in its future.
+        let now = (self.clock)();
+        let State { by_key, swept_at } = &mut *state;
+        let is_new = by_key.len() >= self.max_keys && !by_key.contains_key(&key);
+        if is_new && millis(now).abs_diff(*swept_at) >= SWEEP_PAUSE {
+            *swept_at = millis(now);
+            by_key.retain(|_, log| log.expires_at(self.interval()) > millis(now));
         }
-        state.credit(rule, freed);
-        (freed, freed < permits && seen >= MAX_MEMBERS)
+        if is_new && by_key.len() >= self.max_keys {
+            return Err(Error::new(ErrorKind::Capacity, "the memory is full of live keys"));
+        }
+        let mut log = by_key.remove(&key).unwrap_or_default();
+        let result = change(&mut log, now);
+        if !log.grants.is_empty() {
+            by_key.insert(key, log);
+        }
+        Ok(result)
     }
 
-    /// Refunds permits of one grant with `held` permits, if it is still stored. Returns their
-    /// number.
-    pub fn refund_grant(
-        rule: &Rule,
-        state: &mut State,
-        permits: i64,
-        grant: &[u8],
-        held: i64,
-    ) -> Option<i64> {
-        let member = member_of(grant, held);
-        let (score, member) = state.members.iter().find(|(_, stored)| *stored == member)?.clone();
-        let freed = state.remove_permits(score, member, permits.min(held));
-        state.credit(rule, freed);
-        Some(freed)
+    fn decide(&self, operation: Option<Operation>, charge: &Charge) -> Result<Decision, Error> {
+        let (key, permits) = key_and_permits(charge)?;
+        let key = self.hash(key);
+        self.update(key, |log, now| {
+            if operation == Some(Operation::Reset) {
+                *log = Log::default();
+                return self.decision(log, now, Outcome::Allow);
+            }
+            let is_penalty = operation.is_some() && permits > 0;
+            if u64::from(permits) > self.rate.permits() && !is_penalty {
+                // Expired grants stay, as in Redis.
+                let mut seen = log.clone();
+                seen.expire(self.interval(), now);
+                return self.decision(&seen, now, Outcome::Deny { retry_after: None });
+            }
+            log.expire(self.interval(), now);
+            let missing = (log.taken + u64::from(permits)).saturating_sub(self.rate.permits());
+            let outcome = match missing {
+                0 => Outcome::Allow,
+                _ if is_penalty => Outcome::Allow,
+                _ => {
+                    Outcome::Retry(until(now, log.free_at(missing).saturating_add(self.interval())))
+                }
+            };
+            if permits == 0 || outcome != Outcome::Allow {
+                return self.decision(log, now, outcome);
+            }
+            let grant = (millis(now), self.logs.grants.fetch_add(1, Relaxed));
+            log.grants.insert(grant, permits);
+            log.taken += u64::from(permits);
+            let decision = self.decision(log, now, outcome);
+            if is_penalty {
+                return decision;
+            }
+            let granted: Granted = (key, grant);
+            decision.with_reservation(Reservation::new(self.owner, permits.into(), granted))
+        })
     }
 
-    /// Continues under another rate: taken permits stay taken.
-    pub fn keep_state(rule: &Rule, state: &mut State, now: i64) {
-        state.remove_expired(rule, now / 1_000);
-        state.value = Some(rule.rate - state.total_permits());
+    fn decision(&self, log: &Log, now: Duration, outcome: Outcome) -> Decision {
+        let remaining = self.rate.permits().saturating_sub(log.taken);
+        let decision = Decision::new(outcome)
+            .with_report(remaining, until(now, log.expires_at(self.interval())))
+            .with_instant(now, 0);
+        match self.rate.quota() {
+            Some(quota) => decision.with_limiter(Arc::clone(&self.name), quota),
+            None => decision,
+        }
     }
+}
+
+impl Limiter for PermitLog {
+    type Future = BoxedFuture;
+
+    fn check(&self, charge: &Charge) -> Self::Future {
+        let (this, charge) = (self.clone(), charge.clone());
+        Box::pin(async move { this.decide(None, &charge) })
+    }
+
+    fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
+        if !matches!(operation, Operation::Reset | Operation::Penalize) {
+            return None;
+        }
+        let (this, charge) = (self.clone(), charge.clone());
+        Some(Box::pin(async move { this.decide(Some(operation), &charge) }))
+    }
+
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
+        let cost = reservation.cost();
+        if reservation.owner() != self.owner {
+            return Err(reservation);
+        }
+        if actual >= cost {
+            return Ok(Settlement::from(Ok(Settled::not_taken(actual - cost))));
+        }
+        let (key, grant) = reservation.into_payload::<Granted>()?;
+        let given_back = self.update(key, |log, _| log.give_back(grant, cost - actual));
+        Ok(Settlement::gave_back(given_back.unwrap_or_default()))
+    }
+}
+
+impl fmt::Debug for PermitLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rate, name, .. } = self;
+        f.debug_struct("PermitLog").field("rate", rate).field("name", name).finish_non_exhaustive()
+    }
+}
+
+impl Log {
+    /// Removes expired grants.
+    fn expire(&mut self, interval: u64, now: Duration) {
+        while let Some(oldest) = self.grants.first_entry()
+            && oldest.key().0.saturating_add(interval) <= millis(now)
+        {
+            self.taken -= u64::from(oldest.remove());
+        }
+    }
+
+    /// The time in ms at which all grants have expired.
+    fn expires_at(&self, interval: u64) -> u64 {
+        self.grants.last_key_value().map_or(0, |(newest, _)| newest.0.saturating_add(interval))
+    }
+
+    /// The time in ms of the oldest grant that, with those before it, has this number of permits.
+    fn free_at(&self, permits: u64) -> u64 {
+        let mut freed = 0;
+        let frees = |(&(at, _), held): (&(u64, u64), &u32)| {
+            freed += u64::from(*held);
+            (freed >= permits).then_some(at)
+        };
+        self.grants.iter().find_map(frees).unwrap_or_default()
+    }
+
+    /// Gives back at most this number of permits of a grant, and returns their number.
+    fn give_back(&mut self, grant: (u64, u64), permits: u64) -> u64 {
+        let Entry::Occupied(mut grant) = self.grants.entry(grant) else { return 0 };
+        let held = *grant.get();
+        let part = u32::try_from(permits).unwrap_or(u32::MAX).min(held);
+        match held - part {
+            0 => drop(grant.remove()),
+            rest => *grant.get_mut() = rest,
+        }
+        self.taken -= u64::from(part);
+        part.into()
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The time until this instant, in ms since the Unix epoch.
+fn until(now: Duration, millis: u64) -> Duration {
+    Duration::from_millis(millis).saturating_sub(now)
 }

@@ -125,7 +125,7 @@ impl Rate {
 }
 
 /// The time in ms, if it is whole milliseconds in range.
-pub(crate) fn millis(time: Duration) -> Option<u64> {
+pub(super) fn millis(time: Duration) -> Option<u64> {
     let millis = u64::try_from(time.as_millis()).ok()?;
     (time.subsec_nanos().is_multiple_of(1_000_000) && millis <= MAX_MILLIS).then_some(millis)
 }

@@ -427,12 +427,9 @@ fn every_algorithm_is_implemented_twice() {
     for path in files(&root().join("scripts")) {
         let name = path.file_stem().and_then(|name| name.to_str()).expect("a name");
         let text = fs::read_to_string(&path).expect("text");
-        let twin = match name {
-            "redisson" => root().join("src/redisson/permit_log.rs"),
-            _ => root().join("src/algorithm").join(format!("{name}.rs")),
-        };
+        let twin = root().join("src/algorithm").join(format!("{name}.rs"));
         // All other files are templates, and no part of the arithmetic.
-        let is_algorithm = name == "redisson" || text.contains("\n--@ state ");
+        let is_algorithm = text.contains("\n--@ state ");
         assert!(!is_algorithm || twin.is_file(), "{name}.lua has no twin");
     }
 }

@@ -111,9 +111,9 @@ async fn in_turn_who_obeys_is_admitted_at_the_first_retry() {
 #[cfg(feature = "redisson")]
 #[tokio::test]
 async fn of_redisson_who_obeys_is_admitted_at_the_first_retry() {
-    use tower_sluice::redisson::PermitLog;
+    use tower_sluice::redisson::{PermitLog, Rate};
 
     let hand = Hand::new();
-    let log = PermitLog::new(Quota::per_second(5));
-    obeys("redisson", Memory::new("redisson", log).clock(hand.clock()), 5, &hand).await;
+    let log = PermitLog::new(Rate::overall(5, SECOND)).unwrap();
+    obeys("redisson", log.clock(hand.clock()), 5, &hand).await;
 }

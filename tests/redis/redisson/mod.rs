@@ -2,6 +2,7 @@
 //! and its twin.
 
 mod faults;
+mod model;
 mod object;
 mod state;
 mod steps;

@@ -1,20 +1,17 @@
-//! Redisson's limiter in Lua against its twin in Rust: random histories with faults, which
+//! Redisson's limiter in Lua against its model in Rust: random histories with faults, which
 //! land on the edges.
 
 use std::collections::BTreeSet;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, cmd};
-use tower_sluice::Quota;
-use tower_sluice::algorithm::{Algorithm, Report, Verdict};
-use tower_sluice::redisson::PermitLog;
+use tower_sluice::algorithm::Verdict;
 
 use support::Server;
 use support::dice::times;
 use support::script::{HEAD, NOW};
 
-type Rule = <PermitLog as Algorithm>::Rule;
-type State = <PermitLog as Algorithm>::State;
+use super::model::{Report, Rule, State};
 
 /// A kind of history, by what may happen in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +24,7 @@ enum History {
     Wild,
 }
 
-/// A limiter in Lua and in Rust.
+/// A limiter in Lua, and its model.
 struct Twins {
     connection: MultiplexedConnection,
     /// The digest of the script.
@@ -70,8 +67,7 @@ impl Twins {
     }
 
     fn rule(&self) -> Rule {
-        let quota = Quota::new(self.rate, std::time::Duration::from_millis(self.interval));
-        PermitLog::new(quota).rule(quota).expect("a rule")
+        Rule { rate: self.rate.cast_signed(), interval: self.interval.cast_signed() }
     }
 
     /// Calls the script. Returns its reply without the instant, which it keeps.
@@ -142,7 +138,7 @@ impl Twins {
             0 => {
                 // Of a grant that took the last one, and was not sent again, when
                 // the next one comes.
-                let next = PermitLog::next_permit(&self.rule(), &self.state, self.now);
+                let next = self.state.next_permit(&self.rule(), self.now);
                 assert!(wait == 0 || (left == 0 && self.until(wait) == next), "{place}");
                 Verdict::Allow
             }
@@ -164,8 +160,7 @@ impl Twins {
         let granted_at = granted.map(|(score, _)| score * 1_000);
         let reply = self.call("acquire", &[text.as_bytes(), &grant]).await;
         assert_eq!(self.decided_at, granted_at.unwrap_or(self.now), "{place}");
-        let (verdict, report) =
-            PermitLog::acquire(&rule, &mut self.state, self.now, permits, &grant);
+        let (verdict, report) = self.state.acquire(&rule, self.now, permits, &grant);
         self.assert_reply(&reply, verdict, report, place);
         verdict == Verdict::Allow
     }
@@ -196,12 +191,12 @@ impl Twins {
             }
             9 | 10 => {
                 let reply = self.call("available", &[]).await;
-                let (verdict, report) = PermitLog::available(&rule, &mut self.state, self.now);
+                let (verdict, report) = self.state.available(&rule, self.now);
                 self.assert_reply(&reply, verdict, report, place);
             }
             11 => {
                 let reply = self.call("release", &[permits.to_string().as_bytes()]).await;
-                let (freed, more) = PermitLog::release(&rule, &mut self.state, self.now, permits);
+                let (freed, more) = self.state.release(&rule, self.now, permits);
                 assert_eq!(reply, [0, freed, i64::from(more)], "{place}");
             }
             12 if !self.grants.is_empty() => {
@@ -209,8 +204,7 @@ impl Twins {
                 let part = self.dice.i64(1..=held + 1);
                 let [one, other] = [part, held].map(|number| number.to_string());
                 let reply = self.call("refund", &[one.as_bytes(), &grant, other.as_bytes()]).await;
-                let freed = PermitLog::refund_grant(&rule, &mut self.state, part, &grant, held)
-                    .unwrap_or(0);
+                let freed = self.state.refund_grant(&rule, part, &grant, held).unwrap_or(0);
                 assert_eq!(reply, [0, freed], "{place}");
             }
             13 => {
@@ -232,13 +226,13 @@ impl Twins {
                 let arguments = ["0", "1", &rate, &interval, "0", "0"].map(str::as_bytes);
                 assert_eq!(self.call("set", &arguments).await, [0, 1]);
                 let rule = self.rule();
-                PermitLog::keep_state(&rule, &mut self.state, self.now);
+                self.state.keep_state(&rule, self.now);
             }
             20 => {
                 let (permits, grant) = (permits * 2, self.dice.u128(..).to_ne_bytes());
                 let text = permits.to_string();
                 let reply = self.call("penalize", &[text.as_bytes(), &grant]).await;
-                let report = PermitLog::penalize(&rule, &mut self.state, self.now, permits, &grant);
+                let report = self.state.penalize(&rule, self.now, permits, &grant);
                 self.assert_reply(&reply, Verdict::Allow, report, place);
             }
             16 => {
