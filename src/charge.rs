@@ -249,8 +249,9 @@ impl Charge {
         self
     }
 
-    /// Sets the instant by which the decision is needed. An earlier one stays.
-    pub(crate) fn with_deadline(mut self, deadline: Instant) -> Self {
+    /// Sets the instant by which the decision is needed, for limiters of your own that ask others. An
+    /// earlier one stays. Default: the limiter's own.
+    pub fn with_deadline(mut self, deadline: Instant) -> Self {
         self.deadline = Some(self.deadline.map_or(deadline, |earlier| earlier.min(deadline)));
         self
     }

@@ -373,8 +373,9 @@ impl Decision {
         self.add_waiters(turn);
     }
 
-    /// Turns an answer into an admission at once, as a shadow does. What was taken stays taken.
-    pub(crate) fn in_shadow(answer: Result<Decision, Error>) -> Self {
+    /// Turns an answer into an admission at once, as a [`Shadow`](crate::limiter::Shadow) does, for
+    /// limiters of your own. The taken units stay taken.
+    pub fn in_shadow(answer: Result<Decision, Error>) -> Self {
         let (mut decision, shadowed) = match answer {
             Ok(decision) => {
                 let outcome = decision.outcome;
@@ -404,9 +405,17 @@ impl Decision {
         self.details.as_mut()?.own().waiters.take()
     }
 
-    /// Sets how long the request was delayed before the admitted attempt.
-    pub(crate) fn set_retried_for(&mut self, retried_for: Duration) {
-        self.details_mut().retried_for = retried_for;
+    /// Sets how long the request waited before this attempt, if it asked again because nothing could
+    /// be reserved: [`Charge::retried_for`](crate::Charge::retried_for). Default: 0.
+    pub fn with_retried_for(mut self, time: Duration) -> Self {
+        if !time.is_zero() {
+            self.set_retried_for(time);
+        }
+        self
+    }
+
+    pub(crate) fn set_retried_for(&mut self, time: Duration) {
+        self.details_mut().retried_for = time;
     }
 
     /// A copy of the answer without the reservation, for other callers that get a part of the

@@ -114,6 +114,7 @@ pub mod policy;
 #[cfg(feature = "redisson")]
 pub mod redisson;
 pub mod respond;
+pub mod store;
 pub mod testing;
 
 pub use self::charge::Charge;

@@ -89,6 +89,12 @@ impl Settlement {
         Self(State::Settled(Ok(Settled { given_back: units, not_taken: 0 })))
     }
 
+    /// A finished settlement, in which `units` could not be taken: they were used beyond the charge.
+    #[must_use]
+    pub fn not_taken(units: u64) -> Self {
+        Self(State::Settled(Ok(Settled::not_taken(units))))
+    }
+
     /// A settlement that ends through the [`SettlementSender`].
     pub(crate) fn begin() -> (SettlementSender, Self) {
         let settling = Arc::default();

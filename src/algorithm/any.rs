@@ -1,5 +1,7 @@
 //! An algorithm that is chosen at run time, such as one that a file names.
 
+use std::time::Duration;
+
 use super::sealed::{Sealed, Single};
 use super::{
     Algorithm, Answer, Budget, Check, Element, FixedWindow, InLua, Mark, Refund, Report,
@@ -132,16 +134,16 @@ any_algorithm!(
 );
 
 impl AnyAlgorithm {
-    /// The same algorithm with a horizon, the longest wait that it reserves.
-    pub(crate) fn with_horizon(self, horizon: std::time::Duration) -> Self {
+    /// Sets the longest wait that it reserves: see [`TokenBucket::horizon`].
+    #[must_use]
+    pub fn with_horizon(self, horizon: Duration) -> Self {
         dispatch!(AnyAlgorithm, self, |A, algorithm| A::horizon(algorithm, horizon).into())
     }
-}
 
-#[cfg(feature = "policies")]
-impl AnyAlgorithm {
-    /// The same algorithm with the longest debt. Windows, logs and counters have no debts.
-    pub(crate) fn with_max_debt(self, max_debt: std::time::Duration) -> Self {
+    /// Sets the longest debt: see [`TokenBucket::max_debt`]. Windows, logs and counters have no
+    /// debts, and stay as they are.
+    #[must_use]
+    pub fn with_max_debt(self, max_debt: Duration) -> Self {
         match self {
             Self::TokenBucket(one) => one.max_debt(max_debt).into(),
             Self::Budget(one) => one.max_debt(max_debt).into(),

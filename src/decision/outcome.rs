@@ -22,8 +22,9 @@ pub enum Outcome {
 
 impl Outcome {
     /// Returns true if a charge goes through, at once or after a reserved wait.
+    #[must_use]
     #[inline]
-    pub(crate) fn is_admitted(self) -> bool {
+    pub fn is_admitted(self) -> bool {
         matches!(self, Self::Allow | Self::Wait(_))
     }
 

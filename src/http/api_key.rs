@@ -133,8 +133,12 @@ impl ApiKey {
         self.find(head).ok()
     }
 
-    /// Returns the hashed API key of a request, or the reason why it has no key.
-    pub(crate) fn find(&self, head: Head<'_>) -> Result<String, Error> {
+    /// Returns the hashed API key of a request, with the reason if it has no key.
+    ///
+    /// # Errors
+    ///
+    /// An error of kind [`Request`](ErrorKind::Request) that says what the request lacks.
+    pub fn find(&self, head: Head<'_>) -> Result<String, Error> {
         let mut lines = head.headers().get_all(&self.header).iter();
         let line = match (lines.next(), lines.next()) {
             (None, _) => return Err(self.missing("no header")),

@@ -254,6 +254,18 @@ impl<P> ClientIp<P> {
 }
 
 impl<P: FindPeer> ClientIp<P> {
+    /// Returns the client of a request, with the reason if its peer is not known.
+    ///
+    /// # Errors
+    ///
+    /// An error of kind [`Configuration`](ErrorKind::Configuration): it is a mistake of the
+    /// application, which callers cannot correct.
+    pub fn find(&self, head: Head<'_>) -> Result<ClientAddr, Error> {
+        let text = "request has no peer address: serve with into_make_service_with_connect_info, \
+                    or put a PeerAddr into each request";
+        self.of(head).ok_or_else(|| Error::new(ErrorKind::Configuration, text))
+    }
+
     /// Returns the client of a request. `None` if the peer is not known.
     #[must_use]
     pub fn of(&self, head: Head<'_>) -> Option<ClientAddr> {
@@ -273,19 +285,11 @@ impl<P: FindPeer> ClientIp<P> {
     }
 }
 
-/// Makes the error of a request without a known peer. It is a mistake of the application, which
-/// callers cannot correct.
-pub(crate) fn no_peer() -> Error {
-    let text = "request has no peer address: serve with into_make_service_with_connect_info, or \
-                put a PeerAddr into each request";
-    Error::new(ErrorKind::Configuration, text)
-}
-
 impl<B, P: FindPeer> KeyExtractor<Request<B>> for ClientIp<P> {
     fn extract(&self, request: &Request<B>) -> Keyed {
-        match self.of(Head::from(request)) {
-            Some(client) => Keyed::Charge(client.into()),
-            None => Keyed::Missing(no_peer()),
+        match self.find(Head::from(request)) {
+            Ok(client) => Keyed::Charge(client.into()),
+            Err(no_peer) => Keyed::Missing(no_peer),
         }
     }
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::charge_numbers::check_key;
+use super::combination::decided::{Part, PartsDecision, compare_tightness};
 use super::combination::held_reservations::HeldReservations;
-use super::combination::in_turn::{EachAlone, Part, PartsDecision, Rules, decide, operate};
-use super::combination::joined_decision::{compare_tightness, joined};
+use super::combination::in_turn::{EachAlone, Rules, decide, operate};
 use super::futures::BoxedFuture;
 use super::{Boxed, Limiter, MemberCharges, Operation, Parts};
 use crate::reservation::{Owner, Reservation};
@@ -97,12 +97,6 @@ pub struct AllInTurn<const N: usize, F> {
 struct PolicyCounts<const N: usize>([AtomicUsize; N]);
 
 impl<const N: usize> PolicyCounts<N> {
-    /// Joins the decisions about the parts. Each policy has its place among all policies.
-    fn joined(&self, decisions: Vec<PartsDecision>) -> Result<Decision, Error> {
-        let nobody = || Error::new(ErrorKind::Configuration, "there is no limiter to ask");
-        joined(decisions.into_iter().map(|one| self.placed(one)).collect()).ok_or_else(nobody)
-    }
-
     /// Returns the same decision with the places of its policies. A decision about several parts
     /// already has them.
     fn placed(&self, decision: PartsDecision) -> PartsDecision {
@@ -203,12 +197,8 @@ impl<const N: usize, F> AllInTurn<N, F> {
             // The request is invalid for every possible answer of the members.
             let with_key = parts.iter().filter(|part| !part.charge.has_parts());
             with_key.map(|part| part.charge.key()).try_for_each(check_key)?;
-            let (decisions, tentative) = decide(parts, &rules).await?;
-            let decision = policies.joined(decisions)?;
-            Ok(match tentative.keep().into_reservation(owner, cost) {
-                Some(reservation) => decision.with_reservation(reservation),
-                None => decision,
-            })
+            let decided = decide(parts, &rules).await?;
+            decided.into_named(owner, cost, |one| policies.placed(one))
         })
     }
 
@@ -220,8 +210,10 @@ impl<const N: usize, F> AllInTurn<N, F> {
         charges: [Option<Charge>; N],
     ) -> Option<BoxedFuture> {
         let answers = operate(operation, self.parts(charges))?;
-        let policies = Arc::clone(&self.policies);
-        Some(Box::pin(async move { policies.joined(answers.await?) }))
+        let (owner, policies) = (self.owner, Arc::clone(&self.policies));
+        Some(Box::pin(
+            async move { answers.await?.into_named(owner, 0, |one| policies.placed(one)) },
+        ))
     }
 }
 

@@ -1,17 +1,14 @@
 //! The limiter of one process.
 //!
-//! `store.rs` keeps the keys in shards (`key_shard.rs`), and decides by the time of `clock.rs`.
+//! `key_store.rs` keeps the keys in shards (`key_shard.rs`), and decides by the time of `clock.rs`.
 //! `one_lock.rs` decides for several limiters at once.
 
 mod clock;
 #[cfg(all(test, interleavings))]
 mod interleavings;
 mod key_shard;
+mod key_store;
 mod one_lock;
-mod store;
-
-pub(crate) use clock::Clock;
-pub(crate) use one_lock::OneLock;
 
 use std::fmt;
 use std::future::Future;
@@ -21,7 +18,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use self::store::Store;
+use self::clock::Clock;
+use self::key_store::Store;
 use super::configured::{ConfiguredAlgorithm, expect_valid_quota};
 use super::{Limiter, Operation};
 use crate::algorithm::{Algorithm, IntoAlgorithm};
@@ -31,7 +29,7 @@ use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error};
 
 /// The default of the most live keys.
-pub(crate) const DEFAULT_MAX_KEYS: usize = 100_000;
+const DEFAULT_MAX_KEYS: usize = 100_000;
 
 /// A limiter in this process. It is cheap to clone: clones share their keys.
 ///
@@ -150,19 +148,25 @@ impl<A: Algorithm> Memory<A> {
         self.len() == 0
     }
 
-    /// Makes a limiter of the same keys with another algorithm, whose states are of the same kind.
-    /// It can settle reservations of this one.
+    /// Makes a limiter of the same keys with another algorithm, for limits that are read again while
+    /// requests run. It can settle reservations of this one, which stays as it is.
+    ///
+    /// The taken units stay taken, as [`Charge::quota`](crate::Charge::quota) describes. For an
+    /// algorithm of another kind in [`AnyAlgorithm`](crate::algorithm::AnyAlgorithm), the keys begin
+    /// anew.
     ///
     /// # Errors
     ///
     /// If the algorithm cannot follow its quota.
-    pub(crate) fn with_algorithm(&self, algorithm: A) -> Result<Self, QuotaError> {
+    pub fn with_algorithm(&self, algorithm: A) -> Result<Self, QuotaError> {
         Ok(Self { store: Arc::new(self.store.with_algorithm(algorithm)?) })
     }
 
-    /// Decides by a clock that other limiters share, and forgets all keys.
-    pub(crate) fn on_clock(mut self, clock: Clock) -> Self {
-        Arc::make_mut(&mut self.store).decide_by(clock);
+    /// Decides by the clock of another limiter, and forgets all keys. Limiters that decide
+    /// [together](crate::store::Together::of_memory) need one clock: those of two limiters on
+    /// tokio's clock differ by microseconds.
+    pub fn clock_of<B: Algorithm>(mut self, other: &Memory<B>) -> Self {
+        Arc::make_mut(&mut self.store).decide_by(other.store.clock().clone());
         self
     }
 

@@ -114,12 +114,14 @@ impl Switch {
     }
 
     /// Returns true if this switch has other clones.
-    pub(crate) fn is_shared(&self) -> bool {
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
         Arc::strong_count(&self.shared) > 1
     }
 
-    /// Counts the result of a charge in a shadow, for limiters that check the mode themselves.
-    pub(crate) fn count(&self, shadowed: Result<Outcome, &Error>) {
+    /// Counts the result of a charge in a shadow, for limiters of your own that check the mode
+    /// themselves.
+    pub fn count(&self, shadowed: Result<Outcome, &Error>) {
         self.shared.counters.add(shadowed);
     }
 }

@@ -19,6 +19,20 @@ pub struct Metric {
     pub help: &'static str,
 }
 
+impl Metric {
+    /// A family of metrics, for those of your own limiters in the same list.
+    #[must_use]
+    pub const fn new(
+        name: &'static str,
+        kind: MetricKind,
+        unit: Unit,
+        labels: &'static [&'static str],
+        help: &'static str,
+    ) -> Self {
+        Self { name, kind, unit, labels, help }
+    }
+}
+
 /// The type of a [`Metric`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -35,13 +49,8 @@ use MetricKind::{Counter, Gauge, Histogram};
 
 macro_rules! catalog {
     ($($id:ident: $kind:ident $unit:ident $labels:expr, $name:literal, $help:literal;)*) => {
-        $(pub(crate) const $id: Metric = Metric {
-            name: $name,
-            kind: $kind,
-            unit: Unit::$unit,
-            labels: &$labels,
-            help: $help,
-        };)*
+        $(pub(crate) const $id: Metric =
+            Metric::new($name, $kind, Unit::$unit, &$labels, $help);)*
 
         /// Every metric of the crate, for example for a dashboard or its test.
         pub const METRICS: &[Metric] = &[$($id),*];
@@ -83,8 +92,6 @@ catalog! {
         "Charges and settlements in one call to Redis.";
     CONNECTS: Counter Count ["result"], "rate_limit_connects_total",
         "Attempts to connect to Redis, by result: made or failed.";
-    UNMATCHED: Counter Count [], "rate_limit_unmatched_total",
-        "Requests that no policy of a table took.";
 }
 
 /// Bounds for the histograms in seconds: from 100 µs to 60 s, each about 2.5 times the bound

@@ -24,9 +24,6 @@ const FALLBACK: &str = "tower_sluice::fallback";
 /// The target of breakers.
 const BREAKER: &str = "tower_sluice::breaker";
 
-/// The target of tables of policies.
-const POLICIES: &str = "tower_sluice::policies";
-
 /// Returns true if a subscriber listens to decisions.
 #[cfg(feature = "tracing")]
 #[inline]
@@ -164,30 +161,6 @@ pub(super) fn breaker_opened(breaker: Option<&str>, refusal: &Error, suppressed:
 
 pub(super) fn breaker_closed(breaker: Option<&str>, suppressed: u64) {
     info!(target: BREAKER, breaker, suppressed, "a breaker closed");
-}
-
-/// Emits that a table of policies is in force.
-#[cfg_attr(
-    not(feature = "tracing"),
-    expect(clippy::if_same_then_else, reason = "without tracing, events are nothing")
-)]
-pub(crate) fn table_in_force([on, shadow, off]: [usize; 3]) {
-    let policies = on + shadow + off;
-    if on > 0 {
-        info!(target: POLICIES, policies, on, shadow, off, "policies are in force");
-    } else {
-        warn!(target: POLICIES, policies, on, shadow, off, "no policy limits anything");
-    }
-}
-
-/// Emits that a table of policies took none of its first requests.
-pub(super) fn takes_nothing(policies: usize, requests: usize) {
-    warn!(
-        target: POLICIES,
-        policies,
-        requests,
-        "no policy took any of the first requests"
-    );
 }
 
 fn kind(error: &Error) -> &'static str {

@@ -36,15 +36,14 @@ pub use ::metrics::Unit;
 #[cfg(feature = "metrics")]
 pub use self::catalog::{BATCH_BUCKETS, METRICS, Metric, MetricKind, SECONDS_BUCKETS};
 
-pub(crate) use self::events::{primary_changed, slots_moved, table_in_force};
+pub(crate) use self::events::{primary_changed, slots_moved};
 #[cfg(feature = "metrics")]
 pub use self::meter::Meter;
 #[cfg(feature = "metrics")]
 pub(crate) use self::policy_series::PolicySeries;
-pub(crate) use self::recorded_outcome::{Asked, RecordedOutcome};
+pub(crate) use self::recorded_outcome::Asked;
 #[cfg(feature = "tracing")]
 pub(crate) use self::tracer::Tracer;
 pub(crate) use self::watches::{
     BreakerWatch, CallWatch, ConnectionWatch, FallbackWatch, RefusalWatch, State as WatchedState,
-    TableWatch,
 };

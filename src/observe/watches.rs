@@ -4,7 +4,7 @@
 use std::sync::Arc;
 #[cfg(feature = "metrics")]
 use std::sync::atomic::AtomicU8;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 #[cfg(feature = "metrics")]
 use metrics::{Counter, Gauge, Histogram};
@@ -284,38 +284,6 @@ impl RefusalWatch {
     pub(crate) fn unsettled(&self) {
         if !self.has_warned_of_units.swap(true, Relaxed) {
             events::unsettled();
-        }
-    }
-}
-
-/// The number of requests after which a table that took none of them is reported.
-const FIRST_REQUESTS: usize = 1_000;
-
-/// Counts the requests that no policy of a table takes, and warns once of a table that takes none.
-#[derive(Debug, Default)]
-pub(crate) struct TableWatch {
-    #[cfg(feature = "metrics")]
-    unmatched: Handles<Counter>,
-    /// The number of requests that were not taken, or of none any more.
-    seen: AtomicUsize,
-}
-
-impl TableWatch {
-    /// Reports a request of a table with this number of policies.
-    pub(crate) fn selected(&self, policies: usize, is_unmatched: bool) {
-        let is_new = self.seen.load(Relaxed) < FIRST_REQUESTS;
-        if !is_unmatched {
-            if is_new {
-                self.seen.store(FIRST_REQUESTS, Relaxed);
-            }
-            return;
-        }
-        #[cfg(feature = "metrics")]
-        if let Some(counter) = self.unmatched.get(|| counter(&catalog::UNMATCHED, &[])) {
-            counter.increment(1);
-        }
-        if is_new && self.seen.fetch_add(1, Relaxed) == FIRST_REQUESTS - 1 && policies > 0 {
-            events::takes_nothing(policies, FIRST_REQUESTS);
         }
     }
 }

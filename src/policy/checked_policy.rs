@@ -9,10 +9,9 @@ use serde_json::{Map, Value};
 use super::chosen_algorithm::Choice;
 use super::pattern::{Matcher, Pattern};
 use super::policy_key::Key;
-use crate::algorithm::{Algorithm, AnyAlgorithm, SlidingLog, SlidingWindow};
-use crate::http::Head;
-use crate::quota::QuotaError;
-use crate::{Error, Quota};
+use crate::algorithm::{Algorithm, AnyAlgorithm, QuotaError, SlidingLog, SlidingWindow};
+use crate::key::Head;
+use crate::{Error, ErrorKind, Quota};
 
 /// A policy of the table in force. It serializes as a row with the same decisions. The row has the
 /// defaults of the common fields, and the algorithm's settings that the original row states. A
@@ -175,8 +174,8 @@ impl OnError {
     pub(super) fn stands_in(self, error: &Error) -> bool {
         match self {
             Self::Deny => false,
-            Self::Allow => error.kind().may_fail_open(),
-            Self::Local(_) => error.kind().may_fall_back(),
+            Self::Allow => error.kind() == ErrorKind::Infrastructure,
+            Self::Local(_) => !matches!(error.kind(), ErrorKind::Request | ErrorKind::State),
         }
     }
 }

@@ -6,10 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::limited_policy::{LimitedPolicy, PolicyLimiter};
-use crate::limiter::combination::at_once::AtOnce;
-use crate::limiter::memory::OneLock;
-#[cfg(feature = "redis")]
-use crate::limiter::redis::OneCall;
+use crate::store::Together;
 
 /// The most combinations of policies whose limiters are kept.
 const MAX_COMBINATIONS: usize = 1_024;
@@ -23,17 +20,17 @@ pub(super) struct Combinations {
 
 struct Combination {
     /// `None` if no limiter can decide about all of them.
-    together: Option<Arc<dyn AtOnce>>,
+    together: Option<Together>,
     /// True if a request used it since the last search for an unused one.
     was_needed: AtomicBool,
 }
 
 impl Combination {
-    fn new(together: Option<Arc<dyn AtOnce>>) -> Self {
+    fn new(together: Option<Together>) -> Self {
         Self { together, was_needed: AtomicBool::new(true) }
     }
 
-    fn get(&self) -> Option<Arc<dyn AtOnce>> {
+    fn get(&self) -> Option<Together> {
         // Loads first: cores share a cache line on a load, but a store takes it from the other
         // cores.
         if !self.was_needed.load(Relaxed) {
@@ -46,7 +43,10 @@ impl Combination {
 impl Combinations {
     /// Returns the limiter that decides for these limiters together, and makes it if it is missing.
     /// `None` if no limiter can.
-    pub(super) fn of(&self, limiters: &[&PolicyLimiter]) -> Option<Arc<dyn AtOnce>> {
+    pub(super) fn of(&self, limiters: &[&PolicyLimiter]) -> Option<Together> {
+        if limiters.len() > Together::MAX {
+            return None;
+        }
         let ids: Vec<_> = limiters.iter().map(|limiter| limiter.id).collect();
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = known.get(&ids) {
@@ -81,14 +81,13 @@ fn forget_one(known: &mut HashMap<Vec<u64>, Combination>) {
     victim.and_then(|ids| known.remove(&ids));
 }
 
-fn combined(limiters: &[&PolicyLimiter]) -> Option<Arc<dyn AtOnce>> {
+fn combined(limiters: &[&PolicyLimiter]) -> Option<Together> {
     let limiters = limiters.iter().copied();
     #[cfg(feature = "redis")]
     if let Some(members) = limiters.clone().map(PolicyLimiter::redis).collect::<Option<Vec<_>>>() {
-        return Some(Arc::new(OneCall::of_policies(&members)));
+        return Together::of_redis(&members);
     }
-    let members = limiters.map(PolicyLimiter::memory).collect::<Option<Vec<_>>>()?;
-    Some(Arc::new(OneLock::new(&members)))
+    Together::of_memory(&limiters.map(PolicyLimiter::memory).collect::<Option<Vec<_>>>()?)
 }
 
 #[cfg(test)]
@@ -96,8 +95,8 @@ mod tests {
     use http::Request;
 
     use super::*;
-    use crate::extractor::Keyed;
-    use crate::http::Head;
+    use crate::key::{Head, Keyed};
+    use crate::policy::table::Selection;
     use crate::policy::{Policies, Row, Rows};
 
     /// Makes rows of policies. Each takes requests with a header of its name.
@@ -113,30 +112,35 @@ mod tests {
         names.iter().map(row).collect()
     }
 
-    fn together(policies: &Policies, headers: &[&str]) -> Arc<dyn AtOnce> {
+    /// Returns the numbers of the limiters that decide about a request with these headers.
+    fn ids(policies: &Policies, headers: &[&str]) -> Vec<u64> {
         let mut request = Request::new(());
         for name in headers {
             let name: http::HeaderName = name.parse().unwrap();
             request.headers_mut().insert(name, http::HeaderValue::from_static("1"));
         }
         let Keyed::Charge(charge) = policies.charge(Head::from(&request)) else { panic!() };
-        let selection = charge.extension::<Arc<crate::policy::table::Selection>>().unwrap();
+        let selection = charge.extension::<Arc<Selection>>().unwrap();
         let limiters: Vec<_> = selection.in_force.iter().map(|one| &one.limited.limiter).collect();
-        selection.table.together(&limiters).expect("a memory")
+        selection.table.together(&limiters).expect("a memory");
+        limiters.iter().map(|limiter| limiter.id).collect()
+    }
+
+    fn is_known(policies: &Policies, ids: &[u64]) -> bool {
+        policies.table().combinations().known.read().unwrap().contains_key(ids)
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_table_keeps_the_combinations_whose_policies_stay() {
         let policies = Policies::builder().build(&rows(&["a", "b", "c"], 5)).unwrap();
-        let [ab, bc] = [["a", "b"], ["b", "c"]].map(|both| together(&policies, &both));
-        let is = |one, names: [&str; 2]| Arc::ptr_eq(one, &together(&policies, &names));
+        let [ab, bc] = [["a", "b"], ["b", "c"]].map(|both| ids(&policies, &both));
         // The rows have other places, and one row is missing.
         policies.load(&rows(&["x", "b", "c"], 5)).unwrap();
-        assert!(is(&bc, ["b", "c"]));
+        assert!(is_known(&policies, &bc) && ids(&policies, &["b", "c"]) == bc);
         policies.load(&rows(&["a", "b", "c"], 5)).unwrap();
-        assert!(is(&bc, ["b", "c"]) && !is(&ab, ["a", "b"]));
+        assert!(is_known(&policies, &bc) && !is_known(&policies, &ab));
         policies.load(&rows(&["a", "b", "c"], 6)).unwrap();
-        assert!(!is(&bc, ["b", "c"]));
+        assert!(!is_known(&policies, &bc) && ids(&policies, &["b", "c"]) != bc);
     }
 
     /// A client that chooses its headers can cause 2,000 combinations.
@@ -144,13 +148,14 @@ mod tests {
     async fn one_that_requests_need_outlives_a_flood_of_others() {
         let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
         let policies = Policies::builder().build(&rows(&names, 5)).unwrap();
-        let needed = together(&policies, &["a", "b"]);
+        let needed = ids(&policies, &["a", "b"]);
         for subset in 1_u32..1 << names.len() {
             let headers: Vec<_> = (0..names.len()).filter(|bit| subset >> bit & 1 == 1).collect();
             if (2..=8).contains(&headers.len()) {
                 let headers: Vec<_> = headers.into_iter().map(|bit| names[bit]).collect();
-                together(&policies, &headers);
-                assert!(Arc::ptr_eq(&needed, &together(&policies, &["a", "b"])), "{headers:?}");
+                ids(&policies, &headers);
+                assert!(is_known(&policies, &needed), "{headers:?}");
+                ids(&policies, &["a", "b"]);
             }
         }
         let known = policies.table();

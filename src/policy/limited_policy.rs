@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use super::checked_policy::Policy;
 use super::chosen_algorithm::Choice;
-use crate::algorithm::{Algorithm, AnyAlgorithm};
-use crate::limiter::memory::Clock as MemoryClock;
-use crate::limiter::{Boxed, LimiterExt, Switch, SwitchMode};
+use crate::algorithm::{AnyAlgorithm, TokenBucket};
+#[cfg(feature = "redisson")]
+use crate::by_api_key;
+use crate::limiter::{Boxed, Switch, SwitchMode};
 #[cfg(feature = "redisson")]
 use crate::redisson::{PermitLog, Redisson};
-use crate::{Charge, Error, Memory};
+use crate::{Charge, LimiterExt, Memory};
 #[cfg(feature = "redis")]
 use crate::{Pool, Redis};
 
@@ -69,11 +70,7 @@ impl LimitedPolicy {
             #[cfg(feature = "redisson")]
             Kind::Redisson if self.policy.key.is_global() => self.policy.name().to_owned(),
             #[cfg(feature = "redisson")]
-            Kind::Redisson => {
-                let mut name = format!("{}:", self.policy.name());
-                crate::limiter::redis::push_verbatim_or_digest(&mut name, &key);
-                name
-            }
+            Kind::Redisson => format!("{}:{}", self.policy.name(), verbatim_or_digest(&key)),
             _ => key,
         })
     }
@@ -90,13 +87,15 @@ pub(super) struct Asked {
 #[derive(Clone)]
 pub(super) struct Store {
     pub(super) place: Place,
-    /// The most live keys of a limiter in this process.
-    pub(super) max_keys: usize,
+    /// The most live keys of a limiter in this process. `None`: the default.
+    pub(super) max_keys: Option<usize>,
+    /// `None`: the default.
     #[cfg(feature = "redis")]
-    pub(super) decision_timeout: Duration,
+    pub(super) decision_timeout: Option<Duration>,
     pub(super) clock: Option<Arc<dyn Fn() -> Duration + Send + Sync>>,
-    /// The clock of this process. All policies use it, since they decide together.
-    pub(super) own_clock: MemoryClock,
+    /// A limiter without keys. All limiters of this process have its clock, since they decide
+    /// together.
+    pub(super) clock_of: Memory<TokenBucket>,
 }
 
 #[derive(Clone)]
@@ -108,18 +107,35 @@ pub(super) enum Place {
 
 impl Store {
     /// Makes a limiter in this process.
-    pub(super) fn memory<A: Algorithm>(&self, name: &str, algorithm: A) -> Memory<A> {
-        let memory = Memory::new(name, algorithm).max_keys(self.max_keys);
+    fn memory(&self, name: &str, algorithm: AnyAlgorithm) -> Memory<AnyAlgorithm> {
+        let memory = Memory::new(name, algorithm).clock_of(&self.clock_of);
+        match self.max_keys {
+            Some(keys) => memory.max_keys(keys),
+            None => memory,
+        }
+    }
+
+    /// Makes a limiter in Redis.
+    #[cfg(feature = "redis")]
+    fn redis(&self, name: &str, algorithm: AnyAlgorithm, pool: &Pool) -> Redis<AnyAlgorithm> {
+        let limiter = Redis::try_new(name, algorithm, pool.clone());
+        let mut limiter = limiter.expect("a policy's algorithm follows its quota");
+        if let Some(timeout) = self.decision_timeout {
+            limiter = limiter.decision_timeout(timeout);
+        }
         match self.clock.clone() {
-            Some(clock) => memory.clock(move || clock()),
-            None => memory.on_clock(self.own_clock.clone()),
+            Some(clock) => limiter.clock(move || clock()),
+            None => limiter,
         }
     }
 
     /// Names a limiter of Java's arithmetic in this process, and sets its clock.
     #[cfg(feature = "redisson")]
     fn permit_log(&self, name: &str, log: PermitLog) -> PermitLog {
-        let log = log.name(name).max_keys(self.max_keys);
+        let mut log = log.name(name);
+        if let Some(keys) = self.max_keys {
+            log = log.max_keys(keys);
+        }
         match self.clock.clone() {
             Some(clock) => log.clock(move || clock()),
             None => log,
@@ -150,15 +166,6 @@ enum Kind {
 }
 
 impl PolicyLimiter {
-    /// Waits for the first connection to the store: it shows if several keys share a server.
-    pub(super) async fn connected(&self, charge: &Charge) -> Result<(), Error> {
-        match &self.kind {
-            #[cfg(feature = "redis")]
-            Kind::Redis(limiter) => limiter.clone().connected(limiter.deadline(charge)).await,
-            _ => Ok(()),
-        }
-    }
-
     /// Makes a limiter of a policy, or returns the one `before` if its decisions are the same. A
     /// new limiter keeps the states of the one before if they are of the same kind.
     fn new(
@@ -184,12 +191,7 @@ impl PolicyLimiter {
             }
             #[cfg(feature = "redis")]
             (Choice::Any(algorithm), Place::Redis(pool)) => {
-                let limiter = Redis::try_new(policy.name(), algorithm, pool.clone());
-                let limiter = limiter.expect("a policy's algorithm follows its quota");
-                let mut limiter = limiter.decision_timeout(store.decision_timeout);
-                if let Some(clock) = store.clock.clone() {
-                    limiter = limiter.clock(move || clock());
-                }
+                let limiter = store.redis(policy.name(), algorithm, pool);
                 (Kind::Redis(limiter.clone()), limiter.boxed())
             }
             #[cfg(feature = "redisson")]
@@ -203,8 +205,11 @@ impl PolicyLimiter {
             }
             #[cfg(feature = "redisson")]
             (Choice::Redisson(rate), Place::Redis(pool)) => {
-                let limiter = Redisson::new(pool.clone()).name(policy.name()).default_rate(rate);
-                let mut limiter = limiter.decision_timeout(store.decision_timeout);
+                let limiter = Redisson::new(pool.clone()).name(policy.name());
+                let mut limiter = limiter.default_rate(rate);
+                if let Some(timeout) = store.decision_timeout {
+                    limiter = limiter.decision_timeout(timeout);
+                }
                 if let Some(clock) = store.clock.clone() {
                     limiter = limiter.clock(move || clock());
                 }
@@ -253,4 +258,15 @@ pub(super) fn shared_limiters(policies: &[Policy]) -> Vec<(&Policy, String)> {
         }
     }
     shared
+}
+
+/// Returns a key as names of Java's limiters have it: itself if it is short and has only safe
+/// characters, or else its digest.
+#[cfg(feature = "redisson")]
+fn verbatim_or_digest(key: &str) -> String {
+    let is_safe = |byte: u8| byte.is_ascii_alphanumeric() || b"._~@:/-".contains(&byte);
+    match key.len() <= 64 && !key.starts_with("h:") && key.bytes().all(is_safe) {
+        true => key.to_owned(),
+        false => format!("h:{}", by_api_key("digest").key_for(key)),
+    }
 }

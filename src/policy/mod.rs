@@ -45,6 +45,7 @@ mod row;
 mod setting;
 mod table;
 mod table_error;
+mod table_watch;
 mod values;
 mod written;
 
@@ -54,4 +55,6 @@ pub use policy_event::Event;
 pub use policy_handle::PolicyHandle;
 pub use row::{Row, Rows};
 pub use table_error::{RowError, TableError};
+#[cfg(feature = "metrics")]
+pub use table_watch::METRICS;
 pub use values::parse_duration;

@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::path::{Allowed, Reading, in_several_ways, spelled};
 use super::policy_key::{host_name, hosts};
 use super::values::Texts;
-use crate::http::Head;
+use crate::key::Head;
 
 /// The methods that IANA lists, and `PURGE` of caches. Any other method is probably a typing error,
 /// and its policy would take no request.
@@ -313,4 +313,8 @@ impl Matcher {
     }
 }
 
-debug_by_name!([] Matcher: methods);
+impl fmt::Debug for Matcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Matcher").field("methods", &self.methods).finish_non_exhaustive()
+    }
+}

@@ -20,18 +20,17 @@ use super::read_rows;
 use super::row::Rows;
 use super::table::{NoKey, Selection, Table};
 use super::table_error::TableError;
+use super::table_watch::table_in_force;
 #[cfg(feature = "redis")]
 use crate::Pool;
-use crate::extractor::{KeyExtractor, Keyed};
-use crate::future::BoxedFuture;
-use crate::http::{ClientIp, FindPeer, Head, HttpResponder};
-use crate::layer::RateLimitLayer;
-use crate::limiter::combination::held_reservations::HeldReservations;
-use crate::limiter::memory::{Clock as MemoryClock, DEFAULT_MAX_KEYS};
-use crate::limiter::{Switch, SwitchMode};
-use crate::reservation::{Owner, Reservation};
-use crate::settlement::Settlement;
-use crate::{Charge, Decision, Error, ErrorKind, Limiter};
+use crate::algorithm::TokenBucket;
+use crate::future::{BoxedFuture, Settlement};
+use crate::key::{ClientIp, FindPeer, Head, KeyExtractor, Keyed};
+use crate::limiter::{Owner, Reservation, Switch, SwitchMode};
+use crate::{
+    Charge, Decision, Error, ErrorKind, HttpResponder, Limiter, Memory, Quota, RateLimitLayer,
+    store,
+};
 
 /// Policies from a table: the key extractor and the limiter of a layer. Cheap to clone: clones
 /// share one table.
@@ -144,7 +143,7 @@ impl Policies {
             switch.mode() != SwitchMode::On || switch.is_shared() || of_rows.get(name).is_some()
         });
         drop(switches);
-        crate::observe::table_in_force(of_rows.counts(self.shared.global.mode()));
+        table_in_force(of_rows.counts(self.shared.global.mode()));
         Ok(())
     }
 
@@ -260,25 +259,13 @@ impl Limiter for Policies {
         Box::pin(async move {
             let wrong = |message| Error::new(ErrorKind::Configuration, message);
             let selection = asked.map_err(wrong)?;
-            let cost = charge.units();
-            let (decision, tentative) =
-                decide(selection, charge, shared.settings.observer.as_ref()).await?;
-            let decision = decision.keeping_name();
-            Ok(match tentative.keep().into_reservation(shared.owner, cost) {
-                Some(reservation) => decision.with_reservation(reservation),
-                None => decision,
-            })
+            decide(selection, charge, shared.owner, shared.settings.observer.as_ref()).await
         })
     }
 
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
-        if reservation.owner() != self.shared.owner {
-            return Err(reservation);
-        }
         let cost = reservation.cost();
-        let held = HeldReservations::of(reservation)?;
-        // Best effort: units that no limiter can settle stay taken.
-        Ok(held.settle(|_, own| in_proportion(own, cost, actual)).0)
+        store::settle(self.shared.owner, reservation, |own| in_proportion(own, cost, actual))
     }
 
     /// Shows a request without a key to the observer, and returns `None`, so that it is refused. A
@@ -321,11 +308,11 @@ impl PoliciesBuilder {
     fn new() -> Self {
         let store = Store {
             place: Place::Memory,
-            max_keys: DEFAULT_MAX_KEYS,
+            max_keys: None,
             #[cfg(feature = "redis")]
-            decision_timeout: crate::limiter::redis::DEFAULT_DECISION_TIMEOUT,
+            decision_timeout: None,
             clock: None,
-            own_clock: MemoryClock::tokio(),
+            clock_of: Memory::new("clock", TokenBucket::new(Quota::per_second(1))),
         };
         let addresses = Arc::new(ClientIp::new());
         Self { store, addresses, observer: None }
@@ -346,7 +333,7 @@ impl PoliciesBuilder {
     /// together.
     #[cfg(feature = "redis")]
     pub fn decision_timeout(mut self, timeout: Duration) -> Self {
-        self.store.decision_timeout = timeout;
+        self.store.decision_timeout = Some(timeout);
         self
     }
 
@@ -363,7 +350,7 @@ impl PoliciesBuilder {
     /// Sets the most live keys that each policy has in the memory of this process. For a policy in
     /// Redis, these are the keys of its local share. Default: 100,000.
     pub fn max_keys(mut self, keys: usize) -> Self {
-        self.store.max_keys = keys;
+        self.store.max_keys = Some(keys);
         self
     }
 
@@ -372,7 +359,9 @@ impl PoliciesBuilder {
     /// It is for tests and replays: see [`Memory::clock`](crate::Memory::clock) and
     /// [`Redis::clock`](crate::Redis::clock).
     pub fn clock(mut self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
-        self.store.clock = Some(Arc::new(clock));
+        let clock = Arc::new(clock);
+        self.store.clock = Some(Arc::clone(&clock) as _);
+        self.store.clock_of = self.store.clock_of.clock(move || clock());
         self
     }
 
@@ -405,7 +394,11 @@ impl PoliciesBuilder {
     }
 }
 
-debug_by_name!([] PoliciesBuilder);
+impl fmt::Debug for PoliciesBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PoliciesBuilder").finish_non_exhaustive()
+    }
+}
 
 /// Reads the rows of a table: from a file, a database, a Redis hash.
 ///
@@ -495,7 +488,7 @@ mod tests {
             PoliciesBuilder::new().decision_timeout(second).redis(pool.clone()),
             PoliciesBuilder::new().redis(pool).decision_timeout(second),
         ] {
-            assert_eq!(builder.store.decision_timeout, second);
+            assert_eq!(builder.store.decision_timeout, Some(second));
         }
     }
 

@@ -5,24 +5,15 @@ use std::time::Duration;
 
 use super::checked_policy::Policy;
 use super::limited_policy::{Asked, LimitedPolicy};
-use crate::decision::Origin;
-use crate::limiter::combination::held_reservations::Tentative;
+use crate::limiter::Origin;
+use crate::store::Decided;
 use crate::{Decision, Error, Outcome};
 
 /// A closure that receives the decision of each policy.
 pub(super) type Observer = Arc<dyn Fn(&Event<'_>) + Send + Sync>;
 
-/// The decision about a request, and the units that were taken.
-pub(super) type PolicyAnswer = Result<(Decision, Tentative), Error>;
-
-/// The decision of one policy.
-pub(super) struct PolicyOutcome {
-    pub(super) limited: Arc<LimitedPolicy>,
-    pub(super) outcome: Outcome,
-    pub(super) origin: Origin,
-    /// The error of its store, if the store did not decide.
-    pub(super) cause: Option<Error>,
-}
+/// The decisions of the policies in force, and the units that they took.
+pub(super) type PolicyAnswer = Result<Decided, Error>;
 
 /// The decision of one policy about one request, for an
 /// [observer](super::PoliciesBuilder::on_decision).
@@ -60,10 +51,8 @@ impl<'a> Event<'a> {
     pub fn decision(&self) -> Result<Decision, Error> {
         let origin = self.origin.unwrap_or(Origin::Local);
         let decision = |outcome| {
-            let mut decision = Decision::new(outcome).with_origin(origin);
-            if !self.retried_for.is_zero() {
-                decision.set_retried_for(self.retried_for);
-            }
+            let decision = Decision::new(outcome).with_origin(origin);
+            let decision = decision.with_retried_for(self.retried_for);
             match self.cause {
                 Some(cause) => decision.with_fallback_cause(cause.clone()),
                 None => decision,
@@ -82,7 +71,7 @@ impl<'a> Event<'a> {
     ) -> Option<Self> {
         let result = decision.shadowed().unwrap_or(Ok(decision.outcome()));
         let origin = result.is_ok().then(|| decision.origin());
-        let is_refused = matches!(answer, Some(Ok((decision, _))) if !decision.is_admitted());
+        let is_refused = matches!(answer, Some(Ok(decided)) if !decided.outcome().is_admitted());
         let admits = result.is_ok_and(Outcome::is_admitted);
         let event = Self { origin, in_shadow: true, ..Self::of(limited, result) };
         Some(event).filter(|_| !(is_refused && admits))
@@ -104,7 +93,6 @@ impl<'a> Event<'a> {
     pub(super) fn each(
         asked: &'a [Asked],
         answer: &'a Option<PolicyAnswer>,
-        outcomes: &'a [PolicyOutcome],
         mut show: impl FnMut(Self),
     ) {
         match answer {
@@ -112,13 +100,15 @@ impl<'a> Event<'a> {
             Some(Err(error)) => {
                 asked.iter().for_each(|one| show(Self::of(&one.limited, Err(error))));
             }
-            Some(Ok((decision, _))) => {
-                for PolicyOutcome { limited, outcome, origin, cause } in outcomes {
+            Some(Ok(decided)) => {
+                let is_admitted = decided.outcome().is_admitted();
+                for (part, outcome, decision) in decided.each() {
                     // If the request is refused, a policy that would have admitted it takes
                     // nothing.
-                    if decision.is_admitted() || !outcome.is_admitted() {
-                        let (origin, cause) = (Some(*origin), cause.as_ref());
-                        show(Self { origin, cause, ..Self::of(limited, Ok(*outcome)) });
+                    if is_admitted || !outcome.is_admitted() {
+                        let (origin, cause) = (Some(decision.origin()), decision.fallback_cause());
+                        let limited = &asked[part.place].limited;
+                        show(Self { origin, cause, ..Self::of(limited, Ok(outcome)) });
                     }
                 }
             }

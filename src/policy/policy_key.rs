@@ -10,8 +10,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::path::in_several_ways;
 use super::path::{Allowed, Reading};
 use super::values::Texts;
-use crate::http::client_ip::no_peer;
-use crate::http::{ClientIp, FindPeer, Head};
+use crate::key::{ClientIp, FindPeer, Head};
 use crate::{Error, ErrorKind, by_api_key};
 
 /// One part of a key.
@@ -31,7 +30,7 @@ pub(super) struct Key(Vec<Part>);
 
 /// Finds the caller's address in a request, and converts a written address to the same form.
 pub(super) trait FindAddress: Send + Sync {
-    fn of_request(&self, head: &Head<'_>) -> Option<String>;
+    fn of_request(&self, head: &Head<'_>) -> Result<String, Error>;
     fn of_text(&self, text: &str) -> Option<String>;
 }
 
@@ -61,7 +60,7 @@ impl Part {
         addresses: &dyn FindAddress,
     ) -> Result<String, Error> {
         match self {
-            Self::ClientIp => addresses.of_request(head).ok_or_else(no_peer),
+            Self::ClientIp => addresses.of_request(head),
             // A header may be a secret, which must not be readable in a store.
             Self::Header(name) => by_api_key(name.clone()).find(*head),
             Self::Path { ignore_case } => match path {
@@ -231,8 +230,8 @@ impl Serialize for Key {
 }
 
 impl<P: FindPeer + Send + Sync> FindAddress for ClientIp<P> {
-    fn of_request(&self, head: &Head<'_>) -> Option<String> {
-        self.of(*head).map(|client| client.to_string())
+    fn of_request(&self, head: &Head<'_>) -> Result<String, Error> {
+        self.find(*head).map(|client| client.to_string())
     }
 
     /// Reads an address, or a network that is a key, such as `2001:db8::/64`.

@@ -18,7 +18,6 @@ use super::table_error::{RowError, TableError};
 use super::values::Flag;
 use super::written::Written;
 use crate::Quota;
-use crate::decision::is_policy_name;
 
 /// Checks the rows of a table, and the parts that it allows in paths.
 pub(super) fn policies(rows: &Rows) -> Result<(Vec<Policy>, Allowed), TableError> {
@@ -147,7 +146,8 @@ fn name(name: Option<String>, fields: &mut Fields) -> Option<String> {
     if matches!(name.as_str(), "." | "..") {
         return fields.wrong("name", "a name is used in paths, where . and .. are not names");
     }
-    match is_policy_name(&name) {
+    let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_.:-".contains(&byte);
+    match (1..=64).contains(&name.len()) && name.bytes().all(is_of_name) {
         true => Some(name),
         false => fields.wrong("name", "a name has 1 to 64 letters, digits and characters of _.:-"),
     }

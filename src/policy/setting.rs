@@ -11,11 +11,14 @@ use super::values::Span;
 use super::written::Written;
 use crate::Quota;
 use crate::algorithm::{
-    Algorithm, AnyAlgorithm, Budget, DEFAULT_HORIZON, FixedWindow, SlidingCounter, SlidingLog,
-    SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
+    Algorithm, AnyAlgorithm, Budget, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow,
+    SmoothBursty, SmoothWarmingUp, TokenBucket,
 };
 #[cfg(feature = "redisson")]
 use crate::redisson::{PermitLog, Rate};
+
+/// The longest wait that an algorithm reserves unless its row says more.
+const DEFAULT_HORIZON: Duration = Duration::from_secs(60);
 
 /// The message about a cost that can never fit.
 const NEVER: &str =

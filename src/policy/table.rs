@@ -10,14 +10,11 @@ use super::limited_policy::{Asked, LimitedPolicy, PolicyLimiter};
 use super::path::{Allowed, Reading, in_several_ways};
 use super::pattern::Matcher;
 use super::policy_key::FindAddress;
-use crate::http::Head;
-use crate::limiter::combination::at_once::AtOnce;
+use super::table_watch::TableWatch;
+use crate::key::Head;
 use crate::limiter::{Switch, SwitchMode};
-use crate::observe::TableWatch;
+use crate::store::Together;
 use crate::{Error, ErrorKind};
-
-/// The most policies for one call.
-const MAX_TOGETHER: usize = 8;
 
 /// A table of policies.
 pub(super) struct Table {
@@ -158,8 +155,8 @@ impl Table {
     }
 
     /// Returns the limiter that decides for these limiters together. `None` if no limiter can.
-    pub(super) fn together(&self, limiters: &[&PolicyLimiter]) -> Option<Arc<dyn AtOnce>> {
-        (limiters.len() <= MAX_TOGETHER).then(|| self.combinations.of(limiters))?
+    pub(super) fn together(&self, limiters: &[&PolicyLimiter]) -> Option<Together> {
+        self.combinations.of(limiters)
     }
 
     #[cfg(test)]

@@ -118,13 +118,16 @@ const MODULES: &[Module] = &[
     Module {
         files: &["policy"],
         crates: &[
+            "futures_util",
             "http",
             "humantime",
             "matchit",
+            "metrics",
             "serde",
             "serde_json",
             "tokio",
             "tower::BoxError",
+            "tracing",
         ],
         modules: &[
             "algorithm",
@@ -132,9 +135,11 @@ const MODULES: &[Module] = &[
             "redisson",
             "future",
             "http",
+            "key",
             "layer",
             "observe",
             "policy",
+            "store",
         ],
     },
     Module { files: &["guide"], crates: &[], modules: &[] },
@@ -149,6 +154,7 @@ const MODULES: &[Module] = &[
         crates: &[],
         modules: &["http", "reject", "settle", "shared"],
     },
+    Module { files: &["store"], crates: &[], modules: &["limiter"] },
     Module { files: &["testing"], crates: &[], modules: &["limiter"] },
 ];
 

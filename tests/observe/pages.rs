@@ -4,11 +4,17 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use serde_json::Value;
-use tower_sluice::observe::{METRICS, Metric, MetricKind};
+use tower_sluice::observe::{self, Metric, MetricKind};
+use tower_sluice::policy;
 
 fn read(path: &str) -> String {
     let path = support::repository().join(path);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Every metric of the crates.
+fn every_metric() -> impl Iterator<Item = &'static Metric> {
+    observe::METRICS.iter().chain(policy::METRICS)
 }
 
 /// The line of a metric in the table of the page.
@@ -21,7 +27,7 @@ fn line(metric: &Metric) -> String {
 #[test]
 fn the_page_lists_each_metric_as_the_code_has_it() {
     let page = read("docs/guide/metrics-and-alerts.md");
-    let expected: Vec<_> = METRICS.iter().map(line).collect();
+    let expected: Vec<_> = every_metric().map(line).collect();
     let found: Vec<_> = page
         .lines()
         .filter(|line| line.starts_with("| `rate_limit_") && line.matches(" | ").count() == 3)
@@ -124,7 +130,7 @@ fn check(expression: &str) -> Result<BTreeSet<&'static str>, String> {
             continue;
         }
         let of_histogram = ["_bucket", "_sum", "_count"];
-        let metric = METRICS.iter().find(|metric| match metric.kind {
+        let metric = every_metric().find(|metric| match metric.kind {
             MetricKind::Histogram => {
                 word.strip_prefix(metric.name).is_some_and(|part| of_histogram.contains(&part))
             }
@@ -161,7 +167,7 @@ fn the_dashboard_shows_each_metric_and_no_other() {
         let metrics = check(&expression);
         shown.extend(metrics.unwrap_or_else(|why| panic!("{title}: {why}: {expression}")));
     }
-    let all: BTreeSet<_> = METRICS.iter().map(|metric| metric.name).collect();
+    let all: BTreeSet<_> = every_metric().map(|metric| metric.name).collect();
     assert_eq!(shown, all);
 }
 
@@ -228,7 +234,7 @@ fn each_name_on_the_pages_exists() {
             let rest = &page[at..];
             let end = rest.find(|c: char| !c.is_ascii_lowercase() && c != '_');
             let name = &rest[..end.unwrap_or(rest.len())];
-            let is_known = METRICS.iter().any(|metric| metric.name == name);
+            let is_known = every_metric().any(|metric| metric.name == name);
             assert!(is_known, "{path} names {name}");
         }
     }

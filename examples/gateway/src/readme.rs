@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 
 use tower_sluice::observe::METRICS;
+use tower_sluice::policy;
 
 use crate::settings::Settings;
 
@@ -29,7 +30,8 @@ fn every_setting_is_named() {
 #[test]
 fn every_metric_is_named() {
     // The gateway has no breaker.
-    let names = METRICS.iter().map(|metric| metric.name).filter(|name| !name.contains("breaker"));
+    let metrics = METRICS.iter().chain(policy::METRICS);
+    let names = metrics.map(|metric| metric.name).filter(|name| !name.contains("breaker"));
     names.for_each(assert_named);
 }
 

@@ -1,13 +1,44 @@
 //! Limiters whose charges are decided by one call or one lock.
 
-use crate::Charge;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
 use crate::limiter::futures::BoxedFuture;
 use crate::reservation::Reservation;
 use crate::settlement::Settlement;
+use crate::{Charge, Error};
+
+/// Two to eight limiters that decide together: in one call to Redis, or under one lock in this
+/// process. It is cheap to clone.
+///
+/// [`of_redis`](Together::of_redis) and [`of_memory`](Together::of_memory) make it at run time, of
+/// the limits that a request happens to need. To make it costs as much as to make a limiter, so
+/// keep it for later requests.
+///
+/// Each limiter decides about its own charge, with the key, the cost, the quota and the longest
+/// wait of that charge. Reports have the names of the limiters.
+#[derive(Clone)]
+pub struct Together(pub(crate) Arc<dyn AtOnce>);
+
+impl Together {
+    /// The most limiters that decide together.
+    pub const MAX: usize = 8;
+}
+
+impl fmt::Debug for Together {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Together").finish_non_exhaustive()
+    }
+}
 
 /// The number of parts that can be asked at a time, if no call can decide about all of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AtATime(pub(crate) usize);
+
+/// A wait for the first connection to a store.
+pub(crate) type Connecting = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 
 /// Limiters whose charges are decided by one call or one lock.
 pub(crate) trait AtOnce: Send + Sync {
@@ -17,6 +48,13 @@ pub(crate) trait AtOnce: Send + Sync {
     ///
     /// The number of parts to ask at a time instead.
     fn check(&self, charges: &[&Charge]) -> Result<BoxedFuture, AtATime>;
+
+    /// Waits for the first connection to the store: it shows if several keys share a server.
+    /// `None` if that is known.
+    fn connecting(&self, charge: &Charge) -> Option<Connecting> {
+        let _ = charge;
+        None
+    }
 
     /// Settles a reservation of these limiters. `actual` maps the index and the cost of each charge
     /// to the used units.

@@ -2,9 +2,8 @@
 //! limiters refuses.
 
 use std::mem;
-use std::sync::Arc;
 
-use super::at_once::AtOnce;
+use super::at_once::Together;
 use crate::Charge;
 use crate::limiter::{Boxed, Limiter};
 use crate::reservation::{Owner, Reservation};
@@ -14,7 +13,7 @@ use crate::settlement::Settlement;
 #[derive(Clone)]
 pub(crate) enum By {
     Alone(Boxed),
-    AtOnce(Arc<dyn AtOnce>),
+    AtOnce(Together),
 }
 
 /// A reservation, with the limiter that settles it.
@@ -51,7 +50,7 @@ impl By {
                 let used = used(0, reservation.cost());
                 limiter.settle(reservation, used)
             }
-            Self::AtOnce(several) => several.settle(reservation, used),
+            Self::AtOnce(several) => several.0.settle(reservation, used),
         }
     }
 }

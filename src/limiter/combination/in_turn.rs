@@ -7,26 +7,17 @@
 use std::collections::VecDeque;
 use std::future::{Future, ready};
 use std::mem;
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::at_once::{AtATime, AtOnce};
-use super::held_reservations::{By, Tentative, inherits};
+use super::at_once::{AtATime, Together};
+use super::decided::{Decided, Part, PartsDecision};
+use super::held_reservations::{By, Tentative};
 use super::join_all::join_all;
-use crate::decision::Policy;
 use crate::limiter::acquire::too_long_a_wait;
 use crate::limiter::futures::BoxedFuture;
 use crate::limiter::timeout::after_other_calls;
-use crate::limiter::{Boxed, Limiter, Operation};
+use crate::limiter::{Limiter, Operation};
 use crate::{Charge, Decision, Error, ErrorKind, Outcome};
-
-/// A limiter of a combination, and its charge.
-pub(crate) struct Part {
-    /// The place of the limiter in the combination.
-    pub(crate) place: usize,
-    pub(crate) limiter: Boxed,
-    pub(crate) charge: Charge,
-}
 
 /// Parts that are asked at once.
 struct Step {
@@ -38,29 +29,18 @@ struct Step {
     estimates: Vec<(usize, Option<Decision>)>,
 }
 
-/// The decision about one part, or about several parts that were asked at once.
-pub(crate) struct PartsDecision {
-    pub(crate) parts: Vec<Part>,
-    pub(crate) decision: Decision,
-    /// The units that each part took.
-    taken: Vec<u64>,
-}
-
-/// The rules in which the combinations differ.
-pub(crate) trait Rules: Sync {
+/// The rules of an engine: the parts that are asked together, and the answer if a store fails.
+pub trait Rules: Sync {
     /// Returns true for a part that cannot be asked together with others. It is asked before them.
+    /// Default: no such part.
     fn is_alone(&self, part: &Part) -> bool {
         let _ = part;
         false
     }
 
     /// Returns the limiters that decide about all of these parts together. The parts are in the
-    /// order of their places.
-    ///
-    /// # Errors
-    ///
-    /// The number of parts to ask at a time, if nothing decides about all.
-    fn at_once(&self, parts: &[Part]) -> Result<Arc<dyn AtOnce>, AtATime>;
+    /// order of their places. `None`: each half of them is tried, and in the end each part alone.
+    fn together(&self, parts: &[Part]) -> Option<Together>;
 
     /// Decides in place of limiters that failed. Default: returns the error.
     ///
@@ -77,21 +57,12 @@ pub(crate) trait Rules: Sync {
     }
 }
 
-/// Decisions, and the reservations.
-pub(crate) type Decided = (Vec<PartsDecision>, Tentative);
-
 /// The rules that ask each limiter in its own call.
 pub(crate) struct EachAlone;
 
 impl Rules for EachAlone {
-    fn at_once(&self, _: &[Part]) -> Result<Arc<dyn AtOnce>, AtATime> {
-        Err(AtATime(1))
-    }
-}
-
-impl Part {
-    pub(crate) fn new(place: usize, limiter: Boxed, charge: Charge) -> Self {
-        Self { place, limiter, charge }
+    fn together(&self, _: &[Part]) -> Option<Together> {
+        None
     }
 }
 
@@ -112,19 +83,41 @@ impl Step {
         self.parts.iter().map(|part| &part.charge)
     }
 
+    /// Returns the limiter of the only part, or the limiters that decide about all parts together.
+    fn by(&self, rules: &impl Rules) -> Result<By, AtATime> {
+        match &self.parts[..] {
+            [part] => Ok(By::Alone(part.limiter.clone())),
+            several => {
+                let half = AtATime(several.len().div_ceil(2));
+                rules.together(several).map(By::AtOnce).ok_or(half)
+            }
+        }
+    }
+
     /// Asks about these charges, one for each part.
     fn ask<'a>(
         &self,
-        rules: &impl Rules,
+        by: &By,
         mut charges: impl Iterator<Item = &'a Charge>,
-    ) -> Result<(By, BoxedFuture), AtATime> {
-        if let [Part { limiter, charge, .. }] = &self.parts[..] {
-            let decision = limiter.check(charges.next().unwrap_or(charge));
-            return Ok((By::Alone(limiter.clone()), decision));
+    ) -> Result<BoxedFuture, AtATime> {
+        match by {
+            By::Alone(limiter) => {
+                Ok(limiter.check(charges.next().unwrap_or(&self.parts[0].charge)))
+            }
+            By::AtOnce(several) => several.0.check(&charges.collect::<Vec<_>>()),
         }
-        let several = rules.at_once(&self.parts)?;
-        let asked = several.check(&charges.collect::<Vec<_>>())?;
-        Ok((By::AtOnce(several), asked))
+    }
+
+    /// Asks about the charges of the parts, and awaits the answer.
+    async fn decide(&self, by: &By) -> Result<Result<Decision, Error>, AtATime> {
+        if let By::AtOnce(several) = by
+            && let Some(connecting) = several.0.connecting(&self.parts[0].charge)
+            && let Err(error) = connecting.await
+        {
+            return Ok(Err(error));
+        }
+        let asked = self.ask(by, self.charges())?;
+        Ok(asked.await)
     }
 
     /// Takes the answer to a peek, and asks for the estimates of parts that may refuse. A part that
@@ -208,128 +201,75 @@ impl Step {
     }
 }
 
-impl PartsDecision {
-    /// Splits the decision that `by` made about these parts from its reservation.
-    pub(crate) fn of(by: By, parts: Vec<Part>, mut decision: Decision) -> (Self, Tentative) {
-        let reservation = decision.take_reservation();
-        let taken = match (&parts[..], &reservation) {
-            (_, None) => Vec::new(),
-            ([_], Some(reservation)) => vec![reservation.cost()],
-            (several, Some(_)) => several.iter().map(|part| part.charge.units()).collect(),
-        };
-        let inherits = inherits(parts.iter().map(|part| &part.charge));
-        (Self { parts, decision, taken }, Tentative::new(by, inherits, reservation))
-    }
-
-    /// Makes a decision about these parts that takes nothing.
-    pub(crate) fn untaken(parts: Vec<Part>, decision: Decision) -> Self {
-        Self { parts, decision, taken: Vec::new() }
-    }
-
-    /// Changes the decision.
-    pub(crate) fn map(self, change: impl FnOnce(Decision) -> Decision) -> Self {
-        Self { decision: change(self.decision), ..self }
-    }
-
-    /// Returns the place of the first part.
-    pub(super) fn place(&self) -> usize {
-        self.parts[0].place
-    }
-
-    pub(super) fn has_cost(&self) -> bool {
-        self.parts.iter().any(|part| part.charge.units() > 0)
-    }
-
-    /// Returns the policies, each with the place of its part.
-    pub(super) fn policies(&self) -> impl Iterator<Item = (usize, Policy)> {
-        // One part may have several policies.
-        let last = self.parts.len() - 1;
-        let policies = self.decision.to_policies().into_iter().enumerate();
-        policies.map(move |(index, policy)| (self.parts[index.min(last)].place, policy))
-    }
-
-    /// Returns true if the only part makes the caller ask again within its longest wait. No other
-    /// part is asked until then.
-    fn asks_again(&self) -> bool {
-        let most = self.max_wait();
-        matches!(self.decision.outcome(), Outcome::Retry(pause) if pause <= most && !most.is_zero())
-    }
-
-    /// Returns true if the only part reserved a longer wait than requested.
-    fn waits_too_long(&self) -> bool {
-        self.parts.len() == 1
-            && matches!(self.decision.outcome(), Outcome::Wait(wait) if wait > self.max_wait())
-    }
-
-    /// Returns the longest wait of the first part.
-    fn max_wait(&self) -> Duration {
-        self.parts[0].charge.longest_wait().unwrap_or_default()
-    }
-
-    /// Returns the same decision after the parts got their units back.
-    fn given_back(self) -> Self {
-        let Self { parts, decision, taken } = self;
-        Self { parts, decision: decision.given_back(&taken), taken: Vec::new() }
-    }
-}
-
-/// Asks all parts. A single part is decided as outside of a combination.
-pub(crate) async fn decide<R: Rules>(parts: Vec<Part>, rules: &R) -> Result<Decided, Error> {
+/// Asks all parts, all or nothing: if one refuses, no part keeps its units. A single part is decided
+/// as without this engine.
+///
+/// It asks parts together as the [`Rules`] say, and reserves a wait only if one call decides about
+/// all. Otherwise it asks in turn, in the order of the places, after a peek at each part. If a part
+/// refuses, those that were not asked estimate how long they would refuse, so that the caller comes
+/// back when all of them admit.
+///
+/// # Errors
+///
+/// The error of the first limiter that fails, unless the rules have a stand-in.
+pub async fn decide<R: Rules>(parts: Vec<Part>, rules: &R) -> Result<Decided, Error> {
     let is_only = parts.len() == 1;
     let mut steps = steps(parts, rules);
-    let (mut decisions, mut tentative) = (Vec::new(), Tentative::default());
+    let mut decided = Decided::default();
     let mut answered = false;
     while let Some(mut step) = steps.pop_front() {
         let answer = match step.peeked.take_if(|peeked| peeked.is_err()) {
             Some(Err(error)) => Err(error),
-            _ => match step.ask(rules, step.charges()) {
-                Ok((by, asked)) => {
-                    let answer = asked.await;
-                    let charge = &step.parts[0].charge;
-                    after_others(answer, charge, &mut answered).map(|decision| (by, decision))
+            _ => {
+                let asked = match step.by(rules) {
+                    Ok(by) => step.decide(&by).await.map(|answer| (by, answer)),
+                    Err(size) => Err(size),
+                };
+                match asked {
+                    Ok((by, answer)) => {
+                        let charge = &step.parts[0].charge;
+                        after_others(answer, charge, &mut answered).map(|decision| (by, decision))
+                    }
+                    Err(AtATime(size)) => {
+                        // A slot that one call reserves would not be a slot for the others.
+                        let no_wait = |part: &mut Part| part.charge.set_max_wait(Duration::ZERO);
+                        step.parts.iter_mut().for_each(no_wait);
+                        let split = peek(Step::of(step.parts, size), rules, &mut answered).await;
+                        split.into_iter().rev().for_each(|step| steps.push_front(step));
+                        continue;
+                    }
                 }
-                Err(AtATime(size)) => {
-                    // A slot that one call reserves would not be a slot for the others.
-                    let no_wait = |part: &mut Part| part.charge.set_max_wait(Duration::ZERO);
-                    step.parts.iter_mut().for_each(no_wait);
-                    let split = peek(Step::of(step.parts, size), rules, &mut answered).await;
-                    split.into_iter().rev().for_each(|step| steps.push_front(step));
-                    continue;
-                }
-            },
+            }
         };
-        let (own, taken) = match answer {
+        let own = match answer {
             Ok((by, decision)) => {
                 let (own, taken) = PartsDecision::of(by, step.parts, decision);
-                (vec![own], taken)
+                Decided { decisions: vec![own], taken }
             }
             // The others used up the time.
             Err(error) if error.kind() == ErrorKind::Saturation && step.foresees_refusal() => {
-                (step.refusals(), Tentative::default())
+                Decided { decisions: step.refusals(), taken: Tentative::default() }
             }
             Err(error) => rules.stand_in(step.parts, error).await?,
         };
-        tentative.extend(taken);
-        if is_only {
-            return Ok((own, tentative));
+        if is_only || own.decisions.iter().any(PartsDecision::asks_again) {
+            return Ok(own);
         }
-        if own.iter().any(PartsDecision::asks_again) {
-            return Ok((own, Tentative::default()));
-        }
-        if own.iter().any(PartsDecision::waits_too_long) {
+        if own.decisions.iter().any(PartsDecision::waits_too_long) {
             return Err(too_long_a_wait());
         }
-        let refuses = own.iter().any(|one| !one.decision.is_admitted());
-        decisions.extend(own.into_iter().map(|one| one.map(Decision::without_retry)));
+        let refuses = own.decisions.iter().any(|one| !one.decision.is_admitted());
+        decided.extend(own.map(Decision::without_retry));
         if refuses {
-            drop(tentative);
+            decided.taken = Tentative::default();
             let unasked = steps.into_iter().map(Step::estimate).collect();
             let estimates = join_all(unasked).await.into_iter().flatten();
-            let decisions = decisions.into_iter().map(PartsDecision::given_back);
-            return Ok((decisions.chain(estimates).collect(), Tentative::default()));
+            let refused = decided.decisions.into_iter().map(PartsDecision::given_back);
+            let decisions = refused.chain(estimates).collect();
+            return Ok(Decided { decisions, taken: Tentative::default() });
         }
     }
-    Ok((decisions, tentative))
+    Ok(decided)
 }
 
 /// Groups the parts that are asked at once, in the order in which they are asked.
@@ -354,8 +294,8 @@ async fn peek(steps: Vec<Step>, rules: &impl Rules, answered: &mut bool) -> Vec<
     let (mut unasked, mut peeks) = (VecDeque::from(steps), Vec::new());
     while let Some(step) = unasked.pop_front() {
         let charges: Vec<_> = step.charges().map(|charge| charge.clone().peek()).collect();
-        match step.ask(rules, charges.iter()) {
-            Ok((_, asked)) => peeks.push(async { step.seen(asked.await).await }),
+        match step.by(rules).and_then(|by| step.ask(&by, charges.iter())) {
+            Ok(asked) => peeks.push(async { step.seen(asked.await).await }),
             Err(AtATime(size)) => {
                 let split = Step::of(step.parts, size).into_iter().rev();
                 split.for_each(|step| unasked.push_front(step));
@@ -396,7 +336,7 @@ fn after_others(
 pub(crate) fn operate(
     operation: Operation,
     mut parts: Vec<Part>,
-) -> Option<impl Future<Output = Result<Vec<PartsDecision>, Error>> + Send> {
+) -> Option<impl Future<Output = Result<Decided, Error>> + Send> {
     if operation == Operation::Estimate && parts.len() > 1 {
         // Charges that are asked in turn do not wait, so estimates do not either.
         parts.iter_mut().for_each(|part| part.charge.set_max_wait(Duration::ZERO));
@@ -404,11 +344,12 @@ pub(crate) fn operate(
     let answer = |part: Part| Some((part.limiter.operate(operation, &part.charge)?, part));
     let answers: Vec<_> = parts.into_iter().map(answer).collect::<Option<_>>()?;
     Some(async move {
-        let (mut decisions, mut answered) = (Vec::new(), false);
+        let (mut decided, mut answered) = (Decided::default(), false);
         for (answer, part) in answers {
             let decision = after_others(answer.await, &part.charge, &mut answered)?;
-            decisions.push(PartsDecision::untaken(vec![part], decision.without_retry()));
+            let own = PartsDecision::untaken(vec![part], decision.without_retry());
+            decided.decisions.push(own);
         }
-        Ok(decisions)
+        Ok(decided)
     })
 }

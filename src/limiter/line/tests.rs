@@ -164,34 +164,33 @@ async fn who_waited_at_a_block_leaves_no_slot_at_hand() {
 }
 
 /// Any of the limiters that are asked together may block or reset its key.
-#[cfg(feature = "policies")]
 #[tokio::test(start_paused = true)]
 async fn a_slot_of_several_keys_is_forgotten_with_each_of_them() {
     use crate::algorithm::AnyAlgorithm;
-    use crate::limiter::combination::at_once::AtOnce;
-    use crate::limiter::memory::OneLock;
+    use crate::limiter::combination::at_once::Together;
 
     for is_reset in [false, true] {
         let bucket = AnyAlgorithm::from(TokenBucket::new(Quota::per_second(1).burst(1)));
         let members = [(); 2].map(|()| Memory::new("api", bucket));
         let [one, other] = &members;
-        let both = OneLock::new(&[one, other]);
+        let together = || Together::of_memory(&[one, other]).expect("two limiters").0;
+        let both = together();
         let charges = ["key", "other"].map(|key| Charge::new(key).max_wait(10 * SECOND));
         let charges = charges.each_ref();
-        let _ = both.decide(&charges).unwrap();
-        let mut waiting = both.decide(&charges).unwrap();
+        let _ = both.check(&charges).unwrap().await.unwrap();
+        let mut waiting = both.check(&charges).unwrap().await.unwrap();
         let waiters = crate::waiters::Waiter::new(waiting.take_waiters().unwrap()).0;
-        let _ = OneLock::new(&[one, other]).decide(&charges).unwrap();
+        let _ = together().check(&charges).unwrap().await.unwrap();
         let reservation = waiting.take_reservation().unwrap();
         both.settle(reservation, &|_, _| 0).unwrap().await.unwrap();
         drop(waiters);
         if is_reset {
             one.reset("key").await.unwrap();
             other.reset("other").await.unwrap();
-            assert_eq!(both.decide(&charges).unwrap().outcome(), Outcome::Allow);
+            assert_eq!(both.check(&charges).unwrap().await.unwrap().outcome(), Outcome::Allow);
         } else {
             other.block("other", SECOND / 2).await.unwrap();
-            assert!(!both.decide(&charges).unwrap().is_admitted());
+            assert!(!both.check(&charges).unwrap().await.unwrap().is_admitted());
         }
     }
 }

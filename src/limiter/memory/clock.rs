@@ -9,7 +9,7 @@ use crate::limiter::charge_numbers::{self, checked_instant, instant, micros};
 
 /// A clock, in µs since the Unix epoch.
 #[derive(Clone)]
-pub(crate) enum Clock {
+pub(super) enum Clock {
     /// Tokio's clock, which was at `epoch_micros` at the instant `since`.
     Tokio {
         since: Instant,
@@ -19,7 +19,7 @@ pub(crate) enum Clock {
 }
 
 impl Clock {
-    pub(crate) fn tokio() -> Self {
+    pub(super) fn tokio() -> Self {
         let epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self::Tokio { since: Instant::now(), epoch_micros: micros(epoch) }
     }

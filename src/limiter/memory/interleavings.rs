@@ -3,6 +3,7 @@
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
+use super::one_lock::OneLock;
 use super::*;
 use crate::algorithm::{AnyAlgorithm, TokenBucket};
 use crate::sync::interleavings::{each, thread};
@@ -45,7 +46,6 @@ fn as_many_are_admitted_as_there_are_units() {
 }
 
 /// Two charges lock the same two shards, each in its own order. loom finds a deadlock.
-#[cfg(feature = "policies")]
 #[test]
 fn charges_of_the_same_keys_in_another_order_wait_for_no_lock_for_ever() {
     each("memory_together", || {

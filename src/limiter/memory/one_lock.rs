@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use super::Memory;
 use super::key_shard::{KeyState, Shard};
-use super::store::local_provenance;
+use super::key_store::local_provenance;
 use crate::algorithm::{Algorithm, AnyAlgorithm};
 use crate::charge::Key;
 use crate::limiter::charge_numbers::check_key;
-use crate::limiter::combination::at_once::{AtATime, AtOnce};
+use crate::limiter::combination::at_once::{AtATime, AtOnce, Together};
 use crate::limiter::combination::whole_charge::{member_of, of_each};
 use crate::limiter::configured::{ConfiguredAlgorithm, ReservationPayload, expect_valid_quota};
 use crate::limiter::futures::BoxedFuture;
@@ -28,7 +28,7 @@ type State = <AnyAlgorithm as Algorithm>::State;
 
 /// Two to eight different limiters of one process.
 #[derive(Clone)]
-pub(crate) struct OneLock {
+pub(super) struct OneLock {
     members: Vec<Memory<AnyAlgorithm>>,
     named: ConfiguredAlgorithm<Each>,
 }
@@ -42,7 +42,7 @@ struct Locked<'a> {
 
 impl OneLock {
     /// Makes it from limiters, each with its own keys.
-    pub(crate) fn new(members: &[&Memory<AnyAlgorithm>]) -> Self {
+    pub(super) fn new(members: &[&Memory<AnyAlgorithm>]) -> Self {
         let names = members.iter().map(|one| one.store.named.name().clone()).collect();
         let algorithms = members.iter().map(|one| *one.store.named.algorithm()).collect();
         // Each member's algorithm follows its quota, and a list has no other conditions.
@@ -54,7 +54,7 @@ impl OneLock {
     }
 
     /// Takes the units of all charges, or nothing. Each charge has its own cost and longest wait.
-    pub(crate) fn decide(&self, charges: &[&Charge]) -> Result<Decision, Error> {
+    pub(super) fn decide(&self, charges: &[&Charge]) -> Result<Decision, Error> {
         charges.iter().try_for_each(|charge| check_key(charge.key()))?;
         let whole = of_each(charges, self.named.quota())?;
         let parsed = self.named.read(&whole)?;
@@ -130,6 +130,17 @@ impl OneLock {
         shards.iter_mut().for_each(|shard| shard.maintain(now, is_monotonic));
         let keys = addresses.iter().zip(names).map(|((_, hash), name)| (*hash, name.as_bytes()));
         Ok(Locked { shards, keys: keys.collect(), now })
+    }
+}
+
+impl Together {
+    /// Limiters of this process. The clock is that of the first: give the others
+    /// [its clock](Memory::clock_of). `None` if they are fewer than two or more than
+    /// [`MAX`](Together::MAX).
+    #[must_use]
+    pub fn of_memory(limiters: &[&Memory<AnyAlgorithm>]) -> Option<Self> {
+        let is_possible = (2..=Self::MAX).contains(&limiters.len());
+        is_possible.then(|| Self(Arc::new(OneLock::new(limiters))))
     }
 }
 

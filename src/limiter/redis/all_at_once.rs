@@ -13,9 +13,10 @@ use super::one_call::{OneCall, join};
 use crate::Charge;
 use crate::algorithm::{AnyAlgorithm, InLua};
 use crate::limiter::all_in_turn::AllInTurn;
-use crate::limiter::combination::at_once::{AtATime, AtOnce};
+use crate::limiter::combination::at_once::{AtOnce, Together};
+use crate::limiter::combination::decided::Part;
 use crate::limiter::combination::held_reservations::{By, Tentative, inherits};
-use crate::limiter::combination::in_turn::{Part, Rules};
+use crate::limiter::combination::in_turn::Rules;
 use crate::limiter::configured::{ConfiguredAlgorithm, expect_valid_quota};
 use crate::limiter::futures::BoxedFuture;
 use crate::limiter::{Boxed, Limiter, LimiterExt, MemberCharges, Operation, Parts};
@@ -97,9 +98,9 @@ impl<const N: usize> Sets<N> {
 /// The rules for members without a common call: they are asked in turn, several at a time if one
 /// call can decide about them.
 impl<const N: usize> Rules for Arc<Sets<N>> {
-    fn at_once(&self, parts: &[Part]) -> Result<Arc<dyn AtOnce>, AtATime> {
+    fn together(&self, parts: &[Part]) -> Option<Together> {
         let places: Vec<usize> = parts.iter().map(|part| part.place).collect();
-        Ok(Arc::clone(self.of(&places)) as _)
+        Some(Together(Arc::clone(self.of(&places)) as _))
     }
 }
 
@@ -209,7 +210,7 @@ impl<const N: usize, F: MemberCharges<N>> AllAtOnce<N, F> {
         let one_call = self.sets.of(&places);
         let decision = one_call.ask(operation, &present).ok()?;
         let inherits = inherits(present.iter().copied());
-        let by = By::AtOnce(Arc::clone(one_call) as Arc<dyn AtOnce>);
+        let by = By::AtOnce(Together(Arc::clone(one_call) as Arc<dyn AtOnce>));
         let (owner, cost) = (self.in_turn.owner(), charge.units());
         Some(Box::pin(async move {
             let mut decision = decision.await?;

@@ -86,7 +86,7 @@ fn is_harmless(byte: u8) -> bool {
 }
 
 /// Appends `text` itself if it is short and has only safe characters, or else its digest.
-pub(crate) fn push_verbatim_or_digest(name: &mut String, text: &str) {
+fn push_verbatim_or_digest(name: &mut String, text: &str) {
     if text.len() <= MAX_VERBATIM_LENGTH
         && !text.starts_with(DIGEST_PREFIX)
         && text.bytes().all(is_harmless)

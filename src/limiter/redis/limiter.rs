@@ -198,7 +198,7 @@ impl<A: InLua> Redis<A> {
     /// # Errors
     ///
     /// The error of a charge that has no connection at its deadline.
-    pub(crate) async fn connected(self, deadline: Instant) -> Result<(), Error> {
+    pub(super) async fn connected(self, deadline: Instant) -> Result<(), Error> {
         if self.knows_servers() {
             return Ok(());
         }
@@ -208,7 +208,7 @@ impl<A: InLua> Redis<A> {
     }
 
     /// The instant by which a charge needs its answer.
-    pub(crate) fn deadline(&self, charge: &Charge) -> Instant {
+    pub(super) fn deadline(&self, charge: &Charge) -> Instant {
         charge_numbers::deadline(charge, self.inner.decision_timeout)
     }
 

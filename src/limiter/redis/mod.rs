@@ -28,9 +28,7 @@ mod script;
 mod send;
 
 pub use all_at_once::{AllAtOnce, Members};
-pub(crate) use key_names::push_verbatim_or_digest;
 pub use limiter::{Redis, RedisFuture};
-pub(crate) use one_call::OneCall;
 pub use pool::Pool;
 pub use pool_builder::PoolBuilder;
 pub use script::texts as script_texts;

@@ -8,7 +8,7 @@ use super::script::{key_suffixes, local_names};
 use crate::algorithm::{AnyAlgorithm, InLua};
 use crate::charge::Key;
 use crate::limiter::charge_numbers::one_key;
-use crate::limiter::combination::at_once::{AtATime, AtOnce};
+use crate::limiter::combination::at_once::{AtATime, AtOnce, Connecting, Together};
 use crate::limiter::combination::whole_charge::{member_of, of_alike, of_each};
 use crate::limiter::configured::{ConfiguredAlgorithm, expect_valid_quota};
 use crate::limiter::futures::BoxedFuture;
@@ -28,13 +28,13 @@ type List = ConfiguredAlgorithm<Vec<AnyAlgorithm>>;
 ///
 /// Their algorithms become one list. If all charges have the same cost and longest wait, the list
 /// is like that of a limiter over one key. Otherwise each charge has its own, which are passed with
-/// its quota. The charges of policies always have their own.
+/// its quota. The charges of a [`Together`] always have their own.
 pub(crate) struct OneCall {
     /// All limiters of the combination. The settings are those of the first.
     all: Box<[Redis<AnyAlgorithm>]>,
     /// The places of the limiters that this call asks.
     places: Box<[usize]>,
-    is_of_policies: bool,
+    is_together: bool,
     alike: OnceLock<Redis<Vec<AnyAlgorithm>>>,
     /// The limiter for different costs. `None` if one script is too small for the members. Without
     /// it, a request of 20 policies takes 40 calls in place of 8, and no request of policies waits.
@@ -47,18 +47,10 @@ impl OneCall {
         Self {
             all: all.into(),
             places: places.into(),
-            is_of_policies: false,
+            is_together: false,
             alike: OnceLock::new(),
             each: OnceLock::new(),
         }
-    }
-
-    /// Makes it for the limiters of policies. Their reports keep their names even if a description
-    /// has others.
-    pub(crate) fn of_policies(all: &[&Redis<AnyAlgorithm>]) -> Self {
-        let places: Vec<_> = (0..all.len()).collect();
-        let all: Vec<_> = all.iter().map(|one| (*one).clone()).collect();
-        Self { is_of_policies: true, ..Self::of_members(&all, &places) }
     }
 
     /// Returns the limiter for charges with the same cost and longest wait.
@@ -80,7 +72,7 @@ impl OneCall {
         // Each member's algorithm follows its quota, and a list has no other conditions.
         let list = List::of_members(&names, &self.places, algorithms).and_then(costs);
         let list = expect_valid_quota(&names[self.places[0]], list);
-        if self.is_of_policies { list.keeping_names() } else { list }
+        if self.is_together { list.keeping_names() } else { list }
     }
 
     fn join(&self, list: List) -> Redis<Vec<AnyAlgorithm>> {
@@ -123,7 +115,7 @@ impl OneCall {
         }
         let asked = |charge: &Charge| (charge.units(), charge.longest_wait().unwrap_or_default());
         let are_alike = charges.iter().all(|charge| asked(charge) == asked(charges[0]));
-        if are_alike && !self.is_of_policies {
+        if are_alike && !self.is_together {
             let inner = &self.alike().inner;
             return Ok(match of_alike(charges, inner.named.quota()) {
                 Ok(whole) => Box::pin(inner.ask_keys(suffixes.concat(), operation, &whole)),
@@ -159,9 +151,35 @@ impl OneCall {
     }
 }
 
+impl Together {
+    /// Limiters over one pool, for which one call decides. The decision timeout, the clock and the
+    /// settings of batches are those of the first. `None` if they are fewer than two or more than
+    /// [`MAX`](Together::MAX), or if they do not share a pool.
+    ///
+    /// A cluster runs a script only on keys of one hash slot, and one script is too small for some
+    /// lists, such as eight token buckets. [`decide`](crate::store::decide) then asks fewer at a
+    /// time.
+    #[must_use]
+    pub fn of_redis(limiters: &[&Redis<AnyAlgorithm>]) -> Option<Self> {
+        let pool = |one: &Redis<_>| one.inner.batcher.config().pool.clone();
+        let is_one_pool = limiters.iter().all(|one| pool(one).is_same_as(&pool(limiters[0])));
+        ((2..=Self::MAX).contains(&limiters.len()) && is_one_pool).then(|| {
+            let places: Vec<_> = (0..limiters.len()).collect();
+            let all: Vec<_> = limiters.iter().map(|one| (*one).clone()).collect();
+            Self(Arc::new(OneCall { is_together: true, ..OneCall::of_members(&all, &places) }))
+        })
+    }
+}
+
 impl AtOnce for OneCall {
     fn check(&self, charges: &[&Charge]) -> Result<BoxedFuture, AtATime> {
         self.ask(None, charges)
+    }
+
+    fn connecting(&self, charge: &Charge) -> Option<Connecting> {
+        let first = &self.all[0];
+        let connecting = || first.clone().connected(first.deadline(charge));
+        (!first.knows_servers()).then(|| Box::pin(connecting()) as _)
     }
 
     /// Settles all in one call, if all have the same old and new cost, or if all units are

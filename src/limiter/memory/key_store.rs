@@ -68,6 +68,10 @@ impl<A: Algorithm> Store<A> {
         (self.max_keys, self.shards) = (keys, Arc::default());
     }
 
+    pub(super) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
     /// Forgets all keys, and decides by another clock.
     pub(super) fn decide_by(&mut self, clock: Clock) {
         self.set_max_keys(self.max_keys);
