@@ -41,6 +41,7 @@ mod own_pool;
 mod pool;
 mod probe;
 mod redirected;
+mod resend;
 mod script;
 mod send;
 mod sentinel;
@@ -80,6 +81,7 @@ pub mod calls {
         from_error_reply, from_failed_call, is_read_only, is_reply, met_read_only,
     };
     pub use super::fault::{Deadline, Facts, Progress, Stage};
+    pub use super::resend::{Items, Rejected};
     pub use super::script::eval;
     pub use super::times::MAX_SILENCE;
 }

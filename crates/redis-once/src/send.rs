@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use redis::{Arg, Cmd, RedisResult, ToRedisArgs, Value};
 use tokio::runtime::Handle;
@@ -11,9 +11,10 @@ use tokio::time::Instant;
 use super::connection::SharedConnection;
 use super::error::{Error, ErrorKind};
 use super::error_reply::{from_failed_call, is_reply, met_read_only};
-use super::fault::{Deadline, Stage};
+use super::fault::{Deadline, Progress, Stage};
 use super::pool::Pool;
-use super::script::{Script, eval};
+use super::resend::Items;
+use super::script::Script;
 
 /// The failure of a command, by what is known: did it run?
 ///
@@ -94,10 +95,7 @@ impl Pool {
     ///
     /// A [`Failure`] says whether the command may have run.
     pub async fn send(&self, command: Cmd, key: &str, deadline: Instant) -> Result<Value, Failure> {
-        let (deadline, connection) = self.connected(key, deadline).await?;
-        let sending = connection.send(command.clone());
-        let secrets = || command.args_iter().skip(1).map(text_of).collect();
-        self.answer(&deadline, &*connection, async { Some(sending.await) }, secrets).await
+        self.call(Command::Plain(command), key, deadline).await
     }
 
     /// Runs a script, and waits for its answer until `deadline`. The first key determines the
@@ -116,69 +114,110 @@ impl Pool {
         arguments: impl ToRedisArgs + Send + Sync,
         deadline: Instant,
     ) -> Result<Value, Failure> {
+        let mut all = keys.len().to_redis_args();
+        keys.write_redis_args(&mut all);
+        arguments.write_redis_args(&mut all);
         let key = keys.first().copied().unwrap_or_default();
-        let (deadline, connection) = self.connected(key, deadline).await?;
-        let append = |command: &mut Cmd| {
-            command.arg(keys.len()).arg(keys).arg(&arguments);
-            Instant::now() <= deadline.at
-        };
-        let sending = eval(connection.clone(), script, append);
-        let secrets = || {
-            let arguments = arguments.to_redis_args();
-            let arguments = arguments.iter().map(|bytes| text_of(Arg::Simple(bytes)));
-            keys.iter().map(|key| (*key).to_owned()).chain(arguments).collect()
-        };
-        self.answer(&deadline, &*connection, sending, secrets).await
+        self.call(Command::Script(script.clone(), all), key, deadline).await
     }
 
-    /// Waits for a connection that follows redirects.
-    async fn connected(
-        &self,
-        key: &str,
-        deadline: Instant,
-    ) -> Result<(Deadline, Arc<dyn SharedConnection>), Failure> {
+    async fn call(&self, command: Command, key: &str, at: Instant) -> Result<Value, Failure> {
         let not_run = |kind, message| Failure::NotRun(Error::new(kind, message));
         if Handle::try_current().is_err() {
             return Err(not_run(ErrorKind::Configuration, "a command needs a tokio runtime"));
         }
-        let deadline = Deadline::new(self.reply_deadline(deadline), self.hash_slot(key));
+        let deadline = Deadline::new(self.reply_deadline(at), self.hash_slot(key));
         if deadline.is_over() {
             let message = "the time ended before the command was sent";
             return Err(not_run(ErrorKind::Saturation, message));
         }
         let connection = self.connection_by(deadline).await.map_err(Failure::NotRun)?;
-        Ok((deadline, self.redirecting(connection, deadline)))
+        let (progress, is_sent) = (Progress::default(), AtomicBool::new(false));
+        let mut one =
+            One { command, deadline, progress: &progress, is_sent: &is_sent, answer: None };
+        let sending = pin!(async {
+            let rejected = self.send_each(&mut one, &*connection, vec![()]).await;
+            self.send_again(&mut one, rejected).await;
+            one.answer
+        });
+        let answer = self.reply_by(&deadline, Some(&*connection), sending).await;
+        answer.flatten().unwrap_or_else(|| {
+            let error = self.missed_error(&deadline, &progress.stage());
+            Err(match is_sent.load(Relaxed) {
+                true => Failure::Unanswered(error),
+                false => Failure::NotRun(error),
+            })
+        })
+    }
+}
+
+/// A command, or a run of a script with its keys and arguments.
+enum Command {
+    Plain(Cmd),
+    Script(Script, Vec<Vec<u8>>),
+}
+
+/// The one item of a call, and its answer.
+struct One<'a> {
+    command: Command,
+    deadline: Deadline,
+    progress: &'a Progress,
+    /// True while a server may run it.
+    is_sent: &'a AtomicBool,
+    answer: Option<Result<Value, Failure>>,
+}
+
+impl Items for One<'_> {
+    type Item = ();
+
+    fn hash_slot(&self, (): &()) -> u16 {
+        self.deadline.hash_slot
     }
 
-    /// Waits for an answer. `None`: nothing was sent, since the time was over.
-    async fn answer(
-        &self,
-        deadline: &Deadline,
-        connection: &dyn SharedConnection,
-        sending: impl Future<Output = Option<RedisResult<Value>>>,
-        secrets: impl FnOnce() -> Vec<String>,
-    ) -> Result<Value, Failure> {
-        let answer = self.reply_by(deadline, Some(connection), pin!(sending)).await;
-        let missed = || {
-            let stage = connection.stage();
-            (self.missed_error(deadline, &stage), matches!(stage, Stage::TurnedAway(_)))
-        };
-        let answer = answer.ok_or_else(|| match missed() {
-            (error, true) => Failure::NotRun(error),
-            (error, false) => Failure::Unanswered(error),
-        })?;
-        let answer = answer.ok_or_else(|| Failure::NotRun(missed().0))?;
-        let error = match answer.and_then(Value::extract_error) {
-            Ok(value) => return Ok(value),
-            Err(error) => error,
-        };
-        if met_read_only(&error) {
-            connection.mark_read_only();
+    fn prepare(&mut self, (): ()) -> Option<()> {
+        self.is_sent.store(false, Relaxed);
+        (Instant::now() <= self.deadline.at).then_some(())
+    }
+
+    fn script(&self, (): &()) -> Option<&Script> {
+        match &self.command {
+            Command::Plain(_) => None,
+            Command::Script(script, _) => Some(script),
         }
-        let was_answered = is_reply::<Value>(&Err(error.clone()));
-        let secrets = secrets();
-        let error = from_failed_call(error, secrets.iter().map(String::as_str));
-        Err(if was_answered { Failure::Answered(error) } else { Failure::Unanswered(error) })
+    }
+
+    fn append(&self, (): &(), command: &mut Cmd) {
+        self.is_sent.store(true, Relaxed);
+        match &self.command {
+            Command::Plain(plain) => command.clone_from(plain),
+            Command::Script(_, arguments) => _ = command.arg(arguments),
+        }
+    }
+
+    fn answered(&mut self, (): (), connection: &dyn SharedConnection, reply: RedisResult<Value>) {
+        self.answer = Some(reply.map_err(|error| {
+            if met_read_only(&error) {
+                connection.mark_read_only();
+            }
+            let was_answered = is_reply::<Value>(&Err(error.clone()));
+            let secrets: Vec<_> = match &self.command {
+                Command::Plain(command) => command.args_iter().skip(1).map(text_of).collect(),
+                Command::Script(_, all) => {
+                    all.iter().map(|one| text_of(Arg::Simple(one))).collect()
+                }
+            };
+            let error = from_failed_call(error, secrets.iter().map(String::as_str));
+            if was_answered { Failure::Answered(error) } else { Failure::Unanswered(error) }
+        }));
+    }
+
+    fn not_run(&mut self, (): (), error: Error) {
+        self.answer = Some(Err(Failure::NotRun(error)));
+    }
+
+    fn record(&mut self, (): &(), stage: &Stage) {
+        self.is_sent.store(false, Relaxed);
+        self.progress.set(stage);
     }
 }
 
@@ -192,7 +231,8 @@ fn text_of(argument: Arg<&[u8]>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
     use std::time::Duration;
 
     use redis::cmd;

@@ -85,6 +85,12 @@ pub(crate) const MIN_REFUSAL: Duration = Duration::from_secs(3);
 /// The pause before a command is sent again to servers that move its keys.
 pub(super) const RETRY_PAUSE: Duration = Duration::from_millis(5);
 
+/// The first pause before an item is sent again to a cluster that has rejected it.
+pub(super) const FIRST_RESEND_PAUSE: Duration = Duration::from_millis(1);
+
+/// The longest such pause: a key moves within a few ms.
+pub(super) const MAX_RESEND_PAUSE: Duration = Duration::from_millis(8);
+
 /// The time after which another server is also asked for the slot map.
 pub(super) const PATIENCE: Duration = Duration::from_millis(100);
 

@@ -25,12 +25,6 @@ pub(crate) const LATE_REPLY_TIMEOUT: Duration = Duration::from_millis(500);
 /// The interval at which a late call checks that its connection is still used.
 pub(crate) const ALIVE_CHECK: Duration = Duration::from_millis(20);
 
-/// The first pause before a call is sent again to a cluster that has rejected it.
-pub(crate) const FIRST_RESEND_PAUSE: Duration = Duration::from_millis(1);
-
-/// The longest such pause: a key moves within a few ms.
-pub(crate) const MAX_RESEND_PAUSE: Duration = Duration::from_millis(8);
-
 /// The lifetime of a key without state, which a charge with several keys creates while its slot
 /// moves. It is longer than a decision.
 pub(crate) const PLACEHOLDER_LIFETIME: Duration = Duration::from_secs(1);

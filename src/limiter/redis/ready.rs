@@ -1,9 +1,7 @@
 //! Checks if the servers of a pool can decide, before the first charge depends on them.
 
-use std::pin::pin;
-
 use redis_once::Script;
-use redis_once::calls::{Deadline, Stage, eval, from_failed_call};
+use redis_once::calls::Deadline;
 use tokio::time::Instant;
 
 use super::Pool;
@@ -63,19 +61,11 @@ impl Pool {
     /// Runs a script for the key that ends with `key`, until `end`. The first run sends the text,
     /// and the second one the digest.
     async fn try_script(&self, text: &str, key: &str, end: Instant) -> Result<(), Error> {
-        let (script, deadline) =
-            (Script::new(text), Deadline::new(end, self.client.hash_slot(key)));
+        let script = Script::new(text);
         let key = format!("{}:ready:{key}", safe_prefix(self.key_prefix()));
         for _ in 0..2 {
-            let connection = self.client.connection_by(deadline).await?;
-            let connection = self.client.redirecting(connection, deadline);
-            let sending = pin!(eval(connection.clone(), &script, |command| {
-                command.arg(1).arg(&key);
-                true
-            }));
-            let reply = self.client.reply_by(&deadline, Some(&*connection), sending).await;
-            let missed = || self.client.missed_error(&deadline, &Stage::Waiting);
-            reply.flatten().ok_or_else(missed)?.map_err(|error| from_failed_call(error, []))?;
+            let run = self.client.run(&script, &[&key], &[""; 0], end).await;
+            run.map_err(redis_once::Error::from)?;
         }
         Ok(())
     }

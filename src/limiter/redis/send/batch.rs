@@ -12,7 +12,7 @@ use std::sync::Arc;
 use redis::{Cmd, RedisError, RedisResult, Value};
 use redis_once::Script;
 use redis_once::calls::{
-    Host, Next, Partition, Progress, SharedConnection, Stage, from_error_reply, from_failed_call,
+    Partition, Progress, Rejected, SharedConnection, Stage, from_error_reply, from_failed_call,
     is_read_only, met_read_only,
 };
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
@@ -152,22 +152,6 @@ pub(super) type Requests = Vec<Box<QueuedRequest>>;
 pub(super) struct Batch {
     pub(super) hash_slot: u16,
     pub(super) requests: Requests,
-    /// `None` unless a server of a cluster has rejected the batch. Boxed, since almost no batch has
-    /// one.
-    pub(super) detour: Option<Box<Detour>>,
-}
-
-/// The state of a batch that a server of a cluster did not run.
-#[derive(Clone)]
-pub(super) struct Detour {
-    /// The answer of the last server.
-    pub(super) next: Next,
-    /// True if the text of the script is sent, and not only its digest.
-    pub(super) with_text: bool,
-    /// The server that the slot is moving to, if the next call goes there (ASK).
-    pub(super) asked: Option<Host>,
-    /// The instant at which a server first rejected it.
-    pub(super) turned_away: Option<Instant>,
     /// True if later calls for the slot no longer wait for its refunds.
     pub(super) frees_slot: bool,
 }
@@ -190,7 +174,7 @@ pub(super) struct CallEnd {
     /// The refunds of units that were taken for callers that have left.
     pub(super) refunds: Vec<Request>,
     /// The batches that no server has run, to be sent to another server of the cluster.
-    pub(super) unfinished: Vec<Batch>,
+    pub(super) unfinished: Vec<Rejected<Batch>>,
     /// True if a server replied, even with an error.
     pub(super) was_answered: bool,
     /// The rest of the wait, if no reply came by the earliest deadline of the batches.
@@ -202,7 +186,7 @@ pub(super) type LateReply = Pin<Box<dyn Future<Output = CallEnd> + Send>>;
 
 impl Batch {
     pub(super) fn new(hash_slot: u16, requests: Requests) -> Self {
-        Self { hash_slot, requests, detour: None }
+        Self { hash_slot, requests, frees_slot: false }
     }
 
     /// Returns true if it has refunds.
@@ -216,12 +200,6 @@ impl Batch {
         let now = Instant::now();
         self.requests.retain(|queued| queued.is_wanted(now));
         group(&mut self.requests, config.key_prefixes.len());
-    }
-
-    /// Returns true if an answer is still wanted.
-    pub(super) fn is_wanted(&self) -> bool {
-        let now = Instant::now();
-        self.requests.iter().any(|queued| queued.is_wanted(now))
     }
 
     pub(super) fn keys(&self) -> impl Iterator<Item = &str> {
@@ -280,7 +258,7 @@ impl Batch {
 
     /// Splits it into batches of one key each.
     pub(super) fn split_by_key(self) -> Vec<Self> {
-        let Self { hash_slot, requests, detour } = self;
+        let Self { hash_slot, requests, frees_slot } = self;
         let mut batches: Vec<Self> = Vec::new();
         for queued in requests {
             match batches.last_mut() {
@@ -288,8 +266,7 @@ impl Batch {
                     batch.requests.push(queued);
                 }
                 _ => {
-                    let requests = vec![queued];
-                    batches.push(Self { hash_slot, requests, detour: detour.clone() });
+                    batches.push(Self { hash_slot, requests: vec![queued], frees_slot });
                 }
             }
         }

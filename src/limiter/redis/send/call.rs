@@ -5,13 +5,12 @@ use std::pin::Pin;
 use std::slice;
 use std::sync::Arc;
 
-use redis::Cmd;
-use redis_once::calls::{Deadline, MAX_SILENCE, Partition, SharedConnection, eval, is_reply};
+use redis_once::calls::{Deadline, MAX_SILENCE, Partition, Rejected, SharedConnection};
 use tokio::select;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::super::decision_times::{ALIVE_CHECK, LATE_REPLY_TIMEOUT, PATIENCE};
-use super::batch::{Batch, Call, CallEnd, LateReply, own_now};
+use super::batch::{Batch, Call, CallEnd, LateReply};
 use super::config::Config;
 use super::routed;
 
@@ -19,62 +18,25 @@ use super::routed;
 pub(super) async fn send_call(
     config: Arc<Config>,
     connection: Arc<dyn SharedConnection>,
-    mut call: Call,
+    call: Call,
 ) -> CallEnd {
     call.batches.iter().for_each(|batch| config.calls.sent(batch.requests.len()));
     let wait = Wait::new(&config, &call.batches, Some((call.partition, call.requests)));
     let used = Arc::clone(&connection);
-    if config.pool.client.is_routed() {
-        let sending = Box::pin(routed::send_batches(config, connection, call.batches));
-        wait.run(sending, Some(used)).await
-    } else {
-        // All keys share one hash slot.
-        let Some(batch) = call.batches.pop() else { return CallEnd::default() };
-        let sending: Sending = match config.pool.client.keys_apart_over(&*connection) {
-            true => Box::pin(routed::send_each_key(config, connection, batch)),
-            false => Box::pin(send_batch(config, connection, batch)),
-        };
-        wait.run(sending, Some(used)).await
-    }
+    let sending = Box::pin(routed::send(config, connection, call.batches));
+    wait.run(sending, Some(used)).await
 }
 
 /// The future that sends batches and gives each request its answer.
 type Sending = Pin<Box<dyn Future<Output = CallEnd> + Send>>;
 
 /// Sends a batch that no server has run to the server that the cluster names.
-pub(super) async fn follow(config: Arc<Config>, batch: Batch) -> CallEnd {
-    let mut wait = Wait::new(&config, slice::from_ref(&batch), None);
-    if batch.detour.as_ref().is_some_and(|detour| detour.frees_slot) {
+pub(super) async fn follow(config: Arc<Config>, rejected: Rejected<Batch>) -> CallEnd {
+    let mut wait = Wait::new(&config, slice::from_ref(&rejected.item), None);
+    if rejected.item.frees_slot {
         wait.refund_slots.clear();
     }
-    wait.run(Box::pin(routed::follow(config, batch)), None).await
-}
-
-/// Sends a batch and distributes the reply.
-async fn send_batch(
-    config: Arc<Config>,
-    connection: Arc<dyn SharedConnection>,
-    mut batch: Batch,
-) -> CallEnd {
-    batch.prepare(&config);
-    let now = match own_now(&config) {
-        Ok(now) => now,
-        Err(error) => {
-            batch.fail(&error);
-            return CallEnd::default();
-        }
-    };
-    let arguments = |command: &mut Cmd| {
-        batch.append_to(&config, now, command);
-        batch.is_wanted()
-    };
-    let script = batch.script(&config);
-    let Some(reply) = eval(Arc::clone(&connection), script, arguments).await else {
-        return CallEnd::default();
-    };
-    let was_answered = is_reply(&reply);
-    let refunds = batch.complete(&config, &*connection, reply);
-    CallEnd { refunds, was_answered, ..CallEnd::default() }
+    wait.run(Box::pin(routed::follow(config, rejected)), None).await
 }
 
 /// A wait for a call: its deadlines, and the parts of the queue that become free at its end.
@@ -149,8 +111,7 @@ impl Wait {
             let late_reply = async move {
                 let end = timeout_at(until, sending).await.unwrap_or_default();
                 let mut end = self.ended(end, sent);
-                let detours = end.unfinished.iter_mut().filter_map(|batch| batch.detour.as_mut());
-                detours.for_each(|detour| detour.frees_slot = true);
+                end.unfinished.iter_mut().for_each(|rejected| rejected.item.frees_slot = true);
                 end
             };
             let late_reply: Option<LateReply> = Some(Box::pin(late_reply));
@@ -166,7 +127,8 @@ impl Wait {
         end.refunds_done = self.refund_slots;
         // Redirected refunds are not done.
         let CallEnd { refunds_done, unfinished, .. } = &mut end;
-        refunds_done.retain(|slot| !unfinished.iter().any(|batch| batch.hash_slot == *slot));
+        refunds_done
+            .retain(|slot| !unfinished.iter().any(|rejected| rejected.item.hash_slot == *slot));
         end
     }
 }

@@ -7,8 +7,8 @@
 //!   the worker. `config.rs` has the settings of the limiter.
 //! - `worker.rs`: the task that sends charges. It owns the queue (`queue.rs`) of requests.
 //!   `partitions.rs` decides which requests are next.
-//! - `call.rs`: sends the requests of a call (`batch.rs`), and waits. `routed.rs` does the same in
-//!   a cluster.
+//! - `call.rs`: sends the requests of a call (`batch.rs`), and waits. `routed.rs` says how the
+//!   client sends batches, and sends them again to a cluster.
 
 mod batch;
 mod batcher;

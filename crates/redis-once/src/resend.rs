@@ -1,0 +1,318 @@
+//! Sends items, and sends those again that a server did not run: the one place that follows the
+//! redirects of a cluster.
+//!
+//! An item is a command, or a run of a script. A server runs it whole or not at all.
+
+use std::mem;
+use std::time::Duration;
+
+use redis::{Cmd, Pipeline, RedisResult, Value, cmd};
+use tokio::time::{Instant, sleep};
+
+use super::address::Host;
+use super::cluster::redirect::{Next, cannot_serve, next_reply, reply_after_asking};
+use super::connection::SharedConnection;
+use super::error::Error;
+use super::fault::Stage;
+use super::pool::Pool;
+use super::script::Script;
+use super::times::{FIRST_RESEND_PAUSE, MAX_RESEND_PAUSE};
+
+/// The number of redirects in a row without a pause. Later redirects pause, since two servers may
+/// redirect to each other.
+const REDIRECTS_WITHOUT_PAUSE: u32 = 3;
+
+/// The items of a call: how they are sent, and what gets their answers.
+pub trait Items: Send {
+    /// A command, or a run of a script.
+    type Item: Send;
+
+    /// Returns the hash slot of an item, whose server is asked.
+    fn hash_slot(&self, item: &Self::Item) -> u16;
+
+    /// Returns an item as it is sent next. `None`: nobody wants its answer any more, so it is
+    /// dropped.
+    fn prepare(&mut self, item: Self::Item) -> Option<Self::Item>;
+
+    /// Returns the script that an item runs, if it runs one. A server may not know its digest.
+    fn script(&self, item: &Self::Item) -> Option<&Script>;
+
+    /// Writes an item, which is sent now: the keys and arguments of its script, or the whole command
+    /// if it runs none.
+    fn append(&self, item: &Self::Item, command: &mut Cmd);
+
+    /// Takes the reply to an item.
+    fn answered(
+        &mut self,
+        item: Self::Item,
+        connection: &dyn SharedConnection,
+        reply: RedisResult<Value>,
+    );
+
+    /// Takes an item that no server ran, and the reason.
+    fn not_run(&mut self, item: Self::Item, error: Error);
+
+    /// Records the stage of an item. [`Stage::TurnedAway`]: a server has answered that it did not
+    /// run it.
+    fn record(&mut self, item: &Self::Item, stage: &Stage);
+
+    /// Splits an item whose keys a server does not have all, into one for each key.
+    fn split(&mut self, item: Self::Item) -> Vec<Self::Item> {
+        vec![item]
+    }
+
+    /// Prepares for the next attempt of an item whose keys are on two servers.
+    fn claim(&mut self, _item: &mut Self::Item) -> impl Future<Output = ()> + Send {
+        async {}
+    }
+}
+
+/// An item that a server did not run, and the next step.
+#[derive(Debug)]
+pub struct Rejected<I> {
+    /// The item.
+    pub item: I,
+    next: Next,
+    /// The instant at which a server first said that it did not run it.
+    since: Instant,
+}
+
+impl Pool {
+    /// Sends items over a connection, in one write. Those whose script the server does not know are
+    /// sent once more. Returns those that the server did not run, for
+    /// [`send_again`](Self::send_again).
+    pub async fn send_each<I: Items>(
+        &self,
+        items: &mut I,
+        connection: &dyn SharedConnection,
+        each: Vec<I::Item>,
+    ) -> Vec<Rejected<I::Item>> {
+        let each = each.into_iter().map(|item| (item, None)).collect();
+        self.exchange(items, connection, each, false).await
+    }
+
+    /// Sends items to the servers that a cluster names, until servers have run them, or nobody
+    /// wants their answers.
+    pub async fn send_again<I: Items>(&self, items: &mut I, mut rejected: Vec<Rejected<I::Item>>) {
+        let mut round = 0;
+        while !rejected.is_empty() {
+            let (mut waiting, mut pause) = (Vec::new(), Duration::ZERO);
+            for one in mem::take(&mut rejected) {
+                if one.next == Next::Again || round >= REDIRECTS_WITHOUT_PAUSE {
+                    pause = (FIRST_RESEND_PAUSE * (1 << round.min(3))).min(MAX_RESEND_PAUSE);
+                }
+                waiting.extend(self.step(items, one).await);
+            }
+            if !pause.is_zero() {
+                sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+            }
+            let wanted = |(item, since, asked)| Some((items.prepare(item)?, since, asked));
+            let mut waiting: Vec<_> = waiting.into_iter().filter_map(wanted).collect();
+            while let Some((first, _, asked)) = waiting.first() {
+                let (hash_slot, asked) = (items.hash_slot(first), asked.clone());
+                let is_alike = |(item, _, host): &(_, _, Option<Host>)| {
+                    items.hash_slot(item) == hash_slot && *host == asked
+                };
+                let (together, later) = waiting.into_iter().partition::<Vec<_>, _>(is_alike);
+                waiting = later;
+                let stage = asked.clone().map_or(Stage::Waiting, Stage::Redirected);
+                together.iter().for_each(|(item, ..)| items.record(item, &stage));
+                let together = together.into_iter().map(|(item, since, _)| (item, Some(since)));
+                match self.connection_to(asked.as_ref(), hash_slot).await {
+                    Ok(connection) => rejected.extend(
+                        self.exchange(items, &*connection, together.collect(), asked.is_some())
+                            .await,
+                    ),
+                    Err(error) => {
+                        together.for_each(|(item, _)| items.not_run(item, error.clone()));
+                    }
+                }
+            }
+            round += 1;
+        }
+    }
+
+    /// Takes the next step of an item. Returns the items to send, each with the server that a
+    /// cluster names for this attempt only.
+    async fn step<I: Items>(
+        &self,
+        items: &mut I,
+        rejected: Rejected<I::Item>,
+    ) -> Vec<(I::Item, Instant, Option<Host>)> {
+        let Rejected { item, next, since } = rejected;
+        let mut asked = None;
+        let each = match (next, self.cluster()) {
+            (Next::Moved(host), Some(cluster)) => {
+                match cluster.moved(items.hash_slot(&item), host.as_ref()) {
+                    Ok(()) => vec![item],
+                    Err(error) => {
+                        items.not_run(item, error);
+                        Vec::new()
+                    }
+                }
+            }
+            // Redis 6.2 answers ASK as soon as one key is missing. So each of several keys gets its
+            // own call, since the others may still be at the source.
+            (Next::Ask(host), _) => {
+                let each = items.split(item);
+                asked = Some(host).filter(|_| each.len() == 1);
+                each
+            }
+            _ => {
+                let mut each = items.split(item);
+                if let [item] = &mut each[..] {
+                    items.claim(item).await;
+                }
+                each
+            }
+        };
+        each.into_iter().map(|item| (item, since, asked.clone())).collect()
+    }
+
+    /// Sends items, after ASKING or not, and gives each its reply. Returns those that the server
+    /// did not run.
+    async fn exchange<I: Items>(
+        &self,
+        items: &mut I,
+        connection: &dyn SharedConnection,
+        mut each: Vec<(I::Item, Option<Instant>)>,
+        is_asking: bool,
+    ) -> Vec<Rejected<I::Item>> {
+        let (mut rejected, mut sends_text) = (Vec::new(), false);
+        loop {
+            let mut commands = Vec::with_capacity(each.len());
+            let mut append = |(item, since)| {
+                let item = items.prepare(item)?;
+                let script = items.script(&item);
+                let with_text = script.is_some_and(|script| sends_text || !script.is_known());
+                let mut command = match script {
+                    Some(script) if with_text => script.eval(),
+                    Some(script) => script.evalsha(),
+                    None => Cmd::new(),
+                };
+                items.append(&item, &mut command);
+                commands.push(command);
+                Some((item, since, with_text))
+            };
+            let sent: Vec<_> = each.into_iter().filter_map(&mut append).collect();
+            if sent.is_empty() {
+                return rejected;
+            }
+            let replies = send_commands(connection, commands, is_asking).await;
+            let mut unknown = Vec::new();
+            let mut replies = replies.map(Vec::into_iter);
+            for (item, since, with_text) in sent {
+                let reply = match &mut replies {
+                    Err(error) => Err(error.clone()),
+                    Ok(replies) if is_asking => reply_after_asking(replies),
+                    Ok(replies) => next_reply(replies),
+                };
+                let next = reply.as_ref().err();
+                let next = next.and_then(|error| Next::of(error, connection.address()));
+                match next {
+                    Some(Next::WithText) if items.script(&item).is_some() && !with_text => {
+                        unknown.push((item, since));
+                    }
+                    Some(next @ (Next::Moved(_) | Next::Ask(_))) if self.is_routed() => {
+                        rejected.push(Rejected::new(items, item, next, since));
+                    }
+                    Some(next @ Next::Again) => {
+                        rejected.push(Rejected::new(items, item, next, since));
+                    }
+                    _ => {
+                        if let (Err(error), Some(cluster)) = (&reply, self.cluster())
+                            && cannot_serve(error)
+                        {
+                            cluster.doubt(connection.address());
+                        }
+                        if with_text && reply.is_ok() {
+                            items.script(&item).inspect(|script| script.record_run());
+                        }
+                        items.answered(item, connection, reply);
+                    }
+                }
+            }
+            (each, sends_text) = (unknown, true);
+        }
+    }
+}
+
+impl<I> Rejected<I> {
+    fn new(items: &mut impl Items<Item = I>, item: I, next: Next, since: Option<Instant>) -> Self {
+        let since = since.unwrap_or_else(Instant::now);
+        items.record(&item, &Stage::TurnedAway(since));
+        Self { item, next, since }
+    }
+}
+
+/// Sends commands in one write, each after ASKING or not.
+async fn send_commands(
+    connection: &dyn SharedConnection,
+    mut commands: Vec<Cmd>,
+    is_asking: bool,
+) -> RedisResult<Vec<Value>> {
+    if commands.len() == 1 && !is_asking {
+        return Ok(vec![connection.send(commands.remove(0)).await?]);
+    }
+    let mut pipeline = Pipeline::with_capacity(commands.len());
+    for command in commands {
+        if is_asking {
+            pipeline.add_command(cmd("ASKING"));
+        }
+        pipeline.add_command(command);
+    }
+    connection.send_all(pipeline).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Items that are lists of keys.
+    struct Keys;
+
+    impl Items for Keys {
+        type Item = Vec<&'static str>;
+
+        fn hash_slot(&self, _: &Self::Item) -> u16 {
+            7
+        }
+
+        fn prepare(&mut self, keys: Self::Item) -> Option<Self::Item> {
+            Some(keys)
+        }
+
+        fn script(&self, _: &Self::Item) -> Option<&Script> {
+            None
+        }
+
+        fn append(&self, keys: &Self::Item, command: &mut Cmd) {
+            command.arg("DEL").arg(keys);
+        }
+
+        fn answered(&mut self, _: Self::Item, _: &dyn SharedConnection, _: RedisResult<Value>) {}
+
+        fn not_run(&mut self, _: Self::Item, _: Error) {}
+
+        fn record(&mut self, _: &Self::Item, _: &Stage) {}
+
+        fn split(&mut self, keys: Self::Item) -> Vec<Self::Item> {
+            keys.into_iter().map(|key| vec![key]).collect()
+        }
+    }
+
+    /// Redis 6.2 answers ASK as soon as one key is missing. The others may still be at the source.
+    #[tokio::test]
+    async fn only_a_key_on_its_own_is_asked_for_where_it_moves() {
+        let pool = Pool::connect("redis-cluster://127.0.0.1:1").expect("an address");
+        let target = Host { name: "127.0.0.1".into(), port: 2 };
+        for (keys, expected) in
+            [(vec!["{k}a"], vec![Some(target.clone())]), (vec!["{k}a", "{k}b"], vec![None, None])]
+        {
+            let rejected = Rejected::new(&mut Keys, keys, Next::Ask(target.clone()), None);
+            let each = pool.step(&mut Keys, rejected).await;
+            let asked: Vec<_> = each.into_iter().map(|(_, _, asked)| asked).collect();
+            assert_eq!(asked, expected);
+        }
+    }
+}
