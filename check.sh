@@ -41,7 +41,7 @@ say "lints, all features"
 cargo clippy --quiet $packages --all-features --all-targets -- -D warnings
 say "lints, no features"
 cargo clippy --quiet -p tower-sluice -p tests --no-default-features --all-targets -- -D warnings
-cargo clippy --quiet -p redis-once --no-default-features --all-targets -- -D warnings
+cargo clippy --quiet -p redis-once -p tower-sluice-policies --no-default-features --all-targets -- -D warnings
 say "tests, all features"
 tests/run.sh --all-features
 cargo test --quiet $packages --all-features --doc
@@ -50,8 +50,8 @@ cargo test --quiet $packages --all-features --doc
 say "tests, no features"
 cargo test --quiet -p tower-sluice -p tests --no-default-features --lib --test layer --test limiters
 cargo test --quiet -p tower-sluice --no-default-features --doc
-cargo test --quiet -p redis-once --no-default-features --lib
+cargo test --quiet -p redis-once -p tower-sluice-policies --no-default-features --lib
 say "documentation"
-RUSTDOCFLAGS="-D warnings" cargo doc --quiet -p tower-sluice -p redis-once --all-features --no-deps
+RUSTDOCFLAGS="-D warnings" cargo doc --quiet -p tower-sluice -p redis-once -p tower-sluice-policies --all-features --no-deps
 RUSTDOCFLAGS="-D warnings" cargo doc --quiet -p tower-sluice --no-default-features --no-deps
 say "all is well"

@@ -22,6 +22,8 @@ field() {
   sed -n "s/^$1 = \"\(.*\)\"/\1/p" Cargo.toml | head -1
 }
 
+# In the order of their dependencies.
+packages="redis-once tower-sluice tower-sluice-policies"
 version=$(field version) lowest=$(field rust-version)
 MAX_KIB=640
 
@@ -44,9 +46,9 @@ say "the packages"
 target=$PWD/target/release-check
 rm -rf "$target/package"
 mkdir -p "$target"
-CARGO_TARGET_DIR=$target cargo package -p redis-once -p tower-sluice $allow_dirty 2>&1 | tee "$target/log"
+CARGO_TARGET_DIR=$target cargo package -p redis-once -p tower-sluice -p tower-sluice-policies $allow_dirty 2>&1 | tee "$target/log"
 if grep -q '^warning' "$target/log"; then fail "cargo package warns"; fi
-for package in redis-once tower-sluice; do
+for package in $packages; do
   kib=$(($(stat -c %s "$target/package/$package-$version.crate") / 1024))
   echo "$package: $kib KiB compressed"
   [ "$kib" -le "$MAX_KIB" ] || fail "$package has $kib KiB, more than $MAX_KIB"
@@ -54,11 +56,15 @@ done
 
 # They lie in the folder of another workspace.
 printf '\n[workspace]\n' >>"$target/package/redis-once-$version/Cargo.toml"
-printf '\n[workspace]\n\n[patch.crates-io]\nredis-once = { path = "../redis-once-%s" }\n' "$version" \
-  >>"$target/package/tower-sluice-$version/Cargo.toml"
+for package in tower-sluice tower-sluice-policies; do
+  printf '\n[workspace]\n\n[patch.crates-io]\nredis-once = { path = "../redis-once-%s" }\n' "$version" \
+    >>"$target/package/$package-$version/Cargo.toml"
+done
+printf 'tower-sluice = { path = "../tower-sluice-%s" }\n' "$version" \
+  >>"$target/package/tower-sluice-policies-$version/Cargo.toml"
 export CARGO_TARGET_DIR=$target CARGO_PROFILE_DEV_DEBUG=0 RUSTFLAGS="-D warnings"
 
-for package in redis-once tower-sluice; do
+for package in $packages; do
   cd "$target/package/$package-$version"
 
   say "$package: its documentation runs"
@@ -98,4 +104,4 @@ for package in redis-once tower-sluice; do
   fi
 done
 
-say "all is well: cargo publish -p redis-once -p tower-sluice"
+say "all is well: cargo publish -p redis-once -p tower-sluice -p tower-sluice-policies"

@@ -7,7 +7,6 @@
 //! | `bb8`, `bb8_redis` | `Pool::from_bb8` |
 //! | `http_body` | [`RateLimitLayer::settle_later`](crate::RateLimitLayer::settle_later) |
 //! | `ipnet` | [`ClientIp::trusted_networks`](crate::key::ClientIp::trusted_networks) |
-//! | `serde_json` | `policy::Row::with` |
 //!
 //! ```
 //! use tower_sluice::crates::ipnet::IpNet;
@@ -24,5 +23,3 @@ pub use ::{redis, redis_once};
 pub use ::bb8_redis::{self, bb8};
 pub use ::http_body;
 pub use ::ipnet;
-#[cfg(feature = "policies")]
-pub use ::serde_json;

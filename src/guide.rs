@@ -12,7 +12,6 @@ macro_rules! page {
             all(
                 feature = "axum",
                 feature = "metrics",
-                feature = "policies",
                 feature = "redisson",
                 feature = "rustls"
             ),
@@ -37,8 +36,6 @@ page!(help, "help.md");
 #[cfg(feature = "redis")]
 page!(several_limits, "several-limits.md");
 page!(tiers, "tiers.md");
-#[cfg(feature = "policies")]
-page!(policies, "policies.md");
 page!(costs_and_budgets, "costs-and-budgets.md");
 page!(tokens_and_bytes, "tokens-and-bytes.md");
 page!(login_protection, "login-protection.md");

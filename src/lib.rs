@@ -4,7 +4,6 @@
     all(
         feature = "axum",
         feature = "metrics",
-        feature = "policies",
         feature = "redisson",
         feature = "rustls"
     ),
@@ -50,7 +49,6 @@ The module `guide` has a page for each subject."
     not(all(
         feature = "axum",
         feature = "metrics",
-        feature = "policies",
         feature = "redisson",
         feature = "rustls",
         feature = "tracing"
@@ -96,7 +94,7 @@ mod settle;
 mod settlement;
 mod shared;
 mod sync;
-// HTTP, gRPC, policies, Java, tests.
+// HTTP, gRPC, Java, other engines, tests.
 pub mod crates;
 mod grpc;
 /// The functions that `fuzz/` runs.
@@ -109,8 +107,6 @@ pub mod fuzz {
 pub mod guide;
 mod http;
 pub mod key;
-#[cfg(feature = "policies")]
-pub mod policy;
 #[cfg(feature = "redisson")]
 pub mod redisson;
 pub mod respond;

@@ -110,8 +110,8 @@ pub enum Settle {
     ///
     /// The response waits for the reset, so that the next request finds the key cleared. If the
     /// store fails, the response still passes, and the units stay taken. A limiter without resets
-    /// refunds the request instead. Policies refund it too: your handler resets the right one with
-    /// [`PolicyHandle::reset`](crate::policy::PolicyHandle::reset).
+    /// refunds the request instead. So do the policies of `tower-sluice-policies`: your handler
+    /// resets the right one with `PolicyHandle::reset`.
     Reset,
     /// Leaves it to the response's body, if
     /// [`settle_later`](crate::RateLimitLayer::settle_later) counts bodies. Otherwise, and if the

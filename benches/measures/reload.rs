@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tower_sluice::Pool;
-use tower_sluice::policy::Policies;
+use tower_sluice_policies::Policies;
 
 use support::Server;
 use support::swaps::{HOURLY, swap_under_load, table};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Parser, ValueEnum};
 use tower_sluice::Quota;
 use tower_sluice::algorithm::{Budget, FixedWindow, SlidingWindow, SmoothBursty, SmoothWarmingUp};
-use tower_sluice::policy::parse_duration;
+use tower_sluice_policies::parse_duration;
 
 use crate::Stop;
 

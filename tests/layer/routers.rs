@@ -7,8 +7,8 @@ use axum::routing::{get, post};
 use http::{Request, StatusCode};
 use tower::ServiceExt;
 use tower::util::option_layer;
-use tower_sluice::policy::{Policies, Row, Rows};
 use tower_sluice::{RateLimitLayer, by_head};
+use tower_sluice_policies::{Policies, Row, Rows};
 
 /// The policies of rows, each with a name, a path and a key, and with two units an hour.
 fn policies(rows: &[[&str; 3]]) -> Policies {

@@ -130,7 +130,7 @@ async fn requests_behind_a_layer_move_up() {
 mod in_policies {
     use http::Request;
     use tower_sluice::key::{Head, Keyed};
-    use tower_sluice::policy::{Policies, Rows};
+    use tower_sluice_policies::{Policies, Rows};
 
     use super::*;
 
@@ -417,7 +417,7 @@ mod over_redis {
     #[cfg(feature = "policies")]
     #[tokio::test]
     async fn requests_to_policies_leave_nothing_reserved() {
-        use tower_sluice::policy::Policies;
+        use tower_sluice_policies::Policies;
 
         let server = Server::start();
         let pool = Pool::connect(&server.url()).unwrap();

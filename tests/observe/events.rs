@@ -397,7 +397,7 @@ async fn a_fallback_says_when_it_begins_to_answer_and_when_it_ends() {
 #[cfg(feature = "policies")]
 #[test]
 fn a_table_of_policies_says_how_many_of_them_limit() {
-    use tower_sluice::policy::{Policies, Row, Rows};
+    use tower_sluice_policies::{Policies, Row, Rows};
 
     let (lines, _guard) = Lines::listen();
     let row = |name: &str| Row::new().with("name", name).with("limit", 1).with("period", "1s");
@@ -423,7 +423,7 @@ fn a_table_of_policies_says_how_many_of_them_limit() {
 #[cfg(all(feature = "metrics", feature = "policies"))]
 #[tokio::test(start_paused = true)]
 async fn a_table_that_takes_none_of_its_first_requests_warns_once() {
-    use tower_sluice::policy::{Policies, Row, Rows};
+    use tower_sluice_policies::{Policies, Row, Rows};
 
     let rows = |path| {
         let row = Row::new().with("name", "api").with("limit", 5).with("period", "1h");

@@ -5,7 +5,6 @@ use std::fs;
 
 use serde_json::Value;
 use tower_sluice::observe::{self, Metric, MetricKind};
-use tower_sluice::policy;
 
 fn read(path: &str) -> String {
     let path = support::repository().join(path);
@@ -14,7 +13,7 @@ fn read(path: &str) -> String {
 
 /// Every metric of the crates.
 fn every_metric() -> impl Iterator<Item = &'static Metric> {
-    observe::METRICS.iter().chain(policy::METRICS)
+    observe::METRICS.iter().chain(tower_sluice_policies::METRICS)
 }
 
 /// The line of a metric in the table of the page.

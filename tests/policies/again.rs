@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use serde_json::Value;
-use tower_sluice::policy::{Policies, Row, Rows};
+use tower_sluice_policies::{Policies, Row, Rows};
 
 use super::{decide, request, rows};
 

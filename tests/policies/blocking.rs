@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tower_sluice::Outcome;
 use tower_sluice::limiter::SwitchMode;
-use tower_sluice::policy::Policies;
+use tower_sluice_policies::Policies;
 
 use super::{HOUR, decide, policies, request};
 #[cfg(feature = "redis")]

@@ -2,7 +2,7 @@
 
 use tower_sluice::Outcome;
 use tower_sluice::limiter::SwitchMode;
-use tower_sluice::policy::Policies;
+use tower_sluice_policies::Policies;
 
 use super::{check, policies, request, rows};
 

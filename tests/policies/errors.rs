@@ -1,6 +1,6 @@
 //! Every error names its row and its field, and a bad table changes nothing.
 
-use tower_sluice::policy::{Policies, Rows, TableError};
+use tower_sluice_policies::{Policies, Rows, TableError};
 
 use super::{burst, policies, request, rows};
 

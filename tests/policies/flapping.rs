@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use tokio::task::JoinSet;
 use tower_sluice::Outcome;
 use tower_sluice::limiter::{Origin, SwitchMode};
-use tower_sluice::policy::{Policies, PoliciesBuilder};
+use tower_sluice_policies::{Policies, PoliciesBuilder};
 
 #[cfg(feature = "redis")]
 use super::over_redis::over;

@@ -1,6 +1,6 @@
 //! One table in each format: equal policies, and equal errors with row and field.
 
-use tower_sluice::policy::{Policies, Row, Rows, TableError};
+use tower_sluice_policies::{Policies, Row, Rows, TableError};
 
 /// A reader of one format.
 type Reader = fn(&str) -> Result<Rows, String>;

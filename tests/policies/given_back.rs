@@ -48,8 +48,8 @@ async fn javas_limiter_in_redis_is_called_as_its_policy() {
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
-    use tower_sluice::policy::Policies;
     use tower_sluice::{Outcome, Pool};
+    use tower_sluice_policies::Policies;
 
     use super::rows;
     use support::Server;

@@ -9,7 +9,7 @@ use axum::Router;
 use axum::routing::get;
 use http::Uri;
 use tower_sluice::key::{Head, Keyed};
-use tower_sluice::policy::Policies;
+use tower_sluice_policies::Policies;
 
 use super::{check, policies, request};
 use support::dice::Dice;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 use tower_sluice::key::{Head, Keyed};
-use tower_sluice::policy::Policies;
 use tower_sluice::{LimiterExt, Pool, Refusal};
+use tower_sluice_policies::Policies;
 
 use super::over_redis::PATIENT;
 use super::{burst, decide, request, rows};

@@ -37,8 +37,8 @@ use std::time::Duration;
 use http::Request;
 use tower_sluice::key::{Head, Keyed};
 use tower_sluice::limiter::Origin;
-use tower_sluice::policy::{Policies, Rows};
 use tower_sluice::{Decision, Error, Limiter, Outcome};
+use tower_sluice_policies::{Policies, Rows};
 
 /// A table of TOML.
 fn rows(text: &str) -> Rows {

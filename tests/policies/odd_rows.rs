@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use tower_sluice::key::{Head, Keyed};
-use tower_sluice::policy::{Policies, Row, Rows};
 use tower_sluice::{ErrorKind, Limiter};
+use tower_sluice_policies::{Policies, Row, Rows};
 
 use super::{burst, request};
 use support::dice::Dice;

@@ -8,9 +8,9 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_sluice::limiter::Description;
-use tower_sluice::policy::{Policies, PoliciesBuilder, Rows};
 use tower_sluice::respond::{HeaderStyle, OnAdmitted, RateLimitHeaders};
 use tower_sluice::{Decision, HttpResponder, LimiterExt, Outcome, Pool, RateLimitLayer};
+use tower_sluice_policies::{Policies, PoliciesBuilder, Rows};
 
 use super::settling::{COSTS, each_policy_settles_its_own_units};
 use super::{HOUR, burst, decide, request, rows};

@@ -3,7 +3,7 @@
 use tower_sluice::ErrorKind;
 use tower_sluice::key::{Head, Keyed};
 use tower_sluice::limiter::SwitchMode;
-use tower_sluice::policy::{Policies, Rows};
+use tower_sluice_policies::{Policies, Rows};
 
 use super::{burst, check, decide, policies, request, rows};
 

@@ -8,8 +8,8 @@ use tower::BoxError;
 use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::key::{Head, Keyed};
 use tower_sluice::limiter::SwitchMode;
-use tower_sluice::policy::{Policies, Rows, Source};
 use tower_sluice::{ErrorKind, Limiter, LimiterExt, Memory, Outcome, Quota};
+use tower_sluice_policies::{Policies, Rows, Source};
 
 #[cfg(feature = "redis")]
 use super::over_redis::over;

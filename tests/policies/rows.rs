@@ -3,7 +3,7 @@
 use tower_sluice::ErrorKind;
 use tower_sluice::key::{ClientIp, Head, Keyed, PeerAddr};
 use tower_sluice::limiter::SwitchMode;
-use tower_sluice::policy::{Policies, Row, Rows};
+use tower_sluice_policies::{Policies, Row, Rows};
 
 use super::{burst, check, decide, policies, request, rows};
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use http::{Request, Response};
 use tower::{BoxError, Layer, ServiceExt, service_fn};
 use tower_sluice::Settle;
-use tower_sluice::policy::Policies;
 use tower_sluice::respond::Answer;
+use tower_sluice_policies::Policies;
 
 use super::{decide, policies, request};
 

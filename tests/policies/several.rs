@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use tower_sluice::key::{Head, Keyed};
-use tower_sluice::policy::Policies;
 use tower_sluice::{Charge, Limiter, LimiterExt, Outcome};
+use tower_sluice_policies::Policies;
 
 use super::{burst, decide, policies, request, rows, twelve};
 

@@ -2,7 +2,7 @@
 
 use tower_sluice::limiter::{ShadowCounts, SwitchMode};
 
-use tower_sluice::policy::Policies;
+use tower_sluice_policies::Policies;
 
 use super::{burst, policies, request, rows};
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tower_sluice::Pool;
-use tower_sluice::policy::Policies;
+use tower_sluice_policies::Policies;
 
 use super::{decide, request, rows};
 use support::Server;

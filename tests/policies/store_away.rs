@@ -6,8 +6,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use tower_sluice::key::{Head, Keyed};
 use tower_sluice::limiter::Origin;
-use tower_sluice::policy::Policies;
 use tower_sluice::{Decision, ErrorKind, Limiter, LimiterExt, Pool};
+use tower_sluice_policies::Policies;
 
 use super::over_redis::PATIENT;
 use super::{burst, check, decide, request, rows};

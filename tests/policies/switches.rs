@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use tower_sluice::key::{Head, Keyed};
 use tower_sluice::limiter::{Origin, Switch, SwitchMode};
-use tower_sluice::policy::Policies;
 use tower_sluice::{Limiter, Outcome, RateLimitLayer};
+use tower_sluice_policies::Policies;
 
 use super::{burst, check, decide, policies, request, rows};
 

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use tower_sluice::limiter::Origin;
-use tower_sluice::policy::Policies;
 use tower_sluice::{ErrorKind, Outcome, Pool};
+use tower_sluice_policies::Policies;
 
 use super::{decide, request, rows};
 use support::NOWHERE;

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use tower_sluice::key::{Head, KeyExtractor, Keyed};
 use tower_sluice::limiter::{Origin, SwitchMode};
-use tower_sluice::policy::Policies;
 use tower_sluice::{Charge, Limiter, LimiterExt};
+use tower_sluice_policies::Policies;
 
 use super::{decide, policies, request, rows};
 

@@ -10,11 +10,11 @@ use tower::util::BoxCloneService;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_sluice::algorithm::{AnyAlgorithm, InLua, IntoAlgorithm};
 use tower_sluice::limiter::{AllAtOnce, AllInTurn, Boxed, Breaker, Shadow, ShadowCounts, Switch};
-use tower_sluice::policy::Policies;
 use tower_sluice::respond::DecisionReport;
 use tower_sluice::{
     Charge, HttpResponder, LimiterExt, Memory, Pool, RateLimitLayer, Redis, Settle,
 };
+use tower_sluice_policies::Policies;
 
 use super::clock::micros;
 use super::plan::{Asking, MILLISECOND, Plan};

@@ -7,7 +7,7 @@ use tower_sluice::Quota;
 use tower_sluice::algorithm::{
     Algorithm, AnyAlgorithm, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, TokenBucket,
 };
-use tower_sluice::policy::{Row, Rows};
+use tower_sluice_policies::{Row, Rows};
 
 use super::account::{Account, Booking, Limit};
 use super::plan::{Ask, Asking, At, MILLISECOND, Plan, SECOND, Stack, Then, Way};

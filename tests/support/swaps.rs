@@ -8,8 +8,8 @@ use http::{Request, Response};
 use tokio::task::JoinSet;
 use tower::{BoxError, Layer, ServiceExt, service_fn};
 use tower_sluice::key::{Head, Keyed};
-use tower_sluice::policy::{Policies, Rows};
 use tower_sluice::{Decision, Limiter};
+use tower_sluice_policies::{Policies, Rows};
 
 /// A million in each second.
 pub const HOURLY: u64 = 3_600_000_000;

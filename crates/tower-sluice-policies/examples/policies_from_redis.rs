@@ -2,7 +2,7 @@
 //! The hash is read once a second: change it while the example runs, and the new table is in force
 //! about a second later.
 //!
-//! `REDIS_URL=redis://127.0.0.1:6379 cargo run --features policies --example policies_from_redis`,
+//! `REDIS_URL=redis://127.0.0.1:6379 cargo run --example policies_from_redis`,
 //! which waits for the first table; then
 //!
 //! ```sh
@@ -21,7 +21,7 @@ use axum::routing::get;
 use tower::BoxError;
 use tower_sluice::Pool;
 use tower_sluice::crates::redis;
-use tower_sluice::policy::{Policies, Row, Rows, Source};
+use tower_sluice_policies::{Policies, Row, Rows, Source};
 
 /// The pause between two reads of the hash.
 const PAUSE: Duration = Duration::from_secs(1);

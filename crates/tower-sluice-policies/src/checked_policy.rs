@@ -9,41 +9,41 @@ use serde_json::{Map, Value};
 use super::chosen_algorithm::Choice;
 use super::pattern::{Matcher, Pattern};
 use super::policy_key::Key;
-use crate::algorithm::{Algorithm, AnyAlgorithm, QuotaError, SlidingLog, SlidingWindow};
-use crate::key::Head;
-use crate::{Error, ErrorKind, Quota};
+use tower_sluice::algorithm::{Algorithm, AnyAlgorithm, QuotaError, SlidingLog, SlidingWindow};
+use tower_sluice::key::Head;
+use tower_sluice::{Error, ErrorKind, Quota};
 
 /// A policy of the table in force. It serializes as a row with the same decisions. The row has the
 /// defaults of the common fields, and the algorithm's settings that the original row states. A
 /// `cache_ratio` becomes a `max_wait`, and an interface becomes a policy.
 #[derive(Clone, Debug, Serialize)]
 pub struct Policy {
-    pub(super) name: String,
-    pub(super) algorithm: &'static str,
-    pub(super) limit: u64,
+    pub(crate) name: String,
+    pub(crate) algorithm: &'static str,
+    pub(crate) limit: u64,
     #[serde(serialize_with = "as_text")]
-    pub(super) period: Duration,
+    pub(crate) period: Duration,
     /// The settings that only its algorithm has.
     #[serde(flatten)]
-    pub(super) settings: Map<String, Value>,
+    pub(crate) settings: Map<String, Value>,
     #[serde(serialize_with = "as_text")]
-    pub(super) max_wait: Duration,
-    pub(super) key: Key,
+    pub(crate) max_wait: Duration,
+    pub(crate) key: Key,
     #[serde(rename = "match")]
-    pub(super) pattern: Pattern,
-    pub(super) cost: Cost,
-    pub(super) on_error: OnError,
-    pub(super) enabled: bool,
-    pub(super) shadow: bool,
+    pub(crate) pattern: Pattern,
+    pub(crate) cost: Cost,
+    pub(crate) on_error: OnError,
+    pub(crate) enabled: bool,
+    pub(crate) shadow: bool,
     #[serde(skip)]
-    pub(super) choice: Choice,
+    pub(crate) choice: Choice,
     /// The algorithm of the local share, if the row sets one: it decides while the store cannot.
     #[serde(skip)]
-    pub(super) share: Option<AnyAlgorithm>,
+    pub(crate) share: Option<AnyAlgorithm>,
     #[serde(skip)]
-    pub(super) quota: Quota,
+    pub(crate) quota: Quota,
     #[serde(skip)]
-    pub(super) matcher: Matcher,
+    pub(crate) matcher: Matcher,
 }
 
 impl Policy {
@@ -101,7 +101,7 @@ const MAX_COST: u64 = 1 << 53;
 
 /// The cost of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cost {
+pub(crate) enum Cost {
     Units(u64),
     /// The length of its body in units of 1,024 bytes, rounded up, at least 1.
     ContentLengthKb,
@@ -109,7 +109,7 @@ pub(super) enum Cost {
 
 impl Cost {
     /// Returns the units that a request costs.
-    pub(super) fn of_request(self, head: &Head<'_>) -> u64 {
+    pub(crate) fn of_request(self, head: &Head<'_>) -> u64 {
         match self {
             Self::Units(units) => units,
             Self::ContentLengthKb => {
@@ -159,11 +159,11 @@ pub enum OnError {
     /// The request is refused as undecided: over HTTP with 503. The default.
     #[default]
     Deny,
-    /// The request is admitted while Redis is away, as [`FailOpen`](crate::FailOpen) does. For
+    /// The request is admitted while Redis is away, as [`FailOpen`](tower_sluice::FailOpen) does. For
     /// other errors it is refused.
     Allow,
     /// This process admits this number of units per period for each key, like
-    /// [`or_else`](crate::LimiterExt::or_else) with another limiter. It covers all errors except
+    /// [`or_else`](tower_sluice::LimiterExt::or_else) with another limiter. It covers all errors except
     /// invalid requests and foreign values. So it also covers a full Redis, or a changed password.
     /// A request that costs more is refused as undecided.
     Local(u64),
@@ -171,7 +171,7 @@ pub enum OnError {
 
 impl OnError {
     /// Returns true if this setting decides in place of a store with this error.
-    pub(super) fn stands_in(self, error: &Error) -> bool {
+    pub(crate) fn stands_in(self, error: &Error) -> bool {
         match self {
             Self::Deny => false,
             Self::Allow => error.kind() == ErrorKind::Infrastructure,
@@ -181,7 +181,7 @@ impl OnError {
 }
 
 /// Returns the algorithm of a local share, which admits at most `units` for each key in a period.
-pub(super) fn share(units: u64, period: Duration) -> Result<AnyAlgorithm, QuotaError> {
+pub(crate) fn share(units: u64, period: Duration) -> Result<AnyAlgorithm, QuotaError> {
     let quota = Quota::try_new(units, period)?;
     let share: AnyAlgorithm = match units {
         ..=MAX_LOGGED_SHARE => SlidingLog::new(quota).into(),

@@ -2,14 +2,14 @@
 
 use serde::Deserialize;
 
-use crate::algorithm::AnyAlgorithm;
+use tower_sluice::algorithm::AnyAlgorithm;
 #[cfg(feature = "redisson")]
-use crate::redisson::Rate;
+use tower_sluice::redisson::Rate;
 
 /// The name of an algorithm. Default: a token bucket.
 #[derive(Clone, Copy, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Name {
+pub(crate) enum Name {
     #[default]
     TokenBucket,
     Budget,
@@ -24,7 +24,7 @@ pub(super) enum Name {
 
 /// The names as rows write them, in the order of [`Name`], each with the settings that only some
 /// algorithms have.
-pub(super) const ALGORITHMS: [(&str, &[&str]); 9] = [
+pub(crate) const ALGORITHMS: [(&str, &[&str]); 9] = [
     ("token_bucket", &["burst", "max_debt"]),
     ("budget", &["burst", "max_debt", "max_hold"]),
     ("fixed_window", &["anchored"]),
@@ -40,7 +40,7 @@ pub(super) const ALGORITHMS: [(&str, &[&str]); 9] = [
 #[cfg(feature = "redisson")]
 #[derive(Clone, Copy, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum RateType {
+pub(crate) enum RateType {
     #[default]
     Overall,
     PerClient,
@@ -48,7 +48,7 @@ pub(super) enum RateType {
 
 /// The algorithm that decides about the keys of a policy.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Choice {
+pub(crate) enum Choice {
     Any(AnyAlgorithm),
     /// Java's limiter, on its own keys.
     #[cfg(feature = "redisson")]
@@ -57,7 +57,7 @@ pub(super) enum Choice {
 
 impl Choice {
     /// Returns true for Java's limiter, which decides separately from others.
-    pub(super) fn is_javas(self) -> bool {
+    pub(crate) fn is_javas(self) -> bool {
         match self {
             Choice::Any(_) => false,
             #[cfg(feature = "redisson")]

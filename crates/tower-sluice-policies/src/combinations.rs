@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::limited_policy::{LimitedPolicy, PolicyLimiter};
-use crate::store::Together;
+use tower_sluice::store::Together;
 
 /// The most combinations of policies whose limiters are kept.
 const MAX_COMBINATIONS: usize = 1_024;
@@ -14,7 +14,7 @@ const MAX_COMBINATIONS: usize = 1_024;
 /// The limiters that decide about several policies together. The map's keys are the numbers of the
 /// policies' limiters, or of their local shares.
 #[derive(Default)]
-pub(super) struct Combinations {
+pub(crate) struct Combinations {
     known: RwLock<HashMap<Vec<u64>, Combination>>,
 }
 
@@ -43,7 +43,7 @@ impl Combination {
 impl Combinations {
     /// Returns the limiter that decides for these limiters together, and makes it if it is missing.
     /// `None` if no limiter can.
-    pub(super) fn of(&self, limiters: &[&PolicyLimiter]) -> Option<Together> {
+    pub(crate) fn of(&self, limiters: &[&PolicyLimiter]) -> Option<Together> {
         if limiters.len() > Together::MAX {
             return None;
         }
@@ -63,7 +63,7 @@ impl Combinations {
     }
 
     /// Returns the limiters whose policies are all in `policies`, for the next table.
-    pub(super) fn kept(&self, policies: &[Arc<LimitedPolicy>]) -> Self {
+    pub(crate) fn kept(&self, policies: &[Arc<LimitedPolicy>]) -> Self {
         let limiters = policies.iter().flat_map(|one| [Some(&one.limiter), one.share.as_ref()]);
         let needed: HashSet<u64> = limiters.flatten().map(|limiter| limiter.id).collect();
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
@@ -95,9 +95,9 @@ mod tests {
     use http::Request;
 
     use super::*;
-    use crate::key::{Head, Keyed};
-    use crate::policy::table::Selection;
-    use crate::policy::{Policies, Row, Rows};
+    use crate::table::Selection;
+    use crate::{Policies, Row, Rows};
+    use tower_sluice::key::{Head, Keyed};
 
     /// Makes rows of policies. Each takes requests with a header of its name.
     fn rows(names: &[&str], limit: u64) -> Rows {

@@ -11,15 +11,15 @@ use super::checked_policy::OnError;
 use super::limited_policy::{Asked, LimitedPolicy};
 use super::policy_event::{Event, Observer, PolicyAnswer};
 use super::table::Selection;
-use crate::limiter::{Operation, Origin, Owner};
-use crate::store::{self, Decided, Part, Rules, Together};
-use crate::{Charge, Decision, Error, ErrorKind, Limiter, Outcome};
+use tower_sluice::limiter::{Operation, Origin, Owner};
+use tower_sluice::store::{self, Decided, Part, Rules, Together};
+use tower_sluice::{Charge, Decision, Error, ErrorKind, Limiter, Outcome};
 
 /// Decides about a request.
 ///
 /// Policies in a shadow decide last. So they take the same units as they would in force: none for a
 /// request that another policy refuses.
-pub(super) async fn decide(
+pub(crate) async fn decide(
     selection: Arc<Selection>,
     charge: Charge,
     owner: Owner,

@@ -11,14 +11,14 @@ use super::row::{Row, with_whole_numbers};
 use super::table_error::RowError;
 
 /// The valid fields of a row, and the errors of the others.
-pub(super) struct Fields {
+pub(crate) struct Fields {
     row: RowError,
-    pub(super) valid: Map<String, Value>,
-    pub(super) errors: Vec<RowError>,
+    pub(crate) valid: Map<String, Value>,
+    pub(crate) errors: Vec<RowError>,
 }
 
 impl Fields {
-    pub(super) fn new(table: &'static str, row: &Row, index: usize) -> Self {
+    pub(crate) fn new(table: &'static str, row: &Row, index: usize) -> Self {
         let row_error = RowError::new(table, row.name(), index);
         let mut fields = Self { row: row_error, valid: Map::new(), errors: Vec::new() };
         for (field, value) in row.fields() {
@@ -30,7 +30,7 @@ impl Fields {
     }
 
     /// Reads the fields, each of which has a default in `T`. An invalid field counts as absent.
-    pub(super) fn read<T: DeserializeOwned>(&mut self) -> T {
+    pub(crate) fn read<T: DeserializeOwned>(&mut self) -> T {
         let at = Cell::default();
         loop {
             let fields = self.valid.iter().map(|(field, value)| {
@@ -55,7 +55,7 @@ impl Fields {
     }
 
     /// Keeps an error if a field is absent.
-    pub(super) fn required<T>(&mut self, field: &str, value: Option<T>) -> Option<T> {
+    pub(crate) fn required<T>(&mut self, field: &str, value: Option<T>) -> Option<T> {
         match value {
             None if !self.is_wrong(field) => self.wrong(field, "it is missing"),
             value => value,
@@ -63,7 +63,7 @@ impl Fields {
     }
 
     /// Keeps an error if a ratio is not in a range.
-    pub(super) fn within(
+    pub(crate) fn within(
         &mut self,
         field: &str,
         ratio: Option<f64>,
@@ -77,13 +77,13 @@ impl Fields {
     }
 
     /// Keeps the error of a field.
-    pub(super) fn wrong<T>(&mut self, field: &str, why: impl fmt::Display) -> Option<T> {
+    pub(crate) fn wrong<T>(&mut self, field: &str, why: impl fmt::Display) -> Option<T> {
         self.errors.push(self.row.with(Some(field), why));
         None
     }
 
     /// Returns the value of a checked field. Keeps the error if it is wrong.
-    pub(super) fn checked<T>(
+    pub(crate) fn checked<T>(
         &mut self,
         field: &str,
         value: Result<T, impl fmt::Display>,
@@ -91,7 +91,7 @@ impl Fields {
         value.or_else(|why| self.wrong(field, why).ok_or(())).ok()
     }
 
-    pub(super) fn is_wrong(&self, field: &str) -> bool {
+    pub(crate) fn is_wrong(&self, field: &str) -> bool {
         self.errors.iter().any(|error| error.field() == Some(field))
     }
 }

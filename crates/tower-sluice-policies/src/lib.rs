@@ -1,32 +1,15 @@
-//! Limits as rows of a table, from a file, a database or any other source. The table can be
-//! replaced while requests run.
+// In rustdoc the guide is a module; the first definition of a link counts.
+//! [guide]: crate::guide
 //!
-//! [`Policies::layer`] limits the requests of a service. Each row of the table is a policy:
-//!
-//! ```toml
-//! [[policy]]
-//! name = "api"
-//! algorithm = "token_bucket"
-//! limit = 5
-//! period = "1s"
-//! burst = 5
-//! max_wait = "500ms"
-//! key = "header:x-api-key"
-//! match = { path = ["/api", "/api/{*rest}"], method = ["GET", "POST"] }
-//! cost = 1
-//! on_error = "deny"
-//! enabled = true
-//! shadow = false
-//! ```
-//!
-//! The [guide](crate::guide::policies) has all fields, their values and their defaults. These rules
-//! surprise some people:
-//!
-//! - A policy with a `path` refuses a path that servers read in several ways, such as `//login` and
-//!   `/a%2Fb`, with 400. [`Rows::allow_in_paths`] changes that.
-//! - A request without the policy's key gets 400. A request that no policy takes passes.
-//! - If several policies take a request, all of them decide, all or nothing.
-//! - A table without policies is an error, unless it has [`Rows::allow_empty`].
+#![doc = include_str!("../README.md")]
+// Without a feature, links to what it adds are plain text, and some matches have one arm.
+#![cfg_attr(
+    not(all(feature = "redis", feature = "redisson")),
+    allow(rustdoc::broken_intra_doc_links, clippy::infallible_destructuring_match)
+)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
+#![doc(test(attr(deny(unused_imports))))]
 
 mod checked_policy;
 mod chosen_algorithm;
@@ -48,6 +31,14 @@ mod table_error;
 mod table_watch;
 mod values;
 mod written;
+
+/// The fields of rows, their values and their defaults.
+pub mod guide {
+    #![doc = include_str!("../policies.md")]
+}
+
+/// The crate of [`Row::with`]'s values.
+pub use serde_json;
 
 pub use checked_policy::{OnError, Policy};
 pub use policies::{Named, Policies, PoliciesBuilder, Source};

@@ -8,32 +8,32 @@ use std::time::Duration;
 
 use super::checked_policy::Policy;
 use super::chosen_algorithm::Choice;
-use crate::algorithm::{AnyAlgorithm, TokenBucket};
+use tower_sluice::algorithm::{AnyAlgorithm, TokenBucket};
 #[cfg(feature = "redisson")]
-use crate::by_api_key;
-use crate::limiter::{Boxed, Switch, SwitchMode};
+use tower_sluice::by_api_key;
+use tower_sluice::limiter::{Boxed, Switch, SwitchMode};
 #[cfg(feature = "redisson")]
-use crate::redisson::{PermitLog, Redisson};
-use crate::{Charge, LimiterExt, Memory};
+use tower_sluice::redisson::{PermitLog, Redisson};
+use tower_sluice::{Charge, LimiterExt, Memory};
 #[cfg(feature = "redis")]
-use crate::{Pool, Redis};
+use tower_sluice::{Pool, Redis};
 
 /// A policy with its limiters and its switch.
 #[derive(Debug)]
-pub(super) struct LimitedPolicy {
-    pub(super) policy: Policy,
-    pub(super) limiter: PolicyLimiter,
+pub(crate) struct LimitedPolicy {
+    pub(crate) policy: Policy,
+    pub(crate) limiter: PolicyLimiter,
     /// The limiter of this process, which decides while the store cannot.
-    pub(super) share: Option<PolicyLimiter>,
-    pub(super) switch: Switch,
+    pub(crate) share: Option<PolicyLimiter>,
+    pub(crate) switch: Switch,
     /// A digest of the settings that its decisions depend on. Equal rows have equal digests in
     /// every process of one build.
-    pub(super) digest: u64,
+    pub(crate) digest: u64,
 }
 
 impl LimitedPolicy {
     /// Makes the limiters of a policy. They keep the states of the policy `before`.
-    pub(super) fn new(
+    pub(crate) fn new(
         policy: Policy,
         store: &Store,
         switch: Switch,
@@ -52,7 +52,7 @@ impl LimitedPolicy {
     }
 
     /// Returns the most permissive mode of its row, its own switch and the global one.
-    pub(super) fn mode(&self, global: SwitchMode) -> SwitchMode {
+    pub(crate) fn mode(&self, global: SwitchMode) -> SwitchMode {
         let row = match (self.policy.is_enabled(), self.policy.is_shadow()) {
             (false, _) => SwitchMode::Off,
             (true, true) => SwitchMode::Shadow,
@@ -64,7 +64,7 @@ impl LimitedPolicy {
     }
 
     /// Returns the charge of a client's key.
-    pub(super) fn charge(&self, key: String) -> Charge {
+    pub(crate) fn charge(&self, key: String) -> Charge {
         Charge::new(match self.limiter.kind {
             // The key is the name of Java's limiter, which all policies share.
             #[cfg(feature = "redisson")]
@@ -78,28 +78,28 @@ impl LimitedPolicy {
 
 /// A policy that takes a request, and the charge of the request under it.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
-    pub(super) limited: Arc<LimitedPolicy>,
-    pub(super) charge: Charge,
+pub(crate) struct Asked {
+    pub(crate) limited: Arc<LimitedPolicy>,
+    pub(crate) charge: Charge,
 }
 
 /// The place where policies count the taken units, and the clock of their decisions.
 #[derive(Clone)]
-pub(super) struct Store {
-    pub(super) place: Place,
+pub(crate) struct Store {
+    pub(crate) place: Place,
     /// The most live keys of a limiter in this process. `None`: the default.
-    pub(super) max_keys: Option<usize>,
+    pub(crate) max_keys: Option<usize>,
     /// `None`: the default.
     #[cfg(feature = "redis")]
-    pub(super) decision_timeout: Option<Duration>,
-    pub(super) clock: Option<Arc<dyn Fn() -> Duration + Send + Sync>>,
+    pub(crate) decision_timeout: Option<Duration>,
+    pub(crate) clock: Option<Arc<dyn Fn() -> Duration + Send + Sync>>,
     /// A limiter without keys. All limiters of this process have its clock, since they decide
     /// together.
-    pub(super) clock_of: Memory<TokenBucket>,
+    pub(crate) clock_of: Memory<TokenBucket>,
 }
 
 #[derive(Clone)]
-pub(super) enum Place {
+pub(crate) enum Place {
     Memory,
     #[cfg(feature = "redis")]
     Redis(Pool),
@@ -145,12 +145,12 @@ impl Store {
 
 /// A limiter of one policy: for its store, or for its local share.
 #[derive(Clone, Debug)]
-pub(super) struct PolicyLimiter {
+pub(crate) struct PolicyLimiter {
     /// Its unique number, which stays the same in each table that keeps the limiter.
-    pub(super) id: u64,
+    pub(crate) id: u64,
     choice: Choice,
     kind: Kind,
-    pub(super) boxed: Boxed,
+    pub(crate) boxed: Boxed,
 }
 
 #[derive(Clone, Debug)]
@@ -220,7 +220,7 @@ impl PolicyLimiter {
     }
 
     /// The limiter in this process, if it can decide with others.
-    pub(super) fn memory(&self) -> Option<&Memory<AnyAlgorithm>> {
+    pub(crate) fn memory(&self) -> Option<&Memory<AnyAlgorithm>> {
         match &self.kind {
             Kind::Memory(memory) => Some(memory),
             #[cfg(feature = "redis")]
@@ -230,7 +230,7 @@ impl PolicyLimiter {
 
     /// The limiter in Redis, if it can decide with others.
     #[cfg(feature = "redis")]
-    pub(super) fn redis(&self) -> Option<&Redis<AnyAlgorithm>> {
+    pub(crate) fn redis(&self) -> Option<&Redis<AnyAlgorithm>> {
         match &self.kind {
             Kind::Redis(redis) => Some(redis),
             _ => None,
@@ -238,14 +238,14 @@ impl PolicyLimiter {
     }
 
     /// Returns true if it can decide together with others, all or nothing.
-    pub(super) fn joins_others(&self) -> bool {
+    pub(crate) fn joins_others(&self) -> bool {
         !self.choice.is_javas()
     }
 }
 
 /// Finds the policies of Redisson whose limiter may also belong to a client's key of another
 /// policy.
-pub(super) fn shared_limiters(policies: &[Policy]) -> Vec<(&Policy, String)> {
+pub(crate) fn shared_limiters(policies: &[Policy]) -> Vec<(&Policy, String)> {
     let javas: Vec<_> = policies.iter().filter(|policy| policy.choice.is_javas()).collect();
     let keyed = javas.iter().filter(|policy| !policy.key.is_global());
     let keyed: HashSet<&str> = keyed.map(|policy| policy.name()).collect();

@@ -11,14 +11,14 @@ const AMBIGUOUS: [&str; 11] =
 
 /// The parts of [`AMBIGUOUS`] that the rows of a table allow.
 #[derive(Debug, Default)]
-pub(super) struct Allowed(Vec<&'static str>);
+pub(crate) struct Allowed(Vec<&'static str>);
 
 /// The reading of a path, or the part that has several.
-pub(super) type Reading<'a> = Result<Cow<'a, str>, &'static str>;
+pub(crate) type Reading<'a> = Result<Cow<'a, str>, &'static str>;
 
 impl Allowed {
     /// Finds the parts that a table allows. `Err`: one is unknown, with the reason.
-    pub(super) fn new(written: &[String]) -> Result<Self, Vec<(&str, String)>> {
+    pub(crate) fn new(written: &[String]) -> Result<Self, Vec<(&str, String)>> {
         let known = |text: &&str, part: &str| text.eq_ignore_ascii_case(part);
         let (mut allowed, mut unknown) = (Vec::new(), Vec::new());
         for text in written.iter().map(String::as_str) {
@@ -33,7 +33,7 @@ impl Allowed {
     /// Reads a path as every server does: each byte in one spelling, without a slash at the end.
     /// An allowed part stays in the path as it is. `Err`: another part that servers read in several
     /// ways.
-    pub(super) fn read<'a>(&self, path: &'a str) -> Reading<'a> {
+    pub(crate) fn read<'a>(&self, path: &'a str) -> Reading<'a> {
         let shorter = path.strip_suffix('/').filter(|shorter| !shorter.is_empty());
         let shorter = shorter.unwrap_or(path);
         if !path.starts_with('/') {
@@ -68,7 +68,7 @@ impl Allowed {
 }
 
 /// Says that a path, or a pattern of paths, has a part that servers read in several ways.
-pub(super) fn in_several_ways(part: &str) -> String {
+pub(crate) fn in_several_ways(part: &str) -> String {
     format!("servers read `{part}` in a path in several ways; a table may `allow_in_paths`")
 }
 
@@ -88,7 +88,7 @@ fn is_plainly_spelled(path: &str) -> bool {
 }
 
 /// Returns the path with each byte in one spelling: unencoded, or percent-encoded in upper case.
-pub(super) fn spelled(path: &str) -> String {
+pub(crate) fn spelled(path: &str) -> String {
     spell(path).0
 }
 

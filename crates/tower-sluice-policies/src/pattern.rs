@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::path::{Allowed, Reading, in_several_ways, spelled};
 use super::policy_key::{host_name, hosts};
 use super::values::Texts;
-use crate::key::Head;
+use tower_sluice::key::Head;
 
 /// The methods that IANA lists, and `PURGE` of caches. Any other method is probably a typing error,
 /// and its policy would take no request.
@@ -26,7 +26,7 @@ const METHODS: &str = "\
 /// it.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Pattern {
+pub(crate) struct Pattern {
     #[serde(skip_serializing_if = "Texts::is_empty")]
     path: Texts,
     #[serde(skip_serializing_if = "Texts::is_empty")]
@@ -38,7 +38,7 @@ pub(super) struct Pattern {
     name: Option<String>,
     /// True if `/API` equals `/api`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(super) ignore_case: bool,
+    pub(crate) ignore_case: bool,
 }
 
 /// The headers that a request must have, each with its value or with any value.
@@ -70,7 +70,7 @@ enum Written {
 }
 
 /// Reads the field `match`.
-pub(super) fn written<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Pattern, D::Error> {
+pub(crate) fn written<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Pattern, D::Error> {
     match Written::deserialize(deserializer)? {
         Written::Table(table) => serde_json::from_value(table.into()).map_err(D::Error::custom),
         Written::Paths(path) => Ok(Pattern { path, ..Pattern::default() }),
@@ -80,7 +80,7 @@ pub(super) fn written<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Patt
 impl Pattern {
     /// Makes the matcher, for paths with the allowed parts. The error says what is wrong with the
     /// pattern.
-    pub(super) fn matcher(&self, allowed: &Allowed) -> Result<Matcher, String> {
+    pub(crate) fn matcher(&self, allowed: &Allowed) -> Result<Matcher, String> {
         if self.ignore_case && self.path.is_empty() {
             return Err(String::from(
                 "ignore_case needs a path: write one, or leave ignore_case out",
@@ -226,12 +226,12 @@ fn check_placeholder(placeholder: &str) -> Result<(), String> {
 
 /// Decides if a policy takes a request.
 #[derive(Clone)]
-pub(super) struct Matcher {
+pub(crate) struct Matcher {
     paths: Vec<PathTest>,
     methods: Vec<Method>,
     headers: Vec<(HeaderName, Option<String>)>,
     name: Option<String>,
-    pub(super) ignore_case: bool,
+    pub(crate) ignore_case: bool,
 }
 
 /// One pattern of a path. Routes of one router may not overlap, so each has its own.
@@ -267,7 +267,7 @@ impl PathTest {
 impl Matcher {
     /// Returns true if it takes a request with any of these paths. The request may have a name.
     /// `Err`: the part of a path that servers read in several ways.
-    pub(super) fn takes(
+    pub(crate) fn takes(
         &self,
         head: &Head<'_>,
         paths: &[Reading<'_>],
@@ -308,7 +308,7 @@ impl Matcher {
 
     /// Returns the beginning of each path that it takes: the whole segments before the first
     /// placeholder. `None` if it may take every path.
-    pub(super) fn beginnings(&self) -> Option<impl Iterator<Item = &str>> {
+    pub(crate) fn beginnings(&self) -> Option<impl Iterator<Item = &str>> {
         (!self.paths.is_empty()).then(|| self.paths.iter().map(PathTest::beginning))
     }
 }

@@ -20,14 +20,15 @@ use super::read_rows;
 use super::row::Rows;
 use super::table::{NoKey, Selection, Table};
 use super::table_error::TableError;
+#[cfg(feature = "tracing")]
 use super::table_watch::table_in_force;
 #[cfg(feature = "redis")]
-use crate::Pool;
-use crate::algorithm::TokenBucket;
-use crate::future::{BoxedFuture, Settlement};
-use crate::key::{ClientIp, FindPeer, Head, KeyExtractor, Keyed};
-use crate::limiter::{Owner, Reservation, Switch, SwitchMode};
-use crate::{
+use tower_sluice::Pool;
+use tower_sluice::algorithm::TokenBucket;
+use tower_sluice::future::{BoxedFuture, Settlement};
+use tower_sluice::key::{ClientIp, FindPeer, Head, KeyExtractor, Keyed};
+use tower_sluice::limiter::{Owner, Reservation, Switch, SwitchMode};
+use tower_sluice::{
     Charge, Decision, Error, ErrorKind, HttpResponder, Limiter, Memory, Quota, RateLimitLayer,
     store,
 };
@@ -35,18 +36,18 @@ use crate::{
 /// Policies from a table: the key extractor and the limiter of a layer. Cheap to clone: clones
 /// share one table.
 ///
-/// The [guide](crate::guide::policies) lists the fields of a row.
+/// The [guide](crate::guide) lists the fields of a row.
 ///
-/// You can wrap it in limiters such as [`inspect`](crate::LimiterExt::inspect),
-/// [`timeout`](crate::LimiterExt::timeout) and [`deny_cache`](crate::LimiterExt::deny_cache). You
-/// cannot wrap it in a [`lease`](crate::LimiterExt::lease): a lease asks for several units at once,
+/// You can wrap it in limiters such as [`inspect`](tower_sluice::LimiterExt::inspect),
+/// [`timeout`](tower_sluice::LimiterExt::timeout) and [`deny_cache`](tower_sluice::LimiterExt::deny_cache). You
+/// cannot wrap it in a [`lease`](tower_sluice::LimiterExt::lease): a lease asks for several units at once,
 /// but each policy has its own cost. That is an error of kind
 /// [`Configuration`](ErrorKind::Configuration).
 ///
 /// ```
 /// use http::{Request, Response};
 /// use tower::{BoxError, Layer, ServiceExt, service_fn};
-/// use tower_sluice::policy::{Policies, Rows};
+/// use tower_sluice_policies::{Policies, Rows};
 ///
 /// let rows: Rows = toml::from_str(
 ///     r#"
@@ -114,7 +115,7 @@ impl Policies {
     /// old table are settled under the old table.
     ///
     /// A policy that keeps its name and its algorithm keeps its taken units, as
-    /// [`Charge::quota`](crate::Charge::quota) describes. Switches keep their modes.
+    /// [`Charge::quota`](tower_sluice::Charge::quota) describes. Switches keep their modes.
     ///
     /// An event of `tracing` has the number of policies of the table: all, and those on, in a
     /// shadow and off.
@@ -143,6 +144,7 @@ impl Policies {
             switch.mode() != SwitchMode::On || switch.is_shared() || of_rows.get(name).is_some()
         });
         drop(switches);
+        #[cfg(feature = "tracing")]
         table_in_force(of_rows.counts(self.shared.global.mode()));
         Ok(())
     }
@@ -151,7 +153,7 @@ impl Policies {
     /// policy's own switch, and `enabled` and `shadow` in its row.
     /// [`PolicyHandle::mode`](super::PolicyHandle::mode) returns the result.
     ///
-    /// While it is set to [`Shadow`](crate::limiter::SwitchMode::Shadow), its
+    /// While it is set to [`Shadow`](tower_sluice::limiter::SwitchMode::Shadow), its
     /// [`shadow_counts`](Switch::shadow_counts) count the decisions of all policies: one for each
     /// policy of a request.
     #[must_use]
@@ -161,7 +163,7 @@ impl Policies {
 
     /// Returns the charge of a request, or [`Keyed::Exempt`] if no policy takes it. If all policies
     /// that take it are off, its charge is admitted with
-    /// [`Origin::Off`](crate::limiter::Origin::Off).
+    /// [`Origin::Off`](tower_sluice::limiter::Origin::Off).
     #[must_use]
     pub fn charge(&self, head: Head<'_>) -> Keyed {
         self.charge_of(&head, None)
@@ -171,7 +173,7 @@ impl Policies {
     /// name take them.
     ///
     /// ```
-    /// use tower_sluice::policy::{Policies, Row, Rows};
+    /// use tower_sluice_policies::{Policies, Row, Rows};
     ///
     /// let row = Row::from_texts([
     ///     ("name", "uploads"),
@@ -184,7 +186,7 @@ impl Policies {
     /// // Around the routes that take uploads:
     /// let layer = policies.named("upload").layer();
     /// # let _ = layer;
-    /// # Ok::<(), tower_sluice::policy::TableError>(())
+    /// # Ok::<(), tower_sluice_policies::TableError>(())
     /// ```
     #[must_use]
     pub fn named(&self, name: impl Into<Arc<str>>) -> Named {
@@ -192,11 +194,11 @@ impl Policies {
     }
 
     /// The table in use.
-    pub(super) fn table(&self) -> Arc<Table> {
+    pub(crate) fn table(&self) -> Arc<Table> {
         Arc::clone(&self.shared.table.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(super) fn addresses(&self) -> &dyn FindAddress {
+    pub(crate) fn addresses(&self) -> &dyn FindAddress {
         &*self.shared.settings.addresses
     }
 
@@ -329,7 +331,7 @@ impl PoliciesBuilder {
     /// Sets how long a call to Redis may take. Default: 100 ms.
     ///
     /// The policies of a request share one call if possible. If not, a
-    /// [`timeout`](crate::LimiterExt::timeout) around the policies limits the time of all calls
+    /// [`timeout`](tower_sluice::LimiterExt::timeout) around the policies limits the time of all calls
     /// together.
     #[cfg(feature = "redis")]
     pub fn decision_timeout(mut self, timeout: Duration) -> Self {
@@ -356,8 +358,8 @@ impl PoliciesBuilder {
 
     /// Decides by `clock`, the time since the Unix epoch. Default: the store's clock.
     ///
-    /// It is for tests and replays: see [`Memory::clock`](crate::Memory::clock) and
-    /// [`Redis::clock`](crate::Redis::clock).
+    /// It is for tests and replays: see [`Memory::clock`](tower_sluice::Memory::clock) and
+    /// [`Redis::clock`](tower_sluice::Redis::clock).
     pub fn clock(mut self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         let clock = Arc::new(clock);
         self.store.clock = Some(Arc::clone(&clock) as _);
@@ -367,7 +369,7 @@ impl PoliciesBuilder {
 
     /// Shows each decision of each policy to a closure, for metrics and logs. Default: no closure.
     /// For a policy that is off, the closure sees the requests that pass, with
-    /// [`Origin::Off`](crate::limiter::Origin::Off).
+    /// [`Origin::Off`](tower_sluice::limiter::Origin::Off).
     ///
     /// The closure runs in the request's task, so it must not block.
     pub fn on_decision(self, observe: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
@@ -407,7 +409,7 @@ impl fmt::Debug for PoliciesBuilder {
 /// read the source again from time to time, with [`Policies::reload`].
 ///
 /// ```
-/// use tower_sluice::policy::{Policies, Rows};
+/// use tower_sluice_policies::{Policies, Rows};
 ///
 /// # type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// # fn run(policies: Policies) {
@@ -461,7 +463,7 @@ impl Policies {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Row;
+    use crate::Row;
 
     #[test]
     fn every_cost_changes_in_the_same_proportion() {

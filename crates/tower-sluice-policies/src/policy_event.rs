@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use super::checked_policy::Policy;
 use super::limited_policy::{Asked, LimitedPolicy};
-use crate::limiter::Origin;
-use crate::store::Decided;
-use crate::{Decision, Error, Outcome};
+use tower_sluice::limiter::Origin;
+use tower_sluice::store::Decided;
+use tower_sluice::{Decision, Error, Outcome};
 
 /// A closure that receives the decision of each policy.
-pub(super) type Observer = Arc<dyn Fn(&Event<'_>) + Send + Sync>;
+pub(crate) type Observer = Arc<dyn Fn(&Event<'_>) + Send + Sync>;
 
 /// The decisions of the policies in force, and the units that they took.
-pub(super) type PolicyAnswer = Result<Decided, Error>;
+pub(crate) type PolicyAnswer = Result<Decided, Error>;
 
 /// The decision of one policy about one request, for an
 /// [observer](super::PoliciesBuilder::on_decision).
@@ -38,7 +38,7 @@ pub struct Event<'a> {
     /// True if the policy is in a shadow, so that it does not refuse the request.
     pub in_shadow: bool,
     /// How long the request has waited before it asked again.
-    pub(super) retried_for: Duration,
+    pub(crate) retried_for: Duration,
 }
 
 impl<'a> Event<'a> {
@@ -64,7 +64,7 @@ impl<'a> Event<'a> {
 
     /// Makes the event of a policy in a shadow, with the decision that it would have made. `None`
     /// if it would have admitted a request that another policy refuses: then it takes nothing.
-    pub(super) fn in_shadow(
+    pub(crate) fn in_shadow(
         limited: &'a LimitedPolicy,
         decision: &'a Decision,
         answer: &Option<PolicyAnswer>,
@@ -79,18 +79,18 @@ impl<'a> Event<'a> {
 
     /// Makes the event of a policy in force with this result. `Err`: it could not decide, or
     /// refuses a request without a key for it.
-    pub(super) fn of(limited: &'a LimitedPolicy, result: Result<Outcome, &'a Error>) -> Self {
+    pub(crate) fn of(limited: &'a LimitedPolicy, result: Result<Outcome, &'a Error>) -> Self {
         let (origin, cause, retried_for) = (None, None, Duration::ZERO);
         Self { policy: &limited.policy, result, origin, cause, in_shadow: false, retried_for }
     }
 
     /// Makes the event of a policy that is off: the request passes.
-    pub(super) fn off(limited: &'a LimitedPolicy) -> Self {
+    pub(crate) fn off(limited: &'a LimitedPolicy) -> Self {
         Self { origin: Some(Origin::Off), ..Self::of(limited, Ok(Outcome::Allow)) }
     }
 
     /// Shows the decision of each policy in force.
-    pub(super) fn each(
+    pub(crate) fn each(
         asked: &'a [Asked],
         answer: &'a Option<PolicyAnswer>,
         mut show: impl FnMut(Self),

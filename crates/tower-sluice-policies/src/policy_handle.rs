@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::checked_policy::Policy;
 use super::limited_policy::LimitedPolicy;
 use super::policies::Policies;
-use crate::future::{BoxedFuture, OperationFuture};
-use crate::limiter::{Boxed, Done, Switch, SwitchMode};
-use crate::{Charge, Decision, Error, ErrorKind, LimiterExt};
+use tower_sluice::future::{BoxedFuture, OperationFuture};
+use tower_sluice::limiter::{Boxed, Done, Switch, SwitchMode};
+use tower_sluice::{Charge, Decision, Error, ErrorKind, LimiterExt};
 
 /// A policy in force: its row, its switch, and its keys. Cheap to clone.
 ///
@@ -19,7 +19,7 @@ use crate::{Charge, Decision, Error, ErrorKind, LimiterExt};
 /// are those of the row's `key`, in order.
 ///
 /// ```
-/// use tower_sluice::policy::{Policies, Row, Rows};
+/// use tower_sluice_policies::{Policies, Row, Rows};
 ///
 /// # let mut builder = tokio::runtime::Builder::new_current_thread();
 /// # builder.enable_time().build()?.block_on(async {
@@ -112,7 +112,7 @@ impl PolicyHandle {
     }
 
     /// Refuses all requests of a key for this time: see
-    /// [`LimiterExt::block`](crate::LimiterExt::block). A policy of Redisson cannot block.
+    /// [`LimiterExt::block`](tower_sluice::LimiterExt::block). A policy of Redisson cannot block.
     ///
     /// # Errors
     ///

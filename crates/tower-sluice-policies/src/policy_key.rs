@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::path::in_several_ways;
 use super::path::{Allowed, Reading};
 use super::values::Texts;
-use crate::key::{ClientIp, FindPeer, Head};
-use crate::{Error, ErrorKind, by_api_key};
+use tower_sluice::key::{ClientIp, FindPeer, Head};
+use tower_sluice::{Error, ErrorKind, by_api_key};
 
 /// One part of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(crate) enum Part {
     ClientIp,
     Header(HeaderName),
     Path { ignore_case: bool },
@@ -26,10 +26,10 @@ pub(super) enum Part {
 /// The parts of a key, in order.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Texts")]
-pub(super) struct Key(Vec<Part>);
+pub(crate) struct Key(Vec<Part>);
 
 /// Finds the caller's address in a request, and converts a written address to the same form.
-pub(super) trait FindAddress: Send + Sync {
+pub(crate) trait FindAddress: Send + Sync {
     fn of_request(&self, head: &Head<'_>) -> Result<String, Error>;
     fn of_text(&self, text: &str) -> Option<String>;
 }
@@ -115,14 +115,14 @@ fn host_of(head: &Head<'_>) -> Result<String, Error> {
 }
 
 /// Returns the names in the target and in the `Host` fields of a request. `None`: an invalid one.
-pub(super) fn hosts<'a>(head: &Head<'a>) -> impl Iterator<Item = Option<&'a str>> {
+pub(crate) fn hosts<'a>(head: &Head<'a>) -> impl Iterator<Item = Option<&'a str>> {
     let target = head.uri().authority().map(|authority| authority.as_str().as_bytes());
     let fields = head.headers().get_all(HOST).iter().map(HeaderValue::as_bytes);
     target.into_iter().chain(fields).map(|host| str::from_utf8(host).ok().and_then(host_name))
 }
 
 /// Returns the name of a host, without its port and the blanks that HTTP/2 keeps around a value.
-pub(super) fn host_name(host: &str) -> Option<&str> {
+pub(crate) fn host_name(host: &str) -> Option<&str> {
     let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
     let name = match host.split_once(']') {
         Some((address, _)) => address.trim_start_matches('['),
@@ -133,12 +133,12 @@ pub(super) fn host_name(host: &str) -> Option<&str> {
 }
 
 impl Key {
-    pub(super) fn global() -> Self {
+    pub(crate) fn global() -> Self {
         Self(vec![Part::Global])
     }
 
     /// Sets that upper and lower case of paths are equal.
-    pub(super) fn ignoring_case(mut self, is_ignored: bool) -> Self {
+    pub(crate) fn ignoring_case(mut self, is_ignored: bool) -> Self {
         for part in &mut self.0 {
             if let Part::Path { ignore_case } = part {
                 *ignore_case = is_ignored;
@@ -148,12 +148,12 @@ impl Key {
     }
 
     /// Returns true if all requests have one key.
-    pub(super) fn is_global(&self) -> bool {
+    pub(crate) fn is_global(&self) -> bool {
         self.0 == [Part::Global]
     }
 
     /// Returns the number of parts.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
@@ -162,7 +162,7 @@ impl Key {
     /// # Errors
     ///
     /// If a part is missing. The error names it.
-    pub(super) fn of_request(
+    pub(crate) fn of_request(
         &self,
         head: &Head<'_>,
         path: &Reading<'_>,
@@ -173,7 +173,7 @@ impl Key {
 
     /// Returns the key of a client that sends these parts. `None` if their number is wrong, or if a
     /// part is invalid.
-    pub(super) fn of_texts<T: AsRef<str>>(
+    pub(crate) fn of_texts<T: AsRef<str>>(
         &self,
         texts: &[T],
         allowed: &Allowed,

@@ -17,10 +17,10 @@ use super::setting::Setting;
 use super::table_error::{RowError, TableError};
 use super::values::Flag;
 use super::written::Written;
-use crate::Quota;
+use tower_sluice::Quota;
 
 /// Checks the rows of a table, and the parts that it allows in paths.
-pub(super) fn policies(rows: &Rows) -> Result<(Vec<Policy>, Allowed), TableError> {
+pub(crate) fn policies(rows: &Rows) -> Result<(Vec<Policy>, Allowed), TableError> {
     let (mut policies, mut errors, mut names) = (Vec::new(), Vec::new(), HashSet::new());
     let allowed = Allowed::new(&rows.allow_in_paths).unwrap_or_else(|unknown| {
         let error = |(text, why)| RowError::new("allow_in_paths", Some(text), 0).with(None, why);

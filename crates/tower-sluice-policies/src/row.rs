@@ -13,7 +13,7 @@ use serde_json::{Map, Number, Value};
 /// field.
 ///
 /// ```
-/// use tower_sluice::policy::Rows;
+/// use tower_sluice_policies::Rows;
 ///
 /// let rows: Rows = toml::from_str(
 ///     r#"
@@ -39,7 +39,7 @@ use serde_json::{Map, Number, Value};
 /// `allow_empty` if there may be no row.
 ///
 /// ```
-/// use tower_sluice::policy::{Row, Rows};
+/// use tower_sluice_policies::{Row, Rows};
 ///
 /// let api = Row::new().with("name", "api").with("limit", 5).with("period", "1s");
 /// let mut rows = Rows::from_iter([api]);
@@ -48,7 +48,7 @@ use serde_json::{Map, Number, Value};
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Rows {
-    /// Policies: the [guide](crate::guide::policies) lists their fields.
+    /// Policies: the [guide](crate::guide) lists their fields.
     pub policy: Vec<Row>,
     /// Interfaces of suppliers, whose calls are limited: `name`, `rate`, `cache` and `status`.
     pub interface: Vec<Row>,
@@ -58,7 +58,7 @@ pub struct Rows {
     /// the server of this table: see the [guide][paths]. Default: empty. A request with another such
     /// part is refused.
     ///
-    /// [paths]: crate::guide::policies#paths-that-servers-read-in-several-ways
+    /// [paths]: crate::guide#paths-that-servers-read-in-several-ways
     pub allow_in_paths: Vec<String>,
 }
 
@@ -66,12 +66,12 @@ impl Rows {
     /// A table without policies, which limits nothing.
     ///
     /// ```
-    /// use tower_sluice::policy::{Policies, Rows};
+    /// use tower_sluice_policies::{Policies, Rows};
     ///
     /// assert!(Policies::builder().build(&Rows::default()).is_err());
     /// let policies = Policies::builder().build(&Rows::none())?;
     /// assert!(policies.policies().is_empty());
-    /// # Ok::<(), tower_sluice::policy::TableError>(())
+    /// # Ok::<(), tower_sluice_policies::TableError>(())
     /// ```
     #[must_use]
     pub fn none() -> Self {
@@ -82,7 +82,7 @@ impl Rows {
 /// The fields of one row, in any order.
 ///
 /// ```
-/// use tower_sluice::policy::Row;
+/// use tower_sluice_policies::Row;
 ///
 /// let written = Row::new().with("name", "api").with("limit", 5).with("period", "1s");
 /// // As a Redis hash or a table of texts has it:
@@ -94,7 +94,7 @@ impl Rows {
 pub struct Row(Fields);
 
 /// The fields of a row. An invalid value is replaced by the reason.
-pub(super) type Fields = BTreeMap<String, Result<Value, String>>;
+pub(crate) type Fields = BTreeMap<String, Result<Value, String>>;
 
 impl Row {
     /// A row without fields.
@@ -137,7 +137,7 @@ impl Row {
     }
 
     /// Returns the fields, without empty ones.
-    pub(super) fn fields(&self) -> Fields {
+    pub(crate) fn fields(&self) -> Fields {
         let is_present =
             |(_, value): &(&String, &Result<Value, String>)| **value != Ok(Value::Null);
         self.0
@@ -148,7 +148,7 @@ impl Row {
     }
 
     /// Returns the row's name, if it states one.
-    pub(super) fn name(&self) -> Option<&str> {
+    pub(crate) fn name(&self) -> Option<&str> {
         self.0.get("name")?.as_ref().ok()?.as_str()
     }
 }
@@ -221,7 +221,7 @@ fn fields_of<'de, A: MapAccess<'de>>(mut map: A) -> Result<Fields, A::Error> {
 const NUMBER: &str = "$serde_json::private::Number";
 
 /// A value, or the reason why it is invalid in JSON: it is infinite, or a field occurs twice.
-pub(super) struct Parsed(pub(super) Result<Value, String>);
+pub(crate) struct Parsed(pub(crate) Result<Value, String>);
 
 impl<'de> Deserialize<'de> for Parsed {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -309,7 +309,7 @@ fn too_large(number: impl fmt::Display) -> String {
 
 /// Turns whole numbers into integers: some formats and sources write 5 as 5.0. A field of an
 /// object that is null is absent.
-pub(super) fn with_whole_numbers(value: Value) -> Value {
+pub(crate) fn with_whole_numbers(value: Value) -> Value {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     match value {
         Value::Number(number) if number.is_f64() => match number.as_f64() {

@@ -9,13 +9,13 @@ use super::chosen_algorithm::{ALGORITHMS, Choice, Name};
 use super::fields::Fields;
 use super::values::Span;
 use super::written::Written;
-use crate::Quota;
-use crate::algorithm::{
+use tower_sluice::Quota;
+use tower_sluice::algorithm::{
     Algorithm, AnyAlgorithm, Budget, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow,
     SmoothBursty, SmoothWarmingUp, TokenBucket,
 };
 #[cfg(feature = "redisson")]
-use crate::redisson::{PermitLog, Rate};
+use tower_sluice::redisson::{PermitLog, Rate};
 
 /// The longest wait that an algorithm reserves unless its row says more.
 const DEFAULT_HORIZON: Duration = Duration::from_secs(60);
@@ -26,10 +26,10 @@ const NEVER: &str =
 
 /// An algorithm that follows its quota.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Setting {
-    pub(super) quota: Quota,
-    pub(super) choice: Choice,
-    pub(super) max_wait: Duration,
+pub(crate) struct Setting {
+    pub(crate) quota: Quota,
+    pub(crate) choice: Choice,
+    pub(crate) max_wait: Duration,
 }
 
 /// The time in which an empty store fills, and the field that sets it.
@@ -37,7 +37,7 @@ type Store = (Duration, &'static str);
 
 impl Setting {
     /// Makes the algorithm of a row. `None` if a field is wrong.
-    pub(super) fn of(row: &Written, fields: &mut Fields) -> Option<Self> {
+    pub(crate) fn of(row: &Written, fields: &mut Fields) -> Option<Self> {
         let (name, own) = ALGORITHMS[row.algorithm as usize];
         for setting in ALGORITHMS.iter().flat_map(|(_, all)| *all) {
             if !own.contains(setting) && fields.valid.remove(*setting).is_some() {
@@ -73,7 +73,7 @@ impl Setting {
     }
 
     /// Checks that a request of `units` units can ever be admitted. The error says why not.
-    pub(super) fn check_cost(&self, units: u64) -> Result<(), String> {
+    pub(crate) fn check_cost(&self, units: u64) -> Result<(), String> {
         let algorithm = match self.choice {
             Choice::Any(algorithm) => algorithm,
             #[cfg(feature = "redisson")]

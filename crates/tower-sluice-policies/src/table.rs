@@ -11,42 +11,42 @@ use super::path::{Allowed, Reading, in_several_ways};
 use super::pattern::Matcher;
 use super::policy_key::FindAddress;
 use super::table_watch::TableWatch;
-use crate::key::Head;
-use crate::limiter::{Switch, SwitchMode};
-use crate::store::Together;
-use crate::{Error, ErrorKind};
+use tower_sluice::key::Head;
+use tower_sluice::limiter::{Switch, SwitchMode};
+use tower_sluice::store::Together;
+use tower_sluice::{Error, ErrorKind};
 
 /// A table of policies.
-pub(super) struct Table {
-    pub(super) policies: Vec<Arc<LimitedPolicy>>,
+pub(crate) struct Table {
+    pub(crate) policies: Vec<Arc<LimitedPolicy>>,
     /// The place of each policy by its name.
     places: HashMap<String, usize>,
     routes: Routes,
-    pub(super) allowed: Allowed,
+    pub(crate) allowed: Allowed,
     combinations: Combinations,
     /// Tables of the same patterns share it.
     watch: Arc<TableWatch>,
 }
 
 /// The policies that take one request, from the table in force when the request came.
-pub(super) struct Selection {
-    pub(super) table: Arc<Table>,
-    pub(super) in_force: Vec<Asked>,
-    pub(super) in_shadow: Vec<Asked>,
+pub(crate) struct Selection {
+    pub(crate) table: Arc<Table>,
+    pub(crate) in_force: Vec<Asked>,
+    pub(crate) in_shadow: Vec<Asked>,
     /// The policies in a shadow for which the request has no key, each with the reason.
-    pub(super) keyless: Vec<NoKey>,
+    pub(crate) keyless: Vec<NoKey>,
     /// The policies that would take the request, but are off: they let it pass.
-    pub(super) off: Vec<Arc<LimitedPolicy>>,
+    pub(crate) off: Vec<Arc<LimitedPolicy>>,
     /// The switch of all policies, if it puts them into a shadow.
-    pub(super) global_shadow: Option<Switch>,
+    pub(crate) global_shadow: Option<Switch>,
 }
 
 /// A policy that takes a request without a key for it. Or a policy for which it is unknown if it
 /// takes the request.
 #[derive(Debug)]
-pub(super) struct NoKey {
-    pub(super) limited: Arc<LimitedPolicy>,
-    pub(super) why: Error,
+pub(crate) struct NoKey {
+    pub(crate) limited: Arc<LimitedPolicy>,
+    pub(crate) why: Error,
 }
 
 /// Shows the name of the policy, so that the cause of a refusal has it.
@@ -66,7 +66,7 @@ impl From<NoKey> for Error {
 
 impl Table {
     /// Makes the table that follows the table `before`.
-    pub(super) fn new(
+    pub(crate) fn new(
         mut policies: Vec<Arc<LimitedPolicy>>,
         allowed: Allowed,
         before: Option<&Table>,
@@ -86,12 +86,12 @@ impl Table {
         Self { policies, places, routes, allowed, combinations, watch }
     }
 
-    pub(super) fn get(&self, name: &str) -> Option<&Arc<LimitedPolicy>> {
+    pub(crate) fn get(&self, name: &str) -> Option<&Arc<LimitedPolicy>> {
         self.places.get(name).map(|place| &self.policies[*place])
     }
 
     /// Finds the policies that take a request.
-    pub(super) fn select(
+    pub(crate) fn select(
         self: &Arc<Self>,
         head: &Head<'_>,
         name: Option<&str>,
@@ -149,31 +149,32 @@ impl Table {
     }
 
     /// Returns the numbers of policies that are on, in a shadow, and off.
-    pub(super) fn counts(&self, global: SwitchMode) -> [usize; 3] {
+    #[cfg(feature = "tracing")]
+    pub(crate) fn counts(&self, global: SwitchMode) -> [usize; 3] {
         let modes = [SwitchMode::On, SwitchMode::Shadow, SwitchMode::Off];
         modes.map(|mode| self.policies.iter().filter(|one| one.mode(global) == mode).count())
     }
 
     /// Returns the limiter that decides for these limiters together. `None` if no limiter can.
-    pub(super) fn together(&self, limiters: &[&PolicyLimiter]) -> Option<Together> {
+    pub(crate) fn together(&self, limiters: &[&PolicyLimiter]) -> Option<Together> {
         self.combinations.of(limiters)
     }
 
     #[cfg(test)]
-    pub(super) fn combinations(&self) -> &Combinations {
+    pub(crate) fn combinations(&self) -> &Combinations {
         &self.combinations
     }
 }
 
 impl Selection {
     /// The longest wait that any of the policies in force allows.
-    pub(super) fn max_wait(&self) -> Duration {
+    pub(crate) fn max_wait(&self) -> Duration {
         let waits = self.in_force.iter().map(|asked| asked.limited.policy.max_wait());
         waits.max().unwrap_or_default()
     }
 
     /// The cost of the whole charge: that of the first policy.
-    pub(super) fn cost(&self) -> u64 {
+    pub(crate) fn cost(&self) -> u64 {
         let first = self.in_force.first().or(self.in_shadow.first());
         first.map_or(1, |asked| asked.charge.units())
     }
@@ -182,7 +183,7 @@ impl Selection {
     /// outer limiter that remembers decisions does not use them after a row or a switch changes. It
     /// does after a load of equal rows: a fallback goes on counting. The text also holds the costs,
     /// because the charge states only the first.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         for (sign, asked) in [('+', &self.in_force), ('-', &self.in_shadow)] {
             for (place, Asked { limited, charge, .. }) in asked.iter().enumerate() {
@@ -200,7 +201,7 @@ impl Selection {
         text
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.in_force.is_empty()
             && self.in_shadow.is_empty()
             && self.keyless.is_empty()

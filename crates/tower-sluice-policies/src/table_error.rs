@@ -25,7 +25,7 @@ fn shown(text: &str) -> String {
 /// from 1 if it has no name.
 ///
 /// ```
-/// use tower_sluice::policy::{Policies, Row, Rows};
+/// use tower_sluice_policies::{Policies, Row, Rows};
 ///
 /// let row = Row::new().with("name", "api").with("limit", 0).with("period", "1s");
 /// let rows = Rows::from_iter([row]);
@@ -36,15 +36,15 @@ fn shown(text: &str) -> String {
 ///
 /// Its `Debug` output is the same text, so that `unwrap` and a `?` in `main` print it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct TableError(pub(super) Vec<RowError>);
+pub struct TableError(pub(crate) Vec<RowError>);
 
 /// The error of one row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowError {
-    pub(super) table: &'static str,
+    pub(crate) table: &'static str,
     row: String,
     is_named: bool,
-    pub(super) field: Option<String>,
+    pub(crate) field: Option<String>,
     message: String,
 }
 
@@ -83,14 +83,14 @@ impl Error for TableError {}
 impl RowError {
     /// An error of the row with this name, or without a name, with this index in its table. A very
     /// long name is shortened.
-    pub(super) fn new(table: &'static str, name: Option<&str>, index: usize) -> Self {
+    pub(crate) fn new(table: &'static str, name: Option<&str>, index: usize) -> Self {
         let name = name.filter(|name| name.len() <= MAX_SHOWN);
         let row = name.map_or_else(|| (index + 1).to_string(), str::to_owned);
         Self { table, row, is_named: name.is_some(), field: None, message: String::new() }
     }
 
     /// The error of the same row, with a message about a field or about all of it.
-    pub(super) fn with(&self, field: Option<&str>, message: impl fmt::Display) -> Self {
+    pub(crate) fn with(&self, field: Option<&str>, message: impl fmt::Display) -> Self {
         Self { field: field.map(shown), message: shown(&message.to_string()), ..self.clone() }
     }
 

@@ -6,19 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tracing::{info, warn};
 
 #[cfg(feature = "metrics")]
-use crate::observe::{Metric, MetricKind};
-
-/// Without the feature, the macros emit no events.
-#[cfg(not(feature = "tracing"))]
-macro_rules! info {
-    (target: $target:ident, $($field:ident,)* $message:literal) => {{
-        let _ = ($target, $(&$field),*);
-    }};
-}
-#[cfg(not(feature = "tracing"))]
-use info as warn;
+use tower_sluice::observe::{Metric, MetricKind};
 
 /// The target of all events of tables.
+#[cfg(feature = "tracing")]
 const POLICIES: &str = "tower_sluice::policies";
 
 /// Every metric of policies, besides those of limiters.
@@ -38,7 +29,8 @@ const UNMATCHED: Metric = Metric::new(
 const FIRST_REQUESTS: usize = 1_000;
 
 /// Emits that a table is in force, with the numbers of its policies.
-pub(super) fn table_in_force([on, shadow, off]: [usize; 3]) {
+#[cfg(feature = "tracing")]
+pub(crate) fn table_in_force([on, shadow, off]: [usize; 3]) {
     let policies = on + shadow + off;
     if on > 0 {
         info!(target: POLICIES, policies, on, shadow, off, "policies are in force");
@@ -49,14 +41,14 @@ pub(super) fn table_in_force([on, shadow, off]: [usize; 3]) {
 
 /// Counts the requests that no policy of a table takes, and warns once of a table that takes none.
 #[derive(Debug, Default)]
-pub(super) struct TableWatch {
+pub(crate) struct TableWatch {
     /// The number of requests that were not taken, or of none any more.
     seen: AtomicUsize,
 }
 
 impl TableWatch {
     /// Reports a request of a table with this number of policies.
-    pub(super) fn selected(&self, policies: usize, is_unmatched: bool) {
+    pub(crate) fn selected(&self, policies: usize, is_unmatched: bool) {
         let is_new = self.seen.load(Relaxed) < FIRST_REQUESTS;
         if !is_unmatched {
             if is_new {
@@ -72,8 +64,13 @@ impl TableWatch {
             metrics::counter!(UNMATCHED.name).increment(1);
         }
         if is_new && self.seen.fetch_add(1, Relaxed) == FIRST_REQUESTS - 1 && policies > 0 {
-            let requests = FIRST_REQUESTS;
-            warn!(target: POLICIES, policies, requests, "no policy took any of the first requests");
+            #[cfg(feature = "tracing")]
+            warn!(
+                target: POLICIES,
+                policies,
+                requests = FIRST_REQUESTS,
+                "no policy took any of the first requests"
+            );
         }
     }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 /// A duration, such as `500ms`.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(try_from = "Value")]
-pub(super) struct Span(pub(super) Duration);
+pub(crate) struct Span(pub(crate) Duration);
 
 impl TryFrom<Value> for Span {
     type Error = String;
@@ -24,7 +24,7 @@ impl TryFrom<Value> for Span {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tower_sluice::policy::parse_duration;
+/// use tower_sluice_policies::parse_duration;
 ///
 /// assert_eq!(parse_duration("1min"), Ok(Duration::from_secs(60)));
 /// assert!(parse_duration("1M").is_err());
@@ -44,7 +44,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 /// True or false. Tables of numbers have 1 or 0.
 #[derive(Deserialize)]
 #[serde(try_from = "Value")]
-pub(super) struct Flag(pub(super) bool);
+pub(crate) struct Flag(pub(crate) bool);
 
 impl TryFrom<Value> for Flag {
     type Error = String;
@@ -61,7 +61,7 @@ impl TryFrom<Value> for Flag {
 /// One text, or a list of at least one.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(try_from = "OneOrMany")]
-pub(super) struct Texts(pub(super) Vec<String>);
+pub(crate) struct Texts(pub(crate) Vec<String>);
 
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "a text, or a list of texts")]
@@ -83,7 +83,7 @@ impl TryFrom<OneOrMany> for Texts {
 }
 
 impl Texts {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }

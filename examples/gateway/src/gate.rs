@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::key::{ClientIp, KeyExtractor, Keyed};
 use tower_sluice::limiter::{Metered, MetricsExt, SwitchMode};
-use tower_sluice::policy::{Policies, PolicyHandle, Rows};
 use tower_sluice::respond::{OnAdmitted, ProblemJson, RateLimitHeaders};
 use tower_sluice::{
     Charge, Decision, ErrorKind, HttpResponder, Limiter, Pool, Quota, RateLimitLayer, Redis,
 };
+use tower_sluice_policies::{Policies, PolicyHandle, Rows};
 
 use crate::meters::{Meters, REQUESTS};
 use crate::settings::Settings;

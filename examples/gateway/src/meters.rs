@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use tower_sluice::Charge;
 use tower_sluice::observe::Meter;
-use tower_sluice::policy::Event;
+use tower_sluice_policies::Event;
 
 use serving::metrics::Metrics;
 

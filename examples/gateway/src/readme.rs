@@ -3,13 +3,12 @@
 use std::cell::RefCell;
 
 use tower_sluice::observe::METRICS;
-use tower_sluice::policy;
 
 use crate::settings::Settings;
 
 const README: &str = include_str!("../README.md");
 /// The documentation of rows.
-const FIELDS: &str = include_str!("../../../docs/guide/policies.md");
+const FIELDS: &str = include_str!("../../../crates/tower-sluice-policies/policies.md");
 
 fn assert_named(name: &str) {
     assert!(README.contains(&format!("`{name}`")), "README.md does not name {name}");
@@ -30,7 +29,7 @@ fn every_setting_is_named() {
 #[test]
 fn every_metric_is_named() {
     // The gateway has no breaker.
-    let metrics = METRICS.iter().chain(policy::METRICS);
+    let metrics = METRICS.iter().chain(tower_sluice_policies::METRICS);
     let names = metrics.map(|metric| metric.name).filter(|name| !name.contains("breaker"));
     names.for_each(assert_named);
 }

@@ -1,6 +1,6 @@
 //! Policies as data: each row of a table of SQLite is a policy, each column a field.
 //!
-//! `cargo run --manifest-path examples/policies_from_sqlite/Cargo.toml`
+//! `cargo run --manifest-path crates/tower-sluice-policies/examples/policies_from_sqlite/Cargo.toml`
 
 use std::sync::{Arc, Mutex};
 
@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use rusqlite::types::ValueRef;
 use tokio::task::spawn_blocking;
 use tower::BoxError;
-use tower_sluice::policy::{Policies, Row, Rows, Source};
+use tower_sluice_policies::{Policies, Row, Rows, Source};
 
 /// The rows of the table `policies`.
 struct Table(Arc<Mutex<Connection>>);
