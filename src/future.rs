@@ -12,7 +12,7 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 pub use crate::limiter::futures::*;
-pub use crate::settlement::{Settled, Settlement};
+pub use crate::settlement::{Settled, Settlement, SettlementSender};
 
 use crate::limiter::{Admission, Limiter, Operation};
 use crate::reject::{Drain, Respond};

@@ -48,7 +48,15 @@ pub struct Settled {
 }
 
 impl Settled {
-    pub(crate) fn not_taken(units: u64) -> Self {
+    /// A settlement that gave back `units`.
+    #[must_use]
+    pub const fn gave_back(units: u64) -> Self {
+        Self { given_back: units, not_taken: 0 }
+    }
+
+    /// A settlement of a use beyond the charge, of which these units could not be taken.
+    #[must_use]
+    pub const fn not_taken(units: u64) -> Self {
         Self { given_back: 0, not_taken: units }
     }
 
@@ -86,7 +94,7 @@ impl Settlement {
     /// A finished settlement, which gave back `units`.
     #[must_use]
     pub fn gave_back(units: u64) -> Self {
-        Self(State::Settled(Ok(Settled { given_back: units, not_taken: 0 })))
+        Self(State::Settled(Ok(Settled::gave_back(units))))
     }
 
     /// A finished settlement, in which `units` could not be taken: they were used beyond the charge.
@@ -95,8 +103,27 @@ impl Settlement {
         Self(State::Settled(Ok(Settled::not_taken(units))))
     }
 
-    /// A settlement that ends through the [`SettlementSender`].
-    pub(crate) fn begin() -> (SettlementSender, Self) {
+    /// Begins a settlement whose store answers later, for limiters of your own. The sender ends it,
+    /// from any task or thread. A limiter whose store answers at once returns
+    /// `Settlement::from(Ok(settled))`.
+    ///
+    /// ```
+    /// use tower_sluice::future::{Settled, Settlement};
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    /// # runtime.block_on(async {
+    /// async fn give_back(units: u64) -> u64 {
+    ///     units // The units that the store gave back.
+    /// }
+    ///
+    /// let (sender, settlement) = Settlement::begin();
+    /// tokio::spawn(async move { sender.end(Ok(Settled::gave_back(give_back(2).await))) });
+    /// assert_eq!(settlement.await?.given_back, 2);
+    /// # Ok::<_, tower_sluice::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// [Limiters of your own](crate::guide::limiters_of_your_own) has a whole limiter that settles so.
+    pub fn begin() -> (SettlementSender, Self) {
         let settling = Arc::default();
         (SettlementSender(Arc::clone(&settling)), Self(State::Settling(settling)))
     }
@@ -167,12 +194,16 @@ impl Future for Settlement {
 
 debug_by_name!([] Settlement);
 
-/// Ends a settlement. If it is dropped before, the settlement counts as given up.
-pub(crate) struct SettlementSender(Arc<Mutex<Settling>>);
+/// Ends a [`Settlement`]. If it is dropped before, the settlement ends with an error of kind
+/// [`State`](ErrorKind::State).
+#[must_use = "a settlement whose sender is dropped ends with an error"]
+pub struct SettlementSender(Arc<Mutex<Settling>>);
+
+debug_by_name!([] SettlementSender);
 
 impl SettlementSender {
     /// Ends the settlement with its result.
-    pub(crate) fn end(self, result: Result<Settled, Error>) {
+    pub fn end(self, result: Result<Settled, Error>) {
         self.finish(result);
     }
 

@@ -221,7 +221,7 @@ impl Limiter for Redisson {
         let (settler, settlement) = Settlement::begin();
         runtime.spawn(async move {
             let given_back = inner.refund(&reservation, cost - actual, cost).await;
-            settler.end(given_back.map(|units| Settled { given_back: units, not_taken: 0 }));
+            settler.end(given_back.map(Settled::gave_back));
         });
         Ok(settlement)
     }

@@ -192,8 +192,16 @@ impl Pool {
         redis_once::Pool::from_source(source).into()
     }
 
-    pub(crate) fn has_caller_clock(&self) -> bool {
+    /// Returns true if limiters decide by the clock of this process: see
+    /// [`caller_clock`](Self::caller_clock).
+    #[must_use]
+    pub fn has_caller_clock(&self) -> bool {
         self.caller_clock
+    }
+
+    /// Returns the connections, over which a limiter of your own sends its own commands.
+    pub fn client(&self) -> &redis_once::Pool {
+        &self.client
     }
 
     /// Returns the first part of all keys.
