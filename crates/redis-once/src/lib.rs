@@ -61,7 +61,7 @@ pub use self::error::{Cause, Error, ErrorKind};
 pub use self::event::Event;
 pub use self::pool::Pool;
 pub use self::script::Script;
-pub use self::send::Failure;
+pub use self::send::{Failure, LateReply};
 
 #[cfg(feature = "bb8")]
 pub use ::bb8_redis;

@@ -1,8 +1,10 @@
 //! Sends single commands and scripts, each at most once.
 
 use std::fmt;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 
 use redis::{Arg, Cmd, RedisResult, ToRedisArgs, Value};
 use tokio::runtime::Handle;
@@ -19,29 +21,79 @@ use super::script::Script;
 /// The failure of a command, by what is known: did it run?
 ///
 /// The [`error`](Failure::error) says who is at fault.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum Failure {
     /// It did not run: it was not sent, or each server that got it said that it did not run it.
     NotRun(Error),
     /// It was sent, and no answer came by the deadline, or the connection was lost. It may have
-    /// run, or may still run.
-    Unanswered(Error),
+    /// run, or may still run. If the connection is not lost, the answer may come later.
+    Unanswered(Error, Option<LateReply>),
     /// The server answered with an error. A command did not run then. A script may have stopped
     /// after some of its writes.
     Answered(Error),
+}
+
+/// The answer that did not come by the deadline: a future, for a caller that has to undo what ran
+/// too late.
+///
+/// For example, nobody waits any more for a seat that was reserved too late. If the late answer says
+/// that it was reserved, give it back.
+///
+/// Nothing is sent again. The answer may never come, so await it under a time limit of your own. If
+/// it does not matter, drop this.
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// use redis_once::redis::cmd;
+/// use redis_once::{Failure, Pool};
+/// use tokio::time::{Instant, timeout};
+///
+/// # async fn run(pool: Pool) {
+/// let soon = || Instant::now() + Duration::from_millis(100);
+/// let reserve = cmd("SADD").arg("seats").arg("12A").take();
+/// if let Err(Failure::Unanswered(_, Some(late))) = pool.send(reserve, "seats", soon()).await {
+///     let late = timeout(Duration::from_secs(1), late).await;
+///     if late.is_ok_and(|reply| reply.is_ok()) {
+///         let give_back = cmd("SREM").arg("seats").arg("12A").take();
+///         pool.send(give_back, "seats", soon()).await.ok();
+///     }
+/// }
+/// # }
+/// ```
+pub struct LateReply(Mutex<Pin<Box<dyn Sending>>>);
+
+/// The future of an answer.
+trait Sending: Future<Output = Result<Value, Failure>> + Send {}
+
+impl<F: Future<Output = Result<Value, Failure>> + Send> Sending for F {}
+
+impl Future for LateReply {
+    type Output = Result<Value, Failure>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let reply = self.get_mut().0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        reply.as_mut().poll(cx)
+    }
+}
+
+impl fmt::Debug for LateReply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LateReply").finish_non_exhaustive()
+    }
 }
 
 impl Failure {
     /// Returns true if the command may have run, or may still run.
     #[must_use]
     pub fn may_have_run(&self) -> bool {
-        matches!(self, Self::Unanswered(_))
+        matches!(self, Self::Unanswered(..))
     }
 
     /// Returns the error, which says who is at fault.
     #[must_use]
     pub fn error(&self) -> &Error {
-        let (Self::NotRun(error) | Self::Unanswered(error) | Self::Answered(error)) = self;
+        let (Self::NotRun(error) | Self::Unanswered(error, _) | Self::Answered(error)) = self;
         error
     }
 }
@@ -60,7 +112,7 @@ impl std::error::Error for Failure {
 
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Self {
-        let (Failure::NotRun(error) | Failure::Unanswered(error) | Failure::Answered(error)) =
+        let (Failure::NotRun(error) | Failure::Unanswered(error, _) | Failure::Answered(error)) =
             failure;
         error
     }
@@ -132,19 +184,20 @@ impl Pool {
             return Err(not_run(ErrorKind::Saturation, message));
         }
         let connection = self.connection_by(deadline).await.map_err(Failure::NotRun)?;
-        let (progress, is_sent) = (Progress::default(), AtomicBool::new(false));
-        let mut one =
-            One { command, deadline, progress: &progress, is_sent: &is_sent, answer: None };
-        let sending = pin!(async {
-            let rejected = self.send_each(&mut one, &*connection, vec![()]).await;
-            self.send_again(&mut one, rejected).await;
-            one.answer
+        let state = Arc::new(State::default());
+        let mut one = One { command, deadline, state: Arc::clone(&state), answer: None };
+        let (pool, to) = (self.clone(), Arc::clone(&connection));
+        let mut sending = Box::pin(async move {
+            let rejected = pool.send_each(&mut one, &*to, vec![()]).await;
+            pool.send_again(&mut one, rejected).await;
+            let missed = || pool.missed_error(&deadline, &one.state.progress.stage());
+            one.answer.unwrap_or_else(|| Err(Failure::NotRun(missed())))
         });
-        let answer = self.reply_by(&deadline, Some(&*connection), sending).await;
-        answer.flatten().unwrap_or_else(|| {
-            let error = self.missed_error(&deadline, &progress.stage());
-            Err(match is_sent.load(Relaxed) {
-                true => Failure::Unanswered(error),
+        let answer = self.reply_by(&deadline, Some(&*connection), sending.as_mut()).await;
+        answer.unwrap_or_else(|| {
+            let error = self.missed_error(&deadline, &state.progress.stage());
+            Err(match state.is_sent.load(Relaxed) {
+                true => Failure::Unanswered(error, Some(LateReply(Mutex::new(sending)))),
                 false => Failure::NotRun(error),
             })
         })
@@ -157,17 +210,23 @@ enum Command {
     Script(Script, Vec<Vec<u8>>),
 }
 
+/// The state of a call.
+#[derive(Default)]
+struct State {
+    progress: Progress,
+    /// True while a server may run it.
+    is_sent: AtomicBool,
+}
+
 /// The one item of a call, and its answer.
-struct One<'a> {
+struct One {
     command: Command,
     deadline: Deadline,
-    progress: &'a Progress,
-    /// True while a server may run it.
-    is_sent: &'a AtomicBool,
+    state: Arc<State>,
     answer: Option<Result<Value, Failure>>,
 }
 
-impl Items for One<'_> {
+impl Items for One {
     type Item = ();
 
     fn hash_slot(&self, (): &()) -> u16 {
@@ -175,7 +234,7 @@ impl Items for One<'_> {
     }
 
     fn prepare(&mut self, (): ()) -> Option<()> {
-        self.is_sent.store(false, Relaxed);
+        self.state.is_sent.store(false, Relaxed);
         (Instant::now() <= self.deadline.at).then_some(())
     }
 
@@ -187,7 +246,7 @@ impl Items for One<'_> {
     }
 
     fn append(&self, (): &(), command: &mut Cmd) {
-        self.is_sent.store(true, Relaxed);
+        self.state.is_sent.store(true, Relaxed);
         match &self.command {
             Command::Plain(plain) => command.clone_from(plain),
             Command::Script(_, arguments) => _ = command.arg(arguments),
@@ -207,7 +266,7 @@ impl Items for One<'_> {
                 }
             };
             let error = from_failed_call(error, secrets.iter().map(String::as_str));
-            if was_answered { Failure::Answered(error) } else { Failure::Unanswered(error) }
+            if was_answered { Failure::Answered(error) } else { Failure::Unanswered(error, None) }
         }));
     }
 
@@ -216,8 +275,8 @@ impl Items for One<'_> {
     }
 
     fn record(&mut self, (): &(), stage: &Stage) {
-        self.is_sent.store(false, Relaxed);
-        self.progress.set(stage);
+        self.state.is_sent.store(false, Relaxed);
+        self.state.progress.set(stage);
     }
 }
 
@@ -231,11 +290,11 @@ fn text_of(argument: Arg<&[u8]>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::atomic::AtomicUsize;
     use std::time::Duration;
 
-    use redis::cmd;
+    use redis::aio::ConnectionLike;
+    use redis::{Pipeline, RedisFuture, cmd};
 
     use super::super::dialer::Dialer;
     use super::super::greeting::ServerKind;
@@ -262,6 +321,32 @@ mod tests {
         pool.send(cmd("GET").arg("user:4711").take(), "user:4711", Instant::now() + SOON).await
     }
 
+    /// A connection whose answers come after the deadline.
+    #[derive(Clone)]
+    struct Slow;
+
+    impl ConnectionLike for Slow {
+        fn req_packed_command<'a>(&'a mut self, _: &'a Cmd) -> RedisFuture<'a, Value> {
+            Box::pin(async {
+                tokio::time::sleep(2 * SOON).await;
+                Ok(Value::SimpleString("7".into()))
+            })
+        }
+
+        fn req_packed_commands<'a>(
+            &'a mut self,
+            _: &'a Pipeline,
+            _: usize,
+            _: usize,
+        ) -> RedisFuture<'a, Vec<Value>> {
+            Box::pin(std::future::pending())
+        }
+
+        fn get_db(&self) -> i64 {
+            0
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn an_answer_is_a_value_or_an_error_without_arguments() {
         let greets = |word: &str| match word {
@@ -283,12 +368,20 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_command_without_an_answer_may_have_run_if_it_was_sent() {
         let sent = get(&Pool::new(Arc::<Silent>::default(), None)).await.expect_err("silent");
-        assert!(sent.may_have_run(), "{sent:?}");
+        let Failure::Unanswered(_, Some(_)) = sent else { panic!("{sent:?}") };
         let unconnected = get(&pool(|_| "")).await.expect_err("no greeting");
         assert!(matches!(unconnected, Failure::NotRun(_)), "{unconnected:?}");
         let silent = Pool::new(Arc::<Silent>::default(), None);
         let late = silent.send(cmd("GET"), "a", Instant::now()).await.expect_err("no time");
         assert!(matches!(late, Failure::NotRun(_)), "{late:?}");
+    }
+
+    /// A caller that has gone can undo what ran too late.
+    #[tokio::test(start_paused = true)]
+    async fn a_late_answer_can_be_awaited() {
+        let pool = Pool::from_connection(Slow);
+        let Err(Failure::Unanswered(_, Some(late))) = get(&pool).await else { panic!("late") };
+        assert_eq!(late.await.expect("a value"), Value::SimpleString("7".into()));
     }
 
     /// A server that moves keys says that it did not run the command.
