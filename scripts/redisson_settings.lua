@@ -139,3 +139,5 @@ local function run()
   table.insert(result, 2, now)
   return result
 end
+
+return run()

@@ -4,19 +4,18 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::grant::{GrantId, GrantIds};
-use super::keys::Keys;
-use super::messages::{DONE, EXCEEDS, NO_CONFIGURATION, REFUSED, Request, ScriptReply};
+use super::keys::{Keys, check_name};
+use super::messages::{
+    DONE, EXCEEDS, NO_CONFIGURATION, REFUSED, Request, ScriptReply, malformed_reply,
+};
 use super::queues::{Queues, Turn};
 use super::rate::Rate;
 use super::sender::Sender;
-use crate::decision::Origin;
-use crate::limiter::charge_numbers::one_key;
-use crate::limiter::redis::malformed_reply;
-use crate::limiter::{charge_numbers, runtime};
-use crate::reservation::{Owner, Reservation};
+use crate::limiter::{Origin, Owner, Reservation};
 use crate::{Charge, Decision, Error, ErrorKind, Outcome};
 
 /// The payload of a reservation: the name of the limiter, and the id of the grant.
@@ -51,14 +50,18 @@ impl Inner {
     pub(super) fn read(&self, charge: &Charge) -> Result<ParsedCharge, Error> {
         let (name, permits) = key_and_permits(charge)?;
         let keys = Keys::new(name, &self.client)?;
-        let deadline = charge_numbers::deadline(charge, self.decision_timeout);
+        let own = self.deadline();
+        let deadline = charge.deadline().map_or(own, |other| own.min(Instant::from_std(other)));
         let max_wait = charge.longest_wait().unwrap_or_default();
         Ok(ParsedCharge { keys, permits, max_wait, deadline })
     }
 
     /// Decides a charge. It waits for its turn if others of this process wait for the same limiter.
     pub(super) async fn decide(&self, charge: ParsedCharge) -> Result<Decision, Error> {
-        runtime::current()?;
+        if Handle::try_current().is_err() {
+            let message = "a decision needs a tokio runtime";
+            return Err(Error::new(ErrorKind::Configuration, message));
+        }
         let ParsedCharge { keys, permits, max_wait, deadline } = charge;
         if permits == 0 {
             let request = Request::new(&keys, "available", [""; 0]);
@@ -184,11 +187,15 @@ impl Inner {
 
 /// Returns the only key of a charge, and its permits.
 pub(super) fn key_and_permits(charge: &Charge) -> Result<(&str, u32), Error> {
-    if charge.own_quota().is_some() {
-        let message = "a redisson limiter has a rate of its own: a charge cannot have a quota";
-        return Err(Error::new(ErrorKind::Configuration, message));
+    let refuse = |message| Err(Error::new(ErrorKind::Configuration, message));
+    if !charge.parts().is_empty() {
+        return refuse("the charge has several keys, but the limiter takes only one");
     }
-    Ok((one_key(charge)?, permits(charge.units())?))
+    if charge.own_quota().is_some() {
+        return refuse("a redisson limiter has a rate of its own: a charge cannot have a quota");
+    }
+    check_name(charge.key())?;
+    Ok((charge.key(), permits(charge.units())?))
 }
 
 /// Converts a number of units to permits.

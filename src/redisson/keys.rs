@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::limiter::charge_numbers::check_key;
 use crate::{Error, ErrorKind};
+
+/// The longest name in bytes.
+const MAX_NAME_LENGTH: usize = 64 * 1024;
 
 /// The keys of one limiter: its name, the shared value and permits, and the value and permits of
 /// one client.
@@ -19,7 +21,7 @@ impl Keys {
     ///
     /// If a cluster would store them on several servers.
     pub(super) fn new(name: &str, client: &str) -> Result<Self, Error> {
-        check_key(name)?;
+        check_name(name)?;
         let keeps_together = match name.split_once('{') {
             Some((_, rest)) => rest.split_once('}').is_some_and(|(tag, _)| !tag.is_empty()),
             None => !name.contains('}'),
@@ -40,6 +42,16 @@ impl Keys {
 
     pub(super) fn all(&self) -> &[String] {
         &*self.keys
+    }
+}
+
+/// Checks the length of a name.
+pub(super) fn check_name(name: &str) -> Result<(), Error> {
+    let refuse = |message| Err(Error::new(ErrorKind::Request, message));
+    match name.len() {
+        0 => refuse("the key is empty"),
+        1..=MAX_NAME_LENGTH => Ok(()),
+        _ => refuse("the key is longer than 64 KiB"),
     }
 }
 

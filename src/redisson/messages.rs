@@ -1,13 +1,12 @@
 //! The messages of the script: a request to it, and its reply, which is an outcome, the instant of
 //! the decision, and numbers.
 
-use redis::Value;
+use redis_once::redis::{self, Value};
 
+use super::clock::LATEST;
 use super::grant::GrantId;
 use super::keys::Keys;
 use super::rate::Rate;
-use crate::algorithm::LATEST;
-use crate::limiter::redis::malformed_reply;
 use crate::{Error, ErrorKind};
 
 /// One call of the script.
@@ -49,6 +48,10 @@ impl Request {
         let (permits, held) = (permits.to_string(), held.to_string());
         Self::new(keys, "refund", [permits.as_bytes(), grant, held.as_bytes()])
     }
+}
+
+pub(super) fn malformed_reply() -> Error {
+    Error::new(ErrorKind::State, "the reply is not one that the script gives")
 }
 
 /// The outcomes that the script returns.

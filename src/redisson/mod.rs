@@ -16,6 +16,7 @@
 // (`messages.rs`). The script reads the rate from its keys, and answers with a reply.
 
 mod charge_permits;
+mod clock;
 mod grant;
 mod keys;
 mod messages;
@@ -40,19 +41,19 @@ use tokio::runtime::Handle;
 use uuid::Uuid;
 
 use self::charge_permits::{Inner, ParsedCharge};
+use self::clock::system_time;
 use self::keys::Keys;
 use self::messages::Request;
 use self::sender::Sender;
-use crate::future::BoxedFuture;
-use crate::limiter::Operation;
-use crate::limiter::charge_numbers::system_time;
-use crate::limiter::redis::{DEFAULT_DECISION_TIMEOUT, MAX_TIMEOUT};
-use crate::reservation::{Owner, Reservation};
-use crate::settlement::{Settled, Settlement};
+use crate::future::{BoxedFuture, Settled, Settlement};
+use crate::limiter::{Operation, Owner, Reservation};
 use crate::{Charge, Error, Limiter, Pool};
 
 /// The default name of the limiter in its decisions.
 const NAME: &str = "redisson";
+
+/// The longest time of a decision, so that deadlines do not overflow.
+const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 86_400);
 
 /// The rate limiters of Redisson in one Redis. The key of a charge is the name of a limiter. It is
 /// cheap to clone.
@@ -98,7 +99,7 @@ impl Redisson {
             owner: Owner::new(),
             name: NAME.into(),
             client: Uuid::new_v4().to_string().into(),
-            decision_timeout: DEFAULT_DECISION_TIMEOUT,
+            decision_timeout: Duration::from_millis(100),
             default_rate: None,
             queues: Arc::default(),
             grants: Arc::default(),
@@ -213,7 +214,7 @@ impl Limiter for Redisson {
             return Err(reservation);
         }
         if actual >= cost {
-            return Ok(Settlement::from(Ok(Settled::not_taken(actual - cost))));
+            return Ok(Settlement::not_taken(actual - cost));
         }
         let Ok(runtime) = Handle::try_current() else { return Err(reservation) };
         let inner = Arc::clone(&self.inner);

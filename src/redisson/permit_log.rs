@@ -5,20 +5,18 @@ use std::collections::btree_map::Entry;
 use std::collections::hash_map::{HashMap, RandomState};
 use std::fmt;
 use std::hash::BuildHasher;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::charge_permits::key_and_permits;
+use super::clock::{Clock, system_time};
+use super::queues::lock;
 use super::rate::Rate;
-use crate::future::BoxedFuture;
-use crate::limiter::Operation;
-use crate::limiter::charge_numbers::{Clock, system_time};
-use crate::reservation::{Owner, Reservation};
-use crate::settlement::{Settled, Settlement};
-use crate::sync::{Mutex, lock};
+use crate::future::{BoxedFuture, Settlement};
+use crate::limiter::{Operation, Owner, Reservation};
 use crate::{Charge, Decision, Error, ErrorKind, Limiter, Outcome};
 
 /// The least time in ms between two searches of a full memory for expired keys.
@@ -34,7 +32,7 @@ const SWEEP_PAUSE: u64 = 1_000;
 /// until it expires.
 ///
 /// ```
-/// use std::sync::Arc;
+/// use std::sync::{Arc, Mutex};
 /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// use std::time::Duration;
 /// use tower_sluice::redisson::{PermitLog, Rate};
@@ -270,7 +268,7 @@ impl Limiter for PermitLog {
             return Err(reservation);
         }
         if actual >= cost {
-            return Ok(Settlement::from(Ok(Settled::not_taken(actual - cost))));
+            return Ok(Settlement::not_taken(actual - cost));
         }
         let (key, grant) = reservation.into_payload::<Granted>()?;
         let given_back = self.update(key, |log, _| log.give_back(grant, cost - actual));

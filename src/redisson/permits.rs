@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::messages::Request;
 use super::rate::INEXACT;
 use super::rate_limiter::RRateLimiter;
-use crate::reservation::Reservation;
+use crate::limiter::Reservation;
 use crate::{Error, ErrorKind, LimiterExt, Refusal};
 
 /// Acquired permits. If they are dropped, they stay taken, and expire after an interval.

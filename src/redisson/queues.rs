@@ -9,13 +9,11 @@
 //! - A caller that cannot wait until the end of the refusal always asks.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
-
-use crate::sync::{Mutex, lock};
 
 /// The longest time for which a refusal is valid, since others may refund permits or raise the
 /// rate.
@@ -295,6 +293,11 @@ impl Drop for Attempt {
         }
         self.queues.wake(&self.name);
     }
+}
+
+/// Locks a mutex, even after a panic: no change is left half done.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Tests of turns, with paused time.

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-pub(super) use crate::quota::INEXACT;
 use crate::{Error, ErrorKind, Quota};
+
+/// The first number of permits that Lua cannot count exactly.
+pub(super) const INEXACT: u64 = 1 << 53;
 
 /// The longest interval in ms, so that sums of instants stay exact.
 pub(super) const MAX_MILLIS: u64 = 1 << 52;

@@ -4,9 +4,9 @@
 //! script grants it once. When the caller leaves, the reply is awaited a little longer, and granted
 //! permits are refunded.
 
-use std::sync::Arc;
+use std::time::Duration;
 
-use redis_once::calls::SharedConnection;
+use redis_once::Failure;
 use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout};
@@ -14,9 +14,11 @@ use tokio::time::{Instant, timeout};
 use super::grant::GrantId;
 use super::keys::Keys;
 use super::messages::{DONE, Request, ScriptReply};
-use super::sender::{Failure, PendingReply, Sender};
+use super::sender::{PendingReply, Sender};
 use crate::Error;
-use crate::limiter::redis::{LATE_REPLY_TIMEOUT, malformed_reply};
+
+/// The time for which a late reply is awaited after its deadline, and the time of a refund.
+const LATE_REPLY_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl Sender {
     /// Takes permits for a grant. When the caller leaves, they are refunded.
@@ -28,51 +30,42 @@ impl Sender {
         deadline: Instant,
     ) -> Result<ScriptReply, Error> {
         let request = Request::acquire(keys, permits, &grant);
-        let deadline = self.deadline(keys, deadline);
-        let mut refund = RefundOnDrop {
+        let mut guard = RefundOnDrop {
             sender: self,
-            keys,
-            permits,
-            grant,
+            refund: Request::refund(keys, permits, &grant, permits),
             in_flight: Some(self.in_flight_permit()?),
-            connection: None,
-            reply: None,
+            pending: None,
+            was_sent_again: false,
             is_needed: false,
         };
-        let mut sent_again = false;
         loop {
-            let connection = self.connection(deadline).await?;
-            (refund.connection, refund.is_needed) = (Some(Arc::clone(&connection)), true);
-            match self.send(&connection, &request, &mut refund.reply, deadline).await? {
+            let pending = guard.pending.insert(self.send(&request, deadline)?);
+            guard.is_needed = true;
+            let result = pending.await;
+            guard.pending = None;
+            match result {
                 Ok(reply) => {
                     let reply = ScriptReply::read(reply)?;
                     // Otherwise the reply is not from the script, or the first request may still
                     // arrive.
-                    refund.is_needed = match reply.outcome {
+                    guard.is_needed = match reply.outcome {
                         DONE => reply.numbers::<5>().is_err(),
-                        _ => sent_again,
+                        _ => guard.was_sent_again,
                     };
                     return Ok(reply);
                 }
-                Err(Failure::Failed(error)) if error.is_io_error() && !sent_again => {
-                    sent_again = true;
+                Err(Failure::Unanswered(_, None)) if !guard.was_sent_again => {
+                    guard.was_sent_again = true;
                 }
-                Err(failure) => {
-                    refund.is_needed = sent_again || !took_nothing(&failure);
-                    return Err(failure.into_error(&request.keys));
+                Err(Failure::Unanswered(error, late)) => {
+                    guard.pending = late.map(|late| Box::pin(late) as PendingReply);
+                    return Err(error.into());
+                }
+                Err(Failure::NotRun(error) | Failure::Answered(error)) => {
+                    guard.is_needed = guard.was_sent_again;
+                    return Err(error.into());
                 }
             }
-        }
-    }
-}
-
-/// Returns true if it is certain that the script granted nothing.
-fn took_nothing(failure: &Failure) -> bool {
-    match failure {
-        Failure::TimedOut(_) => false,
-        Failure::Unsent(_) => true,
-        Failure::Failed(error) => {
-            matches!(error.kind(), redis::ErrorKind::Server(_) | redis::ErrorKind::Extension)
         }
     }
 }
@@ -80,14 +73,12 @@ fn took_nothing(failure: &Failure) -> bool {
 /// Refunds a grant when it is dropped, if that is needed.
 struct RefundOnDrop<'a> {
     sender: &'a Sender,
-    keys: &'a Keys,
-    permits: u32,
-    grant: GrantId,
+    refund: Request,
     /// Counts the request as in flight.
     in_flight: Option<OwnedSemaphorePermit>,
-    /// The connection over which the request was last sent, and its future reply.
-    connection: Option<Arc<dyn SharedConnection>>,
-    reply: Option<PendingReply>,
+    /// The reply to the last request, if it may still come.
+    pending: Option<PendingReply>,
+    was_sent_again: bool,
     is_needed: bool,
 }
 
@@ -99,84 +90,66 @@ impl Drop for RefundOnDrop<'_> {
         // Best effort: permits that are not refunded expire. Then too few permits are granted,
         // never too many.
         let Ok(runtime) = Handle::try_current() else { return };
-        let refund = Request::refund(self.keys, self.permits, &self.grant, self.permits);
-        let sender = self.sender.clone();
-        let in_flight = self.in_flight.take();
-        let (connection, reply) = (self.connection.take(), self.reply.take());
+        let (sender, refund) = (self.sender.clone(), self.refund.clone());
+        let (in_flight, pending) = (self.in_flight.take(), self.pending.take());
+        let was_sent_again = self.was_sent_again;
         runtime.spawn(async move {
             let _in_flight = in_flight;
-            if let Some(reply) = reply
-                && let Ok(Some(Ok(reply))) = timeout(LATE_REPLY_TIMEOUT, reply).await
-                && let Ok(reply) =
-                    reply.extract_error().map_or_else(|_| Err(malformed_reply()), ScriptReply::read)
-                && reply.outcome != DONE
+            if let Some(pending) = pending
+                && let Ok(false) = timeout(LATE_REPLY_TIMEOUT, may_be_granted(pending)).await
+                && !was_sent_again
             {
                 return;
-            }
-            // Over the same connection the refund arrives after the grant, even on a connection
-            // that seemed silent.
-            if let Some(connection) = connection {
-                let deadline = sender.deadline(&refund.keys, Instant::now() + LATE_REPLY_TIMEOUT);
-                if let Ok(Ok(_)) = sender.send(&connection, &refund, &mut None, deadline).await {
-                    return;
-                }
             }
             let _ = sender.exchange(&refund, Instant::now() + LATE_REPLY_TIMEOUT).await;
         });
     }
 }
 
+/// Awaits a reply, even if it is late. Returns false if the script granted nothing.
+async fn may_be_granted(mut pending: PendingReply) -> bool {
+    loop {
+        pending = match pending.await {
+            Ok(reply) => {
+                return ScriptReply::read(reply).map_or(true, |reply| reply.outcome == DONE);
+            }
+            Err(Failure::Unanswered(_, Some(late))) => Box::pin(late),
+            Err(failure) => return failure.may_have_run(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::future::pending;
-    use std::sync::Mutex;
-    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-    use std::time::Duration;
+    use std::sync::{Arc, Mutex};
 
-    use redis::{Arg, Cmd, Pipeline, Value};
+    use redis_once::redis::aio::ConnectionLike;
+    use redis_once::redis::{Arg, Cmd, Pipeline, RedisFuture, Value};
     use tokio::time::sleep;
 
     use super::super::messages::REFUSED;
     use super::*;
     use crate::Pool;
-    use redis_once::calls::{ConnectionFuture, Connections, RepliesFuture, ReplyFuture};
 
     const TIMEOUT: Duration = Duration::from_millis(20);
 
-    /// Gives each request its own connection, and records the requests of each connection.
-    #[derive(Default)]
+    /// A connection that records its requests.
+    #[derive(Clone)]
     struct Fake {
         /// The outcome of a request for permits, which comes after the deadline. `None`: it never
         /// comes.
         late: Option<i64>,
-        made: AtomicUsize,
-        sent: Mutex<Vec<(usize, &'static str)>>,
+        sent: Arc<Mutex<Vec<&'static str>>>,
     }
 
-    struct FakeConnection {
-        number: usize,
-        fake: Arc<Fake>,
-    }
-
-    impl Connections for Fake {
-        fn ready_connection(self: Arc<Self>, _: u16) -> Option<Arc<dyn SharedConnection>> {
-            let number = self.made.fetch_add(1, Relaxed);
-            Some(Arc::new(FakeConnection { number, fake: self }))
-        }
-
-        fn connection(self: Arc<Self>, hash_slot: u16) -> ConnectionFuture {
-            Box::pin(async move { Ok(self.ready_connection(hash_slot).expect("one is ready")) })
-        }
-    }
-
-    impl SharedConnection for FakeConnection {
-        fn send(&self, command: Cmd) -> ReplyFuture {
+    impl ConnectionLike for Fake {
+        fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
             let is_refund = command.args_iter().any(|word| matches!(word, Arg::Simple(b"refund")));
             let operation = if is_refund { "refund" } else { "acquire" };
-            self.fake.sent.lock().expect("no panic").push((self.number, operation));
-            let late = self.fake.late;
+            self.sent.lock().expect("no panic").push(operation);
             Box::pin(async move {
-                let outcome = match (is_refund, late) {
+                let outcome = match (is_refund, self.late) {
                     (true, _) => DONE,
                     (false, None) => pending().await,
                     (false, Some(outcome)) => {
@@ -188,32 +161,46 @@ mod tests {
             })
         }
 
-        fn send_all(&self, _: Pipeline) -> RepliesFuture {
+        fn req_packed_commands<'a>(
+            &'a mut self,
+            _: &'a Pipeline,
+            _: usize,
+            _: usize,
+        ) -> RedisFuture<'a, Vec<Value>> {
             Box::pin(pending())
+        }
+
+        fn get_db(&self) -> i64 {
+            0
         }
     }
 
-    /// Returns the requests that are sent for a caller whose deadline passes.
-    async fn sent(late: Option<i64>) -> Vec<(usize, &'static str)> {
-        let fake = Arc::new(Fake { late, ..Fake::default() });
-        let sender = Sender::new(Pool::new(Arc::clone(&fake)));
+    /// Returns the requests that are sent for a caller who waits for this time, at most until its
+    /// deadline.
+    async fn sent(late: Option<i64>, patience: Duration) -> Vec<&'static str> {
+        let fake = Fake { late, sent: Arc::default() };
+        let sender = Sender::new(Pool::from_connection(fake.clone()));
         let keys = Keys::new("orders", "id").expect("a name");
-        let deadline = Instant::now() + TIMEOUT;
-        sender.acquire(&keys, 1, GrantId::default(), deadline).await.expect_err("too late");
+        let acquire = sender.acquire(&keys, 1, GrantId::default(), Instant::now() + TIMEOUT);
+        if let Ok(reply) = timeout(patience, acquire).await {
+            reply.expect_err("too late");
+        }
         sleep(3 * LATE_REPLY_TIMEOUT).await;
         fake.sent.lock().expect("no panic").clone()
     }
 
-    /// Over another connection the refund could come before the grant.
     #[tokio::test(start_paused = true)]
-    async fn a_late_grant_is_refunded_over_its_own_connection() {
-        for late in [None, Some(DONE)] {
-            assert_eq!(sent(late).await, [(0, "acquire"), (0, "refund")], "{late:?}");
+    async fn a_late_grant_is_refunded() {
+        for (late, patience) in [None, Some(DONE)].into_iter().zip([2 * TIMEOUT, TIMEOUT / 2]) {
+            assert_eq!(sent(late, patience).await, ["acquire", "refund"], "{late:?}");
         }
+        assert_eq!(sent(Some(DONE), 2 * TIMEOUT).await, ["acquire", "refund"]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_late_refusal_is_heard_and_nothing_is_refunded() {
-        assert_eq!(sent(Some(REFUSED)).await, [(0, "acquire")]);
+        for patience in [TIMEOUT / 2, 2 * TIMEOUT] {
+            assert_eq!(sent(Some(REFUSED), patience).await, ["acquire"]);
+        }
     }
 }

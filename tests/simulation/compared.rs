@@ -363,7 +363,7 @@ fn redissons_script_answers_and_stores_as_on_a_real_server() {
     let mut dice = fastrand::Rng::with_seed(8);
     let permits = include_str!("../../scripts/redisson.lua");
     let settings = include_str!("../../scripts/redisson_settings.lua");
-    let text = [support::script::HEAD, permits, settings, "return run()"].concat();
+    let text = [permits, settings].concat();
     let keys = ["r", "{r}:value", "{r}:permits", "{r}:value:id", "{r}:permits:id"];
     let keys = keys.map(str::to_owned);
     let mut at = NOW;

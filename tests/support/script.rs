@@ -12,8 +12,6 @@ use tower_sluice::algorithm::{
     SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket, Verdict,
 };
 
-pub const HEAD: &str = include_str!("../../scripts/head.lua");
-
 const FIVE: Quota = Quota::per_second(5);
 pub const TOKEN_BUCKET: TokenBucket = TokenBucket::new(FIVE);
 pub const BUDGET: Budget = Budget::new(FIVE);

@@ -32,7 +32,3 @@ pub use limiter::{Redis, RedisFuture};
 pub use pool::Pool;
 pub use pool_builder::PoolBuilder;
 pub use script::texts as script_texts;
-
-// For the limiter of Redisson's keys.
-pub(crate) use decision_times::{DEFAULT_DECISION_TIMEOUT, LATE_REPLY_TIMEOUT, MAX_TIMEOUT};
-pub(crate) use script::{from_sources, malformed_reply};

@@ -94,10 +94,9 @@ fn texts(algorithm: &str, mutant: Option<&Mutant>) -> Vec<String> {
         "smooth_warming_up" => script_texts(&SmoothWarmingUp::new(FIVE, SECOND)).to_vec(),
         "several" => script_texts(&vec![TokenBucket::new(FIVE); 2]).to_vec(),
         "redisson" => {
-            let head = include_str!("../../../scripts/head.lua");
             let permits = include_str!("../../../scripts/redisson.lua");
             let settings = include_str!("../../../scripts/redisson_settings.lua");
-            vec![format!("{head}\n{permits}\n{settings}\nreturn run()\n")]
+            vec![format!("{permits}{settings}")]
         }
         other => panic!("no algorithm is called {other}"),
     };

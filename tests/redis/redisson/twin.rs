@@ -9,7 +9,7 @@ use tower_sluice::algorithm::Verdict;
 
 use support::Server;
 use support::dice::times;
-use support::script::{HEAD, NOW};
+use support::script::NOW;
 
 use super::model::{Report, Rule, State};
 
@@ -47,7 +47,7 @@ impl Twins {
         let permits = include_str!("../../../scripts/redisson.lua");
         let settings = include_str!("../../../scripts/redisson_settings.lua");
         let mut load = cmd("SCRIPT");
-        load.arg("LOAD").arg(format!("{HEAD}{permits}{settings}return run()"));
+        load.arg("LOAD").arg(format!("{permits}{settings}"));
         let script = load.query_async(&mut connection).await.expect("a digest");
         let mut twins = Self {
             connection,

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use crate::algorithm::ScriptPart;
 
-pub(super) const HEAD: &str = include_str!("../../../../scripts/head.lua");
+const HEAD: &str = include_str!("../../../../scripts/head.lua");
 
 /// The templates, by the names under which others include them.
 const TEMPLATES: [(&str, &str); 11] = [

@@ -16,15 +16,10 @@ use std::sync::{Mutex, PoisonError};
 
 use redis::Cmd;
 
-use self::assembly::{HEAD, Kind, assemble};
+use self::assembly::{Kind, assemble};
 use crate::algorithm::{InLua, Mark, ScriptPart};
 use crate::quota::Quotas;
 use redis_once::Script;
-
-/// Makes a script from the head and these sources, which decide and write themselves.
-pub(crate) fn from_sources(sources: &[&str]) -> Script {
-    Script::new([&[HEAD], sources].concat().join("\n"))
-}
 
 /// The scripts of a limiter.
 #[derive(Clone, Debug)]
