@@ -302,7 +302,7 @@ impl Around for Breaker {
         Begin::Seen(Call::new(&self.shared, false))
     }
 
-    fn poll(open: &mut Call) -> Result<(), Error> {
+    fn begin(open: &mut Call) -> Result<(), Error> {
         open.begin()
     }
 
@@ -311,7 +311,11 @@ impl Around for Breaker {
     }
 
     fn close(open: Call, answer: Result<Decision, Error>) -> Result<Decision, Error> {
-        open.end(&answer);
+        open.end(Some(&answer));
         answer
+    }
+
+    fn leave(open: Call) {
+        open.end(None);
     }
 }

@@ -164,14 +164,16 @@ impl Around for Arc<Cache> {
         }
     }
 
-    fn poll(open: &mut Asked) -> Result<(), Error> {
-        open.is_begun = true;
-        Ok(())
+    fn close(open: Asked, mut answer: Result<Decision, Error>) -> Result<Decision, Error> {
+        match &mut answer {
+            Ok(decision) => open.answered(decision),
+            Err(_) => open.without_answer(),
+        }
+        answer
     }
 
-    fn close(open: Asked, mut answer: Result<Decision, Error>) -> Result<Decision, Error> {
-        open.end(&mut answer);
-        answer
+    fn leave(open: Asked) {
+        open.without_answer();
     }
 
     /// Forgets the key, since its time to come back may change. The key is known only if the

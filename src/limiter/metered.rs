@@ -132,18 +132,20 @@ impl Around for Arc<Counts> {
 
     fn open(&self, charge: &Charge) -> Begin<Counted> {
         let asked = Asked::of(charge);
-        let is_counted = self.meter.is_live() && !asked.is_peek();
-        is_counted.then(|| Counted { counts: Self::clone(self), asked, begun: None }).into()
+        if asked.is_peek() || !self.meter.is_live() {
+            return Begin::Unseen;
+        }
+        Begin::Seen(Counted { counts: Self::clone(self), asked, begun: None })
     }
 
-    fn poll(open: &mut Counted) -> Result<(), Error> {
-        open.begun.get_or_insert_with(Instant::now);
+    fn begin(open: &mut Counted) -> Result<(), Error> {
+        open.begun = Some(Instant::now());
         Ok(())
     }
 
-    fn close(mut open: Counted, mut answer: Result<Decision, Error>) -> Result<Decision, Error> {
+    fn close(open: Counted, mut answer: Result<Decision, Error>) -> Result<Decision, Error> {
         let Counts { meter, policies } = &*open.counts;
-        meter.record_after(&open.asked, answer.as_ref(), open.begun.take(), policies.as_ref());
+        meter.record_after(&open.asked, answer.as_ref(), open.begun, policies.as_ref());
         if let Ok(decision) = &mut answer
             && matches!(decision.outcome(), Outcome::Wait(_) | Outcome::Retry(_))
             && let Some(waiters) = meter.waiters()
@@ -151,6 +153,10 @@ impl Around for Arc<Counts> {
             decision.add_waiters(waiters);
         }
         answer
+    }
+
+    fn leave(open: Counted) {
+        open.counts.meter.record_abandoned();
     }
 
     fn keyless(&self, why: &Error, ask: impl FnOnce() -> Option<Decision>) -> Option<Decision> {
@@ -174,18 +180,10 @@ impl Around for Arc<Counts> {
     }
 }
 
-/// A charge without an answer yet. If it was begun, it is counted when it is dropped.
+/// A charge without an answer yet.
 #[derive(Debug)]
 pub struct Counted {
     counts: Arc<Counts>,
     asked: Asked,
     begun: Option<Instant>,
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        if self.begun.is_some() {
-            self.counts.meter.record_abandoned();
-        }
-    }
 }

@@ -163,10 +163,8 @@ impl Around for Events {
         Begin::Seen(Trace { tracer, asked, is_shown, key, begun: None })
     }
 
-    fn poll(open: &mut Trace) -> Result<(), Error> {
-        if open.is_shown {
-            open.begun.get_or_insert_with(Instant::now);
-        }
+    fn begin(open: &mut Trace) -> Result<(), Error> {
+        open.begun = open.is_shown.then(Instant::now);
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 //! `inspect`, `metrics`, `trace`, `describe`, `shadow`, `switch`, `deny_cache`, `breaker`.
 
 use std::future::Future;
+use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -14,8 +15,7 @@ use crate::{Charge, Decision, Error};
 
 /// The behaviour of a wrapper. By default, only checks are seen.
 pub trait Around {
-    /// A charge without an answer yet. If the caller leaves, it is dropped without an answer, after
-    /// the future of the limiter.
+    /// A charge without an answer yet.
     type Open;
 
     /// Sees a charge before the limiter does.
@@ -27,13 +27,13 @@ pub trait Around {
         Begin::Unseen
     }
 
-    /// Sees each poll of the caller before the limiter does. A future that is never polled asks
-    /// nothing, so a charge begins with the first poll.
+    /// Sees the first poll of the caller before the limiter does. A future that is never polled
+    /// asks nothing, so a charge begins with the first poll.
     ///
     /// # Errors
     ///
     /// The answer, if the limiter is not to be polled.
-    fn poll(open: &mut Self::Open) -> Result<(), Error> {
+    fn begin(open: &mut Self::Open) -> Result<(), Error> {
         let _ = open;
         Ok(())
     }
@@ -50,6 +50,12 @@ pub trait Around {
 
     /// Sees the answer before the caller does. Returns the answer that the caller gets.
     fn close(open: Self::Open, answer: Result<Decision, Error>) -> Result<Decision, Error>;
+
+    /// Sees that the caller left a charge that had begun, after the future of the limiter was
+    /// dropped.
+    fn leave(open: Self::Open) {
+        drop(open);
+    }
 
     /// Decides about a request without a key. `ask` asks the limiter.
     fn keyless(&self, why: &Error, ask: impl FnOnce() -> Option<Decision>) -> Option<Decision> {
@@ -79,12 +85,6 @@ pub enum Begin<O> {
     Answered(Decision),
     /// The limiter is not asked. [`Around::poll`] returns the error.
     Refused(O),
-}
-
-impl<O> From<Option<O>> for Begin<O> {
-    fn from(open: Option<O>) -> Self {
-        open.map_or(Self::Unseen, Self::Seen)
-    }
 }
 
 debug_by_name!([O] Begin<O>);
@@ -135,12 +135,24 @@ impl<L: Limiter, A: Around> Limiter for Wrapped<L, A> {
 pin_project! {
     /// The future of [`Wrapped`](crate::limiter::Wrapped).
     pub struct WrappedFuture<C, A: Around> {
-        // Dropped first, so that the wrapper sees that its caller left only after the limiter has
-        // refunded its units.
         #[pin]
         state: State<C>,
         // `None`: the answer is not seen, or was already seen.
         open: Option<A::Open>,
+        is_begun: bool,
+    }
+
+    impl<C, A: Around> PinnedDrop for WrappedFuture<C, A> {
+        fn drop(this: Pin<&mut Self>) {
+            let mut this = this.project();
+            if *this.is_begun
+                && let Some(open) = this.open.take()
+            {
+                // The limiter refunds its units first.
+                this.state.set(State::Unasked { decision: None });
+                A::leave(open);
+            }
+        }
     }
 }
 
@@ -154,11 +166,11 @@ pin_project! {
 
 impl<C, A: Around> WrappedFuture<C, A> {
     fn asking(answer: C, open: Option<A::Open>) -> Self {
-        Self { state: State::Asking { answer }, open }
+        Self { state: State::Asking { answer }, open, is_begun: false }
     }
 
     fn unasked(decision: Option<Decision>, open: Option<A::Open>) -> Self {
-        Self { state: State::Unasked { decision }, open }
+        Self { state: State::Unasked { decision }, open, is_begun: false }
     }
 }
 
@@ -171,8 +183,10 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        if let Some(open) = this.open {
-            A::poll(open)?;
+        if let Some(open) = this.open
+            && !mem::replace(this.is_begun, true)
+        {
+            A::begin(open)?;
         }
         match this.state.project() {
             StateProj::Asking { answer } => {

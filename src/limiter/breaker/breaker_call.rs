@@ -22,11 +22,10 @@ use crate::{Decision, Error, ErrorKind};
 type Slowness = Pin<Box<dyn Future<Output = Result<bool, Error>> + Send>>;
 
 /// A call to the limiter. It begins with the first poll: before that, nothing is taken, not even
-/// the place of the probe. If it is dropped without an answer, it does not count, unless it was
-/// already slow.
+/// the place of the probe.
 pub struct Call {
     shared: Arc<Shared>,
-    /// `None` before the call begins, and after its end.
+    /// `None` before the call begins.
     permit: Option<Permit>,
     /// Watches if the call is slow. On the heap, since only breakers with `slow_after` need it.
     slowness: Option<Slowness>,
@@ -48,11 +47,9 @@ impl Call {
         if self.is_refused {
             return Err(self.shared.refuse());
         }
-        if self.permit.is_none() {
-            self.permit = Some(self.shared.admit()?);
-            let slow_after = self.shared.settings.slow_after;
-            self.slowness = slow_after.map(|time| -> Slowness { Box::pin(is_slow_after(time)) });
-        }
+        self.permit = Some(self.shared.admit()?);
+        let slow_after = self.shared.settings.slow_after;
+        self.slowness = slow_after.map(|time| -> Slowness { Box::pin(is_slow_after(time)) });
         Ok(())
     }
 
@@ -71,25 +68,17 @@ impl Call {
         Ok(())
     }
 
-    pub(super) fn end(mut self, answer: &Result<Decision, Error>) {
-        let outcome = match what_it_says(answer) {
+    /// Reports the end. Without an answer, since the caller left, the call does not count, unless
+    /// it was already slow.
+    pub(super) fn end(self, answer: Option<&Result<Decision, Error>>) {
+        let outcome = match answer.map_or(Outcome::Unknown, what_it_says) {
             Outcome::Failed => Outcome::Failed,
             _ if self.is_slow => Outcome::Slow,
             outcome => outcome,
         };
-        self.report(outcome, answer.as_ref().err());
-    }
-
-    fn report(&mut self, outcome: Outcome, error: Option<&Error>) {
-        if let Some(permit) = self.permit.take() {
-            self.shared.end(permit, outcome, error);
+        if let Some(permit) = self.permit {
+            self.shared.end(permit, outcome, answer.and_then(|answer| answer.as_ref().err()));
         }
-    }
-}
-
-impl Drop for Call {
-    fn drop(&mut self) {
-        self.report(if self.is_slow { Outcome::Slow } else { Outcome::Unknown }, None);
     }
 }
 
