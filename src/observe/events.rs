@@ -3,7 +3,7 @@
 #[cfg(feature = "tracing")]
 use tracing::{debug, event, info, warn};
 
-use super::recorded_outcome::{Asked, Decided, KINDS, RecordedOutcome, error_of, kind_index};
+use super::recorded_outcome::{Asked, KINDS, RecordedOutcome, error_of, kind_index};
 use crate::decision::Origin;
 use crate::{Decision, Error};
 
@@ -42,7 +42,7 @@ pub(crate) fn decided(
 ) {
     let decision = result.ok();
     let wait = match recorded {
-        RecordedOutcome::Decided(Decided::Delayed(wait)) => Some(wait.as_secs_f64()),
+        RecordedOutcome::Delayed(wait) => Some(wait.as_secs_f64()),
         _ => None,
     };
     let retry_after = decision.and_then(Decision::retry_after).map(|time| time.as_secs_f64());

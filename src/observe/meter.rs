@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::policy_series::PolicySeries;
-use super::recorded_outcome::{Asked, RecordedOutcome};
+use super::recorded_outcome::Asked;
 use super::series::Series;
 use crate::decision::PolicyReport;
 use crate::settlement::Settlement;
@@ -86,8 +86,8 @@ impl Meter {
         let is_shadow = result.is_ok_and(|decision| decision.shadowed().is_some());
         handles.count_faults(result);
         let recorded = asked.recorded(result, begun);
-        if let (Some(policies), RecordedOutcome::Decided(_), Ok(decision)) =
-            (policies, recorded, result)
+        if recorded.is_decided()
+            && let (Some(policies), Ok(decision)) = (policies, result)
             && policies.count(asked, decision)
         {
             return;

@@ -19,23 +19,17 @@ pub(crate) struct Asked {
 /// The outcome of a result. Each charge has exactly one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordedOutcome {
-    Decided(Decided),
+    Admitted,
+    /// Admitted after this time.
+    Delayed(Duration),
+    Denied,
+    Undecided,
     /// No limiter decided, and `FailOpen` admitted.
     FailedOpen,
     /// A switch is off: no limiter was asked.
     SwitchedOff,
     /// The request asks again after a pause, so it is not decided yet.
     AsksAgain,
-}
-
-/// The outcomes by their names in metrics and events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Decided {
-    Admitted,
-    /// Admitted after this time.
-    Delayed(Duration),
-    Denied,
-    Undecided,
 }
 
 impl Asked {
@@ -63,14 +57,14 @@ impl Asked {
         result: Result<&Decision, &Error>,
         begun: Option<Instant>,
     ) -> RecordedOutcome {
-        let Ok(decision) = result else { return RecordedOutcome::Decided(Decided::Undecided) };
+        let Ok(decision) = result else { return RecordedOutcome::Undecided };
         let asked = Self { retried_for: self.retried_for.max(decision.waited()), ..*self };
         match (decision.origin(), decision.shadowed()) {
             (Origin::FailOpen, _) => RecordedOutcome::FailedOpen,
             (Origin::Off, _) => RecordedOutcome::SwitchedOff,
-            (_, Some(Err(_))) => RecordedOutcome::Decided(Decided::Undecided),
+            (_, Some(Err(_))) => RecordedOutcome::Undecided,
             // A shadow does not ask again.
-            (_, Some(Ok(Outcome::Retry(_)))) => RecordedOutcome::Decided(Decided::Denied),
+            (_, Some(Ok(Outcome::Retry(_)))) => RecordedOutcome::Denied,
             (_, Some(Ok(outcome))) => asked.of_outcome(outcome, begun),
             (_, None) => asked.of_outcome(decision.outcome(), begun),
         }
@@ -80,13 +74,9 @@ impl Asked {
     pub(crate) fn of_outcome(&self, outcome: Outcome, begun: Option<Instant>) -> RecordedOutcome {
         let elapsed = || begun.map_or(Duration::ZERO, |begun| begun.elapsed());
         match outcome {
-            Outcome::Allow if self.retried_for.is_zero() => {
-                RecordedOutcome::Decided(Decided::Admitted)
-            }
-            Outcome::Allow => RecordedOutcome::Decided(Decided::Delayed(
-                self.retried_for.saturating_add(elapsed()),
-            )),
-            Outcome::Wait(wait) => RecordedOutcome::Decided(Decided::Delayed(wait)),
+            Outcome::Allow if self.retried_for.is_zero() => RecordedOutcome::Admitted,
+            Outcome::Allow => RecordedOutcome::Delayed(self.retried_for.saturating_add(elapsed())),
+            Outcome::Wait(wait) => RecordedOutcome::Delayed(wait),
             // As the caller decides: a pause of 0 needs time too.
             Outcome::Retry(pause)
                 if pause.max(Duration::from_nanos(1))
@@ -94,31 +84,18 @@ impl Asked {
             {
                 RecordedOutcome::AsksAgain
             }
-            Outcome::Retry(_) | Outcome::Deny { .. } => RecordedOutcome::Decided(Decided::Denied),
+            Outcome::Retry(_) | Outcome::Deny { .. } => RecordedOutcome::Denied,
         }
     }
 }
 
 impl RecordedOutcome {
-    /// Returns true if the caller would be refused.
-    pub(crate) fn is_refusal(self) -> bool {
-        matches!(self, Self::Decided(Decided::Denied | Decided::Undecided))
-    }
-
-    /// The name of the outcome in events.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Decided(decided) => decided.name(),
-            Self::FailedOpen => "failed open",
-            Self::SwitchedOff => "switched off",
-            Self::AsksAgain => "asks again",
-        }
-    }
-}
-
-impl Decided {
     /// Their names, in the order of [`index`](Self::index).
-    pub(crate) const NAMES: [&'static str; 4] = ["admitted", "delayed", "denied", "undecided"];
+    pub(crate) const NAMES: [&'static str; 7] =
+        ["admitted", "delayed", "denied", "undecided", "failed open", "switched off", "asks again"];
+
+    /// The number of those that a limiter decides, which come first. They are labels of one metric.
+    pub(crate) const DECIDED: usize = 4;
 
     pub(crate) fn index(self) -> usize {
         match self {
@@ -126,7 +103,20 @@ impl Decided {
             Self::Delayed(_) => 1,
             Self::Denied => 2,
             Self::Undecided => 3,
+            Self::FailedOpen => 4,
+            Self::SwitchedOff => 5,
+            Self::AsksAgain => 6,
         }
+    }
+
+    /// Returns true if a limiter decided.
+    pub(crate) fn is_decided(self) -> bool {
+        self.index() < Self::DECIDED
+    }
+
+    /// Returns true if the caller would be refused.
+    pub(crate) fn is_refusal(self) -> bool {
+        matches!(self, Self::Denied | Self::Undecided)
     }
 
     pub(crate) fn name(self) -> &'static str {

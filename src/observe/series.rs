@@ -1,12 +1,13 @@
 //! All that is counted under one name.
 
+use std::array;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram};
 
 use super::catalog;
-use super::recorded_outcome::{Asked, Decided, KINDS, RecordedOutcome, error_of, kind_index};
+use super::recorded_outcome::{Asked, KINDS, RecordedOutcome, error_of, kind_index};
 use super::recorder::{Handles, Value, counter, gauge, histogram};
 use crate::decision::{Origin, PolicyReport};
 use crate::settlement::Settled;
@@ -23,7 +24,7 @@ pub(super) struct Series {
 }
 
 pub(super) struct LimiterHandles {
-    decisions: [Counter; Decided::NAMES.len()],
+    decisions: [Counter; RecordedOutcome::DECIDED],
     fail_open: Counter,
     switched_off: Counter,
     shadow_refusals: Counter,
@@ -83,8 +84,10 @@ impl LimiterHandles {
         use Value::{Name, Word};
         let name = [Name(limiter)];
         Self {
-            decisions: Decided::NAMES
-                .map(|decided| counter(&catalog::DECISIONS, &[Name(limiter), Word(decided)])),
+            decisions: array::from_fn(|index| {
+                let outcome = Word(RecordedOutcome::NAMES[index]);
+                counter(&catalog::DECISIONS, &[Name(limiter), outcome])
+            }),
             fail_open: counter(&catalog::FAIL_OPEN, &name),
             switched_off: counter(&catalog::SWITCHED_OFF, &name),
             shadow_refusals: counter(&catalog::SHADOW_REFUSALS, &name),
@@ -103,15 +106,13 @@ impl LimiterHandles {
             self.shadow_refusals.increment(1);
         }
         match recorded {
-            RecordedOutcome::Decided(decided) => {
-                self.decisions[decided.index()].increment(1);
-                if let Decided::Delayed(wait) = decided {
-                    self.wait_seconds.record(wait);
-                }
-            }
             RecordedOutcome::FailedOpen => self.fail_open.increment(1),
             RecordedOutcome::SwitchedOff => self.switched_off.increment(1),
             RecordedOutcome::AsksAgain => {}
+            decided => self.decisions[decided.index()].increment(1),
+        }
+        if let RecordedOutcome::Delayed(wait) = recorded {
+            self.wait_seconds.record(wait);
         }
     }
 
