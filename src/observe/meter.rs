@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use super::limiter_handles::LimiterHandles;
 use super::policy_series::PolicySeries;
 use super::recorded_outcome::Asked;
-use super::series::Series;
+use super::recorder::Handles;
 use crate::decision::PolicyReport;
 use crate::settlement::Settlement;
 use crate::waiters::Waiters;
@@ -39,20 +40,24 @@ use crate::{Charge, Decision, Error};
 /// is kept for each value as long as the process runs.
 #[derive(Clone)]
 pub struct Meter {
-    series: Arc<Series>,
+    limiter: Arc<str>,
+    handles: Arc<Handles<LimiterHandles>>,
 }
 
 impl Meter {
     /// Makes a meter. `limiter` is the value of the label `limiter`.
     #[must_use]
     pub fn new(limiter: impl Into<Arc<str>>) -> Self {
-        Self { series: Arc::new(Series::new(limiter.into())) }
+        let meter = Self { limiter: limiter.into(), handles: Arc::default() };
+        // Looks up the handles, so that each series begins with 0.
+        meter.handles();
+        meter
     }
 
     /// The name under which it counts.
     #[must_use]
     pub fn limiter(&self) -> &str {
-        self.series.limiter()
+        &self.limiter
     }
 
     /// Counts a result like [`Metered`](crate::limiter::Metered), except for the time of the
@@ -66,9 +71,12 @@ impl Meter {
     ///
     /// [`Metered::per_policy`](crate::limiter::Metered::per_policy) does this for any limiter.
     pub fn record_policy(&self, charge: &Charge, policy: &PolicyReport<'_>) {
-        let asked = Asked::of(charge);
-        if !asked.is_peek() {
-            self.series.count_policy(&asked, policy);
+        self.count_policy(&Asked::of(charge), policy);
+    }
+
+    pub(super) fn count_policy(&self, asked: &Asked, policy: &PolicyReport<'_>) {
+        if let Some(handles) = self.handles().filter(|_| !asked.is_peek()) {
+            handles.count(asked.of_outcome(policy.outcome(), None), policy.is_shadow());
         }
     }
 
@@ -79,7 +87,7 @@ impl Meter {
         begun: Option<Instant>,
         policies: Option<&PolicySeries>,
     ) {
-        let Some(handles) = self.series.handles().filter(|_| !asked.is_peek()) else { return };
+        let Some(handles) = self.handles().filter(|_| !asked.is_peek()) else { return };
         if let Some(begun) = begun {
             handles.decision_seconds.record(begun.elapsed());
         }
@@ -102,7 +110,7 @@ impl Meter {
 
     /// Counts a charge whose caller has left.
     pub(crate) fn record_abandoned(&self) {
-        if let Some(handles) = self.series.handles() {
+        if let Some(handles) = self.handles() {
             handles.abandoned.increment(1);
         }
     }
@@ -110,22 +118,32 @@ impl Meter {
     /// Counts the units that a settlement gives back, and those that it could not take, when they
     /// are known: `cost` were charged, `actual` is the final cost.
     pub(crate) fn record_settlement(&self, cost: u64, actual: u64, settlement: &mut Settlement) {
-        let (series, unused) = (Arc::clone(&self.series), cost.saturating_sub(actual));
+        let (meter, unused) = (self.clone(), cost.saturating_sub(actual));
         settlement.observe(move |settled| {
+            let Some(handles) = meter.handles() else { return };
             let settled = settled.as_ref().copied().unwrap_or_default();
-            series.count_settled(cost, unused, settled);
+            // A member with a cost of its own may have given back more than the whole charge.
+            let given_back = settled.given_back.min(unused);
+            let units = [cost, given_back, unused - given_back, settled.not_taken];
+            handles.count_settled(&meter.limiter, units);
         });
     }
 
     /// Returns true if a recorder is installed.
     pub(crate) fn is_live(&self) -> bool {
-        self.series.handles().is_some()
+        self.handles().is_some()
     }
 
     /// Returns the count of waiting requests.
     pub(crate) fn waiters(&self) -> Option<Arc<dyn Waiters>> {
-        self.series.waiters()
+        Some(Arc::clone(&self.handles()?.waiters) as Arc<dyn Waiters>)
+    }
+
+    /// Returns `None` without a recorder.
+    #[inline]
+    fn handles(&self) -> Option<&LimiterHandles> {
+        self.handles.get(|| LimiterHandles::of(&self.limiter))
     }
 }
 
-debug_by_name!([] Meter: series);
+debug_by_name!([] Meter: limiter);

@@ -5,16 +5,19 @@
 //! reports calls to Redis, connections and breakers. The page [metrics and
 //! alerts](crate::guide::metrics_and_alerts) lists each metric and each event.
 
-// `catalog.rs` lists the metrics. `series.rs` has all counts of one name. `meter.rs` counts under
-// the name of a limiter, and `policy_series.rs` under the name of each policy. `recorder.rs` looks
-// up handles. `tracer.rs` makes the events of `events.rs`, and `seldom.rs` limits how often an
-// event repeats. `recorded_outcome.rs` turns a result into the outcome that counts. The rest of
-// the crate reports to `watches.rs`, which does nothing without the two features.
+// `catalog.rs` lists the metrics. `meter.rs` counts under the name of a limiter, and
+// `policy_series.rs` under the name of each policy. `limiter_handles.rs` has all counts of one
+// name, and `recorder.rs` looks up handles. `tracer.rs` makes the events of `events.rs`, and
+// `seldom.rs` limits how often an event repeats. `recorded_outcome.rs` turns a result into the
+// outcome that counts. The rest of the crate reports to `watches.rs`, which does nothing without
+// the two features.
 
 #[cfg(feature = "metrics")]
 mod catalog;
 #[cfg_attr(not(feature = "tracing"), allow(unused_variables, reason = "events are nothing"))]
 mod events;
+#[cfg(feature = "metrics")]
+mod limiter_handles;
 #[cfg(feature = "metrics")]
 mod meter;
 #[cfg(feature = "metrics")]
@@ -23,8 +26,6 @@ mod recorded_outcome;
 #[cfg(feature = "metrics")]
 mod recorder;
 mod seldom;
-#[cfg(feature = "metrics")]
-mod series;
 #[cfg(feature = "tracing")]
 mod tracer;
 mod watches;

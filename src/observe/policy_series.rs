@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
 
+use super::meter::Meter;
 use super::recorded_outcome::Asked;
-use super::series::Series;
 use crate::Decision;
 use crate::decision::PolicyReport;
 
@@ -15,10 +15,10 @@ const MAX_NAMES: usize = 1_000;
 /// The name under which all further names are counted.
 const OTHERS: &str = "other";
 
-/// The series of each policy that has taken part.
+/// The meter of each policy that has taken part.
 #[derive(Debug, Default)]
 pub(crate) struct PolicySeries {
-    series: RwLock<HashMap<Box<str>, Series>>,
+    meters: RwLock<HashMap<Box<str>, Meter>>,
 }
 
 impl PolicySeries {
@@ -35,24 +35,24 @@ impl PolicySeries {
         let is_refused = !is_admitted || is_in_shadow && has_refused;
         for policy in decision.policies() {
             if !is_refused || !policy.is_admitted() {
-                self.with_series(policy.name(), |series| series.count_policy(asked, &policy));
+                self.with_meter(policy.name(), |meter| meter.count_policy(asked, &policy));
             }
         }
         has_refused || !is_refused && decision.policies().next().is_some()
     }
 
-    fn with_series(&self, name: &str, count: impl FnOnce(&Series)) {
+    fn with_meter(&self, name: &str, count: impl FnOnce(&Meter)) {
         // No code panics while the table is locked, so it is complete.
-        let table = self.series.read().unwrap_or_else(PoisonError::into_inner);
+        let table = self.meters.read().unwrap_or_else(PoisonError::into_inner);
         let is_other = table.len() >= MAX_NAMES && !table.contains_key(name);
         let name = if is_other { OTHERS } else { name };
-        if let Some(series) = table.get(name) {
-            return count(series);
+        if let Some(meter) = table.get(name) {
+            return count(meter);
         }
         drop(table);
         // Outside of the lock, since this runs code of the recorder.
-        let series = Series::new(name.into());
-        let mut table = self.series.write().unwrap_or_else(PoisonError::into_inner);
-        count(table.entry(name.into()).or_insert(series));
+        let meter = Meter::new(name);
+        let mut table = self.meters.write().unwrap_or_else(PoisonError::into_inner);
+        count(table.entry(name.into()).or_insert(meter));
     }
 }

@@ -1,4 +1,4 @@
-//! All that is counted under one name.
+//! The handles of all that is counted under one name.
 
 use std::array;
 use std::sync::{Arc, OnceLock};
@@ -7,10 +7,9 @@ use std::time::Duration;
 use metrics::{Counter, Gauge, Histogram};
 
 use super::catalog;
-use super::recorded_outcome::{Asked, KINDS, RecordedOutcome, error_of, kind_index};
-use super::recorder::{Handles, Value, counter, gauge, histogram};
-use crate::decision::{Origin, PolicyReport};
-use crate::settlement::Settled;
+use super::recorded_outcome::{KINDS, RecordedOutcome, error_of, kind_index};
+use super::recorder::{Value, counter, gauge, histogram};
+use crate::decision::Origin;
 use crate::waiters::Waiters;
 use crate::{Decision, Error};
 
@@ -18,11 +17,6 @@ use crate::{Decision, Error};
 const SETTLED: [&str; 4] = ["charged", "given_back", "lost", "not_taken"];
 
 /// The series of one limiter, or of one policy.
-pub(super) struct Series {
-    limiter: Arc<str>,
-    handles: Handles<LimiterHandles>,
-}
-
 pub(super) struct LimiterHandles {
     decisions: [Counter; RecordedOutcome::DECIDED],
     fail_open: Counter,
@@ -35,52 +29,11 @@ pub(super) struct LimiterHandles {
     settled_units: OnceLock<[Counter; SETTLED.len()]>,
     pub(super) decision_seconds: Histogram,
     wait_seconds: Histogram,
-    waiters: Arc<WaitersGauge>,
-}
-
-impl Series {
-    /// Makes the series. `limiter` is the value of the label `limiter`.
-    pub(super) fn new(limiter: Arc<str>) -> Self {
-        let series = Self { limiter, handles: Handles::default() };
-        // Looks up the handles, so that each series begins with 0.
-        series.handles();
-        series
-    }
-
-    pub(super) fn limiter(&self) -> &str {
-        &self.limiter
-    }
-
-    /// Returns `None` without a recorder.
-    #[inline]
-    pub(super) fn handles(&self) -> Option<&LimiterHandles> {
-        self.handles.get(|| LimiterHandles::of(&self.limiter))
-    }
-
-    pub(super) fn count_policy(&self, asked: &Asked, policy: &PolicyReport<'_>) {
-        if let Some(handles) = self.handles() {
-            handles.count(asked.of_outcome(policy.outcome(), None), policy.is_shadow());
-        }
-    }
-
-    /// Counts a settlement of `cost` units, of which `unused` had to be given back.
-    pub(super) fn count_settled(&self, cost: u64, unused: u64, settled: Settled) {
-        if let Some(handles) = self.handles() {
-            // A member with a cost of its own may have given back more than the whole charge.
-            let given_back = settled.given_back.min(unused);
-            let units = [cost, given_back, unused - given_back, settled.not_taken];
-            handles.count_settled(&self.limiter, units);
-        }
-    }
-
-    /// Returns the count of waiting requests.
-    pub(super) fn waiters(&self) -> Option<Arc<dyn Waiters>> {
-        Some(Arc::clone(&self.handles()?.waiters) as Arc<dyn Waiters>)
-    }
+    pub(super) waiters: Arc<WaitersGauge>,
 }
 
 impl LimiterHandles {
-    fn of(limiter: &Arc<str>) -> Self {
+    pub(super) fn of(limiter: &Arc<str>) -> Self {
         use Value::{Name, Word};
         let name = [Name(limiter)];
         Self {
@@ -143,7 +96,7 @@ impl LimiterHandles {
 }
 
 /// The number of requests that wait, as a gauge.
-struct WaitersGauge(Gauge);
+pub(super) struct WaitersGauge(Gauge);
 
 impl Waiters for WaitersGauge {
     fn add(&self) -> usize {
@@ -156,5 +109,3 @@ impl Waiters for WaitersGauge {
         None
     }
 }
-
-debug_by_name!([] Series: limiter);
