@@ -161,7 +161,7 @@ impl Around for Arc<Counts> {
 
     fn keyless(&self, why: &Error, ask: impl FnOnce() -> Option<Decision>) -> Option<Decision> {
         let answer = ask();
-        self.meter.record_keyless(answer.as_ref().ok_or(why));
+        self.meter.record_after(&Asked::KEYLESS, answer.as_ref().ok_or(why), None, None);
         answer
     }
 

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::Limiter;
 use super::wrapped::{Around, Begin, Wrapped};
 use crate::digest::push_digest;
-use crate::observe::{Asked, Tracer};
+use crate::observe::{Asked, Tracer, shows_decisions};
 use crate::reservation::Reservation;
 use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error};
@@ -157,7 +157,7 @@ impl Around for Events {
         if asked.is_peek() {
             return Begin::Unseen;
         }
-        let is_shown = self.tracer.shows_decisions();
+        let is_shown = shows_decisions();
         let key = if is_shown { self.shown_key.of(charge) } else { None };
         let tracer = Arc::clone(&self.tracer);
         Begin::Seen(Trace { tracer, asked, is_shown, key, begun: None })
@@ -182,7 +182,7 @@ impl Around for Events {
     ) -> Result<Settlement, Reservation> {
         let is_more = actual > reservation.cost();
         let mut settlement = settle(reservation)?;
-        if is_more && self.tracer.shows_decisions() {
+        if is_more && shows_decisions() {
             self.tracer.record_settlement(&mut settlement);
         }
         Ok(settlement)

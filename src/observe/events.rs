@@ -1,5 +1,6 @@
 //! Every event of the crate, with its target, level and fields.
 
+use tokio::time::Instant;
 #[cfg(feature = "tracing")]
 use tracing::{debug, event, info, warn};
 
@@ -36,10 +37,11 @@ pub(crate) fn decided(
     limiter: &str,
     asked: &Asked,
     key: Option<&str>,
-    seconds: f64,
-    recorded: RecordedOutcome,
+    begun: Option<Instant>,
     result: Result<&Decision, &Error>,
 ) {
+    let seconds = begun.map_or(0.0, |begun| begun.elapsed().as_secs_f64());
+    let recorded = asked.recorded(result, begun);
     let decision = result.ok();
     let wait = match recorded {
         RecordedOutcome::Delayed(wait) => Some(wait.as_secs_f64()),

@@ -103,11 +103,6 @@ impl Meter {
         handles.count(recorded, is_shadow);
     }
 
-    /// Counts a request without a key: as undecided, unless a switch or a shadow admits it.
-    pub(crate) fn record_keyless(&self, result: Result<&Decision, &Error>) {
-        self.record_after(&Asked::KEYLESS, result, None, None);
-    }
-
     /// Counts a charge whose caller has left.
     pub(crate) fn record_abandoned(&self) {
         if let Some(handles) = self.handles() {

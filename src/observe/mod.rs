@@ -43,8 +43,8 @@ pub use self::meter::Meter;
 #[cfg(feature = "metrics")]
 pub(crate) use self::policy_series::PolicySeries;
 pub(crate) use self::recorded_outcome::Asked;
-#[cfg(feature = "tracing")]
-pub(crate) use self::tracer::Tracer;
 pub(crate) use self::watches::{
     BreakerWatch, CallWatch, ConnectionWatch, FallbackWatch, RefusalWatch, State as WatchedState,
 };
+#[cfg(feature = "tracing")]
+pub(crate) use self::{events::shows_decisions, tracer::Tracer};

@@ -25,20 +25,10 @@ impl Tracer {
         Self { limiter, undecided: Default::default(), stood_in: Default::default() }
     }
 
-    /// Returns true if a subscriber listens to decisions.
-    #[inline]
-    #[allow(clippy::unused_self, reason = "it is asked of the one who makes the events")]
-    pub(crate) fn shows_decisions(&self) -> bool {
-        events::shows_decisions()
-    }
-
-    /// Emits a request without a key, if a subscriber listens to decisions. It does not warn, since
-    /// callers may send any number of such requests.
+    /// Emits a request without a key. It does not warn, since callers may send any number of such
+    /// requests.
     pub(crate) fn record_keyless(&self, result: Result<&Decision, &Error>) {
-        if self.shows_decisions() {
-            let recorded = Asked::KEYLESS.recorded(result, None);
-            events::decided(&self.limiter, &Asked::KEYLESS, None, 0.0, recorded, result);
-        }
+        events::decided(&self.limiter, &Asked::KEYLESS, None, None, result);
     }
 
     /// Emits the units that a settlement could not take, when they are known.
@@ -59,10 +49,8 @@ impl Tracer {
         begun: Option<Instant>,
         result: Result<&Decision, &Error>,
     ) {
-        if let Some(begun) = begun {
-            let (seconds, recorded) =
-                (begun.elapsed().as_secs_f64(), asked.recorded(result, Some(begun)));
-            events::decided(&self.limiter, asked, key, seconds, recorded, result);
+        if begun.is_some() {
+            events::decided(&self.limiter, asked, key, begun, result);
         }
         let Some(error) = error_of(result) else { return };
         // Only the decision's event at DEBUG has it: callers may send any number of such requests.
