@@ -87,26 +87,18 @@ impl<S: Service<Req>, L: Limiter, K, R, H, Req> ResponseFuture<S, L, K, R, H, Re
         Self { inner, request, decision: None, charge, handle: None, shared, state }
     }
 
-    /// Admits a request without a charge.
-    pub(crate) fn admitted(
+    /// Admits or refuses a request without asking the limiter.
+    pub(crate) fn unasked(
         request: Req,
         inner: S,
         shared: Arc<Shared<L, K, R, H>>,
-        decision: Decision,
+        answer: Result<Decision, Refusal>,
     ) -> Self {
-        let (request, decision, state) = (Some(request), Some(decision), State::Readying);
-        Self { inner, request, decision, charge: None, handle: None, shared, state }
-    }
-
-    /// Refuses a request without asking the limiter.
-    pub(crate) fn refused(
-        request: Req,
-        inner: S,
-        shared: Arc<Shared<L, K, R, H>>,
-        refusal: Refusal,
-    ) -> Self {
-        let (request, state) = (Some(request), State::Refusing { refusal: Some(refusal) });
-        Self { inner, request, decision: None, charge: None, handle: None, shared, state }
+        let (decision, state) = match answer {
+            Ok(decision) => (Some(decision), State::Readying),
+            Err(refusal) => (None, State::Refusing { refusal: Some(refusal) }),
+        };
+        Self { inner, request: Some(request), decision, charge: None, handle: None, shared, state }
     }
 }
 

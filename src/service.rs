@@ -85,17 +85,15 @@ where
             }
             Keyed::Exempt => {
                 let decision = Decision::new(Outcome::Allow).with_origin(Origin::Exempt);
-                ResponseFuture::admitted(request, inner, shared, decision)
+                ResponseFuture::unasked(request, inner, shared, Ok(decision))
             }
             Keyed::Missing(why) => {
                 let decision = shared.limiter.check_keyless(&why);
                 if decision.as_ref().is_none_or(|decision| decision.origin() != Origin::Off) {
                     shared.watch.no_key(&why, decision.is_some());
                 }
-                match decision {
-                    Some(decision) => ResponseFuture::admitted(request, inner, shared, decision),
-                    None => ResponseFuture::refused(request, inner, shared, Refusal::NoKey(why)),
-                }
+                let answer = decision.ok_or(Refusal::NoKey(why));
+                ResponseFuture::unasked(request, inner, shared, answer)
             }
         }
     }
