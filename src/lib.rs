@@ -96,7 +96,6 @@ mod shared;
 mod sync;
 // HTTP, gRPC, Java, other engines, tests.
 pub mod crates;
-mod grpc;
 /// The functions that `fuzz/` runs.
 #[cfg(all(fuzzing, feature = "redis"))]
 #[doc(hidden)]

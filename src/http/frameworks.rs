@@ -51,7 +51,7 @@ impl From<crate::Refusal> for tonic::Status {
         let request = http::Request::new(());
         let refusal = HttpRefusal::new(refusal, StatusCode::BAD_REQUEST, request);
         let mut headers = HeaderMap::new();
-        refusal.write_grpc(&mut headers, crate::grpc::RESOURCE_EXHAUSTED);
+        refusal.write_grpc(&mut headers, super::grpc::RESOURCE_EXHAUSTED);
         let status = tonic::Status::from_header_map(&headers);
         let mut status = status.unwrap_or_else(|| tonic::Status::unknown(refusal.to_string()));
         status.set_source(std::sync::Arc::new(refusal.into_refusal()));

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use http::{HeaderMap, Request, StatusCode};
 
+use super::grpc;
 use super::head::Head;
 use super::standing::until_retry;
-use crate::{ErrorKind, Refusal, grpc};
+use crate::{ErrorKind, Refusal};
 
 /// A refusal as an HTTP caller sees it: the argument of the closure in
 /// [`HttpResponder::body`](crate::HttpResponder::body).

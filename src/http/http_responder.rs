@@ -7,6 +7,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 
 use super::body::{DefaultBody, MakeBody, MakeEmpty, PlainText};
+use super::grpc;
 use super::header_fields::number;
 use super::headers::{HeaderStyle, RateLimitHeaders};
 use super::http_refusal::HttpRefusal;
@@ -14,7 +15,7 @@ use super::problem::ProblemJson;
 use super::standing::whole_seconds;
 use crate::decision::DecisionReport;
 use crate::reject::Respond;
-use crate::{Decision, Refusal, grpc};
+use crate::{Decision, Refusal};
 
 /// Answers refusals with a status, the time to come back, and by default no body.
 ///

@@ -7,6 +7,7 @@ pub(crate) mod client_ip;
 mod count_body;
 mod drain_refused;
 mod frameworks;
+mod grpc;
 mod hand_out;
 mod head;
 mod header_fields;

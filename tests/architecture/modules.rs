@@ -106,15 +106,15 @@ const MODULES: &[Module] = &[
     Module {
         files: &["http/frameworks", "http/original_uri"],
         crates: &["http", "axum", "tonic"],
-        modules: &["http", "grpc"],
+        modules: &["http"],
     },
+    Module { files: &["http/grpc"], crates: &["http", "base64"], modules: &["http"] },
     Module { files: &["http/api_key"], crates: &["http"], modules: &["digest", "http"] },
     Module {
         files: &["http"],
         crates: &["http", "fastrand", "itoa", "sfv"],
-        modules: &["reject", "http", "grpc"],
+        modules: &["reject", "http"],
     },
-    Module { files: &["grpc"], crates: &["http", "base64"], modules: &["grpc"] },
     Module { files: &["guide"], crates: &[], modules: &[] },
     // What users find by its use. Nothing inside names these.
     Module {

@@ -16,7 +16,7 @@ use crate::{ErrorKind, Refusal};
 
 const INVALID_ARGUMENT: u8 = 3;
 const PERMISSION_DENIED: u8 = 7;
-pub(crate) const RESOURCE_EXHAUSTED: u8 = 8;
+pub(super) const RESOURCE_EXHAUSTED: u8 = 8;
 const UNAVAILABLE: u8 = 14;
 const UNAUTHENTICATED: u8 = 16;
 
@@ -29,7 +29,7 @@ const ERROR_INFO: [&str; 2] = ["RATE_LIMIT_EXCEEDED", env!("CARGO_PKG_NAME")];
 /// A refusal of gRPC has the status 200. So the method counts too: with the content type alone, any
 /// caller could turn the 429 of a page into a 200 that caches store. The version does not count: a
 /// layer that translates gRPC-Web leaves it as it was.
-pub(crate) fn content_type<B>(request: &Request<B>) -> Option<HeaderValue> {
+pub(super) fn content_type<B>(request: &Request<B>) -> Option<HeaderValue> {
     if request.method() != Method::POST {
         return None;
     }
@@ -55,7 +55,7 @@ fn strip<'a>(text: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
 
 /// Returns the time that the caller waits for its answer, if it states one: up to 8 digits and a
 /// unit.
-pub(crate) fn timeout(request: &HeaderMap) -> Option<Duration> {
+pub(super) fn timeout(request: &HeaderMap) -> Option<Duration> {
     let (unit, digits) = request.get("grpc-timeout")?.as_bytes().split_last()?;
     if !(1..=8).contains(&digits.len()) || !digits.iter().all(u8::is_ascii_digit) {
         return None;
@@ -75,7 +75,7 @@ pub(crate) fn timeout(request: &HeaderMap) -> Option<Duration> {
 /// Writes the status of `refusal`, which these policies refuse, into the headers of an empty
 /// response. `status` is its HTTP status, `retry_after` the time to come back, and `denied` the
 /// code of a denial.
-pub(crate) fn write(
+pub(super) fn write(
     headers: &mut HeaderMap,
     refusal: &Refusal,
     policies: &[String],
