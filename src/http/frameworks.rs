@@ -4,6 +4,8 @@
 use http::{HeaderMap, StatusCode};
 
 #[cfg(feature = "tonic")]
+use super::grpc;
+#[cfg(feature = "tonic")]
 use super::http_refusal::HttpRefusal;
 #[cfg(feature = "axum")]
 use super::http_responder::HttpResponder;
@@ -51,7 +53,7 @@ impl From<crate::Refusal> for tonic::Status {
         let request = http::Request::new(());
         let refusal = HttpRefusal::new(refusal, StatusCode::BAD_REQUEST, request);
         let mut headers = HeaderMap::new();
-        refusal.write_grpc(&mut headers, super::grpc::RESOURCE_EXHAUSTED);
+        grpc::write(&mut headers, &refusal, grpc::RESOURCE_EXHAUSTED);
         let status = tonic::Status::from_header_map(&headers);
         let mut status = status.unwrap_or_else(|| tonic::Status::unknown(refusal.to_string()));
         status.set_source(std::sync::Arc::new(refusal.into_refusal()));

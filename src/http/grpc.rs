@@ -12,6 +12,7 @@ use base64::prelude::{BASE64_STANDARD_NO_PAD, Engine as _};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 
+use super::http_refusal::HttpRefusal;
 use crate::{ErrorKind, Refusal};
 
 const INVALID_ARGUMENT: u8 = 3;
@@ -72,31 +73,24 @@ pub(super) fn timeout(request: &HeaderMap) -> Option<Duration> {
     }
 }
 
-/// Writes the status of `refusal`, which these policies refuse, into the headers of an empty
-/// response. `status` is its HTTP status, `retry_after` the time to come back, and `denied` the
-/// code of a denial.
-pub(super) fn write(
-    headers: &mut HeaderMap,
-    refusal: &Refusal,
-    policies: &[String],
-    status: StatusCode,
-    retry_after: Option<Duration>,
-    denied: u8,
-) {
-    let wait = retry_after.map(whole_millis);
-    let (code, details, pushback) = match refusal {
+/// Writes the status of a refusal into the headers of an empty response. `denied` is the code of a
+/// denial.
+pub(super) fn write(headers: &mut HeaderMap, refusal: &HttpRefusal, denied: u8) {
+    let wait = refusal.retry_after().map(whole_millis);
+    let (code, details, pushback) = match refusal.refusal() {
         Refusal::Denied(_) => {
-            let details = details(denied, &refusal.to_string(), policies, wait);
+            let policies = refusal.violated_policies();
+            let details = details(denied, &refusal.to_string(), &policies, wait);
             (denied, Some(details), Some(wait.map_or(-1, pushback)))
         }
         Refusal::Undecided(error) if error.kind() == ErrorKind::Request => {
             (INVALID_ARGUMENT, None, None)
         }
         Refusal::Undecided(_) => (UNAVAILABLE, None, wait.map(pushback)),
-        Refusal::NoKey(_) => (code(status), None, None),
+        Refusal::NoKey(_) => (code(refusal.status()), None, None),
     };
     headers.insert("grpc-status", u16::from(code).into());
-    if let Ok(message) = HeaderValue::try_from(encoded(&refusal.for_caller().to_string())) {
+    if let Ok(message) = HeaderValue::try_from(encoded(&refusal.to_string())) {
         headers.insert("grpc-message", message);
     }
     if let Some(Ok(details)) =
@@ -215,13 +209,10 @@ mod tests {
         headers
     }
 
-    fn written(refusal: &Refusal) -> HeaderMap {
+    fn written(refusal: Refusal) -> HeaderMap {
         let mut headers = HeaderMap::new();
-        let wait = match refusal {
-            Refusal::Undecided(_) => Some(Duration::from_millis(1_500)),
-            _ => refusal.retry_after(),
-        };
-        write(&mut headers, refusal, &[], StatusCode::BAD_REQUEST, wait, RESOURCE_EXHAUSTED);
+        let refusal = HttpRefusal::new(refusal, StatusCode::BAD_REQUEST, Request::new(()));
+        write(&mut headers, &refusal, RESOURCE_EXHAUSTED);
         headers
     }
 
@@ -231,7 +222,7 @@ mod tests {
 
     #[test]
     fn the_headers_of_a_denial_are_exact() {
-        let headers = written(&denied(Some(Duration::from_millis(250))));
+        let headers = written(denied(Some(Duration::from_millis(250))));
         let fields: Vec<_> =
             headers.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
         assert_eq!(
@@ -272,7 +263,7 @@ mod tests {
         let pushback = |headers: &HeaderMap| {
             headers.get("grpc-retry-pushback-ms").map(|value| value.to_str().unwrap().to_owned())
         };
-        let never = written(&denied(None));
+        let never = written(denied(None));
         assert_eq!(pushback(&never).as_deref(), Some("-1"));
         // What never fits has no delay, and says which limit refuses it.
         let details = BASE64_STANDARD_NO_PAD.decode(&never["grpc-status-details-bin"]).unwrap();
@@ -280,19 +271,20 @@ mod tests {
         assert!(details.contains("google.rpc.ErrorInfo") && !details.contains("RetryInfo"));
         assert_eq!(code(never), "8");
 
-        let odd = written(&denied(Some(Duration::from_micros(1_000_001))));
+        let odd = written(denied(Some(Duration::from_micros(1_000_001))));
         assert_eq!(pushback(&odd).as_deref(), Some("1001"));
 
-        let far = written(&denied(Some(Duration::MAX)));
+        let far = written(denied(Some(Duration::from_secs(86_400 * 365))));
         assert_eq!(pushback(&far).as_deref(), Some("2147483647"));
 
-        let undecided = written(&Refusal::Undecided(Error::new(ErrorKind::Infrastructure, "away")));
-        assert_eq!(pushback(&undecided).as_deref(), Some("1500"));
+        let undecided = written(Refusal::Undecided(Error::new(ErrorKind::Infrastructure, "away")));
+        let millis: u64 = pushback(&undecided).unwrap().parse().unwrap();
+        assert!((1_000..=3_000).contains(&millis), "{millis}");
         assert_eq!(code(undecided), "14");
 
         let error = || Error::new(ErrorKind::Request, "no");
         for refusal in [Refusal::NoKey(error()), Refusal::Undecided(error())] {
-            let headers = written(&refusal);
+            let headers = written(refusal);
             assert_eq!((pushback(&headers), code(headers)), (None, String::from("3")));
         }
     }
@@ -300,13 +292,13 @@ mod tests {
     #[test]
     fn a_message_says_what_is_wrong_with_the_request() {
         let message = |kind, text: &'static str| {
-            let headers = written(&Refusal::Undecided(Error::new(kind, text)));
+            let headers = written(Refusal::Undecided(Error::new(kind, text)));
             headers["grpc-message"].to_str().unwrap().to_owned()
         };
         assert_eq!(message(ErrorKind::Request, "the key is empty"), "the key is empty");
         assert_eq!(message(ErrorKind::Request, "100 % of ß\n"), "100 %25 of %C3%9F%0A");
         assert_eq!(message(ErrorKind::State, "10.0.0.1"), "rate limit could not be decided");
-        let no_key = |kind| written(&Refusal::NoKey(Error::new(kind, "no header x")));
+        let no_key = |kind| written(Refusal::NoKey(Error::new(kind, "no header x")));
         assert_eq!(no_key(ErrorKind::Request)["grpc-message"], "no header x");
         let of_operator = no_key(ErrorKind::Configuration);
         assert_eq!(of_operator["grpc-message"], "request has no key to limit by");

@@ -3,9 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use http::{HeaderMap, Request, StatusCode};
+use http::{Request, StatusCode};
 
-use super::grpc;
 use super::head::Head;
 use super::standing::until_retry;
 use crate::{ErrorKind, Refusal};
@@ -70,14 +69,6 @@ impl HttpRefusal {
     #[must_use]
     pub fn refusal(&self) -> &Refusal {
         &self.refusal
-    }
-}
-
-impl HttpRefusal {
-    /// Writes a gRPC status into the headers of an empty response. A denial has this code.
-    pub(super) fn write_grpc(&self, headers: &mut HeaderMap, denied: u8) {
-        let policies = self.violated_policies();
-        grpc::write(headers, &self.refusal, &policies, self.status, self.retry_after, denied);
     }
 
     pub(super) fn into_refusal(self) -> Refusal {

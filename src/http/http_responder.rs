@@ -462,7 +462,7 @@ impl<F, E> HttpResponder<F, E> {
     {
         let mut response = Response::new(self.empty.empty());
         response.headers_mut().insert(CONTENT_TYPE, kind);
-        refusal.write_grpc(response.headers_mut(), self.settings.grpc_code);
+        grpc::write(response.headers_mut(), refusal, self.settings.grpc_code);
         response
     }
 
