@@ -2,12 +2,12 @@
 
 use std::io::Write as _;
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
 
 use super::headers::{HeaderStyle, OnAdmitted, RateLimitHeaders};
 use super::policy_list::{Form, PolicyList};
 use super::standing::{self, Standing};
-use super::structured;
 use crate::Decision;
 use crate::decision::{Origin, PolicyReport};
 
@@ -101,15 +101,14 @@ impl RateLimitHeaders {
     }
 }
 
-/// Writes `"daily";r=100;t=36000`. Names need no escapes, so these are the bytes that a serializer
-/// writes.
+/// Writes `"daily";r=100;t=36000`, and the partition key as `;pk=:AQIDBAUGBwg=:`. Names need no
+/// escapes, so these are the bytes that a serializer writes.
 fn draft_11(name: &str, at: Standing, partition_key: Option<[u8; 8]>) -> Option<HeaderValue> {
-    if partition_key.is_some() {
-        return HeaderValue::try_from(structured::standing(name, at, partition_key)?).ok();
-    }
     let [mut remaining, mut reset] = [itoa::Buffer::new(); 2];
     let reset = if at.has_reset { [";t=", reset.format(at.reset)] } else { [""; 2] };
-    value(&["\"", name, "\";r=", remaining.format(at.remaining), reset[0], reset[1]])
+    let key = partition_key.map(|key| format!(";pk=:{}:", BASE64_STANDARD.encode(key)));
+    let key = key.unwrap_or_default();
+    value(&["\"", name, "\";r=", remaining.format(at.remaining), reset[0], reset[1], &key])
 }
 
 /// Writes `limit=100, remaining=42, reset=13`.
@@ -128,7 +127,7 @@ pub(super) fn number(number: u64) -> Option<HeaderValue> {
 /// Makes a value for one response. Its text is on the stack, since a `String` needs one more
 /// allocation. `None` if it is too long, or invalid in a field.
 fn value(pieces: &[&str]) -> Option<HeaderValue> {
-    // Enough for a policy's name and three numbers.
+    // Enough for a policy's name and three numbers, or two and a partition key.
     let mut bytes = [0; 160];
     let mut rest = &mut bytes[..];
     pieces.iter().try_for_each(|piece| rest.write_all(piece.as_bytes())).ok()?;
@@ -172,7 +171,7 @@ fn show<const STYLE: u8, const N: usize, C>(
 
 #[cfg(test)]
 mod tests {
-    use sfv::{DictSerializer, Integer, KeyRef};
+    use sfv::{DictSerializer, Integer, KeyRef, ListSerializer, StringRef, key_ref};
 
     use super::*;
 
@@ -187,8 +186,18 @@ mod tests {
             let has_reset = dice.bool();
             let at = Standing { limit, remaining, reset, has_reset };
             let name = "a.B:c_d-9".repeat(dice.usize(1..=7));
-            let list = structured::standing(&name, at, None).unwrap();
-            assert_eq!(draft_11(&name, at, None).unwrap(), list);
+            let key = dice.bool().then(|| dice.u64(..).to_be_bytes());
+            let mut list = ListSerializer::new();
+            let mut item = list.bare_item(StringRef::from_str(&name).unwrap());
+            item = item.parameter(key_ref("r"), integer(remaining));
+            if has_reset {
+                item = item.parameter(key_ref("t"), integer(reset));
+            }
+            _ = match &key {
+                Some(key) => item.parameter(key_ref("pk"), &key[..]),
+                None => item,
+            };
+            assert_eq!(draft_11(&name, at, key).unwrap(), list.finish().unwrap());
 
             let mut dictionary = DictSerializer::new();
             let values = [("limit", limit), ("remaining", remaining), ("reset", reset)];

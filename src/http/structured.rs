@@ -4,7 +4,7 @@ use std::iter;
 
 use sfv::{Integer, KeyRef, ListSerializer, ParameterSerializer, StringRef, key_ref};
 
-use super::standing::{MAX_INTEGER, Standing};
+use super::standing::MAX_INTEGER;
 use crate::decision::{
     MAX_POLICY_NAME, PolicyReport, QuotaUnit, is_policy_name, is_policy_name_byte,
 };
@@ -13,8 +13,6 @@ const QUOTA: &KeyRef = key_ref("q");
 const UNIT: &KeyRef = key_ref("qu");
 const WINDOW: &KeyRef = key_ref("w");
 const PARTITION_KEY: &KeyRef = key_ref("pk");
-const REMAINING: &KeyRef = key_ref("r");
-const TIME: &KeyRef = key_ref("t");
 
 /// Writes `"burst";q=10;w=1, "daily";q=1000;w=86400`, as in draft-11. `None` without policies.
 pub(super) fn policies<'a>(
@@ -30,25 +28,16 @@ pub(super) fn policies<'a>(
             QuotaUnit::ConcurrentRequests => item.parameter(UNIT, CONCURRENT_REQUESTS),
         };
         item = with_window(item, &policy);
-        _ = with_partition_key(item, policy.partition_key());
+        _ = match policy.partition_key() {
+            Some(key) => item.parameter(PARTITION_KEY, &key[..]),
+            None => item,
+        };
     }
     list.finish()
 }
 
 const CONTENT_BYTES: &StringRef = sfv::string_ref("content-bytes");
 const CONCURRENT_REQUESTS: &StringRef = sfv::string_ref("concurrent-requests");
-
-/// Writes `"daily";r=100;t=36000`, as in draft-11.
-pub(super) fn standing(name: &str, at: Standing, partition_key: Option<[u8; 8]>) -> Option<String> {
-    let mut list = ListSerializer::new();
-    let mut item = list.bare_item(StringRef::from_str(name).ok()?);
-    item = item.parameter(REMAINING, integer(at.remaining));
-    if at.has_reset {
-        item = item.parameter(TIME, integer(at.reset));
-    }
-    _ = with_partition_key(item, partition_key);
-    list.finish()
-}
 
 /// Writes `10;w=1, 1000;w=86400`, as in draft-07 and -06. `None` without policies.
 pub(super) fn quotas<'a>(policies: impl Iterator<Item = PolicyReport<'a>>) -> Option<String> {
@@ -68,13 +57,6 @@ fn with_window<'s>(item: Parameters<'s>, policy: &PolicyReport<'_>) -> Parameter
     match window.subsec_nanos() {
         0 => item.parameter(WINDOW, integer(window.as_secs())),
         _ => item,
-    }
-}
-
-fn with_partition_key(item: Parameters<'_>, key: Option<[u8; 8]>) -> Parameters<'_> {
-    match key {
-        Some(key) => item.parameter(PARTITION_KEY, &key[..]),
-        None => item,
     }
 }
 

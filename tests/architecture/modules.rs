@@ -108,11 +108,10 @@ const MODULES: &[Module] = &[
         crates: &["http", "axum", "tonic"],
         modules: &["http"],
     },
-    Module { files: &["http/grpc"], crates: &["http", "base64"], modules: &["http"] },
     Module { files: &["http/api_key"], crates: &["http"], modules: &["digest", "http"] },
     Module {
         files: &["http"],
-        crates: &["http", "fastrand", "itoa", "sfv"],
+        crates: &["http", "base64", "fastrand", "itoa", "sfv"],
         modules: &["reject", "http"],
     },
     Module { files: &["guide"], crates: &[], modules: &[] },
