@@ -1,14 +1,32 @@
-//! Answers of handlers of axum and methods of tonic: what a refusal becomes after `?`.
+//! The frameworks axum and tonic: the answer that a refusal becomes after `?`, and the URI before
+//! `nest`.
 
 #[cfg(feature = "tonic")]
 use http::{HeaderMap, StatusCode};
 
 #[cfg(feature = "tonic")]
 use super::grpc;
+use super::head::Head;
 #[cfg(feature = "tonic")]
 use super::http_refusal::HttpRefusal;
 #[cfg(feature = "axum")]
 use super::http_responder::HttpResponder;
+
+impl<'a> Head<'a> {
+    /// The URI that the caller sent. With the feature `axum` this is true inside of `nest` and
+    /// `nest_service`, too, which strip a prefix from [`uri`](Head::uri). Otherwise it is that
+    /// `uri`.
+    ///
+    /// So that two nested routers do not share keys, make keys of this one.
+    #[must_use]
+    pub fn original_uri(&self) -> &'a http::Uri {
+        #[cfg(feature = "axum")]
+        if let Some(original) = self.extensions().get::<axum::extract::OriginalUri>() {
+            return &original.0;
+        }
+        self.uri()
+    }
+}
 
 /// Answers as a layer with [`HttpResponder::new`] does, so that `?` works in a handler:
 ///

@@ -2,7 +2,6 @@
 
 use http::{Extensions, HeaderMap, Method, Request, Uri};
 
-use super::original_uri::original_uri;
 use crate::extractor::{IntoCharge, KeyExtractor, Keyed};
 
 /// The head of a request: all but its body. Its `Debug` output shows no URI and no header, because
@@ -27,16 +26,6 @@ impl<'a> Head<'a> {
     #[must_use]
     pub fn uri(&self) -> &'a Uri {
         self.uri
-    }
-
-    /// The URI that the caller sent. With the feature `axum` this is true inside of `nest` and
-    /// `nest_service`, too, which strip a prefix from [`uri`](Head::uri). Otherwise it is that
-    /// `uri`.
-    ///
-    /// So that two nested routers do not share keys, make keys of this one.
-    #[must_use]
-    pub fn original_uri(&self) -> &'a Uri {
-        original_uri(self.extensions).unwrap_or(self.uri)
     }
 
     /// The headers.

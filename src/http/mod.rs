@@ -14,7 +14,6 @@ mod header_fields;
 mod headers;
 mod http_refusal;
 mod http_responder;
-mod original_uri;
 mod policy_list;
 mod problem;
 mod standing;

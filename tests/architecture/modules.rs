@@ -103,11 +103,7 @@ const MODULES: &[Module] = &[
         crates: &["http", "http_body"],
         modules: &["http", "settle"],
     },
-    Module {
-        files: &["http/frameworks", "http/original_uri"],
-        crates: &["http", "axum", "tonic"],
-        modules: &["http"],
-    },
+    Module { files: &["http/frameworks"], crates: &["http", "axum", "tonic"], modules: &["http"] },
     Module { files: &["http/api_key"], crates: &["http"], modules: &["digest", "http"] },
     Module {
         files: &["http"],
