@@ -43,7 +43,8 @@ pub struct Reservation {
     /// field would make every decision larger.
     owner: Owner,
     cost: u64,
-    /// A hash of the charged key, if a deny cache has seen it, or [`SEVERAL`].
+    /// A hash of the charged key, which is not secret, if a deny cache has seen it. Or [`SEVERAL`],
+    /// if caches have seen different keys.
     charged: Option<NonZeroU64>,
     payload: Payload,
 }
@@ -180,13 +181,9 @@ impl Reservation {
         }
     }
 
-    /// Returns the charged key, if it is known and is one key.
-    pub(crate) fn charged(&self) -> Charged {
-        match self.charged {
-            None => Charged::Unknown,
-            Some(SEVERAL) => Charged::Several,
-            Some(key) => Charged::Key(key),
-        }
+    /// Returns the hash of the charged key, or [`SEVERAL`]. `None`: it is not known.
+    pub(crate) fn charged(&self) -> Option<NonZeroU64> {
+        self.charged
     }
 
     /// Adds a key that was charged.
@@ -196,13 +193,8 @@ impl Reservation {
     }
 
     /// Sets the charged keys to those of the reservation that this one replaces.
-    pub(crate) fn with_charged(mut self, charged: Charged) -> Self {
-        self.charged = match charged {
-            Charged::Unknown => None,
-            Charged::Key(key) => Some(key),
-            Charged::Several => Some(SEVERAL),
-        };
-        self
+    pub(crate) fn with_charged(self, charged: Option<NonZeroU64>) -> Self {
+        Self { charged, ..self }
     }
 }
 
@@ -210,16 +202,7 @@ impl Reservation {
 const HELD: u64 = 1 << 63;
 
 /// Stands for several keys. A key with this hash counts as several, which is safe.
-const SEVERAL: NonZeroU64 = NonZeroU64::MAX;
-
-/// The charged keys that deny caches have seen, as hashes, which are not secret.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Charged {
-    Unknown,
-    Key(NonZeroU64),
-    /// Several caches have seen different keys.
-    Several,
-}
+pub(crate) const SEVERAL: NonZeroU64 = NonZeroU64::MAX;
 
 impl fmt::Debug for Reservation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -253,15 +236,10 @@ mod tests {
     fn of_different_keys_none_is_kept() {
         let [one, other, third] = [1, 2, 3].map(|hash| NonZeroU64::new(hash).unwrap());
         let mut reservation = Reservation::new(Owner::new(), 1, ());
-        assert_eq!(reservation.charged(), Charged::Unknown);
-        for (key, kept) in [
-            (one, Charged::Key(one)),
-            (one, Charged::Key(one)),
-            (other, Charged::Several),
-            (third, Charged::Several),
-        ] {
+        assert_eq!(reservation.charged(), None);
+        for (key, kept) in [(one, one), (one, one), (other, SEVERAL), (third, SEVERAL)] {
             reservation.add_charged(key);
-            assert_eq!(reservation.charged(), kept);
+            assert_eq!(reservation.charged(), Some(kept));
         }
         assert_eq!(reservation.into_payload::<u8>().unwrap_err().cost(), 1);
     }

@@ -13,7 +13,7 @@ use self::cache::Cache;
 use self::cached_refusal::{KeyHash, Question};
 use super::Operation;
 use super::wrapped::{Around, Begin, Wrapped};
-use crate::reservation::{Charged, Reservation};
+use crate::reservation::{Reservation, SEVERAL};
 use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error};
 
@@ -188,9 +188,9 @@ impl Around for Arc<Cache> {
         let settled = settle(reservation);
         match charged {
             _ if !is_changed => {}
-            Charged::Key(key) => self.forget_settling(key),
-            Charged::Unknown if settled.is_err() => {}
-            Charged::Unknown | Charged::Several => self.forget_all(),
+            None if settled.is_err() => {}
+            None | Some(SEVERAL) => self.forget_all(),
+            Some(key) => self.forget_settling(key),
         }
         settled
     }
