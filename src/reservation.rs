@@ -39,10 +39,9 @@ use crate::waiters::Turn;
 ///
 /// [`Limiter::settle`]: crate::Limiter::settle
 pub struct Reservation {
-    /// Its owner. The highest bit, which no owner has, says that the units are held. A separate
-    /// field would make every decision larger.
     owner: Owner,
     cost: u64,
+    is_held: bool,
     /// A hash of the charged key, which is not secret, if a deny cache has seen it. Or [`SEVERAL`],
     /// if caches have seen different keys.
     charged: Option<NonZeroU64>,
@@ -70,7 +69,8 @@ impl Reservation {
     /// A reservation of `cost` units by the limiter with this `owner`.
     #[must_use]
     pub fn new(owner: Owner, cost: u64, payload: impl Any + Send + Sync) -> Self {
-        Self { owner, cost, charged: None, payload: Payload::Other(Box::new(payload)) }
+        let payload = Payload::Other(Box::new(payload));
+        Self { owner, cost, is_held: false, charged: None, payload }
     }
 
     /// Marks the units as held: the store waits for their settlement, even if all were used.
@@ -93,19 +93,19 @@ impl Reservation {
     /// [`Budget`](crate::algorithm::Budget) holds them.
     #[must_use]
     pub fn is_held(&self) -> bool {
-        self.owner.0 & HELD != 0
+        self.is_held
     }
 
     /// Marks the units as held or as spent.
     #[must_use]
     pub(crate) fn with_held(self, is_held: bool) -> Self {
-        let owner = self.owner().0 | if is_held { HELD } else { 0 };
-        Self { owner: Owner(owner), ..self }
+        Self { is_held, ..self }
     }
 
     #[inline]
     pub(crate) fn of_reserved(owner: Owner, cost: u64, reserved: ReservedUnits) -> Self {
-        Self { owner, cost, charged: None, payload: Payload::Reserved(reserved) }
+        let payload = Payload::Reserved(reserved);
+        Self { owner, cost, is_held: false, charged: None, payload }
     }
 
     pub(crate) fn into_reserved(self) -> Result<ReservedUnits, Self> {
@@ -147,7 +147,7 @@ impl Reservation {
     /// The owner: the limiter that it belongs to.
     #[must_use]
     pub fn owner(&self) -> Owner {
-        Owner(self.owner.0 & !HELD)
+        self.owner
     }
 
     /// The units that it took.
@@ -198,18 +198,15 @@ impl Reservation {
     }
 }
 
-/// The bit that marks the units of a reservation as held.
-const HELD: u64 = 1 << 63;
-
 /// Stands for several keys. A key with this hash counts as several, which is safe.
 pub(crate) const SEVERAL: NonZeroU64 = NonZeroU64::MAX;
 
 impl fmt::Debug for Reservation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reservation")
-            .field("owner", &self.owner())
+            .field("owner", &self.owner)
             .field("cost", &self.cost)
-            .field("is_held", &self.is_held())
+            .field("is_held", &self.is_held)
             .finish_non_exhaustive()
     }
 }
