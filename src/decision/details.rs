@@ -36,8 +36,6 @@ pub(crate) struct Details {
     pub(crate) fallback_cause: Option<Box<Error>>,
     /// The line in which the request waits.
     pub(crate) waiters: Option<Arc<dyn Waiters>>,
-    /// The copy that reports share, once it was made.
-    pub(crate) shared: Option<Arc<Details>>,
 }
 
 /// The details of a decision, on the heap so that futures and results are small.
@@ -57,7 +55,6 @@ impl Details {
             shadowed: self.shadowed.clone(),
             fallback_cause: self.fallback_cause.clone(),
             waiters: None,
-            shared: None,
             ..*self
         }
     }
@@ -83,7 +80,6 @@ impl Held {
             *self = Self::new(shared.without_reservation());
         }
         let Self::Own(own) = self else { unreachable!("they were made its own") };
-        own.shared = None;
         own
     }
 
@@ -96,23 +92,11 @@ impl Held {
         }
     }
 
-    /// Returns the details of a report. The copy is kept for the next report.
-    pub(super) fn share(&mut self) -> Self {
-        let copy = self.to_shared();
-        if let (Self::Own(own), Self::Shared(copy)) = (self, &copy) {
-            own.shared.get_or_insert_with(|| Arc::clone(copy));
-        }
-        copy
-    }
-
     /// Returns the details of a report.
     pub(super) fn to_shared(&self) -> Self {
         Self::Shared(match self {
             Self::Shared(shared) => Arc::clone(shared),
-            Self::Own(own) => match &own.shared {
-                Some(shared) => Arc::clone(shared),
-                None => Arc::new(own.without_reservation()),
-            },
+            Self::Own(own) => Arc::new(own.without_reservation()),
         })
     }
 }

@@ -4,7 +4,6 @@ use std::fmt;
 use std::ops::Deref;
 
 use super::Decision;
-use super::details::Held;
 
 /// A [`Decision`] that can be cloned, since it holds no
 /// [`Reservation`](crate::limiter::Reservation). Clones share their content.
@@ -32,15 +31,6 @@ use super::details::Held;
 /// # log(&Response::new(()));
 /// ```
 pub struct DecisionReport(Decision);
-
-impl DecisionReport {
-    /// Makes a report of a decision. The first report copies the details; later ones share the
-    /// copy.
-    pub(crate) fn of(decision: &mut Decision) -> Self {
-        let details = decision.details.as_mut().map(Held::share);
-        Self(Decision { details, ..*decision })
-    }
-}
 
 impl From<&Decision> for DecisionReport {
     fn from(decision: &Decision) -> Self {

@@ -525,7 +525,7 @@ where
 
     fn admit(&self, decision: &mut Decision, request: &mut Request<B>) {
         if self.settings.report_in_request {
-            request.extensions_mut().insert(DecisionReport::of(decision));
+            request.extensions_mut().insert(DecisionReport::from(&*decision));
         }
     }
 
@@ -533,7 +533,7 @@ where
         let is_redirect = response.status().is_redirection();
         self.settings.headers.write_admitted(decision, is_redirect, response);
         if self.settings.report_in_response {
-            response.extensions_mut().insert(DecisionReport::of(decision));
+            response.extensions_mut().insert(DecisionReport::from(&*decision));
         }
     }
 }

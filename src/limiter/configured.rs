@@ -152,7 +152,6 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
             shadowed: None,
             fallback_cause: None,
             waiters: None,
-            shared: None,
             place: 0,
         };
         Decision::with_details(outcome, from.origin, Box::write(place, details))
