@@ -327,20 +327,14 @@ impl Decision {
 
     /// The same denial, a time `later`: its times are shorter, and nothing else has changed.
     pub(crate) fn repeated(&self, later: Duration) -> Self {
-        let left = |time: Duration| time.saturating_sub(later);
-        let details = self.details().map(|details| Details {
-            reset_after: details.reset_after.map(left),
-            age: details.age.saturating_add(later),
-            retried_for: Duration::ZERO,
-            policies: details.policies_later(later, 0),
-            ..details.without_reservation()
-        });
-        Self {
-            outcome: Outcome::Deny { retry_after: self.retry_after().map(left) },
-            origin: Origin::Cache,
-            was_retry: false,
-            details: details.map(Held::new),
+        let retry_after = self.retry_after().map(|time| time.saturating_sub(later));
+        let mut repeated = self.without_reservation().later(later, 0);
+        (repeated.outcome, repeated.origin) = (Outcome::Deny { retry_after }, Origin::Cache);
+        repeated.was_retry = false;
+        if let Some(details) = &mut repeated.details {
+            details.own().retried_for = Duration::ZERO;
         }
+        repeated
     }
 
     /// The same decision for a charge that takes over the slot `at` that instant, and waits for it

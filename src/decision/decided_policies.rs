@@ -158,7 +158,7 @@ impl Decision {
 
 impl Details {
     /// The listed policies after `elapsed` time, with `more` units left.
-    pub(super) fn policies_later(&self, elapsed: Duration, more: u64) -> Option<Arc<[Policy]>> {
+    fn policies_later(&self, elapsed: Duration, more: u64) -> Option<Arc<[Policy]>> {
         let later = |policy: &mut Policy| policy.figures = policy.figures.later(elapsed, more);
         changed(self.policies.as_deref()?, later)
     }
