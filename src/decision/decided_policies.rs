@@ -90,7 +90,9 @@ impl Decision {
             && let Some(details) = self.details.as_mut().map(Held::own)
         {
             details.place = details.place.saturating_add(others);
-            details.change_policies(|policy| policy.place = policy.place.saturating_add(others));
+            for policy in details.policies_mut() {
+                policy.place = policy.place.saturating_add(others);
+            }
         }
         self
     }
@@ -109,7 +111,9 @@ impl Decision {
             details.remaining = details.remaining.map(|units| units.saturating_add(more));
             details.reset_after = details.reset_after.map(|time| time.saturating_sub(elapsed));
             details.age = details.age.saturating_add(elapsed);
-            details.policies = details.policies_later(elapsed, more);
+            for policy in details.policies_mut() {
+                policy.figures = policy.figures.later(elapsed, more);
+            }
         }
         self
     }
@@ -119,13 +123,10 @@ impl Decision {
         if let [only] = units {
             return self.later(Duration::ZERO, *only);
         }
-        if let Some(details) = self.details.as_mut().map(Held::own)
-            && let Some(mut policies) = details.policies.as_deref().map(Arc::<[Policy]>::from)
-        {
-            for (policy, more) in Arc::get_mut(&mut policies).into_iter().flatten().zip(units) {
+        if let Some(details) = self.details.as_mut().map(Held::own) {
+            for (policy, more) in details.policies_mut().iter_mut().zip(units) {
                 policy.figures = policy.figures.later(Duration::ZERO, *more);
             }
-            details.policies = Some(policies);
         }
         self
     }
@@ -151,25 +152,16 @@ impl Decision {
     /// decision is.
     pub(super) fn mark_policies_as_shadows(&mut self) {
         if let Some(details) = self.details.as_mut().map(Held::own) {
-            details.change_policies(|policy| policy.figures.is_shadow = true);
+            for policy in details.policies_mut() {
+                policy.figures.is_shadow = true;
+            }
         }
     }
 }
 
 impl Details {
-    /// The listed policies after `elapsed` time, with `more` units left.
-    fn policies_later(&self, elapsed: Duration, more: u64) -> Option<Arc<[Policy]>> {
-        let later = |policy: &mut Policy| policy.figures = policy.figures.later(elapsed, more);
-        changed(self.policies.as_deref()?, later)
+    /// The listed policies, for a change. Other decisions keep the old ones.
+    fn policies_mut(&mut self) -> &mut [Policy] {
+        self.policies.as_mut().map(Arc::make_mut).unwrap_or_default()
     }
-
-    fn change_policies(&mut self, change: impl Fn(&mut Policy)) {
-        self.policies = self.policies.as_deref().and_then(|policies| changed(policies, change));
-    }
-}
-
-fn changed(policies: &[Policy], change: impl Fn(&mut Policy)) -> Option<Arc<[Policy]>> {
-    let mut policies: Arc<[Policy]> = policies.into();
-    Arc::get_mut(&mut policies)?.iter_mut().for_each(change);
-    Some(policies)
 }
