@@ -257,16 +257,17 @@ impl Settings {
     }
 }
 
-/// The state of a [`Breaker`](crate::limiter::Breaker).
+/// The state of a [`Breaker`](crate::limiter::Breaker). As a number, it is the value of the metric
+/// `rate_limit_breaker_state`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BreakerState {
     /// Every call is made.
-    Closed,
+    Closed = 0,
     /// Calls are refused.
-    Open,
+    Open = 2,
     /// A probe is in flight, or the next call is a probe. All other calls are refused.
-    HalfOpen,
+    HalfOpen = 1,
 }
 
 /// The counts of a [`Breaker`](crate::limiter::Breaker) since it was made.

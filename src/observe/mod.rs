@@ -44,7 +44,7 @@ pub use self::meter::Meter;
 pub(crate) use self::policy_series::PolicySeries;
 pub(crate) use self::recorded_outcome::Asked;
 pub(crate) use self::watches::{
-    BreakerWatch, CallWatch, ConnectionWatch, FallbackWatch, RefusalWatch, State as WatchedState,
+    BreakerWatch, CallWatch, ConnectionWatch, FallbackWatch, RefusalWatch,
 };
 #[cfg(feature = "tracing")]
 pub(crate) use self::{events::shows_decisions, tracer::Tracer};

@@ -19,16 +19,8 @@ use super::recorder::{Handles, Value, counter, gauge, histogram};
 use super::seldom::Seldom;
 use crate::{Decision, Error};
 
-/// The state of a breaker, as a number.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum State {
-    Asks = 0,
-    Probes = 1,
-    Refuses = 2,
-}
-
 /// Reports the states of a breaker. Metrics need a name, events do not.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct BreakerWatch {
     name: Option<Arc<str>>,
     #[cfg(feature = "metrics")]
@@ -42,16 +34,7 @@ pub(crate) struct BreakerWatch {
 
 impl BreakerWatch {
     pub(crate) fn new(name: Option<Arc<str>>) -> Self {
-        let watch = Self {
-            name,
-            #[cfg(feature = "metrics")]
-            handles: Handles::default(),
-            #[cfg(feature = "metrics")]
-            state: AtomicU8::new(State::Asks as u8),
-            opened: Seldom::default(),
-            closed: Seldom::default(),
-        };
-        watch.set_state(State::Asks);
+        let watch = Self { name, ..Self::default() };
         watch.show_state();
         watch
     }
@@ -78,9 +61,10 @@ impl BreakerWatch {
         }
     }
 
-    pub(crate) fn set_state(&self, state: State) {
+    /// Sets the state: 0 asks, 1 probes, 2 refuses.
+    pub(crate) fn set_state(&self, state: u8) {
         #[cfg(feature = "metrics")]
-        self.state.store(state as u8, Relaxed);
+        self.state.store(state, Relaxed);
         let _ = state;
     }
 
@@ -115,13 +99,9 @@ impl BreakerWatch {
 #[derive(Clone)]
 pub(crate) struct CallWatch {
     #[cfg(feature = "metrics")]
-    inner: Arc<Inner>,
-}
-
-#[cfg(feature = "metrics")]
-struct Inner {
     limiter: Arc<str>,
-    handles: Handles<CallHandles>,
+    #[cfg(feature = "metrics")]
+    handles: Arc<Handles<CallHandles>>,
 }
 
 #[cfg(feature = "metrics")]
@@ -134,8 +114,7 @@ struct CallHandles {
 #[cfg(feature = "metrics")]
 impl CallWatch {
     pub(crate) fn new(limiter: &Arc<str>) -> Self {
-        let inner = Inner { limiter: Arc::clone(limiter), handles: Handles::default() };
-        let watch = Self { inner: Arc::new(inner) };
+        let watch = Self { limiter: Arc::clone(limiter), handles: Arc::default() };
         watch.handles();
         watch
     }
@@ -161,8 +140,8 @@ impl CallWatch {
     }
 
     fn handles(&self) -> Option<&CallHandles> {
-        let name = [Value::Name(&self.inner.limiter)];
-        self.inner.handles.get(|| CallHandles {
+        let name = [Value::Name(&self.limiter)];
+        self.handles.get(|| CallHandles {
             batch_size: histogram(&catalog::BATCH_SIZE, &name),
             call_seconds: histogram(&catalog::CALL_SECONDS, &name),
             unanswered: counter(&catalog::UNANSWERED_CALLS, &name),

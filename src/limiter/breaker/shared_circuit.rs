@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::circuit::{Change, Circuit, Outcome, Permit, Trouble};
 use super::{BreakerCounts, BreakerState, Settings};
-use crate::observe::{BreakerWatch, WatchedState};
+use crate::observe::BreakerWatch;
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::sync::{Mutex, lock};
 use crate::{Error, ErrorKind};
@@ -83,7 +83,7 @@ impl Shared {
         };
         if permit.is_probe() {
             guarded.counts.probes += 1;
-            self.watch.set_state(WatchedState::Probes);
+            self.watch.set_state(BreakerState::HalfOpen as u8);
             drop(guarded);
             self.watch.show_state();
         }
@@ -114,7 +114,8 @@ impl Shared {
         }
         self.closed_period.store(guarded.circuit.closed_period().unwrap_or(0), Relaxed);
         let is_closed = change == Change::Closed;
-        self.watch.set_state(if is_closed { WatchedState::Asks } else { WatchedState::Refuses });
+        let state = if is_closed { BreakerState::Closed } else { BreakerState::Open };
+        self.watch.set_state(state as u8);
         let refusal = guarded.refusal.clone();
         // A gauge or a subscriber may use a limiter of this breaker, so the lock is released first.
         drop(lock);
