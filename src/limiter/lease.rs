@@ -10,7 +10,6 @@
 mod lease_future;
 mod leased_key;
 mod leased_keys;
-mod one_task;
 mod refill;
 mod stock;
 mod sweeper;

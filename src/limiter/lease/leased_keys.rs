@@ -9,11 +9,11 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::Settings;
 use super::leased_key::{Asked, LeasedKey, WaiterAnswer, Waiters, end_waits};
-use super::one_task::OneTask;
 use super::stock::{Ended, Name, Order, Stock, end};
 use crate::limiter::charge_numbers::units;
 use crate::limiter::shards::Shards;
@@ -22,14 +22,15 @@ use crate::mark::Births;
 use crate::reservation::Owner;
 use crate::settlement::{Settled, Settlement};
 use crate::sync::atomic::Ordering::Relaxed;
-use crate::sync::{MutexGuard, lock};
+use crate::sync::{Mutex, MutexGuard, lock};
 use crate::{Charge, Decision, Outcome, digest};
 
 pub(super) struct Leases<L: Limiter> {
     pub(super) inner: Arc<L>,
     pub(super) settings: Settings,
     pub(super) owner: Owner,
-    pub(super) sweeper: OneTask,
+    /// The task that sweeps, while there is a key.
+    pub(super) sweeper: Mutex<Option<AbortHandle>>,
     hasher: RandomState,
     shards: Shards<Shard<L>>,
 }
@@ -47,7 +48,7 @@ impl<L: Limiter> Leases<L> {
             inner,
             settings,
             owner: Owner::new(),
-            sweeper: OneTask::default(),
+            sweeper: Mutex::new(None),
             hasher: RandomState::new(),
             shards: Shards::new(settings.max_keys, Shard::new),
         }
@@ -258,7 +259,9 @@ where
 
 impl<L: Limiter> Drop for Leases<L> {
     fn drop(&mut self) {
-        self.sweeper.stop();
+        if let Some(sweeper) = lock(&self.sweeper).take() {
+            sweeper.abort();
+        }
         self.end_all();
     }
 }

@@ -3,27 +3,27 @@
 use std::sync::{Arc, Weak};
 
 use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
 use super::leased_keys::Leases;
 use crate::limiter::Limiter;
+use crate::sync::lock;
 
-/// Starts the task, unless it already runs.
+/// Starts the task, unless it already runs. A runtime that ended has ended its task too.
 pub(super) fn start<L>(leases: &Arc<Leases<L>>)
 where
     L: Limiter + Send + Sync + 'static,
 {
-    if !leases.sweeper.begin() {
-        return;
-    }
-    let running = Running(Some(Arc::downgrade(leases)));
-    if let Ok(runtime) = Handle::try_current() {
-        leases.sweeper.keep(runtime.spawn(run(running)).abort_handle());
+    let Ok(runtime) = Handle::try_current() else { return };
+    let mut sweeper = lock(&leases.sweeper);
+    if sweeper.as_ref().is_none_or(AbortHandle::is_finished) {
+        *sweeper = Some(runtime.spawn(run(Arc::downgrade(leases))).abort_handle());
     }
 }
 
-async fn run<L: Limiter>(mut running: Running<L>) {
-    while let Some(leases) = running.0.as_ref().and_then(Weak::upgrade) {
+async fn run<L: Limiter>(weak: Weak<Leases<L>>) {
+    while let Some(leases) = weak.upgrade() {
         let now = Instant::now();
         let validity = leases.settings.validity;
         let soonest = now + validity / 4;
@@ -31,10 +31,10 @@ async fn run<L: Limiter>(mut running: Running<L>) {
             // A lease that begins during the sleep may end after half of its time.
             Some(next) => next.clamp(soonest, now + validity / 2),
             None => {
-                leases.sweeper.release();
-                // A key that came in between has not started a task.
-                if leases.is_empty() || !leases.sweeper.begin() {
-                    running.0 = None;
+                let mut sweeper = lock(&leases.sweeper);
+                // A key that came in between has not started a task: it saw this one.
+                if leases.is_empty() {
+                    *sweeper = None;
                     return;
                 }
                 soonest
@@ -42,16 +42,5 @@ async fn run<L: Limiter>(mut running: Running<L>) {
         };
         drop(leases);
         sleep_until(next).await;
-    }
-}
-
-/// Lets another task start if this one is dropped, for example by a runtime that ends.
-struct Running<L: Limiter>(Option<Weak<Leases<L>>>);
-
-impl<L: Limiter> Drop for Running<L> {
-    fn drop(&mut self) {
-        if let Some(leases) = self.0.take().and_then(|leases| leases.upgrade()) {
-            leases.sweeper.release();
-        }
     }
 }
