@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use self::leased_key::may_be_leased;
 use self::leased_keys::Leases;
-use self::stock::LeasedUnits;
+use self::stock::Stock;
 use super::{Limiter, Operation};
 use crate::Charge;
 use crate::reservation::Reservation;
@@ -202,9 +202,8 @@ where
         if reservation.owner() != leases.owner {
             return leases.inner.settle(reservation, actual);
         }
-        let stock = reservation.payload::<LeasedUnits<L>>();
-        let settled =
-            stock.and_then(|LeasedUnits(stock)| leases.settle(stock, reservation.cost(), actual));
+        let stock = reservation.payload::<Arc<Stock<L>>>();
+        let settled = stock.and_then(|stock| leases.settle(stock, reservation.cost(), actual));
         settled.ok_or(reservation)
     }
 

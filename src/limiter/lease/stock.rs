@@ -157,9 +157,6 @@ impl<L: Limiter> Drop for Stock<L> {
     }
 }
 
-/// The payload of a reservation of leased units.
-pub(super) struct LeasedUnits<L: Limiter>(pub(super) Arc<Stock<L>>);
-
 /// Units of a stock for one charge.
 pub(super) struct Grant<L: Limiter> {
     pub(super) stock: Arc<Stock<L>>,
@@ -181,7 +178,7 @@ impl<L: Limiter> Grant<L> {
         if !stock.can_settle {
             return decision;
         }
-        decision.with_reservation(Reservation::new(owner, cost, LeasedUnits(stock)))
+        decision.with_reservation(Reservation::new(owner, cost, stock))
     }
 }
 
