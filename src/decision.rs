@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use self::details::Details;
-use self::details::Held;
+use self::details::HeldDetails;
 pub use self::done::Done;
 pub use self::outcome::{Origin, Outcome};
 pub(crate) use self::policy_report::{
@@ -54,7 +54,7 @@ pub struct Decision {
     /// True if this denial was an [`Outcome::Retry`], which does not say how long the denial holds.
     was_retry: bool,
     /// `None` if only the outcome is known.
-    details: Option<Held>,
+    details: Option<HeldDetails>,
 }
 
 impl Decision {
@@ -88,7 +88,7 @@ impl Decision {
 
     #[inline]
     pub(crate) fn with_details(outcome: Outcome, origin: Origin, details: Box<Details>) -> Self {
-        Self { outcome, origin, was_retry: false, details: Some(Held::Own(details)) }
+        Self { outcome, origin, was_retry: false, details: Some(HeldDetails::Own(details)) }
     }
 
     /// Returns the outcome.
@@ -263,7 +263,7 @@ impl Decision {
 
     /// Puts back the reservation that was taken out.
     pub(crate) fn put_back(&mut self, reservation: Reservation) {
-        if let Some(own) = self.details.as_mut().and_then(Held::unshared) {
+        if let Some(own) = self.details.as_mut().and_then(HeldDetails::unshared) {
             own.reservation = Some(reservation);
         }
     }
@@ -415,22 +415,22 @@ impl Decision {
     /// A copy of the answer without the reservation, for other callers that get a part of the
     /// units.
     pub(crate) fn without_reservation(&self) -> Self {
-        let details = self.details().map(|details| Held::new(details.without_reservation()));
+        let details = self.details().map(|details| HeldDetails::new(details.without_reservation()));
         Self { details, ..*self }
     }
 
     /// A copy of the answer for later readers.
     pub(crate) fn to_shared(&self) -> Self {
-        let details = self.details.as_ref().map(Held::to_shared);
+        let details = self.details.as_ref().map(HeldDetails::to_shared);
         Self { details, ..*self }
     }
 
     fn details(&self) -> Option<&Details> {
-        self.details.as_ref().map(Held::get)
+        self.details.as_ref().map(HeldDetails::get)
     }
 
     fn details_mut(&mut self) -> &mut Details {
-        self.details.get_or_insert_with(|| Held::new(Details::default())).own()
+        self.details.get_or_insert_with(|| HeldDetails::new(Details::default())).own()
     }
 
     /// Turns an [`Outcome::Retry`] into a denial, since no time to wait is left.

@@ -39,7 +39,7 @@ pub(crate) struct Details {
 }
 
 /// The details of a decision, on the heap so that futures and results are small.
-pub(super) enum Held {
+pub(super) enum HeldDetails {
     /// The details of the decision itself, which holds the reservation.
     Own(Box<Details>),
     /// The details of its reports, which hold no reservation.
@@ -60,7 +60,7 @@ impl Details {
     }
 }
 
-impl Held {
+impl HeldDetails {
     #[inline]
     pub(super) fn new(details: Details) -> Self {
         Self::Own(Box::new(details))

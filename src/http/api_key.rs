@@ -28,7 +28,7 @@ use crate::{Error, ErrorKind};
 #[track_caller]
 pub fn by_api_key(name: impl TryInto<HeaderName>) -> ApiKey {
     match name.try_into() {
-        Ok(header) => ApiKey::new(header, Form::Plain),
+        Ok(header) => ApiKey::new(header, KeyForm::Plain),
         Err(_) => panic!("an invalid name of a header"),
     }
 }
@@ -48,7 +48,7 @@ pub fn by_api_key(name: impl TryInto<HeaderName>) -> ApiKey {
 /// ```
 #[must_use]
 pub fn by_bearer_token() -> ApiKey {
-    ApiKey::new(AUTHORIZATION, Form::Bearer)
+    ApiKey::new(AUTHORIZATION, KeyForm::Bearer)
 }
 
 /// Finds the API key of a request, and hashes it. Made by [`by_api_key`] and [`by_bearer_token`].
@@ -101,18 +101,18 @@ pub fn by_bearer_token() -> ApiKey {
 #[derive(Clone)]
 pub struct ApiKey {
     header: HeaderName,
-    form: Form,
+    form: KeyForm,
     digest: SecretDigest,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Form {
+enum KeyForm {
     Plain,
     Bearer,
 }
 
 impl ApiKey {
-    fn new(header: HeaderName, form: Form) -> Self {
+    fn new(header: HeaderName, form: KeyForm) -> Self {
         Self { header, form, digest: SecretDigest::Sha256 }
     }
 
@@ -151,8 +151,8 @@ impl ApiKey {
             return Err(self.missing("an empty header"));
         }
         let api_key = match self.form {
-            Form::Plain => line,
-            Form::Bearer => line.and_then(bearer_token),
+            KeyForm::Plain => line,
+            KeyForm::Bearer => line.and_then(bearer_token),
         };
         let api_key = api_key.filter(|api_key| !api_key.is_empty() && !api_key.contains('\t'));
         api_key
@@ -162,8 +162,8 @@ impl ApiKey {
 
     fn missing(&self, what: &str) -> Error {
         let text = match self.form {
-            Form::Plain => format!("request has {what} {} to limit by", self.header),
-            Form::Bearer => String::from("request has no bearer token to limit by"),
+            KeyForm::Plain => format!("request has {what} {} to limit by", self.header),
+            KeyForm::Bearer => String::from("request has no bearer token to limit by"),
         };
         Error::new(ErrorKind::Request, text)
     }

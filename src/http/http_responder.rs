@@ -87,13 +87,13 @@ use crate::{Decision, Refusal};
 #[derive(Clone)]
 #[must_use]
 pub struct HttpResponder<F = DefaultBody, E = DefaultBody> {
-    settings: Settings,
+    settings: ResponderSettings,
     body: F,
     empty: E,
 }
 
 #[derive(Clone, Debug)]
-struct Settings {
+struct ResponderSettings {
     /// The status for a request without a key.
     no_key: StatusCode,
     challenge: Option<HeaderValue>,
@@ -119,7 +119,7 @@ impl HttpResponder {
     /// A responder with empty bodies, 400 for a request without a key, and on refusals the fields
     /// of draft-11.
     pub const fn new() -> Self {
-        let settings = Settings {
+        let settings = ResponderSettings {
             no_key: StatusCode::BAD_REQUEST,
             challenge: None,
             content_type: None,

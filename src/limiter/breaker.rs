@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::task::Context;
 use std::time::Duration;
 
-use self::breaker_call::Call;
-use self::shared_circuit::Shared;
+use self::breaker_call::BreakerCall;
+use self::shared_circuit::SharedCircuit;
 use super::Operation;
 use super::wrapped::{Around, Begin, Wrapped};
 use crate::{Charge, Decision, Error};
@@ -137,13 +137,13 @@ use crate::{Charge, Decision, Error};
 #[derive(Clone)]
 #[must_use]
 pub struct Breaker {
-    shared: Arc<Shared>,
+    shared: Arc<SharedCircuit>,
 }
 
 impl Breaker {
     /// A closed breaker with the default settings.
     pub fn new() -> Self {
-        Self { shared: Arc::new(Shared::new(Settings::DEFAULT, None)) }
+        Self { shared: Arc::new(SharedCircuit::new(Settings::DEFAULT, None)) }
     }
 
     /// Sets the least number of failures to open the breaker, 1 or more. It starts a new state,
@@ -187,7 +187,7 @@ impl Breaker {
     /// Sets the breaker's name in metrics and events. It starts a new state, which earlier clones
     /// do not share. Default: no name, and then no metric.
     pub fn name(self, name: impl Into<Arc<str>>) -> Self {
-        Self { shared: Arc::new(Shared::new(self.shared.settings, Some(name.into()))) }
+        Self { shared: Arc::new(SharedCircuit::new(self.shared.settings, Some(name.into()))) }
     }
 
     /// Returns the state, which determines what happens to a call now.
@@ -204,7 +204,7 @@ impl Breaker {
 
     fn with(&self, settings: Settings) -> Self {
         let name = self.shared.watch.name().cloned();
-        Self { shared: Arc::new(Shared::new(settings, name)) }
+        Self { shared: Arc::new(SharedCircuit::new(settings, name)) }
     }
 }
 
@@ -288,35 +288,35 @@ pub type WithBreaker<L> = Wrapped<L, Breaker>;
 /// A settlement passes even while the breaker is open, and is not counted, since no caller waits
 /// for it.
 impl Around for Breaker {
-    type Open = Call;
+    type Open = BreakerCall;
 
-    fn open(&self, _: &Charge) -> Begin<Call> {
+    fn open(&self, _: &Charge) -> Begin<BreakerCall> {
         match self.shared.refuses() {
-            true => Begin::Refused(Call::new(&self.shared, true)),
-            false => Begin::Seen(Call::new(&self.shared, false)),
+            true => Begin::Refused(BreakerCall::new(&self.shared, true)),
+            false => Begin::Seen(BreakerCall::new(&self.shared, false)),
         }
     }
 
     /// Asks the inner limiter even while the breaker is open, to learn if it can. Its future does
     /// nothing before it is polled.
-    fn open_operation(&self, _: Operation, _: &Charge) -> Begin<Call> {
-        Begin::Seen(Call::new(&self.shared, false))
+    fn open_operation(&self, _: Operation, _: &Charge) -> Begin<BreakerCall> {
+        Begin::Seen(BreakerCall::new(&self.shared, false))
     }
 
-    fn begin(open: &mut Call) -> Result<(), Error> {
+    fn begin(open: &mut BreakerCall) -> Result<(), Error> {
         open.begin()
     }
 
-    fn wait(open: &mut Call, cx: &mut Context<'_>) -> Result<(), Error> {
+    fn wait(open: &mut BreakerCall, cx: &mut Context<'_>) -> Result<(), Error> {
         open.watch(cx)
     }
 
-    fn close(open: Call, answer: Result<Decision, Error>) -> Result<Decision, Error> {
+    fn close(open: BreakerCall, answer: Result<Decision, Error>) -> Result<Decision, Error> {
         open.end(Some(&answer));
         answer
     }
 
-    fn leave(open: Call) {
+    fn leave(open: BreakerCall) {
         open.end(None);
     }
 }

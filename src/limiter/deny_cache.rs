@@ -8,7 +8,7 @@ mod refusal_shard;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::afterwards::{Afterwards, Asked};
+use self::afterwards::{Afterwards, OpenQuestion};
 use self::cache::Cache;
 use self::cached_refusal::{KeyHash, Question};
 use super::Operation;
@@ -144,27 +144,27 @@ impl<L> DenyCache<L> {
 }
 
 impl Around for Arc<Cache> {
-    type Open = Asked;
+    type Open = OpenQuestion;
 
-    fn open(&self, charge: &Charge) -> Begin<Asked> {
+    fn open(&self, charge: &Charge) -> Begin<OpenQuestion> {
         match Question::of(charge).map(|question| self.look_up(question)) {
             Some(Ok(refusal)) => Begin::Answered(refusal),
-            Some(Err(miss)) => Begin::Seen(Asked::new(self, Afterwards::Learn(miss))),
+            Some(Err(miss)) => Begin::Seen(OpenQuestion::new(self, Afterwards::Learn(miss))),
             None => Begin::Unseen,
         }
     }
 
-    fn open_operation(&self, operation: Operation, charge: &Charge) -> Begin<Asked> {
+    fn open_operation(&self, operation: Operation, charge: &Charge) -> Begin<OpenQuestion> {
         match operation {
             Operation::Estimate => Begin::Unseen,
             Operation::Penalize | Operation::Reset | Operation::Block(_) | Operation::Unblock => {
                 let key = KeyHash::of(charge).place;
-                Begin::Seen(Asked::new(self, Afterwards::Forget(key)))
+                Begin::Seen(OpenQuestion::new(self, Afterwards::Forget(key)))
             }
         }
     }
 
-    fn close(open: Asked, mut answer: Result<Decision, Error>) -> Result<Decision, Error> {
+    fn close(open: OpenQuestion, mut answer: Result<Decision, Error>) -> Result<Decision, Error> {
         match &mut answer {
             Ok(decision) => open.answered(decision),
             Err(_) => open.without_answer(),
@@ -172,7 +172,7 @@ impl Around for Arc<Cache> {
         answer
     }
 
-    fn leave(open: Asked) {
+    fn leave(open: OpenQuestion) {
         open.without_answer();
     }
 

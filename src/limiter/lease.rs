@@ -142,7 +142,7 @@ pub struct Lease<L: Limiter> {
 
 impl<L: Limiter> Lease<L> {
     pub(super) fn new(inner: L, max_units: u64) -> Self {
-        Self { leases: Arc::new(Leases::new(Arc::new(inner), Settings::new(max_units))) }
+        Self { leases: Arc::new(Leases::new(Arc::new(inner), LeaseSettings::new(max_units))) }
     }
 
     /// Sets the time for which leased units may be spent, 1 ms to a day. Clones keep theirs.
@@ -151,8 +151,8 @@ impl<L: Limiter> Lease<L> {
     /// A longer time weakens the bound: see [above](Lease#the-bound). It also saves more calls: a
     /// lease has at most half of the units that its key used within this time.
     pub fn valid_for(self, time: Duration) -> Self {
-        let validity = time.clamp(Settings::MIN_VALIDITY, Settings::MAX_VALIDITY);
-        self.with(Settings { validity, ..self.leases.settings })
+        let validity = time.clamp(LeaseSettings::MIN_VALIDITY, LeaseSettings::MAX_VALIDITY);
+        self.with(LeaseSettings { validity, ..self.leases.settings })
     }
 
     /// Sets the most keys that are watched at once, at least 1. Charges of further keys go to the
@@ -161,7 +161,7 @@ impl<L: Limiter> Lease<L> {
     /// A key is watched until it is idle for twice the validity. Keys are spread over up to 16
     /// shards of equal size, so a shard can be full a few percent early.
     pub fn max_keys(self, keys: usize) -> Self {
-        self.with(Settings { max_keys: keys.max(1), ..self.leases.settings })
+        self.with(LeaseSettings { max_keys: keys.max(1), ..self.leases.settings })
     }
 
     /// Refunds the unspent units of all keys now. When the last clone is dropped, it does the same.
@@ -172,7 +172,7 @@ impl<L: Limiter> Lease<L> {
         self.leases.end_all();
     }
 
-    fn with(&self, settings: Settings) -> Self {
+    fn with(&self, settings: LeaseSettings) -> Self {
         Self { leases: Arc::new(Leases::new(Arc::clone(&self.leases.inner), settings)) }
     }
 }
@@ -238,7 +238,7 @@ const DEFAULT_VALIDITY: Duration = Duration::from_millis(100);
 const DEFAULT_MAX_KEYS: usize = 10_000;
 
 #[derive(Clone, Copy, Debug)]
-struct Settings {
+struct LeaseSettings {
     /// The most units of one lease.
     max_units: u64,
     /// The time for which leased units may be spent.
@@ -247,7 +247,7 @@ struct Settings {
     max_keys: usize,
 }
 
-impl Settings {
+impl LeaseSettings {
     const MIN_VALIDITY: Duration = Duration::from_millis(1);
     const MAX_VALIDITY: Duration = Duration::from_secs(86_400);
 

@@ -57,7 +57,7 @@ use crate::{Charge, Decision, Error, Outcome};
 /// configuration.
 #[derive(Clone, Default)]
 pub struct Switch {
-    shared: Arc<Shared>,
+    shared: Arc<SwitchState>,
 }
 
 /// The mode of limiters with a [`Switch`].
@@ -73,7 +73,7 @@ pub enum SwitchMode {
 }
 
 #[derive(Default)]
-struct Shared {
+struct SwitchState {
     mode: AtomicU8,
     counters: Counters,
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::circuit::{Outcome, Permit};
-use super::shared_circuit::Shared;
+use super::shared_circuit::SharedCircuit;
 use crate::decision::Origin;
 use crate::limiter::on_time::{is_late, read_arrived};
 use crate::limiter::runtime::sleep_until;
@@ -23,8 +23,8 @@ type Slowness = Pin<Box<dyn Future<Output = Result<bool, Error>> + Send>>;
 
 /// A call to the limiter. It begins with the first poll: before that, nothing is taken, not even
 /// the place of the probe.
-pub struct Call {
-    shared: Arc<Shared>,
+pub struct BreakerCall {
+    shared: Arc<SharedCircuit>,
     /// `None` before the call begins.
     permit: Option<Permit>,
     /// Watches if the call is slow. On the heap, since only breakers with `slow_after` need it.
@@ -34,8 +34,8 @@ pub struct Call {
     is_refused: bool,
 }
 
-impl Call {
-    pub(super) fn new(shared: &Arc<Shared>, is_refused: bool) -> Self {
+impl BreakerCall {
+    pub(super) fn new(shared: &Arc<SharedCircuit>, is_refused: bool) -> Self {
         let shared = Arc::clone(shared);
         Self { shared, permit: None, slowness: None, is_slow: false, is_refused }
     }
@@ -118,4 +118,4 @@ fn is_slow_after(slow_after: Duration) -> impl Future<Output = Result<bool, Erro
     }
 }
 
-debug_by_name!([] Call);
+debug_by_name!([] BreakerCall);

@@ -9,7 +9,7 @@ use super::{BreakerState, Settings};
 
 /// The change at the end of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum CircuitChange {
     Opened(Trouble),
     /// A probe failed, or the circuit is now open for another reason.
     StaysOpen(Trouble),
@@ -106,7 +106,7 @@ impl Circuit {
         now: Duration,
         pause: Duration,
         settings: &Settings,
-    ) -> Option<Change> {
+    ) -> Option<CircuitChange> {
         if permit.period != self.period {
             return None;
         }
@@ -120,12 +120,12 @@ impl Circuit {
                     probes: 0,
                     failed_probes: 0,
                 });
-                Some(Change::Opened(trouble))
+                Some(CircuitChange::Opened(trouble))
             }
             // An answer counts even after its probe was given up.
             (State::Open { .. }, Outcome::Answered) => {
                 self.enter(State::Closed(Window::after_answer(now, settings)));
-                Some(Change::Closed)
+                Some(CircuitChange::Closed)
             }
             (State::Open { trouble, probe, next_probe, failed_probes, .. }, outcome) => {
                 if *probe == permit.probe {
@@ -152,12 +152,12 @@ impl Circuit {
                         // errors.
                         if *trouble != Trouble::Errors && *failed_probes >= settings.min_failures {
                             self.enter(State::Closed(Window::after_answer(now, settings)));
-                            return Some(Change::Closed);
+                            return Some(CircuitChange::Closed);
                         }
                     }
                     Outcome::Answered | Outcome::Unknown => return None,
                 }
-                Some(Change::StaysOpen(*trouble))
+                Some(CircuitChange::StaysOpen(*trouble))
             }
         }
     }
@@ -420,9 +420,9 @@ mod tests {
             let expected = match &mut self.model {
                 Model::Closed(ends) => {
                     ends.push((self.now, outcome));
-                    trouble(ends).map(Change::Opened)
+                    trouble(ends).map(CircuitChange::Opened)
                 }
-                Model::Open { .. } if outcome == Outcome::Answered => Some(Change::Closed),
+                Model::Open { .. } if outcome == Outcome::Answered => Some(CircuitChange::Closed),
                 Model::Open { first, probes, failed } => {
                     let is_load = matches!(outcome, Outcome::Slow | Outcome::Saturated);
                     if is_newest_probe {
@@ -435,21 +435,21 @@ mod tests {
                     })
                 }
             };
-            let keeps_failing_open = change == Some(Change::StaysOpen(Trouble::Errors));
+            let keeps_failing_open = change == Some(CircuitChange::StaysOpen(Trouble::Errors));
             assert!(!(keeps_failing_open && outcome != Outcome::Failed), "{caller:?} {self:?}");
             assert_eq!(change, expected, "{caller:?} {outcome:?} {self:?}");
             if is_newest_probe {
                 self.newest_probe = None;
             }
             match change {
-                Some(Change::Opened(first)) => {
+                Some(CircuitChange::Opened(first)) => {
                     let failed = Some(self.now);
                     self.enter(Model::Open { first, probes: Vec::new(), failed });
                 }
-                Some(Change::Closed) => {
+                Some(CircuitChange::Closed) => {
                     self.enter(Model::Closed(vec![(self.now, Outcome::Answered)]));
                 }
-                Some(Change::StaysOpen(_)) | None => {}
+                Some(CircuitChange::StaysOpen(_)) | None => {}
             }
             let is_closed = matches!(self.model, Model::Closed(_));
             assert_eq!(self.circuit.closed_period().is_some(), is_closed);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::circuit::{Change, Circuit, Outcome, Permit, Trouble};
+use super::circuit::{Circuit, CircuitChange, Outcome, Permit, Trouble};
 use super::{BreakerCounts, BreakerState, Settings};
 use crate::observe::BreakerWatch;
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -20,7 +20,7 @@ const FAILED_PARTLY: &str = "the breaker is open, since some calls of the limite
 const SLOW: &str = "the breaker is open, since the limiter was slow or the process busy";
 
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct SharedCircuit {
     pub(super) settings: Settings,
     pub(super) watch: BreakerWatch,
     start: Instant,
@@ -40,7 +40,7 @@ struct Guarded {
     refusal: Error,
 }
 
-impl Shared {
+impl SharedCircuit {
     pub(super) fn new(settings: Settings, name: Option<Arc<str>>) -> Self {
         let circuit = Circuit::new();
         Self {
@@ -103,17 +103,17 @@ impl Shared {
             return;
         };
         match change {
-            Change::Opened(trouble) => {
+            CircuitChange::Opened(trouble) => {
                 guarded.counts.opened += 1;
                 guarded.refusal = refusal(trouble, guarded.cause.clone());
             }
-            Change::StaysOpen(trouble) => {
+            CircuitChange::StaysOpen(trouble) => {
                 guarded.refusal = refusal(trouble, guarded.cause.clone());
             }
-            Change::Closed => guarded.cause = None,
+            CircuitChange::Closed => guarded.cause = None,
         }
         self.closed_period.store(guarded.circuit.closed_period().unwrap_or(0), Relaxed);
-        let is_closed = change == Change::Closed;
+        let is_closed = change == CircuitChange::Closed;
         let state = if is_closed { BreakerState::Closed } else { BreakerState::Open };
         self.watch.set_state(state as u8);
         let refusal = guarded.refusal.clone();
@@ -121,9 +121,9 @@ impl Shared {
         drop(lock);
         self.watch.show_state();
         match change {
-            Change::Opened(_) => self.watch.opened(&refusal),
-            Change::StaysOpen(_) => {}
-            Change::Closed => self.watch.closed(),
+            CircuitChange::Opened(_) => self.watch.opened(&refusal),
+            CircuitChange::StaysOpen(_) => {}
+            CircuitChange::Closed => self.watch.closed(),
         }
     }
 
@@ -189,12 +189,12 @@ mod interleavings {
     use crate::sync::interleavings::{each, thread};
 
     /// Makes a breaker that opens after one failure, and admits a probe at once.
-    fn breaker() -> Arc<Shared> {
+    fn breaker() -> Arc<SharedCircuit> {
         let settings = Settings { min_failures: 1, pause: Duration::ZERO, ..Settings::DEFAULT };
-        Arc::new(Shared::new(settings, None))
+        Arc::new(SharedCircuit::new(settings, None))
     }
 
-    fn call(breaker: &Shared, outcome: Outcome) {
+    fn call(breaker: &SharedCircuit, outcome: Outcome) {
         if let Ok(permit) = breaker.admit() {
             breaker.end(permit, outcome, None);
         }

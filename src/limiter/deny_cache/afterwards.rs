@@ -15,12 +15,12 @@ pub(super) enum Afterwards {
 }
 
 /// A question without an answer yet.
-pub struct Asked {
+pub struct OpenQuestion {
     cache: Arc<Cache>,
     afterwards: Afterwards,
 }
 
-impl Asked {
+impl OpenQuestion {
     pub(super) fn new(cache: &Arc<Cache>, afterwards: Afterwards) -> Self {
         Self { cache: Arc::clone(cache), afterwards }
     }
@@ -41,4 +41,4 @@ impl Asked {
     }
 }
 
-debug_by_name!([] Asked);
+debug_by_name!([] OpenQuestion);

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::cached_refusal::{Question, Refusal};
-use super::refusal_shard::Shard;
+use super::cached_refusal::{CachedRefusal, Question};
+use super::refusal_shard::RefusalShard;
 use crate::Decision;
 use crate::limiter::shards::Shards;
 use crate::sync::{MutexGuard, lock};
@@ -18,7 +18,7 @@ const DEFAULT_MAX_KEYS: usize = 100_000;
 pub struct Cache {
     pub(super) max_age: Duration,
     pub(super) max_keys: usize,
-    shards: Shards<Shard>,
+    shards: Shards<RefusalShard>,
 }
 
 /// A question that the inner limiter must answer.
@@ -38,7 +38,7 @@ impl Miss {
 
 impl Cache {
     pub(super) fn new(max_age: Duration, max_keys: usize) -> Self {
-        Self { max_age, max_keys, shards: Shards::new(max_keys, Shard::new) }
+        Self { max_age, max_keys, shards: Shards::new(max_keys, RefusalShard::new) }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -72,7 +72,7 @@ impl Cache {
         if decision.is_admitted() && miss.has_refusal {
             self.forget(place);
         }
-        if let Some(refusal) = Refusal::of(miss.question, decision, self.max_age) {
+        if let Some(refusal) = CachedRefusal::of(miss.question, decision, self.max_age) {
             let mut shard = self.shard(place);
             if shard.forgotten(place) == miss.forgotten {
                 shard.insert(refusal);
@@ -103,7 +103,7 @@ impl Cache {
         self.shards.each().for_each(|mut shard| shard.forget_all(now));
     }
 
-    fn shard(&self, place: NonZeroU64) -> MutexGuard<'_, Shard> {
+    fn shard(&self, place: NonZeroU64) -> MutexGuard<'_, RefusalShard> {
         lock(self.shards.of(place.get()))
     }
 }

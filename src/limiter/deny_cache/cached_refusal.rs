@@ -51,7 +51,7 @@ fn has_keys(charge: &Charge) -> bool {
 }
 
 /// A denied question, and the answer.
-pub(super) struct Refusal {
+pub(super) struct CachedRefusal {
     pub(super) question: Question,
     kept_at: Instant,
     /// The time for which the answer is repeated, counted from the question.
@@ -59,7 +59,7 @@ pub(super) struct Refusal {
     decision: Decision,
 }
 
-impl Refusal {
+impl CachedRefusal {
     /// Returns `None` if the decision must not be repeated. Only a denial with a time to come back
     /// is repeated. A denial from an inner cache is not repeated, since it would become older than
     /// `max_age`.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use hashbrown::HashTable;
 use tokio::time::Instant;
 
-use super::cached_refusal::{KeyHash, Refusal};
+use super::cached_refusal::{CachedRefusal, KeyHash};
 
 /// The number of refusals that are examined for a replacement: an expired one, or else the oldest
 /// of them.
@@ -14,17 +14,17 @@ const EXAMINED: usize = 8;
 
 const MIN_GROWTH: usize = 8;
 
-pub(super) struct Shard {
+pub(super) struct RefusalShard {
     capacity: usize,
     /// The index of each key's refusal.
     indexes: HashTable<usize>,
-    refusals: Vec<Refusal>,
+    refusals: Vec<CachedRefusal>,
     /// The place where the next search for a replacement starts.
     next: usize,
     changes: Changes,
 }
 
-impl Shard {
+impl RefusalShard {
     pub(super) fn new(capacity: usize) -> Self {
         let (indexes, refusals) = (HashTable::new(), Vec::new());
         Self { capacity, indexes, refusals, next: 0, changes: Changes::default() }
@@ -35,7 +35,7 @@ impl Shard {
     }
 
     /// Returns the refusal of a key, if it has one that has not expired.
-    pub(super) fn get(&mut self, key: KeyHash, now: Instant) -> Option<&Refusal> {
+    pub(super) fn get(&mut self, key: KeyHash, now: Instant) -> Option<&CachedRefusal> {
         let index = self.index(key.place)?;
         if self.refusals[index].is_over(now) {
             self.remove(key.place);
@@ -47,7 +47,7 @@ impl Shard {
     /// Keeps a refusal, in place of the key's last one. It is kept for a short time if a change of
     /// the key may not have reached the store yet. If the shard is full, it replaces an expired
     /// refusal, or else the oldest of eight.
-    pub(super) fn insert(&mut self, mut refusal: Refusal) {
+    pub(super) fn insert(&mut self, mut refusal: CachedRefusal) {
         let place = refusal.question.key.place;
         if self.changes.is_settling(place, refusal.question.asked_at) {
             refusal.end_soon();
@@ -149,12 +149,12 @@ const SLOTS: usize = 1_024;
 #[derive(Default)]
 pub(super) struct Changes {
     /// The slots. Empty until a key is changed.
-    slots: Vec<Change>,
-    all: Change,
+    slots: Vec<SlotChange>,
+    all: SlotChange,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Change {
+struct SlotChange {
     /// The number of times that a key was forgotten.
     forgotten: u64,
     /// The last change that perhaps had not reached the store.
@@ -187,12 +187,12 @@ impl Changes {
         self.all.settling_since = Some(now);
     }
 
-    fn slot(&self, place: NonZeroU64) -> Change {
+    fn slot(&self, place: NonZeroU64) -> SlotChange {
         self.slots.get(slot(place)).copied().unwrap_or_default()
     }
 
-    fn slot_mut(&mut self, place: NonZeroU64) -> &mut Change {
-        self.slots.resize(SLOTS, Change::default());
+    fn slot_mut(&mut self, place: NonZeroU64) -> &mut SlotChange {
+        self.slots.resize(SLOTS, SlotChange::default());
         &mut self.slots[slot(place)]
     }
 }
@@ -214,22 +214,22 @@ mod tests {
         KeyHash { place: NonZeroU64::new(place).unwrap(), check }
     }
 
-    fn refusal(key: KeyHash) -> Refusal {
+    fn refusal(key: KeyHash) -> CachedRefusal {
         let retry_after = Some(Duration::from_secs(3_600));
         let mut question = Question::of(&Charge::new("key")).unwrap();
         question.key = key;
         let denial = Decision::new(Outcome::Deny { retry_after });
-        Refusal::of(question, &denial, Duration::MAX).unwrap()
+        CachedRefusal::of(question, &denial, Duration::MAX).unwrap()
     }
 
     /// Makes a shard of the keys 1 to `keys`.
-    fn shard(capacity: usize, keys: u64) -> Shard {
-        let mut shard = Shard::new(capacity);
+    fn shard(capacity: usize, keys: u64) -> RefusalShard {
+        let mut shard = RefusalShard::new(capacity);
         (1..=keys).for_each(|place| shard.insert(refusal(key(place, 0))));
         shard
     }
 
-    fn kept(shard: &mut Shard) -> Vec<u64> {
+    fn kept(shard: &mut RefusalShard) -> Vec<u64> {
         let now = Instant::now();
         (1..=20).filter(|place| shard.get(key(*place, 0), now).is_some()).collect()
     }
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_full_shard_replaces_the_oldest_answer() {
-        let mut shard = Shard::new(4);
+        let mut shard = RefusalShard::new(4);
         let begun = Instant::now();
         for (second, place) in [1, 2, 3, 4, 1, 5].into_iter().enumerate() {
             let mut refusal = refusal(key(place, 0));

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use pin_project_lite::pin_project;
 use tokio::sync::oneshot;
 
-use super::leased_key::{Asked, Failure, WaiterAnswer};
+use super::leased_key::{KeyAnswer, RefillFailure, WaiterAnswer};
 use super::leased_keys::{Leases, Unspent};
 use super::refill::Refill;
 use super::sweeper;
@@ -96,12 +96,14 @@ where
                     if let Some(order) = order {
                         Refill::spawn(leases, order);
                     }
-                    if let Asked::Granted(grant) = asked {
+                    if let KeyAnswer::Granted(grant) = asked {
                         return Poll::Ready(Ok(grant.into_decision(leases.owner)));
                     }
                     sweeper::start(leases);
                     match asked {
-                        Asked::Waits(receiver) => State::Waiting { receiver, charge: Some(charge) },
+                        KeyAnswer::Waits(receiver) => {
+                            State::Waiting { receiver, charge: Some(charge) }
+                        }
                         _ => State::asking_alone(leases, charge, false),
                     }
                 }
@@ -110,7 +112,7 @@ where
                         Ok(WaiterAnswer::Granted(grant)) => {
                             return Poll::Ready(Ok(grant.into_decision(leases.owner)));
                         }
-                        Ok(WaiterAnswer::Failed(Failure { error, ask_alone_from })) => {
+                        Ok(WaiterAnswer::Failed(RefillFailure { error, ask_alone_from })) => {
                             let charge = charge.take().expect("asked once");
                             let ends_late =
                                 |from| charge.deadline().is_none_or(|deadline| deadline >= from);

@@ -10,8 +10,8 @@ use tokio::runtime::{self, Handle};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::Settings;
-use super::stock::{Ended, Grant, Name, Order, Stock, StockLeft, Stocks};
+use super::LeaseSettings;
+use super::stock::{Ended, Grant, LeasedName, Order, Stock, StockLeft, Stocks};
 use crate::limiter::Limiter;
 use crate::limiter::charge_numbers::one_key;
 use crate::quota::Quotas;
@@ -23,7 +23,7 @@ const MIN_PREFETCH: u64 = 4;
 /// One key. All methods run under the lock of its shard, so they must not call the inner limiter or
 /// wake a task.
 pub(super) struct LeasedKey<L: Limiter> {
-    pub(super) name: Name,
+    pub(super) name: LeasedName,
     /// A number that changes with each change of the quota and each reset. Units that were ordered
     /// under another generation are not spent.
     pub(super) generation: u64,
@@ -34,11 +34,11 @@ pub(super) struct LeasedKey<L: Limiter> {
     /// The units that were left after the last answer of the inner limiter.
     remaining: Option<u64>,
     under_way: UnderWay,
-    queue: Queue<L>,
+    queue: WaiterQueue<L>,
 }
 
 /// The next step of a charge.
-pub(super) enum Asked<L: Limiter> {
+pub(super) enum KeyAnswer<L: Limiter> {
     /// The charge takes units of a stock.
     Granted(Grant<L>),
     /// The charge waits for a refill.
@@ -50,21 +50,21 @@ pub(super) enum Asked<L: Limiter> {
 /// The answer to a waiter.
 pub(super) enum WaiterAnswer<L: Limiter> {
     Granted(Grant<L>),
-    Failed(Failure),
+    Failed(RefillFailure),
     /// The charge asks the inner limiter itself.
     AskAlone,
 }
 
 /// The inner limiter did not decide a refill.
 #[derive(Clone)]
-pub(super) struct Failure {
+pub(super) struct RefillFailure {
     pub(super) error: Error,
     /// Set if the refill's own time was over. A charge that has time until then, which is as much
     /// as the refill had, asks alone.
     pub(super) ask_alone_from: Option<StdInstant>,
 }
 
-impl Failure {
+impl RefillFailure {
     /// The failure of a refill with this deadline, which began at `sent`.
     pub(super) fn new(error: &Error, sent: Instant, deadline: Option<StdInstant>) -> Self {
         let now = Instant::now();
@@ -75,7 +75,12 @@ impl Failure {
 }
 
 impl<L: Limiter> LeasedKey<L> {
-    pub(super) fn new(name: Name, generation: u64, quota: Option<Quotas>, now: Instant) -> Self {
+    pub(super) fn new(
+        name: LeasedName,
+        generation: u64,
+        quota: Option<Quotas>,
+        now: Instant,
+    ) -> Self {
         Self {
             name,
             generation,
@@ -85,7 +90,7 @@ impl<L: Limiter> LeasedKey<L> {
             demand: Demand::new(now),
             remaining: None,
             under_way: UnderWay::default(),
-            queue: Queue::default(),
+            queue: WaiterQueue::default(),
         }
     }
 
@@ -103,32 +108,32 @@ impl<L: Limiter> LeasedKey<L> {
         &mut self,
         charge: &Charge,
         now: Instant,
-        settings: &Settings,
+        settings: &LeaseSettings,
         may_refill: bool,
         ended: &mut Ended<L>,
-    ) -> (Asked<L>, Option<Order>) {
+    ) -> (KeyAnswer<L>, Option<Order>) {
         let cost = charge.units();
         self.asked_at = now;
         self.stocks.end_expired(now, ended);
         if let Some(grant) = self.stocks.take(cost, now, ended) {
             self.demand.add(now, settings.validity, cost);
             let order = may_refill.then(|| self.prefetch(&grant, charge, now, settings));
-            return (Asked::Granted(grant), order.flatten());
+            return (KeyAnswer::Granted(grant), order.flatten());
         }
         let runtime = Handle::try_current().ok().map(|runtime| runtime.id());
         let may_serve = |runtime: &_| self.under_way.may_serve(*runtime, charge.deadline());
         let Some(runtime) = runtime.filter(|runtime| may_refill && may_serve(runtime)) else {
-            return (Asked::AsksAlone, None);
+            return (KeyAnswer::AsksAlone, None);
         };
         let mut order = None;
         if self.queue.units.saturating_add(cost) > self.under_way.units {
             let units = self.next_units(now, settings).max(cost);
             if units == cost {
-                return (Asked::AsksAlone, None);
+                return (KeyAnswer::AsksAlone, None);
             }
             order = Some(self.order(runtime, charge, units));
         }
-        (Asked::Waits(self.queue.push(cost, now)), order)
+        (KeyAnswer::Waits(self.queue.push(cost, now)), order)
     }
 
     /// Orders a refill before the units are spent, if it is large enough.
@@ -137,7 +142,7 @@ impl<L: Limiter> LeasedKey<L> {
         grant: &Grant<L>,
         charge: &Charge,
         now: Instant,
-        settings: &Settings,
+        settings: &LeaseSettings,
     ) -> Option<Order> {
         let is_low = grant.left <= grant.stock.units() / 4;
         if !is_low || self.under_way.count > 0 || self.stocks.len() > 1 {
@@ -150,7 +155,7 @@ impl<L: Limiter> LeasedKey<L> {
 
     /// Returns the units of the next lease. At most half of the recent use, so that a lease is
     /// spent in time, and at most half of the remaining units, so that other processes get some.
-    fn next_units(&mut self, now: Instant, settings: &Settings) -> u64 {
+    fn next_units(&mut self, now: Instant, settings: &LeaseSettings) -> u64 {
         let wanted = self.demand.recent(now, settings.validity) / 2;
         let remaining = self.remaining.unwrap_or(u64::MAX);
         wanted.min(remaining.saturating_sub(self.under_way.units) / 2).min(settings.max_units)
@@ -174,9 +179,9 @@ impl<L: Limiter> LeasedKey<L> {
         stock: &Arc<Stock<L>>,
         remaining: Option<u64>,
         now: Instant,
-        settings: &Settings,
+        settings: &LeaseSettings,
         ended: &mut Ended<L>,
-    ) -> Vec<(Waiter<L>, WaiterAnswer<L>)> {
+    ) -> Vec<(LeaseWaiter<L>, WaiterAnswer<L>)> {
         self.remaining = remaining;
         let (mut left, mut answers) = (stock.units(), Vec::new());
         while let Some(waiter) = self.queue.pop_first(left, stock.valid_until) {
@@ -217,7 +222,7 @@ impl<L: Limiter> LeasedKey<L> {
         admitted: u64,
         remaining: Option<u64>,
         now: Instant,
-        settings: &Settings,
+        settings: &LeaseSettings,
     ) {
         self.remaining = remaining;
         self.demand.add(now, settings.validity, admitted);
@@ -237,7 +242,7 @@ impl<L: Limiter> LeasedKey<L> {
     pub(super) fn sweep(
         &mut self,
         now: Instant,
-        settings: &Settings,
+        settings: &LeaseSettings,
         ended: &mut Ended<L>,
     ) -> Option<Instant> {
         let quiet_at = self.asked_at + settings.validity / 2;
@@ -261,47 +266,47 @@ pub(super) fn may_be_leased(charge: &Charge) -> bool {
 }
 
 /// A caller that waits for a refill.
-pub(super) struct Waiter<L: Limiter> {
+pub(super) struct LeaseWaiter<L: Limiter> {
     cost: u64,
     since: Instant,
     pub(super) sender: oneshot::Sender<WaiterAnswer<L>>,
 }
 
 /// Callers that wait, in the order in which they came.
-pub(super) type Waiters<L> = VecDeque<Waiter<L>>;
+pub(super) type Waiters<L> = VecDeque<LeaseWaiter<L>>;
 
 /// Sends waiters to the inner limiter, unless the inner limiter has failed.
-pub(super) fn end_waits<L: Limiter>(waiters: Waiters<L>, failure: Option<Failure>) {
+pub(super) fn end_waits<L: Limiter>(waiters: Waiters<L>, failure: Option<RefillFailure>) {
     for waiter in waiters {
         let answer = failure.clone().map_or(WaiterAnswer::AskAlone, WaiterAnswer::Failed);
         let _ = waiter.sender.send(answer);
     }
 }
 
-struct Queue<L: Limiter> {
+struct WaiterQueue<L: Limiter> {
     waiters: Waiters<L>,
     /// The units that the waiters need.
     units: u64,
 }
 
-impl<L: Limiter> Default for Queue<L> {
+impl<L: Limiter> Default for WaiterQueue<L> {
     fn default() -> Self {
         Self { waiters: VecDeque::new(), units: 0 }
     }
 }
 
-impl<L: Limiter> Queue<L> {
+impl<L: Limiter> WaiterQueue<L> {
     /// Adds a caller, which waits from now on.
     fn push(&mut self, cost: u64, now: Instant) -> oneshot::Receiver<WaiterAnswer<L>> {
         let (sender, receiver) = oneshot::channel();
         self.units = self.units.saturating_add(cost);
-        self.waiters.push_back(Waiter { cost, since: now, sender });
+        self.waiters.push_back(LeaseWaiter { cost, since: now, sender });
         receiver
     }
 
     /// Takes out the first caller, if it needs at most `units` and came before `end`.
-    fn pop_first(&mut self, units: u64, end: Instant) -> Option<Waiter<L>> {
-        let is_served = |first: &Waiter<L>| first.cost <= units && first.since < end;
+    fn pop_first(&mut self, units: u64, end: Instant) -> Option<LeaseWaiter<L>> {
+        let is_served = |first: &LeaseWaiter<L>| first.cost <= units && first.since < end;
         let waiter =
             if is_served(self.waiters.front()?) { self.waiters.pop_front() } else { None }?;
         self.units = self.units.saturating_sub(waiter.cost);
@@ -309,7 +314,7 @@ impl<L: Limiter> Queue<L> {
     }
 
     /// Takes out the last caller.
-    fn pop_last(&mut self) -> Option<Waiter<L>> {
+    fn pop_last(&mut self) -> Option<LeaseWaiter<L>> {
         let waiter = self.waiters.pop_back()?;
         self.units = self.units.saturating_sub(waiter.cost);
         Some(waiter)

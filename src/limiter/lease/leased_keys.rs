@@ -12,9 +12,9 @@ use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::Settings;
-use super::leased_key::{Asked, LeasedKey, WaiterAnswer, Waiters, end_waits};
-use super::stock::{Ended, Name, Order, Stock, end};
+use super::LeaseSettings;
+use super::leased_key::{KeyAnswer, LeasedKey, WaiterAnswer, Waiters, end_waits};
+use super::stock::{Ended, LeasedName, Order, Stock, end};
 use crate::limiter::charge_numbers::units;
 use crate::limiter::shards::Shards;
 use crate::limiter::{Limiter, Operation};
@@ -27,12 +27,12 @@ use crate::{Charge, Decision, Outcome, digest};
 
 pub(super) struct Leases<L: Limiter> {
     pub(super) inner: Arc<L>,
-    pub(super) settings: Settings,
+    pub(super) settings: LeaseSettings,
     pub(super) owner: Owner,
     /// The task that sweeps, while there is a key.
     pub(super) sweeper: Mutex<Option<AbortHandle>>,
     hasher: RandomState,
-    shards: Shards<Shard<L>>,
+    shards: Shards<LeaseShard<L>>,
 }
 
 /// The treatment of unspent units when a lease ends.
@@ -43,20 +43,20 @@ pub(super) enum Unspent {
 }
 
 impl<L: Limiter> Leases<L> {
-    pub(super) fn new(inner: Arc<L>, settings: Settings) -> Self {
+    pub(super) fn new(inner: Arc<L>, settings: LeaseSettings) -> Self {
         Self {
             inner,
             settings,
             owner: Owner::new(),
             sweeper: Mutex::new(None),
             hasher: RandomState::new(),
-            shards: Shards::new(settings.max_keys, Shard::new),
+            shards: Shards::new(settings.max_keys, LeaseShard::new),
         }
     }
 
     /// Takes the units of a charge from a lease, or lets it wait for a refill, or ask the inner
     /// limiter. Also returns the order of a refill, if one must be started.
-    pub(super) fn ask(&self, charge: &Charge) -> (Asked<L>, Option<Order>) {
+    pub(super) fn ask(&self, charge: &Charge) -> (KeyAnswer<L>, Option<Order>) {
         let now = Instant::now();
         let (hash, name) = self.name(charge.key());
         let (mut ended, mut waiters) = (Ended::new(), Waiters::new());
@@ -67,7 +67,7 @@ impl<L: Limiter> Leases<L> {
             Some(key) => key.ask(charge, now, &self.settings, may_refill, &mut ended),
             None => {
                 waiters = shard.begin(hash, &name, charge, now, &self.settings, &mut ended);
-                (Asked::AsksAlone, None)
+                (KeyAnswer::AsksAlone, None)
             }
         };
         drop(shard);
@@ -98,7 +98,7 @@ impl<L: Limiter> Leases<L> {
     /// Puts units back into their lease while it is valid. Otherwise they are refunded with the
     /// rest. Returns their number, or 0 if the rest was already refunded.
     pub(super) fn put_back(&self, stock: &Arc<Stock<L>>, units: u64) -> u64 {
-        let Name { text, hash, .. } = &stock.order.name;
+        let LeasedName { text, hash, .. } = &stock.order.name;
         let put_back = |key: &mut LeasedKey<L>| key.put_back(stock, units, Instant::now());
         match self.with_key(*hash, text, |key, _| put_back(key)) {
             Some(true) => units,
@@ -108,7 +108,7 @@ impl<L: Limiter> Leases<L> {
 
     /// Takes more units from a lease of a stock's key, if one has enough.
     fn take_more(&self, stock: &Stock<L>, units: u64) -> bool {
-        let Order { name: Name { text, hash, .. }, generation, .. } = &stock.order;
+        let Order { name: LeasedName { text, hash, .. }, generation, .. } = &stock.order;
         let grant = self.with_key(*hash, text, |key, ended| {
             let now = Instant::now();
             if key.generation != *generation || key.stocks.have_other_births(stock) {
@@ -201,7 +201,7 @@ impl<L: Limiter> Leases<L> {
     }
 
     /// Locks the shard of the names with this hash.
-    pub(super) fn shard(&self, hash: u64) -> MutexGuard<'_, Shard<L>> {
+    pub(super) fn shard(&self, hash: u64) -> MutexGuard<'_, LeaseShard<L>> {
         lock(self.shards.of(hash))
     }
 }
@@ -267,7 +267,7 @@ impl<L: Limiter> Drop for Leases<L> {
 }
 
 /// Some of the keys, under their own lock.
-pub(super) struct Shard<L: Limiter> {
+pub(super) struct LeaseShard<L: Limiter> {
     keys: HashTable<LeasedKey<L>>,
     max_keys: usize,
     last_generation: u64,
@@ -281,7 +281,7 @@ pub(super) struct Shard<L: Limiter> {
     next_sweep: Instant,
 }
 
-impl<L: Limiter> Shard<L> {
+impl<L: Limiter> LeaseShard<L> {
     pub(super) fn new(max_keys: usize) -> Self {
         Self {
             keys: HashTable::new(),
@@ -317,7 +317,7 @@ impl<L: Limiter> Shard<L> {
         name: &str,
         charge: &Charge,
         now: Instant,
-        settings: &Settings,
+        settings: &LeaseSettings,
         ended: &mut Ended<L>,
     ) -> Waiters<L> {
         let mut waiters = Waiters::new();
@@ -330,7 +330,7 @@ impl<L: Limiter> Shard<L> {
         }
         if self.keys.len() < self.max_keys {
             self.last_generation += 1;
-            let name = Name { text: name.into(), hash, is_reset: Arc::default() };
+            let name = LeasedName { text: name.into(), hash, is_reset: Arc::default() };
             let quota = charge.own_quota().cloned();
             let key = LeasedKey::new(name, self.last_generation, quota, now);
             self.keys.insert_unique(hash, key, |key| key.name.hash);
@@ -363,7 +363,7 @@ impl<L: Limiter> Shard<L> {
     pub(super) fn sweep(
         &mut self,
         now: Instant,
-        settings: &Settings,
+        settings: &LeaseSettings,
         ended: &mut Ended<L>,
     ) -> Option<Instant> {
         let mut next: Option<Instant> = None;
@@ -421,8 +421,11 @@ mod interleavings {
     fn leased(left: u64) -> (Arc<Leases<Inner>>, Arc<Stock<Inner>>, Arc<Mutex<Vec<u64>>>) {
         let settled = Arc::new(Mutex::new(Vec::new()));
         let inner = Inner { owner: Owner::new(), settled: Arc::clone(&settled) };
-        let settings =
-            Settings { max_keys: 4, validity: Settings::MAX_VALIDITY, ..Settings::new(8) };
+        let settings = LeaseSettings {
+            max_keys: 4,
+            validity: LeaseSettings::MAX_VALIDITY,
+            ..LeaseSettings::new(8)
+        };
         let leases = Arc::new(Leases::new(Arc::new(inner), settings));
         let charge = Charge::new("key");
         // The key is new, so the charge begins it, and asks alone.
@@ -454,7 +457,7 @@ mod interleavings {
             let taker = {
                 let leases = Arc::clone(&leases);
                 thread::spawn(move || match leases.ask(&Charge::new("key")) {
-                    (Asked::Granted(Grant { cost, .. }), _) => cost,
+                    (KeyAnswer::Granted(Grant { cost, .. }), _) => cost,
                     _ => 0,
                 })
             };

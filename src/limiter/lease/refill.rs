@@ -5,9 +5,9 @@ use std::sync::{Arc, Weak};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use super::leased_key::{Failure, WaiterAnswer, end_waits};
+use super::leased_key::{RefillFailure, WaiterAnswer, end_waits};
 use super::leased_keys::Leases;
-use super::stock::{Ended, Name, Order, Stock, StockLeft, end};
+use super::stock::{Ended, LeasedName, Order, Stock, StockLeft, end};
 use crate::limiter::Limiter;
 use crate::{Decision, Outcome};
 
@@ -45,7 +45,7 @@ where
                     let remaining = answer.as_ref().ok().and_then(Decision::remaining);
                     let deadline = order.charge.deadline();
                     let failure = answer.as_ref().err();
-                    let failure = failure.map(|error| Failure::new(error, sent, deadline));
+                    let failure = failure.map(|error| RefillFailure::new(error, sent, deadline));
                     dismiss(&leases, &order, remaining, failure);
                 }
                 if let Some(reservation) = answer.ok().as_mut().and_then(Decision::take_reservation)
@@ -70,7 +70,7 @@ fn distribute<L: Limiter>(leases: &Leases<L>, order: Order, sent: Instant, answe
     let (now, valid_until) = (Instant::now(), sent + leases.settings.validity);
     let (inner, remaining) = (Arc::clone(&leases.inner), answer.remaining());
     let stock = Arc::new(Stock::new(inner, order, sent, valid_until, answer));
-    let Order { name: Name { text, hash, .. }, generation, .. } = &stock.order;
+    let Order { name: LeasedName { text, hash, .. }, generation, .. } = &stock.order;
     let (mut answers, mut ended) = (Vec::new(), Ended::new());
     let mut shard = leases.shard(*hash);
     let may_be_forgotten = shard.may_be_forgotten(*generation);
@@ -101,7 +101,7 @@ fn dismiss<L: Limiter>(
     leases: &Leases<L>,
     order: &Order,
     remaining: Option<u64>,
-    failure: Option<Failure>,
+    failure: Option<RefillFailure>,
 ) {
     let waiters = leases.with_key(order.name.hash, &order.name.text, |key, _| {
         (key.generation == order.generation).then(|| {

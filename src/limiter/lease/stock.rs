@@ -16,7 +16,7 @@ use crate::{Charge, Decision, Error, Outcome};
 
 /// The name of a key, and its hash, which finds the shard and the key in it.
 #[derive(Clone, Debug)]
-pub(super) struct Name {
+pub(super) struct LeasedName {
     pub(super) text: Arc<str>,
     pub(super) hash: u64,
     /// True once a reset of the key begins in this process. Where no births are known, charges
@@ -28,7 +28,7 @@ pub(super) struct Name {
 #[derive(Debug)]
 pub(super) struct Order {
     /// The key in the table of leased keys, and its generation.
-    pub(super) name: Name,
+    pub(super) name: LeasedName,
     pub(super) generation: u64,
     /// The charge that takes the units. Its `max_wait` is 0.
     pub(super) charge: Charge,
@@ -36,7 +36,7 @@ pub(super) struct Order {
 
 impl Order {
     /// Makes an order of `units` for the key and quota of `charge`, with its deadline.
-    pub(super) fn new(name: Name, generation: u64, charge: &Charge, units: u64) -> Self {
+    pub(super) fn new(name: LeasedName, generation: u64, charge: &Charge, units: u64) -> Self {
         let charge = charge.clone().cost(units).max_wait(Duration::ZERO);
         Self { name, generation, charge }
     }

@@ -1,6 +1,6 @@
 //! A model of the circuit, which decides from its whole history.
 
-use super::{Change, Outcome, Trouble};
+use super::{CircuitChange, Outcome, Trouble};
 
 /// The number of ends that is enough to open.
 pub(super) const MIN_FAILURES: usize = 2;
@@ -68,12 +68,14 @@ fn trouble_at(ends: &[(u32, Outcome)]) -> Option<Trouble> {
 /// Returns the change after these probes. It is `Slowness` from the first probe on that load can
 /// cause. It closes after as many errors in a row as it takes to open, unless errors opened it and
 /// no load came since.
-pub(super) fn change_of_probes(first: Trouble, probes: &[Outcome]) -> Change {
+pub(super) fn change_of_probes(first: Trouble, probes: &[Outcome]) -> CircuitChange {
     let errors = probes.iter().rev().take_while(|end| **end == Outcome::Failed).count();
     match first {
-        _ if probes.len() > errors && errors < MIN_FAILURES => Change::StaysOpen(Trouble::Slowness),
-        Trouble::Errors if probes.len() == errors => Change::StaysOpen(Trouble::Errors),
-        _ if errors < MIN_FAILURES => Change::StaysOpen(first),
-        _ => Change::Closed,
+        _ if probes.len() > errors && errors < MIN_FAILURES => {
+            CircuitChange::StaysOpen(Trouble::Slowness)
+        }
+        Trouble::Errors if probes.len() == errors => CircuitChange::StaysOpen(Trouble::Errors),
+        _ if errors < MIN_FAILURES => CircuitChange::StaysOpen(first),
+        _ => CircuitChange::Closed,
     }
 }
