@@ -17,6 +17,6 @@ find_program() {
 
 TWEMPROXY=${TWEMPROXY:-$(find_program nutcracker)}
 HAPROXY=${HAPROXY:-$(find_program haproxy)}
-ENVOY=${ENVOY:-$(examples/envoy-ratelimit/envoy.sh)}
+ENVOY=${ENVOY:-$(programs/envoy-ratelimit/envoy.sh)}
 export TWEMPROXY HAPROXY ENVOY
 cargo test -p tests --release --all-features --quiet --test field_real "${1:-}" -- --nocapture --test-threads 1

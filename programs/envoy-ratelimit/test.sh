@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export CARGO_PROFILE_DEV_DEBUG=${CARGO_PROFILE_DEV_DEBUG:-0} CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0}
-ENVOY=$(examples/envoy-ratelimit/envoy.sh)
+ENVOY=$(programs/envoy-ratelimit/envoy.sh)
 export ENVOY
 cargo clippy --quiet -p serving -p envoy-ratelimit --all-targets -- -D warnings
 cargo test --quiet -p serving

@@ -5,7 +5,7 @@
 #   SECONDS_EACH=5        how long each of the nine measurements takes
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-PEER=$(examples/envoy-ratelimit/peer.sh build)
+PEER=$(programs/envoy-ratelimit/peer.sh build)
 export PEER
 cargo test --release --quiet --no-run -p envoy-ratelimit --test load
 echo "cores=$(nproc) load=$(cut -d' ' -f1-3 /proc/loadavg)"

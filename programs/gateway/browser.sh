@@ -45,11 +45,11 @@ look() { browse --virtual-time-budget=4000 "$@" "$admin/"; }
 for theme in light dark; do
   {
     sed "s/@media (prefers-color-scheme: dark)/@media $([ $theme = dark ] && echo all || echo print)/; /<script>/,\$d" \
-      examples/gateway/page.html
+      programs/gateway/page.html
     echo '<script>fetch = () => new Promise(() => {});</script>'
-    sed -n '/<script>/,/<\/script>/p' examples/gateway/page.html
+    sed -n '/<script>/,/<\/script>/p' programs/gateway/page.html
     echo '<script>'
-    cat examples/gateway/browser.js
+    cat programs/gateway/browser.js
     echo '</script></body></html>'
   } >"$folder/$theme.html"
   browse --dump-dom "file://$folder/$theme.html" | sed -n '/<pre id="results">/,/<\/pre>/p' | sed 's/<[^>]*>//g' >"$folder/results"
@@ -63,7 +63,7 @@ if [ -z "${GATEWAY:-}" ]; then
   GATEWAY=$(cargo metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release/gateway
 fi
 
-cp examples/gateway/policies.toml "$folder/policies.toml"
+cp programs/gateway/policies.toml "$folder/policies.toml"
 LISTEN=127.0.0.1:0 ADMIN=127.0.0.1:0 ADMIN_TOKEN=secret POLICIES="$folder/policies.toml" \
   "$GATEWAY" >"$folder/addresses" 2>"$folder/stderr" &
 started+=($!)
