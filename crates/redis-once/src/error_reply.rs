@@ -204,7 +204,7 @@ pub(super) fn weight(error: &Error) -> u8 {
 }
 
 /// Returns true if the server replied, even with an error. A broken connection is not a reply.
-pub fn is_reply<T>(outcome: &RedisResult<T>) -> bool {
+pub(super) fn is_reply<T>(outcome: &RedisResult<T>) -> bool {
     match outcome {
         Ok(_) => true,
         Err(error) => {

@@ -71,15 +71,11 @@ pub use ::redis;
 /// itself what follows a redirect.
 pub mod calls {
     pub use super::address::Host;
-    pub use super::cluster::Cluster;
-    pub use super::cluster::redirect::{Next, ask, cannot_serve, next_reply, reply_after_asking};
     pub use super::cluster::slot_map::{HASH_SLOTS, Partition, hash_slot};
     pub use super::connection::{
         ConnectionFuture, Connections, RepliesFuture, ReplyFuture, SharedConnection,
     };
-    pub use super::error_reply::{
-        from_error_reply, from_failed_call, is_read_only, is_reply, met_read_only,
-    };
+    pub use super::error_reply::{from_error_reply, from_failed_call, is_read_only, met_read_only};
     pub use super::fault::{Deadline, Facts, Progress, Stage};
     pub use super::resend::{Items, Rejected};
     pub use super::script::eval;

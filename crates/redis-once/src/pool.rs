@@ -95,10 +95,16 @@ impl Pool {
         let end = Instant::now() + READY_WITHIN;
         // In a cluster any slot works: this waits for the slot map first.
         self.connection_by(Deadline::new(end, 0)).await?;
-        for tag in self.cluster.as_ref().map_or_else(Vec::new, |cluster| cluster.first_tags()) {
+        for tag in self.first_tags() {
             self.connection_by(Deadline::new(end, self.hash_slot(&tag.to_string()))).await?;
         }
         Ok(())
+    }
+
+    /// Returns a number for each known server whose keys have a hash tag with this number: `{7}`,
+    /// for example. One for a server that is not part of a cluster.
+    pub fn first_tags(&self) -> Vec<u32> {
+        self.cluster.as_ref().map_or_else(|| vec![0], |cluster| cluster.first_tags())
     }
 
     /// Returns the pool with the logins that its connections use.
@@ -180,7 +186,7 @@ impl Pool {
     }
 
     /// Returns the cluster, if the address names one.
-    pub fn cluster(&self) -> Option<&Arc<Cluster>> {
+    pub(super) fn cluster(&self) -> Option<&Arc<Cluster>> {
         self.cluster.as_ref()
     }
 
@@ -196,7 +202,7 @@ impl Pool {
 
     /// Waits for a connection to the server that holds a hash slot. The error says why there is
     /// none.
-    pub fn connection(&self, hash_slot: u16) -> ConnectionFuture {
+    pub(super) fn connection(&self, hash_slot: u16) -> ConnectionFuture {
         self.connection_to(None, hash_slot)
     }
 
@@ -218,7 +224,7 @@ impl Pool {
 
     /// Waits for a connection to the server that a cluster names for a slot that moves, or to the
     /// one that holds the slot.
-    pub fn connection_to(&self, asked: Option<&Host>, hash_slot: u16) -> ConnectionFuture {
+    pub(super) fn connection_to(&self, asked: Option<&Host>, hash_slot: u16) -> ConnectionFuture {
         let (pool, asked) = (self.clone(), asked.cloned());
         Box::pin(async move {
             let mut connecting = match (&asked, &pool.cluster) {

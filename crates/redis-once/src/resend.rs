@@ -6,16 +6,17 @@
 use std::mem;
 use std::time::Duration;
 
-use redis::{Cmd, Pipeline, RedisResult, Value, cmd};
+use redis::{Cmd, Pipeline, RedisError, RedisResult, Value, cmd};
 use tokio::time::{Instant, sleep};
 
 use super::address::Host;
 use super::cluster::redirect::{Next, cannot_serve, next_reply, reply_after_asking};
 use super::connection::SharedConnection;
-use super::error::Error;
+use super::error_reply::met_read_only;
 use super::fault::Stage;
 use super::pool::Pool;
 use super::script::Script;
+use super::send::Failure;
 use super::times::{FIRST_RESEND_PAUSE, MAX_RESEND_PAUSE};
 
 /// The number of redirects in a row without a pause. Later redirects pause, since two servers may
@@ -41,16 +42,15 @@ pub trait Items: Send {
     /// if it runs none.
     fn append(&self, item: &Self::Item, command: &mut Cmd);
 
-    /// Takes the reply to an item.
+    /// Returns the keys and arguments of an item, which no error may show.
+    fn secrets(&self, item: &Self::Item) -> Vec<String>;
+
+    /// Takes the answer to an item, and the connection over which it came.
     fn answered(
         &mut self,
         item: Self::Item,
-        connection: &dyn SharedConnection,
-        reply: RedisResult<Value>,
+        answer: Result<(Value, &dyn SharedConnection), Failure>,
     );
-
-    /// Takes an item that no server ran, and the reason.
-    fn not_run(&mut self, item: Self::Item, error: Error);
 
     /// Records the stage of an item. [`Stage::TurnedAway`]: a server has answered that it did not
     /// run it.
@@ -124,7 +124,9 @@ impl Pool {
                             .await,
                     ),
                     Err(error) => {
-                        together.for_each(|(item, _)| items.not_run(item, error.clone()));
+                        together.for_each(|(item, _)| {
+                            items.answered(item, Err(Failure::NotRun(error.clone())))
+                        });
                     }
                 }
             }
@@ -146,7 +148,7 @@ impl Pool {
                 match cluster.moved(items.hash_slot(&item), host.as_ref()) {
                     Ok(()) => vec![item],
                     Err(error) => {
-                        items.not_run(item, error);
+                        items.answered(item, Err(Failure::NotRun(error)));
                         Vec::new()
                     }
                 }
@@ -220,19 +222,35 @@ impl Pool {
                         rejected.push(Rejected::new(items, item, next, since));
                     }
                     _ => {
-                        if let (Err(error), Some(cluster)) = (&reply, self.cluster())
-                            && cannot_serve(error)
-                        {
-                            cluster.doubt(connection.address());
-                        }
-                        if with_text && reply.is_ok() {
-                            items.script(&item).inspect(|script| script.record_run());
-                        }
-                        items.answered(item, connection, reply);
+                        let answer = match reply {
+                            Ok(value) => {
+                                let ran = items.script(&item).filter(|_| with_text);
+                                ran.inspect(|script| script.record_run());
+                                Ok((value, connection))
+                            }
+                            Err(error) => {
+                                self.record_error(connection, &error);
+                                let secrets = items.secrets(&item);
+                                Err(Failure::of(error, secrets.iter().map(String::as_str)))
+                            }
+                        };
+                        items.answered(item, answer);
                     }
                 }
             }
             (each, sends_text) = (unknown, true);
+        }
+    }
+}
+
+impl Pool {
+    /// Records that a server failed.
+    fn record_error(&self, connection: &dyn SharedConnection, error: &RedisError) {
+        if met_read_only(error) {
+            connection.mark_read_only();
+        }
+        if let Some(cluster) = self.cluster().filter(|_| cannot_serve(error)) {
+            cluster.doubt(connection.address());
         }
     }
 }
@@ -290,9 +308,11 @@ mod tests {
             command.arg("DEL").arg(keys);
         }
 
-        fn answered(&mut self, _: Self::Item, _: &dyn SharedConnection, _: RedisResult<Value>) {}
+        fn secrets(&self, keys: &Self::Item) -> Vec<String> {
+            keys.iter().map(|key| (*key).to_owned()).collect()
+        }
 
-        fn not_run(&mut self, _: Self::Item, _: Error) {}
+        fn answered(&mut self, _: Self::Item, _: Result<(Value, &dyn SharedConnection), Failure>) {}
 
         fn record(&mut self, _: &Self::Item, _: &Stage) {}
 

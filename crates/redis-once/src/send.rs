@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
-use redis::{Arg, Cmd, RedisResult, ToRedisArgs, Value};
+use redis::{Arg, Cmd, RedisError, ToRedisArgs, Value};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::connection::SharedConnection;
 use super::error::{Error, ErrorKind};
-use super::error_reply::{from_failed_call, is_reply, met_read_only};
+use super::error_reply::{from_failed_call, is_reply};
 use super::fault::{Deadline, Progress, Stage};
 use super::pool::Pool;
 use super::resend::Items;
@@ -88,6 +88,13 @@ impl Failure {
     #[must_use]
     pub fn may_have_run(&self) -> bool {
         matches!(self, Self::Unanswered(..))
+    }
+
+    /// Makes the failure of a command that was sent.
+    pub(super) fn of<'a>(error: RedisError, secrets: impl IntoIterator<Item = &'a str>) -> Self {
+        let was_answered = is_reply::<Value>(&Err(error.clone()));
+        let error = from_failed_call(error, secrets);
+        if was_answered { Self::Answered(error) } else { Self::Unanswered(error, None) }
     }
 
     /// Returns the error, which says who is at fault.
@@ -253,25 +260,15 @@ impl Items for One {
         }
     }
 
-    fn answered(&mut self, (): (), connection: &dyn SharedConnection, reply: RedisResult<Value>) {
-        self.answer = Some(reply.map_err(|error| {
-            if met_read_only(&error) {
-                connection.mark_read_only();
-            }
-            let was_answered = is_reply::<Value>(&Err(error.clone()));
-            let secrets: Vec<_> = match &self.command {
-                Command::Plain(command) => command.args_iter().skip(1).map(text_of).collect(),
-                Command::Script(_, all) => {
-                    all.iter().map(|one| text_of(Arg::Simple(one))).collect()
-                }
-            };
-            let error = from_failed_call(error, secrets.iter().map(String::as_str));
-            if was_answered { Failure::Answered(error) } else { Failure::Unanswered(error, None) }
-        }));
+    fn secrets(&self, (): &()) -> Vec<String> {
+        match &self.command {
+            Command::Plain(command) => command.args_iter().skip(1).map(text_of).collect(),
+            Command::Script(_, all) => all.iter().map(|one| text_of(Arg::Simple(one))).collect(),
+        }
     }
 
-    fn not_run(&mut self, (): (), error: Error) {
-        self.answer = Some(Err(Failure::NotRun(error)));
+    fn answered(&mut self, (): (), answer: Result<(Value, &dyn SharedConnection), Failure>) {
+        self.answer = Some(answer.map(|(value, _)| value));
     }
 
     fn record(&mut self, (): &(), stage: &Stage) {

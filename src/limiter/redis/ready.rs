@@ -39,8 +39,7 @@ impl Pool {
         let end = Instant::now() + READY_WITHIN;
         // In a cluster any slot works: this waits for the slot map first.
         self.client.connection_by(Deadline::new(end, 0)).await?;
-        let tags = self.client.cluster().map_or_else(|| vec![0], |cluster| cluster.first_tags());
-        for tag in tags {
+        for tag in self.client.first_tags() {
             let key = hash_tagged(&tag.to_string());
             let reads_clock = !self.has_caller_clock();
             let probe = if reads_clock { WITH_CLOCK } else { WITHOUT_CLOCK };

@@ -33,7 +33,7 @@ use super::server::Server;
 use super::times::REFRESH_CHECK;
 
 /// Connections to the servers of a cluster.
-pub struct Cluster {
+pub(super) struct Cluster {
     settings: NodeSettings,
     /// The addresses with which the pool was built, and their servers.
     seeds: Vec<(Host, Server)>,
@@ -105,7 +105,11 @@ impl Cluster {
 
     /// Records the server of a slot, from a redirect. `None`: its address is not known, so the
     /// calls of the slot wait for the map, which is read soon.
-    pub fn moved(self: &Arc<Self>, hash_slot: u16, host: Option<&Host>) -> Result<(), Error> {
+    pub(super) fn moved(
+        self: &Arc<Self>,
+        hash_slot: u16,
+        host: Option<&Host>,
+    ) -> Result<(), Error> {
         match host {
             Some(host) => {
                 let (number, _) = self.nodes.redirected_to(host, &self.settings)?;
@@ -123,7 +127,7 @@ impl Cluster {
     }
 
     /// Returns a hash tag for each master, whose slot it holds.
-    pub fn first_tags(&self) -> Vec<u32> {
+    pub(super) fn first_tags(&self) -> Vec<u32> {
         self.nodes.first_tags()
     }
 

@@ -8,7 +8,7 @@ use super::slot_map::UNKNOWN;
 
 /// The next step of a call that a server did not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next {
+pub(in super::super) enum Next {
     /// The same server, with the text of the script, which the server does not know.
     WithText,
     /// The server that holds the slot from now on. `None`: the server does not know its address, so
@@ -23,7 +23,7 @@ pub enum Next {
 impl Next {
     /// Reads the step from an error of the server at `asked`. `None`: the call may have run, or it
     /// failed. A redirect to the server that sent it is a failure, since no later attempt ends it.
-    pub fn of(error: &RedisError, asked: Option<&ConnectionAddr>) -> Option<Self> {
+    pub(in super::super) fn of(error: &RedisError, asked: Option<&ConnectionAddr>) -> Option<Self> {
         let redirect = || {
             let (address, _) = error.redirect_node()?;
             let asked = asked.and_then(Host::of);
@@ -43,20 +43,24 @@ impl Next {
 
 /// Returns true if a server says that it cannot serve its slots. Another server may hold them now.
 /// A redirect is one that has no next step.
-pub fn cannot_serve(error: &RedisError) -> bool {
+pub(in super::super) fn cannot_serve(error: &RedisError) -> bool {
     use ServerErrorKind::{BusyLoading, ClusterDown, MasterDown, Moved, ReadOnly};
     let redis::ErrorKind::Server(kind) = error.kind() else { return false };
     matches!(kind, BusyLoading | ClusterDown | MasterDown | Moved | ReadOnly)
 }
 
 /// Returns the next reply; an error reply becomes an error. Each command has one reply.
-pub fn next_reply(replies: &mut impl Iterator<Item = Value>) -> RedisResult<Value> {
+pub(in super::super) fn next_reply(
+    replies: &mut impl Iterator<Item = Value>,
+) -> RedisResult<Value> {
     replies.next().unwrap_or(Value::Nil).extract_error()
 }
 
 /// Returns the reply to a command after ASKING. If ASKING itself fails, the server redirects the
 /// command back: then the error of ASKING is the outcome.
-pub fn reply_after_asking(replies: &mut impl Iterator<Item = Value>) -> RedisResult<Value> {
+pub(in super::super) fn reply_after_asking(
+    replies: &mut impl Iterator<Item = Value>,
+) -> RedisResult<Value> {
     let (asking, reply) = (next_reply(replies), next_reply(replies));
     match (asking, reply) {
         (Err(refused), Err(_)) => Err(refused),
@@ -66,7 +70,10 @@ pub fn reply_after_asking(replies: &mut impl Iterator<Item = Value>) -> RedisRes
 }
 
 /// Sends a command to the server that its slot is moving to.
-pub async fn ask(connection: &dyn SharedConnection, command: Cmd) -> RedisResult<Value> {
+pub(in super::super) async fn ask(
+    connection: &dyn SharedConnection,
+    command: Cmd,
+) -> RedisResult<Value> {
     let mut commands = Pipeline::with_capacity(2);
     commands.add_command(cmd("ASKING")).add_command(command);
     reply_after_asking(&mut connection.send_all(commands).await?.into_iter())

@@ -95,7 +95,7 @@ impl Refreshes {
 impl Cluster {
     /// Reads the slot map, since the server at `address` cannot serve its slots. Asks that server
     /// after the other known servers: if it is cut off from them, it still claims its slots.
-    pub fn doubt(self: &Arc<Self>, address: Option<&ConnectionAddr>) {
+    pub(in super::super) fn doubt(self: &Arc<Self>, address: Option<&ConnectionAddr>) {
         self.refreshes.state().doubted = address.and_then(Host::of);
         self.refresh();
     }

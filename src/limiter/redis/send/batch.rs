@@ -9,12 +9,11 @@ use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use redis::{Cmd, RedisError, RedisResult, Value};
-use redis_once::Script;
+use redis::{Cmd, Value};
 use redis_once::calls::{
-    Partition, Progress, Rejected, SharedConnection, Stage, from_error_reply, from_failed_call,
-    is_read_only, met_read_only,
+    Partition, Progress, Rejected, SharedConnection, Stage, from_error_reply, is_read_only,
 };
+use redis_once::{ErrorKind as ClientErrorKind, Failure, Script};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
@@ -222,20 +221,20 @@ impl Batch {
     pub(super) fn complete(
         self,
         config: &Config,
-        connection: &dyn SharedConnection,
-        reply: RedisResult<Value>,
+        answer: Result<(Value, &dyn SharedConnection), Failure>,
     ) -> Vec<Request> {
         // A client library has its own timeout, which a busy process fires before it reads the
         // reply. So a caller whose deadline has passed chooses its error itself.
-        let has_timed_out = reply.as_ref().is_err_and(RedisError::is_timeout);
-        if reply.as_ref().is_err_and(met_read_only) {
-            connection.mark_read_only();
-        }
-        let reply = reply.map_err(|error| Error::from(from_failed_call(error, self.keys())));
-        let reply = reply.as_ref().map_err(Clone::clone);
+        let has_timed_out = answer.as_ref().is_err_and(|failure| {
+            failure.may_have_run() && failure.error().kind() == ClientErrorKind::Saturation
+        });
+        let answer = answer.as_ref().map_err(|failure| Error::from(failure.error().clone()));
         let elements = config.reader.state_elements();
-        match reply.and_then(|reply| BatchReply::read(reply, self.requests.len(), elements)) {
-            Ok(reply) => distribute(config, connection, self.requests, &reply),
+        let read = answer.and_then(|(reply, connection)| {
+            Ok((BatchReply::read(reply, self.requests.len(), elements)?, *connection))
+        });
+        match read {
+            Ok((reply, connection)) => distribute(config, connection, self.requests, &reply),
             Err(error) => {
                 let now = Instant::now();
                 let is_late = |queued: &QueuedRequest| has_timed_out && queued.deadline <= now;

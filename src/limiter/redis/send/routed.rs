@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use redis::{Cmd, RedisResult, Value, cmd};
-use redis_once::Script;
-use redis_once::calls::{Items, Rejected, SharedConnection, Stage, is_reply};
+use redis::{Cmd, Value, cmd};
+use redis_once::calls::{Items, Rejected, SharedConnection, Stage};
+use redis_once::{Failure, Script};
 use tokio::time::Instant;
 
 use super::super::decision_times::{PATIENCE, PLACEHOLDER_LIFETIME};
@@ -93,18 +93,13 @@ impl Items for Batches<'_> {
         batch.append_to(self.config, self.now, command);
     }
 
-    fn answered(
-        &mut self,
-        batch: Batch,
-        connection: &dyn SharedConnection,
-        reply: RedisResult<Value>,
-    ) {
-        self.end.was_answered |= is_reply(&reply);
-        self.end.refunds.extend(batch.complete(self.config, connection, reply));
+    fn secrets(&self, batch: &Batch) -> Vec<String> {
+        batch.keys().map(str::to_owned).collect()
     }
 
-    fn not_run(&mut self, batch: Batch, error: redis_once::Error) {
-        batch.fail(&error.into());
+    fn answered(&mut self, batch: Batch, answer: Result<(Value, &dyn SharedConnection), Failure>) {
+        self.end.was_answered |= matches!(answer, Ok(_) | Err(Failure::Answered(_)));
+        self.end.refunds.extend(batch.complete(self.config, answer));
     }
 
     fn record(&mut self, batch: &Batch, stage: &Stage) {
