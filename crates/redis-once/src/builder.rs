@@ -20,6 +20,8 @@ use super::pool::Pool;
 use super::sentinel::Sentinels;
 use super::server::{Connector, Login};
 use super::times::{DEFAULT_CONNECT_TIMEOUT, MAX_TIMEOUT};
+#[cfg(feature = "rustls")]
+use super::tls::Roots;
 use super::tls::Tls;
 
 impl Pool {
@@ -197,7 +199,7 @@ impl PoolBuilder {
     /// containers without system authorities. Default: the authorities of the system.
     #[cfg(feature = "rustls")]
     pub fn webpki_roots(mut self) -> Self {
-        self.tls.use_webpki_roots();
+        self.tls.roots = Roots::Webpki;
         self
     }
 
@@ -208,7 +210,7 @@ impl PoolBuilder {
         certificate: impl AsRef<[u8]>,
         key: impl AsRef<[u8]>,
     ) -> Self {
-        self.tls.set_identity(certificate.as_ref(), key.as_ref());
+        self.tls.identity = Some((certificate.as_ref().to_vec(), key.as_ref().to_vec()));
         self
     }
 
@@ -219,7 +221,7 @@ impl PoolBuilder {
     /// their servers are verified as strictly as by their own.
     #[cfg(feature = "rustls")]
     pub fn tls_server_name(mut self, name: &str) -> Self {
-        self.tls.set_server_name(name);
+        self.tls.server_name = Some(name.to_owned());
         self
     }
 

@@ -32,62 +32,30 @@ const TICK: Duration = Duration::from_millis(1);
 /// steps.
 const WATCHED_TIMERS: u32 = 10;
 
-/// The timers that fire one after another during an attempt. A single timer may fire in time by
-/// chance.
-#[derive(Debug)]
-struct Timers {
-    interval: Duration,
-    /// The instant at which the next timer should fire.
-    next: Instant,
-    end: Instant,
-    /// The total delay of all timers.
-    late: Duration,
-}
-
-impl Timers {
-    fn until(end: Instant) -> Self {
-        let begun = Instant::now();
-        let interval = (end.saturating_duration_since(begun) / WATCHED_TIMERS).max(TICK);
-        Self { interval, next: (begun + interval).min(end), end, late: Duration::ZERO }
-    }
-
-    /// Returns the instant at which the next timer should fire; the last one fires at the end.
-    fn next(&self) -> Instant {
-        self.next
-    }
-
-    /// Records that a timer has fired. Returns true if it was the last one.
-    fn record(&mut self) -> bool {
-        // A timer that is on time fires up to two ticks later.
-        self.late += self.next.elapsed().saturating_sub(2 * TICK);
-        let was_last = self.next >= self.end;
-        self.next = (Instant::now() + self.interval).min(self.end);
-        was_last
-    }
-
-    /// Returns true if the delays are a quarter of the time: this process was too busy.
-    fn show_load(&self) -> bool {
-        4 * self.late > self.interval * WATCHED_TIMERS
-    }
-}
-
 /// Runs an attempt to connect, or a question, that must end by `deadline`. If this process was too
 /// busy, its error does not blame the server.
+///
+/// Timers fire one after another during it, since a single one may fire in time by chance. If their
+/// delays are a quarter of the time, this process was too busy.
 pub(super) async fn unless_busy<T>(
     deadline: Instant,
     attempt: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
-    let (mut attempt, mut timers) = (pin!(attempt), Timers::until(deadline));
+    let (mut attempt, mut late) = (pin!(attempt), Duration::ZERO);
+    let time = deadline.saturating_duration_since(Instant::now());
+    let interval = (time / WATCHED_TIMERS).max(TICK);
     let result = loop {
-        let result = timeout_at(timers.next(), &mut attempt).await;
-        let was_last = timers.record();
+        let next = (Instant::now() + interval).min(deadline);
+        let result = timeout_at(next, &mut attempt).await;
+        // A timer that is on time fires up to two ticks later.
+        late += next.elapsed().saturating_sub(2 * TICK);
         match result {
             Ok(result) => break result,
-            Err(_) if was_last => break attempt.await,
+            Err(_) if next == deadline => break attempt.await,
             Err(_) => {}
         }
     };
-    let is_busy = deadline <= Instant::now() && timers.show_load();
+    let is_busy = deadline <= Instant::now() && 4 * late > interval * WATCHED_TIMERS;
     result.map_err(|error| match is_busy && error.kind() == ErrorKind::Infrastructure {
         true => {
             let message = "this process is too busy to connect in time";

@@ -18,21 +18,16 @@ use super::error::{Error, ErrorKind};
 /// The settings of TLS.
 #[derive(Clone, Default)]
 pub(super) struct Tls {
-    roots: Roots,
-    identity: Option<Identity>,
-    server_name: Option<String>,
-}
-
-/// The certificate of this process with its chain, and the private key, both in PEM.
-#[derive(Clone)]
-struct Identity {
-    certificate: Vec<u8>,
-    key: Vec<u8>,
+    pub(super) roots: Roots,
+    /// The certificate of this process with its chain, and the private key, both in PEM.
+    pub(super) identity: Option<(Vec<u8>, Vec<u8>)>,
+    /// The name in the certificates of all servers; `None`: the host of each.
+    pub(super) server_name: Option<String>,
 }
 
 /// The authorities whose certificates are trusted.
 #[derive(Clone, Default)]
-enum Roots {
+pub(super) enum Roots {
     /// The authorities of the system.
     #[default]
     System,
@@ -52,20 +47,6 @@ impl Tls {
             all.extend_from_slice(pem);
             all.push(b'\n');
         }
-    }
-
-    pub(super) fn use_webpki_roots(&mut self) {
-        self.roots = Roots::Webpki;
-    }
-
-    pub(super) fn set_identity(&mut self, certificate: &[u8], key: &[u8]) {
-        let (certificate, key) = (certificate.to_vec(), key.to_vec());
-        self.identity = Some(Identity { certificate, key });
-    }
-
-    /// Verifies the certificate of each server against this name.
-    pub(super) fn set_server_name(&mut self, name: &str) {
-        self.server_name = Some(name.to_owned());
     }
 
     /// Returns the parameters of TLS for every connection. Fails if a certificate or the name
@@ -106,7 +87,7 @@ impl Tls {
             .with_root_certificates(roots);
         let config = match &self.identity {
             None => config.with_no_client_auth(),
-            Some(Identity { certificate, key }) => {
+            Some((certificate, key)) => {
                 let chain = certificates("the client certificate", certificate)?;
                 let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| {
                     invalid("the key of the client certificate", "no private key in PEM")

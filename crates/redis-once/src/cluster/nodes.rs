@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tokio::time::Instant;
 
@@ -10,6 +10,7 @@ use super::super::address::Host;
 use super::super::error::{Error, ErrorKind};
 use super::super::event::{Listener, SlotWatch};
 use super::super::greeting::ServerKind;
+use super::super::lock::lock;
 use super::super::own_pool::OwnPool;
 use super::super::server::{Connector, Server};
 use super::super::times::KEEP_AFTER_REDIRECT;
@@ -41,6 +42,8 @@ pub(super) struct Node {
     pub(super) host: Host,
     pub(super) server: Server,
     pub(super) pool: Arc<OwnPool>,
+    /// The instant at which a redirect last named it.
+    redirected_to: Mutex<Option<Instant>>,
 }
 
 impl Node {
@@ -51,21 +54,15 @@ impl Node {
             settings.size,
             settings.connector.listener.clone(),
         ));
-        Ok(Self { host: host.clone(), server, pool })
+        Ok(Self { host: host.clone(), server, pool, redirected_to: Mutex::default() })
     }
 }
 
 /// The servers of a cluster, by number, and the number of each slot's server.
 pub(super) struct Nodes {
     slots: Box<[AtomicU16]>,
-    known: RwLock<Vec<Option<Known>>>,
+    known: RwLock<Vec<Option<Arc<Node>>>>,
     watch: SlotWatch,
-}
-
-struct Known {
-    node: Arc<Node>,
-    /// The instant at which a redirect last named the server.
-    redirected_to: Option<Instant>,
 }
 
 impl Nodes {
@@ -83,9 +80,7 @@ impl Nodes {
     /// Returns the server that holds a slot, and its number.
     pub(super) fn of(&self, hash_slot: u16) -> Option<(u16, Arc<Node>)> {
         let number = self.number_of(hash_slot)?;
-        let known = self.read();
-        let node = &known.get(usize::from(number))?.as_ref()?.node;
-        Some((number, Arc::clone(node)))
+        Some((number, self.read().get(usize::from(number))?.clone()?))
     }
 
     /// Records the server that holds a slot, from a redirect.
@@ -116,7 +111,7 @@ impl Nodes {
 
     /// Returns all servers.
     pub(super) fn all(&self) -> Vec<Arc<Node>> {
-        self.read().iter().flatten().map(|known| Arc::clone(&known.node)).collect()
+        self.read().iter().flatten().cloned().collect()
     }
 
     /// Returns the server at an address from a redirect, and its number.
@@ -126,10 +121,9 @@ impl Nodes {
         settings: &NodeSettings,
     ) -> Result<(u16, Arc<Node>), Error> {
         let mut known = self.write();
-        let number = find_or_add(&mut known, address, settings)?;
-        let entry = known[usize::from(number)].as_mut().expect("found or added");
-        entry.redirected_to = Some(Instant::now());
-        Ok((number, Arc::clone(&entry.node)))
+        let (number, node) = find_or_add(&mut known, address, settings)?;
+        *lock(&node.redirected_to) = Some(Instant::now());
+        Ok((number, node))
     }
 
     /// Records the server of every slot from `map`. Removes servers without slots, except those
@@ -139,7 +133,7 @@ impl Nodes {
         let mut known = self.write();
         let mut numbers = vec![UNKNOWN; usize::from(HASH_SLOTS)];
         for (slots, address) in &map.0 {
-            let number = find_or_add(&mut known, address, settings)?;
+            let (number, _) = find_or_add(&mut known, address, settings)?;
             numbers[slots.clone()].fill(number);
         }
         let mut moved = 0;
@@ -148,14 +142,17 @@ impl Nodes {
         }
         let now = Instant::now();
         for (entry, number) in known.iter_mut().zip(0..) {
-            let Some(one) = entry.as_ref().filter(|_| !numbers.contains(&number)) else { continue };
+            let Some(node) = entry.as_ref().filter(|_| !numbers.contains(&number)) else {
+                continue;
+            };
             // A server that is away was replaced by a promoted one, so its later answers are
             // useless. A live server that lost its slots still answers earlier calls.
-            let is_away = away.iter().any(|node| Arc::ptr_eq(node, &one.node));
+            let is_away = away.iter().any(|one| Arc::ptr_eq(one, node));
             if is_away {
-                one.node.server.health.leave();
+                node.server.health.leave();
             }
-            if is_away || one.redirected_to.is_none_or(|at| now >= at + KEEP_AFTER_REDIRECT) {
+            let redirected_to = *lock(&node.redirected_to);
+            if is_away || redirected_to.is_none_or(|at| now >= at + KEEP_AFTER_REDIRECT) {
                 *entry = None;
             }
         }
@@ -165,11 +162,11 @@ impl Nodes {
         Ok(())
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, Vec<Option<Known>>> {
+    fn read(&self) -> RwLockReadGuard<'_, Vec<Option<Arc<Node>>>> {
         self.known.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Vec<Option<Known>>> {
+    fn write(&self) -> RwLockWriteGuard<'_, Vec<Option<Arc<Node>>>> {
         self.known.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -179,28 +176,26 @@ fn has_moved(before: u16, number: u16) -> bool {
     before != UNKNOWN && before != number
 }
 
-/// Returns the number of the server at an address, and adds the server if it is not known.
+/// Returns the server at an address, and its number. Adds the server if it is not known.
 fn find_or_add(
-    known: &mut Vec<Option<Known>>,
+    known: &mut Vec<Option<Arc<Node>>>,
     address: &Host,
     settings: &NodeSettings,
-) -> Result<u16, Error> {
-    let is_there =
-        |one: &Option<Known>| one.as_ref().is_some_and(|known| known.node.host == *address);
-    if let Some(number) = known.iter().position(is_there) {
-        return Ok(number as u16);
+) -> Result<(u16, Arc<Node>), Error> {
+    let is_there = |one: &Option<Arc<Node>>| one.as_ref().is_some_and(|node| node.host == *address);
+    if let Some(number) = known.iter().position(is_there)
+        && let Some(node) = &known[number]
+    {
+        return Ok((number as u16, Arc::clone(node)));
     }
     let number = known.iter().position(Option::is_none).unwrap_or(known.len());
     if number >= MAX_NODES {
         return Err(Error::new(ErrorKind::State, "the cluster names too many servers"));
     }
     let node = Arc::new(Node::new(address, settings)?);
-    let entry = Some(Known { node, redirected_to: None });
-    match known.get_mut(number) {
-        Some(free) => *free = entry,
-        None => known.push(entry),
-    }
-    Ok(number as u16)
+    known.resize(known.len().max(number + 1), None);
+    known[number] = Some(Arc::clone(&node));
+    Ok((number as u16, node))
 }
 
 #[cfg(test)]

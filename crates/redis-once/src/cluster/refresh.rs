@@ -3,14 +3,16 @@
 //! Each runtime makes one attempt at a time, with pauses between attempts. So a process asks only a
 //! few times a second, even if many slots move or many calls fail.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
+use futures_util::future::FutureExt;
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use redis::{ConnectionAddr, cmd};
 use tokio::runtime::{self, Handle};
 use tokio::select;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::super::address::Host;
@@ -229,25 +231,26 @@ impl Candidate {
 /// Asks one server after another, without a long wait for a slow one. Returns the first map.
 async fn first_map(candidates: Vec<Candidate>) -> Result<SlotMap, Error> {
     let mut error = Error::new(ErrorKind::Infrastructure, "no server of the cluster is known");
-    let (mut candidates, mut asked) = (candidates.into_iter(), JoinSet::new());
+    // This task polls them all: a thread that stands still delays its timers, too.
+    let (mut candidates, mut asked) = (candidates.into_iter(), FuturesUnordered::new());
     loop {
         if let Some(candidate) = candidates.next() {
-            asked.spawn(candidate.ask());
+            asked.push(AssertUnwindSafe(candidate.ask()).catch_unwind());
         }
         let answer = select! {
             biased;
-            answer = asked.join_next() => answer,
+            answer = asked.next() => answer,
             () = sleep(PATIENCE), if candidates.len() > 0 => continue,
         };
         match answer {
             Some(Ok(Ok(map))) => return Ok(map),
             Some(Ok(Err(why))) if weight(&why) >= weight(&error) => error = why,
             // A panic (in a resolver, say) is a configuration error, so that no fallback admits.
-            Some(Err(ended)) if ended.is_panic() => {
+            Some(Err(_)) => {
                 let message = "a panic ended the attempt to connect to redis";
                 error = Error::new(ErrorKind::Configuration, message);
             }
-            Some(_) => {}
+            Some(Ok(Err(_))) => {}
             None => return Err(error),
         }
     }
@@ -261,9 +264,12 @@ mod tests {
     use tokio::time::advance;
 
     use super::super::super::connection::Connections as _;
+    use super::super::super::dialer::Dialer;
     use super::super::super::fault::{Deadline, Failed, Stage};
     use super::super::super::pool::Pool;
     use super::super::super::silent::Silent;
+    use super::super::super::simulated;
+    use super::super::super::times::OVERDUE_AFTER;
     use super::super::slot_map::HASH_SLOTS;
     use super::*;
 
@@ -317,6 +323,28 @@ mod tests {
         let candidate = Candidate { host, server, connection: Some(connection) };
         assert!(candidate.ask().await.is_err());
         assert_eq!(silent.timeouts.load(Relaxed), 1);
+    }
+
+    /// A resolver blocks its thread, for example.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_thread_that_stands_still_while_it_asks_blames_no_server() {
+        let (released, gate) = std::sync::mpsc::channel::<()>();
+        let gate = Mutex::new(gate);
+        let dialer = Dialer::new(move |_, _| {
+            let _ = lock(&gate).recv();
+            std::future::ready(Err::<tokio::io::DuplexStream, _>(std::io::ErrorKind::Other.into()))
+        });
+        let connector = simulated::connector(4 * SECOND, dialer);
+        let settings = super::super::NodeSettings { connector, size: 1 };
+        let cluster = Cluster::new(settings, vec![simulated::host(1)]).expect("an address");
+        let cluster = Arc::new(cluster);
+        tokio::spawn({
+            let cluster = Arc::clone(&cluster);
+            async move { cluster.refresh() }
+        });
+        sleep(OVERDUE_AFTER * 3 / 2).await;
+        assert!(cluster.facts(0).failure.is_none());
+        drop(released);
     }
 
     #[tokio::test(start_paused = true)]
