@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 use super::closings::{Closings, name};
 use super::error::Error;
-use super::fault::{Facts, Stage};
+use super::fault::Facts;
 use super::on_time::read_arrived;
 use super::socket::Socket;
 use super::times::MAX_SILENCE;
@@ -59,8 +59,7 @@ pub trait Connections: Send + Sync {
 
 /// One connection, shared by many calls.
 ///
-/// The defaults of the last three methods are for a connection that is never given up. A wrapper
-/// of one to a cluster forwards these three.
+/// The defaults of the last three methods are for a connection that is never given up.
 pub trait SharedConnection: Send + Sync {
     /// Sends one command.
     fn send(&self, command: Cmd) -> ReplyFuture;
@@ -74,11 +73,6 @@ pub trait SharedConnection: Send + Sync {
     /// Returns true if the keys of one call may be on several servers behind it.
     fn keys_apart(&self) -> bool {
         false
-    }
-    /// The stage of the last command. A connection that follows redirects knows more than that it
-    /// was sent.
-    fn stage(&self) -> Stage {
-        Stage::Waiting
     }
     /// Returns true if another call may use the connection without asking the pool first.
     fn is_alive(&self) -> bool {

@@ -224,7 +224,7 @@ fn error_reply(error: &RedisError) -> Option<String> {
 }
 
 /// Returns true if a call failed because the server is read-only.
-pub fn met_read_only(error: &RedisError) -> bool {
+pub(super) fn met_read_only(error: &RedisError) -> bool {
     error_reply(error).is_some_and(|text| is_read_only(&text))
 }
 
@@ -285,7 +285,7 @@ fn ends_within_reply(error: &RedisError) -> bool {
 
 /// Makes the error for a failed script call. A client of the application has its own timer. A busy
 /// process may fire it before it reads the reply, so it does not show the state of the server.
-pub fn from_failed_call<'a>(
+pub(super) fn from_failed_call<'a>(
     error: RedisError,
     secrets: impl IntoIterator<Item = &'a str>,
 ) -> Error {

@@ -1,7 +1,8 @@
 #![doc = include_str!("../README.md")]
 // - `pool.rs`: the pool that calls share. It hides which of the sources below implements the traits
 //   in `connection.rs`. `builder.rs` makes it from the address that `address.rs` reads. `send.rs`
-//   sends single commands, and scripts of `script.rs`.
+//   sends single commands, and scripts of `script.rs`. `resend.rs` sends items, and sends those
+//   again that a server did not run.
 // - `own_pool.rs`: the crate's own connections, to one `server.rs`, or to the primary that
 //   `sentinel/` finds. `backoff.rs` computes the pauses between attempts to connect, and
 //   `connection.rs` checks if a connection is usable.
@@ -9,8 +10,7 @@
 //   application: they find the server's IP address, or open the socket. `tls.rs` sets up TLS, and
 //   `probe.rs` checks if the server expects it. `greeting.rs` asks a server for its kind and its
 //   role. `event.rs` tells the application of connections that were made, failed or lost.
-// - `cluster/`: one such pool for each server of a cluster, chosen by hash slots. Single commands
-//   follow redirects over a connection of `redirected.rs`.
+// - `cluster/`: one such pool for each server of a cluster, chosen by hash slots.
 // - `bb8_pool.rs`: a pool that the application owns. `given_connection.rs`: one connection that the
 //   application made.
 // - `error.rs`: the error type. `error_reply.rs` finds the kind of an error reply. `fault.rs`
@@ -40,7 +40,6 @@ mod on_time;
 mod own_pool;
 mod pool;
 mod probe;
-mod redirected;
 mod resend;
 mod script;
 mod send;
@@ -75,10 +74,9 @@ pub mod calls {
     pub use super::connection::{
         ConnectionFuture, Connections, RepliesFuture, ReplyFuture, SharedConnection,
     };
-    pub use super::error_reply::{from_error_reply, from_failed_call, is_read_only, met_read_only};
+    pub use super::error_reply::{from_error_reply, is_read_only};
     pub use super::fault::{Deadline, Facts, Progress, Stage};
     pub use super::resend::{Items, Rejected};
-    pub use super::script::eval;
     pub use super::times::MAX_SILENCE;
 }
 

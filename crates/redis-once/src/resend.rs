@@ -284,6 +284,15 @@ async fn send_commands(
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
+    use tokio::io::DuplexStream;
+    use tokio::time::advance;
+
+    use super::super::cluster::{Cluster, NodeSettings};
+    use super::super::dialer::Dialer;
+    use super::super::simulated;
+    use super::super::times::{MAX_CONNECTION_WAIT, MAX_SILENCE};
     use super::*;
 
     /// Items that are lists of keys.
@@ -334,5 +343,59 @@ mod tests {
             let asked: Vec<_> = each.into_iter().map(|(_, _, asked)| asked).collect();
             assert_eq!(asked, expected);
         }
+    }
+
+    /// Greets a client. The server at port 1 redirects to the server at port 2, which does not
+    /// answer.
+    fn reply(port: u16, word: &str) -> &'static str {
+        match word {
+            "HELLO" => "%1\r\n+mode\r\n+cluster\r\n",
+            "CLUSTER" if port == 1 => "-ERR no map\r\n",
+            "GET" if port == 1 => "-MOVED 0 127.0.0.1:2\r\n",
+            _ => "",
+        }
+    }
+
+    /// Makes a pool for a cluster, and two of its servers.
+    fn cluster(dialer: Dialer) -> (Pool, [Host; 2]) {
+        let connector = simulated::connector(Duration::from_secs(1), dialer);
+        let hosts = [1, 2].map(simulated::host);
+        let settings = NodeSettings { connector, size: 1 };
+        let cluster = Cluster::new(settings, vec![hosts[0].clone()]).expect("an address");
+        (Pool::of_cluster(cluster, None), hosts)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_missing_answer_is_of_the_server_that_was_asked_last() {
+        let (pool, hosts) = cluster(Dialer::new(|_, port| async move {
+            Ok(simulated::served(move |word| reply(port, word)))
+        }));
+        let host = hosts[0].clone();
+        pool.cluster().expect("a cluster").moved(0, Some(&host)).expect("an address");
+        let send = |time| pool.send(cmd("GET").arg("a").take(), "{06S}", Instant::now() + time);
+        assert_eq!(pool.hash_slot("{06S}"), 0);
+        let first = pool.connection_to(Some(&host), 0).await.expect("a connection");
+        assert!(send(2 * MAX_SILENCE).await.is_err_and(|failure| failure.may_have_run()));
+        assert!(first.is_alive());
+        // Charges of the slot, which the other server now holds, know it too.
+        assert!(pool.facts(0).failure.is_some());
+    }
+
+    /// This is known even in a busy process.
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_refuses_connections_while_a_slot_moves_to_it_is_at_fault() {
+        let refused =
+            || std::future::ready(Err::<DuplexStream, _>(io::ErrorKind::ConnectionRefused.into()));
+        let (pool, [_, two]) = cluster(Dialer::new(move |_, _| refused()));
+        let busy = async {
+            for _ in 0..5 {
+                sleep(Duration::from_millis(1)).await;
+                advance(MAX_CONNECTION_WAIT / 6).await;
+            }
+        };
+        let (connected, ()) = tokio::join!(pool.connection_to(Some(&two), 0), busy);
+        let error = connected.err().expect("no connection");
+        assert_eq!(error.kind(), super::super::error::ErrorKind::Infrastructure, "{error}");
+        assert!(error.to_string().contains("127.0.0.1:2"), "{error}");
     }
 }

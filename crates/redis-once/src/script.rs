@@ -3,10 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use redis::{Cmd, RedisResult, ServerErrorKind, Value, cmd};
+use redis::{Cmd, cmd};
 use sha1_smol::Sha1;
-
-use super::connection::SharedConnection;
 
 /// A script in Lua: its text, and the digest by which servers know it. Clones share both, and the
 /// knowledge that a server has run it.
@@ -48,19 +46,19 @@ impl Script {
     }
 
     /// Returns true if a call may start with the digest.
-    pub fn is_known(&self) -> bool {
+    pub(super) fn is_known(&self) -> bool {
         self.is_known.load(Relaxed)
     }
 
     /// Records that a server has run the script.
-    pub fn record_run(&self) {
+    pub(super) fn record_run(&self) {
         if !self.is_known() {
             self.is_known.store(true, Relaxed);
         }
     }
 
     /// Makes the command EVALSHA, without keys and arguments.
-    pub fn evalsha(&self) -> Cmd {
+    pub(super) fn evalsha(&self) -> Cmd {
         // A call with one key fits, so that the command does not grow while it is built.
         let mut command = Cmd::with_capacity(24, 256);
         command.arg("EVALSHA").arg(self.digest());
@@ -68,40 +66,7 @@ impl Script {
     }
 
     /// Makes the command EVAL, without keys and arguments.
-    pub fn eval(&self) -> Cmd {
+    pub(super) fn eval(&self) -> Cmd {
         cmd("EVAL").arg(self.text()).take()
     }
-}
-
-/// Runs a script on a server: with EVAL until a server has run it, then with EVALSHA. If the server
-/// does not know the script, EVAL follows. A call that the server may have run is never sent again:
-/// only NOSCRIPT proves that it did not run.
-///
-/// `arguments` appends keys and arguments to each of the two commands. If it returns `false`, the
-/// answer is no longer wanted: nothing is sent, and the result is `None`.
-pub async fn eval(
-    connection: Arc<dyn SharedConnection>,
-    script: &Script,
-    mut arguments: impl FnMut(&mut Cmd) -> bool,
-) -> Option<RedisResult<Value>> {
-    if script.is_known() {
-        let mut by_digest = script.evalsha();
-        if !arguments(&mut by_digest) {
-            return None;
-        }
-        let reply = connection.send(by_digest).await.and_then(Value::extract_error);
-        let no_script = redis::ErrorKind::Server(ServerErrorKind::NoScript);
-        if !matches!(&reply, Err(error) if error.kind() == no_script) {
-            return Some(reply);
-        }
-    }
-    let mut by_text = script.eval();
-    if !arguments(&mut by_text) {
-        return None;
-    }
-    let reply = connection.send(by_text).await.and_then(Value::extract_error);
-    if reply.is_ok() {
-        script.record_run();
-    }
-    Some(reply)
 }

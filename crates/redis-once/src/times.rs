@@ -82,9 +82,6 @@ pub(crate) const MIN_REFUSAL: Duration = Duration::from_secs(3);
 
 // ---- A cluster ----
 
-/// The pause before a command is sent again to servers that move its keys.
-pub(super) const RETRY_PAUSE: Duration = Duration::from_millis(5);
-
 /// The first pause before an item is sent again to a cluster that has rejected it.
 pub(super) const FIRST_RESEND_PAUSE: Duration = Duration::from_millis(1);
 

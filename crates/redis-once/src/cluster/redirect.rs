@@ -1,9 +1,8 @@
 //! Replies of servers that did not run a call, and the next step of that call.
 
-use redis::{Cmd, ConnectionAddr, Pipeline, RedisError, RedisResult, ServerErrorKind, Value, cmd};
+use redis::{ConnectionAddr, RedisError, RedisResult, ServerErrorKind, Value};
 
 use super::super::address::Host;
-use super::super::connection::SharedConnection;
 use super::slot_map::UNKNOWN;
 
 /// The next step of a call that a server did not run.
@@ -67,16 +66,6 @@ pub(in super::super) fn reply_after_asking(
         // After a refused ASKING, a command runs only if the slot has moved in the meantime.
         (_, reply) => reply,
     }
-}
-
-/// Sends a command to the server that its slot is moving to.
-pub(in super::super) async fn ask(
-    connection: &dyn SharedConnection,
-    command: Cmd,
-) -> RedisResult<Value> {
-    let mut commands = Pipeline::with_capacity(2);
-    commands.add_command(cmd("ASKING")).add_command(command);
-    reply_after_asking(&mut connection.send_all(commands).await?.into_iter())
 }
 
 /// Reads `host:port`. Without a host, the server means the host that was asked. With `?`, the server
