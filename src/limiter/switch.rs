@@ -60,8 +60,8 @@ pub struct Switch {
     shared: Arc<SwitchState>,
 }
 
-/// The mode of limiters with a [`Switch`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// The mode of limiters with a [`Switch`]. Of two modes, the more permissive one is greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum SwitchMode {
     /// The limiters decide.

@@ -5,13 +5,13 @@ use std::time::Duration;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
+use tower_sluice::algorithm::{Algorithm, AnyAlgorithm, QuotaError, SlidingLog, SlidingWindow};
+use tower_sluice::key::Head;
+use tower_sluice::{Error, ErrorKind, Quota};
 
 use super::chosen_algorithm::Choice;
 use super::pattern::{Matcher, Pattern};
 use super::policy_key::Key;
-use tower_sluice::algorithm::{Algorithm, AnyAlgorithm, QuotaError, SlidingLog, SlidingWindow};
-use tower_sluice::key::Head;
-use tower_sluice::{Error, ErrorKind, Quota};
 
 /// A policy of the table in force. It serializes as a row with the same decisions. The row has the
 /// defaults of the common fields, and the algorithm's settings that the original row states. A

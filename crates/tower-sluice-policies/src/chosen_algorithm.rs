@@ -1,7 +1,6 @@
 //! The algorithms that a row may name, and the choice of one.
 
 use serde::Deserialize;
-
 use tower_sluice::algorithm::AnyAlgorithm;
 #[cfg(feature = "redisson")]
 use tower_sluice::redisson::Rate;

@@ -5,8 +5,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::limited_policy::{LimitedPolicy, PolicyLimiter};
 use tower_sluice::store::Together;
+
+use super::limited_policy::{LimitedPolicy, PolicyLimiter};
 
 /// The most combinations of policies whose limiters are kept.
 const MAX_COMBINATIONS: usize = 1_024;

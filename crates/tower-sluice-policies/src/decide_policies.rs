@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::Instant;
+use tower_sluice::limiter::{Operation, Origin, Owner};
+use tower_sluice::store::{self, Decided, Part, Rules, Together};
+use tower_sluice::{Charge, Decision, Error, ErrorKind, Limiter, Outcome};
 
 use super::checked_policy::OnError;
 use super::limited_policy::{Asked, LimitedPolicy};
 use super::policy_event::{Event, Observer, PolicyAnswer};
 use super::table::Selection;
-use tower_sluice::limiter::{Operation, Origin, Owner};
-use tower_sluice::store::{self, Decided, Part, Rules, Together};
-use tower_sluice::{Charge, Decision, Error, ErrorKind, Limiter, Outcome};
 
 /// Decides about a request.
 ///

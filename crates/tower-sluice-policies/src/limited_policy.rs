@@ -6,8 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use super::checked_policy::Policy;
-use super::chosen_algorithm::Choice;
 use tower_sluice::algorithm::{AnyAlgorithm, TokenBucket};
 #[cfg(feature = "redisson")]
 use tower_sluice::by_api_key;
@@ -17,6 +15,9 @@ use tower_sluice::redisson::{PermitLog, Redisson};
 use tower_sluice::{Charge, LimiterExt, Memory};
 #[cfg(feature = "redis")]
 use tower_sluice::{Pool, Redis};
+
+use super::checked_policy::Policy;
+use super::chosen_algorithm::Choice;
 
 /// A policy with its limiters and its switch.
 #[derive(Debug)]
@@ -58,9 +59,7 @@ impl LimitedPolicy {
             (true, true) => SwitchMode::Shadow,
             (true, false) => SwitchMode::On,
         };
-        let all = [row, self.switch.mode(), global];
-        let permissive = [SwitchMode::Off, SwitchMode::Shadow];
-        permissive.into_iter().find(|mode| all.contains(mode)).unwrap_or(SwitchMode::On)
+        row.max(self.switch.mode()).max(global)
     }
 
     /// Returns the charge of a client's key.
@@ -87,11 +86,10 @@ pub(crate) struct Asked {
 #[derive(Clone)]
 pub(crate) struct Store {
     pub(crate) place: Place,
-    /// The most live keys of a limiter in this process. `None`: the default.
-    pub(crate) max_keys: Option<usize>,
-    /// `None`: the default.
+    /// The most live keys of a limiter in this process.
+    pub(crate) max_keys: usize,
     #[cfg(feature = "redis")]
-    pub(crate) decision_timeout: Option<Duration>,
+    pub(crate) decision_timeout: Duration,
     pub(crate) clock: Option<Arc<dyn Fn() -> Duration + Send + Sync>>,
     /// A limiter without keys. All limiters of this process have its clock, since they decide
     /// together.
@@ -105,42 +103,15 @@ pub(crate) enum Place {
     Redis(Pool),
 }
 
-impl Store {
-    /// Makes a limiter in this process.
-    fn memory(&self, name: &str, algorithm: AnyAlgorithm) -> Memory<AnyAlgorithm> {
-        let memory = Memory::new(name, algorithm).clock_of(&self.clock_of);
-        match self.max_keys {
-            Some(keys) => memory.max_keys(keys),
-            None => memory,
+/// Sets the clock of a limiter, if the application brings one.
+#[cfg(feature = "redis")]
+macro_rules! on_clock {
+    ($limiter:expr, $store:ident) => {
+        match $store.clock.clone() {
+            Some(clock) => $limiter.clock(move || clock()),
+            None => $limiter,
         }
-    }
-
-    /// Makes a limiter in Redis.
-    #[cfg(feature = "redis")]
-    fn redis(&self, name: &str, algorithm: AnyAlgorithm, pool: &Pool) -> Redis<AnyAlgorithm> {
-        let limiter = Redis::try_new(name, algorithm, pool.clone());
-        let mut limiter = limiter.expect("a policy's algorithm follows its quota");
-        if let Some(timeout) = self.decision_timeout {
-            limiter = limiter.decision_timeout(timeout);
-        }
-        match self.clock.clone() {
-            Some(clock) => limiter.clock(move || clock()),
-            None => limiter,
-        }
-    }
-
-    /// Names a limiter of Java's arithmetic in this process, and sets its clock.
-    #[cfg(feature = "redisson")]
-    fn permit_log(&self, name: &str, log: PermitLog) -> PermitLog {
-        let mut log = log.name(name);
-        if let Some(keys) = self.max_keys {
-            log = log.max_keys(keys);
-        }
-        match self.clock.clone() {
-            Some(clock) => log.clock(move || clock()),
-            None => log,
-        }
-    }
+    };
 }
 
 /// A limiter of one policy: for its store, or for its local share.
@@ -186,34 +157,32 @@ impl PolicyLimiter {
                     Some(Kind::Memory(memory)) => memory.with_algorithm(algorithm).ok(),
                     _ => None,
                 };
-                let memory = kept.unwrap_or_else(|| store.memory(policy.name(), algorithm));
+                let new = || Memory::new(policy.name(), algorithm).clock_of(&store.clock_of);
+                let memory = kept.unwrap_or_else(|| new().max_keys(store.max_keys));
                 (Kind::Memory(memory.clone()), memory.boxed())
             }
             #[cfg(feature = "redis")]
             (Choice::Any(algorithm), Place::Redis(pool)) => {
-                let limiter = store.redis(policy.name(), algorithm, pool);
+                let limiter = Redis::try_new(policy.name(), algorithm, pool.clone());
+                let limiter = limiter.expect("a policy's algorithm follows its quota");
+                let limiter = on_clock!(limiter.decision_timeout(store.decision_timeout), store);
                 (Kind::Redis(limiter.clone()), limiter.boxed())
             }
             #[cfg(feature = "redisson")]
             (Choice::Redisson(rate), Place::Memory) => {
+                let named = |log: PermitLog| log.name(policy.name()).max_keys(store.max_keys);
                 let log = match before {
                     Some(Kind::PermitLog(log)) => log.with_rate(rate),
-                    _ => PermitLog::new(rate).map(|log| store.permit_log(policy.name(), log)),
+                    _ => PermitLog::new(rate).map(|log| on_clock!(named(log), store)),
                 };
                 let log = log.expect("a policy's rate is in range");
                 (Kind::PermitLog(log.clone()), log.boxed())
             }
             #[cfg(feature = "redisson")]
             (Choice::Redisson(rate), Place::Redis(pool)) => {
-                let limiter = Redisson::new(pool.clone()).name(policy.name());
-                let mut limiter = limiter.default_rate(rate);
-                if let Some(timeout) = store.decision_timeout {
-                    limiter = limiter.decision_timeout(timeout);
-                }
-                if let Some(clock) = store.clock.clone() {
-                    limiter = limiter.clock(move || clock());
-                }
-                (Kind::Redisson, limiter.boxed())
+                let limiter = Redisson::new(pool.clone()).name(policy.name()).default_rate(rate);
+                let limiter = limiter.decision_timeout(store.decision_timeout);
+                (Kind::Redisson, on_clock!(limiter, store).boxed())
             }
         };
         Self { id, choice, kind, boxed }

@@ -8,11 +8,11 @@ use http::{HeaderName, Method};
 use matchit::Router;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
+use tower_sluice::key::Head;
 
 use super::path::{Allowed, Reading, in_several_ways, spelled};
 use super::policy_key::{host_name, hosts};
 use super::values::Texts;
-use tower_sluice::key::Head;
 
 /// The methods that IANA lists, and `PURGE` of caches. Any other method is probably a typing error,
 /// and its policy would take no request.

@@ -9,6 +9,16 @@ use std::time::Duration;
 
 use http::Request;
 use tower::BoxError;
+#[cfg(feature = "redis")]
+use tower_sluice::Pool;
+use tower_sluice::algorithm::TokenBucket;
+use tower_sluice::future::{BoxedFuture, Settlement};
+use tower_sluice::key::{ClientIp, FindPeer, Head, KeyExtractor, Keyed};
+use tower_sluice::limiter::{Owner, Reservation, Switch, SwitchMode};
+use tower_sluice::{
+    Charge, Decision, Error, ErrorKind, HttpResponder, Limiter, Memory, Quota, RateLimitLayer,
+    store,
+};
 
 use super::checked_policy::Policy;
 use super::decide_policies::decide;
@@ -22,16 +32,6 @@ use super::table::{NoKey, Selection, Table};
 use super::table_error::TableError;
 #[cfg(feature = "tracing")]
 use super::table_watch::table_in_force;
-#[cfg(feature = "redis")]
-use tower_sluice::Pool;
-use tower_sluice::algorithm::TokenBucket;
-use tower_sluice::future::{BoxedFuture, Settlement};
-use tower_sluice::key::{ClientIp, FindPeer, Head, KeyExtractor, Keyed};
-use tower_sluice::limiter::{Owner, Reservation, Switch, SwitchMode};
-use tower_sluice::{
-    Charge, Decision, Error, ErrorKind, HttpResponder, Limiter, Memory, Quota, RateLimitLayer,
-    store,
-};
 
 /// Policies from a table: the key extractor and the limiter of a layer. Cheap to clone: clones
 /// share one table.
@@ -310,9 +310,9 @@ impl PoliciesBuilder {
     fn new() -> Self {
         let store = Store {
             place: Place::Memory,
-            max_keys: None,
+            max_keys: 100_000,
             #[cfg(feature = "redis")]
-            decision_timeout: None,
+            decision_timeout: Duration::from_millis(100),
             clock: None,
             clock_of: Memory::new("clock", TokenBucket::new(Quota::per_second(1))),
         };
@@ -335,7 +335,7 @@ impl PoliciesBuilder {
     /// together.
     #[cfg(feature = "redis")]
     pub fn decision_timeout(mut self, timeout: Duration) -> Self {
-        self.store.decision_timeout = Some(timeout);
+        self.store.decision_timeout = timeout;
         self
     }
 
@@ -352,7 +352,7 @@ impl PoliciesBuilder {
     /// Sets the most live keys that each policy has in the memory of this process. For a policy in
     /// Redis, these are the keys of its local share. Default: 100,000.
     pub fn max_keys(mut self, keys: usize) -> Self {
-        self.store.max_keys = Some(keys);
+        self.store.max_keys = keys;
         self
     }
 
@@ -490,7 +490,7 @@ mod tests {
             PoliciesBuilder::new().decision_timeout(second).redis(pool.clone()),
             PoliciesBuilder::new().redis(pool).decision_timeout(second),
         ] {
-            assert_eq!(builder.store.decision_timeout, Some(second));
+            assert_eq!(builder.store.decision_timeout, second);
         }
     }
 

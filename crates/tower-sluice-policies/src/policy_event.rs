@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::checked_policy::Policy;
-use super::limited_policy::{Asked, LimitedPolicy};
 use tower_sluice::limiter::Origin;
 use tower_sluice::store::Decided;
 use tower_sluice::{Decision, Error, Outcome};
+
+use super::checked_policy::Policy;
+use super::limited_policy::{Asked, LimitedPolicy};
 
 /// A closure that receives the decision of each policy.
 pub(crate) type Observer = Arc<dyn Fn(&Event<'_>) + Send + Sync>;

@@ -6,12 +6,12 @@ use std::net::IpAddr;
 use http::header::HOST;
 use http::{HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize, Serializer};
+use tower_sluice::key::{ClientIp, FindPeer, Head};
+use tower_sluice::{Error, ErrorKind, by_api_key};
 
 use super::path::in_several_ways;
 use super::path::{Allowed, Reading};
 use super::values::Texts;
-use tower_sluice::key::{ClientIp, FindPeer, Head};
-use tower_sluice::{Error, ErrorKind, by_api_key};
 
 /// One part of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Map;
+use tower_sluice::Quota;
 
 use super::checked_policy::{self, Cost, OnError, Policy};
 use super::chosen_algorithm::{ALGORITHMS, Name};
@@ -17,7 +18,6 @@ use super::setting::Setting;
 use super::table_error::{RowError, TableError};
 use super::values::Flag;
 use super::written::Written;
-use tower_sluice::Quota;
 
 /// Checks the rows of a table, and the parts that it allows in paths.
 pub(crate) fn policies(rows: &Rows) -> Result<(Vec<Policy>, Allowed), TableError> {

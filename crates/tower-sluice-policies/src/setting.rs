@@ -3,12 +3,6 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-#[cfg(feature = "redisson")]
-use super::chosen_algorithm::RateType;
-use super::chosen_algorithm::{ALGORITHMS, Choice, Name};
-use super::fields::Fields;
-use super::values::Span;
-use super::written::Written;
 use tower_sluice::Quota;
 use tower_sluice::algorithm::{
     Algorithm, AnyAlgorithm, Budget, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow,
@@ -16,6 +10,13 @@ use tower_sluice::algorithm::{
 };
 #[cfg(feature = "redisson")]
 use tower_sluice::redisson::{PermitLog, Rate};
+
+#[cfg(feature = "redisson")]
+use super::chosen_algorithm::RateType;
+use super::chosen_algorithm::{ALGORITHMS, Choice, Name};
+use super::fields::Fields;
+use super::values::Span;
+use super::written::Written;
 
 /// The longest wait that an algorithm reserves unless its row says more.
 const DEFAULT_HORIZON: Duration = Duration::from_secs(60);

@@ -5,16 +5,17 @@ use std::fmt::{self, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tower_sluice::key::Head;
+use tower_sluice::limiter::{Switch, SwitchMode};
+use tower_sluice::store::Together;
+use tower_sluice::{Error, ErrorKind};
+
 use super::combinations::Combinations;
 use super::limited_policy::{Asked, LimitedPolicy, PolicyLimiter};
 use super::path::{Allowed, Reading, in_several_ways};
 use super::pattern::Matcher;
 use super::policy_key::FindAddress;
 use super::table_watch::TableWatch;
-use tower_sluice::key::Head;
-use tower_sluice::limiter::{Switch, SwitchMode};
-use tower_sluice::store::Together;
-use tower_sluice::{Error, ErrorKind};
 
 /// A table of policies.
 pub(crate) struct Table {

@@ -2,11 +2,10 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-#[cfg(feature = "tracing")]
-use tracing::{info, warn};
-
 #[cfg(feature = "metrics")]
 use tower_sluice::observe::{Metric, MetricKind};
+#[cfg(feature = "tracing")]
+use tracing::{info, warn};
 
 /// The target of all events of tables.
 #[cfg(feature = "tracing")]
