@@ -52,6 +52,6 @@ cargo test --quiet -p tower-sluice -p tests --no-default-features --lib --test l
 cargo test --quiet -p tower-sluice --no-default-features --doc
 cargo test --quiet -p redis-once -p tower-sluice-policies --no-default-features --lib
 say "documentation"
-RUSTDOCFLAGS="-D warnings" cargo doc --quiet -p tower-sluice -p redis-once -p tower-sluice-policies --all-features --no-deps
+RUSTDOCFLAGS="-D warnings" cargo doc --quiet -p tower-sluice -p redis-once -p tower-sluice-policies -p tower-sluice-redisson --all-features --no-deps
 RUSTDOCFLAGS="-D warnings" cargo doc --quiet -p tower-sluice --no-default-features --no-deps
 say "all is well"

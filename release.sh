@@ -23,7 +23,7 @@ field() {
 }
 
 # In the order of their dependencies.
-packages="redis-once tower-sluice tower-sluice-policies"
+packages="redis-once tower-sluice tower-sluice-redisson tower-sluice-policies"
 version=$(field version) lowest=$(field rust-version)
 MAX_KIB=640
 
@@ -46,7 +46,7 @@ say "the packages"
 target=$PWD/target/release-check
 rm -rf "$target/package"
 mkdir -p "$target"
-CARGO_TARGET_DIR=$target cargo package -p redis-once -p tower-sluice -p tower-sluice-policies $allow_dirty 2>&1 | tee "$target/log"
+CARGO_TARGET_DIR=$target cargo package -p redis-once -p tower-sluice -p tower-sluice-redisson -p tower-sluice-policies $allow_dirty 2>&1 | tee "$target/log"
 if grep -q '^warning' "$target/log"; then fail "cargo package warns"; fi
 for package in $packages; do
   kib=$(($(stat -c %s "$target/package/$package-$version.crate") / 1024))
@@ -56,7 +56,7 @@ done
 
 # They lie in the folder of another workspace.
 printf '\n[workspace]\n' >>"$target/package/redis-once-$version/Cargo.toml"
-for package in tower-sluice tower-sluice-policies; do
+for package in tower-sluice tower-sluice-redisson tower-sluice-policies; do
   printf '\n[workspace]\n\n[patch.crates-io]\nredis-once = { path = "../redis-once-%s" }\n' "$version" \
     >>"$target/package/$package-$version/Cargo.toml"
 done
@@ -104,4 +104,4 @@ for package in $packages; do
   fi
 done
 
-say "all is well: cargo publish -p redis-once -p tower-sluice -p tower-sluice-policies"
+say "all is well: cargo publish -p redis-once -p tower-sluice -p tower-sluice-redisson -p tower-sluice-policies"

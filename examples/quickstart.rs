@@ -20,11 +20,7 @@
 //! `redis-sentinel://...`, and with TLS `rediss...`.
 //!
 //! `ALGORITHM` is `token_bucket`, `budget`, `fixed_window`, `sliding_log`, `sliding_window`,
-//! `sliding_counter`, `smooth_bursty`, `smooth_warming_up`, or (with the feature of that name)
-//! `redisson`, whose limiters have the names of the keys.
-//!
-//! Under `redisson` a key is used as it is, so that Java finds the same limiter. An application
-//! gives such keys a prefix: without one, a request could name any key of Redis.
+//! `sliding_counter`, `smooth_bursty` or `smooth_warming_up`.
 
 use std::error::Error;
 use std::fmt::Display;
@@ -46,8 +42,6 @@ use tower_sluice::algorithm::{
 };
 use tower_sluice::key::Head;
 use tower_sluice::limiter::Boxed;
-#[cfg(feature = "redisson")]
-use tower_sluice::redisson::{PermitLog, Rate, Redisson};
 use tower_sluice::respond::Respond;
 use tower_sluice::{
     Decision, ErrorKind, HttpResponder, LimiterExt, Memory, Pool, Quota, RateLimitLayer, Redis,
@@ -174,8 +168,6 @@ impl Settings {
             "smooth_warming_up" => {
                 store.limiter(SmoothWarmingUp::new(quota, millis("WARMUP_MS", 1_000)?))
             }
-            #[cfg(feature = "redisson")]
-            "redisson" => store.redisson(quota),
             other => Err(format!("ALGORITHM: {other:?} is none that is listed in the example")),
         }?;
         Ok(Self {
@@ -212,20 +204,6 @@ struct Store {
 }
 
 impl Store {
-    /// Java's limiters. A key without a limiter gets one, and a caller that waits asks again.
-    #[cfg(feature = "redisson")]
-    fn redisson(&self, quota: Quota) -> Result<Boxed, String> {
-        let rate = Rate::overall(quota.limit(), quota.period());
-        let log = PermitLog::new(rate).map_err(|error| invalid("LIMIT, PERIOD_MS", &error))?;
-        Ok(match &self.pool {
-            Some(pool) => Redisson::new(pool.clone())
-                .default_rate(rate)
-                .decision_timeout(self.deadline)
-                .boxed(),
-            None => log.name("quickstart").boxed(),
-        })
-    }
-
     fn limiter(&self, algorithm: impl InLua) -> Result<Boxed, String> {
         algorithm
             .rule(algorithm.quota())

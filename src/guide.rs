@@ -12,7 +12,6 @@ macro_rules! page {
             all(
                 feature = "axum",
                 feature = "metrics",
-                feature = "redisson",
                 feature = "rustls"
             ),
             doc = include_str!("../docs/guide/links-rustdoc.txt")

@@ -4,7 +4,6 @@
     all(
         feature = "axum",
         feature = "metrics",
-        feature = "redisson",
         feature = "rustls"
     ),
     doc = include_str!("../docs/guide/links-rustdoc.txt")
@@ -43,16 +42,10 @@ The module `guide` has a page for each subject."
 )]
 // Dependencies go one way. Values, such as `charge` and `quota`, use no other module. Algorithms
 // use values, and limiters use algorithms. The layer and its service know limiters by their trait.
-// HTTP, gRPC and Redisson come last. `tests/architecture/modules.rs` checks each rule.
+// HTTP and gRPC come last. `tests/architecture/modules.rs` checks each rule.
 // Without a feature, links to what it adds are plain text, and some private items have no use.
 #![cfg_attr(
-    not(all(
-        feature = "axum",
-        feature = "metrics",
-        feature = "redisson",
-        feature = "rustls",
-        feature = "tracing"
-    )),
+    not(all(feature = "axum", feature = "metrics", feature = "rustls", feature = "tracing")),
     allow(dead_code, unused_imports, unused_macros, rustdoc::broken_intra_doc_links)
 )]
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -106,8 +99,6 @@ pub mod fuzz {
 pub mod guide;
 mod http;
 pub mod key;
-#[cfg(feature = "redisson")]
-pub mod redisson;
 pub mod respond;
 pub mod store;
 pub mod testing;

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
-use tower_sluice::redisson::{RRateLimiter, Rate, Redisson};
 use tower_sluice::{Charge, Limiter, Pool};
+use tower_sluice_redisson::{RRateLimiter, Rate, Redisson};
 
 use crate::site::Site;
 

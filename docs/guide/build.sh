@@ -4,5 +4,5 @@ set -euo pipefail
 cd "$(dirname "$0")"
 mdbook build
 # Pages link to these: they lie beside the guide, and not in it.
-cp ../compare.svg ../growth.svg ../peers.svg ../redisson.md ../../target/guide/
+cp ../compare.svg ../growth.svg ../peers.svg ../../target/guide/
 echo "built target/guide/book"

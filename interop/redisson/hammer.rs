@@ -10,7 +10,7 @@ use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{Instant, sleep};
-use tower_sluice::redisson::{Rate, RateType};
+use tower_sluice_redisson::{Rate, RateType};
 
 use crate::Both;
 

@@ -13,7 +13,7 @@ use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use tokio::time::{Instant, sleep};
 use tower_sluice::Pool;
-use tower_sluice::redisson::{RRateLimiter, Rate, Redisson};
+use tower_sluice_redisson::{RRateLimiter, Rate, Redisson};
 
 use support::Server;
 

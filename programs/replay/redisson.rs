@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tower_sluice::future::Settlement;
 use tower_sluice::limiter::{Operation, Reservation};
-use tower_sluice::redisson::{PermitLog, Rate, Redisson};
 use tower_sluice::{Charge, Error, Limiter};
+use tower_sluice_redisson::{PermitLog, Rate, Redisson};
 
 use crate::Stop;
 use crate::options::Options;

@@ -20,7 +20,7 @@
 //! | a slow start after a rest | [`SmoothWarmingUp`] |
 //! | a rate *and* a number per day | a tuple of two |
 //! | an algorithm that a file or a table names | [`AnyAlgorithm`] |
-//! | a limiter shared with Java's Redisson | [`Redisson`](crate::redisson::Redisson) |
+//! | a limiter shared with Java's Redisson | [`Redisson`](https://docs.rs/tower-sluice-redisson) |
 //! | charges that are refunded | see [below](#what-an-algorithm-refunds) |
 //! | costs that are known afterwards | [`Settle`](crate::Settle), and [below](#what-an-algorithm-refunds) |
 //!

@@ -304,7 +304,7 @@ pub trait LimiterExt: Limiter + Sized {
     /// # Errors
     ///
     /// The errors of a check. Also one of kind [`Configuration`](crate::ErrorKind::Configuration)
-    /// if the limiter cannot estimate: closures and [`Redisson`](crate::redisson::Redisson) cannot.
+    /// if the limiter cannot estimate: closures and [`Redisson`](https://docs.rs/tower-sluice-redisson) cannot.
     #[doc(alias = "dry_run")]
     fn estimate(&self, charge: impl Into<Charge>) -> OperationFuture<Self::Future, Decision> {
         OperationFuture::new(self.operate(Operation::Estimate, &charge.into()), |estimate| estimate)
@@ -416,7 +416,7 @@ pub trait LimiterExt: Limiter + Sized {
     /// # Errors
     ///
     /// As a check; and of [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) if the
-    /// limiter cannot: closures and [`Redisson`](crate::redisson::Redisson) cannot.
+    /// limiter cannot: closures and [`Redisson`](https://docs.rs/tower-sluice-redisson) cannot.
     #[doc(alias("ban", "lockout"))]
     fn block(&self, charge: impl Into<Charge>, time: Duration) -> OperationFuture<Self::Future> {
         OperationFuture::new(self.operate(Operation::Block(time), &charge.into()), Done)

@@ -125,7 +125,7 @@ use crate::{Charge, Decision, Error};
 /// | limiter | decides |
 /// |---|---|
 /// | [`Redis`] | by a script on a server that other processes ask too |
-/// | [`Redisson`](crate::redisson::Redisson) | like Java's Redisson, on the same keys |
+/// | [`Redisson`](https://docs.rs/tower-sluice-redisson) | like Java's Redisson, on the same keys |
 /// | [`Memory`] | by the same arithmetic in this process |
 /// | [`Timeout`] | like its inner limiter, or fails at a deadline |
 /// | [`OrElse`] | like its inner limiter, or like a fallback if that may answer |

@@ -132,7 +132,7 @@ async fn either_store_and_algorithm_admits_the_limit() {
     let url = server.url();
     // At five a year the smooth ones store nothing: one is admitted, and the next one
     // would have to pay for it.
-    for algorithm in algorithms::names().into_iter().chain(["redisson"]) {
+    for algorithm in algorithms::names() {
         let limit = if algorithm.starts_with("smooth") { 1 } else { 5 };
         for redis in [false, true] {
             let mut variables = vec![("ALGORITHM", algorithm), ("DEADLINE_MS", "20000")];
@@ -146,26 +146,6 @@ async fn either_store_and_algorithm_admits_the_limit() {
             assert_eq!(get(running.address, "/", &[("x-api-key", "bob")]).await.status, 200);
         }
     }
-}
-
-/// A request that waits for Redisson's limiter asks again, and its answer says how long it waited.
-#[tokio::test]
-async fn redisson_delays_by_asking_again() {
-    let server = Server::for_redisson();
-    let url = server.url();
-    for redis in [false, true] {
-        let mut variables = vec![("ALGORITHM", "redisson"), ("DEADLINE_MS", "20000")];
-        variables.extend([("LIMIT", "4"), ("PERIOD_MS", "1000"), ("MAX_WAIT_MS", "60000")]);
-        variables.extend(redis.then_some(("REDIS_URL", url.as_str())));
-        let running = Running::start(&variables);
-        let answers = running.ten_at_once(&[("x-api-key", "limiters:alice")]).await;
-        assert_eq!(count(&answers, 200, ""), 10, "{answers:?}");
-        assert!(count(&answers, 200, "admitted after") >= 1, "{answers:?}");
-    }
-    let mut connection = server.connection().await;
-    let fields: Vec<String> =
-        redis::cmd("HGETALL").arg("limiters:alice").query_async(&mut connection).await.unwrap();
-    assert_eq!(fields, ["rate", "4", "interval", "1000", "type", "0", "keepAliveTime", "0"]);
 }
 
 #[tokio::test]

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use redis::Cmd;
 use redis::aio::MultiplexedConnection;
-use tower_sluice::redisson::{Rate, Redisson};
 use tower_sluice::{Charge, Decision, Error, ErrorKind, Limiter, Pool};
+use tower_sluice_redisson::{Rate, Redisson};
 
 use support::cluster::Cluster;
 use support::faults::*;

@@ -6,9 +6,9 @@ use std::time::Duration;
 use redis::cmd;
 use tower_sluice::algorithm::{SlidingLog, TokenBucket};
 use tower_sluice::limiter::AllAtOnce;
-#[cfg(feature = "redisson")]
-use tower_sluice::redisson::{Rate, Redisson};
 use tower_sluice::{Charge, Error, ErrorKind, Limiter, LimiterExt, Pool, Quota, Redis};
+#[cfg(feature = "redisson")]
+use tower_sluice_redisson::{Rate, Redisson};
 
 use support::Server;
 use support::cluster::Cluster;

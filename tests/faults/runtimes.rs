@@ -281,7 +281,7 @@ fn a_limiter_asked_outside_of_a_runtime_answers_with_an_error() {
     ];
     #[cfg(feature = "redisson")]
     {
-        use tower_sluice::redisson::{Rate, Redisson};
+        use tower_sluice_redisson::{Rate, Redisson};
         let redisson = Redisson::new(pool.clone()).default_rate(Rate::overall(5, LONG));
         limiters.push(("redisson", redisson.clone().boxed()));
         limiters.push(("timeout of redisson", redisson.clone().timeout(LONG).boxed()));

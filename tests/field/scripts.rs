@@ -11,8 +11,8 @@ use std::time::Duration;
 use tokio::io::{AsyncWriteExt, BufReader, DuplexStream, duplex};
 use tokio::net::TcpStream;
 use tower_sluice::algorithm::{SlidingLog, TokenBucket};
-use tower_sluice::redisson::{Rate, Redisson};
 use tower_sluice::{Charge, Error, Limiter, LimiterExt, Pool, Quota, Redis};
+use tower_sluice_redisson::{Rate, Redisson};
 
 use super::answers::{Answer, worded};
 use super::sessions::command;

@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
 use tower_sluice::limiter::{AllAtOnce, AllInTurn, Origin};
-use tower_sluice::redisson::{Rate, Redisson};
 use tower_sluice::{
     Charge, Decision, ErrorKind, FailOpen, Limiter, LimiterExt, Memory, Outcome, Pool, Quota, Redis,
 };
+use tower_sluice_redisson::{Rate, Redisson};
 
 use support::Server;
 use support::faults::eventually;

@@ -13,13 +13,13 @@ use tower_sluice::key::{Global, IntoCharge};
 use tower_sluice::limiter::{
     AllAtOnce, AllInTurn, Boxed, Breaker, Description, Operation, Origin, Parts, Switch,
 };
-use tower_sluice::redisson::{Rate, Redisson};
 use tower_sluice::respond::{HeaderStyle, OnAdmitted, RateLimitHeaders};
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
     Charge, ErrorKind, Exempt, FailOpen, HttpResponder, Limiter, LimiterExt, Memory, Outcome, Pool,
     Quota, RateLimitLayer, Redis, by_head,
 };
+use tower_sluice_redisson::{Rate, Redisson};
 
 use support::Server;
 use support::stats::script_calls;

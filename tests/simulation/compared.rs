@@ -361,8 +361,8 @@ fn scripts_answer_and_store_as_on_a_real_server() {
 fn redissons_script_answers_and_stores_as_on_a_real_server() {
     let Some(mut pair) = Pair::new() else { return };
     let mut dice = fastrand::Rng::with_seed(8);
-    let permits = include_str!("../../scripts/redisson.lua");
-    let settings = include_str!("../../scripts/redisson_settings.lua");
+    let permits = include_str!("../../crates/tower-sluice-redisson/scripts/redisson.lua");
+    let settings = include_str!("../../crates/tower-sluice-redisson/scripts/redisson_settings.lua");
     let text = [permits, settings].concat();
     let keys = ["r", "{r}:value", "{r}:permits", "{r}:value:id", "{r}:permits:id"];
     let keys = keys.map(str::to_owned);

@@ -11,8 +11,8 @@ use tokio::runtime::{Builder, Handle};
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tower_sluice::limiter::Origin;
-use tower_sluice::redisson::{Rate, Redisson};
 use tower_sluice::{Charge, ErrorKind, FailOpen, Limiter, LimiterExt, Refusal};
+use tower_sluice_redisson::{Rate, Redisson};
 
 use super::book::{Event, ScriptCall};
 use super::clock::{START, micros};

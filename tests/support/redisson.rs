@@ -10,8 +10,8 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use tower_sluice::limiter::Reservation;
-use tower_sluice::redisson::{RRateLimiter, Rate, Redisson};
 use tower_sluice::{Charge, Error, ErrorKind, Limiter, Outcome, Pool};
+use tower_sluice_redisson::{RRateLimiter, Rate, Redisson};
 
 use super::Server;
 

@@ -82,9 +82,9 @@ impl Server {
         Self::with_rights(free_port, "~sluice:*", &rights, &[])
     }
 
-    /// The same for Java's keys, with what `docs/redisson.md` lists.
+    /// The same for Java's keys, with what `redisson.md` lists.
     pub fn for_redisson() -> Self {
-        let page = include_str!("../../docs/redisson.md");
+        let page = include_str!("../../crates/tower-sluice-redisson/redisson.md");
         Self::with_rights(free_port, "~*", &documented_rights(page), &[])
     }
 

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use tower_sluice::algorithm::AnyAlgorithm;
 #[cfg(feature = "redisson")]
-use tower_sluice::redisson::Rate;
+use tower_sluice_redisson::Rate;
 
 /// The name of an algorithm. Default: a token bucket.
 #[derive(Clone, Copy, Default, PartialEq, Deserialize)]

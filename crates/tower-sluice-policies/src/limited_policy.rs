@@ -10,11 +10,11 @@ use tower_sluice::algorithm::{AnyAlgorithm, TokenBucket};
 #[cfg(feature = "redisson")]
 use tower_sluice::by_api_key;
 use tower_sluice::limiter::{Boxed, Switch, SwitchMode};
-#[cfg(feature = "redisson")]
-use tower_sluice::redisson::{PermitLog, Redisson};
 use tower_sluice::{Charge, LimiterExt, Memory};
 #[cfg(feature = "redis")]
 use tower_sluice::{Pool, Redis};
+#[cfg(feature = "redisson")]
+use tower_sluice_redisson::{PermitLog, Redisson};
 
 use super::checked_policy::Policy;
 use super::chosen_algorithm::Choice;

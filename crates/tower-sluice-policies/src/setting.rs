@@ -9,7 +9,7 @@ use tower_sluice::algorithm::{
     SmoothBursty, SmoothWarmingUp, TokenBucket,
 };
 #[cfg(feature = "redisson")]
-use tower_sluice::redisson::{PermitLog, Rate};
+use tower_sluice_redisson::{PermitLog, Rate};
 
 #[cfg(feature = "redisson")]
 use super::chosen_algorithm::RateType;

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::time::Instant;
+use tower_sluice::limiter::{Origin, Owner, Reservation};
+use tower_sluice::{Charge, Decision, Error, ErrorKind, Outcome};
 
 use super::grant::{GrantId, GrantIds};
 use super::keys::{Keys, check_name};
@@ -15,8 +17,6 @@ use super::messages::{
 use super::queues::{Queues, Turn};
 use super::rate::Rate;
 use super::sender::Sender;
-use crate::limiter::{Origin, Owner, Reservation};
-use crate::{Charge, Decision, Error, ErrorKind, Outcome};
 
 /// The payload of a reservation: the name of the limiter, and the id of the grant.
 type Granted = (String, GrantId);

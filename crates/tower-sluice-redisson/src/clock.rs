@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::{Error, ErrorKind};
+use tower_sluice::{Error, ErrorKind};
 
 /// A clock of the caller.
 pub(super) type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Error, ErrorKind};
+use tower_sluice::{Error, ErrorKind};
 
 /// The longest name in bytes.
 const MAX_NAME_LENGTH: usize = 64 * 1024;

@@ -1,19 +1,10 @@
-//! Redisson's rate limiter on Redisson's own keys: Java and Rust services share one limiter.
-//!
-//! [`Redisson`] is a [`Limiter`](crate::Limiter). The key of a charge is the name of one of
-//! Redisson's limiters. [`RRateLimiter`] has the methods of Java's object. [`PermitLog`] makes the
-//! same decisions in this process, for tests.
-//!
-//! Other limiters reserve a wait. This one answers [`Outcome::Retry`](crate::Outcome::Retry), since
-//! the format has no room for reservations. The layer and [`acquire`](crate::LimiterExt::acquire)
-//! then ask again. Without Java services, choose the algorithms of this crate.
-//!
-#![doc = include_str!("../../docs/redisson.md")]
-
+#![doc = include_str!("../README.md")]
 // The steps of a charge: `keys.rs` names the keys. `charge_permits.rs` waits for a turn in
 // `queues.rs`, takes the random bytes of a grant from `grant.rs`, and takes permits with
 // `take_permits.rs`, which refunds a grant whose caller has left. `sender.rs` sends each request
 // (`messages.rs`). The script reads the rate from its keys, and answers with a reply.
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
+#![doc(test(attr(deny(unused_imports))))]
 
 mod charge_permits;
 mod clock;
@@ -28,6 +19,11 @@ mod rate_limiter;
 mod sender;
 mod take_permits;
 
+/// Each method of Java's object, what differs, and what Redis must allow.
+pub mod guide {
+    #![doc = include_str!("../redisson.md")]
+}
+
 pub use permit_log::PermitLog;
 pub use permits::Permits;
 pub use rate::{Rate, RateType};
@@ -38,6 +34,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tower_sluice::future::{BoxedFuture, Settled, Settlement};
+use tower_sluice::limiter::{Operation, Owner, Reservation};
+use tower_sluice::{Charge, Error, Limiter, Pool};
 use uuid::Uuid;
 
 use self::charge_permits::{Inner, ParsedCharge};
@@ -45,9 +44,6 @@ use self::clock::system_time;
 use self::keys::Keys;
 use self::messages::Request;
 use self::sender::Sender;
-use crate::future::{BoxedFuture, Settled, Settlement};
-use crate::limiter::{Operation, Owner, Reservation};
-use crate::{Charge, Error, Limiter, Pool};
 
 /// The default name of the limiter in its decisions.
 const NAME: &str = "redisson";
@@ -60,7 +56,7 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 86_400);
 ///
 /// ```no_run
 /// use std::time::Duration;
-/// use tower_sluice::redisson::{Rate, Redisson};
+/// use tower_sluice_redisson::{Rate, Redisson};
 /// use tower_sluice::{LimiterExt, Pool};
 ///
 /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
@@ -73,16 +69,16 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 86_400);
 ///     permits.release(1).await?;
 /// }
 ///
-/// // The same limiter, as a limiter of this crate:
+/// // The same limiter, as a limiter of `tower-sluice`:
 /// redisson.acquire("orders").await?;
 /// # Ok(()) }
 /// ```
 ///
-/// In a [`RateLimitLayer`](crate::RateLimitLayer), a closure over the request returns the name of
+/// In a [`RateLimitLayer`](tower_sluice::RateLimitLayer), a closure over the request returns the name of
 /// its limiter. Names are used unchanged. Add a prefix to a name that comes from a request: without
 /// it, a request could name any key.
 ///
-/// It supports refunds, resets and [`penalize`](crate::LimiterExt::penalize). A penalty is a grant
+/// It supports refunds, resets and [`penalize`](tower_sluice::LimiterExt::penalize). A penalty is a grant
 /// now, even if it does not fit, so Java services wait for it too. A settlement takes no more than
 /// was charged.
 #[derive(Clone)]
@@ -190,7 +186,7 @@ impl Limiter for Redisson {
         let is_reset = match operation {
             Operation::Reset => true,
             Operation::Penalize => false,
-            Operation::Estimate | Operation::Block(_) | Operation::Unblock => return None,
+            _ => return None,
         };
         let (inner, charge) = (Arc::clone(&self.inner), self.inner.read(charge));
         Some(Box::pin(async move {

@@ -2,12 +2,12 @@
 //! the decision, and numbers.
 
 use redis_once::redis::{self, Value};
+use tower_sluice::{Error, ErrorKind};
 
 use super::clock::LATEST;
 use super::grant::GrantId;
 use super::keys::Keys;
 use super::rate::Rate;
-use crate::{Error, ErrorKind};
 
 /// One call of the script.
 #[derive(Clone, Debug)]

@@ -10,14 +10,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tower_sluice::future::{BoxedFuture, Settlement};
+use tower_sluice::limiter::{Operation, Owner, Reservation};
+use tower_sluice::{Charge, Decision, Error, ErrorKind, Limiter, Outcome};
 
 use super::charge_permits::key_and_permits;
 use super::clock::{Clock, system_time};
 use super::queues::lock;
 use super::rate::Rate;
-use crate::future::{BoxedFuture, Settlement};
-use crate::limiter::{Operation, Owner, Reservation};
-use crate::{Charge, Decision, Error, ErrorKind, Limiter, Outcome};
 
 /// The least time in ms between two searches of a full memory for expired keys.
 const SWEEP_PAUSE: u64 = 1_000;
@@ -32,10 +32,10 @@ const SWEEP_PAUSE: u64 = 1_000;
 /// until it expires.
 ///
 /// ```
-/// use std::sync::{Arc, Mutex};
+/// use std::sync::Arc;
 /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// use std::time::Duration;
-/// use tower_sluice::redisson::{PermitLog, Rate};
+/// use tower_sluice_redisson::{PermitLog, Rate};
 /// use tower_sluice::{Charge, Limiter, Outcome};
 ///
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();

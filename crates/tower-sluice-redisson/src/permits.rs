@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use tower_sluice::limiter::Reservation;
+use tower_sluice::{Error, ErrorKind, LimiterExt, Refusal};
+
 use super::messages::Request;
 use super::rate::INEXACT;
 use super::rate_limiter::RRateLimiter;
-use crate::limiter::Reservation;
-use crate::{Error, ErrorKind, LimiterExt, Refusal};
 
 /// Acquired permits. If they are dropped, they stay taken, and expire after an interval.
 #[derive(Debug)]
@@ -107,6 +108,7 @@ impl RRateLimiter {
                 Err(Error::new(ErrorKind::Request, message))
             }
             Err(Refusal::Undecided(error) | Refusal::NoKey(error)) => Err(error),
+            Err(refusal) => Err(Error::new(ErrorKind::State, refusal.to_string())),
         }
     }
 

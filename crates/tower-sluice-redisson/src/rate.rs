@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Error, ErrorKind, Quota};
+use tower_sluice::{Error, ErrorKind, Quota};
 
 /// The first number of permits that Lua cannot count exactly.
 pub(super) const INEXACT: u64 = 1 << 53;
@@ -23,7 +23,7 @@ pub enum RateType {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tower_sluice::redisson::{Rate, RateType};
+/// use tower_sluice_redisson::{Rate, RateType};
 ///
 /// let rate = Rate::overall(100, Duration::from_secs(1)).keep_alive(Duration::from_secs(3_600));
 /// assert_eq!((rate.rate_type(), rate.permits()), (RateType::Overall, 100));

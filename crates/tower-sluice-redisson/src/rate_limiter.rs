@@ -4,13 +4,13 @@ use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
+use tower_sluice::{Charge, Error, ErrorKind, Limiter};
 
 use super::Redisson;
 use super::keys::Keys;
 use super::messages::Request;
 use super::messages::{NO_CONFIGURATION, ScriptReply};
 use super::rate::{MAX_MILLIS, Rate, millis};
-use crate::{Charge, Error, ErrorKind, Limiter};
 
 /// One of Redisson's limiters: Java's `RRateLimiter`.
 ///

@@ -10,10 +10,10 @@ use redis_once::redis::Value;
 use redis_once::{Failure, Script};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
+use tower_sluice::{Error, ErrorKind, Pool};
 
 use super::clock::{Clock, instant, system_time};
 use super::messages::{Request, ScriptReply};
-use crate::{Error, ErrorKind, Pool};
 
 /// The most requests in flight, including those whose replies are late.
 const MAX_IN_FLIGHT: usize = 16_384;
@@ -36,8 +36,8 @@ impl Sender {
         let in_flight = Arc::new(Semaphore::new(MAX_IN_FLIGHT));
         let clock = pool.has_caller_clock().then(|| Arc::new(system_time) as Clock);
         let script = concat!(
-            include_str!("../../scripts/redisson.lua"),
-            include_str!("../../scripts/redisson_settings.lua"),
+            include_str!("../scripts/redisson.lua"),
+            include_str!("../scripts/redisson_settings.lua"),
         );
         Self { pool, clock, script: Script::new(script), in_flight }
     }

@@ -10,12 +10,12 @@ use redis_once::Failure;
 use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout};
+use tower_sluice::Error;
 
 use super::grant::GrantId;
 use super::keys::Keys;
 use super::messages::{DONE, Request, ScriptReply};
 use super::sender::{PendingReply, Sender};
-use crate::Error;
 
 /// The time for which a late reply is awaited after its deadline, and the time of a refund.
 const LATE_REPLY_TIMEOUT: Duration = Duration::from_millis(500);
@@ -130,7 +130,7 @@ mod tests {
 
     use super::super::messages::REFUSED;
     use super::*;
-    use crate::Pool;
+    use tower_sluice::Pool;
 
     const TIMEOUT: Duration = Duration::from_millis(20);
 

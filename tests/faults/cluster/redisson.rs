@@ -1,6 +1,6 @@
 //! Redisson's limiter, whose keys share the hash slot of its name.
 
-use tower_sluice::redisson::{Rate, Redisson};
+use tower_sluice_redisson::{Rate, Redisson};
 
 use super::*;
 use support::documented_rights;
@@ -8,7 +8,8 @@ use support::documented_rights;
 #[tokio::test]
 async fn redissons_keys_are_decided_by_the_master_of_their_name() {
     let cluster = Cluster::start().await;
-    let rights = documented_rights(include_str!("../../../docs/redisson.md"));
+    let rights =
+        documented_rights(include_str!("../../../crates/tower-sluice-redisson/redisson.md"));
     for node in 0..3 {
         let mut limit = cmd("ACL");
         limit.arg("SETUSER").arg("default").arg("-@all").arg("~*").arg(&rights);

@@ -111,7 +111,7 @@ async fn in_turn_who_obeys_is_admitted_at_the_first_retry() {
 #[cfg(feature = "redisson")]
 #[tokio::test]
 async fn of_redisson_who_obeys_is_admitted_at_the_first_retry() {
-    use tower_sluice::redisson::{PermitLog, Rate};
+    use tower_sluice_redisson::{PermitLog, Rate};
 
     let hand = Hand::new();
     let log = PermitLog::new(Rate::overall(5, SECOND)).unwrap();

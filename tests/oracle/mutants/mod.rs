@@ -94,8 +94,10 @@ fn texts(algorithm: &str, mutant: Option<&Mutant>) -> Vec<String> {
         "smooth_warming_up" => script_texts(&SmoothWarmingUp::new(FIVE, SECOND)).to_vec(),
         "several" => script_texts(&vec![TokenBucket::new(FIVE); 2]).to_vec(),
         "redisson" => {
-            let permits = include_str!("../../../scripts/redisson.lua");
-            let settings = include_str!("../../../scripts/redisson_settings.lua");
+            let permits =
+                include_str!("../../../crates/tower-sluice-redisson/scripts/redisson.lua");
+            let settings =
+                include_str!("../../../crates/tower-sluice-redisson/scripts/redisson_settings.lua");
             vec![format!("{permits}{settings}")]
         }
         other => panic!("no algorithm is called {other}"),

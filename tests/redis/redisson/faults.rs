@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
-use tower_sluice::redisson::Redisson;
 use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Outcome, Pool};
+use tower_sluice_redisson::Redisson;
 
 use support::fake;
 use support::faults::{LONG, others};
@@ -307,7 +307,7 @@ async fn a_script_that_was_flushed_is_sent_again_with_its_text() {
 // Case 31.
 #[tokio::test]
 async fn the_rights_that_are_documented_suffice() {
-    let page = include_str!("../../../docs/redisson.md");
+    let page = include_str!("../../../crates/tower-sluice-redisson/redisson.md");
     let server = Server::start();
     let mut connection = server.connection().await;
     let rights = page.split('`').filter(|text| text.starts_with('+'));

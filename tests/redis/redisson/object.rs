@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use redis::cmd;
 use tower_sluice::limiter::AllInTurn;
-use tower_sluice::redisson::{PermitLog, Rate, RateType, Redisson};
 use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Memory, Outcome, Pool, Quota};
+use tower_sluice_redisson::{PermitLog, Rate, RateType, Redisson};
 
 use support::redisson::Acquired::{Granted, Wait};
 use support::redisson::{BASE, Bench, client, message, rate};

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use tower_sluice::redisson::Rate;
 use tower_sluice::{Charge, Limiter};
+use tower_sluice_redisson::Rate;
 
 use support::redisson::Acquired::{Exceeds, Granted, Wait};
 use support::redisson::{Bench, client, rate};

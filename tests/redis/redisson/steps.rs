@@ -7,8 +7,8 @@
 use std::time::Duration;
 
 use redis::cmd;
-use tower_sluice::redisson::Rate;
 use tower_sluice::{Charge, ErrorKind, Limiter};
+use tower_sluice_redisson::Rate;
 
 use support::redisson::Acquired::{Exceeds, Granted, Wait};
 use support::redisson::{BASE, Bench, client, message, rate};

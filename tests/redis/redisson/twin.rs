@@ -44,8 +44,9 @@ impl Twins {
     async fn new(server: &Server, seed: u64, rate: u64, interval: u64) -> Self {
         let mut connection = server.connection().await;
         cmd("FLUSHALL").exec_async(&mut connection).await.expect("flushed");
-        let permits = include_str!("../../../scripts/redisson.lua");
-        let settings = include_str!("../../../scripts/redisson_settings.lua");
+        let permits = include_str!("../../../crates/tower-sluice-redisson/scripts/redisson.lua");
+        let settings =
+            include_str!("../../../crates/tower-sluice-redisson/scripts/redisson_settings.lua");
         let mut load = cmd("SCRIPT");
         load.arg("LOAD").arg(format!("{permits}{settings}"));
         let script = load.query_async(&mut connection).await.expect("a digest");

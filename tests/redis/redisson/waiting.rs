@@ -7,8 +7,8 @@ use http::{Request, Response, StatusCode};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tower::{Layer, Service, ServiceExt, service_fn};
-use tower_sluice::redisson::Redisson;
 use tower_sluice::{Charge, Limiter, LimiterExt, Outcome, Pool, RateLimitLayer, Refusal};
+use tower_sluice_redisson::Redisson;
 
 use support::Server;
 use support::redisson::{Bench, rate};
@@ -121,7 +121,7 @@ async fn a_release_lets_the_next_one_in() {
 #[tokio::test]
 async fn clients_wait_apart() {
     let bench = Bench::new().await;
-    let each = tower_sluice::redisson::Rate::per_client(1, Duration::from_secs(600));
+    let each = tower_sluice_redisson::Rate::per_client(1, Duration::from_secs(600));
     let one = redisson(&bench.server).default_rate(each);
     let other = one.clone().client_id("other");
     let patient = Charge::new("r").max_wait(LONG);

@@ -16,8 +16,8 @@ use tower_sluice::algorithm::{
 };
 use tower_sluice::future::Settlement;
 use tower_sluice::limiter::{AllAtOnce, Lease, Reservation};
-use tower_sluice::redisson::{Rate, Redisson};
 use tower_sluice::{Charge, Decision, Error, Limiter, LimiterExt, Pool, Quota, Redis};
+use tower_sluice_redisson::{Rate, Redisson};
 
 use super::crew;
 use super::model::{
