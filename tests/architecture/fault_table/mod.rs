@@ -93,7 +93,7 @@ fn marks(text: &str) -> Vec<(usize, String, bool)> {
 
 /// The Rust files whose tests and measures have marks.
 fn all_sources() -> impl Iterator<Item = PathBuf> {
-    let folders = ["src", "crates", "tests", "examples", "benches"];
+    let folders = ["src", "crates", "tests", "examples", "programs", "benches"];
     folders.into_iter().flat_map(|folder| sources(&root().join(folder)))
 }
 
