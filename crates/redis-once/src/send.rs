@@ -263,7 +263,11 @@ impl Items for One {
     fn secrets(&self, (): &()) -> Vec<String> {
         match &self.command {
             Command::Plain(command) => command.args_iter().skip(1).map(text_of).collect(),
-            Command::Script(_, all) => all.iter().map(|one| text_of(Arg::Simple(one))).collect(),
+            // Words of the script's own text, such as names of commands, are no secrets.
+            Command::Script(script, all) => {
+                let all = all.iter().map(|one| text_of(Arg::Simple(one)));
+                all.filter(|word| !script.text().contains(&**word)).collect()
+            }
         }
     }
 
