@@ -244,10 +244,15 @@ pub(super) fn from_redis_error<'a>(
         }
         // Callers that open many sockets must not make a fallback admit them.
         redis::ErrorKind::Io if is_out_of_files(&error) => ErrorKind::Saturation,
-        redis::ErrorKind::Io if is_denied(&error) => ErrorKind::Configuration,
-        redis::ErrorKind::Io if is_too_large(&error) => ErrorKind::State,
-        redis::ErrorKind::Io
-        | redis::ErrorKind::NoValidReplicasFoundBySentinel
+        redis::ErrorKind::Io => match io_error(&error).map(io::Error::kind) {
+            // This process has no right to the socket, or `Closings` found that the server refuses
+            // a command.
+            Some(io::ErrorKind::PermissionDenied) => ErrorKind::Configuration,
+            // A reply was larger than the bound in `wire.rs`.
+            Some(io::ErrorKind::FileTooLarge) => ErrorKind::State,
+            _ => ErrorKind::Infrastructure,
+        },
+        redis::ErrorKind::NoValidReplicasFoundBySentinel
         | redis::ErrorKind::ClusterConnectionNotFound => ErrorKind::Infrastructure,
         redis::ErrorKind::AuthenticationFailed
         | redis::ErrorKind::InvalidClientConfig
@@ -301,29 +306,11 @@ fn is_client_timeout(error: &RedisError) -> bool {
     error.is_timeout() && has_cause(error, |cause| cause.raw_os_error().is_none())
 }
 
-/// Returns true if a reply was larger than the bound in `wire.rs`.
-fn is_too_large(error: &RedisError) -> bool {
-    has_io_kind(error, io::ErrorKind::FileTooLarge)
-}
-
-fn has_io_kind(error: &RedisError, kind: io::ErrorKind) -> bool {
-    let error = cause(error).and_then(|cause| cause.downcast_ref());
-    error.is_some_and(|error: &io::Error| error.kind() == kind)
-}
-
-/// Returns true if this process has no right to the socket, or if [`Closings`] found that the
-/// server refuses a command.
-///
-/// [`Closings`]: super::closings::Closings
-fn is_denied(error: &RedisError) -> bool {
-    has_io_kind(error, io::ErrorKind::PermissionDenied)
-}
-
 /// Returns true if this process, or its system, may open no more files or sockets.
 fn is_out_of_files(error: &RedisError) -> bool {
     let codes = if cfg!(windows) { [WSAEMFILE, WSAENOBUFS] } else { [EMFILE, ENFILE] };
     let is_out = |error: &io::Error| error.raw_os_error().is_some_and(|code| codes.contains(&code));
-    cause(error).and_then(|cause| cause.downcast_ref()).is_some_and(|error| {
+    io_error(error).is_some_and(|error| {
         match is_look_up(error) {
             // The resolver needs files, and says without them that the name is unknown.
             true => UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).is_err_and(|error| is_out(&error)),
@@ -346,6 +333,11 @@ const WSAENOBUFS: i32 = 10_055;
 /// Returns true if an error has a cause that fits, or a cause that is not an [`io::Error`].
 pub(super) fn has_cause(error: &RedisError, fits: impl Fn(&io::Error) -> bool) -> bool {
     cause(error).is_some_and(|cause| cause.downcast_ref().is_none_or(fits))
+}
+
+/// Returns the cause of an error, if it is one of the system.
+fn io_error(error: &RedisError) -> Option<&io::Error> {
+    cause(error)?.downcast_ref()
 }
 
 /// Returns the cause of an error, which the client shares.

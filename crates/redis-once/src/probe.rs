@@ -16,41 +16,18 @@ use super::times::PROBE_TIMEOUT;
 
 /// The start of a TLS 1.2 handshake that offers one cipher. A server with TLS answers it, at least
 /// with an alert.
-const CLIENT_HELLO: &[u8] = b"\x16\x03\x01\x00\x2d\x01\x00\x00\x29\x03\x03\
+pub(super) const CLIENT_HELLO: &[u8] = b"\x16\x03\x01\x00\x2d\x01\x00\x00\x29\x03\x03\
     tower-sluice asks: is this TLS? \x00\x00\x02\xc0\x2f\x01\x00";
 
-/// Returns true if the server answers a command without TLS.
-pub(super) async fn answers_without_tls(
-    addr: &ConnectionAddr,
-    resolver: Option<&Resolver>,
-    deadline: Instant,
-) -> bool {
-    matches!(answer(addr, resolver, deadline, b"PING\r\n").await, Some([b'+' | b'-', _]))
-}
+/// A command that each server without TLS answers.
+pub(super) const PING: &[u8] = b"PING\r\n";
 
-/// Returns true if the server answers `HELLO`, in whatever words.
-pub(super) async fn answers_hello(
-    addr: &ConnectionAddr,
-    resolver: Option<&Resolver>,
-    deadline: Instant,
-) -> bool {
-    answer(addr, resolver, deadline, b"*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\n").await.is_some()
-}
-
-/// Returns true if the server answers the start of a TLS handshake.
-pub(super) async fn answers_with_tls(
-    addr: &ConnectionAddr,
-    resolver: Option<&Resolver>,
-    deadline: Instant,
-) -> bool {
-    const ALERT: u8 = 0x15;
-    const HANDSHAKE: u8 = 0x16;
-    matches!(answer(addr, resolver, deadline, CLIENT_HELLO).await, Some([ALERT | HANDSHAKE, 3]))
-}
+/// A command that a server or a proxy may answer by closing the connection.
+pub(super) const HELLO: &[u8] = b"*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\n";
 
 /// Sends `question` over a new connection. Returns the first bytes of the answer, if it comes in
 /// time.
-async fn answer(
+pub(super) async fn answer(
     addr: &ConnectionAddr,
     resolver: Option<&Resolver>,
     deadline: Instant,

@@ -61,12 +61,10 @@ pub enum Failure {
 /// }
 /// # }
 /// ```
-pub struct LateReply(Mutex<Pin<Box<dyn Sending>>>);
+pub struct LateReply(Mutex<Sending>);
 
 /// The future of an answer.
-trait Sending: Future<Output = Result<Value, Failure>> + Send {}
-
-impl<F: Future<Output = Result<Value, Failure>> + Send> Sending for F {}
+type Sending = Pin<Box<dyn Future<Output = Result<Value, Failure>> + Send>>;
 
 impl Future for LateReply {
     type Output = Result<Value, Failure>;

@@ -297,8 +297,7 @@ impl Server {
     async fn find_server_without_tls(&self, deadline: Instant) -> Error {
         if self.uses_tls() {
             sleep(SLOW_HANDSHAKE.min(self.connector.timeout / 3)).await;
-            let resolver = self.connector.resolver.as_ref();
-            if probe::answers_without_tls(&self.addr, resolver, deadline).await {
+            if let Some([b'+' | b'-', _]) = self.probe(probe::PING, deadline).await {
                 let message = "this server answers without TLS: turn on its TLS, or write redis \
                     in place of rediss";
                 return Error::new(ErrorKind::Configuration, message);
@@ -356,12 +355,11 @@ impl Server {
                     true => self.ping(deadline).await,
                     false => None,
                 };
-                let (addr, resolver) = (&self.addr, self.connector.resolver.as_ref());
                 // The client does not tell a reply that was cut from none.
                 if answer == Some(true)
                     && at_hello
                     && self.can_be_probed()
-                    && probe::answers_hello(addr, resolver, deadline).await
+                    && self.probe(probe::HELLO, deadline).await.is_some()
                 {
                     return (refusal(error), None);
                 }
@@ -371,7 +369,11 @@ impl Server {
                 }
                 let wants_tls = answer.is_none()
                     && self.can_be_probed()
-                    && probe::answers_with_tls(addr, resolver, deadline).await;
+                    // An alert, or a handshake.
+                    && matches!(
+                        self.probe(probe::CLIENT_HELLO, deadline).await,
+                        Some([0x15 | 0x16, 3])
+                    );
                 let message = wants_tls.then_some(WANTS_TLS);
                 *lock(&self.health.diagnosis) = Some(Diagnosis { at: Instant::now(), message });
                 message
@@ -399,6 +401,12 @@ impl Server {
             }
             Ok(_) => Some(true),
         }
+    }
+
+    /// Returns the first bytes of the answer to a question over a new socket without TLS.
+    async fn probe(&self, question: &[u8], deadline: Instant) -> Option<[u8; 2]> {
+        let resolver = self.connector.resolver.as_ref();
+        probe::answer(&self.addr, resolver, deadline, question).await
     }
 
     /// Returns true if probes reach it by TCP as it is.
