@@ -24,6 +24,7 @@ mod budget;
 #[cfg(feature = "redis")]
 mod debts;
 mod deny_cache;
+mod engines;
 mod lease;
 mod memory;
 mod own_store;
