@@ -257,10 +257,6 @@ impl InLua for AnyAlgorithm {
         dispatch!(AnyAlgorithm, self, |A, algorithm| A::parts(algorithm))
     }
 
-    fn state_elements(rule: &AnyRule) -> usize {
-        dispatch!(AnyRule, rule, |A, rule| A::state_elements(rule))
-    }
-
     fn arguments(rule: &AnyRule) -> Vec<i64> {
         dispatch!(AnyRule, rule, |A, rule| A::arguments(rule))
     }
@@ -269,10 +265,10 @@ impl InLua for AnyAlgorithm {
         rule: &AnyRule,
         now: i64,
         cost: i64,
-        elements: &[Element<'_>],
+        reply: &mut &[Element<'_>],
     ) -> Option<Option<AnyState>> {
         dispatch!(AnyRule, rule, |A, rule| {
-            Some(A::state(rule, now, cost, elements)?.map(AnyState::from))
+            Some(A::state(rule, now, cost, reply)?.map(AnyState::from))
         })
     }
 }

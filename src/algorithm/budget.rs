@@ -415,18 +415,14 @@ impl InLua for Budget {
     const TAG: &'static str = "bg1";
     const SCRIPT: &'static str = include_str!("../../scripts/budget.lua");
 
-    fn state_elements(_rule: &Rule) -> usize {
-        5
-    }
-
     fn arguments(rule: &Rule) -> Vec<i64> {
         let Rule { horizon, unit_numerator, unit_denominator, burst, max_debt, max_hold } = *rule;
         vec![horizon, unit_numerator, unit_denominator, burst, max_debt, max_hold]
     }
 
     /// A script has clamped the state. So if it owes for longer than the horizon, it has the mark.
-    fn state(rule: &Rule, now: i64, _: i64, elements: &[Element<'_>]) -> Option<Option<State>> {
-        state_of(elements, |[full, part, begin, current, former]| {
+    fn state(rule: &Rule, now: i64, _: i64, reply: &mut &[Element<'_>]) -> Option<Option<State>> {
+        state_of(reply, |[full, part, begin, current, former]| {
             let denominator = rule.unit_denominator;
             let owes = (full, part) > rule.latest(now, rule.horizon);
             let state = State { full, part, denominator, begin, current, former, owes };

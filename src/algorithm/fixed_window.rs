@@ -215,15 +215,11 @@ impl InLua for FixedWindow {
     const TAG: &'static str = "fw1";
     const SCRIPT: &'static str = include_str!("../../scripts/fixed_window.lua");
 
-    fn state_elements(_rule: &Rule) -> usize {
-        2
-    }
-
     fn arguments(rule: &Rule) -> Vec<i64> {
         vec![rule.horizon, rule.limit, rule.period, i64::from(rule.anchored)]
     }
 
-    fn state(_: &Rule, _: i64, _: i64, elements: &[Element<'_>]) -> Option<Option<State>> {
-        state_of(elements, |[begin, units]| Some(State { begin, units }))
+    fn state(_: &Rule, _: i64, _: i64, reply: &mut &[Element<'_>]) -> Option<Option<State>> {
+        state_of(reply, |[begin, units]| Some(State { begin, units }))
     }
 }

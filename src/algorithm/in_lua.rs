@@ -33,23 +33,20 @@ pub trait InLua: Algorithm {
         }]
     }
 
-    /// Returns the number of elements of a script's reply that hold the state of a key.
-    #[doc(hidden)]
-    fn state_elements(rule: &Self::Rule) -> usize;
-
     /// Returns the rule as the script's arguments.
     #[doc(hidden)]
     fn arguments(rule: &Self::Rule) -> Vec<i64>;
 
     /// Reads the state from which a script decided a charge of `cost`, as the `reply` section of
-    /// its file lists it. `Some(None)`: there was no state. `None`: the elements are not a state.
+    /// its file lists it, and moves `reply` behind it. `Some(None)`: there was no state. `None`: the
+    /// elements are not a state.
     ///
     /// A state that is too large for a reply is reduced to the parts that this decision needs.
     fn state(
         rule: &Self::Rule,
         now: i64,
         cost: i64,
-        elements: &[Element<'_>],
+        reply: &mut &[Element<'_>],
     ) -> Option<Option<Self::State>>;
 }
 
@@ -64,13 +61,14 @@ pub enum Element<'a> {
 
 /// Reads a state of integers. The first is sent plus one: 0 stands for no state.
 pub(super) fn state_of<S, const N: usize>(
-    elements: &[Element<'_>],
+    reply: &mut &[Element<'_>],
     state: impl FnOnce([i64; N]) -> Option<S>,
 ) -> Option<Option<S>> {
-    let elements: [Element<'_>; N] = elements.try_into().ok()?;
+    let (elements, rest) = reply.split_first_chunk::<N>()?;
+    *reply = rest;
     let mut numbers = [0; N];
     for (number, element) in numbers.iter_mut().zip(elements) {
-        let Element::Number(sent @ 0..) = element else { return None };
+        let Element::Number(sent @ 0..) = *element else { return None };
         *number = sent;
     }
     if numbers[0] == 0 {
@@ -89,6 +87,17 @@ pub struct ScriptPart {
     pub(crate) script: &'static str,
     /// True if each of its charges states a cost and a longest wait, as two more arguments.
     pub(crate) own_costs: bool,
+}
+
+impl ScriptPart {
+    /// Returns the number of elements of a reply that hold the state of a key: those that the
+    /// heading `reply` of the script lists.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn state_elements(&self) -> usize {
+        let (_, reply) = self.script.split_once("\n--@ reply ").unwrap_or_default();
+        reply.lines().next().map_or(0, |list| list.split(',').count())
+    }
 }
 
 /// Reads the units that a text lists, such as `,5,0,1`.

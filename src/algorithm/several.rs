@@ -344,10 +344,6 @@ impl<A: InLua + Single> InLua for Vec<A> {
         self.iter().flat_map(InLua::parts).collect()
     }
 
-    fn state_elements(rule: &Self::Rule) -> usize {
-        rule.iter().map(|member| A::state_elements(&member.rule)).sum()
-    }
-
     fn arguments(rule: &Self::Rule) -> Vec<i64> {
         let mut arguments = Vec::new();
         for member in rule {
@@ -361,14 +357,9 @@ impl<A: InLua + Single> InLua for Vec<A> {
         rule: &Self::Rule,
         now: i64,
         cost: i64,
-        elements: &[Element<'_>],
+        reply: &mut &[Element<'_>],
     ) -> Option<Option<Self::State>> {
-        let (mut rest, mut states) = (elements, Vec::with_capacity(rule.len()));
-        for member in rule {
-            let (own, others) = rest.split_at_checked(A::state_elements(&member.rule))?;
-            rest = others;
-            states.push(A::state(&member.rule, now, member.cost(cost), own)?);
-        }
-        rest.is_empty().then_some(Some(states))
+        let own = |member: &MemberRule<_>| A::state(&member.rule, now, member.cost(cost), reply);
+        rule.iter().map(own).collect::<Option<_>>().map(Some)
     }
 }

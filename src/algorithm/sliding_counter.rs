@@ -272,16 +272,12 @@ impl InLua for SlidingCounter {
     const TAG: &'static str = "sc1";
     const SCRIPT: &'static str = include_str!("../../scripts/sliding_counter.lua");
 
-    fn state_elements(_rule: &Rule) -> usize {
-        4
-    }
-
     fn arguments(rule: &Rule) -> Vec<i64> {
         vec![rule.horizon, rule.limit, rule.period]
     }
 
-    fn state(_: &Rule, _: i64, _: i64, elements: &[Element<'_>]) -> Option<Option<State>> {
-        state_of(elements, |[begin, current, previous, latest]| {
+    fn state(_: &Rule, _: i64, _: i64, reply: &mut &[Element<'_>]) -> Option<Option<State>> {
+        state_of(reply, |[begin, current, previous, latest]| {
             let state = State { begin, current, previous, latest };
             (begin <= latest).then_some(state)
         })

@@ -251,16 +251,17 @@ impl InLua for SlidingLog {
     const TAG: &'static str = "sl1";
     const SCRIPT: &'static str = include_str!("../../scripts/sliding_log.lua");
 
-    fn state_elements(_rule: &Rule) -> usize {
-        5
-    }
-
     fn arguments(rule: &Rule) -> Vec<i64> {
         vec![rule.horizon, rule.limit, rule.period]
     }
 
-    fn state(rule: &Rule, now: i64, cost: i64, elements: &[Element<'_>]) -> Option<Option<State>> {
-        state_of(elements, |[at, lap, total, counted, leaver_at]| {
+    fn state(
+        rule: &Rule,
+        now: i64,
+        cost: i64,
+        reply: &mut &[Element<'_>],
+    ) -> Option<Option<State>> {
+        state_of(reply, |[at, lap, total, counted, leaver_at]| {
             // Only the members that this decision needs: the first whose units count, the one that
             // the charge waits for, and the newest.
             let cutoff = at.max(now) - rule.period;

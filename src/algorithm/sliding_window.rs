@@ -285,20 +285,18 @@ impl InLua for SlidingWindow {
     const TAG: &'static str = "sw1";
     const SCRIPT: &'static str = include_str!("../../scripts/sliding_window.lua");
 
-    fn state_elements(_rule: &Rule) -> usize {
-        2
-    }
-
     fn arguments(rule: &Rule) -> Vec<i64> {
         vec![rule.horizon, rule.limit, rule.width, rule.cells]
     }
 
-    fn state(rule: &Rule, _: i64, _: i64, elements: &[Element<'_>]) -> Option<Option<State>> {
-        let [Element::Number(newest @ 0..), list] = elements else { return None };
-        if *newest == 0 {
+    fn state(rule: &Rule, _: i64, _: i64, reply: &mut &[Element<'_>]) -> Option<Option<State>> {
+        let ([newest, list], rest) = reply.split_first_chunk::<2>()?;
+        *reply = rest;
+        let Element::Number(newest @ 0..) = *newest else { return None };
+        if newest == 0 {
             return Some(None);
         }
-        let Element::Text(list) = list else { return None };
+        let Element::Text(list) = *list else { return None };
         let units: Vec<_> = listed(list)?.into();
         let newest = newest - 1;
         let begin = newest.checked_mul(rule.width);

@@ -308,18 +308,14 @@ impl InLua for SmoothBursty {
     const TAG: &'static str = "sb1";
     const SCRIPT: &'static str = include_str!("../../scripts/smooth_bursty.lua");
 
-    fn state_elements(_rule: &Rule) -> usize {
-        5
-    }
-
     fn arguments(rule: &Rule) -> Vec<i64> {
         let Rule { unit_denominator, unit_numerator, burst, horizon, max_debt, .. } = *rule;
         let (own_cost, full) = (i64::from(rule.own_cost), i64::from(rule.full));
         vec![horizon, unit_denominator, unit_numerator, burst, own_cost, full, max_debt]
     }
 
-    fn state(_: &Rule, _: i64, _: i64, elements: &[Element<'_>]) -> Option<Option<State>> {
-        state_of(elements, |[next, credit, unit_denominator, unit_numerator, last]| {
+    fn state(_: &Rule, _: i64, _: i64, reply: &mut &[Element<'_>]) -> Option<Option<State>> {
+        state_of(reply, |[next, credit, unit_denominator, unit_numerator, last]| {
             // A credit may be slightly below 0, so one denominator is added when it is sent.
             let credit = credit - unit_denominator;
             (unit_denominator > 0 && unit_numerator > 0).then_some(State {

@@ -356,10 +356,6 @@ impl InLua for SmoothWarmingUp {
     const TAG: &'static str = "su1";
     const SCRIPT: &'static str = include_str!("../../scripts/smooth_warming_up.lua");
 
-    fn state_elements(_rule: &Rule) -> usize {
-        5
-    }
-
     fn arguments(rule: &Rule) -> Vec<i64> {
         let factor = (rule.factor * 1_000.0).round() as i64;
         let Rule { unit_denominator, unit_numerator, warm_up, horizon, max_debt, .. } = *rule;
@@ -367,11 +363,12 @@ impl InLua for SmoothWarmingUp {
         vec![horizon, unit_denominator, unit_numerator, warm_up, factor, own_cost, max_debt]
     }
 
-    fn state(_: &Rule, _: i64, _: i64, elements: &[Element<'_>]) -> Option<Option<State>> {
-        let (stored, numbers) = elements.split_last()?;
-        let state = state_of(numbers, |[next, unit_denominator, unit_numerator, last]| {
+    fn state(_: &Rule, _: i64, _: i64, reply: &mut &[Element<'_>]) -> Option<Option<State>> {
+        let state = state_of(reply, |[next, unit_denominator, unit_numerator, last]| {
             Some((next, unit_denominator, unit_numerator, last))
         })?;
+        let (stored, rest) = reply.split_first()?;
+        *reply = rest;
         let Some((next, unit_denominator, unit_numerator, last)) = state else { return Some(None) };
         // Permits have fractions, so they are sent as the eight bytes of a double.
         let Element::Text(stored) = stored else { return None };

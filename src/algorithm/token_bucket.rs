@@ -237,18 +237,14 @@ impl InLua for TokenBucket {
     const TAG: &'static str = "tb1";
     const SCRIPT: &'static str = include_str!("../../scripts/token_bucket.lua");
 
-    fn state_elements(_rule: &Rule) -> usize {
-        2
-    }
-
     fn arguments(rule: &Rule) -> Vec<i64> {
         let Rule { horizon, unit_numerator, unit_denominator, burst, max_debt, .. } = *rule;
         vec![horizon, unit_numerator, unit_denominator, burst, max_debt]
     }
 
     /// A script has clamped the state. So if it owes for longer than the horizon, it has the mark.
-    fn state(rule: &Rule, now: i64, _: i64, elements: &[Element<'_>]) -> Option<Option<State>> {
-        state_of(elements, |[full, part]| {
+    fn state(rule: &Rule, now: i64, _: i64, reply: &mut &[Element<'_>]) -> Option<Option<State>> {
+        state_of(reply, |[full, part]| {
             (part < rule.unit_denominator).then(|| rule.state((full, part), now))
         })
     }

@@ -9,7 +9,8 @@ use redis::{Cmd, Value, cmd};
 use tower_sluice::Quota;
 use tower_sluice::algorithm::{
     Budget, Check, Element, FixedWindow, InLua, IntoAlgorithm, Mark, QuotaAnswer, Quotas,
-    SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket, Verdict,
+    ScriptPart, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp,
+    TokenBucket, Verdict,
 };
 
 const FIVE: Quota = Quota::per_second(5);
@@ -206,8 +207,8 @@ impl<A: InLua> Call<A> {
     pub fn read(&self, reply: &Value) -> (i64, Vec<Entry>) {
         let Value::Array(elements) = reply else { panic!("{reply:?}") };
         let Value::Int(now) = elements[0] else { panic!("{elements:?}") };
-        let own = self.algorithm.rule(self.algorithm.quota()).expect("a rule");
-        let width = 1 + A::state_elements(&own);
+        let parts = self.algorithm.parts();
+        let width = 1 + parts.iter().map(ScriptPart::state_elements).sum::<usize>();
         assert_eq!(elements.len(), 1 + width * self.forms.len(), "{elements:?}");
         let mut entries: Vec<_> = self.forms.iter().map(|_| Entry::Failed(String::new())).collect();
         let order = self.groups().concat();
@@ -251,7 +252,7 @@ impl<A: InLua> Call<A> {
         };
         let state: Vec<_> = told[1..].iter().map(element).collect();
         let (rule, check) = (self.rule(form), form.check());
-        let mut state = A::state(&rule, now, check.cost, &state).expect("a state");
+        let mut state = A::state(&rule, now, check.cost, &mut &*state).expect("a state");
         let answer = match form.operation() {
             "estimate" => A::estimate(&rule, state.as_ref(), now, check),
             _ => A::step(&rule, &mut state, now, check),

@@ -23,11 +23,9 @@ const MAX_WAIT: i64 = 500_000;
 /// Reads the bytes as a reply to calls of one and of three charges, for each algorithm.
 pub fn reply(bytes: &[u8]) {
     let value = Value::BulkString(bytes.to_vec());
-    for reader in readers() {
+    for (elements, reader) in readers() {
         for charges in [1, 3] {
-            let Ok(batch) = BatchReply::read(&value, charges, reader.state_elements()) else {
-                continue;
-            };
+            let Ok(batch) = BatchReply::read(&value, charges, elements) else { continue };
             let _ = batch.texts().any(|text| is_read_only(&text));
             for request in requests() {
                 for position in 0..charges {
@@ -94,8 +92,7 @@ pub fn state(bytes: &[u8]) {
             _ => Element::Text(chunk),
         })
         .collect();
-    for reader in readers() {
-        let count = reader.state_elements();
+    for (count, reader) in readers() {
         let Some((now, rest)) = elements.split_first() else { return };
         let Element::Number(now @ 0..) = *now else { return };
         let (Some(Element::Number(wait)), Some(state)) = (rest.first(), rest.get(1..=count)) else {
@@ -159,11 +156,12 @@ fn requests() -> Vec<Request> {
     ]
 }
 
-fn readers() -> Vec<Box<dyn ReadEntry>> {
-    fn reader<A: InLua>(algorithm: A) -> Box<dyn ReadEntry> {
-        Box::new(
-            ConfiguredAlgorithm::new("fuzz".into(), algorithm).expect("a quota that it follows"),
-        )
+/// Returns a reader for each algorithm, and the number of elements of a state.
+fn readers() -> Vec<(usize, Box<dyn ReadEntry>)> {
+    fn reader<A: InLua>(algorithm: A) -> (usize, Box<dyn ReadEntry>) {
+        let elements = algorithm.parts().iter().map(ScriptPart::state_elements).sum();
+        let reader = ConfiguredAlgorithm::new("fuzz".into(), algorithm);
+        (elements, Box::new(reader.expect("a quota that it follows")))
     }
     let quota = || Quota::new(7, Duration::from_micros(1_000));
     let slow = || Quota::per_minute(3);

@@ -173,6 +173,10 @@ impl Account {
                 at = begin;
                 let names: Rc<[String]> = names.into();
                 let members = members(&names)?;
+                let algorithm =
+                    |(limit, member): &(usize, usize)| self.limits[*limit].algorithms[*member];
+                let parts = members.iter().map(algorithm).flat_map(|one| one.parts());
+                let size = 1 + parts.map(|part| part.state_elements()).sum::<usize>();
                 for _ in 0..segments {
                     let repeats = number(at);
                     at += 1;
@@ -213,7 +217,6 @@ impl Account {
                         }
                     };
                     at += length;
-                    let size = 1 + List::state_elements(&rule);
                     for _ in 0..repeats {
                         let (keys, op, rule) = (Rc::clone(&names), op.clone(), rule.clone());
                         let (quotas, session) = (quotas.clone(), call.session);

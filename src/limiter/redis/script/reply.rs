@@ -46,9 +46,6 @@ impl ReplyEntry {
 
 /// Reads a script's answer to a charge, with the arithmetic of its algorithm.
 pub(crate) trait ReadEntry: Send + Sync {
-    /// Returns the number of elements of a reply that have the state of a charge's keys.
-    fn state_elements(&self) -> usize;
-
     /// Returns the answer to a request that the script decided at the instant `now`.
     ///
     /// The script decides. `wait` is the wait until the charge fits; a negative value means that
@@ -84,10 +81,6 @@ pub(crate) trait ReadEntry: Send + Sync {
 }
 
 impl<A: InLua> ReadEntry for ConfiguredAlgorithm<A> {
-    fn state_elements(&self) -> usize {
-        A::state_elements(self.own_rule())
-    }
-
     fn read(
         &self,
         now: i64,
@@ -111,7 +104,7 @@ impl<A: InLua> ReadEntry for ConfiguredAlgorithm<A> {
             }
         };
         let rule = self.rule(request.quota.as_ref().unwrap_or(self.quota()))?;
-        let state = A::state(&rule, now, check.cost, state);
+        let state = A::state(&rule, now, check.cost, &mut &*state);
         let mut state = state.ok_or_else(malformed_reply)?;
         if let Op::Penalize { cost, .. } = request.op {
             let not_taken = Some(wait).filter(|wait| (0..=cost).contains(wait));

@@ -229,7 +229,7 @@ impl Batch {
             failure.may_have_run() && failure.error().kind() == ClientErrorKind::Saturation
         });
         let answer = answer.as_ref().map_err(|failure| Error::from(failure.error().clone()));
-        let elements = config.reader.state_elements();
+        let elements = config.state_elements;
         let read = answer.and_then(|(reply, connection)| {
             Ok((BatchReply::read(reply, self.requests.len(), elements)?, *connection))
         });

@@ -7,7 +7,7 @@ use tokio::sync::Semaphore;
 
 use super::super::Pool;
 use super::super::script::{ReadEntry, Scripts, keep_text};
-use crate::algorithm::InLua;
+use crate::algorithm::{InLua, ScriptPart};
 use crate::limiter::charge_numbers::{Clock, system_time};
 use crate::limiter::configured::ConfiguredAlgorithm;
 use crate::limiter::redis::key_names::Buckets;
@@ -35,6 +35,8 @@ pub(crate) struct Config {
     pub(crate) pool: Pool,
     pub(super) scripts: Scripts,
     pub(super) reader: Arc<dyn ReadEntry>,
+    /// The number of elements of a reply that have the state of a charge's keys.
+    pub(super) state_elements: usize,
     /// The prefixes of a charge's keys, one for each quota.
     pub(crate) key_prefixes: Vec<String>,
     /// The buckets of a charge's keys: one setting for all keys, or one for each.
@@ -66,6 +68,7 @@ impl Config {
             pool,
             scripts: Scripts::of(&parts),
             reader: Arc::new(named.clone()),
+            state_elements: parts.iter().map(ScriptPart::state_elements).sum(),
             key_prefixes,
             buckets: vec![Buckets::default()],
             keeps_text: keep_text(&parts),
