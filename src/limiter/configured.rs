@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::charge_numbers::{check_range, duration, micros};
 use super::line::{LineId, Lines, Place, Reclaim, ResetsSeen, Slot};
-use crate::algorithm::{Algorithm, Answer, Check, InLua, Mark, QuotaAnswer, ScriptPart, Verdict};
+use crate::algorithm::{Algorithm, Answer, Check, InLua, QuotaAnswer, ScriptPart, Verdict};
 use crate::charge::Key;
 use crate::decision::{Details, Figures, KEEPS_NAME, Origin, Policy, distinct_names};
 use crate::quota::{CostAndWait, Quota, QuotaError, Quotas};
@@ -40,15 +40,6 @@ pub(super) struct ConfiguredAlgorithm<A: Algorithm> {
 pub(super) struct ParsedCharge<'a, R: Clone> {
     pub(super) rule: Cow<'a, R>,
     pub(super) check: Check,
-}
-
-/// A reservation that is about to be settled.
-#[derive(Debug)]
-pub(super) struct ReservationPayload {
-    /// The name of the key in the limiter's store.
-    pub(super) key: Key,
-    pub(super) quota: Quotas,
-    pub(super) mark: Mark,
 }
 
 /// The source and the time of an answer.
@@ -89,10 +80,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     #[inline]
     pub(super) fn read(&self, charge: &Charge) -> Result<ParsedCharge<'_, A::Rule>, Error> {
         check_range(charge)?;
-        let rule = match charge.own_quota() {
-            None => Cow::Borrowed(&self.rule),
-            Some(quota) => self.rule(quota)?,
-        };
+        let rule = self.rule(charge.own_quota())?;
         let check = Check {
             cost: charge.units().cast_signed(),
             max_wait: micros(charge.longest_wait().unwrap_or_default()),
@@ -105,10 +93,11 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     /// # Errors
     ///
     /// If the algorithm cannot follow the other quota.
-    pub(super) fn rule(&self, quota: &Quotas) -> Result<Cow<'_, A::Rule>, Error> {
-        if *quota == self.quota {
+    #[inline]
+    pub(super) fn rule(&self, quota: Option<&Quotas>) -> Result<Cow<'_, A::Rule>, Error> {
+        let Some(quota) = quota.filter(|quota| **quota != self.quota) else {
             return Ok(Cow::Borrowed(&self.rule));
-        }
+        };
         self.algorithm.rule(quota.clone()).map(Cow::Owned).map_err(|error| {
             Error::new(ErrorKind::Configuration, "the algorithm cannot follow the quota")
                 .with_source(error)
@@ -178,7 +167,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         .collect()
     }
 
-    /// Returns the cost and the payload of a reservation of this limiter.
+    /// Returns the cost and the units of a reservation of this limiter.
     ///
     /// # Errors
     ///
@@ -186,14 +175,12 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     pub(super) fn open(
         &self,
         reservation: Reservation,
-    ) -> Result<(u64, ReservationPayload), Reservation> {
+    ) -> Result<(u64, ReservedUnits), Reservation> {
         if reservation.owner() != self.owner {
             return Err(reservation);
         }
         let cost = reservation.cost();
-        let ReservedUnits { key, quota, mark } = reservation.into_reserved()?;
-        let quota = quota.unwrap_or_else(|| self.quota.clone());
-        Ok((cost, ReservationPayload { key, quota, mark }))
+        Ok((cost, reservation.into_reserved()?))
     }
 
     /// Settles a reservation of this limiter with `settle`, which gets its cost. If a waiter
@@ -206,7 +193,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         &self,
         reservation: Reservation,
         actual: u64,
-        settle: impl FnOnce(&ReservationPayload, u64) -> Result<Settlement, Error>,
+        settle: impl FnOnce(&ReservedUnits, u64) -> Result<Settlement, Error>,
     ) -> Result<Settlement, Reservation> {
         if actual == 0
             && reservation.owner() == self.owner
@@ -215,12 +202,8 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
             return Ok(settlement);
         }
         let charged = reservation.charged();
-        let (cost, payload) = self.open(reservation)?;
-        settle(&payload, cost).map_err(|_| {
-            let ReservationPayload { key, quota, mark } = payload;
-            let reserved = ReservedUnits { key, quota: Some(quota), mark };
-            self.reservation(cost, reserved).with_charged(charged)
-        })
+        let (cost, reserved) = self.open(reservation)?;
+        settle(&reserved, cost).map_err(|_| self.reservation(cost, reserved).with_charged(charged))
     }
 
     /// Gives a decision with a reserved wait its place in the line of a key, whose slots `store`
@@ -420,7 +403,7 @@ pub(super) fn expect_valid_quota<T>(name: &str, made: Result<T, QuotaError>) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algorithm::TokenBucket;
+    use crate::algorithm::{Mark, TokenBucket};
 
     const SECOND: Duration = Duration::from_secs(1);
 

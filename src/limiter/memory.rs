@@ -202,9 +202,9 @@ impl<A: Algorithm> Limiter for Memory<A> {
     }
 
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
-        self.store.named.settle(reservation, actual, |payload, cost| {
+        self.store.named.settle(reservation, actual, |reserved, cost| {
             // It fails if the clock is out of range, or if the key is gone and the memory is full.
-            self.store.settle(payload, cost, actual).map(|settled| Settlement::from(Ok(settled)))
+            self.store.settle(reserved, cost, actual).map(|settled| Settlement::from(Ok(settled)))
         })
     }
 

@@ -2,8 +2,8 @@
 
 use crate::charge::Key;
 use crate::limiter::charge_numbers::{micros, units};
-use crate::limiter::configured::ReservationPayload;
 use crate::quota::{CostAndWait, Quota, Quotas};
+use crate::reservation::ReservedUnits;
 use crate::{Charge, Error, ErrorKind};
 
 /// Joins charges with equal costs and longest waits. `own` are the limiters' quotas.
@@ -47,15 +47,16 @@ fn quotas(charges: &[&Charge], own: &Quotas) -> Result<Vec<Quota>, Error> {
     charges.iter().zip(own).map(quota).collect()
 }
 
-/// Returns one member's part of a reservation of `cost` units: its own units, and the payload with
-/// which the member alone settles them.
+/// Returns one member's part of a reservation of `cost` units, which the member settles alone. `own`
+/// are the limiters' quotas.
 pub(crate) fn member_of(
-    (cost, payload): (u64, &ReservationPayload),
+    (cost, reserved): (u64, &ReservedUnits),
+    own: &Quotas,
     index: usize,
     key: Key,
-) -> Option<(u64, ReservationPayload)> {
-    let quota = (*payload.quota.as_slice().get(index)?).into();
-    let own = payload.quota.stated(index);
-    let cost = own.map_or(cost, |own| own.cost.cast_unsigned());
-    Some((cost, ReservationPayload { key, quota, mark: payload.mark.of(index) }))
+) -> Option<(u64, ReservedUnits)> {
+    let quotas = reserved.quota.as_ref().unwrap_or(own);
+    let quota = Some((*quotas.as_slice().get(index)?).into());
+    let cost = quotas.stated(index).map_or(cost, |own| own.cost.cast_unsigned());
+    Some((cost, ReservedUnits { key, quota, mark: reserved.mark.of(index) }))
 }

@@ -11,11 +11,12 @@ use crate::charge::Key;
 use crate::decision::Origin;
 use crate::limiter::Operation;
 use crate::limiter::charge_numbers::{block_time, units};
-use crate::limiter::configured::{ConfiguredAlgorithm, Provenance, ReservationPayload};
+use crate::limiter::configured::{ConfiguredAlgorithm, Provenance};
 use crate::limiter::line::Reclaim;
 use crate::limiter::shards::Shards;
 use crate::mark::{Births, Mark};
 use crate::quota::{QuotaError, Quotas};
+use crate::reservation::ReservedUnits;
 use crate::settlement::{Settled, Settlement};
 use crate::sync::{Mutex, MutexGuard, lock};
 use crate::{Charge, Decision, Error, digest};
@@ -172,12 +173,12 @@ impl<A: Algorithm> Store<A> {
     /// Refunds or takes the difference between a reservation's units and the final cost.
     pub(super) fn settle(
         &self,
-        payload: &ReservationPayload,
+        reserved: &ReservedUnits,
         cost: u64,
         actual: u64,
     ) -> Result<Settled, Error> {
-        let ReservationPayload { key, quota, mark } = payload;
-        let rule = self.named.rule(quota)?;
+        let ReservedUnits { key, quota, mark } = reserved;
+        let rule = self.named.rule(quota.as_ref())?;
         if actual == cost && !A::holds(&rule) {
             return Ok(Settled::default());
         }
@@ -227,8 +228,8 @@ impl<A: Algorithm> Store<A> {
 impl<A: Algorithm> Reclaim for Store<A> {
     fn reclaim(&self, key: &str, quota: &Quotas, cost: u64, mark: Mark) -> Settlement {
         let key = Key::Owned(key.to_owned());
-        let payload = ReservationPayload { key, quota: quota.clone(), mark };
-        Settlement::from(self.settle(&payload, cost, 0))
+        let reserved = ReservedUnits { key, quota: Some(quota.clone()), mark };
+        Settlement::from(self.settle(&reserved, cost, 0))
     }
 }
 

@@ -13,12 +13,12 @@ use crate::charge::Key;
 use crate::limiter::charge_numbers::check_key;
 use crate::limiter::combination::at_once::{AtATime, AtOnce, Together};
 use crate::limiter::combination::whole_charge::{member_of, of_each};
-use crate::limiter::configured::{ConfiguredAlgorithm, ReservationPayload, expect_valid_quota};
+use crate::limiter::configured::{ConfiguredAlgorithm, expect_valid_quota};
 use crate::limiter::futures::BoxedFuture;
 use crate::limiter::line::Reclaim;
 use crate::mark::Mark;
 use crate::quota::Quotas;
-use crate::reservation::Reservation;
+use crate::reservation::{Reservation, ReservedUnits};
 use crate::settlement::Settlement;
 use crate::sync::MutexGuard;
 use crate::{Charge, Decision, Error, ErrorKind, digest};
@@ -91,14 +91,14 @@ impl OneLock {
 
     fn settle_each(
         &self,
-        (cost, payload): (u64, &ReservationPayload),
+        (cost, reserved): (u64, &ReservedUnits),
         actual: &dyn Fn(usize, u64) -> u64,
     ) -> Settlement {
-        let members = self.members.iter().zip(names_of(payload.key.as_str())).enumerate();
+        let members = self.members.iter().zip(names_of(reserved.key.as_str())).enumerate();
         Settlement::all(members.filter_map(|(index, (one, name))| {
             let name = Key::Owned(name.to_owned());
-            let (cost, payload) = member_of((cost, payload), index, name)?;
-            Some(Settlement::from(one.store.settle(&payload, cost, actual(index, cost))))
+            let (cost, own) = member_of((cost, reserved), self.named.quota(), index, name)?;
+            Some(Settlement::from(one.store.settle(&own, cost, actual(index, cost))))
         }))
     }
 
@@ -157,8 +157,8 @@ impl AtOnce for OneLock {
     ) -> Result<Settlement, Reservation> {
         let cost = reservation.cost();
         let most = (0..self.members.len()).map(|index| actual(index, cost)).max().unwrap_or(0);
-        self.named.settle(reservation, most, |payload, cost| {
-            Ok(self.settle_each((cost, payload), actual))
+        self.named.settle(reservation, most, |reserved, cost| {
+            Ok(self.settle_each((cost, reserved), actual))
         })
     }
 }
@@ -167,8 +167,8 @@ impl AtOnce for OneLock {
 impl Reclaim for OneLock {
     fn reclaim(&self, key: &str, quota: &Quotas, cost: u64, mark: Mark) -> Settlement {
         let key = Key::Owned(key.to_owned());
-        let payload = ReservationPayload { key, quota: quota.clone(), mark };
-        self.settle_each((cost, &payload), &|_, _| 0)
+        let reserved = ReservedUnits { key, quota: Some(quota.clone()), mark };
+        self.settle_each((cost, &reserved), &|_, _| 0)
     }
 }
 

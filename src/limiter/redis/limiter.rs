@@ -23,14 +23,12 @@ use crate::algorithm::{Check, InLua, IntoAlgorithm};
 use crate::charge::Key;
 use crate::decision::Origin;
 use crate::limiter::charge_numbers::{block_time, one_key, units};
-use crate::limiter::configured::{
-    ConfiguredAlgorithm, Provenance, ReservationPayload, expect_valid_quota,
-};
+use crate::limiter::configured::{ConfiguredAlgorithm, Provenance, expect_valid_quota};
 use crate::limiter::line::{Reclaim, ResetsSeen};
 use crate::limiter::{Limiter, Operation, charge_numbers};
 use crate::mark::{Births, Mark};
 use crate::quota::{QuotaError, Quotas};
-use crate::reservation::Reservation;
+use crate::reservation::{Reservation, ReservedUnits};
 use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error};
 
@@ -233,7 +231,7 @@ impl<A: InLua> Limiter for Redis<A> {
     }
 
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
-        let settle = |payload: &_, cost| self.inner.settle(payload, cost, actual);
+        let settle = |reserved: &_, cost| self.inner.settle(reserved, cost, actual);
         self.inner.named.settle(reservation, actual, settle)
     }
 
@@ -344,23 +342,23 @@ impl<A: InLua> Inner<A> {
     /// If the rule of its quota cannot be made, or the request cannot be sent.
     pub(super) fn settle(
         &self,
-        payload: &ReservationPayload,
+        reserved: &ReservedUnits,
         cost: u64,
         actual: u64,
     ) -> Result<Settlement, Error> {
-        let ReservationPayload { key, quota, mark } = payload;
-        let rule = self.named.rule(quota)?;
+        let ReservedUnits { key, quota, mark } = reserved;
+        let rule = self.named.rule(quota.as_ref())?;
         let (cost, actual) = (units(cost), units(actual));
         let op = match actual.cmp(&cost) {
             Ordering::Equal if !A::holds(&rule) => return Ok(Settlement::gave_back(0)),
             Ordering::Greater if !A::holds(&rule) => {
-                let births = Some(of_each_quota(mark.births(), quota));
+                let births = Some(of_each_quota(mark.births(), self.named.quota()));
                 Op::Penalize { cost: actual - cost, births }
             }
             _ => Op::Refund { units: cost - actual, cost, mark: mark.clone() },
         };
         let rule = Some(A::arguments(&rule)).filter(|rule| *rule != self.batcher.config().rule);
-        let quota = rule.as_ref().map(|_| quota.clone());
+        let quota = rule.as_ref().and_then(|_| quota.clone());
         let request = Request { key: key.as_str().to_owned(), quota, rule, op };
         let (settler, settlement) = Settlement::begin();
         let patience = self.decision_timeout.max(LATE_REPLY_TIMEOUT);
@@ -424,8 +422,8 @@ impl<A: InLua> Drop for Change<A> {
 impl<A: InLua> Reclaim for Inner<A> {
     fn reclaim(&self, key: &str, quota: &Quotas, cost: u64, mark: Mark) -> Settlement {
         let key = Key::Owned(key.to_owned());
-        let payload = ReservationPayload { key, quota: quota.clone(), mark };
-        self.settle(&payload, cost, 0).unwrap_or_else(|error| Settlement::from(Err(error)))
+        let reserved = ReservedUnits { key, quota: Some(quota.clone()), mark };
+        self.settle(&reserved, cost, 0).unwrap_or_else(|error| Settlement::from(Err(error)))
     }
 }
 

@@ -139,12 +139,12 @@ impl OneCall {
         reservation: Reservation,
         actual: &dyn Fn(usize, u64) -> u64,
     ) -> Result<Settlement, Reservation> {
-        let (cost, payload) = list.open(reservation)?;
-        let suffixes = key_suffixes(payload.key.as_str(), self.places.len());
+        let (cost, reserved) = list.open(reservation)?;
+        let suffixes = key_suffixes(reserved.key.as_str(), self.places.len());
         let members = self.members().zip(suffixes).enumerate();
         Ok(Settlement::all(members.filter_map(|(index, (one, suffix))| {
             let key = Key::Owned(suffix.to_owned());
-            let (cost, own) = member_of((cost, &payload), index, key)?;
+            let (cost, own) = member_of((cost, &reserved), list.quota(), index, key)?;
             let settled = one.inner.settle(&own, cost, actual(index, cost));
             Some(settled.unwrap_or_else(|error| Settlement::from(Err(error))))
         })))

@@ -103,7 +103,7 @@ impl<A: InLua> ReadEntry for ConfiguredAlgorithm<A> {
                 Check { cost: 0, max_wait: 0 }
             }
         };
-        let rule = self.rule(request.quota.as_ref().unwrap_or(self.quota()))?;
+        let rule = self.rule(request.quota.as_ref())?;
         let state = A::state(&rule, now, check.cost, &mut &*state);
         let mut state = state.ok_or_else(malformed_reply)?;
         if let Op::Penalize { cost, .. } = request.op {
@@ -138,7 +138,7 @@ impl<A: InLua> ReadEntry for ConfiguredAlgorithm<A> {
         until: i64,
         not_taken: i64,
     ) -> Result<ReplyEntry, Error> {
-        let rule = self.rule(request.quota.as_ref().unwrap_or(self.quota()))?;
+        let rule = self.rule(request.quota.as_ref())?;
         Ok(ReplyEntry::Decided(Answer { not_taken, ..A::blocked(&rule, now, until) }))
     }
 }
