@@ -411,7 +411,7 @@ mod tests {
     struct Keeps;
 
     impl Reclaim for Keeps {
-        fn reclaim(&self, _: &str, _: &Quotas, _: u64, _: Mark) -> Settlement {
+        fn reclaim(&self, _: &ReservedUnits, _: u64) -> Settlement {
             Settlement::gave_back(0)
         }
     }

@@ -26,8 +26,10 @@ use tokio::time::Instant;
 
 use super::on_time::MAX_TIMEOUT;
 use crate::Decision;
+use crate::charge::Key;
 use crate::mark::Mark;
 use crate::quota::Quotas;
+use crate::reservation::ReservedUnits;
 use crate::settlement::{Settled, Settlement};
 use crate::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::sync::{Mutex, lock};
@@ -38,8 +40,8 @@ const FIRST_SWEEP: usize = 64;
 
 /// Takes slots back. Implemented by the store that gave them.
 pub(super) trait Reclaim: Send + Sync {
-    /// Gives back all units that a charge of one key took. The result is the units given back.
-    fn reclaim(&self, key: &str, quota: &Quotas, cost: u64, mark: Mark) -> Settlement;
+    /// Gives back all units that a charge of `cost` units took. The result is the units given back.
+    fn reclaim(&self, reserved: &ReservedUnits, cost: u64) -> Settlement;
 }
 
 /// The lines of one limiter.
@@ -489,7 +491,9 @@ impl Place {
         let place = self.this.upgrade()?;
         let (settler, settlement) = Settlement::begin();
         let LineId { key, quota, cost } = &self.id;
-        let mut reclaimed = self.store.reclaim(key, quota, *cost, slot.mark.clone());
+        let (key, quota) = (Key::Owned(key.to_string()), Some(quota.clone()));
+        let reserved = ReservedUnits { key, quota, mark: slot.mark.clone() };
+        let mut reclaimed = self.store.reclaim(&reserved, *cost);
         reclaimed.observe(move |result| {
             settler.end(match result {
                 Ok(Settled { given_back: 0, .. }) if slot.due > Instant::now() => {
@@ -632,7 +636,7 @@ mod interleavings {
     struct Full;
 
     impl Reclaim for Full {
-        fn reclaim(&self, _: &str, _: &Quotas, _: u64, _: Mark) -> Settlement {
+        fn reclaim(&self, _: &ReservedUnits, _: u64) -> Settlement {
             Settlement::gave_back(0)
         }
     }

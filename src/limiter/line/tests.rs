@@ -199,7 +199,7 @@ async fn a_slot_of_several_keys_is_forgotten_with_each_of_them() {
 struct GivesBack(u64);
 
 impl Reclaim for GivesBack {
-    fn reclaim(&self, _: &str, _: &Quotas, _: u64, _: Mark) -> Settlement {
+    fn reclaim(&self, _: &ReservedUnits, _: u64) -> Settlement {
         Settlement::gave_back(self.0)
     }
 }
@@ -208,7 +208,7 @@ impl Reclaim for GivesBack {
 struct Panics;
 
 impl Reclaim for Panics {
-    fn reclaim(&self, _: &str, _: &Quotas, _: u64, _: Mark) -> Settlement {
+    fn reclaim(&self, _: &ReservedUnits, _: u64) -> Settlement {
         panic!("in code of the application");
     }
 }

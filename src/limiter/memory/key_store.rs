@@ -14,8 +14,8 @@ use crate::limiter::charge_numbers::{block_time, units};
 use crate::limiter::configured::{ConfiguredAlgorithm, Provenance};
 use crate::limiter::line::Reclaim;
 use crate::limiter::shards::Shards;
-use crate::mark::{Births, Mark};
-use crate::quota::{QuotaError, Quotas};
+use crate::mark::Births;
+use crate::quota::QuotaError;
 use crate::reservation::ReservedUnits;
 use crate::settlement::{Settled, Settlement};
 use crate::sync::{Mutex, MutexGuard, lock};
@@ -226,10 +226,8 @@ impl<A: Algorithm> Store<A> {
 }
 
 impl<A: Algorithm> Reclaim for Store<A> {
-    fn reclaim(&self, key: &str, quota: &Quotas, cost: u64, mark: Mark) -> Settlement {
-        let key = Key::Owned(key.to_owned());
-        let reserved = ReservedUnits { key, quota: Some(quota.clone()), mark };
-        Settlement::from(self.settle(&reserved, cost, 0))
+    fn reclaim(&self, reserved: &ReservedUnits, cost: u64) -> Settlement {
+        Settlement::from(self.settle(reserved, cost, 0))
     }
 }
 

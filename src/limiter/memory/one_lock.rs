@@ -16,8 +16,6 @@ use crate::limiter::combination::whole_charge::{member_of, of_each};
 use crate::limiter::configured::{ConfiguredAlgorithm, expect_valid_quota};
 use crate::limiter::futures::BoxedFuture;
 use crate::limiter::line::Reclaim;
-use crate::mark::Mark;
-use crate::quota::Quotas;
 use crate::reservation::{Reservation, ReservedUnits};
 use crate::settlement::Settlement;
 use crate::sync::MutexGuard;
@@ -165,10 +163,8 @@ impl AtOnce for OneLock {
 
 /// Takes back slots of several keys, whose names are joined.
 impl Reclaim for OneLock {
-    fn reclaim(&self, key: &str, quota: &Quotas, cost: u64, mark: Mark) -> Settlement {
-        let key = Key::Owned(key.to_owned());
-        let reserved = ReservedUnits { key, quota: Some(quota.clone()), mark };
-        self.settle_each((cost, &reserved), &|_, _| 0)
+    fn reclaim(&self, reserved: &ReservedUnits, cost: u64) -> Settlement {
+        self.settle_each((cost, reserved), &|_, _| 0)
     }
 }
 

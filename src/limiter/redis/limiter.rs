@@ -26,7 +26,7 @@ use crate::limiter::charge_numbers::{block_time, one_key, units};
 use crate::limiter::configured::{ConfiguredAlgorithm, Provenance, expect_valid_quota};
 use crate::limiter::line::{Reclaim, ResetsSeen};
 use crate::limiter::{Limiter, Operation, charge_numbers};
-use crate::mark::{Births, Mark};
+use crate::mark::Births;
 use crate::quota::{QuotaError, Quotas};
 use crate::reservation::{Reservation, ReservedUnits};
 use crate::settlement::Settlement;
@@ -420,10 +420,8 @@ impl<A: InLua> Drop for Change<A> {
 }
 
 impl<A: InLua> Reclaim for Inner<A> {
-    fn reclaim(&self, key: &str, quota: &Quotas, cost: u64, mark: Mark) -> Settlement {
-        let key = Key::Owned(key.to_owned());
-        let reserved = ReservedUnits { key, quota: Some(quota.clone()), mark };
-        self.settle(&reserved, cost, 0).unwrap_or_else(|error| Settlement::from(Err(error)))
+    fn reclaim(&self, reserved: &ReservedUnits, cost: u64) -> Settlement {
+        self.settle(reserved, cost, 0).unwrap_or_else(|error| Settlement::from(Err(error)))
     }
 }
 
