@@ -213,15 +213,14 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         &self,
         decision: &mut Decision,
         known: ResetsSeen,
-        key: impl FnOnce(&Key) -> String,
         store: impl FnOnce() -> Arc<dyn Reclaim>,
     ) {
         let Outcome::Wait(wait) = decision.outcome() else { return };
         let Some(reservation) = decision.reservation().filter(|_| !wait.is_zero()) else { return };
         let cost = reservation.cost();
-        let Some(ReservedUnits { key: name, quota, mark }) = reservation.reserved() else { return };
+        let Some(ReservedUnits { key, quota, mark }) = reservation.reserved() else { return };
         let quota = quota.clone().unwrap_or_else(|| self.quota.clone());
-        let (id, mark) = (LineId { key: key(name).into(), quota, cost }, mark.clone());
+        let (id, mark) = (LineId { key: key.as_str().into(), quota, cost }, mark.clone());
         let slot = Slot::new(decision, wait, mark, known);
         decision.set_turn(Place::new(&self.lines, id, slot, store()));
     }
@@ -230,7 +229,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     #[inline]
     pub(super) fn take_spare(
         &self,
-        (line, name): (impl FnOnce() -> String, impl FnOnce() -> Key),
+        key: impl FnOnce() -> String,
         quota: Option<&Quotas>,
         check: Check,
         store: impl FnOnce() -> Arc<dyn Reclaim>,
@@ -240,10 +239,11 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         }
         let cost = check.cost.cast_unsigned();
         let quota = quota.unwrap_or(&self.quota).clone();
-        let id = LineId { key: line().into(), quota, cost };
+        let id = LineId { key: key().into(), quota, cost };
         let slot = self.lines.take(&id, duration(check.max_wait))?;
         let (decision, mark) = slot.decision();
-        let reserved = ReservedUnits { key: name(), quota: Some(id.quota.clone()), mark };
+        let (key, quota) = (Key::Owned(id.key.to_string()), Some(id.quota.clone()));
+        let reserved = ReservedUnits { key, quota, mark };
         let mut decision = decision.with_reservation(self.reservation(cost, reserved));
         decision.set_turn(Place::new(&self.lines, id, slot, store()));
         Some(decision)
@@ -430,7 +430,7 @@ mod tests {
                 ReservedUnits { key: Key::Constant("key"), quota: None, mark: Mark::default() };
             let decision = Decision::new(Outcome::Wait(SECOND));
             let mut decision = decision.with_reservation(named.reservation(1, reserved));
-            named.line_up(&mut decision, known, |_| "key".to_owned(), || Arc::new(Keeps));
+            named.line_up(&mut decision, known, || Arc::new(Keeps));
             let place = decision.reservation().and_then(Reservation::turn).expect("a place");
             place.add();
             assert!(place.leave().is_some());

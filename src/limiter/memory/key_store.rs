@@ -89,9 +89,8 @@ impl<A: Algorithm> Store<A> {
         let parsed = self.named.read(charge)?;
         let name = digest::short(charge.key());
         let store = || Arc::clone(self) as Arc<dyn Reclaim>;
-        let (line, key) = (|| name.to_string(), || Key::Owned(name.to_string()));
-        let quota = charge.own_quota();
-        if let Some(decision) = self.named.take_spare((line, key), quota, parsed.check, store) {
+        let (key, quota) = (|| name.to_string(), charge.own_quota());
+        if let Some(decision) = self.named.take_spare(key, quota, parsed.check, store) {
             return Ok(decision);
         }
         let known = self.named.known();
@@ -113,7 +112,7 @@ impl<A: Algorithm> Store<A> {
         };
         let (cost, from, quota) = (parsed.check.cost, local_provenance(now), charge.take_quota());
         let mut decision = self.named.decision(quota, cost, answer, from, key);
-        self.named.line_up(&mut decision, known, |key| key.as_str().to_owned(), store);
+        self.named.line_up(&mut decision, known, store);
         Ok(decision)
     }
 

@@ -59,9 +59,8 @@ impl OneLock {
         let names: Vec<Cow<'_, str>> =
             charges.iter().map(|charge| digest::short(charge.key())).collect();
         let store = || Arc::new(self.clone()) as Arc<dyn Reclaim>;
-        let (line, key) = (|| one_name(&names), || Key::Owned(one_name(&names)));
-        let quota = whole.own_quota();
-        if let Some(decision) = self.named.take_spare((line, key), quota, parsed.check, store) {
+        let (key, quota) = (|| one_name(&names), whole.own_quota());
+        if let Some(decision) = self.named.take_spare(key, quota, parsed.check, store) {
             return Ok(decision);
         }
         let known = self.named.known();
@@ -82,8 +81,9 @@ impl OneLock {
         locked.store(&parsed.rule, states.unwrap_or_default(), changed, has_room)?;
         drop(locked);
         let (cost, from) = (parsed.check.cost, local_provenance(now));
-        let mut decision = self.named.decision(quota.cloned(), cost, answer, from, key());
-        self.named.line_up(&mut decision, known, |key| key.as_str().to_owned(), store);
+        let key = Key::Owned(key());
+        let mut decision = self.named.decision(quota.cloned(), cost, answer, from, key);
+        self.named.line_up(&mut decision, known, store);
         Ok(decision)
     }
 

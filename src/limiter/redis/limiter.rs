@@ -369,10 +369,9 @@ impl<A: InLua> Inner<A> {
     /// Takes a spare slot of this process if the request may use one, and returns its decision.
     fn take_spare(self: &Arc<Self>, request: &Request, quota: &Quotas) -> Option<Decision> {
         let Op::Check { cost, max_wait } = request.op else { return None };
-        let (line, key) = (|| request.key.clone(), || Key::Owned(request.key.clone()));
         let check = Check { cost, max_wait };
         let store = || Arc::clone(self) as Arc<dyn Reclaim>;
-        self.named.take_spare((line, key), Some(quota), check, store)
+        self.named.take_spare(|| request.key.clone(), Some(quota), check, store)
     }
 
     /// Converts an answer to a decision.
@@ -391,7 +390,7 @@ impl<A: InLua> Inner<A> {
         }
         let mut decision = self.named.decision(Some(quota), cost, answer, from, Key::Owned(key));
         let store = || Arc::clone(self) as Arc<dyn Reclaim>;
-        self.named.line_up(&mut decision, known, |key| key.as_str().to_owned(), store);
+        self.named.line_up(&mut decision, known, store);
         Ok(decision)
     }
 }
