@@ -35,13 +35,6 @@ pub(super) struct ConfiguredAlgorithm<A: Algorithm> {
     lines: Arc<Lines>,
 }
 
-/// A charge as numbers.
-#[derive(Debug)]
-pub(super) struct ParsedCharge<'a, R: Clone> {
-    pub(super) rule: Cow<'a, R>,
-    pub(super) check: Check,
-}
-
 /// The source and the time of an answer.
 #[derive(Debug)]
 pub(super) struct Provenance {
@@ -77,15 +70,15 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         Ok(Self { owner, names, policies, refills, algorithm, quota, rule, lines })
     }
 
+    /// Reads a charge as numbers, and the rule that it follows.
     #[inline]
-    pub(super) fn read(&self, charge: &Charge) -> Result<ParsedCharge<'_, A::Rule>, Error> {
+    pub(super) fn read(&self, charge: &Charge) -> Result<(Cow<'_, A::Rule>, Check), Error> {
         check_range(charge)?;
-        let rule = self.rule(charge.own_quota())?;
         let check = Check {
             cost: charge.units().cast_signed(),
             max_wait: micros(charge.longest_wait().unwrap_or_default()),
         };
-        Ok(ParsedCharge { rule, check })
+        Ok((self.rule(charge.own_quota())?, check))
     }
 
     /// Returns the rule of the limiter's own quota, or of the quota of a charge.

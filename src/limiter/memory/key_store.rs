@@ -86,83 +86,75 @@ impl<A: Algorithm> Store<A> {
     /// Decides, and takes the key and the quota out of the charge.
     #[inline]
     pub(super) fn decide(self: &Arc<Self>, charge: &mut Charge) -> Result<Decision, Error> {
-        let parsed = self.named.read(charge)?;
+        let (rule, check) = self.named.read(charge)?;
         let name = digest::short(charge.key());
         let store = || Arc::clone(self) as Arc<dyn Reclaim>;
         let (key, quota) = (|| name.to_string(), charge.own_quota());
-        if let Some(decision) = self.named.take_spare(key, quota, parsed.check, store) {
+        if let Some(decision) = self.named.take_spare(key, quota, check, store) {
             return Ok(decision);
         }
         let known = self.named.known();
         let (answer, now) = self.update(&name, |now, kept| {
             if let Some(until) = kept.block_end(now) {
-                return ((A::blocked(&parsed.rule, now, until), now), None);
+                return ((A::blocked(&rule, now, until), now), None);
             }
             let (birth, state) = (kept.birth(), &mut kept.state);
-            let mut answer = A::step(&parsed.rule, state, now, parsed.check);
+            let mut answer = A::step(&rule, state, now, check);
             if birth > 0 {
                 answer.mark = answer.mark.map(|mark| mark.with_births(&[birth]));
             }
             let changed = state.as_ref().filter(|_| answer.mark.is_some());
-            ((answer, now), changed.map(|state| A::expires_at(&parsed.rule, state)))
+            ((answer, now), changed.map(|state| A::expires_at(&rule, state)))
         })?;
         let key = match name {
             Cow::Owned(digest) => Key::Owned(digest),
             Cow::Borrowed(_) => charge.take_key(),
         };
-        let (cost, from, quota) = (parsed.check.cost, local_provenance(now), charge.take_quota());
+        let (cost, from, quota) = (check.cost, local_provenance(now), charge.take_quota());
         let mut decision = self.named.decision(quota, cost, answer, from, key);
         self.named.line_up(&mut decision, known, store);
         Ok(decision)
     }
 
     pub(super) fn change(&self, operation: Operation, charge: &Charge) -> Result<Decision, Error> {
-        let parsed = self.named.read(charge)?;
+        let (rule, asked) = self.named.read(charge)?;
         let name = digest::short(charge.key());
+        // Of a lease, for a charge of before a reset.
+        let births = charge.extension().map(|Births(births)| &**births);
         let (answer, now) = self.update(&name, |now, kept| {
-            let rule = &parsed.rule;
-            if matches!(operation, Operation::Reset | Operation::Block(_)) {
-                self.named.forget(&name, operation == Operation::Reset);
-            }
-            let check = match operation {
-                Operation::Estimate => parsed.check,
-                _ => Check { cost: 0, max_wait: 0 },
-            };
-            let mut not_taken = 0;
-            let is_changed = match operation {
-                Operation::Estimate => false,
-                // Of a lease, for a charge of before a reset.
-                Operation::Penalize
-                    if kept.contradicts(charge.extension().map(|Births(births)| &**births)) =>
-                {
-                    not_taken = parsed.check.cost;
-                    false
-                }
+            let (is_changed, not_taken) = match operation {
+                Operation::Estimate => (false, 0),
+                Operation::Penalize if kept.contradicts(births) => (false, asked.cost),
                 Operation::Penalize => {
-                    let answer = A::penalize(rule, &mut kept.state, now, parsed.check.cost);
-                    not_taken = answer.not_taken;
-                    answer.mark.is_some()
+                    let answer = A::penalize(&rule, &mut kept.state, now, asked.cost);
+                    (answer.mark.is_some(), answer.not_taken)
                 }
                 Operation::Reset => {
+                    self.named.forget(&name, true);
                     kept.reset(now);
-                    true
+                    (true, 0)
                 }
                 Operation::Block(time) => {
+                    self.named.forget(&name, false);
                     kept.block(now + block_time(time));
                     // A state lasts as long as before, whichever rule it has.
-                    kept.state.is_none()
+                    (kept.state.is_none(), 0)
                 }
                 Operation::Unblock => {
                     kept.unblock();
-                    false
+                    (false, 0)
                 }
+            };
+            let check = match operation {
+                Operation::Estimate => asked,
+                _ => Check { cost: 0, max_wait: 0 },
             };
             let state = kept.state.as_ref();
             let answer = match kept.block_end(now) {
-                Some(until) => A::blocked(rule, now, until),
-                None => A::estimate(rule, state, now, check),
+                Some(until) => A::blocked(&rule, now, until),
+                None => A::estimate(&rule, state, now, check),
             };
-            let expires_at = || state.map_or(now, |state| A::expires_at(rule, state));
+            let expires_at = || state.map_or(now, |state| A::expires_at(&rule, state));
             ((Answer { not_taken, ..answer }, now), is_changed.then(expires_at))
         })?;
         let quota = charge.own_quota().cloned();

@@ -55,32 +55,32 @@ impl OneLock {
     pub(super) fn decide(&self, charges: &[&Charge]) -> Result<Decision, Error> {
         charges.iter().try_for_each(|charge| check_key(charge.key()))?;
         let whole = of_each(charges, self.named.quota())?;
-        let parsed = self.named.read(&whole)?;
+        let (rule, check) = self.named.read(&whole)?;
         let names: Vec<Cow<'_, str>> =
             charges.iter().map(|charge| digest::short(charge.key())).collect();
         let store = || Arc::new(self.clone()) as Arc<dyn Reclaim>;
         let (key, quota) = (|| one_name(&names), whole.own_quota());
-        if let Some(decision) = self.named.take_spare(key, quota, parsed.check, store) {
+        if let Some(decision) = self.named.take_spare(key, quota, check, store) {
             return Ok(decision);
         }
         let known = self.named.known();
         let mut locked = self.lock(names.iter().map(|name| &**name))?;
         let now = locked.now;
         if let Some(until) = locked.block_end()? {
-            let answer = Each::blocked(&parsed.rule, now, until);
+            let answer = Each::blocked(&rule, now, until);
             let from = local_provenance(now);
             return Ok(self.named.decision(quota.cloned(), 0, answer, from, Key::Constant("")));
         }
         let has_room = locked.has_room();
         let mut states = Some(locked.states(has_room)?);
-        let mut answer = Each::step(&parsed.rule, &mut states, now, parsed.check);
+        let mut answer = Each::step(&rule, &mut states, now, check);
         let changed = answer.mark.is_some();
         if let Some(mark) = answer.mark.take() {
             answer.mark = Some(mark.with_births(&locked.births()?));
         }
-        locked.store(&parsed.rule, states.unwrap_or_default(), changed, has_room)?;
+        locked.store(&rule, states.unwrap_or_default(), changed, has_room)?;
         drop(locked);
-        let (cost, from) = (parsed.check.cost, local_provenance(now));
+        let (cost, from) = (check.cost, local_provenance(now));
         let key = Key::Owned(key());
         let mut decision = self.named.decision(quota.cloned(), cost, answer, from, key);
         self.named.line_up(&mut decision, known, store);

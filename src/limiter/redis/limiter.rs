@@ -314,14 +314,14 @@ impl<A: InLua> Inner<A> {
         operation: Option<Operation>,
         charge: &Charge,
     ) -> Asked {
-        let parsed = self.named.read(charge)?;
+        let (rule, check) = self.named.read(charge)?;
         let quotas = charge.own_quota().unwrap_or(self.named.quota());
         let births = charge.extension().map(|Births(births)| of_each_quota(births, quotas));
         let request = Request {
             key,
             quota: charge.own_quota().cloned(),
-            rule: charge.own_quota().map(|_| A::arguments(&parsed.rule)),
-            op: Op::of(operation, parsed.check, births),
+            rule: charge.own_quota().map(|_| A::arguments(&rule)),
+            op: Op::of(operation, check, births),
         };
         Ok((request, quotas.clone()))
     }
