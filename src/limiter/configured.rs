@@ -25,14 +25,13 @@ pub(super) struct ConfiguredAlgorithm<A: Algorithm> {
     names: Vec<Arc<str>>,
     /// The place and the name of each policy, one for each quota.
     policies: Vec<(usize, Arc<str>)>,
-    /// True if the units of a single quota come back one by one.
-    refills: bool,
-    algorithm: A,
-    quota: Quotas,
+    pub(super) algorithm: A,
+    /// The limiter's own quota.
+    pub(super) quota: Quotas,
     /// The rule of the own quota.
-    rule: A::Rule,
+    pub(super) own_rule: A::Rule,
     /// The lines of reserved waits.
-    lines: Arc<Lines>,
+    pub(super) lines: Arc<Lines>,
 }
 
 /// The source and the time of an answer.
@@ -63,11 +62,10 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     /// If the algorithm cannot follow its own quota.
     pub(super) fn named(names: Vec<Arc<str>>, algorithm: A) -> Result<Self, QuotaError> {
         let quota = algorithm.quota();
-        let rule = algorithm.rule(quota.clone())?;
+        let own_rule = algorithm.rule(quota.clone())?;
         let policies = (0..).zip(distinct_names(&names, quota.as_slice().len())).collect();
-        let refills = algorithm.refills(0);
         let (owner, lines) = (Owner::new(), Arc::default());
-        Ok(Self { owner, names, policies, refills, algorithm, quota, rule, lines })
+        Ok(Self { owner, names, policies, algorithm, quota, own_rule, lines })
     }
 
     /// Reads a charge as numbers, and the rule that it follows.
@@ -89,7 +87,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     #[inline]
     pub(super) fn rule(&self, quota: Option<&Quotas>) -> Result<Cow<'_, A::Rule>, Error> {
         let Some(quota) = quota.filter(|quota| **quota != self.quota) else {
-            return Ok(Cow::Borrowed(&self.rule));
+            return Ok(Cow::Borrowed(&self.own_rule));
         };
         self.algorithm.rule(quota.clone()).map(Cow::Owned).map_err(|error| {
             Error::new(ErrorKind::Configuration, "the algorithm cannot follow the quota")
@@ -119,7 +117,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
             quota: Some(self.reported(tightest, quotas)),
             remaining: Some(answer.report.remaining.cast_unsigned()),
             reset_after: Some(duration(answer.report.reset_after)),
-            refills: self.refills,
+            refills: self.algorithm.refills(0),
             policies,
             decided_at: Some(duration(from.now)),
             age: Duration::ZERO,
@@ -242,17 +240,6 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
         Some(decision)
     }
 
-    /// Returns the resets and blocks so far: see [`Lines::known`].
-    #[inline]
-    pub(super) fn known(&self) -> ResetsSeen {
-        self.lines.known()
-    }
-
-    /// Drops the spare slots of a key that is reset or blocked: see [`Lines::forget`].
-    pub(super) fn forget(&self, key: &str, is_reset: bool) {
-        self.lines.forget(key, is_reset);
-    }
-
     /// Drops the spare slots of charges that these limiters decide together: see
     /// [`Lines::of_several`].
     pub(super) fn asking_several<'a, B: Algorithm>(
@@ -281,7 +268,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
 
     #[inline]
     fn reservation(&self, cost: u64, reserved: ReservedUnits) -> Reservation {
-        Reservation::of_reserved(self.owner, cost, reserved).with_held(A::holds(&self.rule))
+        Reservation::of_reserved(self.owner, cost, reserved).with_held(A::holds(&self.own_rule))
     }
 
     /// Returns it with the same name and owner, and another algorithm.
@@ -333,8 +320,8 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     pub(super) fn at_own_costs(self) -> Result<Self, QuotaError> {
         let one_at_once = CostAndWait { cost: 1, max_wait: 0 };
         let quota = Quotas::with_costs(self.quota.into_iter().map(|quota| (*quota, one_at_once)));
-        let rule = self.algorithm.rule(quota.clone())?;
-        Ok(Self { quota, rule, ..self })
+        let own_rule = self.algorithm.rule(quota.clone())?;
+        Ok(Self { quota, own_rule, ..self })
     }
 
     /// Returns it with policies that keep their names even if a description has other names.
@@ -345,19 +332,6 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
 
     pub(super) fn name(&self) -> &Arc<str> {
         &self.names[0]
-    }
-
-    pub(super) fn algorithm(&self) -> &A {
-        &self.algorithm
-    }
-
-    pub(super) fn quota(&self) -> &Quotas {
-        &self.quota
-    }
-
-    /// Returns the rule of the limiter's own quota.
-    pub(super) fn own_rule(&self) -> &A::Rule {
-        &self.rule
     }
 }
 
@@ -415,9 +389,9 @@ mod tests {
         for is_reset in [false, true] {
             let bucket = TokenBucket::new(Quota::per_second(1));
             let named = ConfiguredAlgorithm::new("api".into(), bucket).expect("an algorithm");
-            let known = named.known();
+            let known = named.lines.known();
             if is_reset {
-                named.forget("key", true);
+                named.lines.forget("key", true);
             }
             let reserved =
                 ReservedUnits { key: Key::Constant("key"), quota: None, mark: Mark::default() };

@@ -93,7 +93,7 @@ impl<A: Algorithm> Store<A> {
         if let Some(decision) = self.named.take_spare(key, quota, check, store) {
             return Ok(decision);
         }
-        let known = self.named.known();
+        let known = self.named.lines.known();
         let (answer, now) = self.update(&name, |now, kept| {
             if let Some(until) = kept.block_end(now) {
                 return ((A::blocked(&rule, now, until), now), None);
@@ -130,12 +130,12 @@ impl<A: Algorithm> Store<A> {
                     (answer.mark.is_some(), answer.not_taken)
                 }
                 Operation::Reset => {
-                    self.named.forget(&name, true);
+                    self.named.lines.forget(&name, true);
                     kept.reset(now);
                     (true, 0)
                 }
                 Operation::Block(time) => {
-                    self.named.forget(&name, false);
+                    self.named.lines.forget(&name, false);
                     kept.block(now + block_time(time));
                     // A state lasts as long as before, whichever rule it has.
                     (kept.state.is_none(), 0)

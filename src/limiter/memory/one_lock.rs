@@ -42,7 +42,7 @@ impl OneLock {
     /// Makes it from limiters, each with its own keys.
     pub(super) fn new(members: &[&Memory<AnyAlgorithm>]) -> Self {
         let names = members.iter().map(|one| one.store.named.name().clone()).collect();
-        let algorithms = members.iter().map(|one| *one.store.named.algorithm()).collect();
+        let algorithms = members.iter().map(|one| one.store.named.algorithm).collect();
         // Each member's algorithm follows its quota, and a list has no other conditions.
         let named = ConfiguredAlgorithm::named(names, algorithms);
         let named = named.and_then(ConfiguredAlgorithm::at_own_costs);
@@ -54,7 +54,7 @@ impl OneLock {
     /// Takes the units of all charges, or nothing. Each charge has its own cost and longest wait.
     pub(super) fn decide(&self, charges: &[&Charge]) -> Result<Decision, Error> {
         charges.iter().try_for_each(|charge| check_key(charge.key()))?;
-        let whole = of_each(charges, self.named.quota())?;
+        let whole = of_each(charges, &self.named.quota)?;
         let (rule, check) = self.named.read(&whole)?;
         let names: Vec<Cow<'_, str>> =
             charges.iter().map(|charge| digest::short(charge.key())).collect();
@@ -63,7 +63,7 @@ impl OneLock {
         if let Some(decision) = self.named.take_spare(key, quota, check, store) {
             return Ok(decision);
         }
-        let known = self.named.known();
+        let known = self.named.lines.known();
         let mut locked = self.lock(names.iter().map(|name| &**name))?;
         let now = locked.now;
         if let Some(until) = locked.block_end()? {
@@ -95,7 +95,7 @@ impl OneLock {
         let members = self.members.iter().zip(names_of(reserved.key.as_str())).enumerate();
         Settlement::all(members.filter_map(|(index, (one, name))| {
             let name = Key::Owned(name.to_owned());
-            let (cost, own) = member_of((cost, reserved), self.named.quota(), index, name)?;
+            let (cost, own) = member_of((cost, reserved), &self.named.quota, index, name)?;
             Some(Settlement::from(one.store.settle(&own, cost, actual(index, cost))))
         }))
     }

@@ -298,7 +298,7 @@ impl<A: InLua + Into<AnyAlgorithm>> Redis<A> {
     /// Returns the same limiter, with an algorithm that is chosen at run time.
     fn of_any_algorithm(&self) -> Redis<AnyAlgorithm> {
         let name = self.inner.named.name().clone();
-        let algorithm = self.inner.named.algorithm().clone().into();
+        let algorithm = self.inner.named.algorithm.clone().into();
         // The algorithm already follows its quota.
         let named = ConfiguredAlgorithm::new(name.clone(), algorithm);
         join(&[self], &[0], expect_valid_quota(&name, named))

@@ -315,7 +315,7 @@ impl<A: InLua> Inner<A> {
         charge: &Charge,
     ) -> Asked {
         let (rule, check) = self.named.read(charge)?;
-        let quotas = charge.own_quota().unwrap_or(self.named.quota());
+        let quotas = charge.own_quota().unwrap_or(&self.named.quota);
         let births = charge.extension().map(|Births(births)| of_each_quota(births, quotas));
         let request = Request {
             key,
@@ -352,7 +352,7 @@ impl<A: InLua> Inner<A> {
         let op = match actual.cmp(&cost) {
             Ordering::Equal if !A::holds(&rule) => return Ok(Settlement::gave_back(0)),
             Ordering::Greater if !A::holds(&rule) => {
-                let births = Some(of_each_quota(mark.births(), self.named.quota()));
+                let births = Some(of_each_quota(mark.births(), &self.named.quota));
                 Op::Penalize { cost: actual - cost, births }
             }
             _ => Op::Refund { units: cost - actual, cost, mark: mark.clone() },
@@ -386,7 +386,7 @@ impl<A: InLua> Inner<A> {
         let cost = if let Op::Check { cost, .. } = op { cost } else { 0 };
         let from = Provenance { now, batch_position, origin: Origin::Store };
         if op == Op::Reset {
-            self.named.forget(&key, true);
+            self.named.lines.forget(&key, true);
         }
         let mut decision = self.named.decision(Some(quota), cost, answer, from, Key::Owned(key));
         let store = || Arc::clone(self) as Arc<dyn Reclaim>;
@@ -406,7 +406,7 @@ impl<A: InLua> Change<A> {
     fn of(request: &Request, inner: &Arc<Inner<A>>) -> Option<Box<Self>> {
         let changes = matches!(request.op, Op::Reset | Op::Block { .. });
         changes.then(|| {
-            inner.named.forget(&request.key, false);
+            inner.named.lines.forget(&request.key, false);
             Box::new(Self { inner: Arc::clone(inner), key: request.key.clone() })
         })
     }
@@ -414,7 +414,7 @@ impl<A: InLua> Change<A> {
 
 impl<A: InLua> Drop for Change<A> {
     fn drop(&mut self) {
-        self.inner.named.forget(&self.key, false);
+        self.inner.named.lines.forget(&self.key, false);
     }
 }
 
@@ -458,7 +458,8 @@ pin_project! {
 impl<A: InLua> RedisFuture<A> {
     fn new(inner: &Arc<Inner<A>>, charge: &Charge, asked: Asked) -> Self {
         let deadline = charge_numbers::deadline(charge, MAX_TIMEOUT);
-        let state = State::Asking { asked: Some(asked), deadline, known: inner.named.known() };
+        let state =
+            State::Asking { asked: Some(asked), deadline, known: inner.named.lines.known() };
         Self { inner: Arc::clone(inner), state }
     }
 }

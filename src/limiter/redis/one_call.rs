@@ -68,7 +68,7 @@ impl OneCall {
 
     fn list(&self, costs: impl FnOnce(List) -> Result<List, QuotaError>) -> List {
         let names: Vec<_> = self.all.iter().map(|one| one.inner.named.name().clone()).collect();
-        let algorithms = self.members().map(|one| *one.inner.named.algorithm()).collect();
+        let algorithms = self.members().map(|one| one.inner.named.algorithm).collect();
         // Each member's algorithm follows its quota, and a list has no other conditions.
         let list = List::of_members(&names, &self.places, algorithms).and_then(costs);
         let list = expect_valid_quota(&names[self.places[0]], list);
@@ -117,7 +117,7 @@ impl OneCall {
         let are_alike = charges.iter().all(|charge| asked(charge) == asked(charges[0]));
         if are_alike && !self.is_together {
             let inner = &self.alike().inner;
-            return Ok(match of_alike(charges, inner.named.quota()) {
+            return Ok(match of_alike(charges, &inner.named.quota) {
                 Ok(whole) => Box::pin(inner.ask_keys(suffixes.concat(), operation, &whole)),
                 Err(error) => failed(error),
             });
@@ -127,7 +127,7 @@ impl OneCall {
             return Err(AtATime(1));
         }
         let inner = &self.each().ok_or(AtATime(charges.len().div_ceil(2)))?.inner;
-        Ok(match of_each(charges, inner.named.quota()) {
+        Ok(match of_each(charges, &inner.named.quota) {
             Ok(whole) => Box::pin(inner.ask_keys(suffixes.concat(), operation, &whole)),
             Err(error) => failed(error),
         })
@@ -144,7 +144,7 @@ impl OneCall {
         let members = self.members().zip(suffixes).enumerate();
         Ok(Settlement::all(members.filter_map(|(index, (one, suffix))| {
             let key = Key::Owned(suffix.to_owned());
-            let (cost, own) = member_of((cost, &reserved), list.quota(), index, key)?;
+            let (cost, own) = member_of((cost, &reserved), &list.quota, index, key)?;
             let settled = one.inner.settle(&own, cost, actual(index, cost));
             Some(settled.unwrap_or_else(|error| Settlement::from(Err(error))))
         })))

@@ -72,7 +72,7 @@ impl Config {
             key_prefixes,
             buckets: vec![Buckets::default()],
             keeps_text: keep_text(&parts),
-            rule: A::arguments(named.own_rule()),
+            rule: A::arguments(&named.own_rule),
             clock,
             max_batch_size: 1,
             max_in_flight: DEFAULT_MAX_IN_FLIGHT,
