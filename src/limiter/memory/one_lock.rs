@@ -66,17 +66,23 @@ impl OneLock {
         let known = self.named.lines.known();
         let mut locked = self.lock(names.iter().map(|name| &**name))?;
         let now = locked.now;
-        if let Some(until) = locked.block_end()? {
+        let block_ends = locked.each(|kept| kept.block_end(now))?;
+        if let Some(until) = block_ends.into_iter().max().flatten() {
             let answer = Each::blocked(&rule, now, until);
             let from = local_provenance(now);
             return Ok(self.named.decision(quota.cloned(), 0, answer, from, Key::Constant("")));
         }
         let has_room = locked.has_room();
-        let mut states = Some(locked.states(has_room)?);
+        // States are taken out, since a log is long. Without room for all, they are copied, since
+        // none can be stored.
+        let mut states = Some(locked.each(|kept| match has_room {
+            true => kept.state.take(),
+            false => kept.state.clone(),
+        })?);
         let mut answer = Each::step(&rule, &mut states, now, check);
         let changed = answer.mark.is_some();
         if let Some(mark) = answer.mark.take() {
-            answer.mark = Some(mark.with_births(&locked.births()?));
+            answer.mark = Some(mark.with_births(&locked.each(|kept| kept.birth())?));
         }
         locked.store(&rule, states.unwrap_or_default(), changed, has_room)?;
         drop(locked);
@@ -190,32 +196,12 @@ impl Locked<'_> {
         self.shards.iter_mut().zip(&self.keys).all(|(shard, key)| shard.has_room_for(*key, now))
     }
 
-    /// Takes all states out, since a log is long. Without room for all, they cannot be stored, and
-    /// are copied.
-    fn states(&mut self, has_room: bool) -> Result<Vec<Option<State>>, Error> {
-        let state = |kept: &mut KeyState<State>| match has_room {
-            true => kept.state.take(),
-            false => kept.state.clone(),
-        };
-        let pairs = self.shards.iter_mut().zip(&self.keys);
-        pairs.map(|(shard, key)| shard.update(*key, self.now, |kept| (state(kept), None))).collect()
-    }
-
-    /// Returns the births of these keys.
-    fn births(&mut self) -> Result<Vec<i64>, Error> {
+    /// Calls `change` with each key. It may change states, but stores none of a new key.
+    fn each<T>(&mut self, change: impl Fn(&mut KeyState<State>) -> T) -> Result<Vec<T>, Error> {
         let pairs = self.shards.iter_mut().zip(&self.keys);
         pairs
-            .map(|(shard, key)| shard.update(*key, self.now, |kept| (kept.birth(), None)))
+            .map(|(shard, key)| shard.update(*key, self.now, |kept| (change(kept), None)))
             .collect()
-    }
-
-    /// Returns the end of the last block of these keys, if one lasts.
-    fn block_end(&mut self) -> Result<Option<i64>, Error> {
-        let (now, mut last) = (self.now, None);
-        for (shard, key) in self.shards.iter_mut().zip(&self.keys) {
-            last = last.max(shard.update(*key, now, |kept| (kept.block_end(now), None))?);
-        }
-        Ok(last)
     }
 
     /// Stores all states, or none if there is no room for changed ones.
