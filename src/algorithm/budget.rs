@@ -366,9 +366,7 @@ impl Algorithm for Budget {
     }
 
     fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {
-        let Some(state) = state else {
-            return Report { remaining: rule.burst, reset_after: 0 };
-        };
+        let Some(state) = state else { return Report::full(rule.burst) };
         let mut state = rule.rolled(state, now);
         let free = rule.room(&state, 0).max(0);
         let ahead = (state.full, state.part).max((now, 0));

@@ -184,9 +184,7 @@ impl Algorithm for FixedWindow {
 
     #[inline]
     fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {
-        let Some(state) = rule.alive(state, now) else {
-            return Report { remaining: rule.limit, reset_after: 0 };
-        };
+        let Some(state) = rule.alive(state, now) else { return Report::full(rule.limit) };
         let remaining = if state.begin > now { 0 } else { (rule.limit - state.units).max(0) };
         // If a refund emptied a window before its begin, it counts as no window once it has begun.
         let reset = if state.units == 0 { state.begin } else { rule.end(&state) };

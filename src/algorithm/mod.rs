@@ -357,7 +357,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     fn blocked(rule: &Self::Rule, now: i64, until: i64) -> Answer {
         let (verdict, report) =
             (Verdict::Deny(until - now), Report { remaining: 0, reset_after: until - now });
-        let mut members = Self::judge_each(rule, None, now, Check { cost: 0, max_wait: 0 });
+        let mut members = Self::judge_each(rule, None, now, Check::PEEK);
         members.fill(QuotaAnswer { verdict, report });
         Answer { verdict, report, members, mark: None, not_taken: 0 }
     }
@@ -373,9 +373,8 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
             let before = clamped.or_else(|| state.take());
             *state = Some(Self::spend(rule, before, at, taken, now));
         }
-        let (mark, peek) = ((taken > 0).then(Mark::default), Check { cost: 0, max_wait: 0 });
-        let answer = Self::estimate(rule, state.as_ref(), now, peek);
-        Answer { mark, not_taken: cost - taken, ..answer }
+        let answer = Self::estimate(rule, state.as_ref(), now, Check::PEEK);
+        Answer { mark: (taken > 0).then(Mark::default), not_taken: cost - taken, ..answer }
     }
 
     /// Gives back units of a reservation, and returns how many: the twin of the operation `refund`.

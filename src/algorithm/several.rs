@@ -97,8 +97,7 @@ fn reports<'a, A: Algorithm>(
 /// Joins reports: the least that remains, and the latest reset.
 #[inline]
 pub(super) fn joined(reports: impl IntoIterator<Item = Report>) -> Report {
-    let none = Report { remaining: i64::MAX, reset_after: 0 };
-    reports.into_iter().fold(none, |all, one| Report {
+    reports.into_iter().fold(Report::full(i64::MAX), |all, one| Report {
         remaining: all.remaining.min(one.remaining),
         reset_after: all.reset_after.max(one.reset_after),
     })
@@ -221,8 +220,7 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
             (not_taken, mark) = (answer.not_taken.max(not_taken), answer.mark.or(mark));
         }
         *state = states.iter().any(Option::is_some).then_some(states);
-        let peek = Check { cost: 0, max_wait: 0 };
-        Answer { mark, not_taken, ..Self::estimate(rule, state.as_ref(), now, peek) }
+        Answer { mark, not_taken, ..Self::estimate(rule, state.as_ref(), now, Check::PEEK) }
     }
 
     fn report(rule: &Self::Rule, state: Option<&Self::State>, now: i64) -> Report {

@@ -218,9 +218,7 @@ impl Algorithm for SlidingCounter {
     }
 
     fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {
-        let Some(state) = rule.rebase(state) else {
-            return Report { remaining: rule.limit, reset_after: 0 };
-        };
+        let Some(state) = rule.rebase(state) else { return Report::full(rule.limit) };
         let remaining = match state.latest <= now {
             true => (rule.limit - rule.used(&state, now)).max(0),
             false => 0,

@@ -218,7 +218,7 @@ impl Algorithm for SlidingLog {
 
     fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {
         let Some((state, last)) = state.and_then(|state| Some((state, state.last()?))) else {
-            return Report { remaining: rule.limit, reset_after: 0 };
+            return Report::full(rule.limit);
         };
         let remaining = match last.at <= now {
             true => (rule.limit - state.used(now - rule.period)).max(0),

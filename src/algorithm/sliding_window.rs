@@ -244,9 +244,7 @@ impl Algorithm for SlidingWindow {
     }
 
     fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {
-        let Some(state) = rule.rebase(state, now) else {
-            return Report { remaining: rule.limit, reset_after: 0 };
-        };
+        let Some(state) = rule.rebase(state, now) else { return Report::full(rule.limit) };
         let cell = now.div_euclid(rule.width);
         let remaining = match state.newest <= cell {
             true => (rule.limit - rule.sum(&state, cell)).max(0),

@@ -11,6 +11,11 @@ pub struct Check {
     pub max_wait: i64,
 }
 
+impl Check {
+    /// Takes nothing.
+    pub(crate) const PEEK: Self = Self { cost: 0, max_wait: 0 };
+}
+
 /// Units that a charge takes, in µs since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Take {
@@ -50,6 +55,13 @@ pub struct Report {
     pub reset_after: i64,
 }
 
+impl Report {
+    /// The report about a key of which nothing is taken.
+    pub(super) const fn full(units: i64) -> Self {
+        Self { remaining: units, reset_after: 0 }
+    }
+}
+
 /// The separate answer of one of several quotas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -63,7 +75,7 @@ pub struct QuotaAnswer {
 impl QuotaAnswer {
     /// Makes an answer whose report is not known yet.
     pub(super) const fn unreported(verdict: Verdict) -> Self {
-        Self { verdict, report: Report { remaining: 0, reset_after: 0 } }
+        Self { verdict, report: Report::full(0) }
     }
 }
 

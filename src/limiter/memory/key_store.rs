@@ -145,10 +145,7 @@ impl<A: Algorithm> Store<A> {
                     (false, 0)
                 }
             };
-            let check = match operation {
-                Operation::Estimate => asked,
-                _ => Check { cost: 0, max_wait: 0 },
-            };
+            let check = if operation == Operation::Estimate { asked } else { Check::PEEK };
             let state = kept.state.as_ref();
             let answer = match kept.block_end(now) {
                 Some(until) => A::blocked(&rule, now, until),

@@ -99,9 +99,7 @@ impl<A: InLua> ReadEntry for ConfiguredAlgorithm<A> {
                 Check { cost, max_wait }
             }
             // Answered like a peek after the operation.
-            Op::Penalize { .. } | Op::Reset | Op::Block { .. } | Op::Unblock => {
-                Check { cost: 0, max_wait: 0 }
-            }
+            Op::Penalize { .. } | Op::Reset | Op::Block { .. } | Op::Unblock => Check::PEEK,
         };
         let rule = self.rule(request.quota.as_ref())?;
         let state = A::state(&rule, now, check.cost, &mut &*state);
