@@ -18,6 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
 use super::super::Pool;
+use super::super::decision_times::LATE_REPLY_TIMEOUT;
 use super::super::script::{Arguments, BatchReply, Op, ReplyEntry, Request, key_suffixes};
 use super::config::Config;
 use crate::Error;
@@ -59,6 +60,11 @@ impl QueuedRequest {
             queue_permit: None,
             progress: None,
         })
+    }
+
+    /// The refund of units whose caller has left. No answer is awaited.
+    pub(super) fn refund(pool: &Pool, request: Request) -> Box<Self> {
+        Self::without_receiver(pool, request, Instant::now() + LATE_REPLY_TIMEOUT)
     }
 
     /// Records its stage.

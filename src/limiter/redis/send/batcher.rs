@@ -17,12 +17,11 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use redis_once::calls::{Progress, SharedConnection};
+use redis_once::calls::SharedConnection;
 use tokio::runtime;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
-use super::super::decision_times::LATE_REPLY_TIMEOUT;
 use super::super::script::Request;
 use super::batch::{Batch, Call, CompletedRequest, QueuedRequest, ReplyTo};
 use super::call::{follow, send_call};
@@ -41,15 +40,6 @@ pub(super) struct InlineSend {
 
 /// Receives the answer to one request.
 pub(super) type Receiver = oneshot::Receiver<Result<CompletedRequest, Error>>;
-
-/// A charge that the batcher accepted.
-pub(super) struct Submitted {
-    pub(super) receiver: Receiver,
-    /// Sends the charge. `None` if a worker sends it.
-    pub(super) inline: Option<InlineSend>,
-    /// Its stage, in a cluster.
-    pub(super) progress: Option<Arc<Progress>>,
-}
 
 /// Sends the charges of one limiter.
 pub(crate) struct Batcher {
@@ -76,23 +66,24 @@ impl Batcher {
     pub(super) fn submit(
         self: &Arc<Self>,
         mut queued: Box<QueuedRequest>,
-    ) -> Result<Submitted, Error> {
+    ) -> Result<(Receiver, Option<InlineSend>), Error> {
         let worker = self.worker()?;
         let (reply_to, receiver) = oneshot::channel();
         queued.reply_to = ReplyTo::Caller(reply_to);
-        // Outside a cluster, the stage of a charge does not change the error of a missed deadline.
-        queued.progress = self.config.pool.is_clustered().then(Arc::default);
-        let progress = queued.progress.clone();
-        if let Some(permit) = worker.inline_permit() {
-            // It counts as sent even if it waits for a connection, since no other charge delays it.
-            if let Some(connection) = self.config.pool.client.ready_connection(queued.hash_slot) {
-                let future = send_inline(Arc::clone(self), queued, connection, permit);
-                let inline = InlineSend { runtime: worker.runtime, future };
-                return Ok(Submitted { receiver, inline: Some(inline), progress });
-            }
+        // It counts as sent even if it waits for a connection, since no other charge delays it.
+        if let Some(permit) = worker.inline_permit()
+            && let Some(connection) = self.config.pool.client.ready_connection(queued.hash_slot)
+        {
+            let future = send_inline(Arc::clone(self), queued, connection, permit);
+            return Ok((receiver, Some(InlineSend { runtime: worker.runtime, future })));
         }
-        self.enqueue(&worker, queued)?;
-        Ok(Submitted { receiver, inline: None, progress })
+        let Ok(permit) = Arc::clone(&self.config.queue_permits).try_acquire_owned() else {
+            return Err(Error::new(ErrorKind::Saturation, "too many charges wait to be sent"));
+        };
+        queued.queue_permit = Some(permit);
+        // If the worker has ended since, the receiver is closed, and the caller gets an error.
+        worker.push(queued);
+        Ok((receiver, None))
     }
 
     /// Sends a refund without awaiting its answer. A full queue accepts it too: there are at most
@@ -102,11 +93,7 @@ impl Batcher {
     ///
     /// If the caller runs outside a runtime, or the runtime is shutting down.
     pub(super) fn send_and_forget(&self, request: Request) -> Result<(), Error> {
-        self.push(QueuedRequest::without_receiver(
-            &self.config.pool,
-            request,
-            Instant::now() + LATE_REPLY_TIMEOUT,
-        ))
+        self.push(QueuedRequest::refund(&self.config.pool, request))
     }
 
     /// Sends a request that settles a reservation, and gives the result to `sender`. Works like
@@ -127,16 +114,6 @@ impl Batcher {
             true => Ok(()),
             false => Err(Error::new(ErrorKind::State, "the task that sends charges has ended")),
         }
-    }
-
-    fn enqueue(&self, worker: &WorkerHandle, mut queued: Box<QueuedRequest>) -> Result<(), Error> {
-        let Ok(permit) = Arc::clone(&self.config.queue_permits).try_acquire_owned() else {
-            return Err(Error::new(ErrorKind::Saturation, "too many charges wait to be sent"));
-        };
-        queued.queue_permit = Some(permit);
-        // If the worker has ended since, the receiver is closed, and the caller gets an error.
-        worker.push(queued);
-        Ok(())
     }
 
     /// Returns the worker of the current runtime, and starts it if there is none.

@@ -13,7 +13,7 @@ use tokio::sync::oneshot::error::TryRecvError;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::batch::{CompletedRequest, QueuedRequest};
-use super::batcher::{Batcher, InlineSend, Receiver, Submitted};
+use super::batcher::{Batcher, InlineSend, Receiver};
 use crate::{Error, ErrorKind};
 
 pin_project! {
@@ -46,14 +46,17 @@ impl Pending {
     /// If the deadline has passed, or the batcher does not accept the request.
     pub(crate) fn submit(
         batcher: &Arc<Batcher>,
-        queued: Box<QueuedRequest>,
+        mut queued: Box<QueuedRequest>,
     ) -> Result<Self, Error> {
         let deadline = Deadline::new(queued.deadline, queued.hash_slot);
         if deadline.is_over() {
             let message = "the time ended before the charge was sent";
             return Err(Error::new(ErrorKind::Saturation, message));
         }
-        let Submitted { receiver, inline, progress } = batcher.submit(queued)?;
+        // Outside a cluster, the stage of a charge does not change the error of a missed deadline.
+        queued.progress = batcher.config().pool.is_clustered().then(Arc::default);
+        let progress = queued.progress.clone();
+        let (receiver, inline) = batcher.submit(queued)?;
         Ok(Self {
             batcher: Arc::clone(batcher),
             receiver: Some(receiver),

@@ -20,7 +20,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
-use super::super::decision_times::{LATE_REPLY_TIMEOUT, MAX_HOLD};
+use super::super::decision_times::MAX_HOLD;
 use super::batch::{Call, CallEnd, QueuedRequest};
 use super::call::{follow, send_call};
 use super::config::Config;
@@ -300,9 +300,7 @@ impl Worker {
             self.late_replies.push(late_reply);
         }
         for request in ended.refunds {
-            let deadline = Instant::now() + LATE_REPLY_TIMEOUT;
-            let pool = &self.config.pool;
-            self.queue.push(QueuedRequest::without_receiver(pool, request, deadline));
+            self.queue.push(QueuedRequest::refund(&self.config.pool, request));
         }
     }
 }

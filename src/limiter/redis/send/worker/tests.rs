@@ -9,6 +9,7 @@ use redis_once::calls::{ConnectionFuture, Connections, RepliesFuture, ReplyFutur
 use tokio::task::{self, JoinSet};
 use tokio::time::sleep;
 
+use super::super::super::decision_times::LATE_REPLY_TIMEOUT;
 use super::super::super::script::{Op, Request};
 use crate::algorithm::FixedWindow;
 use crate::limiter::configured::ConfiguredAlgorithm;
