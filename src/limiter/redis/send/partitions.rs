@@ -160,6 +160,7 @@ impl Partitions {
         self.update(partition);
     }
 
+    /// Records that a call of `requests` requests has ended.
     pub(super) fn call_ended(&mut self, partition: Partition, requests: usize) {
         if let Some(state) = self.partitions.get_mut(&partition) {
             state.unanswered_before = state.unanswered();
@@ -169,6 +170,7 @@ impl Partitions {
         self.update(partition);
     }
 
+    /// Sends nothing for a partition while a connection is awaited.
     pub(super) fn set_connecting(&mut self, partition: Partition, is_connecting: bool) {
         if let Some(state) = self.partitions.get_mut(&partition) {
             state.is_connecting = is_connecting;

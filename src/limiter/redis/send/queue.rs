@@ -26,7 +26,7 @@ use crate::algorithm::Mark;
 pub(super) struct Queue {
     pool: Pool,
     slots: BTreeMap<u16, SlotQueue>,
-    partitions: Partitions,
+    pub(super) partitions: Partitions,
     /// Counts requests, so that refunds with the same mark are distinct.
     count: u64,
 }
@@ -48,11 +48,6 @@ impl Queue {
         Self { pool, slots: BTreeMap::new(), partitions: Partitions::new(max_batch_size), count: 0 }
     }
 
-    /// Sets the most calls of one partition in flight.
-    pub(super) fn set_max_in_flight(&mut self, calls: usize) {
-        self.partitions.set_max_in_flight(calls);
-    }
-
     pub(super) fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
@@ -72,11 +67,6 @@ impl Queue {
         } else if let Some(partition) = self.update(hash_slot) {
             self.partitions.arrived(partition, 0);
         }
-    }
-
-    /// Lets each partition send another call.
-    pub(super) fn allow_next(&mut self) {
-        self.partitions.allow_next();
     }
 
     /// Returns the partition whose call is next, and a hash slot in it. With `only_whole`, it
@@ -121,22 +111,12 @@ impl Queue {
         })
     }
 
-    /// Records that a call of `requests` requests has ended.
-    pub(super) fn call_ended(&mut self, partition: Partition, requests: usize) {
-        self.partitions.call_ended(partition, requests);
-    }
-
     /// Records that the refunds of a call for a slot are done.
     pub(super) fn refunds_done(&mut self, hash_slot: u16) {
         if let Some(slot_queue) = self.slots.get_mut(&hash_slot) {
             slot_queue.refund_calls -= 1;
         }
         self.update(hash_slot);
-    }
-
-    /// Sends nothing for a partition while a connection is awaited.
-    pub(super) fn set_connecting(&mut self, partition: Partition, is_connecting: bool) {
-        self.partitions.set_connecting(partition, is_connecting);
     }
 
     /// Lets each slot of a partition wait where it belongs now. With an error, fails every waiting

@@ -208,14 +208,15 @@ impl Worker {
     fn update(&mut self) {
         let Self { config, queue, refunding, .. } = self;
         refunding.take_if(|_| !queue.has_refunds_in_flight(0));
-        queue.set_max_in_flight(config.max_in_flight.saturating_mul(config.pool.client.size()));
+        let calls = config.max_in_flight.saturating_mul(config.pool.client.size());
+        queue.partitions.set_max_in_flight(calls);
     }
 
     /// Allows the next calls if answers came, which this process must read. Also allows them if no
     /// answer has come for too long.
     fn allow_next(&mut self) {
         if self.may_send_next {
-            self.queue.allow_next();
+            self.queue.partitions.allow_next();
             self.first_sent = None;
         }
     }
@@ -243,7 +244,7 @@ impl Worker {
                 let connected = pool.client.clone().connect_partition(partition, hash_slot);
                 let connecting = async move { (partition, connected.await.map_err(Error::from)) };
                 self.connecting.push(connecting.boxed());
-                self.queue.set_connecting(partition, true);
+                self.queue.partitions.set_connecting(partition, true);
                 continue;
             };
             if let Some(call) = self.queue.take_call(partition) {
@@ -273,7 +274,7 @@ impl Worker {
     }
 
     fn connected(&mut self, partition: Partition, outcome: Result<(), Error>) {
-        self.queue.set_connecting(partition, false);
+        self.queue.partitions.set_connecting(partition, false);
         self.queue.regroup(partition, outcome.as_ref().err());
     }
 
@@ -281,7 +282,7 @@ impl Worker {
     fn call_ended(&mut self, ended: CallEnd) {
         self.may_send_next = true;
         if let Some((partition, requests)) = ended.partition {
-            self.queue.call_ended(partition, requests);
+            self.queue.partitions.call_ended(partition, requests);
             self.answered += requests;
         }
         self.record_end(ended);

@@ -67,7 +67,7 @@ fn next_call(queue: &mut Queue, only_whole: bool) -> Option<Call> {
 #[test]
 fn charges_leave_in_order_of_arrival() {
     let (mut queue, _receivers) = queue(2, [check(1), check(2), check(3)]);
-    queue.set_max_in_flight(2);
+    queue.partitions.set_max_in_flight(2);
     let call = next_call(&mut queue, false).expect("a call");
     assert!(!call.has_refunds());
     assert_eq!(ops(Some(call)), [check(1), check(2)]);
@@ -131,7 +131,7 @@ fn what_was_taken_for_a_caller_who_has_left_is_refunded() {
 fn in_a_cluster_a_slot_waits_for_its_refunds() {
     let pool = Pool::connect("redis-cluster://127.0.0.1:1").unwrap();
     let mut queue = Queue::new(pool, 1);
-    queue.set_max_in_flight(3);
+    queue.partitions.set_max_in_flight(3);
     let (refunds, _receiver) = queued(0, refund(10));
     let (charge, _receiver) = queued(0, check(1));
     [refunds, charge].into_iter().for_each(|queued| queue.push(queued));
@@ -144,7 +144,7 @@ fn in_a_cluster_a_slot_waits_for_its_refunds() {
 #[test]
 fn a_slot_waits_in_its_partition_once() {
     let (mut queue, _receivers) = queue(1, [refund(10)]);
-    queue.set_max_in_flight(3);
+    queue.partitions.set_max_in_flight(3);
     assert_eq!(ops(next_call(&mut queue, false)), [refund(10)]);
     let (charge, _receiver) = queued(0, check(1));
     queue.push(charge);
@@ -156,14 +156,14 @@ fn a_slot_waits_in_its_partition_once() {
 #[test]
 fn a_slot_keeps_its_order_until_all_its_refunds_are_done() {
     let (mut queue, _receivers) = queue(1, [refund(20), refund(10), check(1)]);
-    queue.set_max_in_flight(3);
+    queue.partitions.set_max_in_flight(3);
     assert!(!queue.has_refunds_in_flight(0));
     assert_eq!(ops(next_call(&mut queue, false)), [refund(20)]);
     assert_eq!(ops(next_call(&mut queue, false)), [refund(10)]);
     assert_eq!(ops(next_call(&mut queue, false)), [check(1)]);
     for is_last in [false, true] {
         assert!(queue.has_refunds_in_flight(0));
-        queue.call_ended(0, 1);
+        queue.partitions.call_ended(0, 1);
         queue.refunds_done(0);
         assert_eq!(queue.has_refunds_in_flight(0), !is_last);
     }
@@ -175,7 +175,7 @@ fn a_slot_has_no_more_calls_than_allowed() {
     let (mut queue, _receivers) = queue(1, [check(1), check(2)]);
     assert_eq!(ops(next_call(&mut queue, false)), [check(1)]);
     assert!(queue.next_partition(false).is_none());
-    queue.call_ended(0, 1);
+    queue.partitions.call_ended(0, 1);
     assert_eq!(ops(next_call(&mut queue, false)), [check(2)]);
 }
 
@@ -184,7 +184,7 @@ fn charges_whose_callers_have_left_are_dropped() {
     let (mut queue, mut receivers) = queue(2, [check(1), check(2), check(3)]);
     receivers.drain(..2);
     assert_eq!(ops(next_call(&mut queue, false)), [check(3)]);
-    queue.call_ended(0, 1);
+    queue.partitions.call_ended(0, 1);
     assert!(queue.is_empty());
 }
 
@@ -208,7 +208,7 @@ fn a_failure_reaches_all_that_wait() {
         receivers.into_iter().filter_map(|receiver| failed(receiver).then_some(())).count(),
         2
     );
-    queue.call_ended(0, 1);
+    queue.partitions.call_ended(0, 1);
     assert!(!queue.is_empty());
     queue.refunds_done(0);
     assert!(queue.is_empty());
@@ -217,7 +217,7 @@ fn a_failure_reaches_all_that_wait() {
 #[test]
 fn many_charges_leave_in_two_halves_one_after_the_other() {
     let (mut queue, _receivers) = queue(64, (1..=40).map(check));
-    queue.set_max_in_flight(2);
+    queue.partitions.set_max_in_flight(2);
     assert_eq!(ops(next_call(&mut queue, true)).len(), 20);
     assert!(queue.next_partition(false).is_none(), "both halves at once");
     let (other, _receiver) = queued(0, check(41));
@@ -228,14 +228,14 @@ fn many_charges_leave_in_two_halves_one_after_the_other() {
     let others = next_call(&mut others, false).expect("a call").batches.remove(0).requests;
     others.into_iter().for_each(|other| queue.push(other));
     assert!(queue.next_partition(false).is_none(), "more calls than allowed");
-    queue.call_ended(0, 20);
+    queue.partitions.call_ended(0, 20);
     assert_eq!(ops(next_call(&mut queue, false)).len(), 20);
 }
 
 #[test]
 fn charges_of_one_key_leave_in_one_call() {
     let (mut queue, _receivers) = queue(64, [check(1), check(1)]);
-    queue.set_max_in_flight(2);
+    queue.partitions.set_max_in_flight(2);
     assert_eq!(ops(next_call(&mut queue, false)).len(), 2);
     let (others, _others): (Vec<_>, Vec<_>) = (0..20).map(|_| queued(0, check(1))).unzip();
     others.into_iter().for_each(|other| queue.push(other));
@@ -245,7 +245,7 @@ fn charges_of_one_key_leave_in_one_call() {
 #[test]
 fn few_charges_leave_in_one_call() {
     let (mut queue, _receivers) = queue(64, (1..=7).map(check));
-    queue.set_max_in_flight(2);
+    queue.partitions.set_max_in_flight(2);
     assert_eq!(ops(next_call(&mut queue, true)).len(), 0);
     assert_eq!(ops(next_call(&mut queue, false)).len(), 7);
 }
@@ -253,11 +253,11 @@ fn few_charges_leave_in_one_call() {
 #[test]
 fn the_calls_of_a_crowd_follow_each_other() {
     let (mut queue, _receivers) = queue(64, (1..=256).map(check));
-    queue.set_max_in_flight(2);
+    queue.partitions.set_max_in_flight(2);
     for _ in 0..2 {
         assert_eq!(ops(next_call(&mut queue, true)).len(), 64);
         assert!(queue.next_partition(false).is_none());
-        queue.allow_next();
+        queue.partitions.allow_next();
     }
     assert!(queue.next_partition(false).is_none(), "more calls than allowed");
 }
