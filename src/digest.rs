@@ -6,15 +6,16 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
 /// The longest text that is kept verbatim, in bytes.
-pub(crate) const MAX_VERBATIM_LENGTH: usize = 64;
+const MAX_VERBATIM_LENGTH: usize = 64;
 
 /// The prefix of digests. No text that is kept verbatim starts with it.
-pub(crate) const DIGEST_PREFIX: &str = "h:";
+const DIGEST_PREFIX: &str = "h:";
 
-/// Appends the prefix and the first half of the SHA-256 digest of `text`, in hexadecimal digits.
-pub(crate) fn push_digest(name: &mut String, text: &str) {
-    name.push_str(DIGEST_PREFIX);
-    push_half(name, &Sha256::digest(text.as_bytes()));
+/// Returns the prefix and the first half of the SHA-256 digest of `text`, in hexadecimal digits.
+pub(crate) fn digest_of(text: &str) -> String {
+    let mut name = DIGEST_PREFIX.to_owned();
+    push_half(&mut name, &Sha256::digest(text.as_bytes()));
+    name
 }
 
 /// The first 8 bytes of the SHA-256 digest of a key. They do not reveal the key.
@@ -29,9 +30,7 @@ pub(crate) fn short(key: &str) -> Cow<'_, str> {
     if key.len() <= MAX_VERBATIM_LENGTH && !key.starts_with(DIGEST_PREFIX) {
         return Cow::Borrowed(key);
     }
-    let mut name = String::new();
-    push_digest(&mut name, key);
-    Cow::Owned(name)
+    Cow::Owned(digest_of(key))
 }
 
 /// The digest that turns secrets into keys: 32 hexadecimal digits, the first half of SHA-256.

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::Limiter;
 use super::wrapped::{Around, Begin, Wrapped};
-use crate::digest::push_digest;
+use crate::digest::digest_of;
 use crate::observe::{Asked, Tracer, shows_decisions};
 use crate::reservation::Reservation;
 use crate::settlement::Settlement;
@@ -139,11 +139,7 @@ impl ShownKey {
                 let parts = charge.parts().iter().map(|part| of(part).unwrap_or_default());
                 Some(parts.collect::<Vec<_>>().join(","))
             }
-            Self::Digest => {
-                let mut digest = String::new();
-                push_digest(&mut digest, charge.key());
-                Some(digest)
-            }
+            Self::Digest => Some(digest_of(charge.key())),
             Self::Raw => Some(charge.key().to_owned()),
         }
     }

@@ -10,13 +10,14 @@
 //! for every prefix. Braces and `%` in a prefix become `%7B`, `%7D` and `%25`, since a cluster uses
 //! the first braces of a name as its hash tag.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use redis_once::calls::{HASH_SLOTS, hash_slot};
 
 use crate::algorithm::ScriptPart;
-use crate::digest::{DIGEST_PREFIX, MAX_VERBATIM_LENGTH, push_digest};
+use crate::digest::{digest_of, short};
 
 /// Chooses the end of a key's name in Redis, and so its hash slot in a cluster.
 ///
@@ -33,12 +34,7 @@ pub(super) struct Buckets {
 /// quota. Several parts are numbered.
 pub(super) fn key_prefixes(parts: &[ScriptPart], prefix: &str, name: &str) -> Vec<String> {
     let prefix = safe_prefix(prefix);
-    let mut safe = name.to_owned();
-    if name.len() > MAX_VERBATIM_LENGTH || name.starts_with(DIGEST_PREFIX) {
-        safe.clear();
-        push_digest(&mut safe, name);
-    }
-    let name = percent_encoded(&safe, |character| {
+    let name = percent_encoded(&short(name), |character| {
         character.is_ascii() && character != ':' && is_harmless(character as u8)
     });
     let key_prefix = |(index, part): (usize, &ScriptPart)| {
@@ -59,11 +55,7 @@ pub(super) fn safe_prefix(prefix: &str) -> String {
 
 /// Returns `key` in braces: the suffix of its names in Redis.
 pub(super) fn hash_tagged(key: &str) -> String {
-    let mut name = String::with_capacity(key.len().min(MAX_VERBATIM_LENGTH) + 2);
-    name.push('{');
-    push_verbatim_or_digest(&mut name, key);
-    name.push('}');
-    name
+    ["{", &verbatim_or_digest(key), "}"].concat()
 }
 
 /// Percent-encodes the bytes of all characters of `text` that are not kept.
@@ -85,16 +77,12 @@ fn is_harmless(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'~' | b'@' | b':' | b'/' | b'-')
 }
 
-/// Appends `text` itself if it is short and has only safe characters, or else its digest.
-fn push_verbatim_or_digest(name: &mut String, text: &str) {
-    if text.len() <= MAX_VERBATIM_LENGTH
-        && !text.starts_with(DIGEST_PREFIX)
-        && text.bytes().all(is_harmless)
-    {
-        name.push_str(text);
-        return;
+/// Returns `text` itself if it is short and has only safe characters, or else its digest.
+fn verbatim_or_digest(text: &str) -> Cow<'_, str> {
+    match text.bytes().all(is_harmless) {
+        true => short(text),
+        false => Cow::Owned(digest_of(text)),
     }
-    push_digest(name, text);
 }
 
 impl Buckets {
@@ -123,10 +111,7 @@ impl Buckets {
         let own = hash_tagged(key);
         let Some(tags) = &self.tags else { return own };
         let tag = tags[share(hash_slot(&own), tags.len() as u16)];
-        let mut name = String::with_capacity(own.len() + 6);
-        write!(name, "{{{tag}}}:").expect("a string takes all");
-        push_verbatim_or_digest(&mut name, key);
-        name
+        format!("{{{tag}}}:{}", verbatim_or_digest(key))
     }
 }
 
