@@ -65,19 +65,8 @@ pub(crate) trait ReadEntry: Send + Sync {
         state: &[Element<'_>],
     ) -> Result<ReplyEntry, Error>;
 
-    /// Returns the answer for a key that is blocked until an instant, which is later than `now`. A
-    /// penalty could not take `not_taken` units.
-    ///
-    /// # Errors
-    ///
-    /// If the algorithm cannot follow the quota of the request.
-    fn read_block(
-        &self,
-        now: i64,
-        request: &Request,
-        until: i64,
-        not_taken: i64,
-    ) -> Result<ReplyEntry, Error>;
+    /// Returns the answer for a key that is blocked until an instant, which is later than `now`.
+    fn blocked(&self, now: i64, request: &Request, until: i64) -> Result<Answer, Error>;
 }
 
 impl<A: InLua> ReadEntry for ConfiguredAlgorithm<A> {
@@ -129,15 +118,9 @@ impl<A: InLua> ReadEntry for ConfiguredAlgorithm<A> {
         }
     }
 
-    fn read_block(
-        &self,
-        now: i64,
-        request: &Request,
-        until: i64,
-        not_taken: i64,
-    ) -> Result<ReplyEntry, Error> {
+    fn blocked(&self, now: i64, request: &Request, until: i64) -> Result<Answer, Error> {
         let rule = self.rule(request.quota.as_ref())?;
-        Ok(ReplyEntry::Decided(Answer { not_taken, ..A::blocked(&rule, now, until) }))
+        Ok(A::blocked(&rule, now, until))
     }
 }
 
@@ -205,12 +188,10 @@ impl<'a> BatchReply<'a> {
             Element::Number(wait) => reader.read(self.now, request, *wait, state),
             Element::Text(text) if text.starts_with(BLOCKED) => {
                 let is_later = |until: &i64| (self.now + 1..MAX_NUMBER).contains(until);
-                match block_end(text, &request.op).filter(|(until, _)| is_later(until)) {
-                    Some((until, not_taken)) => {
-                        reader.read_block(self.now, request, until, not_taken)
-                    }
-                    None => Err(malformed_reply()),
-                }
+                let end = block_end(text, &request.op).filter(|(until, _)| is_later(until));
+                let (until, not_taken) = end.ok_or_else(malformed_reply)?;
+                let answer = reader.blocked(self.now, request, until)?;
+                Ok(ReplyEntry::Decided(Answer { not_taken, ..answer }))
             }
             Element::Text(text) if text.starts_with(RESET) => {
                 let numbers = numbers_after(RESET, text).ok_or_else(malformed_reply)?;
