@@ -133,10 +133,7 @@ impl<C> Admission<C> {
                     State::Asking { check: limiter.check(&attempts.charge) }
                 }
                 StateProj::Asking { check } => {
-                    let mut decision = match ready!(check.poll(cx)) {
-                        Ok(decision) => decision,
-                        Err(error) => return Poll::Ready(Err(Refusal::Undecided(error))),
-                    };
+                    let mut decision = ready!(check.poll(cx)).map_err(Refusal::Undecided)?;
                     let attempts = this.attempts.as_deref();
                     match decision.outcome() {
                         Outcome::Allow => {
@@ -146,23 +143,18 @@ impl<C> Admission<C> {
                             }
                             return Poll::Ready(Ok(()));
                         }
-                        Outcome::Wait(wait) if wait > max_wait(attempts) => {
-                            refund(limiter, decision);
-                            return Poll::Ready(Err(Refusal::Undecided(too_long_a_wait())));
-                        }
                         Outcome::Wait(wait) => {
-                            let sleep = match boxed_sleep(wait) {
-                                Ok(sleep) => sleep,
-                                Err(error) => {
-                                    refund(limiter, decision);
-                                    return Poll::Ready(Err(Refusal::Undecided(error)));
-                                }
+                            let sleep = match wait > max_wait(attempts) {
+                                true => Err(too_long_a_wait()),
+                                false => boxed_sleep(wait),
                             };
+                            let sleep = sleep.map_err(|error| {
+                                refund(limiter, &mut decision);
+                                Refusal::Undecided(error)
+                            })?;
                             let due = due(attempts, wait);
                             if begin_wait(this.attempts, &mut decision) {
-                                if let Some(reservation) = decision.take_reservation() {
-                                    let _ = limiter.settle(reservation, 0);
-                                }
+                                refund(limiter, &mut decision);
                                 return Poll::Ready(Err(Refusal::Denied(decision.without_wait())));
                             }
                             *admitted = Some(decision);
@@ -171,10 +163,8 @@ impl<C> Admission<C> {
                         Outcome::Retry(pause)
                             if attempts.is_some_and(|attempts| attempts.has_time_for(pause)) =>
                         {
-                            let sleep = match boxed_sleep(pause.saturating_add(jitter())) {
-                                Ok(sleep) => sleep,
-                                Err(error) => return Poll::Ready(Err(Refusal::Undecided(error))),
-                            };
+                            let sleep = boxed_sleep(pause.saturating_add(jitter()));
+                            let sleep = sleep.map_err(Refusal::Undecided)?;
                             begin_wait(this.attempts, &mut decision);
                             State::Pausing { sleep }
                         }
@@ -232,7 +222,7 @@ fn boxed_sleep(wait: Duration) -> Result<Pin<Box<Sleep>>, Error> {
 }
 
 /// Refunds all that a decision took.
-fn refund<L: Limiter>(limiter: &L, mut decision: Decision) {
+fn refund<L: Limiter>(limiter: &L, decision: &mut Decision) {
     if let Some(reservation) = decision.take_reservation() {
         let _ = limiter.settle(reservation, 0);
     }
