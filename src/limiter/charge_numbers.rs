@@ -1,9 +1,7 @@
 //! A charge as numbers: the range of its key and cost, its times in microseconds, and its deadline.
 
 use std::sync::Arc;
-use std::time::Duration;
-#[cfg(feature = "redis")]
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
@@ -67,7 +65,6 @@ pub(crate) fn check_key(key: &str) -> Result<(), Error> {
 }
 
 /// Returns the time of this machine, since the Unix epoch.
-#[cfg(feature = "redis")]
 pub(crate) fn system_time() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }

@@ -1,11 +1,9 @@
 //! The clock of a [`Memory`](crate::Memory).
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use tokio::time::Instant;
 
 use crate::Error;
-use crate::limiter::charge_numbers::{self, checked_instant, instant, micros};
+use crate::limiter::charge_numbers::{self, checked_instant, instant, micros, system_time};
 
 /// A clock, in µs since the Unix epoch.
 #[derive(Clone)]
@@ -20,8 +18,7 @@ pub(super) enum Clock {
 
 impl Clock {
     pub(super) fn tokio() -> Self {
-        let epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self::Tokio { since: Instant::now(), epoch_micros: micros(epoch) }
+        Self::Tokio { since: Instant::now(), epoch_micros: micros(system_time()) }
     }
 
     /// Returns true if the clock never steps back, so that an expired state stays expired.
