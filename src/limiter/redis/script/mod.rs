@@ -96,43 +96,39 @@ impl Request {
     }
 }
 
-/// The keys and arguments of a call.
-pub(super) struct Arguments<'a> {
-    pub(super) now: Option<i64>,
-    /// The prefixes of a charge's keys, one for each quota.
-    pub(super) key_prefixes: &'a [String],
-    pub(super) rule: &'a [i64],
-    /// The requests of the call. Those of one key are adjacent.
-    pub(super) requests: &'a [&'a Request],
-}
-
-impl Arguments<'_> {
-    pub(super) fn append_to(&self, command: &mut Cmd) {
-        let groups: Vec<_> = self.requests.chunk_by(|one, next| one.key == next.key).collect();
-        command.arg(groups.len() * self.key_prefixes.len());
-        let mut name = String::new();
-        for group in &groups {
-            let mut suffixes = key_suffixes(&group[0].key, self.key_prefixes.len());
-            let mut suffix = "";
-            for prefix in self.key_prefixes {
-                suffix = suffixes.next().unwrap_or(suffix);
-                name.clear();
-                name.extend([prefix.as_str(), suffix]);
-                command.arg(&name);
-            }
+/// Appends the keys and arguments of a call. `key_prefixes` are those of a charge's keys, one for
+/// each quota. Of the requests, those of one key are adjacent.
+pub(super) fn append_call(
+    command: &mut Cmd,
+    now: Option<i64>,
+    key_prefixes: &[String],
+    rule: &[i64],
+    requests: &[&Request],
+) {
+    let groups: Vec<_> = requests.chunk_by(|one, next| one.key == next.key).collect();
+    command.arg(groups.len() * key_prefixes.len());
+    let mut name = String::new();
+    for group in &groups {
+        let mut suffixes = key_suffixes(&group[0].key, key_prefixes.len());
+        let mut suffix = "";
+        for prefix in key_prefixes {
+            suffix = suffixes.next().unwrap_or(suffix);
+            name.clear();
+            name.extend([prefix.as_str(), suffix]);
+            command.arg(&name);
         }
-        match self.now {
-            Some(now) => command.arg(now),
-            None => command.arg(""),
-        };
-        command.arg(self.rule);
-        for alike in groups.chunk_by(|one, next| are_alike(one, next)) {
-            let segments = || alike[0].chunk_by(|one, next| one.differs_in_key_only(next));
-            command.arg(alike.len()).arg(segments().count());
-            for segment in segments() {
-                command.arg(segment.len());
-                append_operation(command, segment[0]);
-            }
+    }
+    match now {
+        Some(now) => command.arg(now),
+        None => command.arg(""),
+    };
+    command.arg(rule);
+    for alike in groups.chunk_by(|one, next| are_alike(one, next)) {
+        let segments = || alike[0].chunk_by(|one, next| one.differs_in_key_only(next));
+        command.arg(alike.len()).arg(segments().count());
+        for segment in segments() {
+            command.arg(segment.len());
+            append_operation(command, segment[0]);
         }
     }
 }

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::super::Pool;
 use super::super::decision_times::LATE_REPLY_TIMEOUT;
-use super::super::script::{Arguments, BatchReply, Op, ReplyEntry, Request, key_suffixes};
+use super::super::script::{BatchReply, Op, ReplyEntry, Request, append_call, key_suffixes};
 use super::config::Config;
 use crate::Error;
 use crate::algorithm::Verdict;
@@ -217,9 +217,7 @@ impl Batch {
 
     /// Appends keys and arguments. `now` is the time by the caller's clock, if there is one.
     pub(super) fn append_to(&self, config: &Config, now: Option<i64>, command: &mut Cmd) {
-        let Config { key_prefixes, rule, .. } = config;
-        let requests = &self.references();
-        Arguments { now, key_prefixes, rule, requests }.append_to(command);
+        append_call(command, now, &config.key_prefixes, &config.rule, &self.references());
     }
 
     /// Gives each request its answer. Returns refunds of the units that were taken for callers that
