@@ -288,32 +288,25 @@ fn of_each_quota(births: &[i64], quotas: &Quotas) -> Box<[i64]> {
 impl<A: InLua> Inner<A> {
     /// Asks about a charge's own key.
     fn ask(self: &Arc<Self>, operation: Option<Operation>, charge: &Charge) -> RedisFuture<A> {
-        RedisFuture::new(self, charge, self.request(operation, charge))
+        // A key that is too long is rejected before it is hashed.
+        let key = one_key(charge).map(|key| self.batcher.config().buckets[0].suffix(key));
+        self.ask_keys(key, operation, charge)
     }
 
-    /// Asks like `ask`, but about keys whose names end with `key`.
+    /// Asks about keys whose names end with `key`.
     pub(super) fn ask_keys(
         self: &Arc<Self>,
-        key: String,
+        key: Result<String, Error>,
         operation: Option<Operation>,
         charge: &Charge,
     ) -> RedisFuture<A> {
-        RedisFuture::new(self, charge, self.request_for_keys(key, operation, charge))
+        let asked = Some(key.and_then(|key| self.request(key, operation, charge)));
+        let deadline = charge_numbers::deadline(charge, MAX_TIMEOUT);
+        let state = State::Asking { asked, deadline, known: self.named.lines.known() };
+        RedisFuture { inner: Arc::clone(self), state }
     }
 
-    fn request(&self, operation: Option<Operation>, charge: &Charge) -> Asked {
-        // A key that is too long is rejected before it is hashed.
-        let key = one_key(charge)?;
-        let suffix = self.batcher.config().buckets[0].suffix(key);
-        self.request_for_keys(suffix, operation, charge)
-    }
-
-    fn request_for_keys(
-        &self,
-        key: String,
-        operation: Option<Operation>,
-        charge: &Charge,
-    ) -> Asked {
+    fn request(&self, key: String, operation: Option<Operation>, charge: &Charge) -> Asked {
         let (rule, check) = self.named.read(charge)?;
         let quotas = charge.own_quota().unwrap_or(&self.named.quota);
         let births = charge.extension().map(|Births(births)| of_each_quota(births, quotas));
@@ -452,15 +445,6 @@ pin_project! {
             known: ResetsSeen,
             change: Option<Box<Change<A>>>,
         },
-    }
-}
-
-impl<A: InLua> RedisFuture<A> {
-    fn new(inner: &Arc<Inner<A>>, charge: &Charge, asked: Asked) -> Self {
-        let deadline = charge_numbers::deadline(charge, MAX_TIMEOUT);
-        let state =
-            State::Asking { asked: Some(asked), deadline, known: inner.named.lines.known() };
-        Self { inner: Arc::clone(inner), state }
     }
 }
 

@@ -115,20 +115,19 @@ impl OneCall {
         }
         let asked = |charge: &Charge| (charge.units(), charge.longest_wait().unwrap_or_default());
         let are_alike = charges.iter().all(|charge| asked(charge) == asked(charges[0]));
-        if are_alike && !self.is_together {
+        let (inner, whole) = if are_alike && !self.is_together {
             let inner = &self.alike().inner;
-            return Ok(match of_alike(charges, &inner.named.quota) {
-                Ok(whole) => Box::pin(inner.ask_keys(suffixes.concat(), operation, &whole)),
-                Err(error) => failed(error),
-            });
-        }
-        let free = charges.iter().filter(|charge| charge.units() == 0).count();
-        if (1..charges.len()).contains(&free) {
-            return Err(AtATime(1));
-        }
-        let inner = &self.each().ok_or(AtATime(charges.len().div_ceil(2)))?.inner;
-        Ok(match of_each(charges, &inner.named.quota) {
-            Ok(whole) => Box::pin(inner.ask_keys(suffixes.concat(), operation, &whole)),
+            (inner, of_alike(charges, &inner.named.quota))
+        } else {
+            let free = charges.iter().filter(|charge| charge.units() == 0).count();
+            if (1..charges.len()).contains(&free) {
+                return Err(AtATime(1));
+            }
+            let inner = &self.each().ok_or(AtATime(charges.len().div_ceil(2)))?.inner;
+            (inner, of_each(charges, &inner.named.quota))
+        };
+        Ok(match whole {
+            Ok(whole) => Box::pin(inner.ask_keys(Ok(suffixes.concat()), operation, &whole)),
             Err(error) => failed(error),
         })
     }
