@@ -12,7 +12,6 @@ mod one_lock;
 
 use std::fmt;
 use std::future::Future;
-use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -185,7 +184,7 @@ impl<A: Algorithm> Memory<A> {
 
     #[inline]
     fn ask(&self, operation: Option<Operation>, charge: &Charge) -> MemoryFuture<A> {
-        MemoryFuture::new(Arc::clone(&self.store), operation, charge.clone())
+        MemoryFuture { store: Some(Arc::clone(&self.store)), operation, charge: charge.clone() }
     }
 }
 
@@ -233,18 +232,11 @@ impl<A: Algorithm> fmt::Debug for Memory<A> {
 /// It decides at the first poll, and is then ready. If it is dropped before, it takes nothing.
 #[must_use = "nothing is decided until it is awaited"]
 pub struct MemoryFuture<A: Algorithm> {
-    store: Arc<Store<A>>,
+    /// `None` after the decision.
+    store: Option<Arc<Store<A>>>,
     /// The operation. `None` for a check.
     operation: Option<Operation>,
     charge: Charge,
-    is_done: bool,
-}
-
-impl<A: Algorithm> MemoryFuture<A> {
-    #[inline]
-    fn new(store: Arc<Store<A>>, operation: Option<Operation>, charge: Charge) -> Self {
-        Self { store, operation, charge, is_done: false }
-    }
 }
 
 impl<A: Algorithm> Future for MemoryFuture<A> {
@@ -253,10 +245,10 @@ impl<A: Algorithm> Future for MemoryFuture<A> {
     #[inline]
     fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        assert!(!mem::replace(&mut this.is_done, true), "polled after it was done");
+        let store = this.store.take().expect("polled after it was done");
         Poll::Ready(match this.operation {
-            None => this.store.decide(&mut this.charge),
-            Some(operation) => this.store.change(operation, &this.charge),
+            None => store.decide(&mut this.charge),
+            Some(operation) => store.change(operation, &this.charge),
         })
     }
 }
