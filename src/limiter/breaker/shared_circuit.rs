@@ -65,7 +65,9 @@ impl SharedCircuit {
     /// Counts a refused call, and returns its error.
     pub(super) fn refuse(&self) -> Error {
         self.watch.refused();
-        lock(&self.guarded).refuse()
+        let mut guarded = lock(&self.guarded);
+        guarded.counts.refused += 1;
+        guarded.refusal.clone()
     }
 
     /// # Errors
@@ -138,13 +140,6 @@ impl SharedCircuit {
     /// The time since the start of the breaker.
     fn now(&self) -> Duration {
         Instant::now().saturating_duration_since(self.start)
-    }
-}
-
-impl Guarded {
-    fn refuse(&mut self) -> Error {
-        self.counts.refused += 1;
-        self.refusal.clone()
     }
 }
 

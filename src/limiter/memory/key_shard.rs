@@ -40,6 +40,10 @@ impl<S> Entry<S> {
     fn end(&self) -> i64 {
         self.expires_at.max(self.kept.over.as_ref().map_or(0, |over| over.blocked_until))
     }
+
+    fn hash(&self, hasher: &RandomState) -> u64 {
+        hash(hasher, self.name.as_bytes())
+    }
 }
 
 /// The state of a key, and what few keys have.
@@ -236,12 +240,6 @@ impl<S> Shard<S> {
         if let Ok(entry) = entry {
             entry.remove();
         }
-    }
-}
-
-impl<S> Entry<S> {
-    fn hash(&self, hasher: &RandomState) -> u64 {
-        hash(hasher, self.name.as_bytes())
     }
 }
 
