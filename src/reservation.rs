@@ -39,13 +39,33 @@ use crate::waiters::Turn;
 ///
 /// [`Limiter::settle`]: crate::Limiter::settle
 pub struct Reservation {
-    owner: Owner,
+    owner: OwnerAndHold,
     cost: u64,
-    is_held: bool,
     /// A hash of the charged key, which is not secret, if a deny cache has seen it. Or [`SEVERAL`],
     /// if caches have seen different keys.
     charged: Option<NonZeroU64>,
     payload: Payload,
+}
+
+/// An owner, and whether its units are held, in eight bytes. With eight more, a reservation would be
+/// so large that clippy warns those who return it as an error.
+#[derive(Clone, Copy)]
+struct OwnerAndHold(u64);
+
+impl OwnerAndHold {
+    const HELD: u64 = 1 << 63;
+
+    fn new(owner: Owner, is_held: bool) -> Self {
+        Self(owner.0 | if is_held { Self::HELD } else { 0 })
+    }
+
+    fn owner(self) -> Owner {
+        Owner(self.0 & !Self::HELD)
+    }
+
+    fn is_held(self) -> bool {
+        self.0 & Self::HELD != 0
+    }
 }
 
 enum Payload {
@@ -70,7 +90,7 @@ impl Reservation {
     #[must_use]
     pub fn new(owner: Owner, cost: u64, payload: impl Any + Send + Sync) -> Self {
         let payload = Payload::Other(Box::new(payload));
-        Self { owner, cost, is_held: false, charged: None, payload }
+        Self { owner: OwnerAndHold::new(owner, false), cost, charged: None, payload }
     }
 
     /// Marks the units as held: the store waits for their settlement, even if all were used.
@@ -93,19 +113,19 @@ impl Reservation {
     /// [`Budget`](crate::algorithm::Budget) holds them.
     #[must_use]
     pub fn is_held(&self) -> bool {
-        self.is_held
+        self.owner.is_held()
     }
 
     /// Marks the units as held or as spent.
     #[must_use]
     pub(crate) fn with_held(self, is_held: bool) -> Self {
-        Self { is_held, ..self }
+        Self { owner: OwnerAndHold::new(self.owner(), is_held), ..self }
     }
 
     #[inline]
     pub(crate) fn of_reserved(owner: Owner, cost: u64, reserved: ReservedUnits) -> Self {
         let payload = Payload::Reserved(reserved);
-        Self { owner, cost, is_held: false, charged: None, payload }
+        Self { owner: OwnerAndHold::new(owner, false), cost, charged: None, payload }
     }
 
     pub(crate) fn into_reserved(self) -> Result<ReservedUnits, Self> {
@@ -147,7 +167,7 @@ impl Reservation {
     /// The owner: the limiter that it belongs to.
     #[must_use]
     pub fn owner(&self) -> Owner {
-        self.owner
+        self.owner.owner()
     }
 
     /// The units that it took.
@@ -204,9 +224,9 @@ pub(crate) const SEVERAL: NonZeroU64 = NonZeroU64::MAX;
 impl fmt::Debug for Reservation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reservation")
-            .field("owner", &self.owner)
+            .field("owner", &self.owner())
             .field("cost", &self.cost)
-            .field("is_held", &self.is_held)
+            .field("is_held", &self.is_held())
             .finish_non_exhaustive()
     }
 }
