@@ -40,9 +40,8 @@ let service = limit.layer(service_fn(async |_: Request<String>| {
 
 The module `guide` has a page for each subject."
 )]
-// Dependencies go one way. Values, such as `charge` and `quota`, use no other module. Algorithms
-// use values, and limiters use algorithms. The layer and its service know limiters by their trait.
-// HTTP and gRPC come last. `tests/architecture/modules.rs` checks each rule.
+// Dependencies go one way: values in `core`, then `algorithm` and `observe`, `limiter`, `redis`,
+// `http` and `tower`. `tests/architecture/modules.rs` checks it.
 // Without a feature, links to what it adds are plain text, and some private items have no use.
 #![cfg_attr(
     not(all(feature = "axum", feature = "metrics", feature = "rustls", feature = "tracing")),
@@ -52,69 +51,38 @@ The module `guide` has a page for each subject."
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 #![doc(test(attr(deny(unused_imports))))]
 
-// Macros for the modules below.
+// From the lowest room up. The first one has macros for the others.
 #[macro_use]
-mod debug_by_name;
-#[macro_use]
-mod for_each_tuple;
-// Values.
-mod charge;
-mod decision;
-mod digest;
-mod error;
-mod extractor;
-mod quota;
-mod refusal;
-mod reservation;
-mod waiters;
-// Metrics and events.
+mod core;
+pub mod algorithm;
 #[cfg(not(any(feature = "metrics", feature = "tracing")))]
 mod observe;
 #[cfg(any(feature = "metrics", feature = "tracing"))]
 pub mod observe;
-// Algorithms.
-pub mod algorithm;
-// Limiters.
 #[macro_use]
 pub mod limiter;
-mod mark;
-// tower.
-pub mod future;
-mod layer;
-mod reject;
-mod service;
-mod settle;
-mod settlement;
-mod shared;
-mod sync;
-// HTTP, gRPC, Java, other engines, tests.
+mod http;
+#[cfg(feature = "redis")]
+pub mod redis;
+mod tower;
+// What users find by its use.
 pub mod crates;
 /// The functions that `fuzz/` runs.
 #[cfg(all(fuzzing, feature = "redis"))]
 #[doc(hidden)]
 pub mod fuzz {
-    pub use crate::limiter::redis::fuzz_replies::{address, error, key, reply, state};
+    pub use crate::redis::fuzz_replies::{address, error, key, reply, state};
 }
 #[cfg(not(doctest))] // `tests` runs its blocks, which need what the crate does without
 pub mod guide;
-mod http;
-pub mod key;
-pub mod respond;
 pub mod store;
 pub mod testing;
 
-pub use self::charge::Charge;
-pub use self::decision::{Decision, Outcome};
-pub use self::error::{Error, ErrorKind};
-pub use self::extractor::Exempt;
+pub use self::core::{Charge, Decision, Error, ErrorKind, Exempt, Outcome, Quota, Refusal};
 #[cfg(any(feature = "axum", feature = "tonic"))]
 pub use self::http::by_client_ip;
 pub use self::http::{HttpResponder, by_api_key, by_head};
-pub use self::layer::RateLimitLayer;
 pub use self::limiter::{FailOpen, Limiter, LimiterExt, Memory};
 #[cfg(feature = "redis")]
-pub use self::limiter::{Pool, Redis};
-pub use self::quota::Quota;
-pub use self::refusal::Refusal;
-pub use self::service::RateLimit;
-pub use self::settle::Settle;
+pub use self::redis::{Pool, Redis};
+pub use self::tower::{RateLimit, RateLimitLayer, Settle, future, key, respond};

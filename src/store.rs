@@ -1,7 +1,7 @@
 //! For engines of your own: several limits of one store decide about a request, chosen when the
 //! request comes.
 //!
-//! [`AllAtOnce`](crate::limiter::AllAtOnce) and [`AllInTurn`](crate::limiter::AllInTurn) have a
+//! [`AllAtOnce`](crate::redis::AllAtOnce) and [`AllInTurn`](crate::limiter::AllInTurn) have a
 //! fixed list of limiters. A table of limits has not: each request needs other rows of it. Then
 //! build a limiter on this module, as the crate `tower-sluice-policies` does.
 //!

@@ -21,11 +21,12 @@ use std::future::{Ready, ready};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::core::reservation::{Owner, Reservation};
+use crate::core::settlement::Settlement;
+use crate::core::sync::{Mutex, MutexGuard, lock};
+use crate::core::{Charge, Decision, Error, ErrorKind, Outcome};
+use crate::limiter::Limiter;
 use crate::limiter::Operation;
-use crate::reservation::{Owner, Reservation};
-use crate::settlement::Settlement;
-use crate::sync::{Mutex, MutexGuard, lock};
-use crate::{Charge, Decision, Error, ErrorKind, Limiter, Outcome};
 
 /// Returns decisions in the order in which they were given. Clones share the decisions and the
 /// records.

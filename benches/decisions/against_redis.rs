@@ -40,7 +40,7 @@ impl Bench {
         let site = Site::new();
         let limiter = site.limiter(TokenBucket::new(Quota::per_second(1_000_000).burst(BURST)));
         let [checks, _] =
-            tower_sluice::limiter::script_texts(&TokenBucket::new(Quota::per_second(1)));
+            tower_sluice::redis::script_texts(&TokenBucket::new(Quota::per_second(1)));
         let (connection, own, lean) = site.runtime.block_on(async {
             let mut connection = site.server.connection().await;
             let mut digests = Vec::new();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tower_sluice::algorithm::TokenBucket;
-use tower_sluice::limiter::AllAtOnce;
+use tower_sluice::redis::AllAtOnce;
 use tower_sluice::{Charge, Limiter, LimiterExt, Pool, Quota, Redis};
 
 use support::Server;

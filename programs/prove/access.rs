@@ -67,7 +67,7 @@ impl Access {
             .fold(text.to_owned(), |text, word| text.replace(word, "***"))
     }
 
-    pub(crate) fn builder(&self) -> Result<tower_sluice::limiter::PoolBuilder, String> {
+    pub(crate) fn builder(&self) -> Result<tower_sluice::redis::PoolBuilder, String> {
         let builder = Pool::builder(&self.url).map_err(|error| self.hush(&format!("{error:#}")))?;
         Ok(match &self.authority {
             Some(pem) => builder.root_certificate(pem),

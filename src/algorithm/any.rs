@@ -8,7 +8,7 @@ use super::{
     ScriptPart, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, Take,
     TokenBucket,
 };
-use crate::quota::{Quota, QuotaError, Quotas};
+use crate::core::quota::{Quota, QuotaError, Quotas};
 
 macro_rules! any_algorithm {
     ($($(#[$doc:meta])* $member:ident),+ $(,)?) => {

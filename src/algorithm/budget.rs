@@ -13,7 +13,7 @@ use super::{
     Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, Take, YEAR,
     at_most_a_year, exact, micros, units_between,
 };
-use crate::quota::{Quota, QuotaError, Quotas};
+use crate::core::quota::{Quota, QuotaError, Quotas};
 
 /// The default shortest time that units are held.
 const DEFAULT_MAX_HOLD: Duration = Duration::from_secs(60);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::quota::{Quota, QuotaError, Quotas};
+use crate::core::quota::{Quota, QuotaError, Quotas};
 
 /// The default of the longest wait that an algorithm reserves.
 pub(crate) const DEFAULT_HORIZON: Duration = Duration::from_secs(60);
@@ -11,7 +11,7 @@ pub(crate) const DEFAULT_HORIZON: Duration = Duration::from_secs(60);
 pub(super) const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
 /// The limit of exact integers: a script computes exactly below it.
-pub(crate) const INEXACT: i64 = crate::quota::INEXACT as i64;
+pub(crate) const INEXACT: i64 = crate::core::quota::INEXACT as i64;
 
 /// Limits a time to 365 days.
 pub(super) const fn at_most_a_year(time: Duration) -> Duration {
@@ -31,7 +31,7 @@ pub(super) fn without_burst(
 /// of its rule.
 macro_rules! of_one_quota {
     () => {
-        fn quota(&self) -> crate::quota::Quotas {
+        fn quota(&self) -> crate::core::quota::Quotas {
             self.quota.into()
         }
 

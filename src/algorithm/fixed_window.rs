@@ -11,7 +11,7 @@ use super::{
     Algorithm, DEFAULT_HORIZON, Element, InLua, Mark, NO_STATE, Refund, Report, Take, exact,
     in_lua::state_of, micros, without_burst,
 };
-use crate::quota::{Quota, QuotaError, Quotas};
+use crate::core::quota::{Quota, QuotaError, Quotas};
 
 /// Admits a number of units in each period of the clock, or in a period that begins with a key's
 /// first charge.

@@ -153,9 +153,9 @@ use std::fmt::Debug;
 pub(crate) use common::{DEFAULT_HORIZON, INEXACT, exact};
 use common::{YEAR, at_most_a_year, micros, units_between, without_burst};
 
-use crate::Quota;
-pub use crate::mark::Mark;
-pub use crate::quota::{QuotaError, Quotas};
+use crate::core::Quota;
+pub use crate::core::mark::Mark;
+pub use crate::core::quota::{QuotaError, Quotas};
 
 /// The instant that a mark holds if there was no state before a charge: the begin of the epoch. A
 /// mark holds each instant plus one, since 0 stands for no instant.

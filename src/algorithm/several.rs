@@ -8,7 +8,7 @@ use super::{
     Algorithm, Answer, AnyAlgorithm, Check, Element, InLua, Mark, QuotaAnswer, Refund, Report,
     ScriptPart, Take, Verdict, judge, sealed::Sealed, sealed::Single,
 };
-use crate::quota::{CostAndWait, Quota, QuotaError, Quotas};
+use crate::core::quota::{CostAndWait, Quota, QuotaError, Quotas};
 
 /// The most members of a list: a script has room for the local variables of eight.
 const MAX_MEMBERS: usize = 8;

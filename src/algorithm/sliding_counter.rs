@@ -13,7 +13,7 @@ use super::{
     Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, NO_STATE, Refund, Report, Take,
     exact, micros, without_burst,
 };
-use crate::quota::{Quota, QuotaError, Quotas};
+use crate::core::quota::{Quota, QuotaError, Quotas};
 
 /// Counts units in two fixed windows, and weights the earlier window by its share that is still
 /// within the last period. Many gateways do this; here the waits are exact.

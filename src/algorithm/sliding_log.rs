@@ -15,7 +15,7 @@ use super::{
     Algorithm, DEFAULT_HORIZON, Element, InLua, Mark, Refund, Report, Take, exact,
     in_lua::state_of, micros, without_burst,
 };
-use crate::quota::{Quota, QuotaError, Quotas};
+use crate::core::quota::{Quota, QuotaError, Quotas};
 
 /// The most units that a log may hold: up to it, every difference of totals is exact.
 const MAX_COUNTED: i128 = 100_000_000_000_000;

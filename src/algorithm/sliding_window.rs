@@ -14,7 +14,7 @@ use super::{
     Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, NO_STATE, Refund, Report, Take,
     exact, micros, without_burst,
 };
-use crate::quota::{Quota, QuotaError, Quotas};
+use crate::core::quota::{Quota, QuotaError, Quotas};
 
 /// Counts units in cells of the period: exact over every window, at a fixed size.
 ///

@@ -14,7 +14,7 @@ use super::{
     Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, Take, YEAR, exact,
     micros, without_burst,
 };
-use crate::quota::{Quota, QuotaError, Quotas};
+use crate::core::quota::{Quota, QuotaError, Quotas};
 
 /// Paces like Guava's `RateLimiter`: permits come one by one, and some are stored. A charge may
 /// take more permits than are stored. No later charge fits until that debt is paid.

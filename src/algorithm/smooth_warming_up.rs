@@ -19,7 +19,7 @@ use super::{
     Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, Take, YEAR, exact,
     micros, without_burst,
 };
-use crate::quota::{Quota, QuotaError, Quotas};
+use crate::core::quota::{Quota, QuotaError, Quotas};
 
 /// Paces like Guava's warming-up limiter: the longer it was idle, the more time its first permits
 /// take.

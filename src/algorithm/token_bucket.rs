@@ -12,7 +12,7 @@ use super::{
     Algorithm, DEFAULT_HORIZON, Element, InLua, Mark, NO_STATE, Refund, Report, Take, YEAR, exact,
     in_lua::state_of, micros, units_between,
 };
-use crate::quota::{Quota, QuotaError, Quotas};
+use crate::core::quota::{Quota, QuotaError, Quotas};
 
 /// Admits units at a steady rate, and a burst at once: the generic cell rate algorithm, or the
 /// leaky bucket as a meter.

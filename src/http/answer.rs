@@ -2,7 +2,7 @@
 
 use http::Response;
 
-use crate::settle::Answer;
+use crate::tower::settle::Answer;
 
 impl<'a, B, E> Answer<'a, Response<B>, E> {
     /// The response. `None` if the inner service failed.

@@ -6,9 +6,9 @@ use http::header::AUTHORIZATION;
 use http::{HeaderName, Request};
 
 use super::head::Head;
-use crate::digest::SecretDigest;
-use crate::extractor::{KeyExtractor, Keyed};
-use crate::{Error, ErrorKind};
+use crate::core::digest::SecretDigest;
+use crate::core::extractor::{KeyExtractor, Keyed};
+use crate::core::{Error, ErrorKind};
 
 /// Charges each request to the API key in the header called `name`, hashed.
 ///

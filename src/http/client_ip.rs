@@ -22,8 +22,8 @@ use ipnet::IpNet;
 
 use self::header::ForwardedHeader;
 use super::head::Head;
-use crate::extractor::{KeyExtractor, Keyed};
-use crate::{Error, ErrorKind};
+use crate::core::extractor::{KeyExtractor, Keyed};
+use crate::core::{Error, ErrorKind};
 
 /// Charges each request to the IP address of its client, which axum or tonic provides.
 ///

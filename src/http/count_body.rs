@@ -8,7 +8,7 @@ use bytes::Buf;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use crate::settle::Unsettled;
+use crate::tower::settle::Unsettled;
 
 /// Returns the bytes of data in a frame: for
 /// [`settle_later`](crate::RateLimitLayer::settle_later). Headers, trailers and protocol overhead do

@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
-use crate::reject::Drain;
+use crate::tower::reject::Drain;
 
 /// The most bytes that are read of one body.
 const MAX_BYTES: usize = 64 << 20;

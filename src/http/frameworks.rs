@@ -43,7 +43,7 @@ impl<'a> Head<'a> {
 /// #     axum::Router::new().route("/", axum::routing::get(report));
 /// ```
 #[cfg(feature = "axum")]
-impl axum::response::IntoResponse for crate::Refusal {
+impl axum::response::IntoResponse for crate::core::Refusal {
     fn into_response(self) -> axum::response::Response {
         HttpResponder::new().refuse_in_handler(http::Request::new(()), self)
     }
@@ -66,8 +66,8 @@ impl axum::response::IntoResponse for crate::Refusal {
 /// }
 /// ```
 #[cfg(feature = "tonic")]
-impl From<crate::Refusal> for tonic::Status {
-    fn from(refusal: crate::Refusal) -> Self {
+impl From<crate::core::Refusal> for tonic::Status {
+    fn from(refusal: crate::core::Refusal) -> Self {
         let request = http::Request::new(());
         let refusal = HttpRefusal::new(refusal, StatusCode::BAD_REQUEST, request);
         let mut headers = HeaderMap::new();

@@ -13,7 +13,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 
 use super::http_refusal::HttpRefusal;
-use crate::{ErrorKind, Refusal};
+use crate::core::{ErrorKind, Refusal};
 
 const INVALID_ARGUMENT: u8 = 3;
 const PERMISSION_DENIED: u8 = 7;
@@ -201,7 +201,7 @@ mod tests {
     use http::Version;
 
     use super::*;
-    use crate::{Decision, Error, Outcome};
+    use crate::core::{Decision, Error, Outcome};
 
     fn headers(name: &'static str, value: &str) -> HeaderMap {
         let mut headers = HeaderMap::new();

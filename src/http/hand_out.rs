@@ -4,9 +4,9 @@ use http::{Request, Response};
 use http_body::{Body, Frame};
 
 use super::count_body::CountedBody;
-use crate::Decision;
-use crate::decision::Origin;
-use crate::settle::{Later, SettleHandle, SettleLater};
+use crate::core::Decision;
+use crate::core::decision::Origin;
+use crate::tower::settle::{Later, SettleHandle, SettleLater};
 
 /// Lets the handler settle: see
 /// [`RateLimitLayer::settle_later`](crate::RateLimitLayer::settle_later).

@@ -2,7 +2,7 @@
 
 use http::{Extensions, HeaderMap, Method, Request, Uri};
 
-use crate::extractor::{IntoCharge, KeyExtractor, Keyed};
+use crate::core::extractor::{IntoCharge, KeyExtractor, Keyed};
 
 /// The head of a request: all but its body. Its `Debug` output shows no URI and no header, because
 /// these contain keys.

@@ -8,8 +8,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response};
 use super::headers::{HeaderStyle, OnAdmitted, RateLimitHeaders};
 use super::policy_list::{Form, PolicyList};
 use super::standing::{self, Standing};
-use crate::Decision;
-use crate::decision::{Origin, PolicyReport};
+use crate::core::Decision;
+use crate::core::decision::{Origin, PolicyReport};
 
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::{Error, ErrorKind};
+use crate::core::{Error, ErrorKind};
 
 /// The names and the form of the header fields that show a caller its limits. Default:
 /// [`Draft11`](HeaderStyle::Draft11).

@@ -7,7 +7,7 @@ use http::{Request, StatusCode};
 
 use super::head::Head;
 use super::standing::until_retry;
-use crate::{ErrorKind, Refusal};
+use crate::core::{ErrorKind, Refusal};
 
 /// A refusal as an HTTP caller sees it: the argument of the closure in
 /// [`HttpResponder::body`](crate::HttpResponder::body).

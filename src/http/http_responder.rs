@@ -13,9 +13,9 @@ use super::headers::{HeaderStyle, RateLimitHeaders};
 use super::http_refusal::HttpRefusal;
 use super::problem::ProblemJson;
 use super::standing::whole_seconds;
-use crate::decision::DecisionReport;
-use crate::reject::Respond;
-use crate::{Decision, Refusal};
+use crate::core::decision::DecisionReport;
+use crate::core::{Decision, Refusal};
+use crate::tower::reject::Respond;
 
 /// Answers refusals with a status, the time to come back, and by default no body.
 ///

@@ -8,8 +8,8 @@ use std::rc::Rc;
 use http::HeaderValue;
 
 use super::structured;
-use crate::Quota;
-use crate::decision::{PolicyReport, QuotaUnit};
+use crate::core::Quota;
+use crate::core::decision::{PolicyReport, QuotaUnit};
 
 /// The most lists that a thread keeps. A new list replaces the oldest.
 const MOST: usize = 32;

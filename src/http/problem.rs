@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::body::MakeBody;
 use super::http_refusal::HttpRefusal;
 use super::structured;
-use crate::{Decision, ErrorKind, Refusal};
+use crate::core::{Decision, ErrorKind, Refusal};
 
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 

@@ -3,8 +3,8 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::headers::RateLimitHeaders;
-use crate::decision::PolicyReport;
-use crate::{Decision, Outcome};
+use crate::core::decision::PolicyReport;
+use crate::core::{Decision, Outcome};
 
 /// The largest integer of a structured field (RFC 9651). The other styles keep the same limit.
 pub(super) const MAX_INTEGER: u64 = 999_999_999_999_999;

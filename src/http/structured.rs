@@ -5,7 +5,7 @@ use std::iter;
 use sfv::{Integer, KeyRef, ListSerializer, ParameterSerializer, StringRef, key_ref};
 
 use super::standing::MAX_INTEGER;
-use crate::decision::{
+use crate::core::decision::{
     MAX_POLICY_NAME, PolicyReport, QuotaUnit, is_policy_name, is_policy_name_byte,
 };
 
@@ -97,7 +97,7 @@ fn permitted(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Quota;
+    use crate::core::Quota;
 
     fn shown(names: &[&str]) -> Vec<String> {
         super::names(names.iter().map(|name| PolicyReport::new(name, Quota::per_second(1))))

@@ -13,10 +13,10 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::on_time::MAX_TIMEOUT;
 use super::{Limiter, runtime};
-use crate::decision::Done;
-use crate::reservation::Reservation;
-use crate::waiters::Waiter;
-use crate::{Charge, Decision, Error, ErrorKind, Outcome, Refusal};
+use crate::core::decision::Done;
+use crate::core::reservation::Reservation;
+use crate::core::waiters::Waiter;
+use crate::core::{Charge, Decision, Error, ErrorKind, Outcome, Refusal};
 
 /// The default number of requests that may wait for a limiter at once.
 pub(crate) const DEFAULT_MAX_WAITERS: usize = 1_024;
@@ -229,7 +229,7 @@ fn refund<L: Limiter>(limiter: &L, decision: &mut Decision) {
 }
 
 /// Makes the error for a limiter that reserves a wait longer than the caller's `max_wait`.
-pub(super) fn too_long_a_wait() -> Error {
+pub(crate) fn too_long_a_wait() -> Error {
     let message = "the limiter reserved a longer wait than the caller allows";
     Error::new(ErrorKind::State, message)
 }
@@ -303,7 +303,7 @@ pin_project! {
 }
 
 impl<'a, L: Limiter> AcquireFuture<'a, L> {
-    pub(super) fn new(limiter: &'a L, charge: Charge) -> Self {
+    pub(crate) fn new(limiter: &'a L, charge: Charge) -> Self {
         let max_wait = charge.longest_wait().unwrap_or(Duration::MAX);
         let charge = charge.max_wait(max_wait);
         let admission = Admission::waiting(charge, None);

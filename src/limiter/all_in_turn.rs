@@ -11,15 +11,15 @@ use super::combination::held_reservations::HeldReservations;
 use super::combination::in_turn::{EachAlone, Rules, decide, operate};
 use super::futures::BoxedFuture;
 use super::{Boxed, Limiter, MemberCharges, Operation, Parts};
-use crate::reservation::{Owner, Reservation};
-use crate::settlement::Settlement;
-use crate::{Charge, Decision, Error, ErrorKind};
+use crate::core::reservation::{Owner, Reservation};
+use crate::core::settlement::Settlement;
+use crate::core::{Charge, Decision, Error, ErrorKind};
 
 /// Asks several limiters one after another, all or nothing: a limit per user *and* one for all
 /// users.
 ///
 /// The members may be of any type and have different keys. Each member costs a call. If all members
-/// are in one Redis, use [`AllAtOnce`](crate::limiter::AllAtOnce), which asks them in one call and
+/// are in one Redis, use [`AllAtOnce`](crate::redis::AllAtOnce), which asks them in one call and
 /// reserves waits.
 ///
 /// ```
@@ -151,14 +151,14 @@ impl<const N: usize> AllInTurn<N, Parts> {
 }
 
 impl<const N: usize, F: MemberCharges<N>> AllInTurn<N, F> {
-    pub(super) fn asking(limiters: [Boxed; N], keys: F) -> Self {
+    pub(crate) fn asking(limiters: [Boxed; N], keys: F) -> Self {
         const { assert!(N > 0, "at least one limiter") }
         let (policies, keys) = (Arc::default(), Arc::new(keys));
         Self { owner: Owner::new(), limiters: Arc::new(limiters), policies, keys }
     }
 
     /// Returns the charge of each member that is asked.
-    pub(super) fn member_charges(&self, charge: &Charge) -> Result<[Option<Charge>; N], Error> {
+    pub(crate) fn member_charges(&self, charge: &Charge) -> Result<[Option<Charge>; N], Error> {
         let charges = self.keys.member_charges(&charge.for_members())?;
         let has_quota = |charge: &Charge| charge.own_quota().is_some();
         // No member would follow that quota.
@@ -172,7 +172,7 @@ impl<const N: usize, F: MemberCharges<N>> AllInTurn<N, F> {
 
 impl<const N: usize, F> AllInTurn<N, F> {
     /// Returns the owner of its reservations.
-    pub(super) fn owner(&self) -> Owner {
+    pub(crate) fn owner(&self) -> Owner {
         self.owner
     }
 
@@ -185,7 +185,7 @@ impl<const N: usize, F> AllInTurn<N, F> {
     }
 
     /// Asks each member about its charge, or several members at once if the rules say so.
-    pub(super) fn ask<R: Rules + Send + 'static>(
+    pub(crate) fn ask<R: Rules + Send + 'static>(
         &self,
         charges: [Option<Charge>; N],
         cost: u64,
@@ -204,7 +204,7 @@ impl<const N: usize, F> AllInTurn<N, F> {
 
     /// Changes the key of each member. Returns the tightest decision, with the policies of all
     /// members.
-    pub(super) fn operate_each(
+    pub(crate) fn operate_each(
         &self,
         operation: Operation,
         charges: [Option<Charge>; N],

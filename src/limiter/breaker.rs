@@ -16,7 +16,7 @@ use self::breaker_call::BreakerCall;
 use self::shared_circuit::SharedCircuit;
 use super::Operation;
 use super::wrapped::{Around, Begin, Wrapped};
-use crate::{Charge, Decision, Error};
+use crate::core::{Charge, Decision, Error};
 
 /// A circuit breaker for [`LimiterExt::breaker`](crate::LimiterExt::breaker). It is cheap to clone:
 /// clones share one state.

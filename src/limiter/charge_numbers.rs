@@ -7,8 +7,8 @@ use tokio::time::Instant;
 
 use super::on_time::MAX_TIMEOUT;
 use crate::algorithm::LATEST;
-use crate::quota::INEXACT;
-use crate::{Charge, Error, ErrorKind};
+use crate::core::quota::INEXACT;
+use crate::core::{Charge, Error, ErrorKind};
 
 /// The longest valid key, in bytes.
 const MAX_KEY_LENGTH: usize = 64 * 1024;
@@ -21,7 +21,7 @@ pub(crate) type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
 
 /// Checks the key and the cost of a charge, for every algorithm.
 #[inline]
-pub(super) fn check_range(charge: &Charge) -> Result<(), Error> {
+pub(crate) fn check_range(charge: &Charge) -> Result<(), Error> {
     one_key(charge)?;
     check_cost(charge)
 }
@@ -33,7 +33,7 @@ pub(crate) fn deadline(charge: &Charge, own: Duration) -> Instant {
 }
 
 #[inline]
-pub(super) fn check_cost(charge: &Charge) -> Result<(), Error> {
+pub(crate) fn check_cost(charge: &Charge) -> Result<(), Error> {
     match charge.units() {
         0..=MAX_COST => Ok(()),
         _ => Err(Error::new(ErrorKind::Request, "the cost exceeds 2^53 units")),
@@ -77,7 +77,7 @@ pub(crate) fn instant(clock: Duration) -> Result<i64, Error> {
 
 /// Returns the instant, if the arithmetic is exact for it.
 #[inline]
-pub(super) fn checked_instant(micros: i64) -> Result<i64, Error> {
+pub(crate) fn checked_instant(micros: i64) -> Result<i64, Error> {
     match micros {
         now @ 0..=LATEST => Ok(now),
         _ => Err(Error::new(ErrorKind::Configuration, "the clock is past the year 2112")),
@@ -86,24 +86,24 @@ pub(super) fn checked_instant(micros: i64) -> Result<i64, Error> {
 
 /// Limits units to the range of scripts: at most 2^53.
 #[inline]
-pub(super) fn units(units: u64) -> i64 {
+pub(crate) fn units(units: u64) -> i64 {
     units.min(MAX_COST).cast_signed()
 }
 
 /// Returns the time of a block in µs: at least 1, and within the exact range.
-pub(super) fn block_time(time: Duration) -> i64 {
+pub(crate) fn block_time(time: Duration) -> i64 {
     micros(time).clamp(1, LATEST)
 }
 
 #[inline]
-pub(super) fn micros(duration: Duration) -> i64 {
+pub(crate) fn micros(duration: Duration) -> i64 {
     let micros = duration.as_secs().checked_mul(1_000_000);
     let micros = micros.and_then(|micros| micros.checked_add(duration.subsec_micros().into()));
     micros.and_then(|micros| i64::try_from(micros).ok()).unwrap_or(i64::MAX)
 }
 
 #[inline]
-pub(super) fn duration(micros: i64) -> Duration {
+pub(crate) fn duration(micros: i64) -> Duration {
     Duration::from_micros(micros.max(0).cast_unsigned())
 }
 

@@ -8,47 +8,47 @@ use std::time::Duration;
 use super::charge_numbers::{check_range, duration, micros};
 use super::line::{LineId, Lines, Place, Reclaim, ResetsSeen, Slot};
 use crate::algorithm::{Algorithm, Answer, Check, InLua, QuotaAnswer, ScriptPart, Verdict};
-use crate::charge::Key;
-use crate::decision::{Details, Figures, KEEPS_NAME, Origin, Policy, distinct_names};
-use crate::quota::{CostAndWait, Quota, QuotaError, Quotas};
-use crate::reservation::{Owner, Reservation, ReservedUnits};
-use crate::settlement::Settlement;
-use crate::waiters::Turn;
-use crate::{Charge, Decision, Error, ErrorKind, Outcome};
+use crate::core::charge::Key;
+use crate::core::decision::{Details, Figures, KEEPS_NAME, Origin, Policy, distinct_names};
+use crate::core::quota::{CostAndWait, Quota, QuotaError, Quotas};
+use crate::core::reservation::{Owner, Reservation, ReservedUnits};
+use crate::core::settlement::Settlement;
+use crate::core::waiters::Turn;
+use crate::core::{Charge, Decision, Error, ErrorKind, Outcome};
 
 /// A limiter's algorithm, with its names and the rule of its quota.
 #[derive(Clone, Debug)]
-pub(super) struct ConfiguredAlgorithm<A: Algorithm> {
+pub(crate) struct ConfiguredAlgorithm<A: Algorithm> {
     /// Identifies the reservations of this limiter.
-    pub(super) owner: Owner,
+    pub(crate) owner: Owner,
     /// One name for each quota, or a single name.
     names: Vec<Arc<str>>,
     /// The place and the name of each policy, one for each quota.
     policies: Vec<(usize, Arc<str>)>,
-    pub(super) algorithm: A,
+    pub(crate) algorithm: A,
     /// The limiter's own quota.
-    pub(super) quota: Quotas,
+    pub(crate) quota: Quotas,
     /// The rule of the own quota.
-    pub(super) own_rule: A::Rule,
+    pub(crate) own_rule: A::Rule,
     /// The lines of reserved waits.
-    pub(super) lines: Arc<Lines>,
+    pub(crate) lines: Arc<Lines>,
 }
 
 /// The source and the time of an answer.
 #[derive(Debug)]
-pub(super) struct Provenance {
+pub(crate) struct Provenance {
     /// The instant of the decision, in µs since the Unix epoch.
-    pub(super) now: i64,
+    pub(crate) now: i64,
     /// The position of the charge in its batch.
-    pub(super) batch_position: u16,
-    pub(super) origin: Origin,
+    pub(crate) batch_position: u16,
+    pub(crate) origin: Origin,
 }
 
 impl<A: Algorithm> ConfiguredAlgorithm<A> {
     /// # Errors
     ///
     /// If the algorithm cannot follow its own quota, or the name is empty.
-    pub(super) fn new(name: Arc<str>, algorithm: A) -> Result<Self, QuotaError> {
+    pub(crate) fn new(name: Arc<str>, algorithm: A) -> Result<Self, QuotaError> {
         if name.is_empty() {
             return Err(QuotaError("a limiter needs a name"));
         }
@@ -60,7 +60,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     /// # Errors
     ///
     /// If the algorithm cannot follow its own quota.
-    pub(super) fn named(names: Vec<Arc<str>>, algorithm: A) -> Result<Self, QuotaError> {
+    pub(crate) fn named(names: Vec<Arc<str>>, algorithm: A) -> Result<Self, QuotaError> {
         let quota = algorithm.quota();
         let own_rule = algorithm.rule(quota.clone())?;
         let policies = (0..).zip(distinct_names(&names, quota.as_slice().len())).collect();
@@ -70,7 +70,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
 
     /// Reads a charge as numbers, and the rule that it follows.
     #[inline]
-    pub(super) fn read(&self, charge: &Charge) -> Result<(Cow<'_, A::Rule>, Check), Error> {
+    pub(crate) fn read(&self, charge: &Charge) -> Result<(Cow<'_, A::Rule>, Check), Error> {
         check_range(charge)?;
         let check = Check {
             cost: charge.units().cast_signed(),
@@ -85,7 +85,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     ///
     /// If the algorithm cannot follow the other quota.
     #[inline]
-    pub(super) fn rule(&self, quota: Option<&Quotas>) -> Result<Cow<'_, A::Rule>, Error> {
+    pub(crate) fn rule(&self, quota: Option<&Quotas>) -> Result<Cow<'_, A::Rule>, Error> {
         let Some(quota) = quota.filter(|quota| **quota != self.quota) else {
             return Ok(Cow::Borrowed(&self.own_rule));
         };
@@ -96,7 +96,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     }
 
     #[inline]
-    pub(super) fn decision(
+    pub(crate) fn decision(
         &self,
         quota: Option<Quotas>,
         cost: i64,
@@ -163,7 +163,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     /// # Errors
     ///
     /// The reservation itself, if it is another limiter's.
-    pub(super) fn open(
+    pub(crate) fn open(
         &self,
         reservation: Reservation,
     ) -> Result<(u64, ReservedUnits), Reservation> {
@@ -180,7 +180,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     /// # Errors
     ///
     /// The reservation itself, if it belongs to another limiter, or if `settle` fails.
-    pub(super) fn settle(
+    pub(crate) fn settle(
         &self,
         reservation: Reservation,
         actual: u64,
@@ -200,7 +200,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     /// Gives a decision with a reserved wait its place in the line of a key, whose slots `store`
     /// takes back. `known` was read before the store was asked: see [`Lines::known`].
     #[inline]
-    pub(super) fn line_up(
+    pub(crate) fn line_up(
         &self,
         decision: &mut Decision,
         known: ResetsSeen,
@@ -218,7 +218,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
 
     /// Returns the decision about a charge that can use a spare slot, without a call to the store.
     #[inline]
-    pub(super) fn take_spare(
+    pub(crate) fn take_spare(
         &self,
         key: impl FnOnce() -> String,
         quota: Option<&Quotas>,
@@ -242,7 +242,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
 
     /// Drops the spare slots of charges that these limiters decide together: see
     /// [`Lines::of_several`].
-    pub(super) fn asking_several<'a, B: Algorithm>(
+    pub(crate) fn asking_several<'a, B: Algorithm>(
         self,
         members: impl Iterator<Item = &'a ConfiguredAlgorithm<B>>,
     ) -> Self {
@@ -252,17 +252,17 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
 
     /// Separates its lines from those of other limiters.
     #[cfg(test)]
-    pub(super) fn line_up_apart(&mut self) {
+    pub(crate) fn line_up_apart(&mut self) {
         self.lines = Arc::default();
     }
 
     #[cfg(test)]
-    pub(super) fn assert_nobody_waits(&self) {
+    pub(crate) fn assert_nobody_waits(&self) {
         self.lines.assert_nobody_waits();
     }
 
     /// Forgets the waiting requests, since the keys are forgotten.
-    pub(super) fn forget_all(&mut self) {
+    pub(crate) fn forget_all(&mut self) {
         (self.owner, self.lines) = (Owner::new(), Arc::default());
     }
 
@@ -276,7 +276,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     /// # Errors
     ///
     /// If the algorithm cannot follow its quota.
-    pub(super) fn with_algorithm(&self, algorithm: A) -> Result<Self, QuotaError> {
+    pub(crate) fn with_algorithm(&self, algorithm: A) -> Result<Self, QuotaError> {
         let named = Self::named(self.names.clone(), algorithm)?;
         Ok(Self { owner: self.owner, ..named })
     }
@@ -286,7 +286,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     /// # Errors
     ///
     /// If the algorithm cannot follow its quota.
-    pub(super) fn of_members(
+    pub(crate) fn of_members(
         names: &[Arc<str>],
         places: &[usize],
         algorithm: A,
@@ -299,7 +299,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     }
 
     /// Returns the parts of its scripts.
-    pub(super) fn parts(&self) -> Vec<ScriptPart>
+    pub(crate) fn parts(&self) -> Vec<ScriptPart>
     where
         A: InLua,
     {
@@ -308,7 +308,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     }
 
     /// Returns true if a charge states a cost and a longest wait for each quota.
-    pub(super) fn has_own_costs(&self) -> bool {
+    pub(crate) fn has_own_costs(&self) -> bool {
         self.quota.stated(0).is_some()
     }
 
@@ -317,7 +317,7 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     /// # Errors
     ///
     /// If the algorithm cannot follow its quota.
-    pub(super) fn at_own_costs(self) -> Result<Self, QuotaError> {
+    pub(crate) fn at_own_costs(self) -> Result<Self, QuotaError> {
         let one_at_once = CostAndWait { cost: 1, max_wait: 0 };
         let quota = Quotas::with_costs(self.quota.into_iter().map(|quota| (*quota, one_at_once)));
         let own_rule = self.algorithm.rule(quota.clone())?;
@@ -325,12 +325,12 @@ impl<A: Algorithm> ConfiguredAlgorithm<A> {
     }
 
     /// Returns it with policies that keep their names even if a description has other names.
-    pub(super) fn keeping_names(mut self) -> Self {
+    pub(crate) fn keeping_names(mut self) -> Self {
         self.policies.iter_mut().for_each(|(place, _)| *place = KEEPS_NAME);
         self
     }
 
-    pub(super) fn name(&self) -> &Arc<str> {
+    pub(crate) fn name(&self) -> &Arc<str> {
         &self.names[0]
     }
 }
@@ -359,7 +359,7 @@ fn tightest(policies: &[Policy]) -> usize {
 ///
 /// If the algorithm cannot follow its quota. The panic shows the line of the constructor's caller.
 #[track_caller]
-pub(super) fn expect_valid_quota<T>(name: &str, made: Result<T, QuotaError>) -> T {
+pub(crate) fn expect_valid_quota<T>(name: &str, made: Result<T, QuotaError>) -> T {
     match made {
         Ok(made) => made,
         Err(error) if name.is_empty() => panic!("{error}"),

@@ -13,9 +13,9 @@ use self::cache::Cache;
 use self::cached_refusal::{KeyHash, Question};
 use super::Operation;
 use super::wrapped::{Around, Begin, Wrapped};
-use crate::reservation::{Reservation, SEVERAL};
-use crate::settlement::Settlement;
-use crate::{Charge, Decision, Error};
+use crate::core::reservation::{Reservation, SEVERAL};
+use crate::core::settlement::Settlement;
+use crate::core::{Charge, Decision, Error};
 
 /// A limiter that repeats its refusals. Made by
 /// [`LimiterExt::deny_cache`](crate::LimiterExt::deny_cache).
@@ -84,7 +84,7 @@ use crate::{Charge, Decision, Error};
 /// The 100 ms are for changes that are being sent to the store while another runtime asks. So a key
 /// whose charges are always settled or dropped costs up to ten calls a second.
 ///
-/// Put it around a combination, such as [`AllAtOnce`](crate::limiter::AllAtOnce) or
+/// Put it around a combination, such as [`AllAtOnce`](crate::redis::AllAtOnce) or
 /// [`AllInTurn`](crate::limiter::AllInTurn), not around its members. Otherwise, for a charge that
 /// one member refuses, all other members would be asked first.
 ///
@@ -206,12 +206,13 @@ mod interleavings {
     use std::time::Duration;
 
     use super::super::Limiter;
+    use crate::core::reservation::{Owner, Reservation};
+    use crate::core::settlement::Settlement;
+    use crate::core::sync::Mutex;
+    use crate::core::sync::interleavings::{each, thread};
+    use crate::core::{Charge, Decision, Error};
     use crate::limiter::DenyCache;
-    use crate::reservation::{Owner, Reservation};
-    use crate::settlement::Settlement;
-    use crate::sync::Mutex;
-    use crate::sync::interleavings::{each, thread};
-    use crate::{Charge, Decision, Error, LimiterExt};
+    use crate::limiter::LimiterExt;
 
     /// A limiter of one unit, which answers at once.
     #[derive(Clone)]

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::Operation;
 use super::wrapped::{Around, Begin, Wrapped};
-use crate::decision::{QuotaUnit, is_policy_name};
-use crate::{Charge, Decision, Error, ErrorKind, digest};
+use crate::core::decision::{QuotaUnit, is_policy_name};
+use crate::core::{Charge, Decision, Error, ErrorKind, digest};
 
 /// The names, the unit and the partition key of a limiter's [policies](Decision::policies), which
 /// callers read in header fields: see [`LimiterExt::describe`](crate::LimiterExt::describe).

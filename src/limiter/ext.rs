@@ -10,10 +10,10 @@ use super::{
     Limiter, Operation, OrElse, Shadow, Switch, SwitchMode, Timeout, WithBreaker, WithSwitch,
     Wrapped,
 };
-use crate::decision::Done;
-use crate::reservation::Reservation;
-use crate::settlement::Settlement;
-use crate::{Charge, Decision, Error};
+use crate::core::decision::Done;
+use crate::core::reservation::Reservation;
+use crate::core::settlement::Settlement;
+use crate::core::{Charge, Decision, Error};
 
 /// Wrappers and operations of a limiter: every [`Limiter`] has these methods.
 pub trait LimiterExt: Limiter + Sized {

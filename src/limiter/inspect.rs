@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::wrapped::{Around, Begin, Wrapped};
-use crate::{Charge, Decision, Error};
+use crate::core::{Charge, Decision, Error};
 
 /// A limiter with a closure that sees each decision. Made by
 /// [`LimiterExt::inspect`](crate::LimiterExt::inspect). Clones share the closure.

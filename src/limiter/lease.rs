@@ -24,9 +24,9 @@ use self::leased_key::may_be_leased;
 use self::leased_keys::Leases;
 use self::stock::Stock;
 use super::{Limiter, Operation};
-use crate::Charge;
-use crate::reservation::Reservation;
-use crate::settlement::Settlement;
+use crate::core::Charge;
+use crate::core::reservation::Reservation;
+use crate::core::settlement::Settlement;
 
 /// A limiter that leases units. Made by [`LimiterExt::lease`](crate::LimiterExt::lease). It is
 /// cheap to clone.
@@ -117,7 +117,7 @@ use crate::settlement::Settlement;
 ///   so nothing is leased. Smooth limiters lease at most half of the stored permits.
 /// - It does not work if the inner limiter takes another cost than that of the charge. So do not
 ///   put it around an [`AllInTurn`](crate::limiter::AllInTurn) or
-///   [`AllAtOnce`](crate::limiter::AllAtOnce) whose members state their own costs: a lease of 100
+///   [`AllAtOnce`](crate::redis::AllAtOnce) whose members state their own costs: a lease of 100
 ///   would charge them only once. Put it around the members.
 /// - It does not notice [`FailOpen`](crate::FailOpen) inside of it: these admissions are leased
 ///   too, for the validity.

@@ -25,28 +25,28 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::on_time::MAX_TIMEOUT;
-use crate::Decision;
-use crate::charge::Key;
-use crate::mark::Mark;
-use crate::quota::Quotas;
-use crate::reservation::ReservedUnits;
-use crate::settlement::{Settled, Settlement};
-use crate::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use crate::sync::{Mutex, lock};
-use crate::waiters::{Turn, Waiters};
+use crate::core::Decision;
+use crate::core::charge::Key;
+use crate::core::mark::Mark;
+use crate::core::quota::Quotas;
+use crate::core::reservation::ReservedUnits;
+use crate::core::settlement::{Settled, Settlement};
+use crate::core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use crate::core::sync::{Mutex, lock};
+use crate::core::waiters::{Turn, Waiters};
 
 /// The number of keys at which the first search for unused lines begins.
 const FIRST_SWEEP: usize = 64;
 
 /// Takes slots back. Implemented by the store that gave them.
-pub(super) trait Reclaim: Send + Sync {
+pub(crate) trait Reclaim: Send + Sync {
     /// Gives back all units that a charge of `cost` units took. The result is the units given back.
     fn reclaim(&self, reserved: &ReservedUnits, cost: u64) -> Settlement;
 }
 
 /// The lines of one limiter.
 #[derive(Default)]
-pub(super) struct Lines {
+pub(crate) struct Lines {
     by_key: Mutex<ByKey>,
     /// The number of spare slots in all lines, so that a charge searches only if there are any.
     spares: AtomicUsize,
@@ -67,7 +67,7 @@ struct Changes {
 
 /// The resets and blocks that lines have seen: of all keys, and of other limiters' keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct ResetsSeen {
+pub(crate) struct ResetsSeen {
     all: usize,
     unnamed: usize,
 }
@@ -82,10 +82,10 @@ struct ByKey {
 }
 
 /// The identity of a line: charges with the same key, quota and cost share it.
-pub(super) struct LineId {
-    pub(super) key: Box<str>,
-    pub(super) quota: Quotas,
-    pub(super) cost: u64,
+pub(crate) struct LineId {
+    pub(crate) key: Box<str>,
+    pub(crate) quota: Quotas,
+    pub(crate) cost: u64,
 }
 
 /// The slots that charges with the same key, quota and cost reserved, and the waiters.
@@ -109,7 +109,7 @@ struct Line {
 type Slots = BTreeMap<(Duration, Mark, usize), Slot>;
 
 /// A slot from the store.
-pub(super) struct Slot {
+pub(crate) struct Slot {
     /// Its instant since the Unix epoch, by the clock of the decision.
     at: Duration,
     mark: Mark,
@@ -140,7 +140,7 @@ struct Waiter {
 }
 
 /// A reserved wait.
-pub(super) struct Place {
+pub(crate) struct Place {
     lines: Arc<Lines>,
     id: LineId,
     /// The latest end of its wait.
@@ -159,7 +159,7 @@ pub(super) struct Place {
 impl Slot {
     /// Makes the slot of a decision that waits for it from now on. `known` is the state of the
     /// lines before the store was asked.
-    pub(super) fn new(decision: &Decision, wait: Duration, mark: Mark, known: ResetsSeen) -> Self {
+    pub(crate) fn new(decision: &Decision, wait: Duration, mark: Mark, known: ResetsSeen) -> Self {
         let now = Instant::now();
         Self {
             at: decision.decided_at().unwrap_or_default().saturating_add(wait),
@@ -175,7 +175,7 @@ impl Slot {
 
     /// Returns the decision about a charge that takes the slot now, and the mark of its
     /// reservation.
-    pub(super) fn decision(&self) -> (Decision, Mark) {
+    pub(crate) fn decision(&self) -> (Decision, Mark) {
         let wait = self.due.saturating_duration_since(Instant::now());
         (self.report.waiting_until(self.at, wait), self.mark.clone())
     }
@@ -203,12 +203,12 @@ impl Slot {
 impl Lines {
     /// Returns false if there is no spare slot.
     #[inline]
-    pub(super) fn have_spares(&self) -> bool {
+    pub(crate) fn have_spares(&self) -> bool {
         self.spares.load(Relaxed) > 0
     }
 
     /// Takes the first spare slot, if it is due within `max_wait`.
-    pub(super) fn take(&self, id: &LineId, max_wait: Duration) -> Option<Slot> {
+    pub(crate) fn take(&self, id: &LineId, max_wait: Duration) -> Option<Slot> {
         let mut by_key = lock(&self.by_key);
         if !by_key.lines.contains_key(&id.key) {
             // The keys of past slots may never be charged again, so charges of other keys remove
@@ -228,7 +228,7 @@ impl Lines {
 
     /// Makes the lines of limiters that are asked together. Their spare slots are void after a key
     /// of one of the limiters is reset or blocked.
-    pub(super) fn of_several<'a>(members: impl Iterator<Item = &'a Self>) -> Self {
+    pub(crate) fn of_several<'a>(members: impl Iterator<Item = &'a Self>) -> Self {
         let changes = |lines: &Self| match &lines.of_members[..] {
             [] => vec![Arc::clone(&lines.changes)],
             several => several.to_vec(),
@@ -238,7 +238,7 @@ impl Lines {
 
     /// Returns the resets and blocks so far. A charge reads them before it asks the store: a slot
     /// from before a reset must not count as one from after it.
-    pub(super) fn known(&self) -> ResetsSeen {
+    pub(crate) fn known(&self) -> ResetsSeen {
         let unnamed = match &self.of_members[..] {
             [] => self.changes.by_several.load(Relaxed),
             several => several.iter().map(|member| member.all.load(Relaxed)).sum(),
@@ -248,7 +248,7 @@ impl Lines {
 
     /// Drops the spare slots of a key that was reset or blocked. The store has forgotten slots from
     /// before a reset, so these are not given back.
-    pub(super) fn forget(&self, key: &str, is_reset: bool) {
+    pub(crate) fn forget(&self, key: &str, is_reset: bool) {
         let mut by_key = lock(&self.by_key);
         // Under the lock: a slot that leaves its line has seen this change, or is found below.
         self.changes.all.fetch_add(1, Relaxed);
@@ -331,7 +331,7 @@ impl Lines {
     }
 
     #[cfg(test)]
-    pub(super) fn assert_nobody_waits(&self) {
+    pub(crate) fn assert_nobody_waits(&self) {
         let by_key = lock(&self.by_key);
         let lines = || by_key.lines.values().flatten();
         assert_eq!(self.waiters.load(Relaxed), 0);
@@ -423,7 +423,7 @@ impl Line {
 }
 
 impl Place {
-    pub(super) fn new(
+    pub(crate) fn new(
         lines: &Arc<Lines>,
         id: LineId,
         slot: Slot,
@@ -622,8 +622,9 @@ mod interleavings {
     use super::super::{Limiter, Operation};
     use super::*;
     use crate::algorithm::TokenBucket;
-    use crate::sync::interleavings::{each, thread};
-    use crate::{Charge, Error, Memory, Outcome, Quota};
+    use crate::core::sync::interleavings::{each, thread};
+    use crate::core::{Charge, Error, Outcome, Quota};
+    use crate::limiter::Memory;
 
     fn poll(answer: impl Future<Output = Result<Decision, Error>>) -> Decision {
         match pin!(answer).poll(&mut Context::from_waker(Waker::noop())) {
@@ -711,7 +712,7 @@ mod interleavings {
                 thread::spawn(move || {
                     let mut decision = poll(limiter.check(&charge()));
                     let waited = decision.waited() > Duration::ZERO;
-                    let waiting = decision.take_waiters().map(crate::waiters::Waiter::new);
+                    let waiting = decision.take_waiters().map(crate::core::waiters::Waiter::new);
                     if let Some(reservation) = decision.take_reservation() {
                         drop(limiter.settle(reservation, 0));
                     }

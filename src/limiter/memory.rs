@@ -22,10 +22,10 @@ use self::key_store::Store;
 use super::configured::{ConfiguredAlgorithm, expect_valid_quota};
 use super::{Limiter, Operation};
 use crate::algorithm::{Algorithm, IntoAlgorithm};
-use crate::quota::QuotaError;
-use crate::reservation::Reservation;
-use crate::settlement::Settlement;
-use crate::{Charge, Decision, Error};
+use crate::core::quota::QuotaError;
+use crate::core::reservation::Reservation;
+use crate::core::settlement::Settlement;
+use crate::core::{Charge, Decision, Error};
 
 /// The default of the most live keys.
 const DEFAULT_MAX_KEYS: usize = 100_000;

@@ -6,10 +6,10 @@ use tokio::time::Instant;
 
 use super::Limiter;
 use super::wrapped::{Around, Begin, Wrapped};
+use crate::core::reservation::Reservation;
+use crate::core::settlement::Settlement;
+use crate::core::{Charge, Decision, Error, Outcome};
 use crate::observe::{Asked, Meter, PolicySeries};
-use crate::reservation::Reservation;
-use crate::settlement::Settlement;
-use crate::{Charge, Decision, Error, Outcome};
 
 /// Counts decisions: every [`Limiter`] has this method with the feature `metrics`.
 pub trait MetricsExt: Limiter + Sized {

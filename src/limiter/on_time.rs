@@ -22,13 +22,13 @@ const MIN_ROUNDS: usize = 3;
 const SLACK: Duration = Duration::from_millis(10);
 
 /// Returns true if a timer that was due at `due` ends so late that the process must be busy.
-pub(super) fn is_late(due: Instant) -> bool {
+pub(crate) fn is_late(due: Instant) -> bool {
     due.elapsed() > SLACK
 }
 
 /// Lets the runtime read replies that have arrived, and waits for nothing else. Ends early in a
 /// process that is late for a timer that was due at `due`.
-pub(super) async fn read_arrived(due: Instant) {
+pub(crate) async fn read_arrived(due: Instant) {
     for round in 1..=MAX_ROUNDS {
         // The runtime polls its sockets before it continues here.
         yield_now().await;

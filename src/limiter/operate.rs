@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use pin_project_lite::pin_project;
 
-use crate::decision::Done;
-use crate::{Decision, Error, ErrorKind};
+use crate::core::decision::Done;
+use crate::core::{Decision, Error, ErrorKind};
 
 /// An operation on a key other than a check: see [`LimiterExt::estimate`],
 /// [`LimiterExt::penalize`], [`LimiterExt::reset`] and [`LimiterExt::block`].

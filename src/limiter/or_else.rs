@@ -9,11 +9,11 @@ use pin_project_lite::pin_project;
 
 use super::timeout::after_other_calls;
 use super::{Limiter, Operation};
-use crate::decision::Origin;
+use crate::core::decision::Origin;
+use crate::core::reservation::Reservation;
+use crate::core::settlement::Settlement;
+use crate::core::{Charge, Decision, Error, ErrorKind, Outcome};
 use crate::observe::FallbackWatch;
-use crate::reservation::Reservation;
-use crate::settlement::Settlement;
-use crate::{Charge, Decision, Error, ErrorKind, Outcome};
 
 /// A fallback that admits while the store is away: there is no limit until the store is back.
 ///

@@ -7,21 +7,21 @@
 /// Defaults of the trait cannot do this, since the trait has no inner limiter.
 macro_rules! pass_on {
     (@check $self:ident $inner:expr) => {
-        fn check(&$self, charge: &crate::Charge) -> Self::Future {
+        fn check(&$self, charge: &crate::core::Charge) -> Self::Future {
             $inner.check(charge)
         }
     };
     (@check_keyless $self:ident $inner:expr) => {
-        fn check_keyless(&$self, why: &crate::Error) -> Option<crate::Decision> {
+        fn check_keyless(&$self, why: &crate::core::Error) -> Option<crate::core::Decision> {
             $inner.check_keyless(why)
         }
     };
     (@settle $self:ident $inner:expr) => {
         fn settle(
             &$self,
-            reservation: crate::reservation::Reservation,
+            reservation: crate::core::reservation::Reservation,
             actual: u64,
-        ) -> Result<crate::settlement::Settlement, crate::reservation::Reservation> {
+        ) -> Result<crate::core::settlement::Settlement, crate::core::reservation::Reservation> {
             $inner.settle(reservation, actual)
         }
     };
@@ -34,7 +34,7 @@ macro_rules! pass_on {
         fn operate(
             &$self,
             operation: crate::limiter::Operation,
-            charge: &crate::Charge,
+            charge: &crate::core::Charge,
         ) -> Option<Self::Future> {
             $inner.operate(operation, charge)
         }

@@ -4,7 +4,7 @@
 use tokio::runtime::Handle;
 use tokio::time::{self, Instant, Sleep};
 
-use crate::{Error, ErrorKind};
+use crate::core::{Error, ErrorKind};
 
 /// Returns the current runtime.
 ///

@@ -1,8 +1,8 @@
 //! A limiter that decides but never refuses.
 
 use super::WithSwitch;
-use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use crate::{Error, Outcome};
+use crate::core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::core::{Error, Outcome};
 
 /// A limiter that admits every charge, for every decision of its inner limiter. Made by
 /// [`LimiterExt::shadow`](crate::LimiterExt::shadow). Clones share the counts.

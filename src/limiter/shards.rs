@@ -1,6 +1,6 @@
 //! Shards of the keys of a memory, a deny cache or a lease, each with its own lock.
 
-use crate::sync::{Mutex, MutexGuard, lock};
+use crate::core::sync::{Mutex, MutexGuard, lock};
 
 const MAX_SHARDS: usize = 16;
 const MIN_SHARD_SIZE: usize = 256;

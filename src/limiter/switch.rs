@@ -6,10 +6,10 @@ use std::sync::Arc;
 use super::shadow::Counters;
 use super::wrapped::{Around, Begin, Wrapped};
 use super::{Operation, ShadowCounts};
-use crate::decision::Origin;
-use crate::sync::atomic::AtomicU8;
-use crate::sync::atomic::Ordering::Relaxed;
-use crate::{Charge, Decision, Error, Outcome};
+use crate::core::decision::Origin;
+use crate::core::sync::atomic::AtomicU8;
+use crate::core::sync::atomic::Ordering::Relaxed;
+use crate::core::{Charge, Decision, Error, Outcome};
 
 /// Turns limiters off, into a shadow, and on again, while they are used. It is cheap to clone:
 /// clones are the same switch.
@@ -187,7 +187,7 @@ fn off() -> Decision {
 #[cfg(all(test, interleavings))]
 mod interleavings {
     use super::*;
-    use crate::sync::interleavings::{each, thread};
+    use crate::core::sync::interleavings::{each, thread};
 
     /// A caller that has seen a switch off never sees it on again, even without other
     /// synchronisation.

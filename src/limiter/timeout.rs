@@ -15,7 +15,7 @@ use tokio::time::{Instant, Sleep};
 use super::charge_numbers::deadline;
 use super::on_time::read_arrived;
 use super::{Limiter, Operation, runtime};
-use crate::{Charge, Decision, Error, ErrorKind};
+use crate::core::{Charge, Decision, Error, ErrorKind};
 
 const BACKSTOP: Duration = Duration::from_millis(5);
 

@@ -6,11 +6,11 @@ use tokio::time::Instant;
 
 use super::Limiter;
 use super::wrapped::{Around, Begin, Wrapped};
-use crate::digest::digest_of;
+use crate::core::digest::digest_of;
+use crate::core::reservation::Reservation;
+use crate::core::settlement::Settlement;
+use crate::core::{Charge, Decision, Error};
 use crate::observe::{Asked, Tracer, shows_decisions};
-use crate::reservation::Reservation;
-use crate::settlement::Settlement;
-use crate::{Charge, Decision, Error};
 
 /// Makes events of decisions: every [`Limiter`] has this method with the feature `tracing`.
 pub trait TraceExt: Limiter + Sized {

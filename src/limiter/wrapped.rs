@@ -9,9 +9,9 @@ use std::task::{Context, Poll};
 use pin_project_lite::pin_project;
 
 use super::{Limiter, Operation};
-use crate::reservation::Reservation;
-use crate::settlement::Settlement;
-use crate::{Charge, Decision, Error};
+use crate::core::reservation::Reservation;
+use crate::core::settlement::Settlement;
+use crate::core::{Charge, Decision, Error};
 
 /// The behaviour of a wrapper. By default, only checks are seen.
 pub trait Around {

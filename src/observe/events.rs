@@ -5,8 +5,8 @@ use tokio::time::Instant;
 use tracing::{debug, event, info, warn};
 
 use super::recorded_outcome::{Asked, KINDS, RecordedOutcome, error_of, kind_index};
-use crate::decision::Origin;
-use crate::{Decision, Error};
+use crate::core::decision::Origin;
+use crate::core::{Decision, Error};
 
 /// Without the feature, the macros emit no events.
 #[cfg(not(feature = "tracing"))]

@@ -9,9 +9,9 @@ use metrics::{Counter, Gauge, Histogram};
 use super::catalog;
 use super::recorded_outcome::{KINDS, RecordedOutcome, error_of, kind_index};
 use super::recorder::{Value, counter, gauge, histogram};
-use crate::decision::Origin;
-use crate::waiters::Waiters;
-use crate::{Decision, Error};
+use crate::core::decision::Origin;
+use crate::core::waiters::Waiters;
+use crate::core::{Decision, Error};
 
 /// The results for the units of a settled charge.
 const SETTLED: [&str; 4] = ["charged", "given_back", "lost", "not_taken"];

@@ -8,10 +8,10 @@ use super::limiter_handles::LimiterHandles;
 use super::policy_series::PolicySeries;
 use super::recorded_outcome::Asked;
 use super::recorder::Handles;
-use crate::decision::PolicyReport;
-use crate::settlement::Settlement;
-use crate::waiters::Waiters;
-use crate::{Charge, Decision, Error};
+use crate::core::decision::PolicyReport;
+use crate::core::settlement::Settlement;
+use crate::core::waiters::Waiters;
+use crate::core::{Charge, Decision, Error};
 
 /// Counts decisions under the name of a limiter, as in
 /// [`MetricsExt::metrics`](crate::limiter::MetricsExt::metrics). It is cheap to clone: clones count

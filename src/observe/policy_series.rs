@@ -5,8 +5,8 @@ use std::sync::{PoisonError, RwLock};
 
 use super::meter::Meter;
 use super::recorded_outcome::Asked;
-use crate::Decision;
-use crate::decision::PolicyReport;
+use crate::core::Decision;
+use crate::core::decision::PolicyReport;
 
 /// The most names with metrics of their own, since an application's limiter could make a name for
 /// each key. If new names come at the same instant, there may be a few more.

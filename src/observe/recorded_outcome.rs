@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::decision::Origin;
-use crate::{Charge, Decision, Error, ErrorKind, Outcome};
+use crate::core::decision::Origin;
+use crate::core::{Charge, Decision, Error, ErrorKind, Outcome};
 
 /// The data of a charge that is known when its limiter is called.
 #[derive(Clone, Copy, Debug)]

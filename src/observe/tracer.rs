@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use super::events;
 use super::recorded_outcome::{Asked, KINDS, error_of, kind_index};
 use super::seldom::Seldom;
-use crate::settlement::{Settled, Settlement};
-use crate::{Decision, Error, ErrorKind};
+use crate::core::settlement::{Settled, Settlement};
+use crate::core::{Decision, Error, ErrorKind};
 
 /// Makes events under the name of a limiter.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use super::recorded_outcome::{KINDS, kind_index};
 #[cfg(feature = "metrics")]
 use super::recorder::{Handles, Value, counter, gauge, histogram};
 use super::seldom::Seldom;
-use crate::{Decision, Error};
+use crate::core::{Decision, Error};
 
 /// Reports the states of a breaker. Metrics need a name, events do not.
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::cmd;
 use tower_sluice::algorithm::{SlidingLog, TokenBucket};
-use tower_sluice::limiter::AllAtOnce;
+use tower_sluice::redis::AllAtOnce;
 use tower_sluice::{Charge, Error, ErrorKind, Limiter, LimiterExt, Pool, Quota, Redis};
 #[cfg(feature = "redisson")]
 use tower_sluice_redisson::{Rate, Redisson};

@@ -10,7 +10,7 @@ use support::tls::{Authority, TlsServer, install_crypto_provider};
 use support::{Server, in_its_own_process};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
-use tower_sluice::limiter::PoolBuilder;
+use tower_sluice::redis::PoolBuilder;
 use tower_sluice::{ErrorKind, Limiter, Pool};
 
 async fn assert_well(pool: Pool) {

@@ -10,7 +10,7 @@ use support::key_proxy::{KeyProxy, Kind};
 use support::stats;
 use tokio::task::JoinSet;
 use tower_sluice::algorithm::TokenBucket;
-use tower_sluice::limiter::AllAtOnce;
+use tower_sluice::redis::AllAtOnce;
 use tower_sluice::{Charge, ErrorKind, Limiter, Pool, Quota, Redis};
 
 const KINDS: [Kind; 2] = [Kind::Twemproxy, Kind::Envoy];

@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tower_sluice::algorithm::{FixedWindow, TokenBucket};
-use tower_sluice::limiter::AllAtOnce;
+use tower_sluice::redis::AllAtOnce;
 use tower_sluice::{Charge, Limiter, LimiterExt, Pool, Quota, Redis};
 
 use support::faults::{MILLION, eventually};

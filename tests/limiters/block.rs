@@ -294,7 +294,8 @@ mod over_redis {
     use tower_sluice::algorithm::{
         Budget, InLua, IntoAlgorithm, SlidingCounter, SlidingWindow, SmoothBursty, SmoothWarmingUp,
     };
-    use tower_sluice::limiter::{AllAtOnce, Reservation};
+    use tower_sluice::limiter::Reservation;
+    use tower_sluice::redis::AllAtOnce;
     use tower_sluice::{Pool, Redis};
 
     use super::*;

@@ -9,7 +9,8 @@ use tower_sluice::algorithm::{
     Algorithm, AnyAlgorithm, Budget, FixedWindow, InLua, IntoAlgorithm, SlidingCounter, SlidingLog,
     SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
 };
-use tower_sluice::limiter::{AllAtOnce, AllInTurn, Boxed};
+use tower_sluice::limiter::{AllInTurn, Boxed};
+use tower_sluice::redis::AllAtOnce;
 use tower_sluice::{Charge, Limiter, LimiterExt, Memory, Outcome, Pool, Quota, Redis};
 
 use support::Server;

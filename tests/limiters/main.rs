@@ -139,7 +139,7 @@ fn a_fallback_for_another_number_of_keys_is_refused_when_it_is_built() {
     refused(&|| drop(of_parts().or_else_if(Error::is_of_store, memory())));
     #[cfg(feature = "redis")]
     refused(&|| {
-        use tower_sluice::limiter::AllAtOnce;
+        use tower_sluice::redis::AllAtOnce;
         use tower_sluice::{Pool, Redis};
 
         let pool = Pool::connect("redis://127.0.0.1:1").unwrap();

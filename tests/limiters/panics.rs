@@ -55,7 +55,7 @@ fn panics_show_the_callers_line_and_the_limiters_name() {
     #[cfg(feature = "redis")]
     {
         use tower_sluice::algorithm::TokenBucket;
-        use tower_sluice::limiter::AllAtOnce;
+        use tower_sluice::redis::AllAtOnce;
         use tower_sluice::{Pool, Redis};
         let pool = |port| Pool::connect(&format!("redis://127.0.0.1:{port}")).expect("an address");
         let one = pool(1);

@@ -18,7 +18,7 @@ use tower_sluice::{
 };
 
 #[cfg(feature = "redis")]
-use tower_sluice::limiter::AllAtOnce;
+use tower_sluice::redis::AllAtOnce;
 #[cfg(feature = "redis")]
 use tower_sluice::{Pool, Redis};
 

@@ -205,7 +205,7 @@ mod in_policies {
 
 #[cfg(feature = "redis")]
 mod over_redis {
-    use tower_sluice::limiter::AllAtOnce;
+    use tower_sluice::redis::AllAtOnce;
     use tower_sluice::{Decision, Outcome, Pool, Redis};
 
     use super::*;

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
-use tower_sluice::limiter::{AllAtOnce, AllInTurn, Origin};
+use tower_sluice::limiter::{AllInTurn, Origin};
+use tower_sluice::redis::AllAtOnce;
 use tower_sluice::{
     Charge, Decision, ErrorKind, FailOpen, Limiter, LimiterExt, Memory, Outcome, Pool, Quota, Redis,
 };

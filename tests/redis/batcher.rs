@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tower_sluice::algorithm::{FixedWindow, TokenBucket};
-use tower_sluice::limiter::AllAtOnce;
+use tower_sluice::redis::AllAtOnce;
 use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Outcome, Pool, Quota, Redis};
 
 use support::Server;

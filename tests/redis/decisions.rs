@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tower_sluice::algorithm::{FixedWindow, SlidingCounter, SlidingLog, TokenBucket};
-use tower_sluice::limiter::{AllAtOnce, AllInTurn, Origin};
+use tower_sluice::limiter::{AllInTurn, Origin};
+use tower_sluice::redis::AllAtOnce;
 use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Memory, Outcome, Pool, Quota, Redis};
 
 use support::faults::{D, LONG, SLACK, eventually, in_time, run, trouble};

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
-use tower_sluice::limiter::{AllAtOnce, AllInTurn, Boxed};
+use tower_sluice::limiter::{AllInTurn, Boxed};
+use tower_sluice::redis::AllAtOnce;
 use tower_sluice::{Charge, Decision, Limiter, LimiterExt, Memory, Outcome, Pool, Quota, Redis};
 
 use support::Server;

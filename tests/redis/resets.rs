@@ -9,7 +9,8 @@ use tower_sluice::algorithm::{
     Algorithm, AnyAlgorithm, Budget, Check, FixedWindow, InLua, IntoAlgorithm, Mark, Refund,
     SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket, Verdict,
 };
-use tower_sluice::limiter::{AllAtOnce, Boxed, Reservation};
+use tower_sluice::limiter::{Boxed, Reservation};
+use tower_sluice::redis::AllAtOnce;
 use tower_sluice::{Charge, Decision, Limiter, LimiterExt, Memory, Outcome, Pool, Quota, Redis};
 
 use support::Server;

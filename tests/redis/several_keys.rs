@@ -11,8 +11,9 @@ use tower_sluice::algorithm::{
 };
 use tower_sluice::key::{Global, IntoCharge};
 use tower_sluice::limiter::{
-    AllAtOnce, AllInTurn, Boxed, Breaker, Description, Operation, Origin, Parts, Switch,
+    AllInTurn, Boxed, Breaker, Description, Operation, Origin, Parts, Switch,
 };
+use tower_sluice::redis::AllAtOnce;
 use tower_sluice::respond::{HeaderStyle, OnAdmitted, RateLimitHeaders};
 use tower_sluice::testing::Scripted;
 use tower_sluice::{

@@ -10,7 +10,8 @@ use tower_sluice::algorithm::{
     AnyAlgorithm, Budget, FixedWindow, InLua, IntoAlgorithm, SlidingCounter, SlidingLog,
     SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
 };
-use tower_sluice::limiter::{Boxed, script_texts};
+use tower_sluice::limiter::Boxed;
+use tower_sluice::redis::script_texts;
 use tower_sluice::{
     Charge, Decision, ErrorKind, HttpResponder, Limiter, LimiterExt, Memory, Outcome, Pool, Quota,
     RateLimitLayer, Redis,

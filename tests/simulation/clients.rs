@@ -9,7 +9,8 @@ use http::{Request, Response, StatusCode};
 use tower::util::BoxCloneService;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_sluice::algorithm::{AnyAlgorithm, InLua, IntoAlgorithm};
-use tower_sluice::limiter::{AllAtOnce, AllInTurn, Boxed, Breaker, Shadow, ShadowCounts, Switch};
+use tower_sluice::limiter::{AllInTurn, Boxed, Breaker, Shadow, ShadowCounts, Switch};
+use tower_sluice::redis::AllAtOnce;
 use tower_sluice::respond::DecisionReport;
 use tower_sluice::{
     Charge, HttpResponder, LimiterExt, Memory, Pool, RateLimitLayer, Redis, Settle,

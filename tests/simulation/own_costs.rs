@@ -12,7 +12,8 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tower_sluice::algorithm::{
     AnyAlgorithm, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, TokenBucket,
 };
-use tower_sluice::limiter::{AllAtOnce, Origin, Parts};
+use tower_sluice::limiter::{Origin, Parts};
+use tower_sluice::redis::AllAtOnce;
 use tower_sluice::{Charge, FailOpen, Limiter, LimiterExt, Pool, Quota, Redis, Refusal};
 
 use super::clock::elapsed;

@@ -15,7 +15,7 @@ use tokio::sync::Mutex;
 use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::sleep;
 use tower_sluice::Pool;
-use tower_sluice::limiter::PoolBuilder;
+use tower_sluice::redis::PoolBuilder;
 
 use self::cluster::Cluster;
 use self::replication::Group;

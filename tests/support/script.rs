@@ -30,7 +30,7 @@ fn text<A: InLua>(algorithm: &A, complete: bool) -> String {
     static TEXTS: Mutex<BTreeMap<String, [String; 2]>> = Mutex::new(BTreeMap::new());
     let mut texts = TEXTS.lock().expect("the texts");
     let known = texts.entry(format!("{algorithm:?}"));
-    known.or_insert_with(|| tower_sluice::limiter::script_texts(algorithm))[usize::from(complete)]
+    known.or_insert_with(|| tower_sluice::redis::script_texts(algorithm))[usize::from(complete)]
         .clone()
 }
 

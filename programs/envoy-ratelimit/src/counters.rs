@@ -10,7 +10,8 @@ use std::time::Duration;
 use futures_util::future::{FutureExt, TryFutureExt, join_all};
 use sha2::{Digest, Sha256};
 use tower_sluice::algorithm::{AnyAlgorithm, FixedWindow, TokenBucket};
-use tower_sluice::limiter::{AllAtOnce, Boxed, Breaker, Metered, MetricsExt, Operation};
+use tower_sluice::limiter::{Boxed, Breaker, Metered, MetricsExt, Operation};
+use tower_sluice::redis::AllAtOnce;
 use tower_sluice::{
     Charge, Decision, Error, ErrorKind, Limiter, LimiterExt, Memory, Pool, Quota, Redis,
 };

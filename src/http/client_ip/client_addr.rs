@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv6Net};
 
-use crate::Charge;
-use crate::extractor::{IntoCharge, Keyed};
+use crate::core::Charge;
+use crate::core::extractor::{IntoCharge, Keyed};
 
 /// The network into which NAT64 gateways map IPv4, by RFC 6052.
 const NAT64: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96);

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv4Net};
 
-use crate::{Error, ErrorKind};
+use crate::core::{Error, ErrorKind};
 
 /// The bits before an IPv4 address that is mapped into IPv6.
 const MAPPED_BITS: u8 = 96;

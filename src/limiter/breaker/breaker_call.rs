@@ -14,10 +14,10 @@ use tokio::time::Instant;
 
 use super::circuit::{Outcome, Permit};
 use super::shared_circuit::SharedCircuit;
-use crate::decision::Origin;
+use crate::core::decision::Origin;
+use crate::core::{Decision, Error, ErrorKind};
 use crate::limiter::on_time::{is_late, read_arrived};
 use crate::limiter::runtime::sleep_until;
-use crate::{Decision, Error, ErrorKind};
 
 type Slowness = Pin<Box<dyn Future<Output = Result<bool, Error>> + Send>>;
 

@@ -10,10 +10,10 @@ use tokio::time::Instant;
 
 use super::circuit::{Circuit, CircuitChange, Outcome, Permit, Trouble};
 use super::{BreakerCounts, BreakerState, Settings};
+use crate::core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::core::sync::{Mutex, lock};
+use crate::core::{Error, ErrorKind};
 use crate::observe::BreakerWatch;
-use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use crate::sync::{Mutex, lock};
-use crate::{Error, ErrorKind};
 
 const FAILED: &str = "the breaker is open, since the limiter failed";
 const FAILED_PARTLY: &str = "the breaker is open, since some calls of the limiter failed";
@@ -181,7 +181,7 @@ fn jittered(pause: Duration) -> Duration {
 #[cfg(all(test, interleavings))]
 mod interleavings {
     use super::*;
-    use crate::sync::interleavings::{each, thread};
+    use crate::core::sync::interleavings::{each, thread};
 
     /// Makes a breaker that opens after one failure, and admits a probe at once.
     fn breaker() -> Arc<SharedCircuit> {

@@ -5,10 +5,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use crate::core::reservation::Reservation;
+use crate::core::settlement::Settlement;
+use crate::core::{Charge, Error};
 use crate::limiter::futures::BoxedFuture;
-use crate::reservation::Reservation;
-use crate::settlement::Settlement;
-use crate::{Charge, Error};
 
 /// Two to eight limiters that decide together: in one call to Redis, or under one lock in this
 /// process. It is cheap to clone.

@@ -5,11 +5,11 @@ use std::time::Duration;
 use std::{iter, mem};
 
 use super::held_reservations::{By, HeldReservations, Tentative, inherits};
-use crate::decision::{Origin, Policy, make_distinct};
+use crate::core::decision::{Origin, Policy, make_distinct};
+use crate::core::reservation::{Owner, Reservation};
+use crate::core::settlement::Settlement;
+use crate::core::{Charge, Decision, Error, ErrorKind, Outcome};
 use crate::limiter::Boxed;
-use crate::reservation::{Owner, Reservation};
-use crate::settlement::Settlement;
-use crate::{Charge, Decision, Error, ErrorKind, Outcome};
 
 /// A limit that decides about a request, and the charge of the request under it.
 #[derive(Clone, Debug)]

@@ -4,10 +4,10 @@
 use std::mem;
 
 use super::at_once::Together;
-use crate::Charge;
+use crate::core::Charge;
+use crate::core::reservation::{Owner, Reservation};
+use crate::core::settlement::Settlement;
 use crate::limiter::{Boxed, Limiter};
-use crate::reservation::{Owner, Reservation};
-use crate::settlement::Settlement;
 
 /// The limiter, or the group of limiters, that made a reservation.
 #[derive(Clone)]

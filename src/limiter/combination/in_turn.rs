@@ -13,11 +13,11 @@ use super::at_once::{AtATime, Together};
 use super::decided::{Decided, Part, PartsDecision};
 use super::held_reservations::{By, Tentative};
 use super::join_all::join_all;
+use crate::core::{Charge, Decision, Error, ErrorKind, Outcome};
 use crate::limiter::acquire::too_long_a_wait;
 use crate::limiter::futures::BoxedFuture;
 use crate::limiter::timeout::after_other_calls;
 use crate::limiter::{Limiter, Operation};
-use crate::{Charge, Decision, Error, ErrorKind, Outcome};
 
 /// Parts that are asked at once.
 struct Step {

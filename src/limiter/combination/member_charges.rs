@@ -1,11 +1,11 @@
 //! The charges of a combination's members, from a closure or from the parts of a charge.
 
-use crate::{Charge, Error, ErrorKind};
+use crate::core::{Charge, Error, ErrorKind};
 
 /// Makes the charges of `N` members from one charge: a closure that returns `[Charge; N]`, or
 /// [`Parts`].
 ///
-/// [`AllAtOnce`](crate::limiter::AllAtOnce) and [`AllInTurn`](crate::limiter::AllInTurn) have a
+/// [`AllAtOnce`](crate::redis::AllAtOnce) and [`AllInTurn`](crate::limiter::AllInTurn) have a
 /// constructor for each of the two.
 pub trait MemberCharges<const N: usize> {
     /// The number of keys that each charge must have, if that is known.

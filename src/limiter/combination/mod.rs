@@ -11,8 +11,8 @@ pub(crate) mod at_once;
 pub(crate) mod decided;
 pub(crate) mod held_reservations;
 pub(crate) mod in_turn;
-pub(super) mod join_all;
+pub(crate) mod join_all;
 mod member_charges;
-pub(super) mod whole_charge;
+pub(crate) mod whole_charge;
 
 pub use member_charges::{MemberCharges, Parts};

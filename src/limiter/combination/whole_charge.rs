@@ -1,10 +1,10 @@
 //! Joins the charges of several members to one charge, for a list of their algorithms.
 
-use crate::charge::Key;
+use crate::core::charge::Key;
+use crate::core::quota::{CostAndWait, Quota, Quotas};
+use crate::core::reservation::ReservedUnits;
+use crate::core::{Charge, Error, ErrorKind};
 use crate::limiter::charge_numbers::{micros, units};
-use crate::quota::{CostAndWait, Quota, Quotas};
-use crate::reservation::ReservedUnits;
-use crate::{Charge, Error, ErrorKind};
 
 /// Joins charges with equal costs and longest waits. `own` are the limiters' quotas.
 ///

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use super::cache::{Cache, Miss};
-use crate::Decision;
+use crate::core::Decision;
 
 /// The step that the cache takes after an answer.
 pub(super) enum Afterwards {

@@ -8,9 +8,9 @@ use tokio::time::Instant;
 
 use super::cached_refusal::{CachedRefusal, Question};
 use super::refusal_shard::RefusalShard;
-use crate::Decision;
+use crate::core::Decision;
+use crate::core::sync::{MutexGuard, lock};
 use crate::limiter::shards::Shards;
-use crate::sync::{MutexGuard, lock};
 
 const DEFAULT_MAX_AGE: Duration = Duration::from_secs(1);
 const DEFAULT_MAX_KEYS: usize = 100_000;

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::decision::Origin;
+use crate::core::decision::Origin;
+use crate::core::quota::Quotas;
+use crate::core::{Charge, Decision, Outcome};
 use crate::limiter::charge_numbers::{check_cost, one_key};
-use crate::quota::Quotas;
-use crate::{Charge, Decision, Outcome};
 
 /// The longest time for which a refusal is repeated while a change of its key may not have reached
 /// the store.

@@ -208,7 +208,7 @@ mod tests {
 
     use super::super::cached_refusal::Question;
     use super::*;
-    use crate::{Charge, Decision, Outcome};
+    use crate::core::{Charge, Decision, Outcome};
 
     fn key(place: u64, check: u64) -> KeyHash {
         KeyHash { place: NonZeroU64::new(place).unwrap(), check }

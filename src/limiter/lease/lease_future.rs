@@ -12,9 +12,9 @@ use super::leased_key::{KeyAnswer, RefillFailure, WaiterAnswer};
 use super::leased_keys::{Leases, Unspent};
 use super::refill::Refill;
 use super::sweeper;
+use crate::core::{Charge, Decision, Error};
 use crate::limiter::timeout::after_other_calls;
 use crate::limiter::{Limiter, Operation};
-use crate::{Charge, Decision, Error};
 
 pin_project! {
     /// The future of [`Lease`](crate::limiter::Lease).

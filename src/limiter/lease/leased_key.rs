@@ -12,10 +12,10 @@ use tokio::time::Instant;
 
 use super::LeaseSettings;
 use super::stock::{Ended, Grant, LeasedName, Order, Stock, StockLeft, Stocks};
+use crate::core::quota::Quotas;
+use crate::core::{Charge, Error};
 use crate::limiter::Limiter;
 use crate::limiter::charge_numbers::one_key;
-use crate::quota::Quotas;
-use crate::{Charge, Error};
 
 /// The smallest refill that is ordered in advance.
 const MIN_PREFETCH: u64 = 4;
@@ -402,7 +402,8 @@ mod tests {
     use std::future::ready;
 
     use super::*;
-    use crate::{Decision, Error, Limiter, LimiterExt, Outcome};
+    use crate::core::{Decision, Error, Outcome};
+    use crate::limiter::{Limiter, LimiterExt};
 
     #[tokio::test]
     async fn a_key_that_is_too_long_is_not_digested_for_a_lease() {

@@ -15,15 +15,15 @@ use tokio::time::Instant;
 use super::LeaseSettings;
 use super::leased_key::{KeyAnswer, LeasedKey, WaiterAnswer, Waiters, end_waits};
 use super::stock::{Ended, LeasedName, Order, Stock, end};
+use crate::core::mark::Births;
+use crate::core::reservation::Owner;
+use crate::core::settlement::{Settled, Settlement};
+use crate::core::sync::atomic::Ordering::Relaxed;
+use crate::core::sync::{Mutex, MutexGuard, lock};
+use crate::core::{Charge, Decision, Outcome, digest};
 use crate::limiter::charge_numbers::units;
 use crate::limiter::shards::Shards;
 use crate::limiter::{Limiter, Operation};
-use crate::mark::Births;
-use crate::reservation::Owner;
-use crate::settlement::{Settled, Settlement};
-use crate::sync::atomic::Ordering::Relaxed;
-use crate::sync::{Mutex, MutexGuard, lock};
-use crate::{Charge, Decision, Outcome, digest};
 
 pub(super) struct Leases<L: Limiter> {
     pub(super) inner: Arc<L>,
@@ -389,10 +389,10 @@ mod interleavings {
 
     use super::super::stock::Grant;
     use super::*;
-    use crate::Error;
-    use crate::reservation::Reservation;
-    use crate::sync::Mutex;
-    use crate::sync::interleavings::{each, thread};
+    use crate::core::Error;
+    use crate::core::reservation::Reservation;
+    use crate::core::sync::Mutex;
+    use crate::core::sync::interleavings::{each, thread};
 
     /// The units of the lease at the start of each test.
     const UNITS: u64 = 3;

@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use super::leased_key::{RefillFailure, WaiterAnswer, end_waits};
 use super::leased_keys::Leases;
 use super::stock::{Ended, LeasedName, Order, Stock, StockLeft, end};
+use crate::core::{Decision, Outcome};
 use crate::limiter::Limiter;
-use crate::{Decision, Outcome};
 
 /// A running refill. If it is dropped before its end, it sends its waiters to the inner limiter.
 pub(super) struct Refill<L: Limiter> {

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::core::reservation::{Owner, Reservation};
+use crate::core::settlement::{Settled, Settlement};
+use crate::core::sync::atomic::AtomicBool;
+use crate::core::sync::{Mutex, lock};
+use crate::core::{Charge, Decision, Error, Outcome};
 use crate::limiter::Limiter;
-use crate::reservation::{Owner, Reservation};
-use crate::settlement::{Settled, Settlement};
-use crate::sync::atomic::AtomicBool;
-use crate::sync::{Mutex, lock};
-use crate::{Charge, Decision, Error, Outcome};
 
 /// The name of a key, and its hash, which finds the shard and the key in it.
 #[derive(Clone, Debug)]

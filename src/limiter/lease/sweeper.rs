@@ -7,8 +7,8 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
 use super::leased_keys::Leases;
+use crate::core::sync::lock;
 use crate::limiter::Limiter;
-use crate::sync::lock;
 
 /// Starts the task, unless it already runs. A runtime that ended has ended its task too.
 pub(super) fn start<L>(leases: &Arc<Leases<L>>)

@@ -7,7 +7,8 @@ use tokio::time::{advance, sleep_until, timeout, timeout_at};
 
 use super::*;
 use crate::algorithm::TokenBucket;
-use crate::{Charge, Limiter, LimiterExt, Memory, Outcome, Quota};
+use crate::core::{Charge, Outcome, Quota};
+use crate::limiter::{Limiter, LimiterExt, Memory};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -179,7 +180,7 @@ async fn a_slot_of_several_keys_is_forgotten_with_each_of_them() {
         let charges = charges.each_ref();
         let _ = both.check(&charges).unwrap().await.unwrap();
         let mut waiting = both.check(&charges).unwrap().await.unwrap();
-        let waiters = crate::waiters::Waiter::new(waiting.take_waiters().unwrap()).0;
+        let waiters = crate::core::waiters::Waiter::new(waiting.take_waiters().unwrap()).0;
         let _ = together().check(&charges).unwrap().await.unwrap();
         let reservation = waiting.take_reservation().unwrap();
         both.settle(reservation, &|_, _| 0).unwrap().await.unwrap();

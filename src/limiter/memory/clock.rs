@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-use crate::Error;
+use crate::core::Error;
 use crate::limiter::charge_numbers::{self, checked_instant, instant, micros, system_time};
 
 /// A clock, in µs since the Unix epoch.

@@ -6,8 +6,8 @@ use std::task::{Context, Poll, Waker};
 use super::one_lock::OneLock;
 use super::*;
 use crate::algorithm::{AnyAlgorithm, TokenBucket};
-use crate::sync::interleavings::{each, thread};
-use crate::{Decision, Quota};
+use crate::core::sync::interleavings::{each, thread};
+use crate::core::{Decision, Quota};
 
 /// Makes a limiter of two a day, with a stopped clock and one shard, since a key's shard is random.
 fn two_a_day() -> Memory<AnyAlgorithm> {

@@ -7,7 +7,7 @@ use std::num::NonZeroU8;
 
 use hashbrown::HashTable;
 
-use crate::{Error, ErrorKind};
+use crate::core::{Error, ErrorKind};
 
 /// The most keys that one decision examines to find one to evict, so that no decision holds
 /// the lock for long.

@@ -7,19 +7,19 @@ use std::sync::{Arc, OnceLock};
 use super::clock::Clock;
 use super::key_shard::{KeyState, Shard, hash};
 use crate::algorithm::{Algorithm, Answer, Check, Refund};
-use crate::charge::Key;
-use crate::decision::Origin;
+use crate::core::charge::Key;
+use crate::core::decision::Origin;
+use crate::core::mark::Births;
+use crate::core::quota::QuotaError;
+use crate::core::reservation::ReservedUnits;
+use crate::core::settlement::{Settled, Settlement};
+use crate::core::sync::{Mutex, MutexGuard, lock};
+use crate::core::{Charge, Decision, Error, digest};
 use crate::limiter::Operation;
 use crate::limiter::charge_numbers::{block_time, units};
 use crate::limiter::configured::{ConfiguredAlgorithm, Provenance};
 use crate::limiter::line::Reclaim;
 use crate::limiter::shards::Shards;
-use crate::mark::Births;
-use crate::quota::QuotaError;
-use crate::reservation::ReservedUnits;
-use crate::settlement::{Settled, Settlement};
-use crate::sync::{Mutex, MutexGuard, lock};
-use crate::{Charge, Decision, Error, digest};
 
 #[derive(Clone)]
 pub(super) struct Store<A: Algorithm> {

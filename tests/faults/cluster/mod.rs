@@ -19,7 +19,7 @@ use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
-use tower_sluice::limiter::AllAtOnce;
+use tower_sluice::redis::AllAtOnce;
 use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Pool, Quota, Redis};
 
 use support::cluster::{Cluster, SLOTS, keys_in, slot_of};

@@ -14,7 +14,7 @@ use support::faults::{chain, eventually};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tower_sluice::algorithm::TokenBucket;
-use tower_sluice::limiter::AllAtOnce;
+use tower_sluice::redis::AllAtOnce;
 use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Memory, Pool, Quota, Redis};
 
 use self::proxies::{Kind, RealProxy};

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use tower_sluice::algorithm::{Budget, FixedWindow, TokenBucket};
-use tower_sluice::limiter::AllAtOnce;
+use tower_sluice::redis::AllAtOnce;
 use tower_sluice::{Charge, Limiter, LimiterExt, Pool, Quota, Redis};
 
 use super::left;

@@ -25,7 +25,7 @@ use tower_sluice::algorithm::{
     Budget, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp,
     TokenBucket,
 };
-use tower_sluice::limiter::script_texts;
+use tower_sluice::redis::script_texts;
 
 use support::Server;
 

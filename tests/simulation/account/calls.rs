@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use tower_sluice::Quota;
 use tower_sluice::algorithm::{Algorithm, AnyAlgorithm, InLua};
-use tower_sluice::limiter::script_texts;
+use tower_sluice::redis::script_texts;
 
 use super::super::book::ScriptCall;
 use super::super::lua::digest;

@@ -15,7 +15,8 @@ use tower_sluice::algorithm::{
     SmoothWarmingUp, TokenBucket,
 };
 use tower_sluice::future::Settlement;
-use tower_sluice::limiter::{AllAtOnce, Lease, Reservation};
+use tower_sluice::limiter::{Lease, Reservation};
+use tower_sluice::redis::AllAtOnce;
 use tower_sluice::{Charge, Decision, Error, Limiter, LimiterExt, Pool, Quota, Redis};
 use tower_sluice_redisson::{Rate, Redisson};
 

@@ -1,7 +1,7 @@
 //! `AllAtOnce` is for limiters in Redis.
 
 use tower_sluice::algorithm::TokenBucket;
-use tower_sluice::limiter::AllAtOnce;
+use tower_sluice::redis::AllAtOnce;
 use tower_sluice::{Charge, Memory, Quota};
 
 fn main() {

@@ -1,0 +1,382 @@
+//! A charge is the question to a limiter: a key, a cost, and the longest wait. `charge/parts.rs`
+//! has charges of several keys.
+
+mod parts;
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use std::{fmt, iter, mem};
+
+use crate::core::quota::Quotas;
+
+/// An owned key, kept as it was given: a clone of a constant or of an [`Arc`] allocates nothing.
+///
+/// Keys are often secrets, so `Debug` prints only the length. Every type that holds a key prints it
+/// through this type.
+#[derive(Clone)]
+pub(crate) enum Key {
+    Constant(&'static str),
+    Owned(String),
+    Shared(Arc<str>),
+    /// The parts of a charge of several keys.
+    Several(Arc<[Option<Charge>]>),
+}
+
+impl Key {
+    pub(crate) fn as_str(&self) -> &str {
+        match self {
+            Key::Constant(key) => key,
+            Key::Owned(key) => key,
+            Key::Shared(key) => key,
+            Key::Several(_) => "",
+        }
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Key::Several(parts) = self {
+            return f.debug_list().entries(&**parts).finish();
+        }
+        write!(f, "<{} bytes>", self.as_str().len())
+    }
+}
+
+/// The units that a charge asks for.
+#[derive(Clone, Copy, Debug, Hash)]
+enum Cost {
+    Unstated,
+    /// The units of the charge that the members of a combination decide about.
+    Inherited(u64),
+    Units(u64),
+    Peek,
+}
+
+/// A request for units of a key's quota: a key, a cost, and the longest wait.
+///
+/// Key extractors make charges from requests; workers make them from strings. A string converts to
+/// a charge of one unit.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_sluice::Charge;
+///
+/// let one = Charge::new("user-42");
+/// assert_eq!((one.key(), one.units(), one.longest_wait()), ("user-42", 1, None));
+///
+/// let upload = Charge::new(String::from("user-42")).cost(8).max_wait(Duration::from_secs(2));
+/// assert_eq!(upload.units(), 8);
+/// ```
+///
+/// Its `Debug` output does not show the key, which may be a secret. But a short key is part of a
+/// name in Redis: see [`Redis`](crate::Redis). So hash a secret before you use it as a key, as
+/// [`by_api_key`](crate::by_api_key) does.
+///
+/// Limiters read a charge through [`key`](Charge::key), [`units`](Charge::units),
+/// [`own_quota`](Charge::own_quota), [`longest_wait`](Charge::longest_wait) and
+/// [`deadline`](Charge::deadline). A combination of limiters reads the [`parts`](Charge::parts) of
+/// a charge of [`several`](Charge::several) keys.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Charge {
+    key: Key,
+    cost: Cost,
+    quota: Option<Quotas>,
+    max_wait: Option<Duration>,
+    deadline: Option<Instant>,
+    /// True for a member's charge without a cost of its own.
+    inherits_cost: bool,
+    /// The time that the same request has already waited, in milliseconds.
+    retried_for: u32,
+    extensions: Option<Arc<Extension>>,
+}
+
+/// A value that travels with a charge, before those that were added earlier.
+struct Extension<T: ?Sized = dyn Any + Send + Sync> {
+    rest: Option<Arc<Extension>>,
+    value: T,
+}
+
+debug_by_name!([] Extension);
+
+impl Charge {
+    /// A charge of one unit of `key`: a `&str`, which is copied, a `String` or an `Arc<str>`.
+    pub fn new(key: impl Into<Charge>) -> Self {
+        key.into()
+    }
+
+    /// A charge of one unit of a constant key, which is not copied.
+    pub fn from_static(key: &'static str) -> Self {
+        Self::of(Key::Constant(key))
+    }
+
+    /// Sets the units asked for. Default: 1, and for a member of [`AllInTurn`] or [`AllAtOnce`] the
+    /// cost of the whole charge.
+    ///
+    /// **A cost of 0 is a peek** if you call a limiter yourself: nothing is taken. **Through a
+    /// layer it counts as 1.** So a cost that is computed from a request, such as its
+    /// `Content-Length`, never lets a request pass for free. It also counts as 1 for a member of a
+    /// combination, and for a part of a charge of several keys. For a request through a layer that
+    /// takes nothing, use [`peek`](Charge::peek).
+    ///
+    /// [`AllInTurn`]: crate::limiter::AllInTurn
+    /// [`AllAtOnce`]: crate::redis::AllAtOnce
+    pub fn cost(mut self, units: u64) -> Self {
+        self.cost = Cost::Units(units);
+        self
+    }
+
+    /// Asks what is left, and takes nothing: the cost is 0, even through a layer.
+    ///
+    /// The request then passes even if the key has nothing left, unless the key owes units. A peek
+    /// yields no [`Reservation`](crate::limiter::Reservation), so nothing is settled after the
+    /// response. If the cost is known only after the response, charge an estimate and
+    /// [settle](crate::Settle) it.
+    pub fn peek(mut self) -> Self {
+        self.cost = Cost::Peek;
+        self
+    }
+
+    /// Sets a quota of this key's own, for tiers and plans. Default: the limiter's.
+    ///
+    /// For a limiter of several quotas, it is a tuple with one quota for each.
+    ///
+    /// # When a key's quota changes
+    ///
+    /// The stored state stays. The result depends on the algorithm:
+    ///
+    /// | algorithm | after 2 of 2 per hour, under 100 per hour |
+    /// |---|---|
+    /// | windows, log, counter | 98 are left: the taken units stay taken |
+    /// | token bucket, smooth limiters | 0 are left: the time at which it is full again stays |
+    ///
+    /// A bucket keeps the *share* that was used if the burst equals the limit (the default) and the
+    /// period stays. Otherwise the result may surprise:
+    ///
+    /// | bucket of 10 | after 5 | after 15, 5 of them owed |
+    /// |---|---|---|
+    /// | 10/s becomes 20/s with `burst(10)` | 0 left; a count would leave 5 | 10 owed |
+    /// | 10/s becomes 5/s with `burst(10)` | 7 left | 2 left: the debt is gone |
+    ///
+    /// So let the burst change with the limit, or call [`reset`](crate::LimiterExt::reset) when a
+    /// plan changes, which clears the state of the key.
+    ///
+    /// **Give all plans the same period.** A change of the period surprises with every algorithm.
+    /// After 4 of 4 per minute, a bucket under 10 per second refuses for 59 s, since it is full
+    /// again in a minute. Under a shorter period, a window, a log or a counter forgets what it
+    /// counted under the longer one. Then callers can avoid the limit by switching plans.
+    pub fn quota(mut self, quota: impl Into<Quotas>) -> Self {
+        self.quota = Some(quota.into());
+        self
+    }
+
+    /// Sets the longest wait that may be reserved; 0 admits now or not at all.
+    /// Default: the layer's.
+    ///
+    /// No wait is longer than the algorithm's horizon, 60 s by default: see
+    /// [`TokenBucket::horizon`](crate::algorithm::TokenBucket::horizon).
+    pub fn max_wait(mut self, wait: Duration) -> Self {
+        self.max_wait = Some(wait);
+        self
+    }
+
+    /// The key. Empty for a charge of several keys: see [`parts`](Charge::parts).
+    #[must_use]
+    #[inline]
+    pub fn key(&self) -> &str {
+        self.key.as_str()
+    }
+
+    /// Takes out the key as it was given. The charge then has an empty key.
+    pub(crate) fn take_key(&mut self) -> Key {
+        mem::replace(&mut self.key, Key::Constant(""))
+    }
+
+    /// Takes the charge's own quota out of it.
+    #[inline]
+    pub(crate) fn take_quota(&mut self) -> Option<Quotas> {
+        self.quota.take()
+    }
+
+    /// The units asked for; 0 peeks.
+    #[must_use]
+    #[inline]
+    pub fn units(&self) -> u64 {
+        match self.cost {
+            Cost::Unstated => 1,
+            Cost::Units(units) | Cost::Inherited(units) => units,
+            Cost::Peek => 0,
+        }
+    }
+
+    /// The quota that this charge states.
+    #[must_use]
+    #[inline]
+    pub fn own_quota(&self) -> Option<&Quotas> {
+        self.quota.as_ref()
+    }
+
+    /// The longest wait that may be reserved, if the charge states one.
+    #[must_use]
+    #[inline]
+    pub fn longest_wait(&self) -> Option<Duration> {
+        self.max_wait
+    }
+
+    /// The instant by which the decision is needed, if a [`timeout`] set one.
+    ///
+    /// It is an instant of tokio's clock: to sleep until it, use `tokio::time::Instant::from_std`.
+    /// A limiter that calls other limiters passes this instant on, so that all of them keep it
+    /// together.
+    ///
+    /// [`timeout`]: crate::LimiterExt::timeout
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// Returns the time that the same request has already waited, in whole milliseconds, if it asks
+    /// again because nothing could be reserved. 0 for the first attempt.
+    #[must_use]
+    pub fn retried_for(&self) -> Duration {
+        Duration::from_millis(self.retried_for.into())
+    }
+
+    /// Sets how long the same request has already waited: at least 1 ms.
+    pub(crate) fn with_retried_for(mut self, time: Duration) -> Self {
+        self.retried_for = u32::try_from(time.as_millis()).unwrap_or(u32::MAX).max(1);
+        self
+    }
+
+    /// Sets the instant by which the decision is needed, for limiters of your own that ask others. An
+    /// earlier one stays. Default: the limiter's own.
+    pub fn with_deadline(mut self, deadline: Instant) -> Self {
+        self.deadline = Some(self.deadline.map_or(deadline, |earlier| earlier.min(deadline)));
+        self
+    }
+
+    /// Removes the deadline, for a charge that is sent after its decision.
+    pub(crate) fn without_deadline(mut self) -> Self {
+        self.deadline = None;
+        self
+    }
+
+    /// Adds a value that travels with the charge: for a limiter of your own whose key extractor
+    /// knows more of a request than its key. Clones share it. Of two values of one type, the later
+    /// one counts.
+    ///
+    /// Wrappers such as a deny cache or a lease know a charge by its key, cost and quota. So charges
+    /// that need different decisions need different keys too.
+    ///
+    /// ```
+    /// use tower_sluice::Charge;
+    ///
+    /// struct Plan(&'static str);
+    ///
+    /// let charge = Charge::new("alice").with_extension(Plan("gold"));
+    /// assert!(charge.clone().extension::<Plan>().is_some_and(|plan| plan.0 == "gold"));
+    /// assert!(charge.extension::<u64>().is_none());
+    /// ```
+    pub fn with_extension(mut self, value: impl Any + Send + Sync) -> Self {
+        let rest = self.extensions.take();
+        self.extensions = Some(Arc::new(Extension { rest, value }));
+        self
+    }
+
+    /// Returns the value of this type that travels with the charge.
+    #[must_use]
+    pub fn extension<T: Any>(&self) -> Option<&T> {
+        let mut extensions =
+            iter::successors(self.extensions.as_deref(), |one| one.rest.as_deref());
+        extensions.find_map(|one| one.value.downcast_ref())
+    }
+
+    /// The charge of one member of a combination that decides about `charge`. It inherits the cost
+    /// of `charge` unless it states one. It takes nothing if `charge` takes nothing. It has the
+    /// same longest wait and the same deadline.
+    pub(crate) fn for_member_of(mut self, charge: &Charge) -> Self {
+        self.inherits_cost = matches!(self.cost, Cost::Unstated | Cost::Inherited(_));
+        self.cost = match (charge.units(), self.cost) {
+            (0, _) => Cost::Peek,
+            (units, Cost::Unstated) => Cost::Units(units),
+            // A cost that is computed from a request never lets it pass for free.
+            (_, Cost::Units(0)) => Cost::Units(1),
+            (_, stated) => stated,
+        };
+        self.retried_for = charge.retried_for;
+        self.max_wait = charge.max_wait;
+        match charge.deadline {
+            Some(deadline) => self.with_deadline(deadline),
+            None => self,
+        }
+    }
+
+    /// Sets the longest wait, as [`max_wait`](Charge::max_wait) does.
+    #[inline]
+    pub(crate) fn set_max_wait(&mut self, wait: Duration) {
+        self.max_wait = Some(wait);
+    }
+
+    /// The same charge, for the closure that makes the members' charges: a clone of it inherits the
+    /// cost.
+    pub(crate) fn for_members(&self) -> Self {
+        let cost = match self.cost {
+            Cost::Peek => Cost::Peek,
+            _ => Cost::Inherited(self.units()),
+        };
+        Self { cost, ..self.clone() }
+    }
+
+    /// Returns true for a member's charge without a cost of its own.
+    pub(crate) fn inherits_cost(&self) -> bool {
+        self.inherits_cost
+    }
+
+    /// Makes the charge of a request through a layer cost at least 1, unless it is a peek.
+    #[inline]
+    pub(crate) fn at_least_one_unit(&mut self) {
+        if let Cost::Units(0) = self.cost {
+            self.cost = Cost::Units(1);
+        }
+    }
+
+    #[inline]
+    fn of(key: Key) -> Self {
+        Self {
+            key,
+            cost: Cost::Unstated,
+            quota: None,
+            max_wait: None,
+            deadline: None,
+            inherits_cost: false,
+            retried_for: 0,
+            extensions: None,
+        }
+    }
+}
+
+/// Copies the key. For a constant, [`Charge::from_static`] does not.
+impl From<&str> for Charge {
+    fn from(key: &str) -> Self {
+        Self::of(Key::Owned(key.to_owned()))
+    }
+}
+
+impl From<&String> for Charge {
+    fn from(key: &String) -> Self {
+        key.as_str().into()
+    }
+}
+
+impl From<String> for Charge {
+    fn from(key: String) -> Self {
+        Self::of(Key::Owned(key))
+    }
+}
+
+impl From<Arc<str>> for Charge {
+    fn from(key: Arc<str>) -> Self {
+        Self::of(Key::Shared(key))
+    }
+}

@@ -1,0 +1,340 @@
+//! The units that a settlement gave back, or could not take.
+
+use std::future::Future;
+use std::mem;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use crate::core::sync::{Mutex, lock};
+use crate::core::{Error, ErrorKind};
+
+/// The result of a settlement, as [`Settled`]: a future that need not be awaited.
+///
+/// The settlement continues without it. If units cannot be given back, they stay taken until the
+/// limit forgets them. Some algorithms give back units only if no later charge was decided. If the
+/// slot goes to the next charge of this process, its units count as given back.
+///
+/// # Errors
+///
+/// If the store could not be reached, or did not answer in time.
+///
+/// ```
+/// use tower_sluice::algorithm::FixedWindow;
+/// use tower_sluice::{Charge, Limiter, Memory, Quota};
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+/// # runtime.block_on(async {
+/// let limiter = Memory::new("tokens", FixedWindow::new(Quota::per_minute(10_000)));
+/// let decision = limiter.check(&Charge::new("alice").cost(1_000)).await?;
+/// let reservation = decision.into_reservation().expect("it took 1,000");
+/// let settled = limiter.settle(reservation, 100).expect("its own").await?;
+/// assert_eq!((settled.given_back, settled.not_taken), (900, 0));
+/// # Ok::<_, tower_sluice::Error>(()) }).unwrap();
+/// ```
+pub struct Settlement(State);
+
+/// What a settlement did. If several limiters share a reservation, each number is the largest of
+/// theirs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Settled {
+    /// The units that were given back: 0 if all were used, or if they could not be given back.
+    pub given_back: u64,
+    /// The units that were used beyond the charge, and that the limit could not take. A bucket
+    /// takes all that it may owe, by its [`max_debt`](crate::algorithm::TokenBucket::max_debt). A
+    /// window, a log or a counter takes at most its limit.
+    pub not_taken: u64,
+}
+
+impl Settled {
+    /// A settlement that gave back `units`.
+    #[must_use]
+    pub const fn gave_back(units: u64) -> Self {
+        Self { given_back: units, not_taken: 0 }
+    }
+
+    /// A settlement of a use beyond the charge, of which these units could not be taken.
+    #[must_use]
+    pub const fn not_taken(units: u64) -> Self {
+        Self { given_back: 0, not_taken: units }
+    }
+
+    /// Converts the units given back, or below 0 those that could not be taken.
+    pub(crate) fn of(units: i64) -> Self {
+        Self { given_back: units.max(0).unsigned_abs(), not_taken: units.min(0).unsigned_abs() }
+    }
+
+    /// The larger of both numbers.
+    fn most(self, other: Self) -> Self {
+        Self {
+            given_back: self.given_back.max(other.given_back),
+            not_taken: self.not_taken.max(other.not_taken),
+        }
+    }
+}
+
+enum State {
+    Settled(Result<Settled, Error>),
+    Settling(Arc<Mutex<Settling>>),
+}
+
+/// A function that is called with the result.
+type Observer = Box<dyn FnOnce(&Result<Settled, Error>) + Send>;
+
+/// The state of a settlement that runs or has just ended.
+#[derive(Default)]
+struct Settling {
+    result: Option<Result<Settled, Error>>,
+    waker: Option<Waker>,
+    observers: Vec<Observer>,
+}
+
+impl Settlement {
+    /// A finished settlement, which gave back `units`.
+    #[must_use]
+    pub fn gave_back(units: u64) -> Self {
+        Self(State::Settled(Ok(Settled::gave_back(units))))
+    }
+
+    /// A finished settlement, in which `units` could not be taken: they were used beyond the charge.
+    #[must_use]
+    pub fn not_taken(units: u64) -> Self {
+        Self(State::Settled(Ok(Settled::not_taken(units))))
+    }
+
+    /// Begins a settlement whose store answers later, for limiters of your own. The sender ends it,
+    /// from any task or thread. A limiter whose store answers at once returns
+    /// `Settlement::from(Ok(settled))`.
+    ///
+    /// ```
+    /// use tower_sluice::future::{Settled, Settlement};
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    /// # runtime.block_on(async {
+    /// async fn give_back(units: u64) -> u64 {
+    ///     units // The units that the store gave back.
+    /// }
+    ///
+    /// let (sender, settlement) = Settlement::begin();
+    /// tokio::spawn(async move { sender.end(Ok(Settled::gave_back(give_back(2).await))) });
+    /// assert_eq!(settlement.await?.given_back, 2);
+    /// # Ok::<_, tower_sluice::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// [Limiters of your own](crate::guide::limiters_of_your_own) has a whole limiter that settles so.
+    pub fn begin() -> (SettlementSender, Self) {
+        let settling = Arc::default();
+        (SettlementSender(Arc::clone(&settling)), Self(State::Settling(settling)))
+    }
+
+    /// Joins several settlements.
+    pub(crate) fn all(settlements: impl IntoIterator<Item = Self>) -> Self {
+        let (sender, all) = Self::begin();
+        let joined = Arc::new(Mutex::new(JoinedSettlement {
+            all: Ok(Settled::default()),
+            sender: Some(sender),
+        }));
+        for mut settlement in settlements {
+            let joined = Arc::clone(&joined);
+            settlement.observe(move |result| lock(&joined).add(result));
+        }
+        // Each running settlement holds it: the last one to end drops it.
+        drop(joined);
+        all
+    }
+
+    /// Calls `observer` with the result when it is known, even if this is not awaited.
+    pub(crate) fn observe(
+        &mut self,
+        observer: impl FnOnce(&Result<Settled, Error>) + Send + 'static,
+    ) {
+        let settling = match &self.0 {
+            State::Settled(result) => return observer(result),
+            State::Settling(settling) => settling,
+        };
+        let mut settling = lock(settling);
+        match settling.result.clone() {
+            None => settling.observers.push(Box::new(observer)),
+            Some(result) => {
+                drop(settling);
+                observer(&result);
+            }
+        }
+    }
+}
+
+/// A settlement that has succeeded or failed.
+impl From<Result<Settled, Error>> for Settlement {
+    fn from(result: Result<Settled, Error>) -> Self {
+        Self(State::Settled(result))
+    }
+}
+
+impl Future for Settlement {
+    type Output = Result<Settled, Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let settling = match &self.0 {
+            State::Settled(result) => return Poll::Ready(result.clone()),
+            State::Settling(settling) => settling,
+        };
+        // Wakers are foreign code, so they are cloned and dropped without the lock.
+        let waker = cx.waker().clone();
+        let mut settling = lock(settling);
+        if let Some(result) = settling.result.clone() {
+            return Poll::Ready(result);
+        }
+        let former = settling.waker.replace(waker);
+        drop(settling);
+        drop(former);
+        Poll::Pending
+    }
+}
+
+debug_by_name!([] Settlement);
+
+/// Ends a [`Settlement`]. If it is dropped before, the settlement ends with an error of kind
+/// [`State`](ErrorKind::State).
+#[must_use = "a settlement whose sender is dropped ends with an error"]
+pub struct SettlementSender(Arc<Mutex<Settling>>);
+
+debug_by_name!([] SettlementSender);
+
+impl SettlementSender {
+    /// Ends the settlement with its result.
+    pub fn end(self, result: Result<Settled, Error>) {
+        self.finish(result);
+    }
+
+    fn finish(&self, result: Result<Settled, Error>) {
+        let mut settling = lock(&self.0);
+        settling.result = Some(result.clone());
+        let (waker, observers) = (settling.waker.take(), mem::take(&mut settling.observers));
+        drop(settling);
+        // Wakes first, since an observer may panic: it calls the application's recorder.
+        waker.into_iter().for_each(Waker::wake);
+        observers.into_iter().for_each(|observer| observer(&result));
+    }
+}
+
+impl Drop for SettlementSender {
+    fn drop(&mut self) {
+        let has_ended = lock(&self.0).result.is_some();
+        if !has_ended {
+            let message = "no answer in time says what was given back";
+            self.finish(Err(Error::new(ErrorKind::State, message)));
+        }
+    }
+}
+
+/// The joint result of several settlements. All have ended when it is dropped.
+struct JoinedSettlement {
+    all: Result<Settled, Error>,
+    sender: Option<SettlementSender>,
+}
+
+impl JoinedSettlement {
+    /// Adds the result of an ended settlement. An error is kept if the others have nothing to say.
+    fn add(&mut self, result: &Result<Settled, Error>) {
+        let nothing = Settled::default();
+        self.all = match (&self.all, result) {
+            (Ok(all), Ok(settled)) => Ok(all.most(*settled)),
+            (Ok(all), Err(error)) if *all == nothing => Err(error.clone()),
+            (Err(_), Ok(settled)) if *settled != nothing => Ok(*settled),
+            (all, _) => all.clone(),
+        };
+    }
+}
+
+impl Drop for JoinedSettlement {
+    fn drop(&mut self) {
+        if let Some(sender) = self.sender.take() {
+            sender.end(mem::replace(&mut self.all, Ok(Settled::default())));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use std::task::Wake;
+
+    use super::*;
+
+    /// Counts the wake-ups.
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+
+    fn poll(settlement: &mut Settlement) -> Option<Result<Settled, Error>> {
+        match Pin::new(settlement).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(result) => Some(result),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn it_ends_when_its_sender_says_so_or_is_dropped() {
+        let woken = Arc::new(Woken::default());
+        let (sender, mut settlement) = Settlement::begin();
+        let waker = Waker::from(Arc::clone(&woken));
+        let pending = Pin::new(&mut settlement).poll(&mut Context::from_waker(&waker));
+        assert!(pending.is_pending());
+        sender.end(Ok(Settled::of(3)));
+        assert_eq!(woken.0.load(Relaxed), 1);
+        assert_eq!(poll(&mut settlement).unwrap().unwrap(), Settled::of(3));
+
+        let (sender, mut settlement) = Settlement::begin();
+        drop(sender);
+        assert_eq!(poll(&mut settlement).unwrap().unwrap_err().kind(), ErrorKind::State);
+    }
+
+    #[test]
+    fn an_observer_sees_the_result_whoever_awaits_it() {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let observer = || {
+            let seen = Arc::clone(&seen);
+            move |result: &Result<Settled, Error>| {
+                lock(&seen).push(result.as_ref().unwrap().given_back)
+            }
+        };
+        let (sender, mut settlement) = Settlement::begin();
+        settlement.observe(observer());
+        drop(settlement);
+        sender.end(Ok(Settled::of(1)));
+        let (sender, mut settlement) = Settlement::begin();
+        sender.end(Ok(Settled::of(2)));
+        settlement.observe(observer());
+        Settlement::gave_back(3).observe(observer());
+        assert_eq!(*lock(&seen), [1, 2, 3]);
+    }
+
+    #[test]
+    fn several_settle_what_the_most_of_them_did() {
+        let error = || Err(Error::new(ErrorKind::Infrastructure, "away"));
+        for (results, most) in [
+            (vec![], Some(0)),
+            (vec![Ok(0), Ok(2), Ok(1)], Some(2)),
+            (vec![Ok(0), error()], None),
+            (vec![error(), Ok(0)], None),
+            (vec![error(), Ok(2)], Some(2)),
+            (vec![Ok(2), error()], Some(2)),
+            (vec![Ok(0), Ok(-3), Ok(-1)], Some(-3)),
+        ] {
+            let begun: Vec<_> = results.iter().map(|_| Settlement::begin()).collect();
+            let (settlers, settlements): (Vec<_>, Vec<_>) = begun.into_iter().unzip();
+            let mut all = Settlement::all(settlements);
+            for (sender, result) in settlers.into_iter().zip(results) {
+                assert!(poll(&mut all).is_none());
+                sender.end(result.map(Settled::of));
+            }
+            assert_eq!(poll(&mut all).expect("all have ended").ok(), most.map(Settled::of));
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Requests that wait for their slots, in a line.
+
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use crate::core::mark::Mark;
+use crate::core::settlement::Settlement;
+
+/// A line of waiting requests. A decision with a wait passes it to the code that sleeps.
+pub(crate) trait Waiters: Send + Sync {
+    /// Begins the wait. Returns the number of requests that now wait for the same limiter, or 0.
+    fn add(&self) -> usize;
+
+    /// Ends the wait. Returns the slot that the request used, since the Unix epoch, if it may
+    /// differ from its own slot.
+    fn remove(&self) -> Option<Duration>;
+
+    /// Returns the instant at which the request may go, if that may change. Wakes `waker` when it
+    /// changes.
+    fn due(&self, waker: Option<&Waker>) -> Option<Instant> {
+        let _ = waker;
+        None
+    }
+}
+
+/// The place in line of a reserved wait. Its reservation has it too.
+pub(crate) trait Turn: Waiters {
+    /// Passes the slot on to the requests behind, to the next charge, or back to the store. `None`:
+    /// the slot is due, or it is not kept and no request has begun to wait for it.
+    fn leave(&self) -> Option<Settlement>;
+
+    /// Returns the mark that settles the slot. The slot then counts as used.
+    fn mark(&self) -> Option<Mark>;
+}
+
+/// Waits in both lines.
+impl Waiters for (Arc<dyn Waiters>, Arc<dyn Waiters>) {
+    fn add(&self) -> usize {
+        self.0.add().max(self.1.add())
+    }
+
+    fn remove(&self) -> Option<Duration> {
+        let (one, other) = (self.0.remove(), self.1.remove());
+        one.or(other)
+    }
+
+    fn due(&self, waker: Option<&Waker>) -> Option<Instant> {
+        self.0.due(waker).or_else(|| self.1.due(waker))
+    }
+}
+
+/// A request in a line, until it goes or is dropped.
+pub(crate) struct Waiter(Option<Arc<dyn Waiters>>);
+
+impl Waiter {
+    /// Begins the wait, and returns the number of requests: see [`Waiters::add`].
+    pub(crate) fn new(waiters: Arc<dyn Waiters>) -> (Self, usize) {
+        let number = waiters.add();
+        (Self(Some(waiters)), number)
+    }
+
+    /// Returns the instant at which it may go: see [`Waiters::due`].
+    pub(crate) fn due(&self, waker: Option<&Waker>) -> Option<Instant> {
+        self.0.as_ref()?.due(waker)
+    }
+
+    /// Ends the wait: see [`Waiters::remove`].
+    pub(crate) fn go(mut self) -> Option<Duration> {
+        self.0.take()?.remove()
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        self.0.take().and_then(|waiters| waiters.remove());
+    }
+}
+
+debug_by_name!([] Waiter);

@@ -1,0 +1,211 @@
+//! The trait of all limiters.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use super::Operation;
+use crate::core::reservation::Reservation;
+use crate::core::settlement::Settlement;
+use crate::core::{Charge, Decision, Error};
+
+/// Decides if a charge may pass.
+///
+/// [`Redis`] asks a store that many processes share, [`Memory`] decides in this process. Most
+/// others are wrappers around a limiter, added by [`LimiterExt`]:
+///
+/// | limiter | decides |
+/// |---|---|
+/// | [`Redis`] | by a script on a server that other processes ask too |
+/// | [`Redisson`](https://docs.rs/tower-sluice-redisson) | like Java's Redisson, on the same keys |
+/// | [`Memory`] | by the same arithmetic in this process |
+/// | [`Timeout`] | like its inner limiter, or fails at a deadline |
+/// | [`OrElse`] | like its inner limiter, or like a fallback if that may answer |
+/// | [`WithBreaker`] | like its inner limiter, and skips it while it fails |
+/// | [`DenyCache`] | like its inner limiter, and repeats a refusal without asking again |
+/// | [`Shadow`] | like its inner limiter, but admits every charge |
+/// | [`WithSwitch`] | like its inner limiter, unless a [`Switch`] turned that off |
+/// | [`Inspect`] | like its inner limiter, and shows each decision to a closure |
+/// | [`Metered`] | like its inner limiter, and counts each decision |
+/// | [`Traced`] | like its inner limiter, and makes an event of each decision |
+/// | [`Lease`] | like its inner limiter, from which it takes several units in one call |
+/// | [`Described`] | like its inner limiter, and names its policies |
+/// | [`AllAtOnce`] | by several limiters in one Redis, with different keys, in one call |
+/// | [`AllInTurn`] | by several limiters of any type, one after another |
+/// | [`Boxed`] | like its inner limiter, whose type it hides |
+///
+/// A closure is a limiter too:
+///
+/// ```
+/// use std::{future::ready, time::Duration};
+/// use tower_sluice::{Charge, Decision, Error, FailOpen, LimiterExt};
+///
+/// let only_alice = |charge: &Charge| {
+///     let decision = match charge.key() {
+///         "alice" => Decision::admitted(),
+///         _ => Decision::denied(None),
+///     };
+///     ready(Ok::<_, Error>(decision))
+/// };
+/// let limiter = only_alice.timeout(Duration::from_millis(20)).or_else(FailOpen);
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+/// # runtime.block_on(async {
+/// assert!(limiter.acquire("alice").await.is_ok());
+/// assert!(limiter.acquire("bob").await.is_err());
+/// # });
+/// ```
+///
+/// # Functions over any limiter
+///
+/// The futures of this crate's limiters are `Send` if those of your own limiters inside are. A
+/// generic function that spawns tasks says so:
+///
+/// ```
+/// use tower_sluice::{Limiter, LimiterExt, Refusal};
+///
+/// async fn work<L>(limiter: L) -> Result<(), Refusal>
+/// where
+///     L: Limiter<Future: Send> + Clone + Send + Sync + 'static,
+/// {
+///     let job = tokio::spawn(async move { limiter.acquire("mailer").await });
+///     job.await.expect("it does not panic")?;
+///     Ok(())
+/// }
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+/// # let limiter = tower_sluice::testing::Scripted::new().allow();
+/// # runtime.block_on(work(limiter)).unwrap();
+/// ```
+///
+/// # Limiters of your own
+///
+/// The future must own its data, so that it can outlive the call that made it. Take no units before
+/// its first poll. After that, if the future is dropped, the units may be taken or not. A limiter
+/// that asks a store must answer before [`Charge::deadline`]. If the store has not answered by
+/// then, return an error of kind [`Infrastructure`](crate::ErrorKind::Infrastructure). The error of
+/// a [`Timeout`] around it is of kind [`Saturation`](crate::ErrorKind::Saturation), for which
+/// [`FailOpen`] does not admit. A limiter that refunds makes a [`Reservation`] of the taken units,
+/// and implements [`settle`](Limiter::settle). [Limiters of your
+/// own](crate::guide::limiters_of_your_own) has a limiter over a table in 40 lines.
+///
+/// Do not reserve a longer wait than the charge's [`max_wait`](Charge::max_wait), where `None`
+/// means 0. A longer wait is refunded, and the request is refused as undecided, with an error of
+/// kind [`State`](crate::ErrorKind::State).
+///
+/// [`AllAtOnce`]: crate::redis::AllAtOnce
+/// [`AllInTurn`]: crate::limiter::AllInTurn
+/// [`Boxed`]: crate::limiter::Boxed
+/// [`DenyCache`]: crate::limiter::DenyCache
+/// [`Described`]: crate::limiter::Described
+/// [`FailOpen`]: crate::limiter::FailOpen
+/// [`Inspect`]: crate::limiter::Inspect
+/// [`Lease`]: crate::limiter::Lease
+/// [`LimiterExt`]: crate::limiter::LimiterExt
+/// [`Memory`]: crate::limiter::Memory
+/// [`Metered`]: crate::limiter::Metered
+/// [`OrElse`]: crate::limiter::OrElse
+/// [`Redis`]: crate::redis::Redis
+/// [`Shadow`]: crate::limiter::Shadow
+/// [`Switch`]: crate::limiter::Switch
+/// [`Timeout`]: crate::limiter::Timeout
+/// [`Traced`]: crate::limiter::Traced
+/// [`WithBreaker`]: crate::limiter::WithBreaker
+/// [`WithSwitch`]: crate::limiter::WithSwitch
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a limiter",
+    note = "an algorithm needs a name and a store: write `Memory::new(\"api\", algorithm)` or `Redis::new(\"api\", algorithm, pool)`",
+    note = "a closure is a limiter if it takes a `&Charge` and its future returns a `Result<Decision, Error>`",
+    note = "limiters are shared as an `Arc`; `.boxed()` of `LimiterExt` hides the type of one"
+)]
+pub trait Limiter {
+    /// The future of the decision.
+    type Future: Future<Output = Result<Decision, Error>>;
+
+    /// Decides about `charge`, and takes its units if it may pass: `check(&Charge::new("alice"))`.
+    ///
+    /// A refusal is a [`Decision`] too, not an error: see [`Decision::is_admitted`]. The future
+    /// does not sleep: if the charge has a [`max_wait`](Charge::max_wait), the caller must sleep
+    /// the wait in [`Decision::outcome`]. [`LimiterExt::acquire`] sleeps itself, and returns a
+    /// refusal as its error.
+    ///
+    /// [`LimiterExt::acquire`]: crate::limiter::LimiterExt::acquire
+    #[doc(alias("check_key", "check_n", "consume"))]
+    fn check(&self, charge: &Charge) -> Self::Future;
+
+    /// Decides about a request without a key, which cannot be charged. `why` says what the request
+    /// lacks. Default: `None`, which refuses it.
+    ///
+    /// A layer calls it in place of [`check`](Limiter::check), and no store is asked. A [`Shadow`]
+    /// admits such a request, and so does a [`Switch`] that is off or in a shadow. Limiters that
+    /// count decisions count it. If your own limiter wraps another one, it must forward this call:
+    /// otherwise an inner switch has no effect on such requests.
+    ///
+    /// [`Shadow`]: crate::limiter::Shadow
+    /// [`Switch`]: crate::limiter::Switch
+    fn check_keyless(&self, why: &Error) -> Option<Decision> {
+        let _ = why;
+        None
+    }
+
+    /// Settles the units of an admission. `actual` is the final cost of the request in units.
+    ///
+    /// If `actual` is less than the reservation's [`cost`](Reservation::cost), the rest is
+    /// refunded, as far as the algorithm can; 0 refunds all of it. If it is more, the difference is
+    /// taken, even if it does not fit: a bucket owes it. A limiter that cannot take more keeps the
+    /// charge, and reports the rest as `not_taken` of [`Settled`](crate::future::Settled). The
+    /// call returns at once. The [`Settlement`] is a future of the units given back and of those
+    /// that could not be taken. It need not be awaited. The units are lost if the store is then
+    /// away. A [`Redis`] limiter and its clones send a refund before later charges.
+    ///
+    /// # Errors
+    ///
+    /// The reservation itself, if this limiter cannot settle it. It may belong to another limiter.
+    /// Or nothing can be sent: a store needs a tokio runtime, and a full [`Memory`] has no room for
+    /// a new debt. Default: always an error, so a closure around a limiter settles nothing.
+    ///
+    /// [`Memory`]: crate::limiter::Memory
+    /// [`Redis`]: crate::redis::Redis
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
+        let _ = actual;
+        Err(reservation)
+    }
+
+    /// The number of keys that each charge must have. `None`: it depends, or is not known.
+    #[doc(hidden)]
+    fn keys(&self) -> Option<usize> {
+        None
+    }
+
+    /// Runs an operation on a key: see [`LimiterExt::estimate`], [`LimiterExt::penalize`],
+    /// [`LimiterExt::reset`] and [`LimiterExt::block`]. Returns `None` if this limiter cannot run
+    /// it, which is the default.
+    ///
+    /// An estimate answers like a check, and changes nothing. The other operations change the key,
+    /// and answer with its state afterwards.
+    ///
+    /// [`LimiterExt::block`]: crate::limiter::LimiterExt::block
+    /// [`LimiterExt::estimate`]: crate::limiter::LimiterExt::estimate
+    /// [`LimiterExt::penalize`]: crate::limiter::LimiterExt::penalize
+    /// [`LimiterExt::reset`]: crate::limiter::LimiterExt::reset
+    fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
+        let _ = (operation, charge);
+        None
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<F, Fut> Limiter for F
+where
+    F: Fn(&Charge) -> Fut,
+    Fut: Future<Output = Result<Decision, Error>>,
+{
+    type Future = Fut;
+
+    fn check(&self, charge: &Charge) -> Fut {
+        self(charge)
+    }
+}
+
+impl<L: Limiter + ?Sized> Limiter for Arc<L> {
+    type Future = L::Future;
+
+    pass_on!((**self), of self: check, check_keyless, settle, keys, operate);
+}

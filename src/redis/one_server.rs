@@ -1,0 +1,54 @@
+//! Notices if several servers share the keys behind one address.
+
+use std::collections::BTreeSet;
+
+use redis::{Pipeline, Value, from_redis_value};
+use redis_once::calls::Deadline;
+use tokio::time::{Instant, timeout_at};
+
+use super::Pool;
+use crate::core::{Error, ErrorKind};
+
+/// The number of keys for which each connection asks. Two equal servers have all of them with a
+/// probability of 2 to the power of -31.
+const KEYS: usize = 32;
+
+/// Returns facts about the server of a key, with the identity of its process.
+const TEXT: &str = "return redis.call('INFO', 'server')";
+
+impl Pool {
+    /// Fails if calls for several keys would count on several servers. `prefix` is without braces,
+    /// so that the keys have many hash tags. This is no proof: where the user has no right to run
+    /// `INFO`, it says nothing.
+    pub(super) async fn expect_one_server(&self, prefix: &str, end: Instant) -> Result<(), Error> {
+        if self.client.is_routed() {
+            return Ok(());
+        }
+        let mut run_ids = BTreeSet::new();
+        for _ in 0..self.client.size() {
+            let connection = self.client.connection_by(Deadline::new(end, 0)).await?;
+            if self.client.keys_apart_over(&*connection) {
+                return Ok(());
+            }
+            let mut commands = Pipeline::with_capacity(KEYS);
+            for _ in 0..KEYS {
+                let key = format!("{prefix}:servers:{{{}}}", fastrand::u64(..));
+                commands.cmd("EVAL").arg(TEXT).arg(1).arg(key);
+            }
+            if let Ok(Ok(replies)) = timeout_at(end, connection.send_all(commands)).await {
+                run_ids.extend(replies.into_iter().filter_map(run_id));
+            }
+        }
+        if run_ids.len() < 2 {
+            return Ok(());
+        }
+        let message = "keys of one call lie on several servers behind this proxy: limits would \
+            count twice; set several_servers(true) or write servers=several";
+        Err(Error::new(ErrorKind::Configuration, message))
+    }
+}
+
+fn run_id(reply: Value) -> Option<String> {
+    let text: String = from_redis_value(reply.extract_error().ok()?).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("run_id:").map(str::to_owned))
+}

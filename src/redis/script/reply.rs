@@ -1,0 +1,542 @@
+//! Reads a script's reply, and checks every number. For every reply of a server, a charge is
+//! admitted only if the script admitted it.
+//!
+//! A reply is one string: a flat list that the server's `cmsgpack` packed. It is cheaper to send
+//! and to read than an array. A script uses only a part of that format: a list of integers and
+//! texts. This module reads only that part.
+
+use std::borrow::Cow;
+
+use redis::Value;
+
+use super::{Op, Request};
+use crate::algorithm::{Answer, Check, Element, INEXACT, InLua, LATEST, Verdict};
+use crate::core::{Error, ErrorKind};
+use crate::limiter::configured::ConfiguredAlgorithm;
+
+/// The largest wait, count or state.
+const MAX_NUMBER: i64 = INEXACT;
+
+/// The begin of a text about a key that is blocked. The end of the block follows.
+const BLOCKED: &[u8] = b"BLOCKED ";
+
+/// The begin of a text about units that were taken of a key that was reset. The wait follows, as
+/// the number that would stand for it, and the birth of each quota's key.
+const RESET: &[u8] = b"RESET ";
+
+/// The answer to one request in a reply.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum ReplyEntry {
+    Decided(Answer),
+    /// The units given back; below 0, those that could not be taken.
+    Settled {
+        units: i64,
+    },
+}
+
+impl ReplyEntry {
+    /// Returns the units that were given back; below 0, those that could not be taken.
+    pub(crate) fn settled(&self) -> i64 {
+        match self {
+            Self::Settled { units } => *units,
+            Self::Decided(answer) => -answer.not_taken,
+        }
+    }
+}
+
+/// Reads a script's answer to a charge, with the arithmetic of its algorithm.
+pub(crate) trait ReadEntry: Send + Sync {
+    /// Returns the answer to a request that the script decided at the instant `now`.
+    ///
+    /// The script decides. `wait` is the wait until the charge fits; a negative value means that
+    /// the script took the units. For a refund, it is the number of units given back; below 0, of
+    /// those that could not be taken, as for a penalty. The answer is computed here, from the
+    /// `state` on which the script decided. If both do not agree, the reply is not from the script.
+    ///
+    /// # Errors
+    ///
+    /// If the reply is not from the script, or if the algorithm cannot follow the quota of the
+    /// request.
+    fn read(
+        &self,
+        now: i64,
+        request: &Request,
+        wait: i64,
+        state: &[Element<'_>],
+    ) -> Result<ReplyEntry, Error>;
+
+    /// Returns the answer for a key that is blocked until an instant, which is later than `now`.
+    fn blocked(&self, now: i64, request: &Request, until: i64) -> Result<Answer, Error>;
+}
+
+impl<A: InLua> ReadEntry for ConfiguredAlgorithm<A> {
+    fn read(
+        &self,
+        now: i64,
+        request: &Request,
+        wait: i64,
+        state: &[Element<'_>],
+    ) -> Result<ReplyEntry, Error> {
+        let check = match request.op {
+            Op::Refund { units, .. } => {
+                let is_possible = (units.min(0)..=units.max(0)).contains(&wait);
+                return is_possible
+                    .then_some(ReplyEntry::Settled { units: wait })
+                    .ok_or_else(malformed_reply);
+            }
+            Op::Check { cost, max_wait } | Op::Estimate { cost, max_wait } => {
+                Check { cost, max_wait }
+            }
+            // Answered like a peek after the operation.
+            Op::Penalize { .. } | Op::Reset | Op::Block { .. } | Op::Unblock => Check::PEEK,
+        };
+        let rule = self.rule(request.quota.as_ref())?;
+        let state = A::state(&rule, now, check.cost, &mut &*state);
+        let mut state = state.ok_or_else(malformed_reply)?;
+        if let Op::Penalize { cost, .. } = request.op {
+            let not_taken = Some(wait).filter(|wait| (0..=cost).contains(wait));
+            let not_taken = not_taken.ok_or_else(malformed_reply)?;
+            let answer = A::estimate(&rule, state.as_ref(), now, check);
+            return Ok(ReplyEntry::Decided(Answer { not_taken, ..answer }));
+        }
+        let (is_taken, wait) = if wait < 0 { (true, -1 - wait) } else { (false, wait) };
+        let answer = match request.op {
+            Op::Estimate { .. } => A::estimate(&rule, state.as_ref(), now, check),
+            _ => A::step(&rule, &mut state, now, check),
+        };
+        let (takes, expected) = match answer.verdict {
+            Verdict::Allow => (true, 0),
+            Verdict::Wait(wait) => (true, wait),
+            Verdict::Deny(wait) => (false, wait),
+            Verdict::Never => (false, 0),
+        };
+        let takes = takes && check.cost > 0 && matches!(request.op, Op::Check { .. });
+        if (is_taken, wait) == (takes, expected) {
+            Ok(ReplyEntry::Decided(answer))
+        } else {
+            Err(malformed_reply())
+        }
+    }
+
+    fn blocked(&self, now: i64, request: &Request, until: i64) -> Result<Answer, Error> {
+        let rule = self.rule(request.quota.as_ref())?;
+        Ok(A::blocked(&rule, now, until))
+    }
+}
+
+/// The reply to a batch: the instant of the decisions, and the elements of each charge in order.
+#[derive(Debug)]
+pub(crate) struct BatchReply<'a> {
+    pub(crate) now: i64,
+    /// The elements for each charge.
+    elements_per_charge: usize,
+    elements: Vec<Element<'a>>,
+}
+
+impl<'a> BatchReply<'a> {
+    /// Unpacks the reply to a call of `charges` charges, each with `state_elements` elements for
+    /// its state.
+    ///
+    /// # Errors
+    ///
+    /// If it has another shape than the script's replies.
+    pub(crate) fn read(
+        reply: &'a Value,
+        charges: usize,
+        state_elements: usize,
+    ) -> Result<Self, Error> {
+        let elements_per_charge = 1 + state_elements;
+        let Value::BulkString(packed) = reply else { return Err(malformed_reply()) };
+        let elements = unpack(packed).ok_or_else(malformed_reply)?;
+        match elements.first() {
+            Some(Element::Number(now @ 0..=LATEST))
+                if elements.len() == 1 + charges * elements_per_charge =>
+            {
+                Ok(Self { now: *now, elements_per_charge, elements })
+            }
+            _ => Err(malformed_reply()),
+        }
+    }
+
+    /// Returns the answer to `request`, the one at `position` in the call. `raised` converts an
+    /// error text of the server to an error.
+    ///
+    /// # Errors
+    ///
+    /// If this charge failed, or if its answer is not from the script.
+    pub(crate) fn entry(
+        &self,
+        position: usize,
+        request: &Request,
+        reader: &dyn ReadEntry,
+        raised: impl Fn(&str) -> Error,
+    ) -> Result<ReplyEntry, Error> {
+        let begin = 1 + position * self.elements_per_charge;
+        let (wait, state) = self.elements[begin..begin + self.elements_per_charge]
+            .split_first()
+            .ok_or_else(malformed_reply)?;
+        // A foreign value in a key may give a number outside of the script's range. Only the charge
+        // of that key fails.
+        let is_exact = |element: &Element<'_>| match element {
+            Element::Number(number) => (-MAX_NUMBER..=MAX_NUMBER).contains(number),
+            Element::Text(_) => true,
+        };
+        if !is_exact(wait) || !state.iter().all(is_exact) {
+            return Err(malformed_reply());
+        }
+        match wait {
+            Element::Number(wait) => reader.read(self.now, request, *wait, state),
+            Element::Text(text) if text.starts_with(BLOCKED) => {
+                let is_later = |until: &i64| (self.now + 1..MAX_NUMBER).contains(until);
+                let end = block_end(text, &request.op).filter(|(until, _)| is_later(until));
+                let (until, not_taken) = end.ok_or_else(malformed_reply)?;
+                let answer = reader.blocked(self.now, request, until)?;
+                Ok(ReplyEntry::Decided(Answer { not_taken, ..answer }))
+            }
+            Element::Text(text) if text.starts_with(RESET) => {
+                let numbers = numbers_after(RESET, text).ok_or_else(malformed_reply)?;
+                let Some((wait @ ..0, births @ [_, ..])) = numbers.split_first() else {
+                    return Err(malformed_reply());
+                };
+                let mut entry = reader.read(self.now, request, *wait, state)?;
+                if let ReplyEntry::Decided(Answer { mark: Some(mark), .. }) = &mut entry {
+                    *mark = std::mem::take(mark).with_births(births);
+                }
+                Ok(entry)
+            }
+            Element::Text(text) => Err(raised(&String::from_utf8_lossy(text))),
+        }
+    }
+
+    /// Returns the texts in place of an answer: errors that the server raised, and ends of blocks.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = Cow<'a, str>> {
+        // States have texts as well, which are not errors.
+        let waits = self.elements.iter().skip(1).step_by(self.elements_per_charge);
+        waits.filter_map(|wait| match *wait {
+            Element::Text(text) => Some(String::from_utf8_lossy(text)),
+            Element::Number(_) => None,
+        })
+    }
+}
+
+/// Reads the instant at which a block ends, and the units that a penalty could not take.
+fn block_end(text: &[u8], op: &Op) -> Option<(i64, i64)> {
+    let text = str::from_utf8(text.strip_prefix(BLOCKED)?).ok()?;
+    let (until, not_taken) = match op {
+        Op::Refund { .. } => return None,
+        Op::Penalize { cost, .. } => {
+            let (until, units) = text.split_once(' ')?;
+            (until, units.parse().ok().filter(|units| (0..=*cost).contains(units))?)
+        }
+        _ => (text, 0),
+    };
+    let is_plain = until.len() == 16 && until.bytes().all(|byte| byte.is_ascii_digit());
+    Some((until.parse().ok().filter(|_| is_plain)?, not_taken))
+}
+
+/// Reads the numbers that follow in a text, with a space between them.
+fn numbers_after(begin: &[u8], text: &[u8]) -> Option<Vec<i64>> {
+    let numbers = str::from_utf8(text.strip_prefix(begin)?).ok()?.split(' ');
+    let is_exact = |number: &i64| (-MAX_NUMBER..=MAX_NUMBER).contains(number);
+    numbers.map(|number| number.parse().ok().filter(is_exact)).collect()
+}
+
+pub(crate) fn malformed_reply() -> Error {
+    Error::new(ErrorKind::State, "the reply is not one that the script gives")
+}
+
+/// Returns the elements of a packed list. `None` if it is not a list, or if bytes follow it.
+fn unpack(packed: &[u8]) -> Option<Vec<Element<'_>>> {
+    let mut rest = packed;
+    let count = match byte(&mut rest)? {
+        small @ 0x90..=0x9f => usize::from(small & 0x0f),
+        0xdc => usize::try_from(unsigned(&mut rest, 2)?).ok()?,
+        0xdd => usize::try_from(unsigned(&mut rest, 4)?).ok()?,
+        _ => return None,
+    };
+    // Each element has at least one byte, so a false count never reserves more memory than the
+    // reply.
+    let mut elements = Vec::with_capacity(count.min(rest.len()));
+    for _ in 0..count {
+        elements.push(element(&mut rest)?);
+    }
+    rest.is_empty().then_some(elements)
+}
+
+fn element<'a>(rest: &mut &'a [u8]) -> Option<Element<'a>> {
+    let kind = byte(rest)?;
+    let length = match kind {
+        0x00..=0x7f => return Some(Element::Number(kind.into())),
+        0xcc..=0xcf => return unsigned(rest, 1 << (kind - 0xcc)).map(Element::Number),
+        0xe0..=0xff => return Some(Element::Number(i64::from(kind.cast_signed()))),
+        0xd0..=0xd3 => return signed(rest, 1 << (kind - 0xd0)).map(Element::Number),
+        0xa0..=0xbf => i64::from(kind & 0x1f),
+        0xd9..=0xdb => unsigned(rest, 1 << (kind - 0xd9))?,
+        // A script sends no fractions and no other types.
+        _ => return None,
+    };
+    let (text, after) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+    *rest = after;
+    Some(Element::Text(text))
+}
+
+fn byte(rest: &mut &[u8]) -> Option<u8> {
+    let (first, after) = rest.split_first()?;
+    *rest = after;
+    Some(*first)
+}
+
+/// Reads an unsigned number of `bytes` bytes, the highest byte first.
+fn unsigned(rest: &mut &[u8], bytes: usize) -> Option<i64> {
+    let (number, after) = rest.split_at_checked(bytes)?;
+    *rest = after;
+    let number = number.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+    i64::try_from(number).ok()
+}
+
+/// Reads a signed number of `bytes` bytes, the highest byte first.
+fn signed(rest: &mut &[u8], bytes: usize) -> Option<i64> {
+    let (number, after) = rest.split_at_checked(bytes)?;
+    *rest = after;
+    let sign = if number.first()?.cast_signed() < 0 { -1 } else { 0 };
+    Some(number.iter().fold(sign, |number, byte| number << 8 | i64::from(*byte)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use fastrand::Rng;
+
+    use super::*;
+    use crate::algorithm::{Report, TokenBucket};
+    use crate::core::Quota;
+
+    fn request(op: Op) -> Request {
+        Request { key: String::from("k"), quota: None, rule: None, op }
+    }
+
+    fn check() -> Request {
+        request(Op::Check { cost: 1, max_wait: 500 })
+    }
+
+    /// Makes a packed list with each element in its widest form. `None` becomes an error text.
+    fn packed(elements: &[Option<i64>]) -> Value {
+        let mut bytes = vec![0xdc];
+        bytes.extend((elements.len() as u16).to_be_bytes());
+        for element in elements {
+            match element {
+                Some(number) => {
+                    bytes.push(if *number < 0 { 0xd3 } else { 0xcf });
+                    bytes.extend(number.to_be_bytes());
+                }
+                None => bytes.extend(b"\xa6OOM no"),
+            }
+        }
+        Value::BulkString(bytes)
+    }
+
+    fn ints(numbers: &[i64]) -> Value {
+        packed(&numbers.iter().copied().map(Some).collect::<Vec<_>>())
+    }
+
+    /// Makes the reader for a bucket of five, which gains one in 100 µs.
+    fn reader() -> impl ReadEntry {
+        let quota = Quota::new(1, Duration::from_micros(100)).burst(5);
+        ConfiguredAlgorithm::new("bucket".into(), TokenBucket::new(quota)).unwrap()
+    }
+
+    /// Makes the error of a text that the server raised.
+    fn raised(text: &str) -> Error {
+        Error::new(ErrorKind::Capacity, text.to_owned())
+    }
+
+    fn read_first(reply: &Value) -> Result<ReplyEntry, Error> {
+        BatchReply::read(reply, 1, 2)?.entry(0, &check(), &reader(), raised)
+    }
+
+    #[test]
+    fn a_reserved_wait_is_read() {
+        // It was full again at 1,000, after five charges and four more.
+        let reply = ints(&[600, -101, 1_101, 0]);
+        assert_eq!(BatchReply::read(&reply, 1, 2).unwrap().now, 600);
+        let decided = ReplyEntry::Decided(Answer {
+            verdict: Verdict::Wait(100),
+            report: Report { remaining: 0, reset_after: 600 },
+            members: Box::default(),
+            mark: Some([1_200, 0, 0, 0].into()),
+            not_taken: 0,
+        });
+        assert_eq!(read_first(&reply).unwrap(), decided);
+        // The charge is admitted only if the script's wait and the state agree, and the units were
+        // taken.
+        for wait in [0, -1, -100, -102, 100, 500, -501] {
+            let reply = ints(&[600, wait, 1_101, 0]);
+            assert_eq!(read_first(&reply).unwrap_err().kind(), ErrorKind::State);
+        }
+    }
+
+    #[test]
+    fn every_form_of_an_element_is_read() {
+        let text = |bytes: &[u8]| unpack(bytes).map(|elements| format!("{elements:?}"));
+        let numbers =
+            b"\x95\x7f\xcc\xff\xcd\x01\x00\xce\x00\x01\x00\x00\xcf\x00\x06\x4b\x5e\x2a\x00\x00\x01";
+        let read = [127, 255, 256, 65_536, 0x0006_4b5e_2a00_0001].map(Element::Number);
+        assert_eq!(unpack(numbers), Some(read.to_vec()));
+        for bytes in [
+            &b"\x91\xa2no"[..],
+            b"\x91\xd9\x02no",
+            b"\x91\xda\x00\x02no",
+            b"\xdd\0\0\0\x01\xdb\0\0\0\x02no",
+        ] {
+            assert_eq!(unpack(bytes), Some(vec![Element::Text(b"no")]), "{:?}", text(bytes));
+        }
+    }
+
+    #[test]
+    fn negative_numbers_are_read() {
+        let numbers =
+        b"\x96\xff\xe0\xd0\x80\xd1\xff\x7f\xd2\xff\xff\x7f\xff\xd3\xff\xff\xff\xff\x7f\xff\xff\xff";
+        let read = [-1, -32, -128, -129, -32_769, -2_147_483_649].map(Element::Number);
+        assert_eq!(unpack(numbers), Some(read.to_vec()));
+    }
+
+    // Case 33.
+    #[test]
+    fn odd_replies_are_errors() {
+        let bytes = |bytes: &[u8]| Value::BulkString(bytes.to_vec());
+        let odd = [
+            Value::Nil,
+            Value::Okay,
+            Value::Int(7),
+            Value::Double(1.0),
+            Value::Boolean(true),
+            Value::Array(vec![Value::Int(7); 7]),
+            bytes(b""),
+            bytes(b"\x90"),
+            bytes(b"\xc0"),
+            bytes(b"\x07"),
+            bytes(b"\xdd\xff\xff\xff\xff"),
+            bytes(b"\x94\x07\0\0"),
+            bytes(b"\x94\x07\0\0\0\0"),
+            bytes(b"\x94\x07\0\0\xc0"),
+            bytes(b"\x94\x07\0\0\xdb\xff\xff\xff\xff"),
+            ints(&[7]),
+            ints(&[7, 0, 0]),
+            ints(&[7, 0, 0, 0, 0]),
+            ints(&[-1, 0, 0, 0]),
+            ints(&[i64::MIN, 0, 0, 0]),
+            ints(&[7, 0, 0, 0]),
+            ints(&[7, -2, 0, 0]),
+            ints(&[7, 1, 0, 0]),
+            ints(&[7, i64::MIN, 0, 0]),
+            ints(&[7, -1, -1, 0]),
+            ints(&[7, -1, 0, -1]),
+            ints(&[7, i64::MAX, 0, 0]),
+            ints(&[7, -1, i64::MAX, 0]),
+            // More than the denominator of the rule.
+            ints(&[7, -1, 8, 1]),
+        ];
+        for reply in odd {
+            assert_eq!(read_first(&reply).unwrap_err().kind(), ErrorKind::State, "{reply:?}");
+        }
+    }
+
+    /// A block has a later end, with the number of digits that a script writes. Any other text is
+    /// an error.
+    #[test]
+    fn a_block_is_read() {
+        let read = |text: &[u8], op: Op| {
+            let mut bytes = b"\x94\x07".to_vec();
+            bytes.extend([0xd9, text.len() as u8]);
+            bytes.extend(text);
+            bytes.extend([0, 0]);
+            let reply = Value::BulkString(bytes);
+            BatchReply::read(&reply, 1, 2)?.entry(0, &request(op), &reader(), raised)
+        };
+        let check = || Op::Check { cost: 1, max_wait: i64::MAX };
+        let report = Report { remaining: 0, reset_after: 100 };
+        let (verdict, members) = (Verdict::Deny(100), Box::default());
+        let blocked =
+            ReplyEntry::Decided(Answer { verdict, report, members, mark: None, not_taken: 0 });
+        for op in [check(), Op::Estimate { cost: 1, max_wait: 0 }, Op::Reset] {
+            assert_eq!(read(b"BLOCKED 0000000000000107", op).unwrap(), blocked);
+        }
+        let penalize = |text: &[u8]| {
+            read(text, Op::Penalize { cost: 3, births: None }).map(|entry| entry.settled())
+        };
+        assert_eq!(penalize(b"BLOCKED 0000000000000107 2").unwrap(), -2);
+        for text in ["BLOCKED 0000000000000107", "BLOCKED 0000000000000107 4"] {
+            assert!(penalize(text.as_bytes()).is_err(), "{text}");
+        }
+        for text in [
+            "BLOCKED ",
+            "BLOCKED 107",
+            "BLOCKED 0000000000000007",
+            "BLOCKED 00000000000000107",
+            "BLOCKED +000000000000107",
+            "BLOCKED 9007199254740992",
+            "BLOCKED no",
+        ] {
+            assert_eq!(
+                read(text.as_bytes(), check()).unwrap_err().kind(),
+                ErrorKind::State,
+                "{text}"
+            );
+        }
+        let refund = Op::Refund { units: 1, cost: 1, mark: [0; 4].into() };
+        assert!(read(b"BLOCKED 0000000000000107", refund).is_err());
+    }
+
+    #[test]
+    fn one_charge_fails_alone() {
+        let elements = [Some(7), None, Some(0), Some(0), Some(-1), Some(0), Some(0)];
+        let reply = packed(&elements);
+        let reply = BatchReply::read(&reply, 2, 2).unwrap();
+        let reader = reader();
+        let error = reply.entry(0, &check(), &reader, raised).unwrap_err();
+        assert_eq!(
+            (error.kind(), error.to_string()),
+            (ErrorKind::Capacity, String::from("OOM no"))
+        );
+        assert_eq!(reply.texts().collect::<Vec<_>>(), ["OOM no"]);
+        assert!(reply.entry(1, &check(), &reader, raised).is_ok());
+    }
+
+    #[test]
+    fn a_number_that_no_script_computes_with_fails_its_own_charge() {
+        for odd in [i64::MAX, MAX_NUMBER + 1, i64::MIN] {
+            let reply = ints(&[7, -1, odd, 0, -1, 0, 0]);
+            let reply = BatchReply::read(&reply, 2, 2).unwrap();
+            let reader = reader();
+            let error = reply.entry(0, &check(), &reader, raised).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::State);
+            assert!(reply.entry(1, &check(), &reader, raised).is_ok());
+        }
+    }
+
+    // Cases 33 and 64.
+    #[test]
+    fn no_numbers_admit_beyond_patience() {
+        let mut random = Rng::with_seed(33);
+        for _ in 0..10_000 {
+            let number = |random: &mut Rng| random.i64(..) >> random.u32(..64);
+            let numbers: Vec<_> = (0..random.usize(..6)).map(|_| number(&mut random)).collect();
+            if let Ok(ReplyEntry::Decided(Answer { verdict: Verdict::Wait(wait), .. })) =
+                read_first(&ints(&numbers))
+            {
+                assert!((1..=500).contains(&wait), "{numbers:?}");
+            }
+        }
+    }
+
+    // Case 33.
+    #[test]
+    fn no_bytes_are_read_beyond_their_end() {
+        let mut random = Rng::with_seed(33);
+        for _ in 0..10_000 {
+            let bytes: Vec<u8> = (0..random.usize(..50)).map(|_| random.u8(..)).collect();
+            let _ = read_first(&Value::BulkString([b"\x94".as_slice(), &bytes].concat()));
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The settings of a limiter in Redis that its batches use.
+
+use std::sync::Arc;
+
+use redis_once::calls::hash_slot;
+use tokio::sync::Semaphore;
+
+use super::super::Pool;
+use super::super::script::{ReadEntry, Scripts, keep_text};
+use crate::algorithm::{InLua, ScriptPart};
+use crate::limiter::charge_numbers::{Clock, system_time};
+use crate::limiter::configured::ConfiguredAlgorithm;
+use crate::observe::CallWatch;
+use crate::redis::key_names::Buckets;
+
+/// The default of the most charges in one call. Redis serves no other client during a run of the
+/// script.
+const DEFAULT_MAX_BATCH_SIZE: usize = 64;
+
+/// The most charges in one call.
+const MAX_BATCH_SIZE: usize = 1_000;
+
+/// The most keys in one call, since a script can pass at most 8,000 arguments to a command.
+const MAX_KEYS: usize = 4_000;
+
+/// The default of the most calls at the same time over one connection.
+const DEFAULT_MAX_IN_FLIGHT: usize = 2;
+
+/// The default of the most charges that wait to be sent.
+const DEFAULT_QUEUE_CAPACITY: usize = 16_384;
+
+/// A limiter's settings.
+#[derive(Clone)]
+pub(crate) struct Config {
+    pub(crate) pool: Pool,
+    pub(super) scripts: Scripts,
+    pub(super) reader: Arc<dyn ReadEntry>,
+    /// The number of elements of a reply that have the state of a charge's keys.
+    pub(super) state_elements: usize,
+    /// The prefixes of a charge's keys, one for each quota.
+    pub(crate) key_prefixes: Vec<String>,
+    /// The buckets of a charge's keys: one setting for all keys, or one for each.
+    pub(crate) buckets: Vec<Buckets>,
+    /// True for each quota whose keys have a text. The keys of other quotas have a sorted set.
+    pub(super) keeps_text: Vec<bool>,
+    /// The limiter's own rule, in the form of the script.
+    pub(crate) rule: Vec<i64>,
+    pub(crate) clock: Option<Clock>,
+    /// The most charges in one call.
+    pub(crate) max_batch_size: usize,
+    /// The most calls at the same time, for each connection.
+    pub(crate) max_in_flight: usize,
+    /// One permit for each charge that may wait to be sent.
+    pub(crate) queue_permits: Arc<Semaphore>,
+    /// Reports its calls.
+    pub(super) calls: CallWatch,
+}
+
+impl Config {
+    pub(crate) fn new<A: InLua>(
+        pool: Pool,
+        key_prefixes: Vec<String>,
+        named: &ConfiguredAlgorithm<A>,
+    ) -> Self {
+        let parts = named.parts();
+        let clock = pool.has_caller_clock().then(|| Arc::new(system_time) as Clock);
+        let mut config = Self {
+            pool,
+            scripts: Scripts::of(&parts),
+            reader: Arc::new(named.clone()),
+            state_elements: parts.iter().map(ScriptPart::state_elements).sum(),
+            key_prefixes,
+            buckets: vec![Buckets::default()],
+            keeps_text: keep_text(&parts),
+            rule: A::arguments(&named.own_rule),
+            clock,
+            max_batch_size: 1,
+            max_in_flight: DEFAULT_MAX_IN_FLIGHT,
+            queue_permits: Arc::new(Semaphore::new(DEFAULT_QUEUE_CAPACITY)),
+            calls: CallWatch::new(named.name()),
+        };
+        config.set_max_batch_size(DEFAULT_MAX_BATCH_SIZE);
+        config
+    }
+
+    /// Sets the most charges in one call, within the bounds of a script.
+    pub(crate) fn set_max_batch_size(&mut self, charges: usize) {
+        let max = MAX_BATCH_SIZE.min(MAX_KEYS / self.key_prefixes.len());
+        self.max_batch_size = charges.clamp(1, max);
+    }
+
+    /// Returns true if one call can decide about keys with these suffixes. In a cluster they must
+    /// be in one hash slot. No proxy says which keys are on one server.
+    pub(crate) fn share_a_call(&self, key_suffixes: &[String]) -> bool {
+        if self.pool.client.keys_apart() == Some(true) {
+            return false;
+        }
+        let mut slots = key_suffixes.iter().map(|suffix| hash_slot(suffix));
+        let first = slots.next();
+        !self.pool.is_clustered() || slots.all(|slot| Some(slot) == first)
+    }
+}

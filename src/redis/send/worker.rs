@@ -1,0 +1,381 @@
+//! The task that owns a limiter's queue. It receives charges, sends them in batches, and passes
+//! refunds on.
+//!
+//! The worker polls the calls in flight itself. A task for each call would wake another thread for
+//! each call, if the runtime has several threads.
+//!
+//! Each runtime that uses the limiter has one such task. It ends when the limiter is dropped and
+//! every call has ended, or with its runtime.
+
+use std::future::ready;
+use std::sync::Arc;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use redis_once::calls::{Partition, SharedConnection};
+use tokio::runtime::{self, Handle};
+use tokio::select;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::yield_now;
+use tokio::time::{Instant, sleep_until};
+
+use super::super::decision_times::MAX_HOLD;
+use super::batch::{Call, CallEnd, QueuedRequest};
+use super::call::{follow, send_call};
+use super::config::Config;
+use super::queue::Queue;
+use crate::core::Error;
+use crate::core::sync::atomic::{
+    AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+/// A handle to the worker of one runtime.
+pub(super) struct WorkerHandle {
+    pub(super) runtime: runtime::Id,
+    requests: UnboundedSender<Box<QueuedRequest>>,
+    busy: Arc<Busy>,
+    /// One permit: one caller at a time sends a charge inline.
+    inline_permits: Arc<Semaphore>,
+}
+
+impl WorkerHandle {
+    /// Starts a worker on a runtime.
+    pub(super) fn start(config: Arc<Config>, runtime: &Handle) -> Arc<Self> {
+        let (requests, arrivals) = unbounded_channel();
+        let (busy, inline_permits) = (Arc::<Busy>::default(), Arc::new(Semaphore::new(1)));
+        runtime.spawn(run(config, arrivals, Arc::clone(&busy)));
+        Arc::new(Self { runtime: runtime.id(), requests, busy, inline_permits })
+    }
+
+    /// Returns true if the worker has ended.
+    pub(super) fn is_closed(&self) -> bool {
+        self.requests.is_closed()
+    }
+
+    /// Returns the permit to send a charge inline, if no request waits and none is in flight.
+    pub(super) fn inline_permit(&self) -> Option<OwnedSemaphorePermit> {
+        let is_idle = !self.busy.is_set();
+        is_idle.then(|| Arc::clone(&self.inline_permits).try_acquire_owned().ok()).flatten()
+    }
+
+    /// Passes a request on to the worker. Returns false if the worker has ended.
+    pub(super) fn push(&self, queued: Box<QueuedRequest>) -> bool {
+        let is_sent = self.requests.send(queued).is_ok();
+        self.busy.set();
+        is_sent
+    }
+}
+
+/// A flag that is set while a charge may wait or be in flight. It shows callers if the limiter is
+/// idle.
+///
+/// If the limiter is idle, a caller sends its charge itself, past the worker's queue. So the flag
+/// must stay set while a request waits there. It consists of two counts, which differ while it is
+/// set. With one `bool`, a worker that resets the flag could undo a caller's set.
+#[derive(Debug, Default)]
+struct Busy {
+    begun: AtomicUsize,
+    ended: AtomicUsize,
+}
+
+impl Busy {
+    fn is_set(&self) -> bool {
+        self.begun.load(Relaxed) != self.ended.load(Relaxed)
+    }
+
+    /// Sets the flag. Callers do this after they have passed a request on.
+    fn set(&self) {
+        self.begun.fetch_add(1, Release);
+    }
+
+    /// Resets the flag if the worker is idle and no request has arrived. `is_idle` is called after
+    /// the count is read. So it sees the requests of all callers that are in the count.
+    fn reset_if(&self, is_idle: impl FnOnce() -> bool) {
+        let begun = self.begun.load(Acquire);
+        if is_idle() {
+            self.ended.store(begun, Relaxed);
+        }
+    }
+}
+
+/// Serves a limiter until its handles are gone. Keeps `busy` set while a charge waits or is in
+/// flight.
+async fn run(
+    config: Arc<Config>,
+    mut arrivals: UnboundedReceiver<Box<QueuedRequest>>,
+    busy: Arc<Busy>,
+) {
+    let mut worker = Worker::new(config);
+    let mut is_open = true;
+    loop {
+        busy.reset_if(|| worker.is_idle() && arrivals.is_empty());
+        let (is_holding, hold_end) = (worker.is_holding(), worker.hold_end());
+        select! {
+            // Replies come first. New requests come last: the code below takes all of them.
+            biased;
+            Some(ended) = worker.calls.next() => worker.call_ended(ended),
+            Some(ended) = worker.late_replies.next() => worker.record_end(ended),
+            Some((partition, outcome)) = worker.connecting.next() => {
+                worker.connected(partition, outcome);
+            }
+            arrival = arrivals.recv(), if is_open => match arrival {
+                Some(queued) => worker.queue.push(queued),
+                None => is_open = false,
+            },
+            () = sleep_until(hold_end), if is_holding => worker.may_send_next = true,
+            else => return,
+        }
+        busy.set();
+        while let Some(Some(ended)) = worker.calls.next().now_or_never() {
+            worker.call_ended(ended);
+        }
+        // If calls end in every turn, the others never come first above.
+        while let Some(Some(ended)) = worker.late_replies.next().now_or_never() {
+            worker.record_end(ended);
+        }
+        while let Some(Some((partition, outcome))) = worker.connecting.next().now_or_never() {
+            worker.connected(partition, outcome);
+        }
+        worker.update();
+        worker.allow_next();
+        // Full calls are sent first: the server works on them while the ready tasks run.
+        worker.send(true);
+        if worker.serves_one_caller() {
+            busy.reset_if(|| worker.is_idle() && arrivals.is_empty());
+        }
+        // Ready tasks run first, so that their charges join the batch.
+        yield_now().await;
+        worker.allow_next();
+        while let Ok(queued) = arrivals.try_recv() {
+            worker.queue.push(queued);
+        }
+        worker.send(false);
+        (worker.may_send_next, worker.answered) = (false, 0);
+    }
+}
+
+type Calls = FuturesUnordered<BoxFuture<'static, CallEnd>>;
+
+/// The state of the worker task.
+struct Worker {
+    config: Arc<Config>,
+    queue: Queue,
+    /// The connection of a call with refunds, on a plain server.
+    refunding: Option<Arc<dyn SharedConnection>>,
+    /// The attempts to get a connection, each for a partition.
+    connecting: FuturesUnordered<BoxFuture<'static, (Partition, Result<(), Error>)>>,
+    /// The instant at which the first call after the last answer was sent: see
+    /// [`is_holding`](Self::is_holding).
+    first_sent: Option<Instant>,
+    /// True if a call has ended in this turn, or if the longest hold is over.
+    may_send_next: bool,
+    /// The number of requests whose calls have ended in this turn.
+    answered: usize,
+    calls: Calls,
+    late_replies: Calls,
+}
+
+impl Worker {
+    fn new(config: Arc<Config>) -> Self {
+        Self {
+            queue: Queue::new(config.pool.clone(), config.max_batch_size),
+            config,
+            refunding: None,
+            connecting: FuturesUnordered::new(),
+            first_sent: None,
+            may_send_next: false,
+            answered: 0,
+            calls: Calls::new(),
+            late_replies: Calls::new(),
+        }
+    }
+
+    /// Returns true if no request waits and none is in flight.
+    fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.calls.is_empty()
+    }
+
+    /// Returns true if the only answer of this turn went to one caller. Its next charge may come as
+    /// soon as ready tasks run: it is sent inline if the limiter is idle by then. Of several
+    /// callers only the first could do so, and the batch would be two calls.
+    fn serves_one_caller(&self) -> bool {
+        self.answered == 1
+    }
+
+    /// Updates the connection of refunds and the most calls in flight.
+    fn update(&mut self) {
+        let Self { config, queue, refunding, .. } = self;
+        refunding.take_if(|_| !queue.has_refunds_in_flight(0));
+        let calls = config.max_in_flight.saturating_mul(config.pool.client.size());
+        queue.partitions.set_max_in_flight(calls);
+    }
+
+    /// Allows the next calls if answers came, which this process must read. Also allows them if no
+    /// answer has come for too long.
+    fn allow_next(&mut self) {
+        if self.may_send_next {
+            self.queue.partitions.allow_next();
+            self.first_sent = None;
+        }
+    }
+
+    /// Returns true if a call was sent, and requests may be held back because of it.
+    ///
+    /// Half of the waiting charges are sent in one call. The other half waits for the answer. So
+    /// the server works on one half while this process reads the answers to the other half
+    /// (`partitions.rs`). If no answer comes by [`hold_end`](Self::hold_end), the server is far
+    /// away, or the connection is dead. Then waiting has no use.
+    fn is_holding(&self) -> bool {
+        self.first_sent.is_some() && !self.queue.is_empty()
+    }
+
+    fn hold_end(&self) -> Instant {
+        self.first_sent.unwrap_or_else(Instant::now) + MAX_HOLD
+    }
+
+    /// Sends calls while there are any and a connection is ready. With `only_whole`, it sends only
+    /// full calls.
+    fn send(&mut self, only_whole: bool) {
+        while let Some((partition, hash_slot)) = self.queue.next_partition(only_whole) {
+            let pool = &self.config.pool;
+            let Some(connection) = pool.client.ready_connection(hash_slot) else {
+                let connected = pool.client.clone().connect_partition(partition, hash_slot);
+                let connecting = async move { (partition, connected.await.map_err(Error::from)) };
+                self.connecting.push(connecting.boxed());
+                self.queue.partitions.set_connecting(partition, true);
+                continue;
+            };
+            if let Some(call) = self.queue.take_call(partition) {
+                self.first_sent.get_or_insert_with(Instant::now);
+                self.send_call(connection, call);
+            }
+        }
+    }
+
+    /// Sends a call. A connection answers its calls in order, so charges on one connection are
+    /// decided in the order in which they were sent. Calls after refunds use the connection of the
+    /// refunds, so none is decided before them. In a cluster, all calls of a slot share one
+    /// connection.
+    ///
+    /// The call is polled at once, so that it is sent before all later calls.
+    fn send_call(&mut self, connection: Arc<dyn SharedConnection>, call: Call) {
+        let same = self.refunding.as_ref().filter(|same| same.is_alive());
+        let connection = same.map_or(connection, Arc::clone);
+        if call.has_refunds() && !self.config.pool.client.is_routed() {
+            self.refunding = Some(Arc::clone(&connection));
+        }
+        let mut call = send_call(Arc::clone(&self.config), connection, call).boxed();
+        self.calls.push(match (&mut call).now_or_never() {
+            Some(ended) => ready(ended).boxed(),
+            None => call,
+        });
+    }
+
+    fn connected(&mut self, partition: Partition, outcome: Result<(), Error>) {
+        self.queue.partitions.set_connecting(partition, false);
+        self.queue.regroup(partition, outcome.as_ref().err());
+    }
+
+    /// Records that a call has ended.
+    fn call_ended(&mut self, ended: CallEnd) {
+        self.may_send_next = true;
+        if let Some((partition, requests)) = ended.partition {
+            self.queue.partitions.call_ended(partition, requests);
+            self.answered += requests;
+        }
+        self.record_end(ended);
+    }
+
+    /// Queues the refunds of a call that has ended. Redirects the batches that no server has run,
+    /// and waits for a late reply.
+    fn record_end(&mut self, ended: CallEnd) {
+        for hash_slot in ended.refunds_done {
+            self.queue.refunds_done(hash_slot);
+        }
+        for batch in ended.unfinished {
+            self.calls.push(follow(Arc::clone(&self.config), batch).boxed());
+        }
+        if let Some(late_reply) = ended.late_reply {
+            self.late_replies.push(late_reply);
+        }
+        for request in ended.refunds {
+            self.queue.push(QueuedRequest::refund(&self.config.pool, request));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
+
+#[cfg(all(test, interleavings))]
+mod interleavings {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::core::sync::interleavings::{each, thread};
+
+    /// A channel to a worker, with the memory orders of tokio's channel: a sender claims a slot
+    /// with `fetch_add`, and `is_empty` loads.
+    #[derive(Default)]
+    struct Channel(AtomicUsize);
+
+    impl Channel {
+        fn send(&self) {
+            self.0.fetch_add(1, Acquire);
+        }
+
+        fn is_empty(&self) -> bool {
+            self.0.load(Acquire) == 0
+        }
+
+        fn take_all(&self) -> usize {
+            self.0.swap(0, Acquire)
+        }
+    }
+
+    #[test]
+    fn who_has_passed_a_request_on_finds_the_limiter_busy() {
+        each("busy", || {
+            let shared = Arc::new((Busy::default(), Channel::default()));
+            let callers = [(); 2].map(|()| {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || {
+                    let (busy, channel) = &*shared;
+                    channel.send();
+                    busy.set();
+                    // The worker never takes the request here.
+                    assert!(busy.is_set(), "a later charge would pass the one that waits");
+                })
+            });
+            let (busy, channel) = &*shared;
+            busy.reset_if(|| channel.is_empty());
+            callers.into_iter().for_each(|caller| caller.join().unwrap());
+            busy.reset_if(|| channel.is_empty());
+            assert!(busy.is_set(), "a later charge would pass those that wait");
+        });
+    }
+
+    #[test]
+    fn a_worker_that_has_taken_all_is_found_idle() {
+        each("idle", || {
+            let shared = Arc::new((Busy::default(), Channel::default()));
+            let caller = {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || {
+                    let (busy, channel) = &*shared;
+                    channel.send();
+                    busy.set();
+                })
+            };
+            let (busy, channel) = &*shared;
+            let mut taken = channel.take_all();
+            busy.reset_if(|| channel.is_empty());
+            caller.join().unwrap();
+            taken += channel.take_all();
+            busy.reset_if(|| channel.is_empty());
+            assert!(taken == 1 && !busy.is_set(), "no charge is sent by its own task any more");
+        });
+    }
+}

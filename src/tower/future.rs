@@ -1,0 +1,255 @@
+//! The futures of this crate's services and limiters, for code that names their types.
+//!
+//! You do not need these names to await a decision: `limiter.check(&charge).await`. The future of a
+//! wrapper is `<DenyCache<L> as Limiter>::Future`, a [`WrappedFuture`].
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use pin_project_lite::pin_project;
+use tower_service::Service;
+
+pub use crate::core::settlement::{Settled, Settlement, SettlementSender};
+pub use crate::limiter::futures::*;
+#[cfg(feature = "redis")]
+pub use crate::redis::RedisFuture;
+
+use crate::core::{Charge, Decision, Refusal};
+use crate::limiter::{Admission, Limiter, Operation};
+use crate::tower::Settle;
+use crate::tower::reject::{Drain, Respond};
+use crate::tower::settle::{Answer, SettleAnswered, SettleHandle, SettleLater};
+use crate::tower::shared::{Hooks, Shared};
+
+pin_project! {
+    /// The future of [`RateLimit`](crate::RateLimit).
+    ///
+    /// If it is dropped before the inner service is called, the units taken are refunded. For
+    /// Redis, only inside a tokio runtime, which sends the refund. A reserved wait that is over
+    /// counts as used.
+    pub struct ResponseFuture<S: Service<Req>, L: Limiter, K, R, H, Req> {
+        inner: S,
+        request: Option<Req>,
+        decision: Option<Decision>,
+        // Kept for a reset, if a closure settles.
+        charge: Option<Box<Charge>>,
+        // Holds the reservation while the handler may take it.
+        handle: Option<SettleHandle>,
+        shared: Arc<Shared<L, K, R, H>>,
+        #[pin]
+        state: State<Admission<L::Future>, S::Future, L::Future, ServiceResult<S, Req>>,
+    }
+
+    impl<S: Service<Req>, L: Limiter, K, R, H, Req> PinnedDrop
+        for ResponseFuture<S, L, K, R, H, Req>
+    {
+        fn drop(this: Pin<&mut Self>) {
+            let this = this.project();
+            match this.state.project() {
+                StateProj::Admitting { admission } => {
+                    admission.abandon(&this.shared.limiter, this.decision);
+                }
+                // Without its request, a panic of the inner service ended the call.
+                StateProj::Readying if this.request.is_some() => {
+                    this.shared.settle(this.decision, 0);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The answer of the inner service.
+type ServiceResult<S, Req> = Result<<S as Service<Req>>::Response, <S as Service<Req>>::Error>;
+
+pin_project! {
+    #[project = StateProj]
+    enum State<A, F, O, T> {
+        Admitting { #[pin] admission: A },
+        Readying,
+        Calling { #[pin] reply: F },
+        // Boxed, since few requests reach this state.
+        Resetting { #[pin] reset: O, answer: Option<Box<T>> },
+        // `None` after it was returned.
+        Refusing { refusal: Option<Refusal> },
+    }
+}
+
+impl<S: Service<Req>, L: Limiter, K, R, H, Req> ResponseFuture<S, L, K, R, H, Req> {
+    pub(crate) fn admitting(
+        request: Req,
+        inner: S,
+        shared: Arc<Shared<L, K, R, H>>,
+        admission: Admission<L::Future>,
+        charge: Option<Box<Charge>>,
+    ) -> Self {
+        let state = State::Admitting { admission };
+        let request = Some(request);
+        Self { inner, request, decision: None, charge, handle: None, shared, state }
+    }
+
+    /// Admits or refuses a request without asking the limiter.
+    pub(crate) fn unasked(
+        request: Req,
+        inner: S,
+        shared: Arc<Shared<L, K, R, H>>,
+        answer: Result<Decision, Refusal>,
+    ) -> Self {
+        let (decision, state) = match answer {
+            Ok(decision) => (Some(decision), State::Readying),
+            Err(refusal) => (None, State::Refusing { refusal: Some(refusal) }),
+        };
+        Self { inner, request: Some(request), decision, charge: None, handle: None, shared, state }
+    }
+}
+
+impl<S, L, K, R, F, W, D, Req> Future for ResponseFuture<S, L, K, R, Hooks<F, W, D>, Req>
+where
+    S: Service<Req>,
+    L: Limiter,
+    R: Respond<Req, S::Response, S::Error>,
+    F: SettleAnswered<S::Response, S::Error>,
+    W: SettleLater<Req, S::Response>,
+    D: Drain<Req>,
+{
+    type Output = Result<W::Response, R::Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        loop {
+            let next = match this.state.as_mut().project() {
+                StateProj::Admitting { mut admission } => {
+                    let limiter = &this.shared.limiter;
+                    match ready!(admission.as_mut().poll(limiter, this.decision, cx)) {
+                        Ok(()) => {
+                            if F::MAY_RESET && this.charge.is_none() {
+                                *this.charge = admission.take_charge().map(Box::new);
+                            }
+                            State::Readying
+                        }
+                        Err(refusal) => {
+                            return Poll::Ready(reject(this.shared, this.request, refusal));
+                        }
+                    }
+                }
+                StateProj::Readying => {
+                    if let Err(error) = ready!(this.inner.poll_ready(cx)) {
+                        this.shared.settle(this.decision, 0);
+                        return Poll::Ready(Err(error.into()));
+                    }
+                    if let (Some(decision), Some(request)) =
+                        (this.decision.as_mut(), this.request.as_mut())
+                    {
+                        this.shared.respond.admit(decision, request);
+                        *this.handle = this.shared.hooks.later.hand_out(decision, request);
+                    }
+                    let request = this.request.take().expect("called once");
+                    State::Calling { reply: this.inner.call(request) }
+                }
+                StateProj::Calling { reply } => {
+                    let mut result = ready!(reply.poll(cx));
+                    let settle = match this.decision {
+                        Some(decision) => {
+                            let handle = this.handle.take();
+                            if let Some(unsettled) = handle.and_then(|handle| handle.take()) {
+                                decision.put_back(unsettled.into_reservation());
+                            }
+                            if let Ok(response) = &mut result {
+                                this.shared.respond.annotate(decision, response);
+                            }
+                            match decision.reservation() {
+                                Some(_) => {
+                                    this.shared.hooks.settle.settle(Answer::new(decision, &result))
+                                }
+                                None => Settle::Keep,
+                            }
+                        }
+                        None => Settle::Keep,
+                    };
+                    let reset = this.charge.take().filter(|_| settle == Settle::Reset);
+                    let reset = reset
+                        .and_then(|charge| this.shared.limiter.operate(Operation::Reset, &charge));
+                    match reset {
+                        Some(reset) => State::Resetting { reset, answer: Some(Box::new(result)) },
+                        None => {
+                            let answer = answer(this.shared, this.decision, settle, result);
+                            return Poll::Ready(answer);
+                        }
+                    }
+                }
+                StateProj::Resetting { reset, answer: result } => {
+                    // If the reset fails, the charge stays.
+                    if ready!(reset.poll(cx)).is_ok() {
+                        *this.decision = None;
+                    }
+                    let result = *result.take().expect("answered once");
+                    let answer = answer(this.shared, this.decision, Settle::Keep, result);
+                    return Poll::Ready(answer);
+                }
+                StateProj::Refusing { refusal } => {
+                    let refusal = refusal.take().expect("rejected once");
+                    return Poll::Ready(reject(this.shared, this.request, refusal));
+                }
+            };
+            this.state.set(next);
+        }
+    }
+}
+
+/// Answers a request that does not reach the inner service.
+fn reject<L, K, R, F, W, D, Req, Res, E>(
+    shared: &Shared<L, K, R, Hooks<F, W, D>>,
+    request: &mut Option<Req>,
+    refusal: Refusal,
+) -> Result<W::Response, R::Error>
+where
+    R: Respond<Req, Res, E>,
+    W: SettleLater<Req, Res>,
+    D: Drain<Req>,
+{
+    if let Refusal::Undecided(why) = &refusal {
+        shared.watch.undecided(why);
+    }
+    let mut request = request.take().expect("rejected once");
+    shared.hooks.drain.drain(&mut request);
+    let response = shared.respond.reject(request, refusal)?;
+    Ok(shared.hooks.later.respond(response, None))
+}
+
+/// Answers a request that reached the inner service, and settles it. The answer does not wait for
+/// the settlement.
+fn answer<L, K, R, F, W, D, Req, Res, E>(
+    shared: &Shared<L, K, R, Hooks<F, W, D>>,
+    decision: &mut Option<Decision>,
+    settle: Settle,
+    result: Result<Res, E>,
+) -> Result<W::Response, R::Error>
+where
+    L: Limiter,
+    R: Respond<Req, Res, E>,
+    W: SettleLater<Req, Res>,
+{
+    let result = result.map(|response| {
+        let later = decision.as_mut().filter(|_| settle == Settle::Later);
+        shared.hooks.later.respond(response, later)
+    });
+    if let Some(reservation) = decision.as_ref().and_then(Decision::reservation) {
+        let cost = reservation.cost();
+        let actual = match settle {
+            // Held units must be settled even if the request cost what was charged.
+            Settle::Keep | Settle::Later => Some(cost).filter(|_| reservation.is_held()),
+            Settle::Cost(units) => Some(units),
+            Settle::Add(units) => Some(cost.saturating_add(units)),
+            // A limiter that cannot reset refunds.
+            Settle::Refund | Settle::Reset => Some(0),
+        };
+        if let Some(actual) = actual {
+            shared.settle(decision, actual);
+        }
+    }
+    Ok(result?)
+}
+
+debug_by_name!([S: Service<Req>, L: Limiter, K, R, H, Req] ResponseFuture<S, L, K, R, H, Req>);

@@ -1,0 +1,381 @@
+//! The settlement of a request: what becomes of the units that it took, once it is answered.
+
+use std::sync::Arc;
+
+use crate::core::reservation::Reservation;
+use crate::core::settlement::Settlement;
+use crate::core::sync::{Mutex, lock};
+use crate::core::{Decision, Error, ErrorKind};
+
+/// The settlement of the units that a request took. The closure of
+/// [`RateLimitLayer::settle`](crate::RateLimitLayer::settle) returns it.
+///
+/// Some costs are known only afterwards: a 304 that should not count, a login that counts only if
+/// it failed, the rows of a query, the tokens of a language model.
+///
+/// ```
+/// use axum::Router;
+/// use tower_sluice::algorithm::{Budget, FixedWindow, TokenBucket};
+/// use tower_sluice::{Charge, Memory, Quota, RateLimitLayer, Settle, by_head};
+///
+/// // Five failed logins an hour.
+/// let logins = Memory::new("logins", FixedWindow::new(Quota::per_hour(5)));
+/// let logins = RateLimitLayer::new(logins, by_head(|head| head.header("x-user")))
+///     .settle(|answer| match answer.status() {
+///         Some(401) => Settle::Keep,
+///         _ => Settle::Refund,
+///     });
+///
+/// // A million bytes a minute. A request is charged the most, and refunded the rest.
+/// let bytes = Memory::new("bytes", Budget::new(Quota::per_minute(1_000_000)));
+/// let most = by_head(|head| Some(Charge::new(head.header("x-user")?).cost(50_000)));
+/// let bytes = RateLimitLayer::new(bytes, most).settle(|answer| {
+///     let length = answer.response().and_then(|response| response.headers().get("content-length"));
+///     match length.and_then(|length| length.to_str().ok()?.parse().ok()) {
+///         Some(length) => Settle::Cost(length),
+///         None => Settle::Keep,
+///     }
+/// });
+///
+/// // A response that shows abuse takes nine units more.
+/// let files = Memory::new("files", TokenBucket::new(Quota::per_minute(100)));
+/// let files = RateLimitLayer::new(files, by_head(|head| head.header("x-user")))
+///     .settle(|answer| match answer.status() {
+///         Some(404) => Settle::Add(9),
+///         _ => Settle::Keep,
+///     });
+/// let app: Router = Router::new().layer((logins, bytes, files));
+/// ```
+///
+/// The response is not delayed, except by a reset. With Redis, the refund is sent at the time of
+/// the response, before later charges of this process. A charge of another process may still come
+/// first. For the same key, a bucket or a log then refunds nothing, and that charge is refused if
+/// no unit was left.
+///
+/// The limiter that decided settles, even if it is the fallback of an `or_else`. Only a
+/// [`Reset`](Settle::Reset) goes to the inner limiter of an `or_else`. A peek and
+/// [`FailOpen`](crate::FailOpen) take nothing, so nothing is settled. A closure around a limiter
+/// settles nothing: see [`Limiter::settle`](crate::Limiter::settle).
+///
+/// **If the caller leaves before the response, nothing is settled: what was charged stays.** A
+/// caller that is charged 1 and hangs up just before a response of 5,000 units pays 1. If that
+/// matters, charge the most that a request may use, and refund the rest, as above. A handler that
+/// has taken the units out of its [`SettleHandle`] settles them, even if its caller left.
+///
+/// # What an algorithm can refund, and take
+///
+/// | | refund | take more |
+/// |---|---|---|
+/// | windows and counters | exactly, while its window lasts | up to the limit at a time |
+/// | log | only the newest charge | up to the limit at a time |
+/// | budget | always, until its time is over | all of it, owed for up to `max_debt` |
+/// | token bucket | only if no other was decided since | all of it, owed for up to `max_debt` |
+/// | smooth limiters | only if no other was decided since | all of it, owed for up to `max_debt` |
+/// | tuples | each member as above | each member as above |
+/// | Redisson | all, until they expire | nothing |
+///
+/// A key that owes is refused until its debt has refilled, or waits for that if its `max_wait` is as
+/// long. The longest debt, [`max_debt`](crate::algorithm::TokenBucket::max_debt), is 365 days unless
+/// set. Units that a limit cannot take are reported by [`Settled`](crate::future::Settled), by
+/// [metrics](crate::limiter::MetricsExt::metrics) and [events](crate::limiter::TraceExt::trace). The
+/// end of a window cancels a debt. A tuple refunds a wait completely if no other charge was decided
+/// since.
+///
+/// A part can be refunded when the whole charge could be; a reserved slot itself does not move. A
+/// larger refund would break the bound. If most of a charge is usually refunded, take a
+/// [`Budget`](crate::algorithm::Budget) or a window: on a busy key a bucket refunds almost nothing.
+/// If requests are charged little at first and the rest afterwards, take a bucket, since it
+/// remembers debt.
+///
+/// A budget holds the charged units until they are settled. So a layer settles each request that
+/// was answered, even if the inner service failed. `Keep` uses the full cost. A charge that is
+/// never settled counts as spent when its time is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settle {
+    /// Keeps what was charged.
+    Keep,
+    /// Refunds all that was charged.
+    Refund,
+    /// Sets the final cost in units. If that is less than the charge, the rest is refunded; if it
+    /// is more, the difference is taken, even if it does not fit.
+    Cost(u64),
+    /// Takes this number of units more than was charged, even if they do not fit.
+    Add(u64),
+    /// Resets the key, as [`LimiterExt::reset`](crate::LimiterExt::reset) does with the charge of
+    /// the request. For example, a login that succeeds clears the failures before it.
+    ///
+    /// The request's own units are forgotten too. A charge of several keys resets all of them. So
+    /// limit an address and a user by separate layers: otherwise a caller with an account clears
+    /// the address.
+    ///
+    /// The response waits for the reset, so that the next request finds the key cleared. If the
+    /// store fails, the response still passes, and the units stay taken. A limiter without resets
+    /// refunds the request instead. So do the policies of `tower-sluice-policies`: your handler
+    /// resets the right one with `PolicyHandle::reset`.
+    Reset,
+    /// Leaves it to the response's body, if
+    /// [`settle_later`](crate::RateLimitLayer::settle_later) counts bodies. Otherwise, and if the
+    /// inner service failed, it is the same as `Keep`.
+    Later,
+}
+
+/// The answer of the inner service to a request, and the decision about the request.
+///
+/// Of a service that answers with an [`http::Response`], it has a
+/// [`status`](Answer::status) and a [`response`](Answer::response). These need no types in the
+/// closure. A closure that reads another [`result`](Answer::result) states its type:
+/// `|answer: Answer<u64, io::Error>| ..`.
+pub struct Answer<'a, Res, E> {
+    decision: &'a Decision,
+    result: &'a Result<Res, E>,
+}
+
+impl<'a, Res, E> Answer<'a, Res, E> {
+    pub(crate) fn new(decision: &'a Decision, result: &'a Result<Res, E>) -> Self {
+        Self { decision, result }
+    }
+
+    /// The decision about the request, whose [`reservation`](Decision::reservation) has the units
+    /// charged.
+    pub fn decision(&self) -> &'a Decision {
+        self.decision
+    }
+
+    /// The response, or the error of the inner service.
+    pub fn result(&self) -> Result<&'a Res, &'a E> {
+        self.result.as_ref()
+    }
+}
+
+debug_by_name!(['a, Res, E] Answer<'a, Res, E>: decision);
+
+/// Says how an answered request is settled: a closure over its [`Answer`]. `()` leaves it to the
+/// body.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not settle requests that end in a `Result<{Res}, {E}>`",
+    note = "the closure of `settle` takes an `Answer`, and returns a `Settle`"
+)]
+pub trait SettleAnswered<Res, E> {
+    /// True if it may return [`Settle::Reset`], which needs the charge.
+    const MAY_RESET: bool;
+
+    /// Called once, if the request took units.
+    fn settle(&self, answer: Answer<'_, Res, E>) -> Settle;
+}
+
+impl<Res, E> SettleAnswered<Res, E> for () {
+    const MAY_RESET: bool = false;
+
+    #[inline]
+    fn settle(&self, _: Answer<'_, Res, E>) -> Settle {
+        Settle::Later
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<F, Res, E> SettleAnswered<Res, E> for F
+where
+    F: Fn(Answer<'_, Res, E>) -> Settle,
+{
+    const MAY_RESET: bool = true;
+
+    #[inline]
+    fn settle(&self, answer: Answer<'_, Res, E>) -> Settle {
+        self(answer)
+    }
+}
+
+/// Lets another part of the application settle a request: its handler, or the body of its response.
+/// `()`: nobody.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot settle a `{Req}` that is answered by a `{Res}`",
+    note = "a handler and a body settle only an `http::Request` that is answered by an `http::Response`",
+    note = "a closure states the type of its frames: `|frame: &Frame<Bytes>| ..`, and returns a `u64`"
+)]
+pub trait SettleLater<Req, Res> {
+    /// The response of the limited service.
+    type Response;
+
+    /// Gives the request a handle on the units that it took.
+    fn hand_out(&self, decision: &mut Decision, request: &mut Req) -> Option<SettleHandle>;
+
+    /// Makes the response. The decision has the units that the body may settle, if there are any.
+    fn respond(&self, response: Res, decision: Option<&mut Decision>) -> Self::Response;
+}
+
+impl<Req, Res> SettleLater<Req, Res> for () {
+    type Response = Res;
+
+    #[inline]
+    fn hand_out(&self, _: &mut Decision, _: &mut Req) -> Option<SettleHandle> {
+        None
+    }
+
+    #[inline]
+    fn respond(&self, response: Res, _: Option<&mut Decision>) -> Res {
+        response
+    }
+}
+
+/// A function that settles a reservation like [`Limiter::settle`](crate::Limiter::settle), for a
+/// limiter of any type.
+pub(crate) type SettleBy =
+    Arc<dyn Fn(Reservation, u64) -> Result<Settlement, Reservation> + Send + Sync>;
+
+/// A handler or a body that settles requests, with the limiter that they settle with. Made by
+/// [`RateLimitLayer::settle_later`](crate::RateLimitLayer::settle_later).
+pub struct Later<W> {
+    pub(crate) by: Arc<W>,
+    pub(crate) settle_by: SettleBy,
+}
+
+impl<W> Later<W> {
+    /// Takes the units of a request out of its decision.
+    pub(crate) fn take(&self, decision: &mut Decision) -> Option<Unsettled> {
+        let reservation = decision.take_reservation()?;
+        Some(Unsettled { reservation, settle_by: Arc::clone(&self.settle_by) })
+    }
+}
+
+impl<W> Clone for Later<W> {
+    fn clone(&self) -> Self {
+        Self { by: Arc::clone(&self.by), settle_by: Arc::clone(&self.settle_by) }
+    }
+}
+
+debug_by_name!([W] Later<W>);
+
+/// The units that a request took, with the limiter that settles them. It is for a cost that is
+/// known only after the response has begun, such as the tokens of a stream.
+///
+/// It comes from a [`SettleHandle`], and can be moved into another task. If it is dropped, it
+/// settles nothing. The charge stays, and a [`Budget`](crate::algorithm::Budget) holds it until its
+/// [`max_hold`](crate::algorithm::Budget::max_hold) is over.
+///
+/// If a caller hangs up, its handler is dropped at the current `await`, or the returned stream is
+/// dropped. So if one of these owns it, settle it in a `Drop`:
+///
+/// ```
+/// use std::convert::Infallible;
+/// use std::time::Duration;
+///
+/// use http::{Request, Response};
+/// use tower::{Layer, ServiceExt, service_fn};
+/// use tower_sluice::algorithm::Budget;
+/// use tower_sluice::respond::{InHandler, SettleHandle, Unsettled};
+/// use tower_sluice::{Charge, LimiterExt, Memory, Quota, RateLimitLayer, by_head};
+///
+/// struct Bill {
+///     used: u64,
+///     unsettled: Option<Unsettled>,
+/// }
+///
+/// impl Bill {
+///     // A method, because a `move` closure with `bill.used += 1` takes a copy of that field only.
+///     fn add(&mut self, units: u64) {
+///         self.used += units;
+///     }
+/// }
+///
+/// impl Drop for Bill {
+///     fn drop(&mut self) {
+///         if let Some(unsettled) = self.unsettled.take() {
+///             unsettled.settle(self.used);
+///         }
+///     }
+/// }
+///
+/// # let mut builder = tokio::runtime::Builder::new_current_thread();
+/// # builder.enable_time().start_paused(true).build().unwrap().block_on(async {
+/// let tokens = Memory::new("tokens", Budget::new(Quota::per_day(10_000)));
+/// let most = by_head(|head| Some(Charge::new(head.header("x-user")?).cost(1_000)));
+/// let layer = RateLimitLayer::new(tokens.clone(), most).settle_later(InHandler);
+/// let service = layer.layer(service_fn(|request: Request<()>| async move {
+///     // First of all, before anything is awaited.
+///     let handle = request.extensions().get::<SettleHandle>().expect("the layer adds it");
+///     let mut bill = Bill { used: 20, unsettled: handle.take() };
+///     // The model thinks.
+///     tokio::time::sleep(Duration::from_secs(5)).await;
+///     bill.add(80);
+///     Ok::<_, Infallible>(Response::new(()))
+/// }));
+///
+/// // One caller waits for its answer, and one hangs up.
+/// let ask = || Request::builder().header("x-user", "alice").body(()).unwrap();
+/// service.clone().oneshot(ask()).await.unwrap();
+/// assert_eq!(tokens.peek("alice").await?.remaining(), Some(9_900));
+/// let patience = Duration::from_secs(1);
+/// assert!(tokio::time::timeout(patience, service.oneshot(ask())).await.is_err());
+/// assert_eq!(tokens.peek("alice").await?.remaining(), Some(9_880));
+/// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
+/// ```
+///
+/// A spawned task is not dropped, so it needs no such type. Move the `Unsettled` into the task, and
+/// settle it at the end.
+pub struct Unsettled {
+    reservation: Reservation,
+    settle_by: SettleBy,
+}
+
+impl Unsettled {
+    pub(crate) fn into_reservation(self) -> Reservation {
+        self.reservation
+    }
+
+    /// The units that were charged.
+    #[must_use]
+    pub fn cost(&self) -> u64 {
+        self.reservation.cost()
+    }
+
+    /// Settles the charge. `actual` is the final cost of the request in units. If it is less than
+    /// the [`cost`](Unsettled::cost), the rest is refunded; if it is more, the difference is taken.
+    ///
+    /// It returns at once, and the [`Settlement`] need not be awaited.
+    ///
+    /// # Errors
+    ///
+    /// The settlement returns an error of kind [`Configuration`](ErrorKind::Configuration) if the
+    /// limiter cannot settle the charge, as a closure. Or its store needs a tokio runtime, and there
+    /// is none.
+    pub fn settle(self, actual: u64) -> Settlement {
+        (self.settle_by)(self.reservation, actual).unwrap_or_else(|_| {
+            let message = "the limiter cannot settle what the request took";
+            Settlement::from(Err(Error::new(ErrorKind::Configuration, message)))
+        })
+    }
+}
+
+debug_by_name!([] Unsettled: reservation);
+
+/// A handle on the units that a request took, in the extensions of the request. Its content can be
+/// taken once.
+///
+/// [`RateLimitLayer::settle_later`](crate::RateLimitLayer::settle_later) adds it to each request
+/// that passes. With axum it is `Extension<SettleHandle>`; with tonic
+/// `request.extensions().get::<SettleHandle>()`. With two layers on one request, it is the handle
+/// of the inner layer, unless the request is not limited there: it is exempt, or the limit is off.
+///
+/// If a handler takes the content, the handler settles it and the layer does not. Take it before
+/// the handler awaits anything: if a caller leaves before the response, the layer settles nothing.
+/// When the response is returned, the layer takes back what is left in the handle, and settles it
+/// as it would without a handle. [`Unsettled`] has an example.
+///
+/// The default is empty, for tests of handlers.
+#[derive(Clone, Default)]
+pub struct SettleHandle(Arc<Mutex<Option<Unsettled>>>);
+
+impl SettleHandle {
+    /// Takes out the units of the request. `None` if they were already taken out. Also `None` if
+    /// the request took nothing, because it is exempt or the limiter failed open.
+    #[must_use = "what is dropped stays charged"]
+    pub fn take(&self) -> Option<Unsettled> {
+        lock(&self.0).take()
+    }
+
+    pub(crate) fn new(unsettled: Unsettled) -> Self {
+        Self(Arc::new(Mutex::new(Some(unsettled))))
+    }
+}
+
+debug_by_name!([] SettleHandle);
