@@ -14,6 +14,7 @@ use std::io;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use redis::{Cmd, ConnectionAddr, Pipeline, RedisError, RedisResult, Value};
 use tokio::sync::Notify;
@@ -21,6 +22,7 @@ use tokio::time::Instant;
 
 use super::closings::{Closings, name};
 use super::error::Error;
+use super::error_reply::is_reply;
 use super::fault::Facts;
 use super::on_time::read_arrived;
 use super::socket::Socket;
@@ -118,9 +120,26 @@ impl Connection {
             };
             if outcome.as_ref().is_err_and(RedisError::is_unrecoverable_error) {
                 health.retire(Useless::Closed);
+            } else if is_reply(&outcome) {
+                health.server.is_silent.store(false, Relaxed);
             }
             health.server.closings.record(command, health.closings, outcome)
         })
+    }
+
+    /// Gives the connection up if it is silent, and returns true then.
+    pub(super) fn give_up_if_silent(&self) -> bool {
+        let is_silent = self.socket.silent_for() >= MAX_SILENCE;
+        if is_silent {
+            self.health.retire(Useless::Silent);
+        }
+        is_silent
+    }
+
+    /// Returns the time for which the connection is silent, or without an end if its server is.
+    pub(super) fn silent_for(&self) -> Duration {
+        let is_silent = self.health.server.is_silent.load(Relaxed);
+        if is_silent { Duration::MAX } else { self.socket.silent_for() }
     }
 }
 
@@ -158,8 +177,8 @@ impl SharedConnection for Connection {
 
     /// Gives the connection up if it is silent. One pause of the server is not a reason to reconnect.
     fn record_timeout(&self) {
-        if self.socket.silent_for() >= MAX_SILENCE {
-            self.health.retire(Useless::Silent);
+        if self.give_up_if_silent() {
+            self.health.server.is_silent.store(true, Relaxed);
         }
     }
 
@@ -200,6 +219,9 @@ pub(super) struct Health {
 /// The health of all connections to one server.
 #[derive(Debug, Default)]
 pub(super) struct ServerHealth {
+    /// True if a connection was given up as silent, and no call was answered since. A server that
+    /// greets, and answers nothing else, is silent.
+    pub(super) is_silent: AtomicBool,
     /// True if the address has led to a primary.
     pub(super) was_primary: AtomicBool,
     /// True if the server has answered `HELLO`.
