@@ -75,11 +75,14 @@ impl Items for Batches<'_> {
         if batch.requests.is_empty() {
             return None;
         }
-        match own_now(self.config) {
-            Ok(now) => self.now = now,
-            Err(error) => {
-                batch.fail(&error);
-                return None;
+        // A server that does not know the script is asked again at once: that is the same call.
+        if self.now.is_none() || self.again_since.is_some() {
+            match own_now(self.config) {
+                Ok(now) => self.now = now,
+                Err(error) => {
+                    batch.fail(&error);
+                    return None;
+                }
             }
         }
         Some(batch)
