@@ -70,7 +70,7 @@ impl Seen<'_> {
                 // A process that stood still at a slot lets all go at once that are due by then.
                 let stood_still = !self.frozen(since_begin(*at), first.ended).is_zero();
                 // So do timers of one tick, a millisecond, which wake in any order.
-                let is_one_tick = *at - *earlier < 1_000;
+                let is_one_tick = *at - *earlier < 1_000 || self.tells_no_slot(second);
                 let is_at_once = second.ended == first.ended && (stood_still || is_one_tick);
                 alike == other
                     && is_behind
