@@ -261,10 +261,13 @@ impl Items for One {
     fn secrets(&self, (): &()) -> Vec<String> {
         match &self.command {
             Command::Plain(command) => command.args_iter().skip(1).map(text_of).collect(),
-            // Words of the script's own text, such as names of commands, are no secrets.
+            // Keys are secrets. Other words of the script's own text, such as commands, are not.
             Command::Script(script, all) => {
-                let all = all.iter().map(|one| text_of(Arg::Simple(one)));
-                all.filter(|word| !script.text().contains(&**word)).collect()
+                let all: Vec<_> = all.iter().map(|one| text_of(Arg::Simple(one))).collect();
+                let keys = all[0].parse().unwrap_or(all.len());
+                let is_secret = |place, word: &str| place <= keys || !script.text().contains(word);
+                let all = all.into_iter().enumerate();
+                all.filter(|(place, word)| is_secret(*place, word)).map(|(_, word)| word).collect()
             }
         }
     }
@@ -362,6 +365,21 @@ mod tests {
             _ => "",
         };
         assert_eq!(get(&pool(answers)).await.expect("a value"), Value::SimpleString("7".into()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_error_of_a_script_shows_words_of_its_text_and_no_key() {
+        let pool = pool(|word| match word {
+            "HELLO" => "%1\r\n+role\r\n+master\r\n",
+            "EVAL" | "EVALSHA" => "-ERR order 17 hidden set\r\n",
+            _ => "",
+        });
+        let script = Script::new("return redis.call('set', KEYS[1], ARGV[1]) -- order");
+        let outcome = pool.run(&script, &["order"], &["17", "set"], Instant::now() + SOON).await;
+        let Err(Failure::Answered(error)) = outcome else { panic!("answered: {outcome:?}") };
+        let text = error.to_string();
+        assert!(!text.contains("order") && !text.contains("17"), "{text}");
+        assert!(text.contains("set"), "{text}");
     }
 
     #[tokio::test(start_paused = true)]
