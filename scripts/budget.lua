@@ -87,7 +87,7 @@ end
 
 -- If the clock steps back by more than an era, held units count as spent now. A
 -- budget is full again at most a burst after the longest wait, or after the longest
--- debt if it owes.
+-- debt if it owes and that is longer.
 --@ clamp
 if begin > now + max_hold then
   full, part = full_after(
@@ -97,7 +97,8 @@ if begin > now + max_hold then
 end
 local most = burst * unit_numerator
 local most_rest = most % unit_denominator
-local last = now + (owes and max_debt or horizon) + (most - most_rest) / unit_denominator
+local longest = math.max(horizon, owes and max_debt or 0)
+local last = now + longest + (most - most_rest) / unit_denominator
 if full > last or full == last and part > most_rest then
   full, part, clamped = last, most_rest, true
 end

@@ -318,7 +318,9 @@ impl Algorithm for Budget {
             next.spend(rule, next.held().min(rule.burst), now);
             (next.begin, next.current, next.former) = (rule.era(now), 0, 0);
         }
-        let last = rule.latest(now, if next.owes { rule.max_debt } else { rule.horizon });
+        // Held units make a budget owe beyond a shorter `max_debt`, too.
+        let longest = rule.horizon.max(if next.owes { rule.max_debt } else { 0 });
+        let last = rule.latest(now, longest);
         let is_late = (next.full, next.part) > last;
         if is_late {
             (next.full, next.part) = last;
@@ -675,5 +677,23 @@ mod tests {
         assert_eq!(key.check(0, 1, SECOND), Verdict::Deny(SECOND));
         assert_eq!(key.settle(0, 5, 1, &mark), Some(4));
         assert_eq!(key.report(0), (1, 500_000));
+    }
+
+    /// A cut state is cut no further by the next charge, even if its held units make it owe.
+    #[test]
+    fn a_smaller_quota_without_debts_cuts_once() {
+        let hold = Duration::from_millis(300);
+        let budget = Budget::new(Quota::new(3, Duration::from_millis(900)).burst(12));
+        let mut key = Key::of(budget.max_hold(hold).max_debt(Duration::ZERO));
+        key.hold(0, 6);
+        key.hold(600_000, 3);
+        key.rule = budget
+            .max_hold(hold)
+            .max_debt(Duration::ZERO)
+            .rule(Quota::new(6, Duration::from_millis(900)))
+            .unwrap();
+        let first = key.check(600_000, 3, 0);
+        assert_eq!(first, Verdict::Deny(1_200_000));
+        assert_eq!(key.check(600_000, 3, 0), first);
     }
 }
