@@ -69,6 +69,11 @@ impl Sender {
             .map_err(|_| Error::new(ErrorKind::Saturation, "too many calls are in flight"))
     }
 
+    /// Returns true if most requests are in use: then what can be left out is left out.
+    pub(super) fn is_busy(&self) -> bool {
+        self.in_flight.available_permits() < MAX_IN_FLIGHT / 2
+    }
+
     /// Returns the reply to a request, which is sent at the first poll.
     pub(super) fn send(&self, request: &Request, deadline: Instant) -> Result<PendingReply, Error> {
         let now = self.clock.as_ref().map(|clock| instant(clock())).transpose()?;

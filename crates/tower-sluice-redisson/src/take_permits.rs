@@ -2,14 +2,14 @@
 //!
 //! Random bytes identify a grant. So an `acquire` may be sent again over another connection: the
 //! script grants it once. When the caller leaves, the reply is awaited a little longer, and granted
-//! permits are refunded.
+//! permits are refunded. A refund names its grant, so it may be sent again too.
 
 use std::time::Duration;
 
 use redis_once::Failure;
 use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tower_sluice::Error;
 
 use super::grant::GrantId;
@@ -19,6 +19,10 @@ use super::sender::{PendingReply, Sender};
 
 /// The time for which a late reply is awaited after its deadline, and the time of a refund.
 const LATE_REPLY_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The most refunds of a grant whose reply never came, and the pause between two.
+const MAX_REFUNDS: u32 = 3;
+const REFUND_PAUSE: Duration = Duration::from_secs(1);
 
 impl Sender {
     /// Takes permits for a grant. When the caller leaves, they are refunded.
@@ -95,26 +99,36 @@ impl Drop for RefundOnDrop<'_> {
         let was_sent_again = self.was_sent_again;
         runtime.spawn(async move {
             let _in_flight = in_flight;
-            if let Some(pending) = pending
-                && let Ok(false) = timeout(LATE_REPLY_TIMEOUT, may_be_granted(pending)).await
-                && !was_sent_again
-            {
+            let granted = match pending {
+                Some(pending) => timeout(LATE_REPLY_TIMEOUT, is_granted(pending)).await,
+                None => Ok(None),
+            };
+            let granted = granted.unwrap_or_default();
+            if granted == Some(false) && !was_sent_again {
                 return;
             }
-            let _ = sender.exchange(&refund, Instant::now() + LATE_REPLY_TIMEOUT).await;
+            for attempt in 1..=MAX_REFUNDS {
+                let reply = sender.exchange(&refund, Instant::now() + LATE_REPLY_TIMEOUT).await;
+                let freed = reply.and_then(|reply| reply.numbers());
+                // Over another connection a refund may come before its grant. Then it frees nothing.
+                let is_done = freed.is_ok_and(|[freed]| freed > 0 || granted == Some(true));
+                if is_done || attempt == MAX_REFUNDS || sender.is_busy() {
+                    return;
+                }
+                sleep(REFUND_PAUSE).await;
+            }
         });
     }
 }
 
-/// Awaits a reply, even if it is late. Returns false if the script granted nothing.
-async fn may_be_granted(mut pending: PendingReply) -> bool {
+/// Awaits a reply, even if it is late. Returns whether the script granted the permits; `None` if
+/// nobody knows.
+async fn is_granted(mut pending: PendingReply) -> Option<bool> {
     loop {
         pending = match pending.await {
-            Ok(reply) => {
-                return ScriptReply::read(reply).map_or(true, |reply| reply.outcome == DONE);
-            }
+            Ok(reply) => return Some(ScriptReply::read(reply).ok()?.outcome == DONE),
             Err(Failure::Unanswered(_, Some(late))) => Box::pin(late),
-            Err(failure) => return failure.may_have_run(),
+            Err(failure) => return (!failure.may_have_run()).then_some(false),
         }
     }
 }
@@ -124,12 +138,10 @@ mod tests {
     use std::future::pending;
     use std::sync::{Arc, Mutex};
 
-    use redis_once::redis::aio::ConnectionLike;
-    use redis_once::redis::{Arg, Cmd, Pipeline, RedisFuture, Value};
-    use tokio::time::sleep;
-
     use super::super::messages::REFUSED;
     use super::*;
+    use redis_once::redis::aio::ConnectionLike;
+    use redis_once::redis::{Arg, Cmd, Pipeline, RedisFuture, Value};
     use tower_sluice::Pool;
 
     const TIMEOUT: Duration = Duration::from_millis(20);
@@ -140,6 +152,8 @@ mod tests {
         /// The outcome of a request for permits, which comes after the deadline. `None`: it never
         /// comes.
         late: Option<i64>,
+        /// The number of refunds that come before the grant, and free nothing.
+        early: usize,
         sent: Arc<Mutex<Vec<&'static str>>>,
     }
 
@@ -147,7 +161,11 @@ mod tests {
         fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
             let is_refund = command.args_iter().any(|word| matches!(word, Arg::Simple(b"refund")));
             let operation = if is_refund { "refund" } else { "acquire" };
-            self.sent.lock().expect("no panic").push(operation);
+            let mut sent = self.sent.lock().expect("no panic");
+            sent.push(operation);
+            let refunds = sent.iter().filter(|operation| **operation == "refund").count();
+            let freed = i64::from(refunds > self.early);
+            drop(sent);
             Box::pin(async move {
                 let outcome = match (is_refund, self.late) {
                     (true, _) => DONE,
@@ -157,7 +175,7 @@ mod tests {
                         outcome
                     }
                 };
-                Ok(Value::Array([outcome, 1, 1].map(Value::Int).to_vec()))
+                Ok(Value::Array([outcome, 1, freed].map(Value::Int).to_vec()))
             })
         }
 
@@ -177,30 +195,38 @@ mod tests {
 
     /// Returns the requests that are sent for a caller who waits for this time, at most until its
     /// deadline.
-    async fn sent(late: Option<i64>, patience: Duration) -> Vec<&'static str> {
-        let fake = Fake { late, sent: Arc::default() };
+    async fn sent(late: Option<i64>, early: usize, patience: Duration) -> Vec<&'static str> {
+        let fake = Fake { late, early, sent: Arc::default() };
         let sender = Sender::new(Pool::from_connection(fake.clone()));
         let keys = Keys::new("orders", "id").expect("a name");
         let acquire = sender.acquire(&keys, 1, GrantId::default(), Instant::now() + TIMEOUT);
         if let Ok(reply) = timeout(patience, acquire).await {
             reply.expect_err("too late");
         }
-        sleep(3 * LATE_REPLY_TIMEOUT).await;
+        sleep(MAX_REFUNDS * (LATE_REPLY_TIMEOUT + REFUND_PAUSE)).await;
         fake.sent.lock().expect("no panic").clone()
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_late_grant_is_refunded() {
         for (late, patience) in [None, Some(DONE)].into_iter().zip([2 * TIMEOUT, TIMEOUT / 2]) {
-            assert_eq!(sent(late, patience).await, ["acquire", "refund"], "{late:?}");
+            assert_eq!(sent(late, 0, patience).await, ["acquire", "refund"], "{late:?}");
         }
-        assert_eq!(sent(Some(DONE), 2 * TIMEOUT).await, ["acquire", "refund"]);
+        assert_eq!(sent(Some(DONE), 0, 2 * TIMEOUT).await, ["acquire", "refund"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refund_that_may_come_before_its_grant_is_sent_again() {
+        for (late, early, refunds) in [(None, 1, 2), (None, 9, 3), (Some(DONE), 9, 1)] {
+            let expected = [vec!["acquire"], vec!["refund"; refunds]].concat();
+            assert_eq!(sent(late, early, 2 * TIMEOUT).await, expected, "{late:?}");
+        }
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_late_refusal_is_heard_and_nothing_is_refunded() {
         for patience in [TIMEOUT / 2, 2 * TIMEOUT] {
-            assert_eq!(sent(Some(REFUSED), patience).await, ["acquire"]);
+            assert_eq!(sent(Some(REFUSED), 0, patience).await, ["acquire"]);
         }
     }
 }
