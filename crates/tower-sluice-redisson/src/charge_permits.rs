@@ -48,7 +48,7 @@ impl Inner {
     }
 
     pub(super) fn read(&self, charge: &Charge) -> Result<ParsedCharge, Error> {
-        let (name, permits) = key_and_permits(charge)?;
+        let (name, permits) = (only_key(charge)?, permits(charge.units())?);
         let keys = Keys::new(name, &self.client)?;
         let own = self.deadline();
         let deadline = charge.deadline().map_or(own, |other| own.min(Instant::from_std(other)));
@@ -185,8 +185,8 @@ impl Inner {
     }
 }
 
-/// Returns the only key of a charge, and its permits.
-pub(super) fn key_and_permits(charge: &Charge) -> Result<(&str, u32), Error> {
+/// Returns the only key of a charge.
+pub(super) fn only_key(charge: &Charge) -> Result<&str, Error> {
     let refuse = |message| Err(Error::new(ErrorKind::Configuration, message));
     if !charge.parts().is_empty() {
         return refuse("the charge has several keys, but the limiter takes only one");
@@ -195,7 +195,7 @@ pub(super) fn key_and_permits(charge: &Charge) -> Result<(&str, u32), Error> {
         return refuse("a redisson limiter has a rate of its own: a charge cannot have a quota");
     }
     check_name(charge.key())?;
-    Ok((charge.key(), permits(charge.units())?))
+    Ok(charge.key())
 }
 
 /// Converts a number of units to permits.
@@ -203,7 +203,7 @@ pub(super) fn key_and_permits(charge: &Charge) -> Result<(&str, u32), Error> {
 /// # Errors
 ///
 /// If they are more than a grant can have.
-fn permits(units: u64) -> Result<u32, Error> {
+pub(super) fn permits(units: u64) -> Result<u32, Error> {
     let too_many = |_| Error::new(ErrorKind::Request, "more than 4,294,967,295 permits at once");
     u32::try_from(units).map_err(too_many)
 }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::collections::hash_map::{HashMap, RandomState};
+use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::BuildHasher;
+use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,13 +15,16 @@ use tower_sluice::future::{BoxedFuture, Settlement};
 use tower_sluice::limiter::{Operation, Owner, Reservation};
 use tower_sluice::{Charge, Decision, Error, ErrorKind, Limiter, Outcome};
 
-use super::charge_permits::key_and_permits;
+use super::charge_permits::{only_key, permits};
 use super::clock::{Clock, system_time};
 use super::queues::lock;
 use super::rate::Rate;
 
 /// The least time in ms between two searches of a full memory for expired keys.
 const SWEEP_PAUSE: u64 = 1_000;
+
+/// The keys of which each call removes those that have expired.
+const SWEPT_KEYS: usize = 2;
 
 /// Decides like [`Redisson`](super::Redisson), but in this process: for tests, and for a process
 /// without Redis. It is cheap to clone: clones share their keys.
@@ -79,13 +83,17 @@ struct Logs {
 
 #[derive(Default)]
 struct State {
-    by_key: HashMap<[u64; 2], Log>,
+    by_key: BTreeMap<[u64; 2], Log>,
     /// The time of the last search for expired keys, in ms.
     swept_at: u64,
+    /// The key at which the last call stopped its search.
+    swept_to: [u64; 2],
+    /// The longest interval of the limiters so far, in ms: each may count what is younger.
+    longest: u64,
 }
 
 /// The grants of one key.
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct Log {
     /// The permits of each grant, by its time in ms and its number.
     grants: BTreeMap<(u64, u64), u32>,
@@ -123,16 +131,21 @@ impl PermitLog {
     }
 
     /// Sets the most keys with live grants. A further key is an error of kind
-    /// [`Capacity`](ErrorKind::Capacity). Default: 100,000.
-    pub fn max_keys(mut self, keys: usize) -> Self {
-        self.max_keys = keys;
-        self
+    /// [`Capacity`](ErrorKind::Capacity). Default: 100,000. At least 1. The result has keys of its own:
+    /// it shares none with earlier clones.
+    pub fn max_keys(self, keys: usize) -> Self {
+        Self { max_keys: keys.max(1), ..self.detached() }
     }
 
-    /// Decides by `clock`, the time since the Unix epoch. Default: tokio's clock.
-    pub fn clock(mut self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
-        self.clock = Arc::new(clock);
-        self
+    /// Decides by `clock`, the time since the Unix epoch. Default: tokio's clock. The result has keys
+    /// of its own: it shares none with earlier clones.
+    pub fn clock(self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+        Self { clock: Arc::new(clock), ..self.detached() }
+    }
+
+    /// Detaches the keys and the reservations from those of clones.
+    fn detached(self) -> Self {
+        Self { logs: Arc::default(), owner: Owner::new(), ..self }
     }
 
     /// Makes a limiter of the same keys with another rate: taken permits stay taken.
@@ -178,7 +191,8 @@ impl PermitLog {
         let mut state = lock(&self.logs.state);
         // Read under the lock: otherwise a decision that overtakes this one would be in its future.
         let now = (self.clock)();
-        let State { by_key, swept_at } = &mut *state;
+        state.sweep(self.interval(), now);
+        let State { by_key, swept_at, .. } = &mut *state;
         let is_new = by_key.len() >= self.max_keys && !by_key.contains_key(&key);
         if is_new && millis(now).abs_diff(*swept_at) >= SWEEP_PAUSE {
             *swept_at = millis(now);
@@ -196,20 +210,22 @@ impl PermitLog {
     }
 
     fn decide(&self, operation: Option<Operation>, charge: &Charge) -> Result<Decision, Error> {
-        let (key, permits) = key_and_permits(charge)?;
-        let key = self.hash(key);
+        let key = self.hash(only_key(charge)?);
+        let permits = match permits(charge.units()) {
+            Err(error) if operation.is_some() => return Err(error),
+            permits => permits.ok(),
+        };
         self.update(key, |log, now| {
             if operation == Some(Operation::Reset) {
                 *log = Log::default();
                 return self.decision(log, now, Outcome::Allow);
             }
-            let is_penalty = operation.is_some() && permits > 0;
-            if u64::from(permits) > self.rate.permits() && !is_penalty {
+            let is_penalty = operation.is_some() && permits != Some(0);
+            let fits = |permits: &u32| is_penalty || u64::from(*permits) <= self.rate.permits();
+            let Some(permits) = permits.filter(fits) else {
                 // Expired grants stay, as in Redis.
-                let mut seen = log.clone();
-                seen.expire(self.interval(), now);
-                return self.decision(&seen, now, Outcome::Deny { retry_after: None });
-            }
+                return self.decision(log, now, Outcome::Deny { retry_after: None });
+            };
             log.expire(self.interval(), now);
             let missing = (log.taken + u64::from(permits)).saturating_sub(self.rate.permits());
             let outcome = match missing {
@@ -235,7 +251,8 @@ impl PermitLog {
     }
 
     fn decision(&self, log: &Log, now: Duration, outcome: Outcome) -> Decision {
-        let remaining = self.rate.permits().saturating_sub(log.taken);
+        let taken = log.taken - log.expired(self.interval(), now);
+        let remaining = self.rate.permits().saturating_sub(taken);
         let decision = Decision::new(outcome)
             .with_report(remaining, until(now, log.expires_at(self.interval())))
             .with_instant(now, 0);
@@ -248,6 +265,10 @@ impl PermitLog {
 
 impl Limiter for PermitLog {
     type Future = BoxedFuture;
+
+    fn keys(&self) -> Option<usize> {
+        Some(1)
+    }
 
     fn check(&self, charge: &Charge) -> Self::Future {
         let (this, charge) = (self.clone(), charge.clone());
@@ -283,6 +304,24 @@ impl fmt::Debug for PermitLog {
     }
 }
 
+impl State {
+    /// Removes the next few keys if they have expired: otherwise abandoned keys would stay.
+    fn sweep(&mut self, interval: u64, now: Duration) {
+        self.longest = self.longest.max(interval);
+        for _ in 0..SWEPT_KEYS {
+            let mut rest = self.by_key.range((Excluded(self.swept_to), Unbounded));
+            let Some((&key, log)) = rest.next() else {
+                self.swept_to = [0; 2];
+                return;
+            };
+            self.swept_to = key;
+            if log.expires_at(self.longest) <= millis(now) {
+                self.by_key.remove(&key);
+            }
+        }
+    }
+}
+
 impl Log {
     /// Removes expired grants.
     fn expire(&mut self, interval: u64, now: Duration) {
@@ -291,6 +330,13 @@ impl Log {
         {
             self.taken -= u64::from(oldest.remove());
         }
+    }
+
+    /// The permits of expired grants that are not yet removed.
+    fn expired(&self, interval: u64, now: Duration) -> u64 {
+        let grants = self.grants.iter();
+        let expired = grants.take_while(|((at, _), _)| at.saturating_add(interval) <= millis(now));
+        expired.map(|(_, held)| u64::from(*held)).sum()
     }
 
     /// The time in ms at which all grants have expired.
@@ -329,4 +375,75 @@ fn millis(time: Duration) -> u64 {
 /// The time until this instant, in ms since the Unix epoch.
 fn until(now: Duration, millis: u64) -> Duration {
     Duration::from_millis(millis).saturating_sub(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Returns a limiter with this rate, and the number that is its clock in ms.
+    fn log(permits: u64) -> (PermitLog, Arc<AtomicU64>) {
+        let now = Arc::new(AtomicU64::new(0));
+        let clock = Arc::clone(&now);
+        let log = PermitLog::new(Rate::overall(permits, SECOND)).expect("a rate");
+        (log.clock(move || Duration::from_millis(clock.load(Relaxed))), now)
+    }
+
+    fn take(log: &PermitLog, key: &str, permits: u64) -> Decision {
+        log.decide(None, &Charge::new(key).cost(permits)).expect("decided")
+    }
+
+    fn keys(log: &PermitLog) -> usize {
+        lock(&log.logs.state).by_key.len()
+    }
+
+    #[test]
+    fn abandoned_keys_are_removed_by_the_calls_of_others() {
+        let (log, now) = log(5);
+        for key in 0..100 {
+            let _ = take(&log, &key.to_string(), 1);
+        }
+        let shorter = log.with_rate(Rate::overall(5, SECOND / 10)).expect("a rate");
+        now.store(999, Relaxed);
+        for _ in 0..100 {
+            let _ = take(&shorter, "live", 0);
+        }
+        assert_eq!(keys(&log), 100, "the longer rate counts them");
+        now.store(1_000, Relaxed);
+        for _ in 0..100 {
+            let _ = take(&log, "live", 0);
+        }
+        assert_eq!(keys(&log), 0);
+    }
+
+    #[test]
+    fn a_clock_and_a_bound_detach_from_clones() {
+        let (log, _) = log(5);
+        let reservation = take(&log, "a", 5).take_reservation().expect("a grant");
+        for other in [log.clone().clock(|| SECOND), log.clone().max_keys(0)] {
+            assert_eq!(take(&other, "a", 5).outcome(), Outcome::Allow);
+            assert_eq!(other.release("a", 9), 5);
+            assert_ne!(reservation.owner(), other.owner);
+        }
+        assert_eq!((log.release("a", 9), log.keys()), (5, Some(1)));
+    }
+
+    #[test]
+    fn what_never_fits_is_denied_and_sees_live_grants_alone() {
+        let (log, now) = log(u64::from(u32::MAX) * 4);
+        let never = Outcome::Deny { retry_after: None };
+        let _ = take(&log, "a", 3);
+        now.store(500, Relaxed);
+        let _ = take(&log, "a", 2);
+        for (at, taken) in [(999, 5), (1_000, 2), (1_500, 0)] {
+            now.store(at, Relaxed);
+            let denied = take(&log, "a", 1 << 32);
+            let remaining = u64::from(u32::MAX) * 4 - taken;
+            assert_eq!((denied.outcome(), denied.remaining()), (never, Some(remaining)));
+        }
+        let penalty = log.decide(Some(Operation::Penalize), &Charge::new("a").cost(1 << 32));
+        assert_eq!(penalty.expect_err("too many").kind(), ErrorKind::Request);
+    }
 }
