@@ -152,7 +152,7 @@ impl Pool {
     ///
     /// A [`Failure`] says whether the command may have run.
     pub async fn send(&self, command: Cmd, key: &str, deadline: Instant) -> Result<Value, Failure> {
-        self.call(Command::Plain(command), key, deadline).await
+        self.call(Command::Plain(command), key, deadline, || ()).await
     }
 
     /// Runs a script, and waits for its answer until `deadline`. The first key determines the
@@ -171,14 +171,37 @@ impl Pool {
         arguments: impl ToRedisArgs + Send + Sync,
         deadline: Instant,
     ) -> Result<Value, Failure> {
+        self.run_when_connected(script, keys, arguments, deadline, || ()).await
+    }
+
+    /// Works like [`run`](Self::run), and calls `connected` when there is a connection, right before
+    /// the script is first sent. A future that is dropped earlier has sent nothing.
+    ///
+    /// # Errors
+    ///
+    /// A [`Failure`] says whether the script may have run.
+    pub async fn run_when_connected(
+        &self,
+        script: &Script,
+        keys: &[&str],
+        arguments: impl ToRedisArgs + Send + Sync,
+        deadline: Instant,
+        connected: impl FnOnce() + Send,
+    ) -> Result<Value, Failure> {
         let mut all = keys.len().to_redis_args();
         keys.write_redis_args(&mut all);
         arguments.write_redis_args(&mut all);
         let key = keys.first().copied().unwrap_or_default();
-        self.call(Command::Script(script.clone(), all), key, deadline).await
+        self.call(Command::Script(script.clone(), all), key, deadline, connected).await
     }
 
-    async fn call(&self, command: Command, key: &str, at: Instant) -> Result<Value, Failure> {
+    async fn call(
+        &self,
+        command: Command,
+        key: &str,
+        at: Instant,
+        connected: impl FnOnce() + Send,
+    ) -> Result<Value, Failure> {
         let not_run = |kind, message| Failure::NotRun(Error::new(kind, message));
         if Handle::try_current().is_err() {
             return Err(not_run(ErrorKind::Configuration, "a command needs a tokio runtime"));
@@ -189,6 +212,7 @@ impl Pool {
             return Err(not_run(ErrorKind::Saturation, message));
         }
         let connection = self.connection_by(deadline).await.map_err(Failure::NotRun)?;
+        connected();
         let state = Arc::new(State::default());
         let mut one = One { command, deadline, state: Arc::clone(&state), answer: None };
         let (pool, to) = (self.clone(), Arc::clone(&connection));

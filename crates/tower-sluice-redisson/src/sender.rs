@@ -58,7 +58,7 @@ impl Sender {
         request: &Request,
         deadline: Instant,
     ) -> Result<ScriptReply, Error> {
-        let reply = self.send(request, deadline)?.await;
+        let reply = self.send(request, deadline, || ())?.await;
         ScriptReply::read(reply.map_err(redis_once::Error::from)?)
     }
 
@@ -74,8 +74,13 @@ impl Sender {
         self.in_flight.available_permits() < MAX_IN_FLIGHT / 2
     }
 
-    /// Returns the reply to a request, which is sent at the first poll.
-    pub(super) fn send(&self, request: &Request, deadline: Instant) -> Result<PendingReply, Error> {
+    /// Returns the reply to a request. Calls `connected` right before it is sent.
+    pub(super) fn send(
+        &self,
+        request: &Request,
+        deadline: Instant,
+        connected: impl FnOnce() + Send + 'static,
+    ) -> Result<PendingReply, Error> {
         let now = self.clock.as_ref().map(|clock| instant(clock())).transpose()?;
         let now = now.map(|now| now.to_string()).unwrap_or_default();
         let Request { keys, operation, arguments } = request.clone();
@@ -83,7 +88,7 @@ impl Sender {
         let (client, script) = (self.pool.client().clone(), self.script.clone());
         Ok(Box::pin(async move {
             let keys: Vec<_> = keys.all().iter().map(String::as_str).collect();
-            client.run(&script, &keys, words, deadline).await
+            client.run_when_connected(&script, &keys, words, deadline, connected).await
         }))
     }
 }

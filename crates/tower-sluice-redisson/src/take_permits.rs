@@ -4,6 +4,8 @@
 //! script grants it once. When the caller leaves, the reply is awaited a little longer, and granted
 //! permits are refunded. A refund names its grant, so it may be sent again too.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use redis_once::Failure;
@@ -39,11 +41,15 @@ impl Sender {
             refund: Request::refund(keys, permits, &grant, permits),
             in_flight: Some(self.in_flight_permit()?),
             pending: None,
+            is_sent: Arc::default(),
             was_sent_again: false,
             is_needed: false,
         };
         loop {
-            let pending = guard.pending.insert(self.send(&request, deadline)?);
+            let is_sent = Arc::new(AtomicBool::new(false));
+            guard.is_sent = Arc::clone(&is_sent);
+            let connected = move || is_sent.store(true, Relaxed);
+            let pending = guard.pending.insert(self.send(&request, deadline, connected)?);
             guard.is_needed = true;
             let result = pending.await;
             guard.pending = None;
@@ -82,20 +88,24 @@ struct RefundOnDrop<'a> {
     in_flight: Option<OwnedSemaphorePermit>,
     /// The reply to the last request, if it may still come.
     pending: Option<PendingReply>,
+    /// True if the last request had a connection.
+    is_sent: Arc<AtomicBool>,
     was_sent_again: bool,
     is_needed: bool,
 }
 
 impl Drop for RefundOnDrop<'_> {
     fn drop(&mut self) {
-        if !self.is_needed {
+        let is_sent = self.is_sent.load(Relaxed);
+        if !self.is_needed || !(is_sent || self.was_sent_again) {
             return;
         }
         // Best effort: permits that are not refunded expire. Then too few permits are granted,
         // never too many.
         let Ok(runtime) = Handle::try_current() else { return };
         let (sender, refund) = (self.sender.clone(), self.refund.clone());
-        let (in_flight, pending) = (self.in_flight.take(), self.pending.take());
+        // A request that still waits for a connection is sent no more.
+        let (in_flight, pending) = (self.in_flight.take(), self.pending.take().filter(|_| is_sent));
         let was_sent_again = self.was_sent_again;
         runtime.spawn(async move {
             let _in_flight = in_flight;
@@ -140,6 +150,7 @@ mod tests {
 
     use super::super::messages::REFUSED;
     use super::*;
+    use redis_once::calls::{ConnectionFuture, Connections, SharedConnection};
     use redis_once::redis::aio::ConnectionLike;
     use redis_once::redis::{Arg, Cmd, Pipeline, RedisFuture, Value};
     use tower_sluice::Pool;
@@ -221,6 +232,35 @@ mod tests {
             let expected = [vec!["acquire"], vec!["refund"; refunds]].concat();
             assert_eq!(sent(late, early, 2 * TIMEOUT).await, expected, "{late:?}");
         }
+    }
+
+    /// A pool that connects slowly, and records that it did.
+    #[derive(Default)]
+    struct Slow(AtomicBool);
+
+    impl Connections for Slow {
+        fn ready_connection(self: Arc<Self>, _: u16) -> Option<Arc<dyn SharedConnection>> {
+            None
+        }
+
+        fn connection(self: Arc<Self>, _: u16) -> ConnectionFuture {
+            Box::pin(async move {
+                sleep(TIMEOUT / 2).await;
+                self.0.store(true, Relaxed);
+                pending().await
+            })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_sent_for_a_caller_who_leaves_before_there_is_a_connection() {
+        let slow = Arc::new(Slow::default());
+        let sender = Sender::new(redis_once::Pool::from_source(Arc::clone(&slow)).into());
+        let keys = Keys::new("orders", "id").expect("a name");
+        let acquire = sender.acquire(&keys, 1, GrantId::default(), Instant::now() + TIMEOUT);
+        timeout(TIMEOUT / 4, acquire).await.expect_err("it left");
+        sleep(3 * TIMEOUT).await;
+        assert!(!slow.0.load(Relaxed), "it connected for nobody");
     }
 
     #[tokio::test(start_paused = true)]
