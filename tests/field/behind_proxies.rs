@@ -9,9 +9,10 @@ use support::faults::*;
 use support::key_proxy::{KeyProxy, Kind};
 use support::stats;
 use tokio::task::JoinSet;
-use tower_sluice::algorithm::TokenBucket;
+use tower_sluice::algorithm::{AnyAlgorithm, TokenBucket};
 use tower_sluice::redis::AllAtOnce;
-use tower_sluice::{Charge, ErrorKind, Limiter, Pool, Quota, Redis};
+use tower_sluice::store::{Part, Rules, Together, decide};
+use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Pool, Quota, Redis};
 
 const KINDS: [Kind; 2] = [Kind::Twemproxy, Kind::Envoy];
 
@@ -92,6 +93,37 @@ async fn members_count_once_behind_a_proxy() {
             let admitted: usize = admitted(&Arc::new(both), 40, 1).await.values().sum();
             println!("{kind:?} ready={is_ready} user x address admitted={admitted} of 10");
             assert_eq!(admitted, 10, "{kind:?}");
+        }
+    }
+}
+
+/// Limits that decide together in pairs.
+struct Pairs(Vec<Redis<AnyAlgorithm>>);
+
+impl Rules for Pairs {
+    fn together(&self, parts: &[Part]) -> Option<Together> {
+        let limits: Vec<_> = parts.iter().map(|part| &self.0[part.place]).collect();
+        (parts.len() == 2).then(|| Together::of_redis(&limits))?
+    }
+}
+
+/// The first that reaches the proxy is a peek at a pair, whose keys have other servers.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_peek_at_several_limits_waits_to_know_the_servers() {
+    for kind in KINDS {
+        let servers = servers(2);
+        let proxy = KeyProxy::before(kind, &ports(&servers)).await;
+        for request in 0..10 {
+            let pool = Pool::connect(&proxy.url()).expect("an address");
+            let bucket = AnyAlgorithm::from(TokenBucket::new(Quota::per_hour(100)));
+            let limit = |name| Redis::new(name, bucket, pool.clone()).decision_timeout(LONG);
+            let pairs = Pairs(["a", "b", "c", "d"].map(limit).into());
+            let part = |(place, limit): (usize, &Redis<_>)| {
+                Part::new(place, limit.clone().boxed(), Charge::new(format!("{request} {place}")))
+            };
+            let parts = pairs.0.iter().enumerate().map(part).collect();
+            let decided = decide(parts, &pairs).await;
+            assert!(decided.is_ok_and(|one| one.outcome().is_admitted()), "{kind:?} {request}");
         }
     }
 }

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::future::{Future, ready};
 use std::mem;
+use std::pin::Pin;
 use std::time::Duration;
 
 use super::at_once::{AtATime, Together};
@@ -15,7 +16,6 @@ use super::held_reservations::{By, Tentative};
 use super::join_all::join_all;
 use crate::core::{Charge, Decision, Error, ErrorKind, Outcome};
 use crate::limiter::acquire::too_long_a_wait;
-use crate::limiter::futures::BoxedFuture;
 use crate::limiter::timeout::after_other_calls;
 use crate::limiter::{Limiter, Operation};
 
@@ -94,30 +94,42 @@ impl Step {
         }
     }
 
-    /// Asks about these charges, one for each part.
-    fn ask<'a>(
+    /// Asks about these charges, one for each part, and awaits the answer.
+    async fn ask<'a>(
         &self,
         by: &By,
-        mut charges: impl Iterator<Item = &'a Charge>,
-    ) -> Result<BoxedFuture, AtATime> {
-        match by {
-            By::Alone(limiter) => {
-                Ok(limiter.check(charges.next().unwrap_or(&self.parts[0].charge)))
+        mut charges: impl Iterator<Item = &'a Charge> + Send,
+    ) -> Result<Result<Decision, Error>, AtATime> {
+        let asked = match by {
+            By::Alone(limiter) => limiter.check(charges.next().unwrap_or(&self.parts[0].charge)),
+            By::AtOnce(several) => {
+                if let Some(connecting) = several.0.connecting(&self.parts[0].charge)
+                    && let Err(error) = connecting.await
+                {
+                    return Ok(Err(error));
+                }
+                several.0.check(&charges.collect::<Vec<_>>())?
             }
-            By::AtOnce(several) => several.0.check(&charges.collect::<Vec<_>>()),
-        }
+        };
+        Ok(asked.await)
     }
 
-    /// Asks about the charges of the parts, and awaits the answer.
-    async fn decide(&self, by: &By) -> Result<Result<Decision, Error>, AtATime> {
-        if let By::AtOnce(several) = by
-            && let Some(connecting) = several.0.connecting(&self.parts[0].charge)
-            && let Err(error) = connecting.await
-        {
-            return Ok(Err(error));
-        }
-        let asked = self.ask(by, self.charges())?;
-        Ok(asked.await)
+    /// Peeks at all parts, or at fewer at a time if no call can decide about all.
+    fn peek<'a>(
+        self,
+        rules: &'a impl Rules,
+    ) -> Pin<Box<dyn Future<Output = Vec<Self>> + Send + 'a>> {
+        Box::pin(async move {
+            let charges: Vec<_> = self.charges().map(|charge| charge.clone().peek()).collect();
+            let asked = match self.by(rules) {
+                Ok(by) => self.ask(&by, charges.iter()).await,
+                Err(size) => Err(size),
+            };
+            match asked {
+                Ok(peeked) => vec![self.seen(peeked).await],
+                Err(AtATime(size)) => peek_each(Self::of(self.parts, size), rules).await,
+            }
+        })
     }
 
     /// Takes the answer to a peek, and asks for the estimates of parts that may refuse. A part that
@@ -222,7 +234,7 @@ pub async fn decide<R: Rules>(parts: Vec<Part>, rules: &R) -> Result<Decided, Er
             Some(Err(error)) => Err(error),
             _ => {
                 let asked = match step.by(rules) {
-                    Ok(by) => step.decide(&by).await.map(|answer| (by, answer)),
+                    Ok(by) => step.ask(&by, step.charges()).await.map(|answer| (by, answer)),
                     Err(size) => Err(size),
                 };
                 match asked {
@@ -291,18 +303,7 @@ async fn peek(steps: Vec<Step>, rules: &impl Rules, answered: &mut bool) -> Vec<
     if !steps.iter().any(Step::has_cost) {
         return steps;
     }
-    let (mut unasked, mut peeks) = (VecDeque::from(steps), Vec::new());
-    while let Some(step) = unasked.pop_front() {
-        let charges: Vec<_> = step.charges().map(|charge| charge.clone().peek()).collect();
-        match step.by(rules).and_then(|by| step.ask(&by, charges.iter())) {
-            Ok(asked) => peeks.push(async { step.seen(asked.await).await }),
-            Err(AtATime(size)) => {
-                let split = Step::of(step.parts, size).into_iter().rev();
-                split.for_each(|step| unasked.push_front(step));
-            }
-        }
-    }
-    let mut seen = join_all(peeks).await;
+    let mut seen = peek_each(steps, rules).await;
     let fails = |step: &Step| matches!(step.peeked, Some(Err(_)));
     // All of them had the same time: one that fails says nothing of another.
     let others_answered = *answered || !seen.iter().all(fails);
@@ -315,6 +316,11 @@ async fn peek(steps: Vec<Step>, rules: &impl Rules, answered: &mut bool) -> Vec<
     }
     seen.sort_by_key(|step| (!step.will_refuse(), !fails(step)));
     seen
+}
+
+async fn peek_each(steps: Vec<Step>, rules: &impl Rules) -> Vec<Step> {
+    let peeks = steps.into_iter().map(|step| step.peek(rules)).collect();
+    join_all(peeks).await.into_iter().flatten().collect()
 }
 
 /// Awaits the answer about a charge. Other parts may have answered before.
