@@ -171,6 +171,10 @@ impl Together {
 }
 
 impl AtOnce for OneCall {
+    fn members(&self) -> usize {
+        self.places.len()
+    }
+
     fn check(&self, charges: &[&Charge]) -> Result<BoxedFuture, AtATime> {
         self.ask(None, charges)
     }

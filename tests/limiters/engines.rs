@@ -114,6 +114,28 @@ async fn a_stand_in_decides_for_the_limit_that_fails() {
     assert_eq!(engine.left().await, [5, 1]);
 }
 
+/// Rules that name the same limiters for any parts.
+struct Fixed(Together);
+
+impl Rules for Fixed {
+    fn together(&self, _: &[Part]) -> Option<Together> {
+        Some(self.0.clone())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_number_of_limiters_than_parts_is_a_mistake() {
+    let engine = Engine::new(&[5, 4, 7], 8);
+    let [one, other, third] = &engine.limits[..] else { unreachable!() };
+    for limits in [&[one, other][..], &[one, other, third, third]] {
+        let rules = Fixed(Together::of_memory(limits).unwrap());
+        let error = decide(engine.parts(1), &rules).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Configuration);
+        assert!(error.to_string().contains("another number of limiters"), "{error}");
+    }
+    assert_eq!(engine.left().await, [5, 4, 7]);
+}
+
 #[cfg(feature = "redis")]
 #[tokio::test]
 async fn limits_of_two_pools_do_not_decide_together() {

@@ -42,6 +42,9 @@ pub(crate) type Connecting = Pin<Box<dyn Future<Output = Result<(), Error>> + Se
 
 /// Limiters whose charges are decided by one call or one lock.
 pub(crate) trait AtOnce: Send + Sync {
+    /// Returns the number of limiters: a check needs as many charges.
+    fn members(&self) -> usize;
+
     /// Takes the units of all charges, or nothing.
     ///
     /// # Errors

@@ -38,8 +38,9 @@ pub trait Rules: Sync {
         false
     }
 
-    /// Returns the limiters that decide about all of these parts together. The parts are in the
-    /// order of their places. `None`: each half of them is tried, and in the end each part alone.
+    /// Returns the limiters that decide about all of these parts together, one for each part. The
+    /// parts are in the order of their places. `None`: each half of them is tried, and in the end
+    /// each part alone.
     fn together(&self, parts: &[Part]) -> Option<Together>;
 
     /// Decides in place of limiters that failed. Default: returns the error.
@@ -102,6 +103,10 @@ impl Step {
     ) -> Result<Result<Decision, Error>, AtATime> {
         let asked = match by {
             By::Alone(limiter) => limiter.check(charges.next().unwrap_or(&self.parts[0].charge)),
+            By::AtOnce(several) if several.0.members() != self.parts.len() => {
+                let why = "the rules name another number of limiters than there are parts";
+                return Ok(Err(Error::new(ErrorKind::Configuration, why)));
+            }
             By::AtOnce(several) => {
                 if let Some(connecting) = several.0.connecting(&self.parts[0].charge)
                     && let Err(error) = connecting.await

@@ -149,6 +149,10 @@ impl Together {
 }
 
 impl AtOnce for OneLock {
+    fn members(&self) -> usize {
+        self.members.len()
+    }
+
     fn check(&self, charges: &[&Charge]) -> Result<BoxedFuture, AtATime> {
         Ok(Box::pin(ready(self.decide(charges))))
     }
