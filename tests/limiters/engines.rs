@@ -114,6 +114,34 @@ async fn a_stand_in_decides_for_the_limit_that_fails() {
     assert_eq!(engine.left().await, [5, 1]);
 }
 
+/// Rules whose stand-in decides so about parts whose limiter failed.
+struct StandIn<F>(F);
+
+impl<F: Fn(Vec<Part>) -> Decided + Sync> Rules for StandIn<F> {
+    fn together(&self, _: &[Part]) -> Option<Together> {
+        None
+    }
+
+    async fn stand_in(&self, parts: Vec<Part>, _: Error) -> Result<Decided, Error> {
+        Ok((self.0)(parts))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stand_in_that_admits_leaves_out_no_part() {
+    let engine = Engine::new(&[5, 4], 1);
+    let fails = || {
+        let mut parts = engine.parts(3);
+        parts[0].limiter = Scripted::new().fail(ErrorKind::Infrastructure).boxed();
+        parts
+    };
+    let error = decide(fails(), &StandIn(|_| Decided::default())).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Infrastructure);
+    assert_eq!(engine.left().await, [5, 4]);
+    let each = StandIn(|parts| Decided::new(parts, Decision::admitted()));
+    assert_eq!(decide(fails(), &each).await.unwrap().each().count(), 2);
+}
+
 /// Rules that name the same limiters for any parts.
 struct Fixed(Together);
 

@@ -43,7 +43,8 @@ pub trait Rules: Sync {
     /// each part alone.
     fn together(&self, parts: &[Part]) -> Option<Together>;
 
-    /// Decides in place of limiters that failed. Default: returns the error.
+    /// Decides in place of limiters that failed. If it admits, it decides about each of the parts:
+    /// otherwise the error counts. Default: returns the error.
     ///
     /// # Errors
     ///
@@ -267,7 +268,15 @@ pub async fn decide<R: Rules>(parts: Vec<Part>, rules: &R) -> Result<Decided, Er
             Err(error) if error.kind() == ErrorKind::Saturation && step.foresees_refusal() => {
                 Decided { decisions: step.refusals(), taken: Tentative::default() }
             }
-            Err(error) => rules.stand_in(step.parts, error).await?,
+            Err(error) => {
+                let asked = step.parts.len();
+                let own = rules.stand_in(step.parts, error.clone()).await?;
+                // A refusal may leave out parts that were not asked.
+                if own.outcome().is_admitted() && own.each().count() != asked {
+                    return Err(error);
+                }
+                own
+            }
         };
         if is_only || own.decisions.iter().any(PartsDecision::asks_again) {
             return Ok(own);
