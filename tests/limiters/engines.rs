@@ -114,16 +114,17 @@ async fn a_stand_in_decides_for_the_limit_that_fails() {
     assert_eq!(engine.left().await, [5, 1]);
 }
 
-/// Rules whose stand-in decides so about parts whose limiter failed.
-struct StandIn<F>(F);
+/// Rules whose stand-in decides so about parts whose limiter failed. Limiters that decide together
+/// fail if there are fewer parts.
+struct StandIn<F>(Option<Together>, F);
 
 impl<F: Fn(Vec<Part>) -> Decided + Sync> Rules for StandIn<F> {
     fn together(&self, _: &[Part]) -> Option<Together> {
-        None
+        self.0.clone()
     }
 
     async fn stand_in(&self, parts: Vec<Part>, _: Error) -> Result<Decided, Error> {
-        Ok((self.0)(parts))
+        Ok((self.1)(parts))
     }
 }
 
@@ -135,11 +136,34 @@ async fn a_stand_in_that_admits_leaves_out_no_part() {
         parts[0].limiter = Scripted::new().fail(ErrorKind::Infrastructure).boxed();
         parts
     };
-    let error = decide(fails(), &StandIn(|_| Decided::default())).await.unwrap_err();
+    let error = decide(fails(), &StandIn(None, |_| Decided::default())).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Infrastructure);
     assert_eq!(engine.left().await, [5, 4]);
-    let each = StandIn(|parts| Decided::new(parts, Decision::admitted()));
+    let each = StandIn(None, |parts| Decided::new(parts, Decision::admitted()));
     assert_eq!(decide(fails(), &each).await.unwrap().each().count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_stand_in_took_before_it_asks_again_is_given_back() {
+    let engine = Engine::new(&[5, 4, 7], 8);
+    let fails = Together::of_memory(&engine.limits.iter().collect::<Vec<_>>());
+    let taken = Mutex::new(engine.limits[0].check(&one().cost(3)).await.ok());
+    let asks_again = StandIn(fails, |mut parts: Vec<Part>| {
+        let again = Decided::new(parts.split_off(1), Outcome::Retry(SECOND).into());
+        let mut decided = Decided::new(parts, taken.lock().unwrap().take().unwrap());
+        decided.extend(again);
+        decided
+    });
+    let mut parts = engine.parts(3);
+    parts.retain(|part| part.place < 2);
+    parts.iter_mut().for_each(|part| part.charge = part.charge.clone().max_wait(SECOND));
+    assert_eq!(engine.left().await, [2, 4, 7]);
+    let decided = decide(parts, &asks_again).await.unwrap();
+    assert_eq!(engine.left().await, [5, 4, 7]);
+    let decision = decided.into_decision(Owner::new(), 3).unwrap();
+    assert_eq!(decision.outcome(), Outcome::Retry(SECOND));
+    assert!(decision.reservation().is_none());
+    assert_eq!(decision.policies().next().unwrap().remaining(), Some(5));
 }
 
 /// Rules that name the same limiters for any parts.

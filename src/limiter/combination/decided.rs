@@ -116,7 +116,7 @@ impl PartsDecision {
     }
 
     /// Returns the same decision after the parts got their units back.
-    pub(super) fn given_back(self) -> Self {
+    fn given_back(self) -> Self {
         let Self { parts, decision, taken } = self;
         Self { parts, decision: decision.given_back(&taken), taken: Vec::new() }
     }
@@ -169,6 +169,12 @@ impl Decided {
     /// shadow. They are settled together with the own ones.
     pub fn hold(&mut self, others: Self) {
         self.taken.extend(others.taken);
+    }
+
+    /// Gives the taken units back, and returns the decisions after that.
+    pub(super) fn given_back(self) -> Self {
+        let decisions = self.decisions.into_iter().map(PartsDecision::given_back).collect();
+        Self { decisions, taken: Tentative::default() }
     }
 
     /// Joins all to one decision, with a report of each part in the order of their places. Its

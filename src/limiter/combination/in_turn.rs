@@ -278,8 +278,11 @@ pub async fn decide<R: Rules>(parts: Vec<Part>, rules: &R) -> Result<Decided, Er
                 own
             }
         };
-        if is_only || own.decisions.iter().any(PartsDecision::asks_again) {
+        if is_only {
             return Ok(own);
+        }
+        if own.decisions.iter().any(PartsDecision::asks_again) {
+            return Ok(own.given_back());
         }
         if own.decisions.iter().any(PartsDecision::waits_too_long) {
             return Err(too_long_a_wait());
@@ -287,12 +290,10 @@ pub async fn decide<R: Rules>(parts: Vec<Part>, rules: &R) -> Result<Decided, Er
         let refuses = own.decisions.iter().any(|one| !one.decision.is_admitted());
         decided.extend(own.map(Decision::without_retry));
         if refuses {
-            decided.taken = Tentative::default();
+            decided = decided.given_back();
             let unasked = steps.into_iter().map(Step::estimate).collect();
-            let estimates = join_all(unasked).await.into_iter().flatten();
-            let refused = decided.decisions.into_iter().map(PartsDecision::given_back);
-            let decisions = refused.chain(estimates).collect();
-            return Ok(Decided { decisions, taken: Tentative::default() });
+            decided.decisions.extend(join_all(unasked).await.into_iter().flatten());
+            return Ok(decided);
         }
     }
     Ok(decided)
