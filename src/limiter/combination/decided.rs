@@ -13,6 +13,7 @@ use crate::limiter::Boxed;
 
 /// A limit that decides about a request, and the charge of the request under it.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Part {
     /// The place of the limit among all parts of the request. Reports have this order.
     pub place: usize,
