@@ -155,7 +155,7 @@ fn is_secret(word: &str, secrets: &[String]) -> bool {
 }
 
 /// Returns the words of a text. A key that is not a digest is one word.
-fn words(text: &str) -> impl Iterator<Item = &str> {
+pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|char| !is_of_word(char)).filter(|word| !word.is_empty())
 }
 

@@ -10,12 +10,14 @@ use std::task::{Context, Poll, ready};
 use redis::aio::ConnectionLike;
 use redis::{Cmd, Pipeline, RedisResult};
 use tokio::runtime::Handle;
+use tokio::time::timeout;
 
 use super::connection::{
     ConnectionFuture, Connections, RepliesFuture, ReplyFuture, SharedConnection,
 };
 use super::fault::Facts;
 use super::pool::Pool;
+use super::times::MAX_SILENCE;
 use super::wire::Traffic;
 
 impl Pool {
@@ -125,7 +127,8 @@ impl<T: Send + 'static> Drop for Observed<T> {
         if let (Some(call), true, Ok(runtime)) =
             (self.call.take(), self.is_sent, Handle::try_current())
         {
-            runtime.spawn(call);
+            // Not without an end: the client may reconnect first, and then send many of them.
+            runtime.spawn(timeout(MAX_SILENCE, call));
         }
     }
 }
@@ -137,7 +140,6 @@ mod tests {
     use redis::{RedisFuture, Value, cmd};
     use tokio::time::{Instant, sleep};
 
-    use super::super::times::MAX_SILENCE;
     use super::*;
 
     const SOON: Duration = Duration::from_millis(20);

@@ -202,6 +202,8 @@ impl Pool {
             }
             let replies = send_commands(connection, commands, is_asking).await;
             let mut unknown = Vec::new();
+            // An error of a write of several says nothing about one of them.
+            let is_each = replies.is_ok() || sent.len() == 1;
             let mut replies = replies.map(Vec::into_iter);
             for (item, since, with_text) in sent {
                 let reply = match &mut replies {
@@ -209,7 +211,7 @@ impl Pool {
                     Ok(replies) if is_asking => reply_after_asking(replies),
                     Ok(replies) => next_reply(replies),
                 };
-                let next = reply.as_ref().err();
+                let next = reply.as_ref().err().filter(|_| is_each);
                 let next = next.and_then(|error| Next::of(error, connection.address()));
                 match next {
                     Some(Next::WithText) if items.script(&item).is_some() && !with_text => {

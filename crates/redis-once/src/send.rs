@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::connection::SharedConnection;
 use super::error::{Error, ErrorKind};
-use super::error_reply::{from_failed_call, is_reply};
+use super::error_reply::{from_failed_call, is_reply, words};
 use super::fault::{Deadline, Progress, Stage};
 use super::pool::Pool;
 use super::resend::Items;
@@ -26,7 +26,8 @@ pub enum Failure {
     /// It did not run: it was not sent, or each server that got it said that it did not run it.
     NotRun(Error),
     /// It was sent, and no answer came by the deadline, or the connection was lost. It may have
-    /// run, or may still run. If the connection is not lost, the answer may come later.
+    /// run, or may still run. If the connection is not known to be lost, the answer may come later.
+    /// `None`: no answer comes, as where the client of an application has given up.
     Unanswered(Error, Option<LateReply>),
     /// The server answered with an error. A command did not run then. A script may have stopped
     /// after some of its writes.
@@ -39,7 +40,8 @@ pub enum Failure {
 /// For example, nobody waits any more for a seat that was reserved too late. If the late answer says
 /// that it was reserved, give it back.
 ///
-/// Nothing is sent again. The answer may never come, so await it under a time limit of your own. If
+/// Nothing is sent again, but a full connection may send the command only now, and not at all if
+/// this is dropped. The answer may never come, so await it under a time limit of your own. If
 /// it does not matter, drop this.
 ///
 /// ```no_run
@@ -289,7 +291,8 @@ impl Items for One {
             Command::Script(script, all) => {
                 let all: Vec<_> = all.iter().map(|one| text_of(Arg::Simple(one))).collect();
                 let keys = all[0].parse().unwrap_or(all.len());
-                let is_secret = |place, word: &str| place <= keys || !script.text().contains(word);
+                let is_of_text = |word: &str| words(script.text()).any(|one| one == word);
+                let is_secret = |place, word: &str| place <= keys || !is_of_text(word);
                 let all = all.into_iter().enumerate();
                 all.filter(|(place, word)| is_secret(*place, word)).map(|(_, word)| word).collect()
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use redis::{Cmd, Value, cmd};
 use redis_once::calls::{Items, Rejected, SharedConnection, Stage};
-use redis_once::{Failure, Script};
+use redis_once::{Error as ClientError, ErrorKind as ClientErrorKind, Failure, Script};
 use tokio::time::Instant;
 
 use super::super::decision_times::{PATIENCE, PLACEHOLDER_LIFETIME};
@@ -33,7 +33,17 @@ pub(super) async fn send(
         batches = batches.into_iter().flat_map(|batch| batch.keys_apart(&config)).collect();
     }
     let mut all = Batches::new(&config, None);
-    all.end.unfinished = config.pool.client.send_each(&mut all, &*connection, batches).await;
+    let rejected = config.pool.client.send_each(&mut all, &*connection, batches).await;
+    if config.pool.client.is_routed() {
+        all.end.unfinished = rejected;
+    } else {
+        // Behind a proxy, calls are counted by one queue, which no batch may leave.
+        for Rejected { item, .. } in rejected {
+            let message = "the cluster is moving the key to another server";
+            let error = ClientError::new(ClientErrorKind::Infrastructure, message);
+            all.answered(item, Err(Failure::Answered(error)));
+        }
+    }
     all.end
 }
 
