@@ -23,6 +23,9 @@ use super::rate::Rate;
 /// The least time in ms between two searches of a full memory for expired keys.
 const SWEEP_PAUSE: u64 = 1_000;
 
+/// So many keys are not swept: if the clock steps back, their grants count again, as in Redis.
+const KEPT_KEYS: usize = 64;
+
 /// The keys of which each call removes those that have expired.
 const SWEPT_KEYS: usize = 2;
 
@@ -308,6 +311,9 @@ impl State {
     /// Removes the next few keys if they have expired: otherwise abandoned keys would stay.
     fn sweep(&mut self, interval: u64, now: Duration) {
         self.longest = self.longest.max(interval);
+        if self.by_key.len() <= KEPT_KEYS {
+            return;
+        }
         for _ in 0..SWEPT_KEYS {
             let mut rest = self.by_key.range((Excluded(self.swept_to), Unbounded));
             let Some((&key, log)) = rest.next() else {
@@ -415,7 +421,7 @@ mod tests {
         for _ in 0..100 {
             let _ = take(&log, "live", 0);
         }
-        assert_eq!(keys(&log), 0);
+        assert!(keys(&log) <= KEPT_KEYS, "{}", keys(&log));
     }
 
     #[test]
