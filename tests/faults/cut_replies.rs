@@ -153,3 +153,13 @@ async fn a_greeting_that_is_cut_is_infrastructure() {
         all_are_infrastructure(&format!("greeting of {way:?}"), &errors);
     }
 }
+
+/// A busy server may be late for the second question as well. That tells nothing of its protocol.
+// Case 152.
+#[tokio::test]
+async fn silence_at_the_second_hello_is_infrastructure() {
+    let port = fake::closing_or_silent_at_hello().await;
+    let pool = one_connection(&format!("redis://127.0.0.1:{port}/?protocol=resp3"));
+    let error = pool.ready().await.expect_err("no greeting");
+    assert_eq!(error.kind(), ErrorKind::Infrastructure, "{}", chain(&error));
+}

@@ -3,6 +3,8 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufStream};
@@ -102,6 +104,32 @@ pub async fn sentinel(port: u16, epoch: u64) -> u16 {
         }
     });
     own_port
+}
+
+/// Closes a connection at each second `HELLO`, from the first on, and is silent at the others. It
+/// answers all else. Returns its port.
+pub async fn closing_or_silent_at_hello() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let closes = Arc::new(AtomicBool::new(false));
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let closes = Arc::clone(&closes);
+            tokio::spawn(async move {
+                let mut stream = BufStream::new(stream);
+                while let Some(words) = command(&mut stream).await {
+                    if !words.first()?.eq_ignore_ascii_case(b"HELLO") {
+                        stream.write_all(b"+PONG\r\n").await.ok()?;
+                        stream.flush().await.ok()?;
+                    } else if !closes.fetch_xor(true, Relaxed) {
+                        break;
+                    }
+                }
+                Some(())
+            });
+        }
+    });
+    port
 }
 
 /// Answers each command on `stream` with what `say` returns.

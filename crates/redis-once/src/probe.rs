@@ -25,16 +25,17 @@ pub(super) const PING: &[u8] = b"PING\r\n";
 /// A command that a server or a proxy may answer by closing the connection.
 pub(super) const HELLO: &[u8] = b"*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\n";
 
-/// Sends `question` over a new connection. Returns the first bytes of the answer, if it comes in
-/// time.
+/// Sends `question` over a new connection. Returns the first bytes of the answer. An answer of one
+/// byte has a zero behind it. A connection that ends without an answer is an error of its own, and
+/// so is a late answer.
 pub(super) async fn answer(
     addr: &ConnectionAddr,
     resolver: Option<&Resolver>,
     deadline: Instant,
     question: &[u8],
-) -> Option<[u8; 2]> {
+) -> io::Result<[u8; 2]> {
     let (ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. }) = addr else {
-        return None;
+        return Err(io::ErrorKind::Unsupported.into());
     };
     let ask = async {
         let stream = TcpStream::connect(&addresses(host, *port, resolver).await?[..]).await?;
@@ -45,12 +46,13 @@ pub(super) async fn answer(
             stream.readable().await?;
             let mut answer = [0; 2];
             match stream.try_read(&mut answer) {
-                Ok(2) => return Ok(answer),
-                Ok(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(_) => return Ok(answer),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
             }
         }
     };
-    timeout_at(deadline.min(Instant::now() + PROBE_TIMEOUT), ask).await.ok()?.ok()
+    let in_time = timeout_at(deadline.min(Instant::now() + PROBE_TIMEOUT), ask).await;
+    in_time.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }

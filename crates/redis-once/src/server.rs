@@ -297,7 +297,7 @@ impl Server {
     async fn find_server_without_tls(&self, deadline: Instant) -> Error {
         if self.uses_tls() {
             sleep(SLOW_HANDSHAKE.min(self.connector.timeout / 3)).await;
-            if let Some([b'+' | b'-', _]) = self.probe(probe::PING, deadline).await {
+            if let Ok([b'+' | b'-', _]) = self.probe(probe::PING, deadline).await {
                 let message = "this server answers without TLS: turn on its TLS, or write redis \
                     in place of rediss";
                 return Error::new(ErrorKind::Configuration, message);
@@ -355,11 +355,12 @@ impl Server {
                     true => self.ping(deadline).await,
                     false => None,
                 };
-                // The client does not tell a reply that was cut from none.
+                // The client does not tell a reply that was cut from none. A probe that was late
+                // tells nothing.
                 if answer == Some(true)
                     && at_hello
                     && self.can_be_probed()
-                    && self.probe(probe::HELLO, deadline).await.is_some()
+                    && !self.closes_at_hello(deadline).await
                 {
                     return (refusal(error), None);
                 }
@@ -372,7 +373,7 @@ impl Server {
                     // An alert, or a handshake.
                     && matches!(
                         self.probe(probe::CLIENT_HELLO, deadline).await,
-                        Some([0x15 | 0x16, 3])
+                        Ok([0x15 | 0x16, 3])
                     );
                 let message = wants_tls.then_some(WANTS_TLS);
                 *lock(&self.health.diagnosis) = Some(Diagnosis { at: Instant::now(), message });
@@ -403,8 +404,14 @@ impl Server {
         }
     }
 
+    /// Returns true if it closes a new connection after `HELLO`, and sends no byte before.
+    async fn closes_at_hello(&self, deadline: Instant) -> bool {
+        let answer = self.probe(probe::HELLO, deadline).await;
+        answer.is_err_and(|error| RedisError::from(error).is_connection_dropped())
+    }
+
     /// Returns the first bytes of the answer to a question over a new socket without TLS.
-    async fn probe(&self, question: &[u8], deadline: Instant) -> Option<[u8; 2]> {
+    async fn probe(&self, question: &[u8], deadline: Instant) -> io::Result<[u8; 2]> {
         let resolver = self.connector.resolver.as_ref();
         probe::answer(&self.addr, resolver, deadline, question).await
     }
