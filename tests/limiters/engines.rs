@@ -1,5 +1,7 @@
 //! Engines of other crates: several limits of one store, chosen when a request comes.
 
+use std::future::ready;
+
 use tower_sluice::algorithm::{AnyAlgorithm, TokenBucket};
 use tower_sluice::limiter::{Owner, Reservation};
 use tower_sluice::store::{Decided, Part, Rules, Together, decide, settle};
@@ -111,6 +113,37 @@ async fn a_stand_in_decides_for_the_limit_that_fails() {
     let decision = decided.into_decision(Owner::new(), 3).unwrap();
     assert!(decision.is_admitted() && decision.fallback_cause().is_some());
     assert_eq!(decision.reservation().map(Reservation::cost), Some(3));
+    assert_eq!(engine.left().await, [5, 1]);
+}
+
+/// A limiter without a unit left, whose store is away when it shall say for how long.
+#[derive(Clone)]
+struct Unestimated(Scripted);
+
+impl Limiter for Unestimated {
+    type Future = <Scripted as Limiter>::Future;
+
+    fn check(&self, charge: &Charge) -> Self::Future {
+        self.0.check(charge)
+    }
+
+    fn operate(&self, _: Operation, _: &Charge) -> Option<Self::Future> {
+        Some(ready(Err(Error::new(ErrorKind::Infrastructure, "away"))))
+    }
+}
+
+/// The next call would wait as long, once more.
+#[tokio::test(start_paused = true)]
+async fn an_estimate_that_fails_ends_a_charge_before_anything_is_taken() {
+    let engine = Engine::new(&[5, 4], 1);
+    let mut parts = engine.parts(3);
+    let first = Scripted::new().decide(Decision::admitted().with_remaining(0));
+    parts[1].limiter = Unestimated(first.clone()).boxed();
+    let stand_in = StandIn(None, |parts| Decided::new(parts, Decision::admitted()));
+    let decided = decide(parts, &stand_in).await.unwrap();
+    let decision = decided.into_decision(Owner::new(), 3).unwrap();
+    assert!(decision.is_admitted());
+    assert_eq!(first.charges().iter().map(Charge::units).collect::<Vec<_>>(), [0]);
     assert_eq!(engine.left().await, [5, 1]);
 }
 

@@ -22,7 +22,7 @@ use crate::limiter::{Limiter, Operation};
 /// Parts that are asked at once.
 struct Step {
     parts: Vec<Part>,
-    /// The answer to a peek.
+    /// The answer to a peek, or the error of an estimate after it.
     peeked: Option<Result<Decision, Error>>,
     /// The estimates of the parts that may refuse, by their peek, each with the place of its part
     /// here. `None`: the part cannot estimate.
@@ -140,17 +140,21 @@ impl Step {
 
     /// Takes the answer to a peek, and asks for the estimates of parts that may refuse. A part that
     /// has too few units left may still admit: a shadow does, and so does a smooth limiter that
-    /// owes nothing.
-    async fn seen(mut self, peeked: Result<Decision, Error>) -> Self {
+    /// owes nothing. An estimate that fails is a peek that fails.
+    async fn seen(mut self, mut peeked: Result<Decision, Error>) -> Self {
         let doubtful = peeked.as_ref().map(|peeked| self.doubtful(peeked)).unwrap_or_default();
         let estimate = |index: usize| {
             let Part { limiter, charge, .. } = &self.parts[index];
             let estimate = limiter.operate(Operation::Estimate, charge);
-            async move { Some((index, Some(estimate?.await.ok()?))) }
+            async move { Some(estimate?.await) }
         };
         let estimates = join_all(doubtful.iter().map(|index| estimate(*index)).collect()).await;
         let each = doubtful.into_iter().zip(estimates);
-        self.estimates = each.map(|(index, own)| own.unwrap_or((index, None))).collect();
+        let known = each.map(|(index, own)| Ok((index, own.transpose()?)));
+        match known.collect() {
+            Ok(estimates) => self.estimates = estimates,
+            Err(error) => peeked = Err(error),
+        }
         self.peeked = Some(peeked);
         self
     }
