@@ -65,8 +65,10 @@ macro_rules! max_debt_setter {
         /// [`Settled`](crate::future::Settled) and
         /// [`Decision::not_taken`](crate::Decision::not_taken) tell how many.
         ///
-        /// Let all processes have the same horizon. A debt within the horizon of the process that
-        /// left it has no mark. Then a process with a shorter horizon cuts it as a wait.
+        /// Give all processes the same horizon. A debt within the horizon of the process that left
+        /// it is stored like a wait. So a process with a shorter horizon cuts it to its own. While
+        /// a rolling deploy shortens the horizon, each such debt loses at most the difference.
+        /// Longer debts stay in full.
         pub const fn max_debt(self, max_debt: std::time::Duration) -> Self {
             Self { max_debt: crate::algorithm::common::at_most_a_year(max_debt), ..self }
         }

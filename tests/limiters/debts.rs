@@ -249,6 +249,102 @@ async fn what_may_not_be_owed_is_told() {
     }
 }
 
+/// Smooth limiters store a second here, so a debt is nearly all that they can take.
+#[tokio::test]
+async fn what_a_smooth_limiter_may_not_owe_is_told() {
+    let server = Server::start();
+    let (pool, quota) = (pool(&server), Quota::per_hour(10));
+    let (second, most) = (Duration::from_secs(1), 61 * MINUTE);
+    let bursty = SmoothBursty::new(quota).max_debt(most);
+    let warming_up = SmoothWarmingUp::new(quota, second).max_debt(most);
+    let wide = TokenBucket::new(Quota::per_hour(1_000));
+    let limiters = [
+        both(bursty, &pool),
+        both(warming_up, &pool),
+        both((bursty, wide), &pool),
+        both((wide, bursty), &pool),
+        both((warming_up, wide), &pool),
+        both((wide, warming_up), &pool),
+    ];
+    for (limiter, _) in limiters.into_iter().flatten() {
+        assert_eq!(settled(&limiter, 3, 25).await, (0, 15), "{limiter:?}");
+        for (key, units, not_taken) in [("alice", 7, 7), ("bob", 7, 0), ("bob", 17, 14)] {
+            let penalty = limiter.penalize(Charge::new(key).cost(units)).await.unwrap();
+            let told = (penalty.not_taken(), penalty.remaining());
+            assert_eq!(told, (not_taken, Some(0)), "{limiter:?}");
+        }
+    }
+}
+
+/// In every algorithm that can owe, over a limiter of leases of up to 100 units. Units that were
+/// leased before a debt may still be spent while they are valid.
+#[tokio::test(start_paused = true)]
+async fn a_lease_owes_all_that_its_charges_used() {
+    let ten_seconds = Duration::from_secs(10);
+    for algorithm in debtors(Quota::per_hour(10)) {
+        for validity in [Duration::from_millis(100), 60 * MINUTE] {
+            let limiter = Memory::new("debts", algorithm).lease(100).valid_for(validity);
+            let mut used = 0;
+            for _ in 0..3_600 {
+                let decision = limiter.check(&Charge::new("alice")).await.expect("a decision");
+                if let Some(reservation) = decision.into_reservation() {
+                    let settled = limiter.settle(reservation, 15).expect("its own");
+                    assert_eq!(settled.await.expect("settled").not_taken, 0);
+                    used += 15;
+                }
+                tokio::time::advance(ten_seconds).await;
+            }
+            assert_within(&format!("{algorithm:?} for {validity:?}"), used, 110, 15);
+        }
+    }
+}
+
+/// A debt within the horizon of the process that wrote it has no mark, as a wait has none. So a
+/// process with a shorter horizon cuts it to its own. A longer debt has the mark, and stays.
+#[tokio::test]
+async fn of_processes_with_two_horizons_the_shorter_one_cuts_what_has_no_mark() {
+    let server = Server::start();
+    let (pool, quota) = (pool(&server), Quota::per_hour(10));
+    let clock = Stepped::default();
+    clock.set(0);
+    let hour = 60 * MINUTE;
+    let [bucket, budget] = [false, true].map(|is_budget| {
+        [MINUTE, hour].map(|horizon| -> AnyAlgorithm {
+            match is_budget {
+                false => TokenBucket::new(quota).horizon(horizon).into(),
+                true => Budget::new(quota).max_hold(horizon).horizon(horizon).into(),
+            }
+        })
+    });
+    for (number, [short, long]) in [bucket, budget].into_iter().enumerate() {
+        let redis = |algorithm: AnyAlgorithm| {
+            let redis = Redis::new(format!("horizons-{number}"), algorithm, pool.clone());
+            redis.clock(clock.clock()).decision_timeout(hour)
+        };
+        let (short, long) = (redis(short), redis(long));
+        // By which process so many units are owed, and how long that lasts once the other has read
+        // it, beside the unit of a caller.
+        let unit = 6 * MINUTE;
+        for (key, writer, units, left) in [
+            ("within the long one", &long, 5, MINUTE),
+            ("beyond the long one", &long, 15, 15 * unit),
+            ("beyond the short one", &short, 5, 5 * unit),
+            ("beyond both", &short, 15, 15 * unit),
+        ] {
+            writer.penalize(Charge::new(key).cost(10 + units)).await.unwrap();
+            for (reader, right) in [(&long, units as u32 * unit), (&short, left), (&long, left)] {
+                let refused = reader.check(&Charge::new(key)).await.unwrap();
+                assert_eq!(refused.retry_after(), Some(right + unit), "{key}: {reader:?}");
+            }
+        }
+        // Beyond the short horizon, and within the long one, which drops the mark.
+        short.penalize(Charge::new("both").cost(13)).await.unwrap();
+        long.penalize(Charge::new("both")).await.unwrap();
+        let refused = short.check(&Charge::new("both")).await.unwrap();
+        assert_eq!(refused.retry_after(), Some(MINUTE + unit));
+    }
+}
+
 /// More than the limit counts in no window, and a window's end cancels it.
 #[tokio::test]
 async fn a_window_takes_its_limit_at_most_and_tells_the_rest() {
