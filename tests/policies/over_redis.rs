@@ -12,7 +12,10 @@ use tower_sluice::respond::{HeaderStyle, OnAdmitted, RateLimitHeaders};
 use tower_sluice::{Decision, HttpResponder, LimiterExt, Outcome, Pool, RateLimitLayer};
 use tower_sluice_policies::{Policies, PoliciesBuilder, Rows};
 
-use super::settling::{COSTS, each_policy_settles_its_own_units};
+use super::settling::{
+    COSTS, a_settlement_of_before_a_reset_does_nothing, all_that_was_used_is_owed, clock, debtors,
+    each_policy_settles_its_own_units, reset_rows,
+};
 use super::{HOUR, burst, decide, request, rows};
 use support::dice::Dice;
 use support::key_proxy::{KeyProxy, Kind};
@@ -25,12 +28,6 @@ pub(super) const PATIENT: Duration = Duration::from_secs(20);
 pub(super) fn over(server: &Server) -> PoliciesBuilder {
     let pool = Pool::connect(&server.url()).expect("an address");
     Policies::builder().redis(pool).decision_timeout(PATIENT)
-}
-
-/// A clock of both, which a test sets.
-fn clock(now: &Arc<AtomicU64>) -> impl Fn() -> Duration + Send + Sync + 'static {
-    let now = Arc::clone(now);
-    move || Duration::from_micros(now.load(Relaxed))
 }
 
 fn said(decision: &Decision) -> String {
@@ -313,6 +310,24 @@ async fn a_request_that_cost_more_or_less_does_so_under_every_policy_in_redis() 
         redis::cmd("FLUSHALL").exec_async(&mut connection).await.expect("an empty server");
         let policies = over(&server).build(&rows(table)).unwrap();
         each_policy_settles_its_own_units(&policies).await;
+    }
+}
+
+/// By a clock of the test, in an empty server for each table.
+#[tokio::test]
+async fn debts_and_resets_of_rows_are_the_same_in_redis() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let now = Arc::new(AtomicU64::new(1_767_225_600_000_000));
+    let mut policies = async |table: &str| {
+        redis::cmd("FLUSHALL").exec_async(&mut connection).await.expect("an empty server");
+        over(&server).clock(clock(&now)).build(&rows(table)).expect("a table")
+    };
+    for table in debtors() {
+        all_that_was_used_is_owed(&policies(&table).await, &now, 60).await;
+    }
+    for table in reset_rows() {
+        a_settlement_of_before_a_reset_does_nothing(&policies(&table).await).await;
     }
 }
 
