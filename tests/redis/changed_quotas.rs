@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tower_sluice::algorithm::{
     AnyAlgorithm, Budget, FixedWindow, InLua, IntoAlgorithm, Quotas, SlidingCounter, SlidingLog,
-    SlidingWindow, TokenBucket,
+    SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
 };
 use tower_sluice::limiter::Boxed;
-use tower_sluice::{Charge, Limiter, LimiterExt, Memory, Pool, Quota, Redis};
+use tower_sluice::{Charge, Decision, Limiter, LimiterExt, Memory, Pool, Quota, Redis};
 
 use support::Server;
 
@@ -46,7 +46,8 @@ async fn a_shorter_period_clamps_no_good_state() {
     let pool = Pool::connect(&server.url()).unwrap();
     let clock = Arc::new(AtomicU64::new(T0));
     let day = per_hours(24);
-    let algorithms: [AnyAlgorithm; 7] = [
+    let bursty = SmoothBursty::new(day).max_burst(24 * HOUR);
+    let algorithms: [AnyAlgorithm; 9] = [
         SlidingWindow::new(day).into(),
         SlidingLog::new(day).into(),
         SlidingCounter::new(day).into(),
@@ -54,6 +55,8 @@ async fn a_shorter_period_clamps_no_good_state() {
         FixedWindow::new(day).anchored().into(),
         TokenBucket::new(day).into(),
         Budget::new(day).into(),
+        bursty.into(),
+        bursty.wait_for_own_cost().into(),
     ];
     // What was charged under the other quota is still counted, up to the time of a unit of a bucket.
     let walk = async |[redis, memory]: [Boxed; 2], quotas: &dyn Fn(u32) -> Quotas, name: &str| {
@@ -85,6 +88,30 @@ async fn a_shorter_period_clamps_no_good_state() {
     let limiters = both(&pool, "pair", pair, &clock);
     let quotas = |hours| (per_hours(hours), Quota::per_second(1_000)).into();
     walk(limiters, &quotas, "a pair").await;
+}
+
+/// A limiter that warms up makes callers wait for each unit: under the longest period, a cold unit
+/// takes three times the time of a warm one.
+#[tokio::test]
+async fn a_shorter_period_makes_no_caller_of_a_pace_wait_longer() {
+    let server = Server::start();
+    let pool = Pool::connect(&server.url()).unwrap();
+    let clock = Arc::new(AtomicU64::new(T0));
+    let pace = SmoothWarmingUp::new(per_hours(24), 24 * HOUR).horizon(HOUR);
+    let cold = 3 * 24 * HOUR / 1_000;
+    for (name, pace) in [("pace", pace), ("own", pace.wait_for_own_cost())] {
+        let [redis, memory] = both(&pool, name, pace, &clock);
+        for (step, hours) in (1..).zip([24, 12, 24, 1, 24]) {
+            clock.store(T0 + u64::from(step), Relaxed);
+            let charge = Charge::new("key").quota(per_hours(hours)).max_wait(HOUR);
+            let decision = redis.check(&charge).await.unwrap();
+            let place = format!("{name} {step}: {decision:?}");
+            assert!(decision.is_admitted() && decision.waited() <= step * cold, "{place}");
+            let twin = memory.check(&charge).await.unwrap();
+            let said = |one: &Decision| (one.outcome(), one.remaining(), one.reset_after());
+            assert_eq!(said(&twin), said(&decision), "{place}");
+        }
+    }
 }
 
 /// The table of `docs/guide/tiers.md`: 4 of 4 a minute, and then 10 a second.
