@@ -219,6 +219,30 @@ async fn a_reset_forgets_what_was_taken_and_keeps_the_rate() {
     assert_eq!(bench.ask::<Vec<String>>(&["KEYS", "*"]).await, ["r"]);
 }
 
+/// In Redis and in memory.
+#[tokio::test]
+async fn a_settlement_of_before_a_reset_does_nothing() {
+    let bench = Bench::of(10, 3_600_000).await;
+    let memory = PermitLog::new(Rate::overall(10, 3_600 * SECOND)).unwrap();
+    for limiter in [bench.redisson.clone().boxed(), memory.boxed()] {
+        for used in [0, 1, 9] {
+            let take = async || {
+                let decision = limiter.check(&Charge::new("r").cost(4)).await.unwrap();
+                decision.into_reservation().unwrap()
+            };
+            let settle = async |reservation, used| {
+                limiter.settle(reservation, used).unwrap().await.unwrap().given_back
+            };
+            let old = take().await;
+            limiter.reset("r").await.unwrap();
+            let new = take().await;
+            assert_eq!(settle(old, used).await, 0, "{limiter:?}");
+            assert_eq!(limiter.peek("r").await.unwrap().remaining(), Some(6), "{limiter:?}");
+            assert_eq!(settle(new, 0).await, 4, "{limiter:?}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_penalty_is_a_grant_that_java_sees_and_that_ends_with_its_interval() {
     let mut bench = Bench::of(10, 1_000).await;
