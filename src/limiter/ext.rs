@@ -394,7 +394,7 @@ pub trait LimiterExt: Limiter + Sized {
     /// # builder.enable_time().start_paused(true).build().unwrap().block_on(async {
     /// const MINUTE: Duration = Duration::from_secs(60);
     /// let quota = Quota::new(5, 15 * MINUTE);
-    /// let failures = Memory::new("failed logins", FixedWindow::new(quota).anchored());
+    /// let failures = Memory::new("failed-logins", FixedWindow::new(quota).anchored());
     /// for _ in 0..5 {
     ///     failures.acquire("mallory").await.unwrap();
     /// }

@@ -57,8 +57,10 @@ use crate::limiter::{Limiter, Operation, charge_numbers};
 /// The key `alice` of the limiter `api` is called `sluice:api:tb1:{alice}`: the pool's
 /// [`prefix`](Pool::prefix), the limiter's name, the algorithm with its version, and the key of the
 /// charge. `redis-cli --scan --pattern 'sluice:api:*'` lists them. In a tuple, each quota has its
-/// own key, such as `sluice:api:1tb1:{alice}`. A charge's key is replaced by a digest if it is
-/// longer than 64 bytes, or if it has other characters than letters, digits and `._~@:/-`.
+/// own key, such as `sluice:api:1tb1:{alice}`. In the name of a limiter, a colon, a space and other
+/// unusual characters are percent-encoded: write `sluice:my%20api:*` to list the keys of `my api`.
+/// A charge's key is replaced by a digest if it is longer than 64 bytes, or if it has other
+/// characters than letters, digits and `._~@:/-`.
 ///
 /// A user who may list the keys of the server can read all keys that are not digests. So hash a
 /// secret before you use it as a key, as [`by_api_key`](crate::by_api_key) does. The values are
