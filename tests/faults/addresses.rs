@@ -37,11 +37,23 @@ fn a_look_up_without_files_blames_no_server() {
 
 /// A pool for a name with the addresses of these servers, in this order.
 fn named(servers: &[&Server]) -> Pool {
+    asked("", servers)
+}
+
+/// The same with parameters of the address.
+fn asked(query: &str, servers: &[&Server]) -> Pool {
     let addresses: Vec<_> =
         servers.iter().map(|server| SocketAddr::from(([127, 0, 0, 1], server.port()))).collect();
-    let builder = Pool::builder("redis://redis.example").unwrap();
+    let builder = Pool::builder(&format!("redis://redis.example{query}")).unwrap();
     builder.resolver(move |_, _| ready(Ok(addresses.clone()))).build().unwrap()
 }
+
+/// Options of a server that refuses `HELLO` in words.
+const WITHOUT_HELLO: [&str; 3] = ["--rename-command", "HELLO", ""];
+
+/// The ways by which a pool speaks RESP2.
+const BY_RESP2: [(&str, &[&str]); 3] =
+    [("?protocol=resp2", &[]), ("", &WITHOUT_HELLO), ("?protocol=resp2", &WITHOUT_HELLO)];
 
 /// As the name of a service that leads to all its servers.
 // Case 17.
@@ -61,6 +73,46 @@ async fn a_name_of_a_replica_and_its_primary_leads_to_the_primary() {
     assert_eq!(error.kind(), ErrorKind::Configuration, "{error:?}");
     assert!(chain(&error).contains("is a replica"), "{}", chain(&error));
     until(&over(alone), ErrorKind::Configuration).await;
+}
+
+/// Not even one that takes writes.
+// Case 17.
+#[tokio::test]
+async fn by_resp2_a_replica_is_never_charged() {
+    for (query, options) in BY_RESP2 {
+        let primary = Server::with(options);
+        let port = primary.port().to_string();
+        let replica = ["--replicaof", "127.0.0.1", &port, "--replica-read-only"];
+        let [refusing, writable] =
+            ["yes", "no"].map(|word| Server::with(&[&replica, &[word][..], options].concat()));
+        for replica in [&refusing, &writable] {
+            let limiter = over(asked(query, &[replica, &primary])).decision_timeout(LONG);
+            for _ in 0..20 {
+                let decision = limiter.check(&one()).await;
+                assert!(decision.is_ok(), "{query} {options:?}: {decision:?}");
+            }
+            let alone = asked(query, &[replica]);
+            let error = alone.ready().await.expect_err("no primary");
+            assert_eq!(error.kind(), ErrorKind::Configuration, "{query} {options:?}: {error:?}");
+            assert!(chain(&error).contains("is a replica"), "{}", chain(&error));
+            until(&over(alone), ErrorKind::Configuration).await;
+        }
+        let limiter = over(asked(query, &[&primary])).decision_timeout(LONG);
+        let left = limiter.check(&one()).await.expect("a decision").remaining();
+        assert_eq!(left, Some(MILLION - 41), "all were charged to the primary");
+    }
+}
+
+/// `HELLO` needs no right, and `ROLE` does.
+#[tokio::test]
+async fn a_role_that_nobody_may_ask_for_is_not_needed() {
+    for query in ["", "?protocol=resp2"] {
+        let mut server = Server::start();
+        server.option(&WITHOUT_HELLO);
+        server.kill();
+        server.restart();
+        until_well(&over(asked(query, &[&server]))).await;
+    }
 }
 
 /// A failover in which the name still leads to the old server alone.

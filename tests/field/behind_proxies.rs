@@ -199,6 +199,24 @@ async fn a_proxy_with_a_password_is_asked_by_resp2() {
     }
 }
 
+/// Until a write is refused with `READONLY`: the proxy may have ended at the question.
+#[tokio::test]
+async fn a_proxy_that_closes_is_asked_for_its_role_once() {
+    let server = Server::with(&[]);
+    let mut proxy = KeyProxy::before(Kind::Twemproxy, &[server.port()]).await;
+    let limiter = yearly(&format!("{}?protocol=resp2", proxy.url()));
+    until_well(&limiter).await;
+    assert!(proxy.hellos() > 0);
+    let port = proxy.end().await;
+    until(&limiter, ErrorKind::Infrastructure).await;
+    proxy = KeyProxy::on(port, Kind::Twemproxy, &[server.port()]).await;
+    until_well(&limiter).await;
+    assert_eq!(proxy.hellos(), 0);
+    run(&mut server.connection().await, &["REPLICAOF", "127.0.0.1", "1"]).await;
+    eventually("a question", async || limiter.check(&one()).await.is_err() && proxy.hellos() > 0)
+        .await;
+}
+
 #[tokio::test]
 async fn what_a_proxy_cannot_do_is_refused_in_a_sentence() {
     let server = Server::with(&[]);

@@ -6,7 +6,7 @@ use tower_sluice::ErrorKind;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topology {
     Server,
-    /// A server, or a proxy, whose address asks for RESP2.
+    /// A server, or a proxy, whose address asks for RESP2. It refuses `HELLO` in words.
     Resp2,
     Cluster,
     /// The second server of a cluster, to which a slot is moving.
@@ -32,7 +32,7 @@ pub struct Command {
     pub need: Need,
 }
 
-pub const COMMANDS: [Command; 14] = {
+pub const COMMANDS: [Command; 16] = {
     use Need::{Always, AnyAnswer, OrOtherwise};
     use Topology::{Cluster, Importing, Resp2, Sentinel, Server};
     [
@@ -48,6 +48,8 @@ pub const COMMANDS: [Command; 14] = {
         command("EVAL", Server, Always),
         command("EVALSHA", Server, Always),
         command("AUTH", Resp2, Always),
+        command("HELLO", Resp2, AnyAnswer),
+        command("ROLE", Resp2, AnyAnswer),
         command("PING", Resp2, OrOtherwise),
         command("EVALSHA", Resp2, Always),
     ]
@@ -65,11 +67,13 @@ impl Command {
     }
 
     /// The kind of the error if the connection is closed in place of each answer.
-    pub fn kind_if_closed(&self) -> ErrorKind {
+    pub fn kind_if_closed(&self) -> Option<ErrorKind> {
         match (self.topology, self.name) {
             // By RESP2 it is the greeting.
-            (Topology::Resp2, "PING") => ErrorKind::Infrastructure,
-            _ => ErrorKind::Configuration,
+            (Topology::Resp2, "PING") => Some(ErrorKind::Infrastructure),
+            // A proxy without a role is not asked again.
+            (Topology::Resp2, "HELLO" | "ROLE") => None,
+            _ => Some(ErrorKind::Configuration),
         }
     }
 }

@@ -79,9 +79,9 @@ fn faults_of_session(command: &Command, column: &Column, outcome: &Outcome) -> V
         Answer::WrongType => vec![None, Some(ErrorKind::State)],
         // It answers a PING, so it is a proxy, which serves neither clusters nor sentinels.
         Answer::Close if command.need == Need::OrOtherwise => {
-            vec![None, Some(command.kind_if_closed())]
+            vec![None, command.kind_if_closed()]
         }
-        Answer::Close => vec![Some(command.kind_if_closed())],
+        Answer::Close => vec![command.kind_if_closed()],
         Answer::Words(_) if command.need == Need::OrOtherwise => {
             vec![None, column.kind]
         }

@@ -114,6 +114,7 @@ fn said(line: &str, port: u16, topology: Topology, is_asked: bool) -> Vec<u8> {
     };
     let name = line.split(' ').next().expect("a word");
     let text = match name {
+        "HELLO" if topology == Topology::Resp2 => "-ERR unknown command 'HELLO'\r\n".into(),
         "HELLO" => format!("%3\r\n+proto\r\n:3\r\n+mode\r\n+{mode}\r\n+role\r\n+master\r\n"),
         "PING" => "+PONG\r\n".into(),
         "ROLE" => "*3\r\n+master\r\n:0\r\n*0\r\n".into(),

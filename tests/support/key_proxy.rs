@@ -29,6 +29,7 @@ pub struct KeyProxy {
     port: u16,
     connections: Arc<AtomicUsize>,
     selects: Arc<AtomicUsize>,
+    hellos: Arc<AtomicUsize>,
     serving: JoinSet<()>,
 }
 
@@ -37,6 +38,7 @@ struct Front {
     kind: Kind,
     servers: Vec<u16>,
     selects: Arc<AtomicUsize>,
+    hellos: Arc<AtomicUsize>,
 }
 
 impl KeyProxy {
@@ -48,9 +50,14 @@ impl KeyProxy {
     pub async fn on(port: u16, kind: Kind, servers: &[u16]) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", port)).await.expect("a port");
         let port = listener.local_addr().expect("an address").port();
-        let (connections, selects) = (Arc::new(AtomicUsize::new(0)), Arc::default());
+        let (connections, selects, hellos) = <(Arc<AtomicUsize>, Arc<_>, Arc<_>)>::default();
         let (counted, mut serving) = (Arc::clone(&connections), JoinSet::new());
-        let front = Front { kind, servers: servers.to_vec(), selects: Arc::clone(&selects) };
+        let front = Front {
+            kind,
+            servers: servers.to_vec(),
+            selects: Arc::clone(&selects),
+            hellos: Arc::clone(&hellos),
+        };
         serving.spawn(async move {
             let mut clients = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
@@ -58,7 +65,7 @@ impl KeyProxy {
                 clients.spawn(front.clone().serve(stream));
             }
         });
-        Self { port, connections, selects, serving }
+        Self { port, connections, selects, hellos, serving }
     }
 
     pub fn port(&self) -> u16 {
@@ -77,6 +84,11 @@ impl KeyProxy {
     /// The number of SELECTs that it got.
     pub fn selects(&self) -> usize {
         self.selects.load(Relaxed)
+    }
+
+    /// The number of HELLOs that it got.
+    pub fn hellos(&self) -> usize {
+        self.hellos.load(Relaxed)
     }
 
     /// Closes all connections, and takes no more.
@@ -130,8 +142,10 @@ impl Front {
         let is_script = name.starts_with("EVAL");
         let keys = words.get(2).filter(|_| is_script).map(|keys| String::from_utf8_lossy(keys));
         let keys: usize = keys.and_then(|keys| keys.parse().ok()).unwrap_or(0);
-        if name == "SELECT" {
-            self.selects.fetch_add(1, Relaxed);
+        match &*name {
+            "SELECT" => _ = self.selects.fetch_add(1, Relaxed),
+            "HELLO" => _ = self.hellos.fetch_add(1, Relaxed),
+            _ => {}
         }
         let text = match (self.kind, &*name) {
             (Kind::Twemproxy | Kind::Envoy, "PING") => "+PONG\r\n",

@@ -183,6 +183,8 @@ impl SharedConnection for Connection {
     }
 
     fn mark_read_only(&self) {
+        // A server that ended at the question has closed the connection, too.
+        self.health.server.closes_at_role.store(false, Relaxed);
         self.health.retire(Useless::ReadOnly);
     }
 }
@@ -226,6 +228,8 @@ pub(super) struct ServerHealth {
     pub(super) was_primary: AtomicBool,
     /// True if the server has answered `HELLO`.
     pub(super) knows_hello: AtomicBool,
+    /// True if the server has closed a connection when it was asked for its role by RESP2.
+    pub(super) closes_at_role: AtomicBool,
     /// True if the pool now uses another server in its place.
     is_left: AtomicBool,
     /// Notified when the pool leaves the server.

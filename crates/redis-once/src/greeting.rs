@@ -1,6 +1,7 @@
 //! The answer to `HELLO` at the start of a connection: the kind and the role of a server.
 //!
-//! `HELLO` needs no permission. Servers answer it even while they load data or run a script.
+//! `HELLO` needs no permission. Servers answer it even while they load data or run a script. Where
+//! it is refused, `ROLE` tells the role, if the user may ask.
 
 use std::collections::HashMap;
 
@@ -33,7 +34,7 @@ pub(super) struct Greeting {
     server: Option<String>,
     /// `standalone`, `cluster` or `sentinel`.
     mode: Option<String>,
-    /// `master` or `replica`.
+    /// `master` or `replica`, which `ROLE` calls `slave`.
     role: Option<String>,
     /// True if the server refused to answer, for a temporary reason.
     was_refused: bool,
@@ -58,6 +59,23 @@ impl Greeting {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Asks a server whose answer to `HELLO` has no role. It may not know `ROLE`, or refuse it.
+    pub(super) async fn ask_role(
+        &mut self,
+        connection: &mut impl ConnectionLike,
+    ) -> RedisResult<()> {
+        let reply = connection.req_packed_command(&cmd("ROLE")).await;
+        match reply.and_then(Value::extract_error) {
+            Err(error) if error.code().is_none() => return Err(error),
+            Err(_) => {}
+            Ok(reply) => {
+                let words: Vec<Value> = from_redis_value(reply).unwrap_or_default();
+                self.role = words.into_iter().next().and_then(|word| from_redis_value(word).ok());
+            }
+        }
+        Ok(())
     }
 
     fn read(reply: Value) -> Self {
@@ -99,14 +117,19 @@ impl Greeting {
         Err(Error::new(ErrorKind::Configuration, message))
     }
 
+    pub(super) fn has_role(&self) -> bool {
+        self.role.is_some()
+    }
+
     /// Returns true if the server says that it is a replica outside of a cluster.
     pub(super) fn is_replica(&self) -> bool {
-        self.mode.as_deref() == Some("standalone") && self.role.as_deref() == Some("replica")
+        self.mode.as_deref() != Some("cluster")
+            && matches!(self.role.as_deref(), Some("replica" | "slave"))
     }
 
     /// Returns true if the server is a primary outside of a cluster.
     pub(super) fn is_primary(&self) -> bool {
-        self.mode.as_deref() == Some("standalone") && self.role.as_deref() == Some("master")
+        self.mode.as_deref() != Some("cluster") && self.role.as_deref() == Some("master")
     }
 }
 
@@ -191,6 +214,25 @@ mod tests {
         ] {
             let greeting = Greeting::of(&mut Fixed(reply)).await.expect("an answer");
             assert_eq!(greeting.was_refused, was_refused, "{reply}");
+        }
+    }
+
+    /// Envoy answers with a list of the replies of its servers.
+    #[tokio::test]
+    async fn a_role_is_read_where_a_server_says_it() {
+        for (reply, is_primary, is_replica) in [
+            ("*3\r\n+master\r\n:0\r\n*0\r\n", true, false),
+            ("*2\r\n+slave\r\n+h\r\n", false, true),
+            ("*2\r\n+sentinel\r\n*0\r\n", false, false),
+            ("*1\r\n*1\r\n+slave\r\n", false, false),
+            ("*0\r\n", false, false),
+            (":7\r\n", false, false),
+            ("-NOPERM User app has no permissions to run the 'role' command\r\n", false, false),
+        ] {
+            let mut greeting = Greeting::default();
+            greeting.ask_role(&mut Fixed(reply)).await.expect("an answer");
+            let said = (greeting.is_primary(), greeting.is_replica());
+            assert_eq!(said, (is_primary, is_replica), "{reply}");
         }
     }
 

@@ -148,6 +148,9 @@ impl Server {
     ///
     /// A server that refuses `HELLO` is asked by RESP2. A server that ends at this moment closes
     /// the connection, too. So one that closes it is asked a second time, here or by a probe.
+    ///
+    /// By RESP2 a server is asked for its role. A proxy that closes at this question is not asked
+    /// again, until a write is refused with `READONLY`.
     pub(super) async fn open<G: Send + 'static>(
         &self,
         on_push: impl Fn(PushInfo) + Clone + Send + Sync + 'static,
@@ -155,8 +158,9 @@ impl Server {
     ) -> Result<(Socket, Greeting), Error> {
         let deadline = Instant::now() + self.connector.timeout;
         let has_database = self.connector.login.settings().db() != 0;
+        let may_ask = has_database || !self.health.closes_at_role.load(Relaxed);
         let mut way = match self.connector.protocol {
-            Some(ProtocolVersion::RESP2) => Way::Resp2 { asks_hello: has_database },
+            Some(ProtocolVersion::RESP2) => Way::Resp2 { asks_role: may_ask },
             _ => Way::Resp3,
         };
         let seeks_primary = matches!(self.kind, ServerKind::Plain | ServerKind::Primary);
@@ -184,7 +188,10 @@ impl Server {
             match (refusal, way) {
                 (Some(Refusal::Closed), Way::Resp3) if !was_closed => was_closed = true,
                 (Some(refusal), Way::Resp3) if falls_back => {
-                    way = Way::Resp2 { asks_hello: refusal == Refusal::InWords };
+                    way = Way::Resp2 { asks_role: may_ask && refusal == Refusal::InWords };
+                }
+                (Some(Refusal::Closed), Way::Resp2 { asks_role: true }) if !has_database => {
+                    way = Way::Resp2 { asks_role: false };
                 }
                 _ => return Err(error),
             }
@@ -216,6 +223,9 @@ impl Server {
         match timeout_at(deadline, self.greet(way, &mut socket)).await {
             Ok(Ok(greeting)) => {
                 self.health.knows_hello.fetch_or(way == Way::Resp3, Relaxed);
+                if way == (Way::Resp2 { asks_role: false }) {
+                    self.health.closes_at_role.store(true, Relaxed);
+                }
                 Ok((socket, greeting.map_err(|error| (error, None))?))
             }
             Ok(Err(error)) => Err(self.refused(error, way, false, deadline).await),
@@ -273,11 +283,14 @@ impl Server {
             command.arg(user(&settings)).arg(password);
             socket.connection.send_packed_command(&command).await?.extract_error()?;
         }
-        if let Way::Resp3 | Way::Resp2 { asks_hello: true } = way {
+        if let Way::Resp3 | Way::Resp2 { asks_role: true } = way {
             greeting = Greeting::of(&mut socket.connection).await?;
         }
         if let Way::Resp2 { .. } = way {
             greeting.protocol = ProtocolVersion::RESP2;
+            if way == (Way::Resp2 { asks_role: true }) && !greeting.has_role() {
+                greeting.ask_role(&mut socket.connection).await?;
+            }
             match socket.connection.send_packed_command(&cmd("PING")).await?.extract_error() {
                 Err(error) if error.code() != Some("NOPERM") => return Err(error),
                 _ => {}
@@ -341,6 +354,9 @@ impl Server {
         if !is_odd {
             return (refusal(error), None);
         }
+        if is_closed && !is_first && way == (Way::Resp2 { asks_role: true }) && settings.db() == 0 {
+            return (refusal(error), Some(Refusal::Closed));
+        }
         // Attempts follow each other. They need not all ask over more sockets.
         let known =
             lock(&self.health.diagnosis).filter(|one| one.at.elapsed() < MAX_CONNECTION_WAIT);
@@ -389,7 +405,7 @@ impl Server {
     /// Asks for a `PONG` over another socket, without a password. Returns false for an outage that
     /// the server reports, and true for any other reply.
     async fn ping(&self, deadline: Instant) -> Option<bool> {
-        let way = Way::Resp2 { asks_hello: false };
+        let way = Way::Resp2 { asks_role: false };
         let asked = async {
             let mut socket = self.open_socket(way, deadline, &[], |_| {}, ()).await?;
             socket.connection.send_packed_command(&cmd("PING")).await
@@ -431,8 +447,9 @@ impl Server {
 enum Way {
     /// By `HELLO 3`.
     Resp3,
-    /// By `PING`. A server that refused `HELLO 3` in words may be asked for its kind, too.
-    Resp2 { asks_hello: bool },
+    /// By `PING`. The questions for kind and role may come before: `HELLO` without a version, and
+    /// `ROLE` if that has no role.
+    Resp2 { asks_role: bool },
 }
 
 /// The error of an attempt to connect, and the refusal of `HELLO`, if that was why.
@@ -442,7 +459,8 @@ type Refused = (Error, Option<Refusal>);
 enum Refusal {
     /// By an error that no login causes, and that is not over after a while.
     InWords,
-    /// The server closed the connection, but answers a `PING`.
+    /// The server closed the connection, but answers a `PING`, or may answer without a question for
+    /// its role.
     Closed,
 }
 

@@ -292,7 +292,7 @@ async fn connected() -> Arc<OwnPool> {
 async fn one_connection_of_resp2_keeps_keys_apart() {
     fn old(word: &str) -> &'static str {
         match word {
-            "HELLO" => "-ERR unknown command\r\n",
+            "HELLO" | "ROLE" => "-ERR unknown command\r\n",
             "PING" => "+PONG\r\n",
             _ => "",
         }
