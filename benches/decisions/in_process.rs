@@ -51,7 +51,7 @@ pub(crate) fn run() {
         ("lease", lease()),
         ("http_service", repeated(bare_http())),
         ("http_layer", repeated(http_layer())),
-        ("http", http(|_: Request<()>, _: Refusal| Response::new(()))),
+        ("http", http(|_: Request<()>, _: &Refusal| Response::new(()))),
         ("http_bare", http(HttpResponder::new())),
         ("http_request_report", http(HttpResponder::new().report_in_request())),
         ("http_both_reports", http(both_reports())),

@@ -400,9 +400,9 @@ impl<F, E> HttpResponder<F, E> {
 
     /// Returns the response to a refused request, for handlers that call a limiter themselves.
     ///
-    /// **Not for a closure in [`respond`](crate::RateLimitLayer::respond):** responses to admitted
-    /// requests would have no fields and no report. Pass the responder itself to `respond`, and
-    /// change it by [`body`](HttpResponder::body) and
+    /// A closure in [`respond`](crate::RateLimitLayer::respond) has only a `&Refusal`, so it does
+    /// not compile with this call: responses to admitted requests would lose their fields. Pass the
+    /// responder itself to `respond`, and change it by [`body`](HttpResponder::body) and
     /// [`edit_headers`](HttpResponder::edit_headers).
     ///
     /// A handler calls a limiter itself if the key is in the body, such as the user of a login.

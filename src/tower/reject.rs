@@ -10,14 +10,14 @@ use crate::core::{Decision, Refusal};
 ///
 /// A layer starts with [`HttpResponder`](crate::HttpResponder). For services that do not speak
 /// HTTP, [`Raise`] returns the refusal as an error. A closure takes the request and its
-/// [`Refusal`], and returns the response:
+/// [`&Refusal`](Refusal), and returns the response:
 ///
 /// ```
 /// use http::{Request, Response, StatusCode};
 /// use tower_sluice::respond::Respond;
 /// use tower_sluice::{Decision, Outcome, Refusal};
 ///
-/// let teapot = |_request: Request<()>, refusal: Refusal| {
+/// let teapot = |_request: Request<()>, refusal: &Refusal| {
 ///     let mut response = Response::new(refusal.to_string());
 ///     *response.status_mut() = StatusCode::IM_A_TEAPOT;
 ///     response
@@ -29,14 +29,15 @@ use crate::core::{Decision, Refusal};
 ///
 /// To keep the statuses and change the body only, use
 /// [`HttpResponder::body`](crate::HttpResponder::body). A closure answers gRPC requests too, and
-/// they get no gRPC status unless the closure makes one. If your own responder wraps
-/// `HttpResponder`, forward every method. Without [`admit`](Respond::admit) and
+/// they get no gRPC status unless the closure makes one. It cannot call an `HttpResponder`, which
+/// takes the refusal by value: the fields of admitted responses would be lost. If your own responder
+/// wraps `HttpResponder`, forward every method. Without [`admit`](Respond::admit) and
 /// [`annotate`](Respond::annotate), requests and responses get no header fields and no report.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot answer a refused request of this service",
     label = "makes no `{Res}` for a refused `{Req}`",
     note = "a service that does not speak HTTP needs `.respond(Raise)`: refusals become its errors",
-    note = "or `.respond(|request, refusal| ..)`: the closure returns a response; with axum, end it with `.into_response()`",
+    note = "or `.respond(|request: Request<Body>, refusal: &Refusal| ..)`: the closure returns a response; with axum, end it with `.into_response()`",
     note = "a body without `Default` needs `.respond(HttpResponder::new().empty_body(|| ..))`",
     note = "the closure of `HttpResponder::body` returns the service's body type; with axum `axum::body::Body`"
 )]
@@ -80,12 +81,12 @@ pub trait Respond<Req, Res, E> {
 #[diagnostic::do_not_recommend]
 impl<F, Req, Res, E> Respond<Req, Res, E> for F
 where
-    F: Fn(Req, Refusal) -> Res,
+    F: Fn(Req, &Refusal) -> Res,
 {
     type Error = E;
 
     fn reject(&self, request: Req, refusal: Refusal) -> Result<Res, E> {
-        Ok(self(request, refusal))
+        Ok(self(request, &refusal))
     }
 }
 

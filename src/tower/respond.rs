@@ -24,7 +24,7 @@
 //! assert_eq!(response.headers()["content-type"], "application/problem+json");
 //!
 //! // A closure makes the whole answer.
-//! let teapot = |_: Request<()>, _: Refusal| {
+//! let teapot = |_: Request<()>, _: &Refusal| {
 //!     let mut response = Response::new("");
 //!     *response.status_mut() = StatusCode::IM_A_TEAPOT;
 //!     response

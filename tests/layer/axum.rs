@@ -89,7 +89,7 @@ async fn a_closure_answers_refusals_through_a_service_builder() {
         "/health" => Exempt.into_charge(),
         _ => Charge::new("everyone").cost(2).into_charge(),
     };
-    let answer = |_request: Request<Body>, refusal: Refusal| {
+    let answer = |_request: Request<Body>, refusal: &Refusal| {
         let mut response = Response::new(Body::from(refusal.to_string()));
         *response.status_mut() = StatusCode::IM_A_TEAPOT;
         response

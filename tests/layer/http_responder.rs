@@ -280,7 +280,7 @@ async fn a_block_without_an_end_names_no_time() {
 /// In whatever order a layer is set up.
 #[tokio::test(start_paused = true)]
 async fn a_responder_keeps_the_setters_before_it() {
-    let teapot = |_: Request<()>, _: Refusal| {
+    let teapot = |_: Request<()>, _: &Refusal| {
         let mut response = Response::new(String::from("teapot"));
         *response.status_mut() = StatusCode::IM_A_TEAPOT;
         response

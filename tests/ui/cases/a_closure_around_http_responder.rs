@@ -1,17 +1,22 @@
 //! A closure around `HttpResponder` would lose the header fields of admitted responses.
 
 use http::{Request, Response};
-use tower::{BoxError, Layer, Service, service_fn};
 use tower_sluice::key::Global;
+use tower_sluice::respond::Respond;
 use tower_sluice::testing::Scripted;
 use tower_sluice::{HttpResponder, RateLimitLayer, Refusal};
 
 fn main() {
-    let inner = service_fn(async |_: Request<()>| Ok::<_, BoxError>(Response::new(String::new())));
-    let http = HttpResponder::new().text();
-    let layer = RateLimitLayer::new(Scripted::new(), Global)
-        .respond(move |request: Request<()>, refusal: Refusal| http.reject(request, refusal));
-    serve(layer.layer(inner));
+    let http = HttpResponder::new();
+    let _ = RateLimitLayer::new(Scripted::new(), Global).respond(
+        move |request: Request<()>, refusal: &Refusal| -> Response<String> {
+            http.refuse_in_handler(request, refusal)
+        },
+    );
+    let _ = RateLimitLayer::new(Scripted::new(), Global).respond(
+        |request: Request<()>, refusal: &Refusal| -> Response<String> {
+            let refused: Result<_, std::io::Error> = HttpResponder::new().reject(request, refusal);
+            refused.unwrap()
+        },
+    );
 }
-
-fn serve(_: impl Service<Request<()>>) {}

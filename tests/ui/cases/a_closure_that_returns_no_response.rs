@@ -9,7 +9,7 @@ use tower_sluice::{RateLimitLayer, Refusal};
 fn main() {
     let inner = service_fn(async |_: Request<()>| Ok::<_, BoxError>(Response::new(String::new())));
     let layer = RateLimitLayer::new(Scripted::new(), Global).respond(
-        |_: Request<()>, refusal: Refusal| (StatusCode::TOO_MANY_REQUESTS, refusal.to_string()),
+        |_: Request<()>, refusal: &Refusal| (StatusCode::TOO_MANY_REQUESTS, refusal.to_string()),
     );
     serve(layer.layer(inner));
 }
