@@ -11,7 +11,7 @@ use crate::http::{DrainRefused, HttpResponder};
 use crate::limiter::{DEFAULT_MAX_WAITERS, Limiter};
 use crate::tower::Settle;
 use crate::tower::service::RateLimit;
-use crate::tower::settle::{Answer, Later};
+use crate::tower::settle::{Answer, Later, NotSet};
 use crate::tower::shared::{Hooks, Shared};
 
 /// Limits every service that it wraps. All of them share one limiter.
@@ -130,7 +130,7 @@ impl<L, K, R, F, W: Clone, D: Clone> RateLimitLayer<L, K, R, Hooks<F, W, D>> {
     /// Settles each request that took units, once it is answered: `settle` is a closure over the
     /// [`Answer`](crate::respond::Answer) of the inner service. It returns a [`Settle`], which has
     /// examples, and lists what each algorithm can refund. Default: what was charged stays, unless
-    /// [`settle_later`](RateLimitLayer::settle_later) is set. A second call replaces the first.
+    /// [`settle_later`](RateLimitLayer::settle_later) is set. A second call does not compile.
     ///
     /// The inner service may fail: around a client, a refused connection may cost nothing.
     ///
@@ -190,6 +190,7 @@ impl<L, K, R, F, W: Clone, D: Clone> RateLimitLayer<L, K, R, Hooks<F, W, D>> {
     pub fn settle<T, Res, E>(self, settle: T) -> RateLimitLayer<L, K, R, Hooks<T, W, D>>
     where
         T: Fn(Answer<'_, Res, E>) -> Settle,
+        F: NotSet,
     {
         self.with_hooks(|hooks| Hooks {
             settle: settle.into(),
@@ -199,8 +200,8 @@ impl<L, K, R, F, W: Clone, D: Clone> RateLimitLayer<L, K, R, Hooks<F, W, D>> {
     }
 
     /// Lets the handler of a request settle it, or the body of its response: for costs that are
-    /// known only after the response has begun. Default: the layer settles. A second call replaces
-    /// the first.
+    /// known only after the response has begun. Default: the layer settles. A second call does not
+    /// compile.
     ///
     /// | `by` | the request costs |
     /// |---|---|
@@ -270,6 +271,7 @@ impl<L, K, R, F, W: Clone, D: Clone> RateLimitLayer<L, K, R, Hooks<F, W, D>> {
     pub fn settle_later<T>(self, by: T) -> RateLimitLayer<L, K, R, Hooks<F, Later<T>, D>>
     where
         L: Limiter + Send + Sync + 'static,
+        W: NotSet,
     {
         let limiter = Arc::clone(&self.shared.limiter);
         let settle_by = Arc::new(move |reservation, actual| limiter.settle(reservation, actual));

@@ -149,6 +149,17 @@ impl<'a, Res, E> Answer<'a, Res, E> {
 
 debug_by_name!(['a, Res, E] Answer<'a, Res, E>: decision);
 
+/// A hook that is not set yet: `()`. So a second [`settle`](crate::RateLimitLayer::settle) does not
+/// replace the first without a word.
+#[diagnostic::on_unimplemented(
+    message = "a second `settle` or `settle_later` would replace the first",
+    label = "already set on this layer",
+    note = "one closure of `settle` handles all answers; match on `answer.status()` or `answer.result()`"
+)]
+pub trait NotSet {}
+
+impl NotSet for () {}
+
 /// Says how an answered request is settled: a closure over its [`Answer`]. `()` leaves it to the
 /// body.
 #[diagnostic::on_unimplemented(
