@@ -1,6 +1,7 @@
 //! Requests that wait for their slots, in a line.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -47,6 +48,32 @@ impl Waiters for (Arc<dyn Waiters>, Arc<dyn Waiters>) {
 
     fn due(&self, waker: Option<&Waker>) -> Option<Instant> {
         self.0.due(waker).or_else(|| self.1.due(waker))
+    }
+}
+
+/// The callers that wait for limiters of this type, and that no line counts. A limiter of an
+/// application is only borrowed, so the process counts by types.
+pub(crate) struct Callers(pub(crate) &'static str);
+
+static CALLERS: Mutex<BTreeMap<&str, usize>> = Mutex::new(BTreeMap::new());
+
+impl Callers {
+    fn change(&self, change: impl FnOnce(&mut usize)) -> usize {
+        let mut all = CALLERS.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = all.entry(self.0).or_default();
+        change(number);
+        *number
+    }
+}
+
+impl Waiters for Callers {
+    fn add(&self) -> usize {
+        self.change(|number| *number += 1)
+    }
+
+    fn remove(&self) -> Option<Duration> {
+        self.change(|number| *number -= 1);
+        None
     }
 }
 

@@ -2,8 +2,10 @@
 //! reserved wait. If nothing can be reserved, it checks again. When the caller leaves, it passes
 //! the slot on.
 
+use std::any::type_name;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
@@ -15,7 +17,7 @@ use super::on_time::MAX_TIMEOUT;
 use super::{Limiter, runtime};
 use crate::core::decision::Done;
 use crate::core::reservation::Reservation;
-use crate::core::waiters::Waiter;
+use crate::core::waiters::{Callers, Waiter};
 use crate::core::{Charge, Decision, Error, ErrorKind, Outcome, Refusal};
 
 /// The default number of requests that may wait for a limiter at once.
@@ -53,6 +55,8 @@ struct Attempts {
     has_retried: bool,
     /// The place in line while the charge waits.
     waiter: Option<Waiter>,
+    /// Its place among the callers of a limiter without a line, since its first wait.
+    caller: Option<Waiter>,
 }
 
 pin_project! {
@@ -84,6 +88,7 @@ impl<C> Admission<C> {
             last_check: since,
             has_retried: false,
             waiter: None,
+            caller: None,
         };
         Self { attempts: Some(attempts.into()), state: State::Starting }
     }
@@ -153,7 +158,7 @@ impl<C> Admission<C> {
                                 Refusal::Undecided(error)
                             })?;
                             let due = due(attempts, wait);
-                            if begin_wait(this.attempts, &mut decision) {
+                            if begin_wait::<L>(this.attempts, &mut decision) {
                                 refund(limiter, &mut decision);
                                 return Poll::Ready(Err(Refusal::Denied(decision.without_wait())));
                             }
@@ -165,7 +170,9 @@ impl<C> Admission<C> {
                         {
                             let sleep = boxed_sleep(pause.saturating_add(jitter()));
                             let sleep = sleep.map_err(Refusal::Undecided)?;
-                            begin_wait(this.attempts, &mut decision);
+                            if begin_wait::<L>(this.attempts, &mut decision) {
+                                return Poll::Ready(Err(Refusal::Denied(decision.without_retry())));
+                            }
                             State::Pausing { sleep }
                         }
                         _ => return Poll::Ready(Err(Refusal::Denied(decision.without_retry()))),
@@ -204,10 +211,18 @@ fn max_wait(attempts: Option<&Attempts>) -> Duration {
 }
 
 /// Begins the wait of a request, in the line of its decision. Returns true if too many wait.
-fn begin_wait(attempts: &mut Option<Box<Attempts>>, decision: &mut Decision) -> bool {
-    let (Some(attempts), Some(waiters)) = (attempts, decision.take_waiters()) else { return false };
-    let (waiter, number) = Waiter::new(waiters);
-    attempts.waiter = Some(waiter);
+fn begin_wait<L>(attempts: &mut Option<Box<Attempts>>, decision: &mut Decision) -> bool {
+    let Some(attempts) = attempts else { return false };
+    let mut number = 0;
+    if let Some(waiters) = decision.take_waiters() {
+        let (waiter, waiting) = Waiter::new(waiters);
+        (attempts.waiter, number) = (Some(waiter), waiting);
+    }
+    // A layer counts its own requests.
+    if number == 0 && attempts.max_waiters < usize::MAX && attempts.caller.is_none() {
+        let (caller, waiting) = Waiter::new(Arc::new(Callers(type_name::<L>())));
+        (attempts.caller, number) = (Some(caller), waiting);
+    }
     number > attempts.max_waiters
 }
 
@@ -311,8 +326,10 @@ impl<'a, L: Limiter> AcquireFuture<'a, L> {
     }
 
     /// Sets how many callers may wait for the limiter at once, this one included. One more gives
-    /// its slot back, and is refused. It may still be admitted at once. Limiters of your own are
-    /// not counted, nor is Redisson. Default: 1,024.
+    /// its slot back, and is refused. It may still be admitted at once. Default: 1,024.
+    ///
+    /// Callers of Redisson, or of a limiter of your own, are counted by the type of the limiter:
+    /// those of all limiters of one type count together.
     ///
     /// Metrics and events count such a caller as delayed; its units are given back.
     pub fn max_waiters(mut self, callers: usize) -> Self {

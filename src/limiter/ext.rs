@@ -232,7 +232,7 @@ pub trait LimiterExt: Limiter + Sized {
     ///
     /// It waits at most for the charge's [`max_wait`](Charge::max_wait). Default: the horizon of
     /// the algorithm, which is 60 s unless set. If nothing can be reserved
-    /// ([`Outcome::Retry`](crate::Outcome::Retry)), the default has no limit. A charge that would
+    /// ([`Outcome::Retry`](crate::Outcome::Retry)), the default has no end. A charge that would
     /// wait longer than the horizon is refused, so set a longer horizon for long queues. If the
     /// future is dropped before its slot, the slot is passed on: see
     /// [`RateLimitLayer::max_wait`](crate::RateLimitLayer::max_wait).

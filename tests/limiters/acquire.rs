@@ -118,6 +118,33 @@ async fn only_so_many_callers_wait() {
     }
 }
 
+/// A limiter of an application has no line, whether it reserves a wait or asks again. A caller that
+/// waits once more is not counted twice.
+#[tokio::test(start_paused = true)]
+async fn only_so_many_callers_wait_for_an_own_limiter() {
+    let reserves = |_: &Charge| ready(Ok(Decision::new(Outcome::Wait(10 * SECOND))));
+    let asks_again = |_: &Charge| ready(Ok(Decision::new(Outcome::Retry(SECOND))));
+    let boxed = (|_: &Charge| ready(Ok(Decision::new(Outcome::Retry(SECOND))))).boxed();
+    only_two_wait(reserves).await;
+    only_two_wait(asks_again).await;
+    only_two_wait(boxed).await;
+}
+
+async fn only_two_wait(limiter: impl Limiter) {
+    let acquire = || limiter.acquire(Charge::new("job").max_wait(60 * SECOND)).max_waiters(2);
+    let mut waiting = [task::spawn(acquire()), task::spawn(acquire())];
+    for _ in 0..3 {
+        for waiter in &mut waiting {
+            assert_pending!(waiter.poll());
+        }
+        let refusal = acquire().await.unwrap_err();
+        assert!(refusal.retry_after().is_some(), "{refusal:?}");
+        tokio::time::advance(SECOND + SECOND / 2).await;
+    }
+    drop(waiting);
+    assert_pending!(task::spawn(acquire()).poll());
+}
+
 /// A log line has the cause, as `{error:#}` of the crate's errors has it.
 #[tokio::test]
 async fn the_long_form_of_a_refusal_has_its_cause() {
