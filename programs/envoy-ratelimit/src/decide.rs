@@ -606,3 +606,46 @@ fn status(error: &Error) -> Status {
         _ => Status::unavailable(why),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    /// One worker: nobody else runs unless the computation lets them.
+    #[tokio::test]
+    async fn a_computation_yields_after_so_many_descriptors() {
+        let table = Table::read(&[(PathBuf::from("x.yaml"), "domain: x".to_owned())]).unwrap();
+        let decider = Decider {
+            table: Arc::new(ArcSwap::from_pointee(table)),
+            counters: Counters::in_memory(),
+            stats: Arc::new(Stats::new()),
+            time: Duration::from_secs(60),
+            in_shadow: false,
+            with_headers: false,
+        };
+        for (descriptors, turns) in [(TURN - 1, 0), (MOST_DESCRIPTORS, MOST_DESCRIPTORS / TURN)] {
+            let request = RateLimitRequest {
+                domain: "x".to_owned(),
+                descriptors: vec![RateLimitDescriptor::default(); descriptors],
+                ..RateLimitRequest::default()
+            };
+            let mut others = 0;
+            let other = async {
+                loop {
+                    others += 1;
+                    tokio::task::yield_now().await;
+                }
+            };
+            let answer = tokio::select! {
+                biased;
+                answer = decider.decide(&request) => answer.unwrap(),
+                () = other => unreachable!("it has no end"),
+            };
+            assert_eq!(answer.response.statuses.len(), descriptors);
+            // Rules are found for all descriptors, and then the claims are made.
+            assert_eq!(others, 2 * turns, "{descriptors}");
+        }
+    }
+}
