@@ -1,5 +1,6 @@
 //! Checks if the servers of a pool can decide, before the first charge depends on them.
 
+use redis::Value;
 use redis_once::Script;
 use redis_once::calls::Deadline;
 use tokio::time::Instant;
@@ -10,10 +11,13 @@ use super::key_names::{hash_tagged, safe_prefix};
 use crate::core::{Error, ErrorKind};
 
 /// Reads the clock, as each decision does that has no clock of its own.
-const WITH_CLOCK: &str = "return redis.call('TIME')";
+const WITH_CLOCK: &str = "return #redis.call('TIME')";
 
 /// The same for a pool that decides by the caller's clock.
-const WITHOUT_CLOCK: &str = "return 1";
+const WITHOUT_CLOCK: &str = "return 2";
+
+/// The result of both.
+const RESULT: Value = Value::Int(2);
 
 impl Pool {
     /// Waits until each server can decide, at most for a second: the server of the address, each
@@ -22,7 +26,8 @@ impl Pool {
     ///
     /// It runs a script on each server, twice: by its text, and by its digest. The script reads the
     /// server's clock, and writes nothing. It names the key `<prefix>:ready:{0}`, which need not
-    /// exist.
+    /// exist. Other commands of the limiters' scripts are not tried: where a server refuses one, the
+    /// first decision that runs it is an error.
     ///
     /// # Errors
     ///
@@ -31,6 +36,7 @@ impl Pool {
     /// - A server does not run the script: [`Configuration`](ErrorKind::Configuration), in the
     ///   server's words. If only its clock is refused, the error names
     ///   [`caller_clock`](Self::caller_clock).
+    /// - The script has another result, as where the server is not Redis: [`State`](ErrorKind::State).
     /// - Several servers share the keys, and [`several_servers`](Self::several_servers) is not set.
     ///   It notices that only with the right to run `INFO`.
     /// - It is called outside of a tokio runtime.
@@ -64,7 +70,10 @@ impl Pool {
         let key = format!("{}:ready:{key}", safe_prefix(self.key_prefix()));
         for _ in 0..2 {
             let run = self.client.run(&script, &[&key], &[""; 0], end).await;
-            run.map_err(redis_once::Error::from)?;
+            if run.map_err(redis_once::Error::from)? != RESULT {
+                let message = "redis answered a script with another result";
+                return Err(Error::new(ErrorKind::State, message));
+            }
         }
         Ok(())
     }

@@ -32,8 +32,9 @@ const LEGEND: &str = "
 ## The commands
 
 A cell is the kind of the error. For each kind but state, a fallback that keeps a bound decides, such
-as `.or_else(Memory::new(..))`. Every error shows the words of the server, or says what is missing,
-and `Pool::ready` finds it.
+as `.or_else(Memory::new(..))`. Every error shows the words of the server, or says what is missing.
+`Pool::ready` finds each error of the first table, and those of `TIME` in the second one. It tries
+no other command of the scripts: it writes nothing, and a limiter may not need the command.
 
 | cell | kind | `.or_else(FailOpen)` |
 |---|---|---|
@@ -102,10 +103,10 @@ fn faults_of_session(command: &Command, column: &Column, outcome: &Outcome) -> V
         faults.push(format!("hides the cause: {error:#}"));
     }
     let ready = outcome.ready.as_ref().map(Error::kind);
-    // Only decisions read the reply. After a second of silence, an attempt may still be made, and
-    // it takes seconds to see that a server closes each connection.
+    // After a second of silence, an attempt may still be made, and it takes seconds to see that a
+    // server closes each connection.
     let may_differ = ready.is_some() && matches!(column.answer, Answer::Silence | Answer::Close);
-    if ready != kind && !may_differ && column.answer != Answer::WrongType {
+    if ready != kind && !may_differ {
         faults.push(format!("`ready` says {:?}", outcome.ready));
     }
     faults
@@ -120,14 +121,28 @@ fn is_visible(error: &Error, column: &Column, command: &str) -> bool {
 fn judge_scripts(
     command: &str,
     column: &Column,
-    errors: &[Error],
+    outcome: &scripts::Outcome,
 ) -> (Option<ErrorKind>, Vec<String>) {
     let mut faults = Vec::new();
     let expected = column.kind.unwrap_or(ErrorKind::State);
-    if errors.is_empty() && column.answer != Answer::WrongType {
+    let scripts::Outcome { errors, fallbacks, ready } = outcome;
+    // `ready` works with any answer to INFO.
+    let may_be_unseen = command == "INFO" || column.answer == Answer::WrongType;
+    if errors.is_empty() && !may_be_unseen {
         faults.push("is never sent".into());
     }
-    for error in errors {
+    let found = ready.as_ref().map(Error::kind);
+    if found != (command == "TIME").then_some(expected)
+        || ready.as_ref().is_some_and(|error| !is_visible(error, column, command))
+    {
+        faults.push(format!("`ready` says {ready:?}"));
+    }
+    for (error, (fails_open, falls_back)) in errors.iter().zip(fallbacks) {
+        if *fails_open != (error.kind() == ErrorKind::Infrastructure)
+            || *falls_back != (error.kind() != ErrorKind::State)
+        {
+            faults.push(format!("fails open: {fails_open}, falls back: {falls_back}"));
+        }
         if error.kind() != expected || !is_visible(error, column, command) {
             faults.push(format!("is {:?} and not {expected:?}: {error:#}", error.kind()));
         }
@@ -189,15 +204,16 @@ fn every_refusal_has_its_kind_and_its_words() {
             let mut asked = JoinSet::new();
             for (place, column) in inside.iter().enumerate() {
                 let (port, answer) = (server.port(), column.answer);
-                asked.spawn(async move { (place, scripts::errors(port, command, answer).await) });
+                asked.spawn(async move { (place, scripts::outcome(port, command, answer).await) });
             }
             let mut all = asked.join_all().await;
             all.sort_by_key(|(place, _)| *place);
             all
         });
         let mut cells = Vec::new();
-        for (column, (_, errors)) in inside.iter().zip(all) {
-            let (kind, found) = judge_scripts(command, column, &errors);
+        for (column, (_, outcome)) in inside.iter().zip(all) {
+            let (kind, found) = judge_scripts(command, column, &outcome);
+            let errors = &outcome.errors;
             hidden += usize::from(errors.iter().any(|error| !is_visible(error, column, command)));
             let pair = |fault| format!("{command} in a script x {}: {fault}", column.name);
             faults.extend(found.into_iter().map(pair));

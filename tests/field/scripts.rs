@@ -11,7 +11,9 @@ use std::time::Duration;
 use tokio::io::{AsyncWriteExt, BufReader, DuplexStream, duplex};
 use tokio::net::TcpStream;
 use tower_sluice::algorithm::{SlidingLog, TokenBucket};
-use tower_sluice::{Charge, Error, Limiter, LimiterExt, Pool, Quota, Redis};
+use tower_sluice::{
+    Charge, Decision, Error, ErrorKind, FailOpen, Limiter, LimiterExt, Memory, Pool, Quota, Redis,
+};
 use tower_sluice_redisson::{Rate, Redisson};
 
 use super::answers::{Answer, worded};
@@ -20,8 +22,18 @@ use super::sessions::command;
 /// Longer than any call takes on a busy machine.
 const PATIENT: Duration = Duration::from_secs(30);
 
-/// Returns the errors of calls that use every command, on the server at `port`.
-pub async fn errors(port: u16, refused: &str, answer: Answer) -> Vec<Error> {
+/// What comes of a command that is refused inside the scripts.
+pub struct Outcome {
+    /// The errors of calls that use every command of a decision.
+    pub errors: Vec<Error>,
+    /// For each of them: true if `FailOpen` admits, and if a fallback in the process decides.
+    pub fallbacks: Vec<(bool, bool)>,
+    /// The error of `Pool::ready`.
+    pub ready: Option<Error>,
+}
+
+/// Calls limiters on the server at `port`.
+pub async fn outcome(port: u16, refused: &str, answer: Answer) -> Outcome {
     let prelude: Arc<str> = prelude(refused, answer).into();
     let dial = move |_: String, _: u16| {
         let prelude = Arc::clone(&prelude);
@@ -34,6 +46,10 @@ pub async fn errors(port: u16, refused: &str, answer: Answer) -> Vec<Error> {
     };
     let builder = Pool::builder("redis://h").expect("an address").dial(dial).size(1);
     let pool = builder.connect_timeout(PATIENT).build().expect("a pool");
+    let mut ready = pool.ready().await.err();
+    while ready.as_ref().is_some_and(|error| error.kind() == ErrorKind::Saturation) {
+        ready = pool.ready().await.err();
+    }
     // Its second state is so near to the first one that it is changed in place.
     let bucket = TokenBucket::new(Quota::per_second(1_000).burst(100_000));
     let log = |limit| SlidingLog::new(Quota::per_hour(limit));
@@ -64,7 +80,16 @@ pub async fn errors(port: u16, refused: &str, answer: Answer) -> Vec<Error> {
     }
     let redisson = Redisson::new(pool).decision_timeout(PATIENT);
     outcomes.extend(outcomes_of_redisson(port, &redisson, &name("redisson")).await);
-    outcomes.into_iter().filter_map(Result::err).collect()
+    let errors: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
+    let mut fallbacks = Vec::new();
+    for error in errors.clone() {
+        let failing = move |_: &Charge| std::future::ready(Err::<Decision, _>(error.clone()));
+        let local = Memory::new("local", TokenBucket::new(Quota::per_second(1)));
+        let (open, local) = (failing.clone().or_else(FailOpen), failing.or_else(local));
+        let charge = Charge::new("key");
+        fallbacks.push((open.check(&charge).await.is_ok(), local.check(&charge).await.is_ok()));
+    }
+    Outcome { errors, fallbacks, ready }
 }
 
 /// Returns the outcomes of calls of Redisson's limiter. It is configured without the script, which

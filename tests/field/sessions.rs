@@ -139,6 +139,7 @@ fn said(line: &str, port: u16, topology: Topology, is_asked: bool) -> Vec<u8> {
         "EVAL" | "EVALSHA" if topology == Topology::Importing && !is_asked => {
             "-MOVED 0 h:1\r\n".into()
         }
+        "EVAL" | "EVALSHA" if line.contains(":READY:") => ":2\r\n".into(),
         "EVAL" | "EVALSHA" => return ADMITTED.to_vec(),
         _ => "+OK\r\n".into(),
     };
