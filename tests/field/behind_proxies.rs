@@ -199,6 +199,19 @@ async fn a_proxy_with_a_password_is_asked_by_resp2() {
     }
 }
 
+/// A charge stays in the queue that counts the calls behind a proxy.
+#[tokio::test]
+async fn a_charge_whose_keys_move_behind_a_proxy_is_an_outage() {
+    let moving = b"-TRYAGAIN Multiple keys request during rehashing of slot\r\n";
+    let server = support::fake::answering(moving.to_vec()).await;
+    for kind in KINDS {
+        let proxy = KeyProxy::before(kind, &[server.port()]).await;
+        let error = trouble(&yearly(&proxy.url()).decision_timeout(LONG), &one()).await;
+        assert_eq!(error.kind(), ErrorKind::Infrastructure, "{kind:?}: {}", chain(&error));
+        assert!(chain(&error).contains("moving the key"), "{kind:?}: {}", chain(&error));
+    }
+}
+
 /// Until a write is refused with `READONLY`: the proxy may have ended at the question.
 #[tokio::test]
 async fn a_proxy_that_closes_is_asked_for_its_role_once() {

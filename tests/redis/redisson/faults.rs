@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
-use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Outcome, Pool};
+use tower_sluice::{Charge, Decision, ErrorKind, Limiter, LimiterExt, Outcome, Pool};
 use tower_sluice_redisson::Redisson;
 
 use support::fake;
 use support::faults::{LONG, others};
+use support::key_proxy::{KeyProxy, Kind};
 use support::proxy::{Fault, Proxy};
 use support::redisson::Acquired::Granted;
 use support::redisson::{BASE, Bench, message, rate};
@@ -176,6 +177,14 @@ async fn keys_that_are_moved_are_asked_for_again() {
         } else {
             assert!(redisson.rate_limiter("r").unwrap().config().await.unwrap().is_some());
         }
+    }
+    // A proxy passes the refusal on.
+    for kind in [Kind::Twemproxy, Kind::Envoy] {
+        let server = fake::answering_in_turn(vec![moving.clone(), reply(&ADMITTED)]).await;
+        let proxy = KeyProxy::before(kind, &[server.port()]).await;
+        let redisson = Redisson::new(Pool::connect(&proxy.url()).unwrap()).decision_timeout(LONG);
+        let decision = redisson.check(&Charge::new("r")).await;
+        assert!(decision.as_ref().is_ok_and(Decision::is_admitted), "{kind:?}: {decision:?}");
     }
     let never = against(vec![moving]).await.decision_timeout(Duration::from_millis(30));
     let result = message(never.check(&Charge::new("r"))).await;
