@@ -90,6 +90,10 @@ pub enum Keyed {
     /// The text of an error of kind [`Request`](ErrorKind::Request) tells the caller what its
     /// request lacks. An error of another kind is for the operator, and the caller gets 400.
     Missing(Error),
+    /// The reason why the key is unknown, although the request has one: programs may read it
+    /// differently, for example. It is [undecided](crate::Refusal::Undecided): 400, whatever is set
+    /// for a request without a key, since authentication would not help.
+    Invalid(Error),
 }
 
 impl Keyed {
@@ -128,15 +132,16 @@ impl Keyed {
         if N == 0 {
             return Keyed::missing();
         }
-        if let Some(missing) = parts.iter().find(|part| matches!(part, Keyed::Missing(_))) {
-            return missing.clone();
+        let is_refused = |part: &&Keyed| matches!(part, Keyed::Missing(_) | Keyed::Invalid(_));
+        if let Some(refused) = parts.iter().find(is_refused) {
+            return refused.clone();
         }
         if parts.iter().all(|part| matches!(part, Keyed::Exempt)) {
             return Keyed::Exempt;
         }
         Keyed::Charge(Charge::several(parts.map(|part| match part {
             Keyed::Charge(charge) => Some(charge),
-            Keyed::Exempt | Keyed::Missing(_) => None,
+            Keyed::Exempt | Keyed::Missing(_) | Keyed::Invalid(_) => None,
         })))
     }
 }

@@ -23,7 +23,7 @@ use crate::tower::reject::Respond;
 /// |---|---|---|
 /// | denied | 429 | `Retry-After`, unless it can never fit; `RateLimit-Policy` and `RateLimit` |
 /// | undecided | 503 | `Retry-After` of 1 to 3 s, `Cache-Control: no-store` |
-/// | undecided, since the key or the cost is invalid | 400 | |
+/// | undecided, since the key or the cost is invalid, or [`Keyed::Invalid`](crate::key::Keyed::Invalid) | 400 | |
 /// | no key | 400, or as set by [`no_key`] | `WWW-Authenticate`, if set by [`www_authenticate`] |
 /// | no key, since the peer address is missing | 400 | |
 ///

@@ -95,6 +95,11 @@ where
                 let answer = decision.ok_or(Refusal::NoKey(why));
                 ResponseFuture::unasked(request, inner, shared, answer)
             }
+            Keyed::Invalid(why) => {
+                let decision = shared.limiter.check_keyless(&why);
+                let answer = decision.ok_or(Refusal::Undecided(why));
+                ResponseFuture::unasked(request, inner, shared, answer)
+            }
         }
     }
 }

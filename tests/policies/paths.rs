@@ -1,8 +1,12 @@
 //! No spelling of a path gets around the policies that take it.
 
-use tower_sluice::ErrorKind;
+use std::convert::Infallible;
+
+use http::{Request, Response, StatusCode};
+use tower::{Layer, ServiceExt, service_fn};
 use tower_sluice::key::{Head, Keyed};
 use tower_sluice::limiter::SwitchMode;
+use tower_sluice::{ErrorKind, HttpResponder};
 use tower_sluice_policies::{Policies, Rows};
 
 use super::{burst, check, decide, policies, request, rows};
@@ -18,9 +22,9 @@ fn keyed(policies: &Policies, path: &str) -> Keyed {
     policies.charge(Head::from(&request("GET", path, &[])))
 }
 
-/// Returns true if the path is refused, like a request without a key.
+/// Returns true if the path is refused, since servers read it in several ways.
 fn is_refused(policies: &Policies, path: &str) -> bool {
-    matches!(keyed(policies, path), Keyed::Missing(_))
+    matches!(keyed(policies, path), Keyed::Invalid(_))
 }
 
 #[test]
@@ -95,11 +99,33 @@ fn a_path_that_servers_read_in_several_ways_is_refused() {
         "/static/a//b",
         "/files/a%2Fb",
     ] {
-        let Keyed::Missing(error) = keyed(&policies, path) else { panic!("{path}") };
+        let Keyed::Invalid(error) = keyed(&policies, path) else { panic!("{path}") };
         assert_eq!(error.kind(), ErrorKind::Request, "{path}");
         let says = "in a path in several ways";
         assert!(error.to_string().contains(says), "{path}: {error}");
     }
+}
+
+/// Authentication would not help, and the remedy is for the operator.
+#[tokio::test(start_paused = true)]
+async fn such_a_path_is_400_whatever_the_status_without_a_key() {
+    let policies = policies(
+        "[[policy]]\nname = 'a'\nlimit = 9\nperiod = '1h'\nmatch = '/login'\nkey = 'header:x-user'",
+    );
+    let respond = HttpResponder::new().text().no_key(StatusCode::UNAUTHORIZED);
+    let inner = service_fn(async |_: Request<()>| {
+        Ok::<_, Infallible>(Response::new(String::from("inner")))
+    });
+    let service = policies.layer().respond(respond).layer(inner);
+    for (path, status, text) in [
+        ("/login", 401, "request has no header x-user to limit by"),
+        ("/%2e/login", 400, "servers read `..` in a path in several ways"),
+    ] {
+        let response = service.clone().oneshot(request("GET", path, &[])).await.unwrap();
+        assert_eq!((response.status().as_u16(), response.body().as_str()), (status, text));
+    }
+    let Keyed::Invalid(error) = keyed(&policies, "//login") else { panic!() };
+    assert!(format!("{error:#}").contains("the policy \"a\": a table may `allow_in_paths`"));
 }
 
 /// Other policies have nothing to do with the path.

@@ -1,7 +1,9 @@
 //! The one reading of a path, or the reason why servers read it in several ways.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
+
+use tower_sluice::{Error, ErrorKind};
 
 /// The parts of a path that servers read in several ways, as [`Rows::allow_in_paths`] writes them.
 ///
@@ -69,8 +71,29 @@ impl Allowed {
 
 /// Says that a path, or a pattern of paths, has a part that servers read in several ways.
 pub(crate) fn in_several_ways(part: &str) -> String {
-    format!("servers read `{part}` in a path in several ways; a table may `allow_in_paths`")
+    format!("servers read `{part}` in a path in several ways")
 }
+
+/// The error of a request whose path has a part that servers read in several ways.
+pub(crate) fn ambiguous_path(part: &str) -> Error {
+    Error::new(ErrorKind::Request, in_several_ways(part)).with_source(Ambiguous(MAY_ALLOW))
+}
+
+/// The remedy, for the operator.
+pub(crate) const MAY_ALLOW: &str = "a table may `allow_in_paths`";
+
+/// The cause of the refusal of a request that programs may read in several ways. Its text is for the
+/// operator.
+#[derive(Debug)]
+pub(crate) struct Ambiguous(pub(crate) &'static str);
+
+impl fmt::Display for Ambiguous {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for Ambiguous {}
 
 /// Returns true for the bytes that a path may have unencoded.
 fn is_plain(byte: u8) -> bool {

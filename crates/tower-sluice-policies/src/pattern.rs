@@ -10,7 +10,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use tower_sluice::key::Head;
 
-use super::path::{Allowed, Reading, in_several_ways, spelled};
+use super::path::{Allowed, MAY_ALLOW, Reading, in_several_ways, spelled};
 use super::policy_key::{host_name, hosts};
 use super::values::Texts;
 
@@ -93,7 +93,8 @@ impl Pattern {
             }
             let wrong = |why: &dyn fmt::Display| format!("the path {path:?}: {why}");
             let route = route(path).map_err(|why| wrong(&why))?;
-            allowed.read(&route).map_err(|part| wrong(&in_several_ways(part)))?;
+            let ambiguous = |part| wrong(&format_args!("{}; {MAY_ALLOW}", in_several_ways(part)));
+            allowed.read(&route).map_err(ambiguous)?;
             PathTest::new(&route, self.ignore_case).map_err(|error| wrong(&error))
         };
         let method = |name: &String| {

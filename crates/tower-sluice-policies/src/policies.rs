@@ -207,7 +207,7 @@ impl Policies {
         let selected = self.table().select(head, name, &self.shared.global, self.addresses());
         let selection = match selected {
             Ok(selection) => selection,
-            Err(no_key) => return Keyed::Missing(no_key.into()),
+            Err(no_key) => return no_key.into(),
         };
         if selection.is_empty() {
             return Keyed::Exempt;

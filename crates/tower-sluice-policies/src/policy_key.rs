@@ -9,8 +9,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use tower_sluice::key::{ClientIp, FindPeer, Head};
 use tower_sluice::{Error, ErrorKind, by_api_key};
 
-use super::path::in_several_ways;
-use super::path::{Allowed, Reading};
+use super::path::{Allowed, Ambiguous, Reading, ambiguous_path};
 use super::values::Texts;
 
 /// One part of a key.
@@ -65,7 +64,7 @@ impl Part {
             Self::Header(name) => by_api_key(name.clone()).find(*head),
             Self::Path { ignore_case } => match path {
                 Ok(path) => Ok(path_key(path, *ignore_case)),
-                Err(part) => Err(Error::new(ErrorKind::Request, in_several_ways(part))),
+                Err(part) => Err(ambiguous_path(part)),
             },
             Self::Host => host_of(head),
             Self::Global => Ok(String::from("global")),
@@ -110,7 +109,10 @@ fn host_of(head: &Head<'_>) -> Result<String, Error> {
     let first = hosts.next().flatten().ok_or_else(|| wrong("request has no host to limit by"))?;
     match hosts.all(|other| other.is_some_and(|other| other.eq_ignore_ascii_case(first))) {
         true => Ok(first.to_ascii_lowercase()),
-        false => Err(wrong("request names several hosts")),
+        false => {
+            let why = Ambiguous("other programs may read another one of them");
+            Err(wrong("request names several hosts").with_source(why))
+        }
     }
 }
 

@@ -5,14 +5,14 @@ use std::fmt::{self, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tower_sluice::key::Head;
+use tower_sluice::Error;
+use tower_sluice::key::{Head, Keyed};
 use tower_sluice::limiter::{Switch, SwitchMode};
 use tower_sluice::store::Together;
-use tower_sluice::{Error, ErrorKind};
 
 use super::combinations::Combinations;
 use super::limited_policy::{Asked, LimitedPolicy, PolicyLimiter};
-use super::path::{Allowed, Reading, in_several_ways};
+use super::path::{Allowed, Ambiguous, Reading, ambiguous_path};
 use super::pattern::Matcher;
 use super::policy_key::FindAddress;
 use super::table_watch::TableWatch;
@@ -57,11 +57,18 @@ impl fmt::Display for NoKey {
     }
 }
 
-impl std::error::Error for NoKey {}
+impl std::error::Error for NoKey {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        std::error::Error::source(&self.why)
+    }
+}
 
-impl From<NoKey> for Error {
+impl From<NoKey> for Keyed {
     fn from(no_key: NoKey) -> Self {
-        no_key.why.clone().with_source(no_key)
+        let is_ambiguous =
+            std::error::Error::source(&no_key.why).is_some_and(|source| source.is::<Ambiguous>());
+        let why = no_key.why.clone().with_source(no_key);
+        if is_ambiguous { Keyed::Invalid(why) } else { Keyed::Missing(why) }
     }
 }
 
@@ -119,7 +126,7 @@ impl Table {
                     off.push(Arc::clone(limited));
                     continue;
                 }
-                Err(part) => Err(Error::new(ErrorKind::Request, in_several_ways(part))),
+                Err(part) => Err(ambiguous_path(part)),
                 Ok(true) => policy.key.of_request(head, &paths[0], addresses),
             };
             let key = match key {
