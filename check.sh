@@ -51,6 +51,8 @@ say "tests, no features"
 cargo test --quiet -p tower-sluice -p tests --no-default-features --lib --test layer --test limiters
 cargo test --quiet -p tower-sluice --no-default-features --doc
 cargo test --quiet -p redis-once -p tower-sluice-policies --no-default-features --lib
+say "programs that must not compile"
+tests/ui.sh
 say "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --quiet -p tower-sluice -p redis-once -p tower-sluice-policies -p tower-sluice-redisson --all-features --no-deps
 RUSTDOCFLAGS="-D warnings" cargo doc --quiet -p tower-sluice --no-default-features --no-deps

@@ -6,5 +6,5 @@ use tower_sluice::{Quota, RateLimitLayer};
 
 fn main() {
     let bucket = TokenBucket::new(Quota::per_second(5));
-    let _ = RateLimitLayer::new(bucket, Global);
+    let _ = RateLimitLayer::new(bucket, Global); //~ an algorithm needs a name and a store: write `Memory::new("api", algorithm)`
 }

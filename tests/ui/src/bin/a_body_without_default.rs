@@ -10,7 +10,7 @@ struct Page(&'static str);
 
 fn main() {
     let inner = service_fn(async |_: Request<()>| Ok::<_, BoxError>(Response::new(Page("hello"))));
-    serve(RateLimitLayer::new(Scripted::new(), Global).layer(inner));
+    serve(RateLimitLayer::new(Scripted::new(), Global).layer(inner)); //~ a body without `Default` needs `.respond(HttpResponder::new().empty_body(|| ..))`
 }
 
 fn serve(_: impl Service<Request<()>>) {}

@@ -7,8 +7,8 @@ use tower_sluice::{Charge, Limiter, LimiterExt, Memory, Quota};
 
 async fn work() {
     let limiter = Memory::new("api", TokenBucket::new(Quota::per_second(10)));
-    limiter.check(&Charge::new("alice")).await.unwrap();
-    limiter.estimate("alice").await.unwrap();
+    limiter.check(&Charge::new("alice")).await.unwrap(); //~ a decision may be a refusal: look at `is_admitted()` or `outcome()`
+    limiter.estimate("alice").await.unwrap(); //~ unused `Decision` that must be used
 
     // Their refusals are errors, or they have none.
     limiter.acquire("alice").await.unwrap();

@@ -11,7 +11,7 @@ fn main() {
     let layer = RateLimitLayer::new(Scripted::new(), Global).respond(
         |_: Request<()>, refusal: &Refusal| (StatusCode::TOO_MANY_REQUESTS, refusal.to_string()),
     );
-    serve(layer.layer(inner));
+    serve(layer.layer(inner)); //~ with axum, end it with `.into_response()`
 }
 
 fn serve(_: impl Service<Request<()>>) {}

@@ -10,12 +10,12 @@ fn main() {
     let http = HttpResponder::new();
     let _ = RateLimitLayer::new(Scripted::new(), Global).respond(
         move |request: Request<()>, refusal: &Refusal| -> Response<String> {
-            http.refuse_in_handler(request, refusal)
+            http.refuse_in_handler(request, refusal) //~ expected `Refusal`, found `&Refusal`
         },
     );
     let _ = RateLimitLayer::new(Scripted::new(), Global).respond(
         |request: Request<()>, refusal: &Refusal| -> Response<String> {
-            let refused: Result<_, std::io::Error> = HttpResponder::new().reject(request, refusal);
+            let refused: Result<_, std::io::Error> = HttpResponder::new().reject(request, refusal); //~ expected `Refusal`, found `&Refusal`
             refused.unwrap()
         },
     );

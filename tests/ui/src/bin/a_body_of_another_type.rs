@@ -13,7 +13,7 @@ fn main() {
     let inner = service_fn(async |_: Request<()>| Ok::<_, BoxError>(Response::new(Body(vec![1]))));
     let responder = HttpResponder::new().body(|refusal| refusal.to_string());
     let layer = RateLimitLayer::new(Scripted::new(), Global).respond(responder);
-    serve(layer.layer(inner));
+    serve(layer.layer(inner)); //~ the closure of `HttpResponder::body` returns the service's body type
 }
 
 fn serve(_: impl Service<Request<()>>) {}

@@ -9,8 +9,8 @@ use tower_sluice::RateLimitLayer;
 fn main() {
     let inner = service_fn(async |_: Request<()>| Ok::<_, BoxError>(Response::new(String::new())));
     let by_user = |head: Head<'_>| head.header("x-user");
-    serve(RateLimitLayer::new(Scripted::new(), by_user).layer(inner));
-    serve(RateLimitLayer::new(Scripted::new(), "everybody").layer(inner));
+    serve(RateLimitLayer::new(Scripted::new(), by_user).layer(inner)); //~ type mismatch in closure arguments
+    serve(RateLimitLayer::new(Scripted::new(), "everybody").layer(inner)); //~ a closure over the head needs `by_head(|head| ..)`
 }
 
 fn serve(_: impl Service<Request<()>>) {}

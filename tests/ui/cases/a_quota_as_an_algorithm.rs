@@ -1,9 +1,0 @@
-//! A quota, and nothing that counts it.
-
-use tower_sluice::{Memory, Pool, Quota, Redis};
-
-fn main() {
-    let _ = Memory::new("api", Quota::per_second(5));
-    let pool = Pool::connect("redis://127.0.0.1:6379").unwrap();
-    let _ = Redis::new("api", Quota::per_second(5), pool);
-}
