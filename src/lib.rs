@@ -1,5 +1,4 @@
 // The first definition of a link counts: in rustdoc these, in the repository those of the README.
-// The address of the picture is a data URL, which contains the picture.
 #![cfg_attr(
     all(
         feature = "axum",
@@ -9,7 +8,6 @@
     doc = include_str!("../docs/guide/links-rustdoc.txt")
 )]
 #![doc = include_str!("../docs/guide/links-docs-rs.txt")]
-#![cfg_attr(feature = "redis", doc = include_str!("../docs/compare.url"))]
 #![cfg_attr(feature = "redis", doc = include_str!("../README.md"))]
 #![cfg_attr(
     not(feature = "redis"),
