@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::afterwards::{Afterwards, OpenQuestion};
-use self::cache::Cache;
+pub use self::cache::Cache;
 use self::cached_refusal::{KeyHash, Question};
 use super::Operation;
 use super::wrapped::{Around, Begin, Wrapped};

@@ -94,6 +94,17 @@ pub use timeout::Timeout;
 pub use traced::{TraceExt, Traced};
 pub use wrapped::Wrapped;
 
+/// The types that some wrappers add to their limiter, for code that writes out a [`Wrapped`]. The
+/// others are [`Breaker`], [`Description`] and [`Switch`].
+pub mod around {
+    pub use super::deny_cache::Cache;
+    pub use super::inspect::Closure;
+    #[cfg(feature = "metrics")]
+    pub use super::metered::Counts;
+    #[cfg(feature = "tracing")]
+    pub use super::traced::Events;
+}
+
 /// The limiters' futures, which are public in [`crate::future`].
 pub(crate) mod futures {
     pub use super::acquire::AcquireFuture;

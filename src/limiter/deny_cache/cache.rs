@@ -15,6 +15,7 @@ use crate::limiter::shards::Shards;
 const DEFAULT_MAX_AGE: Duration = Duration::from_secs(1);
 const DEFAULT_MAX_KEYS: usize = 100_000;
 
+/// The refusals that a [`DenyCache`](crate::limiter::DenyCache) repeats.
 pub struct Cache {
     pub(super) max_age: Duration,
     pub(super) max_keys: usize,
