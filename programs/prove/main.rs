@@ -31,8 +31,8 @@
 //! after five minutes, or could not begin since the server has no memory left, and what was checked
 //! is kept.
 //!
-//! Before the checks it looks at what the server allows. On a replica, or where scripts may not read
-//! the server's clock, it ends at once with code 2.
+//! Before the checks it looks at what the server allows. On a replica, or where scripts may not
+//! read the server's clock, it ends at once with code 2.
 
 mod access;
 mod check;

@@ -38,8 +38,8 @@ pub trait InLua: Algorithm {
     fn arguments(rule: &Self::Rule) -> Vec<i64>;
 
     /// Reads the state from which a script decided a charge of `cost`, as the `reply` section of
-    /// its file lists it, and moves `reply` behind it. `Some(None)`: there was no state. `None`: the
-    /// elements are not a state.
+    /// its file lists it, and moves `reply` behind it. `Some(None)`: there was no state. `None`:
+    /// the elements are not a state.
     ///
     /// A state that is too large for a reply is reduced to the parts that this decision needs.
     fn state(

@@ -84,9 +84,9 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Converts the state to this rule's cells. Units of a cell of another width move to the cell of
-    /// the last instant at which they can have been admitted. In a cell that has not begun, that is
-    /// its begin.
+    /// Converts the state to this rule's cells. Units of a cell of another width move to the cell
+    /// of the last instant at which they can have been admitted. In a cell that has not begun, that
+    /// is its begin.
     fn rebase(&self, state: Option<&State>, now: i64) -> Option<State> {
         let state = state?;
         if state.width == self.width && state.units.len() as i64 == self.cells + 1 {

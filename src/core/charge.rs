@@ -249,8 +249,8 @@ impl Charge {
         self
     }
 
-    /// Sets the instant by which the decision is needed, for limiters of your own that ask others. An
-    /// earlier one stays. Default: the limiter's own.
+    /// Sets the instant by which the decision is needed, for limiters of your own that ask others.
+    /// An earlier one stays. Default: the limiter's own.
     pub fn with_deadline(mut self, deadline: Instant) -> Self {
         self.deadline = Some(self.deadline.map_or(deadline, |earlier| earlier.min(deadline)));
         self
@@ -266,8 +266,8 @@ impl Charge {
     /// knows more of a request than its key. Clones share it. Of two values of one type, the later
     /// one counts.
     ///
-    /// Wrappers such as a deny cache or a lease know a charge by its key, cost and quota. So charges
-    /// that need different decisions need different keys too.
+    /// Wrappers such as a deny cache or a lease know a charge by its key, cost and quota. So
+    /// charges that need different decisions need different keys too.
     ///
     /// ```
     /// use tower_sluice::Charge;

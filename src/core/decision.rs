@@ -399,8 +399,8 @@ impl Decision {
         self.details.as_mut()?.own().waiters.take()
     }
 
-    /// Sets how long the request waited before this attempt, if it asked again because nothing could
-    /// be reserved: [`Charge::retried_for`](crate::Charge::retried_for). Default: 0.
+    /// Sets how long the request waited before this attempt, if it asked again because nothing
+    /// could be reserved: [`Charge::retried_for`](crate::Charge::retried_for). Default: 0.
     pub fn with_retried_for(mut self, time: Duration) -> Self {
         if !time.is_zero() {
             self.set_retried_for(time);

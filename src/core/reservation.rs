@@ -47,8 +47,8 @@ pub struct Reservation {
     payload: Payload,
 }
 
-/// An owner, and whether its units are held, in eight bytes. With eight more, a reservation would be
-/// so large that clippy warns those who return it as an error.
+/// An owner, and whether its units are held, in eight bytes. With eight more, a reservation would
+/// be so large that clippy warns those who return it as an error.
 #[derive(Clone, Copy)]
 struct OwnerAndHold(u64);
 

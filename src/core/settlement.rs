@@ -97,7 +97,7 @@ impl Settlement {
         Self(State::Settled(Ok(Settled::gave_back(units))))
     }
 
-    /// A finished settlement, in which `units` could not be taken: they were used beyond the charge.
+    /// A finished settlement, in which `units` beyond the charge could not be taken.
     #[must_use]
     pub fn not_taken(units: u64) -> Self {
         Self(State::Settled(Ok(Settled::not_taken(units))))
@@ -122,7 +122,7 @@ impl Settlement {
     /// # Ok::<_, tower_sluice::Error>(()) }).unwrap();
     /// ```
     ///
-    /// [Limiters of your own](crate::guide::limiters_of_your_own) has a whole limiter that settles so.
+    /// [Limiters of your own](crate::guide::limiters_of_your_own) has a limiter that settles so.
     pub fn begin() -> (SettlementSender, Self) {
         let settling = Arc::default();
         (SettlementSender(Arc::clone(&settling)), Self(State::Settling(settling)))

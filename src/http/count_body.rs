@@ -11,8 +11,8 @@ use pin_project_lite::pin_project;
 use crate::tower::settle::Unsettled;
 
 /// Returns the bytes of data in a frame: for
-/// [`settle_later`](crate::RateLimitLayer::settle_later). Headers, trailers and protocol overhead do
-/// not count.
+/// [`settle_later`](crate::RateLimitLayer::settle_later). Headers, trailers and protocol overhead
+/// do not count.
 #[must_use]
 pub fn count_bytes<D: Buf>(frame: &Frame<D>) -> u64 {
     frame.data_ref().map_or(0, |data| data.remaining() as u64)

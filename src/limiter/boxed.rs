@@ -9,7 +9,8 @@ use super::{Limiter, Operation};
 use crate::core::{Charge, Decision, Error};
 
 /// The future of [`Boxed`], of [`AllInTurn`](crate::limiter::AllInTurn), of
-/// [`AllAtOnce`](crate::redis::AllAtOnce) and of [`Redisson`](https://docs.rs/tower-sluice-redisson).
+/// [`AllAtOnce`](crate::redis::AllAtOnce) and of
+/// [`Redisson`](https://docs.rs/tower-sluice-redisson).
 pub type BoxedFuture = Pin<Box<dyn Future<Output = Result<Decision, Error>> + Send>>;
 
 /// A limiter whose type is hidden, for fields and tables of limiters. Made by

@@ -101,8 +101,8 @@ use crate::core::{Charge, Decision, Error};
 /// it. It adds no errors.
 ///
 /// It uses tokio's clock. So do not put it around a limiter with your own
-/// [`clock`](crate::Memory::clock). Around [`Redisson`](https://docs.rs/tower-sluice-redisson) it has no
-/// effect, since that answers `Retry`.
+/// [`clock`](crate::Memory::clock). Around [`Redisson`](https://docs.rs/tower-sluice-redisson) it
+/// has no effect, since that answers `Retry`.
 pub type DenyCache<L> = Wrapped<L, Arc<Cache>>;
 
 impl<L> DenyCache<L> {

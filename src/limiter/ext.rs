@@ -52,7 +52,8 @@ pub trait LimiterExt: Limiter + Sized {
     /// # Panics
     ///
     /// If the charges of this limiter have several keys, and the fallback takes another number:
-    /// a [`Memory`] cannot stand in for `AllAtOnce::of_parts`. `AllInTurn::of_parts` of several can.
+    /// a [`Memory`] cannot stand in for `AllAtOnce::of_parts`. `AllInTurn::of_parts` of several
+    /// can.
     ///
     /// [`Request`]: crate::ErrorKind::Request
     /// [`State`]: crate::ErrorKind::State
@@ -304,7 +305,8 @@ pub trait LimiterExt: Limiter + Sized {
     /// # Errors
     ///
     /// The errors of a check. Also one of kind [`Configuration`](crate::ErrorKind::Configuration)
-    /// if the limiter cannot estimate: closures and [`Redisson`](https://docs.rs/tower-sluice-redisson) cannot.
+    /// if the limiter cannot estimate: closures and
+    /// [`Redisson`](https://docs.rs/tower-sluice-redisson) cannot.
     #[doc(alias = "dry_run")]
     fn estimate(&self, charge: impl Into<Charge>) -> OperationFuture<Self::Future, Decision> {
         OperationFuture::new(self.operate(Operation::Estimate, &charge.into()), |estimate| estimate)
@@ -334,8 +336,8 @@ pub trait LimiterExt: Limiter + Sized {
     /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
     /// ```
     ///
-    /// The answer is that of a peek afterwards. A penalty cannot be refunded. A bucket, a budget or a
-    /// smooth limiter owes all of it, for up to 365 days or its `max_debt`. A window, a log or a
+    /// The answer is that of a peek afterwards. A penalty cannot be refunded. A bucket, a budget or
+    /// a smooth limiter owes all of it, for up to 365 days or its `max_debt`. A window, a log or a
     /// counter takes at most its limit, and nothing while more than that counts.
     /// [`Decision::not_taken`](crate::Decision::not_taken) has the units that were not taken.
     ///

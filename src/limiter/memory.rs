@@ -147,12 +147,12 @@ impl<A: Algorithm> Memory<A> {
         self.len() == 0
     }
 
-    /// Makes a limiter of the same keys with another algorithm, for limits that are read again while
-    /// requests run. It can settle reservations of this one, which stays as it is.
+    /// Makes a limiter of the same keys with another algorithm, for limits that are read again
+    /// while requests run. It can settle reservations of this one, which stays as it is.
     ///
     /// The taken units stay taken, as [`Charge::quota`](crate::Charge::quota) describes. For an
-    /// algorithm of another kind in [`AnyAlgorithm`](crate::algorithm::AnyAlgorithm), the keys begin
-    /// anew.
+    /// algorithm of another kind in [`AnyAlgorithm`](crate::algorithm::AnyAlgorithm), the keys
+    /// begin anew.
     ///
     /// # Errors
     ///

@@ -61,7 +61,7 @@ fn read(batch: &BatchReply<'_>, position: usize, request: &Request, reader: &dyn
     }
 }
 
-/// Reads the bytes as a key, and as the text of an error from a server. No word of the key is shown.
+/// Reads the bytes as a key, and as the text of a server's error. No word of the key is shown.
 pub fn error(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let (text, key) = text.rsplit_once('\n').unwrap_or((&text, ""));

@@ -228,8 +228,9 @@ impl<L, K, R, F, W: Clone, D: Clone> RateLimitLayer<L, K, R, Hooks<F, W, D>> {
     ///
     /// **A caller that leaves before the response** drops no body. So nothing is settled, and the
     /// whole charge stays. One that leaves after the head, before the first frame, pays nothing. A
-    /// [`Budget`](crate::algorithm::Budget) holds the charge at least for its `max_hold`. A language
-    /// model may take seconds before its first token: in such a case let the handler settle.
+    /// [`Budget`](crate::algorithm::Budget) holds the charge at least for its `max_hold`. A
+    /// language model may take seconds before its first token: in such a case let the handler
+    /// settle.
     ///
     /// **A comment that keeps a connection alive is a frame too**: axum's `Sse::keep_alive` sends
     /// such comments. Count it as 0, as in the second example below.

@@ -70,8 +70,8 @@ pub trait Respond<Req, Res, E> {
     /// [`waited`](Decision::waited). Default: nothing. The guide's page [what callers
     /// see](crate::guide::what_callers_see) has an example.
     ///
-    /// It is called before the layer [settles](crate::Settle). A responder that takes the decision's
-    /// [`reservation`](Decision::take_reservation) settles it itself. For streams, use
+    /// It is called before the layer [settles](crate::Settle). A responder that takes the
+    /// decision's [`reservation`](Decision::take_reservation) settles it itself. For streams, use
     /// [`RateLimitLayer::settle_later`](crate::RateLimitLayer::settle_later).
     fn annotate(&self, decision: &mut Decision, response: &mut Res) {
         let _ = (decision, response);

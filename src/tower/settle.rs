@@ -30,7 +30,8 @@ use crate::core::{Decision, Error, ErrorKind};
 /// let bytes = Memory::new("bytes", Budget::new(Quota::per_minute(1_000_000)));
 /// let most = by_head(|head| Some(Charge::new(head.header("x-user")?).cost(50_000)));
 /// let bytes = RateLimitLayer::new(bytes, most).settle(|answer| {
-///     let length = answer.response().and_then(|response| response.headers().get("content-length"));
+///     let response = answer.response();
+///     let length = response.and_then(|response| response.headers().get("content-length"));
 ///     match length.and_then(|length| length.to_str().ok()?.parse().ok()) {
 ///         Some(length) => Settle::Cost(length),
 ///         None => Settle::Keep,
@@ -74,12 +75,12 @@ use crate::core::{Decision, Error, ErrorKind};
 /// | tuples | each member as above | each member as above |
 /// | Redisson | all, until they expire | nothing |
 ///
-/// A key that owes is refused until its debt has refilled, or waits for that if its `max_wait` is as
-/// long. The longest debt, [`max_debt`](crate::algorithm::TokenBucket::max_debt), is 365 days unless
-/// set. Units that a limit cannot take are reported by [`Settled`](crate::future::Settled), by
-/// [metrics](crate::limiter::MetricsExt::metrics) and [events](crate::limiter::TraceExt::trace). The
-/// end of a window cancels a debt. A tuple refunds a wait completely if no other charge was decided
-/// since.
+/// A key that owes is refused until its debt has refilled, or waits for that if its `max_wait` is
+/// as long. The longest debt, [`max_debt`](crate::algorithm::TokenBucket::max_debt), is 365 days
+/// unless set. Units that a limit cannot take are reported by [`Settled`](crate::future::Settled),
+/// by [metrics](crate::limiter::MetricsExt::metrics) and [events](crate::limiter::TraceExt::trace).
+/// The end of a window cancels a debt. A tuple refunds a wait completely if no other charge was
+/// decided since.
 ///
 /// A part can be refunded when the whole charge could be; a reserved slot itself does not move. A
 /// larger refund would break the bound. If most of a charge is usually refunded, take a
@@ -347,8 +348,8 @@ impl Unsettled {
     /// # Errors
     ///
     /// The settlement returns an error of kind [`Configuration`](ErrorKind::Configuration) if the
-    /// limiter cannot settle the charge, as a closure. Or its store needs a tokio runtime, and there
-    /// is none.
+    /// limiter cannot settle the charge, as a closure. Or its store needs a tokio runtime, and
+    /// there is none.
     pub fn settle(self, actual: u64) -> Settlement {
         (self.settle_by)(self.reservation, actual).unwrap_or_else(|_| {
             let message = "the limiter cannot settle what the request took";

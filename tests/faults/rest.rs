@@ -1,5 +1,5 @@
-//! The first charge after a rest: of a thread, of the process, or of the machine. Its connection may
-//! have died meanwhile, and the process has not noticed.
+//! The first charge after a rest: of a thread, of the process, or of the machine. Its connection
+//! may have died meanwhile, and the process has not noticed.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -25,7 +25,7 @@ fn runtimes() -> [(&'static str, Runtime); 2] {
         .map(|(name, runtime)| (name, runtime.expect("a runtime")))
 }
 
-/// Ends the connections of all others. It needs no runtime, and returns when the server has done it.
+/// Ends the connections of all others. It needs no runtime, and returns when it is done.
 fn kill_connections(server: &Server) {
     let mut socket = TcpStream::connect(("127.0.0.1", server.port())).expect("a connection");
     let login =

@@ -58,7 +58,7 @@ async fn a_shorter_period_clamps_no_good_state() {
         bursty.into(),
         bursty.wait_for_own_cost().into(),
     ];
-    // What was charged under the other quota is still counted, up to the time of a unit of a bucket.
+    // What was charged under the other quota still counts, up to the time of a unit of a bucket.
     let walk = async |[redis, memory]: [Boxed; 2], quotas: &dyn Fn(u32) -> Quotas, name: &str| {
         for (key, begin) in [0, 1, 45 * 60, 130 * 60].into_iter().enumerate() {
             let begin = T0 + begin * 1_000_000;

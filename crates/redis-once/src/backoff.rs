@@ -1,5 +1,5 @@
-//! The attempts to reach a server: their pauses after failures, their last error, and the time after
-//! which one blames the server.
+//! The attempts to reach a server: their pauses after failures, their last error, and the time
+//! after which one blames the server.
 
 use std::future::Future;
 use std::pin::pin;
@@ -26,8 +26,8 @@ pub(super) struct Backoff {
     was_unusable: bool,
     failed: Option<Instant>,
     next: Option<Instant>,
-    /// The error of the last attempt, or of the last connection that became unusable. `None` after a
-    /// success. An attempt that this process was too busy for removes a fault of the server, and
+    /// The error of the last attempt, or of the last connection that became unusable. `None` after
+    /// a success. An attempt that this process was too busy for removes a fault of the server, and
     /// sets none.
     pub(super) last_error: Option<Failed>,
     /// The time that the last attempt took.

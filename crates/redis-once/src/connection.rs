@@ -175,7 +175,7 @@ impl SharedConnection for Connection {
         self.health.useless().is_none()
     }
 
-    /// Gives the connection up if it is silent. One pause of the server is not a reason to reconnect.
+    /// Gives a silent connection up. One pause of the server is not a reason to reconnect.
     fn record_timeout(&self) {
         if self.give_up_if_silent() {
             self.health.server.is_silent.store(true, Relaxed);

@@ -119,8 +119,8 @@ impl Deadline {
         is_late(self.at)
     }
 
-    /// Waits for an answer until the deadline, and slightly longer for one that has arrived. Returns
-    /// `None` if no answer came.
+    /// Waits for an answer until the deadline, and slightly longer for one that has arrived.
+    /// Returns `None` if no answer came.
     pub async fn wait_for<F: Future + ?Sized>(&self, mut future: Pin<&mut F>) -> Option<F::Output> {
         if let Ok(output) = timeout_at(self.at, &mut future).await {
             return Some(output);

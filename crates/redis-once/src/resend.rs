@@ -38,8 +38,8 @@ pub trait Items: Send {
     /// Returns the script that an item runs, if it runs one. A server may not know its digest.
     fn script(&self, item: &Self::Item) -> Option<&Script>;
 
-    /// Writes an item, which is sent now: the keys and arguments of its script, or the whole command
-    /// if it runs none.
+    /// Writes an item, which is sent now: the keys and arguments of its script, or the whole
+    /// command if it runs none.
     fn append(&self, item: &Self::Item, command: &mut Cmd);
 
     /// Returns the keys and arguments of an item, which no error may show.

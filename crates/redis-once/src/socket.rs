@@ -43,7 +43,7 @@ pub(super) struct Opened {
     peer: Option<SocketAddr>,
 }
 
-/// The task that reads the socket. Its drop ends the task, even while a silent server takes nothing.
+/// The task that reads the socket. Its drop ends the task, even if a silent server takes nothing.
 struct Reading(JoinHandle<()>);
 
 impl Drop for Reading {
@@ -95,7 +95,7 @@ impl Socket {
     }
 }
 
-/// Opens a stream to a server: to the first of its IP addresses that answers, but to none of `left`.
+/// Opens a stream to a server: to the first of its IP addresses that answers and is not in `left`.
 pub(super) async fn open(
     addr: &ConnectionAddr,
     tls: &TlsParams,

@@ -218,8 +218,8 @@ macro_rules! on {
 }
 
 impl Wire {
-    /// Returns true if the other side has closed the socket, whether or not the runtime has noticed.
-    /// `says_goodbye`: bytes that wait to be read are its goodbye, and no reply.
+    /// Returns true if the other side has closed the socket, whether or not the runtime has
+    /// noticed. `says_goodbye`: bytes that wait to be read are its goodbye, and no reply.
     pub(super) fn is_closed(&self, says_goodbye: bool) -> bool {
         match on!(self, stream => SockRef::from(stream).peek(&mut [MaybeUninit::uninit()])) {
             Ok(0) => true,

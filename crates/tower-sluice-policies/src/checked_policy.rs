@@ -159,13 +159,13 @@ pub enum OnError {
     /// The request is refused as undecided: over HTTP with 503. The default.
     #[default]
     Deny,
-    /// The request is admitted while Redis is away, as [`FailOpen`](tower_sluice::FailOpen) does. For
-    /// other errors it is refused.
+    /// The request is admitted while Redis is away, as [`FailOpen`](tower_sluice::FailOpen) does.
+    /// For other errors it is refused.
     Allow,
     /// This process admits this number of units per period for each key, like
-    /// [`or_else`](tower_sluice::LimiterExt::or_else) with another limiter. It covers all errors except
-    /// invalid requests and foreign values. So it also covers a full Redis, or a changed password.
-    /// A request that costs more is refused as undecided.
+    /// [`or_else`](tower_sluice::LimiterExt::or_else) with another limiter. It covers all errors
+    /// except invalid requests and foreign values. So it also covers a full Redis, or a changed
+    /// password. A request that costs more is refused as undecided.
     Local(u64),
 }
 

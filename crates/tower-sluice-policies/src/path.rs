@@ -39,7 +39,7 @@ impl Allowed {
         let shorter = path.strip_suffix('/').filter(|shorter| !shorter.is_empty());
         let shorter = shorter.unwrap_or(path);
         if !path.starts_with('/') {
-            // Such as that of `OPTIONS *`. HTTP/2 may carry others: a server may put a slash before.
+            // Such as that of `OPTIONS *`. HTTP/2 may carry others: a server may put a slash first.
             return if matches!(path, "" | "*") { Ok(path.into()) } else { Err("//") };
         }
         if is_plainly_spelled(path) {

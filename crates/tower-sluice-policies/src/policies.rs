@@ -39,10 +39,10 @@ use super::table_watch::table_in_force;
 /// The [guide](crate::guide) lists the fields of a row.
 ///
 /// You can wrap it in limiters such as [`inspect`](tower_sluice::LimiterExt::inspect),
-/// [`timeout`](tower_sluice::LimiterExt::timeout) and [`deny_cache`](tower_sluice::LimiterExt::deny_cache). You
-/// cannot wrap it in a [`lease`](tower_sluice::LimiterExt::lease): a lease asks for several units at once,
-/// but each policy has its own cost. That is an error of kind
-/// [`Configuration`](ErrorKind::Configuration).
+/// [`timeout`](tower_sluice::LimiterExt::timeout) and
+/// [`deny_cache`](tower_sluice::LimiterExt::deny_cache). You cannot wrap it in a
+/// [`lease`](tower_sluice::LimiterExt::lease): a lease asks for several units at once, but each
+/// policy has its own cost. That is an error of kind [`Configuration`](ErrorKind::Configuration).
 ///
 /// ```
 /// use http::{Request, Response};
@@ -331,8 +331,8 @@ impl PoliciesBuilder {
     /// Sets how long a call to Redis may take. Default: 100 ms.
     ///
     /// The policies of a request share one call if possible. If not, a
-    /// [`timeout`](tower_sluice::LimiterExt::timeout) around the policies limits the time of all calls
-    /// together.
+    /// [`timeout`](tower_sluice::LimiterExt::timeout) around the policies limits the time of all
+    /// calls together.
     #[cfg(feature = "redis")]
     pub fn decision_timeout(mut self, timeout: Duration) -> Self {
         self.store.decision_timeout = timeout;

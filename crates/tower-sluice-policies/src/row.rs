@@ -55,8 +55,8 @@ pub struct Rows {
     /// True if the table may have no policy, so that nothing is limited. Default: `false`.
     pub allow_empty: bool,
     /// The parts of paths that servers read in several ways, but that are ordinary characters for
-    /// the server of this table: see the [guide][paths]. Default: empty. A request with another such
-    /// part is refused.
+    /// the server of this table: see the [guide][paths]. Default: empty. A request with another
+    /// such part is refused.
     ///
     /// [paths]: crate::guide#paths-that-servers-read-in-several-ways
     pub allow_in_paths: Vec<String>,

@@ -32,8 +32,8 @@ impl TryFrom<Value> for Span {
 ///
 /// # Errors
 ///
-/// A text that says what is wrong. Also for the letter `M`, which would be a month, and a limit that
-/// is 43,830 times stricter than that of a minute.
+/// A text that says what is wrong. Also for the letter `M`, which would be a month, and a limit
+/// that is 43,830 times stricter than that of a minute.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     if text.contains('M') {
         return Err("M is a month: write 1min or 30days".to_owned());

@@ -74,13 +74,13 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 86_400);
 /// # Ok(()) }
 /// ```
 ///
-/// In a [`RateLimitLayer`](tower_sluice::RateLimitLayer), a closure over the request returns the name of
-/// its limiter. Names are used unchanged. Add a prefix to a name that comes from a request: without
-/// it, a request could name any key.
+/// In a [`RateLimitLayer`](tower_sluice::RateLimitLayer), a closure over the request returns the
+/// name of its limiter. Names are used unchanged. Add a prefix to a name that comes from a request:
+/// without it, a request could name any key.
 ///
-/// It supports refunds, resets and [`penalize`](tower_sluice::LimiterExt::penalize). A penalty is a grant
-/// now, even if it does not fit, so Java services wait for it too. A settlement takes no more than
-/// was charged.
+/// It supports refunds, resets and [`penalize`](tower_sluice::LimiterExt::penalize). A penalty is a
+/// grant now, even if it does not fit, so Java services wait for it too. A settlement takes no more
+/// than was charged.
 #[derive(Clone)]
 #[must_use]
 pub struct Redisson {

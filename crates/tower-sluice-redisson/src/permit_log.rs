@@ -33,7 +33,7 @@ const SWEPT_KEYS: usize = 2;
 /// without Redis. It is cheap to clone: clones share their keys.
 ///
 /// All keys have the same rate: at most that number of permits in any stretch of an interval, in
-/// whole milliseconds. A refused caller asks again, since the format has no room for reserved waits.
+/// whole milliseconds. A refused caller asks again, since the format cannot reserve waits.
 ///
 /// It uses tokio's clock, so a test with paused time controls it. A grant takes at most 100 bytes
 /// until it expires.
@@ -134,14 +134,14 @@ impl PermitLog {
     }
 
     /// Sets the most keys with live grants. A further key is an error of kind
-    /// [`Capacity`](ErrorKind::Capacity). Default: 100,000. At least 1. The result has keys of its own:
-    /// it shares none with earlier clones.
+    /// [`Capacity`](ErrorKind::Capacity). Default: 100,000. At least 1. The result has keys of its
+    /// own: it shares none with earlier clones.
     pub fn max_keys(self, keys: usize) -> Self {
         Self { max_keys: keys.max(1), ..self.detached() }
     }
 
-    /// Decides by `clock`, the time since the Unix epoch. Default: tokio's clock. The result has keys
-    /// of its own: it shares none with earlier clones.
+    /// Decides by `clock`, the time since the Unix epoch. Default: tokio's clock. The result has
+    /// keys of its own: it shares none with earlier clones.
     pub fn clock(self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         Self { clock: Arc::new(clock), ..self.detached() }
     }

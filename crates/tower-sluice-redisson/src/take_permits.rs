@@ -120,7 +120,7 @@ impl Drop for RefundOnDrop<'_> {
             for attempt in 1..=MAX_REFUNDS {
                 let reply = sender.exchange(&refund, Instant::now() + LATE_REPLY_TIMEOUT).await;
                 let freed = reply.and_then(|reply| reply.numbers());
-                // Over another connection a refund may come before its grant. Then it frees nothing.
+                // Over another connection a refund may come before its grant: it frees nothing.
                 let is_done = freed.is_ok_and(|[freed]| freed > 0 || granted == Some(true));
                 if is_done || attempt == MAX_REFUNDS || sender.is_busy() {
                     return;

@@ -107,8 +107,8 @@ impl Service<http::Request<Body>> for RateLimit {
     }
 }
 
-/// Reads requests that have not too many parts. A part of two bytes takes 72 in memory, so parts are
-/// counted before they are made, and their memory is among the bytes of the call.
+/// Reads requests that have not too many parts. A part of two bytes takes 72 in memory, so parts
+/// are counted before they are made, and their memory is among the bytes of the call.
 #[derive(Clone)]
 struct Bounded(Arc<Call>);
 

@@ -1,11 +1,10 @@
 //! Envoy's rate limit service, by the YAML of envoyproxy/ratelimit. `README.md` beside it starts it
 //! with Envoy in five minutes.
 //!
-//! A request comes by gRPC (`grpc.rs`) or by HTTP (`http.rs`), and `calls.rs` bounds those that run.
-//! `decide.rs` finds the rules that its
-//! descriptors meet (`rules.rs`) in the table in force (`table.rs`), and asks the counters of those
-//! (`counters.rs`). Files become tables by `yaml.rs`, `stated.rs` and `rules.rs`, at the start and
-//! when they change.
+//! A request comes by gRPC (`grpc.rs`) or by HTTP (`http.rs`), and `calls.rs` bounds those that
+//! run. `decide.rs` finds the rules that its descriptors meet (`rules.rs`) in the table in force
+//! (`table.rs`), and asks the counters of those (`counters.rs`). Files become tables by `yaml.rs`,
+//! `stated.rs` and `rules.rs`, at the start and when they change.
 
 mod calls;
 mod counters;

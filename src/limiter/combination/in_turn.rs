@@ -223,8 +223,8 @@ impl Step {
     }
 }
 
-/// Asks all parts, all or nothing: if one refuses, no part keeps its units. A single part is decided
-/// as without this engine.
+/// Asks all parts, all or nothing: if one refuses, no part keeps its units. A single part is
+/// decided as without this engine.
 ///
 /// It asks parts together as the [`Rules`] say, and reserves a wait only if one call decides about
 /// all. Otherwise it asks in turn, in the order of the places, after a peek at each part. If a part

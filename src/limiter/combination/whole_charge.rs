@@ -47,8 +47,8 @@ fn quotas(charges: &[&Charge], own: &Quotas) -> Result<Vec<Quota>, Error> {
     charges.iter().zip(own).map(quota).collect()
 }
 
-/// Returns one member's part of a reservation of `cost` units, which the member settles alone. `own`
-/// are the limiters' quotas.
+/// Returns one member's part of a reservation of `cost` units, which the member settles alone.
+/// `own` are the limiters' quotas.
 pub(crate) fn member_of(
     (cost, reserved): (u64, &ReservedUnits),
     own: &Quotas,

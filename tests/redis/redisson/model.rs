@@ -2,8 +2,8 @@
 //!
 //! The count decides, and the log says when permits become free. Redisson stores them under two
 //! keys. So the count can be wrong after an eviction, a manual change, or a command that was sent
-//! twice. Unlike Redisson, the script then reads the log, and never admits more than the log allows.
-//! Members are stored as on the server.
+//! twice. Unlike Redisson, the script then reads the log, and never admits more than the log
+//! allows. Members are stored as on the server.
 
 use std::collections::BTreeSet;
 

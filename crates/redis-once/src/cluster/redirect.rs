@@ -68,8 +68,8 @@ pub(in super::super) fn reply_after_asking(
     }
 }
 
-/// Reads `host:port`. Without a host, the server means the host that was asked. With `?`, the server
-/// does not know the host: `Some(None)`.
+/// Reads `host:port`. Without a host, the server means the host that was asked. With `?`, the
+/// server does not know the host: `Some(None)`.
 fn read_address(address: &str, asked: Option<&Host>) -> Option<Option<Host>> {
     let (host, port) = address.rsplit_once(':')?;
     let port = port.parse().ok().filter(|port| *port != 0)?;

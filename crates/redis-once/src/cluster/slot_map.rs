@@ -65,8 +65,9 @@ fn malformed_map() -> Error {
     Error::new(ErrorKind::State, "the reply to CLUSTER SLOTS cannot be read")
 }
 
-/// Reads one range: first slot, last slot, master, replicas. A master has a host, a port, an id, and
-/// since Redis 7.0 metadata. Its address is `None` if the server that was asked does not know it.
+/// Reads one range: first slot, last slot, master, replicas. A master has a host, a port, an id,
+/// and since Redis 7.0 metadata. Its address is `None` if the server that was asked does not know
+/// it.
 fn read_range(range: &Value, asked: &Host) -> Option<(Range<usize>, Option<Host>)> {
     let Value::Array(fields) = range else { return None };
     let [first, last, Value::Array(master), ..] = &fields[..] else { return None };

@@ -3,9 +3,10 @@
 //!
 //! Sentinels number each switch: the epoch. At the start, the server with the most votes wins.
 //! Later, the pool follows a switch that is newer than all earlier ones as soon as two sentinels
-//! report it: after a switch, the others learn of it at once. One sentinel is enough if no other one
-//! names a primary. A server with an older epoch needs more than half of all sentinels, for example
-//! after they were set up again. So one wrong sentinel moves nothing while two others answer.
+//! report it: after a switch, the others learn of it at once. One sentinel is enough if no other
+//! one names a primary. A server with an older epoch needs more than half of all sentinels, for
+//! example after they were set up again. So one wrong sentinel moves nothing while two others
+//! answer.
 
 use super::super::address::Host;
 use super::super::error::{Error, ErrorKind};

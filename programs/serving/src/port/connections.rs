@@ -13,8 +13,8 @@
 //! has had no request for the longest time. So silent callers keep nobody out.
 //!
 //! Where all have a request, a new one takes the place of the longest one of the address that has
-//! the most, if its own address has less by two. A further one of such an address is closed, so that
-//! it keeps no other waiting. So slow requests of one address keep nobody out.
+//! the most, if its own address has less by two. A further one of such an address is closed, so
+//! that it keeps no other waiting. So slow requests of one address keep nobody out.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -201,8 +201,8 @@ impl Connections {
     }
 
     /// Ends those that have had no request for the longest time: several at once where many are
-    /// silent, so that a flood of connections is not a flood of searches. Where nobody is silent, it
-    /// ends a request of the address that has the most. Returns false if `address` has too many
+    /// silent, so that a flood of connections is not a flood of searches. Where nobody is silent,
+    /// it ends a request of the address that has the most. Returns false if `address` has too many
     /// itself.
     fn makes_room(&self, address: Option<IpAddr>) -> bool {
         let now = now();
