@@ -13,10 +13,11 @@
 // - `cluster/`: one such pool for each server of a cluster, chosen by hash slots.
 // - `bb8_pool.rs`: a pool that the application owns. `given_connection.rs`: one connection that the
 //   application made.
-// - `error.rs`: the error type. `error_reply.rs` finds the kind of an error reply. `fault.rs`
-//   decides if the server or this process caused a missing answer; `on_time.rs` checks if this
-//   process is on time. `closings.rs` recognizes a server that closes in place of an answer.
-//   `times.rs` has every duration, with its reason.
+// - `error.rs`: the error type. `failure.rs`: the failure of a command, which says if it ran.
+//   `error_reply.rs` finds the kind of an error reply. `fault.rs` decides if the server or this
+//   process caused a missing answer; `on_time.rs` checks if this process is on time. `closings.rs`
+//   recognizes a server that closes in place of an answer. `times.rs` has every duration, with its
+//   reason.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
@@ -32,6 +33,7 @@ mod dialer;
 mod error;
 mod error_reply;
 mod event;
+mod failure;
 mod fault;
 mod given_connection;
 mod greeting;
@@ -58,9 +60,9 @@ mod wire;
 pub use self::builder::PoolBuilder;
 pub use self::error::{Cause, Error, ErrorKind};
 pub use self::event::Event;
+pub use self::failure::{Failure, LateReply};
 pub use self::pool::Pool;
 pub use self::script::Script;
-pub use self::send::{Failure, LateReply};
 
 #[cfg(feature = "bb8")]
 pub use ::bb8_redis;

@@ -13,10 +13,10 @@ use super::address::Host;
 use super::cluster::redirect::{Next, cannot_serve, next_reply, reply_after_asking};
 use super::connection::SharedConnection;
 use super::error_reply::met_read_only;
+use super::failure::Failure;
 use super::fault::Stage;
 use super::pool::Pool;
 use super::script::Script;
-use super::send::Failure;
 use super::times::{FIRST_RESEND_PAUSE, MAX_RESEND_PAUSE};
 
 /// The number of redirects in a row without a pause. Later redirects pause, since two servers may
