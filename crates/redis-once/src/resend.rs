@@ -106,8 +106,8 @@ impl Pool {
             if !pause.is_zero() {
                 sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
             }
-            let wanted = |(item, since, asked)| Some((items.prepare(item)?, since, asked));
-            let mut waiting: Vec<_> = waiting.into_iter().filter_map(wanted).collect();
+            // The new server of a slot may be away. Items that ASK sends elsewhere need not wait.
+            waiting.sort_by_key(|(.., asked)| asked.is_none());
             while let Some((first, _, asked)) = waiting.first() {
                 let (hash_slot, asked) = (items.hash_slot(first), asked.clone());
                 let is_alike = |(item, _, host): &(_, _, Option<Host>)| {
@@ -217,10 +217,9 @@ impl Pool {
                     Some(Next::WithText) if items.script(&item).is_some() && !with_text => {
                         unknown.push((item, since));
                     }
-                    Some(next @ (Next::Moved(_) | Next::Ask(_))) if self.is_routed() => {
-                        rejected.push(Rejected::new(items, item, next, since));
-                    }
-                    Some(next @ Next::Again) => {
+                    Some(next @ (Next::Moved(_) | Next::Ask(_) | Next::Again))
+                        if next == Next::Again || self.is_routed() =>
+                    {
                         rejected.push(Rejected::new(items, item, next, since));
                     }
                     _ => {
@@ -243,9 +242,7 @@ impl Pool {
             (each, sends_text) = (unknown, true);
         }
     }
-}
 
-impl Pool {
     /// Records that a server failed.
     fn record_error(&self, connection: &dyn SharedConnection, error: &RedisError) {
         if met_read_only(error) {
