@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::address::{Address, Topology};
-use super::cluster::{Cluster, NodeSettings};
+use super::cluster::Cluster;
 use super::dialer::{Dialer, Resolver};
 use super::error::{Error, ErrorKind};
 use super::event::{Event, Listener};
@@ -254,30 +254,26 @@ impl PoolBuilder {
             tls: self.tls.params(uses_tls)?,
             login: login.clone(),
             protocol,
+            size: self.size as usize,
             timeout: self.connect_timeout,
             resolver: self.resolver,
             dialer: self.dialer,
-            listener: self.listener.clone(),
+            listener: self.listener,
         };
-        let (size, response_timeout) = (self.size as usize, self.response_timeout);
-        let pool = |target| {
-            Pool::new(Arc::new(OwnPool::new(target, size, self.listener)), response_timeout)
-        };
+        let own =
+            |target| Pool::new(Arc::new(OwnPool::new(target, &connector)), self.response_timeout);
         let mut sentinel_login = None;
         let pool = match topology {
-            Topology::Server(host) => {
-                pool(Target::from(connector.server(&host, ServerKind::Plain)?))
-            }
-            Topology::Socket(path) => pool(Target::from(connector.socket(path)?)),
+            Topology::Server(host) => own(connector.server(&host, ServerKind::Plain).into()),
+            Topology::Socket(path) => own(connector.socket(path).into()),
             Topology::Cluster { nodes } => {
-                let cluster = Cluster::new(NodeSettings { connector, size }, nodes)?;
-                Pool::of_cluster(cluster, response_timeout)
+                Pool::of_cluster(Cluster::new(connector, nodes), self.response_timeout)
             }
             Topology::Sentinel { sentinels, service_name, settings } => {
-                let own = Login::new(settings);
-                sentinel_login = Some(own.clone());
-                let sentinels = Sentinels::new(&sentinels, own, &service_name, connector)?;
-                pool(Target::Primary(Arc::new(sentinels)))
+                let login = Login::new(settings);
+                sentinel_login = Some(login.clone());
+                let sentinels = Sentinels::new(&sentinels, login, &service_name, &connector);
+                own(Target::Primary(Arc::new(sentinels)))
             }
         };
         let pool = pool.with_logins(login, sentinel_login);

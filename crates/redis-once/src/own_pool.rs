@@ -20,12 +20,12 @@ use super::backoff::{Backoff, with_patience};
 use super::connection::{Connection, ConnectionFuture, Connections, SharedConnection, Useless};
 use super::error::{Error, ErrorKind};
 use super::error_reply::before_asking;
-use super::event::{ConnectionWatch, Listener};
+use super::event::ConnectionWatch;
 use super::fault::Facts;
 use super::lock::lock;
 use super::on_time::unless_busy;
 use super::sentinel::Sentinels;
-use super::server::{Failure, Server};
+use super::server::{Connector, Failure, Server};
 use super::times::{MAX_CONNECTION_WAIT, MAX_REST, MAX_SILENCE, MAX_UNSEEN, MIN_REST};
 
 /// The most attempts of one entry at a time.
@@ -97,11 +97,11 @@ struct Lost {
 }
 
 impl OwnPool {
-    /// Makes a pool of `size` connections to `target` for each runtime. It connects on first use.
-    pub(super) fn new(target: impl Into<Target>, size: usize, listener: Listener) -> Self {
+    /// Makes a pool of connections to `target`, with these settings. It connects on first use.
+    pub(super) fn new(target: Target, connector: &Connector) -> Self {
         let (state, changed, shutdown) = (Mutex::default(), Notify::new(), watch::Sender::new(()));
-        let (watch, keys_apart, target) =
-            (ConnectionWatch::new(listener), AtomicU8::new(0), target.into());
+        let (size, keys_apart) = (connector.size, AtomicU8::new(0));
+        let watch = ConnectionWatch::new(connector.listener.clone());
         Self { target, size, state, changed, keys_apart, shutdown, watch }
     }
 

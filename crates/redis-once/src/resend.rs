@@ -288,7 +288,7 @@ mod tests {
     use tokio::io::DuplexStream;
     use tokio::time::advance;
 
-    use super::super::cluster::{Cluster, NodeSettings};
+    use super::super::cluster::Cluster;
     use super::super::dialer::Dialer;
     use super::super::simulated;
     use super::super::times::{MAX_CONNECTION_WAIT, MAX_SILENCE};
@@ -359,8 +359,7 @@ mod tests {
     fn cluster(dialer: Dialer) -> (Pool, [Host; 2]) {
         let connector = simulated::connector(Duration::from_secs(1), dialer);
         let hosts = [1, 2].map(simulated::host);
-        let settings = NodeSettings { connector, size: 1 };
-        let cluster = Cluster::new(settings, vec![hosts[0].clone()]).expect("an address");
+        let cluster = Cluster::new(connector, vec![hosts[0].clone()]);
         (Pool::of_cluster(cluster, None), hosts)
     }
 

@@ -220,7 +220,7 @@ mod tests {
     use super::super::greeting::ServerKind;
     use super::super::own_pool::OwnPool;
     use super::super::silent::Silent;
-    use super::super::{event::Listener, simulated};
+    use super::super::simulated;
     use super::*;
 
     const SOON: Duration = Duration::from_millis(100);
@@ -231,10 +231,9 @@ mod tests {
             let socket = simulated::served(reply.clone());
             async move { Ok(socket) }
         });
-        let server =
-            simulated::connector(SOON, dialer).server(&simulated::host(1), ServerKind::Plain);
-        let pool = OwnPool::new(server.expect("an address"), 1, Listener::default());
-        Pool::new(Arc::new(pool), None)
+        let connector = simulated::connector(SOON, dialer);
+        let server = connector.server(&simulated::host(1), ServerKind::Plain);
+        Pool::new(Arc::new(OwnPool::new(server.into(), &connector)), None)
     }
 
     async fn get(pool: &Pool) -> Result<Value, Failure> {

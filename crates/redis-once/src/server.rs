@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use redis::aio::SendError;
 use redis::{
-    AsyncConnectionConfig, ConnectionAddr, ErrorKind as RedisErrorKind, IntoConnectionInfo,
-    ProtocolVersion, PushInfo, RedisConnectionInfo, RedisError, RedisResult, Value, cmd,
+    AsyncConnectionConfig, ConnectionAddr, ErrorKind as RedisErrorKind, ProtocolVersion, PushInfo,
+    RedisConnectionInfo, RedisError, RedisResult, Value, cmd,
 };
 use tokio::select;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -46,6 +46,8 @@ pub(super) struct Connector {
     pub(super) login: Login,
     /// The protocol that the address asks for; `None`: RESP2 only if a server refuses RESP3.
     pub(super) protocol: Option<ProtocolVersion>,
+    /// The number of connections to each server, for each runtime.
+    pub(super) size: usize,
     /// The longest time of an attempt to connect.
     pub(super) timeout: Duration,
     pub(super) resolver: Option<Resolver>,
@@ -66,23 +68,17 @@ struct LoginState {
 
 impl Connector {
     /// Returns the server at `host`. Connects to nothing yet.
-    pub(super) fn server(&self, host: &Host, kind: ServerKind) -> Result<Server, Error> {
+    pub(super) fn server(&self, host: &Host, kind: ServerKind) -> Server {
         self.server_at(self.tls.addr(host), kind)
     }
 
     /// Returns the server behind a Unix socket. Connects to nothing yet.
-    pub(super) fn socket(&self, path: PathBuf) -> Result<Server, Error> {
+    pub(super) fn socket(&self, path: PathBuf) -> Server {
         self.server_at(ConnectionAddr::Unix(path), ServerKind::Plain)
     }
 
-    fn server_at(&self, addr: ConnectionAddr, kind: ServerKind) -> Result<Server, Error> {
-        // An address that cannot be used fails now, and not at each attempt to connect.
-        let info = addr.into_connection_info().map_err(|error| {
-            let message = "the address of redis cannot be used";
-            Error::new(ErrorKind::Configuration, message).with_source(error)
-        })?;
-        let (addr, connector) = (info.addr().clone(), self.clone());
-        Ok(Server { addr, connector, health: Arc::default(), kind })
+    fn server_at(&self, addr: ConnectionAddr, kind: ServerKind) -> Server {
+        Server { addr, connector: self.clone(), health: Arc::default(), kind }
     }
 }
 

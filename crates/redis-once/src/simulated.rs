@@ -25,6 +25,7 @@ pub(super) fn connector(timeout: Duration, dialer: Dialer) -> Connector {
         tls: Tls::default().params(false).expect("no TLS"),
         login: Login::new(redis::RedisConnectionInfo::default()),
         protocol: None,
+        size: 1,
         timeout,
         resolver: None,
         dialer: Some(dialer),

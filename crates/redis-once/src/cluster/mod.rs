@@ -12,8 +12,6 @@ pub(super) mod redirect;
 mod refresh;
 pub(super) mod slot_map;
 
-pub(super) use self::nodes::NodeSettings;
-
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
@@ -29,12 +27,13 @@ use super::address::Host;
 use super::connection::{ConnectionFuture, Connections, SharedConnection};
 use super::error::{Error, ErrorKind};
 use super::fault::{Facts, Failed};
-use super::server::Server;
+use super::greeting::ServerKind;
+use super::server::{Connector, Server};
 use super::times::REFRESH_CHECK;
 
 /// Connections to the servers of a cluster.
 pub(super) struct Cluster {
-    settings: NodeSettings,
+    connector: Connector,
     /// The addresses with which the pool was built, and their servers.
     seeds: Vec<(Host, Server)>,
     nodes: Nodes,
@@ -46,25 +45,24 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// Makes the cluster without connecting yet. Fails if an address cannot be used.
-    pub(super) fn new(settings: NodeSettings, seeds: Vec<Host>) -> Result<Self, Error> {
-        if seeds.is_empty() {
-            let message = "a cluster needs the address of a server";
-            return Err(Error::new(ErrorKind::Configuration, message));
-        }
-        let with_server = |host: Host| settings.server(&host).map(|server| (host, server));
-        let seeds = seeds.into_iter().map(with_server).collect::<Result<_, _>>()?;
-        let nodes = Nodes::new(settings.connector.listener.clone());
+    /// Makes the cluster without connecting yet. `seeds` has at least one address.
+    pub(super) fn new(connector: Connector, seeds: Vec<Host>) -> Self {
+        let with_server = |host: Host| {
+            let server = connector.server(&host, ServerKind::ClusterNode);
+            (host, server)
+        };
+        let seeds = seeds.into_iter().map(with_server).collect();
+        let nodes = Nodes::new(connector.listener.clone());
         let refreshes = Refreshes::default();
         let (changed, shutdown) = (Notify::new(), watch::Sender::new(()));
-        Ok(Self { settings, seeds, nodes, refreshes, changed, shutdown })
+        Self { connector, seeds, nodes, refreshes, changed, shutdown }
     }
 
     /// Returns the partition of a slot. Each connection has one, so that calls of a slot keep their
     /// order.
     pub(super) fn partition(&self, hash_slot: u16) -> Partition {
         self.nodes.number_of(hash_slot).map_or(Partition::MAX, |node| {
-            Partition::from(node) * self.settings.size + self.place(hash_slot)
+            Partition::from(node) * self.connector.size + self.place(hash_slot)
         })
     }
 
@@ -85,7 +83,7 @@ impl Cluster {
 
     /// Returns the place of a slot's connection among those of its server.
     fn place(&self, hash_slot: u16) -> usize {
-        usize::from(hash_slot) % self.settings.size
+        usize::from(hash_slot) % self.connector.size
     }
 
     /// Waits for a connection to the server that a slot is moving to.
@@ -94,13 +92,13 @@ impl Cluster {
         host: &Host,
         hash_slot: u16,
     ) -> Result<ConnectionFuture, Error> {
-        let (_, node) = self.nodes.redirected_to(host, &self.settings)?;
+        let (_, node) = self.nodes.redirected_to(host, &self.connector)?;
         Ok(Arc::clone(&node.pool).connection_at(Some(self.place(hash_slot))))
     }
 
     /// Returns the known facts about such a server.
     pub(super) fn facts_at(&self, host: &Host) -> Result<Facts, Error> {
-        Ok(self.nodes.redirected_to(host, &self.settings)?.1.pool.facts())
+        Ok(self.nodes.redirected_to(host, &self.connector)?.1.pool.facts())
     }
 
     /// Records the server of a slot, from a redirect. `None`: its address is not known, so the
@@ -112,7 +110,7 @@ impl Cluster {
     ) -> Result<(), Error> {
         match host {
             Some(host) => {
-                let (number, _) = self.nodes.redirected_to(host, &self.settings)?;
+                let (number, _) = self.nodes.redirected_to(host, &self.connector)?;
                 self.nodes.assign(hash_slot, number);
             }
             None => {

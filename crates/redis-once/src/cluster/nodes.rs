@@ -22,21 +22,6 @@ const MAX_NODES: usize = 4_096;
 /// The number for a slot without a known server.
 pub(super) const UNKNOWN: u16 = u16::MAX;
 
-/// Settings of the connections to all servers of a cluster.
-#[derive(Clone)]
-pub(in super::super) struct NodeSettings {
-    pub(in super::super) connector: Connector,
-    /// The number of connections to each server, for each runtime.
-    pub(in super::super) size: usize,
-}
-
-impl NodeSettings {
-    /// Returns the server at an address. Fails if the address cannot be used.
-    pub(super) fn server(&self, host: &Host) -> Result<Server, Error> {
-        self.connector.server(host, ServerKind::ClusterNode)
-    }
-}
-
 /// A server, and the connections to it.
 pub(super) struct Node {
     pub(super) host: Host,
@@ -47,14 +32,10 @@ pub(super) struct Node {
 }
 
 impl Node {
-    fn new(host: &Host, settings: &NodeSettings) -> Result<Self, Error> {
-        let server = settings.server(host)?;
-        let pool = Arc::new(OwnPool::new(
-            server.clone(),
-            settings.size,
-            settings.connector.listener.clone(),
-        ));
-        Ok(Self { host: host.clone(), server, pool, redirected_to: Mutex::default() })
+    fn new(host: &Host, connector: &Connector) -> Self {
+        let server = connector.server(host, ServerKind::ClusterNode);
+        let pool = Arc::new(OwnPool::new(server.clone().into(), connector));
+        Self { host: host.clone(), server, pool, redirected_to: Mutex::default() }
     }
 }
 
@@ -118,22 +99,22 @@ impl Nodes {
     pub(super) fn redirected_to(
         &self,
         address: &Host,
-        settings: &NodeSettings,
+        connector: &Connector,
     ) -> Result<(u16, Arc<Node>), Error> {
         let mut known = self.write();
-        let (number, node) = find_or_add(&mut known, address, settings)?;
+        let (number, node) = find_or_add(&mut known, address, connector)?;
         *lock(&node.redirected_to) = Some(Instant::now());
         Ok((number, node))
     }
 
     /// Records the server of every slot from `map`. Removes servers without slots, except those
     /// that a redirect named a short time ago and that are not away.
-    pub(super) fn replace(&self, map: &SlotMap, settings: &NodeSettings) -> Result<(), Error> {
+    pub(super) fn replace(&self, map: &SlotMap, connector: &Connector) -> Result<(), Error> {
         let away: Vec<_> = self.all().into_iter().filter(|node| node.pool.is_away()).collect();
         let mut known = self.write();
         let mut numbers = vec![UNKNOWN; usize::from(HASH_SLOTS)];
         for (slots, address) in &map.0 {
-            let (number, _) = find_or_add(&mut known, address, settings)?;
+            let (number, _) = find_or_add(&mut known, address, connector)?;
             numbers[slots.clone()].fill(number);
         }
         let mut moved = 0;
@@ -180,7 +161,7 @@ fn has_moved(before: u16, number: u16) -> bool {
 fn find_or_add(
     known: &mut Vec<Option<Arc<Node>>>,
     address: &Host,
-    settings: &NodeSettings,
+    connector: &Connector,
 ) -> Result<(u16, Arc<Node>), Error> {
     let is_there = |one: &Option<Arc<Node>>| one.as_ref().is_some_and(|node| node.host == *address);
     if let Some(number) = known.iter().position(is_there)
@@ -192,7 +173,7 @@ fn find_or_add(
     if number >= MAX_NODES {
         return Err(Error::new(ErrorKind::State, "the cluster names too many servers"));
     }
-    let node = Arc::new(Node::new(address, settings)?);
+    let node = Arc::new(Node::new(address, connector));
     known.resize(known.len().max(number + 1), None);
     known[number] = Some(Arc::clone(&node));
     Ok((number as u16, node))
@@ -210,7 +191,7 @@ mod tests {
         let cluster = pool.cluster().expect("a cluster");
         let host = |port| Host { name: "127.0.0.1".into(), port };
         let [(_, replaced), _] = [1, 2].map(|port| {
-            cluster.nodes.redirected_to(&host(port), &cluster.settings).expect("a server")
+            cluster.nodes.redirected_to(&host(port), &cluster.connector).expect("a server")
         });
         let connecting = Arc::clone(&replaced.pool).connection_at(None);
         tokio::select! {
@@ -218,7 +199,7 @@ mod tests {
             () = async { while !replaced.pool.is_away() { tokio::task::yield_now().await } } => {}
         }
         let map = SlotMap(vec![(0..usize::from(HASH_SLOTS), host(3))]);
-        cluster.nodes.replace(&map, &cluster.settings).expect("a map");
+        cluster.nodes.replace(&map, &cluster.connector).expect("a map");
         let mut ports: Vec<_> = cluster.nodes.all().iter().map(|node| node.host.port).collect();
         ports.sort_unstable();
         assert_eq!(ports, [2, 3]);
@@ -231,7 +212,7 @@ mod tests {
         let cluster = pool.cluster().expect("a cluster");
         let redirect = |port| {
             let host = Host { name: "127.0.0.1".into(), port };
-            cluster.nodes.redirected_to(&host, &cluster.settings).map(|(number, _)| number)
+            cluster.nodes.redirected_to(&host, &cluster.connector).map(|(number, _)| number)
         };
         let most = MAX_NODES as u16;
         for port in 1..=most {

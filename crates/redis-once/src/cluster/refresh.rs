@@ -175,7 +175,7 @@ impl Attempt {
 impl Drop for Attempt {
     fn drop(&mut self) {
         let Some(cluster) = self.cluster.upgrade() else { return };
-        let result = self.result.take().map(|map| cluster.nodes.replace(&map?, &cluster.settings));
+        let result = self.result.take().map(|map| cluster.nodes.replace(&map?, &cluster.connector));
         cluster.refreshes.end(self.runtime, result);
         cluster.changed.notify_waiters();
     }
@@ -266,6 +266,7 @@ mod tests {
     use super::super::super::connection::Connections as _;
     use super::super::super::dialer::Dialer;
     use super::super::super::fault::{Deadline, Failed, Stage};
+    use super::super::super::greeting::ServerKind;
     use super::super::super::pool::Pool;
     use super::super::super::silent::Silent;
     use super::super::super::simulated;
@@ -317,7 +318,7 @@ mod tests {
         let pool = Pool::connect("redis-cluster://127.0.0.1:1").expect("an address");
         let cluster = pool.cluster().expect("a cluster");
         let host = cluster.seeds[0].0.clone();
-        let server = cluster.settings.server(&host).expect("an address");
+        let server = cluster.connector.server(&host, ServerKind::ClusterNode);
         let silent = Arc::new(Silent::default());
         let connection: Arc<dyn SharedConnection> = silent.clone();
         let candidate = Candidate { host, server, connection: Some(connection) };
@@ -335,9 +336,7 @@ mod tests {
             std::future::ready(Err::<tokio::io::DuplexStream, _>(std::io::ErrorKind::Other.into()))
         });
         let connector = simulated::connector(4 * SECOND, dialer);
-        let settings = super::super::NodeSettings { connector, size: 1 };
-        let cluster = Cluster::new(settings, vec![simulated::host(1)]).expect("an address");
-        let cluster = Arc::new(cluster);
+        let cluster = Arc::new(Cluster::new(connector, vec![simulated::host(1)]));
         tokio::spawn({
             let cluster = Arc::clone(&cluster);
             async move { cluster.refresh() }

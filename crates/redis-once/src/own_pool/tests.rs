@@ -30,8 +30,8 @@ const LIFE: Duration = Duration::from_secs(1);
 /// A pool whose sockets `dialer` opens, and its login.
 fn over(dialer: Dialer) -> (Arc<OwnPool>, Login) {
     let connector = simulated::connector(CONNECT_TIMEOUT, dialer);
-    let server = connector.server(&simulated::host(1), ServerKind::Plain).expect("an address");
-    (Arc::new(OwnPool::new(server, 1, Listener::default())), connector.login)
+    let server = connector.server(&simulated::host(1), ServerKind::Plain);
+    (Arc::new(OwnPool::new(server.into(), &connector)), connector.login)
 }
 
 /// A pool for a server that never answers.
@@ -386,9 +386,9 @@ async fn after_a_suspend_a_new_connection_comes_first() {
 /// A pool of two connections to a server that greets, and answers no call.
 async fn greeted() -> (Arc<OwnPool>, [Arc<dyn SharedConnection>; 2]) {
     let dialer = Dialer::new(|_, _| ready(Ok(simulated::served(greeting))));
-    let connector = simulated::connector(CONNECT_TIMEOUT, dialer);
-    let server = connector.server(&simulated::host(1), ServerKind::Plain).expect("an address");
-    let pool = Arc::new(OwnPool::new(server, 2, Listener::default()));
+    let connector = Connector { size: 2, ..simulated::connector(CONNECT_TIMEOUT, dialer) };
+    let server = connector.server(&simulated::host(1), ServerKind::Plain);
+    let pool = Arc::new(OwnPool::new(server.into(), &connector));
     let _ = Arc::clone(&pool).connection_at(Some(0)).await;
     sleep(SOON).await;
     let each = [0, 1].map(|place| pool.ready_at(Some(place)).expect("a connection"));

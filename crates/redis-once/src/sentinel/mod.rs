@@ -62,14 +62,14 @@ impl Sentinels {
         sentinels: &[Host],
         login: Login,
         service_name: &str,
-        connector: Connector,
-    ) -> Result<Self, Error> {
+        connector: &Connector,
+    ) -> Self {
         let start = Instant::now();
         let asking = Connector { login, ..connector.clone() };
         let servers = sentinels.iter().map(|host| asking.server(host, ServerKind::Sentinel));
-        let servers: Vec<_> = servers.collect::<Result<_, _>>()?;
-        Ok(Self {
-            connector,
+        let servers: Vec<_> = servers.collect();
+        Self {
+            connector: connector.clone(),
             reports: Mutex::new(Reports::new(servers.len())),
             servers,
             name_none: AtomicBool::new(false),
@@ -80,7 +80,7 @@ impl Sentinels {
             start,
             heartbeat: AtomicU64::new(0),
             watcher: channel::Sender::new(0),
-        })
+        }
     }
 
     /// The name of the primary in errors.
@@ -223,7 +223,7 @@ impl Sentinels {
         if current.as_ref().is_some_and(|current| current.host == host) {
             return None;
         }
-        let server = self.connector.server(&host, ServerKind::Primary).ok()?;
+        let server = self.connector.server(&host, ServerKind::Primary);
         let address = server.address();
         self.primary.send_replace(Some(Primary { host, server }));
         if let Some(old) = &current {
@@ -287,13 +287,11 @@ mod tests {
             let connector = simulated::connector(CONNECT_TIMEOUT, dialer);
             let login = connector.login.clone();
             let hosts = std::slice::from_ref(&host);
-            let sentinels = Sentinels::new(hosts, login, "main", connector).expect("an address");
-            let sentinels = Arc::new(sentinels);
+            let sentinels = Arc::new(Sentinels::new(hosts, login, "main", &connector));
             let connecting = Arc::clone(&sentinels);
             let attempt = tokio::spawn(async move { connecting.connect().await.err() });
             sleep(CONNECT_TIMEOUT * 9 / 10).await;
-            let server =
-                sentinels.connector.server(&host, ServerKind::Primary).expect("an address");
+            let server = sentinels.connector.server(&host, ServerKind::Primary);
             sentinels.primary.send_replace(Some(Primary { host: host.clone(), server }));
             let named = Instant::now();
             while named.elapsed() < CONNECT_TIMEOUT {

@@ -229,8 +229,7 @@ mod tests {
             let connector = simulated::connector(ANSWER_TIMEOUT, dialer);
             let login = connector.login.clone();
             let hosts = std::slice::from_ref(&host);
-            let sentinels = Sentinels::new(hosts, login, "main", connector).expect("an address");
-            let sentinels = Arc::new(sentinels);
+            let sentinels = Arc::new(Sentinels::new(hosts, login, "main", &connector));
             sentinels.keep_watching(&Handle::current());
             sleep(ASK_AT_MOST_EVERY).await;
             let asked = Instant::now();
